@@ -1,0 +1,28 @@
+import { pino, type DestinationStream, type Logger as PinoLogger } from 'pino';
+
+/**
+ * Constant lower-case messages, data in fields with units: `log.warn({ ino, attempt, waitMs }, 'push postponed')`.
+ * error: someone must act · warn: something failed and is being dealt with · info: a person would want to know ·
+ * debug: what a developer needs.
+ */
+export type Logger = Pick<PinoLogger, 'error' | 'warn' | 'info' | 'debug' | 'trace'> & { level: string; child(fields: Record<string, unknown>): Logger };
+
+export type LogLevel = 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent';
+
+/** Fields that may hold a secret, wherever they stand in a log line. Never log a whole request or account object. */
+const SECRET_FIELDS = ['password', 'privateAccessKey', 'refreshToken', 'accessToken', 'authorization', 'token'];
+
+/**
+ * A logger that writes JSON lines to `destination` (standard error without one).
+ * Secrets are replaced by `[redacted]` (test/base/log.test.ts greps for them).
+ */
+export function createLogger(options: { level: LogLevel; destination?: DestinationStream }): Logger {
+  const paths = SECRET_FIELDS.flatMap((field) => [field, `*.${field}`, `*.*.${field}`]);
+  return pino(
+    { level: options.level, base: null, redact: { paths, censor: '[redacted]' } },
+    options.destination ?? pino.destination({ fd: 2, sync: true }),
+  ) as unknown as Logger;
+}
+
+/** A logger that keeps nothing: for tests and for tools that report in another way. */
+export const silentLogger: Logger = pino({ level: 'silent' }) as unknown as Logger;

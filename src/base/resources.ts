@@ -1,0 +1,76 @@
+import type { ResourceUrl, VersionUrl } from './vocabulary.ts';
+
+/**
+ * What the service has, as plain objects: the form in which `remote/` hands it to everybody else. No XML and no HTTP above
+ * this line, no inode below it. Plain data only: these objects cross the port between the two threads.
+ */
+
+export interface RemoteFolder {
+  readonly kind: 'folder';
+  readonly url: ResourceUrl;
+  /** displayName as the service has it; anything, also `/`, `.` or an empty text. */
+  readonly name: string;
+}
+
+export interface RemoteFile {
+  readonly kind: 'file';
+  readonly url: ResourceUrl;
+  readonly name: string;
+  /** Bytes of the newest complete version; null while none was ever filled in (the service says -1). */
+  readonly sizeBytes: number | null;
+  /** The service's clock, milliseconds since the epoch; null where it was left out. */
+  readonly lastModifiedMs: number | null;
+  readonly mediaType: string | null;
+  /** False for a file that was created but never filled: it is shown as empty and never fetched. */
+  readonly presentOnServer: boolean;
+}
+
+export type RemoteEntry = RemoteFolder | RemoteFile;
+
+/** A folder or file asked for by its own URL: also says where it is now. */
+export type RemoteResource = RemoteEntry & {
+  /** URL of the folder it lies in; null for a top-level folder. */
+  readonly parent: ResourceUrl | null;
+};
+
+/** One page of a folder's listing. */
+export interface ListingPage {
+  readonly entries: readonly RemoteEntry[];
+  /** Whether another page is to be asked for, from `start + entries.length` on. */
+  readonly hasMore: boolean;
+  /** The service's clock when it answered (its Date header), milliseconds since the epoch; null where it sent none. */
+  readonly serverTimeMs: number | null;
+}
+
+export interface RemoteVersion {
+  readonly url: VersionUrl;
+  /** Bytes of a complete version; of an incomplete one, how many the service holds so far. */
+  readonly sizeBytes: number;
+  readonly complete: boolean;
+  readonly lastModifiedMs: number | null;
+  readonly mediaType: string | null;
+}
+
+/** What the service holds of a version's data. */
+export interface UploadProgress {
+  readonly complete: boolean;
+  readonly receivedBytes: number;
+}
+
+/** A piece of a body to be sent: bytes at hand, a range of a local file, or zeros. */
+export type BodyPiece =
+  | { readonly kind: 'bytes'; readonly bytes: Uint8Array }
+  | { readonly kind: 'file'; readonly path: string; readonly offset: number; readonly length: number }
+  | { readonly kind: 'zeros'; readonly length: number };
+
+/** Where fetched bytes go: handed back (small contents), or written into a file at the same offset as in the version. */
+export type FetchTarget = { readonly kind: 'memory' } | { readonly kind: 'file'; readonly path: string };
+
+/**
+ * What a fetch brought. `extent` may reach further than what was asked for: a service that ignores Range sends everything,
+ * and all of it is kept. `bytes` is there for the memory target only.
+ */
+export interface FetchedRange {
+  readonly extent: { readonly start: number; readonly end: number };
+  readonly bytes: Uint8Array | null;
+}
