@@ -1,0 +1,16 @@
+import type { FetchedRange, FetchTarget, RemoteVersion } from '../base/resources.ts';
+import type { Extent, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
+
+/** What reading needs from the service. Satisfied by `transfer/` across the threads, by fakes in tests. */
+export interface VersionSource {
+  /** The newest complete version of a file; null when the file has none, or is gone. */
+  newestVersion(file: ResourceUrl, signal: AbortSignal): Promise<RemoteVersion | null>;
+
+  /**
+   * Fetches `extent` of a version whose length is known to be `sizeBytes`. Checked before it is believed: status,
+   * Content-Range, exact length. Into a file: the bytes are written at their own offset before this resolves.
+   *
+   * @throws ApiError 404 when the version is gone · ProtocolError for an answer that does not fit · TransportError
+   */
+  readVersion(version: VersionUrl, extent: Extent, sizeBytes: number, target: FetchTarget, signal: AbortSignal): Promise<FetchedRange>;
+}

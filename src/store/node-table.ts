@@ -1,0 +1,96 @@
+import type { Inode } from '../base/vocabulary.ts';
+import type { ContentId } from '../base/vocabulary.ts';
+import type { DirtyRecord, NodeRecord, StoreReader, Transaction } from './tables.ts';
+
+/**
+ * The one place that writes node records, so that the indexes (dentries, resources, dirty, references of contents) can
+ * never disagree with them.
+ */
+
+/** Whether anything of the node is to be pushed: the facets differ in existence, place, name or bytes. */
+export function isDirty(node: NodeRecord): boolean {
+  if (node.localOnly) return false;
+  const { local, remote } = node;
+  if (local === null) return remote !== null;
+  if (remote === null) return true;
+  return local.parent !== remote.parent || local.name !== remote.shownAs || local.content !== remote.content;
+}
+
+/** Whether the bytes of the node are to be pushed. */
+export function isContentDirty(node: NodeRecord): boolean {
+  return !node.localOnly && node.kind !== 'folder' && node.local !== null && node.local.content !== (node.remote?.content ?? null);
+}
+
+/**
+ * Replaces the record of `after.ino` and keeps every index in step. `before` is what is stored now (undefined: a new node).
+ *
+ * A changed node is un-parked: whoever touches it asks for another try. INVARIANT: a dentry belongs to exactly the node
+ * whose local facet names it; the caller has removed the node that held the name before.
+ */
+export function writeNode(tx: Transaction, before: NodeRecord | undefined, after: NodeRecord, nowMs: number): void {
+  const { ino } = after;
+  const was = before?.local ?? null;
+  const is = after.local;
+  if (was !== null && (is === null || was.parent !== is.parent || was.name !== is.name)) {
+    if (tx.get('name', [was.parent, was.name]) === ino) tx.remove('name', [was.parent, was.name]);
+  }
+  if (is !== null && ino !== is.parent && (was === null || was.parent !== is.parent || was.name !== is.name)) {
+    tx.put('name', [is.parent, is.name], ino);
+  }
+
+  const had = before?.remote?.resource ?? null;
+  const has = after.remote?.resource ?? null;
+  if (had !== null && had !== has && tx.get('resource', had) === ino) tx.remove('resource', had);
+  if (has !== null && (had !== has || tx.get('resource', has) !== ino)) tx.put('resource', has, ino);
+
+  moveReference(tx, was?.content ?? null, is?.content ?? null);
+  moveReference(tx, before?.remote?.content ?? null, after.remote?.content ?? null);
+
+  if (is === null && after.remote === null) {
+    tx.remove('node', ino);
+    tx.remove('folder', ino);
+    if (tx.get('dirty', ino) !== undefined) tx.remove('dirty', ino);
+    return;
+  }
+  tx.put('node', ino, after);
+  const dirty = tx.get('dirty', ino);
+  if (!isDirty(after)) {
+    if (dirty !== undefined) tx.remove('dirty', ino);
+  } else if (dirty === undefined || dirty.parked !== null) {
+    tx.put('dirty', ino, { sinceMs: dirty?.sinceMs ?? nowMs, parked: null } satisfies DirtyRecord);
+  }
+}
+
+/** Removes a node for good, whatever its facets. */
+export function removeNode(tx: Transaction, before: NodeRecord, nowMs: number): void {
+  writeNode(tx, before, { ...before, local: null, remote: null }, nowMs);
+}
+
+/** Takes a new inode number. */
+export function newInode(tx: Transaction): Inode {
+  return tx.nextId('inode') as Inode;
+}
+
+/** The node called `name` in `parent`. */
+export function childOf(reader: StoreReader, parent: Inode, name: string): NodeRecord | undefined {
+  const ino = reader.get('name', [parent, name]);
+  return ino === undefined ? undefined : reader.get('node', ino);
+}
+
+/** Counts one reference of a content up or down; at 0 it is queued for collection. */
+export function countReference(tx: Transaction, id: ContentId, by: 1 | -1): void {
+  const record = tx.get('content', id);
+  if (record === undefined) throw new Error(`content ${id} is referred to but not there`);
+  const refs = record.refs + by;
+  if (refs < 0) throw new Error(`content ${id} is released more often than it was taken`);
+  tx.put('content', id, { ...record, refs });
+  if (refs === 0) tx.put('garbage', id, true);
+  else if (record.refs === 0) tx.remove('garbage', id);
+}
+
+function moveReference(tx: Transaction, from: ContentId | null, to: ContentId | null): void {
+  if (from === to) return;
+  // Up before down: a content that only changes hands never looks collectable.
+  if (to !== null) countReference(tx, to, 1);
+  if (from !== null) countReference(tx, from, -1);
+}
