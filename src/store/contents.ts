@@ -1,0 +1,84 @@
+import type { ContentId, Extent, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
+import type { ContentRecord, Transaction } from './tables.ts';
+
+/**
+ * The block cache as its users see it. A content is read by asking for its pieces: layers (own extents over a base), holes
+ * and what is not here yet are resolved in one place, for readers and uploads alike.
+ */
+
+/** A stretch of a content, in order, without gaps. */
+export type Piece =
+  /** Valid until the next change of that content: copy what is kept. */
+  | { readonly kind: 'bytes'; readonly length: number; readonly bytes: Uint8Array }
+  /** In a content file; `fd` stays open while a lease on the content is held, `path` names the same file. */
+  | { readonly kind: 'slice'; readonly length: number; readonly fd: number; readonly path: string; readonly position: number }
+  | { readonly kind: 'zeros'; readonly length: number }
+  /** Not here: block-aligned `extent` (clipped at the version's size) of the version content `content` must be fetched. */
+  | { readonly kind: 'missing'; readonly length: number; readonly content: ContentId; readonly extent: Extent };
+
+/** Keeps a content (its record, file and cached blocks) from collection and eviction. Not persisted. */
+export interface Lease {
+  readonly content: ContentId;
+  release(): void;
+}
+
+/** What opening a draft for writing over something needs to know. */
+export interface DraftBase {
+  readonly content: ContentId;
+  /** Bytes of the base that are visible; the draft starts with this size. */
+  readonly sizeBytes: number;
+}
+
+export interface Contents {
+  record(id: ContentId): ContentRecord | undefined;
+
+  /** The content that holds a version: the one known already, or a new one (refs 0: give it to a node in the same transaction). */
+  versionContent(tx: Transaction, version: VersionUrl, resource: ResourceUrl, sizeBytes: number): ContentId;
+  /** A sealed content of small bytes at hand (a symlink's target, a restored text). refs 0 until given to a node. */
+  inlineContent(tx: Transaction, bytes: Uint8Array): ContentId;
+
+  /** A new open draft (refs 0 until given to a node). Its base is leased and referenced. */
+  createDraft(tx: Transaction, base: DraftBase | null): ContentId;
+  /** Current length of a content, also of an open draft with changes that were not flushed. */
+  sizeOf(id: ContentId): number;
+  /** Copies `data` into an open draft. @throws StorageError full */
+  write(draft: ContentId, offset: number, data: Uint8Array): void;
+  /** Sets the length of an open draft; what is gained reads as zeros. */
+  truncate(draft: ContentId, sizeBytes: number): void;
+  /** Makes `extent` of an open draft read as zeros, within its size. */
+  zero(draft: ContentId, extent: Extent): void;
+  /** Whether an open draft has changes that no record holds yet. */
+  isUnflushed(draft: ContentId): boolean;
+  /** Writes the draft's record (size, extents, small bytes) into `tx`: after that it survives SIGKILL. */
+  flush(tx: Transaction, draft: ContentId): void;
+  /** No more changes: to be pushed. Flushes too. */
+  seal(tx: Transaction, draft: ContentId): void;
+  /** Power-cut promise for one content: its file, and its directory entry when new. (The caller syncs the journal after it.) */
+  syncFile(id: ContentId): Promise<void>;
+
+  /** The stretches of `extent` (clipped at the size), in order. Touches the LRU. Synchronous; does no I/O on file bytes. */
+  pieces(id: ContentId, extent: Extent): Piece[];
+  /** The bytes of `extent`, copied out; null when something is missing. For small reads, digests, symlinks. */
+  readAll(id: ContentId, extent: Extent): Uint8Array | null;
+  /** Where SEEK_DATA and SEEK_HOLE find data at or after `offset`; null for none. Missing blocks count as data. */
+  nextData(id: ContentId, offset: number): Extent | null;
+
+  /** The file that a fetch of this version content writes into (made if need be). Null: too small, ask for bytes instead. */
+  fetchPath(version: ContentId): string | null;
+  /** Fetched bytes are here: in the file already (`bytes` null), or handed over. Order: bytes, then the map. */
+  landed(version: ContentId, extent: Extent, bytes: Uint8Array | null): void;
+
+  /**
+   * The service acknowledged the sealed draft as `version`: the content changes its kind, nothing is fetched back. When a
+   * base lies under it the cached blocks of the base are taken over, step by step, by `settleLayers`.
+   */
+  adopt(tx: Transaction, draft: ContentId, version: VersionUrl, resource: ResourceUrl): void;
+  /** Takes over what adopted versions still have in their bases; called by the sync when there is nothing more urgent. */
+  settleLayers(signal: AbortSignal): Promise<void>;
+
+  lease(id: ContentId): Lease;
+  /** Removes what nothing refers to, evicts down to the budget. Cheap when there is nothing to do. */
+  collect(): void;
+  /** Blocks and files on the disk, drafts and clean ones, bytes. */
+  usage(): { readonly cacheBytes: number; readonly draftBytes: number };
+}
