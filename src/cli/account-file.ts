@@ -1,0 +1,136 @@
+import {
+  closeSync,
+  fchmodSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from 'node:fs';
+import { dirname, join } from 'node:path';
+import { UsageError } from '../base/errors.ts';
+import { accountName, accountPaths, type Paths } from '../config/paths.ts';
+import { exitCode } from './exit-codes.ts';
+
+/**
+ * One signed-in account, as kept in its 0600 file. The password is never in it: it is exchanged for the refresh token once.
+ * Never log this object; it holds secrets.
+ */
+export interface Account {
+  /** Scheme, host and port of the service: `https://api.example.com`. */
+  readonly origin: string;
+  /** What stands behind `/user/` in the user's URL; with the origin it identifies the account. */
+  readonly userId: string;
+  /** What the person signed in with, for display. */
+  readonly username: string;
+  readonly application: string;
+  readonly accessKeyId: string;
+  readonly privateAccessKey: string;
+  /** URL of the refresh token. */
+  readonly refreshToken: string;
+}
+
+const FIELDS = [
+  'origin',
+  'userId',
+  'username',
+  'application',
+  'accessKeyId',
+  'privateAccessKey',
+  'refreshToken',
+] as const;
+
+/** @throws UsageError (signIn) when the file is missing or is not an account. */
+export function readAccountFile(path: string): Account {
+  let text: string;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch (error) {
+    throw new UsageError(`cannot read the account in ${path}: run cfs login URL`, exitCode('signIn'), { cause: error });
+  }
+  try {
+    const record = JSON.parse(text) as Record<string, unknown>;
+    for (const field of FIELDS) if (typeof record[field] !== 'string') throw new TypeError(`no ${field}`);
+    return record as unknown as Account;
+  } catch (error) {
+    throw new UsageError(`${path} is damaged: run cfs login URL again`, exitCode('signIn'), { cause: error });
+  }
+}
+
+/**
+ * Writes the account's file: complete or not at all, readable by its owner only from the first byte on, and on the disk
+ * when this returns.
+ */
+export function writeAccountFile(path: string, account: Account): void {
+  const record = Object.fromEntries(FIELDS.map((field) => [field, account[field]]));
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+  const temporary = `${path}.${process.pid}.new`;
+  // 'wx' after rm: a file or link that someone put there is not written through.
+  rmSync(temporary, { force: true });
+  const fd = openSync(temporary, 'wx', 0o600);
+  try {
+    fchmodSync(fd, 0o600);
+    writeSync(fd, `${JSON.stringify(record, null, 2)}\n`);
+    fsyncSync(fd);
+  } finally {
+    closeSync(fd);
+  }
+  renameSync(temporary, path);
+  const directory = openSync(dirname(path), 'r');
+  try {
+    fsyncSync(directory);
+  } finally {
+    closeSync(directory);
+  }
+}
+
+/** Names of all accounts that are signed in, in alphabetical order. */
+export function accountNames(paths: Paths): readonly string[] {
+  let entries: readonly string[];
+  try {
+    entries = readdirSync(paths.accountsDirectory);
+  } catch {
+    return [];
+  }
+  return entries
+    .filter((name) => {
+      try {
+        readAccountFile(accountPaths(paths, name).accountFile);
+        return true;
+      } catch {
+        return false;
+      }
+    })
+    .sort();
+}
+
+/**
+ * The account that a command means: the one that `wanted` names (its name, or what the person signed in with), or the only one.
+ *
+ * @throws UsageError when there is none, or when more than one fits.
+ */
+export function chooseAccount(
+  paths: Paths,
+  wanted: string | null,
+): { readonly name: string; readonly account: Account } {
+  const all = accountNames(paths).map((name) => ({
+    name,
+    account: readAccountFile(accountPaths(paths, name).accountFile),
+  }));
+  const fitting =
+    wanted === null ? all : all.filter(({ name, account }) => name === wanted || account.username === wanted);
+  const [only, second] = fitting;
+  if (only !== undefined && second === undefined) return only;
+  if (all.length === 0) throw new UsageError('not signed in: run cfs login URL', exitCode('signIn'));
+  const names = all.map(({ name }) => name).join(', ');
+  if (only === undefined) throw new UsageError(`no account ${wanted}; there are: ${names}`, exitCode('signIn'));
+  throw new UsageError(`more than one account fits: say which with --account (${names})`);
+}
+
+/** Where the account of a sign-in is kept. */
+export function accountFileOf(paths: Paths, account: Pick<Account, 'origin' | 'userId'>): string {
+  return join(accountPaths(paths, accountName(account.origin, account.userId)).accountFile);
+}

@@ -1,0 +1,26 @@
+/**
+ * The exit codes of `cfs-mount` and `cfs`, once. README.md repeats this table; a test compares them.
+ * Scripts rely on them: a code is never given another meaning.
+ */
+export const EXIT_CODES = {
+  ok: { code: 0, meaning: 'done' },
+  failure: { code: 1, meaning: 'an unexpected failure: a defect, the log has its stack' },
+  usage: { code: 2, meaning: 'a wrong command line, environment or config.toml' },
+  noFuse: { code: 3, meaning: 'no /dev/fuse, no fusermount3, or no permission to mount' },
+  mountPoint: { code: 4, meaning: 'the directory is missing, not a directory, or not empty' },
+  alreadyMounted: { code: 5, meaning: 'something is mounted there, or another process has this account mounted' },
+  signIn: { code: 6, meaning: 'not signed in, or the service refused the password, the keys or the token' },
+  unreachable: { code: 7, meaning: 'the service cannot be reached' },
+  parked: { code: 8, meaning: 'something is parked: it waits for a person (`cfs status` says what and why)' },
+  notMounted: { code: 9, meaning: 'no such mount is running' },
+  pending: { code: 10, meaning: 'stopped waiting; what is left stays queued and safe' },
+  store: { code: 11, meaning: 'the local store cannot be used: disk full, damaged, or not permitted' },
+  portTaken: { code: 12, meaning: 'the port of the embedded server is taken by another program' },
+} as const satisfies Record<string, { readonly code: number; readonly meaning: string }>;
+
+export type ExitReason = keyof typeof EXIT_CODES;
+
+/** The number of an exit code: `exitCode('parked')`. */
+export function exitCode(reason: ExitReason): number {
+  return EXIT_CODES[reason].code;
+}

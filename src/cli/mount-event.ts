@@ -1,0 +1,74 @@
+import { formatBytes, formatDuration } from '../config/units.ts';
+
+/** What a person in front of a mount wants to know: each is printed as one line. Paths are relative to the mount's root. */
+export type MountEvent =
+  | { readonly type: 'mounted'; readonly directory: string; readonly account: string; readonly pending: number }
+  | { readonly type: 'uploaded'; readonly path: string; readonly version: number | null; readonly sizeBytes: number }
+  | { readonly type: 'fetched'; readonly path: string; readonly sizeBytes: number }
+  | { readonly type: 'folder-created'; readonly path: string }
+  | { readonly type: 'renamed'; readonly from: string; readonly to: string }
+  | { readonly type: 'deleted'; readonly path: string; readonly to: 'trash' | 'forever' }
+  | { readonly type: 'conflict'; readonly path: string; readonly copy: string }
+  | { readonly type: 'parked'; readonly path: string; readonly reason: string }
+  | { readonly type: 'offline'; readonly reason: string }
+  | { readonly type: 'online'; readonly offlineMs: number }
+  | { readonly type: 'sign-in-needed' }
+  | { readonly type: 'unmounting'; readonly pending: number }
+  | { readonly type: 'unmounted'; readonly directory: string; readonly pending: number; readonly busy: boolean };
+
+/** One sentence without a full stop, in 80 columns where the names allow it. Control characters in names are made visible. */
+export function eventLine(event: MountEvent): string {
+  switch (event.type) {
+    case 'mounted': {
+      const queued = event.pending > 0 ? `; ${changes(event.pending)} from before are pushed now` : '';
+      return `mounted ${event.account} at ${visible(event.directory)}${queued}`;
+    }
+    case 'uploaded': {
+      const version = event.version === null ? '' : `version ${event.version}, `;
+      return `uploaded ${visible(event.path)} (${version}${formatBytes(event.sizeBytes)})`;
+    }
+    case 'fetched':
+      return `fetched ${visible(event.path)} (${formatBytes(event.sizeBytes)})`;
+    case 'folder-created':
+      return `created folder ${visible(event.path)}`;
+    case 'renamed':
+      return `renamed ${visible(event.from)} to ${visible(event.to)}`;
+    case 'deleted':
+      return event.to === 'trash'
+        ? `moved ${visible(event.path)} to the trash`
+        : `deleted ${visible(event.path)} for ever`;
+    case 'conflict':
+      return `${visible(event.path)} was changed here and elsewhere: theirs is kept as ${visible(event.copy)}`;
+    case 'parked':
+      return `parked ${visible(event.path)}: ${event.reason} (kept here; see cfs status)`;
+    case 'offline':
+      return `offline: ${event.reason}; what is here stays usable, changes are kept and pushed later`;
+    case 'online':
+      return `online again after ${formatDuration(event.offlineMs)}`;
+    case 'sign-in-needed':
+      return 'the service refuses the saved sign-in: run cfs login; changes are kept until then';
+    case 'unmounting':
+      return event.pending > 0 ? `unmounting, pushing ${changes(event.pending)} first` : 'unmounting';
+    case 'unmounted': {
+      const left = event.pending > 0 ? `; ${changes(event.pending)} are kept here and pushed at the next start` : '';
+      const busy = event.busy ? ' (it was busy: programs that still use it get errors)' : '';
+      return `unmounted ${visible(event.directory)}${busy}${left}`;
+    }
+    default:
+      return event satisfies never;
+  }
+}
+
+/** Prints an event to standard output. A reader that is gone (EPIPE) is no reason to end a mount: the caller's stdout has a listener. */
+export function printEvent(event: MountEvent): void {
+  process.stdout.write(`${eventLine(event)}\n`);
+}
+
+function changes(count: number): string {
+  return count === 1 ? '1 change' : `${count} changes`;
+}
+
+/** A name may hold a newline or an escape sequence; a terminal must get neither. */
+export function visible(text: string): string {
+  return text.replace(/\p{Cc}/gu, (character) => `\\x${character.charCodeAt(0).toString(16).padStart(2, '0')}`);
+}

@@ -1,0 +1,213 @@
+import { resolve } from 'node:path';
+import { parseBytes, parseDuration } from './units.ts';
+
+/**
+ * THE table: every option of a mount, once. The type `Options`, the flags and `--help`, the names in the environment and in
+ * config.toml, and the options section of README.md are all made from it. A new option is one entry here and its use.
+ */
+
+/** One option. `T` is the type of its value once parsed. */
+export interface OptionDefinition<T = unknown> {
+  /** `--dir-ttl`; the environment has CFS_DIR_TTL and config.toml has dir-ttl. */
+  readonly flag: string;
+  /** What stands behind the flag in `--help`; null for a switch, which takes no value. */
+  readonly placeholder: string | null;
+  /** The default as one would write it. */
+  readonly default: string;
+  readonly help: string;
+  /** For developers: neither in `--help` nor in README.md. */
+  readonly hidden: boolean;
+  /** Text to value. @throws RangeError with what is wrong, to be put behind the place. */
+  readonly parse: (text: string) => T;
+}
+
+export const OPTIONS = {
+  dirTtlMs: duration('--dir-ttl', '30s', 'how long a folder listing is believed before the service is asked again'),
+  openWaitMs: duration('--open-wait', '500ms', 'how long open(2) waits to learn whether a file has a newer version', {
+    maxMs: 60_000,
+  }),
+  settleMs: duration('--settle', '2s', 'pause after the last change before a change is pushed', { maxMs: 3_600_000 }),
+  saveWindowMs: duration(
+    '--save-window',
+    '60s',
+    'how long a new file that replaces another one counts as a save of it',
+  ),
+  drainMs: duration(
+    '--drain',
+    '5s',
+    'how long an unmount pushes what is pending; the rest is pushed at the next start',
+  ),
+  readTimeoutMs: duration('--read-timeout', '30s', 'how long a read waits for the service before it fails', {
+    minMs: 100,
+  }),
+  attrTimeoutMs: duration('--attr-timeout', '1s', 'how long the kernel keeps attributes'),
+  entryTimeoutMs: duration('--entry-timeout', '1s', 'how long the kernel keeps names'),
+  dirtyMemoryBytes: size('--dirty-memory', '64MiB', 'memory for written data that is not in the local store yet', {
+    minBytes: 1024 ** 2,
+  }),
+  inlineMaxBytes: size('--inline-max', '16KiB', 'contents up to this size are stored together with their names', {
+    maxBytes: 128 * 1024,
+  }),
+  cacheBytes: sizeOrAuto(
+    '--cache-size',
+    'auto',
+    'disk space for contents kept locally; auto: 10 % of the free space, at most 20GiB',
+  ),
+  cacheReserveBytes: sizeOrAuto(
+    '--cache-reserve',
+    'auto',
+    'disk space that read caching leaves free; auto: 1GiB or 5 %, whichever is less',
+  ),
+  transfers: count('--transfers', '8', 'how many files are pushed or fetched at the same time', { max: 64 }),
+  connections: count('--connections', '8', 'how many connections to the service are open at most', { max: 64 }),
+  deletion: choice(
+    '--delete',
+    ['trash', 'forever'],
+    'trash',
+    'where deleted files go: the trash of the service, or nowhere',
+  ),
+  readOnly: toggle('--read-only', 'refuse every change (EROFS)'),
+  allowOther: toggle(
+    '--allow-other',
+    'let other users see the mount (ordinary users need user_allow_other in /etc/fuse.conf)',
+  ),
+  uid: idOrAuto(
+    '--uid',
+    'auto',
+    'owner of everything in the mount; auto: whoever mounts, and who creates a file owns it',
+  ),
+  gid: idOrAuto('--gid', 'auto', 'group of everything in the mount; auto: as for --uid'),
+  umask: octal('--umask', '022', 'permission bits that files from the service do not get'),
+  nonempty: toggle('--nonempty', 'mount over a directory that is not empty'),
+  insecure: toggle('--insecure', 'accept a service without encryption on another machine'),
+  logLevel: choice(
+    '--log-level',
+    ['error', 'warn', 'info', 'debug', 'trace', 'silent'],
+    'info',
+    'how much the log says',
+  ),
+  logFile: pathOrAuto(
+    '--log-file',
+    'auto',
+    'where the log is written; auto: mount.log in the state directory of the account',
+  ),
+  binding: choice('--binding', ['linux', 'fuse-native'], 'linux', 'how the kernel is spoken to'),
+  maskFeatures: list('--mask-features', '', 'kernel features to do without, separated by commas', { hidden: true }),
+} as const satisfies Record<string, OptionDefinition>;
+
+export type OptionKey = keyof typeof OPTIONS;
+
+/**
+ * All options, parsed. `null` stands for `auto`. Durations are in milliseconds (`…Ms`), sizes in bytes (`…Bytes`),
+ * `umask` is the number itself (0o022).
+ */
+export type Options = {
+  readonly [Key in OptionKey]: (typeof OPTIONS)[Key] extends OptionDefinition<infer T> ? T : never;
+};
+
+/** The table as rows, in its order. */
+export function optionRows(): readonly (readonly [OptionKey, OptionDefinition])[] {
+  return Object.entries(OPTIONS) as unknown as readonly (readonly [OptionKey, OptionDefinition])[];
+}
+
+/** `dir-ttl`: the name in config.toml. */
+export function fileKeyOf(option: OptionDefinition): string {
+  return option.flag.slice('--'.length);
+}
+
+/** `CFS_DIR_TTL`: the name in the environment. */
+export function envNameOf(option: OptionDefinition): string {
+  return `CFS_${fileKeyOf(option).replaceAll('-', '_').toUpperCase()}`;
+}
+
+function duration(flag: string, standard: string, help: string, limits: { minMs?: number; maxMs?: number } = {}) {
+  const parse = (text: string): number => {
+    const ms = parseDuration(text);
+    if (ms < (limits.minMs ?? 0)) throw new RangeError(`${text} is less than ${limits.minMs}ms`);
+    if (ms > (limits.maxMs ?? 366 * 86_400_000)) throw new RangeError(`${text} is too long`);
+    return ms;
+  };
+  return { flag, placeholder: '<duration>', default: standard, help, hidden: false, parse };
+}
+
+function size(flag: string, standard: string, help: string, limits: { minBytes?: number; maxBytes?: number } = {}) {
+  const parse = (text: string): number => {
+    const bytes = parseBytes(text);
+    if (bytes < (limits.minBytes ?? 0)) throw new RangeError(`${text} is less than ${limits.minBytes} bytes`);
+    if (bytes > (limits.maxBytes ?? Number.MAX_SAFE_INTEGER))
+      throw new RangeError(`${text} is more than ${limits.maxBytes} bytes`);
+    return bytes;
+  };
+  return { flag, placeholder: '<size>', default: standard, help, hidden: false, parse };
+}
+
+function sizeOrAuto(flag: string, standard: string, help: string) {
+  return { flag, placeholder: '<size>', default: standard, help, hidden: false, parse: orAuto(parseBytes) };
+}
+
+function count(flag: string, standard: string, help: string, limits: { max: number }) {
+  const parse = (text: string): number => {
+    const number = /^\d{1,9}$/.test(text.trim()) ? Number(text) : Number.NaN;
+    if (!(number >= 1 && number <= limits.max))
+      throw new RangeError(`"${text}" is not a number from 1 to ${limits.max}`);
+    return number;
+  };
+  return { flag, placeholder: '<number>', default: standard, help, hidden: false, parse };
+}
+
+function choice<const T extends string>(flag: string, choices: readonly T[], standard: T, help: string) {
+  const parse = (text: string): T => {
+    const chosen = choices.find((known) => known === text.trim());
+    if (chosen === undefined) throw new RangeError(`"${text}" is none of ${choices.join(', ')}`);
+    return chosen;
+  };
+  return { flag, placeholder: `<${choices.join('|')}>`, default: standard as string, help, hidden: false, parse };
+}
+
+function toggle(flag: string, help: string) {
+  const parse = (text: string): boolean => {
+    const value = text.trim().toLowerCase();
+    if (['true', '1', 'yes', 'on'].includes(value)) return true;
+    if (['false', '0', 'no', 'off', ''].includes(value)) return false;
+    throw new RangeError(`"${text}" is neither true nor false`);
+  };
+  return { flag, placeholder: null, default: 'false', help, hidden: false, parse };
+}
+
+function idOrAuto(flag: string, standard: string, help: string) {
+  const parse = orAuto((text: string): number => {
+    const id = /^\d{1,10}$/.test(text.trim()) ? Number(text) : Number.NaN;
+    if (!(id <= 0xfffffffe)) throw new RangeError(`"${text}" is not a numeric id`);
+    return id;
+  });
+  return { flag, placeholder: '<id>', default: standard, help, hidden: false, parse };
+}
+
+function octal(flag: string, standard: string, help: string) {
+  const parse = (text: string): number => {
+    if (!/^0?[0-7]{1,3}$/.test(text.trim())) throw new RangeError(`"${text}" is not an octal mask such as 022`);
+    return Number.parseInt(text, 8);
+  };
+  return { flag, placeholder: '<octal>', default: standard, help, hidden: false, parse };
+}
+
+function pathOrAuto(flag: string, standard: string, help: string) {
+  const parse = orAuto((text: string): string => {
+    if (text.trim() === '' || text.includes('\0')) throw new RangeError('is not a path');
+    return resolve(text);
+  });
+  return { flag, placeholder: '<path>', default: standard, help, hidden: false, parse };
+}
+
+function list(flag: string, standard: string, help: string, { hidden }: { hidden: boolean }) {
+  const parse = (text: string): readonly string[] =>
+    text
+      .split(',')
+      .map((word) => word.trim())
+      .filter((word) => word !== '');
+  return { flag, placeholder: '<list>', default: standard, help, hidden, parse };
+}
+
+function orAuto<T>(parse: (text: string) => T): (text: string) => T | null {
+  return (text) => (text.trim() === 'auto' ? null : parse(text));
+}

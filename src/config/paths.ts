@@ -1,0 +1,78 @@
+import { homedir } from 'node:os';
+import { isAbsolute, join } from 'node:path';
+
+/**
+ * Where everything lies, after the XDG base directory specification: two runs with different XDG_* directories never meet.
+ * Nothing is created here; whoever writes first creates its directory with mode 0700.
+ */
+export interface Paths {
+  /** config.toml; need not exist. */
+  readonly configFile: string;
+  /** One directory per account (see `accountPaths`). */
+  readonly accountsDirectory: string;
+  /** Data of the embedded server of `npm start`: kept, with its port. */
+  readonly demoServerDirectory: string;
+  /** Parent of the control sockets; null without XDG_RUNTIME_DIR, then they lie with the account's state. */
+  readonly runtimeDirectory: string | null;
+}
+
+/** The files of one account. */
+export interface AccountPaths {
+  readonly directory: string;
+  /** Origin, user and secrets; mode 0600. */
+  readonly accountFile: string;
+  /** Journal, LMDB and content files. */
+  readonly storeDirectory: string;
+  readonly logFile: string;
+  /** The running mount's socket; its directory has mode 0700. */
+  readonly socketPath: string;
+}
+
+/** @param env the environment of the process: `XDG_CONFIG_HOME`, `XDG_STATE_HOME`, `XDG_RUNTIME_DIR`, `HOME`. */
+export function pathsOf(env: Readonly<Record<string, string | undefined>>): Paths {
+  const home = env.HOME !== undefined && isAbsolute(env.HOME) ? env.HOME : homedir();
+  // The specification: a relative path in these variables is invalid and to be ignored.
+  const base = (name: string): string | null => {
+    const value = env[name];
+    return value !== undefined && isAbsolute(value) ? value : null;
+  };
+  const config = join(base('XDG_CONFIG_HOME') ?? join(home, '.config'), 'cfs');
+  const state = join(base('XDG_STATE_HOME') ?? join(home, '.local', 'state'), 'cfs');
+  const runtime = base('XDG_RUNTIME_DIR');
+  return {
+    configFile: join(config, 'config.toml'),
+    accountsDirectory: join(state, 'accounts'),
+    demoServerDirectory: join(state, 'demo-server'),
+    runtimeDirectory: runtime === null ? null : join(runtime, 'cfs'),
+  };
+}
+
+/** @param name the account's name from `accountName`. */
+export function accountPaths(paths: Paths, name: string): AccountPaths {
+  const directory = join(paths.accountsDirectory, name);
+  return {
+    directory,
+    accountFile: join(directory, 'account.json'),
+    storeDirectory: join(directory, 'store'),
+    logFile: join(directory, 'mount.log'),
+    socketPath: join(
+      paths.runtimeDirectory === null ? join(directory, 'run') : join(paths.runtimeDirectory, name),
+      'control.sock',
+    ),
+  };
+}
+
+/**
+ * The name of an account's directory: server origin + user id, readable, and different for different accounts.
+ * `https://api.example.com` and user 17 give `17@api.example.com`.
+ */
+export function accountName(origin: string, userId: string): string {
+  const { protocol, host } = new URL(origin);
+  const scheme = protocol === 'https:' ? '' : `${protocol.slice(0, -1)}+`;
+  // Percent-encoding is injective, so two accounts never share a directory; `/` and a leading dot never get through.
+  const encode = (text: string): string =>
+    encodeURIComponent(text)
+      .replaceAll('%3A', ':')
+      .replace(/^\.+/, (dots) => '%2E'.repeat(dots.length));
+  return `${encode(userId)}@${scheme}${encode(host)}`;
+}
