@@ -1,0 +1,168 @@
+import { formatInstant, parseInstant } from './instant.ts';
+
+/**
+ * What a document looks like, said once for both directions: `xml.ts` reads and builds by these descriptions.
+ *
+ * A **scalar** is an element or attribute whose text has a type; a **record** is an element with named parts. A record's
+ * parts are named by their source: `size` is a child element, `@type` an attribute, `#text` the element's own text.
+ * Parts are written in the order in which they are described; they are read in any order.
+ */
+export type Codec<T> = ScalarCodec<T> | RecordCodec<T>;
+
+export interface ScalarCodec<T> {
+  readonly kind: 'scalar';
+  /** For the error: `expected an integer, got "12.5"`. */
+  readonly expected: string;
+  /** Whether an empty element counts as none, where none is allowed: an empty text is a text, an empty number is not one. */
+  readonly emptyIsAbsent: boolean;
+  /** The value, or undefined for a text that has none. */
+  readonly parse: (text: string) => T | undefined;
+  readonly format: (value: T) => string;
+}
+
+export interface RecordCodec<T> {
+  readonly kind: 'record';
+  readonly parts: readonly Part[];
+  readonly byChild: ReadonlyMap<string, Part>;
+  readonly byAttribute: ReadonlyMap<string, Part>;
+  readonly ownText: Part | null;
+  /** From the parts' values by key, all required ones being there, to the value, and back. */
+  readonly close: (values: Record<string, unknown>) => T;
+  readonly open: (value: T) => Record<string, unknown>;
+}
+
+export interface Part {
+  readonly key: string;
+  /** Name of the element or attribute, without `@`; empty for `#text`. */
+  readonly name: string;
+  readonly arity: 'one' | 'optional' | 'many';
+  readonly codec: Codec<unknown>;
+}
+
+/** A codec and how often it may come. A bare codec means exactly once. */
+export type Field<T> = Codec<T> | CountedField<T>;
+
+interface CountedField<T> {
+  readonly kind: 'counted';
+  readonly arity: 'optional' | 'many';
+  readonly codec: Codec<unknown>;
+  /** Never there: it only carries the type. */
+  readonly value?: T;
+}
+
+type FieldsOf<T> = { readonly [K in keyof T]-?: readonly [source: string, field: Field<T[K]>] };
+
+/** The same with the types of its values forgotten. */
+type Fields = Readonly<Record<string, readonly [source: string, field: Field<unknown>]>>;
+
+/** Any text, as it is: never trimmed, `007` stays `007` and ` a ` stays ` a `. */
+export const text: ScalarCodec<string> = scalar('a text', {
+  emptyIsAbsent: false,
+  parse: (raw) => raw,
+  format: (value) => value,
+});
+
+/** An address or a number-like word: not empty, white space round it is not part of it. */
+export const word: ScalarCodec<string> = scalar('a word', {
+  emptyIsAbsent: true,
+  parse: (raw) => (/\s/.test(raw.trim()) || raw.trim() === '' ? undefined : raw.trim()),
+  format: (value) => value,
+});
+
+/** A whole number that a double holds exactly. */
+export const integer: ScalarCodec<number> = scalar('an integer', {
+  emptyIsAbsent: true,
+  parse: (raw) => {
+    const digits = raw.trim();
+    const value = /^[+-]?\d{1,20}$/.test(digits) ? Number(digits) : Number.NaN;
+    return Number.isSafeInteger(value) ? value + 0 : undefined;
+  },
+  format: (value) => String(value),
+});
+
+/** A moment, in milliseconds since the epoch. */
+export const instant: ScalarCodec<number> = scalar('a dateTime', {
+  emptyIsAbsent: true,
+  parse: (raw) => parseInstant(raw.trim()) ?? undefined,
+  format: (value) => formatInstant(value),
+});
+
+/** xs:boolean; written as `true` or `false`. */
+export const flag: ScalarCodec<boolean> = scalar('true or false', {
+  emptyIsAbsent: true,
+  parse: (raw) => FLAGS.get(raw.trim()),
+  format: (value) => String(value),
+});
+
+const FLAGS: ReadonlyMap<string, boolean> = new Map([
+  ['true', true],
+  ['1', true],
+  ['false', false],
+  ['0', false],
+]);
+
+/** One of a few words. */
+export function oneOf<const W extends string>(...words: readonly W[]): ScalarCodec<W> {
+  return scalar(words.join(' or '), {
+    emptyIsAbsent: true,
+    parse: (raw) => words.find((candidate) => candidate === raw.trim()),
+    format: (value) => value,
+  });
+}
+
+/** At most once; the key is absent where it does not come. */
+export function optional<T>(codec: Codec<T>): Field<T | undefined> {
+  return { kind: 'counted', arity: 'optional', codec: codec as Codec<unknown> };
+}
+
+/** Any number of times, also none or one: always an array. XML does not tell a list of one from a single element. */
+export function many<T>(codec: Codec<T>): Field<readonly T[]> {
+  return { kind: 'counted', arity: 'many', codec: codec as Codec<unknown> };
+}
+
+/** An element with named parts. */
+export function record<T extends object>(fields: FieldsOf<T>): RecordCodec<T> {
+  return recordCodec(partsOf(fields as Fields), {
+    close: (values) => values as T,
+    open: (value) => value as Record<string, unknown>,
+  });
+}
+
+/** An element of which one part is all that matters: `<sharing enabled="true"/>` as a boolean. */
+export function only<T>(source: string, codec: Codec<T>): RecordCodec<T> {
+  return recordCodec(partsOf({ value: [source, codec as Codec<unknown>] }), {
+    close: (values) => values.value as T,
+    open: (value) => ({ value }),
+  });
+}
+
+function recordCodec<T>(parts: readonly Part[], form: Pick<RecordCodec<T>, 'open' | 'close'>): RecordCodec<T> {
+  const named = (prefix: '' | '@') =>
+    new Map(
+      parts.flatMap((part) => {
+        const isAttribute = part.name.startsWith('@');
+        if (part.name === '#text' || isAttribute !== (prefix === '@')) return [];
+        return [[part.name.slice(prefix.length), part] as const];
+      }),
+    );
+  return {
+    kind: 'record',
+    parts,
+    byChild: named(''),
+    byAttribute: named('@'),
+    ownText: parts.find((part) => part.name === '#text') ?? null,
+    ...form,
+  };
+}
+
+function partsOf(fields: Fields): readonly Part[] {
+  return Object.entries(fields).map(([key, [name, field]]) =>
+    field.kind === 'counted'
+      ? { key, name, arity: field.arity, codec: field.codec }
+      : { key, name, arity: 'one', codec: field },
+  );
+}
+
+function scalar<T>(expected: string, rest: Omit<ScalarCodec<T>, 'kind' | 'expected'>): ScalarCodec<T> {
+  return { kind: 'scalar', expected, ...rest };
+}

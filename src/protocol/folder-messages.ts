@@ -1,0 +1,150 @@
+import { flag, instant, integer, many, oneOf, only, optional, record, text, word } from './codec.ts';
+import { decoderOf, encoderOf } from './xml.ts';
+
+/** Folders and what lists them (interface 2.5 and 2.6, wire-facts 4). */
+
+export interface SharingDocument {
+  readonly enabled: boolean;
+  readonly readAllowed?: boolean | undefined;
+  readonly writeAllowed?: boolean | undefined;
+  readonly shareList?: string | undefined;
+}
+
+/** GET folder. */
+export interface FolderDocument {
+  readonly displayName: string;
+  readonly dsid?: string | undefined;
+  readonly timeCreated?: number | undefined;
+  /** URL of the folder it lies in; absent for a top-level folder. */
+  readonly parent?: string | undefined;
+  readonly collections?: string | undefined;
+  readonly files?: string | undefined;
+  readonly contents: string;
+  readonly sharing?: SharingDocument | undefined;
+}
+
+/** POST into a folder: the new folder's name is all that may be said. */
+export interface NewFolderDocument {
+  readonly displayName: string;
+}
+
+/** PUT folder: absent is left as it is. Anything else in the document is ignored (wire-facts 4.5). */
+export interface FolderUpdateDocument {
+  readonly displayName?: string | undefined;
+  /** URL of the new parent. */
+  readonly parent?: string | undefined;
+}
+
+/** POST /user/UID/folders. */
+export interface SyncFolderDocument {
+  readonly displayName: string;
+}
+
+export type CollectionType = 'folder' | 'syncFolder' | 'workspace' | 'album';
+
+export interface CollectionEntryDocument {
+  readonly type: CollectionType;
+  readonly displayName: string;
+  readonly ref: string;
+  /** Workspaces only. */
+  readonly iconId?: string | undefined;
+  readonly contents?: string | undefined;
+}
+
+export interface FileEntryDocument {
+  readonly displayName: string;
+  readonly ref: string;
+  /** Bytes; -1 for a file that was never filled. */
+  readonly size: number;
+  readonly lastModified?: number | undefined;
+  readonly mediaType?: string | undefined;
+  readonly presentOnServer?: boolean | undefined;
+  /** Absent for a file that was never filled. */
+  readonly fileData?: string | undefined;
+}
+
+/** One page of a listing: collections first, then files. */
+export interface CollectionContentsDocument {
+  readonly start?: number | undefined;
+  readonly hasMore?: boolean | undefined;
+  /**
+   * Index of the *last* entry of the page, `start` where there is none (wire-facts 4.2; the prose counts it in another way).
+   * Written for others; not to be computed with.
+   */
+  readonly end?: number | undefined;
+  readonly collections: readonly CollectionEntryDocument[];
+  readonly files: readonly FileEntryDocument[];
+}
+
+const folder = record<FolderDocument>({
+  displayName: ['displayName', text],
+  dsid: ['dsid', optional(word)],
+  timeCreated: ['timeCreated', optional(instant)],
+  parent: ['parent', optional(word)],
+  collections: ['collections', optional(word)],
+  files: ['files', optional(word)],
+  contents: ['contents', word],
+  sharing: [
+    'sharing',
+    optional(
+      record<SharingDocument>({
+        enabled: ['@enabled', flag],
+        readAllowed: ['readAllowed', optional(only('@enabled', flag))],
+        writeAllowed: ['writeAllowed', optional(only('@enabled', flag))],
+        shareList: ['shareList', optional(word)],
+      }),
+    ),
+  ],
+});
+
+const newFolder = record<NewFolderDocument>({ displayName: ['displayName', text] });
+
+const folderUpdate = record<FolderUpdateDocument>({
+  displayName: ['displayName', optional(text)],
+  parent: ['parent', optional(word)],
+});
+
+const syncFolder = record<SyncFolderDocument>({ displayName: ['displayName', text] });
+
+const collectionContents = record<CollectionContentsDocument>({
+  start: ['@start', optional(integer)],
+  hasMore: ['@hasMore', optional(flag)],
+  end: ['@end', optional(integer)],
+  collections: [
+    'collection',
+    many(
+      record<CollectionEntryDocument>({
+        type: ['@type', oneOf('folder', 'syncFolder', 'workspace', 'album')],
+        displayName: ['displayName', text],
+        ref: ['ref', word],
+        iconId: ['iconId', optional(text)],
+        contents: ['contents', optional(word)],
+      }),
+    ),
+  ],
+  files: [
+    'file',
+    many(
+      record<FileEntryDocument>({
+        displayName: ['displayName', text],
+        ref: ['ref', word],
+        size: ['size', integer],
+        lastModified: ['lastModified', optional(instant)],
+        mediaType: ['mediaType', optional(text)],
+        presentOnServer: ['presentOnServer', optional(flag)],
+        fileData: ['fileData', optional(word)],
+      }),
+    ),
+  ],
+});
+
+export const decodeFolder = decoderOf('folder', folder);
+export const encodeFolder = encoderOf('folder', folder);
+export const decodeNewFolder = decoderOf('folder', newFolder);
+export const encodeNewFolder = encoderOf('folder', newFolder);
+export const decodeFolderUpdate = decoderOf('folder', folderUpdate);
+export const encodeFolderUpdate = encoderOf('folder', folderUpdate);
+export const decodeSyncFolder = decoderOf('syncFolder', syncFolder);
+export const encodeSyncFolder = encoderOf('syncFolder', syncFolder);
+export const decodeCollectionContents = decoderOf('collectionContents', collectionContents);
+export const encodeCollectionContents = encoderOf('collectionContents', collectionContents);
