@@ -154,6 +154,8 @@ export interface Transaction extends StoreReader {
   remove<T extends TableName>(table: T, key: Tables[T]['key']): void;
   /** The next number of a persisted counter; never given twice, also not after a crash. */
   nextId(counter: 'inode' | 'content'): number;
+  /** Runs `effect` once the record is in the journal, in order of asking; never when the change fails. It must not throw. */
+  afterCommit(effect: () => void): void;
 }
 
 /** The journal, LMDB and the overlay behind one door (`store/environment`). One writer: the thread that opened it. */
