@@ -1,0 +1,108 @@
+// Brings a fresh clone to a runnable state: system packages, npm packages, the kernel addon, dist/.
+// Node built-ins only, because nothing else is there yet. When all is in place it says nothing and takes about 60 ms.
+import { spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { accessSync, constants, existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+
+function say(text) {
+  console.error(`bootstrap: ${text}`);
+}
+
+function fail(text) {
+  say(text);
+  process.exit(1);
+}
+
+function run(command, args, options = {}) {
+  // Whatever a tool prints goes to standard error: standard output belongs to the command that follows.
+  const { status, error } = spawnSync(command, args, { cwd: root, stdio: ['ignore', 2, 2], ...options });
+  if (status !== 0) fail(`${command} ${args.join(' ')} failed${error ? ` (${error.message})` : ''}`);
+}
+
+function onPath(program) {
+  return (process.env.PATH ?? '').split(delimiter).some((directory) => {
+    try {
+      accessSync(join(directory, program), constants.X_OK);
+      return true;
+    } catch {
+      return false;
+    }
+  });
+}
+
+function stampIs(path, value) {
+  return existsSync(path) && readFileSync(path, 'utf8') === value;
+}
+
+const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
+if (major < 20 || (major === 20 && minor < 19)) fail(`Node 20.19 or newer is needed, this is ${process.version}`);
+
+// 1. System packages.
+const packages = [];
+if (!onPath('fusermount3')) packages.push('fuse3');
+if (!onPath(process.env.CC ?? 'cc')) packages.push('gcc');
+if (!existsSync('/usr/include/stdio.h')) packages.push('libc6-dev');
+if (packages.length > 0) {
+  if (process.getuid?.() !== 0 || !onPath('apt-get')) fail(`please run: sudo apt-get install -y ${packages.join(' ')}`);
+  say(`installing ${packages.join(' ')}`);
+  const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
+  // The lists may be there already; a fresh container has none.
+  const install = ['-qq', 'install', '-y', '--no-install-recommends', ...packages];
+  const first = spawnSync('apt-get', install, { env, stdio: 'ignore' });
+  if (first.status !== 0) {
+    run('apt-get', ['-qq', 'update'], { env });
+    run('apt-get', install, { env, stdio: ['ignore', 'ignore', 2] });
+  }
+}
+
+// 2. npm packages: again when the lock file or Node's binary interface changed.
+const lock = createHash('sha256')
+  .update(readFileSync(join(root, 'package-lock.json')))
+  .update(process.versions.modules)
+  .digest('hex');
+const lockStamp = join(root, 'node_modules/.bootstrap');
+// Someone who ran npm ci by hand has npm's own record of the tree, younger than the lock file.
+const installed = join(root, 'node_modules/.package-lock.json');
+const byHand =
+  !existsSync(lockStamp) &&
+  existsSync(installed) &&
+  statSync(installed).mtimeMs > statSync(join(root, 'package-lock.json')).mtimeMs;
+if (byHand) writeFileSync(lockStamp, lock);
+if (!stampIs(lockStamp, lock)) {
+  say('installing npm packages (npm ci)');
+  run('npm', ['ci', '--no-audit', '--no-fund', '--loglevel=error']);
+  writeFileSync(lockStamp, lock);
+}
+
+// 3. The kernel addon. Its script is quick and quiet when there is nothing to do.
+if (existsSync(join(root, 'scripts/build-native.mjs'))) run(process.execPath, ['scripts/build-native.mjs']);
+
+// 4. dist/, by the content of src/: times lie after a checkout.
+const sources = readdirSync(join(root, 'src'), { recursive: true })
+  .filter((name) => name.endsWith('.ts'))
+  .sort();
+const outputs = new Set(sources.map((name) => name.replace(/ts$/, 'js')));
+const hash = createHash('sha256');
+for (const name of ['tsconfig.json', 'tsconfig.build.json']) hash.update(readFileSync(join(root, name)));
+for (const name of sources) hash.update(`\0${name}\0`).update(readFileSync(join(root, 'src', name)));
+const built = hash.digest('hex');
+const dist = join(root, 'dist');
+const buildStamp = join(dist, '.stamp');
+const complete = [...outputs].every((name) => existsSync(join(dist, name)));
+if (!complete || !stampIs(buildStamp, built)) {
+  say('compiling src/ to dist/');
+  rmSync(buildStamp, { force: true });
+  // The compiler's own record says "nothing to do" for files that someone deleted from dist/.
+  if (!complete) rmSync(join(dist, '.tsbuildinfo'), { force: true });
+  run(process.execPath, ['node_modules/typescript/bin/tsc', '-p', 'tsconfig.build.json']);
+  // What src/ no longer has must not stay importable.
+  for (const name of readdirSync(dist, { recursive: true })) {
+    if (name.endsWith('.js') && !outputs.has(name))
+      for (const left of [name, `${name}.map`]) rmSync(join(dist, left), { force: true });
+  }
+  writeFileSync(buildStamp, built);
+}

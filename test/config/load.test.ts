@@ -1,0 +1,119 @@
+import { describe, expect, test } from 'vitest';
+import { UsageError } from '../../src/base/errors.ts';
+import { cacheBudget } from '../../src/config/cache-budget.ts';
+import { loadOptions, type OptionInputs } from '../../src/config/load.ts';
+import { envNameOf, fileKeyOf, type OptionKey, optionRows } from '../../src/config/options.ts';
+
+const NOTHING: OptionInputs = { flags: {}, env: {}, file: null };
+
+function file(text: string): OptionInputs['file'] {
+  return { path: '/etc/cfs/config.toml', text };
+}
+
+function problemsOf(inputs: Partial<OptionInputs>): string[] {
+  try {
+    loadOptions({ ...NOTHING, ...inputs });
+  } catch (error) {
+    expect(error).toBeInstanceOf(UsageError);
+    return (error as UsageError).message.split('\n');
+  }
+  return [];
+}
+
+test('without anything said, every option has its default', () => {
+  const { options, sources } = loadOptions(NOTHING);
+
+  expect(options).toMatchObject({
+    dirTtlMs: 30_000,
+    openWaitMs: 500,
+    settleMs: 2000,
+    drainMs: 5000,
+    readTimeoutMs: 30_000,
+    dirtyMemoryBytes: 64 * 1024 ** 2,
+    inlineMaxBytes: 16 * 1024,
+    cacheBytes: null,
+    transfers: 8,
+    deletion: 'trash',
+    readOnly: false,
+    umask: 0o022,
+    uid: null,
+    maskFeatures: [],
+  });
+  expect(new Set(Object.values(sources))).toEqual(new Set(['default']));
+});
+
+describe('each source is weaker than the next', () => {
+  const sources: OptionInputs = {
+    file: file('settle = "3s"\ndir-ttl = "1min"\ntransfers = 4\nread-only = true'),
+    env: { CFS_SETTLE: '4s', CFS_DIR_TTL: '2min' },
+    flags: { settleMs: '5s' },
+  };
+
+  test('flag, environment, file, default', () => {
+    const { options, sources: from } = loadOptions(sources);
+
+    expect(options).toMatchObject({ settleMs: 5000, dirTtlMs: 120_000, transfers: 4, readOnly: true, drainMs: 5000 });
+    expect(from).toMatchObject({ settleMs: 'flag', dirTtlMs: 'environment', transfers: 'file', drainMs: 'default' });
+  });
+
+  test('a switch that the file turns on can be turned off by the environment', () => {
+    expect(loadOptions({ ...sources, env: { CFS_READ_ONLY: 'false' } }).options.readOnly).toBe(false);
+  });
+});
+
+test('all problems are named at once, each with its place', () => {
+  const problems = problemsOf({
+    file: file('# mine\nsettle = "soon"\n\ncolour = "blue"\ndrain = [1]\n'),
+    env: { CFS_CACHE_SIZE: 'huge' },
+    flags: { transfers: '0', deletion: 'perhaps', dirTtlMs: '30' },
+  });
+
+  expect(problems.sort()).toEqual([
+    '--delete: "perhaps" is none of trash, forever',
+    '--dir-ttl: "30" is not a duration such as 500ms, 5s or 2min',
+    '--transfers: "0" is not a number from 1 to 64',
+    '/etc/cfs/config.toml:2: settle: "soon" is not a duration such as 500ms, 5s or 2min',
+    '/etc/cfs/config.toml:4: colour: there is no such option',
+    '/etc/cfs/config.toml:5: drain: expected a text, a number, true or false',
+    'CFS_CACHE_SIZE: "huge" is not a size such as 64MiB or 20GiB',
+  ]);
+});
+
+test('a wrong value in the file is a problem even where a flag overrides it', () => {
+  expect(problemsOf({ file: file('settle = "soon"'), flags: { settleMs: '1s' } })).toHaveLength(1);
+});
+
+test('a file that is not TOML is refused with its line', () => {
+  expect(problemsOf({ file: file('settle = "2s"\ndrain = \n') })[0]).toMatch(/^\/etc\/cfs\/config\.toml:2: /);
+});
+
+test('every option has its own names, its default passes its own check, and a nonsense value does not', () => {
+  const rows = optionRows();
+
+  expect(new Set(rows.map(([, option]) => fileKeyOf(option))).size).toBe(rows.length);
+  expect(rows.find(([key]) => key === ('dirTtlMs' satisfies OptionKey))?.[1]).toSatisfy(
+    (option) => envNameOf(option) === 'CFS_DIR_TTL',
+  );
+  for (const [, option] of rows) {
+    expect(() => option.parse(option.default), option.flag).not.toThrow();
+    if (option.placeholder !== '<list>' && option.placeholder !== '<path>') {
+      expect(() => option.parse('\u2603 snow'), option.flag).toThrow(RangeError);
+    }
+  }
+});
+
+test('the cache takes a tenth of the free space, at most 20 GiB, and leaves a reserve', () => {
+  const GIB = 1024 ** 3;
+  const auto = { cacheBytes: null, cacheReserveBytes: null };
+
+  expect(cacheBudget(auto, { freeBytes: 50 * GIB, totalBytes: 100 * GIB })).toEqual({
+    cacheBytes: 5 * GIB,
+    reserveBytes: GIB,
+  });
+  expect(cacheBudget(auto, { freeBytes: 900 * GIB, totalBytes: 1000 * GIB }).cacheBytes).toBe(20 * GIB);
+  expect(cacheBudget(auto, { freeBytes: GIB, totalBytes: 10 * GIB }).reserveBytes).toBe(GIB / 2);
+  expect(cacheBudget({ cacheBytes: 1, cacheReserveBytes: 0 }, { freeBytes: 0, totalBytes: 0 })).toEqual({
+    cacheBytes: 1,
+    reserveBytes: 0,
+  });
+});

@@ -1,0 +1,137 @@
+import { dirname, join } from 'node:path';
+import { expect, test } from 'vitest';
+import { filesBelow, type Import, importsOf } from './imports.ts';
+
+/** The import rule of docs/architecture.md. Whoever needs a new line here changes the architecture, and says so there. */
+const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
+  base: [],
+  config: ['base'],
+  // Towards the service: knows HTTP and XML, has never heard of inodes.
+  protocol: ['base'],
+  remote: ['base', 'protocol'],
+  server: ['base', 'protocol'],
+  // Towards the kernel: knows inodes and blocks, has never heard of HTTP.
+  store: ['base'],
+  tree: ['base', 'store'],
+  content: ['base', 'store'],
+  sync: ['base', 'store', 'tree', 'content'],
+  kernel: ['base'],
+  fs: ['base', 'store', 'tree', 'content', 'sync', 'kernel'],
+  // Between the two, on the main thread.
+  transfer: ['base', 'store', 'remote'],
+  control: ['base'],
+  // The only place where all meet.
+  cli: [
+    'base',
+    'config',
+    'protocol',
+    'remote',
+    'server',
+    'store',
+    'tree',
+    'content',
+    'sync',
+    'kernel',
+    'fs',
+    'transfer',
+    'control',
+  ],
+};
+
+/** The one home of each third-party package: a folder, or a file without its ending. */
+const HOME_OF: Readonly<Record<string, readonly string[]>> = {
+  undici: ['remote/transport'],
+  lmdb: ['store/', 'server/repository'],
+  msgpackr: ['store/', 'server/repository'],
+  saxes: ['protocol/xml'],
+  'fast-xml-parser': ['protocol/xml'],
+  'fuse-native': ['kernel/fuse-native'],
+  'lru-cache': ['tree/', 'content/'],
+  pino: ['base/log'],
+  commander: ['cli/'],
+  'smol-toml': ['config/load'],
+  sharp: ['server/'],
+};
+
+const allImports = filesBelow('src', ['.ts']).flatMap((file) => importsOf(file));
+
+/** `src/fs/handles.ts` → `fs`. */
+function folderOf(path: string): string {
+  return path.split('/')[1] ?? '';
+}
+
+function brokenLayers(imports: readonly Import[]): string[] {
+  return imports.flatMap(({ file, specifier }) => {
+    if (!specifier.startsWith('.')) return [];
+    const from = folderOf(file);
+    const to = folderOf(join(dirname(file), specifier));
+    if (from === to || MAY_IMPORT[from]?.includes(to)) return [];
+    return [`${file}: ${from} must not import ${to}`];
+  });
+}
+
+function strayPackages(imports: readonly Import[]): string[] {
+  return imports.flatMap(({ file, specifier }) => {
+    if (specifier.startsWith('.') || specifier.startsWith('node:')) return [];
+    const name = specifier
+      .split('/')
+      .slice(0, specifier.startsWith('@') ? 2 : 1)
+      .join('/');
+    const place = file.slice('src/'.length).replace(/\.ts$/, '');
+    const homes = HOME_OF[name];
+    if (homes === undefined) return [`${file}: ${name} has no home yet`];
+    if (homes.some((home) => (home.endsWith('/') ? place.startsWith(home) : place === home))) return [];
+    return [`${file}: ${name} belongs to ${homes.join(' and ')}`];
+  });
+}
+
+test('every import goes down the layers', () => {
+  expect(allImports.length).toBeGreaterThan(20);
+  expect(brokenLayers(allImports)).toEqual([]);
+});
+
+test('every third-party package stays in its home', () => {
+  expect(strayPackages(allImports)).toEqual([]);
+});
+
+test('every folder of src/ has its place in the rule', () => {
+  const folders = new Set(filesBelow('src', ['.ts']).map(folderOf));
+
+  expect([...folders].filter((folder) => !(folder in MAY_IMPORT))).toEqual([]);
+});
+
+test('an import within the project names the file with its ending', () => {
+  const wrong = allImports.filter(({ specifier }) => specifier.startsWith('.') && !specifier.endsWith('.ts'));
+
+  expect(wrong).toEqual([]);
+});
+
+/** The rules above are only worth what the search for imports finds. */
+test('an import is found in each of its forms, and only there', () => {
+  const text = [
+    "import { a } from '../remote/one.ts';",
+    "import type { B } from '../remote/two.ts';",
+    "import '../remote/three.ts';",
+    "export { c } from '../remote/four.ts';",
+    "const five = await import('../remote/five.ts');",
+    "// import '../remote/not-in-a-comment.ts';",
+    "/** as in `from '../remote/nor-here.ts'` */",
+    "import {\n  d,\n} from '../remote/six.ts';",
+    "const sentence = 'comes from \\'somewhere else\\'';",
+    "import { Agent } from 'undici';",
+  ].join('\n');
+
+  const found = importsOf('src/fs/example.ts', text);
+
+  expect(found.map(({ specifier }) => specifier.replace(/^.*\//, ''))).toEqual([
+    'one.ts',
+    'two.ts',
+    'three.ts',
+    'four.ts',
+    'five.ts',
+    'six.ts',
+    'undici',
+  ]);
+  expect(brokenLayers(found)).toHaveLength(6);
+  expect(strayPackages(found)).toEqual(['src/fs/example.ts: undici belongs to remote/transport']);
+});

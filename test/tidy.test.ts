@@ -1,0 +1,63 @@
+import { basename } from 'node:path';
+import { expect, test } from 'vitest';
+import { filesBelow, textOf } from './imports.ts';
+
+/** The style rules that a program can judge, so that nobody has to in a review. */
+
+const SOURCE_LINES_MAX = 450; // the aim is 60–350 lines; past this a file holds more than one noun
+const BANNED_NAMES = /^(utils?|helpers?|common|misc|types|index|manager|shared)\.[cm]?[jt]s$|util\.ts$/;
+
+const sources = filesBelow('src', ['.ts']);
+const tests = filesBelow('test', ['.ts']);
+const scripts = filesBelow('scripts', ['.mjs', '.ts']);
+const all = [...sources, ...tests, ...scripts];
+
+/** Lines of the files that match, as `file:line: text`, without those of the files in `except`. */
+function linesThatMatch(files: readonly string[], pattern: RegExp, except: readonly string[] = []): string[] {
+  return files
+    .filter((file) => !except.includes(file) && file !== 'test/tidy.test.ts')
+    .flatMap((file) =>
+      textOf(file)
+        .split('\n')
+        .flatMap((line, index) => (pattern.test(line) ? [`${file}:${index + 1}: ${line.trim()}`] : [])),
+    );
+}
+
+test('every file is named after its noun', () => {
+  expect(all.filter((file) => BANNED_NAMES.test(basename(file)))).toEqual([]);
+  expect(all.filter((file) => !/^[a-z0-9-]+(\.mount|\.property)?(\.test)?\.[a-z]+$/.test(basename(file)))).toEqual([]);
+});
+
+test('no source file holds more than one noun can need', () => {
+  const long = sources
+    .map((file) => ({ file, lines: textOf(file).split('\n').length }))
+    .filter(({ lines }) => lines > SOURCE_LINES_MAX);
+
+  expect(long).toEqual([]);
+});
+
+/** `// TODO(what is missing): what follows from it`. */
+test('every TODO names what is missing and what follows from it', () => {
+  const marks = linesThatMatch(all, /\b(TODO|FIXME|XXX|HACK)\b/);
+
+  expect(marks.filter((line) => !/\bTODO\([^)]{3,}\): \S.{9,}/.test(line))).toEqual([]);
+});
+
+test('time and chance come from the clock', () => {
+  expect(linesThatMatch(sources, /\b(Date\.now|Math\.random)\(|\bnew Date\(\)/, ['src/base/clock.ts'])).toEqual([]);
+});
+
+test('exports have names', () => {
+  expect(linesThatMatch(sources, /^export default\b/)).toEqual([]);
+});
+
+test('no test waits for a while instead of for a condition', () => {
+  expect(linesThatMatch(tests, /setTimeout\((resolve|r|done|cb)\b/)).toEqual([]);
+});
+
+/** A skipped test says in its name what it would need. */
+test('no test is left alone or left out without a reason', () => {
+  const marks = linesThatMatch(tests, /\b(test|it|describe)\.(only|skip|todo)\(/);
+
+  expect(marks.filter((line) => !/\.skip\(.*\(needs: /.test(line))).toEqual([]);
+});
