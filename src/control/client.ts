@@ -1,0 +1,81 @@
+import { connect, type Socket } from 'node:net';
+import { errorOfRecord } from '../base/errors.ts';
+import { JsonLines } from './json-lines.ts';
+import type { AnswerLine, ControlMethods, MethodName, RequestLine } from './methods.ts';
+import { socketAddress } from './socket-address.ts';
+
+const ANSWER_BYTES_MAX = 64 * 1024 ** 2;
+
+/** Nobody answers on that socket: no such mount, a dead one, or one of another user. */
+export class NoMountError extends Error {
+  override readonly name = 'NoMountError';
+  /** ENOENT, ECONNREFUSED (died), EACCES (someone else's), or EPIPE where it went while we asked. */
+  readonly code: string;
+
+  constructor(code: string, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
+/**
+ * One call to a running mount.
+ *
+ * @throws NoMountError where nobody answers, or the mount ends before it does
+ * @throws whatever the mount's handler threw, as the same class
+ */
+export async function callControl<Method extends MethodName>(
+  socketPath: string,
+  method: Method,
+  params: ControlMethods[Method]['params'],
+  options: { onProgress?: (progress: ControlMethods[Method]['progress']) => void; signal?: AbortSignal } = {},
+): Promise<ControlMethods[Method]['result']> {
+  const socket = await connectTo(socketPath);
+  const lines = new JsonLines({ lineBytesMax: ANSWER_BYTES_MAX });
+  const aborted = (): void => {
+    socket.destroy(options.signal?.reason as Error | undefined);
+  };
+  options.signal?.addEventListener('abort', aborted, { once: true });
+  try {
+    return await new Promise<ControlMethods[Method]['result']>((resolve, reject) => {
+      socket.on('error', reject);
+      socket.on('close', () => reject(new NoMountError('EPIPE', 'the mount ended before it answered')));
+      socket.on('data', (chunk) => {
+        try {
+          for (const line of lines.push(chunk)) {
+            const answer = line as AnswerLine;
+            if ('error' in answer) reject(errorOfRecord(answer.error));
+            else if ('result' in answer) resolve(answer.result as ControlMethods[Method]['result']);
+            else options.onProgress?.(answer.progress as ControlMethods[Method]['progress']);
+          }
+        } catch (error) {
+          reject(error);
+        }
+      });
+      socket.write(`${JSON.stringify({ id: 1, method, params } satisfies RequestLine)}\n`);
+    });
+  } finally {
+    options.signal?.removeEventListener('abort', aborted);
+    socket.destroy();
+  }
+}
+
+async function connectTo(socketPath: string): Promise<Socket> {
+  let release = (): void => {};
+  try {
+    const address = socketAddress(socketPath);
+    release = address.release;
+    return await new Promise((resolve, reject) => {
+      const socket = connect(address.address, () => {
+        socket.removeListener('error', reject);
+        resolve(socket);
+      });
+      socket.once('error', reject);
+    });
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code ?? 'EIO';
+    throw new NoMountError(code, `no running mount answers at ${socketPath} (${code})`, { cause: error });
+  } finally {
+    release();
+  }
+}

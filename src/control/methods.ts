@@ -1,0 +1,73 @@
+import type { ErrorRecord } from '../base/errors.ts';
+import type { Status, SyncOutcome, SyncProgress, UmountOutcome } from './status-model.ts';
+
+/**
+ * What can be asked of a running mount over its control socket, and the lines that travel there: one JSON object per line,
+ * any number of calls per connection, answers in any order.
+ */
+export interface ControlMethods {
+  readonly status: { readonly params: Record<string, never>; readonly progress: never; readonly result: Status };
+  /**
+   * Pushes at once everything that was closed when this was called, whatever the intervals say, and answers once each of
+   * those changes is pushed or parked. Later changes are not waited for. `path` limits it to one file or folder.
+   */
+  readonly sync: {
+    readonly params: { readonly path: string | null };
+    readonly progress: SyncProgress;
+    readonly result: SyncOutcome;
+  };
+  /**
+   * Ends the mount in order, and answers when it is gone. Pushes what is pending for up to `timeoutMs`
+   * (0: not at all; null: as long as it takes); the rest is kept.
+   */
+  readonly umount: {
+    readonly params: { readonly timeoutMs: number | null };
+    readonly progress: SyncProgress;
+    readonly result: UmountOutcome;
+  };
+  /** Asks the service for the listing of a folder (of all that are known where `path` is null), and answers when it is applied. */
+  readonly refresh: {
+    readonly params: { readonly path: string | null };
+    readonly progress: never;
+    readonly result: null;
+  };
+  /** Takes parked changes up again. */
+  readonly retry: {
+    readonly params: { readonly path: string | null };
+    readonly progress: never;
+    readonly result: { readonly retried: number };
+  };
+}
+
+export type MethodName = keyof ControlMethods;
+
+export const METHOD_NAMES: readonly MethodName[] = ['status', 'sync', 'umount', 'refresh', 'retry'];
+
+/** What a handler gets beside its parameters. */
+export interface CallContext<Progress> {
+  /** Aborted when whoever asked is gone, or the server closes. */
+  readonly signal: AbortSignal;
+  /** Sends a line to whoever waits; never blocks. */
+  readonly progress: (progress: Progress) => void;
+}
+
+/** One function per method: the composition root plugs them in. What they throw reaches the caller as the same class. */
+export type ControlHandlers = {
+  readonly [Method in MethodName]: (
+    params: ControlMethods[Method]['params'],
+    context: CallContext<ControlMethods[Method]['progress']>,
+  ) => ControlMethods[Method]['result'] | Promise<ControlMethods[Method]['result']>;
+};
+
+/** Client to server. */
+export interface RequestLine {
+  readonly id: number;
+  readonly method: string;
+  readonly params: unknown;
+}
+
+/** Server to client. Any number of progress lines, then one of the others. */
+export type AnswerLine =
+  | { readonly id: number; readonly progress: unknown }
+  | { readonly id: number; readonly result: unknown }
+  | { readonly id: number | null; readonly error: ErrorRecord };

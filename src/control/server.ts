@@ -1,0 +1,220 @@
+import { chmodSync, lstatSync, mkdirSync, rmSync } from 'node:fs';
+import { createServer, type Server, type Socket } from 'node:net';
+import { dirname } from 'node:path';
+import type { Clock } from '../base/clock.ts';
+import { errorToRecord, StorageError, UsageError } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
+import { JsonLines } from './json-lines.ts';
+import {
+  type AnswerLine,
+  type CallContext,
+  type ControlHandlers,
+  METHOD_NAMES,
+  type MethodName,
+  type RequestLine,
+} from './methods.ts';
+import { type SocketAddress, socketAddress } from './socket-address.ts';
+
+const REQUEST_BYTES_MAX = 1024 ** 2;
+const REQUEST_MS_MAX = 10_000;
+const CONNECTIONS_MAX = 64;
+const CALLS_PER_CONNECTION_MAX = 32;
+/** A client that asks and does not read is cut off when this much waits for it. */
+const UNREAD_BYTES_MAX = 16 * 1024 ** 2;
+
+/**
+ * The socket of a running mount: whoever may open it may do all it offers, so it has mode 0600 in a directory of mode 0700.
+ * Nothing that arrives there can keep the mount busy: sizes, times and numbers are bounded.
+ *
+ * Start it only as the owner of the account's store: a socket file that is found there is taken for a dead one.
+ */
+export class ControlServer {
+  readonly #handlers: ControlHandlers;
+  readonly #clock: Clock;
+  readonly #log: Logger;
+  readonly #path: string;
+  readonly #requestMsMax: number;
+  readonly #server: Server;
+  readonly #closing = new AbortController();
+  readonly #sockets = new Set<Socket>();
+  readonly #underWay = new Set<Promise<void>>();
+  #address: SocketAddress | null = null;
+
+  constructor(deps: {
+    socketPath: string;
+    handlers: ControlHandlers;
+    clock: Clock;
+    log: Logger;
+    /** For tests; 10 s otherwise. */
+    requestMsMax?: number;
+  }) {
+    this.#path = deps.socketPath;
+    this.#handlers = deps.handlers;
+    this.#clock = deps.clock;
+    this.#log = deps.log;
+    this.#requestMsMax = deps.requestMsMax ?? REQUEST_MS_MAX;
+    this.#server = createServer((socket) => this.#accept(socket));
+  }
+
+  /** Listens. @throws StorageError where the directory is not ours alone or the socket cannot be made */
+  async listen(): Promise<void> {
+    const directory = dirname(this.#path);
+    prepareDirectory(directory);
+    rmSync(this.#path, { force: true });
+    const address = socketAddress(this.#path);
+    this.#address = address;
+    try {
+      await new Promise<void>((resolve, reject) => {
+        this.#server.once('error', reject);
+        this.#server.listen(address.address, () => {
+          this.#server.removeListener('error', reject);
+          resolve();
+        });
+      });
+      chmodSync(this.#path, 0o600); // nobody else got through the directory in between
+    } catch (error) {
+      address.release();
+      throw new StorageError(`the control socket ${this.#path} cannot be made`, { cause: error });
+    }
+    this.#server.on('error', (err) => this.#log.warn({ err }, 'control socket failed'));
+  }
+
+  /**
+   * Ends all calls and takes the socket away. Calls whose handlers end within a second are still answered, so an `umount`
+   * handler returns when the mount is gone, and whoever closes this server does so after it: a handler never waits for this.
+   */
+  async close(): Promise<void> {
+    this.#closing.abort(new UsageError('the mount is ending', 1));
+    const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
+    await Promise.race([Promise.allSettled(this.#underWay), this.#clock.sleep(1000)]);
+    for (const socket of this.#sockets) {
+      socket.end();
+      this.#clock.after(1000, () => socket.destroy());
+    }
+    await closed;
+    rmSync(this.#path, { force: true });
+    this.#address?.release();
+  }
+
+  #accept(socket: Socket): void {
+    if (this.#sockets.size >= CONNECTIONS_MAX || this.#closing.signal.aborted) {
+      socket.destroy();
+      return;
+    }
+    this.#sockets.add(socket);
+    const gone = new AbortController();
+    const lines = new JsonLines({ lineBytesMax: REQUEST_BYTES_MAX });
+    let calls = 0;
+
+    // Whoever connects has this long for a whole request, and between two requests.
+    let cancelDeadline = (): void => {};
+    const startDeadline = (): void => {
+      cancelDeadline();
+      cancelDeadline = this.#clock.after(this.#requestMsMax, () => socket.destroy());
+    };
+    startDeadline();
+
+    socket.on('error', (err) => this.#log.debug({ err }, 'control connection failed'));
+    socket.on('close', () => {
+      cancelDeadline();
+      this.#sockets.delete(socket);
+      gone.abort(new DOMException('whoever asked is gone', 'AbortError'));
+    });
+    socket.on('data', (chunk) => {
+      try {
+        for (const request of lines.push(chunk)) {
+          if (++calls > CALLS_PER_CONNECTION_MAX) throw new UsageError('too many calls at once on one connection');
+          cancelDeadline();
+          const call = this.#serve(request, socket, gone.signal).finally(() => {
+            this.#underWay.delete(call);
+            calls--;
+            if (calls === 0 && !socket.destroyed) startDeadline();
+          });
+          this.#underWay.add(call);
+        }
+      } catch (error) {
+        send(socket, { id: null, error: withoutStack(error) });
+        socket.destroySoon();
+      }
+    });
+  }
+
+  async #serve(request: unknown, socket: Socket, gone: AbortSignal): Promise<void> {
+    const id = idOf(request);
+    try {
+      const { method, params } = request as RequestLine;
+      if (id === null || !METHOD_NAMES.includes(method as MethodName))
+        throw new UsageError(`no such request: ${String(method).slice(0, 40)}`);
+      const context: CallContext<unknown> = {
+        signal: AbortSignal.any([gone, this.#closing.signal]),
+        progress: (progress) => send(socket, { id, progress }),
+      };
+      const handler = this.#handlers[method as MethodName] as (
+        params: unknown,
+        context: CallContext<unknown>,
+      ) => unknown;
+      const result = await handler(checkedParams(method as MethodName, params), context);
+      send(socket, { id, result });
+    } catch (error) {
+      if (!gone.aborted) send(socket, { id, error: withoutStack(error) });
+    }
+  }
+}
+
+/** Makes the socket's directory, or refuses one that others can reach into. */
+function prepareDirectory(directory: string): void {
+  try {
+    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    const stats = lstatSync(directory);
+    if (!stats.isDirectory()) throw new Error('it is not a directory');
+    if (stats.uid !== process.getuid?.()) throw new Error('it belongs to someone else');
+    if ((stats.mode & 0o077) !== 0) chmodSync(directory, 0o700);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new StorageError(`the directory of the control socket ${directory} cannot be used: ${reason}`, {
+      cause: error,
+    });
+  }
+}
+
+function idOf(request: unknown): number | null {
+  const id = typeof request === 'object' && request !== null ? (request as { id?: unknown }).id : null;
+  return typeof id === 'number' && Number.isSafeInteger(id) ? id : null;
+}
+
+/** Parameters come from another process: handlers get only what the types promise. */
+function checkedParams(method: MethodName, params: unknown): unknown {
+  const given = (typeof params === 'object' && params !== null ? params : {}) as Record<string, unknown>;
+  switch (method) {
+    case 'status':
+      return {};
+    case 'sync':
+    case 'refresh':
+    case 'retry': {
+      const path = given.path ?? null;
+      if (path !== null && typeof path !== 'string') throw new UsageError('path: expected a text');
+      return { path };
+    }
+    case 'umount': {
+      const timeoutMs = given.timeoutMs ?? null;
+      if (timeoutMs !== null && !(typeof timeoutMs === 'number' && timeoutMs >= 0))
+        throw new UsageError('timeoutMs: expected a number');
+      return { timeoutMs };
+    }
+    default:
+      return method satisfies never;
+  }
+}
+
+function withoutStack(error: unknown) {
+  return { ...errorToRecord(error), stack: undefined };
+}
+
+function send(socket: Socket, line: AnswerLine): void {
+  if (socket.destroyed || !socket.writable) return;
+  if (socket.writableLength > UNREAD_BYTES_MAX) {
+    socket.destroy();
+    return;
+  }
+  socket.write(`${JSON.stringify(line)}\n`);
+}

@@ -1,0 +1,91 @@
+/**
+ * What a running mount says of itself: `cfs status --json` prints a `Status` as it is. Plain data. Moments are milliseconds
+ * since the epoch (`…Ms`), sizes are bytes. Paths are relative to the mount's root, without a leading slash.
+ */
+export interface Status {
+  /** Raised when a field changes its meaning or goes; new fields do not raise it. */
+  readonly schema: 1;
+  readonly directory: string;
+  readonly account: { readonly origin: string; readonly username: string };
+  readonly pid: number;
+  readonly startedMs: number;
+  /** `draining`: an unmount has begun. */
+  readonly phase: 'running' | 'draining';
+  readonly connection: ConnectionStatus;
+  readonly pending: {
+    /** Changes that the service does not have yet; 0 means that this machine may be lost. */
+    readonly count: number;
+    readonly bytes: number;
+    /** The first of them, at most LISTED_MAX. */
+    readonly changes: readonly PendingChange[];
+  };
+  readonly parked: readonly ParkedChange[];
+  readonly transfers: readonly Transfer[];
+  readonly cache: {
+    readonly usedBytes: number;
+    readonly limitBytes: number;
+    /** Bytes that exist on this machine only; never evicted. */
+    readonly unsyncedBytes: number;
+  };
+}
+
+/** How many pending or parked changes a status lists at most; the counts are always complete. */
+export const LISTED_MAX = 1000;
+
+export interface ConnectionStatus {
+  /** `sign-in-needed`: the service is there but refuses the refresh token or the keys. */
+  readonly state: 'online' | 'offline' | 'sign-in-needed';
+  readonly sinceMs: number;
+  /** What went wrong, in a few words; null while online. */
+  readonly reason: string | null;
+}
+
+export type ChangeKind = 'upload' | 'create-folder' | 'rename' | 'delete' | 'other';
+
+export interface PendingChange {
+  readonly path: string;
+  readonly kind: ChangeKind;
+  readonly sizeBytes: number | null;
+  /** When it will be tried; null where it only waits for its turn. */
+  readonly dueMs: number | null;
+  readonly attempts: number;
+}
+
+export interface ParkedChange {
+  readonly path: string;
+  readonly kind: ChangeKind;
+  /** A sentence part: `the account is over its storage limit`. */
+  readonly reason: string;
+  readonly sinceMs: number;
+}
+
+export interface Transfer {
+  readonly path: string;
+  readonly direction: 'up' | 'down';
+  readonly doneBytes: number;
+  readonly totalBytes: number;
+  readonly bytesPerSecond: number;
+}
+
+/** Where a `sync` stands, sent while it waits. */
+export interface SyncProgress {
+  readonly doneChanges: number;
+  readonly totalChanges: number;
+  readonly doneBytes: number;
+  readonly totalBytes: number;
+}
+
+/** How a `sync` ended, for exactly the changes that were there when it was asked for. */
+export interface SyncOutcome {
+  readonly pushed: number;
+  /** Those of the set that are parked now. */
+  readonly parked: readonly ParkedChange[];
+}
+
+/** How an `umount` ended. The mount is gone by then; what is pending is kept and pushed at the next start. */
+export interface UmountOutcome {
+  readonly pending: number;
+  readonly parked: number;
+  /** Programs still used the mount: it was detached under them. */
+  readonly busy: boolean;
+}

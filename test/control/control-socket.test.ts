@@ -1,0 +1,253 @@
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { systemClock } from '../../src/base/clock.ts';
+import { StorageError, UsageError } from '../../src/base/errors.ts';
+import { silentLogger } from '../../src/base/log.ts';
+import { callControl, NoMountError } from '../../src/control/client.ts';
+import type { ControlHandlers } from '../../src/control/methods.ts';
+import { ControlServer } from '../../src/control/server.ts';
+import type { Status } from '../../src/control/status-model.ts';
+
+const STATUS: Status = {
+  schema: 1,
+  directory: '/home/ann/Cloud',
+  account: { origin: 'http://127.0.0.1:1', username: 'ann@example.com' },
+  pid: 1,
+  startedMs: 1,
+  phase: 'running',
+  connection: { state: 'online', sinceMs: 1, reason: null },
+  pending: { count: 0, bytes: 0, changes: [] },
+  parked: [],
+  transfers: [],
+  cache: { usedBytes: 0, limitBytes: 0, unsyncedBytes: 0 },
+};
+
+const HANDLERS: ControlHandlers = {
+  status: () => STATUS,
+  sync: () => ({ pushed: 0, parked: [] }),
+  umount: () => ({ pending: 0, parked: 0, busy: false }),
+  refresh: () => null,
+  retry: () => ({ retried: 0 }),
+};
+
+let directory: string;
+const servers: ControlServer[] = [];
+
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), 'cfs-control-'));
+});
+
+afterEach(async () => {
+  for (const server of servers.splice(0)) await server.close();
+  rmSync(directory, { recursive: true, force: true });
+});
+
+async function listening(
+  handlers: Partial<ControlHandlers> = {},
+  options: { path?: string; requestMsMax?: number } = {},
+): Promise<string> {
+  const socketPath = options.path ?? join(directory, 'run', 'control.sock');
+  const { requestMsMax } = options;
+  const server = new ControlServer({
+    socketPath,
+    handlers: { ...HANDLERS, ...handlers },
+    clock: systemClock,
+    log: silentLogger,
+    ...(requestMsMax === undefined ? {} : { requestMsMax }),
+  });
+  await server.listen();
+  servers.push(server);
+  return socketPath;
+}
+
+/** A connection that says what it wants, and all that came back until it was closed. */
+function rawConnection(path: string): { socket: Socket; closed: Promise<string> } {
+  const socket = connect(path);
+  let text = '';
+  socket.on('data', (chunk) => {
+    text += chunk;
+  });
+  const closed = new Promise<string>((resolve) => {
+    socket.on('error', () => {});
+    socket.on('close', () => resolve(text));
+  });
+  return { socket, closed };
+}
+
+test('a call is answered by its handler', async () => {
+  const path = await listening();
+
+  expect(await callControl(path, 'status', {})).toEqual(STATUS);
+});
+
+test('only the owner reaches the socket, whatever the mask of the process', async () => {
+  mkdirSync(join(directory, 'run'), { mode: 0o755 });
+  chmodSync(join(directory, 'run'), 0o755);
+
+  const path = await listening();
+
+  expect(statSync(path).mode & 0o777).toBe(0o600);
+  expect(statSync(dirname(path)).mode & 0o777).toBe(0o700);
+});
+
+test('a path that is too long for a socket address works all the same, and is taken away again', async () => {
+  const path = join(directory, 'x'.repeat(100), 'y'.repeat(100), 'control.sock');
+
+  await listening({}, { path });
+  expect(await callControl(path, 'status', {})).toEqual(STATUS);
+  await servers.pop()?.close();
+
+  expect(existsSync(path)).toBe(false);
+});
+
+test('a socket that a killed mount left behind is replaced', async () => {
+  const path = join(directory, 'run', 'control.sock');
+  mkdirSync(dirname(path), { mode: 0o700 });
+  writeFileSync(path, '');
+  await expect(callControl(path, 'status', {})).rejects.toMatchObject({ name: 'NoMountError', code: 'ECONNREFUSED' });
+
+  await listening({}, { path });
+
+  expect(await callControl(path, 'status', {})).toEqual(STATUS);
+});
+
+test('without a mount the caller is told so', async () => {
+  await expect(callControl(join(directory, 'none', 'control.sock'), 'status', {})).rejects.toThrow(NoMountError);
+});
+
+test('a socket directory that cannot be a directory is refused', async () => {
+  writeFileSync(join(directory, 'run'), '');
+
+  await expect(listening()).rejects.toThrow(StorageError);
+});
+
+test('progress comes before the result, and an error arrives as what was thrown', async () => {
+  const path = await listening({
+    sync: (_params, { progress }) => {
+      for (const doneChanges of [1, 2]) progress({ doneChanges, totalChanges: 2, doneBytes: 0, totalBytes: 0 });
+      return { pushed: 2, parked: [] };
+    },
+    retry: ({ path: asked }) => {
+      throw new UsageError(`${asked} is not parked`, 8);
+    },
+  });
+  const seen: number[] = [];
+
+  const outcome = await callControl(
+    path,
+    'sync',
+    { path: null },
+    { onProgress: ({ doneChanges }) => seen.push(doneChanges) },
+  );
+
+  expect(outcome).toEqual({ pushed: 2, parked: [] });
+  expect(seen).toEqual([1, 2]);
+  const refusal = callControl(path, 'retry', { path: 'a/b' });
+  await expect(refusal).rejects.toMatchObject({ name: 'UsageError', message: 'a/b is not parked', exitCode: 8 });
+});
+
+test('a handler hears that whoever asked is gone', async () => {
+  let started = (): void => {};
+  const running = new Promise<void>((resolve) => {
+    started = resolve;
+  });
+  let gone = (): void => {};
+  const heard = new Promise<void>((resolve) => {
+    gone = resolve;
+  });
+  const path = await listening({
+    sync: (_params, { signal }) => {
+      signal.addEventListener('abort', gone);
+      started();
+      return new Promise(() => {});
+    },
+  });
+  const controller = new AbortController();
+  const call = callControl(path, 'sync', { path: null }, { signal: controller.signal });
+  await running;
+
+  controller.abort(new Error('interrupted'));
+
+  await expect(call).rejects.toThrow('interrupted');
+  await heard;
+});
+
+test('closing answers the call that is just ending, and cuts off the one that is not', async () => {
+  let end = (): void => {};
+  const ended = new Promise<void>((resolve) => {
+    end = resolve;
+  });
+  const path = await listening({
+    umount: async () => {
+      await ended;
+      return { pending: 3, parked: 0, busy: false };
+    },
+    sync: () => new Promise(() => {}),
+  });
+  const umount = callControl(path, 'umount', { timeoutMs: null });
+  const sync = callControl(path, 'sync', { path: null });
+  await callControl(path, 'status', {}); // the others are being served by now
+
+  const closed = servers.pop()?.close();
+  end();
+
+  expect(await umount).toEqual({ pending: 3, parked: 0, busy: false });
+  await expect(sync).rejects.toThrow(NoMountError);
+  await closed;
+});
+
+describe('nothing that arrives can keep the mount busy', () => {
+  test('a request of more than 1 MiB is cut off', async () => {
+    const { socket, closed } = rawConnection(await listening());
+
+    socket.write('x'.repeat(1024 ** 2 + 1));
+
+    expect(await closed).toContain('longer than');
+  });
+
+  test('what is not a request is answered with an error', async () => {
+    const { socket, closed } = rawConnection(await listening());
+
+    socket.write('GET / HTTP/1.1\r\n\r\n');
+
+    expect(await closed).toContain('not JSON');
+  });
+
+  test.each([
+    ['{"id":1,"method":"constructor","params":{}}', 'no such request: constructor'],
+    ['{"id":"1","method":"status"}', 'no such request'],
+    ['null', 'error'],
+    ['{"id":1,"method":"umount","params":{"timeoutMs":"soon"}}', 'timeoutMs: expected a number'],
+    ['{"id":1,"method":"sync","params":{"path":7}}', 'path: expected a text'],
+  ])('%s is refused', async (line, reason) => {
+    const { socket, closed } = rawConnection(await listening({}, { requestMsMax: 200 }));
+
+    socket.write(`${line}\n`);
+
+    expect(await closed).toContain(reason);
+  });
+
+  test('a connection that never completes a request is closed', async () => {
+    const { socket, closed } = rawConnection(await listening({}, { requestMsMax: 50 }));
+
+    socket.write('{"id":1,');
+
+    expect(await closed).toBe('');
+  });
+
+  test('the 65th connection is turned away, and the 64 still work', async () => {
+    const path = await listening();
+    const held = Array.from({ length: 64 }, () => rawConnection(path));
+    await Promise.all(held.map(({ socket }) => new Promise((resolve) => socket.on('connect', resolve))));
+
+    expect(await rawConnection(path).closed).toBe('');
+
+    held[0]?.socket.destroy();
+    await held[0]?.closed;
+    await expect.poll(() => callControl(path, 'status', {}).catch(() => null)).toEqual(STATUS);
+    for (const { socket } of held) socket.destroy();
+  });
+});
