@@ -12,5 +12,11 @@ export interface VersionSource {
    *
    * @throws ApiError 404 when the version is gone · ProtocolError for an answer that does not fit · TransportError
    */
-  readVersion(version: VersionUrl, extent: Extent, sizeBytes: number, target: FetchTarget, signal: AbortSignal): Promise<FetchedRange>;
+  readVersion(
+    version: VersionUrl,
+    extent: Extent,
+    sizeBytes: number,
+    target: FetchTarget,
+    signal: AbortSignal,
+  ): Promise<FetchedRange>;
 }

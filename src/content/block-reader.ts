@@ -1,0 +1,186 @@
+import type { Clock } from '../base/clock.ts';
+import { ApiError, FsError, ProtocolError, SignInError, TransportError } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
+import { BLOCK_BYTES, type ContentId, type Extent } from '../base/vocabulary.ts';
+import type { Contents, Piece } from '../store/contents.ts';
+import type { VersionSource } from './version-source.ts';
+
+/** What one ranged GET asks for at most: long enough to fill a line, short enough that several run side by side. */
+const FETCH_BYTES_MAX = 1024 * 1024;
+/** A version up to this size is fetched whole: its second read would cost another round trip otherwise. */
+const WHOLE_BYTES_MAX = 1024 * 1024;
+const RETRY_FIRST_MS = 200;
+const RETRY_LONGEST_MS = 5_000;
+
+/** Pieces that are all here. */
+export type PresentPiece = Exclude<Piece, { kind: 'missing' }>;
+
+/**
+ * Reads a content through the block cache: at once when everything is here, otherwise after fetching what is missing.
+ *
+ * A fetch belongs to nobody: readers join it and leave it, an interrupted one does not fail the others, and what arrives is
+ * kept. A failed fetch is tried again here, not in the caller's face, for up to `readTimeoutMs`.
+ */
+export class BlockReader {
+  readonly #contents: Contents;
+  readonly #source: VersionSource;
+  readonly #clock: Clock;
+  readonly #log: Logger;
+  readonly #shutdown: AbortSignal;
+  readonly #readTimeoutMs: number;
+
+  /** Fetches under way, by block. INVARIANT: at most one per block, however many readers wait for it. */
+  readonly #fetches = new Map<string, Promise<void>>();
+
+  constructor(deps: {
+    contents: Contents;
+    source: VersionSource;
+    clock: Clock;
+    log: Logger;
+    /** Ends all fetches: the mount is going away. */
+    shutdown: AbortSignal;
+    readTimeoutMs: number;
+  }) {
+    this.#contents = deps.contents;
+    this.#source = deps.source;
+    this.#clock = deps.clock;
+    this.#log = deps.log;
+    this.#shutdown = deps.shutdown;
+    this.#readTimeoutMs = deps.readTimeoutMs;
+  }
+
+  /**
+   * The bytes of `extent`, cut short at the content's size. No promise when all of it is here.
+   *
+   * @throws FsError ESTALE when the version is gone from the service, ETIMEDOUT when it cannot be reached, EIO for answers
+   *   that do not fit · `signal`'s reason when the caller gave up
+   */
+  read(id: ContentId, extent: Extent, signal: AbortSignal): PresentPiece[] | Promise<PresentPiece[]> {
+    const pieces = this.#contents.pieces(id, extent);
+    return isPresent(pieces) ? pieces : this.#readMissing(id, extent, signal);
+  }
+
+  /** Makes sure that `extent` of `id` is here, down through its bases. */
+  async complete(id: ContentId, extent: Extent, signal: AbortSignal): Promise<void> {
+    await this.#readMissing(id, extent, signal);
+  }
+
+  /** Starts fetching what is missing of `extent`; nobody waits for it and its failure is nobody's. */
+  prefetch(id: ContentId, extent: Extent): void {
+    for (const piece of this.#contents.pieces(id, extent)) {
+      if (piece.kind === 'missing') for (const fetch of this.#fetchesOf(piece)) fetch.catch(() => {});
+    }
+  }
+
+  async #readMissing(id: ContentId, extent: Extent, signal: AbortSignal): Promise<PresentPiece[]> {
+    const lease = this.#contents.lease(id);
+    try {
+      const startedMs = this.#clock.elapsedMs();
+      for (;;) {
+        const pieces = this.#contents.pieces(id, extent);
+        if (isPresent(pieces)) return pieces;
+        // A budget smaller than one read may evict what was just fetched: give up by time, not by rounds.
+        if (this.#clock.elapsedMs() - startedMs > this.#readTimeoutMs)
+          throw new FsError('ETIMEDOUT', 'the bytes did not arrive in time');
+        const fetches = pieces.flatMap((piece) => (piece.kind === 'missing' ? this.#fetchesOf(piece) : []));
+        await unlessAborted(Promise.all(fetches), signal);
+      }
+    } finally {
+      lease.release();
+    }
+  }
+
+  /** One promise per ranged GET that together bring the missing piece; joins what is under way. */
+  #fetchesOf(piece: Extract<Piece, { kind: 'missing' }>): Promise<void>[] {
+    const sizeBytes = this.#contents.sizeOf(piece.content);
+    const extent = sizeBytes <= WHOLE_BYTES_MAX ? { start: 0, end: sizeBytes } : piece.extent;
+    const joined = new Set<Promise<void>>();
+    let runStart = -1;
+    for (let start = extent.start - (extent.start % BLOCK_BYTES); ; start += BLOCK_BYTES) {
+      const underWay = start < extent.end ? this.#fetches.get(`${piece.content}/${start}`) : undefined;
+      const runEnds =
+        start >= extent.end || underWay !== undefined || (runStart >= 0 && start - runStart >= FETCH_BYTES_MAX);
+      if (runStart >= 0 && runEnds) {
+        joined.add(this.#fetch(piece.content, { start: runStart, end: Math.min(start, sizeBytes) }, sizeBytes));
+        runStart = -1;
+      }
+      if (start >= extent.end) break;
+      if (underWay !== undefined) joined.add(underWay);
+      else if (runStart < 0) runStart = start;
+    }
+    return [...joined];
+  }
+
+  /** Not tied to the reader who asked first: that one may be interrupted while others wait. */
+  #fetch(content: ContentId, extent: Extent, sizeBytes: number): Promise<void> {
+    const keys: string[] = [];
+    for (let start = extent.start; start < extent.end; start += BLOCK_BYTES) keys.push(`${content}/${start}`);
+    const lease = this.#contents.lease(content);
+    const fetch = this.#fetchWithRetries(content, extent, sizeBytes).finally(() => {
+      lease.release();
+      for (const key of keys) this.#fetches.delete(key);
+    });
+    for (const key of keys) this.#fetches.set(key, fetch);
+    return fetch;
+  }
+
+  async #fetchWithRetries(content: ContentId, extent: Extent, sizeBytes: number): Promise<void> {
+    const startedMs = this.#clock.elapsedMs();
+    for (let attempt = 0; ; attempt++) {
+      try {
+        return await this.#fetchOnce(content, extent, sizeBytes);
+      } catch (error) {
+        if (error instanceof ApiError && error.status === 404) {
+          this.#log.warn({ content, ...extent }, 'version gone while it was read');
+          throw new FsError('ESTALE', 'this version no longer exists on the service', { cause: error });
+        }
+        const elapsedMs = this.#clock.elapsedMs() - startedMs;
+        const waitMs = Math.min(RETRY_FIRST_MS * 2 ** attempt, RETRY_LONGEST_MS) * (0.5 + this.#clock.random() / 2);
+        if (this.#shutdown.aborted || !isWorthRetrying(error) || elapsedMs + waitMs > this.#readTimeoutMs) throw error;
+        this.#log.debug({ content, ...extent, attempt, waitMs, err: error }, 'fetch to be repeated');
+        await this.#clock.sleep(waitMs, this.#shutdown);
+      }
+    }
+  }
+
+  async #fetchOnce(content: ContentId, extent: Extent, sizeBytes: number): Promise<void> {
+    const record = this.#contents.record(content);
+    if (record?.version == null) throw new ProtocolError(`content ${content} has no version to fetch from`);
+    const path = this.#contents.fetchPath(content);
+    const target = path === null ? ({ kind: 'memory' } as const) : ({ kind: 'file', path } as const);
+    const fetched = await this.#source.readVersion(record.version, extent, sizeBytes, target, this.#shutdown);
+    if (fetched.extent.start > extent.start || fetched.extent.end < extent.end) {
+      throw new ProtocolError(
+        `content ${content}: asked for ${extent.start}-${extent.end}, got ${fetched.extent.start}-${fetched.extent.end}`,
+      );
+    }
+    this.#contents.landed(content, fetched.extent, fetched.bytes);
+  }
+}
+
+function isPresent(pieces: readonly Piece[]): pieces is PresentPiece[] {
+  return pieces.every((piece) => piece.kind !== 'missing');
+}
+
+/** Anything but a clear refusal: the line may be back in a moment, and an answer that did not fit may fit the next time. */
+function isWorthRetrying(error: unknown): boolean {
+  if (error instanceof TransportError || error instanceof ProtocolError) return true;
+  if (error instanceof SignInError) return false;
+  return error instanceof ApiError && (error.status === 429 || error.status >= 500);
+}
+
+/** Waits for `work`, but no longer than the caller wants; the work itself goes on. */
+export async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted();
+  let stop: (() => void) | undefined;
+  const aborted = new Promise<never>((_resolve, reject) => {
+    stop = () => reject(signal.reason);
+    signal.addEventListener('abort', stop, { once: true });
+  });
+  try {
+    return await Promise.race([work, aborted]);
+  } finally {
+    if (stop) signal.removeEventListener('abort', stop);
+    work.catch(() => {});
+  }
+}

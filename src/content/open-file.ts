@@ -1,0 +1,316 @@
+import type { Clock } from '../base/clock.ts';
+import { FsError } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
+import { type ContentId, type Extent, type Inode, type Timespec, timespecOfMs } from '../base/vocabulary.ts';
+import type { Contents, Lease } from '../store/contents.ts';
+import { writeNode } from '../store/node-table.ts';
+import type { LocalFacet, NodeRecord, StoreWriter } from '../store/tables.ts';
+import { type BlockReader, type PresentPiece, unlessAborted } from './block-reader.ts';
+import type { VersionSource } from './version-source.ts';
+
+export interface OpenFileDeps {
+  readonly store: StoreWriter;
+  readonly contents: Contents;
+  readonly reader: BlockReader;
+  readonly source: VersionSource;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly shutdown: AbortSignal;
+  /** The pin found a newer version than the listing knew: size and times of the node changed. */
+  readonly onRepinned: (ino: Inode) => void;
+  /** A flush wrote bytes down: there is something to push. */
+  readonly onWritten: (ino: Inode) => void;
+}
+
+/** What a flush has not written down yet, and stat(2) must show already. */
+export interface UnflushedAttributes {
+  readonly sizeBytes: number;
+  readonly mtime: Timespec;
+  readonly ctime: Timespec;
+}
+
+/**
+ * The bytes of one file as its handles see them: one object per inode in use, shared by its handles.
+ *
+ * Reading pins a version at the first miss: one open never mixes two. The first write makes a draft over what was there;
+ * `flush` writes the draft down so that it survives the process. INVARIANT: `#content` is leased while it is set.
+ */
+export class OpenFile {
+  readonly ino: Inode;
+  readonly #deps: OpenFileDeps;
+
+  #content: ContentId | null = null;
+  #lease: Lease | null = null;
+  #unflushed: { mtime: Timespec; ctime: Timespec } | null = null;
+  #pinning: Promise<void> | null = null;
+  /** Unlinked while open: nothing of it is written down or pushed any more. */
+  #orphan: NodeRecord | null = null;
+
+  constructor(deps: OpenFileDeps, ino: Inode) {
+    this.#deps = deps;
+    this.ino = ino;
+  }
+
+  /** Size and times that were not flushed yet; null when the node's record says all. */
+  get unflushed(): UnflushedAttributes | null {
+    if (this.#unflushed === null || this.#content === null) return null;
+    return { sizeBytes: this.#deps.contents.sizeOf(this.#content), ...this.#unflushed };
+  }
+
+  /** Whether a version or draft is held: what is read from now on does not change when somebody else uploads. */
+  get isPinned(): boolean {
+    return this.#content !== null;
+  }
+
+  /** The file's length for its handles. */
+  get sizeBytes(): number {
+    return this.#content !== null ? this.#deps.contents.sizeOf(this.#content) : (this.#node()?.local?.sizeBytes ?? 0);
+  }
+
+  /** The content that is read or written now; null before the first access. */
+  get content(): ContentId | null {
+    return this.#content;
+  }
+
+  /** The last name is gone; the handles go on with what is here. */
+  orphan(node: NodeRecord): void {
+    this.#pinKnown();
+    this.#orphan = node;
+  }
+
+  /**
+   * The bytes of `extent`, fewer only at the end of the file. A promise only when something must be asked for.
+   *
+   * @throws FsError ESTALE, ETIMEDOUT, EIO (BlockReader.read)
+   */
+  read(extent: Extent, signal: AbortSignal): readonly PresentPiece[] | Promise<readonly PresentPiece[]> {
+    const pinned = this.#pin(signal);
+    if (pinned instanceof Promise) return pinned.then(() => this.#readPinned(extent, signal));
+    return this.#readPinned(extent, signal);
+  }
+
+  /** Copies `data` in at `offset` (at the end when `append`). A promise only when the base is not known yet. */
+  write(offset: number | 'append', data: Uint8Array, signal: AbortSignal): void | Promise<void> {
+    if (this.#needsPin()) {
+      // The kernel's buffer is only ours until the answer, and the answer waits for this promise.
+      return this.#startPinning(signal).then(() => this.#writePinned(offset, data));
+    }
+    this.#writePinned(offset, data);
+  }
+
+  /** Sets the length. A promise only when the base is not known yet and some of it stays. */
+  truncate(sizeBytes: number, signal: AbortSignal): void | Promise<void> {
+    if (sizeBytes > 0 && this.#needsPin())
+      return this.#startPinning(signal).then(() => this.#truncatePinned(sizeBytes));
+    this.#truncatePinned(sizeBytes);
+  }
+
+  /** Makes a range read as zeros without changing the length (punch hole, zero range). */
+  zero(extent: Extent, signal: AbortSignal): void | Promise<void> {
+    const act = (): void => {
+      const draft = this.#draft();
+      const end = Math.min(extent.end, this.#deps.contents.sizeOf(draft));
+      if (extent.start < end) this.#deps.contents.zero(draft, { start: extent.start, end });
+      this.#touch();
+    };
+    if (this.#needsPin()) return this.#startPinning(signal).then(act);
+    act();
+  }
+
+  /** SEEK_DATA, SEEK_HOLE over what is known; bytes that were never fetched count as data. */
+  async seek(offset: number, whence: 'data' | 'hole', signal: AbortSignal): Promise<number> {
+    await this.#pin(signal);
+    const sizeBytes = this.sizeBytes;
+    if (offset < 0 || offset >= sizeBytes) throw new FsError('ENXIO');
+    if (this.#content === null) return whence === 'data' ? offset : sizeBytes;
+    const data = this.#deps.contents.nextData(this.#content, offset);
+    if (whence === 'data') {
+      if (data === null) throw new FsError('ENXIO');
+      return Math.max(offset, data.start);
+    }
+    let hole = offset;
+    for (
+      let next = data;
+      next !== null && next.start <= hole;
+      next = this.#deps.contents.nextData(this.#content, hole)
+    ) {
+      hole = Math.min(next.end, sizeBytes);
+      if (hole >= sizeBytes) break;
+    }
+    return Math.min(hole, sizeBytes);
+  }
+
+  /**
+   * close(2): from here on the bytes survive the death of this process.
+   *
+   * @throws StorageError full: the bytes cannot be kept, and the process that wrote them is told so
+   */
+  flush(): void {
+    const { store, contents } = this.#deps;
+    const draft = this.#content;
+    if (draft === null || this.#orphan !== null) return;
+    const times = this.#unflushed;
+    if (times === null && !contents.isUnflushed(draft)) return;
+    store.transact((tx) => {
+      contents.flush(tx, draft);
+      const node = tx.get('node', this.ino);
+      if (node?.local == null || node.local.content !== draft) return;
+      const local: LocalFacet = { ...node.local, sizeBytes: contents.sizeOf(draft), ...(times ?? {}) };
+      writeNode(tx, node, { ...node, local }, this.#deps.clock.nowMs());
+    });
+    this.#unflushed = null;
+    this.#deps.onWritten(this.ino);
+  }
+
+  /** fsync(2): from here on the bytes survive a power cut. */
+  async sync(): Promise<void> {
+    this.flush();
+    if (this.#content !== null && this.#orphan === null) await this.#deps.contents.syncFile(this.#content);
+    await this.#deps.store.sync();
+  }
+
+  /** Times set by utimensat(2) win over those that a pending flush would write. */
+  forgetTimes(what: { mtime: boolean }): void {
+    if (this.#unflushed === null || !what.mtime) return;
+    this.flush();
+  }
+
+  /** No handle is left. */
+  close(): void {
+    this.#lease?.release();
+    this.#lease = null;
+    this.#content = null;
+  }
+
+  #node(): NodeRecord | undefined {
+    return this.#orphan ?? this.#deps.store.get('node', this.ino);
+  }
+
+  #readPinned(extent: Extent, signal: AbortSignal): readonly PresentPiece[] | Promise<readonly PresentPiece[]> {
+    if (this.#content === null) return []; // never filled on the service: an empty file
+    const end = Math.min(extent.end, this.#deps.contents.sizeOf(this.#content));
+    if (extent.start >= end) return [];
+    return this.#deps.reader.read(this.#content, { start: extent.start, end }, signal);
+  }
+
+  #writePinned(at: number | 'append', data: Uint8Array): void {
+    const draft = this.#draft();
+    const offset = at === 'append' ? this.#deps.contents.sizeOf(draft) : at;
+    this.#deps.contents.write(draft, offset, data);
+    this.#touch();
+  }
+
+  #truncatePinned(sizeBytes: number): void {
+    const draft = this.#draft(sizeBytes);
+    if (this.#deps.contents.sizeOf(draft) !== sizeBytes) this.#deps.contents.truncate(draft, sizeBytes);
+    this.#touch();
+  }
+
+  #touch(): void {
+    const now = timespecOfMs(this.#deps.clock.nowMs());
+    this.#unflushed = { mtime: now, ctime: now };
+  }
+
+  /** Takes what the node names already; no request. */
+  #pinKnown(): void {
+    const current = this.#node()?.local?.content ?? null;
+    // A draft that was written here, or a version that somebody pinned. A version that the handle holds already stays.
+    if (current !== null && (this.#content === null || this.#deps.contents.record(current)?.kind === 'draft'))
+      this.#hold(current);
+  }
+
+  #needsPin(): boolean {
+    this.#pinKnown();
+    if (this.#content !== null || this.#orphan !== null) return false;
+    const node = this.#node();
+    return node?.local != null && node.remote !== null && (node.remote.sizeBytes ?? 0) > 0;
+  }
+
+  #pin(signal: AbortSignal): void | Promise<void> {
+    if (this.#needsPin()) return this.#startPinning(signal);
+  }
+
+  /** One question for all who wait; the one who asked first may leave. */
+  #startPinning(signal: AbortSignal): Promise<void> {
+    this.#pinning ??= this.#askForVersion().finally(() => {
+      this.#pinning = null;
+    });
+    return unlessAborted(this.#pinning, signal);
+  }
+
+  async #askForVersion(): Promise<void> {
+    const { store, contents, source, clock } = this.#deps;
+    const resource = this.#node()?.remote?.resource;
+    if (resource === undefined) return;
+    const version = await source.newestVersion(resource, this.#deps.shutdown);
+    if (version === null) {
+      const node = this.#node();
+      if ((node?.remote?.sizeBytes ?? 0) > 0) throw new FsError('ESTALE', 'the service no longer has this file');
+      return;
+    }
+    let repinned = false;
+    const content = store.transact((tx) => {
+      const id = contents.versionContent(tx, version.url, resource, version.sizeBytes);
+      const node = tx.get('node', this.ino);
+      // Somebody wrote here, or the name is gone, while we asked: the node is left alone.
+      if (node?.local == null || node.remote?.resource !== resource || node.local.content !== null) return id;
+      const changed = node.local.sizeBytes !== version.sizeBytes;
+      repinned = changed;
+      const mtime =
+        changed && version.lastModifiedMs !== null ? timespecOfMs(version.lastModifiedMs) : node.local.mtime;
+      const local: LocalFacet = { ...node.local, content: id, sizeBytes: version.sizeBytes, mtime };
+      const remote = {
+        ...node.remote,
+        content: id,
+        sizeBytes: version.sizeBytes,
+        lastModifiedMs: version.lastModifiedMs ?? node.remote.lastModifiedMs,
+      };
+      writeNode(tx, node, { ...node, local, remote }, clock.nowMs());
+      return id;
+    });
+    if (this.#content === null) this.#hold(content);
+    if (repinned) this.#deps.onRepinned(this.ino);
+  }
+
+  /** The open draft to be changed: the one there is, or a new one over what is here. `keepBytes`: how much of the base stays. */
+  #draft(keepBytes = Number.MAX_SAFE_INTEGER): ContentId {
+    const { store, contents } = this.#deps;
+    this.#pinKnown();
+    if (this.#content !== null) {
+      const record = contents.record(this.#content);
+      if (record?.kind === 'draft' && !record.sealed) return this.#content;
+    }
+    const baseContent = keepBytes === 0 ? null : this.#content;
+    const baseBytes = baseContent === null ? 0 : contents.sizeOf(baseContent);
+    const draft = store.transact((tx) => {
+      const id = contents.createDraft(
+        tx,
+        baseContent === null || baseBytes === 0 ? null : { content: baseContent, sizeBytes: baseBytes },
+      );
+      const node = tx.get('node', this.ino);
+      if (node?.local != null && this.#orphan === null) {
+        const local: LocalFacet = { ...node.local, content: id, sizeBytes: baseBytes };
+        writeNode(tx, node, { ...node, local }, this.#deps.clock.nowMs());
+      }
+      return id;
+    });
+    this.#hold(draft);
+    // The service keeps few old versions: a base that disappears would make this file incompletable.
+    if (baseContent !== null && baseBytes > 0) {
+      this.#deps.reader
+        .complete(baseContent, { start: 0, end: baseBytes }, this.#deps.shutdown)
+        .catch((err: unknown) => {
+          this.#deps.log.debug({ ino: this.ino, err }, 'base not completed yet');
+        });
+    }
+    return draft;
+  }
+
+  #hold(content: ContentId): void {
+    if (this.#content === content) return;
+    const lease = this.#deps.contents.lease(content);
+    this.#lease?.release();
+    this.#lease = lease;
+    this.#content = content;
+  }
+}

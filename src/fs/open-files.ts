@@ -1,0 +1,74 @@
+import type { Inode } from '../base/vocabulary.ts';
+import { OpenFile, type OpenFileDeps } from '../content/open-file.ts';
+import type { NodeRecord } from '../store/tables.ts';
+
+interface Entry {
+  readonly file: OpenFile;
+  users: number;
+  writers: number;
+}
+
+/** The files in use: one OpenFile per inode, shared by its handles and closed with the last of them. */
+export class OpenFiles {
+  readonly #deps: OpenFileDeps;
+  readonly #current = new Map<Inode, Entry>();
+  /** Everything in use, also what was detached: by object. */
+  readonly #entries = new Map<OpenFile, Entry>();
+
+  constructor(deps: OpenFileDeps) {
+    this.#deps = deps;
+  }
+
+  acquire(ino: Inode, access: 'read' | 'write'): OpenFile {
+    let entry = this.#current.get(ino);
+    if (entry === undefined) {
+      entry = { file: new OpenFile(this.#deps, ino), users: 0, writers: 0 };
+      this.#current.set(ino, entry);
+      this.#entries.set(entry.file, entry);
+    }
+    entry.users++;
+    if (access === 'write') entry.writers++;
+    return entry.file;
+  }
+
+  release(file: OpenFile, access: 'read' | 'write'): void {
+    const entry = this.#entries.get(file);
+    if (entry === undefined) return;
+    if (access === 'write') entry.writers--;
+    if (--entry.users > 0) return;
+    this.#entries.delete(file);
+    if (this.#current.get(file.ino) === entry) this.#current.delete(file.ino);
+    file.close();
+  }
+
+  get(ino: Inode): OpenFile | undefined {
+    return this.#current.get(ino)?.file;
+  }
+
+  isOpen(ino: Inode): boolean {
+    return this.#current.has(ino);
+  }
+
+  isBeingWritten(ino: Inode): boolean {
+    const entry = this.#current.get(ino);
+    return entry !== undefined && entry.writers > 0;
+  }
+
+  /**
+   * The service has a newer version: handles that read already keep theirs, the next open sees the new one. A file that
+   * nobody read yet stays: it pins the new version at its first miss.
+   */
+  detach(ino: Inode): void {
+    const entry = this.#current.get(ino);
+    if (entry?.file.isPinned && entry.file.unflushed === null) this.#current.delete(ino);
+  }
+
+  /** The last name is gone; open handles go on with their bytes. */
+  orphan(node: NodeRecord): void {
+    this.#current.get(node.ino)?.file.orphan(node);
+  }
+
+  get files(): Iterable<OpenFile> {
+    return this.#entries.keys();
+  }
+}

@@ -1,0 +1,49 @@
+import { FsError } from '../base/errors.ts';
+import type { LocalFacet } from '../store/tables.ts';
+
+/** Linux allows 64 KiB per value; all of a node's together must fit into one journal record with room to spare. */
+const VALUE_BYTES_MAX = 64 * 1024;
+const TOTAL_BYTES_MAX = 256 * 1024;
+const NAME_BYTES_MAX = 255;
+
+type Xattrs = LocalFacet['xattrs'];
+
+/** @throws FsError ENODATA when there is none of that name */
+export function getXattr(xattrs: Xattrs, name: string): Uint8Array {
+  const value = xattrs !== null && Object.hasOwn(xattrs, name) ? xattrs[name] : undefined;
+  if (value === undefined) throw new FsError('ENODATA');
+  return value;
+}
+
+/**
+ * The attributes after setxattr(2). Only `user.*` is kept.
+ *
+ * @throws FsError EOPNOTSUPP, EEXIST, ENODATA, ERANGE, E2BIG, ENOSPC as setxattr(2) says
+ */
+export function withXattr(
+  xattrs: Xattrs,
+  name: string,
+  value: Uint8Array,
+  mode: 'set' | 'create' | 'replace',
+): NonNullable<Xattrs> {
+  if (!name.startsWith('user.')) throw new FsError('EOPNOTSUPP', `only user.* attributes are kept, not ${name}`);
+  if (Buffer.byteLength(name) > NAME_BYTES_MAX || name === 'user.') throw new FsError('ERANGE');
+  if (value.byteLength > VALUE_BYTES_MAX) throw new FsError('E2BIG');
+  const exists = xattrs !== null && Object.hasOwn(xattrs, name);
+  if (mode === 'create' && exists) throw new FsError('EEXIST');
+  if (mode === 'replace' && !exists) throw new FsError('ENODATA');
+  const after: Record<string, Uint8Array> = Object.assign(Object.create(null), xattrs);
+  after[name] = Uint8Array.from(value);
+  let total = 0;
+  for (const [key, bytes] of Object.entries(after)) total += key.length + bytes.byteLength;
+  if (total > TOTAL_BYTES_MAX) throw new FsError('ENOSPC');
+  return after;
+}
+
+/** @throws FsError ENODATA when there is none of that name */
+export function withoutXattr(xattrs: Xattrs, name: string): Xattrs {
+  getXattr(xattrs, name);
+  const after: Record<string, Uint8Array> = Object.assign(Object.create(null), xattrs);
+  delete after[name];
+  return Object.keys(after).length === 0 ? null : after;
+}
