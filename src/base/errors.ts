@@ -33,7 +33,12 @@ export class ApiError extends Error {
   /** From Retry-After, where the answer had one. */
   readonly retryAfterMs: number | null;
 
-  constructor(status: number, request: string, message: string, options?: ErrorOptions & { retryAfterMs?: number | null }) {
+  constructor(
+    status: number,
+    request: string,
+    message: string,
+    options?: ErrorOptions & { retryAfterMs?: number | null },
+  ) {
     super(message, options);
     this.status = status;
     this.request = request;
@@ -105,13 +110,16 @@ const ERRNO_OF_STATUS: ReadonlyMap<number, Errno> = new Map<number, Errno>([
  */
 export function toFsError(error: unknown): FsError {
   if (error instanceof FsError) return error;
-  if (error instanceof ApiError) return new FsError(ERRNO_OF_STATUS.get(error.status) ?? 'EIO', error.message, { cause: error });
+  if (error instanceof ApiError)
+    return new FsError(ERRNO_OF_STATUS.get(error.status) ?? 'EIO', error.message, { cause: error });
   // Offline and "no answer in time" look the same to a process: it may try again later.
   if (error instanceof TransportError) return new FsError('ETIMEDOUT', error.message, { cause: error });
   if (error instanceof SignInError) return new FsError('EIO', error.message, { cause: error });
   if (error instanceof StorageError) return new FsError(error.full ? 'ENOSPC' : 'EIO', error.message, { cause: error });
-  if (error instanceof Error && error.name === 'TimeoutError') return new FsError('ETIMEDOUT', 'took longer than its deadline', { cause: error });
-  if (error instanceof Error && error.name === 'AbortError') return new FsError('EINTR', 'interrupted by the caller', { cause: error });
+  if (error instanceof Error && error.name === 'TimeoutError')
+    return new FsError('ETIMEDOUT', 'took longer than its deadline', { cause: error });
+  if (error instanceof Error && error.name === 'AbortError')
+    return new FsError('EINTR', 'interrupted by the caller', { cause: error });
   return new FsError('EIO', 'unexpected failure', { cause: error });
 }
 
@@ -126,7 +134,16 @@ export interface ErrorRecord {
 export function errorToRecord(error: unknown): ErrorRecord {
   if (!(error instanceof Error)) return { name: 'Error', message: String(error), stack: undefined, fields: {} };
   const fields: Record<string, unknown> = {};
-  for (const key of ['errno', 'status', 'request', 'retryAfterMs', 'timedOut', 'neverSent', 'full', 'exitCode'] as const) {
+  for (const key of [
+    'errno',
+    'status',
+    'request',
+    'retryAfterMs',
+    'timedOut',
+    'neverSent',
+    'full',
+    'exitCode',
+  ] as const) {
     if (key in error) fields[key] = (error as unknown as Record<string, unknown>)[key];
   }
   return { name: error.name, message: error.message, stack: error.stack, fields };
@@ -144,7 +161,10 @@ export function errorOfRecord(record: ErrorRecord): Error {
           retryAfterMs: fields.retryAfterMs as number | null,
         });
       case 'TransportError':
-        return new TransportError(message, { timedOut: fields.timedOut as boolean, neverSent: fields.neverSent as boolean });
+        return new TransportError(message, {
+          timedOut: fields.timedOut as boolean,
+          neverSent: fields.neverSent as boolean,
+        });
       case 'SignInError':
         return new SignInError(message);
       case 'ProtocolError':

@@ -1,11 +1,14 @@
-import { pino, type DestinationStream, type Logger as PinoLogger } from 'pino';
+import { type DestinationStream, type Logger as PinoLogger, pino } from 'pino';
 
 /**
  * Constant lower-case messages, data in fields with units: `log.warn({ ino, attempt, waitMs }, 'push postponed')`.
  * error: someone must act · warn: something failed and is being dealt with · info: a person would want to know ·
  * debug: what a developer needs.
  */
-export type Logger = Pick<PinoLogger, 'error' | 'warn' | 'info' | 'debug' | 'trace'> & { level: string; child(fields: Record<string, unknown>): Logger };
+export type Logger = Pick<PinoLogger, 'error' | 'warn' | 'info' | 'debug' | 'trace'> & {
+  level: string;
+  child(fields: Record<string, unknown>): Logger;
+};
 
 export type LogLevel = 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent';
 
@@ -13,15 +16,21 @@ export type LogLevel = 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent';
 const SECRET_FIELDS = ['password', 'privateAccessKey', 'refreshToken', 'accessToken', 'authorization', 'token'];
 
 /**
- * A logger that writes JSON lines to `destination` (standard error without one).
- * Secrets are replaced by `[redacted]` (test/base/log.test.ts greps for them).
+ * A logger that writes JSON lines to `destination`, or appends them to `file` (made with mode 0600), or writes them to
+ * standard error. Secrets are replaced by `[redacted]` (test/base/log.test.ts greps for them).
  */
-export function createLogger(options: { level: LogLevel; destination?: DestinationStream }): Logger {
+export function createLogger(options: { level: LogLevel; destination?: DestinationStream; file?: string }): Logger {
   const paths = SECRET_FIELDS.flatMap((field) => [field, `*.${field}`, `*.*.${field}`]);
   return pino(
     { level: options.level, base: null, redact: { paths, censor: '[redacted]' } },
-    options.destination ?? pino.destination({ fd: 2, sync: true }),
+    options.destination ?? destinationOf(options.file),
   ) as unknown as Logger;
+}
+
+/** Synchronous, so that the last line before a crash is there; at `info` a mount writes a few lines a minute. */
+function destinationOf(file: string | undefined): DestinationStream {
+  if (file === undefined) return pino.destination({ fd: 2, sync: true });
+  return pino.destination({ dest: file, append: true, mkdir: true, mode: 0o600, sync: true });
 }
 
 /** A logger that keeps nothing: for tests and for tools that report in another way. */

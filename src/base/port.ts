@@ -1,4 +1,4 @@
-import { errorOfRecord, errorToRecord, type ErrorRecord } from './errors.ts';
+import { type ErrorRecord, errorOfRecord, errorToRecord } from './errors.ts';
 
 /**
  * The typed seam between the two threads: calls with an answer, cancellation, and outcomes without one.
@@ -17,7 +17,14 @@ export interface Channel {
 export type Service = object;
 
 type Message =
-  | { readonly type: 'call'; readonly id: number; readonly service: string; readonly method: string; readonly args: readonly unknown[]; readonly cancellable: boolean }
+  | {
+      readonly type: 'call';
+      readonly id: number;
+      readonly service: string;
+      readonly method: string;
+      readonly args: readonly unknown[];
+      readonly cancellable: boolean;
+    }
   | { readonly type: 'cancel'; readonly id: number }
   | { readonly type: 'result'; readonly id: number; readonly value: unknown }
   | { readonly type: 'failure'; readonly id: number; readonly error: ErrorRecord };
@@ -97,7 +104,14 @@ export class Port {
       });
       signal?.addEventListener('abort', aborted, { once: true });
       try {
-        this.#channel.postMessage({ type: 'call', id, service, method, args: plain, cancellable: signal !== undefined } satisfies Message);
+        this.#channel.postMessage({
+          type: 'call',
+          id,
+          service,
+          method,
+          args: plain,
+          cancellable: signal !== undefined,
+        } satisfies Message);
       } catch (error) {
         this.#waiting.get(id)?.reject(error);
         this.#waiting.delete(id);
@@ -133,7 +147,8 @@ export class Port {
     try {
       const service = this.#services.get(call.service) as Record<string, unknown> | undefined;
       const method = service?.[call.method];
-      if (typeof method !== 'function') throw new TypeError(`no ${call.service}.${call.method} on this side of the port`);
+      if (typeof method !== 'function')
+        throw new TypeError(`no ${call.service}.${call.method} on this side of the port`);
       const args = call.cancellable ? [...call.args, controller.signal] : call.args;
       const value: unknown = await method.apply(service, args);
       this.#channel.postMessage({ type: 'result', id, value } satisfies Message);

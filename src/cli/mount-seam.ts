@@ -1,0 +1,58 @@
+import type { ResourceUrl } from '../base/vocabulary.ts';
+import type { ParkedChange, PendingChange, SyncOutcome } from '../control/status-model.ts';
+import type { MountEvent } from './mount-event.ts';
+import type { MountRequest } from './mount-request.ts';
+
+/**
+ * What the two threads of a mount say to each other beside the four services of `transfer/`: typed here once, so that both
+ * composition roots are checked against it.
+ */
+
+/** Given to the Worker at its start. */
+export interface WorkerStart {
+  readonly request: MountRequest;
+  readonly accountName: string;
+  /** Who gets what the service brings, unless the options say otherwise. */
+  readonly owner: { readonly uid: number; readonly gid: number };
+}
+
+/** What the Worker offers to the main thread, under the name `mount`. */
+export interface MountService {
+  /** Opens the store. @returns whether a root folder is known, so that a start without network can go on. */
+  open(): Promise<{ readonly planted: boolean }>;
+  /** Makes the root of an empty store. */
+  plant(root: ResourceUrl): Promise<void>;
+  /** Mounts, and starts the sync. Resolves when the kernel has been answered. */
+  mount(): Promise<void>;
+  /** Unmounts and puts everything down safely; pushes for up to `timeoutMs` (null: until nothing is left). Idempotent. */
+  stop(timeoutMs: number | null): Promise<StopOutcome>;
+  status(): Promise<WorkerStatus>;
+  sync(path: string | null, signal: AbortSignal): Promise<SyncOutcome>;
+  refresh(path: string | null): Promise<void>;
+  retry(path: string | null): Promise<number>;
+  /** The account's quota as the service told it, for statfs(2). */
+  quota(limitBytes: number, usedBytes: number): Promise<void>;
+  /** The service takes our sign-in again: what waited goes on. */
+  signedIn(): Promise<void>;
+}
+
+/** What the main thread offers to the Worker, under the name `main`. */
+export interface MainService {
+  event(event: MountEvent): Promise<void>;
+  /** The mount is gone without `stop` having been asked for: unmounted from outside, or the connection broke. */
+  ended(outcome: StopOutcome): Promise<void>;
+  /** Path that a transfer of a local file belongs to is known to the Worker only; main asks for none. */
+  alive(): Promise<void>;
+}
+
+export interface StopOutcome {
+  readonly pending: number;
+  readonly parked: number;
+  readonly busy: boolean;
+}
+
+export interface WorkerStatus {
+  readonly pending: { readonly count: number; readonly bytes: number; readonly changes: readonly PendingChange[] };
+  readonly parked: readonly ParkedChange[];
+  readonly cache: { readonly usedBytes: number; readonly limitBytes: number; readonly unsyncedBytes: number };
+}

@@ -1,0 +1,268 @@
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Worker } from 'node:worker_threads';
+import { systemClock } from '../base/clock.ts';
+import { SignInError, TransportError, UsageError } from '../base/errors.ts';
+import { createLogger, type Logger } from '../base/log.ts';
+import { Port } from '../base/port.ts';
+import type { VersionSource } from '../content/version-source.ts';
+import { ControlServer } from '../control/server.ts';
+import type { ConnectionStatus, Status } from '../control/status-model.ts';
+import { HttpService } from '../remote/http-service.ts';
+import type { RemoteChanges, UploadService } from '../sync/remote-changes.ts';
+import { createTransfer, type Transfer } from '../transfer/transfer.ts';
+import type { RemoteListing } from '../tree/remote-listing.ts';
+import { type Account, readAccountFile } from './account-file.ts';
+import { exitCode } from './exit-codes.ts';
+import { type MountEvent, printEvent } from './mount-event.ts';
+import { answerLauncher, type MountRequest, readMountRequest } from './mount-request.ts';
+import type { MainService, MountService, StopOutcome, WorkerStart } from './mount-seam.ts';
+
+/**
+ * The mounting process, main thread: HTTP, transfers, the control socket and the signals. The kernel is answered by the
+ * Worker (`mount-worker`), which alone writes the store. Started by `cfs-mount`, never by hand.
+ */
+
+/** Without a word from the Worker for this long it is taken for dead; the process ends, and with it the descriptor of /dev/fuse. */
+const WORKER_SILENCE_MS_MAX = 15_000;
+const WATCH_EVERY_MS = 1_000;
+
+export async function mountMain(env: Record<string, string | undefined>): Promise<number> {
+  const request = readMountRequest(env);
+  const log = createLogger({ level: request.options.logLevel, file: request.logFile });
+  try {
+    const mounting = new MountingProcess(request, readAccountFile(request.accountFile), log);
+    await mounting.start();
+    answerLauncher(env, { ready: true, directory: request.directory, pid: process.pid });
+    return await mounting.ended;
+  } catch (error) {
+    const known = error instanceof UsageError || error instanceof SignInError || error instanceof TransportError;
+    if (!known) log.error({ err: error }, 'mount failed');
+    answerLauncher(env, { ready: false, error: sentenceOf(error, request), exitCode: exitCodeOf(error) });
+    return exitCodeOf(error);
+  }
+}
+
+class MountingProcess {
+  readonly #request: MountRequest;
+  readonly #account: Account;
+  readonly #log: Logger;
+  readonly #startedMs = systemClock.nowMs();
+  readonly #service: HttpService;
+  readonly #transfer: Transfer;
+  readonly #worker: Worker;
+  readonly #mount: MountService;
+  readonly #control: ControlServer;
+
+  /** Ends with the exit code of the process. */
+  readonly ended: Promise<number>;
+  #end!: (code: number) => void;
+  #stopping: Promise<StopOutcome> | null = null;
+  #phase: Status['phase'] = 'running';
+  #lastHeardMs = systemClock.elapsedMs();
+  #connection: ConnectionStatus;
+
+  constructor(request: MountRequest, account: Account, log: Logger) {
+    this.#request = request;
+    this.#account = account;
+    this.#log = log;
+    this.ended = new Promise((resolve) => {
+      this.#end = resolve;
+    });
+    this.#connection = { state: 'online', sinceMs: this.#startedMs, reason: null };
+    this.#service = new HttpService({
+      account,
+      clock: systemClock,
+      log: log.child({ part: 'remote' }),
+      connections: request.options.connections,
+      insecure: request.options.insecure,
+      onSignInRequired: () => this.#signInRequired(),
+    });
+    this.#transfer = createTransfer({
+      service: this.#service,
+      clock: systemClock,
+      log: log.child({ part: 'transfer' }),
+      transfers: request.options.connections,
+      onConnection: (state) => this.#connectionChanged(state),
+    });
+
+    const start: WorkerStart = {
+      request,
+      accountName: `${account.username} (${account.origin})`,
+      owner: { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 },
+    };
+    this.#worker = new Worker(fileURLToPath(new URL('./mount-worker.js', import.meta.url)), { workerData: start });
+    this.#worker.on('error', (error) => this.#workerDied(error));
+    this.#worker.on('exit', (code) => this.#workerDied(new Error(`the worker ended with ${code}`)));
+    const port = new Port(this.#worker);
+    this.#mount = port.remote<MountService>('mount');
+    // The seams of the left tower, satisfied here: this is where the compiler checks it.
+    port.offer('listing', this.#transfer.listing satisfies RemoteListing);
+    port.offer('versions', this.#transfer.versions satisfies VersionSource);
+    port.offer('changes', this.#transfer.changes satisfies RemoteChanges);
+    port.offer('uploads', this.#transfer.uploads satisfies UploadService);
+    port.offer('main', {
+      event: async (event) => this.#event(event),
+      ended: async (outcome) => void this.#finished(outcome),
+      alive: async () => {
+        this.#lastHeardMs = systemClock.elapsedMs();
+      },
+    } satisfies MainService);
+
+    this.#control = new ControlServer({
+      socketPath: request.socketPath,
+      clock: systemClock,
+      log: log.child({ part: 'control' }),
+      handlers: {
+        status: () => this.#status(),
+        sync: ({ path }, { signal }) => this.#mount.sync(path, signal),
+        umount: async ({ timeoutMs }) => this.#stop(timeoutMs),
+        refresh: async ({ path }) => {
+          await this.#mount.refresh(path);
+          return null;
+        },
+        retry: async ({ path }) => ({ retried: await this.#mount.retry(path) }),
+      },
+    });
+  }
+
+  /** @throws UsageError, SignInError, TransportError, StorageError: nothing is mounted then */
+  async start(): Promise<void> {
+    const { planted } = await this.#mount.open();
+    if (!planted) await this.#mount.plant((await this.#service.user(AbortSignal.timeout(30_000))).magicBriefcase);
+    await this.#control.listen();
+    try {
+      await this.#mount.mount();
+    } catch (error) {
+      await this.#control.close();
+      throw error;
+    }
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
+      process.on(signal, () => void this.#interrupted(signal));
+    setInterval(() => this.#watch(), WATCH_EVERY_MS).unref();
+    this.#lastHeardMs = systemClock.elapsedMs();
+    const { pending } = await this.#mount.status();
+    this.#event({
+      type: 'mounted',
+      directory: this.#request.directory,
+      account: this.#account.username,
+      pending: pending.count,
+    });
+    void this.#learnQuota();
+  }
+
+  async #learnQuota(): Promise<void> {
+    try {
+      const { quota } = await this.#service.user(AbortSignal.timeout(30_000));
+      if (quota !== null) await this.#mount.quota(quota.limitBytes, quota.usedBytes);
+    } catch (err) {
+      this.#log.debug({ err }, 'quota not learnt');
+    }
+  }
+
+  #event(event: MountEvent): void {
+    this.#log.info({ event }, 'event');
+    if (this.#request.foreground) printEvent(event);
+  }
+
+  async #interrupted(signal: NodeJS.Signals): Promise<void> {
+    if (this.#stopping !== null) return; // a second Ctrl-C does not make it less safe
+    this.#log.info({ signal }, 'stopping');
+    await this.#stop(this.#request.options.drainMs).catch((err: unknown) => {
+      this.#log.error({ err }, 'stop failed');
+      this.#end(exitCode('failure'));
+    });
+  }
+
+  /** Unmounts and drains; the process ends after it. */
+  #stop(timeoutMs: number | null): Promise<StopOutcome> {
+    this.#phase = 'draining';
+    this.#stopping ??= this.#mount.stop(timeoutMs).then((outcome) => {
+      // The control client gets its answer before the socket goes.
+      setImmediate(() => void this.#finished(outcome));
+      return outcome;
+    });
+    return this.#stopping;
+  }
+
+  async #finished(outcome: StopOutcome): Promise<void> {
+    this.#event({
+      type: 'unmounted',
+      directory: this.#request.directory,
+      pending: outcome.pending,
+      busy: outcome.busy,
+    });
+    await this.#control.close();
+    this.#worker.removeAllListeners('exit');
+    await this.#transfer.close();
+    this.#end(exitCode('ok'));
+  }
+
+  #watch(): void {
+    const silentMs = systemClock.elapsedMs() - this.#lastHeardMs;
+    if (silentMs < WORKER_SILENCE_MS_MAX || this.#stopping !== null) return;
+    this.#log.error({ silentMs }, 'the worker does not answer');
+    // Not an orderly exit: a Worker that died inside LMDB would keep process.exit() waiting for ever.
+    process.kill(process.pid, 'SIGKILL');
+  }
+
+  #workerDied(error: Error): void {
+    this.#log.error({ err: error }, 'the worker died');
+    this.#end(exitCode('failure'));
+  }
+
+  #signInRequired(): void {
+    if (this.#connection.state === 'sign-in-needed') return;
+    this.#connection = {
+      state: 'sign-in-needed',
+      sinceMs: systemClock.nowMs(),
+      reason: 'the service refuses the saved sign-in',
+    };
+    this.#event({ type: 'sign-in-needed' });
+  }
+
+  #connectionChanged(state: { readonly online: boolean; readonly reason: string | null }): void {
+    const was = this.#connection;
+    if (state.online === (was.state === 'online')) return;
+    const nowMs = systemClock.nowMs();
+    this.#connection = { state: state.online ? 'online' : 'offline', sinceMs: nowMs, reason: state.reason };
+    if (state.online) this.#event({ type: 'online', offlineMs: nowMs - was.sinceMs });
+    else this.#event({ type: 'offline', reason: state.reason ?? 'no answer' });
+    if (state.online) void this.#mount.signedIn().catch(() => {});
+  }
+
+  async #status(): Promise<Status> {
+    const worker = await this.#mount.status();
+    return {
+      schema: 1,
+      directory: this.#request.directory,
+      account: { origin: this.#account.origin, username: this.#account.username },
+      pid: process.pid,
+      startedMs: this.#startedMs,
+      phase: this.#phase,
+      connection: this.#connection,
+      pending: worker.pending,
+      parked: worker.parked,
+      transfers: this.#transfer.stats().transfers,
+      cache: worker.cache,
+    };
+  }
+}
+
+/** One sentence for the person at the command line. */
+function sentenceOf(error: unknown, request: MountRequest): string {
+  if (error instanceof UsageError) return error.message;
+  if (error instanceof SignInError) return `the service refuses the saved sign-in: run cfs login (${error.message})`;
+  if (error instanceof TransportError)
+    return `the service cannot be reached, and nothing of it is known here yet: ${error.message}`;
+  return `could not mount ${request.directory}: ${error instanceof Error ? error.message : String(error)} (log: ${join(request.logFile)})`;
+}
+
+function exitCodeOf(error: unknown): number {
+  if (error instanceof UsageError) return error.exitCode;
+  if (error instanceof SignInError) return exitCode('signIn');
+  if (error instanceof TransportError) return exitCode('unreachable');
+  return exitCode('failure');
+}
+
+process.exit(await mountMain(process.env));

@@ -1,0 +1,43 @@
+import { constants } from 'node:os';
+import { expect, test } from 'vitest';
+import {
+  ApiError,
+  FsError,
+  ProtocolError,
+  SignInError,
+  StorageError,
+  TransportError,
+  toFsError,
+} from '../../src/base/errors.ts';
+
+test.each([
+  [new FsError('ENOTEMPTY'), 'ENOTEMPTY'],
+  [new ApiError(403, 'PUT /file/1', 'no'), 'EACCES'],
+  [new ApiError(413, 'PUT /file/1', 'no'), 'EDQUOT'],
+  [new ApiError(409, 'POST /folder/1', 'no'), 'EEXIST'],
+  [new ApiError(400, 'POST /folder/1', 'no'), 'EIO'],
+  [new ApiError(404, 'GET /file/1', 'no'), 'EIO'],
+  [new ApiError(401, 'GET /file/1', 'no'), 'EIO'],
+  [new TransportError('cut'), 'ETIMEDOUT'],
+  [new TransportError('refused', { neverSent: true }), 'ETIMEDOUT'],
+  [new SignInError('sign in again'), 'EIO'],
+  [new ProtocolError('half a document'), 'EIO'],
+  [new StorageError('no room', { full: true }), 'ENOSPC'],
+  [new StorageError('broken'), 'EIO'],
+  [new DOMException('gave up', 'AbortError'), 'EINTR'],
+  [new DOMException('too long', 'TimeoutError'), 'ETIMEDOUT'],
+  [new TypeError('our bug'), 'EIO'],
+  ['not even an error', 'EIO'],
+] as const)('%s is told as %s', (thrown, errno) => {
+  expect(toFsError(thrown).errno).toBe(errno);
+});
+
+test('no failure that is not about a name is ever told as "not there"', () => {
+  for (let status = 300; status < 600; status++) {
+    expect(toFsError(new ApiError(status, 'GET /x', 'no')).errno).not.toBe('ENOENT');
+  }
+});
+
+test('the number of an errno is the one of this system', () => {
+  expect(new FsError('ENOSPC').code).toBe(constants.errno.ENOSPC);
+});
