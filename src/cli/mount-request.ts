@@ -9,6 +9,8 @@ import type { Options } from '../config/options.ts';
  * Up: one JSON line on the file descriptor named by CFS_MOUNT_READY_FD, which is then closed.
  */
 export interface MountRequest {
+  /** The account's name: shown as the source in /proc/mounts. */
+  readonly source: string;
   /** Where to mount: absolute, an existing directory, checked by the launcher. */
   readonly directory: string;
   /** Account (origin, user, keys, refresh token): see account-file.ts. */
@@ -28,6 +30,9 @@ export interface MountRequest {
 export type MountAnswer =
   | { readonly ready: true; readonly directory: string; readonly pid: number }
   | { readonly ready: false; readonly error: string; readonly exitCode: number };
+
+/** Mounts of ours have the type `fuse.cfs-mount` in /proc/mounts; a dead one is recognised by it. */
+export const MOUNT_SUBTYPE = 'cfs-mount';
 
 const REQUEST_VARIABLE = 'CFS_MOUNT_REQUEST';
 const READY_VARIABLE = 'CFS_MOUNT_READY_FD';

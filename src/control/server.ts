@@ -189,12 +189,10 @@ function checkedParams(method: MethodName, params: unknown): unknown {
     case 'status':
       return {};
     case 'sync':
+      return { path: pathOf(given), wait: given.wait === true };
     case 'refresh':
-    case 'retry': {
-      const path = given.path ?? null;
-      if (path !== null && typeof path !== 'string') throw new UsageError('path: expected a text');
-      return { path };
-    }
+    case 'retry':
+      return { path: pathOf(given) };
     case 'umount': {
       const timeoutMs = given.timeoutMs ?? null;
       if (timeoutMs !== null && !(typeof timeoutMs === 'number' && timeoutMs >= 0))
@@ -204,6 +202,12 @@ function checkedParams(method: MethodName, params: unknown): unknown {
     default:
       return method satisfies never;
   }
+}
+
+function pathOf(given: Record<string, unknown>): string | null {
+  const path = given.path ?? null;
+  if (path !== null && typeof path !== 'string') throw new UsageError('path: expected a text');
+  return path;
 }
 
 function withoutStack(error: unknown) {

@@ -166,7 +166,7 @@ test('a handler hears that whoever asked is gone', async () => {
     },
   });
   const controller = new AbortController();
-  const call = callControl(path, 'sync', { path: null }, { signal: controller.signal });
+  const call = callControl(path, 'sync', { path: null, wait: true }, { signal: controller.signal });
   await running;
 
   controller.abort(new Error('interrupted'));
@@ -188,7 +188,7 @@ test('closing answers the call that is just ending, and cuts off the one that is
     sync: () => new Promise(() => {}),
   });
   const umount = callControl(path, 'umount', { timeoutMs: null });
-  const sync = callControl(path, 'sync', { path: null });
+  const sync = callControl(path, 'sync', { path: null, wait: true });
   await callControl(path, 'status', {}); // the others are being served by now
 
   const closed = servers.pop()?.close();

@@ -1,0 +1,132 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { closeSync, mkdirSync, openSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { createInterface } from 'node:readline';
+import type { Readable } from 'node:stream';
+import { fileURLToPath } from 'node:url';
+import { UsageError } from '../base/errors.ts';
+import { exitCode } from './exit-codes.ts';
+import { type MountRequest, mountEnvironment, parseMountAnswer } from './mount-request.ts';
+
+/** The descriptor on which the mounting process answers. */
+const READY_FD = 3;
+/** A start replays the journal and asks another owner to put down; past this something is wrong. */
+const READY_MS_MAX = 60_000;
+
+/** A process that has mounted. */
+export interface LaunchedMount {
+  readonly pid: number;
+  /** Its exit code; 128 + number when a signal ended it. */
+  readonly ended: Promise<number>;
+  /** Passes a signal on. */
+  signal(signal: NodeJS.Signals): void;
+  /** Lets this process end while the mount goes on. */
+  release(): void;
+}
+
+/**
+ * Starts the process that mounts and waits until the mount answers.
+ *
+ * It runs in a session of its own: Ctrl-C in a terminal reaches it once, through `signal`, and not a second time as a member
+ * of the terminal's process group. UV_THREADPOOL_SIZE stands in its environment because setting it later has no effect.
+ *
+ * @throws UsageError with the sentence and exit code that the process gave
+ */
+export async function launchMount(request: MountRequest): Promise<LaunchedMount> {
+  mkdirSync(dirname(request.logFile), { recursive: true, mode: 0o700 });
+  // In the background there is nobody to read what is printed; what ends the process unexpectedly belongs into the log.
+  const log = request.foreground ? null : openSync(request.logFile, 'a', 0o600);
+  const child = spawn(
+    process.execPath,
+    ['--enable-source-maps', fileURLToPath(new URL('./mount.js', import.meta.url))],
+    {
+      detached: true,
+      cwd: '/',
+      stdio: ['ignore', log ?? 'inherit', log ?? 'inherit', 'pipe'],
+      env: {
+        ...process.env,
+        UV_THREADPOOL_SIZE: process.env.UV_THREADPOOL_SIZE ?? '16',
+        ...mountEnvironment(request, READY_FD),
+      },
+    },
+  );
+  if (log !== null) closeSync(log);
+  const ended = endOf(child);
+  const answers = child.stdio[READY_FD] as Readable;
+  try {
+    await readyOf(answers, ended, request, child);
+  } finally {
+    answers.destroy();
+  }
+  return {
+    pid: child.pid ?? 0,
+    ended,
+    signal: (signal) => {
+      child.kill(signal);
+    },
+    release: () => child.unref(),
+  };
+}
+
+async function readyOf(
+  answers: Readable,
+  ended: Promise<number>,
+  request: MountRequest,
+  child: ChildProcess,
+): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => {
+      child.kill('SIGKILL');
+      reject(
+        new UsageError(
+          `the mount did not answer within ${READY_MS_MAX / 1000} s; its log is ${request.logFile}`,
+          exitCode('failure'),
+        ),
+      );
+    }, READY_MS_MAX);
+  });
+  try {
+    const answer = await Promise.race([firstAnswer(answers), late]);
+    if (answer?.ready) return;
+    if (answer !== null) throw new UsageError(answer.error, answer.exitCode);
+    const code = await ended;
+    throw new UsageError(
+      `the mount process ended at once (exit code ${code}); its log is ${request.logFile}`,
+      code === 0 ? exitCode('failure') : code,
+    );
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** @returns null when the process closed the descriptor without an answer. */
+async function firstAnswer(answers: Readable) {
+  for await (const line of createInterface({ input: answers })) {
+    const answer = parseMountAnswer(line);
+    if (answer !== null) return answer;
+  }
+  return null;
+}
+
+function endOf(child: ChildProcess): Promise<number> {
+  return new Promise((resolve, reject) => {
+    child.once('error', (error) =>
+      reject(new UsageError(`the mount process cannot be started: ${error.message}`, exitCode('failure'))),
+    );
+    child.once('exit', (code, signal) => resolve(code ?? 128 + signalNumber(signal)));
+  });
+}
+
+function signalNumber(signal: NodeJS.Signals | null): number {
+  const known: Partial<Record<NodeJS.Signals, number>> = {
+    SIGHUP: 1,
+    SIGINT: 2,
+    SIGABRT: 6,
+    SIGKILL: 9,
+    SIGBUS: 7,
+    SIGSEGV: 11,
+    SIGTERM: 15,
+  };
+  return signal === null ? 0 : (known[signal] ?? 0);
+}

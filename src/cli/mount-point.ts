@@ -1,0 +1,152 @@
+import { spawnSync } from 'node:child_process';
+import { accessSync, constants, lstatSync, readdirSync, readFileSync, realpathSync } from 'node:fs';
+import { basename, delimiter, dirname, join, resolve } from 'node:path';
+import { UsageError } from '../base/errors.ts';
+import { exitCode } from './exit-codes.ts';
+import { visible } from './mount-event.ts';
+import { MOUNT_SUBTYPE } from './mount-request.ts';
+
+/** A line of /proc/self/mountinfo, as far as it matters here. */
+export interface MountEntry {
+  readonly directory: string;
+  readonly type: string;
+  readonly source: string;
+}
+
+/** How long a mount may take to answer before it counts as hanging. */
+const PROBE_MS_MAX = 3000;
+
+/** @throws UsageError (noFuse) when no mount is possible on this system, saying what to install or load. */
+export function checkFuse(env: Readonly<Record<string, string | undefined>>): void {
+  const refuse = (sentence: string): never => {
+    throw new UsageError(sentence, exitCode('noFuse'));
+  };
+  try {
+    accessSync('/dev/fuse', constants.R_OK | constants.W_OK);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT')
+      refuse('there is no /dev/fuse here: load the module (modprobe fuse), or give the container the device');
+    refuse(`/dev/fuse cannot be opened (${code})`);
+  }
+  if (!onPath('fusermount3', env.PATH)) refuse('fusermount3 is not installed: apt-get install fuse3');
+}
+
+/**
+ * Checks that a directory can be mounted on and returns its real path. A dead mount of ours on it is detached first.
+ *
+ * @throws UsageError (mountPoint, alreadyMounted) with what is wrong with it
+ */
+export function checkMountPoint(directory: string, options: { allowNonEmpty: boolean }): string {
+  const shown = visible(directory);
+  const refuse = (reason: string): never => {
+    throw new UsageError(`${shown} ${reason}`, exitCode('mountPoint'));
+  };
+  // The mount table is asked first: to look at a mount whose process hangs is to hang with it.
+  detachDeadMount(mountPathOf(directory));
+
+  let path = '';
+  try {
+    path = realpathSync(directory);
+    if (!lstatSync(path).isDirectory()) refuse('is not a directory');
+  } catch (error) {
+    if (error instanceof UsageError) throw error;
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT') refuse('does not exist: make the directory first');
+    if (code === 'ENOTDIR') refuse('is not a directory');
+    refuse(`cannot be used (${code})`);
+  }
+  detachDeadMount(path); // through a symbolic link
+  let entries: readonly string[] = [];
+  try {
+    entries = readdirSync(path);
+  } catch (error) {
+    refuse(`cannot be read (${(error as NodeJS.ErrnoException).code})`);
+  }
+  if (entries.length > 0 && !options.allowNonEmpty)
+    refuse('is not empty: choose another directory, or say --nonempty to hide what is in it');
+  return path;
+}
+
+/** The mounts of this mount namespace; the last one on a directory is the one that is seen. */
+export function mountTable(text: string = readFileSync('/proc/self/mountinfo', 'utf8')): readonly MountEntry[] {
+  return text
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => {
+      const [before = '', after = ''] = line.split(' - ', 2);
+      const [type = '', source = ''] = after.split(' ');
+      return { directory: unescapeField(before.split(' ')[4] ?? ''), type, source: unescapeField(source) };
+    });
+}
+
+/** The mount that is seen at exactly this path; null when nothing is mounted there. Touches the mount table only. */
+export function mountAt(path: string): MountEntry | null {
+  return mountTable().findLast((entry) => entry.directory === path) ?? null;
+}
+
+/** Whether the mount is one of ours, alive or dead. */
+export function isOurs(mount: MountEntry): boolean {
+  return mount.type === `fuse.${MOUNT_SUBTYPE}`;
+}
+
+/** The path of what would be mounted at `directory`, found without touching `directory` itself. */
+export function mountPathOf(directory: string): string {
+  const absolute = resolve(directory);
+  try {
+    return join(realpathSync(dirname(absolute)), basename(absolute));
+  } catch {
+    return absolute;
+  }
+}
+
+/** Whether a mount answers. Asked by another process, so that ours cannot hang. */
+export function probeMount(path: string): 'alive' | 'dead' | 'hangs' {
+  const probe = spawnSync('stat', ['--', path], {
+    encoding: 'utf8',
+    timeout: PROBE_MS_MAX,
+    env: { ...process.env, LC_ALL: 'C' },
+  });
+  if (probe.status === 0) return 'alive';
+  if (probe.signal !== null || probe.error !== undefined) return 'hangs';
+  return /not connected|aborted/i.test(probe.stderr) ? 'dead' : 'alive';
+}
+
+/** Takes a dead mount away, lazily. @returns whether it is gone */
+export function detachMount(path: string): boolean {
+  const { status } = spawnSync('fusermount3', ['-uz', '--', path], { stdio: 'ignore', timeout: 10_000 });
+  return status === 0 || mountAt(path) === null;
+}
+
+function detachDeadMount(path: string): void {
+  for (let mount = mountAt(path); mount?.type.startsWith('fuse'); mount = mountAt(path)) {
+    const shown = visible(path);
+    const state = probeMount(path);
+    const refuse = (sentence: string): never => {
+      throw new UsageError(sentence, exitCode('alreadyMounted'));
+    };
+    if (state === 'hangs')
+      refuse(`${shown} is mounted already, and that mount does not answer: fusermount3 -uz ${shown} takes it away`);
+    if (state === 'alive') refuse(`${shown} is mounted already (${mount.source})`);
+    if (!isOurs(mount))
+      refuse(`a dead mount of another program (${mount.type}) lies on ${shown}: fusermount3 -u ${shown} takes it away`);
+    if (!detachMount(path))
+      refuse(`a dead mount lies on ${shown} and cannot be taken away: try fusermount3 -uz ${shown}`);
+  }
+}
+
+/** proc(5): space, tab, newline and backslash are written as three octal digits. */
+function unescapeField(field: string): string {
+  return field.replace(/\\([0-7]{3})/g, (_match, digits: string) => String.fromCharCode(Number.parseInt(digits, 8)));
+}
+
+function onPath(program: string, path: string | undefined): boolean {
+  return (path ?? '').split(delimiter).some((directory) => {
+    try {
+      accessSync(join(directory, program), constants.X_OK);
+      return true;
+    } catch {
+      return false;
+    }
+  });
+}
