@@ -10,9 +10,10 @@ export interface ControlMethods {
   /**
    * Pushes at once everything that was closed when this was called, whatever the intervals say, and answers once each of
    * those changes is pushed or parked. Later changes are not waited for. `path` limits it to one file or folder.
+   * Without `wait` it answers once the pushes are under way (`pushed` is 0), and they go on when the caller is gone.
    */
   readonly sync: {
-    readonly params: { readonly path: string | null };
+    readonly params: { readonly path: string | null; readonly wait: boolean };
     readonly progress: SyncProgress;
     readonly result: SyncOutcome;
   };

@@ -1,0 +1,80 @@
+import { UsageError } from '../base/errors.ts';
+import { accountPaths, type Paths } from '../config/paths.ts';
+import { callControl, NoMountError } from '../control/client.ts';
+import type { Status } from '../control/status-model.ts';
+import { accountNames, readAccountFile } from './account-file.ts';
+import { exitCode } from './exit-codes.ts';
+import { visible } from './mount-event.ts';
+import { mountPathOf } from './mount-point.ts';
+
+/** An account that is signed in, with what its mount says where one is running. */
+export interface AccountState {
+  readonly name: string;
+  readonly username: string;
+  readonly origin: string;
+  readonly socketPath: string;
+  /** null: not mounted, or its process does not answer. */
+  readonly status: Status | null;
+}
+
+export interface RunningMount extends AccountState {
+  readonly status: Status;
+}
+
+/** How long a mount may take to say how it is. */
+const STATUS_MS_MAX = 10_000;
+
+/** All signed-in accounts, with the state of their mounts. */
+export async function accountStates(paths: Paths): Promise<readonly AccountState[]> {
+  return Promise.all(
+    accountNames(paths).map(async (name) => {
+      const { accountFile, socketPath } = accountPaths(paths, name);
+      const { username, origin } = readAccountFile(accountFile);
+      return { name, username, origin, socketPath, status: await statusAt(socketPath) };
+    }),
+  );
+}
+
+export async function runningMounts(paths: Paths): Promise<readonly RunningMount[]> {
+  return (await accountStates(paths)).filter((state): state is RunningMount => state.status !== null);
+}
+
+/**
+ * The mount that a command means: the one at `directory`, that of `account`, or the only one.
+ *
+ * @throws UsageError (notMounted, usage) where there is none, or where several fit
+ */
+export async function chooseMount(
+  paths: Paths,
+  wanted: { directory: string | null; account: string | null },
+): Promise<RunningMount> {
+  const running = await runningMounts(paths);
+  const path = wanted.directory === null ? null : mountPathOf(wanted.directory);
+  const fitting = running.filter(
+    ({ name, username, status }) =>
+      (path === null || status.directory === path) &&
+      (wanted.account === null || wanted.account === name || wanted.account === username),
+  );
+  const [only, second] = fitting;
+  if (only !== undefined && second === undefined) return only;
+  if (second !== undefined) {
+    const directories = fitting.map(({ status }) => visible(status.directory)).join(', ');
+    throw new UsageError(`several mounts are running (${directories}): say which directory is meant`);
+  }
+  if (wanted.directory !== null)
+    throw new UsageError(`no mount of ours is running at ${visible(wanted.directory)}`, exitCode('notMounted'));
+  throw new UsageError(
+    wanted.account === null ? 'no mount is running' : `${wanted.account} is not mounted`,
+    exitCode('notMounted'),
+  );
+}
+
+async function statusAt(socketPath: string): Promise<Status | null> {
+  try {
+    return await callControl(socketPath, 'status', {}, { signal: AbortSignal.timeout(STATUS_MS_MAX) });
+  } catch (error) {
+    const silent = error instanceof NoMountError || (error instanceof Error && error.name === 'TimeoutError');
+    if (silent) return null;
+    throw error;
+  }
+}

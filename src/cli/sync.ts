@@ -1,0 +1,97 @@
+import { realpathSync } from 'node:fs';
+import { basename, dirname, join, relative, resolve } from 'node:path';
+import { UsageError } from '../base/errors.ts';
+import type { Paths } from '../config/paths.ts';
+import { formatBytes } from '../config/units.ts';
+import { callControl } from '../control/client.ts';
+import type { SyncProgress } from '../control/status-model.ts';
+import { exitCode } from './exit-codes.ts';
+import { visible } from './mount-event.ts';
+import { mountPathOf } from './mount-point.ts';
+import { chooseMount, type RunningMount, runningMounts } from './running-mounts.ts';
+
+/** Where a command's words go. */
+export interface CommandOutput {
+  readonly print: (text: string) => void;
+  readonly warn: (text: string) => void;
+  /** A line that the next one replaces; null where standard error is not a terminal. */
+  readonly redraw: ((text: string) => void) | null;
+}
+
+export interface SyncFlags {
+  /** A file or folder in the mount; null: everything. */
+  readonly file: string | null;
+  readonly account: string | null;
+  readonly wait: boolean;
+  /** Stop waiting after this long; null: never. */
+  readonly timeoutMs: number | null;
+}
+
+/**
+ * `cfs sync [--wait] [FILE]`: pushes at once everything that was closed when it was called. With `--wait` it returns when each
+ * of those changes is with the service (ok) or something is parked (parked); `--timeout` ends only the waiting (pending).
+ */
+export async function syncCommand(deps: CommandOutput & { paths: Paths }, flags: SyncFlags): Promise<number> {
+  const { mount, path } = await mountAndPath(deps.paths, flags);
+  const options = flags.timeoutMs === null ? {} : { signal: AbortSignal.timeout(flags.timeoutMs) };
+  if (flags.wait && mount.status.connection.state !== 'online')
+    deps.warn(`the service is not reachable (${mount.status.connection.state}): waiting\n`);
+  try {
+    const outcome = await callControl(
+      mount.socketPath,
+      'sync',
+      { path, wait: flags.wait },
+      { ...options, onProgress: (progress) => deps.redraw?.(progressText(progress)) },
+    );
+    deps.redraw?.('');
+    if (!flags.wait) {
+      deps.print('pushing\n');
+      return exitCode('ok');
+    }
+    for (const change of outcome.parked) deps.warn(`parked: ${visible(change.path)}: ${change.reason}\n`);
+    deps.print(
+      outcome.pushed === 0 && outcome.parked.length === 0
+        ? 'everything is with the service\n'
+        : `pushed ${outcome.pushed}, parked ${outcome.parked.length}\n`,
+    );
+    return outcome.parked.length > 0 ? exitCode('parked') : exitCode('ok');
+  } catch (error) {
+    deps.redraw?.('');
+    if (!(error instanceof Error && error.name === 'TimeoutError')) throw error;
+    throw new UsageError('not everything was pushed in time; what is left stays queued and safe', exitCode('pending'));
+  }
+}
+
+/** `3 of 10 changes, 1.2 MiB of 8 MiB`. */
+export function progressText(progress: SyncProgress): string {
+  const bytes =
+    progress.totalBytes > 0 ? `, ${formatBytes(progress.doneBytes)} of ${formatBytes(progress.totalBytes)}` : '';
+  return `${progress.doneChanges} of ${progress.totalChanges} changes${bytes}`;
+}
+
+/** The mount that holds `file`, and the file's path below its root. */
+async function mountAndPath(paths: Paths, flags: SyncFlags): Promise<{ mount: RunningMount; path: string | null }> {
+  if (flags.file === null) {
+    return { mount: await chooseMount(paths, { directory: null, account: flags.account }), path: null };
+  }
+  const wanted = realPathOf(flags.file);
+  const mount = (await runningMounts(paths)).find(({ status }) => isWithin(wanted, status.directory));
+  if (mount === undefined)
+    throw new UsageError(`${visible(flags.file)} lies in no mount that is running`, exitCode('notMounted'));
+  const path = relative(mount.status.directory, wanted);
+  return { mount, path: path === '' ? null : path };
+}
+
+function isWithin(path: string, directory: string): boolean {
+  return path === directory || path.startsWith(`${directory}/`);
+}
+
+/** Links in the folders above are followed, the file itself is taken as named: it may be a link that is to be pushed. */
+function realPathOf(file: string): string {
+  const absolute = resolve(file);
+  try {
+    return join(realpathSync(dirname(absolute)), basename(absolute));
+  } catch {
+    return mountPathOf(absolute);
+  }
+}

@@ -1,0 +1,79 @@
+import type { Clock } from '../base/clock.ts';
+import { UsageError } from '../base/errors.ts';
+import type { Paths } from '../config/paths.ts';
+import { callControl } from '../control/client.ts';
+import { exitCode } from './exit-codes.ts';
+import { visible } from './mount-event.ts';
+import { detachMount, isOurs, mountAt, mountPathOf, probeMount } from './mount-point.ts';
+import { chooseMount } from './running-mounts.ts';
+import { type CommandOutput, progressText } from './sync.ts';
+
+export interface UmountFlags {
+  readonly directory: string | null;
+  readonly account: string | null;
+  /** How long to push what is pending; 0: not at all; null: until everything is pushed. */
+  readonly timeoutMs: number | null;
+}
+
+/** How long the process of a mount may take to end after its last word. */
+const END_MS_MAX = 10_000;
+
+/**
+ * `cfs umount [DIR]`: ends a mount in order. Exit code: ok when everything is with the service, pending or parked when
+ * something stays queued here; the mount is gone in every case.
+ */
+export async function umountCommand(
+  deps: CommandOutput & { paths: Paths; clock: Clock },
+  flags: UmountFlags,
+): Promise<number> {
+  if (flags.directory !== null && freeDeadMount(flags.directory)) {
+    deps.print(
+      `took away the dead mount at ${visible(flags.directory)}; what was saved there is kept and pushed at the next start\n`,
+    );
+    return exitCode('ok');
+  }
+  const mount = await chooseMount(deps.paths, flags);
+  const outcome = await callControl(
+    mount.socketPath,
+    'umount',
+    { timeoutMs: flags.timeoutMs },
+    { onProgress: (progress) => deps.redraw?.(`${progressText(progress)}; Ctrl-C stops waiting, the unmount goes on`) },
+  );
+  deps.redraw?.('');
+  await processEnded(mount.status.pid, deps.clock);
+
+  const directory = visible(mount.status.directory);
+  deps.print(`unmounted ${directory}${outcome.busy ? ' (it was busy: programs that still use it get errors)' : ''}\n`);
+  const left = outcome.pending + outcome.parked;
+  if (left === 0) return exitCode('ok');
+  deps.warn(
+    `${left} ${left === 1 ? 'change is' : 'changes are'} not with the service yet; kept here and pushed at the next start\n`,
+  );
+  return outcome.parked > 0 ? exitCode('parked') : exitCode('pending');
+}
+
+/** @returns whether a dead mount of ours was there; it is gone now */
+function freeDeadMount(directory: string): boolean {
+  const path = mountPathOf(directory);
+  const mount = mountAt(path);
+  if (mount === null || !isOurs(mount) || probeMount(path) !== 'dead') return false;
+  if (!detachMount(path))
+    throw new UsageError(
+      `the dead mount at ${visible(path)} cannot be taken away: try fusermount3 -uz`,
+      exitCode('alreadyMounted'),
+    );
+  return true;
+}
+
+/** A script that unmounts may remove the state next: it waits until nobody uses that any more. */
+async function processEnded(pid: number, clock: Clock): Promise<void> {
+  const started = clock.elapsedMs();
+  while (clock.elapsedMs() - started < END_MS_MAX) {
+    try {
+      process.kill(pid, 0);
+    } catch {
+      return;
+    }
+    await new Promise<void>((resolve) => setTimeout(resolve, 10)); // not clock.sleep: that one does not keep the process alive
+  }
+}
