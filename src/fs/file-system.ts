@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { FsError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
-import { type HandleId, type Inode, type NodeKind, ROOT_INODE, timespecOfMs } from '../base/vocabulary.ts';
+import type { HandleId, Inode, NodeKind } from '../base/vocabulary.ts';
 import { unlessAborted } from '../content/block-reader.ts';
 import type { OpenFileDeps } from '../content/open-file.ts';
 import { type Prefetcher, ReadAhead } from '../content/read-ahead.ts';
@@ -9,7 +9,6 @@ import type {
   AllocateMode,
   Answer,
   AttributeChange,
-  Attributes,
   AttributesReply,
   DirectorySink,
   Entry,
@@ -25,11 +24,13 @@ import type {
   RenameMode,
 } from '../kernel/binding.ts';
 import type { Contents } from '../store/contents.ts';
-import type { LocalFacet, NodeRecord } from '../store/tables.ts';
+import type { LocalFacet } from '../store/tables.ts';
 import type { Freshness } from '../tree/freshness.ts';
-import type { Tree, TreeInvalidation } from '../tree/tree.ts';
-import { attributesOf } from './attributes.ts';
-import { type FolderHandle, Handles } from './handles.ts';
+import type { Tree } from '../tree/tree.ts';
+import { fillDirectory } from './directory.ts';
+import { Handles } from './handles.ts';
+import { KernelCache } from './kernel-cache.ts';
+import { NodeView } from './node-view.ts';
 import { OpenFiles } from './open-files.ts';
 import { replyOf } from './read-reply.ts';
 import { getXattr, withoutXattr, withXattr } from './xattrs.ts';
@@ -51,11 +52,6 @@ export interface FileSystemDeps {
   };
 }
 
-const COOKIE_DOT = 1;
-const COOKIE_DOT_DOT = 2;
-/** A child's cookie is its inode plus this: it stays right while the folder changes and over restarts. */
-const COOKIE_BASE = 16;
-const HANDED_OUT_MAX = 4096;
 const SYMLINK_BYTES_MAX = 4095;
 /** The largest file: what the kernel's page cache can address, and exact in a double. */
 const FILE_BYTES_MAX = Number.MAX_SAFE_INTEGER;
@@ -74,35 +70,39 @@ export class FileSystem implements FileSystemOps {
   readonly #deps: FileSystemDeps;
   readonly #tree: Tree;
   readonly #handles = new Handles();
+  readonly #view: NodeView;
+  readonly #cache: KernelCache;
+  /** What is open: the sync asks before it seals or trashes. */
   readonly files: OpenFiles;
-
-  /** Nodes without a name that the kernel still refers to. Dropped when it forgets them. */
-  readonly #orphans = new Map<Inode, NodeRecord>();
-  /** Inodes whose bytes (or entries) changed on the service since the kernel last opened them: its cache is to be dropped. */
-  readonly #changedElsewhere = new Set<Inode>();
-  #invalidator: Invalidator | null = null;
 
   constructor(deps: FileSystemDeps) {
     this.#deps = deps;
     this.#tree = deps.tree;
-    this.files = new OpenFiles({ ...deps.openFile, onRepinned: (ino) => this.#contentChangedElsewhere(ino) });
-    deps.tree.onRemoteChange((changes) => this.#changed(changes));
+    this.files = new OpenFiles({ ...deps.openFile, onRepinned: (ino) => this.#cache.contentChanged(ino) });
+    this.#cache = new KernelCache(this.files);
+    const { entryTimeoutMs, attributeTimeoutMs } = deps.options;
+    this.#view = new NodeView({
+      tree: deps.tree,
+      files: this.files,
+      clock: deps.clock,
+      entryTimeoutMs,
+      attributeTimeoutMs,
+    });
+    deps.tree.onRemoteChange((changes) => this.#cache.changed(changes));
   }
 
   init(invalidator: Invalidator): void {
-    this.#invalidator = invalidator;
+    this.#cache.connect(invalidator);
   }
 
   // Names
 
   lookup(parent: Inode, name: string, ctx: OpContext): Answer<Entry | NegativeEntry> {
-    const waiting = this.#listed(parent, ctx);
-    return waiting instanceof Promise ? waiting.then(() => this.#lookup(parent, name)) : this.#lookup(parent, name);
+    return this.#afterListing(parent, ctx, () => this.#view.lookup(parent, name));
   }
 
-  forget(ino: Inode, _count: number): void {
-    // An inode without a name is never looked up again: the kernel returns all its lookups at once.
-    if (this.#orphans.size > 0 && !this.files.isOpen(ino)) this.#orphans.delete(ino);
+  forget(ino: Inode): void {
+    this.#view.forget(ino);
   }
 
   mkdir(parent: Inode, name: string, mode: number, ctx: OpContext): Answer<Entry> {
@@ -127,29 +127,23 @@ export class FileSystem implements FileSystemOps {
         content: (tx) => this.#deps.contents.inlineContent(tx, bytes),
         sizeBytes: bytes.byteLength,
       });
-      return this.#entry(node);
+      return this.#view.entry(node);
     });
   }
 
   readlink(ino: Inode, ctx: OpContext): Answer<string> {
-    const node = this.#node(ino);
-    if (node.kind !== 'symlink') throw new FsError('EINVAL');
+    if (this.#view.node(ino).kind !== 'symlink') throw new FsError('EINVAL');
     const file = this.files.acquire(ino, 'read');
-    const finish = (): void => this.files.release(file, 'read');
-    const read = async (): Promise<string> => {
-      await file.read({ start: 0, end: SYMLINK_BYTES_MAX }, ctx.signal);
-      if (file.content === null) return '';
-      const bytes = this.#deps.contents.readAll(file.content, { start: 0, end: SYMLINK_BYTES_MAX });
+    const extent = { start: 0, end: SYMLINK_BYTES_MAX };
+    const targetOf = (): string => {
+      const bytes = file.content === null ? null : this.#deps.contents.readAll(file.content, extent);
       if (bytes === null) throw new FsError('EIO', 'the target of the link is not here');
       return Buffer.from(bytes).toString('utf8');
     };
-    const known = node.local?.content ?? null;
-    const bytes = known === null ? null : this.#deps.contents.readAll(known, { start: 0, end: SYMLINK_BYTES_MAX });
-    if (bytes !== null) {
-      finish();
-      return Buffer.from(bytes).toString('utf8');
-    }
-    return read().finally(finish);
+    return lastly(
+      () => after(file.read(extent, ctx.signal), targetOf),
+      () => this.files.release(file, 'read'),
+    );
   }
 
   unlink(parent: Inode, name: string, ctx: OpContext): Answer<void> {
@@ -179,7 +173,7 @@ export class FileSystem implements FileSystemOps {
         const act = (): void => {
           this.#mayWrite();
           const { replaced } = this.#tree.rename(parent, name, newParent, newName, mode);
-          if (replaced !== null) this.#orphan(replaced);
+          if (replaced !== null) this.#view.orphan(replaced);
         };
         if (target?.kind === 'folder' && mode === 'replace') return this.#afterListing(target.ino, ctx, act);
         return act();
@@ -188,14 +182,14 @@ export class FileSystem implements FileSystemOps {
   }
 
   /** Refused with EPERM, as link(2) says for a file system without hard links. */
-  link(_ino: Inode, _newParent: Inode, _newName: string, _ctx: OpContext): Answer<Entry> {
+  link(): Answer<Entry> {
     throw new FsError('EPERM', 'the service knows no hard links');
   }
 
   // Attributes
 
-  getattr(ino: Inode, _handle: HandleId | null, _ctx: OpContext): Answer<AttributesReply> {
-    return this.#attributesReply(this.#node(ino));
+  getattr(ino: Inode): Answer<AttributesReply> {
+    return this.#view.reply(ino);
   }
 
   setattr(ino: Inode, change: AttributeChange, handle: HandleId | null, ctx: OpContext): Answer<AttributesReply> {
@@ -203,7 +197,7 @@ export class FileSystem implements FileSystemOps {
     if (change.sizeBytes === undefined) return this.#setattr(ino, change);
     const size = change.sizeBytes;
     if (size > FILE_BYTES_MAX) throw new FsError('EFBIG');
-    if (this.#node(ino).kind === 'folder') throw new FsError('EISDIR');
+    if (this.#view.node(ino).kind === 'folder') throw new FsError('EISDIR');
     const file = this.files.acquire(ino, 'write');
     const finish = (): AttributesReply => {
       this.#dropPrivilege(ino, ctx);
@@ -211,43 +205,33 @@ export class FileSystem implements FileSystemOps {
       if (handle === null) file.flush();
       return this.#setattr(ino, change);
     };
-    let waiting: void | Promise<void>;
-    try {
-      waiting = file.truncate(size, ctx.signal);
-      if (!(waiting instanceof Promise)) return finish();
-    } finally {
-      if (!(waiting! instanceof Promise)) this.files.release(file, 'write');
-    }
-    return waiting.then(finish).finally(() => this.files.release(file, 'write'));
+    return lastly(
+      () => after(file.truncate(size, ctx.signal), finish),
+      () => this.files.release(file, 'write'),
+    );
   }
 
-  getxattr(ino: Inode, name: string, _ctx: OpContext): Answer<Uint8Array> {
-    return getXattr(this.#local(ino).xattrs, name);
+  getxattr(ino: Inode, name: string): Answer<Uint8Array> {
+    return getXattr(this.#view.local(ino).xattrs, name);
   }
 
-  setxattr(
-    ino: Inode,
-    name: string,
-    value: Uint8Array,
-    mode: 'set' | 'create' | 'replace',
-    _ctx: OpContext,
-  ): Answer<void> {
+  setxattr(ino: Inode, name: string, value: Uint8Array, mode: 'set' | 'create' | 'replace'): Answer<void> {
     this.#mayWrite();
-    const xattrs = withXattr(this.#local(ino).xattrs, name, value, mode);
-    this.#change(ino, { xattrs, ctime: this.#now() });
+    const xattrs = withXattr(this.#view.local(ino).xattrs, name, value, mode);
+    this.#view.change(ino, { xattrs, ctime: this.#view.now() });
   }
 
-  listxattr(ino: Inode, _ctx: OpContext): Answer<readonly string[]> {
-    return Object.keys(this.#local(ino).xattrs ?? {});
+  listxattr(ino: Inode): Answer<readonly string[]> {
+    return Object.keys(this.#view.local(ino).xattrs ?? {});
   }
 
-  removexattr(ino: Inode, name: string, _ctx: OpContext): Answer<void> {
+  removexattr(ino: Inode, name: string): Answer<void> {
     this.#mayWrite();
-    const xattrs = withoutXattr(this.#local(ino).xattrs, name);
-    this.#change(ino, { xattrs, ctime: this.#now() });
+    const xattrs = withoutXattr(this.#view.local(ino).xattrs, name);
+    this.#view.change(ino, { xattrs, ctime: this.#view.now() });
   }
 
-  statfs(_ino: Inode, _ctx: OpContext): Answer<FileSystemStats> {
+  statfs(): Answer<FileSystemStats> {
     const quota = this.#deps.quota();
     const limitBytes = quota?.limitBytes ?? UNKNOWN_QUOTA_BYTES;
     const freeBytes = Math.max(0, limitBytes - (quota?.usedBytes ?? 0));
@@ -269,8 +253,9 @@ export class FileSystem implements FileSystemOps {
   open(ino: Inode, flags: OpenFlags, ctx: OpContext): Answer<OpenReply> {
     if (flags.access !== 'read' || flags.truncate) this.#mayWrite();
     const waiting = this.#deps.freshness.beforeOpen(ino, ctx.signal);
-    if (waiting instanceof Promise) return unlessAborted(waiting, ctx.signal).then(() => this.#open(ino, flags, ctx));
-    return this.#open(ino, flags, ctx);
+    return after(waiting instanceof Promise ? unlessAborted(waiting, ctx.signal) : waiting, () =>
+      this.#open(ino, flags, ctx),
+    );
   }
 
   create(
@@ -290,19 +275,11 @@ export class FileSystem implements FileSystemOps {
     const { file, readAhead, flags } = this.#handles.file(handle);
     if (flags.access === 'write') throw new FsError('EBADF');
     const extent = { start: offset, end: Math.min(offset + length, FILE_BYTES_MAX) };
-    const pieces = file.read(extent, ctx.signal);
-    const ahead = (): void => {
+    return after(file.read(extent, ctx.signal), (pieces) => {
       const wanted = file.content === null ? null : readAhead.afterRead(extent, file.sizeBytes);
       if (wanted !== null && file.content !== null) this.#deps.prefetcher.prefetch(file.content, wanted);
-    };
-    if (pieces instanceof Promise) {
-      return pieces.then((present) => {
-        ahead();
-        return replyOf(present);
-      });
-    }
-    ahead();
-    return replyOf(pieces);
+      return replyOf(pieces);
+    });
   }
 
   write(ino: Inode, handle: HandleId, offset: number, data: Uint8Array, ctx: OpContext): Answer<number> {
@@ -311,27 +288,22 @@ export class FileSystem implements FileSystemOps {
     if (offset + data.byteLength > FILE_BYTES_MAX) throw new FsError('EFBIG');
     // The kernel sends O_APPEND writes with the size it knew, which another handle may have passed by now.
     const at = flags.append ? 'append' : offset;
-    const waiting = file.write(at, data, ctx.signal);
-    if (waiting instanceof Promise) {
-      return waiting.then(() => {
-        this.#dropPrivilege(ino, ctx);
-        return data.byteLength;
-      });
-    }
-    this.#dropPrivilege(ino, ctx);
-    return data.byteLength;
+    return after(file.write(at, data, ctx.signal), () => {
+      this.#dropPrivilege(ino, ctx);
+      return data.byteLength;
+    });
   }
 
   /**
    * close(2), once for every descriptor that shares the handle. After it the bytes survive the death of this process; the
    * service is not waited for. The last moment at which a failure reaches the process that wrote.
    */
-  flush(_ino: Inode, handle: HandleId, _ctx: OpContext): Answer<void> {
+  flush(_ino: Inode, handle: HandleId): Answer<void> {
     const { file, flags } = this.#handles.file(handle);
     if (flags.access !== 'read') file.flush();
   }
 
-  release(ino: Inode, handle: HandleId, _ctx: OpContext): Answer<void> {
+  release(ino: Inode, handle: HandleId): Answer<void> {
     const { file, flags } = this.#handles.file(handle);
     this.#handles.remove(handle);
     try {
@@ -344,7 +316,7 @@ export class FileSystem implements FileSystemOps {
   }
 
   /** After it the bytes, and the names, survive a power cut. */
-  fsync(_ino: Inode, handle: HandleId, _dataOnly: boolean, _ctx: OpContext): Answer<void> {
+  fsync(_ino: Inode, handle: HandleId): Answer<void> {
     return this.#handles.file(handle).file.sync();
   }
 
@@ -368,8 +340,7 @@ export class FileSystem implements FileSystemOps {
       }
     };
     if (mode === 'allocate' || mode === 'keep-size') return grow();
-    const zeroed = file.zero({ start: offset, end }, ctx.signal);
-    return zeroed instanceof Promise ? zeroed.then(grow) : grow();
+    return after(file.zero({ start: offset, end }, ctx.signal), grow);
   }
 
   lseek(_ino: Inode, handle: HandleId, offset: number, whence: 'data' | 'hole', ctx: OpContext): Answer<number> {
@@ -381,135 +352,63 @@ export class FileSystem implements FileSystemOps {
   opendir(ino: Inode, ctx: OpContext): Answer<OpenDirectoryReply> {
     const open = (): OpenDirectoryReply => {
       const handle = this.#handles.add({ kind: 'folder', ino, handedOut: new Map() });
-      return { handle, cacheListing: true, keepListing: !this.#changedElsewhere.delete(ino) };
+      return { handle, cacheListing: true, keepListing: this.#cache.mayKeep(ino) };
     };
     return this.#afterListing(ino, ctx, open);
   }
 
-  readdir(ino: Inode, handle: HandleId, cookie: number, sink: DirectorySink, _ctx: OpContext): Answer<void> {
-    const folder = this.#handles.folder(handle);
-    const node = this.#node(ino);
-    const parent = node.local?.parent ?? ino;
-    if (cookie < COOKIE_DOT && !sink.add('.', ino, 'folder', COOKIE_DOT, null)) return;
-    if (cookie < COOKIE_DOT_DOT && !sink.add('..', parent, 'folder', COOKIE_DOT_DOT, null)) return;
-    const after = this.#nameBefore(folder, cookie);
-    if (after === null) return;
-    for (const { name, node: child } of this.#tree.children(ino, after)) {
-      const entry = sink.wantsEntries ? this.#entry(child) : null;
-      const next = child.ino + COOKIE_BASE;
-      if (!sink.add(name, child.ino, child.kind, next, entry)) return;
-      if (folder.handedOut.size >= HANDED_OUT_MAX)
-        folder.handedOut.delete(folder.handedOut.keys().next().value as number);
-      folder.handedOut.set(next, name);
-    }
+  readdir(_ino: Inode, handle: HandleId, cookie: number, sink: DirectorySink): Answer<void> {
+    fillDirectory({ tree: this.#tree, view: this.#view }, this.#handles.folder(handle), cookie, sink);
   }
 
-  releasedir(_ino: Inode, handle: HandleId, _ctx: OpContext): Answer<void> {
+  releasedir(_ino: Inode, handle: HandleId): Answer<void> {
     this.#handles.remove(handle);
   }
 
-  fsyncdir(_ino: Inode, _handle: HandleId, _dataOnly: boolean, _ctx: OpContext): Answer<void> {
+  fsyncdir(): Answer<void> {
     return this.#deps.openFile.store.sync();
   }
 
   // Private
 
-  #now() {
-    return timespecOfMs(this.#deps.clock.nowMs());
-  }
-
   #mayWrite(): void {
     if (this.#deps.options.readOnly) throw new FsError('EROFS');
   }
 
-  /** Waits until `folder` was listed at least once; not longer than the caller wants. */
-  #listed(folder: Inode, ctx: OpContext): void | Promise<void> {
-    const waiting = this.#deps.freshness.ensureListed(folder, ctx.signal);
-    if (waiting instanceof Promise) return unlessAborted(waiting, ctx.signal);
-  }
-
+  /** Acts once `folder` was listed at least once: at once, or after a wait no longer than the caller wants. */
   #afterListing<T>(folder: Inode, ctx: OpContext, act: () => Answer<T>): Answer<T> {
-    const waiting = this.#listed(folder, ctx);
-    return waiting instanceof Promise ? waiting.then(act) : act();
-  }
-
-  /** @throws FsError ESTALE for an inode that no longer exists */
-  #node(ino: Inode): NodeRecord & { local: LocalFacet } {
-    const node = this.#orphans.get(ino) ?? this.#tree.node(ino);
-    if (node?.local == null) throw new FsError('ESTALE', 'this file no longer exists');
-    return node as NodeRecord & { local: LocalFacet };
-  }
-
-  #local(ino: Inode): LocalFacet {
-    return this.#node(ino).local;
-  }
-
-  #lookup(parent: Inode, name: string): Entry | NegativeEntry {
-    const child = this.#tree.child(parent, name);
-    if (child !== undefined) return this.#entry(child);
-    if (this.#node(parent).kind !== 'folder') throw new FsError('ENOTDIR');
-    return { attributes: null, entryTimeoutMs: this.#deps.options.entryTimeoutMs };
-  }
-
-  #attributes(node: NodeRecord): Attributes {
-    const orphan = this.#orphans.has(node.ino);
-    const unflushed = node.kind === 'file' ? (this.files.get(node.ino)?.unflushed ?? null) : null;
-    return attributesOf(node, node.local as LocalFacet, unflushed, orphan ? 0 : 1);
-  }
-
-  #attributesReply(node: NodeRecord): AttributesReply {
-    return { attributes: this.#attributes(node), attributeTimeoutMs: this.#deps.options.attributeTimeoutMs };
-  }
-
-  #entry(node: NodeRecord): Entry {
-    const { entryTimeoutMs, attributeTimeoutMs } = this.#deps.options;
-    return { attributes: this.#attributes(node), entryTimeoutMs, attributeTimeoutMs };
+    const waiting = this.#deps.freshness.ensureListed(folder, ctx.signal);
+    return waiting instanceof Promise ? unlessAborted(waiting, ctx.signal).then(act) : act();
   }
 
   #create(parent: Inode, name: string, kind: NodeKind, mode: number, ctx: OpContext): Entry {
     this.#mayWrite();
-    const inherited = kind === 'folder' ? this.#local(parent).mode & S_ISGID : 0;
+    const inherited = kind === 'folder' ? this.#view.local(parent).mode & S_ISGID : 0;
     const node = this.#tree.create(parent, name, {
       kind,
       mode: (mode & 0o7777) | inherited,
       uid: ctx.uid,
       gid: this.#groupIn(parent, ctx),
     });
-    return this.#entry(node);
+    return this.#view.entry(node);
   }
 
   /** A set-group-ID folder gives its group to what is made in it (inode(7)). */
   #groupIn(parent: Inode, ctx: OpContext): number {
-    const folder = this.#local(parent);
+    const folder = this.#view.local(parent);
     return folder.mode & S_ISGID ? folder.gid : ctx.gid;
   }
 
   #remove(parent: Inode, name: string, what: 'file' | 'folder'): void {
     this.#mayWrite();
     const { removed } = this.#tree.remove(parent, name, what);
-    this.#orphan(removed);
-  }
-
-  #orphan(node: NodeRecord): void {
-    const unflushed = this.files.get(node.ino)?.unflushed;
-    const local = { ...(node.local as LocalFacet), ...(unflushed ?? {}), ctime: this.#now() };
-    this.#orphans.set(node.ino, { ...node, local });
-    this.files.orphan(node);
-  }
-
-  /** Writes attributes of a node, or of one without a name. */
-  #change(ino: Inode, patch: Partial<Omit<LocalFacet, 'parent' | 'name'>>): NodeRecord {
-    const orphan = this.#orphans.get(ino);
-    if (orphan === undefined) return this.#tree.change(ino, patch);
-    const changed = { ...orphan, local: { ...(orphan.local as LocalFacet), ...patch } };
-    this.#orphans.set(ino, changed);
-    return changed;
+    this.#view.orphan(removed);
   }
 
   #setattr(ino: Inode, change: AttributeChange): AttributesReply {
-    const node = this.#node(ino);
+    const node = this.#view.node(ino);
     const { local } = node;
-    const now = this.#now();
+    const now = this.#view.now();
     const patch: { -readonly [K in keyof LocalFacet]?: LocalFacet[K] } = {};
     if (change.mode !== undefined) patch.mode = change.mode & 0o7777;
     if (change.uid !== undefined) patch.uid = change.uid;
@@ -522,74 +421,58 @@ export class FileSystem implements FileSystemOps {
       patch.mtime = change.mtime === 'now' ? now : change.mtime;
       this.files.get(ino)?.forgetTimes({ mtime: true });
     }
-    if (Object.keys(patch).length === 0) return this.#attributesReply(this.#node(ino));
+    if (Object.keys(patch).length === 0) return this.#view.reply(ino);
     patch.ctime = change.ctime ?? now;
-    return this.#attributesReply(this.#change(ino, patch));
+    this.#view.change(ino, patch);
+    return this.#view.reply(ino);
   }
 
   /** A write by anyone but root takes set-user-ID away (HANDLE_KILLPRIV_V2 leaves that to the file system). */
   #dropPrivilege(ino: Inode, ctx: OpContext): void {
     if (ctx.uid === 0) return;
-    const { mode } = this.#local(ino);
+    const { mode } = this.#view.local(ino);
     const kept = withoutPrivilege(mode);
-    if (kept !== mode) this.#change(ino, { mode: kept });
+    if (kept !== mode) this.#view.change(ino, { mode: kept });
   }
 
   #open(ino: Inode, flags: OpenFlags, ctx: OpContext): Answer<OpenReply> {
-    const node = this.#node(ino);
+    const node = this.#view.node(ino);
     if (node.kind === 'folder') throw new FsError('EISDIR');
     const reply = this.#openHandle(ino, flags);
     if (!flags.truncate) return reply;
-    const truncated = this.#handles.file(reply.handle).file.truncate(0, ctx.signal);
-    this.#dropPrivilege(ino, ctx);
-    return truncated instanceof Promise ? truncated.then(() => reply) : reply;
+    return after(this.#handles.file(reply.handle).file.truncate(0, ctx.signal), () => {
+      this.#dropPrivilege(ino, ctx);
+      return reply;
+    });
   }
 
   #openHandle(ino: Inode, flags: OpenFlags): OpenReply {
     const file = this.files.acquire(ino, flags.access === 'read' ? 'read' : 'write');
     const handle = this.#handles.add({ kind: 'file', ino, file, flags, readAhead: new ReadAhead() });
-    return { handle, keepCache: !this.#changedElsewhere.delete(ino), directIo: false };
-  }
-
-  /** The name after which a listing goes on: undefined for the start, null when the place is lost (then it ends). */
-  #nameBefore(folder: FolderHandle, cookie: number): string | undefined | null {
-    if (cookie < COOKIE_BASE) return undefined;
-    const remembered = folder.handedOut.get(cookie);
-    if (remembered !== undefined) return remembered;
-    const local = this.#tree.node((cookie - COOKIE_BASE) as Inode)?.local;
-    return local != null && local.parent === folder.ino ? local.name : null;
-  }
-
-  /** What a merge changed: the kernel is told, so that its long timeouts stay right. */
-  #changed(changes: readonly TreeInvalidation[]): void {
-    for (const change of changes) {
-      switch (change.kind) {
-        case 'entry':
-          this.#changedElsewhere.add(change.parent);
-          this.#invalidator?.entry(change.parent, change.name);
-          break;
-        case 'deleted':
-          this.#changedElsewhere.add(change.parent);
-          this.#invalidator?.deleted(change.parent, change.ino, change.name);
-          break;
-        case 'inode':
-          if (change.contentChanged) this.#contentChangedElsewhere(change.ino);
-          else this.#invalidator?.inode(change.ino, -1, 0);
-          break;
-        default:
-          change satisfies never;
-      }
-    }
-  }
-
-  #contentChangedElsewhere(ino: Inode): void {
-    this.files.detach(ino);
-    if (ino !== ROOT_INODE) this.#changedElsewhere.add(ino);
-    this.#invalidator?.inode(ino, 0, 0);
+    return { handle, keepCache: this.#cache.mayKeep(ino), directIo: false };
   }
 }
 
 function withoutPrivilege(mode: number): number {
   const kept = mode & ~S_ISUID;
   return kept & S_IXGRP ? kept & ~S_ISGID : kept;
+}
+
+/** `next` with the answer of `first`: at once when it is there, later when it is a promise. */
+function after<T, R>(first: Answer<T>, next: (value: T) => Answer<R>): Answer<R> {
+  return first instanceof Promise ? first.then(next) : next(first);
+}
+
+/** Runs `act`, and `cleanup` when it has ended in whatever way. */
+function lastly<T>(act: () => Answer<T>, cleanup: () => void): Answer<T> {
+  let answer: Answer<T>;
+  try {
+    answer = act();
+  } catch (error) {
+    cleanup();
+    throw error;
+  }
+  if (answer instanceof Promise) return answer.finally(cleanup);
+  cleanup();
+  return answer;
 }

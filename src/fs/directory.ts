@@ -1,0 +1,48 @@
+import type { Inode } from '../base/vocabulary.ts';
+import type { DirectorySink } from '../kernel/binding.ts';
+import type { Tree } from '../tree/tree.ts';
+import type { FolderHandle } from './handles.ts';
+import type { NodeView } from './node-view.ts';
+
+const COOKIE_DOT = 1;
+const COOKIE_DOT_DOT = 2;
+/** A child's cookie is its inode plus this: it stays right while the folder changes, between handles and over restarts. */
+const COOKIE_BASE = 16;
+const HANDED_OUT_MAX = 4096;
+
+/**
+ * readdir(2): the entries after `cookie`, in the order of their names, read from the tree as far as the kernel's buffer
+ * goes. An entry that is removed while the folder is read does not disturb the rest; one that appears may or may not be seen.
+ */
+export function fillDirectory(
+  deps: { readonly tree: Tree; readonly view: NodeView },
+  folder: FolderHandle,
+  cookie: number,
+  sink: DirectorySink,
+): void {
+  const { ino } = folder;
+  const { parent } = deps.view.local(ino);
+  if (cookie < COOKIE_DOT && !sink.add('.', ino, 'folder', COOKIE_DOT, null)) return;
+  if (cookie < COOKIE_DOT_DOT && !sink.add('..', parent, 'folder', COOKIE_DOT_DOT, null)) return;
+  const after = nameBefore(deps.tree, folder, cookie);
+  if (after === null) return;
+  for (const { name, node } of deps.tree.children(ino, after)) {
+    const next = node.ino + COOKIE_BASE;
+    if (!sink.add(name, node.ino, node.kind, next, sink.wantsEntries ? deps.view.entry(node) : null)) return;
+    if (folder.handedOut.size >= HANDED_OUT_MAX) folder.handedOut.delete(oldestOf(folder.handedOut));
+    folder.handedOut.set(next, name);
+  }
+}
+
+/** The name after which to go on: undefined for the start, null when the place is lost (then the listing ends). */
+function nameBefore(tree: Tree, folder: FolderHandle, cookie: number): string | undefined | null {
+  if (cookie < COOKIE_BASE) return undefined;
+  const remembered = folder.handedOut.get(cookie);
+  if (remembered !== undefined) return remembered;
+  const local = tree.node((cookie - COOKIE_BASE) as Inode)?.local;
+  return local != null && local.parent === folder.ino ? local.name : null;
+}
+
+function oldestOf(map: ReadonlyMap<number, string>): number {
+  return map.keys().next().value as number;
+}

@@ -1,0 +1,101 @@
+import type { Clock } from '../base/clock.ts';
+import { FsError } from '../base/errors.ts';
+import { type Inode, type Timespec, timespecOfMs } from '../base/vocabulary.ts';
+import type { Attributes, AttributesReply, Entry, NegativeEntry } from '../kernel/binding.ts';
+import type { LocalFacet, NodeRecord } from '../store/tables.ts';
+import type { Tree } from '../tree/tree.ts';
+import { attributesOf } from './attributes.ts';
+import type { OpenFiles } from './open-files.ts';
+
+/** A node that has a local facet: everything the kernel may ask about. */
+export type VisibleNode = NodeRecord & { readonly local: LocalFacet };
+
+/**
+ * Nodes as the kernel sees them: the tree's, plus those that lost their name while somebody still uses them, with the
+ * attributes that open files have not written down yet.
+ */
+export class NodeView {
+  readonly #tree: Tree;
+  readonly #files: OpenFiles;
+  readonly #clock: Clock;
+  readonly #entryTimeoutMs: number;
+  readonly #attributeTimeoutMs: number;
+
+  /** Nodes without a name that the kernel still refers to. Dropped when it forgets them. */
+  readonly #orphans = new Map<Inode, VisibleNode>();
+
+  constructor(deps: {
+    tree: Tree;
+    files: OpenFiles;
+    clock: Clock;
+    entryTimeoutMs: number;
+    attributeTimeoutMs: number;
+  }) {
+    this.#tree = deps.tree;
+    this.#files = deps.files;
+    this.#clock = deps.clock;
+    this.#entryTimeoutMs = deps.entryTimeoutMs;
+    this.#attributeTimeoutMs = deps.attributeTimeoutMs;
+  }
+
+  /** @throws FsError ESTALE for an inode that no longer exists */
+  node(ino: Inode): VisibleNode {
+    const node = (this.#orphans.size > 0 ? this.#orphans.get(ino) : undefined) ?? this.#tree.node(ino);
+    if (node?.local == null) throw new FsError('ESTALE', 'this file no longer exists');
+    return node as VisibleNode;
+  }
+
+  local(ino: Inode): LocalFacet {
+    return this.node(ino).local;
+  }
+
+  /** The answer to a lookup in a folder whose entries are known. */
+  lookup(parent: Inode, name: string): Entry | NegativeEntry {
+    const child = this.#tree.child(parent, name);
+    if (child !== undefined) return this.entry(child);
+    if (this.node(parent).kind !== 'folder') throw new FsError('ENOTDIR');
+    return { attributes: null, entryTimeoutMs: this.#entryTimeoutMs };
+  }
+
+  entry(node: NodeRecord): Entry {
+    return {
+      attributes: this.#attributes(node as VisibleNode),
+      entryTimeoutMs: this.#entryTimeoutMs,
+      attributeTimeoutMs: this.#attributeTimeoutMs,
+    };
+  }
+
+  reply(ino: Inode): AttributesReply {
+    return { attributes: this.#attributes(this.node(ino)), attributeTimeoutMs: this.#attributeTimeoutMs };
+  }
+
+  now(): Timespec {
+    return timespecOfMs(this.#clock.nowMs());
+  }
+
+  /** Writes attributes of a node, or of one without a name (which only memory keeps). */
+  change(ino: Inode, patch: Partial<Omit<LocalFacet, 'parent' | 'name'>>): void {
+    const orphan = this.#orphans.get(ino);
+    if (orphan === undefined) this.#tree.change(ino, patch);
+    else this.#orphans.set(ino, { ...orphan, local: { ...orphan.local, ...patch } });
+  }
+
+  /** The node lost its last name: handles and the kernel go on with it until they let go. */
+  orphan(node: NodeRecord): void {
+    const unflushed = this.#files.get(node.ino)?.unflushed ?? {};
+    const local = { ...(node as VisibleNode).local, ...unflushed, ctime: this.now() };
+    const orphan = { ...node, local };
+    this.#orphans.set(node.ino, orphan);
+    this.#files.orphan(orphan);
+  }
+
+  /** The kernel let go of an inode. One without a name is never looked up again: its lookups come back all at once. */
+  forget(ino: Inode): void {
+    if (this.#orphans.size > 0 && !this.#files.isOpen(ino)) this.#orphans.delete(ino);
+  }
+
+  #attributes(node: VisibleNode): Attributes {
+    const unflushed = node.kind === 'file' ? (this.#files.get(node.ino)?.unflushed ?? null) : null;
+    return attributesOf(node, node.local, unflushed, this.#orphans.has(node.ino) ? 0 : 1);
+  }
+}
