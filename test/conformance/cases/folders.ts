@@ -1,0 +1,288 @@
+import { expect } from 'vitest';
+import { O_RDONLY } from '../file-api.ts';
+import { type Scenario, scenario } from '../scenario.ts';
+import type { Workplace } from '../workplace.ts';
+import { fails } from '../workplace.ts';
+
+async function fill(fs: Workplace, folder: string, count: number): Promise<string[]> {
+  const names = Array.from({ length: count }, (_, index) => `entry-${String(index).padStart(5, '0')}`);
+  for (const name of names) await fs.put(`${folder}/${name}`);
+  return names;
+}
+
+/** Folders: mkdir(2), rmdir(2), readdir(3) also while the folder changes. */
+export const folderScenarios: readonly Scenario[] = [
+  scenario('mkdir makes an empty folder with its mode', async (fs) => {
+    await fs.mkdir('folder', 0o750);
+
+    expect(await fs.stat('folder')).toMatchObject({ kind: 'folder', mode: 0o750 });
+    expect(await fs.names('folder')).toEqual([]);
+  }),
+  scenario('mkdir of a name that exists is EEXIST, whatever it names', async (fs) => {
+    await fs.mkdir('folder');
+    await fs.put('file');
+    await fs.symlink('nowhere', 'link');
+
+    await fails('EEXIST', fs.mkdir('folder'));
+    await fails('EEXIST', fs.mkdir('file'));
+    await fails('EEXIST', fs.mkdir('link'));
+  }),
+  scenario('mkdir in a folder that does not exist is ENOENT, below a file ENOTDIR', async (fs) => {
+    await fs.put('file');
+
+    await fails('ENOENT', fs.mkdir('missing/folder'));
+    await fails('ENOTDIR', fs.mkdir('file/folder'));
+  }),
+  scenario('rmdir removes an empty folder', async (fs) => {
+    await fs.mkdir('folder');
+
+    await fs.rmdir('folder');
+
+    expect(await fs.names()).toEqual([]);
+    await fails('ENOENT', fs.stat('folder'));
+  }),
+  scenario('rmdir of a folder with a file, a folder or a symlink in it is ENOTEMPTY', async (fs) => {
+    await fs.mkdir('a');
+    await fs.put('a/file');
+    await fs.mkdir('b');
+    await fs.mkdir('b/folder');
+    await fs.mkdir('c');
+    await fs.symlink('x', 'c/link');
+
+    await fails('ENOTEMPTY', fs.rmdir('a'));
+    await fails('ENOTEMPTY', fs.rmdir('b'));
+    await fails('ENOTEMPTY', fs.rmdir('c'));
+  }),
+  scenario('rmdir works once the folder has been emptied', async (fs) => {
+    await fs.mkdir('folder');
+    await fs.put('folder/file', 'x');
+    await fs.unlink('folder/file');
+
+    await fs.rmdir('folder');
+
+    expect(await fs.names()).toEqual([]);
+  }),
+  scenario('rmdir of a file or symlink is ENOTDIR, of nothing ENOENT', async (fs) => {
+    await fs.put('file');
+    await fs.mkdir('folder');
+    await fs.symlink('folder', 'link');
+
+    await fails('ENOTDIR', fs.rmdir('file'));
+    await fails('ENOTDIR', fs.rmdir('link'));
+    await fails('ENOENT', fs.rmdir('missing'));
+  }),
+  scenario('rmdir of the working directory leaves it empty and closed to new names', ['process'], async (fs) => {
+    await fs.mkdir('folder');
+    const fd = await fs.open('folder', O_RDONLY);
+    await fs.rmdir('folder');
+
+    expect((await fs.fstat(fd)).kind).toBe('folder');
+    await fails('ENOENT', fs.put('folder/file'));
+  }),
+  scenario('readdir of a file is ENOTDIR, of nothing ENOENT', async (fs) => {
+    await fs.put('file');
+
+    await fails('ENOTDIR', fs.readdir('file'));
+    await fails('ENOENT', fs.readdir('missing'));
+  }),
+  scenario('readdir tells every entry once, with its inode and kind', async (fs) => {
+    await fs.put('file', 'x');
+    await fs.mkdir('folder');
+    await fs.symlink('file', 'link');
+
+    const entries = await fs.readdir('');
+
+    expect(entries.map(({ name }) => name).sort()).toEqual(['file', 'folder', 'link']);
+    for (const { name, ino, kind } of entries) {
+      const stat = await fs.lstat(name);
+      expect(ino).toBe(stat.ino);
+      expect([stat.kind, 'unknown']).toContain(kind);
+    }
+  }),
+  scenario('a folder stream begins with . and .. and their inodes', ['process'], async (fs) => {
+    await fs.mkdir('folder');
+    const stream = await fs.process.opendir('folder');
+    const entries = await fs.process.nextEntries(stream, 100);
+    await fs.process.closedir(stream);
+
+    const dots = Object.fromEntries(entries.map(({ name, ino }) => [name, ino]));
+    expect(Object.keys(dots).sort()).toEqual(['.', '..']);
+    expect(dots['.']).toBe((await fs.stat('folder')).ino);
+    expect(dots['..']).toBe((await fs.stat('')).ino);
+  }),
+  scenario('a listing is up to date after each change', async (fs) => {
+    for (let round = 0; round < 20; round++) {
+      await fs.put(`file-${round}`);
+      if (round >= 5) await fs.unlink(`file-${round - 5}`);
+      if (round === 10) await fs.rename('file-10', 'renamed');
+      if (round === 14) await fs.rename('renamed', 'file-10');
+
+      const expected = Array.from({ length: 20 }, (_, index) => index)
+        .filter((index) => index <= round && index > round - 5)
+        .map((index) => (index === 10 && round < 14 ? 'renamed' : `file-${index}`));
+      expect(await fs.names()).toEqual(expected.sort());
+    }
+  }),
+  scenario('1,000 entries are listed, stat-ed and removed', async (fs) => {
+    await fs.mkdir('folder');
+    const names = await fill(fs, 'folder', 1000);
+
+    expect(await fs.names('folder')).toEqual(names);
+    for (const name of names) expect((await fs.stat(`folder/${name}`)).kind).toBe('file');
+    for (const name of names) await fs.unlink(`folder/${name}`);
+    expect(await fs.names('folder')).toEqual([]);
+  }),
+  scenario('10,000 entries are listed exactly once each', async (fs) => {
+    await fs.mkdir('folder');
+    const names = await fill(fs, 'folder', 10_000);
+
+    const listed = (await fs.readdir('folder')).map(({ name }) => name);
+
+    expect(listed.length).toBe(10_000);
+    expect(listed.sort()).toEqual(names);
+  }),
+  scenario('removing what a stream tells, while it tells it, empties the folder', ['process'], async (fs) => {
+    await fs.mkdir('folder');
+    await fill(fs, 'folder', 2000);
+    const stream = await fs.process.opendir('folder');
+    let removed = 0;
+    for (;;) {
+      const entries = await fs.process.nextEntries(stream, 50);
+      if (entries.length === 0) break;
+      for (const { name } of entries) {
+        if (name === '.' || name === '..') continue;
+        await fs.unlink(`folder/${name}`);
+        removed++;
+      }
+    }
+    await fs.process.closedir(stream);
+
+    expect(removed).toBe(2000);
+    expect(await fs.names('folder')).toEqual([]);
+  }),
+  scenario('a stream tells all that stays once, whatever comes and goes meanwhile', ['process'], async (fs) => {
+    await fs.mkdir('folder');
+    const names = await fill(fs, 'folder', 3000);
+    const gone = new Set(names.filter((_, index) => index % 3 === 0));
+    const stream = await fs.process.opendir('folder');
+    const told: string[] = [];
+    for (let round = 0; ; round++) {
+      const entries = await fs.process.nextEntries(stream, 200);
+      if (entries.length === 0) break;
+      told.push(...entries.map(({ name }) => name));
+      await fs.put(`folder/new-${round}`);
+      for (const name of [...gone].splice(round * 100, 100)) await fs.unlink(`folder/${name}`);
+    }
+    await fs.process.closedir(stream);
+
+    const stays = names.filter((name) => !gone.has(name));
+    const count = new Map<string, number>();
+    for (const name of told) count.set(name, (count.get(name) ?? 0) + 1);
+    expect(stays.filter((name) => count.get(name) !== 1)).toEqual([]);
+    expect([...count].filter(([, times]) => times > 1)).toEqual([]);
+  }),
+  scenario('telldir and seekdir come back to the same entry', ['process'], async (fs) => {
+    await fs.mkdir('folder');
+    await fill(fs, 'folder', 500);
+    const stream = await fs.process.opendir('folder');
+    await fs.process.nextEntries(stream, 200);
+    const position = await fs.process.telldir(stream);
+    const rest = await fs.process.nextEntries(stream, 1000);
+
+    await fs.process.seekdir(stream, position);
+
+    const again = await fs.process.nextEntries(stream, 1000);
+    expect(again.map(({ name }) => name)).toEqual(rest.map(({ name }) => name));
+    await fs.process.closedir(stream);
+  }),
+  scenario('rewinddir shows what changed since the stream was opened', ['process'], async (fs) => {
+    await fs.mkdir('folder');
+    await fs.put('folder/old');
+    const stream = await fs.process.opendir('folder');
+    await fs.process.nextEntries(stream, 100);
+    await fs.put('folder/new');
+    await fs.unlink('folder/old');
+
+    await fs.process.rewinddir(stream);
+
+    const names = (await fs.process.nextEntries(stream, 100)).map(({ name }) => name);
+    expect(names.sort()).toEqual(['.', '..', 'new']);
+    await fs.process.closedir(stream);
+  }),
+  scenario('a stream of a folder that was removed ends without an error', ['process'], async (fs) => {
+    await fs.mkdir('folder');
+    const stream = await fs.process.opendir('folder');
+    await fs.rmdir('folder');
+
+    const names = (await fs.process.nextEntries(stream, 100)).map(({ name }) => name);
+
+    expect(names.filter((name) => name !== '.' && name !== '..')).toEqual([]);
+    await fs.process.closedir(stream);
+  }),
+  scenario('creating, removing and renaming a child moves mtime and ctime of the folder', async (fs) => {
+    await fs.mkdir('folder');
+    const changes = [
+      () => fs.put('folder/file'),
+      () => fs.rename('folder/file', 'folder/renamed'),
+      () => fs.unlink('folder/renamed'),
+      () => fs.mkdir('folder/child'),
+      () => fs.rmdir('folder/child'),
+      () => fs.symlink('x', 'folder/link'),
+    ];
+    for (const [index, change] of changes.entries()) {
+      const before = await fs.stat('folder');
+      await fs.tick();
+      await change();
+      const after = await fs.stat('folder');
+      expect(after.mtimeNs, `mtime after change ${index}`).toBeGreaterThan(before.mtimeNs);
+      expect(after.ctimeNs, `ctime after change ${index}`).toBeGreaterThan(before.ctimeNs);
+    }
+  }),
+  scenario('writing into a child leaves the times of the folder alone', async (fs) => {
+    await fs.mkdir('folder');
+    await fs.put('folder/file', 'old');
+    const before = await fs.stat('folder');
+    await fs.tick();
+
+    await fs.put('folder/file', 'new');
+    await fs.chmod('folder/file', 0o600);
+
+    expect((await fs.stat('folder')).mtimeNs).toBe(before.mtimeNs);
+  }),
+  scenario('moving a child moves the times of both folders', async (fs) => {
+    await fs.mkdir('from');
+    await fs.mkdir('to');
+    await fs.put('from/file');
+    const from = await fs.stat('from');
+    const to = await fs.stat('to');
+    await fs.tick();
+
+    await fs.rename('from/file', 'to/file');
+
+    expect((await fs.stat('from')).mtimeNs).toBeGreaterThan(from.mtimeNs);
+    expect((await fs.stat('to')).mtimeNs).toBeGreaterThan(to.mtimeNs);
+  }),
+  scenario('the link count of a folder counts its subfolders', async (fs) => {
+    await fs.mkdir('folder');
+    expect((await fs.stat('folder')).nlink).toBe(2);
+
+    await fs.mkdir('folder/one');
+    await fs.mkdir('folder/two');
+    await fs.put('folder/file');
+    expect((await fs.stat('folder')).nlink).toBe(4);
+    await fs.rmdir('folder/one');
+    await fs.rename('folder/two', 'two');
+
+    expect((await fs.stat('folder')).nlink).toBe(2);
+  }),
+  scenario('rm -r of a tree while it is listed leaves nothing', async (fs) => {
+    for (const folder of ['t', 't/a', 't/b', 't/a/c', 't/a/c/d']) {
+      await fs.mkdir(folder);
+      for (let index = 0; index < 20; index++) await fs.put(`${folder}/f${index}`, 'x');
+    }
+
+    await fs.clear('t');
+
+    expect(await fs.names()).toEqual([]);
+  }),
+];
