@@ -11,7 +11,13 @@ export type Piece =
   /** Valid until the next change of that content: copy what is kept. */
   | { readonly kind: 'bytes'; readonly length: number; readonly bytes: Uint8Array }
   /** In a content file; `fd` stays open while a lease on the content is held, `path` names the same file. */
-  | { readonly kind: 'slice'; readonly length: number; readonly fd: number; readonly path: string; readonly position: number }
+  | {
+      readonly kind: 'slice';
+      readonly length: number;
+      readonly fd: number;
+      readonly path: string;
+      readonly position: number;
+    }
   | { readonly kind: 'zeros'; readonly length: number }
   /** Not here: block-aligned `extent` (clipped at the version's size) of the version content `content` must be fetched. */
   | { readonly kind: 'missing'; readonly length: number; readonly content: ContentId; readonly extent: Extent };

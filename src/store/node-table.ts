@@ -1,5 +1,4 @@
-import type { Inode } from '../base/vocabulary.ts';
-import type { ContentId } from '../base/vocabulary.ts';
+import type { ContentId, Inode } from '../base/vocabulary.ts';
 import type { DirtyRecord, NodeRecord, StoreReader, Transaction } from './tables.ts';
 
 /**
@@ -18,7 +17,12 @@ export function isDirty(node: NodeRecord): boolean {
 
 /** Whether the bytes of the node are to be pushed. */
 export function isContentDirty(node: NodeRecord): boolean {
-  return !node.localOnly && node.kind !== 'folder' && node.local !== null && node.local.content !== (node.remote?.content ?? null);
+  return (
+    !node.localOnly &&
+    node.kind !== 'folder' &&
+    node.local !== null &&
+    node.local.content !== (node.remote?.content ?? null)
+  );
 }
 
 /**

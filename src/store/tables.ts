@@ -66,7 +66,15 @@ export interface FolderRecord {
   readonly listedMs: number;
 }
 
-export type ParkReason = 'forbidden' | 'quota' | 'name-refused' | 'base-lost' | 'not-found' | 'conflict' | 'local-damage' | 'refused';
+export type ParkReason =
+  | 'forbidden'
+  | 'quota'
+  | 'name-refused'
+  | 'base-lost'
+  | 'not-found'
+  | 'conflict'
+  | 'local-damage'
+  | 'refused';
 
 /** Why and since when a node is dirty: the index of what is to be pushed. Kept by `node-table`. */
 export interface DirtyRecord {
@@ -135,15 +143,23 @@ export interface Tables {
 }
 
 export type TableName = keyof Tables;
-export type ScannedTable = { [T in TableName]: Tables[T]['key'] extends readonly [unknown, unknown] ? T : never }[TableName];
+export type ScannedTable = {
+  [T in TableName]: Tables[T]['key'] extends readonly [unknown, unknown] ? T : never;
+}[TableName];
 export type FirstOf<T extends ScannedTable> = Tables[T]['key'] extends readonly [infer First, unknown] ? First : never;
-export type SecondOf<T extends ScannedTable> = Tables[T]['key'] extends readonly [unknown, infer Second] ? Second : never;
+export type SecondOf<T extends ScannedTable> = Tables[T]['key'] extends readonly [unknown, infer Second]
+  ? Second
+  : never;
 
 /** Reads see everything that was committed, whether LMDB has taken it over yet or not. All synchronous. */
 export interface StoreReader {
   get<T extends TableName>(table: T, key: Tables[T]['key']): Tables[T]['value'] | undefined;
   /** All rows whose key starts with `first`, ordered by the second member (strings: UTF-8 bytes; numbers ascending), from `after` (exclusive) on. */
-  scan<T extends ScannedTable>(table: T, first: FirstOf<T>, after?: SecondOf<T>): Iterable<readonly [SecondOf<T>, Tables[T]['value']]>;
+  scan<T extends ScannedTable>(
+    table: T,
+    first: FirstOf<T>,
+    after?: SecondOf<T>,
+  ): Iterable<readonly [SecondOf<T>, Tables[T]['value']]>;
   /** All rows of a table in key order: for starts, checks and `cfs status`, never in the path of an operation. */
   all<T extends TableName>(table: T): Iterable<readonly [Tables[T]['key'], Tables[T]['value']]>;
 }

@@ -1,0 +1,141 @@
+import {
+  closeSync,
+  fdatasync,
+  fstatSync,
+  fsync,
+  ftruncateSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readSync,
+  renameSync,
+  unlinkSync,
+  writeSync,
+} from 'node:fs';
+import { open } from 'node:fs/promises';
+import { promisify } from 'node:util';
+import { StorageError } from '../base/errors.ts';
+
+/**
+ * What the store asks of the file system under it: few, whole operations whose failures are already ours. Tests stand in
+ * between to fill the disk or to cut the power.
+ *
+ * Synchronous ones take microseconds (page cache); those that may wait for a device run in the pool and return promises.
+ */
+export interface Disk {
+  makeDirectory(path: string): void;
+  /** Names in a directory, unordered; empty when it is not there. */
+  list(path: string): string[];
+  /** @returns the descriptor. `create`: an empty new file, whatever lay there before. */
+  open(path: string, how: 'read' | 'write' | 'create'): number;
+  close(fd: number): void;
+  /** Fills `target` from `position` on; returns how many bytes the file had. */
+  read(fd: number, target: Uint8Array, position: number): number;
+  /** Writes all of `bytes`, or throws: what of it reached the file then is unknown. @throws StorageError */
+  write(fd: number, bytes: Uint8Array, position: number): void;
+  truncate(fd: number, sizeBytes: number): void;
+  sizeBytes(fd: number): number;
+  rename(from: string, to: string): void;
+  /** Removes a file; none there is fine. */
+  remove(path: string): void;
+  /** fdatasync(2), in the pool. */
+  sync(fd: number): Promise<void>;
+  /** Makes creations, renames and removals in a directory survive a power cut; in the pool. */
+  syncDirectory(path: string): Promise<void>;
+  /** Makes a file of `sizeBytes` zeros whose blocks are allocated and on the disk; in the pool. @throws StorageError */
+  allocate(path: string, sizeBytes: number): Promise<void>;
+}
+
+const FULL: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT']);
+const ZEROS = new Uint8Array(256 * 1024);
+const flagsOf = { read: 'r', write: 'r+', create: 'w+' } as const;
+const fdatasyncInPool = promisify(fdatasync);
+const fsyncInPool = promisify(fsync);
+
+/** The failure of a system call on the store's files as a StorageError; `full` where the disk is. */
+export function storageErrorOf(error: unknown, what: string): StorageError {
+  if (error instanceof StorageError) return error;
+  const code = (error as NodeJS.ErrnoException | null)?.code ?? 'unknown failure';
+  return new StorageError(`${what}: ${code}`, { cause: error, full: FULL.has(code) });
+}
+
+export const systemDisk: Disk = {
+  makeDirectory: (path) => void attempt('directory not made', () => mkdirSync(path, { recursive: true, mode: 0o700 })),
+  list: (path) => {
+    try {
+      return readdirSync(path);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+      throw storageErrorOf(error, `cannot list ${path}`);
+    }
+  },
+  open: (path, how) => attempt(`cannot open ${path}`, () => openSync(path, flagsOf[how], 0o600)),
+  close: (fd) => closeSync(fd),
+  read: (fd, target, position) =>
+    attempt('read failed', () => {
+      let done = 0;
+      while (done < target.byteLength) {
+        const count = readSync(fd, target, done, target.byteLength - done, position + done);
+        if (count === 0) break;
+        done += count;
+      }
+      return done;
+    }),
+  write: (fd, bytes, position) =>
+    attempt('write failed', () => {
+      let done = 0;
+      while (done < bytes.byteLength) done += writeSync(fd, bytes, done, bytes.byteLength - done, position + done);
+    }),
+  truncate: (fd, sizeBytes) => attempt('truncate failed', () => ftruncateSync(fd, sizeBytes)),
+  sizeBytes: (fd) => attempt('stat failed', () => fstatSync(fd).size),
+  rename: (from, to) => attempt(`cannot rename ${from}`, () => renameSync(from, to)),
+  remove: (path) => {
+    try {
+      unlinkSync(path);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw storageErrorOf(error, `cannot remove ${path}`);
+    }
+  },
+  sync: async (fd) => {
+    try {
+      await fdatasyncInPool(fd);
+    } catch (error) {
+      throw storageErrorOf(error, 'sync failed');
+    }
+  },
+  syncDirectory: async (path) => {
+    const fd = attempt(`cannot open ${path}`, () => openSync(path, 'r'));
+    try {
+      await fsyncInPool(fd);
+    } catch (error) {
+      throw storageErrorOf(error, `cannot sync ${path}`);
+    } finally {
+      closeSync(fd);
+    }
+  },
+  allocate: async (path, sizeBytes) => {
+    try {
+      const file = await open(path, 'w', 0o600);
+      try {
+        // Written, not fallocated: an unwritten extent would make each first fdatasync wait for the file system's own journal.
+        for (let at = 0; at < sizeBytes; ) {
+          const { bytesWritten } = await file.write(ZEROS, 0, Math.min(ZEROS.byteLength, sizeBytes - at), at);
+          at += bytesWritten;
+        }
+        await file.datasync();
+      } finally {
+        await file.close();
+      }
+    } catch (error) {
+      throw storageErrorOf(error, `cannot allocate ${path}`);
+    }
+  },
+};
+
+function attempt<T>(what: string, action: () => T): T {
+  try {
+    return action();
+  } catch (error) {
+    throw storageErrorOf(error, what);
+  }
+}

@@ -1,0 +1,305 @@
+import { mkdirSync, statfsSync } from 'node:fs';
+import { join } from 'node:path';
+import { open as openLmdb, type RootDatabase } from 'lmdb';
+import { LRUCache } from 'lru-cache';
+import type { Clock } from '../base/clock.ts';
+import { StorageError, UsageError } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
+import { Change } from './change.ts';
+import { type Disk, systemDisk } from './disk.ts';
+import { Journal } from './journal.ts';
+import { merged, Overlay, type Row, rangeOf } from './overlay.ts';
+import { OwnerLock } from './owner-lock.ts';
+import { decodeValue, encodeValue } from './record-codec.ts';
+import { decodeRows, encodedRowsBytes, encodeRows } from './record-payload.ts';
+import { behindKey, decodeKey, encodeKey } from './row-key.ts';
+import type { FirstOf, ScannedTable, SecondOf, StoreWriter, TableName, Tables, Transaction } from './tables.ts';
+import { Takeover } from './takeover.ts';
+
+/** Layout of what is stored (`record-codec`, `row-key`, block maps). A change of it needs a migration. */
+export const SCHEMA_VERSION = 1;
+
+export interface StoreOptions {
+  readonly directory: string;
+  readonly log: Logger;
+  readonly clock: Clock;
+  /** Size of a journal file. */
+  readonly segmentBytes?: number;
+  /** Memory that changes may take which LMDB does not hold yet; beyond it `transact` slows down. */
+  readonly overlayBytesMax?: number;
+  /** Stands between the journal and the file system in tests. */
+  readonly disk?: Disk;
+}
+
+const SEGMENT_BYTES = 8 * 1024 * 1024;
+const OVERLAY_BYTES_MAX = 32 * 1024 * 1024;
+/** Rows read from LMDB at once while scanning: no cursor outlives a turn of the event loop. */
+const SCAN_ROWS = 128;
+/** A row in memory beyond its bytes: objects, map entries, decoded value. */
+const ROW_OVERHEAD_BYTES = 400;
+/** Ids are reserved in blocks, so that taking one costs no row. */
+const ID_BLOCK = 1000;
+const NODES_CACHED_MAX = 20_000;
+const CONTENTS_CACHED_MAX = 20_000;
+const DISK_FULL_BELOW_BYTES = 1024 * 1024;
+const APPLIED_KEY = encodeKey('meta', 'applied');
+const COUNTERS = { inode: { key: 'next-inode', first: 2 }, content: { key: 'next-content', first: 1 } } as const;
+
+/**
+ * The journal, LMDB and the overlay of what LMDB does not hold yet, behind one door.
+ *
+ * Reads are synchronous: overlay, then decoded records, then LMDB. A change is one journal record; LMDB takes records over
+ * behind everybody's back. LMDB runs with its defaults: `noSync`, `useWritemap` and `overlappingSync: false` lost synced data
+ * in simulated power cuts (test/store/power-cut.test.ts).
+ */
+export class Store implements StoreWriter {
+  readonly #database: RootDatabase<Buffer, Buffer>;
+  readonly #lock: OwnerLock;
+  readonly #log: Logger;
+  readonly #overlayBytesMax: number;
+  readonly #overlay = new Overlay();
+  readonly #takeover: Takeover;
+  /** Decoded records that are read again and again; the overlay goes before it, so it is never newer or older than the truth. */
+  readonly #decoded: { readonly [T in TableName]?: LRUCache<number, object> } = {
+    node: new LRUCache<number, object>({ max: NODES_CACHED_MAX }),
+    content: new LRUCache<number, object>({ max: CONTENTS_CACHED_MAX }),
+  };
+  readonly #ids = { inode: { next: 0, end: 0 }, content: { next: 0, end: 0 } };
+  readonly #waiting = new Int32Array(new SharedArrayBuffer(4));
+  #journal: Journal | null = null;
+  /** Number of the last record that LMDB is known to hold on the disk. */
+  #flushed = 0;
+  #changing = false;
+  #closed = false;
+
+  private constructor(options: StoreOptions, database: RootDatabase<Buffer, Buffer>, lock: OwnerLock) {
+    this.#database = database;
+    this.#lock = lock;
+    this.#log = options.log;
+    this.#overlayBytesMax = options.overlayBytesMax ?? OVERLAY_BYTES_MAX;
+    this.#takeover = new Takeover({
+      database,
+      appliedKey: APPLIED_KEY,
+      clock: options.clock,
+      log: options.log,
+      isDiskFull: () => isDiskFull(options.directory),
+      committed: (records) => {
+        for (const { rows } of records) for (const row of rows) this.#settled(row);
+      },
+      flushed: (sequence) => {
+        this.#flushed = sequence;
+        this.#journal?.release(sequence);
+      },
+    });
+  }
+
+  /**
+   * Opens the store in `directory` (made if need be) and replays what its journal holds.
+   *
+   * @throws UsageError when another process owns it, or when a newer version of this program wrote it
+   */
+  static async open(options: StoreOptions): Promise<Store> {
+    const { directory, log, clock } = options;
+    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    const lock = OwnerLock.take(directory);
+    let database: RootDatabase<Buffer, Buffer> | undefined;
+    try {
+      database = openLmdb<Buffer, Buffer>({
+        path: join(directory, 'index'),
+        noSubdir: false,
+        encoding: 'binary',
+        keyEncoding: 'binary',
+      });
+      const store = new Store(options, database, lock);
+      const disk = options.disk ?? systemDisk;
+      const segmentBytes = options.segmentBytes ?? SEGMENT_BYTES;
+      const applied = Number(database.getBinary(APPLIED_KEY)?.readBigUInt64BE() ?? 0n);
+      store.#journal = await Journal.open(
+        { directory: join(directory, 'journal'), segmentBytes, disk, log, clock },
+        applied,
+        ({ sequence, payload }) => store.#keep(decodeRows(Buffer.from(payload), sequence), sequence),
+      );
+      store.#begin(store.#journal);
+      return store;
+    } catch (error) {
+      await database?.close();
+      lock.release();
+      throw error;
+    }
+  }
+
+  get<T extends TableName>(table: T, key: Tables[T]['key']): Tables[T]['value'] | undefined {
+    const row = this.#overlay.find(table, key);
+    if (row !== undefined) return row.value as Tables[T]['value'] | undefined;
+    const decoded = this.#decoded[table];
+    if (decoded === undefined) return this.#read(table, key);
+    const hit = decoded.get(key as number);
+    if (hit !== undefined) return hit as Tables[T]['value'];
+    const value = this.#read(table, key);
+    if (value !== undefined) decoded.set(key as number, value as object);
+    return value;
+  }
+
+  *scan<T extends ScannedTable>(
+    table: T,
+    first: FirstOf<T>,
+    after?: SecondOf<T>,
+  ): Generator<readonly [SecondOf<T>, Tables[T]['value']]> {
+    const { start, end } = rangeOf(table, first as number);
+    const from = after === undefined ? start : behindKey(encodeKey(table, [first, after] as never));
+    for (const row of this.rowsOf(table, first as number, from, end)) {
+      yield [(row.key as readonly [unknown, unknown])[1] as SecondOf<T>, row.value as Tables[T]['value']];
+    }
+  }
+
+  *all<T extends TableName>(table: T): Generator<readonly [Tables[T]['key'], Tables[T]['value']]> {
+    const { start, end } = rangeOf(table, undefined);
+    for (const row of this.rowsOf(table, undefined, start, end)) yield [row.key, row.value as Tables[T]['value']];
+  }
+
+  transact<R>(change: (tx: Transaction) => R): R {
+    if (this.#changing) throw new Error('transact is not nested');
+    if (this.#closed) throw new StorageError('the store is closed');
+    if (this.#takeover.failure !== null) throw this.#takeover.failure;
+    const tx = new Change(this);
+    let result: R;
+    let ended: ReturnType<Change['end']>;
+    this.#changing = true;
+    try {
+      result = change(tx);
+    } finally {
+      this.#changing = false;
+      ended = tx.end();
+    }
+    const { rows, effects } = ended;
+    if (rows.length > 0) this.#record(rows);
+    for (const effect of effects) effect();
+    return result;
+  }
+
+  /** How full the overlay is: 0 empty; from 1 on each `transact` waits up to 2 ms for LMDB to catch up. */
+  pressure(): number {
+    return this.#takeover.pendingBytes / this.#overlayBytesMax;
+  }
+
+  async sync(): Promise<void> {
+    await this.#journal?.sync();
+  }
+
+  /** Resolves when LMDB holds everything committed so far on the disk (tests, doctor, an orderly stop). */
+  async settle(): Promise<void> {
+    await this.#takeover.drain();
+  }
+
+  /** Hands over to LMDB what it does not hold and lets go of the store. What cannot be handed over stays in the journal. */
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    try {
+      await this.#takeover.drain();
+    } catch (err) {
+      this.#log.warn({ err }, 'closed with changes that only the journal holds');
+    }
+    await this.#takeover.close();
+    await this.#journal?.close();
+    await this.#database.close();
+    this.#lock.release();
+  }
+
+  /** For `Change`: rows of a key range, from the overlay and LMDB. */
+  *rowsOf(table: TableName, first: number | undefined, start: Buffer, end: Buffer): Generator<Row> {
+    for (let from = start; ; ) {
+      const lower: Row[] = [];
+      for (const { key, value } of this.#database.getRange({ start: from, end, limit: SCAN_ROWS })) {
+        const decodedKey = decodeKey(key).key;
+        lower.push({
+          table,
+          key: decodedKey,
+          keyBytes: key,
+          value: decodeValue(table, decodedKey, value),
+          valueBytes: null,
+          sequence: 0,
+        });
+      }
+      let over = this.#overlay.inOrder(table, first, from);
+      const lastKey = lower.length < SCAN_ROWS ? null : (lower.at(-1) as Row).keyBytes;
+      if (lastKey !== null) over = over.slice(0, firstBehind(over, lastKey));
+      yield* merged(lower, over);
+      if (lastKey === null) return;
+      from = behindKey(lastKey);
+    }
+  }
+
+  /** For `Change`: a number that was never given before. */
+  takeId(tx: Transaction, counter: 'inode' | 'content'): number {
+    const ids = this.#ids[counter];
+    const id = ids.next++;
+    if (id >= ids.end) {
+      const end = id + ID_BLOCK;
+      tx.put('meta', COUNTERS[counter].key, end);
+      tx.afterCommit(() => {
+        ids.end = Math.max(ids.end, end);
+      });
+    }
+    return id;
+  }
+
+  #begin(journal: Journal): void {
+    journal.release(this.#flushed);
+    const schema = this.get('meta', 'schema');
+    if (typeof schema === 'number' && schema > SCHEMA_VERSION) {
+      throw new UsageError(
+        `the store was written by a newer version of this program (layout ${schema}, this one knows ${SCHEMA_VERSION})`,
+      );
+    }
+    for (const counter of ['inode', 'content'] as const) {
+      const next = Number(this.get('meta', COUNTERS[counter].key) ?? COUNTERS[counter].first);
+      this.#ids[counter].next = next;
+      this.#ids[counter].end = next;
+    }
+    if (schema === undefined) this.transact((tx) => tx.put('meta', 'schema', SCHEMA_VERSION));
+  }
+
+  #record(rows: Row[]): void {
+    if (this.pressure() >= 1) Atomics.wait(this.#waiting, 0, 0, Math.min(2, this.pressure()));
+    for (const row of rows) {
+      if (row.value !== undefined) row.valueBytes = encodeValue(row.table, row.value as never);
+    }
+    const sequence = (this.#journal as Journal).append(encodedRowsBytes(rows), (target) => encodeRows(rows, target));
+    for (const row of rows) row.sequence = sequence;
+    this.#keep(rows, sequence);
+  }
+
+  /** A recorded change becomes visible, and is handed to LMDB in time. */
+  #keep(rows: readonly Row[], sequence: number): void {
+    let bytes = 0;
+    for (const row of rows) {
+      this.#overlay.set(row);
+      this.#decoded[row.table]?.delete(row.key as number);
+      bytes += row.keyBytes.byteLength + (row.valueBytes?.byteLength ?? 0) + ROW_OVERHEAD_BYTES;
+    }
+    this.#takeover.add({ sequence, rows, bytes });
+  }
+
+  /** LMDB answers for this row from now on. */
+  #settled(row: Row): void {
+    const wasNewest = this.#overlay.drop(row);
+    if (wasNewest && row.value !== undefined) this.#decoded[row.table]?.set(row.key as number, row.value as object);
+  }
+
+  #read<T extends TableName>(table: T, key: Tables[T]['key']): Tables[T]['value'] | undefined {
+    const lent = this.#database.getBinaryFast(encodeKey(table, key));
+    if (lent === undefined) return undefined;
+    return decodeValue(table, key, lent.subarray(0, lent.length));
+  }
+}
+
+function firstBehind(rows: readonly Row[], key: Uint8Array): number {
+  const at = rows.findIndex((row) => Buffer.compare(row.keyBytes, key) > 0);
+  return at < 0 ? rows.length : at;
+}
+
+function isDiskFull(directory: string): boolean {
+  const { bavail, bsize } = statfsSync(directory);
+  return bavail * bsize < DISK_FULL_BELOW_BYTES;
+}

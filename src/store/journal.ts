@@ -1,0 +1,331 @@
+import { join } from 'node:path';
+import type { Clock } from '../base/clock.ts';
+import { StorageError } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
+import type { Disk } from './disk.ts';
+import {
+  decodeHeader,
+  encodeHeader,
+  HEADER_BYTES,
+  type JournalRecord,
+  RECORD_HEADER_BYTES,
+  recordsOf,
+  sealRecord,
+} from './journal-segment.ts';
+
+/**
+ * The journal: what makes a change outlive SIGKILL, in microseconds. Records are appended to files that were allocated
+ * beforehand, so that neither an append nor its fdatasync has to wait for the file system to find space.
+ *
+ * A start never appends to a file of an earlier run: what lies beyond its last whole record is unknown.
+ */
+
+export interface JournalOptions {
+  readonly directory: string;
+  readonly segmentBytes: number;
+  readonly disk: Disk;
+  readonly log: Logger;
+  readonly clock: Clock;
+}
+
+interface Segment {
+  readonly number: number;
+  readonly path: string;
+  /** Sequence number of its last record; `firstSequence - 1` while it has none. */
+  last: number;
+}
+
+interface OpenSegment extends Segment {
+  readonly fd: number;
+  readonly salt: number;
+  readonly sizeBytes: number;
+  position: number;
+}
+
+/** Name of a file that was allocated ahead and has no number yet. */
+const SPARE = 'spare';
+
+export class Journal {
+  readonly #options: JournalOptions;
+  /** Older files, oldest first: dropped from the front once LMDB holds their records for good. */
+  readonly #older: Segment[];
+  #current: OpenSegment;
+  /** Files that were rotated away from and not synced yet. */
+  #unsynced: OpenSegment[] = [];
+  /** Whether the next file lies ready under SPARE. */
+  #hasSpare = false;
+  #allocation: Promise<void> | null = null;
+  #directorySync: Promise<void>;
+  #syncing: Promise<void> | null = null;
+  #syncQueued: Promise<void> | null = null;
+  /** After a failed fdatasync the kernel may have dropped the pages: nothing more can be promised in this run. */
+  #broken: StorageError | null = null;
+  #scratch = Buffer.allocUnsafe(64 * 1024);
+  #closed = false;
+
+  private constructor(options: JournalOptions, older: Segment[], current: OpenSegment, directorySync: Promise<void>) {
+    this.#options = options;
+    this.#older = older;
+    this.#current = current;
+    this.#directorySync = directorySync;
+  }
+
+  /**
+   * Replays what an earlier run left and opens a new file behind it.
+   *
+   * `applied` is the sequence number up to which LMDB holds every record for good: it may be ahead of the journal, whose last
+   * records a power cut can take although LMDB had synced what it took over from them. Records up to `applied` are not handed
+   * out again, and a gap in the numbers is bridged only below it. Everything behind any other gap or damage is forgotten, and
+   * its files are removed before anything new is written, so that no later start can take them for the continuation.
+   */
+  static async open(
+    options: JournalOptions,
+    applied: number,
+    replay: (record: JournalRecord) => void,
+  ): Promise<Journal> {
+    const { directory, disk, log } = options;
+    disk.makeDirectory(directory);
+    const files = disk
+      .list(directory)
+      .filter((name) => /^\d{10}$/.test(name))
+      .sort()
+      .map((name) => ({ number: Number(name), path: join(directory, name) }));
+
+    let last = applied;
+    let intact = true;
+    const kept: Segment[] = [];
+    const forgotten: string[] = [];
+    for (const file of files) {
+      const bytes = readWhole(disk, file.path);
+      const header = decodeHeader(bytes);
+      if (!intact || header === null || header.firstSequence > last + 1) {
+        if (intact && header !== null) {
+          intact = false;
+          log.warn(
+            { file: file.number, expected: last + 1, found: header.firstSequence },
+            'journal has a gap: later records are forgotten',
+          );
+        }
+        forgotten.push(file.path);
+        continue;
+      }
+      let own = header.firstSequence - 1;
+      for (const record of recordsOf(bytes, header)) {
+        own = record.sequence;
+        if (own <= last) continue;
+        replay(record);
+        last = own;
+      }
+      kept.push({ ...file, last: own });
+    }
+    for (const path of forgotten) disk.remove(path);
+    disk.remove(join(directory, SPARE));
+    if (forgotten.length > 0) await disk.syncDirectory(directory);
+    // An earlier run may have been killed before it synced them: what this run promises rests on them.
+    for (const { path } of kept) await syncFile(disk, path);
+
+    const number = (files.at(-1)?.number ?? 0) + 1;
+    const path = segmentPath(directory, number);
+    await disk.allocate(path, options.segmentBytes);
+    const current = begin(options, number, path, options.segmentBytes, last + 1);
+    await disk.syncDirectory(directory);
+    return new Journal(options, kept, current, Promise.resolve());
+  }
+
+  /** Sequence number of the newest record. */
+  get last(): number {
+    return this.#current.last;
+  }
+
+  /** How many files there are, the current one included. */
+  get files(): number {
+    return this.#older.length + 1;
+  }
+
+  /**
+   * Appends one record: `fill` writes the payload (`payloadBytes` of it) into the buffer it is given. The record survives
+   * SIGKILL when this returns. When it throws nothing was recorded and the journal can be used as before.
+   *
+   * @returns the record's sequence number
+   * @throws StorageError full when there is no room
+   */
+  append(payloadBytes: number, fill: (target: Buffer) => void): number {
+    if (this.#broken !== null) throw this.#broken;
+    const length = RECORD_HEADER_BYTES + payloadBytes;
+    if (this.#current.position + length > this.#current.sizeBytes) this.#rotate(length);
+    const segment = this.#current;
+    if (this.#scratch.byteLength < length) this.#scratch = Buffer.allocUnsafe(length * 2);
+    const record = this.#scratch.subarray(0, length);
+    fill(record.subarray(RECORD_HEADER_BYTES));
+    const sequence = segment.last + 1;
+    sealRecord(record, segment.salt, sequence);
+    try {
+      this.#options.disk.write(segment.fd, record, segment.position);
+    } catch (error) {
+      this.#blank(segment);
+      throw error;
+    }
+    segment.position += length;
+    segment.last = sequence;
+    if (!this.#hasSpare && this.#allocation === null && segment.position > segment.sizeBytes / 2) this.#allocateSpare();
+    return sequence;
+  }
+
+  /** Everything appended so far survives a power cut once this resolves. Calls that wait share one fdatasync. */
+  sync(): Promise<void> {
+    if (this.#syncing === null) {
+      this.#syncing = this.#syncNow().finally(() => {
+        this.#syncing = null;
+      });
+      return this.#syncing;
+    }
+    // The one under way may have begun before the caller's record was appended.
+    this.#syncQueued ??= this.#syncing
+      .catch(() => {})
+      .then(() => {
+        this.#syncQueued = null;
+        return this.sync();
+      });
+    return this.#syncQueued;
+  }
+
+  /** LMDB holds every record up to `sequence` on the disk: files that hold nothing newer are dropped. */
+  release(sequence: number): void {
+    while (this.#older[0] !== undefined && this.#older[0].last <= sequence) {
+      const segment = this.#older.shift() as Segment;
+      const unsynced = this.#unsynced.findIndex(({ number }) => number === segment.number);
+      if (unsynced >= 0 && this.#syncing === null) {
+        for (const { fd } of this.#unsynced.splice(unsynced, 1)) this.#options.disk.close(fd);
+      }
+      this.#options.disk.remove(segment.path);
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#allocation;
+    await this.sync().finally(() => {
+      for (const { fd } of [...this.#unsynced, this.#current]) this.#options.disk.close(fd);
+      this.#unsynced = [];
+    });
+  }
+
+  async #syncNow(): Promise<void> {
+    if (this.#broken !== null) throw this.#broken;
+    const { disk } = this.#options;
+    const rotated = [...this.#unsynced];
+    const { fd } = this.#current;
+    try {
+      await this.#directorySync;
+      // Older files first: a record must never be on the disk when one before it is not.
+      for (const segment of rotated) await disk.sync(segment.fd);
+      await disk.sync(fd);
+    } catch (error) {
+      this.#broken = new StorageError('the journal could not be synced: restart to go on', { cause: error });
+      throw this.#broken;
+    }
+    this.#unsynced = this.#unsynced.filter((segment) => !rotated.includes(segment));
+    for (const segment of rotated) disk.close(segment.fd);
+  }
+
+  /** Continues in a new file: the one allocated ahead, or one made now (the appending thread waits, some milliseconds). */
+  #rotate(recordBytes: number): void {
+    const { disk, directory, segmentBytes } = this.#options;
+    const neededBytes = HEADER_BYTES + recordBytes;
+    const number = this.#current.number + 1;
+    const path = segmentPath(directory, number);
+    let sizeBytes = segmentBytes;
+    if (this.#hasSpare && neededBytes <= segmentBytes) {
+      disk.rename(join(directory, SPARE), path);
+      this.#hasSpare = false;
+    } else {
+      sizeBytes = Math.max(segmentBytes, neededBytes);
+      allocateNow(disk, path, sizeBytes);
+    }
+    const previous = this.#current;
+    this.#current = begin(this.#options, number, path, sizeBytes, previous.last + 1);
+    this.#older.push(previous);
+    this.#unsynced.push(previous);
+    this.#directorySync = this.#directorySync.then(() => disk.syncDirectory(directory));
+    this.#directorySync.catch(() => {}); // heard by the next sync()
+  }
+
+  #allocateSpare(): void {
+    if (this.#closed) return;
+    const { disk, directory, segmentBytes, log } = this.#options;
+    const path = join(directory, SPARE);
+    this.#allocation = disk
+      .allocate(path, segmentBytes)
+      .then(
+        () => {
+          this.#hasSpare = true;
+        },
+        (err: unknown) => {
+          log.warn({ err }, 'no room for the next journal file');
+          disk.remove(path);
+        },
+      )
+      .finally(() => {
+        this.#allocation = null;
+      });
+  }
+
+  /** Keeps a half-written record from being taken for a whole one. */
+  #blank(segment: OpenSegment): void {
+    try {
+      this.#options.disk.write(segment.fd, new Uint8Array(RECORD_HEADER_BYTES), segment.position);
+    } catch {
+      // Its checksum does not fit either, and the next append writes over it.
+    }
+  }
+}
+
+function begin(
+  options: JournalOptions,
+  number: number,
+  path: string,
+  sizeBytes: number,
+  firstSequence: number,
+): OpenSegment {
+  const { disk, clock } = options;
+  const salt = Math.floor(clock.random() * 0x1_0000_0000);
+  const fd = disk.open(path, 'write');
+  try {
+    disk.write(fd, encodeHeader({ salt, firstSequence }), 0);
+  } catch (error) {
+    disk.close(fd);
+    throw error;
+  }
+  return { number, path, fd, salt, sizeBytes, position: HEADER_BYTES, last: firstSequence - 1 };
+}
+
+function allocateNow(disk: Disk, path: string, sizeBytes: number): void {
+  const fd = disk.open(path, 'create');
+  try {
+    disk.write(fd, Buffer.alloc(sizeBytes), 0);
+  } catch (error) {
+    disk.close(fd);
+    disk.remove(path);
+    throw error;
+  }
+  disk.close(fd);
+}
+
+async function syncFile(disk: Disk, path: string): Promise<void> {
+  const fd = disk.open(path, 'write');
+  await disk.sync(fd).finally(() => disk.close(fd));
+}
+
+function readWhole(disk: Disk, path: string): Buffer {
+  const fd = disk.open(path, 'read');
+  try {
+    const bytes = Buffer.allocUnsafe(disk.sizeBytes(fd));
+    return bytes.subarray(0, disk.read(fd, bytes, 0));
+  } finally {
+    disk.close(fd);
+  }
+}
+
+function segmentPath(directory: string, number: number): string {
+  return join(directory, String(number).padStart(10, '0'));
+}

@@ -1,0 +1,116 @@
+import {
+  closeSync,
+  fstatSync,
+  linkSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  unlinkSync,
+  writeSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { UsageError } from '../base/errors.ts';
+
+/**
+ * One store has one owner. The lock file names the owning process by pid and start time (a pid is given again, both together
+ * are not) and itself by its inode number: in a copy of the directory it means nothing.
+ */
+export class OwnerLock {
+  readonly #path: string;
+  readonly #inode: number;
+
+  private constructor(path: string, inode: number) {
+    this.#path = path;
+    this.#inode = inode;
+  }
+
+  /** @throws UsageError naming the pid when a living process owns the store */
+  static take(directory: string): OwnerLock {
+    const path = join(directory, 'owner');
+    // Written under a name of its own and then linked: nobody ever sees half a lock.
+    const draft = `${path}.${process.pid}.${process.hrtime.bigint()}`;
+    const fd = openSync(draft, 'wx', 0o600);
+    try {
+      const inode = fstatSync(fd).ino;
+      writeSync(fd, `${process.pid} ${startTimeOf(process.pid) ?? 0} ${inode}\n`);
+      for (;;) {
+        try {
+          linkSync(draft, path);
+          return new OwnerLock(path, inode);
+        } catch (error) {
+          if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+        }
+        const owner = livingOwner(path);
+        if (owner !== null) {
+          throw new UsageError(`the store in ${directory} is in use by process ${owner}`);
+        }
+        putAside(path, `${draft}.stale`);
+      }
+    } finally {
+      closeSync(fd);
+      unlinkSync(draft);
+    }
+  }
+
+  release(): void {
+    try {
+      if (statSync(this.#path).ino === this.#inode) unlinkSync(this.#path);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    }
+  }
+}
+
+function livingOwner(path: string): number | null {
+  let text: string;
+  let inode: number;
+  try {
+    text = readFileSync(path, 'utf8');
+    inode = statSync(path).ino;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    throw error;
+  }
+  const [pid = 0, started = '', lockInode = 0] = text
+    .trim()
+    .split(' ')
+    .map((part, at) => (at === 1 ? part : Number(part))) as [number?, string?, number?];
+  if (lockInode !== inode || !Number.isInteger(pid) || pid <= 0) return null;
+  const startedNow = startTimeOf(pid);
+  return startedNow !== null && startedNow === started ? pid : null;
+}
+
+/** Two starts may both find the same stale lock: whoever moved away a living one in the meantime puts it back. */
+function putAside(path: string, aside: string): void {
+  try {
+    renameSync(path, aside);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
+    throw error;
+  }
+  if (livingOwner(aside) !== null) linkSync(aside, path);
+  unlinkSync(aside);
+}
+
+/** When a process began, in the kernel's ticks since boot with the boot's id; null when there is no such process. */
+function startTimeOf(pid: number): string | null {
+  try {
+    // proc(5): field 22; the second field (the command in parentheses) may contain anything.
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+    const started = stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19] ?? '';
+    return `${started}@${readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()}`;
+  } catch {
+    return processExists(pid) ? 'unknown' : null;
+  }
+}
+
+/** Where there is no /proc. */
+function processExists(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}

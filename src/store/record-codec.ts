@@ -1,0 +1,240 @@
+import { Packr } from 'msgpackr';
+import type { ContentId, Inode, NodeKind, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
+import type {
+  ContentRecord,
+  DirtyRecord,
+  LocalFacet,
+  NodeRecord,
+  ParkReason,
+  RemoteFacet,
+  TableName,
+  Tables,
+  UploadRecord,
+} from './tables.ts';
+
+/**
+ * Records as bytes: positional arrays, without field names. A change of any layout here is a new SCHEMA_VERSION
+ * (`environment`); fields are added at the end.
+ */
+
+interface Codec<T> {
+  encode(value: T): Uint8Array;
+  /** The bytes are only lent: what is kept of them must be copied. */
+  decode(bytes: Uint8Array, key: unknown): T;
+}
+
+const packr = new Packr({ useRecords: false, mapsAsObjects: true, variableMapSize: true, copyBuffers: true });
+
+const KINDS: readonly NodeKind[] = ['file', 'folder', 'symlink'];
+const PLACES: readonly ContentRecord['where'][] = ['none', 'inline', 'file'];
+const ACTIONS: readonly UploadRecord['action'][] = ['create-folder', 'create-file', 'new-version', 'relocate', 'trash'];
+
+type PackedLocal = readonly unknown[];
+
+function packLocal(local: LocalFacet | null): PackedLocal | null {
+  if (local === null) return null;
+  const { atime, mtime, ctime } = local;
+  return [
+    local.parent,
+    local.name,
+    local.mode,
+    local.uid,
+    local.gid,
+    atime.sec,
+    atime.nsec,
+    mtime.sec,
+    mtime.nsec,
+    ctime.sec,
+    ctime.nsec,
+    local.content,
+    local.sizeBytes,
+    local.xattrs,
+  ];
+}
+
+function unpackLocal(row: PackedLocal | null): LocalFacet | null {
+  if (row === null) return null;
+  return {
+    parent: row[0] as Inode,
+    name: row[1] as string,
+    mode: row[2] as number,
+    uid: row[3] as number,
+    gid: row[4] as number,
+    atime: { sec: row[5] as number, nsec: row[6] as number },
+    mtime: { sec: row[7] as number, nsec: row[8] as number },
+    ctime: { sec: row[9] as number, nsec: row[10] as number },
+    content: row[11] as ContentId | null,
+    sizeBytes: row[12] as number,
+    xattrs: unpackXattrs(row[13] as Readonly<Record<string, Uint8Array>> | null),
+  };
+}
+
+function unpackXattrs(xattrs: Readonly<Record<string, Uint8Array>> | null): LocalFacet['xattrs'] {
+  if (xattrs === null) return null;
+  return Object.fromEntries(Object.entries(xattrs).map(([name, value]) => [name, new Uint8Array(value)]));
+}
+
+function packRemote(remote: RemoteFacet | null): readonly unknown[] | null {
+  if (remote === null) return null;
+  return [
+    remote.resource,
+    remote.parent,
+    remote.name,
+    remote.shownAs === remote.name ? null : remote.shownAs,
+    remote.sizeBytes,
+    remote.lastModifiedMs,
+    remote.mediaType,
+    remote.content,
+    remote.createdHereMs,
+  ];
+}
+
+function unpackRemote(row: readonly unknown[] | null): RemoteFacet | null {
+  if (row === null) return null;
+  return {
+    resource: row[0] as ResourceUrl,
+    parent: row[1] as Inode,
+    name: row[2] as string,
+    shownAs: (row[3] ?? row[2]) as string,
+    sizeBytes: row[4] as number | null,
+    lastModifiedMs: row[5] as number | null,
+    mediaType: row[6] as string | null,
+    content: row[7] as ContentId | null,
+    createdHereMs: row[8] as number | null,
+  };
+}
+
+/** Bytes as they are. What is put belongs to the store: it must not change any more. */
+const raw: Codec<Uint8Array> = {
+  encode: (value) => value,
+  decode: (bytes) => new Uint8Array(bytes),
+};
+
+function packed<T>(toRow: (value: T) => unknown, ofRow: (row: never, key: unknown) => T): Codec<T> {
+  return {
+    encode: (value) => packr.pack(toRow(value)),
+    decode: (bytes, key) => ofRow(packr.unpack(bytes) as never, key),
+  };
+}
+
+const plain = <T>(): Codec<T> =>
+  packed<T>(
+    (value) => value,
+    (row) => row,
+  );
+
+const CODECS: { readonly [T in TableName]: Codec<Tables[T]['value']> } = {
+  meta: plain(),
+  node: packed<NodeRecord>(
+    (node) => [KINDS.indexOf(node.kind), node.localOnly, packLocal(node.local), packRemote(node.remote)],
+    (row: readonly [number, boolean, PackedLocal | null, readonly unknown[] | null], key) => ({
+      ino: key as Inode,
+      kind: KINDS[row[0]] as NodeKind,
+      localOnly: row[1],
+      local: unpackLocal(row[2]),
+      remote: unpackRemote(row[3]),
+    }),
+  ),
+  name: plain(),
+  resource: plain(),
+  folder: packed(
+    (folder) => [folder.listedMs],
+    (row: readonly [number]) => ({ listedMs: row[0] }),
+  ),
+  dirty: packed<DirtyRecord>(
+    ({ sinceMs, parked }) => (parked === null ? [sinceMs] : [sinceMs, parked.reason, parked.detail, parked.atMs]),
+    (row: readonly [number, ParkReason?, string?, number?]) => ({
+      sinceMs: row[0],
+      parked: row[1] === undefined ? null : { reason: row[1], detail: row[2] ?? '', atMs: row[3] ?? 0 },
+    }),
+  ),
+  content: packed<ContentRecord>(
+    (content) => [
+      content.kind === 'version',
+      content.sealed,
+      content.sizeBytes,
+      content.version,
+      content.resource,
+      PLACES.indexOf(content.where),
+      content.base,
+      content.baseBytes,
+      content.extents,
+      content.refs,
+    ],
+    (
+      row: readonly [
+        boolean,
+        boolean,
+        number,
+        VersionUrl | null,
+        ResourceUrl | null,
+        number,
+        ContentId | null,
+        number,
+        readonly number[],
+        number,
+      ],
+    ) => ({
+      kind: row[0] ? 'version' : 'draft',
+      sealed: row[1],
+      sizeBytes: row[2],
+      version: row[3],
+      resource: row[4],
+      where: PLACES[row[5]] as ContentRecord['where'],
+      base: row[6],
+      baseBytes: row[7],
+      extents: row[8],
+      refs: row[9],
+    }),
+  ),
+  inline: raw,
+  blocks: raw,
+  version: plain(),
+  upload: packed<UploadRecord>(
+    (upload) => [
+      ACTIONS.indexOf(upload.action),
+      upload.startedMs,
+      upload.parentResource,
+      upload.name,
+      upload.resource,
+      upload.content,
+      upload.version,
+    ],
+    (
+      row: readonly [
+        number,
+        number,
+        ResourceUrl | null,
+        string | null,
+        ResourceUrl | null,
+        ContentId | null,
+        VersionUrl | null,
+      ],
+    ) => ({
+      action: ACTIONS[row[0]] as UploadRecord['action'],
+      startedMs: row[1],
+      parentResource: row[2],
+      name: row[3],
+      resource: row[4],
+      content: row[5],
+      version: row[6],
+    }),
+  ),
+  garbage: packed<true>(
+    () => 1,
+    () => true,
+  ),
+};
+
+export function encodeValue<T extends TableName>(table: T, value: Tables[T]['value']): Uint8Array {
+  return CODECS[table].encode(value);
+}
+
+/** `bytes` may be lent: nothing of them is kept. */
+export function decodeValue<T extends TableName>(
+  table: T,
+  key: Tables[T]['key'],
+  bytes: Uint8Array,
+): Tables[T]['value'] {
+  return CODECS[table].decode(bytes, key) as Tables[T]['value'];
+}

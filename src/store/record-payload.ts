@@ -1,0 +1,53 @@
+import { StorageError } from '../base/errors.ts';
+import type { Row } from './overlay.ts';
+import { decodeValue } from './record-codec.ts';
+import { decodeKey } from './row-key.ts';
+
+/**
+ * The payload of a journal record: its rows, one after another.
+ *
+ *     length of the key u16 · length of the value u32 (REMOVED: the row is removed) · key · value
+ */
+
+const ROW_HEADER_BYTES = 6;
+const REMOVED = 0xffff_ffff;
+
+export function encodedRowsBytes(rows: readonly Row[]): number {
+  let bytes = 0;
+  for (const row of rows) bytes += ROW_HEADER_BYTES + row.keyBytes.byteLength + (row.valueBytes?.byteLength ?? 0);
+  return bytes;
+}
+
+export function encodeRows(rows: readonly Row[], target: Buffer): void {
+  let at = 0;
+  for (const { keyBytes, valueBytes } of rows) {
+    target.writeUInt16LE(keyBytes.byteLength, at);
+    target.writeUInt32LE(valueBytes?.byteLength ?? REMOVED, at + 2);
+    at += ROW_HEADER_BYTES;
+    target.set(keyBytes, at);
+    at += keyBytes.byteLength;
+    if (valueBytes === null) continue;
+    target.set(valueBytes, at);
+    at += valueBytes.byteLength;
+  }
+}
+
+/** The rows of a payload; they keep views of it. */
+export function decodeRows(payload: Buffer, sequence: number): Row[] {
+  const rows: Row[] = [];
+  for (let at = 0; at < payload.byteLength; ) {
+    if (at + ROW_HEADER_BYTES > payload.byteLength) throw new StorageError('a journal record ends within a row');
+    const keyBytes = payload.subarray(at + ROW_HEADER_BYTES, at + ROW_HEADER_BYTES + payload.readUInt16LE(at));
+    const valueLength = payload.readUInt32LE(at + 2);
+    at += ROW_HEADER_BYTES + keyBytes.byteLength;
+    const { table, key } = decodeKey(keyBytes);
+    if (valueLength === REMOVED) {
+      rows.push({ table, key, keyBytes, value: undefined, valueBytes: null, sequence });
+      continue;
+    }
+    const valueBytes = payload.subarray(at, at + valueLength);
+    at += valueLength;
+    rows.push({ table, key, keyBytes, value: decodeValue(table, key, valueBytes), valueBytes, sequence });
+  }
+  return rows;
+}

@@ -1,0 +1,180 @@
+import type { RootDatabase } from 'lmdb';
+import type { Clock } from '../base/clock.ts';
+import { StorageError } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
+import type { Row } from './overlay.ts';
+
+/** The rows of one journal record that LMDB does not hold yet. */
+export interface PendingRecord {
+  readonly sequence: number;
+  readonly rows: readonly Row[];
+  /** What it keeps in memory, roughly. */
+  readonly bytes: number;
+}
+
+export interface TakeoverOptions {
+  readonly database: RootDatabase<Buffer, Buffer>;
+  /** Where the number of the last record that LMDB holds is kept: written in the same transaction as its rows. */
+  readonly appliedKey: Buffer;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Whether the disk under the store is (almost) full: LMDB says EIO for it. */
+  readonly isDiskFull: () => boolean;
+  /** LMDB answers reads of these rows now. */
+  readonly committed: (records: readonly PendingRecord[]) => void;
+  /** LMDB holds everything up to `sequence` on the disk. */
+  readonly flushed: (sequence: number) => void;
+}
+
+/** Small batches keep each turn of the event loop short: a put costs 1–2 µs here, the rest happens in LMDB's own thread. */
+const BATCH_ROWS_MAX = 500;
+const BATCH_DELAY_MS = 50;
+const RETRY_DELAY_MS = 1000;
+const COMMIT_ERROR_WAIT_MS = 1000;
+
+/**
+ * Carries records from the journal to LMDB, in order, in asynchronous batches that no reply waits for. A batch is one LMDB
+ * transaction: whole records, and the number of the last of them.
+ */
+export class Takeover {
+  readonly #options: TakeoverOptions;
+  #pending: PendingRecord[] = [];
+  #rows = 0;
+  #bytes = 0;
+  #running: Promise<void> | null = null;
+  #cancelTimer: (() => void) | null = null;
+  #failure: StorageError | null = null;
+  #closed = false;
+
+  constructor(options: TakeoverOptions) {
+    this.#options = options;
+  }
+
+  /** Memory held by records that LMDB does not have yet, bytes. */
+  get pendingBytes(): number {
+    return this.#bytes;
+  }
+
+  /** Why the last batch could not be kept; null when all is well. Tried again every second. */
+  get failure(): StorageError | null {
+    return this.#failure;
+  }
+
+  add(record: PendingRecord): void {
+    this.#pending.push(record);
+    this.#rows += record.rows.length;
+    this.#bytes += record.bytes;
+    if (this.#running !== null || this.#failure !== null || this.#closed) return;
+    if (this.#rows >= BATCH_ROWS_MAX) this.#start();
+    else this.#cancelTimer ??= this.#options.clock.after(BATCH_DELAY_MS, () => this.#start());
+  }
+
+  /** Resolves when LMDB holds every record added so far on the disk. @throws StorageError */
+  async drain(): Promise<void> {
+    while (this.#pending.length > 0) {
+      if (this.#running === null) this.#start();
+      await this.#running;
+      if (this.#failure !== null) throw this.#failure;
+    }
+    await this.#options.database.flushed;
+  }
+
+  /** Stops; what is pending stays in the journal. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#cancelTimer?.();
+    await this.#running;
+  }
+
+  #start(): void {
+    this.#cancelTimer?.();
+    this.#cancelTimer = null;
+    if (this.#running !== null) return;
+    this.#running = this.#run().finally(() => {
+      this.#running = null;
+      if (this.#closed || this.#pending.length === 0) return;
+      if (this.#failure !== null) {
+        this.#cancelTimer ??= this.#options.clock.after(RETRY_DELAY_MS, () => this.#start());
+      } else if (this.#rows >= BATCH_ROWS_MAX) {
+        this.#start();
+      } else {
+        this.#cancelTimer ??= this.#options.clock.after(BATCH_DELAY_MS, () => this.#start());
+      }
+    });
+  }
+
+  async #run(): Promise<void> {
+    const { database, committed, flushed, log } = this.#options;
+    const records = this.#nextBatch();
+    const last = records.at(-1)?.sequence;
+    if (last === undefined) return;
+    try {
+      await this.#committed(this.#put(records, last));
+    } catch (error) {
+      this.#failure = this.#failureOf(error);
+      log.error({ err: error, full: this.#failure.full }, 'index not written: new changes are refused until it can be');
+      return;
+    }
+    if (this.#failure !== null) log.info({}, 'index written again');
+    this.#failure = null;
+    this.#pending.splice(0, records.length);
+    for (const record of records) {
+      this.#rows -= record.rows.length;
+      this.#bytes -= record.bytes;
+    }
+    database.resetReadTxn(); // reads must see the batch before the overlay lets go of it
+    committed(records);
+    database.flushed.then(
+      () => flushed(last),
+      () => {}, // a later batch failed to commit; the journal keeps what it needs
+    );
+  }
+
+  #nextBatch(): PendingRecord[] {
+    let rows = 0;
+    let count = 0;
+    for (const record of this.#pending) {
+      if (count > 0 && rows + record.rows.length > BATCH_ROWS_MAX) break;
+      rows += record.rows.length;
+      count++;
+    }
+    return this.#pending.slice(0, count);
+  }
+
+  #put(records: readonly PendingRecord[], last: number): Promise<boolean> {
+    const { database, appliedKey } = this.#options;
+    // What a later record of the same batch overwrites need not be written: the batch is one transaction.
+    const newest = new Map<string, Row>();
+    for (const { rows } of records) for (const row of rows) newest.set(row.keyBytes.toString('latin1'), row);
+    const applied = Buffer.alloc(8);
+    applied.writeBigUInt64BE(BigInt(last));
+    return database.batch(() => {
+      for (const row of newest.values()) {
+        if (row.valueBytes === null) void database.remove(row.keyBytes);
+        else void database.put(row.keyBytes, row.valueBytes as Buffer);
+      }
+      void database.put(appliedKey, applied);
+    });
+  }
+
+  #failureOf(error: unknown): StorageError {
+    const text = String((error as Error | null)?.message ?? error);
+    const full = /no space|ENOSPC|MDB_MAP_FULL/i.test(text) || this.#options.isDiskFull();
+    return new StorageError('the index of the store could not be written', { cause: error, full });
+  }
+
+  /**
+   * Waits for a commit. A failed one rejects a second promise, `commitError`, which says why and which nobody else would ever
+   * hear of: an unhandled rejection ends a process. Should it never settle, the first error has to do.
+   */
+  async #committed(commit: Promise<boolean>): Promise<void> {
+    try {
+      await commit;
+    } catch (error) {
+      const why = (error as { commitError?: Promise<never> }).commitError;
+      if (why === undefined) throw error;
+      await Promise.race([why, this.#options.clock.sleep(COMMIT_ERROR_WAIT_MS)]);
+      throw error;
+    }
+  }
+}
