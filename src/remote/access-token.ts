@@ -1,0 +1,128 @@
+import type { Clock } from '../base/clock.ts';
+import { ProtocolError, SignInError } from '../base/errors.ts';
+
+/** An access token as the service gave it (interface 2.2). */
+export interface IssuedToken {
+  /** Sent as the Authorization header, as it is: the token's URL, no scheme word. */
+  readonly token: string;
+  /** Milliseconds since the epoch, by the service's clock. */
+  readonly expiresMs: number;
+  /** The service's clock when it answered; null where it did not say. */
+  readonly serverTimeMs: number | null;
+  /** URL of the user it speaks for. */
+  readonly user: string;
+}
+
+/** Renewed this long before it expires, or after nine tenths of its life where that is shorter. */
+const AHEAD_MS = 60_000;
+const AHEAD_OF_LIFE = 0.1;
+/** A refused sign-in is asked about again no more often than this. */
+const REFUSED_AGAIN_MS = 60_000;
+
+interface HeldToken {
+  readonly issued: IssuedToken;
+  /** On the monotonic clock: our wall clock may be wrong, and may be set. */
+  readonly renewAtMs: number;
+}
+
+/**
+ * The one access token: asked for once however many want it, renewed before it expires, renewed once more when the service
+ * refuses it. How long it lives is the service's own difference between `expiration` and its Date header, so a wrong clock
+ * here does not matter; after a suspended night, when the monotonic clock stood still, the refusal (401) renews it.
+ *
+ * A refused refresh token is a state: every request fails with SignInError at once, `onSignInRequired` is told once, and the
+ * service is asked again at most every minute, in case it was its mistake.
+ */
+export class AccessToken {
+  readonly #issue: (signal: AbortSignal) => Promise<IssuedToken>;
+  readonly #clock: Clock;
+  readonly #onSignInRequired: (error: SignInError) => void;
+  readonly #closing = new AbortController();
+  #held: HeldToken | null = null;
+  #underWay: Promise<IssuedToken> | null = null;
+  #refused: { readonly error: SignInError; readonly askAgainMs: number } | null = null;
+
+  /** `issue` asks the service; it throws SignInError where the service refuses for good. */
+  constructor(options: {
+    issue: (signal: AbortSignal) => Promise<IssuedToken>;
+    clock: Clock;
+    onSignInRequired: (error: SignInError) => void;
+  }) {
+    this.#issue = options.issue;
+    this.#clock = options.clock;
+    this.#onSignInRequired = options.onSignInRequired;
+  }
+
+  /** Whether somebody has to sign in again before anything works. */
+  get signInRequired(): boolean {
+    return this.#refused !== null;
+  }
+
+  /**
+   * A token that is not known to be refused or about to expire.
+   * @throws SignInError · TransportError · ApiError (the service cannot answer now)
+   */
+  current(signal: AbortSignal | undefined): IssuedToken | Promise<IssuedToken> {
+    const held = this.#held;
+    if (held !== null && this.#clock.elapsedMs() < held.renewAtMs) return held.issued;
+    return this.#renewed(signal);
+  }
+
+  /** The token after `refused` was answered with 401: another one, unless somebody has renewed it meanwhile. */
+  after(refused: string, signal: AbortSignal | undefined): IssuedToken | Promise<IssuedToken> {
+    if (this.#held?.issued.token === refused) this.#held = null;
+    return this.current(signal);
+  }
+
+  /** Forgets the token and the refusal: the refresh token has changed. */
+  reset(): void {
+    this.#held = null;
+    this.#refused = null;
+  }
+
+  close(): void {
+    this.#closing.abort(new DOMException('the service is no longer needed', 'AbortError'));
+  }
+
+  /** Not tied to whoever asked first: that one may give up while others wait. */
+  #renewed(signal: AbortSignal | undefined): Promise<IssuedToken> {
+    if (this.#refused !== null && this.#clock.elapsedMs() < this.#refused.askAgainMs) {
+      return Promise.reject(this.#refused.error);
+    }
+    this.#underWay ??= this.#ask().finally(() => {
+      this.#underWay = null;
+    });
+    return signal === undefined ? this.#underWay : orAborted(this.#underWay, signal);
+  }
+
+  async #ask(): Promise<IssuedToken> {
+    const askedMs = this.#clock.elapsedMs();
+    try {
+      const issued = await this.#issue(this.#closing.signal);
+      const lifeMs = issued.expiresMs - (issued.serverTimeMs ?? this.#clock.nowMs());
+      if (lifeMs <= 0) throw new ProtocolError('the service gave an access token that has expired');
+      const aheadMs = Math.min(AHEAD_MS, lifeMs * AHEAD_OF_LIFE);
+      this.#held = { issued, renewAtMs: askedMs + lifeMs - aheadMs };
+      this.#refused = null;
+      return issued;
+    } catch (error) {
+      if (error instanceof SignInError) this.#refuse(error);
+      throw error;
+    }
+  }
+
+  #refuse(error: SignInError): void {
+    const isNew = this.#refused === null;
+    this.#refused = { error, askAgainMs: this.#clock.elapsedMs() + REFUSED_AGAIN_MS };
+    if (isNew) this.#onSignInRequired(error);
+  }
+}
+
+function orAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const aborted = () => reject(signal.reason);
+    if (signal.aborted) return aborted();
+    signal.addEventListener('abort', aborted, { once: true });
+    void promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', aborted));
+  });
+}

@@ -1,0 +1,136 @@
+import { ProtocolError } from '../base/errors.ts';
+
+export type AnswerHeaders = Readonly<Record<string, string | string[] | undefined>>;
+
+/** What steers the connection an answer comes on. */
+export interface AnswerSource {
+  pause(): void;
+  resume(): void;
+  /** Ends the connection: nothing more comes. */
+  abort(reason: Error): void;
+}
+
+/** Bytes that may wait for a slow reader before the connection is told to pause. */
+const WAITING_BYTES_MAX = 512 * 1024;
+/** An unread rest up to this length is read to the end, to keep the connection; beyond it the connection is cheaper. */
+const DISCARD_BYTES_MAX = 256 * 1024;
+
+/**
+ * One answer of the service: status, headers, and a body that is read once, as it arrives. Memory is bounded: a reader that
+ * stops reading stops the connection. A body that breaks off rejects, it never just ends.
+ */
+export class Answer implements AsyncIterable<Uint8Array> {
+  readonly status: number;
+  readonly headers: AnswerHeaders;
+  readonly #source: AnswerSource;
+  readonly #chunks: Uint8Array[] = [];
+  #waitingBytes = 0;
+  #paused = false;
+  #ended = false;
+  #failure: Error | null = null;
+  #wake: (() => void) | null = null;
+
+  constructor(status: number, headers: AnswerHeaders, source: AnswerSource) {
+    this.status = status;
+    this.headers = headers;
+    this.#source = source;
+  }
+
+  /** A header that may come once; the first of several. */
+  header(name: string): string | null {
+    const value = this.headers[name];
+    return (Array.isArray(value) ? value[0] : value) ?? null;
+  }
+
+  /** The service's clock when it answered, milliseconds since the epoch; null where it sent none that makes sense. */
+  get serverTimeMs(): number | null {
+    const ms = Date.parse(this.header('date') ?? '');
+    return Number.isNaN(ms) ? null : ms;
+  }
+
+  /** The announced length of the body in bytes; null for a chunked one. */
+  get contentLength(): number | null {
+    const raw = this.header('content-length');
+    return raw !== null && /^\d{1,15}$/.test(raw) ? Number(raw) : null;
+  }
+
+  /** Media type without parameters, in lower case; empty where there is none. */
+  get mediaType(): string {
+    return ((this.header('content-type') ?? '').split(';')[0] as string).trim().toLowerCase();
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array, void, undefined> {
+    try {
+      for (;;) {
+        const chunk = this.#chunks.shift();
+        if (chunk !== undefined) {
+          this.#waitingBytes -= chunk.byteLength;
+          if (this.#paused && this.#waitingBytes <= WAITING_BYTES_MAX / 2) {
+            this.#paused = false;
+            this.#source.resume();
+          }
+          yield chunk;
+          continue;
+        }
+        if (this.#failure !== null) throw this.#failure;
+        if (this.#ended) return;
+        await new Promise<void>((resolve) => {
+          this.#wake = resolve;
+        });
+      }
+    } finally {
+      // Left early: what is still to come is of no use to anyone.
+      if (!this.#ended && this.#failure === null) this.#source.abort(new Error('the rest of the answer is not wanted'));
+    }
+  }
+
+  /** The whole body. @throws ProtocolError beyond `bytesMax` */
+  async bytes(bytesMax: number): Promise<Buffer> {
+    const chunks: Uint8Array[] = [];
+    let length = 0;
+    for await (const chunk of this) {
+      length += chunk.byteLength;
+      if (length > bytesMax) throw new ProtocolError(`an answer of more than ${bytesMax} bytes`);
+      chunks.push(chunk);
+    }
+    return chunks.length === 1 ? Buffer.from(chunks[0] as Uint8Array) : Buffer.concat(chunks);
+  }
+
+  /** Reads the rest and forgets it where it is short, ends the connection where it is long. Never throws. */
+  async discard(): Promise<void> {
+    let length = 0;
+    try {
+      for await (const chunk of this) {
+        length += chunk.byteLength;
+        if (length > DISCARD_BYTES_MAX) return;
+      }
+    } catch {
+      // Nobody wanted it.
+    }
+  }
+
+  /** For the transport: bytes arrived. */
+  arrived(chunk: Uint8Array): void {
+    this.#chunks.push(chunk);
+    this.#waitingBytes += chunk.byteLength;
+    if (!this.#paused && this.#waitingBytes > WAITING_BYTES_MAX) {
+      this.#paused = true;
+      this.#source.pause();
+    }
+    this.#awake();
+  }
+
+  /** For the transport: the body is complete, or broke off. */
+  finished(failure: Error | null): void {
+    if (this.#ended || this.#failure !== null) return;
+    if (failure === null) this.#ended = true;
+    else this.#failure = failure;
+    this.#awake();
+  }
+
+  #awake(): void {
+    const wake = this.#wake;
+    this.#wake = null;
+    wake?.();
+  }
+}

@@ -1,0 +1,367 @@
+import type { Clock } from '../base/clock.ts';
+import { ProtocolError, SignInError } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
+import type { ListingPage, RemoteEntry, RemoteResource, RemoteVersion, UploadProgress } from '../base/resources.ts';
+import type { Extent, NodeKind, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
+import { formatListingQuery, type ListingQuery, parseUrl } from '../protocol/endpoints.ts';
+import {
+  decodeAlbum,
+  decodeCollectionContents,
+  decodeFile,
+  decodeFileVersion,
+  decodeFileVersions,
+  decodeFolder,
+  decodeUser,
+  decodeWorkspace,
+  encodeFileCopy,
+  encodeFileUpdate,
+  encodeFolderUpdate,
+  encodeNewFile,
+  encodeNewFolder,
+  encodeSyncFolder,
+} from '../protocol/messages.ts';
+import type { DecodeDocument } from '../protocol/xml.ts';
+import { AccessToken } from './access-token.ts';
+import type { ApplicationKeys, Credentials, RemoteUser } from './account.ts';
+import { AccountService } from './account-service.ts';
+import { DOCUMENT_BYTES_MAX, discarded, located, locationOf, nullWhenGone, readDocument } from './answer-reading.ts';
+import { Requests, type ServiceRequest } from './requests.ts';
+import { entriesOf, fileOf, progressOf, userOf, versionsOf } from './resource-mapping.ts';
+import { createRefreshToken, issueAccessToken } from './tokens.ts';
+import { type RequestBody, Transport, type TransportOptions } from './transport.ts';
+import { type IncomingData, openVersionData } from './version-data.ts';
+
+export interface HttpServiceOptions extends TransportOptions {
+  readonly keys: ApplicationKeys;
+  /** URL of the refresh token; null before anyone signed in. */
+  readonly refreshToken: string | null;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Told once, when the service refuses the refresh token. */
+  readonly onSignInRequired?: (error: SignInError) => void;
+}
+
+/** What the interface gives by default (4.5), said so that every server gives the same. */
+const PAGE_ENTRIES = 500;
+/** Two million entries in one folder, or a service that never says no. */
+const PAGES_MAX = 4_000;
+/** Pages in a row that bring nothing new: under change one may, but a service that ignores `start` always does. */
+const STALE_PAGES_MAX = 3;
+
+/**
+ * The service as methods on plain objects. In process it is what `tree`, `content` and `sync` need, but for bodies, which are
+ * streams here; `transfer/` gives them the form that crosses the threads.
+ *
+ * Every method may throw ApiError (the service said no), TransportError (unknown what happened), SignInError (somebody has to
+ * sign in again), ProtocolError (an answer that does not fit), or the signal's reason. What is repeated by itself: see
+ * `requests.ts`.
+ */
+export class HttpService {
+  /** Workspaces, albums, shares, contacts, public links. */
+  readonly account: AccountService;
+  readonly #base: string;
+  readonly #keys: ApplicationKeys;
+  readonly #transport: Transport;
+  readonly #token: AccessToken;
+  readonly #requests: Requests;
+  #refreshToken: string | null;
+  #user: RemoteUser | null = null;
+
+  constructor(options: HttpServiceOptions) {
+    this.#transport = new Transport(options);
+    this.#base = options.baseUrl.replace(/\/+$/, '');
+    this.#keys = options.keys;
+    this.#refreshToken = options.refreshToken;
+    this.#token = new AccessToken({
+      issue: (signal) => this.#issueToken(signal),
+      clock: options.clock,
+      onSignInRequired: (error) => {
+        options.log.error({ err: error }, 'sign in again');
+        options.onSignInRequired?.(error);
+      },
+    });
+    this.#requests = new Requests({
+      transport: this.#transport,
+      token: this.#token,
+      clock: options.clock,
+      log: options.log,
+    });
+    this.account = new AccountService({ requests: this.#requests, user: (signal) => this.user(signal) });
+  }
+
+  get signInRequired(): boolean {
+    return this.#token.signInRequired;
+  }
+
+  /**
+   * Signs in with a password and goes on with the refresh token that comes of it.
+   * @returns the refresh token's URL, to be kept; the password is not
+   * @throws SignInError when the service refuses
+   */
+  async signIn(credentials: Credentials, signal?: AbortSignal): Promise<string> {
+    const token = await createRefreshToken(this.#requests, this.#base, { ...credentials, ...this.#keys }, signal);
+    this.useRefreshToken(token);
+    return token;
+  }
+
+  /** Goes on with another refresh token, as after `cfs login`. */
+  useRefreshToken(token: string): void {
+    this.#refreshToken = token;
+    this.#user = null;
+    this.#token.reset();
+  }
+
+  async close(): Promise<void> {
+    this.#token.close();
+    await this.#transport.close();
+  }
+
+  /** The user whom the token speaks for; asked for anew, because the quota in it changes. */
+  async user(signal?: AbortSignal): Promise<RemoteUser> {
+    const { user: url } = await this.#token.current(signal);
+    this.#user = userOf(await this.#document(url, decodeUser, signal), url);
+    return this.#user;
+  }
+
+  // --- looking (RemoteListing) ---
+
+  /**
+   * One page of a folder, or of another container: the user's sync folders, a workspace, an album.
+   *
+   * The next page starts at `start + entries.length`: `end` is counted in two ways and never read, and a service may give
+   * fewer than asked for. One that leaves `hasMore` out has said nothing about the end: then it is the first empty page.
+   */
+  async listPage(
+    folder: ResourceUrl,
+    start: number,
+    signal?: AbortSignal,
+    query: Pick<Partial<ListingQuery>, 'type' | 'order' | 'max'> = {},
+  ): Promise<ListingPage> {
+    const url = `${folder}/contents${formatListingQuery({ max: PAGE_ENTRIES, ...query, start })}`;
+    return await this.#requests.send({ method: 'GET', url, repetition: 'always', signal }, async ({ answer }) => {
+      const document = await decodeCollectionContents(answer);
+      const entries = entriesOf(document);
+      return {
+        entries,
+        hasMore: entries.length > 0 && (document.hasMore ?? true),
+        serverTimeMs: answer.serverTimeMs,
+      };
+    });
+  }
+
+  /** All entries of a folder, each once. Exact while nothing changes; under change an entry may have slipped by. */
+  async list(folder: ResourceUrl, signal?: AbortSignal): Promise<readonly RemoteEntry[]> {
+    const entries = new Map<ResourceUrl, RemoteEntry>();
+    let stale = 0;
+    for (let start = 0, pages = 0; ; pages++) {
+      const page = await this.listPage(folder, start, signal);
+      const before = entries.size;
+      for (const entry of page.entries) entries.set(entry.url, entry);
+      if (!page.hasMore) return [...entries.values()];
+      stale = entries.size === before ? stale + 1 : 0;
+      if (stale === STALE_PAGES_MAX || pages === PAGES_MAX) throw new ProtocolError(`${folder}: a listing without end`);
+      start += page.entries.length;
+    }
+  }
+
+  /** The resource as it is now; null when the service says it does not exist. */
+  async resource(url: ResourceUrl, kind: NodeKind, signal?: AbortSignal): Promise<RemoteResource | null> {
+    return await nullWhenGone(async () => {
+      if (kind !== 'folder') {
+        const file = await this.#document(url, decodeFile, signal);
+        return { ...fileOf(url, file), parent: (file.parent ?? null) as ResourceUrl | null };
+      }
+      const endpoint = parseUrl(this.#base, url)?.kind;
+      if (endpoint === 'userCollection') {
+        // A container that has no representation of its own: it is there as long as its user is.
+        await this.user(signal);
+        return { kind: 'folder', url, name: '', parent: null };
+      }
+      if (endpoint === 'workspace' || endpoint === 'album') {
+        const decode = endpoint === 'workspace' ? decodeWorkspace : decodeAlbum;
+        const collection: { readonly displayName: string } = await this.#document(
+          url,
+          decode as DecodeDocument<{ readonly displayName: string }>,
+          signal,
+        );
+        return { kind: 'folder', url, name: collection.displayName, parent: null };
+      }
+      const folder = await this.#document(url, decodeFolder, signal);
+      return { kind: 'folder', url, name: folder.displayName, parent: (folder.parent ?? null) as ResourceUrl | null };
+    });
+  }
+
+  // --- reading (VersionSource) ---
+
+  /** A file's versions, newest first, complete and incomplete ones. */
+  async versions(file: ResourceUrl, signal?: AbortSignal): Promise<readonly RemoteVersion[]> {
+    const versions = new Map<VersionUrl, RemoteVersion>();
+    for (let start = 0; ; ) {
+      const url = `${file}/version${start === 0 ? '' : `?start=${start}`}`;
+      const document = await this.#document(url, decodeFileVersions, signal);
+      const before = versions.size;
+      for (const version of versionsOf(document)) versions.set(version.url, version);
+      // Left out, hasMore means no: nobody saw a history in pages (wire-facts 6.1), and a service may not know `start` here.
+      if (document.hasMore !== true || versions.size === before) return [...versions.values()];
+      start += document.versions.length;
+    }
+  }
+
+  /** The newest complete version; null when the file has none, or is gone. */
+  async newestVersion(file: ResourceUrl, signal?: AbortSignal): Promise<RemoteVersion | null> {
+    const versions = await nullWhenGone(() => this.versions(file, signal));
+    return versions?.find((version) => version.complete) ?? null;
+  }
+
+  /** Bytes of a version whose length is known to be `sizeBytes`; see `version-data.ts` for what is believed. */
+  async readVersion(
+    version: VersionUrl,
+    extent: Extent,
+    sizeBytes: number,
+    signal?: AbortSignal,
+  ): Promise<IncomingData> {
+    return await openVersionData(this.#requests, { url: `${version}/data`, extent, sizeBytes, signal });
+  }
+
+  // --- changing names (RemoteChanges) ---
+
+  /** Not repeated by itself: after a TransportError, look before asking again. */
+  async createFolder(parent: ResourceUrl, name: string, signal?: AbortSignal): Promise<ResourceUrl> {
+    const isTop = parseUrl(this.#base, parent)?.kind === 'userCollection';
+    const created = await this.#create(
+      isTop
+        ? { url: parent, body: encodeSyncFolder({ displayName: name }), headers: SYNC_FOLDER_HEADERS, signal }
+        : { url: parent, body: encodeNewFolder({ displayName: name }), signal },
+    );
+    if (created !== null) return created;
+    // The service does not tell a new sync folder's address (wire-facts 4.7); others may not tell a folder's.
+    const entries = await this.list(parent, signal);
+    const folder = entries.findLast((entry) => entry.kind === 'folder' && entry.name === name);
+    if (folder === undefined) throw new ProtocolError(`${parent}: a new folder that is not listed`);
+    return folder.url;
+  }
+
+  /** Not repeated by itself. */
+  async createFile(parent: ResourceUrl, name: string, mediaType: string, signal?: AbortSignal): Promise<ResourceUrl> {
+    const body = encodeNewFile({ displayName: name, mediaType });
+    return located<ResourceUrl>(await this.#create({ url: parent, body, signal }), 'file');
+  }
+
+  /** Not repeated by itself. */
+  async copyFile(source: ResourceUrl, parent: ResourceUrl, name: string, signal?: AbortSignal): Promise<ResourceUrl> {
+    const body = encodeFileCopy({ source, displayName: name });
+    return located<ResourceUrl>(await this.#create({ url: parent, body, signal }), 'copy');
+  }
+
+  /** Gives name and parent. @returns the URL from now on: the service may change it (301, wire-facts 4.5) */
+  async relocate(
+    url: ResourceUrl,
+    kind: NodeKind,
+    parent: ResourceUrl,
+    name: string,
+    signal?: AbortSignal,
+  ): Promise<ResourceUrl> {
+    const change = { displayName: name, parent };
+    const body = kind === 'folder' ? encodeFolderUpdate(change) : encodeFileUpdate(change);
+    const request: ServiceRequest = { method: 'PUT', url, repetition: 'always', body, signal };
+    return await this.#requests.send(request, async (answered) => {
+      await answered.answer.discard();
+      return answered.url as ResourceUrl;
+    });
+  }
+
+  /** Moves to *Deleted Files*, under its name; a folder goes whole. Gone already is success. */
+  async moveToTrash(url: ResourceUrl, kind: NodeKind, name: string, signal?: AbortSignal): Promise<void> {
+    const { deletedFiles } = this.#user ?? (await this.user(signal));
+    await nullWhenGone(() => this.relocate(url, kind, deletedFiles, name, signal));
+  }
+
+  /** Deletes for ever; a folder must be empty, its contents would be orphaned. Gone already is success. */
+  async deleteForever(url: ResourceUrl, _kind: NodeKind, signal?: AbortSignal): Promise<void> {
+    await nullWhenGone(() => this.#requests.send({ method: 'DELETE', url, repetition: 'always', signal }, discarded));
+  }
+
+  // --- sending bytes (UploadService) ---
+
+  /** A file's bytes in one request: a new version, which cannot be resumed (interface 4.7). Not repeated by itself. */
+  async putFileData(file: ResourceUrl, body: RequestBody, mediaType: string, signal?: AbortSignal): Promise<void> {
+    const headers = { 'Content-Type': mediaType };
+    const request: ServiceRequest = {
+      method: 'PUT',
+      url: `${file}/data`,
+      repetition: 'unseen',
+      headers,
+      body: sendable(body),
+      signal,
+    };
+    await this.#requests.send(request, discarded);
+  }
+
+  /** A new, empty version. Simply repeated when an answer is lost: nobody will ever write to the lost one. */
+  async createVersion(file: ResourceUrl, signal?: AbortSignal): Promise<VersionUrl> {
+    const request: ServiceRequest = { method: 'POST', url: `${file}/version`, repetition: 'always', body: '', signal };
+    const location = await this.#requests.send(request, locationOf);
+    return located<VersionUrl>(location, 'version');
+  }
+
+  /**
+   * Sends what follows `offset` (interface 4.9). Not repeated by itself: ask `versionProgress` first.
+   * @throws ApiError 416 when the service holds another number of bytes
+   */
+  async putVersionData(
+    version: VersionUrl,
+    offset: number,
+    body: RequestBody,
+    signal?: AbortSignal,
+  ): Promise<UploadProgress> {
+    const headers = { Range: `bytes=${offset}-`, 'Content-Type': 'application/octet-stream' };
+    const request: ServiceRequest = {
+      method: 'PUT',
+      url: `${version}/data`,
+      repetition: 'unseen',
+      headers,
+      body: sendable(body),
+      signal,
+    };
+    const progress = await this.#requests.send(request, async ({ answer }) => {
+      const bytes = await answer.bytes(DOCUMENT_BYTES_MAX);
+      // ASSUMED (wire-facts 6.5): another 2xx without a document says less than a question does.
+      return bytes.byteLength === 0 ? null : progressOf(decodeFileVersion(bytes));
+    });
+    if (progress !== null) return progress;
+    const asked = await this.versionProgress(version, signal);
+    if (asked === null) throw new ProtocolError(`${version}: took its data, and is not there`);
+    return asked;
+  }
+
+  /** What the service holds of a version; null when it does not know it. */
+  async versionProgress(version: VersionUrl, signal?: AbortSignal): Promise<UploadProgress | null> {
+    return await nullWhenGone(async () => progressOf(await this.#document(version, decodeFileVersion, signal)));
+  }
+
+  // --- underneath ---
+
+  async #issueToken(signal: AbortSignal) {
+    const { accessKeyId, privateAccessKey } = this.#keys;
+    const refreshToken = this.#refreshToken;
+    if (refreshToken === null) throw new SignInError('nobody has signed in yet');
+    return await issueAccessToken(this.#requests, this.#base, { accessKeyId, privateAccessKey, refreshToken }, signal);
+  }
+
+  async #document<T>(url: string, decode: DecodeDocument<T>, signal: AbortSignal | undefined): Promise<T> {
+    return await readDocument(this.#requests, { url, decode, signal });
+  }
+
+  async #create(request: Pick<ServiceRequest, 'url' | 'body' | 'headers' | 'signal'>): Promise<ResourceUrl | null> {
+    const location = await this.#requests.send({ ...request, method: 'POST', repetition: 'unseen' }, locationOf);
+    return location as ResourceUrl | null;
+  }
+}
+
+/** The one call that carries a version of the interface, and in exactly this spelling (wire-facts 1). */
+const SYNC_FOLDER_HEADERS = { 'X-SugarSync-API-Version': '1.5' };
+
+/** An empty body is sent as one: with Content-Length: 0. */
+function sendable(body: RequestBody): RequestBody | string {
+  return body.length === 0 ? '' : body;
+}

@@ -1,0 +1,202 @@
+import type { Clock } from '../base/clock.ts';
+import { ApiError, ProtocolError, TransportError } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
+import { errorPageMessage } from '../protocol/error-page.ts';
+import type { AccessToken } from './access-token.ts';
+import type { Answer } from './answer.ts';
+import { isCertificateFailure, type Method, type RequestBody, type Transport } from './transport.ts';
+
+/**
+ * From a request to an answer that means yes: the token, redirects, and what may be repeated.
+ *
+ * Whether a request may be sent again depends on what it does (its *repetition*) and on how it failed. "Never sent" means the
+ * service certainly has not seen it; "lost" means it may have acted: no answer, or one that broke off.
+ *
+ * | repetition | used for | never sent | lost | 429 | 500 502 503 504 509 | 401 |
+ * | --- | --- | --- | --- | --- | --- | --- |
+ * | `always` | GET; POST /authorization; POST version (a second empty version harms nobody); PUT that names and moves (it says the same twice); DELETE (gone is gone) | again | again | again | again | new token, once |
+ * | `unseen` | POST of a folder, file, copy, refresh token (twice would make two); PUT of data (the service may hold part of it: ask the version, or look, first) | again | TransportError | again | ApiError | new token, once |
+ *
+ * 429 is an answer given before acting; a 5xx need not be: a proxy says 502 after the service behind it has acted. At most
+ * `ATTEMPTS_MAX` attempts; between them full jitter on a doubling pause, or what Retry-After says if that is soon enough.
+ * A later one is the caller's to wait for (`ApiError.retryAfterMs`). Certificates that do not convince are not retried.
+ *
+ * | redirect | GET | PUT | other |
+ * | --- | --- | --- | --- |
+ * | 301 | followed | done: the resource has a new address (wire-facts 1) | ProtocolError |
+ * | 302, 303 | followed | ProtocolError | ProtocolError |
+ * | 307, 308 | followed | sent again there | sent again there |
+ *
+ * Never to another origin, never more than `REDIRECTS_MAX` times. Each row has its test in test/remote/requests.test.ts.
+ */
+export type Repetition = 'always' | 'unseen';
+
+export interface ServiceRequest {
+  readonly method: Method;
+  readonly url: string;
+  readonly repetition: Repetition;
+  /** The token endpoints take no Authorization header (interface 5). */
+  readonly anonymous?: boolean;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string | RequestBody | null;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** An answer with a status of 200 to 299, or the 301 of a PUT. */
+export interface ServiceAnswer {
+  readonly answer: Answer;
+  /** Where the resource is now, as far as this answer says: the request's address, or that of a redirect. */
+  readonly url: string;
+}
+
+const ATTEMPTS_MAX = 4;
+const PAUSE_MS = 250;
+const PAUSE_MS_MAX = 8_000;
+const RETRY_AFTER_MS_MAX = 20_000;
+const REDIRECTS_MAX = 5;
+const ERROR_BODY_BYTES_MAX = 64 * 1024;
+
+const AGAIN_ALWAYS: ReadonlySet<number> = new Set([429, 500, 502, 503, 504, 509]);
+
+export class Requests {
+  readonly #transport: Transport;
+  readonly #token: AccessToken;
+  readonly #clock: Clock;
+  readonly #log: Logger;
+
+  constructor(options: { transport: Transport; token: AccessToken; clock: Clock; log: Logger }) {
+    this.#transport = options.transport;
+    this.#token = options.token;
+    this.#clock = options.clock;
+    this.#log = options.log;
+  }
+
+  /**
+   * Sends, and reads the answer: reading is part of the attempt, so a document that breaks off is asked for again where the
+   * request may be repeated.
+   *
+   * @throws ApiError for a status of 400 and more · TransportError · SignInError · ProtocolError for a redirect that must not
+   * be followed, or an answer that does not fit · the signal's reason
+   */
+  async send<T>(request: ServiceRequest, read: (answered: ServiceAnswer) => Promise<T>): Promise<T> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        const answered = await this.#attempt(request);
+        return await read(answered);
+      } catch (error) {
+        const pauseMs = attempt < ATTEMPTS_MAX ? this.#pauseBefore(error, request.repetition, attempt) : null;
+        if (pauseMs === null || request.signal?.aborted) throw named(error, request);
+        this.#log.debug(
+          { request: shownRequest(request), attempt, waitMs: Math.round(pauseMs), err: error },
+          'request repeated',
+        );
+        await this.#clock.sleep(pauseMs, request.signal);
+      }
+    }
+  }
+
+  /** How long to wait before the next attempt; null for none. */
+  #pauseBefore(error: unknown, repetition: Repetition, attempt: number): number | null {
+    if (!mayRepeat(error, repetition)) return null;
+    const asked = error instanceof ApiError ? error.retryAfterMs : null;
+    if (asked !== null) return asked <= RETRY_AFTER_MS_MAX ? asked : null;
+    return this.#clock.random() * Math.min(PAUSE_MS_MAX, PAUSE_MS * 2 ** attempt);
+  }
+
+  /** One attempt: with the token renewed once, and redirects followed. */
+  async #attempt(request: ServiceRequest): Promise<ServiceAnswer> {
+    let { url } = request;
+    let renewed = false;
+    for (let redirects = 0; ; ) {
+      const token = request.anonymous ? null : await this.#token.current(request.signal);
+      const answer = await this.#transport.exchange({
+        method: request.method,
+        url,
+        headers: {
+          ...request.headers,
+          ...(typeof request.body === 'string' && request.body !== '' ? XML_BODY : null),
+          ...(token === null ? null : { Authorization: token.token }),
+        },
+        body: request.body ?? null,
+        signal: request.signal,
+      });
+      const { status } = answer;
+      if (status < 300) return { answer, url };
+      if (status === 401 && token !== null && !renewed) {
+        renewed = true;
+        await answer.discard();
+        await this.#token.after(token.token, request.signal);
+        continue;
+      }
+      if (status >= 400) throw await this.#refusal(request, answer);
+      const target = redirectTarget(request, answer, url, this.#transport.origin);
+      if (status === 301 && request.method === 'PUT') return { answer, url: target };
+      await answer.discard();
+      redirects += 1;
+      if (redirects > REDIRECTS_MAX) throw new ProtocolError('redirected in a circle');
+      url = target;
+    }
+  }
+
+  async #refusal(request: ServiceRequest, answer: Answer): Promise<ApiError> {
+    const retryAfterMs = parseRetryAfter(answer.header('retry-after'), answer.serverTimeMs ?? this.#clock.nowMs());
+    let message: string | null = null;
+    try {
+      message = errorPageMessage((await answer.bytes(ERROR_BODY_BYTES_MAX)).toString());
+    } catch {
+      // The status is what counts; a page that did not arrive explains nothing.
+    }
+    const shown = shownRequest(request);
+    return new ApiError(answer.status, shown, `${shown}: ${answer.status}${message === null ? '' : ` ${message}`}`, {
+      retryAfterMs,
+    });
+  }
+}
+
+const XML_BODY = { 'Content-Type': 'application/xml; charset=UTF-8' };
+
+/** An answer that does not fit says which request it answered. */
+function named(error: unknown, request: ServiceRequest): unknown {
+  if (!(error instanceof ProtocolError) || error.cause !== undefined) return error;
+  return new ProtocolError(`${shownRequest(request)}: ${error.message}`, { cause: error });
+}
+
+/** The first table above, but for 401. */
+export function mayRepeat(error: unknown, repetition: Repetition): boolean {
+  if (error instanceof TransportError) {
+    if (isCertificateFailure(error)) return false;
+    return error.neverSent || repetition === 'always';
+  }
+  if (!(error instanceof ApiError)) return false;
+  return error.status === 429 || (repetition === 'always' && AGAIN_ALWAYS.has(error.status));
+}
+
+/** Retry-After (RFC 9110, 10.2.3): seconds, or a date; in milliseconds from `nowMs` on, null where it makes no sense. */
+export function parseRetryAfter(raw: string | null, nowMs: number): number | null {
+  if (raw === null) return null;
+  if (/^\d{1,9}$/.test(raw.trim())) return Number(raw) * 1000;
+  const moment = Date.parse(raw);
+  return Number.isNaN(moment) ? null : Math.max(0, moment - nowMs);
+}
+
+/** Method and path, without query: what an error or a log line says of a request. Paths hold no secret but the tokens'. */
+export function shownRequest(request: { readonly method: string; readonly url: string }): string {
+  const path = request.url.replace(/^[a-z]+:\/\/[^/?#]*/i, '').replace(/[?#].*$/, '');
+  return `${request.method} ${path.replace(/^(\/(?:app-)?authorization\/).+/, '$1…')}`;
+}
+
+function redirectTarget(request: ServiceRequest, answer: Answer, url: string, origin: string): string {
+  const location = answer.header('location');
+  const { status } = answer;
+  const allowed =
+    status === 307 || status === 308
+      ? true
+      : request.method === 'GET'
+        ? status === 301 || status === 302 || status === 303
+        : request.method === 'PUT' && status === 301;
+  if (!allowed || location === null) throw new ProtocolError(`unexpected ${status}`);
+  const target = URL.canParse(location, url) ? new URL(location, url) : null;
+  if (target?.origin !== origin) throw new ProtocolError('redirected to another server');
+  // As the service wrote it where it wrote a whole address: these are compared as texts.
+  return location.startsWith(`${origin}/`) ? location : target.href;
+}

@@ -1,0 +1,69 @@
+import { ApiError, ProtocolError, SignInError } from '../base/errors.ts';
+import {
+  decodeAuthorization,
+  encodeAppAuthorization,
+  encodeTokenAuthRequest,
+  type TokenAuthRequestDocument,
+} from '../protocol/messages.ts';
+import type { IssuedToken } from './access-token.ts';
+import type { ApplicationKeys, Credentials } from './account.ts';
+import type { Requests } from './requests.ts';
+
+/**
+ * A new refresh token: the password is used here and nowhere else.
+ * @throws SignInError when the service refuses the password or the keys · ApiError · TransportError
+ */
+export async function createRefreshToken(
+  requests: Requests,
+  baseUrl: string,
+  asked: Credentials & ApplicationKeys,
+  signal: AbortSignal | undefined,
+): Promise<string> {
+  const body = encodeAppAuthorization({
+    username: asked.username,
+    password: asked.password,
+    application: asked.application,
+    accessKeyId: asked.accessKeyId,
+    privateAccessKey: asked.privateAccessKey,
+  });
+  const url = `${baseUrl}/app-authorization`;
+  return await refusalAsSignIn('user name, password or keys', () =>
+    requests.send({ method: 'POST', url, repetition: 'unseen', anonymous: true, body, signal }, async ({ answer }) => {
+      await answer.discard();
+      const location = answer.header('location');
+      if (location === null) throw new ProtocolError('no refresh token in the answer');
+      return location;
+    }),
+  );
+}
+
+/** An access token for a refresh token. @throws SignInError when the service refuses it */
+export async function issueAccessToken(
+  requests: Requests,
+  baseUrl: string,
+  asked: TokenAuthRequestDocument,
+  signal: AbortSignal | undefined,
+): Promise<IssuedToken> {
+  const body = encodeTokenAuthRequest(asked);
+  const url = `${baseUrl}/authorization`;
+  return await refusalAsSignIn('refresh token or keys', () =>
+    requests.send({ method: 'POST', url, repetition: 'always', anonymous: true, body, signal }, async ({ answer }) => {
+      const document = await decodeAuthorization(answer, { bytesMax: 64 * 1024 });
+      const token = answer.header('location');
+      if (token === null) throw new ProtocolError('no access token in the answer');
+      return { token, expiresMs: document.expiration, serverTimeMs: answer.serverTimeMs, user: document.user };
+    }),
+  );
+}
+
+async function refusalAsSignIn<T>(what: string, ask: () => Promise<T>): Promise<T> {
+  try {
+    return await ask();
+  } catch (error) {
+    // 403 is not among the documented answers (interface 7); a service that gives it means the same.
+    if (error instanceof ApiError && (error.status === 401 || error.status === 403)) {
+      throw new SignInError(`the service refuses the ${what}`, { cause: error });
+    }
+    throw error;
+  }
+}

@@ -1,0 +1,276 @@
+import { Agent, type Dispatcher, EnvHttpProxyAgent } from 'undici';
+import { ProtocolError, TransportError, UsageError } from '../base/errors.ts';
+import { Answer, type AnswerHeaders } from './answer.ts';
+
+/** A body of known length that can be sent again from its beginning. */
+export interface RequestBody {
+  readonly length: number;
+  chunks(): AsyncIterable<Uint8Array>;
+}
+
+export type Method = 'GET' | 'PUT' | 'POST' | 'DELETE';
+
+export interface TransportRequest {
+  readonly method: Method;
+  /** On the service's own origin, always. */
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string | RequestBody | null;
+  readonly signal: AbortSignal | undefined;
+}
+
+export interface TransportOptions {
+  /** The service's base URL. Plain http is for loopback only, unless `insecure`. */
+  readonly baseUrl: string;
+  readonly insecure?: boolean;
+  /** PEM certificates to be believed beside none other; null: those that Node brings along. */
+  readonly certificates?: string | null;
+  readonly deadlines?: Partial<Deadlines>;
+  /** Sent as User-Agent (interface 4): a name and a version. */
+  readonly userAgent: string;
+}
+
+/** Longest silence allowed in each phase of an exchange, in milliseconds. */
+export interface Deadlines {
+  readonly connectMs: number;
+  /** From the last byte of the request that could be written to the first of the answer. */
+  readonly answerMs: number;
+  /** The same after a body, which the service may have to put on a disk first. */
+  readonly answerAfterBodyMs: number;
+  /** Between two pieces of the answer's body. */
+  readonly bodyMs: number;
+}
+
+const DEADLINES: Deadlines = { connectMs: 10_000, answerMs: 30_000, answerAfterBodyMs: 60_000, bodyMs: 30_000 };
+
+/** Documents and data have connections of their own, so that no listing waits behind eight uploads. */
+const CONNECTIONS_MAX = 8;
+const KEEP_ALIVE_MS = 30_000;
+const ANSWER_HEADER_BYTES_MAX = 32 * 1024;
+
+/**
+ * One request, one answer: connections, deadlines, cancellation. It repeats nothing and follows nothing (see `requests.ts`),
+ * and it takes any status for an answer.
+ *
+ * Proxies come from the environment (HTTP_PROXY, HTTPS_PROXY, NO_PROXY), except for loopback, which no proxy could reach.
+ */
+export class Transport {
+  readonly origin: string;
+  readonly #deadlines: Deadlines;
+  readonly #userAgent: string;
+  readonly #documents: Dispatcher;
+  readonly #data: Dispatcher;
+
+  /** @throws UsageError for an address that is none, or would send secrets in the clear */
+  constructor(options: TransportOptions) {
+    const base = parsedBase(options.baseUrl);
+    const loopback = isLoopback(base.hostname);
+    if (base.protocol === 'http:' && !loopback && options.insecure !== true) {
+      throw new UsageError(`${base.origin} would get the password in the clear: use https, or say --insecure`);
+    }
+    this.origin = base.origin;
+    this.#deadlines = { ...DEADLINES, ...options.deadlines };
+    this.#userAgent = options.userAgent;
+    this.#documents = connections(this.#deadlines, options.certificates ?? null, loopback);
+    this.#data = connections(this.#deadlines, options.certificates ?? null, loopback);
+  }
+
+  /**
+   * Resolves when the answer's headers are here.
+   *
+   * @throws TransportError when no answer came · ProtocolError for one that is not HTTP, or a request to another origin ·
+   * the signal's reason · whatever the body's source threw
+   */
+  async exchange(request: TransportRequest): Promise<Answer> {
+    const { body, signal } = request;
+    if (signal?.aborted) throw signal.reason;
+    // The token goes with every request: it must not go anywhere else.
+    const path = this.#pathOf(request.url);
+    const stream = body !== null && typeof body !== 'string' && body.length > 0 ? body : null;
+    const headers: Record<string, string> = { 'User-Agent': this.#userAgent, ...request.headers };
+    if (stream !== null) headers['Content-Length'] = String(stream.length);
+    const data = stream !== null || path.endsWith('/data');
+    return await new Promise<Answer>((resolve, reject) => {
+      const exchange = new Exchange(request, resolve, reject);
+      const dispatcher = data ? this.#data : this.#documents;
+      dispatcher.dispatch(
+        {
+          origin: this.origin,
+          path,
+          method: request.method,
+          headers,
+          // undici takes async iterables, its types do not say so.
+          body: (stream?.chunks() ?? (typeof body === 'string' ? body : null)) as string | null,
+          headersTimeout: stream !== null ? this.#deadlines.answerAfterBodyMs : this.#deadlines.answerMs,
+        },
+        exchange,
+      );
+    });
+  }
+
+  /** Path and query of an address on this server; also of one that writes the same origin in another way. */
+  #pathOf(url: string): string {
+    if (url.startsWith(`${this.origin}/`)) return url.slice(this.origin.length);
+    const parsed = URL.canParse(url) ? new URL(url) : null;
+    if (parsed?.origin !== this.origin) {
+      throw new ProtocolError(`an address on another server: ${originOf(url)} instead of ${this.origin}`);
+    }
+    return parsed.pathname + parsed.search;
+  }
+
+  /** Ends all connections, those in use too. */
+  async close(): Promise<void> {
+    const gone = new TransportError('the connection to the service was closed here');
+    await Promise.all([this.#documents.destroy(gone), this.#data.destroy(gone)]);
+  }
+}
+
+/** undici's events of one exchange, as an Answer. */
+class Exchange implements Dispatcher.DispatchHandler {
+  readonly #request: TransportRequest;
+  readonly #resolve: (answer: Answer) => void;
+  readonly #reject: (error: unknown) => void;
+  readonly #aborted = () => this.#abort();
+  #controller: Dispatcher.DispatchController | null = null;
+  #answer: Answer | null = null;
+  #sent = false;
+
+  constructor(request: TransportRequest, resolve: (answer: Answer) => void, reject: (error: unknown) => void) {
+    this.#request = request;
+    this.#resolve = resolve;
+    this.#reject = reject;
+    request.signal?.addEventListener('abort', this.#aborted, { once: true });
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    if (this.#request.signal?.aborted) controller.abort(this.#reason());
+    else this.#sent = true;
+  }
+
+  onResponseStart(controller: Dispatcher.DispatchController, status: number, headers: AnswerHeaders): void {
+    if (status < 200) return;
+    this.#answer = new Answer(status, headers, controller);
+    this.#resolve(this.#answer);
+  }
+
+  onResponseData(_controller: Dispatcher.DispatchController, chunk: Uint8Array): void {
+    this.#answer?.arrived(chunk);
+  }
+
+  onResponseEnd(): void {
+    this.#settle();
+    this.#answer?.finished(null);
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    this.#settle();
+    const { signal } = this.#request;
+    const failure = signal?.aborted ? this.#reason() : failureOf(error, this.#request, this.#sent);
+    if (this.#answer === null) this.#reject(failure);
+    else this.#answer.finished(failure);
+  }
+
+  /** A request that still waits for a connection has no controller: it is abandoned here, and ended when its turn comes. */
+  #abort(): void {
+    const reason = this.#reason();
+    if (this.#answer === null) this.#reject(reason);
+    else this.#answer.finished(reason);
+    this.#controller?.abort(reason);
+  }
+
+  #settle(): void {
+    this.#request.signal?.removeEventListener('abort', this.#aborted);
+  }
+
+  #reason(): Error {
+    const reason: unknown = this.#request.signal?.reason;
+    return reason instanceof Error ? reason : new DOMException(String(reason), 'AbortError');
+  }
+}
+
+const NEVER_SENT: ReadonlySet<string> = new Set([
+  'ECONNREFUSED',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'ENETDOWN',
+  'EADDRNOTAVAIL',
+  'UND_ERR_CONNECT_TIMEOUT',
+]);
+
+const TIMED_OUT: ReadonlySet<string> = new Set([
+  'UND_ERR_CONNECT_TIMEOUT',
+  'UND_ERR_HEADERS_TIMEOUT',
+  'UND_ERR_BODY_TIMEOUT',
+  'ETIMEDOUT',
+]);
+
+/** Certificates that do not convince: said plainly, because only a person can do something about it. */
+const TLS_CODE =
+  /^(ERR_TLS_|ERR_SSL_|UNABLE_TO_|SELF_SIGNED|DEPTH_ZERO|CERT_|INVALID_(CA|PURPOSE)|HOSTNAME_MISMATCH|PATH_LENGTH)/;
+
+/** An error of undici, or of the body's source, as one of ours. */
+function failureOf(error: Error, request: TransportRequest, sent: boolean): Error {
+  const code = codeOf(error);
+  const what = `${request.method} ${request.url.slice(originOf(request.url).length)}`;
+  if (code.startsWith('HPE_') || code === 'UND_ERR_HEADERS_OVERFLOW' || error.name === 'HTTPParserError') {
+    return new ProtocolError(`${what}: the answer is not HTTP: ${error.message}`, { cause: error });
+  }
+  if (TLS_CODE.test(code)) {
+    const message = `${what}: no trusted connection: ${error.message}`;
+    return new TransportError(message, { neverSent: true, cause: error });
+  }
+  // undici's errors and the system's have a code; what has none came from the body's source and is not about the line.
+  if (code === '') return error;
+  return new TransportError(`${what}: ${error.message === '' ? code : error.message}`, {
+    timedOut: TIMED_OUT.has(code),
+    neverSent: !sent || NEVER_SENT.has(code),
+    cause: error,
+  });
+}
+
+/** Whether the other side's certificate did not convince: no attempt will change that, a person has to. */
+export function isCertificateFailure(error: TransportError): boolean {
+  return TLS_CODE.test(codeOf(error.cause));
+}
+
+function codeOf(error: unknown): string {
+  if (!(error instanceof Error)) return '';
+  const { code } = error as { code?: unknown };
+  if (typeof code === 'string' && code !== '') return code;
+  // Several addresses were tried (RFC 8305): each failed in its own way, and none was reached.
+  if (error instanceof AggregateError) return codeOf(error.errors[0]);
+  return '';
+}
+
+function connections(deadlines: Deadlines, certificates: string | null, loopback: boolean): Dispatcher {
+  const tls = certificates === null ? {} : { ca: certificates };
+  const options = {
+    connections: CONNECTIONS_MAX,
+    pipelining: 1,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    headersTimeout: deadlines.answerMs,
+    bodyTimeout: deadlines.bodyMs,
+    maxHeaderSize: ANSWER_HEADER_BYTES_MAX,
+    connect: { timeout: deadlines.connectMs, ...tls },
+  };
+  return loopback ? new Agent(options) : new EnvHttpProxyAgent({ ...options, requestTls: tls, proxyTls: tls });
+}
+
+function parsedBase(baseUrl: string): URL {
+  const base = URL.canParse(baseUrl) ? new URL(baseUrl) : null;
+  if (base === null || (base.protocol !== 'http:' && base.protocol !== 'https:') || base.username !== '') {
+    throw new UsageError(`${baseUrl} is not the address of a service`);
+  }
+  return base;
+}
+
+function isLoopback(hostname: string): boolean {
+  return hostname === 'localhost' || hostname === '[::1]' || /^127(\.\d{1,3}){3}$/.test(hostname);
+}
+
+function originOf(url: string): string {
+  return /^[a-z]+:\/\/[^/?#]*/i.exec(url)?.[0] ?? '';
+}

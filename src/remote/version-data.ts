@@ -1,0 +1,126 @@
+import { ProtocolError, TransportError } from '../base/errors.ts';
+import type { Extent } from '../base/vocabulary.ts';
+import type { Answer } from './answer.ts';
+import type { Requests } from './requests.ts';
+
+/** Bytes on their way. `extent` is what will come, which may be more than was asked for. */
+export interface IncomingData {
+  readonly extent: Extent;
+  /** Exactly `extent`, or it rejects. Read it to the end, or leave it: both free the connection. */
+  readonly chunks: AsyncIterable<Uint8Array>;
+}
+
+interface DataRequest {
+  /** The data's own URL. */
+  readonly url: string;
+  readonly extent: Extent;
+  /** Length of the whole, known before. */
+  readonly sizeBytes: number;
+  readonly signal: AbortSignal | undefined;
+}
+
+/** Broken off this often without one more byte: the line is down, not just bad. */
+const FRUITLESS_MAX = 3;
+
+/**
+ * The bytes of an immutable version, checked before they are believed:
+ *
+ * | answer | taken for |
+ * | --- | --- |
+ * | 206, Content-Range exactly as asked, that many bytes | the extent |
+ * | 206 with any other Content-Range, or none | ProtocolError |
+ * | 200 | the whole: a service that ignores Range. All of it is given, `extent` says so; its length must be the version's |
+ * | 200 or 206 that is an HTML or XML page and no attachment | ProtocolError: somebody's login page |
+ * | more bytes than announced | ProtocolError |
+ * | fewer, or a cut | the rest is asked for, with Range: the version cannot have changed meanwhile |
+ */
+export async function openVersionData(requests: Requests, request: DataRequest): Promise<IncomingData> {
+  const { extent } = request;
+  if (extent.start >= extent.end) return { extent, chunks: nothing() };
+  const first = await openOnce(requests, request, extent);
+  return { extent: first.extent, chunks: chunksOf(requests, request, first) };
+}
+
+interface OpenAnswer {
+  readonly answer: Answer;
+  readonly extent: Extent;
+}
+
+async function openOnce(requests: Requests, request: DataRequest, extent: Extent): Promise<OpenAnswer> {
+  const { url, sizeBytes, signal } = request;
+  const isWhole = extent.start === 0 && extent.end === sizeBytes;
+  const headers: Record<string, string> = isWhole ? {} : { Range: `bytes=${extent.start}-${extent.end - 1}` };
+  return await requests.send({ method: 'GET', url, repetition: 'always', headers, signal }, async ({ answer }) => {
+    try {
+      return { answer, extent: checkedExtent(answer, extent, sizeBytes) };
+    } catch (error) {
+      await answer.discard();
+      throw error;
+    }
+  });
+}
+
+function checkedExtent(answer: Answer, asked: Extent, sizeBytes: number): Extent {
+  // The service sends data as an attachment of type octet-stream, whatever it is (wire-facts 5.4).
+  const isPage = /^(text\/html|(application|text)\/(xhtml\+)?xml)$/.test(answer.mediaType);
+  if (isPage && !/^attachment/i.test(answer.header('content-disposition') ?? '')) {
+    throw new ProtocolError(`data was asked for, ${answer.mediaType} came`);
+  }
+  const extent = answer.status === 206 ? contentRange(answer, asked, sizeBytes) : { start: 0, end: sizeBytes };
+  const length = answer.contentLength;
+  if (length !== null && length !== extent.end - extent.start) {
+    throw new ProtocolError(`${length} bytes announced instead of ${extent.end - extent.start}`);
+  }
+  return extent;
+}
+
+function contentRange(answer: Answer, asked: Extent, sizeBytes: number): Extent {
+  const raw = answer.header('content-range') ?? '';
+  const match = /^bytes (\d{1,15})-(\d{1,15})\/(\d{1,15}|\*)$/.exec(raw.trim());
+  const [, first = '', last = '', total = ''] = match ?? [];
+  const fits = Number(first) === asked.start && Number(last) === asked.end - 1;
+  if (match === null || !fits || (total !== '*' && Number(total) !== sizeBytes)) {
+    throw new ProtocolError(`asked for bytes ${asked.start}-${asked.end - 1}/${sizeBytes}, got "${raw.slice(0, 60)}"`);
+  }
+  return asked;
+}
+
+async function* chunksOf(
+  requests: Requests,
+  request: DataRequest,
+  first: OpenAnswer,
+): AsyncGenerator<Uint8Array, void, undefined> {
+  const { end } = first.extent;
+  let at = first.extent.start;
+  let open = first;
+  for (let fruitless = 0; ; ) {
+    const before = at;
+    let cut: TransportError;
+    try {
+      // Asked again, a service that ignores Range begins again at 0.
+      let skip = at - open.extent.start;
+      for await (const chunk of open.answer) {
+        if (skip >= chunk.byteLength) {
+          skip -= chunk.byteLength;
+          continue;
+        }
+        const fresh = skip === 0 ? chunk : chunk.subarray(skip);
+        skip = 0;
+        if (at + fresh.byteLength > end)
+          throw new ProtocolError(`${request.url}: more than the ${end} bytes announced`);
+        at += fresh.byteLength;
+        yield fresh;
+      }
+      if (at === end) return;
+      cut = new TransportError(`${request.url}: ended at byte ${at} of ${end}`);
+    } catch (error) {
+      if (!(error instanceof TransportError)) throw error;
+      cut = error;
+    }
+    fruitless = at > before ? 0 : fruitless + 1;
+    if (fruitless === FRUITLESS_MAX) throw cut;
+    open = await openOnce(requests, request, { start: at, end });
+  }
+}
+
+async function* nothing(): AsyncGenerator<Uint8Array, void, undefined> {}
