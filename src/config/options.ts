@@ -62,9 +62,10 @@ export const OPTIONS = {
   connections: count('--connections', '8', 'how many connections to the service are open at most', { max: 64 }),
   deletion: choice(
     '--delete',
+    '<where>',
     ['trash', 'forever'],
     'trash',
-    'where deleted files go: the trash of the service, or nowhere',
+    'where deleted files go: trash (that of the service), or forever',
   ),
   readOnly: toggle('--read-only', 'refuse every change (EROFS)'),
   allowOther: toggle(
@@ -82,16 +83,23 @@ export const OPTIONS = {
   insecure: toggle('--insecure', 'accept a service without encryption on another machine'),
   logLevel: choice(
     '--log-level',
+    '<level>',
     ['error', 'warn', 'info', 'debug', 'trace', 'silent'],
     'info',
-    'how much the log says',
+    'how much the log says: error, warn, info, debug, trace or silent',
   ),
   logFile: pathOrAuto(
     '--log-file',
     'auto',
     'where the log is written; auto: mount.log in the state directory of the account',
   ),
-  binding: choice('--binding', ['linux', 'fuse-native'], 'linux', 'how the kernel is spoken to'),
+  binding: choice(
+    '--binding',
+    '<name>',
+    ['linux', 'fuse-native'],
+    'linux',
+    'how the kernel is spoken to: linux (our own addon), or fuse-native',
+  ),
   maskFeatures: list('--mask-features', '', 'kernel features to do without, separated by commas', { hidden: true }),
 } as const satisfies Record<string, OptionDefinition>;
 
@@ -155,13 +163,19 @@ function count(flag: string, standard: string, help: string, limits: { max: numb
   return { flag, placeholder: '<number>', default: standard, help, hidden: false, parse };
 }
 
-function choice<const T extends string>(flag: string, choices: readonly T[], standard: T, help: string) {
+function choice<const T extends string>(
+  flag: string,
+  placeholder: string,
+  choices: readonly T[],
+  standard: T,
+  help: string,
+) {
   const parse = (text: string): T => {
     const chosen = choices.find((known) => known === text.trim());
     if (chosen === undefined) throw new RangeError(`"${text}" is none of ${choices.join(', ')}`);
     return chosen;
   };
-  return { flag, placeholder: `<${choices.join('|')}>`, default: standard as string, help, hidden: false, parse };
+  return { flag, placeholder, default: standard as string, help, hidden: false, parse };
 }
 
 function toggle(flag: string, help: string) {

@@ -1,0 +1,44 @@
+import { readFileSync } from 'node:fs';
+import { Command, CommanderError } from 'commander';
+import { exitCode } from './exit-codes.ts';
+import { runToExit } from './failure.ts';
+import type { CommandOutput } from './sync.ts';
+
+/** A program or subcommand that reports mistakes as one line, and throws instead of ending the process. */
+export function newCommand(name: string): Command {
+  return new Command(name)
+    .exitOverride()
+    .configureOutput({ outputError: (text, write) => write(`${name}: ${text.replace(/^error: /, '')}`) })
+    .helpOption('-h, --help', 'show this help')
+    .showHelpAfterError(false);
+}
+
+/** Parses the command line, runs what it says, and sets the exit code. */
+export async function runProgram(program: Command, argv: readonly string[], codeOf: () => number): Promise<void> {
+  await runToExit(program.name(), async () => {
+    try {
+      await program.parseAsync([...argv]);
+    } catch (error) {
+      if (!(error instanceof CommanderError)) throw error;
+      // Help and version were asked for; everything else that commander throws is a wrong command line, already printed.
+      return error.exitCode === 0 ? exitCode('ok') : exitCode('usage');
+    }
+    return codeOf();
+  });
+}
+
+/** The version of this program, from the package it is in. */
+export function programVersion(): string {
+  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
+  return (JSON.parse(text) as { version: string }).version;
+}
+
+/** Standard output and standard error of this process. */
+export function terminalOutput(): CommandOutput {
+  const { stderr } = process;
+  return {
+    print: (text) => void process.stdout.write(text),
+    warn: (text) => void stderr.write(text),
+    redraw: stderr.isTTY ? (text) => void stderr.write(`\r\x1b[K${text.slice(0, (stderr.columns ?? 80) - 1)}`) : null,
+  };
+}

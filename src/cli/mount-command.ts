@@ -1,0 +1,67 @@
+import type { Options } from '../config/options.ts';
+import { accountPaths, type Paths } from '../config/paths.ts';
+import { chooseAccount } from './account-file.ts';
+import { exitCode } from './exit-codes.ts';
+import { type LaunchedMount, launchMount } from './launch.ts';
+import { visible } from './mount-event.ts';
+import { checkFuse, checkMountPoint } from './mount-point.ts';
+import type { MountRequest } from './mount-request.ts';
+
+export interface MountFlags {
+  readonly directory: string;
+  readonly account: string | null;
+  readonly foreground: boolean;
+}
+
+/**
+ * `cfs-mount DIR`: checks everything that can be checked beforehand, starts the mounting process, and returns when the mount
+ * answers; in the foreground, when it has ended.
+ */
+export async function mountCommand(
+  deps: {
+    paths: Paths;
+    options: Options;
+    env: Readonly<Record<string, string | undefined>>;
+    print: (text: string) => void;
+  },
+  flags: MountFlags,
+): Promise<number> {
+  checkFuse(deps.env);
+  const { name, account } = chooseAccount(deps.paths, flags.account);
+  const directory = checkMountPoint(flags.directory, { allowNonEmpty: deps.options.nonempty });
+  const mount = await launchMount(mountRequest(deps, { ...flags, directory, account: name }));
+  if (flags.foreground) return endInForeground(mount);
+  mount.release();
+  deps.print(`mounted ${visible(account.username)} at ${visible(directory)}\n`);
+  return exitCode('ok');
+}
+
+/** What the mounting process is told. `flags.directory` is checked, `flags.account` is the account's name. */
+export function mountRequest(
+  deps: { paths: Paths; options: Options },
+  flags: { readonly directory: string; readonly account: string; readonly foreground: boolean },
+): MountRequest {
+  const files = accountPaths(deps.paths, flags.account);
+  return {
+    source: flags.account,
+    directory: flags.directory,
+    accountFile: files.accountFile,
+    storeDirectory: files.storeDirectory,
+    socketPath: files.socketPath,
+    logFile: deps.options.logFile ?? files.logFile,
+    options: deps.options,
+    foreground: flags.foreground,
+  };
+}
+
+/** Stays until the mount has ended; signals reach it once each. */
+export async function endInForeground(mount: LaunchedMount): Promise<number> {
+  const signals: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM', 'SIGHUP'];
+  const passOn = (signal: NodeJS.Signals): void => mount.signal(signal);
+  for (const signal of signals) process.on(signal, passOn);
+  try {
+    return await mount.ended;
+  } finally {
+    for (const signal of signals) process.removeListener(signal, passOn);
+  }
+}
