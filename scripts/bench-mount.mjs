@@ -1,0 +1,188 @@
+// The whole path of a mount, as a person has it: the real file system and store behind the kernel, the embedded server beside
+// it, against bindfs and ext4 in the same interleaved run. Attribute and entry timeouts are 0 where an operation is to reach
+// the mount; reads use O_DIRECT where the kernel's page cache would answer.
+import { spawn, spawnSync } from 'node:child_process';
+import {
+  closeSync,
+  constants,
+  existsSync,
+  fstatSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const quick = process.argv.includes('--quick');
+const ROUNDS = quick ? 2 : 5;
+const BIG_BYTES = quick ? 128 * 1024 ** 2 : 1024 ** 3;
+const FILES = quick ? 200 : 1000;
+
+if (process.argv[2] === '--workload') {
+  console.log(JSON.stringify(workload(process.argv[3])));
+  process.exit(0);
+}
+
+/** All measures of one directory, in a process of its own: nothing here answers the mount. */
+function workload(directory) {
+  const result = {};
+  const p50 = (times) => times.sort((a, b) => a - b)[Math.floor(times.length / 2)];
+  const timed = (count, act) => {
+    const times = [];
+    for (let i = 0; i < count; i++) {
+      const start = process.hrtime.bigint();
+      act(i);
+      times.push(Number(process.hrtime.bigint() - start) / 1000);
+    }
+    return p50(times);
+  };
+  const small = join(directory, 'small.bin');
+  writeFileSync(small, Buffer.alloc(65536, 7));
+  const fd = openSync(small, 'r');
+  result.getattrUs = timed(5000, () => fstatSync(fd));
+  closeSync(fd);
+  const direct = openSync(small, constants.O_RDONLY | constants.O_DIRECT);
+  // O_DIRECT on ext4 wants aligned memory, which a plain Buffer is not: read it through the page cache there.
+  const aligned = Buffer.alloc(4096);
+  let readable = direct;
+  try {
+    readSync(direct, aligned, 0, 4096, 0);
+  } catch {
+    readable = openSync(small, 'r');
+  }
+  result.read4kUs = timed(5000, (i) => readSync(readable, aligned, 0, 4096, (i % 16) * 4096));
+  closeSync(direct);
+
+  const block = Buffer.alloc(1024 ** 2, 5);
+  const big = join(directory, 'big.bin');
+  let start = process.hrtime.bigint();
+  let out = openSync(big, 'w');
+  for (let at = 0; at < BIG_BYTES; at += block.length) writeSync(out, block);
+  closeSync(out);
+  const mbPerSecond = (bytes) => bytes / 1e6 / (Number(process.hrtime.bigint() - start) / 1e9);
+  result.writeMBs = mbPerSecond(BIG_BYTES);
+  spawnSync('sh', ['-c', 'echo 1 > /proc/sys/vm/drop_caches']);
+  start = process.hrtime.bigint();
+  out = openSync(big, 'r');
+  for (let at = 0; at < BIG_BYTES; at += block.length) readSync(out, block, 0, block.length, at);
+  closeSync(out);
+  result.readMBs = mbPerSecond(BIG_BYTES);
+  rmSync(big);
+
+  const many = join(directory, 'many');
+  mkdirSync(many);
+  const bytes = Buffer.alloc(4096, 3);
+  start = process.hrtime.bigint();
+  for (let i = 0; i < FILES; i++) writeFileSync(join(many, `f${i}`), bytes);
+  result.createPerSecond = FILES / (Number(process.hrtime.bigint() - start) / 1e9);
+  rmSync(many, { recursive: true });
+  rmSync(small);
+  return result;
+}
+
+const base = mkdtempSync(join(tmpdir(), 'cfs-bench-'));
+const env = { ...process.env };
+for (const name of ['CONFIG', 'STATE', 'CACHE', 'DATA']) env[`XDG_${name}_HOME`] = join(base, name.toLowerCase());
+env.XDG_RUNTIME_DIR = join(base, 'run');
+mkdirSync(env.XDG_RUNTIME_DIR, { mode: 0o700 });
+const cfs = (...args) => {
+  const run = spawnSync(process.execPath, [join(root, 'dist/cli/cfs.js'), ...args], { env, encoding: 'utf8' });
+  if (run.status !== 0) throw new Error(`cfs ${args.join(' ')}: ${run.stderr}`);
+  return run.stdout;
+};
+const mountPoint = join(base, 'mount');
+const plain = join(base, 'plain');
+const behind = join(base, 'behind');
+const bound = join(base, 'bound');
+for (const directory of [mountPoint, plain, behind, bound]) mkdirSync(directory);
+
+const server = spawn(
+  process.execPath,
+  [join(root, 'dist/cli/cfs.js'), 'serve', '--data', join(base, 'server'), '--listen', '127.0.0.1:0'],
+  {
+    env,
+    stdio: ['pipe', 'pipe', 'inherit'],
+  },
+);
+try {
+  await new Promise((resolve) => createInterface(server.stdout).once('line', resolve));
+  env.CFS_PASSWORD = 'bench-password';
+  const account = cfs('serve', 'user', 'add', 'bench@example.com', '--data', join(base, 'server'));
+  for (const line of account.split('\n')) {
+    const [, name, value] = /^(CFS_\w+)=(.*)$/.exec(line) ?? [];
+    if (name !== undefined) env[name] = value;
+  }
+  cfs('login', env.CFS_URL);
+  const mounted = spawnSync(
+    process.execPath,
+    [
+      join(root, 'dist/cli/cfs-mount.js'),
+      mountPoint,
+      '--attr-timeout',
+      '0s',
+      '--entry-timeout',
+      '0s',
+      '--settle',
+      '10m',
+    ],
+    { env, encoding: 'utf8' },
+  );
+  if (mounted.status !== 0) throw new Error(mounted.stderr);
+  const peers = [
+    { name: 'cfs-mount', directory: mountPoint },
+    { name: 'ext4', directory: plain },
+  ];
+  if (spawnSync('bindfs', ['-o', 'attr_timeout=0,entry_timeout=0', behind, bound]).status === 0)
+    peers.push({ name: 'bindfs', directory: bound });
+
+  const samples = {};
+  for (let round = 0; round < ROUNDS; round++) {
+    for (const { name, directory } of peers) {
+      const run = spawnSync(
+        process.execPath,
+        [fileURLToPath(import.meta.url), '--workload', directory, quick ? '--quick' : ''],
+        {
+          encoding: 'utf8',
+          timeout: 300_000,
+        },
+      );
+      if (run.status !== 0) throw new Error(`${name}: ${run.stderr}`);
+      for (const [measure, value] of Object.entries(JSON.parse(run.stdout))) {
+        samples[measure] ??= {};
+        samples[measure][name] ??= [];
+        samples[measure][name].push(value);
+      }
+    }
+  }
+  const median = (values) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
+  const table = Object.fromEntries(
+    Object.entries(samples).map(([measure, by]) => [
+      measure,
+      Object.fromEntries(Object.entries(by).map(([peer, values]) => [peer, Number(median(values).toPrecision(3))])),
+    ]),
+  );
+  console.table(table);
+  const { pid } = JSON.parse(cfs('status', '--json')).mounts?.[0] ?? JSON.parse(cfs('status', '--json'));
+  if (pid !== undefined && existsSync(`/proc/${pid}/status`)) {
+    console.log(spawnSync('grep', ['-E', 'RssAnon|VmHWM', `/proc/${pid}/status`], { encoding: 'utf8' }).stdout.trim());
+  }
+  mkdirSync(join(root, 'bench-results'), { recursive: true });
+  writeFileSync(
+    join(root, 'bench-results/mount.json'),
+    JSON.stringify({ date: new Date().toISOString(), rounds: ROUNDS, table, samples }, null, 2),
+  );
+} finally {
+  spawnSync('fusermount3', ['-u', bound]);
+  spawnSync('fusermount3', ['-u', mountPoint]);
+  spawnSync('sleep', ['1']);
+  server.kill();
+  rmSync(base, { recursive: true, force: true });
+}
