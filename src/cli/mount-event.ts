@@ -20,7 +20,8 @@ export type MountEvent =
 export function eventLine(event: MountEvent): string {
   switch (event.type) {
     case 'mounted': {
-      const queued = event.pending > 0 ? `; ${changes(event.pending)} from before are pushed now` : '';
+      const queued =
+        event.pending > 0 ? `; ${changes(event.pending)} from before ${verb(event.pending)} pushed now` : '';
       return `mounted ${event.account} at ${visible(event.directory)}${queued}`;
     }
     case 'uploaded': {
@@ -50,7 +51,10 @@ export function eventLine(event: MountEvent): string {
     case 'unmounting':
       return event.pending > 0 ? `unmounting, pushing ${changes(event.pending)} first` : 'unmounting';
     case 'unmounted': {
-      const left = event.pending > 0 ? `; ${changes(event.pending)} are kept here and pushed at the next start` : '';
+      const left =
+        event.pending > 0
+          ? `; ${changes(event.pending)} ${verb(event.pending)} kept here and pushed at the next start`
+          : '';
       const busy = event.busy ? ' (it was busy: programs that still use it get errors)' : '';
       return `unmounted ${visible(event.directory)}${busy}${left}`;
     }
@@ -66,6 +70,10 @@ export function printEvent(event: MountEvent): void {
 
 function changes(count: number): string {
   return count === 1 ? '1 change' : `${count} changes`;
+}
+
+function verb(count: number): string {
+  return count === 1 ? 'is' : 'are';
 }
 
 /** A name may hold a newline or an escape sequence; a terminal must get neither. */

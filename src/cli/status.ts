@@ -43,7 +43,7 @@ function details(status: Status, nowMs: number): string[] {
       : `pending    ${pending.count} (${formatBytes(pending.bytes)}), kept on this machine`,
   );
   for (const change of pending.changes.slice(0, SHOWN_MAX)) {
-    const retries = change.attempts > 0 ? `, tried ${change.attempts} times` : '';
+    const retries = change.attempts > 0 ? `, attempt ${change.attempts + 1}` : '';
     lines.push(`           ${change.kind} ${visible(change.path)}${retries}`);
   }
   if (pending.count > SHOWN_MAX) lines.push(`           and ${pending.count - SHOWN_MAX} more`);

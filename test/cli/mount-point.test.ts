@@ -1,0 +1,92 @@
+import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { UsageError } from '../../src/base/errors.ts';
+import { exitCode } from '../../src/cli/exit-codes.ts';
+import { checkFuse, checkMountPoint, mountAt, mountTable, probeMount } from '../../src/cli/mount-point.ts';
+
+let directory: string;
+
+beforeEach(() => {
+  directory = realpathSync(mkdtempSync(join(tmpdir(), 'cfs-mount-point-')));
+});
+
+afterEach(() => rmSync(directory, { recursive: true, force: true }));
+
+function refusalOf(run: () => unknown): { message: string; exitCode: number } {
+  try {
+    run();
+  } catch (error) {
+    expect(error).toBeInstanceOf(UsageError);
+    return error as UsageError;
+  }
+  return expect.fail('nothing was refused');
+}
+
+test('an empty directory is taken, also through a link', () => {
+  mkdirSync(join(directory, 'empty'));
+  symlinkSync('empty', join(directory, 'link'));
+
+  expect(checkMountPoint(join(directory, 'empty'), { allowNonEmpty: false })).toBe(join(directory, 'empty'));
+  expect(checkMountPoint(join(directory, 'link'), { allowNonEmpty: false })).toBe(join(directory, 'empty'));
+});
+
+test.each([
+  ['missing', 'does not exist'],
+  ['file', 'is not a directory'],
+  ['file/below', 'is not a directory'],
+  ['full', 'is not empty'],
+])('%s is refused: it %s', (name, reason) => {
+  writeFileSync(join(directory, 'file'), '');
+  mkdirSync(join(directory, 'full', 'of things'), { recursive: true });
+
+  const refusal = refusalOf(() => checkMountPoint(join(directory, name), { allowNonEmpty: false }));
+
+  expect(refusal.message).toContain(reason);
+  expect(refusal.message).not.toContain('\n');
+  expect(refusal.exitCode).toBe(exitCode('mountPoint'));
+});
+
+test('a directory that is not empty is taken when that is said', () => {
+  mkdirSync(join(directory, 'full', 'of things'), { recursive: true });
+
+  expect(checkMountPoint(join(directory, 'full'), { allowNonEmpty: true })).toBe(join(directory, 'full'));
+});
+
+test('a name with control characters is shown without them', () => {
+  const refusal = refusalOf(() => checkMountPoint(join(directory, 'a\nb\u001b[2J'), { allowNonEmpty: false }));
+
+  expect(refusal.message).toContain('a\\x0ab\\x1b[2J does not exist');
+});
+
+test('without fusermount3 the package is named', () => {
+  const refusal = refusalOf(() => checkFuse({ PATH: directory }));
+
+  expect(refusal.exitCode).toBe(exitCode('noFuse'));
+  expect(refusal.message).toMatch(/apt-get install fuse3|\/dev\/fuse/);
+});
+
+test('the mount table is read with its escapes, and the last mount on a directory counts', () => {
+  const table = mountTable(
+    [
+      '22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw',
+      '40 22 0:50 / /home/ann/My\\040Cloud rw,nosuid - tmpfs tmpfs rw',
+      '41 22 0:51 / /home/ann/My\\040Cloud rw,nosuid shared:9 master:1 - fuse.cfs-mount 17@http+127.0.0.1:4711 rw,user_id=0',
+      '',
+    ].join('\n'),
+  );
+
+  expect(table).toHaveLength(3);
+  expect(table[2]).toEqual({
+    directory: '/home/ann/My Cloud',
+    type: 'fuse.cfs-mount',
+    source: '17@http+127.0.0.1:4711',
+  });
+});
+
+test('what is mounted is found in the real table, and what answers is alive', () => {
+  expect(mountAt('/proc')).toMatchObject({ type: 'proc' });
+  expect(mountAt(directory)).toBeNull();
+  expect(probeMount('/proc')).toBe('alive');
+});

@@ -1,0 +1,159 @@
+import { describe, expect, test } from 'vitest';
+import {
+  ApiError,
+  FsError,
+  ProtocolError,
+  SignInError,
+  StorageError,
+  TransportError,
+  UsageError,
+} from '../../src/base/errors.ts';
+import { EXIT_CODES, exitCode } from '../../src/cli/exit-codes.ts';
+import { failureOf } from '../../src/cli/failure.ts';
+import { eventLine, type MountEvent } from '../../src/cli/mount-event.ts';
+import {
+  type MountRequest,
+  mountEnvironment,
+  parseMountAnswer,
+  readMountRequest,
+} from '../../src/cli/mount-request.ts';
+import type { AccountState } from '../../src/cli/running-mounts.ts';
+import { statusText } from '../../src/cli/status.ts';
+import { progressText } from '../../src/cli/sync.ts';
+import { NoMountError } from '../../src/control/client.ts';
+
+describe('events', () => {
+  test.each<[MountEvent, string]>([
+    [{ type: 'mounted', directory: '/c', account: 'ann', pending: 0 }, 'mounted ann at /c'],
+    [
+      { type: 'mounted', directory: '/c', account: 'ann', pending: 2 },
+      'mounted ann at /c; 2 changes from before are pushed now',
+    ],
+    [
+      { type: 'uploaded', path: 'report.txt', version: 4, sizeBytes: 12 * 1024 },
+      'uploaded report.txt (version 4, 12 KiB)',
+    ],
+    [{ type: 'uploaded', path: 'a', version: null, sizeBytes: 0 }, 'uploaded a (0 B)'],
+    [{ type: 'deleted', path: 'a', to: 'trash' }, 'moved a to the trash'],
+    [{ type: 'parked', path: 'a', reason: 'over the limit' }, 'parked a: over the limit (kept here; see cfs status)'],
+    [{ type: 'online', offlineMs: 125_000 }, 'online again after 2 min'],
+    [{ type: 'unmounted', directory: '/c', pending: 0, busy: false }, 'unmounted /c'],
+    [
+      { type: 'unmounted', directory: '/c', pending: 1, busy: true },
+      'unmounted /c (it was busy: programs that still use it get errors); 1 change is kept here and pushed at the next start',
+    ],
+  ])('%j', (event, line) => {
+    expect(eventLine(event)).toBe(line);
+  });
+
+  test('a name cannot draw on the terminal', () => {
+    expect(eventLine({ type: 'folder-created', path: 'a\n\u001b]0;x\u0007\u009b' })).toBe(
+      'created folder a\\x0a\\x1b]0;x\\x07\\x9b',
+    );
+  });
+});
+
+describe('failures', () => {
+  test.each<[Error, number]>([
+    [new UsageError('no', 4), 4],
+    [new NoMountError('ENOENT', ''), exitCode('notMounted')],
+    [new SignInError('refused'), exitCode('signIn')],
+    [new TransportError('refused'), exitCode('unreachable')],
+    [new ApiError(503, 'GET /user', 'busy'), exitCode('unreachable')],
+    [new ProtocolError('odd'), exitCode('unreachable')],
+    [new StorageError('full', { full: true }), exitCode('store')],
+    [new FsError('EIO', 'bad'), exitCode('failure')],
+    [new TypeError('x is undefined\n  at y'), exitCode('failure')],
+  ])('%s has a sentence of one line and its code', (error, code) => {
+    const failure = failureOf(error);
+
+    expect(failure.exitCode).toBe(code);
+    expect(failure.sentence).not.toMatch(/\n|^$/);
+  });
+
+  test('no two exit codes are the same', () => {
+    const codes = Object.values(EXIT_CODES).map(({ code }) => code);
+
+    expect(new Set(codes).size).toBe(codes.length);
+    expect(codes.every((code) => code >= 0 && code < 126)).toBe(true); // from 126 on the shell speaks
+  });
+});
+
+describe('the status for people', () => {
+  const state: AccountState = {
+    name: '17@host',
+    username: 'ann@example.com',
+    origin: 'https://host',
+    socketPath: '/run/x',
+    status: {
+      schema: 1,
+      directory: '/home/ann/Cloud',
+      account: { origin: 'https://host', username: 'ann@example.com' },
+      pid: 42,
+      startedMs: 0,
+      phase: 'running',
+      connection: { state: 'offline', sinceMs: 10_000, reason: 'connection refused' },
+      pending: {
+        count: 12,
+        bytes: 3 * 1024 ** 2,
+        changes: Array.from({ length: 12 }, (_, i) => ({
+          path: `f${i}`,
+          kind: 'upload' as const,
+          sizeBytes: 1,
+          dueMs: null,
+          attempts: i,
+        })),
+      },
+      parked: [{ path: 'big', kind: 'upload', reason: 'the account is over its storage limit', sinceMs: 0 }],
+      transfers: [{ path: 'film', direction: 'up', doneBytes: 1, totalBytes: 4, bytesPerSecond: 2048 }],
+      cache: { usedBytes: 0, limitBytes: 1024 ** 3, unsyncedBytes: 0 },
+    },
+  };
+
+  test('says what is pending, parked and under way, and for how long the service has been away', () => {
+    const text = statusText(state, 70_000);
+
+    expect(text.split('\n')).toEqual([
+      'ann@example.com at https://host',
+      '  mounted    /home/ann/Cloud (process 42)',
+      '  service    offline for 60 s: connection refused',
+      '  pending    12 (3 MiB), kept on this machine',
+      '             upload f0',
+      ...Array.from({ length: 9 }, (_, i) => `             upload f${i + 1}, attempt ${i + 2}`),
+      '             and 2 more',
+      '  parked     upload big: the account is over its storage limit (for 70 s)',
+      '  uploading  film 25 % of 4 B, 2 KiB/s',
+      '  cache      0 B of 1 GiB',
+    ]);
+  });
+
+  test('an account that is not mounted says so', () => {
+    expect(statusText({ ...state, status: null }, 0)).toBe('ann@example.com at https://host\n  not mounted');
+  });
+});
+
+test('progress is told in changes, and in bytes where there are any', () => {
+  expect(progressText({ doneChanges: 3, totalChanges: 10, doneBytes: 0, totalBytes: 0 })).toBe('3 of 10 changes');
+  expect(progressText({ doneChanges: 3, totalChanges: 10, doneBytes: 1024, totalBytes: 2048 })).toBe(
+    '3 of 10 changes, 1 KiB of 2 KiB',
+  );
+});
+
+describe('what a launcher and a mount tell each other', () => {
+  test('the request arrives as it was sent', () => {
+    const request = { directory: '/home/ann/Cloud \u2603' } as MountRequest;
+
+    expect(readMountRequest(mountEnvironment(request, 3))).toEqual(request);
+    expect(() => readMountRequest({})).toThrow('run cfs-mount DIR');
+  });
+
+  test('only an answer is taken for an answer', () => {
+    expect(parseMountAnswer('{"ready":true,"directory":"/c","pid":1}')).toEqual({
+      ready: true,
+      directory: '/c',
+      pid: 1,
+    });
+    expect(parseMountAnswer('{"level":30}')).toBeNull();
+    expect(parseMountAnswer('Segmentation fault')).toBeNull();
+  });
+});
