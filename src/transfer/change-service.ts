@@ -1,0 +1,53 @@
+import type { RemoteEntry, RemoteResource } from '../base/resources.ts';
+import type { NodeKind, ResourceUrl } from '../base/vocabulary.ts';
+import type { HttpService } from '../remote/http-service.ts';
+import type { Connectivity } from './connectivity.ts';
+
+/** What the sync needs to change names (`RemoteChanges`), across the threads. */
+export class ChangeService {
+  readonly #service: HttpService;
+  readonly #connectivity: Connectivity;
+
+  constructor(options: { service: HttpService; connectivity: Connectivity }) {
+    this.#service = options.service;
+    this.#connectivity = options.connectivity;
+  }
+
+  createFolder(parent: ResourceUrl, name: string, signal: AbortSignal): Promise<ResourceUrl> {
+    return this.#connectivity.watched(() => this.#service.createFolder(parent, name, signal));
+  }
+
+  createFile(parent: ResourceUrl, name: string, mediaType: string, signal: AbortSignal): Promise<ResourceUrl> {
+    return this.#connectivity.watched(() => this.#service.createFile(parent, name, mediaType, signal));
+  }
+
+  copyFile(source: ResourceUrl, parent: ResourceUrl, name: string, signal: AbortSignal): Promise<ResourceUrl> {
+    return this.#connectivity.watched(() => this.#service.copyFile(source, parent, name, signal));
+  }
+
+  relocate(
+    url: ResourceUrl,
+    kind: NodeKind,
+    parent: ResourceUrl,
+    name: string,
+    signal: AbortSignal,
+  ): Promise<ResourceUrl> {
+    return this.#connectivity.watched(() => this.#service.relocate(url, kind, parent, name, signal));
+  }
+
+  moveToTrash(url: ResourceUrl, kind: NodeKind, name: string, signal: AbortSignal): Promise<void> {
+    return this.#connectivity.watched(() => this.#service.moveToTrash(url, kind, name, signal));
+  }
+
+  deleteForever(url: ResourceUrl, kind: NodeKind, signal: AbortSignal): Promise<void> {
+    return this.#connectivity.watched(() => this.#service.deleteForever(url, kind, signal));
+  }
+
+  list(folder: ResourceUrl, signal: AbortSignal): Promise<readonly RemoteEntry[]> {
+    return this.#connectivity.watched(() => this.#service.list(folder, signal));
+  }
+
+  resource(url: ResourceUrl, kind: NodeKind, signal: AbortSignal): Promise<RemoteResource | null> {
+    return this.#connectivity.watched(() => this.#service.resource(url, kind, signal));
+  }
+}

@@ -1,0 +1,73 @@
+import type { Clock } from '../base/clock.ts';
+import { TransportError } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
+
+/** Whether the service can be reached, as of the last request. */
+export interface ConnectivityState {
+  readonly online: boolean;
+  /** When the service last answered anything, by the wall; null while it has not. */
+  readonly lastAnswerMs: number | null;
+  /** Since when no request got through, by the wall; null while online. */
+  readonly offlineSinceMs: number | null;
+}
+
+/**
+ * Watches requests end: any answer, also a refusal, means that the service is there. Until the first request ended it is
+ * taken to be there. Nothing is sent to find out: whoever has something to ask finds out by asking.
+ */
+export class Connectivity {
+  readonly #clock: Clock;
+  readonly #log: Logger;
+  readonly #listeners = new Set<(state: ConnectivityState) => void>();
+  #state: ConnectivityState = { online: true, lastAnswerMs: null, offlineSinceMs: null };
+
+  constructor(options: { clock: Clock; log: Logger }) {
+    this.#clock = options.clock;
+    this.#log = options.log;
+  }
+
+  get state(): ConnectivityState {
+    return this.#state;
+  }
+
+  /** Calls back at every change between online and offline; returns what ends it. */
+  onChange(listener: (state: ConnectivityState) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** Runs a request and takes note of how it ended. */
+  async watched<T>(request: () => Promise<T>): Promise<T> {
+    try {
+      const value = await request();
+      this.#answered();
+      return value;
+    } catch (error) {
+      if (error instanceof TransportError) this.#unanswered(error);
+      else if (error instanceof Error && ANSWERS.has(error.name)) this.#answered();
+      throw error;
+    }
+  }
+
+  #answered(): void {
+    const wasOffline = !this.#state.online;
+    this.#state = { online: true, lastAnswerMs: this.#clock.nowMs(), offlineSinceMs: null };
+    if (!wasOffline) return;
+    this.#log.info('the service answers again');
+    this.#tell();
+  }
+
+  #unanswered(error: TransportError): void {
+    if (!this.#state.online) return;
+    this.#state = { ...this.#state, online: false, offlineSinceMs: this.#clock.nowMs() };
+    this.#log.warn({ err: error }, 'the service does not answer');
+    this.#tell();
+  }
+
+  #tell(): void {
+    for (const listener of this.#listeners) listener(this.#state);
+  }
+}
+
+/** Failures that an answer of the service brought; an abort or a full disk says nothing about the service. */
+const ANSWERS: ReadonlySet<string> = new Set(['ApiError', 'ProtocolError', 'SignInError']);

@@ -1,0 +1,118 @@
+import { constants } from 'node:fs';
+import { type FileHandle, open } from 'node:fs/promises';
+import { ProtocolError, StorageError } from '../base/errors.ts';
+import type { FetchedRange, FetchTarget } from '../base/resources.ts';
+import type { Extent } from '../base/vocabulary.ts';
+
+/** Collected before one write: small chunks make many system calls, large ones hold memory. */
+const WRITE_BYTES = 512 * 1024;
+/** A service that ignores Range sends everything; so much of it is kept in memory, beyond it only what was asked for. */
+const MEMORY_BYTES_MAX = 4 * 1024 * 1024;
+
+export interface Incoming {
+  readonly extent: Extent;
+  readonly chunks: AsyncIterable<Uint8Array>;
+}
+
+/**
+ * Puts arriving bytes where they belong. Into a file: at their own offsets, written when this resolves (not synced).
+ * @throws StorageError where the file cannot take them, `full` for a full disk · what the chunks throw
+ */
+export async function land(
+  incoming: Incoming,
+  asked: Extent,
+  target: FetchTarget,
+  arrived: (bytes: number) => void,
+): Promise<FetchedRange> {
+  if (target.kind === 'memory') return await landInMemory(incoming, asked, arrived);
+  await landInFile(incoming, target.path, arrived);
+  return { extent: incoming.extent, bytes: null };
+}
+
+async function landInMemory(
+  { extent, chunks }: Incoming,
+  asked: Extent,
+  arrived: (bytes: number) => void,
+): Promise<FetchedRange> {
+  const kept = extent.end - extent.start <= MEMORY_BYTES_MAX ? extent : asked;
+  const bytes = new Uint8Array(kept.end - kept.start);
+  let at = extent.start;
+  for await (const chunk of chunks) {
+    const from = Math.max(0, kept.start - at);
+    const until = Math.min(chunk.byteLength, kept.end - at);
+    if (from < until) bytes.set(chunk.subarray(from, until), at + from - kept.start);
+    at += chunk.byteLength;
+    arrived(chunk.byteLength);
+    if (at >= kept.end) break;
+  }
+  if (at < kept.end) throw new ProtocolError(`${kept.end - at} bytes are missing`);
+  return { extent: kept, bytes };
+}
+
+async function landInFile({ extent, chunks }: Incoming, path: string, arrived: (bytes: number) => void): Promise<void> {
+  const file = await asStorageError(path, () => open(path, constants.O_WRONLY | constants.O_CREAT, 0o600));
+  try {
+    let at = extent.start;
+    let batch: Uint8Array[] = [];
+    let batchBytes = 0;
+    // One batch is written while the next arrives; its failure is heard at the next await.
+    let writing: Promise<void> = Promise.resolve();
+    const flush = async () => {
+      const [buffers, position] = [batch, at];
+      at += batchBytes;
+      batch = [];
+      batchBytes = 0;
+      await writing;
+      writing = asStorageError(path, () => writeAll(file, buffers, position));
+      writing.catch(() => {});
+    };
+    try {
+      for await (const chunk of chunks) {
+        batch.push(chunk);
+        batchBytes += chunk.byteLength;
+        arrived(chunk.byteLength);
+        if (batchBytes >= WRITE_BYTES) await flush();
+      }
+      if (batchBytes > 0) await flush();
+    } finally {
+      // Also after a failure: the file must not be closed under a write.
+      await writing.catch(() => {});
+    }
+    await writing;
+    if (at !== extent.end) throw new ProtocolError(`${extent.end - at} bytes are missing`);
+  } finally {
+    await file.close();
+  }
+}
+
+async function writeAll(file: FileHandle, buffers: Uint8Array[], position: number): Promise<void> {
+  let at = position;
+  let left = buffers;
+  while (left.length > 0) {
+    const { bytesWritten } = await file.writev(left, at);
+    at += bytesWritten;
+    left = after(left, bytesWritten);
+  }
+}
+
+/** What is left of `buffers` after their first `bytes` bytes: a write may take less than it was given. */
+function after(buffers: Uint8Array[], bytes: number): Uint8Array[] {
+  let skip = bytes;
+  const first = buffers.findIndex((buffer) => {
+    if (skip < buffer.byteLength) return true;
+    skip -= buffer.byteLength;
+    return false;
+  });
+  if (first === -1) return [];
+  return [(buffers[first] as Uint8Array).subarray(skip), ...buffers.slice(first + 1)];
+}
+
+async function asStorageError<T>(path: string, act: () => Promise<T>): Promise<T> {
+  try {
+    return await act();
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    const full = code === 'ENOSPC' || code === 'EDQUOT';
+    throw new StorageError(`${path}: cannot be written`, { full, cause: error });
+  }
+}

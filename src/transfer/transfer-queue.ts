@@ -1,0 +1,148 @@
+import type { Clock } from '../base/clock.ts';
+
+export type TransferKind = 'download' | 'upload';
+
+/** One transfer, for `cfs status`. */
+export interface TransferState {
+  readonly kind: TransferKind;
+  /** What is transferred: a version or file. */
+  readonly url: string;
+  readonly bytesDone: number;
+  readonly bytesTotal: number;
+  /** Since it began. */
+  readonly bytesPerSecond: number;
+}
+
+/** Transfers at once: as many as the transport has connections for data. */
+const TRANSFERS_MAX = 8;
+/** Uploads never take the last places: a process may be waiting for what a download brings. */
+const UPLOADS_MAX = 6;
+
+interface Waiting {
+  readonly kind: TransferKind;
+  readonly start: () => void;
+}
+
+interface Running {
+  readonly kind: TransferKind;
+  readonly url: string;
+  readonly startedMs: number;
+  bytesDone: number;
+  bytesTotal: number;
+}
+
+/** What a transfer reports while it runs. */
+export interface TransferMeter {
+  /** Bytes that have moved since the last call. */
+  moved(bytes: number): void;
+  /** More is coming than was asked for. */
+  expects(bytesTotal: number): void;
+}
+
+/** Lets a bounded number of transfers run at once, downloads before uploads, first come first served among equals. */
+export class TransferQueue {
+  readonly #clock: Clock;
+  readonly #waiting: Waiting[] = [];
+  readonly #running = new Set<Running>();
+  /** INVARIANT: `#taken` counts those whose turn it is, from `#take` until `#leave`; `#uploads` the uploads among them. */
+  #taken = 0;
+  #uploads = 0;
+  readonly #bytes = { download: 0, upload: 0 };
+
+  constructor(options: { clock: Clock }) {
+    this.#clock = options.clock;
+  }
+
+  /** Runs `transfer` when its turn comes; rejects with the signal's reason if that never does. */
+  async run<T>(
+    transfer: { readonly kind: TransferKind; readonly url: string; readonly bytesTotal: number },
+    signal: AbortSignal,
+    work: (meter: TransferMeter) => Promise<T>,
+  ): Promise<T> {
+    await this.#turn(transfer.kind, signal);
+    const running: Running = { ...transfer, startedMs: this.#clock.elapsedMs(), bytesDone: 0 };
+    this.#running.add(running);
+    try {
+      return await work({
+        moved: (bytes) => {
+          running.bytesDone += bytes;
+          this.#bytes[transfer.kind] += bytes;
+        },
+        expects: (bytesTotal) => {
+          running.bytesTotal = bytesTotal;
+        },
+      });
+    } finally {
+      this.#running.delete(running);
+      this.#leave(transfer.kind);
+    }
+  }
+
+  get running(): readonly TransferState[] {
+    const nowMs = this.#clock.elapsedMs();
+    return [...this.#running].map(({ kind, url, bytesDone, bytesTotal, startedMs }) => {
+      const seconds = (nowMs - startedMs) / 1000;
+      return { kind, url, bytesDone, bytesTotal, bytesPerSecond: seconds > 0 ? bytesDone / seconds : 0 };
+    });
+  }
+
+  get waiting(): number {
+    return this.#waiting.length;
+  }
+
+  /** Since the start, bytes of bodies only. */
+  get bytesMoved(): { readonly downloaded: number; readonly uploaded: number } {
+    return { downloaded: this.#bytes.download, uploaded: this.#bytes.upload };
+  }
+
+  #mayStart(kind: TransferKind): boolean {
+    return this.#taken < TRANSFERS_MAX && (kind === 'download' || this.#uploads < UPLOADS_MAX);
+  }
+
+  #take(kind: TransferKind): void {
+    this.#taken += 1;
+    if (kind === 'upload') this.#uploads += 1;
+  }
+
+  #leave(kind: TransferKind): void {
+    this.#taken -= 1;
+    if (kind === 'upload') this.#uploads -= 1;
+    this.#startNext();
+  }
+
+  #startNext(): void {
+    for (const kind of ['download', 'upload'] as const) {
+      while (this.#mayStart(kind)) {
+        const index = this.#waiting.findIndex((waiting) => waiting.kind === kind);
+        if (index === -1) break;
+        const [next] = this.#waiting.splice(index, 1) as [Waiting];
+        this.#take(kind);
+        next.start();
+      }
+    }
+  }
+
+  #turn(kind: TransferKind, signal: AbortSignal): Promise<void> | void {
+    if (signal.aborted) throw signal.reason;
+    if (this.#mayStart(kind)) {
+      this.#take(kind);
+      return;
+    }
+    return new Promise((resolve, reject) => {
+      const waiting: Waiting = {
+        kind,
+        start: () => {
+          signal.removeEventListener('abort', aborted);
+          resolve();
+        },
+      };
+      const aborted = () => {
+        const index = this.#waiting.indexOf(waiting);
+        if (index !== -1) this.#waiting.splice(index, 1);
+        reject(signal.reason);
+      };
+      signal.addEventListener('abort', aborted, { once: true });
+      this.#waiting.push(waiting);
+    });
+  }
+}

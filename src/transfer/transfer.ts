@@ -1,0 +1,53 @@
+import type { Clock } from '../base/clock.ts';
+import type { Logger } from '../base/log.ts';
+import type { HttpService } from '../remote/http-service.ts';
+import { ChangeService } from './change-service.ts';
+import { Connectivity, type ConnectivityState } from './connectivity.ts';
+import { ListingService } from './listing-service.ts';
+import { TransferQueue, type TransferState } from './transfer-queue.ts';
+import { UploadService } from './upload-service.ts';
+import { VersionService } from './version-service.ts';
+
+/** What the main thread offers over the port, and what it tells `cfs status`. */
+export interface Transfer {
+  readonly listings: ListingService;
+  readonly versions: VersionService;
+  readonly changes: ChangeService;
+  readonly uploads: UploadService;
+  readonly connectivity: Connectivity;
+  stats(): TransferStats;
+}
+
+export interface TransferStats extends ConnectivityState {
+  readonly signInRequired: boolean;
+  readonly running: readonly TransferState[];
+  readonly waiting: number;
+  readonly bytesDownloaded: number;
+  readonly bytesUploaded: number;
+}
+
+/**
+ * The main thread's end of the seam: moves bytes between the service and local files. The four services satisfy
+ * `RemoteListing`, `VersionSource`, `RemoteChanges` and `UploadService` by their shape; `cli` checks that they do.
+ */
+export function createTransfer(options: { service: HttpService; clock: Clock; log: Logger }): Transfer {
+  const { service, clock, log } = options;
+  const connectivity = new Connectivity({ clock, log });
+  const queue = new TransferQueue({ clock });
+  const parts = { service, connectivity, queue };
+  return {
+    listings: new ListingService(parts),
+    versions: new VersionService(parts),
+    changes: new ChangeService(parts),
+    uploads: new UploadService(parts),
+    connectivity,
+    stats: () => ({
+      ...connectivity.state,
+      signInRequired: service.signInRequired,
+      running: queue.running,
+      waiting: queue.waiting,
+      bytesDownloaded: queue.bytesMoved.downloaded,
+      bytesUploaded: queue.bytesMoved.uploaded,
+    }),
+  };
+}

@@ -1,0 +1,58 @@
+import type { BodyPiece, RemoteVersion, UploadProgress } from '../base/resources.ts';
+import type { ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
+import type { HttpService } from '../remote/http-service.ts';
+import type { Connectivity } from './connectivity.ts';
+import type { TransferQueue } from './transfer-queue.ts';
+import { bodyLength, type UploadBody, uploadBody } from './upload-body.ts';
+
+/** What the sync needs to send bytes (`UploadService`), across the threads: bodies are read from the files it names. */
+export class UploadService {
+  readonly #service: HttpService;
+  readonly #connectivity: Connectivity;
+  readonly #queue: TransferQueue;
+
+  constructor(options: { service: HttpService; connectivity: Connectivity; queue: TransferQueue }) {
+    this.#service = options.service;
+    this.#connectivity = options.connectivity;
+    this.#queue = options.queue;
+  }
+
+  /** @throws StorageError for a local file that is shorter than promised · what the service throws */
+  putFileData(file: ResourceUrl, body: readonly BodyPiece[], mediaType: string, signal: AbortSignal): Promise<void> {
+    return this.#sent(file, body, signal, (stream) => this.#service.putFileData(file, stream, mediaType, signal));
+  }
+
+  createVersion(file: ResourceUrl, signal: AbortSignal): Promise<VersionUrl> {
+    return this.#connectivity.watched(() => this.#service.createVersion(file, signal));
+  }
+
+  /** @throws ApiError 416 when the service holds another number of bytes · as `putFileData` */
+  putVersionData(
+    version: VersionUrl,
+    offset: number,
+    body: readonly BodyPiece[],
+    signal: AbortSignal,
+  ): Promise<UploadProgress> {
+    return this.#sent(version, body, signal, (stream) => this.#service.putVersionData(version, offset, stream, signal));
+  }
+
+  versionProgress(version: VersionUrl, signal: AbortSignal): Promise<UploadProgress | null> {
+    return this.#connectivity.watched(() => this.#service.versionProgress(version, signal));
+  }
+
+  versions(file: ResourceUrl, signal: AbortSignal): Promise<readonly RemoteVersion[]> {
+    return this.#connectivity.watched(() => this.#service.versions(file, signal));
+  }
+
+  #sent<T>(
+    url: string,
+    body: readonly BodyPiece[],
+    signal: AbortSignal,
+    send: (stream: UploadBody) => Promise<T>,
+  ): Promise<T> {
+    const transfer = { kind: 'upload', url, bytesTotal: bodyLength(body) } as const;
+    return this.#queue.run(transfer, signal, (meter) =>
+      this.#connectivity.watched(() => send(uploadBody(body, (bytes) => meter.moved(bytes)))),
+    );
+  }
+}

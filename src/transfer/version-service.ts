@@ -1,0 +1,41 @@
+import type { FetchedRange, FetchTarget, RemoteVersion } from '../base/resources.ts';
+import type { Extent, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
+import type { HttpService } from '../remote/http-service.ts';
+import type { Connectivity } from './connectivity.ts';
+import { land } from './landing.ts';
+import type { TransferQueue } from './transfer-queue.ts';
+
+/** What reading needs (`VersionSource`), across the threads: bytes go into the file that the other thread names. */
+export class VersionService {
+  readonly #service: HttpService;
+  readonly #connectivity: Connectivity;
+  readonly #queue: TransferQueue;
+
+  constructor(options: { service: HttpService; connectivity: Connectivity; queue: TransferQueue }) {
+    this.#service = options.service;
+    this.#connectivity = options.connectivity;
+    this.#queue = options.queue;
+  }
+
+  newestVersion(file: ResourceUrl, signal: AbortSignal): Promise<RemoteVersion | null> {
+    return this.#connectivity.watched(() => this.#service.newestVersion(file, signal));
+  }
+
+  /** @throws what `HttpService.readVersion` throws · StorageError where the file cannot take the bytes */
+  readVersion(
+    version: VersionUrl,
+    extent: Extent,
+    sizeBytes: number,
+    target: FetchTarget,
+    signal: AbortSignal,
+  ): Promise<FetchedRange> {
+    const transfer = { kind: 'download', url: version, bytesTotal: extent.end - extent.start } as const;
+    return this.#queue.run(transfer, signal, (meter) =>
+      this.#connectivity.watched(async () => {
+        const incoming = await this.#service.readVersion(version, extent, sizeBytes, signal);
+        meter.expects(incoming.extent.end - incoming.extent.start);
+        return await land(incoming, extent, target, (bytes) => meter.moved(bytes));
+      }),
+    );
+  }
+}
