@@ -51,6 +51,8 @@ export function failureOf(error: unknown): Failure {
 export async function runToExit(program: string, run: () => Promise<number>): Promise<void> {
   // A reader that went away (`cfs status | head -1`) is no failure of ours.
   process.stdout.on('error', () => {});
+  // Pauses between attempts do not keep a process alive by themselves.
+  const alive = setInterval(() => {}, 60_000);
   try {
     process.exitCode = await run();
   } catch (error) {
@@ -58,5 +60,7 @@ export async function runToExit(program: string, run: () => Promise<number>): Pr
     for (const line of failure.sentence.split('\n')) process.stderr.write(`${program}: ${line}\n`);
     if (process.env.CFS_LOG_LEVEL === 'debug' && error instanceof Error) process.stderr.write(`${error.stack}\n`);
     process.exitCode = failure.exitCode;
+  } finally {
+    clearInterval(alive);
   }
 }

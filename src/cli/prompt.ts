@@ -1,0 +1,33 @@
+import { createInterface } from 'node:readline/promises';
+import { Writable } from 'node:stream';
+import type { ReadStream, WriteStream } from 'node:tty';
+import { UsageError } from '../base/errors.ts';
+
+/** Questions at a terminal. */
+export interface Prompt {
+  /** @throws UsageError when the person ends the input instead of answering */
+  ask(question: string, options: { readonly hidden: boolean }): Promise<string>;
+}
+
+/** @returns null where there is nobody to ask */
+export function terminalPrompt(input: ReadStream, output: WriteStream): Prompt | null {
+  if (!input.isTTY || !output.isTTY) return null;
+  return {
+    ask: async (question, { hidden }) => {
+      output.write(`${question}: `);
+      // What is typed is echoed by readline, so a hidden answer needs an output that shows nothing.
+      const silence = new Writable({ write: (_chunk, _encoding, done) => done() });
+      const reader = createInterface({ input, output: hidden ? silence : output, terminal: true, historySize: 0 });
+      try {
+        return await new Promise<string>((resolve, reject) => {
+          reader.once('close', () => reject(new UsageError('nothing was answered')));
+          reader.once('SIGINT', () => reject(new UsageError('interrupted')));
+          reader.once('line', resolve);
+        });
+      } finally {
+        reader.close();
+        if (hidden) output.write('\n');
+      }
+    },
+  };
+}
