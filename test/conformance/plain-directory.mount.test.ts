@@ -32,7 +32,7 @@ const parent =
 
 if (parent === undefined) {
   describe('a plain directory', () => {
-    test.skip(`(none of ${candidates.join(', ')} is on ext4 or tmpfs)`, () => {});
+    test.skip(`(needs: ext4 or tmpfs at one of ${candidates.join(', ')})`, () => {});
   });
 } else {
   const onTmpfs = statfsSync(parent).type === TMPFS;
