@@ -143,12 +143,25 @@ export interface FileSystemOps {
   mkdir(parent: Inode, name: string, mode: number, ctx: OpContext): Answer<Entry>;
   unlink(parent: Inode, name: string, ctx: OpContext): Answer<void>;
   rmdir(parent: Inode, name: string, ctx: OpContext): Answer<void>;
-  rename(parent: Inode, name: string, newParent: Inode, newName: string, mode: RenameMode, ctx: OpContext): Answer<void>;
+  rename(
+    parent: Inode,
+    name: string,
+    newParent: Inode,
+    newName: string,
+    mode: RenameMode,
+    ctx: OpContext,
+  ): Answer<void>;
   /** link(2): documented refusal. */
   link(ino: Inode, newParent: Inode, newName: string, ctx: OpContext): Answer<Entry>;
 
   open(ino: Inode, flags: OpenFlags, ctx: OpContext): Answer<OpenReply>;
-  create(parent: Inode, name: string, mode: number, flags: OpenFlags, ctx: OpContext): Answer<Entry & { readonly open: OpenReply }>;
+  create(
+    parent: Inode,
+    name: string,
+    mode: number,
+    flags: OpenFlags,
+    ctx: OpContext,
+  ): Answer<Entry & { readonly open: OpenReply }>;
   read(ino: Inode, handle: HandleId, offset: number, length: number, ctx: OpContext): Answer<ReadReply>;
   /** `data` is valid until the answer is given, not longer. @returns bytes taken: all of them, or it throws. */
   write(ino: Inode, handle: HandleId, offset: number, data: Uint8Array, ctx: OpContext): Answer<number>;
@@ -157,7 +170,14 @@ export interface FileSystemOps {
   /** The last descriptor and mapping of the handle are gone. What it throws, the kernel drops. */
   release(ino: Inode, handle: HandleId, ctx: OpContext): Answer<void>;
   fsync(ino: Inode, handle: HandleId, dataOnly: boolean, ctx: OpContext): Answer<void>;
-  fallocate(ino: Inode, handle: HandleId, mode: AllocateMode, offset: number, length: number, ctx: OpContext): Answer<void>;
+  fallocate(
+    ino: Inode,
+    handle: HandleId,
+    mode: AllocateMode,
+    offset: number,
+    length: number,
+    ctx: OpContext,
+  ): Answer<void>;
   /** lseek(2) with SEEK_DATA or SEEK_HOLE. @throws FsError ENXIO past the end */
   lseek(ino: Inode, handle: HandleId, offset: number, whence: 'data' | 'hole', ctx: OpContext): Answer<number>;
 
@@ -170,7 +190,13 @@ export interface FileSystemOps {
   statfs(ino: Inode, ctx: OpContext): Answer<FileSystemStats>;
   /** `security.*` and `system.posix_acl_*` never arrive: the binding answers ENODATA/EOPNOTSUPP for them. */
   getxattr(ino: Inode, name: string, ctx: OpContext): Answer<Uint8Array>;
-  setxattr(ino: Inode, name: string, value: Uint8Array, mode: 'set' | 'create' | 'replace', ctx: OpContext): Answer<void>;
+  setxattr(
+    ino: Inode,
+    name: string,
+    value: Uint8Array,
+    mode: 'set' | 'create' | 'replace',
+    ctx: OpContext,
+  ): Answer<void>;
   listxattr(ino: Inode, ctx: OpContext): Answer<readonly string[]>;
   removexattr(ino: Inode, name: string, ctx: OpContext): Answer<void>;
 }

@@ -1,0 +1,619 @@
+/*
+ * One /dev/fuse descriptor, served in the loop of the thread that opened it.
+ *
+ * Requests are read until EAGAIN straight into slots of one region that JavaScript sees as an ArrayBuffer; one call hands over a
+ * batch; JavaScript writes small replies over their requests and the batch's replies are written when it returns. Other replies
+ * go out by `send` (encoded in the scratch area) and `sendPieces` (bytes gathered from buffers and files). The layout of the
+ * region is in README.md, "The region", and in src/kernel/native.ts.
+ */
+#include "fuse-kernel.h"
+#include "fuse-protocol.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PAGE 4096u
+#define PAYLOAD_MAX (1024u * 1024u) /* max_write, and the longest read */
+#define SMALL_BYTES 8192u
+#define BATCH_MAX 32u
+#define TURN_NS 1000000u /* a turn of the loop is given back after this long */
+#define PIECES_MAX 1000u /* below UIO_MAXIOV (1024), with room for the header */
+
+/* Control words of one request of a batch; the control area holds BATCH_MAX of them, at the start of the region. */
+enum {
+  ITEM_REQUEST,    /* where the request starts */
+  ITEM_DATA,       /* where what follows the first FUSE_WRITE_HEADER_BYTES starts */
+  ITEM_SLOT,       /* number of the small slot; the reply starts where it starts */
+  ITEM_LARGE,      /* number of the large slot + 1; 0: none */
+  ITEM_SLOT_START, /* where the small slot starts */
+  ITEM_REPLY,      /* set by JavaScript: length of the reply, or TAKEN */
+  ITEM_HELD,       /* set by JavaScript: 1 keeps the slots until `release` */
+  ITEM_ERRNO,      /* set for onUnsent: why the reply was not accepted */
+  ITEM_WORDS
+};
+#define TAKEN 0xffffffffu /* no reply, or JavaScript sends it by itself */
+
+struct connection {
+  int fd;
+  atomic_uint descriptor_refs; /* poll handle, notifier, jobs: the descriptor is closed after the last */
+  atomic_uint refs;            /* descriptor, ArrayBuffer: the memory is freed after the last */
+
+  unsigned char *region;
+  size_t region_length;
+  uint32_t *control;
+  unsigned char *scratch; /* a page for the header, then PAYLOAD_MAX */
+  size_t small_start, large_start;
+  uint32_t small_count, large_count;
+  uint32_t *small_free, small_free_count;
+  uint32_t *large_free, large_free_count;
+
+  napi_env env;
+  napi_ref on_batch, on_unsent, on_ended, resource;
+  napi_async_context async;
+  napi_async_cleanup_hook_handle hook;
+  uv_poll_t *poll;
+  struct notifier *notifier;
+  bool paused; /* no free slot: not read until one is released */
+  bool closed;
+  bool ended;
+  uint32_t burst; /* how many requests the last batch had */
+};
+
+/* ---- lifetime ---- */
+
+static void unref(struct connection *c) {
+  if (atomic_fetch_sub(&c->refs, 1) != 1) return;
+  munmap(c->region, c->region_length);
+  free(c->small_free);
+  free(c->large_free);
+  free(c->poll);
+  free(c);
+}
+
+static void descriptor_unref(void *argument) {
+  struct connection *c = argument;
+  if (atomic_fetch_sub(&c->descriptor_refs, 1) != 1) return;
+  close(c->fd);
+  unref(c);
+}
+
+static void region_finalized(napi_env env, void *data, void *hint) {
+  (void)env;
+  (void)data;
+  unref(hint);
+}
+
+static void poll_closed(uv_handle_t *handle) {
+  struct connection *c = uv_handle_get_data(handle);
+  napi_async_cleanup_hook_handle hook = c->hook;
+  c->hook = NULL;
+  descriptor_unref(c);
+  if (hook != NULL) napi_remove_async_cleanup_hook(hook);
+}
+
+static void shut(struct connection *c) {
+  if (c->closed) return;
+  c->closed = true;
+  uv_poll_stop(c->poll);
+  notifier_close(c->notifier, descriptor_unref, c);
+  c->notifier = NULL;
+  uv_close((uv_handle_t *)c->poll, poll_closed);
+}
+
+/* The environment ends (a Worker's exit): a uv handle left open would make Node abort the process. */
+static void environment_ends(napi_async_cleanup_hook_handle handle, void *argument) {
+  struct connection *c = argument;
+  c->hook = handle;
+  if (!c->closed) shut(c);
+  /* closed already but poll_closed not yet run: it removes the hook */
+}
+
+static double item_offset(struct connection *c, const void *pointer) {
+  return (double)((const unsigned char *)pointer - c->region);
+}
+
+/* ---- reading ---- */
+
+static unsigned char *small_slot(struct connection *c, uint32_t slot) {
+  return c->region + c->small_start + (size_t)slot * SMALL_BYTES;
+}
+
+/* The bytes of a large slot; a page before them leaves room for a request's first bytes. */
+static unsigned char *large_slot(struct connection *c, uint32_t slot) {
+  return c->region + c->large_start + (size_t)slot * (PAGE + PAYLOAD_MAX) + PAGE;
+}
+
+/*
+ * Reads one request. The first 80 bytes (all that stands before the bytes of a WRITE) go to a small slot, the rest to a large
+ * one, because the kernel insists on room for the largest request (fuse_dev_do_read). What fits is moved into the small slot at
+ * once, so that a large one is used up only by what is large; there the bytes of a WRITE begin on a page boundary.
+ * Returns 1, or a negative errno; -ENOBUFS when a slot must be released first.
+ */
+static int read_request(struct connection *c, uint32_t *item) {
+  if (c->small_free_count == 0 || c->large_free_count == 0) return -ENOBUFS;
+  uint32_t slot = c->small_free[c->small_free_count - 1], large = c->large_free[c->large_free_count - 1];
+  unsigned char *head = small_slot(c, slot), *rest = large_slot(c, large);
+  struct iovec iov[2] = {{head, FUSE_WRITE_HEADER_BYTES}, {rest, PAYLOAD_MAX}};
+  ssize_t n = readv(c->fd, iov, 2);
+  if (n < 0) return -errno;
+  if ((size_t)n < sizeof(struct fuse_request_header)) return -EIO;
+
+  const struct fuse_request_header *header = (const struct fuse_request_header *)head;
+  unsigned char *request = head, *data = head + FUSE_WRITE_HEADER_BYTES;
+  bool uses_large = (size_t)n > SMALL_BYTES;
+  if (uses_large && header->opcode == FUSE_OP_WRITE) {
+    data = rest;
+  } else if (uses_large) {
+    request = rest - FUSE_WRITE_HEADER_BYTES;
+    memcpy(request, head, FUSE_WRITE_HEADER_BYTES);
+    data = rest;
+  } else if ((size_t)n > FUSE_WRITE_HEADER_BYTES) {
+    memcpy(data, rest, (size_t)n - FUSE_WRITE_HEADER_BYTES);
+  }
+  c->small_free_count--;
+  if (uses_large) c->large_free_count--;
+  item[ITEM_REQUEST] = (uint32_t)item_offset(c, request);
+  item[ITEM_DATA] = (uint32_t)item_offset(c, data);
+  item[ITEM_SLOT] = slot;
+  item[ITEM_LARGE] = uses_large ? large + 1 : 0;
+  item[ITEM_SLOT_START] = (uint32_t)item_offset(c, head);
+  item[ITEM_REPLY] = 0;
+  item[ITEM_HELD] = 0;
+  item[ITEM_ERRNO] = 0;
+  return 1;
+}
+
+static void free_slots(struct connection *c, uint32_t slot, uint32_t large) {
+  c->small_free[c->small_free_count++] = slot;
+  if (large != 0) c->large_free[c->large_free_count++] = large - 1;
+}
+
+static int write_reply(struct connection *c, const void *reply, size_t length) {
+  ssize_t n;
+  do {
+    n = write(c->fd, reply, length);
+  } while (n < 0 && errno == EINTR);
+  return n < 0 ? errno : 0;
+}
+
+/* Calls a JavaScript function with one number. An exception is dropped: whoever calls sees what was left undone. */
+static void call(struct connection *c, napi_ref function_ref, double argument) {
+  napi_value function, receiver, number, result;
+  if (napi_get_reference_value(c->env, function_ref, &function) == napi_ok &&
+      napi_get_undefined(c->env, &receiver) == napi_ok && napi_create_double(c->env, argument, &number) == napi_ok) {
+    napi_call_function(c->env, receiver, function, 1, &number, &result);
+  }
+  bool pending = false;
+  if (napi_is_exception_pending(c->env, &pending) == napi_ok && pending) {
+    napi_value exception;
+    napi_get_and_clear_last_exception(c->env, &exception);
+  }
+}
+
+static bool takes_reply(uint32_t opcode) {
+  return opcode != FUSE_OP_FORGET && opcode != FUSE_OP_BATCH_FORGET && opcode != FUSE_OP_INTERRUPT;
+}
+
+/* Hands a batch to JavaScript, writes the replies that it left in the slots, and frees the slots it does not hold. */
+static void answer_batch(struct connection *c, uint32_t count) {
+  napi_handle_scope scope;
+  napi_callback_scope callback_scope;
+  napi_value resource;
+  if (napi_open_handle_scope(c->env, &scope) != napi_ok) return;
+  bool entered = napi_get_reference_value(c->env, c->resource, &resource) == napi_ok &&
+                 napi_open_callback_scope(c->env, resource, c->async, &callback_scope) == napi_ok;
+  if (entered) call(c, c->on_batch, (double)count);
+
+  uint32_t unsent = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    uint32_t *item = c->control + i * ITEM_WORDS;
+    unsigned char *reply = c->region + item[ITEM_SLOT_START];
+    if (item[ITEM_REPLY] == 0) {
+      /* Left undone: a bug in the caller, or the environment is going away. The process that asked must not wait for ever. */
+      const struct fuse_request_header *request = (const struct fuse_request_header *)(c->region + item[ITEM_REQUEST]);
+      if (!takes_reply(request->opcode)) continue;
+      struct fuse_reply_header failure = {sizeof failure, -EIO, request->unique};
+      memcpy(reply, &failure, sizeof failure);
+      item[ITEM_REPLY] = sizeof failure;
+    }
+    if (item[ITEM_REPLY] == TAKEN || c->closed) continue;
+    item[ITEM_ERRNO] = (uint32_t)write_reply(c, reply, item[ITEM_REPLY]);
+    if (item[ITEM_ERRNO] != 0) unsent++;
+  }
+  if (unsent > 0 && entered) call(c, c->on_unsent, (double)count);
+  for (uint32_t i = 0; i < count; i++) {
+    uint32_t *item = c->control + i * ITEM_WORDS;
+    if (item[ITEM_HELD] == 0) free_slots(c, item[ITEM_SLOT], item[ITEM_LARGE]);
+  }
+  if (entered) napi_close_callback_scope(c->env, callback_scope); /* runs microtasks: may call anything of ours */
+  napi_close_handle_scope(c->env, scope);
+}
+
+static void end(struct connection *c, int failure) {
+  if (c->ended || c->closed) return;
+  c->ended = true;
+  uv_poll_stop(c->poll);
+  napi_handle_scope scope;
+  napi_callback_scope callback_scope;
+  napi_value resource;
+  if (napi_open_handle_scope(c->env, &scope) != napi_ok) return;
+  if (napi_get_reference_value(c->env, c->resource, &resource) == napi_ok &&
+      napi_open_callback_scope(c->env, resource, c->async, &callback_scope) == napi_ok) {
+    call(c, c->on_ended, (double)failure);
+    napi_close_callback_scope(c->env, callback_scope);
+  }
+  napi_close_handle_scope(c->env, scope);
+}
+
+static uint64_t monotonic_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void readable(uv_poll_t *handle, int status, int events) {
+  /* An error status (EPOLLERR: the connection is gone) needs no branch: reading says which error. */
+  (void)status;
+  (void)events;
+  struct connection *c = uv_handle_get_data((uv_handle_t *)handle);
+  uint64_t started = monotonic_ns();
+  for (bool first = true; !c->closed && !c->ended; first = false) {
+    /* One caller at a time is answered before looking for more; many callers share one call into JavaScript. */
+    uint32_t limit = first && c->burst <= 1 ? 1 : BATCH_MAX, count = 0;
+    int result = 1;
+    while (count < limit) {
+      result = read_request(c, c->control + count * ITEM_WORDS);
+      if (result > 0) count++;
+      else if (result != -EINTR && result != -ENOENT) break; /* ENOENT: that request was interrupted before we had it */
+    }
+    if (limit > 1) c->burst = count;
+    if (count > 0) answer_batch(c, count);
+    if (c->closed || result == -EAGAIN) return;
+    if (result == -ENOBUFS) {
+      if (c->small_free_count > 0 && c->large_free_count > 0) continue; /* this batch has just freed some */
+      c->paused = true;
+      uv_poll_stop(c->poll);
+      return;
+    }
+    if (result < 0) {
+      end(c, -result);
+      return;
+    }
+    if (monotonic_ns() - started > TURN_NS) return; /* level-triggered: the next turn goes on */
+  }
+}
+
+/* ---- what JavaScript calls; `data` of each function is its connection ---- */
+
+static struct connection *arguments_of(napi_env env, napi_callback_info info, size_t count, napi_value *argv) {
+  size_t argc = count;
+  void *data;
+  if (napi_get_cb_info(env, info, &argc, argv, NULL, &data) != napi_ok || argc < count) return NULL;
+  struct connection *c = data;
+  return c->closed ? NULL : c;
+}
+
+/* send(offset, length): writes the reply that stands there; a negative errno when the kernel does not take it. */
+static napi_value connection_send(napi_env env, napi_callback_info info) {
+  napi_value argv[2];
+  uint32_t offset, length;
+  struct connection *c = arguments_of(env, info, 2, argv);
+  if (c == NULL) return number_of(env, -EBADF);
+  if (napi_get_value_uint32(env, argv[0], &offset) != napi_ok || napi_get_value_uint32(env, argv[1], &length) != napi_ok ||
+      (size_t)offset + length > c->region_length) {
+    return number_of(env, -EINVAL);
+  }
+  return number_of(env, -write_reply(c, c->region + offset, length));
+}
+
+/* release(slot, large): gives back the slots of a request that was held. */
+static napi_value connection_release(napi_env env, napi_callback_info info) {
+  napi_value argv[2];
+  uint32_t slot, large;
+  struct connection *c = arguments_of(env, info, 2, argv);
+  if (c == NULL) return NULL;
+  if (napi_get_value_uint32(env, argv[0], &slot) != napi_ok || napi_get_value_uint32(env, argv[1], &large) != napi_ok ||
+      slot >= c->small_count || large > c->large_count || c->small_free_count >= c->small_count) {
+    return NULL;
+  }
+  free_slots(c, slot, large);
+  if (c->paused && c->small_free_count > 0 && c->large_free_count > 0 && !c->ended) {
+    c->paused = false;
+    uv_poll_start(c->poll, UV_POLL_READABLE, readable);
+  }
+  return NULL;
+}
+
+/* A READ reply some of whose bytes were not in the page cache: read by a thread of the pool, and written by it too. */
+struct job {
+  struct connection *c;
+  napi_async_work work;
+  napi_ref done;
+  int failure;
+  unsigned char *reply;
+  size_t length;
+  uint32_t slices;
+  struct slice {
+    int fd;
+    off_t position;
+    size_t length;
+    unsigned char *target;
+  } slice[];
+};
+
+static void job_run(napi_env env, void *data) {
+  (void)env;
+  struct job *job = data;
+  for (uint32_t i = 0; i < job->slices && job->failure == 0; i++) {
+    struct slice *slice = &job->slice[i];
+    for (size_t have = 0; have < slice->length;) {
+      ssize_t n = pread(slice->fd, slice->target + have, slice->length - have, slice->position + (off_t)have);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) {
+        job->failure = n < 0 ? errno : EIO; /* a file that is shorter than its owner said */
+        break;
+      }
+      have += (size_t)n;
+    }
+  }
+  struct fuse_reply_header *header = (struct fuse_reply_header *)job->reply;
+  if (job->failure != 0) {
+    header->length = sizeof *header;
+    header->error = -EIO;
+  }
+  write_reply(job->c, job->reply, header->length);
+}
+
+static void job_free(struct job *job) {
+  for (uint32_t i = 0; i < job->slices; i++) close(job->slice[i].fd);
+  descriptor_unref(job->c);
+  free(job->reply);
+  free(job);
+}
+
+static void job_done(napi_env env, napi_status status, void *data) {
+  struct job *job = data;
+  napi_value function, receiver, failure, result;
+  if (status == napi_ok && napi_get_reference_value(env, job->done, &function) == napi_ok &&
+      napi_get_undefined(env, &receiver) == napi_ok && napi_create_int32(env, job->failure, &failure) == napi_ok) {
+    napi_call_function(env, receiver, function, 1, &failure, &result);
+  }
+  napi_delete_reference(env, job->done);
+  napi_delete_async_work(env, job->work);
+  job_free(job);
+}
+
+struct piece {
+  unsigned char *bytes; /* NULL: a slice of a file */
+  size_t length;
+  int fd;
+  off_t position;
+};
+
+static bool piece_of(napi_env env, napi_value value, struct piece *piece) {
+  napi_typedarray_type type;
+  void *data;
+  size_t length;
+  if (napi_get_typedarray_info(env, value, &type, &length, &data, NULL, NULL) != napi_ok) return false;
+  if (type == napi_float64_array) {
+    const double *numbers = data; /* descriptor, position, length */
+    if (length < 3 || numbers[2] < 0 || numbers[2] > PAYLOAD_MAX) return false;
+    *piece = (struct piece){NULL, (size_t)numbers[2], (int)numbers[0], (off_t)numbers[1]};
+  } else {
+    *piece = (struct piece){data, length, -1, 0};
+  }
+  return true;
+}
+
+/* What could not be had at once goes to the pool. Descriptors are duplicated: their owner may close them meanwhile. */
+static int start_job(napi_env env, struct connection *c, uint64_t unique, const struct piece *pieces, uint32_t count,
+                     size_t total, napi_value done) {
+  struct job *job = calloc(1, sizeof *job + count * sizeof(struct slice));
+  if (job == NULL) return ENOMEM;
+  job->c = c;
+  job->length = sizeof(struct fuse_reply_header) + total;
+  job->reply = malloc(job->length);
+  atomic_fetch_add(&c->descriptor_refs, 1);
+  if (job->reply == NULL) {
+    job_free(job);
+    return ENOMEM;
+  }
+  struct fuse_reply_header header = {(uint32_t)job->length, 0, unique};
+  memcpy(job->reply, &header, sizeof header);
+  unsigned char *target = job->reply + sizeof header;
+  for (uint32_t i = 0; i < count; target += pieces[i].length, i++) {
+    if (pieces[i].bytes != NULL) {
+      memcpy(target, pieces[i].bytes, pieces[i].length);
+      continue;
+    }
+    int fd = dup(pieces[i].fd);
+    if (fd < 0) {
+      int failure = errno;
+      job_free(job);
+      return failure;
+    }
+    job->slice[job->slices++] = (struct slice){fd, pieces[i].position, pieces[i].length, target};
+  }
+  napi_value name;
+  if (napi_create_string_utf8(env, "fuse-kernel read", NAPI_AUTO_LENGTH, &name) == napi_ok &&
+      napi_create_reference(env, done, 1, &job->done) == napi_ok) {
+    if (napi_create_async_work(env, NULL, name, job_run, job_done, job, &job->work) == napi_ok) {
+      if (napi_queue_async_work(env, job->work) == napi_ok) return 0;
+      napi_delete_async_work(env, job->work);
+    }
+    napi_delete_reference(env, job->done);
+  }
+  job_free(job);
+  return ENOMEM;
+}
+
+/*
+ * sendPieces(uniqueLow, uniqueHigh, pieces, done): a READ reply gathered from Uint8Arrays and from slices of files
+ * (Float64Array: descriptor, position, length). 0: sent; 1: a slice was not in the page cache, `done(errno)` is called when the
+ * pool has sent it (an errno has been answered as EIO); negative errno: nothing was sent.
+ */
+static napi_value connection_send_pieces(napi_env env, napi_callback_info info) {
+  napi_value argv[4], element;
+  uint32_t low, high, count;
+  struct connection *c = arguments_of(env, info, 4, argv);
+  if (c == NULL) return number_of(env, -EBADF);
+  if (napi_get_value_uint32(env, argv[0], &low) != napi_ok || napi_get_value_uint32(env, argv[1], &high) != napi_ok ||
+      napi_get_array_length(env, argv[2], &count) != napi_ok || count > PIECES_MAX) {
+    return number_of(env, -EINVAL);
+  }
+  struct piece pieces[PIECES_MAX];
+  struct iovec iov[PIECES_MAX + 1];
+  size_t total = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    if (napi_get_element(env, argv[2], i, &element) != napi_ok || !piece_of(env, element, &pieces[i])) {
+      return number_of(env, -EINVAL);
+    }
+    total += pieces[i].length;
+  }
+  if (total > PAYLOAD_MAX) return number_of(env, -EINVAL);
+  uint64_t unique = (uint64_t)high << 32 | low;
+
+  bool ready = true;
+  size_t used = 0; /* of the scratch area */
+  for (uint32_t i = 0; i < count; i++) {
+    iov[i + 1] = (struct iovec){pieces[i].bytes, pieces[i].length};
+    if (pieces[i].bytes != NULL || pieces[i].length == 0) continue;
+    struct iovec target = {c->scratch + PAGE + used, pieces[i].length};
+    ssize_t n = preadv2(pieces[i].fd, &target, 1, pieces[i].position, RWF_NOWAIT);
+    if (n != (ssize_t)pieces[i].length) {
+      ready = false;
+      break;
+    }
+    used += pieces[i].length;
+    iov[i + 1] = target;
+  }
+  if (!ready) {
+    int failure = start_job(env, c, unique, pieces, count, total, argv[3]);
+    return number_of(env, failure == 0 ? 1 : -failure);
+  }
+  struct fuse_reply_header header = {(uint32_t)(sizeof header + total), 0, unique};
+  iov[0] = (struct iovec){&header, sizeof header};
+  ssize_t n;
+  do {
+    n = writev(c->fd, iov, (int)count + 1);
+  } while (n < 0 && errno == EINTR);
+  return number_of(env, n < 0 ? -errno : 0);
+}
+
+/* notify(offset, length, queueMax): 1 when queued, 0 when the queue is full. */
+static napi_value connection_notify(napi_env env, napi_callback_info info) {
+  napi_value argv[3];
+  uint32_t offset, length, queue_max;
+  struct connection *c = arguments_of(env, info, 3, argv);
+  if (c == NULL) return number_of(env, 1); /* gone: there is nothing left to invalidate */
+  if (napi_get_value_uint32(env, argv[0], &offset) != napi_ok || napi_get_value_uint32(env, argv[1], &length) != napi_ok ||
+      napi_get_value_uint32(env, argv[2], &queue_max) != napi_ok || (size_t)offset + length > c->region_length) {
+    return number_of(env, 0);
+  }
+  return number_of(env, notifier_push(c->notifier, c->region + offset, length, queue_max) ? 1 : 0);
+}
+
+/* counts(): [notifications written, unknown to the kernel, failed, waiting, free small slots, free large slots] */
+static napi_value connection_counts(napi_env env, napi_callback_info info) {
+  napi_value result, argv[1];
+  struct connection *c = arguments_of(env, info, 0, argv);
+  TRY_NAPI(napi_create_array(env, &result));
+  if (c == NULL) return result;
+  struct notifier_counts n = notifier_counts(c->notifier);
+  double values[] = {(double)n.written, (double)n.unknown,           (double)n.failed,
+                     (double)n.waiting, (double)c->small_free_count, (double)c->large_free_count};
+  for (uint32_t i = 0; i < sizeof values / sizeof *values; i++) {
+    TRY_NAPI(napi_set_element(env, result, i, number_of(env, values[i])));
+  }
+  return result;
+}
+
+/* close(): stops serving; the descriptor is closed as soon as no thread uses it. Idempotent. */
+static napi_value connection_close(napi_env env, napi_callback_info info) {
+  napi_value argv[1];
+  struct connection *c = arguments_of(env, info, 0, argv);
+  if (c == NULL) return NULL;
+  shut(c);
+  napi_delete_reference(env, c->on_batch);
+  napi_delete_reference(env, c->on_unsent);
+  napi_delete_reference(env, c->on_ended);
+  return NULL;
+}
+
+static bool allocate_region(struct connection *c) {
+  size_t scratch_start = PAGE;
+  c->small_start = scratch_start + PAGE + PAYLOAD_MAX;
+  c->large_start = c->small_start + (size_t)c->small_count * SMALL_BYTES;
+  c->region_length = c->large_start + (size_t)c->large_count * (PAGE + PAYLOAD_MAX);
+  c->region = mmap(NULL, c->region_length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (c->region == MAP_FAILED) return false;
+  c->control = (uint32_t *)c->region;
+  c->scratch = c->region + scratch_start;
+  c->small_free = calloc(c->small_count, sizeof(uint32_t));
+  c->large_free = calloc(c->large_count, sizeof(uint32_t));
+  if (c->small_free == NULL || c->large_free == NULL) return false;
+  for (uint32_t i = 0; i < c->small_count; i++) free_slots(c, c->small_count - 1 - i, 0);
+  for (uint32_t i = 0; i < c->large_count; i++) c->large_free[c->large_free_count++] = c->large_count - 1 - i;
+  return true;
+}
+
+static bool reference(napi_env env, napi_value value, napi_ref *ref) {
+  return napi_create_reference(env, value, 1, ref) == napi_ok;
+}
+
+/*
+ * openConnection(fd, smallSlots, largeSlots, onBatch, onUnsent, onEnded): serves `fd` from now on and owns it.
+ * Returns an object of the functions above and the region, or a negative errno.
+ */
+napi_value connection_open(napi_env env, napi_callback_info info) {
+  napi_value argv[6], result, buffer, resource, name;
+  size_t argc = 6;
+  int32_t fd;
+  uint32_t small_count, large_count;
+  uv_loop_t *loop;
+  TRY_NAPI(napi_get_cb_info(env, info, &argc, argv, NULL, NULL));
+  if (argc < 6 || napi_get_value_int32(env, argv[0], &fd) != napi_ok ||
+      napi_get_value_uint32(env, argv[1], &small_count) != napi_ok ||
+      napi_get_value_uint32(env, argv[2], &large_count) != napi_ok || small_count < BATCH_MAX || large_count < 2) {
+    return number_of(env, -EINVAL);
+  }
+  TRY_NAPI(napi_get_uv_event_loop(env, (struct uv_loop_s **)&loop));
+  struct connection *c = calloc(1, sizeof *c);
+  if (c == NULL) return number_of(env, -ENOMEM);
+  *c = (struct connection){.fd = fd, .env = env, .small_count = small_count, .large_count = large_count};
+  c->poll = calloc(1, uv_handle_size(UV_HANDLE_TYPE_POLL));
+  c->notifier = notifier_create(fd);
+  if (c->poll == NULL || c->notifier == NULL || !allocate_region(c)) return number_of(env, -ENOMEM); /* ends the start */
+  int failure = uv_poll_init(loop, c->poll, fd);
+  if (failure != 0) return number_of(env, failure);
+  uv_handle_set_data((uv_handle_t *)c->poll, c);
+  atomic_init(&c->descriptor_refs, 2); /* poll handle, notifier */
+  atomic_init(&c->refs, 2);            /* descriptor, ArrayBuffer */
+
+  bool ok = napi_create_object(env, &result) == napi_ok && napi_create_object(env, &resource) == napi_ok &&
+            napi_create_string_utf8(env, "FUSE", NAPI_AUTO_LENGTH, &name) == napi_ok &&
+            napi_async_init(env, resource, name, &c->async) == napi_ok && reference(env, resource, &c->resource) &&
+            reference(env, argv[3], &c->on_batch) && reference(env, argv[4], &c->on_unsent) &&
+            reference(env, argv[5], &c->on_ended) &&
+            napi_create_external_arraybuffer(env, c->region, c->region_length, region_finalized, c, &buffer) == napi_ok &&
+            napi_set_named_property(env, result, "region", buffer) == napi_ok &&
+            napi_set_named_property(env, result, "scratchStart", number_of(env, item_offset(c, c->scratch))) == napi_ok &&
+            define_function(env, result, "send", connection_send, c) &&
+            define_function(env, result, "sendPieces", connection_send_pieces, c) &&
+            define_function(env, result, "release", connection_release, c) &&
+            define_function(env, result, "notify", connection_notify, c) &&
+            define_function(env, result, "counts", connection_counts, c) &&
+            define_function(env, result, "close", connection_close, c) &&
+            napi_add_async_cleanup_hook(env, environment_ends, c, &c->hook) == napi_ok;
+  if (!ok || uv_poll_start(c->poll, UV_POLL_READABLE, readable) != 0) {
+    shut(c);
+    return number_of(env, -ENOMEM);
+  }
+  return result;
+}

@@ -1,0 +1,66 @@
+/* What the C files of this addon share. */
+#ifndef CFS_FUSE_KERNEL_H
+#define CFS_FUSE_KERNEL_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include <node_api.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * The few functions of libuv that we call, declared here because node-api-headers does not bring uv.h. They are exported by
+ * every Node binary and unchanged since libuv 1.19; the size of a handle is asked for at run time.
+ */
+typedef struct uv_loop_s uv_loop_t;
+typedef struct uv_handle_s uv_handle_t;
+typedef struct uv_poll_s uv_poll_t;
+typedef void (*uv_poll_cb)(uv_poll_t *handle, int status, int events);
+typedef void (*uv_close_cb)(uv_handle_t *handle);
+#define UV_HANDLE_TYPE_POLL 8 /* UV_POLL in enum uv_handle_type */
+#define UV_POLL_READABLE 1    /* UV_READABLE */
+extern size_t uv_handle_size(int type);
+extern int uv_poll_init(uv_loop_t *loop, uv_poll_t *handle, int fd);
+extern int uv_poll_start(uv_poll_t *handle, int events, uv_poll_cb callback);
+extern int uv_poll_stop(uv_poll_t *handle);
+extern void uv_close(uv_handle_t *handle, uv_close_cb callback);
+extern void uv_handle_set_data(uv_handle_t *handle, void *data);
+extern void *uv_handle_get_data(const uv_handle_t *handle);
+
+/* A failed call of Node-API here means that the environment is going away: the caller gets undefined and unwinds. */
+#define TRY_NAPI(call)                \
+  do {                                \
+    if ((call) != napi_ok) return NULL; \
+  } while (0)
+
+napi_value number_of(napi_env env, double value);
+bool define_function(napi_env env, napi_value object, const char *name, napi_callback callback, void *data);
+
+/* connection.c: one /dev/fuse descriptor served in the loop of one thread. */
+napi_value connection_open(napi_env env, napi_callback_info info);
+
+/* files.c: hole punching and reads that do not block, also used by the store. */
+bool files_register(napi_env env, napi_value exports);
+
+/* mount.c: the system calls around mounting. */
+bool mount_register(napi_env env, napi_value exports);
+
+/* notifier.c: threads that write notifications, because that can block on locks which only replies release. */
+struct notifier;
+struct notifier_counts {
+  uint64_t written;
+  uint64_t unknown; /* the kernel did not know the inode or name: nothing was cached, nothing to do */
+  uint64_t failed;
+  uint32_t waiting;
+};
+struct notifier *notifier_create(int fd);
+/* Copies the message. False when `queue_max` are waiting already. */
+bool notifier_push(struct notifier *notifier, const void *message, size_t length, uint32_t queue_max);
+struct notifier_counts notifier_counts(struct notifier *notifier);
+/* Drops what waits, wakes the threads, and frees everything when the last has ended; `after` then runs, on any thread. */
+void notifier_close(struct notifier *notifier, void (*after)(void *), void *argument);
+
+#endif

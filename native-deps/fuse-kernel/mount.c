@@ -1,0 +1,149 @@
+/*
+ * The system calls around mounting. Each returns a negative errno instead of throwing. What is mounted where, with which
+ * options and which sentence for which error, is decided in src/kernel/mount-point.ts.
+ */
+#include "fuse-kernel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static char *text(napi_env env, napi_value value) {
+  size_t length;
+  if (napi_get_value_string_utf8(env, value, NULL, 0, &length) != napi_ok) return NULL;
+  char *copy = malloc(length + 1);
+  if (copy != NULL && napi_get_value_string_utf8(env, value, copy, length + 1, &length) != napi_ok) {
+    free(copy);
+    return NULL;
+  }
+  return copy;
+}
+
+/* openDevice(): a descriptor of /dev/fuse that never blocks. */
+static napi_value open_device(napi_env env, napi_callback_info info) {
+  (void)info;
+  int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC | O_NONBLOCK);
+  return number_of(env, fd < 0 ? -errno : fd);
+}
+
+/* mount(source, directory, type, flags, data): mount(2), for root. */
+static napi_value mount_device(napi_env env, napi_callback_info info) {
+  napi_value argv[5];
+  size_t argc = 5;
+  double flags;
+  TRY_NAPI(napi_get_cb_info(env, info, &argc, argv, NULL, NULL));
+  char *source = text(env, argv[0]), *target = text(env, argv[1]), *type = text(env, argv[2]), *data = text(env, argv[4]);
+  int result = -EINVAL;
+  if (source && target && type && data && napi_get_value_double(env, argv[3], &flags) == napi_ok) {
+    result = mount(source, target, type, (unsigned long)flags, data) == 0 ? 0 : -errno;
+  }
+  free(source);
+  free(target);
+  free(type);
+  free(data);
+  return number_of(env, result);
+}
+
+/* unmount(directory, flags): umount2(2); never follows a symlink. */
+static napi_value unmount_directory(napi_env env, napi_callback_info info) {
+  napi_value argv[2];
+  size_t argc = 2;
+  int32_t flags;
+  TRY_NAPI(napi_get_cb_info(env, info, &argc, argv, NULL, NULL));
+  char *target = text(env, argv[0]);
+  int result = -EINVAL;
+  if (target != NULL && napi_get_value_int32(env, argv[1], &flags) == napi_ok) {
+    result = umount2(target, flags | UMOUNT_NOFOLLOW) == 0 ? 0 : -errno;
+  }
+  free(target);
+  return number_of(env, result);
+}
+
+/* socketPair(): the two ends over which fusermount3 hands us its descriptor (_FUSE_COMMFD); [] when there is none to have. */
+static napi_value socket_pair(napi_env env, napi_callback_info info) {
+  (void)info;
+  int ends[2];
+  napi_value result;
+  TRY_NAPI(napi_create_array(env, &result));
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return result;
+  for (uint32_t i = 0; i < 2; i++) {
+    napi_value end = number_of(env, ends[i]);
+    if (end == NULL || napi_set_element(env, result, i, end) != napi_ok) return NULL;
+  }
+  return result;
+}
+
+/* receiveDescriptor(socket): the descriptor that fusermount3 sent, made non-blocking; waits for it. */
+static napi_value receive_descriptor(napi_env env, napi_callback_info info) {
+  napi_value argv[1];
+  size_t argc = 1;
+  int32_t socket;
+  TRY_NAPI(napi_get_cb_info(env, info, &argc, argv, NULL, NULL));
+  TRY_NAPI(napi_get_value_int32(env, argv[0], &socket));
+  char byte;
+  union {
+    struct cmsghdr header;
+    char bytes[CMSG_SPACE(sizeof(int))];
+  } control;
+  memset(&control, 0, sizeof control);
+  struct iovec iov = {&byte, 1};
+  struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+  ssize_t n;
+  do {
+    n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  } while (n < 0 && errno == EINTR);
+  if (n < 0) return number_of(env, -errno);
+  struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+  if (n == 0 || header == NULL || header->cmsg_type != SCM_RIGHTS) return number_of(env, -ENOTCONN);
+  int fd;
+  memcpy(&fd, CMSG_DATA(header), sizeof fd);
+  int flags = fcntl(fd, F_GETFL);
+  if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) {
+    int failure = -errno;
+    close(fd);
+    return number_of(env, failure);
+  }
+  return number_of(env, fd);
+}
+
+/* closeDescriptor(fd): close(2) that also works for descriptors which Node did not open. */
+static napi_value close_descriptor(napi_env env, napi_callback_info info) {
+  napi_value argv[1];
+  size_t argc = 1;
+  int32_t fd;
+  TRY_NAPI(napi_get_cb_info(env, info, &argc, argv, NULL, NULL));
+  TRY_NAPI(napi_get_value_int32(env, argv[0], &fd));
+  return number_of(env, close(fd) == 0 ? 0 : -errno);
+}
+
+/*
+ * abandonDescriptor(fd): puts /dev/null in the place of a connection whose own thread no longer answers, from another
+ * thread. The kernel ends the connection when the last reference is gone: every caller gets an error, nobody hangs.
+ * Not close(2): the number would be given to someone else while the dead thread still uses it.
+ */
+static napi_value abandon_descriptor(napi_env env, napi_callback_info info) {
+  napi_value argv[1];
+  size_t argc = 1;
+  int32_t fd;
+  TRY_NAPI(napi_get_cb_info(env, info, &argc, argv, NULL, NULL));
+  TRY_NAPI(napi_get_value_int32(env, argv[0], &fd));
+  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (null < 0) return number_of(env, -errno);
+  int result = dup3(null, fd, O_CLOEXEC) < 0 ? -errno : 0;
+  close(null);
+  return number_of(env, result);
+}
+
+bool mount_register(napi_env env, napi_value exports) {
+  return define_function(env, exports, "openDevice", open_device, NULL) &&
+         define_function(env, exports, "mount", mount_device, NULL) &&
+         define_function(env, exports, "unmount", unmount_directory, NULL) &&
+         define_function(env, exports, "socketPair", socket_pair, NULL) &&
+         define_function(env, exports, "receiveDescriptor", receive_descriptor, NULL) &&
+         define_function(env, exports, "closeDescriptor", close_descriptor, NULL) &&
+         define_function(env, exports, "abandonDescriptor", abandon_descriptor, NULL);
+}

@@ -1,0 +1,60 @@
+// Builds native-deps/fuse-kernel into one .node file with the system's C compiler: `node scripts/build-native.mjs`.
+//
+// Node-API is ABI-stable and its headers come from the npm package node-api-headers: no node-gyp, no python, no download, and
+// the same file loads in every Node from 20 on. A build is skipped when nothing that goes into it has changed.
+//   --prebuild   writes prebuilds/<platform>-<arch>/ instead of build/: the npm package brings it for machines without a compiler
+//   --sanitize   writes build-sanitized/, with AddressSanitizer and UndefinedBehaviorSanitizer
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const NAME = 'fuse-kernel';
+const folder = fileURLToPath(new URL(`../native-deps/${NAME}/`, import.meta.url));
+const prebuild = process.argv.includes('--prebuild');
+const sanitize = process.argv.includes('--sanitize');
+const platform = `${process.platform}-${process.arch}`;
+const outFolder = join(folder, prebuild ? join('prebuilds', platform) : sanitize ? 'build/sanitized' : 'build');
+const out = join(outFolder, `${NAME}.node`);
+const stamp = join(outFolder, 'stamp');
+
+if (process.platform !== 'linux') {
+  console.error('build-native: the kernel binding is for Linux only; nothing to build');
+  process.exit(0);
+}
+
+const names = readdirSync(folder).sort();
+const sources = names.filter((name) => name.endsWith('.c'));
+const cc = process.env.CC ?? 'cc';
+const flags = [
+  ...['-std=gnu11', '-Wall', '-Wextra', '-Werror=implicit-function-declaration', '-fPIC', '-shared', '-pthread'],
+  ...['-fvisibility=hidden', '-D_FILE_OFFSET_BITS=64', '-DNAPI_VERSION=9', `-DNODE_GYP_MODULE_NAME=fuse_kernel`],
+  ...(sanitize ? ['-O1', '-g', '-fno-omit-frame-pointer', '-fsanitize=address,undefined'] : ['-O2', '-g0']),
+];
+const key = createHash('sha256').update([cc, ...flags, platform].join('\0'));
+for (const name of names.filter((each) => /\.[ch]$/.test(each)))
+  key.update(name).update(readFileSync(join(folder, name)));
+const wanted = key.digest('hex');
+if (existsSync(out) && existsSync(stamp) && readFileSync(stamp, 'utf8') === wanted) process.exit(0);
+
+mkdirSync(outFolder, { recursive: true });
+const include = createRequire(import.meta.url)('node-api-headers').include_dir;
+const unfinished = join(outFolder, `${NAME}.${process.pid}.tmp`);
+try {
+  execFileSync(cc, [...flags, '-I', include, ...sources.map((name) => join(folder, name)), '-o', unfinished], {
+    stdio: 'inherit',
+  });
+} catch (error) {
+  console.error(
+    error.code === 'ENOENT'
+      ? `build-native: no C compiler (${cc}) here; on Debian and Ubuntu: apt-get install -y gcc libc6-dev`
+      : `build-native: ${cc} could not build ${folder} (if headers are missing: apt-get install -y libc6-dev)`,
+  );
+  process.exit(1);
+}
+// Renamed, not written in place: a process that has the old file loaded keeps it.
+renameSync(unfinished, out);
+writeFileSync(stamp, wanted);
+console.error(`build-native: built ${out}`);

@@ -1,0 +1,87 @@
+import { createRequire } from 'node:module';
+import { constants } from 'node:os';
+import { fileURLToPath } from 'node:url';
+import { getSystemErrorName } from 'node:util';
+import { type Errno, FsError, UsageError } from './errors.ts';
+
+/**
+ * The door to our addon (native-deps/fuse-kernel), and those of its functions that have nothing to do with the kernel's FUSE
+ * protocol: fallocate(2) and reads that do not block. `kernel/native.ts` types the rest.
+ */
+
+/** Where the addon may lie, seen from src/base and dist/base alike: built here, or brought by the npm package. */
+const PLACES = ['build', `prebuilds/${process.platform}-${process.arch}`];
+
+/** What the functions of files.c look like; they return a negative errno instead of throwing. */
+interface FileFunctions {
+  punchHole(fd: number, offset: number, length: number): number;
+  allocate(fd: number, offset: number, length: number, keepSize: 0 | 1): number;
+  allocatedBytes(fd: number): number;
+  preadNowait(fd: number, bytes: Uint8Array, position: number): number;
+}
+
+/**
+ * The addon itself; loaded once per thread (`require` keeps it).
+ *
+ * @throws UsageError when it was never built
+ */
+export function loadAddon<T>(): T {
+  const require = createRequire(import.meta.url);
+  const candidates = PLACES.map((place) =>
+    fileURLToPath(new URL(`../../native-deps/fuse-kernel/${place}/fuse-kernel.node`, import.meta.url)),
+  );
+  for (const path of candidates) {
+    try {
+      return require(path) as T;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'MODULE_NOT_FOUND') throw error;
+    }
+  }
+  throw new UsageError('the kernel addon is not built; run: node scripts/build-native.mjs', 1);
+}
+
+/** Room and holes of local files; how the content store gives space back and reads without waiting. */
+export class NativeFiles {
+  readonly #functions: FileFunctions;
+
+  constructor(functions: FileFunctions = loadAddon<FileFunctions>()) {
+    this.#functions = functions;
+  }
+
+  /** Gives the range back to the disk; it reads as zeros. The size stays. @throws FsError EOPNOTSUPP where the disk cannot */
+  punchHole(fd: number, offset: number, length: number): void {
+    checked('punch a hole', this.#functions.punchHole(fd, offset, length));
+  }
+
+  /** Reserves room for the range; without `keepSize` the file grows to its end. @throws FsError ENOSPC, EOPNOTSUPP */
+  allocate(fd: number, offset: number, length: number, keepSize: 'keep-size' | 'grow'): void {
+    checked('reserve room', this.#functions.allocate(fd, offset, length, keepSize === 'keep-size' ? 1 : 0));
+  }
+
+  /** Bytes that the file occupies on its disk, holes left out. */
+  allocatedBytes(fd: number): number {
+    return checked('measure a file', this.#functions.allocatedBytes(fd));
+  }
+
+  /**
+   * Fills `bytes` from `position` as far as the page cache has it, without waiting for the disk.
+   *
+   * @returns bytes read, possibly fewer than asked for (0: the end of the file), or null when the disk would have to be asked
+   */
+  preadNowait(fd: number, bytes: Uint8Array, position: number): number | null {
+    const result = this.#functions.preadNowait(fd, bytes, position);
+    return result === -constants.errno.EAGAIN ? null : checked('read a file', result);
+  }
+}
+
+/** A result of the addon, or its negative errno as an error that says what was tried. */
+export function checked(what: string, result: number): number {
+  if (result >= 0) return result;
+  const errno = errnoOf(result);
+  throw new FsError(errno, `could not ${what}: ${errno}`);
+}
+
+/** The name of a negative errno. */
+export function errnoOf(negative: number): Errno {
+  return getSystemErrorName(negative) as Errno;
+}

@@ -1,0 +1,76 @@
+import type { Inode, NodeKind } from '../base/vocabulary.ts';
+import type { DirectorySink, Entry } from './binding.ts';
+import { DIRENT_BYTES, ENTRY_OUT_BYTES } from './protocol.ts';
+import type { Wire } from './wire.ts';
+
+/**
+ * Puts the entries of one READDIR or READDIRPLUS together, where the reply will stand. When the file system turns out to answer
+ * later, `detach` moves what is there into memory of its own: the scratch area serves one reply at a time.
+ */
+export class DirectoryWriter implements DirectorySink {
+  readonly wantsEntries: boolean;
+  /** Lookups that the kernel owes us for what was added; taken back when the reply does not reach it. */
+  readonly lookups: Inode[] = [];
+  readonly #wireOf: (region: ArrayBuffer) => Wire;
+  readonly #capacity: number;
+  #wire: Wire;
+  #start: number;
+  #used = 0;
+
+  constructor(options: {
+    wire: Wire;
+    wireOf: (region: ArrayBuffer) => Wire;
+    start: number;
+    capacity: number;
+    wantsEntries: boolean;
+  }) {
+    this.#wire = options.wire;
+    this.#wireOf = options.wireOf;
+    this.#start = options.start;
+    this.#capacity = options.capacity;
+    this.wantsEntries = options.wantsEntries;
+  }
+
+  get usedBytes(): number {
+    return this.#used;
+  }
+
+  add(name: string, ino: Inode, kind: NodeKind, cookie: number, entry: Entry | null): boolean {
+    const wire = this.#wire;
+    const entryBytes = this.wantsEntries ? ENTRY_OUT_BYTES : 0;
+    const at = this.#start + this.#used;
+    const nameAt = at + entryBytes + DIRENT_BYTES;
+    const room = this.#capacity - this.#used - entryBytes - DIRENT_BYTES;
+    if (room < name.length) return false;
+    const nameBytes = room >= name.length * 3 ? wire.bytes.write(name, nameAt) : Buffer.byteLength(name);
+    const total = (entryBytes + DIRENT_BYTES + nameBytes + 7) & ~7;
+    if (this.#used + total > this.#capacity) return false;
+    if (room < name.length * 3) wire.bytes.write(name, nameAt);
+    // Padding must not show the bytes of an earlier reply.
+    wire.bytes.fill(0, nameAt + nameBytes, at + total);
+
+    if (this.wantsEntries) {
+      // `.` and `..` take no lookup (fuse_direntplus_link skips them); without attributes the nodeid 0 says "ask when needed".
+      const given = entry !== null && name !== '.' && name !== '..';
+      if (given) this.lookups.push(entry.attributes.ino);
+      if (given) wire.entry(at, entry);
+      else wire.bytes.fill(0, at, at + ENTRY_OUT_BYTES);
+    }
+    wire.dirent(at + entryBytes, ino, cookie, kind, nameBytes);
+    this.#used += total;
+    return true;
+  }
+
+  /** Goes on in memory of its own. */
+  detach(): void {
+    const own = Buffer.from(new ArrayBuffer(this.#capacity));
+    this.#wire.bytes.copy(own, 0, this.#start, this.#start + this.#used);
+    this.#wire = this.#wireOf(own.buffer as ArrayBuffer);
+    this.#start = 0;
+  }
+
+  /** Copies what was added to `target` at `at`; nothing to do while it still stands there. */
+  copyTo(target: Wire, at: number): void {
+    if (target !== this.#wire) this.#wire.bytes.copy(target.bytes, at, this.#start, this.#start + this.#used);
+  }
+}

@@ -1,0 +1,199 @@
+import type { Clock } from '../base/clock.ts';
+import type { Inode } from '../base/vocabulary.ts';
+import type { Invalidator } from './binding.ts';
+import type { AddonConnection } from './native.ts';
+import * as P from './protocol.ts';
+import type { Wire } from './wire.ts';
+
+/**
+ * Notifications to the kernel, by these rules:
+ *
+ * - They are written by threads of the addon, never by the thread that answers: inside that write the kernel waits for locks that
+ *   a request under way may hold (fuse_reverse_inval_entry: the folder's; invalidate_inode_pages2_range: the pages').
+ * - What would surely wait is kept here: a notification about an inode with unanswered requests is queued and sent after the last
+ *   of their replies. So those threads are free for the others.
+ * - Nothing is dropped. When too much waits, all of it is replaced by one message that makes the kernel ask again for every name
+ *   it keeps (FUSE_NOTIFY_INC_EPOCH, Linux 6.16), and is counted; where the kernel lacks that message, the queue goes on growing.
+ */
+
+/** Notifications that wait in the addon's queue at most. */
+const QUEUE_MAX = 4096;
+/** Notifications kept here, for busy inodes or because the addon's queue is full, before they are replaced by an epoch. */
+const HELD_MAX = 20_000;
+/** How soon what found the addon's queue full is tried again. */
+const RETRY_MS = 10;
+
+interface Notice {
+  readonly kind: 'inode' | 'entry' | 'deleted';
+  readonly ino: Inode;
+  readonly child: Inode;
+  readonly name: string;
+  readonly offset: number;
+  readonly length: number;
+}
+
+export class KernelInvalidator implements Invalidator {
+  readonly #connection: AddonConnection;
+  readonly #wire: Wire;
+  readonly #messageStart: number;
+  readonly #clock: Clock;
+  readonly #hasEpoch: () => boolean;
+  /** How many unanswered requests each inode has. */
+  readonly #busy = new Map<Inode, number>();
+  /** Notices that wait for the inode's last reply. */
+  readonly #held = new Map<Inode, Notice[]>();
+  /** Notices that found the addon's queue full. */
+  #overflow: Notice[] = [];
+  #heldCount = 0;
+  #epochsSent = 0;
+  #retry: (() => void) | null = null;
+  #closed = false;
+
+  constructor(deps: {
+    connection: AddonConnection;
+    wire: Wire;
+    clock: Clock;
+    messageStart: number;
+    /** Whether the kernel knows FUSE_NOTIFY_INC_EPOCH. */
+    hasEpoch: () => boolean;
+  }) {
+    this.#connection = deps.connection;
+    this.#wire = deps.wire;
+    this.#messageStart = deps.messageStart;
+    this.#clock = deps.clock;
+    this.#hasEpoch = deps.hasEpoch;
+  }
+
+  /** How often everything had to be invalidated because too much waited. */
+  get epochsSent(): number {
+    return this.#epochsSent;
+  }
+
+  get heldCount(): number {
+    return this.#heldCount;
+  }
+
+  inode(ino: Inode, offset: number, length: number): void {
+    this.#submit({ kind: 'inode', ino, child: 0 as Inode, name: '', offset, length });
+  }
+
+  entry(parent: Inode, name: string): void {
+    this.#submit({ kind: 'entry', ino: parent, child: 0 as Inode, name, offset: 0, length: 0 });
+  }
+
+  deleted(parent: Inode, child: Inode, name: string): void {
+    this.#submit({ kind: 'deleted', ino: parent, child, name, offset: 0, length: 0 });
+  }
+
+  /** A request about `ino` is not answered at once. */
+  began(ino: Inode): void {
+    this.#busy.set(ino, (this.#busy.get(ino) ?? 0) + 1);
+  }
+
+  /** Its reply has been written. */
+  ended(ino: Inode): void {
+    const left = (this.#busy.get(ino) ?? 1) - 1;
+    if (left > 0) {
+      this.#busy.set(ino, left);
+      return;
+    }
+    this.#busy.delete(ino);
+    const held = this.#held.get(ino);
+    if (held !== undefined) {
+      this.#held.delete(ino);
+      this.#heldCount -= held.length;
+      for (const notice of held) this.#submit(notice);
+    }
+  }
+
+  /** Unmounted: there is nothing left to invalidate. */
+  close(): void {
+    this.#closed = true;
+    this.#retry?.();
+    this.#retry = null;
+    this.#held.clear();
+    this.#overflow = [];
+    this.#heldCount = 0;
+  }
+
+  /** Tries again what found the addon's queue full. */
+  #flush(): void {
+    this.#retry = null;
+    const overflow = this.#overflow;
+    this.#overflow = [];
+    this.#heldCount -= overflow.length;
+    for (const notice of overflow) this.#submit(notice);
+  }
+
+  #submit(notice: Notice): void {
+    if (this.#closed) return;
+    const busy = this.#busy.has(notice.ino) ? notice.ino : this.#busy.has(notice.child) ? notice.child : null;
+    if (busy !== null) {
+      const held = this.#held.get(busy);
+      if (held === undefined) this.#held.set(busy, [notice]);
+      else held.push(notice);
+      this.#keep();
+    } else if (this.#overflow.length > 0 || !this.#send(notice)) {
+      this.#overflow.push(notice);
+      this.#retry ??= this.#clock.after(RETRY_MS, () => this.#flush());
+      this.#keep();
+    }
+  }
+
+  #keep(): void {
+    this.#heldCount++;
+    if (this.#heldCount < HELD_MAX || !this.#hasEpoch() || !this.#sendEpoch()) return;
+    this.#epochsSent++;
+    // Names are asked for again; what is left to say is about bytes and attributes.
+    const bytesOnly = (notices: Notice[]): Notice[] => notices.filter(({ kind }) => kind === 'inode');
+    this.#overflow = bytesOnly(this.#overflow);
+    this.#heldCount = this.#overflow.length;
+    for (const [ino, notices] of this.#held) {
+      const left = bytesOnly(notices);
+      if (left.length === 0) this.#held.delete(ino);
+      else this.#held.set(ino, left);
+      this.#heldCount += left.length;
+    }
+  }
+
+  #sendEpoch(): boolean {
+    this.#wire.header(this.#messageStart, P.OUT_HEADER_BYTES, P.Notify.INC_EPOCH, 0, 0);
+    return this.#connection.notify(this.#messageStart, P.OUT_HEADER_BYTES, QUEUE_MAX * 2) !== 0;
+  }
+
+  #send(notice: Notice): boolean {
+    const wire = this.#wire;
+    const at = this.#messageStart;
+    const body = at + P.OUT_HEADER_BYTES;
+    let length = P.OUT_HEADER_BYTES;
+    let code: number;
+    if (notice.kind === 'inode') {
+      code = P.Notify.INVAL_INODE;
+      wire.setU64(body, notice.ino);
+      wire.setU64(body + 8, notice.offset);
+      wire.setU64(body + 16, notice.length);
+      length += 24;
+    } else {
+      // A name that does not fit is one that the kernel cannot have asked for.
+      const nameAt = body + (notice.kind === 'entry' ? 16 : 24);
+      const nameBytes = Buffer.byteLength(notice.name);
+      if (nameBytes > P.NAME_BYTES_MAX) return true;
+      wire.setU64(body, notice.ino);
+      if (notice.kind === 'entry') {
+        code = P.Notify.INVAL_ENTRY;
+        wire.setU32(body + 8, nameBytes);
+        wire.setU32(body + 12, 0);
+      } else {
+        code = P.Notify.DELETE;
+        wire.setU64(body + 8, notice.child);
+        wire.setU32(body + 16, nameBytes);
+        wire.setU32(body + 20, 0);
+      }
+      wire.bytes.write(notice.name, nameAt);
+      wire.bytes[nameAt + nameBytes] = 0;
+      length = nameAt + nameBytes + 1 - at;
+    }
+    wire.header(at, length, code, 0, 0);
+    return this.#connection.notify(at, length, QUEUE_MAX) !== 0;
+  }
+}

@@ -1,0 +1,317 @@
+import { readFileSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { constants } from 'node:os';
+import type { Clock } from '../base/clock.ts';
+import { FsError, UsageError } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
+import type { FileSystemOps, MountedFileSystem, MountOptions } from './binding.ts';
+import { KernelInvalidator } from './invalidate.ts';
+import { LinuxSession } from './linux-session.ts';
+import * as MountPoint from './mount-point.ts';
+import { mountOn } from './mount-table.ts';
+import { type AddonConnection, type KernelAddon, loadKernelAddon, PAYLOAD_BYTES_MAX } from './native.ts';
+import { type Agreement, type MaskableFeature, negotiate } from './negotiation.ts';
+import { OpBoundary, type OpMetrics, type OpName } from './op-boundary.ts';
+import * as P from './protocol.ts';
+import { Wire } from './wire.ts';
+
+/** Slots for requests: small ones for everything, large ones only for writes of more than 8 KiB. */
+const SMALL_SLOTS = 256;
+const LARGE_SLOTS = 32;
+/** Where notifications are put together: the second half of the region's first page, behind the control words. */
+const MESSAGE_START = 2048;
+/** Requests that the kernel sends without anyone waiting for each: read-ahead, asynchronous writes. */
+const BACKGROUND_MAX = 64;
+const CONGESTION_THRESHOLD = 48;
+/** A mount that the kernel does not greet in this time does not come any more. */
+const INIT_MS_MAX = 10_000;
+const DEADLINE_MS = 30_000;
+
+export interface LinuxMount extends MountedFileSystem {
+  /** The connection's descriptor number in this process: another thread may `abandonMount` it when this one no longer answers. */
+  readonly descriptor: number;
+  readonly features: ReadonlySet<MaskableFeature>;
+  /** Counters by operation, since the mount. */
+  metrics(): ReadonlyMap<OpName, Readonly<OpMetrics>>;
+  /** What is under way in the binding. */
+  state(): BindingState;
+}
+
+export interface BindingState {
+  readonly pendingOperations: number;
+  readonly notificationsWritten: number;
+  /** The kernel did not keep what they were about. */
+  readonly notificationsUnknown: number;
+  readonly notificationsFailed: number;
+  readonly notificationsWaiting: number;
+  /** How often too many waited, and the kernel was told to ask again for every name instead. */
+  readonly epochs: number;
+  readonly freeSmallSlots: number;
+  readonly freeLargeSlots: number;
+}
+
+export interface LinuxMountDeps {
+  readonly log: Logger;
+  readonly clock: Clock;
+  /** How long an operation that may wait for the service is waited for: `--read-timeout`. */
+  readonly deadlineMs?: number;
+  readonly addon?: KernelAddon;
+}
+
+/**
+ * Mounts `ops` on `options.directory` and serves it in the loop of the calling thread, which must never touch the mount itself.
+ * A dead mount of ours there is detached first. Resolves when kernel and binding have agreed and `ops.init` was called.
+ *
+ * @throws UsageError in one sentence: no device, no fusermount3, a mount point that is missing, a file, not empty or mounted
+ */
+export async function mountLinux(options: MountOptions, ops: FileSystemOps, deps: LinuxMountDeps): Promise<LinuxMount> {
+  const addon = deps.addon ?? loadKernelAddon();
+  const directory = MountPoint.canonicalDirectory(options.directory);
+  if (await MountPoint.detachDeadMount(directory, options.fsname, { addon, clock: deps.clock })) {
+    deps.log.info({ directory }, 'dead mount detached');
+  }
+  MountPoint.checkMountPoint(directory, options);
+  const fd = MountPoint.openMount({ ...options, directory }, { addon, uid: process.geteuid?.() ?? 0 });
+  const mount = new Mount({ ...deps, addon, ops, directory, fd, maskedFeatures: options.maskedFeatures });
+  await mount.agreed();
+  return mount;
+}
+
+/** Frees `directory` from a mount of ours whose process is gone. @returns whether there was one */
+export function detachDeadMount(
+  directory: string,
+  fsname: string,
+  deps: { clock: Clock; addon?: KernelAddon },
+): Promise<boolean> {
+  return MountPoint.detachDeadMount(directory, fsname, { addon: deps.addon ?? loadKernelAddon(), clock: deps.clock });
+}
+
+/**
+ * Ends a mount whose thread no longer answers, from any other thread of the process: every caller that waits in it gets an error
+ * at once, and the directory is free. `descriptor` is the mount's.
+ */
+export function abandonMount(directory: string, descriptor: number, addon: KernelAddon = loadKernelAddon()): void {
+  const canonical = MountPoint.canonicalDirectory(directory);
+  addon.abandonDescriptor(descriptor);
+  if (mountOn(canonical)?.type.startsWith('fuse')) MountPoint.unmountDirectory(canonical, 'lazily', addon);
+}
+
+class Mount implements LinuxMount {
+  readonly directory: string;
+  readonly descriptor: number;
+  readonly invalidator: KernelInvalidator;
+  readonly ended: Promise<'unmounted' | 'aborted'>;
+  readonly #ops: FileSystemOps;
+  readonly #log: Logger;
+  readonly #clock: Clock;
+  readonly #addon: KernelAddon;
+  readonly #maskedFeatures: readonly string[];
+  readonly #connection: AddonConnection;
+  readonly #wire: Wire;
+  readonly #boundary: OpBoundary;
+  readonly #agreement: Promise<Agreement>;
+  #features: ReadonlySet<MaskableFeature> = new Set();
+  #resolveAgreement!: (agreement: Agreement) => void;
+  #rejectAgreement!: (error: Error) => void;
+  #resolveEnded!: (how: 'unmounted' | 'aborted') => void;
+  #over = false;
+
+  constructor(
+    deps: LinuxMountDeps & {
+      addon: KernelAddon;
+      ops: FileSystemOps;
+      directory: string;
+      fd: number;
+      maskedFeatures: readonly string[];
+    },
+  ) {
+    this.directory = deps.directory;
+    this.descriptor = deps.fd;
+    this.#ops = deps.ops;
+    this.#log = deps.log;
+    this.#clock = deps.clock;
+    this.#addon = deps.addon;
+    this.#maskedFeatures = deps.maskedFeatures;
+    this.#agreement = new Promise((resolve, reject) => {
+      this.#resolveAgreement = resolve;
+      this.#rejectAgreement = reject;
+    });
+    this.ended = new Promise((resolve) => {
+      this.#resolveEnded = resolve;
+    });
+    this.#boundary = new OpBoundary({ log: deps.log, clock: deps.clock, deadlineMs: deps.deadlineMs ?? DEADLINE_MS });
+    let session: LinuxSession | null = null;
+    const connection = deps.addon.openConnection(
+      deps.fd,
+      SMALL_SLOTS,
+      LARGE_SLOTS,
+      (count) => session?.batch(count),
+      (count) => session?.unsent(count),
+      (errno) => this.#end(errno),
+    );
+    if (typeof connection === 'number') {
+      deps.addon.closeDescriptor(deps.fd);
+      MountPoint.unmountDirectory(deps.directory, 'lazily', deps.addon);
+      throw new UsageError(`the kernel's device cannot be served: ${connection}`, 1);
+    }
+    this.#connection = connection;
+    this.#wire = new Wire(connection.region);
+    this.invalidator = new KernelInvalidator({
+      connection,
+      wire: this.#wire,
+      clock: deps.clock,
+      messageStart: MESSAGE_START,
+      hasEpoch: () => this.#features.has('epoch'),
+    });
+    session = new LinuxSession({
+      ops: deps.ops,
+      boundary: this.#boundary,
+      connection,
+      invalidator: this.invalidator,
+      wire: this.#wire,
+      smallSlots: SMALL_SLOTS,
+      isBeingKilled,
+      agree: (body, out) => this.#agree(body, out),
+    });
+  }
+
+  get features(): ReadonlySet<MaskableFeature> {
+    return this.#features;
+  }
+
+  metrics(): ReadonlyMap<OpName, Readonly<OpMetrics>> {
+    return this.#boundary.metrics();
+  }
+
+  state(): BindingState {
+    const [written = 0, unknown = 0, failed = 0, waiting = 0, small = 0, large = 0] = this.#connection.counts();
+    return {
+      pendingOperations: this.#boundary.pendingCount,
+      notificationsWritten: written,
+      notificationsUnknown: unknown,
+      notificationsFailed: failed,
+      notificationsWaiting: waiting + this.invalidator.heldCount,
+      epochs: this.invalidator.epochsSent,
+      freeSmallSlots: small,
+      freeLargeSlots: large,
+    };
+  }
+
+  /** Waits for INIT. */
+  async agreed(): Promise<void> {
+    const cancel = this.#clock.after(INIT_MS_MAX, () => {
+      this.#rejectAgreement(new UsageError('the kernel did not answer after mounting', 1));
+    });
+    try {
+      const agreement = await this.#agreement;
+      this.#ops.init?.(this.invalidator);
+      await this.#raiseReadAhead(agreement.readAheadBytesMax);
+    } catch (error) {
+      await this.unmount('lazily').catch(() => undefined);
+      throw error;
+    } finally {
+      cancel();
+    }
+  }
+
+  async unmount(how: 'orderly' | 'lazily'): Promise<void> {
+    if (!this.#over && mountOn(this.directory) !== null) await MountPoint.unmountInBackground(this.directory, how);
+    // Lazily: files that are still open keep the connection alive. `ended` comes when the last is closed.
+    if (how === 'orderly') await this.ended;
+  }
+
+  /** struct fuse_init_in → struct fuse_init_out. @throws FsError EPROTO for a kernel that is too old */
+  #agree(body: number, out: number): number {
+    const wire = this.#wire;
+    const flags = wire.u32(body + 12);
+    const offer = {
+      major: wire.u32(body),
+      minor: wire.u32(body + 4),
+      readAheadBytesMax: wire.u32(body + 8),
+      flags,
+      flags2: (flags & (1 << 30)) !== 0 ? wire.u32(body + 16) : 0,
+    };
+    wire.bytes.fill(0, out, out + P.INIT_OUT_BYTES);
+    wire.setU32(out, P.PROTOCOL_MAJOR);
+    if (offer.major > P.PROTOCOL_MAJOR) return P.INIT_OUT_BYTES; // it asks again in our version
+    if (offer.major < P.PROTOCOL_MAJOR || offer.minor < P.PROTOCOL_MINOR_MIN) {
+      this.#rejectAgreement(
+        new UsageError(
+          `the kernel speaks FUSE ${offer.major}.${offer.minor}, which is too old: 7.23 (Linux 4.2) is needed`,
+          1,
+        ),
+      );
+      throw new FsError('EPROTO');
+    }
+    const agreement = negotiate(offer, this.#maskedFeatures);
+    this.#features = agreement.features;
+    wire.setU32(out + 4, agreement.minor);
+    wire.setU32(out + 8, agreement.readAheadBytesMax);
+    wire.setU32(out + 12, agreement.flags);
+    wire.setU32(out + 16, BACKGROUND_MAX | (CONGESTION_THRESHOLD << 16));
+    wire.setU32(out + 20, agreement.writeBytesMax);
+    wire.setU32(out + 24, 1); // time_gran: nanoseconds
+    wire.setU32(out + 28, agreement.pagesMax);
+    wire.setU32(out + 32, agreement.flags2);
+    this.#log.debug({ minor: agreement.minor, features: [...agreement.features] }, 'kernel agreed');
+    this.#resolveAgreement(agreement);
+    return P.INIT_OUT_BYTES;
+  }
+
+  /** Without this the kernel reads 128 KiB at a time, whatever INIT said; needs privilege, and is not needed to work. */
+  async #raiseReadAhead(bytes: number): Promise<void> {
+    const file = MountPoint.readAheadFile(this.directory);
+    if (file === null) return;
+    try {
+      await writeFile(file, String(Math.min(bytes, PAYLOAD_BYTES_MAX) / 1024));
+    } catch (error) {
+      this.#log.debug({ errno: (error as NodeJS.ErrnoException).code }, 'read-ahead left as it is');
+    }
+  }
+
+  #end(errno: number): void {
+    if (this.#over) return;
+    this.#over = true;
+    const how = errno === constants.errno.ENODEV ? 'unmounted' : 'aborted';
+    this.#boundary.close();
+    this.invalidator.close();
+    this.#connection.close();
+    this.#rejectAgreement(new UsageError('the mount was taken away before it was ready', 1));
+    this.#agreement.catch(() => undefined);
+    if (how === 'aborted') {
+      this.#log.warn({ errno }, 'kernel connection broken');
+      this.#detachQuietly();
+    }
+    try {
+      this.#ops.destroy?.();
+    } catch (error) {
+      this.#log.error({ err: error }, 'closing the file system failed');
+    }
+    this.#resolveEnded(how);
+  }
+
+  /** A connection that was aborted leaves a dead directory behind. */
+  #detachQuietly(): void {
+    try {
+      if (mountOn(this.directory)?.type.startsWith('fuse'))
+        MountPoint.unmountDirectory(this.directory, 'lazily', this.#addon);
+    } catch (error) {
+      this.#log.warn({ err: error, directory: this.directory }, 'dead mount not detached');
+    }
+  }
+}
+
+/** SIGKILL is pending for the thread `pid`: also after any other signal that ends a process (complete_signal in the kernel). */
+function isBeingKilled(pid: number): boolean {
+  if (pid === 0) return true; // of another pid namespace: cannot be looked at
+  try {
+    const status = readFileSync(`/proc/${pid}/status`, 'latin1');
+    for (const field of ['SigPnd', 'ShdPnd']) {
+      const mask = new RegExp(`^${field}:\\s*([0-9a-f]+)$`, 'm').exec(status)?.[1];
+      if (mask !== undefined && (BigInt(`0x${mask}`) & 0x100n) !== 0n) return true;
+    }
+    return false;
+  } catch {
+    return true; // gone
+  }
+}

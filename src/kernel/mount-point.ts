@@ -1,0 +1,274 @@
+import { spawn, spawnSync } from 'node:child_process';
+import { readdirSync, realpathSync, statSync } from 'node:fs';
+import { stat } from 'node:fs/promises';
+import { constants } from 'node:os';
+import { basename, dirname, join, resolve } from 'node:path';
+import type { Clock } from '../base/clock.ts';
+import { FsError, UsageError } from '../base/errors.ts';
+import { checked, errnoOf } from '../base/native.ts';
+import type { MountOptions } from './binding.ts';
+import { mountOn, readMountTable } from './mount-table.ts';
+import type { KernelAddon } from './native.ts';
+
+/**
+ * Where and how a mount comes and goes: the directory's state, mount(2) as root and `fusermount3` otherwise, and one sentence for
+ * each way in which that can fail.
+ *
+ * Nothing here asks the mounted file system (no stat of it): the thread that runs this is the one that would have to answer.
+ */
+
+/** Exit code of refusals that concern the mount point: the command could not do what it was asked (not: was misused). */
+const EXIT_CODE = 1;
+
+/** umount2(2) */
+const MNT_FORCE = 1;
+const MNT_DETACH = 2;
+
+/** mount(2); what every FUSE mount gets unless asked otherwise, as fusermount3 does. */
+const MS_RDONLY = 0x1;
+const MS_NOSUID = 0x2;
+const MS_NODEV = 0x4;
+const MOUNT_FLAGS: ReadonlyMap<string, readonly [set: number, clear: number]> = new Map([
+  ['ro', [MS_RDONLY, 0]],
+  ['rw', [0, MS_RDONLY]],
+  ['nosuid', [MS_NOSUID, 0]],
+  ['suid', [0, MS_NOSUID]],
+  ['nodev', [MS_NODEV, 0]],
+  ['dev', [0, MS_NODEV]],
+  ['noexec', [0x8, 0]],
+  ['exec', [0, 0x8]],
+  ['sync', [0x10, 0]],
+  ['async', [0, 0x10]],
+  ['dirsync', [0x80, 0]],
+  ['noatime', [0x400, 0]],
+  ['atime', [0, 0x400]],
+  ['nodiratime', [0x800, 0]],
+  ['diratime', [0, 0x800]],
+  ['relatime', [0x200000, 0]],
+  ['norelatime', [0, 0x200000]],
+  ['strictatime', [0x1000000, 0]],
+]);
+/** What an ordinary user may pass to fusermount3 (its own table refuses dev and suid). */
+const ROOT_ONLY_FLAGS: ReadonlySet<string> = new Set(['dev', 'suid']);
+
+/** How long a mounted directory may take to show that it lives. */
+const PROBE_MS = 2000;
+
+/** The directory as the mount table will name it: no symlinks, no `..`. Its last part may be a dead mount. */
+export function canonicalDirectory(directory: string): string {
+  const absolute = resolve(directory);
+  if (absolute === '/') return absolute;
+  try {
+    return realpathSync(absolute);
+  } catch {
+    try {
+      return join(realpathSync(dirname(absolute)), basename(absolute));
+    } catch {
+      return absolute;
+    }
+  }
+}
+
+/**
+ * Frees `directory` from a mount of ours whose process is gone (it answers ENOTCONN).
+ *
+ * @returns whether there was one
+ * @throws FsError when it cannot be detached
+ */
+export async function detachDeadMount(
+  directory: string,
+  fsname: string,
+  deps: { addon: KernelAddon; clock: Clock },
+): Promise<boolean> {
+  const canonical = canonicalDirectory(directory);
+  let detached = false;
+  for (;;) {
+    const entry = mountOn(canonical);
+    if (entry === null || !entry.type.startsWith('fuse') || entry.source !== fsname) return detached;
+    if ((await probe(canonical, deps.clock)) !== 'dead') return detached;
+    unmountDirectory(canonical, 'lazily', deps.addon);
+    detached = true;
+  }
+}
+
+/** @throws UsageError in one sentence when nothing can be mounted there */
+export function checkMountPoint(directory: string, options: { allowNonEmpty: boolean }): void {
+  const mounted = mountOn(directory);
+  if (mounted?.type.startsWith('fuse')) {
+    throw new UsageError(`${directory} is already mounted (${mounted.source}, ${mounted.type})`, EXIT_CODE);
+  }
+  let isDirectory: boolean;
+  try {
+    isDirectory = statSync(directory).isDirectory();
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    const sentence =
+      code === 'ENOENT'
+        ? 'does not exist'
+        : code === 'EACCES'
+          ? 'cannot be reached: permission denied'
+          : `cannot be used: ${code}`;
+    throw new UsageError(`the mount point ${directory} ${sentence}`, EXIT_CODE, { cause: error });
+  }
+  if (!isDirectory) throw new UsageError(`the mount point ${directory} is not a directory`, EXIT_CODE);
+  if (!options.allowNonEmpty && readdirSync(directory).length > 0) {
+    throw new UsageError(`the mount point ${directory} is not empty`, EXIT_CODE);
+  }
+}
+
+/**
+ * Mounts and returns the connection's descriptor. `directory` is canonical and was checked.
+ *
+ * @throws UsageError in one sentence
+ */
+export function openMount(options: MountOptions, deps: { addon: KernelAddon; uid: number }): number {
+  return deps.uid === 0 ? mountAsRoot(options, deps.addon) : mountAsUser(options, deps.addon);
+}
+
+/** @throws FsError EBUSY when in use and not lazily */
+export function unmountDirectory(directory: string, how: 'orderly' | 'lazily', addon: KernelAddon): void {
+  if (process.geteuid?.() === 0) {
+    checked(`unmount ${directory}`, addon.unmount(directory, how === 'lazily' ? MNT_DETACH : 0));
+    return;
+  }
+  const args = ['-u', '-q', ...(how === 'lazily' ? ['-z'] : []), '--', directory];
+  const result = spawnSync('fusermount3', args, { stdio: ['ignore', 'ignore', 'pipe'], encoding: 'utf8' });
+  if (result.status === 0 || mountOn(directory) === null) return;
+  throw new FsError(
+    /busy/i.test(result.stderr) || how === 'orderly' ? 'EBUSY' : 'EIO',
+    `could not unmount ${directory}: ${result.stderr.trim()}`,
+  );
+}
+
+/** The same from a thread that must go on answering meanwhile (unmounting flushes): in a process of its own. */
+export function unmountInBackground(directory: string, how: 'orderly' | 'lazily'): Promise<void> {
+  const asRoot = process.geteuid?.() === 0;
+  const command = asRoot ? 'umount' : 'fusermount3';
+  const args = asRoot
+    ? ['-i', '--no-canonicalize', ...(how === 'lazily' ? ['-l'] : []), '--', directory]
+    : ['-u', ...(how === 'lazily' ? ['-z'] : []), '--', directory];
+  return new Promise((done, fail) => {
+    const child = spawn(command, args, {
+      stdio: ['ignore', 'ignore', 'pipe'],
+      env: { PATH: SYSTEM_PATH, LC_ALL: 'C' },
+    });
+    let said = '';
+    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      said += text;
+    });
+    child.on('error', (error) => fail(new FsError('EIO', `could not run ${command}`, { cause: error })));
+    child.on('close', (code) => {
+      if (code === 0 || mountOn(directory) === null) done();
+      else fail(new FsError(/busy/i.test(said) ? 'EBUSY' : 'EIO', `could not unmount ${directory}: ${said.trim()}`));
+    });
+  });
+}
+
+/** Ends the connection of a mount even if callers wait in it: MNT_FORCE aborts, MNT_DETACH takes it out of sight. Root only. */
+export function abortMount(directory: string, addon: KernelAddon): void {
+  addon.unmount(directory, MNT_FORCE);
+  addon.unmount(directory, MNT_DETACH);
+}
+
+/** Raises the kernel's read-ahead for this mount; quietly does nothing without the right to. */
+export function readAheadFile(directory: string): string | null {
+  const entry = mountOn(directory, readMountTable());
+  return entry === null ? null : `/sys/class/bdi/${entry.device}/read_ahead_kb`;
+}
+
+const SYSTEM_PATH = '/usr/sbin:/usr/bin:/sbin:/bin';
+
+function mountAsRoot(options: MountOptions, addon: KernelAddon): number {
+  const fd = addon.openDevice();
+  if (fd < 0) throw deviceRefused(errnoOf(fd));
+  let flags = MS_NOSUID | MS_NODEV | (options.readOnly ? MS_RDONLY : 0);
+  for (const name of options.flags) {
+    const effect = MOUNT_FLAGS.get(name);
+    if (effect === undefined) {
+      addon.closeDescriptor(fd);
+      throw new UsageError(`unknown mount option: ${name}`);
+    }
+    flags = (flags | effect[0]) & ~effect[1];
+  }
+  const data = [
+    `fd=${fd}`,
+    'rootmode=40000',
+    `user_id=${process.getuid?.() ?? 0}`,
+    `group_id=${process.getgid?.() ?? 0}`,
+    ...(options.defaultPermissions ? ['default_permissions'] : []),
+    ...(options.allowOther ? ['allow_other'] : []),
+  ].join(',');
+  const type = options.subtype === '' ? 'fuse' : `fuse.${options.subtype}`;
+  const result = addon.mount(options.fsname, options.directory, type, flags, data);
+  if (result === 0) return fd;
+  addon.closeDescriptor(fd);
+  throw new UsageError(`could not mount on ${options.directory}: ${errnoOf(result)}`, EXIT_CODE);
+}
+
+/** fusermount3 opens the device with the user's rights, mounts, and hands us the descriptor over a socket. */
+function mountAsUser(options: MountOptions, addon: KernelAddon): number {
+  const unknown = options.flags.find((name) => !MOUNT_FLAGS.has(name));
+  if (unknown !== undefined) throw new UsageError(`unknown mount option: ${unknown}`);
+  const words = [
+    `fsname=${escaped(options.fsname)}`,
+    `subtype=${escaped(options.subtype)}`,
+    ...(options.readOnly ? ['ro'] : []),
+    ...(options.defaultPermissions ? ['default_permissions'] : []),
+    ...(options.allowOther ? ['allow_other'] : []),
+    ...options.flags.filter((name) => !ROOT_ONLY_FLAGS.has(name)),
+  ];
+  const ends = addon.socketPair();
+  const [ours, theirs] = ends;
+  if (ours === undefined || theirs === undefined)
+    throw new UsageError('no socket for fusermount3: too many open files', EXIT_CODE);
+  try {
+    const result = spawnSync('fusermount3', ['-o', words.join(','), '--', options.directory], {
+      stdio: ['ignore', 'ignore', 'pipe', theirs],
+      env: { PATH: `${SYSTEM_PATH}:/usr/local/bin`, LC_ALL: 'C', _FUSE_COMMFD: '3' },
+      encoding: 'utf8',
+      timeout: 30_000,
+    });
+    if ((result.error as NodeJS.ErrnoException | undefined)?.code === 'ENOENT') {
+      throw new UsageError('fusermount3 is not installed; on Debian and Ubuntu: apt-get install fuse3', EXIT_CODE);
+    }
+    if (result.status !== 0) {
+      const said = result.stderr.trim().replace(/^fusermount3?: /, '');
+      throw new UsageError(
+        `could not mount on ${options.directory}: ${said === '' ? 'fusermount3 failed' : said}`,
+        EXIT_CODE,
+      );
+    }
+    const fd = addon.receiveDescriptor(ours);
+    if (fd < 0) throw deviceRefused(errnoOf(fd));
+    return fd;
+  } finally {
+    addon.closeDescriptor(ours);
+    addon.closeDescriptor(theirs);
+  }
+}
+
+function deviceRefused(errno: string): UsageError {
+  if (errno === 'ENOENT' || errno === 'ENODEV' || errno === 'ENXIO') {
+    return new UsageError(
+      'there is no /dev/fuse: load the kernel module (modprobe fuse), or pass the device into the container',
+      EXIT_CODE,
+    );
+  }
+  if (errno === 'EACCES' || errno === 'EPERM')
+    return new UsageError('/dev/fuse may not be opened: permission denied', EXIT_CODE);
+  return new UsageError(`/dev/fuse cannot be opened: ${errno}`, EXIT_CODE);
+}
+
+/** fusermount3 splits at commas, and takes a backslash for the next character as it is. */
+function escaped(text: string): string {
+  return text.replace(/[\\,]/g, '\\$&');
+}
+
+async function probe(directory: string, clock: Clock): Promise<'alive' | 'dead' | 'silent'> {
+  const asked = stat(directory).then(
+    () => 'alive' as const,
+    (error: NodeJS.ErrnoException) =>
+      error.errno === -constants.errno.ENOTCONN ? ('dead' as const) : ('alive' as const),
+  );
+  return Promise.race([asked, clock.sleep(PROBE_MS).then(() => 'silent' as const)]);
+}

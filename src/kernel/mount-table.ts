@@ -1,0 +1,41 @@
+import { readFileSync } from 'node:fs';
+
+/** One line of /proc/self/mountinfo (proc(5)). Reading it never asks a file system, so it cannot hang on a dead one. */
+export interface MountEntry {
+  readonly directory: string;
+  readonly type: string;
+  readonly source: string;
+  /** major:minor of the device, as in /sys/class/bdi. */
+  readonly device: string;
+}
+
+/** All mounts that this process sees, the topmost of several on one directory last. */
+export function readMountTable(text: string = readFileSync('/proc/self/mountinfo', 'utf8')): MountEntry[] {
+  const entries: MountEntry[] = [];
+  for (const line of text.split('\n')) {
+    const [before, after] = line.split(' - ');
+    const fields = before?.split(' ') ?? [];
+    const [type, source] = after?.split(' ') ?? [];
+    const [device, directory] = [fields[2], fields[4]];
+    if (type === undefined || source === undefined || device === undefined || directory === undefined) continue;
+    entries.push({ directory: unescaped(directory), type, source: unescaped(source), device });
+  }
+  return entries;
+}
+
+/** What is mounted on `directory` right now (the topmost mount), null when nothing is. */
+export function mountOn(directory: string, table: readonly MountEntry[] = readMountTable()): MountEntry | null {
+  return table.findLast((entry) => entry.directory === directory) ?? null;
+}
+
+/** Blanks and the like stand as three octal digits, byte by byte. */
+function unescaped(text: string): string {
+  const bytes = Buffer.from(text);
+  if (!bytes.includes(0x5c)) return text;
+  return Buffer.from(
+    bytes
+      .toString('latin1')
+      .replace(/\\([0-7]{3})/g, (_all, digits: string) => String.fromCharCode(Number.parseInt(digits, 8))),
+    'latin1',
+  ).toString('utf8');
+}

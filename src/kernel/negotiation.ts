@@ -1,0 +1,101 @@
+import { PAYLOAD_BYTES_MAX } from './native.ts';
+import { PROTOCOL_MAJOR, PROTOCOL_MINOR_EPOCH, PROTOCOL_MINOR_MAX } from './protocol.ts';
+
+/**
+ * What kernel and binding agree on in INIT. Everything is used where the kernel offers it and can be done without: each entry
+ * says what is lost without it. `maskedFeatures` masks them off, so that old kernels are tested on new ones.
+ */
+
+interface Feature {
+  /** Bit number of the INIT flags; 32 and up lie in flags2. */
+  readonly bit: number;
+  /** Not asked for by itself: it only carries others. */
+  readonly carrier?: true;
+}
+
+/** Names as in include/uapi/linux/fuse.h, in lower case. */
+const FEATURES = {
+  /** Several reads of one file at a time; without: one. */
+  'async-read': { bit: 0 },
+  /** O_TRUNC comes with OPEN; without: a SETATTR follows the OPEN. */
+  'atomic-o-trunc': { bit: 3 },
+  /** Writes of more than 4 KiB. */
+  'big-writes': { bit: 5 },
+  /** Listings with attributes. Never together with READDIRPLUS_AUTO, which stops asking for them after the first piece. */
+  readdirplus: { bit: 13 },
+  /** O_DIRECT in parallel. */
+  'async-dio': { bit: 15 },
+  /** Lookups and listings of one folder in parallel; without: one after another. */
+  'parallel-dirops': { bit: 18 },
+  /** Reading the device after an abort says ECONNABORTED, so that it is told from an unmount (ENODEV). */
+  'abort-error': { bit: 21 },
+  /** More than 32 pages (128 KiB) in one request. */
+  'max-pages': { bit: 22 },
+  /** The kernel keeps link targets. */
+  'cache-symlinks': { bit: 23 },
+  /** setuid and setgid bits are cleared by us on write, chown and truncate; without: a GETXATTR security.capability per write. */
+  'handle-killpriv-v2': { bit: 28 },
+  /** Carries flags2. */
+  'init-ext': { bit: 30, carrier: true },
+  /** INVAL_ENTRY may expire instead of drop. */
+  'has-expire-only': { bit: 35 },
+  /** Shared mmap also of files opened with FOPEN_DIRECT_IO. */
+  'direct-io-allow-mmap': { bit: 36 },
+} as const satisfies Record<string, Feature>;
+
+export type FeatureName = keyof typeof FEATURES;
+/** Names that `maskedFeatures` may hold: those of INIT and what depends on the protocol's version. */
+export type MaskableFeature = FeatureName | 'epoch';
+export const MASKABLE_FEATURES: readonly MaskableFeature[] = [...(Object.keys(FEATURES) as FeatureName[]), 'epoch'];
+
+/** struct fuse_init_in */
+export interface KernelOffer {
+  readonly major: number;
+  readonly minor: number;
+  readonly readAheadBytesMax: number;
+  readonly flags: number;
+  readonly flags2: number;
+}
+
+/** struct fuse_init_out, and what follows from it. */
+export interface Agreement {
+  readonly minor: number;
+  readonly readAheadBytesMax: number;
+  readonly flags: number;
+  readonly flags2: number;
+  readonly writeBytesMax: number;
+  readonly pagesMax: number;
+  readonly features: ReadonlySet<MaskableFeature>;
+}
+
+const PAGE_BYTES = 4096;
+/** What one request carries without MAX_PAGES: FUSE_DEFAULT_MAX_PAGES_PER_REQ of fs/fuse/fuse_i.h. */
+const PAGES_WITHOUT_MAX_PAGES = 32;
+
+/** Everything that the kernel offers, we know, and is not masked off. */
+export function negotiate(offer: KernelOffer, masked: readonly string[]): Agreement {
+  const features = new Set<MaskableFeature>();
+  let flags = 0;
+  let flags2 = 0;
+  for (const [name, { bit }] of Object.entries(FEATURES) as [FeatureName, Feature][]) {
+    const offered = bit < 32 ? (offer.flags >>> bit) & 1 : (offer.flags2 >>> (bit - 32)) & 1;
+    if (offered === 0 || masked.includes(name)) continue;
+    if (bit >= 32 && !features.has('init-ext')) continue;
+    features.add(name);
+    if (bit < 32) flags |= 1 << bit;
+    else flags2 |= 1 << (bit - 32);
+  }
+  const minor = Math.min(offer.minor, PROTOCOL_MINOR_MAX);
+  if (offer.major === PROTOCOL_MAJOR && offer.minor >= PROTOCOL_MINOR_EPOCH && !masked.includes('epoch'))
+    features.add('epoch');
+  const pagesMax = features.has('max-pages') ? PAYLOAD_BYTES_MAX / PAGE_BYTES : PAGES_WITHOUT_MAX_PAGES;
+  return {
+    minor,
+    readAheadBytesMax: Math.max(offer.readAheadBytesMax, PAYLOAD_BYTES_MAX),
+    flags: flags >>> 0,
+    flags2: flags2 >>> 0,
+    writeBytesMax: features.has('big-writes') ? pagesMax * PAGE_BYTES : PAGE_BYTES,
+    pagesMax,
+    features,
+  };
+}

@@ -1,0 +1,190 @@
+import type { Clock } from '../base/clock.ts';
+import { type Errno, type FsError, toFsError } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
+import type { FileSystemOps } from './binding.ts';
+
+/**
+ * What every operation needs, once: errors become errnos (the only caller of `toFsError`), one log line per failure, metrics,
+ * and a deadline for whatever does not answer at once.
+ */
+
+export type OpName = Exclude<keyof FileSystemOps, 'init' | 'destroy'>;
+
+/** Refusals that are part of ordinary life: a shell looks for `.git` in every folder it enters. */
+const EXPECTED: ReadonlySet<Errno> = new Set<Errno>([
+  ...(['ENOENT', 'EEXIST', 'ENOTEMPTY', 'EINTR', 'ENODATA', 'ENOTDIR', 'EISDIR', 'ENXIO', 'ERANGE'] as const),
+  ...([
+    'EACCES',
+    'EPERM',
+    'EROFS',
+    'EXDEV',
+    'EINVAL',
+    'ENOTSUP',
+    'EOPNOTSUPP',
+    'ENAMETOOLONG',
+    'EILSEQ',
+    'ELOOP',
+  ] as const),
+]);
+
+/** These wait for local disks only, and their answer is the truth about durability: never cut short. */
+const WITHOUT_DEADLINE: ReadonlySet<OpName> = new Set<OpName>([
+  'flush',
+  'fsync',
+  'fsyncdir',
+  'release',
+  'releasedir',
+  'forget',
+]);
+
+const LATENCY_BUCKETS = 26;
+
+export interface OpMetrics {
+  operations: number;
+  failures: number;
+  /** [i]: how many took less than 2^i microseconds and not less than 2^(i-1); the last one holds the rest. */
+  readonly latencyLog2Us: number[];
+}
+
+/** One operation that has not been answered yet. */
+export interface PendingOp {
+  readonly op: OpName;
+  readonly startedMs: number;
+  /** Said to the file system through `OpContext.signal`. */
+  abort(reason: Error): void;
+  /** For the log line. */
+  fields(): Record<string, unknown>;
+}
+
+export interface PendingOutcome<T> {
+  answered(value: T): void;
+  refused(error: FsError): void;
+  /** The answer came after the refusal: what it handed out must be taken back. */
+  late(value: T): void;
+}
+
+interface Watched {
+  readonly pending: PendingOp;
+  readonly refuse: (error: Error) => void;
+}
+
+export class OpBoundary {
+  readonly #log: Logger;
+  readonly #clock: Clock;
+  readonly #deadlineMs: number;
+  readonly #metrics = new Map<OpName, OpMetrics>();
+  readonly #watched = new Map<PendingOp, Watched>();
+  #sweeping: (() => void) | null = null;
+
+  constructor(deps: { log: Logger; clock: Clock; deadlineMs: number }) {
+    this.#log = deps.log;
+    this.#clock = deps.clock;
+    this.#deadlineMs = deps.deadlineMs;
+  }
+
+  nowMs(): number {
+    return this.#clock.elapsedMs();
+  }
+
+  /** Counters since the start, by operation. */
+  metrics(): ReadonlyMap<OpName, Readonly<OpMetrics>> {
+    return this.#metrics;
+  }
+
+  /** Operations that wait for their answer. */
+  get pendingCount(): number {
+    return this.#watched.size;
+  }
+
+  succeeded(op: OpName, startedMs: number): void {
+    this.#count(op, startedMs).operations++;
+  }
+
+  /** Counts and logs a failure. @returns the errno to answer with */
+  failed(op: OpName, thrown: unknown, startedMs: number, fields: Record<string, unknown>): FsError {
+    const error = toFsError(thrown);
+    const metrics = this.#count(op, startedMs);
+    metrics.operations++;
+    metrics.failures++;
+    const level = EXPECTED.has(error.errno) ? 'debug' : 'warn';
+    const durationMs = Math.round(this.#clock.elapsedMs() - startedMs);
+    this.#log[level](
+      { ...fields, op, errno: error.errno, durationMs, err: level === 'warn' ? error : undefined },
+      'operation failed',
+    );
+    return error;
+  }
+
+  /**
+   * Waits for `promise` on behalf of `pending`, until the deadline or `interrupt` at the latest. Exactly one of `answered` and
+   * `refused` is called; `late` perhaps after `refused`.
+   */
+  watch<T>(pending: PendingOp, promise: PromiseLike<T>, outcome: PendingOutcome<T>): void {
+    let open = true;
+    const refuse = (thrown: unknown): void => {
+      if (!open) return;
+      open = false;
+      this.#watched.delete(pending);
+      outcome.refused(this.failed(pending.op, thrown, pending.startedMs, pending.fields()));
+    };
+    this.#watched.set(pending, { pending, refuse });
+    promise.then((value) => {
+      if (!open) return outcome.late(value);
+      open = false;
+      this.#watched.delete(pending);
+      this.succeeded(pending.op, pending.startedMs);
+      outcome.answered(value);
+    }, refuse);
+    this.#sweeping ??= this.#clock.after(this.#sweepMs(), () => this.#sweep());
+  }
+
+  /**
+   * The caller got a signal: the file system is told. With `'at-once'` (the caller is being killed) it is answered EINTR now,
+   * whatever the file system does: a process must not be unkillable because a server is slow.
+   */
+  interrupt(pending: PendingOp, answer: 'when-ready' | 'at-once'): void {
+    const watched = this.#watched.get(pending);
+    if (watched === undefined) return;
+    const reason = new DOMException('interrupted by a signal', 'AbortError');
+    pending.abort(reason);
+    if (answer === 'at-once') watched.refuse(reason);
+  }
+
+  /** Ends the sweep and aborts what is pending: nobody is left to answer. */
+  close(): void {
+    this.#sweeping?.();
+    this.#sweeping = null;
+    for (const { pending } of this.#watched.values()) pending.abort(new DOMException('unmounted', 'AbortError'));
+    this.#watched.clear();
+  }
+
+  /** One sweep over all pending operations, not a timer each. The oldest stand first, but not all have a deadline. */
+  #sweep(): void {
+    this.#sweeping = null;
+    const now = this.#clock.elapsedMs();
+    for (const { pending, refuse } of [...this.#watched.values()]) {
+      if (now - pending.startedMs < this.#deadlineMs) break;
+      if (WITHOUT_DEADLINE.has(pending.op)) continue;
+      const reason = new DOMException('took longer than its deadline', 'TimeoutError');
+      pending.abort(reason);
+      refuse(reason);
+    }
+    if (this.#watched.size > 0) this.#sweeping = this.#clock.after(this.#sweepMs(), () => this.#sweep());
+  }
+
+  #sweepMs(): number {
+    return Math.min(1000, Math.max(5, this.#deadlineMs / 10));
+  }
+
+  #count(op: OpName, startedMs: number): OpMetrics {
+    let metrics = this.#metrics.get(op);
+    if (metrics === undefined) {
+      metrics = { operations: 0, failures: 0, latencyLog2Us: new Array<number>(LATENCY_BUCKETS).fill(0) };
+      this.#metrics.set(op, metrics);
+    }
+    const tookUs = (this.#clock.elapsedMs() - startedMs) * 1000;
+    const bucket = Math.min(LATENCY_BUCKETS - 1, 32 - Math.clz32(tookUs));
+    metrics.latencyLog2Us[bucket] = (metrics.latencyLog2Us[bucket] ?? 0) + 1;
+    return metrics;
+  }
+}

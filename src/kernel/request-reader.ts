@@ -1,0 +1,312 @@
+import { constants as fileConstants } from 'node:fs';
+import { constants } from 'node:os';
+import type { HandleId, Inode } from '../base/vocabulary.ts';
+import type {
+  AllocateMode,
+  Answer,
+  AttributeChange,
+  Attributes,
+  FileSystemOps,
+  OpenFlags,
+  RenameMode,
+} from './binding.ts';
+import type { DirectoryWriter } from './directory-writer.ts';
+import * as P from './protocol.ts';
+import { Opcode } from './protocol.ts';
+import type { Request } from './request.ts';
+import type { Wire } from './wire.ts';
+
+/** An answer that the binding gives by itself: not a failure of an operation, so neither logged nor counted. */
+class Refusal {
+  readonly errno: number;
+  constructor(errno: number) {
+    this.errno = errno;
+  }
+}
+
+/** ENOSYS makes the kernel stop asking: it does without, or falls back (ACCESS, POLL, IOCTL, COPY_FILE_RANGE, BMAP, STATX …). */
+const NOT_OFFERED = new Refusal(constants.errno.ENOSYS);
+const NO_DATA = new Refusal(constants.errno.ENODATA);
+const NOT_SUPPORTED = new Refusal(constants.errno.EOPNOTSUPP);
+const NOT_PERMITTED = new Refusal(constants.errno.EPERM);
+const INVALID = new Refusal(constants.errno.EINVAL);
+const TOO_LONG = new Refusal(constants.errno.ENAMETOOLONG);
+
+const ALLOCATE_MODES: ReadonlyMap<number, AllocateMode> = new Map([
+  [0, 'allocate'],
+  [0x01, 'keep-size'], // FALLOC_FL_KEEP_SIZE
+  [0x03, 'punch-hole'], // FALLOC_FL_PUNCH_HOLE, always with KEEP_SIZE
+  [0x10, 'zero-range'], // FALLOC_FL_ZERO_RANGE
+  [0x11, 'zero-range-keep-size'],
+]);
+
+const SETUID_SETGID = 0o6000;
+
+/** Decodes one request and calls the operation it asks for. */
+export class RequestReader {
+  readonly #ops: FileSystemOps;
+  readonly #wire: Wire;
+  readonly #makeWriter: (limit: number, wantsEntries: boolean) => DirectoryWriter;
+  /**
+   * Files that the kernel knows to have a setuid or setgid bit, and their mode. With HANDLE_KILLPRIV_V2 it leaves clearing them to
+   * us, and says so with nearly every write: the set makes that free for all other files.
+   */
+  readonly #privileged = new Map<Inode, number>();
+
+  constructor(deps: {
+    ops: FileSystemOps;
+    wire: Wire;
+    makeWriter: (limit: number, wantsEntries: boolean) => DirectoryWriter;
+  }) {
+    this.#ops = deps.ops;
+    this.#wire = deps.wire;
+    this.#makeWriter = deps.makeWriter;
+  }
+
+  /** The errno of an answer that the binding gave by itself, null for a real failure. */
+  refusalOf(thrown: unknown): number | null {
+    return thrown instanceof Refusal ? thrown.errno : null;
+  }
+
+  /** Called with all attributes that the kernel learns. */
+  noteAttributes(attributes: Attributes | null): void {
+    if (attributes === null || attributes.kind !== 'file') return;
+    if ((attributes.mode & SETUID_SETGID) !== 0) this.#privileged.set(attributes.ino, attributes.mode);
+    else if (this.#privileged.size > 0) this.#privileged.delete(attributes.ino);
+  }
+
+  forgotten(ino: Inode): void {
+    if (this.#privileged.size > 0) this.#privileged.delete(ino);
+  }
+
+  /**
+   * @param at where the request starts
+   * @param data where what follows its first 80 bytes starts
+   * @param copyWrites whether the bytes of a WRITE must outlive the slot
+   */
+  call(request: Request, at: number, data: number, copyWrites: boolean): Answer<unknown> {
+    const ops = this.#ops;
+    const wire = this.#wire;
+    const ino = request.nodeid;
+    const body = at + P.IN_HEADER_BYTES;
+    const end = at + wire.u32(at + P.IN_LENGTH);
+    switch (request.opcode) {
+      case Opcode.LOOKUP:
+        request.op = 'lookup';
+        return ops.lookup(ino, wire.name(body, end), request);
+      case Opcode.GETATTR: {
+        request.op = 'getattr';
+        const handle = (wire.u32(body) & P.GETATTR_FH) !== 0 ? (wire.u64(body + 8) as HandleId) : null;
+        return ops.getattr(ino, handle, request);
+      }
+      case Opcode.SETATTR:
+        request.op = 'setattr';
+        return this.#setattr(request, body);
+      case Opcode.READLINK:
+        request.op = 'readlink';
+        return ops.readlink(ino, request);
+      case Opcode.SYMLINK: {
+        request.op = 'symlink';
+        const name = wire.name(body, end);
+        const targetAt = wire.endOfText(body, end) + 1;
+        return ops.symlink(ino, name, wire.text(targetAt, wire.endOfText(targetAt, end)), request);
+      }
+      case Opcode.MKNOD: {
+        request.op = 'mknod';
+        const mode = wire.u32(body);
+        request.umask = wire.u32(body + 8);
+        if ((mode & P.S_IFMT) !== P.S_IFREG && (mode & P.S_IFMT) !== 0) throw NOT_PERMITTED;
+        return ops.mknod(ino, wire.name(body + 16, end), mode & 0o7777, request);
+      }
+      case Opcode.MKDIR:
+        request.op = 'mkdir';
+        request.umask = wire.u32(body + 4);
+        return ops.mkdir(ino, wire.name(body + 8, end), wire.u32(body) & 0o7777, request);
+      case Opcode.UNLINK:
+        request.op = 'unlink';
+        return ops.unlink(ino, wire.name(body, end), request);
+      case Opcode.RMDIR:
+        request.op = 'rmdir';
+        return ops.rmdir(ino, wire.name(body, end), request);
+      case Opcode.RENAME:
+        return this.#rename(request, wire.u64(body) as Inode, 0, body + 8, end);
+      case Opcode.RENAME2:
+        return this.#rename(request, wire.u64(body) as Inode, wire.u32(body + 8), body + 16, end);
+      case Opcode.LINK:
+        request.op = 'link';
+        request.otherNodeid = wire.u64(body) as Inode;
+        return ops.link(wire.u64(body) as Inode, ino, wire.name(body + 8, end), request);
+      case Opcode.OPEN:
+        request.op = 'open';
+        return this.#afterKill(request, (wire.u32(body + 4) & P.OPEN_KILL_SUIDGID) !== 0, () =>
+          ops.open(ino, openFlags(wire.u32(body)), request),
+        );
+      case Opcode.CREATE:
+        request.op = 'create';
+        request.umask = wire.u32(body + 8);
+        return ops.create(
+          ino,
+          wire.name(body + 16, end),
+          wire.u32(body + 4) & 0o7777,
+          openFlags(wire.u32(body)),
+          request,
+        );
+      case Opcode.READ:
+        request.op = 'read';
+        request.limit = wire.u32(body + 16);
+        return ops.read(ino, wire.u64(body) as HandleId, wire.offset64(body + 8), request.limit, request);
+      case Opcode.WRITE: {
+        request.op = 'write';
+        const handle = wire.u64(body) as HandleId;
+        const offset = wire.offset64(body + 8);
+        const length = wire.u32(body + 16);
+        const view = wire.bytes.subarray(data, data + length);
+        const bytes = copyWrites ? Buffer.from(view) : view;
+        const kills = (wire.u32(body + 20) & P.WRITE_KILL_SUIDGID) !== 0;
+        return kills && this.#privileged.has(ino)
+          ? this.#afterKill(request, true, () => ops.write(ino, handle, offset, bytes, request))
+          : ops.write(ino, handle, offset, bytes, request);
+      }
+      case Opcode.STATFS:
+        request.op = 'statfs';
+        return ops.statfs(ino, request);
+      case Opcode.RELEASE:
+        request.op = 'release';
+        return ops.release(ino, wire.u64(body) as HandleId, request);
+      case Opcode.FLUSH:
+        request.op = 'flush';
+        return ops.flush(ino, wire.u64(body) as HandleId, request);
+      case Opcode.FSYNC:
+        request.op = 'fsync';
+        return ops.fsync(ino, wire.u64(body) as HandleId, (wire.u32(body + 8) & P.FSYNC_FDATASYNC) !== 0, request);
+      case Opcode.OPENDIR:
+        request.op = 'opendir';
+        return ops.opendir(ino, request);
+      case Opcode.READDIR:
+      case Opcode.READDIRPLUS:
+        request.op = 'readdir';
+        request.sink = this.#makeWriter(wire.u32(body + 16), request.opcode === Opcode.READDIRPLUS);
+        return ops.readdir(ino, wire.u64(body) as HandleId, wire.offset64(body + 8), request.sink, request);
+      case Opcode.RELEASEDIR:
+        request.op = 'releasedir';
+        return ops.releasedir(ino, wire.u64(body) as HandleId, request);
+      case Opcode.FSYNCDIR:
+        request.op = 'fsyncdir';
+        return ops.fsyncdir(ino, wire.u64(body) as HandleId, (wire.u32(body + 8) & P.FSYNC_FDATASYNC) !== 0, request);
+      case Opcode.GETXATTR: {
+        request.op = 'getxattr';
+        request.limit = wire.u32(body);
+        return ops.getxattr(ino, this.#xattrName(body + 8, end, NO_DATA), request);
+      }
+      case Opcode.SETXATTR: {
+        // Without SETXATTR_EXT: size, flags, name, value.
+        request.op = 'setxattr';
+        const length = wire.u32(body);
+        const flags = wire.u32(body + 4);
+        const name = this.#xattrName(body + 8, end, NOT_SUPPORTED);
+        const valueAt = wire.endOfText(body + 8, end) + 1;
+        const value = Buffer.from(wire.bytes.subarray(valueAt, Math.min(valueAt + length, end)));
+        const mode = flags === P.XATTR_CREATE ? 'create' : flags === P.XATTR_REPLACE ? 'replace' : 'set';
+        return ops.setxattr(ino, name, value, mode, request);
+      }
+      case Opcode.LISTXATTR:
+        request.op = 'listxattr';
+        request.limit = wire.u32(body);
+        return ops.listxattr(ino, request);
+      case Opcode.REMOVEXATTR:
+        request.op = 'removexattr';
+        return ops.removexattr(ino, this.#xattrName(body, end, NO_DATA), request);
+      case Opcode.FALLOCATE: {
+        request.op = 'fallocate';
+        const mode = ALLOCATE_MODES.get(wire.u32(body + 24));
+        if (mode === undefined) throw NOT_SUPPORTED;
+        const offset = wire.offset64(body + 8);
+        return ops.fallocate(ino, wire.u64(body) as HandleId, mode, offset, wire.offset64(body + 16), request);
+      }
+      case Opcode.LSEEK: {
+        request.op = 'lseek';
+        const whence = wire.u32(body + 16);
+        if (whence !== P.SEEK_DATA && whence !== P.SEEK_HOLE) throw INVALID;
+        const offset = wire.offset64(body + 8);
+        return ops.lseek(ino, wire.u64(body) as HandleId, offset, whence === P.SEEK_DATA ? 'data' : 'hole', request);
+      }
+      default:
+        throw NOT_OFFERED;
+    }
+  }
+
+  #rename(request: Request, newParent: Inode, flags: number, namesAt: number, end: number): Answer<void> {
+    request.op = 'rename';
+    request.otherNodeid = newParent;
+    const name = this.#wire.name(namesAt, end);
+    const newName = this.#wire.name(this.#wire.endOfText(namesAt, end) + 1, end);
+    let mode: RenameMode = 'replace';
+    if (flags === P.RENAME_NOREPLACE) mode = 'no-replace';
+    else if (flags === P.RENAME_EXCHANGE) mode = 'exchange';
+    else if (flags !== 0) throw INVALID;
+    return this.#ops.rename(request.nodeid, name, newParent, newName, mode, request);
+  }
+
+  /** struct fuse_setattr_in */
+  #setattr(request: Request, body: number): Answer<unknown> {
+    const wire = this.#wire;
+    const valid = wire.u32(body);
+    const has = (bit: number): boolean => (valid & bit) !== 0;
+    const handle = has(P.FATTR_FH) ? (wire.u64(body + 8) as HandleId) : null;
+    const ownerChanges = has(P.FATTR_UID) || has(P.FATTR_GID);
+    let mode = has(P.FATTR_MODE) ? wire.u32(body + 68) & 0o7777 : undefined;
+    if (mode === undefined && (ownerChanges || has(P.FATTR_KILL_SUIDGID)))
+      mode = this.#modeWithoutPrivilege(request.nodeid);
+    const change: AttributeChange = {
+      ...(mode !== undefined && { mode }),
+      ...(has(P.FATTR_UID) && { uid: wire.u32(body + 76) }),
+      ...(has(P.FATTR_GID) && { gid: wire.u32(body + 80) }),
+      ...(has(P.FATTR_SIZE) && { sizeBytes: wire.offset64(body + 16) }),
+      ...(has(P.FATTR_ATIME) && { atime: has(P.FATTR_ATIME_NOW) ? 'now' : wire.timespec(body + 32, body + 56) }),
+      ...(has(P.FATTR_MTIME) && { mtime: has(P.FATTR_MTIME_NOW) ? 'now' : wire.timespec(body + 40, body + 60) }),
+      ...(has(P.FATTR_CTIME) && { ctime: wire.timespec(body + 48, body + 64) }),
+    };
+    return this.#ops.setattr(request.nodeid, change, handle, request);
+  }
+
+  /** The mode that a write or chown leaves (setattr_should_drop_suidgid), undefined where nothing changes. */
+  #modeWithoutPrivilege(ino: Inode): number | undefined {
+    const mode = this.#privileged.get(ino);
+    if (mode === undefined) return undefined;
+    // Without group execution the setgid bit means mandatory locking, not privilege.
+    return mode & ~(0o4000 | ((mode & 0o010) !== 0 ? 0o2000 : 0));
+  }
+
+  /** Clears setuid and setgid first where the kernel leaves that to us, then runs the operation. */
+  #afterKill<T>(request: Request, kills: boolean, run: () => Answer<T>): Answer<T> {
+    const mode = kills ? this.#modeWithoutPrivilege(request.nodeid) : undefined;
+    if (mode === undefined) return run();
+    const cleared = this.#ops.setattr(request.nodeid, { mode }, null, request);
+    this.#privileged.delete(request.nodeid);
+    return cleared instanceof Promise ? cleared.then(run) : run();
+  }
+
+  /**
+   * `security.*` and ACLs are never kept: the kernel and `ls -l` ask for them all the time, so they are answered here. EOPNOTSUPP
+   * for ACLs makes libacl fall back to the mode; for `security.*` it would be taken for "no attributes at all" by some tools.
+   */
+  #xattrName(start: number, end: number, refusal: Refusal): string {
+    const textEnd = this.#wire.endOfText(start, end);
+    if (textEnd - start > P.NAME_BYTES_MAX) throw TOO_LONG;
+    const name = this.#wire.text(start, textEnd);
+    if (name.startsWith('security.')) throw refusal;
+    if (name.startsWith('system.posix_acl_')) throw NOT_SUPPORTED;
+    return name;
+  }
+}
+
+/** open(2)'s flags. */
+function openFlags(raw: number): OpenFlags {
+  const access = raw & 3;
+  return {
+    access: access === fileConstants.O_RDONLY ? 'read' : access === fileConstants.O_WRONLY ? 'write' : 'read-write',
+    append: (raw & fileConstants.O_APPEND) !== 0,
+    truncate: (raw & fileConstants.O_TRUNC) !== 0,
+    raw,
+  };
+}

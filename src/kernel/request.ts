@@ -1,0 +1,63 @@
+import type { Inode } from '../base/vocabulary.ts';
+import type { OpContext } from './binding.ts';
+import type { DirectoryWriter } from './directory-writer.ts';
+import type { OpName, PendingOp } from './op-boundary.ts';
+import * as P from './protocol.ts';
+import type { Wire } from './wire.ts';
+
+/** One request of the kernel: who asks, and what is needed to answer later. */
+export class Request implements OpContext, PendingOp {
+  readonly opcode: number;
+  readonly uniqueLow: number;
+  readonly uniqueHigh: number;
+  readonly nodeid: Inode;
+  readonly uid: number;
+  readonly gid: number;
+  readonly pid: number;
+  umask = 0;
+  readonly startedMs: number;
+  op: OpName = 'lookup';
+  /** The other folder of a rename or link; 0: none. */
+  otherNodeid = 0 as Inode;
+  /** Bytes the caller takes at most: of READ, GETXATTR, LISTXATTR. */
+  limit = 0;
+  sink: DirectoryWriter | null = null;
+  /** What was answered, kept until the kernel took it. */
+  value: unknown = undefined;
+  /** Slots that hold the bytes of a WRITE that is not answered yet: [small, large]. */
+  held: readonly [number, number] | null = null;
+  #controller: AbortController | null = null;
+  #aborted: Error | null = null;
+
+  constructor(wire: Wire, at: number, startedMs: number) {
+    this.opcode = wire.u32(at + P.IN_OPCODE);
+    this.uniqueLow = wire.u32(at + P.IN_UNIQUE);
+    this.uniqueHigh = wire.u32(at + P.IN_UNIQUE + 4);
+    this.nodeid = wire.u64(at + P.IN_NODEID) as Inode;
+    this.uid = wire.u32(at + P.IN_UID);
+    this.gid = wire.u32(at + P.IN_GID);
+    this.pid = wire.u32(at + P.IN_PID);
+    this.startedMs = startedMs;
+  }
+
+  get unique(): number {
+    return this.uniqueLow + this.uniqueHigh * 0x1_0000_0000;
+  }
+
+  get signal(): AbortSignal {
+    if (this.#controller === null) {
+      this.#controller = new AbortController();
+      if (this.#aborted !== null) this.#controller.abort(this.#aborted);
+    }
+    return this.#controller.signal;
+  }
+
+  abort(reason: Error): void {
+    this.#aborted ??= reason;
+    this.#controller?.abort(this.#aborted);
+  }
+
+  fields(): Record<string, unknown> {
+    return { ino: this.nodeid, pid: this.pid };
+  }
+}

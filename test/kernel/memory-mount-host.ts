@@ -1,0 +1,197 @@
+/**
+ * A process that serves a MemoryFileSystem on a directory from a Worker, driven by its parent over IPC: what the mount tests and the
+ * bench start. Arguments: one JSON text, `HostOptions`.
+ */
+import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
+import { systemClock } from '../../src/base/clock.ts';
+import { FsError, UsageError } from '../../src/base/errors.ts';
+import { createLogger, type LogLevel } from '../../src/base/log.ts';
+import type { Inode } from '../../src/base/vocabulary.ts';
+import type { MountOptions } from '../../src/kernel/binding.ts';
+import { abandonMount, type LinuxMount, mountLinux } from '../../src/kernel/linux.ts';
+import { MemoryFileSystem, type MemoryFileSystemOptions } from './memory-file-system.ts';
+
+export interface HostOptions {
+  readonly mount: Partial<MountOptions> & { readonly directory: string };
+  readonly fileSystem?: Pick<
+    MemoryFileSystemOptions,
+    'entryTimeoutMs' | 'attributeTimeoutMs' | 'keepCache' | 'directIo' | 'cacheListing'
+  >;
+  readonly deadlineMs?: number;
+  readonly logLevel?: LogLevel;
+}
+
+export type HostCommand =
+  | { readonly do: 'plant'; readonly parent: number; readonly name: string; readonly text: string }
+  | { readonly do: 'plant-folder'; readonly parent: number; readonly name: string }
+  | { readonly do: 'invalidate-entry'; readonly parent: number; readonly name: string }
+  | { readonly do: 'invalidate-inode'; readonly ino: number }
+  | { readonly do: 'deleted'; readonly parent: number; readonly ino: number; readonly name: string }
+  /** From now on every `op` about `name` (or any name) waits for `release`, or fails. */
+  | {
+      readonly do: 'rule';
+      readonly op: string;
+      readonly name?: string;
+      readonly ino?: number;
+      readonly then: 'hang' | 'throw' | 'reject' | 'later';
+    }
+  | { readonly do: 'release' }
+  | { readonly do: 'state' }
+  | { readonly do: 'busy-main'; readonly ms: number }
+  | { readonly do: 'hang-worker' }
+  | { readonly do: 'abandon' }
+  | { readonly do: 'kill-worker' }
+  | { readonly do: 'unmount'; readonly how: 'orderly' | 'lazily' };
+
+export interface HostState {
+  readonly lookups: number;
+  readonly openHandles: number;
+  readonly nodes: number;
+  readonly hanging: number;
+  readonly binding: ReturnType<LinuxMount['state']>;
+  readonly operations: Readonly<Record<string, number>>;
+  readonly failures: Readonly<Record<string, number>>;
+  readonly features: readonly string[];
+}
+
+const DEFAULTS: Omit<MountOptions, 'directory'> = {
+  fsname: 'cfs-test',
+  subtype: 'cfs-test',
+  readOnly: false,
+  allowOther: false,
+  defaultPermissions: false,
+  flags: [],
+  allowNonEmpty: false,
+  maskedFeatures: [],
+};
+
+if (isMainThread) {
+  const options = JSON.parse(process.argv[2] as string) as HostOptions;
+  const worker = new Worker(new URL(import.meta.url), { workerData: options });
+  let descriptor = -1;
+  worker.on('message', (message: { mounted?: number }) => {
+    if (message.mounted !== undefined) descriptor = message.mounted;
+    process.send?.(message);
+  });
+  worker.on('exit', () => process.disconnect?.());
+  worker.on('error', (error) => {
+    process.send?.({ failed: String(error) });
+    process.exitCode = 1;
+  });
+  process.on('message', (message: { id: number; command: HostCommand }) => {
+    const { id, command } = message;
+    if (command.do === 'busy-main') {
+      const end = performance.now() + command.ms;
+      while (performance.now() < end);
+      process.send?.({ id, result: null });
+    } else if (command.do === 'abandon') {
+      abandonMount(options.mount.directory, descriptor);
+      process.send?.({ id, result: null });
+    } else if (command.do === 'kill-worker') {
+      void worker.terminate().then(() => process.send?.({ id, result: null }));
+    } else {
+      worker.postMessage(message);
+    }
+  });
+} else {
+  const options = workerData as HostOptions;
+  const rules: Extract<HostCommand, { do: 'rule' }>[] = [];
+  let hanging: (() => void)[] = [];
+  const fileSystem = new MemoryFileSystem({
+    ...options.fileSystem,
+    before: (op, ino, name) => {
+      const rule = rules.find((one) => one.op === op && (one.name ?? name) === name && (one.ino ?? ino) === ino);
+      switch (rule?.then) {
+        case undefined:
+          return undefined;
+        case 'throw':
+          throw new TypeError('a bug of the file system');
+        case 'reject':
+          return Promise.reject(new TypeError('a bug of the file system, later'));
+        case 'later':
+          return new Promise((resolve) => setImmediate(resolve));
+        case 'hang':
+          return new Promise((resolve) => hanging.push(resolve));
+      }
+    },
+  });
+  const reply = (message: unknown): void => parentPort?.postMessage(message);
+  mountLinux({ ...DEFAULTS, ...options.mount }, fileSystem, {
+    log: createLogger({ level: options.logLevel ?? 'silent' }),
+    clock: systemClock,
+    ...(options.deadlineMs !== undefined && { deadlineMs: options.deadlineMs }),
+  }).then(
+    (mount) => {
+      reply({ mounted: mount.descriptor });
+      void mount.ended.then((how) => {
+        reply({ ended: how, destroyed: fileSystem.destroyed });
+        parentPort?.close();
+      });
+      parentPort?.on('message', ({ id, command }: { id: number; command: HostCommand }) => {
+        Promise.resolve(run(mount, command)).then(
+          (result) => reply({ id, result: result ?? null }),
+          (error: unknown) => reply({ id, error: error instanceof FsError ? error.errno : String(error) }),
+        );
+      });
+    },
+    (error: unknown) => {
+      reply({
+        failed:
+          error instanceof UsageError || error instanceof FsError ? error.message : String((error as Error).stack),
+      });
+      parentPort?.close();
+    },
+  );
+
+  const run = (mount: LinuxMount, command: HostCommand): unknown => {
+    switch (command.do) {
+      case 'plant':
+        return fileSystem.plant(command.parent as Inode, command.name, Buffer.from(command.text));
+      case 'plant-folder':
+        return fileSystem.plantFolder(command.parent as Inode, command.name);
+      case 'invalidate-entry':
+        return mount.invalidator.entry(command.parent as Inode, command.name);
+      case 'invalidate-inode':
+        return mount.invalidator.inode(command.ino as Inode, 0, 0);
+      case 'deleted':
+        return mount.invalidator.deleted(command.parent as Inode, command.ino as Inode, command.name);
+      case 'rule':
+        rules.push(command);
+        return undefined;
+      case 'release': {
+        rules.length = 0;
+        const released = hanging;
+        hanging = [];
+        for (const resolve of released) resolve();
+        return undefined;
+      }
+      case 'hang-worker':
+        for (;;);
+      case 'unmount':
+        return mount.unmount(command.how);
+      case 'state': {
+        const operations: Record<string, number> = {};
+        const failures: Record<string, number> = {};
+        for (const [op, metrics] of mount.metrics()) {
+          operations[op] = metrics.operations;
+          failures[op] = metrics.failures;
+        }
+        const { lookups, openHandles, nodeCount } = fileSystem;
+        return {
+          ...{
+            lookups,
+            openHandles,
+            nodes: nodeCount,
+            hanging: hanging.length,
+            binding: mount.state(),
+            operations,
+            failures,
+          },
+          features: [...mount.features],
+        } satisfies HostState;
+      }
+      default:
+        throw new Error(`not a command of the Worker: ${command.do}`);
+    }
+  };
+}
