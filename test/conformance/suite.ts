@@ -47,6 +47,8 @@ export interface ConformanceOptions {
   readonly can: readonly Capability[];
   /** By the name of the case. A name that no case has is an error, so that the list cannot outlive what it excuses. */
   readonly differs?: Readonly<Record<string, Difference>>;
+  /** Without this nothing can run: all is skipped in words. */
+  readonly missing?: string | null;
   /** On a failure: what helps to understand it. */
   onFailure?(): Promise<void> | void;
 }
@@ -54,7 +56,8 @@ export interface ConformanceOptions {
 /** Declares one vitest test for each case, under `title`. */
 export function conformanceSuite(title: string, options: ConformanceOptions): void {
   const differs = new Map(Object.entries(options.differs ?? {}));
-  describe(title, () => {
+  const { missing = null } = options;
+  describe.skipIf(missing !== null)(missing === null ? title : `${title} (needs: ${missing})`, () => {
     let api: FileApi;
     let cases = 0;
     beforeAll(async () => {
@@ -68,11 +71,11 @@ export function conformanceSuite(title: string, options: ConformanceOptions): vo
     for (const [topic, scenarios] of Object.entries(SCENARIOS)) {
       describe(topic, () => {
         for (const { name, needs, run } of scenarios) {
-          const missing = needs.filter((need) => !options.can.includes(need));
+          const lacking = needs.filter((need) => !options.can.includes(need));
           const difference = differs.get(name);
           differs.delete(name);
-          if (missing.length > 0) {
-            test.skip(`${name} (needs: ${missing.join(', ')})`, () => {});
+          if (lacking.length > 0) {
+            test.skip(`${name} (needs: ${lacking.join(', ')})`, () => {});
             continue;
           }
           test(difference === undefined ? name : `${name} — differs: ${difference.reason}`, async () => {

@@ -10,11 +10,14 @@ export function programSuite(
     open(): Promise<Ground>;
     close(ground: Ground): Promise<void>;
     onFailure?(ground: Ground): Promise<void>;
-    /** More tests on the same ground, after the programs. */
-    then?(ground: () => Ground): void;
+    /** Declares more tests on the same ground, after the programs. */
+    afterwards?(ground: () => Ground): void;
+    /** Without this nothing can run: all is skipped in words. */
+    missing?: string | null;
   },
 ): void {
-  describe(title, () => {
+  const { missing = null } = options;
+  describe.skipIf(missing !== null)(missing === null ? title : `${title} (needs: ${missing})`, () => {
     let ground: Ground;
     beforeAll(async () => {
       ground = await options.open();
@@ -24,9 +27,9 @@ export function programSuite(
     });
 
     for (const [index, { name, needs, script, timeoutMs = 60_000 }] of PROGRAM_SCENARIOS.entries()) {
-      const missing = needs.filter((program) => !installed(program));
-      if (missing.length > 0) {
-        test.skip(`${name} (needs: ${missing.join(', ')})`, () => {});
+      const absent = needs.filter((program) => !installed(program));
+      if (absent.length > 0) {
+        test.skip(`${name} (needs: ${absent.join(', ')})`, () => {});
         continue;
       }
       test(name, { timeout: timeoutMs + 10_000 }, async () => {
@@ -35,7 +38,7 @@ export function programSuite(
       });
     }
 
-    options.then?.(() => ground);
+    options.afterwards?.(() => ground);
   });
 }
 

@@ -1,0 +1,213 @@
+import { spawnSync } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
+import { chmod, mkdir, mkdtemp, readdir, readFile, realpath, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { type CommandOptions, type CommandResult, runCommand, runScript } from './command.ts';
+import type { Ground } from './ground.ts';
+import { ReferenceServer } from './reference-server.ts';
+
+const DIST = new URL('../../dist/cli/', import.meta.url).pathname;
+const CFS = path.join(DIST, 'cfs.js');
+const CFS_MOUNT = path.join(DIST, 'cfs-mount.js');
+const SYNC_MS_MAX = 180_000;
+const LOG_LINES_SHOWN = 60;
+
+/** Whether mounts can be tested here; null when they can, else what is missing. @throws Error under CFS_REQUIRE_FUSE=1 */
+export function missingForMounts(): string | null {
+  const missing = !existsSync('/dev/fuse')
+    ? '/dev/fuse'
+    : spawnSync('sh', ['-c', 'command -v fusermount3'], { stdio: 'ignore' }).status !== 0
+      ? 'fusermount3'
+      : null;
+  if (missing !== null && process.env.CFS_REQUIRE_FUSE === '1') {
+    throw new Error(`CFS_REQUIRE_FUSE=1, and there is no ${missing}`);
+  }
+  return missing;
+}
+
+/**
+ * A mount of the built program with everything of its own: a server (shared where given), XDG directories, an account, a
+ * directory. The test process never touches the directory: `run` and `sync` are child processes with time limits.
+ */
+export class MountFixture implements Ground {
+  readonly server: ReferenceServer;
+  readonly directory: string;
+  readonly #home: string;
+  readonly #ownsServer: boolean;
+  readonly #flags: readonly string[];
+  /** Process that answers the kernel; null while nothing is mounted. */
+  #pid: number | null = null;
+  readonly #stores: MountFixture[] = [];
+  readonly #atExit = () => this.#detach();
+
+  private constructor(server: ReferenceServer, home: string, ownsServer: boolean, flags: readonly string[]) {
+    this.server = server;
+    this.#home = home;
+    this.directory = path.join(home, 'mnt');
+    this.#ownsServer = ownsServer;
+    this.#flags = flags;
+    process.once('exit', this.#atExit);
+  }
+
+  /**
+   * Server, user, login and mount.
+   * @param options.flags of `cfs-mount`; `serverFlags` of `cfs serve`
+   */
+  static async start(
+    options: { flags?: readonly string[]; serverFlags?: readonly string[]; server?: ReferenceServer } = {},
+  ): Promise<MountFixture> {
+    const server = options.server ?? (await ReferenceServer.start(options.serverFlags));
+    const home = await realpath(await mkdtemp(path.join(tmpdir(), 'cfs-mount-')));
+    await chmod(home, 0o755);
+    const fixture = new MountFixture(server, home, options.server === undefined, options.flags ?? []);
+    try {
+      for (const folder of ['mnt', 'config', 'state', 'runtime']) await mkdir(path.join(home, folder), { mode: 0o755 });
+      await fixture.cfs(['login', server.account.url]);
+      await fixture.mount();
+      return fixture;
+    } catch (error) {
+      const logs = await fixture.logs();
+      await fixture.dispose();
+      throw new Error(`${(error as Error).message}\n${logs}`, { cause: error });
+    }
+  }
+
+  /** A second mount of the same account, with an empty store. Goes with this one. */
+  async freshStore(flags: readonly string[] = this.#flags): Promise<MountFixture> {
+    const fixture = await MountFixture.start({ server: this.server, flags });
+    this.#stores.push(fixture);
+    return fixture;
+  }
+
+  /** A shell script in the mount. */
+  run(script: string, options: CommandOptions = {}): Promise<CommandResult> {
+    return runScript(script, { directory: this.directory, ...options });
+  }
+
+  /** `cfs` with the private directories and the account in its environment. */
+  cfs(args: readonly string[], options: CommandOptions = {}): Promise<CommandResult> {
+    return runCommand([process.execPath, CFS, ...args], { ...options, env: { ...this.env(), ...options.env } });
+  }
+
+  /** Pushes everything that is closed and waits for exactly that. @throws Error when something is parked */
+  async sync(): Promise<void> {
+    await this.cfs(['sync', '--wait'], { timeoutMs: SYNC_MS_MAX });
+  }
+
+  /** Mounts; returns when the mount answers. */
+  async mount(flags: readonly string[] = this.#flags): Promise<void> {
+    await runCommand([process.execPath, CFS_MOUNT, this.directory, ...flags], { env: this.env() });
+    const { stdout } = await this.cfs(['status', '--json'], { anyExitCode: true });
+    const { accounts } = JSON.parse(stdout) as { accounts: { status: { pid: number } | null }[] };
+    this.#pid = accounts[0]?.status?.pid ?? null;
+    if (this.#pid === null) throw new Error(`mounted, and the status knows no process: ${stdout}`);
+  }
+
+  /** Process that answers the kernel. */
+  get pid(): number {
+    if (this.#pid === null) throw new Error('nothing is mounted');
+    return this.#pid;
+  }
+
+  /** Ends the process of the mount without a chance to tidy up, and waits until it is gone. */
+  async kill9(): Promise<void> {
+    const { pid } = this;
+    if (isAlive(pid)) process.kill(pid, 'SIGKILL');
+    await this.gone();
+  }
+
+  /** Waits until the process of the mount has ended, after somebody ended it. */
+  async gone(): Promise<void> {
+    const { pid } = this;
+    await runCommand(
+      [
+        'sh',
+        '-c',
+        `while [ -e /proc/${pid} ] && ! grep -q '^State:.Z' /proc/${pid}/status 2> /dev/null; do sleep 0.01; done`,
+      ],
+      {
+        timeoutMs: 30_000,
+      },
+    );
+    this.#pid = null;
+  }
+
+  /** Ends the mount in order. @returns the exit code of `cfs umount` */
+  async unmount(flags: readonly string[] = []): Promise<CommandResult> {
+    const result = await this.cfs(['umount', ...flags], { timeoutMs: SYNC_MS_MAX, anyExitCode: true });
+    await this.gone();
+    return result;
+  }
+
+  /** SHA-256 of everything that the service has, read over HTTP without our client. */
+  serverTree(): Promise<Map<string, string>> {
+    return this.server.reader.digests();
+  }
+
+  /** The ends of the logs of mount and server. */
+  async logs(): Promise<string> {
+    const accounts = path.join(this.#home, 'state', 'cfs', 'accounts');
+    const names = await readdir(accounts).catch(() => []);
+    const log = (
+      await Promise.all(names.map((name) => readFile(path.join(accounts, name, 'mount.log'), 'utf8').catch(() => '')))
+    ).join('\n');
+    return `--- mount ---\n${lastLines(log)}\n--- server ---\n${lastLines(this.server.log)}`;
+  }
+
+  /** For `onTestFailed`. */
+  printLogs = async (): Promise<void> => {
+    console.error(await this.logs());
+  };
+
+  /** Unmounts whatever is left, ends only what was started here, and removes everything. */
+  async dispose(): Promise<void> {
+    for (const store of this.#stores) await store.dispose();
+    if (this.#pid !== null && isAlive(this.#pid)) {
+      await this.unmount(['--now']).catch(() => {});
+    }
+    this.#detach();
+    process.removeListener('exit', this.#atExit);
+    if (this.#ownsServer) await this.server.dispose();
+    await rm(this.#home, { recursive: true, force: true });
+  }
+
+  /** What a process needs to find this mount: private directories, and the account. */
+  env(): Readonly<Record<string, string>> {
+    const { account } = this.server;
+    return {
+      HOME: this.#home,
+      XDG_CONFIG_HOME: path.join(this.#home, 'config'),
+      XDG_STATE_HOME: path.join(this.#home, 'state'),
+      XDG_RUNTIME_DIR: path.join(this.#home, 'runtime'),
+      CFS_URL: account.url,
+      CFS_USERNAME: account.username,
+      CFS_PASSWORD: account.password,
+      CFS_APPLICATION: account.application,
+      CFS_ACCESS_KEY_ID: account.accessKeyId,
+      CFS_PRIVATE_ACCESS_KEY: account.privateAccessKey,
+    };
+  }
+
+  /** The last resort, also at the exit of the test process: nothing stays mounted, no process of ours stays. */
+  #detach(): void {
+    if (this.#pid !== null && isAlive(this.#pid)) process.kill(this.#pid, 'SIGKILL');
+    this.#pid = null;
+    if (readFileSync('/proc/mounts', 'utf8').includes(` ${this.directory} `)) {
+      spawnSync('fusermount3', ['-uz', this.directory], { timeout: 10_000 });
+    }
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function lastLines(text: string): string {
+  return text.split('\n').slice(-LOG_LINES_SHOWN).join('\n');
+}

@@ -1,0 +1,128 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { runCommand } from './command.ts';
+import { ServerReader, type SignIn } from './server-reader.ts';
+
+const CFS = new URL('../../dist/cli/cfs.js', import.meta.url).pathname;
+const START_MS_MAX = 20_000;
+const LOG_CHARACTERS_MAX = 200_000;
+
+/** `cfs serve` in a child process, with its data in a temporary directory and one user. */
+export class ReferenceServer {
+  readonly data: string;
+  readonly account: SignIn;
+  readonly #flags: readonly string[];
+  #child: ChildProcess;
+  #log: { text: string };
+
+  private constructor(
+    data: string,
+    account: SignIn,
+    flags: readonly string[],
+    started: { child: ChildProcess; log: { text: string } },
+  ) {
+    this.data = data;
+    this.account = account;
+    this.#flags = flags;
+    this.#child = started.child;
+    this.#log = started.log;
+  }
+
+  /** @param flags further flags of `cfs serve` */
+  static async start(flags: readonly string[] = []): Promise<ReferenceServer> {
+    const data = await mkdtemp(path.join(tmpdir(), 'cfs-server-'));
+    const account = await addUser(data);
+    const started = await listen(data, 0, flags);
+    return new ReferenceServer(data, { ...account, url: started.url }, flags, started);
+  }
+
+  /** What the service has, read directly. */
+  get reader(): ServerReader {
+    return new ServerReader(this.account);
+  }
+
+  /** What the server printed, the end of it. */
+  get log(): string {
+    return this.#log.text;
+  }
+
+  /** Ends it without a chance to tidy up. */
+  async kill9(): Promise<void> {
+    await ended(this.#child, 'SIGKILL');
+  }
+
+  /** Starts it again on the same port with the same data. */
+  async restart(): Promise<void> {
+    const port = Number(new URL(this.account.url).port);
+    const started = await listen(this.data, port, this.#flags);
+    this.#child = started.child;
+    this.#log = started.log;
+  }
+
+  /** Freezes it: connections stay open and nothing is answered. */
+  pause(): void {
+    this.#child.kill('SIGSTOP');
+  }
+  resume(): void {
+    this.#child.kill('SIGCONT');
+  }
+
+  async dispose(): Promise<void> {
+    this.resume();
+    await ended(this.#child, 'SIGKILL');
+    await rm(this.data, { recursive: true, force: true });
+  }
+}
+
+/** A user of a new server, with the keys that `cfs serve user add` prints. */
+async function addUser(data: string): Promise<Omit<SignIn, 'url'>> {
+  const username = 'someone@example.com';
+  const password = 'a password of some length';
+  const { stdout } = await runCommand(
+    [process.execPath, CFS, 'serve', 'user', 'add', username, '--data', data, '--json'],
+    { env: { CFS_PASSWORD: password, CFS_NEW_PASSWORD: password } },
+  );
+  const keys = JSON.parse(stdout) as Record<'application' | 'accessKeyId' | 'privateAccessKey', string>;
+  return { username, password, ...keys };
+}
+
+async function listen(
+  data: string,
+  port: number,
+  flags: readonly string[],
+): Promise<{ child: ChildProcess; url: string; log: { text: string } }> {
+  const child = spawn(process.execPath, [CFS, 'serve', '--data', data, '--port', String(port), ...flags], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  process.once('exit', () => child.kill('SIGKILL'));
+  const log = { text: '' };
+  const url = await new Promise<string>((resolve, reject) => {
+    const timer = setTimeout(() => {
+      child.kill('SIGKILL');
+      reject(new Error(`the server did not listen within ${START_MS_MAX} ms: ${log.text}`));
+    }, START_MS_MAX);
+    const told = (text: Buffer): void => {
+      log.text = `${log.text}${text}`.slice(-LOG_CHARACTERS_MAX);
+      const found = /https?:\/\/127\.0\.0\.1:\d+/.exec(log.text);
+      if (found === null) return;
+      clearTimeout(timer);
+      resolve(found[0]);
+    };
+    child.stdout.on('data', told);
+    child.stderr.on('data', told);
+    child.once('exit', (code) => {
+      clearTimeout(timer);
+      reject(new Error(`the server ended with ${code}: ${log.text}`));
+    });
+  });
+  return { child, url, log };
+}
+
+async function ended(child: ChildProcess, signal: NodeJS.Signals): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const exit = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+  child.kill(signal);
+  await exit;
+}

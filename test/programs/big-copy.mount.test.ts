@@ -1,0 +1,113 @@
+import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
+import { runScript } from '../harness/command.ts';
+import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
+import { treeDifferences, treeDigests } from '../harness/tree-digests.ts';
+
+/** Real input: as many folders of /usr/share as it takes to have this much. Less in CI, which has less time. */
+const FILES_MIN = Number(process.env.CFS_COPY_FILES ?? (process.env.CI ? 800 : 2_000));
+const MIB_MIN = Number(process.env.CFS_COPY_MIB ?? (process.env.CI ? 30 : 100));
+/** One folder larger than this says nothing more and takes long. */
+const FOLDER_MIB_MAX = 60;
+const SOURCE = '/usr/share';
+
+const missing = missingForMounts();
+describe.skipIf(missing !== null)(
+  `a copy of ${FILES_MIN} files${missing === null ? '' : ` (needs: ${missing})`}`,
+  () => {
+    let mount: MountFixture;
+    let folders: string[] = [];
+    beforeAll(async () => {
+      folders = await chosenFolders();
+      mount = await MountFixture.start();
+    });
+    afterAll(() => mount?.dispose());
+
+    test('cp -r brings everything in', { timeout: 600_000 }, async () => {
+      onTestFailed(() => mount.printLogs());
+
+      await mount.run(`mkdir tree; cp -r ${folders.map((folder) => `'${SOURCE}/${folder}'`).join(' ')} tree`, {
+        timeoutMs: 500_000,
+      });
+
+      expect(treeDifferences(await treeDigests(mount, 'tree'), await sourceDigests(folders))).toEqual([]);
+    });
+
+    test('after cfs sync --wait the service has equal bytes, and nothing else', { timeout: 900_000 }, async () => {
+      onTestFailed(() => mount.printLogs());
+
+      await mount.cfs(['sync', '--wait'], { timeoutMs: 800_000 });
+
+      expect(treeDifferences(await mount.serverTree(), await treeDigests(mount))).toEqual([]);
+    });
+
+    test('a mount with an empty store reads them back equal', { timeout: 600_000 }, async () => {
+      onTestFailed(() => mount.printLogs());
+      const second = await mount.freshStore();
+
+      expect(treeDifferences(await treeDigests(second, 'tree'), await sourceDigests(folders))).toEqual([]);
+    });
+
+    test('after a restart everything is as it was, without a byte from the service', { timeout: 300_000 }, async () => {
+      onTestFailed(() => mount.printLogs());
+      await mount.unmount();
+      await mount.mount();
+      mount.server.pause(); // what is here must be enough
+      try {
+        expect(treeDifferences(await treeDigests(mount, 'tree'), await sourceDigests(folders))).toEqual([]);
+      } finally {
+        mount.server.resume();
+      }
+    });
+
+    test('rm -r takes everything away, here and on the service', { timeout: 300_000 }, async () => {
+      onTestFailed(() => mount.printLogs());
+
+      await mount.run('rm -r tree', { timeoutMs: 200_000 });
+      await mount.sync();
+
+      expect([...(await mount.serverTree()).keys()]).toEqual([]);
+    });
+  },
+);
+
+/** Folders of the system with enough in them, the same ones on the same system. */
+async function chosenFolders(): Promise<string[]> {
+  const { stdout } = await runScript(
+    `for folder in *; do
+       if [ -d "$folder" ] && [ ! -L "$folder" ]; then
+         printf '%s %s %s\\n' "$(find "./$folder" -type f | wc -l)" "$(du -sm "./$folder" | cut -f1)" "$folder"
+       fi
+     done`,
+    { directory: SOURCE, timeoutMs: 120_000 },
+  );
+  const chosen: string[] = [];
+  let files = 0;
+  let mebibytes = 0;
+  for (const line of stdout.trim().split('\n')) {
+    const [count, size, ...name] = line.split(' ');
+    if (Number(size) > FOLDER_MIB_MAX || Number(count) === 0) continue;
+    if (files >= FILES_MIN && mebibytes >= MIB_MIN) break;
+    chosen.push(name.join(' '));
+    files += Number(count);
+    mebibytes += Number(size);
+  }
+  if (files < FILES_MIN || mebibytes < MIB_MIN) throw new Error(`${SOURCE} has ${files} files, ${mebibytes} MiB only`);
+  console.log(`copying ${files} files, ${mebibytes} MiB: ${chosen.length} folders of ${SOURCE}`);
+  return chosen;
+}
+
+async function sourceDigests(folders: readonly string[]): Promise<Map<string, string>> {
+  const all = await Promise.all(
+    folders.map(async (folder) => {
+      const digests = await treeDigests(
+        { run: (script, options) => runScript(script, options) },
+        `${SOURCE}/${folder}`,
+      );
+      return [
+        [`${folder}/`, 'folder'] as const,
+        ...[...digests].map(([path, digest]) => [`${folder}/${path}`, digest] as const),
+      ];
+    }),
+  );
+  return new Map(all.flat());
+}
