@@ -8,9 +8,17 @@ import type { CommandOutput } from './sync.ts';
 export function newCommand(name: string): Command {
   return new Command(name)
     .exitOverride()
-    .configureOutput({ outputError: (text, write) => write(`${name}: ${text.replace(/^error: /, '')}`) })
+    .configureOutput({ outputError: (text, write) => write(`${name}: ${oneLine(text)}\n`) })
     .helpOption('-h, --help', 'show this help')
     .showHelpAfterError(false);
+}
+
+/** commander puts its guesses ("Did you mean …?") on a second line. */
+function oneLine(text: string): string {
+  return text
+    .replace(/^error: /, '')
+    .trim()
+    .replaceAll('\n', ' ');
 }
 
 /** Parses the command line, runs what it says, and sets the exit code. */

@@ -1,0 +1,225 @@
+import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { createServer, type RequestListener, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { exitCode } from '../../src/cli/exit-codes.ts';
+import { type CommandResult, runCommand } from '../harness/command.ts';
+import { PROJECT } from '../imports.ts';
+import { CommandHome } from './cli-harness.ts';
+
+/** Whatever is wrong is told in one sentence with its own exit code, without a stack; nothing is changed and nothing stays. */
+
+let home: CommandHome;
+let servers: Server[];
+
+beforeEach(() => {
+  home = new CommandHome();
+  servers = [];
+});
+
+afterEach(async () => {
+  for (const server of servers) await new Promise((resolve) => server.close(resolve));
+  home.dispose();
+});
+
+function expectRefusal(result: CommandResult, code: number, sentence: string | RegExp): void {
+  if (typeof sentence === 'string') expect(result.stderr).toContain(sentence);
+  else expect(result.stderr).toMatch(sentence);
+  expect(result.stderr.trim().split('\n'), result.stderr).toHaveLength(1);
+  expect(result.stderr).not.toMatch(/^\s+at |node:internal|Error:/m);
+  expect(result.stdout).toBe('');
+  expect(result.code).toBe(code);
+}
+
+/** A program that answers HTTP, but is not the service. */
+async function answering(listener: RequestListener): Promise<string> {
+  const server = createServer(listener);
+  servers.push(server);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+describe('cfs-mount', () => {
+  test.each<[string, () => void, string, string]>([
+    ['a directory that is missing', () => {}, 'missing', 'does not exist'],
+    ['a file', () => writeFileSync(home.path('file'), ''), 'file', 'is not a directory'],
+    [
+      'a directory that is not empty',
+      () => mkdirSync(home.path('full/of'), { recursive: true }),
+      'full',
+      'is not empty',
+    ],
+  ])('refuses %s', async (_what, prepare, name, reason) => {
+    home.plantAccount();
+    prepare();
+
+    expectRefusal(await home.run('cfs-mount', [home.path(name)]), exitCode('mountPoint'), reason);
+  });
+
+  test('refuses to start without an account, and says how to get one', async () => {
+    mkdirSync(home.path('cloud'));
+
+    expectRefusal(await home.run('cfs-mount', [home.path('cloud')]), exitCode('signIn'), 'cfs login URL');
+  });
+
+  test('refuses to choose between accounts', async () => {
+    home.plantAccount();
+    home.plantAccount({ userId: '18' });
+    mkdirSync(home.path('cloud'));
+
+    expectRefusal(await home.run('cfs-mount', [home.path('cloud')]), exitCode('usage'), '--account');
+  });
+
+  test('refuses a command line without a directory, or with an unknown flag', async () => {
+    expectRefusal(await home.run('cfs-mount', []), exitCode('usage'), "missing required argument 'directory'");
+    expectRefusal(await home.run('cfs-mount', ['--colour', 'x']), exitCode('usage'), "unknown option '--colour'");
+  });
+
+  test('names every wrong option with its place, before it looks at anything else', async () => {
+    mkdirSync(home.path('config/cfs'));
+    writeFileSync(home.path('config/cfs/config.toml'), 'settle = "soon"\n');
+
+    const { code, stderr } = await home.run('cfs-mount', ['/nowhere', '--dir-ttl', '3'], {
+      env: { CFS_TRANSFERS: '0' },
+    });
+
+    expect(code).toBe(exitCode('usage'));
+    expect(stderr.trim().split('\n').sort()).toEqual(
+      [
+        'cfs-mount: --dir-ttl: "3" is not a duration such as 500ms, 5s or 2min',
+        'cfs-mount: CFS_TRANSFERS: "0" is not a number from 1 to 64',
+        `cfs-mount: ${home.path('config/cfs/config.toml')}:1: settle: "soon" is not a duration such as 500ms, 5s or 2min`,
+      ].sort(),
+    );
+  });
+
+  test('names the package when fusermount3 is not installed', async () => {
+    home.plantAccount();
+    mkdirSync(home.path('cloud'));
+    mkdirSync(home.path('bin'));
+    symlinkSync(process.execPath, home.path('bin/node'));
+
+    const result = await home.run('cfs-mount', [home.path('cloud')], { env: { PATH: home.path('bin') } });
+
+    expectRefusal(result, exitCode('noFuse'), 'apt-get install fuse3');
+  });
+
+  /** A mount namespace of its own, whose /dev has no fuse: what a plain container looks like. */
+  test('says what is missing when there is no /dev/fuse', async () => {
+    home.plantAccount();
+    mkdirSync(home.path('cloud'));
+    const script = [
+      'set -e',
+      'mount -t tmpfs none /dev',
+      'mknod -m 666 /dev/null c 1 3',
+      'mknod -m 666 /dev/urandom c 1 9',
+      `exec "${process.execPath}" "${join(PROJECT, 'dist/cli/cfs-mount.js')}" "${home.path('cloud')}"`,
+    ].join('\n');
+
+    const result = await runCommand(['unshare', '--mount', 'sh', '-c', script], { env: home.env, anyExitCode: true });
+
+    expectRefusal(result, exitCode('noFuse'), 'there is no /dev/fuse here');
+  });
+
+  test('a first start without the service says that nothing is known yet', async () => {
+    home.plantAccount();
+    mkdirSync(home.path('cloud'));
+
+    const result = await home.run('cfs-mount', [home.path('cloud')]);
+
+    expectRefusal(result, exitCode('unreachable'), /cannot be reached.*ECONNREFUSED/);
+    expect((await runCommand(['grep', '-c', home.directory, '/proc/mounts'], { anyExitCode: true })).stdout).toBe(
+      '0\n',
+    );
+  });
+});
+
+describe('cfs login', () => {
+  const SECRETS = {
+    CFS_USERNAME: 'ann@example.com',
+    CFS_PASSWORD: 'wrong horse',
+    CFS_APPLICATION: '/sc/1/2',
+    CFS_ACCESS_KEY_ID: 'key',
+    CFS_PRIVATE_ACCESS_KEY: 'private',
+  };
+
+  test('without a terminal names everything that the environment lacks', async () => {
+    const { CFS_PASSWORD: _one, CFS_APPLICATION: _two, ...rest } = SECRETS;
+
+    const result = await home.run('cfs', ['login', 'http://127.0.0.1:9'], { env: rest });
+
+    expectRefusal(result, exitCode('usage'), /not in the environment: CFS_PASSWORD, CFS_APPLICATION$/m);
+  });
+
+  test.each([
+    [[], 'say where the service is'],
+    [['example.com'], 'is not a URL'],
+    [['ftp://example.com'], 'is not a URL'],
+    [['http://ann:secret@example.com'], 'no user name or password in the URL'],
+    [['https://example.com/api?x=1'], 'give https://example.com'],
+    [['http://192.0.2.1'], '--insecure'],
+  ])('%j is refused before anything is sent', async (args, reason) => {
+    expectRefusal(await home.run('cfs', ['login', ...args], { env: SECRETS }), exitCode('usage'), reason);
+  });
+
+  test('says that the service cannot be reached', async () => {
+    const result = await home.run('cfs', ['login', 'http://127.0.0.1:9'], { env: SECRETS });
+
+    expectRefusal(result, exitCode('unreachable'), 'http://127.0.0.1:9 cannot be reached');
+  });
+
+  test('says that password or keys were refused, and keeps nothing', async () => {
+    const url = await answering((request, response) => {
+      request.resume().on('end', () => response.writeHead(401, { 'content-type': 'text/html' }).end('<h3>no</h3>'));
+    });
+
+    const result = await home.run('cfs', ['login', url], { env: SECRETS });
+
+    expectRefusal(result, exitCode('signIn'), 'refuses the user name, password or keys');
+    const kept = await runCommand(['grep', '-rF', 'wrong horse', home.directory], { anyExitCode: true });
+    expect(kept.stdout).toBe('');
+  });
+
+  test('says that something answers which is not the service', async () => {
+    const url = await answering((_request, response) => response.writeHead(404).end('<html>nothing here</html>'));
+
+    expectRefusal(
+      await home.run('cfs', ['login', url], { env: SECRETS }),
+      exitCode('unreachable'),
+      'not as the service does',
+    );
+  });
+});
+
+describe('without a mount', () => {
+  test.each([
+    [['sync', '--wait'], 'no mount is running'],
+    [['sync', '--wait', '/etc/hostname'], '/etc/hostname lies in no mount that is running'],
+    [['umount'], 'no mount is running'],
+    [['umount', '/mnt/x\ny'], 'no mount of ours is running at /mnt/x\\x0ay'],
+    [['umount', '--account', 'zoe'], 'zoe is not mounted'],
+  ])('cfs %j says so', async (args, sentence) => {
+    home.plantAccount();
+
+    expectRefusal(await home.run('cfs', args), exitCode('notMounted'), sentence);
+  });
+
+  test('cfs status says who is signed in', async () => {
+    home.plantAccount();
+
+    expect(await home.run('cfs', ['status'])).toMatchObject({
+      code: 0,
+      stdout: 'ann@example.com at http://127.0.0.1:9\n  not mounted\n',
+    });
+    const { stdout } = await home.run('cfs', ['status', '--json']);
+    expect(JSON.parse(stdout)).toMatchObject({ accounts: [{ name: '17@http+127.0.0.1:9', status: null }] });
+    expect(stdout).not.toMatch(/private|app-authorization/);
+  });
+
+  test('an unknown subcommand or flag is one line', async () => {
+    expectRefusal(await home.run('cfs', ['frobnicate']), exitCode('usage'), "unknown command 'frobnicate'");
+    expectRefusal(await home.run('cfs', ['sync', '--fast']), exitCode('usage'), "unknown option '--fast'");
+    expectRefusal(await home.run('cfs', ['sync', '--wait', '--timeout', '3']), exitCode('usage'), '--timeout: "3"');
+  });
+});
