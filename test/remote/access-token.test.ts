@@ -1,0 +1,224 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { SignInError } from '../../src/base/errors.ts';
+import type { ResourceUrl } from '../../src/base/vocabulary.ts';
+import type { HttpService } from '../../src/remote/http-service.ts';
+import { clientOf, HastyClock } from './client.ts';
+import { hang, loseAnswer, reply, ScriptedServer, until, xml } from './scripted-server.ts';
+
+const FOLDER = '<folder><displayName>a</displayName><contents>c</contents></folder>';
+
+let server: ScriptedServer;
+let clock: HastyClock;
+let service: HttpService;
+let refusals: SignInError[];
+
+beforeEach(async () => {
+  server = await ScriptedServer.start();
+  server.otherwise = xml(FOLDER);
+  clock = new HastyClock();
+  refusals = [];
+  service = clientOf(server.baseUrl, { clock, onSignInRequired: (error) => refusals.push(error) });
+});
+
+afterEach(async () => {
+  await service.close();
+  await server.close();
+});
+
+const ask = (signal?: AbortSignal) => service.resource(server.url('/folder/:sc:1:1') as ResourceUrl, 'folder', signal);
+const tokensUsed = () => server.requests.map(({ headers }) => headers.authorization?.replace(/.*\//, ''));
+
+test('one token is asked for, however many ask for something', async () => {
+  await Promise.all(Array.from({ length: 20 }, () => ask()));
+
+  expect(server.tokenRequests).toHaveLength(1);
+  expect(new Set(tokensUsed())).toEqual(new Set(['T1']));
+});
+
+test('a token is renewed before it expires, once', async () => {
+  await ask();
+  clock.aheadMs = server.tokenLifeMs - 59_000;
+
+  await Promise.all([ask(), ask(), ask()]);
+
+  expect(server.tokenRequests).toHaveLength(2);
+  expect(tokensUsed()).toEqual(['T1', 'T2', 'T2', 'T2']);
+});
+
+test('how long it lives is told by the clock of the service', async () => {
+  // This machine is two days ahead: by its own clock every token has long expired.
+  clock.aheadMs = 2 * 86_400_000;
+
+  await ask();
+  await ask();
+
+  expect(server.tokenRequests).toHaveLength(1);
+});
+
+describe('a storm of 401', () => {
+  test('is one renewal, and every request is repeated', async () => {
+    await ask();
+    server.otherwise = {
+      act: (socket, request) =>
+        (request.headers.authorization?.endsWith('/T1') ? reply(401) : xml(FOLDER)).act(socket, request),
+    };
+
+    await Promise.all(Array.from({ length: 8 }, () => ask()));
+
+    expect(server.tokenRequests).toHaveLength(2);
+    expect(server.requests).toHaveLength(17);
+  });
+
+  test('that does not end is told after one repetition', async () => {
+    server.otherwise = reply(401);
+
+    await expect(ask()).rejects.toMatchObject({ name: 'ApiError', status: 401 });
+    expect(server.requests).toHaveLength(2);
+    expect(refusals).toEqual([]);
+  });
+});
+
+describe('a refused refresh token', () => {
+  beforeEach(() => {
+    server.tokens = reply(401);
+  });
+
+  test('is its own state: told once, and no request is sent for it', async () => {
+    const failures = await Promise.all(Array.from({ length: 5 }, () => ask().catch((error: unknown) => error)));
+    await expect(ask()).rejects.toMatchObject({ name: 'SignInError' });
+
+    expect(failures.every((error) => (error as Error).name === 'SignInError')).toBe(true);
+    expect(refusals).toHaveLength(1);
+    expect(service.signInRequired).toBe(true);
+    expect(server.tokenRequests).toHaveLength(1);
+    expect(server.requests).toEqual([]);
+  });
+
+  test('is asked about again after a minute, in case the service was wrong', async () => {
+    await ask().catch(() => {});
+    clock.aheadMs = 61_000;
+    server.tokens = new ScriptedTokens(server).good;
+
+    await ask();
+
+    expect(service.signInRequired).toBe(false);
+  });
+
+  test('ends with another one', async () => {
+    await ask().catch(() => {});
+    server.tokens = new ScriptedTokens(server).good;
+
+    service.useRefreshToken(server.url('/app-authorization/R2'));
+    await ask();
+
+    expect(service.signInRequired).toBe(false);
+    expect(server.tokenRequests.at(-1)?.body.toString()).toContain('/app-authorization/R2</refreshToken>');
+  });
+});
+
+test('nobody has signed in yet: nothing is sent', async () => {
+  const stranger = clientOf(server.baseUrl, { refreshToken: null });
+
+  await expect(stranger.user()).rejects.toMatchObject({ name: 'SignInError' });
+  expect(server.tokenRequests).toEqual([]);
+  await stranger.close();
+});
+
+test('one who waits for the token may give up without taking it from the others', async () => {
+  const good = server.tokens;
+  let release = () => {};
+  server.tokens = {
+    act: (socket, request) => {
+      release = () => good.act(socket, request);
+    },
+  };
+  const controller = new AbortController();
+  const impatient = ask(controller.signal);
+  impatient.catch(() => {});
+  const patient = ask();
+  await until(() => server.tokenRequests.length === 1, 'the token is asked for');
+
+  controller.abort(new DOMException('enough', 'AbortError'));
+  await expect(impatient).rejects.toMatchObject({ name: 'AbortError' });
+  release();
+
+  expect(await patient).toMatchObject({ name: 'a' });
+});
+
+test('a lost answer to a token request is asked for again', async () => {
+  const good = server.tokens;
+  let lost = 0;
+  server.tokens = { act: (socket, request) => (lost++ === 0 ? loseAnswer() : good).act(socket, request) };
+
+  expect(await ask()).toMatchObject({ name: 'a' });
+});
+
+test('a service that cannot give tokens now is not a refusal', async () => {
+  server.tokens = reply(500);
+
+  await expect(ask()).rejects.toMatchObject({ name: 'ApiError', status: 500 });
+  expect(service.signInRequired).toBe(false);
+});
+
+test('an expired token from the service is not used', async () => {
+  server.tokenLifeMs = -1000;
+
+  await expect(ask()).rejects.toMatchObject({ name: 'ProtocolError' });
+});
+
+describe('signing in', () => {
+  test('sends the five values and goes on with the new refresh token', async () => {
+    const good = server.tokens;
+    const location = server.url('/app-authorization/R9');
+    server.tokens = {
+      act: (socket, request) =>
+        (request.path === '/app-authorization' ? reply(201, { Location: location }) : good).act(socket, request),
+    };
+    const stranger = clientOf(server.baseUrl, { refreshToken: null });
+
+    expect(await stranger.signIn({ username: 'a@example.com', password: '<&>' })).toBe(location);
+    await stranger.resource(server.url('/folder/:sc:1:1') as ResourceUrl, 'folder');
+
+    expect(server.tokenRequests[0]?.body.toString()).toBe(
+      '<?xml version="1.0" encoding="UTF-8" standalone="yes"?><appAuthorization><username>a@example.com</username>' +
+        '<password>&lt;&amp;&gt;</password><application>/sc/1/1_1</application><accessKeyId>AK</accessKeyId>' +
+        '<privateAccessKey>PK</privateAccessKey></appAuthorization>',
+    );
+    expect(server.tokenRequests[1]?.body.toString()).toContain(location);
+    await stranger.close();
+  });
+
+  test('with a wrong password says so and nothing else', async () => {
+    server.tokens = reply(401);
+
+    const failure = await service.signIn({ username: 'a', password: 'hunter2' }).catch((error: unknown) => error);
+
+    expect(failure).toMatchObject({ name: 'SignInError' });
+    expect(JSON.stringify(failure) + String(failure)).not.toContain('hunter2');
+  });
+});
+
+test('closing ends a wait for the token', async () => {
+  server.tokens = hang;
+  const waiting = ask();
+  waiting.catch(() => {});
+  await until(() => server.tokenRequests.length === 1, 'the token is asked for');
+
+  await service.close();
+
+  await expect(waiting).rejects.toBeInstanceOf(Error);
+});
+
+/** What a fresh server answers to token requests. */
+class ScriptedTokens {
+  readonly good: ScriptedServer['tokens'];
+  constructor(server: ScriptedServer) {
+    this.good = {
+      act: (socket, request) => {
+        const expiration = new Date(Date.now() + 3_600_000).toISOString().replace('Z', '+00:00');
+        const body = `<authorization><expiration>${expiration}</expiration><user>${server.url('/user/1')}</user></authorization>`;
+        reply(201, { Location: server.url('/authorization/later') }, body).act(socket, request);
+      },
+    };
+  }
+}

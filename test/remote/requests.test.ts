@@ -1,0 +1,435 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { ApiError, ProtocolError, TransportError } from '../../src/base/errors.ts';
+import type { ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
+import type { HttpService } from '../../src/remote/http-service.ts';
+import type { RequestBody } from '../../src/remote/transport.ts';
+import { clientOf, HastyClock } from './client.ts';
+import {
+  answer,
+  cutRequest,
+  hang,
+  loseAnswer,
+  raw,
+  reply,
+  ScriptedServer,
+  type Step,
+  until,
+  xml,
+} from './scripted-server.ts';
+
+/** Each row of the tables in src/remote/requests.ts, over a line that fails as scripted. */
+
+const FOLDER = '<folder><displayName>a</displayName><contents>c</contents></folder>';
+const FILE = '<file><displayName>a</displayName><size>1</size><presentOnServer>true</presentOnServer></file>';
+
+let server: ScriptedServer;
+let clock: HastyClock;
+let service: HttpService;
+
+beforeEach(async () => {
+  server = await ScriptedServer.start();
+  clock = new HastyClock();
+  service = clientOf(server.baseUrl, { clock });
+});
+
+afterEach(async () => {
+  await service.close();
+  await server.close();
+});
+
+const folder = () => server.url('/folder/:sc:1:1') as ResourceUrl;
+const file = () => server.url('/file/:sc:1:2') as ResourceUrl;
+const version = () => server.url('/file/:sc:1:2/version/3') as VersionUrl;
+const body = (text: string): RequestBody => ({
+  length: text.length,
+  chunks: async function* () {
+    yield Buffer.from(text);
+  },
+});
+
+/** Every request of the interface, its repetition, and the answer that ends it well. */
+const ALWAYS: readonly [name: string, ask: () => Promise<unknown>, good: Step][] = [
+  ['GET folder', () => service.resource(folder(), 'folder'), xml(FOLDER)],
+  ['GET contents', () => service.listPage(folder(), 0), xml('<collectionContents hasMore="false"/>')],
+  ['PUT folder', () => service.relocate(folder(), 'folder', folder(), 'b'), reply(204)],
+  ['PUT file', () => service.relocate(file(), 'file', folder(), 'b'), xml(FILE)],
+  ['DELETE file', () => service.deleteForever(file(), 'file'), reply(204)],
+  ['POST version', () => service.createVersion(file()), reply(201, { Location: '/x' })],
+  ['GET data', () => service.readVersion(version(), { start: 0, end: 1 }, 1), reply(200, {}, 'x')],
+];
+
+const UNSEEN: readonly [name: string, ask: () => Promise<unknown>, good: Step][] = [
+  ['POST folder', () => service.createFolder(folder(), 'n'), reply(201, { Location: '/x' })],
+  ['POST file', () => service.createFile(folder(), 'n', 't/t'), reply(201, { Location: '/x' })],
+  ['POST fileCopy', () => service.copyFile(file(), folder(), 'n'), reply(201, { Location: '/x' })],
+  ['PUT file data', () => service.putFileData(file(), body('x'), 't/t'), reply(204)],
+  [
+    'PUT version data',
+    () => service.putVersionData(version(), 0, body('x')),
+    xml('<fileVersion><size>1</size><presentOnServer>true</presentOnServer></fileVersion>'),
+  ],
+];
+
+describe.each(ALWAYS)('%s may be repeated', (_name, ask, good) => {
+  test.each([500, 502, 503, 504, 509, 429])('after a %i', async (status) => {
+    server.steps = [reply(status), good];
+
+    await ask();
+
+    expect(server.requests).toHaveLength(2);
+  });
+
+  test.each<[string, Step]>([
+    ['a lost answer', loseAnswer()],
+    ['a reset connection', raw('', 'reset')],
+    ['half a head', raw('HTTP/1.1 200 O')],
+  ])('after %s', async (_what, bad) => {
+    server.steps = [bad, good];
+
+    await ask();
+
+    expect(server.requests).toHaveLength(2);
+  });
+
+  test('but not for ever: the fourth failure is told', async () => {
+    server.otherwise = reply(503);
+
+    await expect(ask()).rejects.toMatchObject({ name: 'ApiError', status: 503 });
+    expect(server.requests).toHaveLength(4);
+    expect(clock.waitedMs).toEqual([250, 500, 1000]); // random() is 0.5: half of 500, 1000, 2000
+  });
+});
+
+describe.each(UNSEEN)('%s is never sent twice', (_name, ask, good) => {
+  test.each<[string, Step]>([
+    ['a lost answer', loseAnswer()],
+    ['a cut request', cutRequest],
+    ['half a head', raw('HTTP/1.1 200 O')],
+  ])('after %s: what happened is unknown', async (_what, bad) => {
+    server.steps = [bad, good];
+
+    const failure = await ask().catch((error: unknown) => error);
+
+    expect(failure).toBeInstanceOf(TransportError);
+    expect(failure).toMatchObject({ neverSent: false });
+    expect(server.requests).toHaveLength(1);
+  });
+
+  test.each([500, 502, 503])('after a %i: it need not mean that nothing was done', async (status) => {
+    server.steps = [reply(status), good];
+
+    await expect(ask()).rejects.toMatchObject({ name: 'ApiError', status });
+    expect(server.requests).toHaveLength(1);
+  });
+
+  test('but after a 429, which does', async () => {
+    server.steps = [reply(429), good];
+
+    await ask();
+
+    expect(server.requests).toHaveLength(2);
+  });
+
+  test('but with a new token after a 401, body and all', async () => {
+    server.steps = [reply(401), good];
+
+    await ask();
+
+    expect(server.requests).toHaveLength(2);
+    expect(server.requests[1]?.body).toEqual(server.requests[0]?.body);
+    expect(server.tokenRequests).toHaveLength(2);
+  });
+});
+
+describe('a request that never left', () => {
+  test('is repeated whatever it is, and says so in the end', async () => {
+    const closed = await ScriptedServer.start();
+    const away = clientOf(closed.baseUrl, { clock });
+    await closed.close();
+
+    const failure = await away.createFolder(`${closed.baseUrl}/folder/:sc:1:1` as ResourceUrl, 'n').catch((e) => e);
+
+    expect(failure).toMatchObject({ name: 'TransportError', neverSent: true, timedOut: false });
+    expect(clock.waitedMs.length).toBeGreaterThanOrEqual(3);
+    await away.close();
+  });
+});
+
+describe('Retry-After', () => {
+  test.each([
+    ['3', [3000]],
+    ['0', [0]],
+    ['soon', [250]],
+  ])('%s is waited for', async (value, waited) => {
+    server.steps = [reply(503, { 'Retry-After': value }), xml(FOLDER)];
+
+    await service.resource(folder(), 'folder');
+
+    expect(clock.waitedMs).toEqual(waited);
+  });
+
+  test('as a date counts from the clock of the service, not from ours', async () => {
+    const headers = { Date: 'Mon, 02 Jan 2006 15:04:05 GMT', 'Retry-After': 'Mon, 02 Jan 2006 15:04:12 GMT' };
+    server.steps = [reply(503, headers), xml(FOLDER)];
+
+    await service.resource(folder(), 'folder');
+
+    expect(clock.waitedMs).toEqual([7000]);
+  });
+
+  test('of an hour is the caller’s to wait for', async () => {
+    server.steps = [reply(503, { 'Retry-After': '3600' })];
+
+    await expect(service.resource(folder(), 'folder')).rejects.toMatchObject({ status: 503, retryAfterMs: 3_600_000 });
+    expect(clock.waitedMs).toEqual([]);
+  });
+});
+
+describe('a redirect', () => {
+  test.each([301, 302, 303, 307, 308])('%i of a GET is followed', async (status) => {
+    server.steps = [reply(status, { Location: server.url('/folder/:sc:1:9') }), xml(FOLDER)];
+
+    await service.resource(folder(), 'folder');
+
+    expect(server.requests.map(({ path }) => path)).toEqual(['/folder/:sc:1:1', '/folder/:sc:1:9']);
+  });
+
+  test('301 of a PUT means that the resource has a new address', async () => {
+    server.steps = [reply(301, { Location: server.url('/folder/:sc:1:9') })];
+
+    expect(await service.relocate(folder(), 'folder', folder(), 'b')).toBe(server.url('/folder/:sc:1:9'));
+    expect(server.requests).toHaveLength(1);
+  });
+
+  test.each([307, 308])('%i of a PUT sends the same body there', async (status) => {
+    server.steps = [reply(status, { Location: '/elsewhere/data' }), reply(204)];
+
+    await service.putFileData(file(), body('bytes'), 't/t');
+
+    expect(server.requests[1]).toMatchObject({ path: '/elsewhere/data', body: Buffer.from('bytes') });
+  });
+
+  test.each<[string, number, () => Promise<unknown>]>([
+    ['PUT', 302, () => service.relocate(folder(), 'folder', folder(), 'b')],
+    ['POST', 301, () => service.createFolder(folder(), 'n')],
+    ['POST', 303, () => service.createFolder(folder(), 'n')],
+    ['DELETE', 301, () => service.deleteForever(file(), 'file')],
+    ['GET', 304, () => service.resource(file(), 'file')],
+  ])('of a %s with %i is refused', async (_method, status, ask) => {
+    server.steps = [reply(status, { Location: '/elsewhere' })];
+
+    await expect(ask()).rejects.toBeInstanceOf(ProtocolError);
+    expect(server.requests).toHaveLength(1);
+  });
+
+  test('never goes to another server: the token would go with it', async () => {
+    const other = await ScriptedServer.start();
+    server.steps = [reply(302, { Location: other.url('/folder/:sc:1:1') })];
+
+    await expect(service.resource(folder(), 'folder')).rejects.toThrow(/another server/);
+    expect(other.requests).toEqual([]);
+    await other.close();
+  });
+
+  test('in a circle ends', async () => {
+    server.otherwise = reply(302, { Location: '/folder/:sc:1:1' });
+
+    await expect(service.resource(folder(), 'folder')).rejects.toThrow(/circle/);
+    expect(server.requests).toHaveLength(6);
+  });
+
+  test('without a Location is refused', async () => {
+    server.steps = [reply(302)];
+
+    await expect(service.resource(folder(), 'folder')).rejects.toBeInstanceOf(ProtocolError);
+  });
+});
+
+describe('an address on another server', () => {
+  test('is never asked', async () => {
+    const elsewhere = `http://127.0.0.1:1/folder/:sc:1:1` as ResourceUrl;
+
+    await expect(service.resource(elsewhere, 'folder')).rejects.toThrow(/another server/);
+  });
+
+  test('is told from another spelling of this one', async () => {
+    server.otherwise = xml(FOLDER);
+    const spelled = folder().replace('http://', 'HTTP://') as ResourceUrl;
+
+    expect(await service.resource(spelled, 'folder')).toMatchObject({ name: 'a' });
+  });
+});
+
+describe('a refusal', () => {
+  test('carries the status and the message of the page', async () => {
+    server.steps = [
+      reply(
+        403,
+        { 'Content-Type': 'text/html' },
+        '<html><body>\n<h3></h3><h3>Can not move sync folder.</h3></body></html>',
+      ),
+    ];
+
+    const failure = await service.relocate(folder(), 'folder', folder(), 'b').catch((error: unknown) => error);
+
+    expect(failure).toBeInstanceOf(ApiError);
+    expect(failure).toMatchObject({ status: 403, request: 'PUT /folder/:sc:1:1' });
+    expect(String(failure)).toContain('Can not move sync folder.');
+  });
+
+  test('with an endless page is a refusal all the same', async () => {
+    server.steps = [raw(`HTTP/1.1 404 No\r\n\r\n${'x'.repeat(200_000)}`, 'stay')];
+
+    expect(await service.resource(folder(), 'folder')).toBeNull();
+  });
+
+  test('before the body was sent is heard', async () => {
+    const megabytes = 8;
+    server.steps = [{ at: 'head', act: (socket) => void socket.write(answer(413, {}, '')) }];
+    const big: RequestBody = {
+      length: megabytes * 1024 * 1024,
+      chunks: async function* () {
+        for (let i = 0; i < megabytes; i++) yield Buffer.alloc(1024 * 1024);
+      },
+    };
+
+    await expect(service.putFileData(file(), big, 't/t')).rejects.toMatchObject({ status: 413 });
+  });
+});
+
+describe('a document', () => {
+  test.each<[string, Step]>([
+    ['an HTML page', reply(200, { 'Content-Type': 'text/html' }, '<html><body><p>Log in<br></body></html>')],
+    ['nothing', reply(200)],
+    ['another document', xml(FILE)],
+    ['half a document', xml('<folder><displayName>a')],
+  ])('that is %s is a ProtocolError that names the request, and is not asked for again', async (_what, step) => {
+    server.steps = [step];
+
+    const failure = await service.resource(folder(), 'folder').catch((error: unknown) => error);
+
+    expect(failure).toBeInstanceOf(ProtocolError);
+    expect(String(failure)).toContain('GET /folder/:sc:1:1');
+    expect(server.requests).toHaveLength(1);
+  });
+
+  test('that breaks off is asked for again', async () => {
+    const whole = answer(200, { 'Content-Type': 'application/xml' }, FOLDER);
+    server.steps = [raw(whole.subarray(0, whole.byteLength - 20)), xml(FOLDER)];
+
+    expect(await service.resource(folder(), 'folder')).toMatchObject({ name: 'a' });
+  });
+
+  test('may come in chunks of no length', async () => {
+    const chunks = [...FOLDER].map((character) => `1\r\n${character}\r\n`).join('');
+    server.steps = [raw(`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${chunks}0\r\n\r\n`, 'stay')];
+
+    expect(await service.resource(folder(), 'folder')).toMatchObject({ name: 'a' });
+  });
+
+  test('that is not HTTP is a ProtocolError', async () => {
+    server.steps = [raw('SSH-2.0-OpenSSH_9.2\r\n')];
+
+    await expect(service.resource(folder(), 'folder')).rejects.toBeInstanceOf(ProtocolError);
+  });
+});
+
+const EMPTY: RequestBody = { length: 0, chunks: async function* () {} };
+
+describe('a hanging server', () => {
+  test.each<[string, Step]>([
+    ['before it answers', hang],
+    ['within its answer', raw(answer(200, { 'Content-Length': '500' }, FOLDER), 'stay')],
+  ])('%s is given up, and its connection too', async (_when, step) => {
+    const impatient = clientOf(server.baseUrl, { clock, deadlines: { answerMs: 150, bodyMs: 150 } });
+    server.otherwise = step;
+
+    const failure = await impatient.putVersionData(version(), 0, EMPTY).catch((error: unknown) => error);
+
+    expect(failure).toMatchObject({ name: 'TransportError', timedOut: true, neverSent: false });
+    await impatient.close();
+    await until(() => server.connections === 0, 'all connections end');
+  });
+});
+
+describe('cancellation', () => {
+  test.each<[string, Step]>([
+    ['before the answer', hang],
+    ['within the answer', raw(answer(200, { 'Content-Length': '500' }, FOLDER), 'stay')],
+  ])('%s frees the connection', async (_when, step) => {
+    server.steps = [xml(FOLDER), step];
+    const controller = new AbortController();
+    await service.resource(folder(), 'folder');
+    const asked = service.resource(folder(), 'folder', controller.signal);
+    asked.catch(() => {});
+    await until(() => server.requests.length === 2, 'the request arrives');
+    const busy = server.requests[1]?.connection as number;
+
+    controller.abort(new DOMException('enough', 'AbortError'));
+
+    await expect(asked).rejects.toMatchObject({ name: 'AbortError', message: 'enough' });
+    await until(() => !server.isOpen(busy), 'its connection ends');
+  });
+
+  test('of a body under way ends the upload', async () => {
+    server.steps = [{ at: 'head', act: () => {} }];
+    const controller = new AbortController();
+    let taken = 0;
+    const endless: RequestBody = {
+      length: 2 ** 40,
+      chunks: async function* () {
+        for (;;) {
+          taken += 1;
+          yield Buffer.alloc(64 * 1024);
+        }
+      },
+    };
+    const sent = service.putFileData(file(), endless, 't/t', controller.signal);
+    sent.catch(() => {});
+    await until(() => server.requests.length === 1 && taken > 1, 'the upload begins');
+
+    controller.abort(new DOMException('enough', 'AbortError'));
+
+    await expect(sent).rejects.toMatchObject({ name: 'AbortError' });
+    await until(() => server.connections === 1, 'only the connection that brought the token is left');
+  });
+
+  test('while waiting for a connection leaves the others alone', async () => {
+    server.otherwise = hang;
+    const controller = new AbortController();
+    const others = Array.from({ length: 8 }, () => service.resource(folder(), 'folder').catch(() => null));
+    await until(() => server.requests.length === 8, 'all connections are taken');
+    const waiting = service.resource(folder(), 'folder', controller.signal);
+    waiting.catch(() => {});
+
+    controller.abort(new DOMException('enough', 'AbortError'));
+
+    await expect(waiting).rejects.toMatchObject({ name: 'AbortError' });
+    expect(server.requests).toHaveLength(8);
+    await service.close();
+    await Promise.all(others);
+  });
+});
+
+test('every request says who is asking, and with which token', async () => {
+  server.steps = [xml(FOLDER)];
+
+  await service.resource(folder(), 'folder');
+
+  expect(server.requests[0]?.headers).toMatchObject({
+    'user-agent': 'cfs-mount/0.0.0 (test)',
+    authorization: server.url('/authorization/T1'),
+    host: new URL(server.baseUrl).host,
+  });
+  expect(server.tokenRequests[0]?.headers.authorization).toBeUndefined();
+  expect(server.tokenRequests[0]?.headers['content-type']).toBe('application/xml; charset=UTF-8');
+});
+
+test('connections are reused', async () => {
+  server.otherwise = xml(FOLDER);
+
+  for (let i = 0; i < 50; i++) await service.resource(folder(), 'folder');
+
+  // undici opens a second one when a request follows in the same turn in which the one before ended.
+  expect(new Set(server.requests.map(({ connection }) => connection)).size).toBeLessThanOrEqual(2);
+});
