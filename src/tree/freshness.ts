@@ -1,0 +1,388 @@
+import type { Clock } from '../base/clock.ts';
+import { ApiError, FsError, SignInError, TransportError } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
+import type { RemoteEntry } from '../base/resources.ts';
+import { type Inode, ROOT_INODE } from '../base/vocabulary.ts';
+import { type AbsenceQuestion, REMOVALS_BELIEVED_MAX } from './listing-application.ts';
+import type { PushMarks } from './push-marks.ts';
+import type { RemoteListing } from './remote-listing.ts';
+import type { Tree } from './tree.ts';
+
+export interface FreshnessDeps {
+  readonly tree: Tree;
+  readonly listing: RemoteListing;
+  readonly marks: PushMarks;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly options: { readonly dirTtlMs: number; readonly openWaitMs: number };
+}
+
+/** Removals that were not believed, by folder: shown by `cfs status` until `cfs refresh --accept`. */
+export interface HeldRemovals {
+  readonly folder: Inode;
+  readonly nodes: number;
+}
+
+/** Pause after the first failed listing before the service is tried again; doubled up to the maximum. */
+const RETRY_MS_MIN = 1000;
+const RETRY_MS_MAX = 30_000;
+const QUESTIONS_AT_ONCE_MAX = 4;
+/** A page of a listing has at least one entry, so this bounds what a service that never ends can make us ask. */
+const PAGES_MAX = 100_000;
+/** Folders that are refreshed without being asked for: the ones used last. */
+const WATCHED_MAX = 16;
+/** How long after its last use a folder is refreshed by itself. */
+const WATCHED_MS = 5 * 60_000;
+/** A folder whose listings show nothing new is asked for less often, up to this many times the TTL. */
+const SLOWDOWN_MAX = 4;
+/** Fewer missing entries than this are never "half of the folder at once". */
+const HALF_MISSING_MIN = 20;
+
+/**
+ * When to ask the service again. It sends no events, so a listing is believed for `dirTtlMs`; older, it is served and
+ * refreshed behind the reader's back. A folder is listed once at a time however many wait for it. Without an answer what is
+ * known is served, and the service is tried again after a growing pause.
+ */
+export class Freshness {
+  readonly #tree: Tree;
+  readonly #listing: RemoteListing;
+  readonly #marks: PushMarks;
+  readonly #clock: Clock;
+  readonly #log: Logger;
+  readonly #dirTtlMs: number;
+  readonly #openWaitMs: number;
+  readonly #stop = new AbortController();
+
+  /** INVARIANT: at most one listing per folder. */
+  readonly #underWay = new Map<Inode, Promise<void>>();
+  /** Folders in use, least recently used first. */
+  readonly #watched = new Map<Inode, Watched>();
+  readonly #held = new Map<Inode, number>();
+  #cancelTick: (() => void) | null = null;
+  /** Listings requested before this (wall, ms) are old, whatever the TTL: `cfs refresh`. */
+  #staleBeforeMs = 0;
+  #offline: {
+    readonly sinceMs: number;
+    readonly retryAtMs: number;
+    readonly pauseMs: number;
+    readonly error: Error;
+  } | null = null;
+
+  constructor(deps: FreshnessDeps) {
+    this.#tree = deps.tree;
+    this.#listing = deps.listing;
+    this.#marks = deps.marks;
+    this.#clock = deps.clock;
+    this.#log = deps.log;
+    this.#dirTtlMs = deps.options.dirTtlMs;
+    this.#openWaitMs = deps.options.openWaitMs;
+  }
+
+  /** Since when listings get no answer (wall, ms); null while they do. */
+  get offlineSinceMs(): number | null {
+    return this.#offline?.sinceMs ?? null;
+  }
+
+  get heldRemovals(): readonly HeldRemovals[] {
+    return [...this.#held].map(([folder, nodes]) => ({ folder, nodes }));
+  }
+
+  /**
+   * Call before the entries of a folder are looked at. Nothing to wait for when they are known; a promise when the folder was
+   * never listed. The wait ends with `signal`, the listing goes on for others.
+   *
+   * @throws (rejects) TransportError no answer, also at once while the service is known to be away · FsError ENOENT the folder
+   * is gone · ApiError
+   */
+  ensureListed(folder: Inode, signal: AbortSignal): void | Promise<void> {
+    this.#use(folder);
+    if (this.#tree.isComplete(folder)) {
+      if (this.#isOld(folder) && !this.#isPausing(folder)) void this.#inBackground(folder);
+      return;
+    }
+    const underWay = this.#underWay.get(folder);
+    if (underWay === undefined && this.#offline !== null && this.#isPausing(folder)) {
+      return Promise.reject(this.#offline.error);
+    }
+    return unlessAborted(underWay ?? this.#list(folder, false), signal);
+  }
+
+  /**
+   * Call before a file is opened: waits, at most `openWaitMs`, for a listing that is not old, so that one does not edit
+   * yesterday's version. Nothing to wait for when offline. Rejects only when `signal` aborts.
+   */
+  beforeOpen(ino: Inode, signal: AbortSignal): void | Promise<void> {
+    const folder = this.#tree.node(ino)?.remote?.parent;
+    if (folder === undefined || this.#tree.node(folder) === undefined) return;
+    this.#use(folder);
+    if (!this.#isOld(folder) || this.#isPausing(folder)) return;
+    const listing = this.#inBackground(folder);
+    if (this.#openWaitMs === 0) return;
+    const waiting = new AbortController();
+    const patience = this.#clock.sleep(this.#openWaitMs, waiting.signal).catch(() => {});
+    return unlessAborted(Promise.race([listing, patience]), signal).finally(() => waiting.abort());
+  }
+
+  /**
+   * Lists a folder now and waits for it; without one: the root and every folder in use, and everything else when it is next
+   * looked at. `accept`: removals that were held back are believed.
+   */
+  async refresh(folder?: Inode, options: { readonly accept?: boolean } = {}): Promise<void> {
+    const accept = options.accept ?? false;
+    this.#offline = null;
+    if (folder === undefined) this.#staleBeforeMs = this.#clock.nowMs();
+    const held = accept ? [...this.#held.keys()] : [];
+    const folders = folder !== undefined ? [folder] : new Set([ROOT_INODE, ...this.#watched.keys(), ...held]);
+    for (const each of folders) {
+      // One that is under way may have been requested before what the caller wants to see.
+      await this.#underWay.get(each)?.catch(() => {});
+      await (this.#underWay.get(each) ?? this.#list(each, accept));
+    }
+  }
+
+  /** The service answered somebody: ask again without waiting for the pause to end. */
+  reachable(): void {
+    this.#offline = null;
+  }
+
+  stop(): void {
+    this.#stop.abort(new FsError('EINTR', 'the mount is stopping'));
+    this.#cancelTick?.();
+    this.#cancelTick = null;
+  }
+
+  /** Never rejects. */
+  #inBackground(folder: Inode): Promise<void> {
+    const listing = this.#underWay.get(folder) ?? this.#list(folder, false);
+    return listing.catch((err: unknown) => this.#log.debug({ err, folder }, 'listing not refreshed'));
+  }
+
+  #list(folder: Inode, accept: boolean): Promise<void> {
+    const listing = this.#listNow(folder, accept).finally(() => this.#underWay.delete(folder));
+    this.#underWay.set(folder, listing);
+    // Whoever waits gets the error; that nobody waits is no fault.
+    listing.catch(() => {});
+    return listing;
+  }
+
+  async #listNow(folder: Inode, accept: boolean): Promise<void> {
+    const node = this.#tree.node(folder);
+    if (node === undefined) throw new FsError('ENOENT');
+    if (node.kind !== 'folder') throw new FsError('ENOTDIR');
+    if (node.remote === null) return;
+    const sequence = this.#marks.nextSequence();
+    const requestedMs = this.#clock.nowMs();
+    try {
+      const entries: RemoteEntry[] = [];
+      let serverTimeMs: number | null = null;
+      for (let page = 0, more = true; more && page < PAGES_MAX; page++) {
+        const told = await this.#listing.listPage(node.remote.resource, entries.length, this.#stop.signal);
+        serverTimeMs ??= told.serverTimeMs;
+        entries.push(...told.entries);
+        more = told.hasMore && told.entries.length > 0;
+      }
+      this.#answered();
+      const listed = { folder, sequence, requestedMs, serverTimeMs };
+      const outcome = await this.#merge(listed, entries);
+      await this.#settle(listed, outcome, entries.length, accept);
+    } catch (error) {
+      if (error instanceof ApiError) this.#answered();
+      if (error instanceof ApiError && error.status === 404) {
+        await this.#settleFolder(folder, accept);
+        return;
+      }
+      if (error instanceof TransportError || error instanceof SignInError) this.#unanswered(error);
+      const watched = this.#watched.get(folder);
+      if (watched !== undefined) watched.retryAtMs = this.#clock.elapsedMs() + this.#dirTtlMs;
+      throw error;
+    } finally {
+      this.#marks.finish(sequence);
+    }
+  }
+
+  async #merge(listed: Listed, entries: readonly RemoteEntry[]) {
+    const { folder, sequence, requestedMs, serverTimeMs } = listed;
+    const steps = this.#tree.mergeSteps(folder, entries, sequence, requestedMs, serverTimeMs);
+    for (;;) {
+      const step = steps.next();
+      if (step.done) {
+        const watched = this.#watched.get(folder);
+        if (watched !== undefined) {
+          const quiet = step.value.changes === 0 && step.value.questions.length === 0;
+          watched.slowdown = quiet ? Math.min(watched.slowdown * 2, SLOWDOWN_MAX) : 1;
+        }
+        return step.value;
+      }
+      await nextTurn();
+    }
+  }
+
+  /** Asks for what the listing lacks, then merges what waited for the answers. */
+  async #settle(
+    listed: Listed,
+    outcome: { readonly questions: readonly AbsenceQuestion[]; readonly postponed: readonly RemoteEntry[] },
+    listedEntries: number,
+    accept: boolean,
+  ): Promise<void> {
+    const { folder } = listed;
+    const { questions } = outcome;
+    const half = questions.length >= HALF_MISSING_MIN && questions.length > listedEntries;
+    if ((questions.length > REMOVALS_BELIEVED_MAX || half) && !accept) {
+      this.#hold(folder, questions.length);
+      return;
+    }
+    let held = 0;
+    const waiting = [...questions];
+    const ask = async () => {
+      for (let question = waiting.pop(); question !== undefined; question = waiting.pop()) {
+        if (!(await this.#ask(question, accept))) held += 1;
+      }
+    };
+    try {
+      await Promise.all(Array.from({ length: Math.min(QUESTIONS_AT_ONCE_MAX, questions.length) }, ask));
+    } catch (error) {
+      // Unanswered questions change nothing: the next listing asks them again. What was listed is merged.
+      waiting.length = 0;
+      if (error instanceof TransportError) this.#unanswered(error);
+      else this.#log.warn({ err: error, folder }, 'missing entries not asked for');
+      return;
+    }
+    if (held > 0) {
+      this.#hold(folder, held);
+      return;
+    }
+    this.#held.delete(folder);
+    this.#tree.mergePart(folder, outcome.postponed, listed.sequence, listed.requestedMs, listed.serverTimeMs);
+  }
+
+  /** @returns false when the answer was not believed */
+  async #ask(question: AbsenceQuestion, accept: boolean): Promise<boolean> {
+    const sequence = this.#marks.nextSequence();
+    try {
+      const answer = await this.#listing.resource(question.resource, question.kind, this.#stop.signal);
+      return this.#tree.settleAbsence(question.ino, answer, sequence, accept) !== 'held';
+    } finally {
+      this.#marks.finish(sequence);
+    }
+  }
+
+  /** The listing of `folder` was answered with 404: is it the folder that is gone? */
+  async #settleFolder(folder: Inode, accept: boolean): Promise<void> {
+    const resource = this.#tree.node(folder)?.remote?.resource;
+    if (resource === undefined) throw new FsError('ENOENT');
+    const believed = await this.#ask({ ino: folder, resource, kind: 'folder' }, accept);
+    if (!believed) this.#hold(folder, 1);
+    const node = this.#tree.node(folder);
+    if (node === undefined) throw new FsError('ENOENT', 'the folder was deleted on the service');
+    if (!this.#tree.isComplete(folder)) throw new FsError('EIO', 'the service does not list a folder that it has');
+  }
+
+  #hold(folder: Inode, nodes: number): void {
+    if (!this.#held.has(folder)) {
+      this.#log.error(
+        { folder, nodes },
+        'many entries are gone on the service at once; kept until cfs refresh --accept',
+      );
+    }
+    this.#held.set(folder, nodes);
+  }
+
+  #isOld(folder: Inode): boolean {
+    const node = this.#tree.node(folder);
+    if (node === undefined || node.remote === null) return false;
+    const listedMs = this.#tree.listedMs(folder);
+    if (listedMs === null) return true;
+    const ageMs = this.#clock.nowMs() - listedMs;
+    // A wall clock that was set back must not make a listing young for ever.
+    return ageMs >= this.#dirTtlMs || ageMs < 0 || listedMs < this.#staleBeforeMs;
+  }
+
+  /** Whether asking is known to be of no use for the moment. */
+  #isPausing(folder: Inode): boolean {
+    const nowMs = this.#clock.elapsedMs();
+    if (this.#offline !== null && nowMs < this.#offline.retryAtMs) return true;
+    return nowMs < (this.#watched.get(folder)?.retryAtMs ?? 0);
+  }
+
+  #answered(): void {
+    if (this.#offline === null) return;
+    this.#log.info({ awayMs: this.#clock.nowMs() - this.#offline.sinceMs }, 'the service answers again');
+    this.#offline = null;
+  }
+
+  #unanswered(error: Error): void {
+    const before = this.#offline;
+    const pauseMs = before === null ? RETRY_MS_MIN : Math.min(before.pauseMs * 2, RETRY_MS_MAX);
+    // Jitter: many mounts must not come back in the same moment.
+    const retryAtMs = this.#clock.elapsedMs() + pauseMs * (0.75 + this.#clock.random() / 2);
+    if (before === null) this.#log.warn({ err: error }, 'the service does not answer; what is known is served');
+    this.#offline = { sinceMs: before?.sinceMs ?? this.#clock.nowMs(), retryAtMs, pauseMs, error };
+  }
+
+  #use(folder: Inode): void {
+    const known = this.#watched.get(folder);
+    this.#watched.delete(folder);
+    this.#watched.set(folder, {
+      slowdown: 1,
+      retryAtMs: 0,
+      ...known,
+      usedMs: this.#clock.elapsedMs(),
+    });
+    for (const oldest of this.#watched.keys()) {
+      if (this.#watched.size <= WATCHED_MAX) break;
+      this.#watched.delete(oldest);
+    }
+    this.#scheduleTick();
+  }
+
+  /** Folders in use are refreshed even when the kernel, which keeps names for long, has no reason to ask. */
+  #scheduleTick(): void {
+    if (this.#cancelTick !== null || this.#stop.signal.aborted) return;
+    this.#cancelTick = this.#clock.after(Math.max(this.#dirTtlMs, 10), () => {
+      this.#cancelTick = null;
+      const nowMs = this.#clock.elapsedMs();
+      for (const [folder, { usedMs, slowdown }] of this.#watched) {
+        if (nowMs - usedMs > WATCHED_MS) {
+          this.#watched.delete(folder);
+          continue;
+        }
+        const listedMs = this.#tree.listedMs(folder);
+        const dueMs = (listedMs ?? 0) + this.#dirTtlMs * slowdown;
+        if (listedMs !== null && this.#clock.nowMs() >= dueMs && this.#isOld(folder) && !this.#isPausing(folder)) {
+          void this.#inBackground(folder);
+        }
+      }
+      if (this.#watched.size > 0) this.#scheduleTick();
+    });
+  }
+}
+
+interface Watched {
+  /** By `elapsedMs`. */
+  usedMs: number;
+  /** How many TTLs its listing is believed before it is refreshed unasked. */
+  slowdown: number;
+  /** Not asked for again before this (by `elapsedMs`): the last listing failed. */
+  retryAtMs: number;
+}
+
+interface Listed {
+  readonly folder: Inode;
+  readonly sequence: number;
+  readonly requestedMs: number;
+  readonly serverTimeMs: number | null;
+}
+
+/** `promise`, or the signal's reason when it aborts first. */
+function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  if (signal.aborted) return Promise.reject(signal.reason);
+  return new Promise((resolve, reject) => {
+    const aborted = () => reject(signal.reason);
+    signal.addEventListener('abort', aborted, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', aborted));
+  });
+}
+
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}

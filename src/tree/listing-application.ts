@@ -1,0 +1,309 @@
+import type { Clock } from '../base/clock.ts';
+import type { Logger } from '../base/log.ts';
+import type { RemoteEntry, RemoteResource, RemoteVersion } from '../base/resources.ts';
+import { type Inode, type NodeKind, type ResourceUrl, ROOT_INODE, timespecOfMs } from '../base/vocabulary.ts';
+import type { Contents } from '../store/contents.ts';
+import { childOf, isContentDirty, isDirty, newInode, writeNode } from '../store/node-table.ts';
+import type { NodeRecord, StoreWriter, Transaction } from '../store/tables.ts';
+import {
+  isMissing,
+  type Listing,
+  type MergePlan,
+  type MergeView,
+  mergeEntries,
+  type NodeChange,
+} from './listing-merge.ts';
+import type { Names } from './names.ts';
+import type { PushMarks } from './push-marks.ts';
+import { planVanish } from './vanish.ts';
+
+/** A node that a complete listing lacks: to be asked for by its URL before anything happens to it. */
+export interface AbsenceQuestion {
+  readonly ino: Inode;
+  readonly resource: ResourceUrl;
+  readonly kind: NodeKind;
+}
+
+export interface MergeOutcome {
+  /** How many nodes were written. */
+  readonly changes: number;
+  /** To be asked; the answers go to `Tree.settleAbsence`. */
+  readonly questions: readonly AbsenceQuestion[];
+  /** Entries that wait for these answers: to be merged again afterwards. */
+  readonly postponed: readonly RemoteEntry[];
+}
+
+/** `held`: more would go at once than is believed without a person's word; nothing was changed. */
+export type AbsenceOutcome = 'kept' | 'moved' | 'removed' | 'held';
+
+/** What the kernel has to forget because somebody else changed it. */
+export type TreeInvalidation =
+  /** The name is there, gone, or another inode's. */
+  | { readonly kind: 'entry'; readonly parent: Inode; readonly name: string }
+  | { readonly kind: 'inode'; readonly ino: Inode; readonly contentChanged: boolean }
+  /** The name and its inode are gone for good. */
+  | { readonly kind: 'deleted'; readonly parent: Inode; readonly ino: Inode; readonly name: string };
+
+/** Entries merged, or nodes removed, in one record and one turn of the loop. */
+const STEP_NODES_MAX = 500;
+/** More removals at once than this look like a fault of the service, or like an accident, and wait for a person. */
+export const REMOVALS_BELIEVED_MAX = 100;
+
+export interface ListingApplicationDeps {
+  readonly store: StoreWriter;
+  readonly contents: Contents;
+  readonly names: Names;
+  readonly marks: PushMarks;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly changedThere: (changes: readonly TreeInvalidation[]) => void;
+  /** The node is dirty because of what others did: it has to be pushed. */
+  readonly wantedAgain: (ino: Inode) => void;
+}
+
+/** Applies what `listing-merge` and `vanish` decide to the store, step by step, and tells what the kernel must forget. */
+export class ListingApplication {
+  readonly #store: StoreWriter;
+  readonly #contents: Contents;
+  readonly #names: Names;
+  readonly #marks: PushMarks;
+  readonly #clock: Clock;
+  readonly #log: Logger;
+  readonly #changedThere: (changes: readonly TreeInvalidation[]) => void;
+  readonly #wantedAgain: (ino: Inode) => void;
+
+  constructor(deps: ListingApplicationDeps) {
+    this.#store = deps.store;
+    this.#contents = deps.contents;
+    this.#names = deps.names;
+    this.#marks = deps.marks;
+    this.#clock = deps.clock;
+    this.#log = deps.log;
+    this.#changedThere = deps.changedThere;
+    this.#wantedAgain = deps.wantedAgain;
+  }
+
+  *merge(
+    folder: Inode,
+    entries: readonly RemoteEntry[],
+    sequence: number,
+    requestedMs: number,
+    serverTimeMs: number | null,
+  ): Generator<void, MergeOutcome> {
+    // An entry that slipped to a later page between two requests comes twice: what was said last counts.
+    const byUrl = new Map(entries.map((entry) => [entry.url, entry]));
+    const listing: Listing = { folder, entries: byUrl, complete: true, requestedMs, serverTimeMs };
+    let changes = 0;
+    const postponed = new Map<ResourceUrl, RemoteEntry>();
+    for (const batch of inSteps(byUrl.values())) {
+      const plan = this.#mergeBatch(listing, batch, sequence);
+      changes += plan.changes.length;
+      for (const entry of plan.postponed) postponed.set(entry.url, entry);
+      yield;
+    }
+
+    const questions: AbsenceQuestion[] = [];
+    const view = { mayJudge: (ino: Inode) => this.#marks.mayJudge(ino, sequence) };
+    for (let after: string | undefined, more = true; more; ) {
+      more = false;
+      let seen = 0;
+      for (const [name, ino] of this.#store.scan('name', folder, after)) {
+        const child = this.#store.get('node', ino);
+        if (child?.remote != null && isMissing(view, listing, child)) {
+          questions.push({ ino, resource: child.remote.resource, kind: child.kind });
+        }
+        after = name;
+        seen += 1;
+        more = seen === STEP_NODES_MAX;
+        if (more) break;
+      }
+      if (more) yield;
+    }
+
+    this.#store.transact((tx) => {
+      if (tx.get('node', folder) === undefined) return;
+      const known = tx.get('folder', folder)?.listedMs ?? 0;
+      if (requestedMs > known) tx.put('folder', folder, { listedMs: requestedMs });
+    });
+    return { changes, questions, postponed: [...postponed.values()] };
+  }
+
+  mergePart(
+    folder: Inode,
+    entries: readonly RemoteEntry[],
+    sequence: number,
+    requestedMs: number,
+    serverTimeMs: number | null,
+  ): void {
+    const byUrl = new Map(entries.map((entry) => [entry.url, entry]));
+    const listing: Listing = { folder, entries: byUrl, complete: false, requestedMs, serverTimeMs };
+    for (const batch of inSteps(byUrl.values())) this.#mergeBatch(listing, batch, sequence);
+  }
+
+  settleAbsence(ino: Inode, answer: RemoteResource | null, sequence: number, acceptAll: boolean): AbsenceOutcome {
+    const node = this.#store.get('node', ino);
+    if (node === undefined || node.remote === null || !this.#marks.mayJudge(ino, sequence)) return 'kept';
+    const parent = answer?.parent == null ? undefined : this.#nodeOf(this.#store, answer.parent);
+    if (answer !== null && parent?.kind === 'folder') {
+      const { remote } = node;
+      const stays = parent.ino === remote.parent && answer.name === remote.name;
+      const listing: Listing = {
+        folder: parent.ino,
+        entries: new Map([[answer.url, answer]]),
+        complete: false,
+        requestedMs: this.#clock.nowMs(),
+        serverTimeMs: null,
+      };
+      this.#mergeBatch(listing, [answer], sequence);
+      return stays ? 'kept' : 'moved';
+    }
+    // Gone for good, in the trash, or in a folder that we have not seen: when that one is listed it is there.
+    return this.#vanish(node, acceptAll);
+  }
+
+  pin(ino: Inode, version: RemoteVersion): NodeRecord | undefined {
+    const result = this.#store.transact((tx) => {
+      const before = tx.get('node', ino);
+      if (before === undefined || before.remote === null || before.kind === 'folder') return { before, after: before };
+      const { remote, local } = before;
+      const content = this.#contents.versionContent(tx, version.url, remote.resource, version.sizeBytes);
+      const { sizeBytes } = version;
+      const isNewer = sizeBytes !== remote.sizeBytes;
+      const follows = local !== null && !isContentDirty(before);
+      const mtime = isNewer && version.lastModifiedMs !== null ? timespecOfMs(version.lastModifiedMs) : local?.mtime;
+      const after: NodeRecord = {
+        ...before,
+        // The time stays as the listing said: if this version is newer, the next listing shows it, and the history is asked
+        // once more. A version's own time need not be the one that listings tell.
+        remote: { ...remote, content, sizeBytes },
+        local: follows ? { ...local, content, sizeBytes, mtime: mtime ?? local.mtime } : local,
+      };
+      writeNode(tx, before, after, this.#clock.nowMs());
+      return { before, after };
+    });
+    const was = result.before?.local;
+    const is = result.after?.local;
+    if (was != null && is != null && was.content !== is.content) {
+      const contentChanged = was.content !== null || was.sizeBytes !== is.sizeBytes;
+      if (contentChanged) this.#changedThere([{ kind: 'inode', ino, contentChanged }]);
+    }
+    return result.after;
+  }
+
+  #mergeBatch(listing: Listing, batch: readonly RemoteEntry[], sequence: number): MergePlan {
+    const wasListed = this.#store.get('folder', listing.folder) !== undefined;
+    const plan = this.#store.transact((tx) => {
+      const folder = tx.get('node', listing.folder);
+      if (folder === undefined || folder.remote === null) return { changes: [], postponed: [], unlisted: [] };
+      const made = mergeEntries(this.#viewOf(tx, folder, sequence), listing, batch);
+      this.#write(tx, made.changes);
+      for (const ino of made.unlisted) tx.remove('folder', ino);
+      // Entries that were only not known yet are no change of the folder.
+      if (wasListed && made.changes.some(isNameChange)) this.#touch(tx, listing.folder);
+      return made;
+    });
+    const forget = plan.changes.flatMap(invalidationsOf);
+    if (wasListed && plan.changes.some(isNameChange)) {
+      forget.push({ kind: 'inode', ino: listing.folder, contentChanged: false });
+    }
+    this.#changedThere(forget);
+    for (const { before, after } of plan.changes) {
+      if (before !== undefined && !isDirty(before) && isDirty(after)) this.#wantedAgain(after.ino);
+    }
+    return plan;
+  }
+
+  #vanish(node: NodeRecord, acceptAll: boolean): AbsenceOutcome {
+    if (node.ino === ROOT_INODE) {
+      this.#log.error('the root folder is gone on the service; everything is kept here');
+      return 'held';
+    }
+    const view = {
+      children: (parent: Inode) => this.#childrenOf(parent),
+      isBusy: (ino: Inode) => this.#marks.isBusy(ino),
+    };
+    if (!acceptAll && planVanish(view, node, REMOVALS_BELIEVED_MAX + 1).removed > REMOVALS_BELIEVED_MAX) return 'held';
+    for (let at: NodeRecord | undefined = node; at !== undefined; ) {
+      const { changes, complete } = planVanish(view, at, STEP_NODES_MAX);
+      this.#store.transact((tx) => this.#write(tx, changes));
+      this.#changedThere(changes.flatMap(invalidationsOf));
+      for (const { after } of changes) if (after.local !== null) this.#wantedAgain(after.ino);
+      if (complete) break;
+      at = this.#store.get('node', node.ino);
+    }
+    const left = this.#store.get('node', node.ino);
+    return left === undefined ? 'removed' : 'kept';
+  }
+
+  #write(tx: Transaction, changes: readonly NodeChange[]): void {
+    const nowMs = this.#clock.nowMs();
+    for (const { after } of changes) writeNode(tx, tx.get('node', after.ino), after, nowMs);
+  }
+
+  #touch(tx: Transaction, ino: Inode): void {
+    const nowMs = this.#clock.nowMs();
+    const now = timespecOfMs(nowMs);
+    const before = tx.get('node', ino);
+    if (before === undefined || before.local === null) return;
+    writeNode(tx, before, { ...before, local: { ...before.local, mtime: now, ctime: now } }, nowMs);
+  }
+
+  #viewOf(tx: Transaction, folder: NodeRecord, sequence: number): MergeView {
+    const root = tx.get('node', ROOT_INODE)?.local;
+    return {
+      names: this.#names,
+      owner: { uid: root?.uid ?? 0, gid: root?.gid ?? 0 },
+      node: (ino) => tx.get('node', ino),
+      byResource: (resource) => this.#nodeOf(tx, resource),
+      child: (parent, name) => childOf(tx, parent, name),
+      mayJudge: (ino) => this.#marks.mayJudge(ino, sequence),
+      isStranger: this.#marks.strangers(folder.remote?.resource ?? null, sequence),
+      newInode: () => newInode(tx),
+    };
+  }
+
+  #nodeOf(reader: Pick<StoreWriter, 'get'>, resource: ResourceUrl): NodeRecord | undefined {
+    const ino = reader.get('resource', resource);
+    return ino === undefined ? undefined : reader.get('node', ino);
+  }
+
+  *#childrenOf(parent: Inode): Iterable<NodeRecord> {
+    for (const [, ino] of this.#store.scan('name', parent)) {
+      const child = this.#store.get('node', ino);
+      if (child !== undefined) yield child;
+    }
+  }
+}
+
+function isNameChange({ before, after }: NodeChange): boolean {
+  return before?.local?.parent !== after.local?.parent || before?.local?.name !== after.local?.name;
+}
+
+/** What the kernel may still believe about a node that was changed so. */
+function invalidationsOf({ before, after }: NodeChange): TreeInvalidation[] {
+  const was = before?.local ?? null;
+  const is = after.local;
+  const { ino } = after;
+  if (was === null && is === null) return [];
+  if (was === null) return is === null ? [] : [{ kind: 'entry', parent: is.parent, name: is.name }];
+  if (is === null) return [{ kind: 'deleted', parent: was.parent, ino, name: was.name }];
+  const forget: TreeInvalidation[] = [];
+  if (was.parent !== is.parent || was.name !== is.name) {
+    forget.push({ kind: 'entry', parent: was.parent, name: was.name });
+    forget.push({ kind: 'entry', parent: is.parent, name: is.name });
+  }
+  const contentChanged = was.content !== is.content || was.sizeBytes !== is.sizeBytes || was.mtime !== is.mtime;
+  if (contentChanged || was !== is) forget.push({ kind: 'inode', ino, contentChanged });
+  return forget;
+}
+
+function* inSteps<T>(items: Iterable<T>): Iterable<T[]> {
+  let step: T[] = [];
+  for (const item of items) {
+    step.push(item);
+    if (step.length < STEP_NODES_MAX) continue;
+    yield step;
+    step = [];
+  }
+  if (step.length > 0) yield step;
+}

@@ -1,0 +1,364 @@
+import type { RemoteEntry } from '../base/resources.ts';
+import { type Inode, type NodeKind, type ResourceUrl, ROOT_INODE, timespecOfMs } from '../base/vocabulary.ts';
+import { isContentDirty } from '../store/node-table.ts';
+import type { LocalFacet, NodeRecord, RemoteFacet } from '../store/tables.ts';
+import type { Names } from './names.ts';
+
+/**
+ * What the service says now → what becomes of our nodes. Pure: reads a view, returns changes.
+ *
+ * Three-way per attribute (exists, parent, name, content), the previous remote facet being the base. What changed on one side
+ * only is taken; what changed on both stays ours in the local facet while the remote facet learns theirs, so that the node is
+ * dirty and the sync settles it. Resources are matched by URL: a rename elsewhere is a rename here.
+ */
+
+/** Media type under which a symbolic link is kept; its bytes are the target. */
+export const SYMLINK_MEDIA_TYPE = 'inode/symlink';
+
+/** A (size, time) learnt this soon after the time, by the service's clock, may hide another change within the same second. */
+const RACY_MS = 2000;
+/** Taken off a time that is not trusted: no answer equals it, so the next listing sees a change and the history is asked. */
+const RACY_MARK_MS = 0.5;
+
+/** What a merge may look at. All answers are those of one moment. */
+export interface MergeView {
+  readonly names: Names;
+  /** Owner of what comes from the service. */
+  readonly owner: { readonly uid: number; readonly gid: number };
+  node(ino: Inode): NodeRecord | undefined;
+  byResource(resource: ResourceUrl): NodeRecord | undefined;
+  child(parent: Inode, name: string): NodeRecord | undefined;
+  /** Whether this listing says anything about the node (`PushMarks.mayJudge`). */
+  mayJudge(ino: Inode): boolean;
+  /** Whether a resource that no node has is somebody else's (`PushMarks.strangers`). */
+  isStranger(entry: RemoteEntry): boolean;
+  newInode(): Inode;
+}
+
+/** One folder's listing. `complete`: all its entries are there, so that a missing one means something. */
+export interface Listing {
+  readonly folder: Inode;
+  readonly entries: ReadonlyMap<ResourceUrl, RemoteEntry>;
+  readonly complete: boolean;
+  readonly requestedMs: number;
+  /** The service's clock when it answered; null when not told. */
+  readonly serverTimeMs: number | null;
+}
+
+export interface NodeChange {
+  readonly before: NodeRecord | undefined;
+  /** Both facets null: the node is gone. */
+  readonly after: NodeRecord;
+}
+
+export interface MergePlan {
+  /** To be written in this order. */
+  readonly changes: readonly NodeChange[];
+  /** Entries whose name is held by a node that the listing lacks: to be merged when it is known what became of that one. */
+  readonly postponed: readonly RemoteEntry[];
+  /** Folders of ours that turned out to exist there too: their listing is not known. */
+  readonly unlisted: readonly Inode[];
+}
+
+/** Merges `batch`, which is part of `listing`. May also merge entries outside the batch, where names change hands. */
+export function mergeEntries(view: MergeView, listing: Listing, batch: Iterable<RemoteEntry>): MergePlan {
+  const merge = new Merge(view, listing);
+  for (const entry of batch) merge.entry(entry);
+  return merge;
+}
+
+/** Whether the absence of `child` from a complete listing of its folder is a question: it is known there, and not listed. */
+export function isMissing(view: Pick<MergeView, 'mayJudge'>, listing: Listing, child: NodeRecord): boolean {
+  return (
+    child.remote !== null &&
+    child.remote.parent === listing.folder &&
+    !listing.entries.has(child.remote.resource) &&
+    view.mayJudge(child.ino)
+  );
+}
+
+class Merge implements MergePlan {
+  readonly #view: MergeView;
+  readonly #listing: Listing;
+
+  readonly changes: NodeChange[] = [];
+  readonly postponed: RemoteEntry[] = [];
+  readonly unlisted: Inode[] = [];
+
+  /** What the changes so far have made of the view. */
+  readonly #nodes = new Map<Inode, NodeRecord>();
+  readonly #dentries = new Map<string, Inode | null>();
+  readonly #resources = new Map<ResourceUrl, Inode>();
+  readonly #seen = new Set<ResourceUrl>();
+  /** Nodes that are about to leave their names. */
+  readonly #leaving = new Set<Inode>();
+  #plainNames: Set<string> | null = null;
+
+  constructor(view: MergeView, listing: Listing) {
+    this.#view = view;
+    this.#listing = listing;
+  }
+
+  entry(entry: RemoteEntry): void {
+    if (this.#seen.has(entry.url)) return;
+    this.#seen.add(entry.url);
+    const ino = this.#resources.get(entry.url);
+    const known = ino === undefined ? this.#view.byResource(entry.url) : this.#node(ino);
+    if (known === undefined) this.#appear(entry);
+    else if (known.ino !== ROOT_INODE && known.remote !== null && this.#view.mayJudge(known.ino)) {
+      this.#update(known, known.remote, entry);
+    }
+  }
+
+  /** A resource that no node has. */
+  #appear(entry: RemoteEntry): void {
+    if (!this.#view.isStranger(entry)) return;
+    const { folder } = this.#listing;
+    const kind = kindOf(entry);
+    const plain = this.#view.names.toFileName(entry.name);
+    const holder = this.#child(folder, plain);
+    if (holder !== undefined && holder.remote === null && !holder.localOnly && holder.kind === kind) {
+      // Created here and there. Two folders are one; of two files ours becomes the next version of theirs, and the sync
+      // finds the foreign version in the history and puts it beside ours.
+      if (!this.#view.mayJudge(holder.ino)) return;
+      this.#put(holder, { ...holder, remote: this.#remoteOf(entry, plain, null) });
+      if (kind === 'folder') this.unlisted.push(holder.ino);
+      return;
+    }
+    const name = this.#nameFor(entry, null);
+    if (name === null) return;
+    this.#restore(folder);
+    const ino = this.#view.newInode();
+    const remote = this.#remoteOf(entry, name, null);
+    this.#put(undefined, { ino, kind, localOnly: false, local: this.#localOf(entry, kind, name), remote });
+  }
+
+  #update(node: NodeRecord, base: RemoteFacet, entry: RemoteEntry): void {
+    const { folder } = this.#listing;
+    const moved = base.parent !== folder;
+    const renamed = base.name !== entry.name;
+    const { local } = node;
+
+    if (local === null) {
+      // A time that was not trusted is no reason to bring back what was deleted here.
+      if (!isRewritten(base, entry, true)) {
+        // Deleted here; there only the name is another. What is to go is what was deleted.
+        if (moved || renamed) {
+          this.#put(node, { ...node, remote: this.#remoteOf(entry, this.#view.names.toFileName(entry.name), base) });
+        }
+        return;
+      }
+      const name = this.#nameFor(entry, node.ino);
+      if (name === null) return;
+      this.#restore(folder);
+      this.#put(node, {
+        ...node,
+        local: this.#localOf(entry, node.kind, name),
+        remote: this.#remoteOf(entry, name, base),
+      });
+      return;
+    }
+
+    let { parent, name } = local;
+    let { shownAs } = base;
+    if (moved || renamed) {
+      const movesHere = moved && local.parent === base.parent && !this.#isWithin(folder, node.ino);
+      const renamesHere = renamed && local.name === base.shownAs;
+      if (movesHere) parent = folder;
+      if (renamesHere || (movesHere && local.name === base.shownAs)) {
+        if (parent === folder) {
+          this.#leaving.add(node.ino);
+          const given = this.#nameFor(entry, node.ino);
+          this.#leaving.delete(node.ino);
+          if (given === null) return;
+          name = given;
+        } else {
+          name = this.#view.names.toFileName(entry.name, (candidate) => this.#isHeld(parent, candidate, node.ino));
+        }
+        shownAs = name;
+      } else {
+        shownAs = renamed ? this.#view.names.toFileName(entry.name) : base.shownAs;
+        // Renamed here, moved there: our name comes along, as far as it is free.
+        if (movesHere && this.#isHeld(folder, name, node.ino)) {
+          name = this.#view.names.distinct(name, (candidate) => this.#isHeld(folder, candidate, node.ino));
+        }
+      }
+      if (movesHere) this.#restore(folder);
+    }
+
+    const remote = this.#remoteOf(entry, shownAs, base);
+    const takesBytes = isRewritten(base, entry, this.#isRacy(entry)) && !isContentDirty(node);
+    const takesPlace = parent !== local.parent || name !== local.name;
+    if (isSame(base, remote) && !takesPlace && !takesBytes) return;
+    const bytes = takesBytes ? { ...this.#bytesOf(entry), ctime: timespecOfMs(this.#listing.requestedMs) } : {};
+    const after = takesPlace || takesBytes ? { ...local, ...bytes, parent, name } : local;
+    this.#put(node, { ...node, local: after, remote });
+  }
+
+  /**
+   * The name of `entry` in the listed folder: its own, or with a number where the name belongs to another. Null: not to be
+   * said yet (and the entry is postponed).
+   */
+  #nameFor(entry: RemoteEntry, self: Inode | null): string | null {
+    const { folder, entries, complete } = this.#listing;
+    const plain = this.#view.names.toFileName(entry.name);
+    let holder = this.#child(folder, plain);
+    if (holder?.remote != null && holder.ino !== self && !this.#leaving.has(holder.ino)) {
+      const { ino, local, remote } = holder;
+      const listed = entries.get(remote.resource);
+      const hereByListing = remote.parent === folder && local?.name === remote.shownAs;
+      if (listed !== undefined && hereByListing && listed.name !== remote.name) {
+        // The holder was renamed as well: it leaves first. A circle ends at a node that is leaving already.
+        this.entry(listed);
+        holder = this.#child(folder, plain);
+        if (holder?.ino === ino) return this.#postpone(entry);
+      } else if (listed === undefined && complete && remote.parent === folder) {
+        return this.#postpone(entry);
+      }
+    }
+    if (holder === undefined || holder.ino === self || this.#leaving.has(holder.ino)) return plain;
+    // A number avoids the plain names of the whole listing, so that none of them needs one because of this.
+    this.#plainNames ??= new Set([...entries.values()].map((other) => this.#view.names.toFileName(other.name)));
+    const plainNames = this.#plainNames;
+    return this.#view.names.distinct(plain, (name) => plainNames.has(name) || this.#isHeld(folder, name, self));
+  }
+
+  #postpone(entry: RemoteEntry): null {
+    if (!this.postponed.includes(entry)) this.postponed.push(entry);
+    this.#seen.delete(entry.url);
+    return null;
+  }
+
+  /** Brings back a folder that was deleted here, and those above it: something in it is there again. */
+  #restore(ino: Inode): void {
+    const folder = this.#node(ino);
+    if (folder === undefined || folder.local !== null || folder.remote === null) return;
+    const { parent, shownAs } = folder.remote;
+    this.#restore(parent);
+    const name = this.#isHeld(parent, shownAs, ino)
+      ? this.#view.names.distinct(shownAs, (candidate) => this.#isHeld(parent, candidate, ino))
+      : shownAs;
+    const time = timespecOfMs(this.#listing.requestedMs);
+    this.#put(folder, {
+      ...folder,
+      local: {
+        parent,
+        name,
+        mode: 0o755,
+        ...this.#view.owner,
+        atime: time,
+        mtime: time,
+        ctime: time,
+        xattrs: null,
+        content: null,
+        sizeBytes: 0,
+      },
+      remote: { ...folder.remote, shownAs: name },
+    });
+  }
+
+  #localOf(entry: RemoteEntry, kind: NodeKind, name: string): LocalFacet {
+    const bytes = this.#bytesOf(entry);
+    const mode = kind === 'folder' ? 0o755 : kind === 'symlink' ? 0o777 : 0o644;
+    const parent = this.#listing.folder;
+    return { parent, name, mode, ...this.#view.owner, atime: bytes.mtime, ctime: bytes.mtime, xattrs: null, ...bytes };
+  }
+
+  #bytesOf(entry: RemoteEntry): Pick<LocalFacet, 'content' | 'sizeBytes' | 'mtime'> {
+    const mtimeMs = entry.kind === 'file' ? entry.lastModifiedMs : null;
+    return { content: null, sizeBytes: sizeOf(entry) ?? 0, mtime: timespecOfMs(mtimeMs ?? this.#listing.requestedMs) };
+  }
+
+  /** The remote facet that `entry` tells of; what it does not tell stays as in `base`, unless the bytes are others. */
+  #remoteOf(entry: RemoteEntry, shownAs: string, base: RemoteFacet | null): RemoteFacet {
+    const racy = this.#isRacy(entry);
+    const rewritten = base === null || isRewritten(base, entry, racy);
+    const toldMs = entry.kind === 'file' ? entry.lastModifiedMs : null;
+    // The time of bytes that we pushed ourselves is simply confirmed; one that others made is trusted when it has aged.
+    const lastModifiedMs = toldMs === null ? null : rewritten && racy ? toldMs - RACY_MARK_MS : toldMs;
+    return {
+      resource: entry.url,
+      parent: this.#listing.folder,
+      name: entry.name,
+      shownAs,
+      sizeBytes: sizeOf(entry),
+      lastModifiedMs: rewritten ? lastModifiedMs : keptTime(base, lastModifiedMs, racy),
+      mediaType: entry.kind === 'file' ? (entry.mediaType ?? base?.mediaType ?? null) : null,
+      content: rewritten ? null : base.content,
+      createdHereMs: rewritten ? null : base.createdHereMs,
+    };
+  }
+
+  #isRacy(entry: RemoteEntry): boolean {
+    const { serverTimeMs } = this.#listing;
+    if (entry.kind === 'folder' || entry.lastModifiedMs === null || serverTimeMs === null) return false;
+    return serverTimeMs - entry.lastModifiedMs < RACY_MS;
+  }
+
+  #isHeld(parent: Inode, name: string, self: Inode | null): boolean {
+    const holder = this.#child(parent, name);
+    return holder !== undefined && holder.ino !== self;
+  }
+
+  /** Whether `ino` lies in `ancestor`, or is it, as users see the tree. */
+  #isWithin(ino: Inode, ancestor: Inode): boolean {
+    for (let at = ino; ; ) {
+      if (at === ancestor) return true;
+      if (at === ROOT_INODE) return false;
+      const node = this.#node(at);
+      const parent = node?.local?.parent ?? node?.remote?.parent;
+      if (parent === undefined) return false;
+      at = parent;
+    }
+  }
+
+  #node(ino: Inode): NodeRecord | undefined {
+    return this.#nodes.get(ino) ?? this.#view.node(ino);
+  }
+
+  #child(parent: Inode, name: string): NodeRecord | undefined {
+    const ino = this.#dentries.get(`${parent}/${name}`);
+    if (ino === null) return undefined;
+    return ino === undefined ? this.#view.child(parent, name) : this.#node(ino);
+  }
+
+  #put(before: NodeRecord | undefined, after: NodeRecord): void {
+    this.changes.push({ before, after });
+    this.#nodes.set(after.ino, after);
+    if (after.remote !== null) this.#resources.set(after.remote.resource, after.ino);
+    const was = before?.local;
+    if (was != null && this.#child(was.parent, was.name)?.ino === after.ino) {
+      this.#dentries.set(`${was.parent}/${was.name}`, null);
+    }
+    if (after.local !== null) this.#dentries.set(`${after.local.parent}/${after.local.name}`, after.ino);
+  }
+}
+
+/** What a listing entry is shown as. */
+export function kindOf(entry: RemoteEntry): NodeKind {
+  if (entry.kind === 'folder') return 'folder';
+  return entry.mediaType === SYMLINK_MEDIA_TYPE ? 'symlink' : 'file';
+}
+
+/** Bytes of the newest version; null for a folder and for a file that was never filled. */
+function sizeOf(entry: RemoteEntry): number | null {
+  return entry.kind === 'file' && entry.presentOnServer ? entry.sizeBytes : null;
+}
+
+function isRewritten(base: RemoteFacet, entry: RemoteEntry, racy: boolean): boolean {
+  if (entry.kind === 'folder') return false;
+  if (base.sizeBytes !== sizeOf(entry)) return true;
+  // Not known on one side: the size is all there is to compare (after a plain PUT the time is learnt from the next listing).
+  if (base.lastModifiedMs === null || entry.lastModifiedMs === null) return false;
+  if (base.lastModifiedMs === entry.lastModifiedMs - RACY_MARK_MS) return !racy;
+  return base.lastModifiedMs !== entry.lastModifiedMs;
+}
+
+function keptTime(base: RemoteFacet, toldMs: number | null, racy: boolean): number | null {
+  return toldMs === null || (racy && base.lastModifiedMs !== null) ? base.lastModifiedMs : toldMs;
+}
+
+function isSame(a: RemoteFacet, b: RemoteFacet): boolean {
+  for (const key of Object.keys(b) as (keyof RemoteFacet)[]) if (a[key] !== b[key]) return false;
+  return true;
+}

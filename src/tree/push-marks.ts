@@ -1,0 +1,99 @@
+import type { RemoteEntry } from '../base/resources.ts';
+import type { Inode, ResourceUrl } from '../base/vocabulary.ts';
+import type { StoreReader } from '../store/tables.ts';
+
+/**
+ * Which listings may say something about which nodes. A listing that was *requested* before a push of ours was acknowledged
+ * shows the service as it was before: believed, it would bring back what we deleted and undo what we renamed.
+ *
+ * Every listing takes a sequence number when it is requested; every push is marked from `begin` to `end`.
+ */
+export class PushMarks {
+  readonly #store: StoreReader;
+  #sequence = 0;
+  /** Pushes under way, and the resource each had when it began (a trashed one is unknown to the store when it ends). */
+  readonly #underWay = new Map<Inode, ResourceUrl | null>();
+  /** Nodes that took over from another whose push is under way: they are not judged before that push ended. */
+  readonly #heirs = new Map<Inode, Inode>();
+  /** Requested and not finished: what older pushes must be remembered for. */
+  readonly #listings = new Set<number>();
+  /** By node and by resource: the newest sequence number that was given out when the push ended. */
+  readonly #endedNodes = new Map<Inode, number>();
+  readonly #endedResources = new Map<ResourceUrl, number>();
+
+  constructor(deps: { readonly store: StoreReader }) {
+    this.#store = deps.store;
+  }
+
+  /** A push that changes the resource of `ino` begins: before its first request is sent. */
+  begin(ino: Inode): void {
+    this.#underWay.set(ino, this.#store.get('node', ino)?.remote?.resource ?? null);
+  }
+
+  /** The push is over and what it did is recorded in the store: after the record was written. */
+  end(ino: Inode): void {
+    const resource = this.#underWay.get(ino) ?? null;
+    this.#underWay.delete(ino);
+    this.#note(ino, resource);
+    for (const [heir, from] of this.#heirs) {
+      if (from !== ino) continue;
+      this.#heirs.delete(heir);
+      this.#note(heir, null);
+    }
+  }
+
+  /** `heir` took over the resource of `from`, whose push may be under way. */
+  inherit(from: Inode, heir: Inode): void {
+    if (this.#underWay.has(from)) this.#heirs.set(heir, from);
+  }
+
+  /** Whether a push of `ino` is under way, or was begun once and its outcome is not known. */
+  isBusy(ino: Inode): boolean {
+    return this.#underWay.has(ino) || this.#heirs.has(ino) || this.#store.get('upload', ino) !== undefined;
+  }
+
+  /** The number of a listing that is about to be requested. To be given back with `finish`. */
+  nextSequence(): number {
+    this.#sequence += 1;
+    this.#listings.add(this.#sequence);
+    return this.#sequence;
+  }
+
+  /** The listing was merged, or failed. */
+  finish(sequence: number): void {
+    this.#listings.delete(sequence);
+    if (this.#listings.size > 0) return;
+    // No listing is on its way: what is requested from now on is younger than every push that has ended.
+    this.#endedNodes.clear();
+    this.#endedResources.clear();
+  }
+
+  /** Whether a listing with this number says anything about the node. */
+  mayJudge(ino: Inode, requestedSequence: number): boolean {
+    return !this.isBusy(ino) && requestedSequence > (this.#endedNodes.get(ino) ?? 0);
+  }
+
+  /**
+   * Tells of an entry in a listing of `folder` with this number, whose resource no node of ours has, whether it is somebody
+   * else's: not one that we have just trashed, and not one that a creation of ours without an answer may have made.
+   */
+  strangers(folder: ResourceUrl | null, requestedSequence: number): (entry: RemoteEntry) => boolean {
+    const ours = new Set<ResourceUrl | null>(this.#underWay.values());
+    const names = new Set<string | null>();
+    // Short: what is being sent, and what a crash left behind.
+    for (const [, upload] of this.#store.all('upload')) {
+      if (upload.resource !== null) ours.add(upload.resource);
+      else if (upload.parentResource !== null && upload.parentResource === folder) names.add(upload.name);
+    }
+    return (entry) =>
+      !ours.has(entry.url) && !names.has(entry.name) && requestedSequence > (this.#endedResources.get(entry.url) ?? 0);
+  }
+
+  #note(ino: Inode, resource: ResourceUrl | null): void {
+    if (this.#listings.size === 0) return;
+    this.#endedNodes.set(ino, this.#sequence);
+    if (resource !== null) this.#endedResources.set(resource, this.#sequence);
+    const now = this.#store.get('node', ino)?.remote?.resource;
+    if (now !== undefined) this.#endedResources.set(now, this.#sequence);
+  }
+}

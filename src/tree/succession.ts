@@ -1,0 +1,145 @@
+import type { Inode } from '../base/vocabulary.ts';
+import { newInode, removeNode, writeNode } from '../store/node-table.ts';
+import type { NodeRecord, RemoteFacet, Transaction } from '../store/tables.ts';
+import type { PushMarks } from './push-marks.ts';
+
+/**
+ * A save keeps the file's history: which node takes over a resource when names change hands.
+ *
+ * Programs save in three ways: (a) write another file and rename it over the old one, (b) rename the old one away and create
+ * the name again, (c) delete and create. For the service each is a deletion and a new file; here the file that has the name
+ * in the end takes over the resource that had it before, and its bytes become the next version.
+ */
+export class Succession {
+  readonly #marks: PushMarks;
+  readonly #saveWindowMs: number;
+  readonly #settleMs: number;
+  /** Names whose resource was left without a file a moment ago, and by which node. In memory: a crash ends the moment. */
+  readonly #vacated = new Map<string, { readonly ino: Inode; readonly atMs: number }>();
+
+  constructor(deps: {
+    readonly marks: PushMarks;
+    readonly options: { readonly saveWindowMs: number; readonly settleMs: number };
+  }) {
+    this.#marks = deps.marks;
+    this.#saveWindowMs = deps.options.saveWindowMs;
+    this.#settleMs = deps.options.settleMs;
+  }
+
+  /**
+   * Whether `source` is a save in the making, which may give up its own resource for another: it has none, or one that this
+   * mount made a moment ago and nobody else changed. `mv big-old-file over-another` is not.
+   */
+  isDraftFile(source: NodeRecord, nowMs: number): boolean {
+    if (source.kind === 'folder' || source.localOnly || this.#marks.isBusy(source.ino)) return false;
+    const { local, remote } = source;
+    if (remote === null) return true;
+    // A null content is one that we do not know: somebody else wrote it, or its bytes have no name yet that we could keep.
+    return (
+      remote.createdHereMs !== null &&
+      nowMs - remote.createdHereMs < this.#saveWindowMs &&
+      remote.content !== null &&
+      local !== null &&
+      local.content !== null
+    );
+  }
+
+  /**
+   * Rule (a): `source` is about to be renamed over `target`. @returns the remote facet that it takes over, or undefined when
+   * the target is to be deleted on the service. The target's node is gone, or a tombstone, afterwards.
+   */
+  replace(tx: Transaction, source: NodeRecord, target: NodeRecord, nowMs: number): RemoteFacet | undefined {
+    if (target.kind !== source.kind || !this.isDraftFile(source, nowMs)) {
+      writeNode(tx, target, { ...target, local: null }, nowMs);
+      return undefined;
+    }
+    // What is under way for the target (a version half sent, or its very creation) goes on for the node that has its name now.
+    if (target.remote !== null || source.remote === null) {
+      this.#moveUpload(tx, target.ino, source.ino);
+      this.#marks.inherit(target.ino, source.ino);
+    }
+    removeNode(tx, target, nowMs);
+    return target.remote === null ? undefined : this.#takeOver(tx, source, target.remote, nowMs);
+  }
+
+  /** A node leaves `parent`/`name`, by rename or removal. `before`: the node as it was there. */
+  vacate(before: NodeRecord, nowMs: number): void {
+    const { remote, local } = before;
+    if (remote === null || local === null || before.kind === 'folder' || before.localOnly) return;
+    if (local.parent !== remote.parent || local.name !== remote.shownAs) return;
+    this.#forgetOld(nowMs);
+    this.#vacated.delete(keyOf(local.parent, local.name));
+    this.#vacated.set(keyOf(local.parent, local.name), { ino: before.ino, atMs: nowMs });
+  }
+
+  /**
+   * Rules (b) and (c): `parent`/`name` gets a file again. @returns the remote facet that the file at that name takes over, or
+   * undefined. `source`: the node that is renamed there, undefined when it is created.
+   */
+  reclaim(
+    tx: Transaction,
+    place: { readonly parent: Inode; readonly name: string; readonly kind: NodeRecord['kind'] },
+    source: NodeRecord | undefined,
+    nowMs: number,
+  ): RemoteFacet | undefined {
+    const key = keyOf(place.parent, place.name);
+    const vacated = this.#vacated.get(key);
+    if (vacated === undefined) return undefined;
+    if (nowMs - vacated.atMs >= this.#settleMs) {
+      this.#vacated.delete(key);
+      return undefined;
+    }
+    if (source !== undefined && (source.ino === vacated.ino || !this.isDraftFile(source, nowMs))) return undefined;
+    const former = tx.get('node', vacated.ino);
+    if (former === undefined || former.remote === null || former.kind !== place.kind) return undefined;
+    const { remote, local } = former;
+    if (remote.parent !== place.parent || remote.shownAs !== place.name || this.#marks.isBusy(former.ino))
+      return undefined;
+    if (local === null) {
+      removeNode(tx, former, nowMs);
+    } else {
+      // The renamed one becomes a file of its own. Without a content it is "the newest version of that resource", which is
+      // about to mean other bytes: then it has to keep the resource.
+      if (local.content === null) return undefined;
+      writeNode(tx, former, { ...former, remote: null }, nowMs);
+    }
+    return source === undefined ? remote : this.#takeOver(tx, source, remote, nowMs);
+  }
+
+  /** The name was taken, or the change that vacated it was undone. */
+  settle(parent: Inode, name: string): void {
+    this.#vacated.delete(keyOf(parent, name));
+  }
+
+  /**
+   * `source` gives up its own resource, if any, for `remote`. The resource given up gets a tombstone, whose content is the one
+   * that `source` still shows: it must not be trashed before that content is pushed (`sync/plan`).
+   */
+  #takeOver(tx: Transaction, source: NodeRecord, remote: RemoteFacet, nowMs: number): RemoteFacet {
+    if (source.remote !== null) {
+      const orphan = source.remote;
+      writeNode(tx, source, { ...source, remote: null }, nowMs);
+      const { kind, localOnly } = source;
+      writeNode(tx, undefined, { ino: newInode(tx), kind, localOnly, local: null, remote: orphan }, nowMs);
+    }
+    return remote;
+  }
+
+  #moveUpload(tx: Transaction, from: Inode, to: Inode): void {
+    const upload = tx.get('upload', from);
+    if (upload === undefined) return;
+    tx.remove('upload', from);
+    tx.put('upload', to, upload);
+  }
+
+  #forgetOld(nowMs: number): void {
+    for (const [key, { atMs }] of this.#vacated) {
+      if (nowMs - atMs < this.#settleMs) break; // oldest first
+      this.#vacated.delete(key);
+    }
+  }
+}
+
+function keyOf(parent: Inode, name: string): string {
+  return `${parent}/${name}`;
+}

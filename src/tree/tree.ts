@@ -1,0 +1,426 @@
+import type { Clock } from '../base/clock.ts';
+import { FsError } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
+import type { RemoteEntry, RemoteResource, RemoteVersion } from '../base/resources.ts';
+import {
+  type ContentId,
+  type Inode,
+  type NodeKind,
+  type ResourceUrl,
+  ROOT_INODE,
+  type Timespec,
+  timespecOfMs,
+} from '../base/vocabulary.ts';
+import type { Contents } from '../store/contents.ts';
+import { childOf, newInode, writeNode } from '../store/node-table.ts';
+import type { LocalFacet, NodeRecord, RemoteFacet, StoreWriter, Transaction } from '../store/tables.ts';
+import {
+  type AbsenceOutcome,
+  ListingApplication,
+  type MergeOutcome,
+  type TreeInvalidation,
+} from './listing-application.ts';
+import type { Names } from './names.ts';
+import type { PushMarks } from './push-marks.ts';
+import { Succession } from './succession.ts';
+
+export type LocalChangeKind = 'created' | 'moved' | 'removed' | 'content' | 'attributes';
+
+export type { AbsenceOutcome, AbsenceQuestion, MergeOutcome, TreeInvalidation } from './listing-application.ts';
+
+export type AttributePatch = Partial<
+  Pick<LocalFacet, 'mode' | 'uid' | 'gid' | 'atime' | 'mtime' | 'ctime' | 'xattrs' | 'content' | 'sizeBytes'>
+>;
+
+export interface NodeInit {
+  readonly kind: NodeKind;
+  readonly mode: number;
+  readonly uid: number;
+  readonly gid: number;
+  /** First bytes; without them a file gets an empty draft. Made inside the transaction that creates the node. */
+  readonly content?: ContentId | ((tx: Transaction) => ContentId);
+  readonly sizeBytes?: number;
+}
+
+export interface TreeDeps {
+  readonly store: StoreWriter;
+  readonly contents: Contents;
+  readonly names: Names;
+  readonly marks: PushMarks;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly options: { readonly saveWindowMs: number; readonly settleMs: number };
+}
+
+/**
+ * The names: lookup, create, rename, remove over the node table, and the merging of what the service says.
+ *
+ * User operations write the local facet and return at once; each is one record of the store, all or nothing. Names are exact:
+ * bytes are compared, case differences are visible. Every method may throw StorageError when the store cannot keep the change.
+ */
+export class Tree {
+  readonly #store: StoreWriter;
+  readonly #contents: Contents;
+  readonly #names: Names;
+  readonly #clock: Clock;
+  readonly #succession: Succession;
+  readonly #listings: ListingApplication;
+  readonly #localListeners: ((ino: Inode, what: LocalChangeKind) => void)[] = [];
+  readonly #remoteListeners: ((changes: readonly TreeInvalidation[]) => void)[] = [];
+
+  constructor(deps: TreeDeps) {
+    this.#store = deps.store;
+    this.#contents = deps.contents;
+    this.#names = deps.names;
+    this.#clock = deps.clock;
+    this.#succession = new Succession(deps);
+    this.#listings = new ListingApplication({
+      ...deps,
+      changedThere: (changes) => this.#tellRemote(changes),
+      wantedAgain: (ino) => this.#tellLocal(ino, 'created'),
+    });
+  }
+
+  /** Makes the root node in an empty store. Idempotent; a root that is there stays as it is. */
+  static plant(
+    store: StoreWriter,
+    clock: Clock,
+    root: { readonly resource: ResourceUrl; readonly uid: number; readonly gid: number },
+  ): void {
+    if (store.get('node', ROOT_INODE) !== undefined) return;
+    const nowMs = clock.nowMs();
+    const now = timespecOfMs(nowMs);
+    store.transact((tx) => {
+      while (newInode(tx) < ROOT_INODE);
+      const place = { parent: ROOT_INODE, name: '' };
+      const owner = { uid: root.uid, gid: root.gid };
+      const node: NodeRecord = {
+        ino: ROOT_INODE,
+        kind: 'folder',
+        localOnly: false,
+        local: {
+          ...place,
+          mode: 0o755,
+          ...owner,
+          atime: now,
+          mtime: now,
+          ctime: now,
+          xattrs: null,
+          content: null,
+          sizeBytes: 0,
+        },
+        remote: {
+          ...place,
+          resource: root.resource,
+          shownAs: '',
+          sizeBytes: null,
+          lastModifiedMs: null,
+          mediaType: null,
+          content: null,
+          createdHereMs: null,
+        },
+      };
+      writeNode(tx, undefined, node, nowMs);
+    });
+  }
+
+  /** The record of an inode, also of one that was deleted here (local facet null) and is not yet deleted there. */
+  node(ino: Inode): NodeRecord | undefined {
+    return this.#store.get('node', ino);
+  }
+
+  child(parent: Inode, name: string): NodeRecord | undefined {
+    return childOf(this.#store, parent, name);
+  }
+
+  /** Entries in the order of their names' bytes, from `after` (exclusive) on. */
+  *children(parent: Inode, after?: string): Iterable<{ readonly name: string; readonly node: NodeRecord }> {
+    for (const [name, ino] of this.#store.scan('name', parent, after)) {
+      const node = this.#store.get('node', ino);
+      if (node !== undefined) yield { name, node };
+    }
+  }
+
+  isEmpty(folder: Inode): boolean {
+    for (const _ of this.#store.scan('name', folder)) return false;
+    return true;
+  }
+
+  /** Whether all entries of a folder are known: it was listed at least once, or exists only here. */
+  isComplete(folder: Inode): boolean {
+    if (this.#store.get('folder', folder) !== undefined) return true;
+    const node = this.#store.get('node', folder);
+    return node !== undefined && node.remote === null;
+  }
+
+  /** When the newest merged listing of a folder was requested (wall, ms); null for never. */
+  listedMs(folder: Inode): number | null {
+    return this.#store.get('folder', folder)?.listedMs ?? null;
+  }
+
+  /**
+   * Makes an entry. A file gets an empty draft, so that it is pushed; it takes over the resource that had the name a moment
+   * ago (`Succession`).
+   *
+   * @throws FsError EEXIST · ENOENT the folder is gone · ENOTDIR · ENAMETOOLONG, EILSEQ, EINVAL, EPERM from `Names.check`
+   */
+  create(parent: Inode, name: string, init: NodeInit): NodeRecord {
+    this.#names.check(name);
+    const nowMs = this.#clock.nowMs();
+    const now = timespecOfMs(nowMs);
+    const node = this.#store.transact((tx) => {
+      const folder = liveFolder(tx, parent);
+      if (tx.get('name', [parent, name]) !== undefined) throw new FsError('EEXIST');
+      const { kind, mode, uid, gid } = init;
+      const localOnly = folder.localOnly || this.#names.staysLocal(name);
+      const remote = localOnly ? undefined : this.#succession.reclaim(tx, { parent, name, kind }, undefined, nowMs);
+      const created: NodeRecord = {
+        ino: newInode(tx),
+        kind,
+        localOnly,
+        local: {
+          parent,
+          name,
+          mode,
+          uid,
+          gid,
+          atime: now,
+          mtime: now,
+          ctime: now,
+          xattrs: null,
+          content: this.#firstContent(tx, init),
+          sizeBytes: init.sizeBytes ?? 0,
+        },
+        remote: remote ?? null,
+      };
+      writeNode(tx, undefined, created, nowMs);
+      // Nothing is in it, here or there: it never needs a first listing.
+      if (kind === 'folder') tx.put('folder', created.ino, { listedMs: nowMs });
+      touch(tx, parent, now, nowMs);
+      return created;
+    });
+    this.#succession.settle(parent, name);
+    this.#tellLocal(node.ino, 'created');
+    return node;
+  }
+
+  /**
+   * Changes attributes or bytes. `ctime` becomes now unless given.
+   *
+   * @throws FsError ENOENT the node is gone, or was deleted here
+   */
+  change(ino: Inode, patch: AttributePatch): NodeRecord {
+    const nowMs = this.#clock.nowMs();
+    const node = this.#store.transact((tx) => {
+      const before = tx.get('node', ino);
+      if (before === undefined || before.local === null) throw new FsError('ENOENT');
+      const local = { ...before.local, ctime: timespecOfMs(nowMs), ...patch };
+      const after: NodeRecord = { ...before, local };
+      writeNode(tx, before, after, nowMs);
+      return after;
+    });
+    this.#tellLocal(ino, patch.content !== undefined || patch.sizeBytes !== undefined ? 'content' : 'attributes');
+    return node;
+  }
+
+  /**
+   * unlink(2) and rmdir(2). What the service has of it becomes a tombstone until it is deleted there, too.
+   *
+   * @throws FsError ENOENT · EISDIR · ENOTDIR · ENOTEMPTY (also for a folder whose entries are not known yet: list it first)
+   */
+  remove(parent: Inode, name: string, what: 'file' | 'folder'): { readonly removed: NodeRecord } {
+    const nowMs = this.#clock.nowMs();
+    const removed = this.#store.transact((tx) => {
+      liveFolder(tx, parent);
+      const node = childOf(tx, parent, name);
+      if (node === undefined) throw new FsError('ENOENT');
+      if (what === 'file' && node.kind === 'folder') throw new FsError('EISDIR');
+      if (what === 'folder' && node.kind !== 'folder') throw new FsError('ENOTDIR');
+      if (what === 'folder') this.#mustBeEmpty(node.ino);
+      writeNode(tx, node, { ...node, local: null }, nowMs);
+      touch(tx, parent, timespecOfMs(nowMs), nowMs);
+      return node;
+    });
+    this.#succession.vacate(removed, nowMs);
+    this.#tellLocal(removed.ino, 'removed');
+    return { removed };
+  }
+
+  /**
+   * rename(2) with its flags. A file that replaces another one as part of a save takes over its resource (`Succession`).
+   * `replaced`: the node that lost its name (for 'exchange' the other one, which has the old name now).
+   *
+   * @throws FsError ENOENT · EEXIST · ENOTEMPTY · EISDIR · ENOTDIR · EINVAL a folder into itself · EXDEV between what travels
+   * and what stays local (mv(1) copies then) · what `Names.check` throws
+   */
+  rename(
+    parent: Inode,
+    name: string,
+    newParent: Inode,
+    newName: string,
+    mode: 'replace' | 'no-replace' | 'exchange',
+  ): { readonly moved: NodeRecord; readonly replaced: NodeRecord | null } {
+    this.#names.check(newName);
+    const nowMs = this.#clock.nowMs();
+    const now = timespecOfMs(nowMs);
+    const result = this.#store.transact((tx) => {
+      const from = liveFolder(tx, parent);
+      const to = liveFolder(tx, newParent);
+      const source = childOf(tx, parent, name);
+      if (source?.local == null) throw new FsError('ENOENT');
+      const target = childOf(tx, newParent, newName);
+      if (target !== undefined && mode === 'no-replace') throw new FsError('EEXIST');
+      if (target === undefined && mode === 'exchange') throw new FsError('ENOENT');
+      if (target?.ino === source.ino) return { moved: source, before: source, replaced: null };
+      if (source.kind === 'folder' && isWithin(tx, newParent, source.ino)) throw new FsError('EINVAL');
+      if (source.localOnly !== (to.localOnly || this.#names.staysLocal(newName))) throw new FsError('EXDEV');
+
+      let replaced: NodeRecord | null = target ?? null;
+      let remote: RemoteFacet | undefined;
+      if (target?.local != null && mode === 'exchange') {
+        if (target.kind === 'folder' && isWithin(tx, parent, target.ino)) throw new FsError('EINVAL');
+        if (target.localOnly !== (from.localOnly || this.#names.staysLocal(name))) throw new FsError('EXDEV');
+        replaced = { ...target, local: { ...target.local, parent, name, ctime: now } };
+        writeNode(tx, target, replaced, nowMs);
+      } else if (target !== undefined) {
+        if (target.kind === 'folder' && source.kind !== 'folder') throw new FsError('EISDIR');
+        if (target.kind !== 'folder' && source.kind === 'folder') throw new FsError('ENOTDIR');
+        if (target.kind === 'folder') this.#mustBeEmpty(target.ino);
+        remote = this.#succession.replace(tx, source, target, nowMs);
+      } else if (!source.localOnly) {
+        const place = { parent: newParent, name: newName, kind: source.kind };
+        remote = this.#succession.reclaim(tx, place, source, nowMs);
+      }
+
+      const before = tx.get('node', source.ino) ?? source;
+      const local = { ...source.local, parent: newParent, name: newName, ctime: now };
+      const moved: NodeRecord = { ...before, local, remote: remote ?? before.remote };
+      writeNode(tx, before, moved, nowMs);
+      touch(tx, parent, now, nowMs);
+      if (newParent !== parent) touch(tx, newParent, now, nowMs);
+      return { moved, before: source, replaced };
+    });
+    const { moved, before, replaced } = result;
+    if (moved !== before) {
+      if (mode !== 'exchange') this.#succession.vacate(before, nowMs);
+      this.#succession.settle(newParent, newName);
+      if (replaced !== null) this.#tellLocal(replaced.ino, mode === 'exchange' ? 'moved' : 'removed');
+      this.#tellLocal(moved.ino, 'moved');
+    }
+    return { moved, replaced };
+  }
+
+  /**
+   * The newest version of a file's bytes, as the service was just asked for it: the node's bytes are these from now on, unless
+   * they were changed here. Length and time follow; the kernel is told when they are others.
+   */
+  pinVersion(ino: Inode, version: RemoteVersion): NodeRecord | undefined {
+    return this.#listings.pin(ino, version);
+  }
+
+  /**
+   * Merges a complete listing of `folder`. `requestedSequence` from `PushMarks.nextSequence`, `requestedMs` by the wall,
+   * `serverTimeMs` the service's clock of the first page. All at once: `mergeSteps` does the same piece by piece.
+   */
+  merge(
+    folder: Inode,
+    entries: readonly RemoteEntry[],
+    requestedSequence: number,
+    requestedMs: number,
+    serverTimeMs: number | null,
+  ): MergeOutcome {
+    const steps = this.mergeSteps(folder, entries, requestedSequence, requestedMs, serverTimeMs);
+    for (;;) {
+      const step = steps.next();
+      if (step.done) return step.value;
+    }
+  }
+
+  /** As `merge`, in steps of at most 500 entries, each one record of the store; the tree may change between them. */
+  mergeSteps(
+    folder: Inode,
+    entries: readonly RemoteEntry[],
+    requestedSequence: number,
+    requestedMs: number,
+    serverTimeMs: number | null,
+  ): Generator<void, MergeOutcome> {
+    return this.#listings.merge(folder, entries, requestedSequence, requestedMs, serverTimeMs);
+  }
+
+  /** Merges some entries of a listing; what it lacks means nothing. For entries that were postponed. */
+  mergePart(
+    folder: Inode,
+    entries: readonly RemoteEntry[],
+    requestedSequence: number,
+    requestedMs: number,
+    serverTimeMs: number | null,
+  ): void {
+    this.#listings.mergePart(folder, entries, requestedSequence, requestedMs, serverTimeMs);
+  }
+
+  /**
+   * What became of a node that a listing lacked, as its URL said: null for 404. `acceptAll`: also where that removes more nodes
+   * at once than is believed without a person's word.
+   */
+  settleAbsence(
+    ino: Inode,
+    answer: RemoteResource | null,
+    requestedSequence: number,
+    acceptAll: boolean,
+  ): AbsenceOutcome {
+    return this.#listings.settleAbsence(ino, answer, requestedSequence, acceptAll);
+  }
+
+  /** Called after each change by a user operation is recorded. */
+  onLocalChange(listener: (ino: Inode, what: LocalChangeKind) => void): void {
+    this.#localListeners.push(listener);
+  }
+
+  /** Called after changes that others made are recorded. */
+  onRemoteChange(listener: (changes: readonly TreeInvalidation[]) => void): void {
+    this.#remoteListeners.push(listener);
+  }
+
+  #firstContent(tx: Transaction, init: NodeInit): ContentId | null {
+    if (init.kind === 'folder') return null;
+    if (typeof init.content === 'function') return init.content(tx);
+    return init.content ?? this.#contents.createDraft(tx, null);
+  }
+
+  #mustBeEmpty(folder: Inode): void {
+    if (!this.isComplete(folder) || !this.isEmpty(folder)) throw new FsError('ENOTEMPTY');
+  }
+
+  #tellLocal(ino: Inode, what: LocalChangeKind): void {
+    for (const listener of this.#localListeners) listener(ino, what);
+  }
+
+  #tellRemote(changes: readonly TreeInvalidation[]): void {
+    if (changes.length > 0) for (const listener of this.#remoteListeners) listener(changes);
+  }
+}
+
+/** The folder, as users see it. @throws FsError ENOENT deleted · ENOTDIR */
+function liveFolder(tx: Transaction, ino: Inode): NodeRecord {
+  const node = tx.get('node', ino);
+  if (node === undefined || node.local === null) throw new FsError('ENOENT');
+  if (node.kind !== 'folder') throw new FsError('ENOTDIR');
+  return node;
+}
+
+/** Whether `ino` is `ancestor` or lies below it. */
+function isWithin(tx: Transaction, ino: Inode, ancestor: Inode): boolean {
+  for (let at: Inode | undefined = ino; at !== undefined; ) {
+    if (at === ancestor) return true;
+    if (at === ROOT_INODE) return false;
+    at = tx.get('node', at)?.local?.parent;
+  }
+  return false;
+}
+
+/** An entry of the folder came or went. */
+function touch(tx: Transaction, folder: Inode, now: Timespec, nowMs: number): void {
+  const before = tx.get('node', folder);
+  if (before === undefined || before.local === null) return;
+  writeNode(tx, before, { ...before, local: { ...before.local, mtime: now, ctime: now } }, nowMs);
+}

@@ -1,0 +1,91 @@
+import type {
+  FirstOf,
+  ScannedTable,
+  SecondOf,
+  StoreWriter,
+  TableName,
+  Tables,
+  Transaction,
+} from '../../src/store/tables.ts';
+
+/** The store's contract on plain maps: for tests of what is built on it. Nothing survives. */
+export class MemoryStore implements StoreWriter {
+  readonly #tables = new Map<TableName, Map<string, readonly [unknown, unknown]>>();
+  #inTransaction = false;
+
+  get<T extends TableName>(table: T, key: Tables[T]['key']): Tables[T]['value'] | undefined {
+    return this.#table(table).get(JSON.stringify(key))?.[1] as Tables[T]['value'] | undefined;
+  }
+
+  *scan<T extends ScannedTable>(
+    table: T,
+    first: FirstOf<T>,
+    after?: SecondOf<T>,
+  ): Iterable<readonly [SecondOf<T>, Tables[T]['value']]> {
+    const rows: (readonly [SecondOf<T>, Tables[T]['value']])[] = [];
+    for (const [key, value] of this.#table(table).values()) {
+      const [a, b] = key as readonly [FirstOf<T>, SecondOf<T>];
+      if (a === first && (after === undefined || compare(b, after) > 0)) rows.push([b, value as Tables[T]['value']]);
+    }
+    yield* rows.sort(([a], [b]) => compare(a, b));
+  }
+
+  *all<T extends TableName>(table: T): Iterable<readonly [Tables[T]['key'], Tables[T]['value']]> {
+    yield* [...this.#table(table).values()] as (readonly [Tables[T]['key'], Tables[T]['value']])[];
+  }
+
+  transact<R>(change: (tx: Transaction) => R): R {
+    if (this.#inTransaction) throw new Error('transactions are not nested');
+    this.#inTransaction = true;
+    const undo: (() => void)[] = [];
+    const effects: (() => void)[] = [];
+    const write = (table: TableName, key: unknown, row: readonly [unknown, unknown] | undefined) => {
+      const rows = this.#table(table);
+      const text = JSON.stringify(key);
+      const before = rows.get(text);
+      undo.push(() => (before === undefined ? rows.delete(text) : rows.set(text, before)));
+      if (row === undefined) rows.delete(text);
+      else rows.set(text, row);
+    };
+    const tx: Transaction = {
+      get: (table, key) => this.get(table, key),
+      scan: (table, first, after) => this.scan(table, first, after),
+      all: (table) => this.all(table),
+      put: (table, key, value) => write(table, key, [key, value]),
+      remove: (table, key) => write(table, key, undefined),
+      nextId: (counter) => {
+        const next = Number(this.get('meta', `next-${counter}`) ?? 1);
+        write('meta', `next-${counter}`, [`next-${counter}`, next + 1]);
+        return next;
+      },
+      afterCommit: (effect) => effects.push(effect),
+    };
+    let result: R;
+    try {
+      result = change(tx);
+    } catch (error) {
+      for (const step of undo.reverse()) step();
+      throw error;
+    } finally {
+      this.#inTransaction = false;
+    }
+    for (const effect of effects) effect();
+    return result;
+  }
+
+  async sync(): Promise<void> {}
+
+  #table(name: TableName): Map<string, readonly [unknown, unknown]> {
+    let table = this.#tables.get(name);
+    if (table === undefined) {
+      table = new Map();
+      this.#tables.set(name, table);
+    }
+    return table;
+  }
+}
+
+function compare(a: unknown, b: unknown): number {
+  if (typeof a === 'number' && typeof b === 'number') return a - b;
+  return Buffer.compare(Buffer.from(String(a)), Buffer.from(String(b)));
+}

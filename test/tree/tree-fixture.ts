@@ -1,0 +1,295 @@
+import { expect } from 'vitest';
+import type { Clock } from '../../src/base/clock.ts';
+import { silentLogger } from '../../src/base/log.ts';
+import type { ListingPage, RemoteEntry, RemoteFile, RemoteFolder, RemoteResource } from '../../src/base/resources.ts';
+import {
+  type ContentId,
+  type Inode,
+  type NodeKind,
+  type ResourceUrl,
+  ROOT_INODE,
+  type VersionUrl,
+} from '../../src/base/vocabulary.ts';
+import type { Contents } from '../../src/store/contents.ts';
+import { isDirty, writeNode } from '../../src/store/node-table.ts';
+import type { ContentRecord, NodeRecord, Transaction } from '../../src/store/tables.ts';
+import { Names } from '../../src/tree/names.ts';
+import { PushMarks } from '../../src/tree/push-marks.ts';
+import type { RemoteListing } from '../../src/tree/remote-listing.ts';
+import { Tree, type TreeInvalidation } from '../../src/tree/tree.ts';
+import { MemoryStore } from './memory-store.ts';
+
+export const ROOT_URL = 'https://service/folder/root' as ResourceUrl;
+export const START_MS = 1_700_000_000_000;
+
+/** Time that moves only when told to. */
+export class ManualClock implements Clock {
+  #ms = 0;
+  #timers: { readonly atMs: number; readonly callback: () => void }[] = [];
+
+  nowMs(): number {
+    return START_MS + this.#ms;
+  }
+  elapsedMs(): number {
+    return this.#ms;
+  }
+  sleep(ms: number, signal?: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const cancel = this.after(ms, resolve);
+      signal?.addEventListener('abort', () => {
+        cancel();
+        reject(signal.reason);
+      });
+    });
+  }
+  after(ms: number, callback: () => void): () => void {
+    const timer = { atMs: this.#ms + ms, callback };
+    this.#timers.push(timer);
+    return () => {
+      this.#timers = this.#timers.filter((other) => other !== timer);
+    };
+  }
+  random(): number {
+    return 0.5;
+  }
+  advance(ms: number): void {
+    const end = this.#ms + ms;
+    for (;;) {
+      const next = this.#timers.filter(({ atMs }) => atMs <= end).sort((a, b) => a.atMs - b.atMs)[0];
+      if (next === undefined) break;
+      this.#timers = this.#timers.filter((timer) => timer !== next);
+      this.#ms = Math.max(this.#ms, next.atMs);
+      next.callback();
+    }
+    this.#ms = end;
+  }
+}
+
+/** Contents without bytes: what the tree needs is that they have ids, sizes and references. */
+class ContentsWithoutBytes {
+  readonly #store: MemoryStore;
+
+  constructor(store: MemoryStore) {
+    this.#store = store;
+  }
+  record(id: ContentId): ContentRecord | undefined {
+    return this.#store.get('content', id);
+  }
+  createDraft(tx: Transaction): ContentId {
+    return this.#make(tx, { kind: 'draft', sealed: false });
+  }
+  inlineContent(tx: Transaction, bytes: Uint8Array): ContentId {
+    return this.#make(tx, { kind: 'draft', sealed: true, sizeBytes: bytes.byteLength });
+  }
+  versionContent(tx: Transaction, version: VersionUrl, resource: ResourceUrl, sizeBytes: number): ContentId {
+    const known = tx.get('version', version);
+    if (known !== undefined) return known;
+    const id = this.#make(tx, { kind: 'version', sealed: true, version, resource, sizeBytes });
+    tx.put('version', version, id);
+    return id;
+  }
+  #make(tx: Transaction, fields: Partial<ContentRecord>): ContentId {
+    const id = tx.nextId('content') as ContentId;
+    tx.put('content', id, {
+      kind: 'draft',
+      sealed: false,
+      sizeBytes: 0,
+      version: null,
+      resource: null,
+      where: 'none',
+      base: null,
+      baseBytes: 0,
+      extents: [],
+      refs: 0,
+      ...fields,
+    });
+    return id;
+  }
+}
+
+export interface Fixture {
+  readonly store: MemoryStore;
+  readonly contents: Contents;
+  readonly clock: ManualClock;
+  readonly marks: PushMarks;
+  readonly names: Names;
+  readonly tree: Tree;
+  readonly forgotten: TreeInvalidation[];
+  readonly changed: (readonly [Inode, string])[];
+}
+
+export function makeTree(options = { saveWindowMs: 60_000, settleMs: 2000 }): Fixture {
+  const store = new MemoryStore();
+  const clock = new ManualClock();
+  const contents = new ContentsWithoutBytes(store) as unknown as Contents;
+  const names = new Names();
+  const marks = new PushMarks({ store });
+  Tree.plant(store, clock, { resource: ROOT_URL, uid: 1000, gid: 1000 });
+  const tree = new Tree({ store, contents, names, marks, clock, log: silentLogger, options });
+  const forgotten: TreeInvalidation[] = [];
+  const changed: (readonly [Inode, string])[] = [];
+  tree.onRemoteChange((changes) => forgotten.push(...changes));
+  tree.onLocalChange((ino, what) => changed.push([ino, what]));
+  return { store, contents, clock, marks, names, tree, forgotten, changed };
+}
+
+export function file(
+  id: string,
+  name: string,
+  sizeBytes: number | null = 3,
+  lastModifiedMs = START_MS - 60_000,
+): RemoteFile {
+  const url = `https://service/file/${id}` as ResourceUrl;
+  return {
+    kind: 'file',
+    url,
+    name,
+    sizeBytes,
+    lastModifiedMs,
+    mediaType: 'text/plain',
+    presentOnServer: sizeBytes !== null,
+  };
+}
+
+export function folder(id: string, name: string): RemoteFolder {
+  return { kind: 'folder', url: `https://service/folder/${id}` as ResourceUrl, name };
+}
+
+/** Merges a listing requested just now, asks nothing. */
+export function merge(
+  fixture: Fixture,
+  into: Inode,
+  entries: readonly RemoteEntry[],
+  sequence = fixture.marks.nextSequence(),
+) {
+  return fixture.tree.merge(into, entries, sequence, fixture.clock.nowMs(), fixture.clock.nowMs());
+}
+
+/** What the sync does once everything dirty was pushed: the service has what users see. `resources` by inode, for new ones. */
+export function acknowledge(fixture: Fixture, ino: Inode, resource?: ResourceUrl): NodeRecord | undefined {
+  const { store, clock, names } = fixture;
+  return store.transact((tx) => {
+    const before = tx.get('node', ino);
+    if (before === undefined) return undefined;
+    const { local, remote } = before;
+    const after: NodeRecord =
+      local === null
+        ? { ...before, remote: null }
+        : {
+            ...before,
+            remote: {
+              mediaType: null,
+              createdHereMs: clock.nowMs(),
+              ...remote,
+              lastModifiedMs: remote === null || local.content !== remote.content ? null : remote.lastModifiedMs,
+              resource: remote?.resource ?? resource ?? (`https://service/new/${ino}` as ResourceUrl),
+              parent: local.parent,
+              name: names.toRemoteName(local.name),
+              shownAs: local.name,
+              sizeBytes: before.kind === 'folder' ? null : local.sizeBytes,
+              content: local.content,
+            },
+          };
+    writeNode(tx, before, after, clock.nowMs());
+    return after;
+  });
+}
+
+/** Names of a folder, with folders marked by `/`. */
+export function namesIn(tree: Tree, ino: Inode): string[] {
+  return [...tree.children(ino)].map(({ name, node }) => (node.kind === 'folder' ? `${name}/` : name));
+}
+
+export function localFile(tree: Tree, parent: Inode, name: string, kind: NodeKind = 'file'): NodeRecord {
+  return tree.create(parent, name, { kind, mode: 0o644, uid: 1000, gid: 1000 });
+}
+
+/** Every invariant of nodes and their indexes. */
+export function checkStore(store: MemoryStore): void {
+  const references = new Map<ContentId, number>();
+  const refer = (id: ContentId | null | undefined) => {
+    if (id != null) references.set(id, (references.get(id) ?? 0) + 1);
+  };
+  for (const [ino, node] of store.all('node')) {
+    expect(node.ino).toBe(ino);
+    expect(node.local !== null || node.remote !== null, `node ${ino} has a facet`).toBe(true);
+    refer(node.local?.content);
+    refer(node.remote?.content);
+    expect(store.get('dirty', ino) !== undefined, `node ${ino} is in the index of dirty ones`).toBe(isDirty(node));
+    if (node.remote !== null) expect(store.get('resource', node.remote.resource)).toBe(ino);
+    if (node.local === null || ino === ROOT_INODE) continue;
+    expect(store.get('name', [node.local.parent, node.local.name]), `dentry of ${ino}`).toBe(ino);
+    const parent = store.get('node', node.local.parent);
+    expect(parent?.local, `node ${ino} lies in a folder that users see`).toBeTruthy();
+    expect(parent?.kind).toBe('folder');
+    let depth = 0;
+    for (let at: NodeRecord | undefined = node; at?.local != null && at.ino !== ROOT_INODE; ) {
+      at = store.get('node', at.local.parent);
+      depth += 1;
+      if (depth > 1000) throw new Error(`node ${ino} lies in itself`);
+    }
+  }
+  for (const [[parent, name], ino] of store.all('name')) {
+    const node = store.get('node', ino);
+    expect([node?.local?.parent, node?.local?.name], `dentry ${parent}/${name}`).toEqual([parent, name]);
+  }
+  for (const [resource, ino] of store.all('resource')) expect(store.get('node', ino)?.remote?.resource).toBe(resource);
+  for (const [id, content] of store.all('content')) {
+    expect(content.refs, `references of content ${id}`).toBe(references.get(id) ?? 0);
+    expect(store.get('garbage', id) !== undefined).toBe(content.refs === 0 && store.get('garbage', id) !== undefined);
+  }
+}
+
+/** A service that is only looked at: folders with entries, changed by the test at will. */
+export class LookedAtService implements RemoteListing {
+  readonly folders = new Map<ResourceUrl, RemoteEntry[]>([[ROOT_URL, []]]);
+  /** All requests, in order. */
+  readonly requests: string[] = [];
+  pageEntries = 500;
+  failure: Error | null = null;
+  /** Called before each answer. */
+  before: (request: string) => void | Promise<void> = () => {};
+  serverTimeMs: number | null = null;
+
+  put(parent: ResourceUrl, ...entries: RemoteEntry[]): void {
+    this.folders.get(parent)?.push(...entries);
+    for (const entry of entries)
+      if (entry.kind === 'folder') this.folders.set(entry.url, this.folders.get(entry.url) ?? []);
+  }
+
+  drop(url: ResourceUrl): void {
+    for (const [parent, entries] of this.folders) {
+      this.folders.set(
+        parent,
+        entries.filter((entry) => entry.url !== url),
+      );
+    }
+  }
+
+  async listPage(url: ResourceUrl, start: number, signal: AbortSignal): Promise<ListingPage> {
+    await this.#ask(`list ${url} ${start}`, signal);
+    const entries = this.folders.get(url);
+    if (entries === undefined) {
+      const { ApiError } = await import('../../src/base/errors.ts');
+      throw new ApiError(404, `GET ${url}`, 'not found');
+    }
+    const end = start + this.pageEntries;
+    return { entries: entries.slice(start, end), hasMore: end < entries.length, serverTimeMs: this.serverTimeMs };
+  }
+
+  async resource(url: ResourceUrl, _kind: NodeKind, signal: AbortSignal): Promise<RemoteResource | null> {
+    await this.#ask(`resource ${url}`, signal);
+    for (const [parent, entries] of this.folders) {
+      const entry = entries.find((candidate) => candidate.url === url);
+      if (entry !== undefined) return { ...entry, parent };
+    }
+    return null;
+  }
+
+  async #ask(request: string, signal: AbortSignal): Promise<void> {
+    this.requests.push(request);
+    await this.before(request);
+    signal.throwIfAborted();
+    if (this.failure !== null) throw this.failure;
+  }
+}
