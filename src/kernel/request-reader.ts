@@ -1,16 +1,8 @@
-import { constants as fileConstants } from 'node:fs';
 import { constants } from 'node:os';
 import type { HandleId, Inode } from '../base/vocabulary.ts';
-import type {
-  AllocateMode,
-  Answer,
-  AttributeChange,
-  Attributes,
-  FileSystemOps,
-  OpenFlags,
-  RenameMode,
-} from './binding.ts';
+import type { AllocateMode, Answer, AttributeChange, Attributes, FileSystemOps, RenameMode } from './binding.ts';
 import type { DirectoryWriter } from './directory-writer.ts';
+import { openFlags } from './open-flags.ts';
 import * as P from './protocol.ts';
 import { Opcode } from './protocol.ts';
 import type { Request } from './request.ts';
@@ -298,15 +290,4 @@ export class RequestReader {
     if (name.startsWith('system.posix_acl_')) throw NOT_SUPPORTED;
     return name;
   }
-}
-
-/** open(2)'s flags. */
-function openFlags(raw: number): OpenFlags {
-  const access = raw & 3;
-  return {
-    access: access === fileConstants.O_RDONLY ? 'read' : access === fileConstants.O_WRONLY ? 'write' : 'read-write',
-    append: (raw & fileConstants.O_APPEND) !== 0,
-    truncate: (raw & fileConstants.O_TRUNC) !== 0,
-    raw,
-  };
 }
