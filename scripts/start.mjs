@@ -1,0 +1,7 @@
+// `npm start [-- DIR]`: brings the clone to a runnable state and mounts the demo account, in one process.
+import process from 'node:process';
+
+await import('./bootstrap.mjs');
+process.setSourceMapsEnabled(true);
+process.argv = [process.execPath, 'cfs', 'demo', ...process.argv.slice(2)];
+await import('../dist/cli/cfs.js');

@@ -1,0 +1,49 @@
+import { envNameOf, optionRows } from '../config/options.ts';
+import { EXIT_CODES } from './exit-codes.ts';
+
+/** The tables of README.md that are made from the code; `node scripts/readme.mjs` puts them there, a test compares. */
+
+/** All options that are for everybody, as a Markdown table. */
+export function optionsTable(): string {
+  const rows = optionRows()
+    .filter(([, option]) => !option.hidden)
+    .map(([, option]) => [
+      `\`${option.flag}\``,
+      `\`${envNameOf(option)}\``,
+      option.placeholder === null ? 'off' : `\`${option.default}\``,
+      option.help,
+    ]);
+  return markdownTable(['flag', 'environment', 'default', 'what it does'], rows);
+}
+
+/** All exit codes, as a Markdown table. */
+export function exitCodesTable(): string {
+  return markdownTable(
+    ['code', 'meaning'],
+    Object.values(EXIT_CODES).map(({ code, meaning }) => [String(code), meaning]),
+  );
+}
+
+/** The sections of README.md between `<!-- name -->` and `<!-- /name -->`. */
+export const GENERATED_SECTIONS: Readonly<Record<string, () => string>> = {
+  options: optionsTable,
+  'exit-codes': exitCodesTable,
+};
+
+/** `text` with every generated section brought up to date. @throws Error where a section has no place */
+export function withGeneratedSections(text: string): string {
+  let updated = text;
+  for (const [name, make] of Object.entries(GENERATED_SECTIONS)) {
+    const [start, end] = [`<!-- ${name} -->\n`, `\n<!-- /${name} -->`];
+    const [from, to] = [updated.indexOf(start), updated.indexOf(end)];
+    if (from < 0 || to < from) throw new Error(`no place for the section ${name}`);
+    updated = `${updated.slice(0, from + start.length)}${make()}${updated.slice(to)}`;
+  }
+  return updated;
+}
+
+function markdownTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]): string =>
+    `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`;
+  return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n');
+}

@@ -1,0 +1,55 @@
+import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { expect, test } from 'vitest';
+import { exitCodesTable, optionsTable, withGeneratedSections } from '../../src/cli/reference.ts';
+import { optionRows } from '../../src/config/options.ts';
+import { filesBelow, PROJECT, textOf } from '../imports.ts';
+
+const documents = ['README.md', 'CHANGELOG.md', 'CONTRIBUTING.md', ...filesBelow('docs', ['.md'])];
+
+/** Cure: `node scripts/readme.mjs`. */
+test("README.md's tables are those of the code", () => {
+  expect(textOf('README.md')).toBe(withGeneratedSections(textOf('README.md')));
+});
+
+test('the tables hold every option that is for everybody, and no other', () => {
+  const table = optionsTable();
+
+  for (const [, option] of optionRows()) expect(table.includes(`\`${option.flag}\``), option.flag).toBe(!option.hidden);
+  expect(exitCodesTable()).toContain('| 8 | something is parked');
+});
+
+test('every link within the documents leads somewhere', () => {
+  const dead = documents.flatMap((document) =>
+    [...textOf(document).matchAll(/\]\(([^)#\s]+)(?:#[^)]*)?\)/g)]
+      .map(([, target = '']) => target)
+      .filter((target) => !/^[a-z]+:/.test(target))
+      .filter((target) => !existsSync(join(PROJECT, dirname(document), target)))
+      .map((target) => `${document}: ${target}`),
+  );
+
+  expect(dead).toEqual([]);
+});
+
+test('every file and folder that a document names in code style exists', () => {
+  const named = /`((?:src|test|docs|scripts|native-deps)\/[\w./-]+)`/g;
+  const missing = documents.flatMap((document) =>
+    [...textOf(document).matchAll(named)]
+      .map(([, path = '']) => path)
+      .filter((path) => !existsSync(join(PROJECT, path)) && !existsSync(join(PROJECT, `${path}.ts`)))
+      .map((path) => `${document}: ${path}`),
+  );
+
+  expect(missing).toEqual([]);
+});
+
+test('every npm script that a document names is in package.json', () => {
+  const { scripts } = JSON.parse(textOf('package.json')) as { scripts: Record<string, string> };
+  const unknown = documents.flatMap((document) =>
+    [...textOf(document).matchAll(/npm run ([\w:-]+)/g)]
+      .map(([, name = '']) => name)
+      .filter((name) => scripts[name] === undefined),
+  );
+
+  expect(unknown).toEqual([]);
+});
