@@ -140,6 +140,12 @@ export class MountFixture implements Ground {
     return result;
   }
 
+  /** `fusermount3 -u`, as a person would; returns when the process has ended by itself. */
+  async unmountFromOutside(): Promise<void> {
+    await runCommand(['fusermount3', '-u', this.directory]);
+    await this.gone();
+  }
+
   /** SHA-256 of everything that the service has, read over HTTP without our client. */
   serverTree(): Promise<Map<string, string>> {
     return this.server.reader.digests();

@@ -1,0 +1,84 @@
+import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
+import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
+import { treeDifferences, treeDigests } from '../harness/tree-digests.ts';
+
+const missing = missingForMounts();
+describe.skipIf(missing !== null)(`ends and starts${missing === null ? '' : ` (needs: ${missing})`}`, () => {
+  let mount: MountFixture;
+  beforeAll(async () => {
+    mount = await MountFixture.start();
+  });
+  afterAll(() => mount?.dispose());
+
+  test('after an orderly end the service has everything and a start finds it as it was', async () => {
+    onTestFailed(() => mount.printLogs());
+    await mount.run(`mkdir d; seq 1 100000 > d/numbers; printf x > d/small; chmod 640 d/small; ln -s small d/link
+      touch -d '2001-02-03 04:05:06.789012345' d/numbers`);
+    const before = await treeDigests(mount);
+    const attributes = `stat -c '%n %i %a %u %g %s %y' d d/numbers d/small`;
+    const { stdout } = await mount.run(attributes);
+
+    expect((await mount.unmount()).code).toBe(0);
+    expect(treeDifferences(await mount.serverTree(), before)).toEqual([]);
+    await mount.mount();
+
+    expect(treeDifferences(await treeDigests(mount), before)).toEqual([]);
+    expect((await mount.run(attributes)).stdout).toBe(stdout);
+  });
+
+  test('what was not pushed at an end is pushed after the next start', async () => {
+    onTestFailed(() => mount.printLogs());
+    await mount.run('seq 1 200000 > later');
+    const wanted = await treeDigests(mount);
+
+    await mount.unmount(['--now']);
+    await mount.mount();
+    await mount.sync();
+
+    expect(treeDifferences(await mount.serverTree(), wanted)).toEqual([]);
+  });
+
+  test('a server that is gone is no reason not to start, to read and to write', async () => {
+    onTestFailed(() => mount.printLogs());
+    await mount.unmount();
+    await mount.server.kill9();
+
+    await mount.mount();
+    await mount.run(
+      'test "$(wc -l < later)" = 200000; echo offline > new; mkdir folder; mv later folder/moved; rm d/small',
+    );
+    const wanted = await treeDigests(mount);
+    await mount.server.restart();
+    await mount.sync();
+
+    expect(treeDifferences(await mount.serverTree(), wanted)).toEqual([]);
+  });
+
+  test('SIGKILL of mount and server together loses nothing that was closed', async () => {
+    onTestFailed(() => mount.printLogs());
+    await mount.run(`for n in $(seq 1 50); do echo "file $n" > "f$n"; done; kill -9 ${mount.pid}`);
+    await mount.gone();
+    await mount.server.kill9();
+
+    await mount.server.restart();
+    await mount.mount();
+    const { stdout } = await mount.run('cat f1 f25 f50');
+    expect(stdout).toBe('file 1\nfile 25\nfile 50\n');
+    const wanted = await treeDigests(mount);
+    await mount.sync();
+
+    expect(treeDifferences(await mount.serverTree(), wanted)).toEqual([]);
+  });
+
+  test('fusermount3 -u from outside ends the process, and nothing is lost', async () => {
+    onTestFailed(() => mount.printLogs());
+    await mount.run('echo outside > outside');
+    const wanted = await treeDigests(mount);
+
+    await mount.unmountFromOutside();
+    await mount.mount();
+    await mount.sync();
+
+    expect(treeDifferences(await mount.serverTree(), wanted)).toEqual([]);
+  });
+});

@@ -1,0 +1,69 @@
+import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
+import { type Ground, plainGround } from '../harness/ground.ts';
+import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
+import { SyscallProcess } from '../harness/syscall-process.ts';
+import { treeDifferences, treeDigests } from '../harness/tree-digests.ts';
+import { SeededRandom } from '../store/seeded-random.ts';
+import { TwinModel } from './twin-model.ts';
+
+/** Seeds that once failed stay in the list; CFS_RUNS adds as many new ones (soak), CFS_SEED runs one alone. */
+const KEPT_SEEDS = [1, 2, 3];
+const SEEDS =
+  process.env.CFS_SEED !== undefined
+    ? [Number(process.env.CFS_SEED)]
+    : [...KEPT_SEEDS, ...Array.from({ length: Number(process.env.CFS_RUNS ?? 0) }, (_, run) => 1_000 + run)];
+const STEPS = Number(process.env.CFS_STEPS ?? 1_500);
+
+const missing = missingForMounts();
+describe.skipIf(missing !== null)(
+  `random operations beside a plain directory${missing === null ? '' : ` (needs: ${missing})`}`,
+  () => {
+    let mount: MountFixture;
+    let plain: Ground;
+    beforeAll(async () => {
+      mount = await MountFixture.start();
+      plain = await plainGround();
+    });
+    afterAll(async () => {
+      await mount?.dispose();
+      await plain?.dispose();
+    });
+
+    test.each(SEEDS)(
+      `the mount answers as the directory does, over a restart and on the service too (SEED=%i, ${STEPS} steps)`,
+      { timeout: 300_000 },
+      async (seed) => {
+        onTestFailed(() => mount.printLogs());
+        const random = new SeededRandom(seed);
+        // One folder per seed, the same on both sides.
+        for (const ground of [mount, plain]) await ground.run(`mkdir seed-${seed}`);
+        const folder = `seed-${seed}`;
+
+        for (let life = 0; life < 2; life++) {
+          const sides = {
+            plain: await SyscallProcess.start(`${plain.directory}/${folder}`),
+            tested: await SyscallProcess.start(`${mount.directory}/${folder}`),
+          };
+          const model = new TwinModel({ ...sides, random });
+          try {
+            await model.run(STEPS / 2);
+            await model.closeAll();
+            await model.compareTrees();
+          } finally {
+            await sides.plain.dispose();
+            await sides.tested.dispose();
+          }
+          if (life === 0) {
+            await mount.unmount(['--now']);
+            await mount.mount();
+          }
+        }
+
+        const wanted = await treeDigests(plain);
+        expect(treeDifferences(await treeDigests(mount), wanted)).toEqual([]);
+        await mount.sync();
+        expect(treeDifferences(await mount.serverTree(), wanted)).toEqual([]);
+      },
+    );
+  },
+);
