@@ -15,18 +15,28 @@ export interface Incoming {
 }
 
 /**
- * Puts arriving bytes where they belong. Into a file: at their own offsets, written when this resolves (not synced).
+ * Asks for bytes and puts them where they belong. Into a file: at their own offsets, written when this resolves (not synced).
+ * The file is opened first: an answer that nobody reads would hold its connection.
+ *
  * @throws StorageError where the file cannot take them, `full` for a full disk · what the chunks throw
  */
 export async function land(
-  incoming: Incoming,
+  ask: () => Promise<Incoming>,
   asked: Extent,
   target: FetchTarget,
   arrived: (bytes: number) => void,
 ): Promise<FetchedRange> {
-  if (target.kind === 'memory') return await landInMemory(incoming, asked, arrived);
-  await landInFile(incoming, target.path, arrived);
-  return { extent: incoming.extent, bytes: null };
+  if (target.kind === 'memory') return await landInMemory(await ask(), asked, arrived);
+  const file = await asStorageError(target.path, () =>
+    open(target.path, constants.O_WRONLY | constants.O_CREAT, 0o600),
+  );
+  try {
+    const incoming = await ask();
+    await landInFile(incoming, file, target.path, arrived);
+    return { extent: incoming.extent, bytes: null };
+  } finally {
+    await file.close();
+  }
 }
 
 async function landInMemory(
@@ -49,40 +59,40 @@ async function landInMemory(
   return { extent: kept, bytes };
 }
 
-async function landInFile({ extent, chunks }: Incoming, path: string, arrived: (bytes: number) => void): Promise<void> {
-  const file = await asStorageError(path, () => open(path, constants.O_WRONLY | constants.O_CREAT, 0o600));
-  try {
-    let at = extent.start;
-    let batch: Uint8Array[] = [];
-    let batchBytes = 0;
-    // One batch is written while the next arrives; its failure is heard at the next await.
-    let writing: Promise<void> = Promise.resolve();
-    const flush = async () => {
-      const [buffers, position] = [batch, at];
-      at += batchBytes;
-      batch = [];
-      batchBytes = 0;
-      await writing;
-      writing = asStorageError(path, () => writeAll(file, buffers, position));
-      writing.catch(() => {});
-    };
-    try {
-      for await (const chunk of chunks) {
-        batch.push(chunk);
-        batchBytes += chunk.byteLength;
-        arrived(chunk.byteLength);
-        if (batchBytes >= WRITE_BYTES) await flush();
-      }
-      if (batchBytes > 0) await flush();
-    } finally {
-      // Also after a failure: the file must not be closed under a write.
-      await writing.catch(() => {});
-    }
+async function landInFile(
+  { extent, chunks }: Incoming,
+  file: FileHandle,
+  path: string,
+  arrived: (bytes: number) => void,
+): Promise<void> {
+  let at = extent.start;
+  let batch: Uint8Array[] = [];
+  let batchBytes = 0;
+  // One batch is written while the next arrives; its failure is heard at the next await.
+  let writing: Promise<void> = Promise.resolve();
+  const flush = async () => {
+    const [buffers, position] = [batch, at];
+    at += batchBytes;
+    batch = [];
+    batchBytes = 0;
     await writing;
-    if (at !== extent.end) throw new ProtocolError(`${extent.end - at} bytes are missing`);
+    writing = asStorageError(path, () => writeAll(file, buffers, position));
+    writing.catch(() => {});
+  };
+  try {
+    for await (const chunk of chunks) {
+      batch.push(chunk);
+      batchBytes += chunk.byteLength;
+      arrived(chunk.byteLength);
+      if (batchBytes >= WRITE_BYTES) await flush();
+    }
+    if (batchBytes > 0) await flush();
   } finally {
-    await file.close();
+    // Also after a failure: the file must not be closed under a write.
+    await writing.catch(() => {});
   }
+  await writing;
+  if (at !== extent.end) throw new ProtocolError(`${extent.end - at} bytes are missing`);
 }
 
 async function writeAll(file: FileHandle, buffers: Uint8Array[], position: number): Promise<void> {

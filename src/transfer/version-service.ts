@@ -31,10 +31,13 @@ export class VersionService {
   ): Promise<FetchedRange> {
     const transfer = { kind: 'download', url: version, bytesTotal: extent.end - extent.start } as const;
     return this.#queue.run(transfer, signal, (meter) =>
-      this.#connectivity.watched(async () => {
-        const incoming = await this.#service.readVersion(version, extent, sizeBytes, signal);
-        meter.expects(incoming.extent.end - incoming.extent.start);
-        return await land(incoming, extent, target, (bytes) => meter.moved(bytes));
+      this.#connectivity.watched(() => {
+        const ask = async () => {
+          const incoming = await this.#service.readVersion(version, extent, sizeBytes, signal);
+          meter.expects(incoming.extent.end - incoming.extent.start);
+          return incoming;
+        };
+        return land(ask, extent, target, (bytes) => meter.moved(bytes));
       }),
     );
   }

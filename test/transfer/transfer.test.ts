@@ -1,0 +1,383 @@
+import { setMaxListeners } from 'node:events';
+import { mkdtemp, readFile, rm, stat, truncate, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { MessageChannel } from 'node:worker_threads';
+import fc from 'fast-check';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { StorageError } from '../../src/base/errors.ts';
+import { silentLogger } from '../../src/base/log.ts';
+import { Port } from '../../src/base/port.ts';
+import type { BodyPiece } from '../../src/base/resources.ts';
+import type { ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
+import type { VersionSource } from '../../src/content/version-source.ts';
+import type { HttpService } from '../../src/remote/http-service.ts';
+import type { RemoteChanges, UploadService } from '../../src/sync/remote-changes.ts';
+import { createTransfer, type Transfer } from '../../src/transfer/transfer.ts';
+import { bodyLength, uploadBody } from '../../src/transfer/upload-body.ts';
+import type { RemoteListing } from '../../src/tree/remote-listing.ts';
+import { clientOf, HastyClock } from '../remote/client.ts';
+import { answer, hang, loseAnswer, raw, reply, ScriptedServer, until, xml } from '../remote/scripted-server.ts';
+
+const BYTES = Buffer.from(Uint8Array.from({ length: 3_000_000 }, (_, i) => (i * 7 + (i >> 8)) & 0xff));
+const FOLDER = '<folder><displayName>a</displayName><contents>c</contents></folder>';
+
+let server: ScriptedServer;
+let service: HttpService;
+let transfer: Transfer;
+let clock: HastyClock;
+let folder: string;
+const signal = new AbortController().signal;
+// Many transfers at once share it here; in life each call across the port has its own.
+setMaxListeners(0, signal);
+
+beforeEach(async () => {
+  server = await ScriptedServer.start();
+  clock = new HastyClock();
+  service = clientOf(server.baseUrl, { clock });
+  transfer = createTransfer({ service, clock, log: silentLogger });
+  folder = await mkdtemp(join(tmpdir(), 'cfs-transfer-'));
+});
+
+afterEach(async () => {
+  await service.close();
+  await server.close();
+  await rm(folder, { recursive: true });
+});
+
+const versionUrl = () => server.url('/file/:sc:1:2/version/3') as VersionUrl;
+const fileUrl = () => server.url('/file/:sc:1:2') as ResourceUrl;
+
+/** Answers any range of `BYTES`, as a server does. */
+const serveBytes = {
+  act: (socket: Parameters<typeof hang.act>[0], request: Parameters<typeof hang.act>[1]) => {
+    const range = /^bytes=(\d+)-(\d+)$/.exec(request.headers.range ?? '');
+    if (range === null) return reply(200, {}, BYTES).act(socket, request);
+    const [start, last] = [Number(range[1]), Number(range[2])];
+    const headers = { 'Content-Range': `bytes ${start}-${last}/${BYTES.byteLength}` };
+    return reply(206, headers, BYTES.subarray(start, last + 1)).act(socket, request);
+  },
+};
+
+test('the services have the shapes that the other side of the port needs', () => {
+  const listings: RemoteListing = transfer.listings;
+  const versions: VersionSource = transfer.versions;
+  const changes: RemoteChanges = transfer.changes;
+  const uploads: UploadService = transfer.uploads;
+
+  expect([listings, versions, changes, uploads]).toHaveLength(4);
+});
+
+test('the services work across a port, cancellation and errors included', async () => {
+  const { port1, port2 } = new MessageChannel();
+  new Port(port1).offer('listings', transfer.listings);
+  const listings = new Port(port2).remote<RemoteListing>('listings');
+  server.steps = [xml(FOLDER), reply(403), hang];
+  const url = server.url('/folder/:sc:1:1') as ResourceUrl;
+
+  expect(await listings.resource(url, 'folder', signal)).toMatchObject({ name: 'a' });
+  await expect(listings.resource(url, 'folder', signal)).rejects.toMatchObject({ name: 'ApiError', status: 403 });
+  const controller = new AbortController();
+  const hanging = listings.resource(url, 'folder', controller.signal);
+  hanging.catch(() => {});
+  await until(() => server.requests.length === 3, 'the request arrives');
+  controller.abort(new DOMException('enough', 'AbortError'));
+  await expect(hanging).rejects.toMatchObject({ name: 'AbortError' });
+  await until(() => !server.isOpen(server.requests[2]?.connection ?? 0), 'its connection ends');
+  port1.close();
+});
+
+describe('a fetch', () => {
+  test('into a file writes the bytes at their own offset before it resolves', async () => {
+    server.otherwise = serveBytes;
+    const path = join(folder, 'content');
+    await writeFile(path, 'before');
+    const extent = { start: 1_000_000, end: 2_500_001 };
+
+    const fetched = await transfer.versions.readVersion(
+      versionUrl(),
+      extent,
+      BYTES.byteLength,
+      { kind: 'file', path },
+      signal,
+    );
+
+    expect(fetched).toEqual({ extent, bytes: null });
+    const written = await readFile(path);
+    expect(written.byteLength).toBe(extent.end);
+    expect(written.subarray(0, 6).toString()).toBe('before');
+    expect(written.subarray(extent.start).equals(BYTES.subarray(extent.start, extent.end))).toBe(true);
+    expect((await stat(path)).blocks * 512).toBeLessThan(1_700_000); // what was not fetched stays a hole
+  });
+
+  test('into memory hands the bytes back', async () => {
+    server.otherwise = serveBytes;
+    const extent = { start: 17, end: 4113 };
+
+    const fetched = await transfer.versions.readVersion(
+      versionUrl(),
+      extent,
+      BYTES.byteLength,
+      { kind: 'memory' },
+      signal,
+    );
+
+    expect(fetched.extent).toEqual(extent);
+    expect(Buffer.from(fetched.bytes as Uint8Array).equals(BYTES.subarray(17, 4113))).toBe(true);
+  });
+
+  test('from a service that ignores Range keeps everything', async () => {
+    server.otherwise = reply(200, {}, BYTES);
+    const path = join(folder, 'content');
+    const target = { kind: 'file', path } as const;
+
+    const fetched = await transfer.versions.readVersion(
+      versionUrl(),
+      { start: 9, end: 12 },
+      BYTES.byteLength,
+      target,
+      signal,
+    );
+
+    expect(fetched.extent).toEqual({ start: 0, end: BYTES.byteLength });
+    expect((await readFile(path)).equals(BYTES)).toBe(true);
+  });
+
+  test('into memory of far more than was asked for keeps what was', async () => {
+    const size = 64 * 1024 * 1024;
+    const head = `HTTP/1.1 200 OK\r\nContent-Length: ${size}\r\n\r\n`;
+    server.steps = [raw(Buffer.concat([Buffer.from(head), Buffer.alloc(1024 * 1024, 'x')]), 'stay')];
+
+    const fetched = await transfer.versions.readVersion(
+      versionUrl(),
+      { start: 9, end: 12 },
+      size,
+      { kind: 'memory' },
+      signal,
+    );
+
+    expect(fetched).toEqual({ extent: { start: 9, end: 12 }, bytes: Uint8Array.from(Buffer.from('xxx')) });
+  });
+
+  test('into a file that cannot be opened is a StorageError, and asks for nothing', async () => {
+    const target = { kind: 'file', path: join(folder, 'no', 'such', 'folder') } as const;
+
+    await expect(
+      transfer.versions.readVersion(versionUrl(), { start: 0, end: 9 }, 9, target, signal),
+    ).rejects.toBeInstanceOf(StorageError);
+    expect(server.requests).toEqual([]);
+  });
+
+  test('onto a full disk says that the disk is full, and frees the connection', async () => {
+    const head = { 'Content-Length': String(BYTES.byteLength) };
+    server.steps = [raw(answer(200, head, BYTES.subarray(0, 2_000_000)), 'stay')];
+    const target = { kind: 'file', path: '/dev/full' } as const;
+    const extent = { start: 0, end: BYTES.byteLength };
+
+    await expect(transfer.versions.readVersion(versionUrl(), extent, extent.end, target, signal)).rejects.toMatchObject(
+      {
+        name: 'StorageError',
+        full: true,
+      },
+    );
+    await until(() => !server.isOpen(server.requests[0]?.connection ?? 0), 'its connection ends');
+  });
+});
+
+describe('a body', () => {
+  test('of pieces is their bytes, in order and exact', async () => {
+    const path = join(folder, 'draft');
+    await writeFile(path, BYTES);
+    const piece = fc.oneof(
+      fc.uint8Array({ maxLength: 50 }).map((bytes): BodyPiece => ({ kind: 'bytes', bytes })),
+      fc.nat({ max: 400_000 }).map((length): BodyPiece => ({ kind: 'zeros', length })),
+      fc
+        .tuple(fc.nat({ max: 2_000_000 }), fc.nat({ max: 600_000 }))
+        .map(([offset, length]): BodyPiece => ({ kind: 'file', path, offset, length })),
+    );
+
+    await fc.assert(
+      fc.asyncProperty(fc.array(piece, { maxLength: 6 }), async (pieces) => {
+        const expected = Buffer.concat(
+          pieces.map((part) => {
+            if (part.kind === 'bytes') return part.bytes;
+            return part.kind === 'zeros'
+              ? Buffer.alloc(part.length)
+              : BYTES.subarray(part.offset, part.offset + part.length);
+          }),
+        );
+        let counted = 0;
+        const body = uploadBody(pieces, (bytes) => {
+          counted += bytes;
+        });
+        // Twice: a body must be the same when it is sent again.
+        for (let time = 0; time < 2; time++) {
+          const chunks: Uint8Array[] = [];
+          for await (const chunk of body.chunks()) chunks.push(chunk);
+          expect(Buffer.concat(chunks).equals(expected)).toBe(true);
+          expect(Math.max(0, ...chunks.map((chunk) => chunk.byteLength))).toBeLessThanOrEqual(256 * 1024);
+        }
+        expect(body.length).toBe(expected.byteLength);
+        expect(bodyLength(pieces)).toBe(expected.byteLength);
+        expect(counted).toBe(expected.byteLength);
+      }),
+      { numRuns: 40 },
+    );
+  });
+
+  test('of a file that is shorter than promised never arrives whole', async () => {
+    const path = join(folder, 'draft');
+    await writeFile(path, BYTES);
+    await truncate(path, 2_000_000);
+    server.otherwise = reply(204);
+    const pieces: BodyPiece[] = [{ kind: 'file', path, offset: 0, length: BYTES.byteLength }];
+
+    await expect(transfer.uploads.putFileData(fileUrl(), pieces, 't/t', signal)).rejects.toBeInstanceOf(StorageError);
+    expect(server.requests).toEqual([]); // the request never became complete, so the server never saw one
+  });
+
+  test('of a file that is not there is a StorageError', async () => {
+    server.otherwise = reply(204);
+    const pieces: BodyPiece[] = [{ kind: 'file', path: join(folder, 'none'), offset: 0, length: 1 }];
+
+    await expect(transfer.uploads.putFileData(fileUrl(), pieces, 't/t', signal)).rejects.toBeInstanceOf(StorageError);
+  });
+});
+
+describe('an upload', () => {
+  const done = (bytes: number) =>
+    xml(`<fileVersion><size>${bytes}</size><presentOnServer>true</presentOnServer></fileVersion>`);
+
+  test('of what follows an offset says so, and how long it is', async () => {
+    server.steps = [done(10)];
+    const pieces: BodyPiece[] = [
+      { kind: 'bytes', bytes: Buffer.from('abc') },
+      { kind: 'zeros', length: 3 },
+    ];
+
+    const progress = await transfer.uploads.putVersionData(versionUrl(), 4, pieces, signal);
+
+    expect(progress).toEqual({ complete: true, receivedBytes: 10 });
+    expect(server.requests[0]).toMatchObject({
+      method: 'PUT',
+      path: '/file/:sc:1:2/version/3/data',
+      headers: { range: 'bytes=4-', 'content-length': '6' },
+      body: Buffer.from('abc\0\0\0'),
+    });
+  });
+
+  test('of nothing is sent with its length, which completes a version', async () => {
+    server.steps = [done(7)];
+
+    await transfer.uploads.putVersionData(versionUrl(), 7, [], signal);
+
+    expect(server.requests[0]?.headers).toMatchObject({ range: 'bytes=7-', 'content-length': '0' });
+  });
+
+  test('that the service took only in part is not complete', async () => {
+    server.steps = [
+      xml('<fileVersion><storedSize>2</storedSize><presentOnServer>false</presentOnServer></fileVersion>'),
+    ];
+
+    const progress = await transfer.uploads.putVersionData(versionUrl(), 0, [{ kind: 'zeros', length: 9 }], signal);
+
+    expect(progress).toEqual({ complete: false, receivedBytes: 2 });
+  });
+
+  test('answered without a document is asked about', async () => {
+    server.steps = [reply(204), done(9)];
+
+    const progress = await transfer.uploads.putVersionData(versionUrl(), 0, [{ kind: 'zeros', length: 9 }], signal);
+
+    expect(progress).toEqual({ complete: true, receivedBytes: 9 });
+    expect(server.requests[1]).toMatchObject({ method: 'GET', path: '/file/:sc:1:2/version/3' });
+  });
+
+  test('of a version that the service does not know has no progress', async () => {
+    server.steps = [reply(404)];
+
+    expect(await transfer.uploads.versionProgress(versionUrl(), signal)).toBeNull();
+  });
+});
+
+describe('transfers at once', () => {
+  test('are eight, downloads before uploads, and a place is kept for them', async () => {
+    server.otherwise = { at: 'head', act: () => {} };
+    const controller = new AbortController();
+    setMaxListeners(0, controller.signal);
+    const started: Promise<unknown>[] = [];
+    const upload = () =>
+      transfer.uploads.putFileData(fileUrl(), [{ kind: 'zeros', length: 10 }], 't/t', controller.signal);
+    const download = () =>
+      transfer.versions.readVersion(versionUrl(), { start: 0, end: 1 }, 5, { kind: 'memory' }, controller.signal);
+    const seen = (method: string) => server.requests.filter((request) => request.method === method).length;
+
+    for (let i = 0; i < 10; i++) started.push(upload());
+    await until(() => seen('PUT') === 6, 'six uploads');
+    for (let i = 0; i < 5; i++) started.push(download());
+    await until(() => seen('GET') === 2, 'two downloads');
+
+    expect(transfer.stats()).toMatchObject({ waiting: 7 });
+    expect(
+      transfer
+        .stats()
+        .running.map(({ kind }) => kind)
+        .sort(),
+    ).toEqual([...Array.from({ length: 2 }, () => 'download'), ...Array.from({ length: 6 }, () => 'upload')]);
+    controller.abort(new DOMException('enough', 'AbortError'));
+    const ends = await Promise.allSettled(started);
+    expect(ends.every((end) => end.status === 'rejected')).toBe(true);
+    expect(transfer.stats()).toMatchObject({ waiting: 0, running: [] });
+  });
+
+  test('hand their place on', async () => {
+    server.otherwise = serveBytes;
+    const read = (i: number) =>
+      transfer.versions.readVersion(
+        versionUrl(),
+        { start: i, end: i + 5 },
+        BYTES.byteLength,
+        { kind: 'memory' },
+        signal,
+      );
+
+    const fetched = await Promise.all(Array.from({ length: 40 }, (_, i) => read(i)));
+
+    expect(fetched.map(({ extent }) => extent.start)).toEqual(Array.from({ length: 40 }, (_, i) => i));
+    expect(transfer.stats()).toMatchObject({ waiting: 0, running: [], bytesDownloaded: 200 });
+  });
+});
+
+describe('whether the service can be reached', () => {
+  const ask = () => transfer.listings.resource(server.url('/folder/:sc:1:1') as ResourceUrl, 'folder', signal);
+
+  test('is known from how requests end, and told when it changes', async () => {
+    const told: boolean[] = [];
+    transfer.connectivity.onChange(({ online }) => told.push(online));
+    expect(transfer.stats()).toMatchObject({ online: true, lastAnswerMs: null, offlineSinceMs: null });
+
+    server.steps = [reply(403)];
+    await ask().catch(() => {});
+    expect(transfer.stats().lastAnswerMs).not.toBeNull();
+    server.otherwise = loseAnswer();
+    await ask().catch(() => {});
+    await ask().catch(() => {});
+    expect(transfer.stats()).toMatchObject({ online: false, offlineSinceMs: expect.any(Number) });
+    server.otherwise = xml(FOLDER);
+    await ask();
+
+    expect(transfer.stats()).toMatchObject({ online: true, offlineSinceMs: null });
+    expect(told).toEqual([false, true]);
+  });
+
+  test('is not doubted because somebody gave up, or a disk is full', async () => {
+    server.otherwise = serveBytes;
+    await transfer.versions
+      .readVersion(versionUrl(), { start: 0, end: 5 }, BYTES.byteLength, { kind: 'file', path: '/dev/full' }, signal)
+      .catch(() => {});
+    const gone = AbortSignal.abort(new DOMException('enough', 'AbortError'));
+    await transfer.listings.listPage(fileUrl(), 0, gone).catch(() => {});
+
+    expect(transfer.stats().online).toBe(true);
+  });
+});
