@@ -1,9 +1,8 @@
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
-import type { RemoteEntry, RemoteResource, RemoteVersion } from '../base/resources.ts';
+import type { RemoteEntry, RemoteResource } from '../base/resources.ts';
 import { type Inode, type NodeKind, type ResourceUrl, ROOT_INODE, timespecOfMs } from '../base/vocabulary.ts';
-import type { Contents } from '../store/contents.ts';
-import { childOf, isContentDirty, isDirty, newInode, writeNode } from '../store/node-table.ts';
+import { childOf, isDirty, newInode, writeNode } from '../store/node-table.ts';
 import type { NodeRecord, StoreWriter, Transaction } from '../store/tables.ts';
 import {
   isMissing,
@@ -49,13 +48,22 @@ const STEP_NODES_MAX = 500;
 /** More removals at once than this look like a fault of the service, or like an accident, and wait for a person. */
 export const REMOVALS_BELIEVED_MAX = 100;
 
+/** How resources that others made are shown. */
+export interface NewcomerOptions {
+  /** Owner; the root folder's without. */
+  readonly uid?: number;
+  readonly gid?: number;
+  /** Permission bits that they do not get; 022 without. */
+  readonly umask?: number;
+}
+
 export interface ListingApplicationDeps {
   readonly store: StoreWriter;
-  readonly contents: Contents;
   readonly names: Names;
   readonly marks: PushMarks;
   readonly clock: Clock;
   readonly log: Logger;
+  readonly options: NewcomerOptions;
   readonly changedThere: (changes: readonly TreeInvalidation[]) => void;
   /** The node is dirty because of what others did: it has to be pushed. */
   readonly wantedAgain: (ino: Inode) => void;
@@ -64,21 +72,21 @@ export interface ListingApplicationDeps {
 /** Applies what `listing-merge` and `vanish` decide to the store, step by step, and tells what the kernel must forget. */
 export class ListingApplication {
   readonly #store: StoreWriter;
-  readonly #contents: Contents;
   readonly #names: Names;
   readonly #marks: PushMarks;
   readonly #clock: Clock;
   readonly #log: Logger;
+  readonly #options: NewcomerOptions;
   readonly #changedThere: (changes: readonly TreeInvalidation[]) => void;
   readonly #wantedAgain: (ino: Inode) => void;
 
   constructor(deps: ListingApplicationDeps) {
     this.#store = deps.store;
-    this.#contents = deps.contents;
     this.#names = deps.names;
     this.#marks = deps.marks;
     this.#clock = deps.clock;
     this.#log = deps.log;
+    this.#options = deps.options;
     this.#changedThere = deps.changedThere;
     this.#wantedAgain = deps.wantedAgain;
   }
@@ -161,35 +169,6 @@ export class ListingApplication {
     return this.#vanish(node, acceptAll);
   }
 
-  pin(ino: Inode, version: RemoteVersion): NodeRecord | undefined {
-    const result = this.#store.transact((tx) => {
-      const before = tx.get('node', ino);
-      if (before === undefined || before.remote === null || before.kind === 'folder') return { before, after: before };
-      const { remote, local } = before;
-      const content = this.#contents.versionContent(tx, version.url, remote.resource, version.sizeBytes);
-      const { sizeBytes } = version;
-      const isNewer = sizeBytes !== remote.sizeBytes;
-      const follows = local !== null && !isContentDirty(before);
-      const mtime = isNewer && version.lastModifiedMs !== null ? timespecOfMs(version.lastModifiedMs) : local?.mtime;
-      const after: NodeRecord = {
-        ...before,
-        // The time stays as the listing said: if this version is newer, the next listing shows it, and the history is asked
-        // once more. A version's own time need not be the one that listings tell.
-        remote: { ...remote, content, sizeBytes },
-        local: follows ? { ...local, content, sizeBytes, mtime: mtime ?? local.mtime } : local,
-      };
-      writeNode(tx, before, after, this.#clock.nowMs());
-      return { before, after };
-    });
-    const was = result.before?.local;
-    const is = result.after?.local;
-    if (was != null && is != null && was.content !== is.content) {
-      const contentChanged = was.content !== null || was.sizeBytes !== is.sizeBytes;
-      if (contentChanged) this.#changedThere([{ kind: 'inode', ino, contentChanged }]);
-    }
-    return result.after;
-  }
-
   #mergeBatch(listing: Listing, batch: readonly RemoteEntry[], sequence: number): MergePlan {
     const wasListed = this.#store.get('folder', listing.folder) !== undefined;
     const plan = this.#store.transact((tx) => {
@@ -250,9 +229,11 @@ export class ListingApplication {
 
   #viewOf(tx: Transaction, folder: NodeRecord, sequence: number): MergeView {
     const root = tx.get('node', ROOT_INODE)?.local;
+    const { uid, gid, umask = 0o022 } = this.#options;
     return {
       names: this.#names,
-      owner: { uid: root?.uid ?? 0, gid: root?.gid ?? 0 },
+      owner: { uid: uid ?? root?.uid ?? 0, gid: gid ?? root?.gid ?? 0 },
+      umask,
       node: (ino) => tx.get('node', ino),
       byResource: (resource) => this.#nodeOf(tx, resource),
       child: (parent, name) => childOf(tx, parent, name),

@@ -25,6 +25,8 @@ export interface MergeView {
   readonly names: Names;
   /** Owner of what comes from the service. */
   readonly owner: { readonly uid: number; readonly gid: number };
+  /** Permission bits that it does not get. */
+  readonly umask: number;
   node(ino: Inode): NodeRecord | undefined;
   byResource(resource: ResourceUrl): NodeRecord | undefined;
   child(parent: Inode, name: string): NodeRecord | undefined;
@@ -244,7 +246,7 @@ class Merge implements MergePlan {
       local: {
         parent,
         name,
-        mode: 0o755,
+        mode: modeOf('folder', this.#view.umask),
         ...this.#view.owner,
         atime: time,
         mtime: time,
@@ -259,7 +261,7 @@ class Merge implements MergePlan {
 
   #localOf(entry: RemoteEntry, kind: NodeKind, name: string): LocalFacet {
     const bytes = this.#bytesOf(entry);
-    const mode = kind === 'folder' ? 0o755 : kind === 'symlink' ? 0o777 : 0o644;
+    const mode = modeOf(kind, this.#view.umask);
     const parent = this.#listing.folder;
     return { parent, name, mode, ...this.#view.owner, atime: bytes.mtime, ctime: bytes.mtime, xattrs: null, ...bytes };
   }
@@ -338,6 +340,11 @@ class Merge implements MergePlan {
 export function kindOf(entry: RemoteEntry): NodeKind {
   if (entry.kind === 'folder') return 'folder';
   return entry.mediaType === SYMLINK_MEDIA_TYPE ? 'symlink' : 'file';
+}
+
+function modeOf(kind: NodeKind, umask: number): number {
+  if (kind === 'symlink') return 0o777;
+  return (kind === 'folder' ? 0o777 : 0o666) & ~umask;
 }
 
 /** Bytes of the newest version; null for a folder and for a file that was never filled. */

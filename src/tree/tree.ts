@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { FsError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
-import type { RemoteEntry, RemoteResource, RemoteVersion } from '../base/resources.ts';
+import type { RemoteEntry, RemoteResource } from '../base/resources.ts';
 import {
   type ContentId,
   type Inode,
@@ -18,6 +18,7 @@ import {
   type AbsenceOutcome,
   ListingApplication,
   type MergeOutcome,
+  type NewcomerOptions,
   type TreeInvalidation,
 } from './listing-application.ts';
 import type { Names } from './names.ts';
@@ -49,7 +50,7 @@ export interface TreeDeps {
   readonly marks: PushMarks;
   readonly clock: Clock;
   readonly log: Logger;
-  readonly options: { readonly saveWindowMs: number; readonly settleMs: number };
+  readonly options: NewcomerOptions & { readonly saveWindowMs: number; readonly settleMs: number };
 }
 
 /**
@@ -248,7 +249,7 @@ export class Tree {
 
   /**
    * rename(2) with its flags. A file that replaces another one as part of a save takes over its resource (`Succession`).
-   * `replaced`: the node that lost its name (for 'exchange' the other one, which has the old name now).
+   * `replaced`: the node that lost its name; null when none did.
    *
    * @throws FsError ENOENT · EEXIST · ENOTEMPTY · EISDIR · ENOTDIR · EINVAL a folder into itself · EXDEV between what travels
    * and what stays local (mv(1) copies then) · what `Names.check` throws
@@ -271,17 +272,17 @@ export class Tree {
       const target = childOf(tx, newParent, newName);
       if (target !== undefined && mode === 'no-replace') throw new FsError('EEXIST');
       if (target === undefined && mode === 'exchange') throw new FsError('ENOENT');
-      if (target?.ino === source.ino) return { moved: source, before: source, replaced: null };
+      if (target?.ino === source.ino) return { moved: source, before: source, replaced: null, swapped: null };
       if (source.kind === 'folder' && isWithin(tx, newParent, source.ino)) throw new FsError('EINVAL');
       if (source.localOnly !== (to.localOnly || this.#names.staysLocal(newName))) throw new FsError('EXDEV');
 
-      let replaced: NodeRecord | null = target ?? null;
+      const replaced: NodeRecord | null = mode === 'exchange' ? null : (target ?? null);
       let remote: RemoteFacet | undefined;
       if (target?.local != null && mode === 'exchange') {
         if (target.kind === 'folder' && isWithin(tx, parent, target.ino)) throw new FsError('EINVAL');
         if (target.localOnly !== (from.localOnly || this.#names.staysLocal(name))) throw new FsError('EXDEV');
-        replaced = { ...target, local: { ...target.local, parent, name, ctime: now } };
-        writeNode(tx, target, replaced, nowMs);
+        const other = { ...target, local: { ...target.local, parent, name, ctime: now } };
+        writeNode(tx, target, other, nowMs);
       } else if (target !== undefined) {
         if (target.kind === 'folder' && source.kind !== 'folder') throw new FsError('EISDIR');
         if (target.kind !== 'folder' && source.kind === 'folder') throw new FsError('ENOTDIR');
@@ -298,24 +299,17 @@ export class Tree {
       writeNode(tx, before, moved, nowMs);
       touch(tx, parent, now, nowMs);
       if (newParent !== parent) touch(tx, newParent, now, nowMs);
-      return { moved, before: source, replaced };
+      return { moved, before: source, replaced, swapped: mode === 'exchange' ? (target ?? null) : null };
     });
-    const { moved, before, replaced } = result;
+    const { moved, before, replaced, swapped } = result;
     if (moved !== before) {
       if (mode !== 'exchange') this.#succession.vacate(before, nowMs);
       this.#succession.settle(newParent, newName);
-      if (replaced !== null) this.#tellLocal(replaced.ino, mode === 'exchange' ? 'moved' : 'removed');
+      if (replaced !== null) this.#tellLocal(replaced.ino, 'removed');
+      if (swapped !== null) this.#tellLocal(swapped.ino, 'moved');
       this.#tellLocal(moved.ino, 'moved');
     }
     return { moved, replaced };
-  }
-
-  /**
-   * The newest version of a file's bytes, as the service was just asked for it: the node's bytes are these from now on, unless
-   * they were changed here. Length and time follow; the kernel is told when they are others.
-   */
-  pinVersion(ino: Inode, version: RemoteVersion): NodeRecord | undefined {
-    return this.#listings.pin(ino, version);
   }
 
   /**

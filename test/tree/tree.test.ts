@@ -1,0 +1,253 @@
+import { beforeEach, describe, expect, it } from 'vitest';
+import type { FsError } from '../../src/base/errors.ts';
+import { type ContentId, type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { Tree } from '../../src/tree/tree.ts';
+import {
+  acknowledge,
+  checkStore,
+  type Fixture,
+  file,
+  folder,
+  localFile,
+  makeTree,
+  merge,
+  namesIn,
+  ROOT_URL,
+} from './tree-fixture.ts';
+
+function errnoOf(act: () => unknown): string | null {
+  try {
+    act();
+    return null;
+  } catch (error) {
+    return (error as FsError).errno ?? String(error);
+  }
+}
+
+describe('Tree', () => {
+  let fixture: Fixture;
+  let tree: Tree;
+
+  beforeEach(() => {
+    fixture = makeTree();
+    tree = fixture.tree;
+    merge(fixture, ROOT_INODE, []);
+  });
+
+  const mkdir = (parent: Inode, name: string) => localFile(tree, parent, name, 'folder').ino;
+  const touch = (parent: Inode, name: string) => localFile(tree, parent, name).ino;
+
+  it('plants the root once', () => {
+    tree.change(ROOT_INODE, { mode: 0o700 });
+    Tree.plant(fixture.store, fixture.clock, { resource: ROOT_URL, uid: 1, gid: 1 });
+    expect(tree.node(ROOT_INODE)?.local).toMatchObject({ mode: 0o700, uid: 1000, parent: ROOT_INODE, name: '' });
+    expect(tree.node(ROOT_INODE)?.remote?.resource).toBe(ROOT_URL);
+    checkStore(fixture.store);
+  });
+
+  it('creates a file with an empty draft, so that it is pushed', () => {
+    const node = localFile(tree, ROOT_INODE, 'a');
+    expect(fixture.store.get('content', node.local?.content as ContentId)?.kind).toBe('draft');
+    expect(fixture.store.get('dirty', node.ino)).toBeDefined();
+    expect(tree.child(ROOT_INODE, 'a')).toEqual(node);
+    expect(fixture.changed).toEqual([[node.ino, 'created']]);
+    checkStore(fixture.store);
+  });
+
+  it('makes first bytes inside the record that makes the node', () => {
+    const node = tree.create(ROOT_INODE, 'link', {
+      kind: 'symlink',
+      mode: 0o777,
+      uid: 0,
+      gid: 0,
+      sizeBytes: 4,
+      content: (tx) => fixture.contents.inlineContent(tx, Buffer.from('aim/')),
+    });
+    expect(node.local).toMatchObject({ sizeBytes: 4 });
+    expect(errnoOf(() => localFile(tree, ROOT_INODE, 'link', 'symlink'))).toBe('EEXIST');
+    checkStore(fixture.store);
+  });
+
+  it('refuses names and places', () => {
+    const file = touch(ROOT_INODE, 'file');
+    expect(errnoOf(() => touch(ROOT_INODE, 'file'))).toBe('EEXIST');
+    expect(errnoOf(() => mkdir(ROOT_INODE, 'file'))).toBe('EEXIST');
+    expect(errnoOf(() => touch(file, 'below'))).toBe('ENOTDIR');
+    expect(errnoOf(() => touch(4711 as Inode, 'below'))).toBe('ENOENT');
+    expect(errnoOf(() => touch(ROOT_INODE, 'x'.repeat(256)))).toBe('ENAMETOOLONG');
+    expect(errnoOf(() => mkdir(ROOT_INODE, '.Trash-1000'))).toBe('EPERM');
+    expect(errnoOf(() => tree.rename(ROOT_INODE, 'file', ROOT_INODE, '.Trash-0', 'replace'))).toBe('EPERM');
+    expect(errnoOf(() => tree.rename(ROOT_INODE, 'file', ROOT_INODE, 'x'.repeat(256), 'replace'))).toBe('ENAMETOOLONG');
+    expect(namesIn(tree, ROOT_INODE)).toEqual(['file']);
+    checkStore(fixture.store);
+  });
+
+  it('tells the case of letters apart, and the ways to write an umlaut', () => {
+    touch(ROOT_INODE, 'a');
+    touch(ROOT_INODE, 'A');
+    touch(ROOT_INODE, '\u00e4');
+    touch(ROOT_INODE, 'a\u0308');
+    expect(namesIn(tree, ROOT_INODE)).toHaveLength(4);
+  });
+
+  it('lists entries in a stable order, from any name on', () => {
+    for (const name of ['b', 'ä', 'a', '🦊', 'Z']) touch(ROOT_INODE, name);
+    expect(namesIn(tree, ROOT_INODE)).toEqual(['Z', 'a', 'b', 'ä', '🦊']);
+    expect([...tree.children(ROOT_INODE, 'a')].map(({ name }) => name)).toEqual(['b', 'ä', '🦊']);
+    expect([...tree.children(ROOT_INODE, 'aa')].map(({ name }) => name)).toEqual(['b', 'ä', '🦊']);
+  });
+
+  it('keeps the times of a folder in step with its entries', () => {
+    const dir = mkdir(ROOT_INODE, 'dir');
+    const timeOf = () => tree.node(dir)?.local?.mtime;
+    for (const act of [
+      () => touch(dir, 'a'),
+      () => tree.rename(dir, 'a', dir, 'b', 'replace'),
+      () => tree.rename(dir, 'b', ROOT_INODE, 'b', 'replace'),
+      () => tree.rename(ROOT_INODE, 'b', dir, 'c', 'replace'),
+      () => tree.remove(dir, 'c', 'file'),
+    ]) {
+      fixture.clock.advance(1000);
+      const before = timeOf();
+      act();
+      expect(timeOf()?.sec).toBeGreaterThan(before?.sec ?? 0);
+    }
+  });
+
+  it('removes by the rules of unlink(2) and rmdir(2)', () => {
+    const dir = mkdir(ROOT_INODE, 'dir');
+    const a = touch(dir, 'a');
+    expect(errnoOf(() => tree.remove(ROOT_INODE, 'dir', 'file'))).toBe('EISDIR');
+    expect(errnoOf(() => tree.remove(dir, 'a', 'folder'))).toBe('ENOTDIR');
+    expect(errnoOf(() => tree.remove(ROOT_INODE, 'dir', 'folder'))).toBe('ENOTEMPTY');
+    expect(errnoOf(() => tree.remove(ROOT_INODE, 'none', 'file'))).toBe('ENOENT');
+    expect(tree.remove(dir, 'a', 'file').removed.ino).toBe(a);
+    expect(tree.remove(ROOT_INODE, 'dir', 'folder').removed.ino).toBe(dir);
+    expect(errnoOf(() => touch(dir, 'late'))).toBe('ENOENT');
+    // Never pushed: nothing is left to do.
+    expect([...fixture.store.all('dirty')]).toEqual([]);
+    expect(tree.node(a)).toBeUndefined();
+    checkStore(fixture.store);
+  });
+
+  it('leaves a tombstone of what the service has', () => {
+    merge(fixture, ROOT_INODE, [file('1', 'a'), folder('d', 'dir')]);
+    const a = tree.child(ROOT_INODE, 'a')?.ino as Inode;
+    tree.remove(ROOT_INODE, 'a', 'file');
+    expect(tree.child(ROOT_INODE, 'a')).toBeUndefined();
+    expect(tree.node(a)).toMatchObject({ local: null, remote: { name: 'a' } });
+    expect(fixture.store.get('dirty', a)).toBeDefined();
+    expect(errnoOf(() => tree.change(a, { mode: 0o600 }))).toBe('ENOENT');
+    // Never listed: whether it is empty nobody knows.
+    expect(errnoOf(() => tree.remove(ROOT_INODE, 'dir', 'folder'))).toBe('ENOTEMPTY');
+    checkStore(fixture.store);
+  });
+
+  it('changes attributes without making a file dirty', () => {
+    merge(fixture, ROOT_INODE, [file('1', 'a')]);
+    const a = tree.child(ROOT_INODE, 'a')?.ino as Inode;
+    fixture.clock.advance(5000);
+    const node = tree.change(a, { mode: 0o600, mtime: { sec: 1, nsec: 123_456_789 } });
+    expect(node.local).toMatchObject({ mode: 0o600, mtime: { sec: 1, nsec: 123_456_789 } });
+    expect(node.local?.ctime.sec).toBe(Math.floor(fixture.clock.nowMs() / 1000));
+    expect(fixture.store.get('dirty', a)).toBeUndefined();
+    expect(fixture.changed.at(-1)).toEqual([a, 'attributes']);
+    expect(errnoOf(() => tree.change(99 as Inode, {}))).toBe('ENOENT');
+  });
+
+  it('knows whether a folder is complete', () => {
+    merge(fixture, ROOT_INODE, [folder('d', 'there')]);
+    const there = tree.child(ROOT_INODE, 'there')?.ino as Inode;
+    const here = mkdir(ROOT_INODE, 'here');
+    expect(tree.isComplete(there)).toBe(false);
+    expect(tree.isComplete(here)).toBe(true);
+    acknowledge(fixture, here);
+    expect(tree.isComplete(here)).toBe(true);
+    merge(fixture, there, []);
+    expect(tree.isComplete(there)).toBe(true);
+    expect(tree.isEmpty(there)).toBe(true);
+  });
+
+  describe('rename', () => {
+    let dir: Inode;
+    let sub: Inode;
+    beforeEach(() => {
+      dir = mkdir(ROOT_INODE, 'dir');
+      sub = mkdir(dir, 'sub');
+      touch(ROOT_INODE, 'a');
+      touch(ROOT_INODE, 'b');
+      touch(sub, 'deep');
+    });
+
+    it.each([
+      // [from, to, mode, errno]
+      ['a', 'b', 'no-replace', 'EEXIST'],
+      ['a', 'none', 'exchange', 'ENOENT'],
+      ['none', 'b', 'replace', 'ENOENT'],
+      ['a', 'dir', 'replace', 'EISDIR'],
+      ['dir', 'a', 'replace', 'ENOTDIR'],
+      ['empty', 'dir', 'replace', 'ENOTEMPTY'],
+      ['dir', 'dir/sub/x', 'replace', 'EINVAL'],
+      ['dir', 'dir/x', 'replace', 'EINVAL'],
+      ['dir', 'dir/sub', 'exchange', 'EINVAL'],
+      ['dir/sub', 'dir', 'exchange', 'EINVAL'],
+      ['a', '.a.swp', 'replace', 'EXDEV'],
+      ['.b.swp', 'a', 'replace', 'EXDEV'],
+      ['a', '.b.swp', 'exchange', 'EXDEV'],
+    ] as const)('%s → %s (%s) is %s and changes nothing', (from, to, mode, errno) => {
+      mkdir(ROOT_INODE, 'empty');
+      touch(ROOT_INODE, '.b.swp');
+      const place = (path: string) => {
+        const parts = path.split('/');
+        const name = parts.pop() as string;
+        const parent = parts.reduce<Inode>((at, part) => tree.child(at, part)?.ino as Inode, ROOT_INODE);
+        return [parent, name] as const;
+      };
+      const before = [...fixture.store.all('node')];
+      expect(errnoOf(() => tree.rename(...place(from), ...place(to), mode))).toBe(errno);
+      expect([...fixture.store.all('node')]).toEqual(before);
+    });
+
+    it('replaces a file, and an empty folder', () => {
+      const a = tree.child(ROOT_INODE, 'a')?.ino;
+      const b = tree.child(ROOT_INODE, 'b')?.ino;
+      const { moved, replaced } = tree.rename(ROOT_INODE, 'a', ROOT_INODE, 'b', 'replace');
+      expect([moved.ino, replaced?.ino]).toEqual([a, b]);
+      const empty = mkdir(ROOT_INODE, 'empty');
+      expect(tree.rename(ROOT_INODE, 'dir', ROOT_INODE, 'empty', 'replace').replaced?.ino).toBe(empty);
+      expect(namesIn(tree, ROOT_INODE)).toEqual(['b', 'empty/']);
+      expect(tree.child(tree.child(dir, 'sub')?.ino as Inode, 'deep')).toBeDefined();
+      checkStore(fixture.store);
+    });
+
+    it('does nothing for a name onto itself', () => {
+      fixture.changed.length = 0;
+      const { moved, replaced } = tree.rename(ROOT_INODE, 'a', ROOT_INODE, 'a', 'replace');
+      expect([moved.local?.name, replaced]).toEqual(['a', null]);
+      expect(fixture.changed).toEqual([]);
+    });
+
+    it('exchanges a file and a folder', () => {
+      const a = tree.child(ROOT_INODE, 'a')?.ino as Inode;
+      const { replaced } = tree.rename(ROOT_INODE, 'a', dir, 'sub', 'exchange');
+      expect(replaced).toBeNull();
+      expect(tree.child(dir, 'sub')?.ino).toBe(a);
+      expect(tree.child(ROOT_INODE, 'a')?.ino).toBe(sub);
+      expect(
+        fixture.changed
+          .slice(-2)
+          .map(([ino]) => ino)
+          .sort(),
+      ).toEqual([sub, a].sort());
+      checkStore(fixture.store);
+    });
+
+    it('lets what stays local be renamed among its like', () => {
+      const lock = localFile(tree, ROOT_INODE, '.a.swp');
+      expect(lock.localOnly).toBe(true);
+      expect(fixture.store.get('dirty', lock.ino)).toBeUndefined();
+      expect(tree.rename(ROOT_INODE, '.a.swp', dir, '.DS_Store', 'replace').moved.ino).toBe(lock.ino);
+      checkStore(fixture.store);
+    });
+  });
+});
