@@ -5,6 +5,7 @@ import { pathsOf } from '../config/paths.ts';
 import { parseDuration } from '../config/units.ts';
 import { newCommand, programVersion, runProgram, terminalOutput } from './command-line.ts';
 import { exitCode } from './exit-codes.ts';
+import { addMountOptions, mountOptions } from './option-flags.ts';
 import { terminalPrompt } from './prompt.ts';
 
 /** `cfs`: everything about the cloud folder that is not mounting. Subcommands are loaded when they are asked for. */
@@ -68,6 +69,17 @@ program
     const deps = { ...output, paths, clock: systemClock };
     code = await umountCommand(deps, { directory: directory ?? null, account: flags.account ?? null, timeoutMs });
   });
+
+const demo = program
+  .command('demo')
+  .description('try it out: an embedded server with a demo account, mounted in front (npm start)')
+  .argument('[directory]', 'where to mount; made if it is missing (default: ~/Cloud)');
+addMountOptions(demo).action(async (directory: string | undefined) => {
+  const options = mountOptions(demo, process.env, paths);
+  const { demoCommand } = await import('./demo.ts');
+  const deps = { paths, options, env: process.env, clock: systemClock, print: output.print };
+  code = await demoCommand(deps, { directory: directory ?? null });
+});
 
 await runProgram(program, process.argv, () => code);
 
