@@ -33,8 +33,9 @@ export interface StoreOptions {
 
 const SEGMENT_BYTES = 8 * 1024 * 1024;
 const OVERLAY_BYTES_MAX = 32 * 1024 * 1024;
-/** Rows read from LMDB at once while scanning: no cursor outlives a turn of the event loop. */
-const SCAN_ROWS = 128;
+/** Rows read from LMDB at once while scanning, first and later: no cursor outlives a turn of the event loop. */
+const SCAN_ROWS_MIN = 32;
+const SCAN_ROWS_MAX = 256;
 /** A row in memory beyond its bytes: objects, map entries, decoded value. */
 const ROW_OVERHEAD_BYTES = 400;
 /** Ids are reserved in blocks, so that taking one costs no row. */
@@ -208,9 +209,10 @@ export class Store implements StoreWriter {
 
   /** For `Change`: rows of a key range, from the overlay and LMDB. */
   *rowsOf(table: TableName, first: number | undefined, start: Buffer, end: Buffer): Generator<Row> {
-    for (let from = start; ; ) {
+    let limit = SCAN_ROWS_MIN;
+    for (let from = start; ; limit = Math.min(limit * 2, SCAN_ROWS_MAX)) {
       const lower: Row[] = [];
-      for (const { key, value } of this.#database.getRange({ start: from, end, limit: SCAN_ROWS })) {
+      for (const { key, value } of this.#database.getRange({ start: from, end, limit })) {
         const decodedKey = decodeKey(key).key;
         lower.push({
           table,
@@ -222,7 +224,7 @@ export class Store implements StoreWriter {
         });
       }
       let over = this.#overlay.inOrder(table, first, from);
-      const lastKey = lower.length < SCAN_ROWS ? null : (lower.at(-1) as Row).keyBytes;
+      const lastKey = lower.length < limit ? null : (lower.at(-1) as Row).keyBytes;
       if (lastKey !== null) over = over.slice(0, firstBehind(over, lastKey));
       yield* merged(lower, over);
       if (lastKey === null) return;

@@ -1,0 +1,130 @@
+import { BLOCK_BYTES } from '../base/vocabulary.ts';
+
+/**
+ * Which blocks of a content file are here. One row per 512 blocks, 5 bytes per block: state u8, mark u32 (crc32 of the block's
+ * bytes, little endian). A row ends behind its last present block.
+ *
+ * A block that the map does not name is not there, whatever the file says.
+ */
+export const BLOCKS_PER_ROW = 512;
+const ENTRY_BYTES = 5;
+const ROW_BYTES = BLOCKS_PER_ROW * ENTRY_BYTES;
+
+const ABSENT = 0;
+/** Here, mark not computed yet: true for this run only, never stored. */
+const UNMARKED = 1;
+const MARKED = 2;
+
+export class BlockMap {
+  readonly #load: (row: number) => Uint8Array | undefined;
+  readonly #rows = new Map<number, Buffer>();
+  /** Blocks whose bytes were compared with their mark in this run, or were written in it. */
+  readonly #verified = new Set<number>();
+  readonly #dirty = new Set<number>();
+
+  constructor(load: (row: number) => Uint8Array | undefined) {
+    this.#load = load;
+  }
+
+  isPresent(block: number): boolean {
+    return this.#stateOf(block) !== ABSENT;
+  }
+
+  isVerified(block: number): boolean {
+    return this.#verified.has(block);
+  }
+
+  isMarked(block: number): boolean {
+    return this.#stateOf(block) === MARKED;
+  }
+
+  markOf(block: number): number {
+    return this.#row(block).readUInt32LE((block % BLOCKS_PER_ROW) * ENTRY_BYTES + 1);
+  }
+
+  verified(block: number): void {
+    this.#verified.add(block);
+  }
+
+  /** The block's bytes are in the file; its mark follows. */
+  landed(block: number): void {
+    this.#row(block)[(block % BLOCKS_PER_ROW) * ENTRY_BYTES] = UNMARKED;
+    this.#verified.add(block);
+  }
+
+  marked(block: number, mark: number): void {
+    const row = this.#row(block);
+    const at = (block % BLOCKS_PER_ROW) * ENTRY_BYTES;
+    row[at] = MARKED;
+    row.writeUInt32LE(mark >>> 0, at + 1);
+    this.#verified.add(block);
+    this.#dirty.add(Math.floor(block / BLOCKS_PER_ROW));
+  }
+
+  cleared(block: number): void {
+    const at = (block % BLOCKS_PER_ROW) * ENTRY_BYTES;
+    this.#row(block).fill(0, at, at + ENTRY_BYTES);
+    this.#verified.delete(block);
+    this.#dirty.add(Math.floor(block / BLOCKS_PER_ROW));
+  }
+
+  /** Rows to be stored, as they are now: null for a row with nothing in it. They count as stored from here on. */
+  takeDirty(): (readonly [row: number, bytes: Uint8Array | null])[] {
+    const rows = [...this.#dirty].map((row) => [row, encodeRow(this.#rows.get(row))] as const);
+    this.#dirty.clear();
+    return rows;
+  }
+
+  /** Storing `rows` failed: they are to be stored again. */
+  putBackDirty(rows: readonly (readonly [row: number, bytes: unknown])[]): void {
+    for (const [row] of rows) this.#dirty.add(row);
+  }
+
+  get isDirty(): boolean {
+    return this.#dirty.size > 0;
+  }
+
+  #stateOf(block: number): number {
+    return this.#row(block)[(block % BLOCKS_PER_ROW) * ENTRY_BYTES] as number;
+  }
+
+  #row(block: number): Buffer {
+    const index = Math.floor(block / BLOCKS_PER_ROW);
+    let row = this.#rows.get(index);
+    if (row === undefined) {
+      row = Buffer.alloc(ROW_BYTES);
+      const stored = this.#load(index);
+      if (stored !== undefined) row.set(stored.subarray(0, ROW_BYTES));
+      this.#rows.set(index, row);
+    }
+    return row;
+  }
+}
+
+/** The blocks that a stored row names. */
+export function* blocksOfRow(
+  index: number,
+  row: Uint8Array,
+): Generator<{ readonly block: number; readonly mark: number }> {
+  const view = Buffer.from(row.buffer, row.byteOffset, row.byteLength);
+  for (let at = 0; at + ENTRY_BYTES <= view.byteLength; at += ENTRY_BYTES) {
+    if (view[at] === MARKED)
+      yield { block: index * BLOCKS_PER_ROW + at / ENTRY_BYTES, mark: view.readUInt32LE(at + 1) };
+  }
+}
+
+/** Length of block `block` of a content of `sizeBytes`. */
+export function blockLength(block: number, sizeBytes: number): number {
+  return Math.max(0, Math.min(BLOCK_BYTES, sizeBytes - block * BLOCK_BYTES));
+}
+
+function encodeRow(row: Buffer | undefined): Uint8Array | null {
+  if (row === undefined) return null;
+  let end = 0;
+  const stored = Buffer.from(row);
+  for (let at = 0; at < ROW_BYTES; at += ENTRY_BYTES) {
+    if (stored[at] === MARKED) end = at + ENTRY_BYTES;
+    else stored.fill(0, at, at + ENTRY_BYTES);
+  }
+  return end === 0 ? null : stored.subarray(0, end);
+}

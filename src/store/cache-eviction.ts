@@ -1,0 +1,175 @@
+import { statfsSync } from 'node:fs';
+import type { Clock } from '../base/clock.ts';
+import type { Logger } from '../base/log.ts';
+import { BLOCK_BYTES, type ContentId } from '../base/vocabulary.ts';
+import { blockLength } from './block-map.ts';
+import { type CacheUnit, type CacheUsage, UNIT_BLOCKS } from './cache-usage.ts';
+import type { ContentFiles } from './content-files.ts';
+import { isLayered } from './content-layers.ts';
+import type { StoreWriter } from './tables.ts';
+import type { VersionBlocks } from './version-blocks.ts';
+
+const UNITS_PER_CALL_MAX = 64;
+/** A block of a leased content that was not used for so long may go: a reader copies what it was given at once. */
+const LEASED_IDLE_MS = 30_000;
+const ROOM_CHECK_MS = 1000;
+
+interface Hole {
+  readonly id: ContentId;
+  readonly start: number;
+  readonly end: number;
+}
+
+/**
+ * Keeps clean blocks within their budget, least recently used first. Never touched: drafts, and what lies under a draft, whose
+ * base may be gone from the service when it is needed.
+ */
+export class CacheEviction {
+  readonly #store: StoreWriter;
+  readonly #files: ContentFiles;
+  readonly #usage: CacheUsage;
+  readonly #blocks: VersionBlocks;
+  readonly #clock: Clock;
+  readonly #log: Logger;
+  readonly #directory: string;
+  readonly #cacheBytes: number;
+  readonly #reserveBytes: number;
+  /** Which content each draft (or unsettled version) lies over. */
+  readonly #baseOf = new Map<ContentId, ContentId>();
+  readonly #draftsOver = new Map<ContentId, number>();
+  #checkedMs = Number.NEGATIVE_INFINITY;
+  #freeBytes = Number.POSITIVE_INFINITY;
+  #allowed = true;
+
+  constructor(deps: {
+    store: StoreWriter;
+    files: ContentFiles;
+    usage: CacheUsage;
+    blocks: VersionBlocks;
+    clock: Clock;
+    log: Logger;
+    directory: string;
+    cacheBytes: number;
+    reserveBytes: number;
+  }) {
+    this.#store = deps.store;
+    this.#files = deps.files;
+    this.#usage = deps.usage;
+    this.#blocks = deps.blocks;
+    this.#clock = deps.clock;
+    this.#log = deps.log;
+    this.#directory = deps.directory;
+    this.#cacheBytes = deps.cacheBytes;
+    this.#reserveBytes = deps.reserveBytes;
+  }
+
+  /** `draft` needs the cached blocks of `base`. */
+  protectBase(draft: ContentId, base: ContentId): void {
+    if (this.#baseOf.get(draft) === base) return;
+    this.releaseBase(draft);
+    this.#baseOf.set(draft, base);
+    this.#draftsOver.set(base, (this.#draftsOver.get(base) ?? 0) + 1);
+  }
+
+  releaseBase(draft: ContentId): void {
+    const base = this.#baseOf.get(draft);
+    if (base === undefined) return;
+    this.#baseOf.delete(draft);
+    const count = (this.#draftsOver.get(base) ?? 0) - 1;
+    if (count > 0) this.#draftsOver.set(base, count);
+    else this.#draftsOver.delete(base);
+  }
+
+  /** Nothing is evicted while it is not known yet which contents lie under drafts. */
+  suspend(): void {
+    this.#allowed = false;
+  }
+
+  resume(): void {
+    this.#allowed = true;
+  }
+
+  /** Whether read caching may take more of the disk (`--cache-reserve`). */
+  hasRoom(): boolean {
+    if (this.#reserveBytes === 0) return true;
+    if (this.#shortBytes() > 0) this.evict();
+    return this.#shortBytes() <= 0;
+  }
+
+  /** Evicts down to the budget, a bounded piece of it per call. */
+  evict(): void {
+    if (!this.#allowed) return;
+    let over = Math.max(this.#usage.cacheBytes - this.#cacheBytes, this.#reserveBytes > 0 ? this.#shortBytes() : 0);
+    if (over <= 0) return;
+    const nowMs = this.#clock.elapsedMs();
+    const holes: Hole[] = [];
+    const emptied = new Set<ContentId>();
+    let units = 0;
+    for (const unit of this.#usage.units()) {
+      if (over <= 0 || units >= UNITS_PER_CALL_MAX) break;
+      const { content: id } = unit;
+      if (this.#draftsOver.has(id) || (this.#files.isHeld(id) && nowMs - unit.usedMs < LEASED_IDLE_MS)) continue;
+      if (!this.#files.canPunchHoles && this.#files.isHeld(id)) continue;
+      units++;
+      over -= this.#clear(unit, holes);
+      emptied.add(id);
+    }
+    // The map first: a block that it names must be there.
+    this.#blocks.save();
+    for (const { id, start, end } of holes) this.#files.punch(id, 'cache', start, end);
+    for (const id of emptied) if (this.#usage.cachedBytes(id) === 0) this.#removeFile(id);
+    if (holes.length > 0) this.#checkedMs = Number.NEGATIVE_INFINITY;
+    this.#log.debug({ units, cacheBytes: this.#usage.cacheBytes }, 'blocks evicted');
+  }
+
+  /** Forgets the blocks of a unit (of the whole content where holes cannot be punched); returns their bytes. */
+  #clear(unit: CacheUnit, holes: Hole[]): number {
+    const { content: id } = unit;
+    this.#usage.forgetUnit(unit);
+    const record = this.#store.get('content', id);
+    if (record === undefined || record.kind !== 'version') return 0;
+    const map = this.#blocks.map(id);
+    const whole = !this.#files.canPunchHoles;
+    const first = whole ? 0 : unit.unit * UNIT_BLOCKS;
+    const end = Math.min(
+      whole ? Number.POSITIVE_INFINITY : first + UNIT_BLOCKS,
+      Math.ceil(record.sizeBytes / BLOCK_BYTES),
+    );
+    let freed = 0;
+    for (let block = first; block < end; block++) {
+      if (!map.isPresent(block)) continue;
+      const length = blockLength(block, record.sizeBytes);
+      this.#blocks.cleared(id, block);
+      freed += length;
+      const start = block * BLOCK_BYTES;
+      const last = holes.at(-1);
+      if (last?.id === id && last.end === start) holes[holes.length - 1] = { ...last, end: start + length };
+      else holes.push({ id, start, end: start + length });
+    }
+    this.#usage.addCached(id, -freed);
+    return freed;
+  }
+
+  #removeFile(id: ContentId): void {
+    const record = this.#store.get('content', id);
+    if (record === undefined || record.where !== 'file' || isLayered(record) || this.#files.isHeld(id)) return;
+    try {
+      this.#store.transact((tx) => tx.put('content', id, { ...record, where: 'none' }));
+      this.#files.remove(id);
+      this.#blocks.forget(id);
+    } catch (err) {
+      this.#log.warn({ err, content: id }, 'empty content file not removed');
+    }
+  }
+
+  /** How many bytes are lacking of the reserve. */
+  #shortBytes(): number {
+    const nowMs = this.#clock.elapsedMs();
+    if (nowMs - this.#checkedMs > ROOM_CHECK_MS) {
+      const { bavail, bsize } = statfsSync(this.#directory);
+      this.#freeBytes = bavail * bsize;
+      this.#checkedMs = nowMs;
+    }
+    return this.#reserveBytes - this.#freeBytes;
+  }
+}

@@ -1,0 +1,129 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { Logger } from '../base/log.ts';
+import type { ContentId } from '../base/vocabulary.ts';
+import { blockLength, blocksOfRow } from './block-map.ts';
+import type { CacheEviction } from './cache-eviction.ts';
+import { type CacheUsage, UNIT_BLOCKS } from './cache-usage.ts';
+import type { ContentFiles } from './content-files.ts';
+import { isLayered } from './content-layers.ts';
+import { bytesOf } from './extents.ts';
+import type { LayerSettling } from './layer-settling.ts';
+import { countReference } from './node-table.ts';
+import type { ContentRecord, StoreWriter, Transaction } from './tables.ts';
+
+const COLLECTED_PER_CALL_MAX = 200;
+const RECORDS_PER_TURN = 200;
+const SHARDS = 256;
+
+/** Removes contents that nothing refers to, and takes stock of what earlier runs left. */
+export class ContentCollector {
+  readonly #store: StoreWriter;
+  readonly #files: ContentFiles;
+  readonly #usage: CacheUsage;
+  readonly #eviction: CacheEviction;
+  readonly #settling: LayerSettling;
+  readonly #log: Logger;
+  readonly #forget: (id: ContentId) => void;
+  /** Ids of this run lie at or above it: their files may be ahead of their records. */
+  readonly #firstNewId: number;
+
+  constructor(deps: {
+    store: StoreWriter;
+    files: ContentFiles;
+    usage: CacheUsage;
+    eviction: CacheEviction;
+    settling: LayerSettling;
+    log: Logger;
+    /** A content is gone: let go of everything that is kept of it in memory. */
+    forget: (id: ContentId) => void;
+  }) {
+    this.#store = deps.store;
+    this.#files = deps.files;
+    this.#usage = deps.usage;
+    this.#eviction = deps.eviction;
+    this.#settling = deps.settling;
+    this.#log = deps.log;
+    this.#forget = deps.forget;
+    this.#firstNewId = Number(deps.store.get('meta', 'next-content') ?? 1);
+  }
+
+  /** Removes contents without references that nobody leases. */
+  collect(): void {
+    const ids: ContentId[] = [];
+    for (const [id] of this.#store.all('garbage')) {
+      if (this.#files.isHeld(id)) continue;
+      ids.push(id);
+      if (ids.length >= COLLECTED_PER_CALL_MAX) break;
+    }
+    if (ids.length === 0) return;
+    try {
+      this.#store.transact((tx) => {
+        for (const id of ids) this.#destroy(tx, id);
+      });
+    } catch (err) {
+      this.#log.warn({ err, count: ids.length }, 'contents not collected');
+    }
+  }
+
+  async takeStock(signal: AbortSignal): Promise<void> {
+    this.#eviction.suspend();
+    try {
+      let count = 0;
+      for (const [id, read] of this.#store.all('content')) {
+        if (++count % RECORDS_PER_TURN === 0) await nextTurn();
+        if (signal.aborted) return;
+        if (read.kind === 'version' && read.where !== 'file' && !isLayered(read)) continue;
+        const record = this.#store.get('content', id);
+        if (record !== undefined) this.#count(id, record);
+      }
+      for (const place of ['drafts', 'cache'] as const) {
+        for (let shard = 0; shard < SHARDS; shard++) {
+          if (signal.aborted) return;
+          for (const id of this.#files.idsIn(place, shard)) {
+            if (id < this.#firstNewId && this.#store.get('content', id) === undefined) this.#files.remove(id);
+          }
+          if (shard % 8 === 7) await nextTurn();
+        }
+      }
+      this.#eviction.resume();
+    } catch (err) {
+      this.#log.warn({ err }, 'taking stock of the cache ended early: nothing will be evicted');
+    }
+  }
+
+  #count(id: ContentId, record: ContentRecord): void {
+    if (record.base !== null) this.#eviction.protectBase(id, record.base);
+    if (record.kind === 'draft') {
+      this.#usage.setDraft(id, bytesOf(record.extents));
+      return;
+    }
+    if (isLayered(record)) this.#settling.add(id);
+    if (record.where !== 'file') return;
+    let bytes = 0;
+    for (const [row, stored] of this.#store.scan('blocks', id)) {
+      for (const { block } of blocksOfRow(row, stored)) {
+        bytes += blockLength(block, record.sizeBytes);
+        this.#usage.found(id, Math.floor(block / UNIT_BLOCKS));
+      }
+    }
+    // What landed in the meantime is counted already and may not be stored yet.
+    if (bytes > this.#usage.cachedBytes(id)) this.#usage.setCached(id, bytes);
+  }
+
+  #destroy(tx: Transaction, id: ContentId): void {
+    tx.remove('garbage', id);
+    const record = tx.get('content', id);
+    if (record === undefined || record.refs > 0) return;
+    tx.remove('content', id);
+    if (record.where === 'inline') tx.remove('inline', id);
+    if (record.version !== null && tx.get('version', record.version) === id) tx.remove('version', record.version);
+    for (const [row] of tx.scan('blocks', id)) tx.remove('blocks', [id, row]);
+    if (record.base !== null) countReference(tx, record.base, -1);
+    tx.afterCommit(() => {
+      this.#eviction.releaseBase(id);
+      this.#forget(id);
+      this.#usage.forget(id, record.sizeBytes);
+      this.#files.remove(id);
+    });
+  }
+}

@@ -1,0 +1,218 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { StorageError } from '../base/errors.ts';
+import type { ContentId } from '../base/vocabulary.ts';
+import type { Disk } from './disk.ts';
+
+/** Drafts are the user's only copy, the cache is not: they lie in different folders. */
+export type Place = 'drafts' | 'cache';
+
+/** How blocks are given back to the disk; null where nothing can (whole files are removed instead). */
+export interface HolePunch {
+  punchHole(fd: number, offset: number, length: number): void;
+}
+
+const DESCRIPTORS_MAX = 256;
+/** cachedir.org: backup programs leave such a folder out. */
+const CACHE_TAG = 'Signature: 8a477f597d28d172789f06886806bc55\n# Blocks that can be fetched again (cfs-mount).\n';
+
+/** One sparse file per larger content, spread over 256 folders so that none grows without limit. */
+export class ContentFiles {
+  readonly #directory: string;
+  readonly #disk: Disk;
+  readonly #holes: HolePunch | null;
+  /** Open descriptors, least recently used first. */
+  readonly #open = new Map<ContentId, { readonly fd: number }>();
+  /** Leases: their descriptors stay open. */
+  readonly #held = new Map<ContentId, number>();
+  /** Files that this run made: a record may not say so yet. */
+  readonly #made = new Set<ContentId>();
+  /** Folders whose entries may not be on the disk yet. */
+  readonly #unsyncedFolders = new Set<string>();
+  readonly #folders = new Set<string>();
+
+  constructor(deps: { directory: string; disk: Disk; holes: HolePunch | null }) {
+    this.#directory = deps.directory;
+    this.#disk = deps.disk;
+    this.#holes = deps.holes;
+    for (const place of ['drafts', 'cache'] as const) deps.disk.makeDirectory(join(deps.directory, place));
+    writeFileSync(join(deps.directory, 'cache', 'CACHEDIR.TAG'), CACHE_TAG, { mode: 0o600 });
+  }
+
+  get canPunchHoles(): boolean {
+    return this.#holes !== null;
+  }
+
+  path(id: ContentId, place: Place): string {
+    return join(this.#folder(id, place), String(id));
+  }
+
+  /** An empty file, whatever an earlier life left under this id. */
+  create(id: ContentId, place: Place): number {
+    this.close(id);
+    const folder = this.#folder(id, place);
+    if (!this.#folders.has(folder)) {
+      this.#disk.makeDirectory(folder);
+      this.#folders.add(folder);
+      this.#unsyncedFolders.add(join(this.#directory, place));
+    }
+    const fd = this.#disk.open(join(folder, String(id)), 'create');
+    this.#unsyncedFolders.add(folder);
+    this.#made.add(id);
+    this.#keep(id, fd);
+    return fd;
+  }
+
+  /** Whether the file was made in this run and is still there. */
+  wasMade(id: ContentId): boolean {
+    return this.#made.has(id);
+  }
+
+  /** The descriptor of a file that is there; valid until the next call, longer while the content is held. */
+  descriptor(id: ContentId, place: Place): number {
+    const open = this.#open.get(id);
+    if (open !== undefined) {
+      this.#open.delete(id);
+      this.#open.set(id, open);
+      return open.fd;
+    }
+    let fd: number;
+    try {
+      fd = this.#disk.open(this.path(id, place), 'write');
+    } catch (error) {
+      // A crash between the record of an adoption and the move of the file.
+      this.#adoptStray(id, place, error);
+      fd = this.#disk.open(this.path(id, place), 'write');
+    }
+    this.#keep(id, fd);
+    return fd;
+  }
+
+  read(id: ContentId, place: Place, target: Uint8Array, position: number): number {
+    return this.#disk.read(this.descriptor(id, place), target, position);
+  }
+
+  /** Fills `target` from a descriptor that a piece named; a file that ends early reads as zeros. */
+  readSlice(fd: number, target: Uint8Array, position: number): void {
+    target.fill(0, this.#disk.read(fd, target, position));
+  }
+
+  write(id: ContentId, place: Place, bytes: Uint8Array, position: number): void {
+    this.#disk.write(this.descriptor(id, place), bytes, position);
+  }
+
+  /** Makes a range read as zeros; gives its blocks back where the disk can. */
+  zero(id: ContentId, place: Place, start: number, end: number): void {
+    if (start >= end) return;
+    if (this.punch(id, place, start, end)) return;
+    const zeros = new Uint8Array(Math.min(end - start, 1024 * 1024));
+    for (let at = start; at < end; at += zeros.byteLength) {
+      this.write(id, place, zeros.subarray(0, Math.min(zeros.byteLength, end - at)), at);
+    }
+  }
+
+  /** Gives the blocks of a range back; false where the disk cannot. */
+  punch(id: ContentId, place: Place, start: number, end: number): boolean {
+    if (this.#holes === null) return false;
+    try {
+      this.#holes.punchHole(this.descriptor(id, place), start, end - start);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  /** An acknowledged draft becomes cache. */
+  move(id: ContentId, from: Place, to: Place): void {
+    const folder = this.#folder(id, to);
+    this.#disk.makeDirectory(folder);
+    this.#disk.rename(this.path(id, from), this.path(id, to));
+    this.#unsyncedFolders.add(folder).add(this.#folder(id, from));
+  }
+
+  remove(id: ContentId): void {
+    this.close(id);
+    this.#made.delete(id);
+    this.#disk.remove(this.path(id, 'drafts'));
+    this.#disk.remove(this.path(id, 'cache'));
+  }
+
+  /** Bytes and directory entry survive a power cut once this resolves. */
+  async sync(id: ContentId, place: Place): Promise<void> {
+    this.hold(id);
+    try {
+      await this.#disk.sync(this.descriptor(id, place));
+      for (const folder of [this.#folder(id, place), join(this.#directory, place)]) {
+        if (!this.#unsyncedFolders.delete(folder)) continue;
+        try {
+          await this.#disk.syncDirectory(folder);
+        } catch (error) {
+          this.#unsyncedFolders.add(folder);
+          throw error;
+        }
+      }
+    } finally {
+      this.release(id);
+    }
+  }
+
+  /** The descriptor stays open until as many releases. */
+  hold(id: ContentId): void {
+    this.#held.set(id, (this.#held.get(id) ?? 0) + 1);
+  }
+
+  release(id: ContentId): void {
+    const count = (this.#held.get(id) ?? 0) - 1;
+    if (count > 0) this.#held.set(id, count);
+    else this.#held.delete(id);
+  }
+
+  isHeld(id: ContentId): boolean {
+    return this.#held.has(id);
+  }
+
+  close(id: ContentId): void {
+    const open = this.#open.get(id);
+    if (open === undefined) return;
+    this.#open.delete(id);
+    this.#disk.close(open.fd);
+  }
+
+  closeAll(): void {
+    for (const id of [...this.#open.keys()]) this.close(id);
+  }
+
+  /** Ids of the files that lie in one of the 256 folders. */
+  idsIn(place: Place, shard: number): ContentId[] {
+    return this.#disk
+      .list(join(this.#directory, place, shardName(shard)))
+      .map(Number)
+      .filter((id) => Number.isSafeInteger(id) && id > 0) as ContentId[];
+  }
+
+  #keep(id: ContentId, fd: number): void {
+    this.#open.set(id, { fd });
+    if (this.#open.size <= DESCRIPTORS_MAX) return;
+    for (const [other] of this.#open) {
+      if (other === id || this.#held.has(other)) continue;
+      this.close(other);
+      if (this.#open.size <= DESCRIPTORS_MAX) return;
+    }
+  }
+
+  #adoptStray(id: ContentId, place: Place, error: unknown): void {
+    try {
+      this.move(id, place === 'cache' ? 'drafts' : 'cache', place);
+    } catch {
+      throw new StorageError(`the file of content ${id} is gone`, { cause: error });
+    }
+  }
+
+  #folder(id: ContentId, place: Place): string {
+    return join(this.#directory, place, shardName(id % 256));
+  }
+}
+
+function shardName(shard: number): string {
+  return shard.toString(16).padStart(2, '0');
+}

@@ -1,0 +1,213 @@
+import { crc32 } from 'node:zlib';
+import type { Logger } from '../base/log.ts';
+import { BLOCK_BYTES, type ContentId, type Extent } from '../base/vocabulary.ts';
+import { type BlockMap, blockLength } from './block-map.ts';
+import type { ContentFiles, Place } from './content-files.ts';
+import type { Piece } from './contents.ts';
+import type { Draft } from './draft.ts';
+import { alignOut, indexBehind } from './extents.ts';
+import type { ContentRecord } from './tables.ts';
+
+/** Where the layers find what they resolve. */
+export interface LayerSource {
+  /** An open draft: newer than its record. */
+  draft(id: ContentId): Draft | undefined;
+  /** @throws when there is no such content */
+  record(id: ContentId): ContentRecord;
+  inlineBytes(id: ContentId): Uint8Array;
+  blockMap(id: ContentId): BlockMap;
+  /** A block that is kept in memory because the disk has no room for it. */
+  memoryBlock(id: ContentId, block: number): Uint8Array | undefined;
+  /** The bytes of a block are not those that were put there. */
+  damaged(id: ContentId, block: number, sizeBytes: number): void;
+}
+
+/** One layer: own ranges over a base. */
+interface Layer {
+  readonly id: ContentId;
+  readonly extents: readonly number[];
+  readonly base: ContentId | null;
+  readonly baseBytes: number;
+  readonly place: Place;
+  /** Own bytes by offset; null: they are in the file. */
+  readonly memory: Uint8Array | null;
+}
+
+/**
+ * Resolves a content into pieces: a draft's own ranges, its base below, zeros beyond; a version's blocks by its map.
+ *
+ * A version that was a draft keeps its layers until they are settled. What is in none of them is missing from *it*, never from
+ * its base: the base's version may be gone from the service by then.
+ */
+export class ContentLayers {
+  readonly #source: LayerSource;
+  readonly #files: ContentFiles;
+  readonly #log: Logger;
+
+  constructor(deps: { source: LayerSource; files: ContentFiles; log: Logger }) {
+    this.#source = deps.source;
+    this.#files = deps.files;
+    this.#log = deps.log;
+  }
+
+  sizeOf(id: ContentId): number {
+    return this.#source.draft(id)?.sizeBytes ?? this.#source.record(id).sizeBytes;
+  }
+
+  /** `start` and `end` lie within the content. */
+  resolve(id: ContentId, start: number, end: number): Piece[] {
+    const out: Piece[] = [];
+    if (start < end) this.#walk(id, start, end, out);
+    return out;
+  }
+
+  #walk(id: ContentId, start: number, end: number, out: Piece[]): void {
+    const draft = this.#source.draft(id);
+    if (draft !== undefined) {
+      const { extents, base, baseBytes, memory } = draft;
+      this.#walkLayer({ id, extents, base, baseBytes, memory, place: 'drafts' }, start, end, out);
+      return;
+    }
+    const record = this.#source.record(id);
+    if (record.kind === 'draft') this.#walkLayer(this.#layerOf(id, record), start, end, out);
+    else this.#walkVersion(id, record, start, end, out);
+  }
+
+  #walkLayer(layer: Layer, start: number, end: number, out: Piece[]): void {
+    const { extents } = layer;
+    let at = start;
+    for (let index = indexBehind(extents, start); at < end; index += 2) {
+      const ownStart = Math.min(extents[index] ?? end, end);
+      if (ownStart > at) this.#walkBase(layer, at, ownStart, out);
+      at = Math.max(at, ownStart);
+      const ownEnd = Math.min(extents[index + 1] ?? end, end);
+      if (ownEnd > at && index < extents.length) {
+        if (layer.memory !== null) append(out, bytesPiece(layer.memory.subarray(at, ownEnd)));
+        else append(out, this.#slice(layer.id, layer.place, at, ownEnd));
+        at = ownEnd;
+      }
+    }
+  }
+
+  #walkBase({ base, baseBytes }: Layer, start: number, end: number, out: Piece[]): void {
+    let at = start;
+    if (base !== null && start < baseBytes) {
+      const visible = Math.min(end, baseBytes, this.sizeOf(base));
+      if (visible > start) {
+        this.#walk(base, start, visible, out);
+        at = visible;
+      }
+    }
+    if (at < end) append(out, { kind: 'zeros', length: end - at });
+  }
+
+  #walkVersion(id: ContentId, record: ContentRecord, start: number, end: number, out: Piece[]): void {
+    const layered = isLayered(record);
+    if (record.where === 'inline' && !layered) {
+      append(out, bytesPiece(this.#source.inlineBytes(id).subarray(start, end)));
+      return;
+    }
+    const map = this.#source.blockMap(id);
+    for (let at = start; at < end; ) {
+      const block = Math.floor(at / BLOCK_BYTES);
+      const stop = Math.min((block + 1) * BLOCK_BYTES, end);
+      const kept = this.#source.memoryBlock(id, block);
+      if (kept !== undefined)
+        append(out, bytesPiece(kept.subarray(at - block * BLOCK_BYTES, stop - block * BLOCK_BYTES)));
+      else if (this.#isSound(id, record, map, block)) append(out, this.#slice(id, 'cache', at, stop));
+      else if (layered) this.#walkBelowVersion(id, record, at, stop, out);
+      else append(out, missing(id, at, stop, record.sizeBytes));
+      at = stop;
+    }
+  }
+
+  #walkBelowVersion(id: ContentId, record: ContentRecord, start: number, end: number, out: Piece[]): void {
+    const below: Piece[] = [];
+    this.#walkLayer(this.#layerOf(id, record), start, end, below);
+    let at = start;
+    for (const piece of below) {
+      append(out, piece.kind === 'missing' ? missing(id, at, at + piece.length, record.sizeBytes) : piece);
+      at += piece.length;
+    }
+  }
+
+  #layerOf(id: ContentId, record: ContentRecord): Layer {
+    const { extents, base, baseBytes, where } = record;
+    return {
+      id,
+      extents,
+      base,
+      baseBytes,
+      place: record.kind === 'version' ? 'cache' : 'drafts',
+      memory: where === 'inline' ? this.#source.inlineBytes(id) : null,
+    };
+  }
+
+  /** Whether a block is here and its bytes are those that were put there; damage is looked for once in a run. */
+  #isSound(id: ContentId, record: ContentRecord, map: BlockMap, block: number): boolean {
+    if (!map.isPresent(block)) return false;
+    if (map.isVerified(block)) return true;
+    const bytes = Buffer.allocUnsafe(blockLength(block, record.sizeBytes));
+    let count = -1;
+    try {
+      count = this.#files.read(id, 'cache', bytes, block * BLOCK_BYTES);
+    } catch (err) {
+      this.#log.warn({ content: id, block, err }, 'cached block cannot be read: it will be fetched again');
+    }
+    if (count === bytes.byteLength && crc32(bytes) === map.markOf(block)) {
+      map.verified(block);
+      return true;
+    }
+    if (count >= 0) this.#log.warn({ content: id, block }, 'cached block is damaged: it will be fetched again');
+    this.#source.damaged(id, block, record.sizeBytes);
+    return false;
+  }
+
+  #slice(id: ContentId, place: Place, start: number, end: number): Piece {
+    return {
+      kind: 'slice',
+      length: end - start,
+      fd: this.#files.descriptor(id, place),
+      path: this.#files.path(id, place),
+      position: start,
+    };
+  }
+}
+
+/** Whether an acknowledged draft still rests on its own ranges and its base. */
+export function isLayered(record: ContentRecord): boolean {
+  return record.base !== null || record.extents.length > 0;
+}
+
+function bytesPiece(bytes: Uint8Array): Piece {
+  return { kind: 'bytes', length: bytes.byteLength, bytes };
+}
+
+function missing(content: ContentId, start: number, end: number, sizeBytes: number): Piece {
+  return { kind: 'missing', length: end - start, content, extent: alignOut({ start, end }, BLOCK_BYTES, sizeBytes) };
+}
+
+/** Adds a piece, as one with its predecessor where they are neighbours. */
+function append(out: Piece[], piece: Piece): void {
+  if (piece.length === 0) return;
+  const last = out.at(-1);
+  const joined = last === undefined ? null : join(last, piece);
+  if (joined === null) out.push(piece);
+  else out[out.length - 1] = joined;
+}
+
+function join(a: Piece, b: Piece): Piece | null {
+  const length = a.length + b.length;
+  if (a.kind === 'zeros' && b.kind === 'zeros') return { kind: 'zeros', length };
+  if (a.kind === 'slice' && b.kind === 'slice' && a.fd === b.fd && a.position + a.length === b.position) {
+    return { ...a, length };
+  }
+  if (a.kind === 'missing' && b.kind === 'missing' && a.content === b.content && b.extent.start <= a.extent.end) {
+    const extent: Extent = {
+      start: Math.min(a.extent.start, b.extent.start),
+      end: Math.max(a.extent.end, b.extent.end),
+    };
+    return { ...a, length, extent };
+  }
+  return null;
+}

@@ -1,0 +1,462 @@
+import type { Clock } from '../base/clock.ts';
+import { StorageError } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
+import { NativeFiles } from '../base/native.ts';
+import type { ContentId, Extent, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
+import { CacheEviction } from './cache-eviction.ts';
+import { CacheUsage } from './cache-usage.ts';
+import { ContentCollector } from './content-collector.ts';
+import { ContentFiles, type HolePunch } from './content-files.ts';
+import { ContentLayers, isLayered } from './content-layers.ts';
+import type { Contents, DraftBase, Lease, Piece } from './contents.ts';
+import { type Disk, systemDisk } from './disk.ts';
+import { Draft } from './draft.ts';
+import { clip } from './extents.ts';
+import { LayerSettling } from './layer-settling.ts';
+import { countReference } from './node-table.ts';
+import type { ContentRecord, StoreWriter, Transaction } from './tables.ts';
+import { VersionBlocks } from './version-blocks.ts';
+
+export interface ContentStoreDeps {
+  readonly store: StoreWriter;
+  /** The store's directory: content files lie in `drafts/` and `cache/` below it. */
+  readonly directory: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly options: ContentStoreOptions;
+  /** Stands between the content files and the file system in tests. */
+  readonly disk?: Disk;
+  /** How blocks are given back; null: not at all. Without it our addon, where it is built. */
+  readonly holes?: HolePunch | null;
+}
+
+export interface ContentStoreOptions {
+  /** Contents up to this size live in the journal and LMDB. */
+  readonly inlineMaxBytes: number;
+  /** Budget of clean blocks. */
+  readonly cacheBytes: number;
+  /** Free space that read caching leaves on the disk. */
+  readonly reserveBytes?: number;
+}
+
+/**
+ * The bytes of all contents: small ones in LMDB, larger ones in one sparse file each.
+ *
+ * Drafts change in memory and in their file; what counts after a crash is their last record (`flush`). Acknowledged drafts
+ * become versions in place (`adopt`), with their layers, which are merged behind the scenes (`settleLayers`).
+ */
+export class ContentStore implements Contents {
+  readonly #store: StoreWriter;
+  readonly #clock: Clock;
+  readonly #log: Logger;
+  readonly #options: ContentStoreOptions;
+  readonly #files: ContentFiles;
+  readonly #usage = new CacheUsage();
+  readonly #blocks: VersionBlocks;
+  readonly #layers: ContentLayers;
+  readonly #eviction: CacheEviction;
+  readonly #settling: LayerSettling;
+  readonly #collector: ContentCollector;
+  /** Drafts that may be ahead of their records, each with a lease on its base. */
+  readonly #drafts = new Map<ContentId, { readonly draft: Draft; readonly baseLease: Lease | null }>();
+
+  constructor(deps: ContentStoreDeps) {
+    const { store, directory, clock, log } = deps;
+    this.#store = store;
+    this.#clock = clock;
+    this.#log = log;
+    this.#options = deps.options;
+    const holes = deps.holes === undefined ? addonHoles(log) : deps.holes;
+    this.#files = new ContentFiles({ directory, disk: deps.disk ?? systemDisk, holes });
+    const files = this.#files;
+    const usage = this.#usage;
+    this.#blocks = new VersionBlocks({ store, files, usage, clock, log });
+    this.#layers = new ContentLayers({
+      files,
+      log,
+      source: {
+        draft: (id) => this.#drafts.get(id)?.draft,
+        record: (id) => this.#known(id),
+        inlineBytes: (id) => this.#inlineBytes(id),
+        blockMap: (id) => this.#blocks.map(id),
+        memoryBlock: (id, block) => this.#blocks.memoryBlock(id, block),
+        damaged: (id, block, sizeBytes) => this.#blocks.damaged(id, block, sizeBytes),
+      },
+    });
+    const { cacheBytes, reserveBytes = 0 } = deps.options;
+    this.#eviction = new CacheEviction({
+      store,
+      files,
+      usage,
+      blocks: this.#blocks,
+      clock,
+      log,
+      directory,
+      cacheBytes,
+      reserveBytes,
+    });
+    this.#settling = new LayerSettling({
+      store,
+      files,
+      blocks: this.#blocks,
+      eviction: this.#eviction,
+      log,
+      inlineMaxBytes: deps.options.inlineMaxBytes,
+      contents: this,
+      toFile: (id) => this.#toFile(id),
+    });
+    this.#collector = new ContentCollector({
+      store,
+      files,
+      usage,
+      eviction: this.#eviction,
+      settling: this.#settling,
+      log,
+      forget: (id) => this.#forget(id),
+    });
+  }
+
+  record(id: ContentId): ContentRecord | undefined {
+    return this.#store.get('content', id);
+  }
+
+  versionContent(tx: Transaction, version: VersionUrl, resource: ResourceUrl, sizeBytes: number): ContentId {
+    const known = tx.get('version', version);
+    if (known !== undefined && tx.get('content', known) !== undefined) return known;
+    const id = tx.nextId('content') as ContentId;
+    tx.put('content', id, { ...EMPTY, kind: 'version', sealed: true, sizeBytes, version, resource });
+    tx.put('version', version, id);
+    return id;
+  }
+
+  inlineContent(tx: Transaction, bytes: Uint8Array): ContentId {
+    const id = tx.nextId('content') as ContentId;
+    const sizeBytes = bytes.byteLength;
+    const where = sizeBytes === 0 ? 'none' : 'inline';
+    const extents = sizeBytes === 0 ? [] : [0, sizeBytes];
+    tx.put('content', id, { ...EMPTY, kind: 'draft', sealed: true, sizeBytes, where, extents });
+    if (sizeBytes > 0) tx.put('inline', id, bytes.slice());
+    return id;
+  }
+
+  createDraft(tx: Transaction, base: DraftBase | null): ContentId {
+    const id = tx.nextId('content') as ContentId;
+    const under = base !== null && base.sizeBytes > 0 ? base.content : null;
+    const sizeBytes = base?.sizeBytes ?? 0;
+    const resource = base === null ? null : (tx.get('content', base.content)?.resource ?? null);
+    const record: ContentRecord = {
+      ...EMPTY,
+      kind: 'draft',
+      sealed: false,
+      sizeBytes,
+      resource,
+      base: under,
+      baseBytes: sizeBytes,
+    };
+    tx.put('content', id, record);
+    if (under !== null) {
+      countReference(tx, under, 1);
+      tx.afterCommit(() => this.#eviction.protectBase(id, under));
+    }
+    this.#drafts.set(id, {
+      draft: new Draft({ files: this.#files, inlineBytesMax: this.#options.inlineMaxBytes }, id, record, undefined),
+      baseLease: under === null ? null : this.lease(under),
+    });
+    return id;
+  }
+
+  sizeOf(id: ContentId): number {
+    return this.#layers.sizeOf(id);
+  }
+
+  write(draft: ContentId, offset: number, data: Uint8Array): void {
+    this.#openDraft(draft).write(offset, data);
+  }
+
+  truncate(draft: ContentId, sizeBytes: number): void {
+    this.#openDraft(draft).truncate(sizeBytes);
+  }
+
+  zero(draft: ContentId, extent: Extent): void {
+    const open = this.#openDraft(draft);
+    open.zero(clip(extent, open.sizeBytes));
+  }
+
+  isUnflushed(draft: ContentId): boolean {
+    return this.#drafts.get(draft)?.draft.isUnflushed ?? false;
+  }
+
+  flush(tx: Transaction, id: ContentId): void {
+    const draft = this.#drafts.get(id)?.draft;
+    if (draft === undefined || !draft.isUnflushed) return;
+    const stored = tx.get('content', id);
+    if (stored === undefined) throw new StorageError(`content ${id} is not there`);
+    const { record, inline } = draft.toRecord(stored);
+    tx.put('content', id, record);
+    if (inline !== null) tx.put('inline', id, inline);
+    else if (stored.where === 'inline') tx.remove('inline', id);
+    const base = record.base === null ? stored.base : null;
+    if (base !== null) countReference(tx, base, -1);
+    const flushed = draft.flushing();
+    tx.afterCommit(() => {
+      flushed();
+      this.#usage.setDraft(id, draft.ownBytes);
+      if (base !== null) this.#dropBase(id);
+    });
+  }
+
+  seal(tx: Transaction, id: ContentId): void {
+    this.flush(tx, id);
+    const record = tx.get('content', id);
+    if (record === undefined) throw new StorageError(`content ${id} is not there`);
+    if (!record.sealed) tx.put('content', id, { ...record, sealed: true });
+    tx.afterCommit(() => this.#putDown(id));
+  }
+
+  async syncFile(id: ContentId): Promise<void> {
+    const open = this.#drafts.get(id)?.draft;
+    const record = this.record(id);
+    const inFile = open === undefined ? record?.where === 'file' : open.memory === null;
+    if (inFile) await this.#files.sync(id, record?.kind === 'version' ? 'cache' : 'drafts');
+  }
+
+  pieces(id: ContentId, extent: Extent): Piece[] {
+    const { start, end } = clip(extent, this.sizeOf(id));
+    if (this.#store.get('content', id)?.kind === 'version') {
+      this.#usage.touch(id, start, end, this.#clock.elapsedMs());
+    }
+    return this.#layers.resolve(id, start, end);
+  }
+
+  readAll(id: ContentId, extent: Extent): Uint8Array | null {
+    const { start, end } = clip(extent, this.sizeOf(id));
+    const pieces = this.#layers.resolve(id, start, end);
+    if (pieces.some((piece) => piece.kind === 'missing')) return null;
+    const bytes = new Uint8Array(end - start);
+    let at = 0;
+    for (const piece of pieces) {
+      if (piece.kind === 'bytes') bytes.set(piece.bytes, at);
+      else if (piece.kind === 'slice')
+        this.#files.readSlice(piece.fd, bytes.subarray(at, at + piece.length), piece.position);
+      at += piece.length;
+    }
+    return bytes;
+  }
+
+  nextData(id: ContentId, offset: number): Extent | null {
+    const sizeBytes = this.sizeOf(id);
+    let start = -1;
+    for (let from = Math.max(0, offset); from < sizeBytes; from += SEEK_WINDOW_BYTES) {
+      let at = from;
+      for (const piece of this.#layers.resolve(id, from, Math.min(from + SEEK_WINDOW_BYTES, sizeBytes))) {
+        if (piece.kind === 'zeros') {
+          if (start >= 0) return { start, end: at };
+        } else if (start < 0) {
+          start = at;
+        }
+        at += piece.length;
+      }
+    }
+    return start < 0 ? null : { start, end: sizeBytes };
+  }
+
+  fetchPath(version: ContentId): string | null {
+    const record = this.#known(version);
+    if (record.sizeBytes <= this.#options.inlineMaxBytes || !this.#eviction.hasRoom()) return null;
+    try {
+      this.#toFile(version);
+    } catch (error) {
+      if (error instanceof StorageError) return null;
+      throw error;
+    }
+    return this.#files.path(version, 'cache');
+  }
+
+  landed(version: ContentId, extent: Extent, bytes: Uint8Array | null): void {
+    const record = this.record(version);
+    if (record === undefined) return;
+    const { sizeBytes } = record;
+    const range = clip(extent, sizeBytes);
+    if (bytes === null) {
+      this.#blocks.arrived(version, range, sizeBytes);
+    } else if (sizeBytes > this.#options.inlineMaxBytes || range.start > 0 || range.end < sizeBytes) {
+      this.#blocks.arrivedInMemory(version, range, bytes, sizeBytes);
+    } else {
+      try {
+        this.#store.transact((tx) => this.#settling.becomeInline(tx, version, bytes.slice(0, sizeBytes)));
+      } catch (error) {
+        if (!(error instanceof StorageError)) throw error;
+        this.#blocks.arrivedInMemory(version, range, bytes, sizeBytes);
+      }
+    }
+    this.#eviction.evict();
+  }
+
+  adopt(tx: Transaction, id: ContentId, version: VersionUrl, resource: ResourceUrl): void {
+    this.flush(tx, id);
+    const record = tx.get('content', id);
+    if (record === undefined) throw new StorageError(`content ${id} is not there`);
+    tx.put('content', id, { ...record, kind: 'version', sealed: true, version, resource });
+    tx.put('version', version, id);
+    tx.afterCommit(() => {
+      this.#putDown(id);
+      this.#usage.setDraft(id, 0);
+      if (record.where === 'file') this.#moveToCache(id);
+      this.#blocks.forget(id);
+      this.#settling.add(id);
+    });
+  }
+
+  async settleLayers(signal: AbortSignal): Promise<void> {
+    await this.#settling.run(signal);
+  }
+
+  lease(id: ContentId): Lease {
+    const held: ContentId[] = [];
+    for (let at: ContentId | null = id; at !== null; ) {
+      held.push(at);
+      this.#files.hold(at);
+      const open: Draft | undefined = this.#drafts.get(at)?.draft;
+      at = open === undefined ? (this.record(at)?.base ?? null) : open.base;
+    }
+    let released = false;
+    return {
+      content: id,
+      release: () => {
+        if (released) return;
+        released = true;
+        for (const each of held) this.#files.release(each);
+      },
+    };
+  }
+
+  collect(): void {
+    this.#unloadDrafts();
+    this.#blocks.save();
+    this.#collector.collect();
+    this.#eviction.evict();
+  }
+
+  usage(): { readonly cacheBytes: number; readonly draftBytes: number } {
+    return { cacheBytes: this.#usage.cacheBytes, draftBytes: this.#usage.draftBytes };
+  }
+
+  /**
+   * Takes stock of what earlier runs left (sizes, unsettled layers, files that belong to nothing), in short turns. Until it
+   * resolved nothing is evicted. To be called once, after the store was opened.
+   */
+  async takeStock(signal: AbortSignal): Promise<void> {
+    await this.#collector.takeStock(signal);
+  }
+
+  /** Stores block maps and closes the files; the store itself is closed by its owner, after this. */
+  close(): void {
+    this.#blocks.close();
+    this.#files.closeAll();
+  }
+
+  #known(id: ContentId): ContentRecord {
+    const record = this.#store.get('content', id);
+    if (record === undefined) throw new StorageError(`content ${id} is not there`);
+    return record;
+  }
+
+  #inlineBytes(id: ContentId): Uint8Array {
+    const bytes = this.#store.get('inline', id);
+    if (bytes === undefined) throw new StorageError(`the bytes of content ${id} are not there`);
+    return bytes;
+  }
+
+  #openDraft(id: ContentId): Draft {
+    const open = this.#drafts.get(id);
+    if (open !== undefined) return open.draft;
+    const record = this.#known(id);
+    if (record.kind !== 'draft' || record.sealed) throw new Error(`content ${id} is sealed`);
+    const inline = record.where === 'inline' ? this.#inlineBytes(id) : undefined;
+    const draft = new Draft({ files: this.#files, inlineBytesMax: this.#options.inlineMaxBytes }, id, record, inline);
+    this.#drafts.set(id, { draft, baseLease: record.base === null ? null : this.lease(record.base) });
+    return draft;
+  }
+
+  /** A draft that is not ahead of its record any more is read from there. */
+  #putDown(id: ContentId): void {
+    const open = this.#drafts.get(id);
+    if (open === undefined) return;
+    this.#drafts.delete(id);
+    open.baseLease?.release();
+  }
+
+  #dropBase(id: ContentId): void {
+    this.#eviction.releaseBase(id);
+    const open = this.#drafts.get(id);
+    if (open === undefined) return;
+    open.draft.dropBase();
+    open.baseLease?.release();
+    this.#drafts.set(id, { draft: open.draft, baseLease: null });
+  }
+
+  #unloadDrafts(): void {
+    for (const [id, { draft }] of this.#drafts) {
+      const isStored = this.record(id) !== undefined;
+      // Not stored: the change that created it failed.
+      if (!this.#files.isHeld(id) && (!isStored || !draft.isUnflushed)) this.#putDown(id);
+    }
+  }
+
+  #moveToCache(id: ContentId): void {
+    try {
+      this.#files.move(id, 'drafts', 'cache');
+    } catch (err) {
+      // Whoever opens it next finds it in the other folder.
+      this.#log.warn({ err, content: id }, 'content file not moved');
+    }
+  }
+
+  /** Makes sure that a version has its file, with its own ranges in it when it has layers. */
+  #toFile(id: ContentId): void {
+    const record = this.#known(id);
+    if (record.where === 'file' || this.#files.wasMade(id)) return;
+    this.#files.create(id, 'cache');
+    if (record.where === 'inline' && isLayered(record)) {
+      const own = this.#inlineBytes(id);
+      for (let at = 0; at < record.extents.length; at += 2) {
+        const start = record.extents[at] as number;
+        this.#files.write(id, 'cache', own.subarray(start, record.extents[at + 1]), start);
+      }
+      this.#store.transact((tx) => {
+        const now = tx.get('content', id);
+        if (now === undefined) return;
+        tx.put('content', id, { ...now, where: 'file' });
+        tx.remove('inline', id);
+      });
+    }
+    this.#blocks.forget(id);
+  }
+
+  /** The content is gone from the store. */
+  #forget(id: ContentId): void {
+    this.#putDown(id);
+    this.#blocks.forget(id);
+  }
+}
+
+const SEEK_WINDOW_BYTES = 64 * 1024 * 1024;
+
+const EMPTY: Omit<ContentRecord, 'kind' | 'sealed' | 'sizeBytes'> = {
+  version: null,
+  resource: null,
+  where: 'none',
+  base: null,
+  baseBytes: 0,
+  extents: [],
+  refs: 0,
+};
+
+function addonHoles(log: Logger): HolePunch | null {
+  try {
+    return new NativeFiles();
+  } catch (err) {
+    log.warn({ err }, 'holes cannot be punched: whole contents are evicted');
+    return null;
+  }
+}

@@ -1,0 +1,157 @@
+import type { ContentId, Extent } from '../base/vocabulary.ts';
+import type { ContentFiles } from './content-files.ts';
+import { addExtent, bytesOf, coversExtent, type FlatExtents, removeExtent } from './extents.ts';
+import type { ContentRecord } from './tables.ts';
+
+/**
+ * An open draft: own extents over a base, changed in memory ahead of its record. Bytes up to `inlineBytesMax` are kept in a
+ * buffer; a draft that grows beyond is spilled to its file, and stays there.
+ *
+ * Bytes of the file outside the own extents mean nothing. After a crash the draft is what its last record says; bytes within
+ * those extents may be newer.
+ */
+export class Draft {
+  readonly id: ContentId;
+  readonly #files: ContentFiles;
+  readonly #inlineBytesMax: number;
+  readonly #extents: FlatExtents;
+  #base: ContentId | null;
+  #sizeBytes: number;
+  #baseBytes: number;
+  /** Own bytes at their own offsets; null once they are in the file. */
+  #memory: Uint8Array | null;
+  #changes = 0;
+  #flushedChanges = 0;
+
+  constructor(
+    deps: { files: ContentFiles; inlineBytesMax: number },
+    id: ContentId,
+    record: ContentRecord,
+    inline: Uint8Array | undefined,
+  ) {
+    this.#files = deps.files;
+    this.#inlineBytesMax = deps.inlineBytesMax;
+    this.id = id;
+    this.#base = record.base;
+    this.#extents = [...record.extents];
+    this.#sizeBytes = record.sizeBytes;
+    this.#baseBytes = record.baseBytes;
+    this.#memory = record.where === 'file' ? null : Uint8Array.from(inline ?? []);
+  }
+
+  get base(): ContentId | null {
+    return this.#base;
+  }
+
+  get sizeBytes(): number {
+    return this.#sizeBytes;
+  }
+
+  get baseBytes(): number {
+    return this.#baseBytes;
+  }
+
+  get extents(): readonly number[] {
+    return this.#extents;
+  }
+
+  get ownBytes(): number {
+    return bytesOf(this.#extents);
+  }
+
+  get isUnflushed(): boolean {
+    return this.#changes !== this.#flushedChanges;
+  }
+
+  /** Own bytes by offset while they are in memory; null: they are in the file. A view, good until the next change. */
+  get memory(): Uint8Array | null {
+    return this.#memory;
+  }
+
+  write(offset: number, data: Uint8Array): void {
+    if (data.byteLength === 0) return;
+    const end = offset + data.byteLength;
+    if (this.#memory !== null && end > this.#inlineBytesMax) this.#spill();
+    if (this.#memory === null) this.#files.write(this.id, 'drafts', data, offset);
+    else this.#room(end).set(data, offset);
+    addExtent(this.#extents, offset, end);
+    this.#sizeBytes = Math.max(this.#sizeBytes, end);
+    this.#changes++;
+  }
+
+  truncate(sizeBytes: number): void {
+    if (sizeBytes === this.#sizeBytes) return;
+    if (sizeBytes < this.#sizeBytes) {
+      removeExtent(this.#extents, sizeBytes, Number.MAX_SAFE_INTEGER);
+      this.#baseBytes = Math.min(this.#baseBytes, sizeBytes);
+    }
+    this.#sizeBytes = sizeBytes;
+    this.#changes++;
+  }
+
+  zero({ start, end }: Extent): void {
+    if (start >= end) return;
+    removeExtent(this.#extents, start, end);
+    if (end >= this.#baseBytes) {
+      this.#baseBytes = Math.min(this.#baseBytes, start);
+    } else {
+      // The base shows through: own zeros have to lie over it.
+      if (this.#memory !== null && end > this.#inlineBytesMax) this.#spill();
+      if (this.#memory === null) this.#files.zero(this.id, 'drafts', start, end);
+      else this.#room(end).fill(0, start, end);
+      addExtent(this.#extents, start, end);
+    }
+    this.#changes++;
+  }
+
+  /** The draft as a record, with everything that is not its own (references, …) from `stored`; small bytes apart. */
+  toRecord(stored: ContentRecord): { readonly record: ContentRecord; readonly inline: Uint8Array | null } {
+    const needsBase = this.#base !== null && !coversExtent(this.#extents, 0, this.#baseBytes);
+    const ownEnd = this.#extents.at(-1) ?? 0;
+    const where = this.#memory === null ? 'file' : ownEnd === 0 ? 'none' : 'inline';
+    return {
+      record: {
+        ...stored,
+        sizeBytes: this.#sizeBytes,
+        base: needsBase ? stored.base : null,
+        baseBytes: needsBase ? this.#baseBytes : 0,
+        extents: [...this.#extents],
+        where,
+      },
+      inline: where === 'inline' ? (this.#memory as Uint8Array).slice(0, ownEnd) : null,
+    };
+  }
+
+  /** Marks the draft as it is now; call the result when its record is committed. */
+  flushing(): () => void {
+    const changes = this.#changes;
+    return () => {
+      this.#flushedChanges = changes;
+    };
+  }
+
+  /** The record that says that nothing of the base shows through any more is committed. */
+  dropBase(): void {
+    this.#base = null;
+    this.#baseBytes = 0;
+  }
+
+  #room(end: number): Uint8Array {
+    const memory = this.#memory as Uint8Array;
+    if (memory.byteLength >= end) return memory;
+    const grown = new Uint8Array(Math.min(Math.max(end, memory.byteLength * 2, 512), this.#inlineBytesMax));
+    grown.set(memory);
+    this.#memory = grown;
+    return grown;
+  }
+
+  #spill(): void {
+    const memory = this.#memory as Uint8Array;
+    this.#files.create(this.id, 'drafts');
+    for (let at = 0; at < this.#extents.length; at += 2) {
+      const start = this.#extents[at] as number;
+      this.#files.write(this.id, 'drafts', memory.subarray(start, this.#extents[at + 1]), start);
+    }
+    this.#memory = null;
+  }
+}

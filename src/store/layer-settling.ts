@@ -1,0 +1,159 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { Logger } from '../base/log.ts';
+import { BLOCK_BYTES, type ContentId } from '../base/vocabulary.ts';
+import { blockLength } from './block-map.ts';
+import type { CacheEviction } from './cache-eviction.ts';
+import type { ContentFiles } from './content-files.ts';
+import { isLayered } from './content-layers.ts';
+import type { Contents } from './contents.ts';
+import { countReference } from './node-table.ts';
+import type { ContentRecord, StoreWriter, Transaction } from './tables.ts';
+import type { VersionBlocks } from './version-blocks.ts';
+
+const BLOCKS_PER_TURN = 4;
+
+/**
+ * Turns acknowledged drafts into plain versions: blocks that their layers can fill are completed in their own file, then own
+ * ranges and base are dropped. What cannot be completed is simply not here and is fetched when someone reads it.
+ */
+export class LayerSettling {
+  readonly #store: StoreWriter;
+  readonly #files: ContentFiles;
+  readonly #blocks: VersionBlocks;
+  readonly #eviction: CacheEviction;
+  readonly #log: Logger;
+  readonly #inlineMaxBytes: number;
+  readonly #contents: Pick<Contents, 'pieces' | 'readAll' | 'lease'>;
+  readonly #toFile: (id: ContentId) => void;
+  readonly #waiting = new Set<ContentId>();
+  #running: Promise<void> | null = null;
+
+  constructor(deps: {
+    store: StoreWriter;
+    files: ContentFiles;
+    blocks: VersionBlocks;
+    eviction: CacheEviction;
+    log: Logger;
+    inlineMaxBytes: number;
+    contents: Pick<Contents, 'pieces' | 'readAll' | 'lease'>;
+    /** Makes sure that the version has its file. */
+    toFile: (id: ContentId) => void;
+  }) {
+    this.#store = deps.store;
+    this.#files = deps.files;
+    this.#blocks = deps.blocks;
+    this.#eviction = deps.eviction;
+    this.#log = deps.log;
+    this.#inlineMaxBytes = deps.inlineMaxBytes;
+    this.#contents = deps.contents;
+    this.#toFile = deps.toFile;
+  }
+
+  add(id: ContentId): void {
+    this.#waiting.add(id);
+  }
+
+  /** Settles what waits, in short turns, until done or aborted. One at a time: a second caller waits for the first. */
+  async run(signal: AbortSignal): Promise<void> {
+    while (this.#running !== null) await this.#running;
+    if (signal.aborted || this.#waiting.size === 0) return;
+    this.#running = this.#runAll(signal).finally(() => {
+      this.#running = null;
+    });
+    await this.#running;
+  }
+
+  /** The whole of a small version is at hand: it lives in LMDB from now on, without layers. */
+  becomeInline(tx: Transaction, id: ContentId, bytes: Uint8Array): void {
+    const record = tx.get('content', id);
+    if (record === undefined) return;
+    tx.put('inline', id, bytes);
+    this.#dropLayers(tx, id, record, 'inline');
+    if (record.where === 'file') tx.afterCommit(() => this.#files.remove(id));
+  }
+
+  async #runAll(signal: AbortSignal): Promise<void> {
+    for (const id of this.#waiting) {
+      if (signal.aborted) return;
+      try {
+        if (await this.#settle(id, signal)) this.#waiting.delete(id);
+      } catch (err) {
+        this.#log.warn({ err, content: id }, 'layers not settled');
+        return; // the disk may be full: later
+      }
+    }
+  }
+
+  /** Whether nothing is left to be done for `id`. */
+  async #settle(id: ContentId, signal: AbortSignal): Promise<boolean> {
+    const record = this.#store.get('content', id);
+    if (record === undefined || record.kind !== 'version' || !isLayered(record)) return true;
+    const lease = this.#contents.lease(id);
+    try {
+      if (record.sizeBytes <= this.#inlineMaxBytes) {
+        const bytes = this.#contents.readAll(id, { start: 0, end: record.sizeBytes });
+        this.#store.transact((tx) => {
+          if (bytes !== null && bytes.byteLength > 0) this.becomeInline(tx, id, bytes);
+          else this.#dropAll(tx, id);
+        });
+        return true;
+      }
+      this.#toFile(id);
+      const blocks = Math.ceil(record.sizeBytes / BLOCK_BYTES);
+      for (let block = 0; block < blocks; block++) {
+        if (block % BLOCKS_PER_TURN === BLOCKS_PER_TURN - 1) await nextTurn();
+        if (signal.aborted) return false;
+        if (this.#store.get('content', id) === undefined) return true;
+        this.#complete(id, block, record.sizeBytes);
+      }
+      this.#store.transact((tx) => {
+        this.#blocks.saveInto(tx, id);
+        const now = tx.get('content', id);
+        if (now !== undefined) this.#dropLayers(tx, id, now, 'file');
+      });
+      return true;
+    } finally {
+      lease.release();
+    }
+  }
+
+  #complete(id: ContentId, block: number, sizeBytes: number): void {
+    if (this.#blocks.map(id).isPresent(block)) return;
+    const start = block * BLOCK_BYTES;
+    const end = start + blockLength(block, sizeBytes);
+    const pieces = this.#contents.pieces(id, { start, end });
+    if (pieces.some((piece) => piece.kind === 'missing')) return;
+    const path = this.#files.path(id, 'cache');
+    let at = start;
+    for (const piece of pieces) {
+      if (piece.kind === 'bytes') {
+        this.#files.write(id, 'cache', piece.bytes, at);
+      } else if (piece.kind === 'zeros') {
+        this.#files.zero(id, 'cache', at, at + piece.length);
+      } else if (piece.kind === 'slice' && piece.path !== path) {
+        const bytes = new Uint8Array(piece.length);
+        this.#files.readSlice(piece.fd, bytes, piece.position);
+        this.#files.write(id, 'cache', bytes, at);
+      }
+      at += piece.length;
+    }
+    this.#blocks.arrived(id, { start, end }, sizeBytes);
+  }
+
+  #dropAll(tx: Transaction, id: ContentId): void {
+    const record = tx.get('content', id);
+    if (record === undefined) return;
+    tx.remove('inline', id);
+    this.#dropLayers(tx, id, record, 'none');
+    if (record.where === 'file') tx.afterCommit(() => this.#files.remove(id));
+  }
+
+  #dropLayers(tx: Transaction, id: ContentId, record: ContentRecord, where: ContentRecord['where']): void {
+    tx.put('content', id, { ...record, where, base: null, baseBytes: 0, extents: [] });
+    if (record.base !== null) countReference(tx, record.base, -1);
+    tx.afterCommit(() => {
+      this.#eviction.releaseBase(id);
+      if (where !== 'file') this.#blocks.forget(id);
+    });
+  }
+}

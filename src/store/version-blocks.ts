@@ -1,0 +1,195 @@
+import { crc32 } from 'node:zlib';
+import { LRUCache } from 'lru-cache';
+import type { Clock } from '../base/clock.ts';
+import type { Logger } from '../base/log.ts';
+import { BLOCK_BYTES, type ContentId, type Extent } from '../base/vocabulary.ts';
+import { BlockMap, blockLength } from './block-map.ts';
+import type { CacheUsage } from './cache-usage.ts';
+import type { ContentFiles } from './content-files.ts';
+import type { StoreWriter, Transaction } from './tables.ts';
+
+const MAPS_MAX = 4096;
+/** A landed MiB is marked at once (50 µs per block); more than that in turns of its own. */
+const MARKED_AT_ONCE_MAX = 16;
+const MARKED_PER_TURN = 8;
+const SAVE_DELAY_MS = 200;
+/** Blocks in memory for a disk without room: enough that a read gets what it fetched. */
+const MEMORY_BYTES_MAX = 16 * 1024 * 1024;
+
+/**
+ * The blocks of versions that are here: their maps, their marks, and those that only memory holds.
+ *
+ * A block counts as here once its bytes are in the file; the map is stored a little later, and only marked blocks are named
+ * in it. After a crash some are fetched again; after a power cut the marks tell which bytes did not reach the disk.
+ */
+export class VersionBlocks {
+  readonly #store: StoreWriter;
+  readonly #files: ContentFiles;
+  readonly #usage: CacheUsage;
+  readonly #clock: Clock;
+  readonly #log: Logger;
+  readonly #maps = new Map<ContentId, BlockMap>();
+  readonly #unsaved = new Set<ContentId>();
+  readonly #memory = new LRUCache<string, Uint8Array>({
+    maxSize: MEMORY_BYTES_MAX,
+    sizeCalculation: (bytes) => bytes.byteLength + 1,
+  });
+  readonly #unmarked: { readonly id: ContentId; readonly block: number }[] = [];
+  #cancelSave: (() => void) | null = null;
+  #closed = false;
+
+  constructor(deps: { store: StoreWriter; files: ContentFiles; usage: CacheUsage; clock: Clock; log: Logger }) {
+    this.#store = deps.store;
+    this.#files = deps.files;
+    this.#usage = deps.usage;
+    this.#clock = deps.clock;
+    this.#log = deps.log;
+  }
+
+  map(id: ContentId): BlockMap {
+    let map = this.#maps.get(id);
+    if (map === undefined) {
+      // Rows of a file that is not there any more mean nothing.
+      const hasFile = this.#store.get('content', id)?.where === 'file';
+      map = new BlockMap((row) => (hasFile ? this.#store.get('blocks', [id, row]) : undefined));
+      this.#maps.set(id, map);
+      if (this.#maps.size > MAPS_MAX) this.#forgetOldMaps();
+    }
+    return map;
+  }
+
+  memoryBlock(id: ContentId, block: number): Uint8Array | undefined {
+    return this.#memory.size === 0 ? undefined : this.#memory.get(`${id}/${block}`);
+  }
+
+  /** The file holds the bytes of `extent`: its whole blocks are here. */
+  arrived(id: ContentId, extent: Extent, sizeBytes: number): void {
+    const map = this.map(id);
+    let atOnce = MARKED_AT_ONCE_MAX;
+    for (const block of wholeBlocks(extent, sizeBytes)) {
+      this.#memory.delete(`${id}/${block}`);
+      if (map.isPresent(block)) continue;
+      map.landed(block);
+      this.#usage.addCached(id, blockLength(block, sizeBytes));
+      if (atOnce-- > 0) this.mark(id, block, sizeBytes);
+      else this.#unmarked.push({ id, block });
+    }
+    this.#usage.touch(id, extent.start, extent.end, this.#clock.elapsedMs());
+    if (this.#unmarked.length > 0) setImmediate(() => this.#markSome());
+  }
+
+  /** There is no room on the disk: keep the whole blocks of `extent` for the readers who wait for them. */
+  arrivedInMemory(id: ContentId, extent: Extent, bytes: Uint8Array, sizeBytes: number): void {
+    for (const block of wholeBlocks(extent, sizeBytes)) {
+      const at = block * BLOCK_BYTES - extent.start;
+      this.#memory.set(`${id}/${block}`, bytes.slice(at, at + blockLength(block, sizeBytes)));
+    }
+  }
+
+  /** Computes the mark of a block whose bytes are in the file; its map row is to be stored. */
+  mark(id: ContentId, block: number, sizeBytes: number): void {
+    const bytes = Buffer.allocUnsafe(blockLength(block, sizeBytes));
+    const count = this.#files.read(id, 'cache', bytes, block * BLOCK_BYTES);
+    // A file that ends early has a hole there: the rest of the block is zeros.
+    bytes.fill(0, count);
+    if (count < bytes.byteLength) this.#files.write(id, 'cache', bytes.subarray(count), block * BLOCK_BYTES + count);
+    this.map(id).marked(block, crc32(bytes));
+    this.#saveSoon(id);
+  }
+
+  cleared(id: ContentId, block: number): void {
+    this.map(id).cleared(block);
+    this.#saveSoon(id);
+  }
+
+  /** The file does not hold what was put there: the block is not here any more. */
+  damaged(id: ContentId, block: number, sizeBytes: number): void {
+    this.cleared(id, block);
+    this.#usage.addCached(id, -blockLength(block, sizeBytes));
+  }
+
+  /** Stores the map rows of `id` that changed, as part of a change. */
+  saveInto(tx: Transaction, id: ContentId): void {
+    const record = tx.get('content', id);
+    const map = this.#maps.get(id);
+    if (map === undefined || !map.isDirty) return;
+    if (record === undefined) return void map.takeDirty();
+    const rows = map.takeDirty();
+    let names = false;
+    for (const [row, bytes] of rows) {
+      if (bytes === null) tx.remove('blocks', [id, row]);
+      else tx.put('blocks', [id, row], bytes);
+      names ||= bytes !== null;
+    }
+    if (names && record.where === 'none') tx.put('content', id, { ...record, where: 'file' });
+    // Until the record is committed they count as unsaved: the change may fail.
+    map.putBackDirty(rows);
+    tx.afterCommit(() => {
+      map.takeDirty();
+      this.#unsaved.delete(id);
+    });
+  }
+
+  /** Stores all map rows that changed. A full disk only costs fetching again later. */
+  save(): void {
+    this.#cancelSave?.();
+    this.#cancelSave = null;
+    if (this.#unsaved.size === 0) return;
+    const ids = [...this.#unsaved];
+    try {
+      this.#store.transact((tx) => {
+        for (const id of ids) this.saveInto(tx, id);
+      });
+      for (const id of ids) if (!this.#maps.get(id)?.isDirty) this.#unsaved.delete(id);
+    } catch (err) {
+      this.#log.warn({ err }, 'block maps not stored');
+    }
+  }
+
+  forget(id: ContentId): void {
+    this.#maps.delete(id);
+    this.#unsaved.delete(id);
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.save();
+    this.#cancelSave?.();
+  }
+
+  #saveSoon(id: ContentId): void {
+    this.#unsaved.add(id);
+    if (!this.#closed) this.#cancelSave ??= this.#clock.after(SAVE_DELAY_MS, () => this.save());
+  }
+
+  #markSome(): void {
+    if (this.#closed) return;
+    for (const { id, block } of this.#unmarked.splice(0, MARKED_PER_TURN)) {
+      const map = this.#maps.get(id);
+      const record = this.#store.get('content', id);
+      if (record === undefined || map === undefined || !map.isPresent(block) || map.isMarked(block)) continue;
+      try {
+        this.mark(id, block, record.sizeBytes);
+      } catch (err) {
+        this.#log.warn({ content: id, block, err }, 'block not marked');
+        map.cleared(block);
+      }
+    }
+    if (this.#unmarked.length > 0) setImmediate(() => this.#markSome());
+  }
+
+  #forgetOldMaps(): void {
+    for (const id of this.#maps.keys()) {
+      if (this.#unsaved.has(id) || this.#files.isHeld(id)) continue;
+      if (this.#unmarked.some((entry) => entry.id === id)) continue;
+      this.#maps.delete(id);
+      if (this.#maps.size <= MAPS_MAX / 2) return;
+    }
+  }
+}
+
+function* wholeBlocks({ start, end }: Extent, sizeBytes: number): Generator<number> {
+  for (let block = Math.ceil(start / BLOCK_BYTES); block * BLOCK_BYTES < end; block++) {
+    if (Math.min((block + 1) * BLOCK_BYTES, sizeBytes) <= end) yield block;
+  }
+}
