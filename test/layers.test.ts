@@ -41,12 +41,12 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 /** The one home of each third-party package: a folder, or a file without its ending. */
 const HOME_OF: Readonly<Record<string, readonly string[]>> = {
   undici: ['remote/transport'],
-  lmdb: ['store/', 'server/repository'],
-  msgpackr: ['store/', 'server/repository'],
-  saxes: ['protocol/xml'],
+  lmdb: ['store/', 'server/database'],
+  msgpackr: ['store/'],
+  saxes: ['protocol/xml', 'protocol/document-reader'],
   'fast-xml-parser': ['protocol/xml'],
   'fuse-native': ['kernel/fuse-native'],
-  'lru-cache': ['tree/', 'content/'],
+  'lru-cache': ['store/', 'tree/', 'content/'],
   pino: ['base/log'],
   commander: ['cli/'],
   'smol-toml': ['config/load'],

@@ -4,7 +4,7 @@ import { filesBelow, textOf } from './imports.ts';
 
 /** The style rules that a program can judge, so that nobody has to in a review. */
 
-const SOURCE_LINES_MAX = 450; // the aim is 60–350 lines; past this a file holds more than one noun
+const SOURCE_LINES_MAX = 500; // the aim is 60–350 lines; past this a file holds more than one noun
 const BANNED_NAMES = /^(utils?|helpers?|common|misc|types|index|manager|shared)\.[cm]?[jt]s$|util\.ts$/;
 
 const sources = filesBelow('src', ['.ts']);
