@@ -1,0 +1,214 @@
+import { createHash, randomBytes, scrypt, timingSafeEqual } from 'node:crypto';
+import { promisify } from 'node:util';
+import type { Clock } from '../base/clock.ts';
+import type { AppAuthorizationDocument, AuthRequestDocument, TokenAuthRequestDocument } from '../protocol/messages.ts';
+import type { Database, KeyPairRow, PasswordHash, UserRow } from './database.ts';
+import { Refusal, unauthorized } from './refusal.ts';
+
+/** Whom a request acts for. */
+export interface Session {
+  readonly uid: string;
+  /** Hash under which the access token is kept. */
+  readonly token: string;
+}
+
+/** A token as it is given away, once. */
+export interface IssuedToken {
+  readonly secret: string;
+  readonly uid: string;
+  readonly expiresMs: number;
+}
+
+/**
+ * Who may do anything at all: passwords, developers' keys, refresh and access tokens (interface 2.1 to 2.3 and 5).
+ *
+ * Secrets are never kept: passwords as scrypt, keys and tokens (256 random bits, so one round is enough) as SHA-256.
+ */
+export class Accounts {
+  readonly #database: Database;
+  readonly #clock: Clock;
+  readonly #accessTokenMs: number;
+  readonly #acceptAnyKeys: boolean;
+  readonly #guesses: PasswordGuesses;
+
+  constructor(deps: { database: Database; clock: Clock; accessTokenMs: number; acceptAnyKeys: boolean }) {
+    this.#database = deps.database;
+    this.#clock = deps.clock;
+    this.#accessTokenMs = deps.accessTokenMs;
+    this.#acceptAnyKeys = deps.acceptAnyKeys;
+    this.#guesses = new PasswordGuesses(deps.clock);
+  }
+
+  /** @throws Refusal 401 for anything wrong, always in the same words; 503 after too many wrong passwords */
+  async createRefreshToken(request: AppAuthorizationDocument, remote: string): Promise<IssuedToken> {
+    const user = await this.#signIn(request.username, request.password, remote);
+    this.#checkKeys(request);
+    this.#checkApplication(request.application);
+    const secret = newSecret();
+    this.#database.change(() => {
+      const row = { uid: user.uid, application: request.application, createdMs: this.#clock.nowMs() };
+      void this.#database.refreshTokens.put(hashOf(secret), row);
+    });
+    return { secret, uid: user.uid, expiresMs: Number.POSITIVE_INFINITY };
+  }
+
+  /** @param refreshSecret the last part of the refresh token's URL; null for a URL that is none of ours */
+  createAccessToken(request: TokenAuthRequestDocument, refreshSecret: string | null): IssuedToken {
+    this.#checkKeys(request);
+    const hash = refreshSecret === null ? null : hashOf(refreshSecret);
+    const refreshToken = hash === null ? undefined : this.#database.refreshTokens.get(hash);
+    if (hash === null || refreshToken === undefined) throw unauthorized();
+    this.#checkApplication(refreshToken.application);
+    return this.#issue(refreshToken.uid, hash);
+  }
+
+  /** The older way to an access token, without a refresh token (wire-facts 2.2). */
+  async createAccessTokenByPassword(request: AuthRequestDocument, remote: string): Promise<IssuedToken> {
+    const user = await this.#signIn(request.username, request.password, remote);
+    this.#checkKeys(request);
+    return this.#issue(user.uid, null);
+  }
+
+  /** Whom an access token speaks for; null for one that is unknown, expired, or whose refresh token was revoked. */
+  session(secret: string): Session | null {
+    const token = hashOf(secret);
+    const row = this.#database.accessTokens.get(token);
+    if (row === undefined || row.expiresMs <= this.#clock.nowMs()) return null;
+    if (row.refreshToken !== null && this.#database.refreshTokens.get(row.refreshToken) === undefined) return null;
+    return this.#database.users.get(row.uid) === undefined ? null : { uid: row.uid, token };
+  }
+
+  /** Ends one access token now. */
+  expire(session: Session): void {
+    this.#database.change(() => void this.#database.accessTokens.remove(session.token));
+  }
+
+  /** Forgets access tokens that nobody can use any more. @returns how many */
+  forgetExpired(): number {
+    const now = this.#clock.nowMs();
+    const dead = [...this.#database.accessTokens.getRange({})].filter(({ value }) => value.expiresMs <= now);
+    if (dead.length > 0) {
+      this.#database.change(() => {
+        for (const { key } of dead) void this.#database.accessTokens.remove(key);
+      });
+    }
+    return dead.length;
+  }
+
+  #issue(uid: string, refreshToken: string | null): IssuedToken {
+    const secret = newSecret();
+    const expiresMs = this.#clock.nowMs() + this.#accessTokenMs;
+    this.#database.change(() => void this.#database.accessTokens.put(hashOf(secret), { uid, refreshToken, expiresMs }));
+    return { secret, uid, expiresMs };
+  }
+
+  async #signIn(username: string, password: string, remote: string): Promise<UserRow> {
+    const email = username.trim().toLowerCase();
+    const key = `${email}\0${remote}`;
+    this.#guesses.check(key);
+    const uid = email.length > EMAIL_CHARS_MAX ? undefined : this.#database.emails.get(email);
+    const user = uid === undefined ? undefined : this.#database.users.get(uid);
+    // Also for a user who does not exist: the time of the answer must not tell.
+    const matches = await passwordMatches(password, user?.password ?? NOBODYS_PASSWORD);
+    if (user === undefined || !matches) {
+      this.#guesses.failed(key);
+      throw unauthorized();
+    }
+    this.#guesses.succeeded(key);
+    return user;
+  }
+
+  #checkApplication(id: string): void {
+    if (this.#acceptAnyKeys) return;
+    if (id.length > KEY_CHARS_MAX || this.#database.applications.get(id)?.enabled !== true) throw unauthorized();
+  }
+
+  // ASSUMED (docs/service.md 3.1): any developer's keys open any enabled application; the interface asks for no more.
+  #checkKeys(keys: { accessKeyId: string; privateAccessKey: string }): void {
+    if (this.#acceptAnyKeys) return;
+    const row = keys.accessKeyId.length > KEY_CHARS_MAX ? undefined : this.#database.keyPairs.get(keys.accessKeyId);
+    const expected = row?.secretHash ?? NO_HASH;
+    const given = createHash('sha256').update(keys.privateAccessKey).digest();
+    if (!timingSafeEqual(expected, given) || row === undefined) throw unauthorized();
+  }
+}
+
+const EMAIL_CHARS_MAX = 254;
+const KEY_CHARS_MAX = 100;
+const NO_HASH = new Uint8Array(32);
+
+/** Wrong passwords from one address for one user: free at first, then each costs twice the pause of the one before. */
+class PasswordGuesses {
+  readonly #clock: Clock;
+  readonly #wrong = new Map<string, { count: number; notBeforeMs: number }>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** @throws Refusal 503 with Retry-After while the pause lasts (5xx is all that interface 7 leaves besides 400 and 401) */
+  check(key: string): void {
+    const waitMs = (this.#wrong.get(key)?.notBeforeMs ?? 0) - this.#clock.elapsedMs();
+    if (waitMs <= 0) return;
+    throw new Refusal(503, 'Too many wrong passwords', { 'Retry-After': String(Math.ceil(waitMs / 1000)) });
+  }
+
+  failed(key: string): void {
+    const count = (this.#wrong.get(key)?.count ?? 0) + 1;
+    const pauseMs =
+      count < FREE_GUESSES ? 0 : Math.min(GUESS_PAUSE_MS * 2 ** (count - FREE_GUESSES), GUESS_PAUSE_MAX_MS);
+    this.#wrong.delete(key);
+    this.#wrong.set(key, { count, notBeforeMs: this.#clock.elapsedMs() + pauseMs });
+    if (this.#wrong.size > GUESSERS_MAX) this.#wrong.delete(this.#wrong.keys().next().value as string);
+  }
+
+  succeeded(key: string): void {
+    this.#wrong.delete(key);
+  }
+}
+
+const FREE_GUESSES = 5;
+const GUESS_PAUSE_MS = 1000;
+const GUESS_PAUSE_MAX_MS = 15 * 60_000;
+const GUESSERS_MAX = 10_000;
+
+/** 256 random bits, in the alphabet of the service's addresses. */
+export function newSecret(): string {
+  return randomBytes(32).toString('base64url');
+}
+
+export function hashOf(secret: string): string {
+  return createHash('sha256').update(secret).digest('base64url');
+}
+
+/** A new key pair for `uid`; the private key is in the answer and nowhere else. */
+export function newKeyPair(uid: string, createdMs: number): { row: KeyPairRow; privateAccessKey: string } {
+  const privateAccessKey = newSecret();
+  const secretHash = createHash('sha256').update(privateAccessKey).digest();
+  return {
+    row: { accessKeyId: randomBytes(10).toString('hex').toUpperCase(), uid, secretHash, createdMs },
+    privateAccessKey,
+  };
+}
+
+const deriveKey = promisify<string, Uint8Array, number, { N: number; r: number; p: number; maxmem: number }, Buffer>(
+  scrypt,
+);
+
+/** Some 60 ms and 32 MiB of a processor that guesses. */
+export const SCRYPT_COST = 2 ** 15;
+
+export async function hashPassword(password: string, cost: number = SCRYPT_COST): Promise<PasswordHash> {
+  const salt = randomBytes(16);
+  return { salt, hash: await derive(password, salt, cost), cost };
+}
+
+async function passwordMatches(password: string, expected: PasswordHash): Promise<boolean> {
+  return timingSafeEqual(await derive(password, expected.salt, expected.cost), expected.hash);
+}
+
+function derive(password: string, salt: Uint8Array, cost: number): Promise<Buffer> {
+  return deriveKey(password, salt, 32, { N: cost, r: 8, p: 1, maxmem: 256 * cost * 8 });
+}
+
+const NOBODYS_PASSWORD: PasswordHash = { salt: new Uint8Array(16), hash: new Uint8Array(32), cost: SCRYPT_COST };

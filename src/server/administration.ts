@@ -1,0 +1,206 @@
+import { randomInt } from 'node:crypto';
+import type { Clock } from '../base/clock.ts';
+import { UsageError } from '../base/errors.ts';
+import { hashPassword, newKeyPair } from './accounts.ts';
+import type { Database, UserRow } from './database.ts';
+import type { Repository } from './repository.ts';
+
+/** What `addKeyPair` gives: the private key is told this once. */
+export interface KeyPair {
+  readonly accessKeyId: string;
+  readonly privateAccessKey: string;
+}
+
+export interface UserSummary {
+  readonly userId: string;
+  readonly email: string;
+  readonly nickname: string;
+  readonly quotaBytes: number;
+  readonly usageBytes: number;
+  readonly keyPairs: readonly string[];
+}
+
+/**
+ * What the service's developer console and sign-up page would do: users, applications, keys, shares. Works on the data
+ * directory, also while a server runs on it. Every mistake is a UsageError of one sentence.
+ */
+export class Administration {
+  readonly #database: Database;
+  readonly #repository: Repository;
+  readonly #clock: Clock;
+
+  constructor(deps: { database: Database; repository: Repository; clock: Clock }) {
+    this.#database = deps.database;
+    this.#repository = deps.repository;
+    this.#clock = deps.clock;
+  }
+
+  /** Makes an account with its system folders. `scryptCost` (a power of two) is for tests that make many. */
+  async addUser(
+    email: string,
+    password: string,
+    options: { nickname?: string; quotaBytes?: number; scryptCost?: number } = {},
+  ): Promise<{ userId: string }> {
+    const address = email.trim().toLowerCase();
+    if (!/^[^\s@]+@[^\s@]+$/.test(address) || address.length > 254)
+      throw new UsageError(`not an e-mail address: ${email}`);
+    if (password === '') throw new UsageError('an empty password');
+    const hash = await hashPassword(password, options.scryptCost);
+    return this.#database.change(() => {
+      if (this.#database.emails.get(address) !== undefined) throw new UsageError(`there is a user ${address} already`);
+      const uid = this.#nextUid();
+      const createdMs = this.#clock.nowMs();
+      const row: UserRow = {
+        uid,
+        email: address,
+        nickname: options.nickname ?? (address.split('@')[0] as string),
+        password: hash,
+        quotaBytes: options.quotaBytes ?? DEFAULT_QUOTA_BYTES,
+        createdMs,
+      };
+      void this.#database.users.put(uid, row);
+      void this.#database.emails.put(address, uid);
+      this.#repository.createSystemFolders(uid);
+      return { userId: uid };
+    });
+  }
+
+  async setPassword(email: string, password: string): Promise<void> {
+    const hash = await hashPassword(password);
+    this.#changeUser(email, (row) => ({ ...row, password: hash }));
+  }
+
+  setQuota(email: string, quotaBytes: number): void {
+    this.#changeUser(email, (row) => ({ ...row, quotaBytes }));
+  }
+
+  users(): UserSummary[] {
+    const keys = [...this.#database.keyPairs.getRange({})].map(({ value }) => value);
+    return [...this.#database.users.getRange({})].map(({ value: { uid, email, nickname, quotaBytes } }) => ({
+      userId: uid,
+      email,
+      nickname,
+      quotaBytes,
+      usageBytes: this.#database.usage.get(uid) ?? 0,
+      keyPairs: keys.filter((key) => key.uid === uid).map((key) => key.accessKeyId),
+    }));
+  }
+
+  /** @returns its id, `/sc/<uid>/<n>_<n>` */
+  addApplication(name: string, options: { owner?: string } = {}): string {
+    return this.#database.change(() => {
+      const uid = options.owner === undefined ? HOUSE_UID : this.#user(options.owner).uid;
+      const id = `/sc/${uid}/${this.#database.nextNumber()}_${randomInt(2 ** 32)}`;
+      void this.#database.applications.put(id, { id, name, enabled: true });
+      return id;
+    });
+  }
+
+  /** A disabled application gets no tokens any more; access tokens that it has run out within the hour. */
+  setApplicationEnabled(id: string, enabled: boolean): void {
+    this.#database.change(() => {
+      const row = this.#database.applications.get(id);
+      if (row === undefined) throw new UsageError(`there is no application ${id}`);
+      void this.#database.applications.put(id, { ...row, enabled });
+    });
+  }
+
+  applications(): { id: string; name: string; enabled: boolean }[] {
+    return [...this.#database.applications.getRange({})].map(({ value }) => value);
+  }
+
+  /** @throws UsageError for an eleventh pair (interface 8) */
+  addKeyPair(email: string): KeyPair {
+    return this.#database.change(() => {
+      const { uid } = this.#user(email);
+      const count = [...this.#database.keyPairs.getRange({})].filter(({ value }) => value.uid === uid).length;
+      if (count >= KEY_PAIRS_MAX)
+        throw new UsageError(`${email} has ${KEY_PAIRS_MAX} key pairs already: revoke one first`);
+      const { row, privateAccessKey } = newKeyPair(uid, this.#clock.nowMs());
+      void this.#database.keyPairs.put(row.accessKeyId, row);
+      return { accessKeyId: row.accessKeyId, privateAccessKey };
+    });
+  }
+
+  revokeKeyPair(accessKeyId: string): void {
+    this.#database.change(() => {
+      if (this.#database.keyPairs.get(accessKeyId) === undefined)
+        throw new UsageError(`there is no key ${accessKeyId}`);
+      void this.#database.keyPairs.remove(accessKeyId);
+    });
+  }
+
+  /** Every refresh token of a user, and with them every access token. @returns how many */
+  revokeTokens(email: string): number {
+    return this.#database.change(() => {
+      const { uid } = this.#user(email);
+      const refresh = [...this.#database.refreshTokens.getRange({})].filter(({ value }) => value.uid === uid);
+      const access = [...this.#database.accessTokens.getRange({})].filter(({ value }) => value.uid === uid);
+      for (const { key } of refresh) void this.#database.refreshTokens.remove(key);
+      for (const { key } of access) void this.#database.accessTokens.remove(key);
+      return refresh.length;
+    });
+  }
+
+  /** Lets `receiver` see a folder of `owner`, and change what is in it if `writeAllowed`. Also changes an existing share. */
+  share(owner: string, folder: string, receiver: string, options: { writeAllowed: boolean }): void {
+    this.#database.change(() => {
+      const from = this.#user(owner).uid;
+      const to = this.#user(receiver).uid;
+      if (from === to) throw new UsageError('a share needs two users');
+      if (this.#database.resources.get([from, folder])?.kind !== 'folder')
+        throw new UsageError(`no folder ${folder} of ${owner}`);
+      const row = { writeAllowed: options.writeAllowed, createdMs: this.#clock.nowMs() };
+      void this.#database.shares.put([to, from, folder], row);
+      void this.#database.sharedFolders.put([from, folder, to], true);
+    });
+  }
+
+  unshare(owner: string, folder: string, receiver: string): void {
+    this.#database.change(() => {
+      const from = this.#user(owner).uid;
+      const to = this.#user(receiver).uid;
+      if (this.#database.shares.get([to, from, folder]) === undefined) throw new UsageError('there is no such share');
+      void this.#database.shares.remove([to, from, folder]);
+      void this.#database.sharedFolders.remove([from, folder, to]);
+    });
+  }
+
+  /** A computer of the user, as the service calls it, with sync folders of its own. @returns its local id */
+  addWorkspace(email: string, name: string, options: { syncFolders?: readonly string[] } = {}): string {
+    return this.#database.change(() => {
+      const { uid } = this.#user(email);
+      const createdMs = this.#clock.nowMs();
+      const local = String(this.#database.nextNumber());
+      void this.#database.workspaces.put([uid, local], { uid, local, name, iconId: '1', createdMs });
+      for (const folder of options.syncFolders ?? []) this.#repository.createSyncFolder(uid, folder, local);
+      return local;
+    });
+  }
+
+  #user(email: string): UserRow {
+    const uid = this.#database.emails.get(email.trim().toLowerCase().slice(0, 254));
+    const row = uid === undefined ? undefined : this.#database.users.get(uid);
+    if (row === undefined) throw new UsageError(`there is no user ${email}`);
+    return row;
+  }
+
+  #changeUser(email: string, change: (row: UserRow) => UserRow): void {
+    this.#database.change(() => {
+      const row = this.#user(email);
+      void this.#database.users.put(row.uid, change(row));
+    });
+  }
+
+  #nextUid(): string {
+    const uid = (this.#database.meta.get('nextUid') as number | undefined) ?? FIRST_UID;
+    void this.#database.meta.put('nextUid', uid + 1);
+    return String(uid);
+  }
+}
+
+const FIRST_UID = 1001;
+/** Of applications that belong to whoever runs the server. */
+const HOUSE_UID = '1000';
+const KEY_PAIRS_MAX = 10;
+const DEFAULT_QUOTA_BYTES = 100 * 1024 ** 3;

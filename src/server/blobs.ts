@@ -1,0 +1,184 @@
+import { createHash, type Hash, randomBytes } from 'node:crypto';
+import { constants, createReadStream } from 'node:fs';
+import { type FileHandle, link, mkdir, open, readdir, stat, truncate, unlink } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import type { Readable } from 'node:stream';
+
+/**
+ * The bytes of versions: one file per version, under a random name that only the database knows.
+ *
+ * Order: first the bytes (written, synced, their directory too), then the database's row. So a row never names bytes that are
+ * not there; a crash in between leaves a file that no row names, which `sweep` collects. Complete blobs never change, which is
+ * why a copy of a file is a hard link.
+ */
+export class Blobs {
+  readonly #directory: string;
+  readonly #known = new Set<string>();
+
+  constructor(deps: { directory: string }) {
+    this.#directory = deps.directory;
+  }
+
+  /** A name that no blob has. */
+  newName(): string {
+    return randomBytes(16).toString('hex');
+  }
+
+  /** A new blob, or with `offset` more of one that is already there; what lies behind `offset` is cut off. */
+  async write(name: string, offset: number): Promise<BlobWriter> {
+    const path = await this.#writablePath(name);
+    const flags = offset === 0 ? constants.O_RDWR | constants.O_CREAT | constants.O_TRUNC : constants.O_RDWR;
+    const file = await open(path, flags, 0o600);
+    if (offset > 0) await file.truncate(offset);
+    return new BlobWriter(file, path, offset);
+  }
+
+  /** Bytes `[start, end)` of a blob, as a stream. */
+  read(name: string, start: number, end: number): Readable {
+    return createReadStream(this.#path(name), { start, end: end - 1, highWaterMark: READ_BYTES });
+  }
+
+  async copy(from: string, to: string): Promise<void> {
+    const path = await this.#writablePath(to);
+    await link(this.#path(from), path);
+    await syncDirectory(dirname(path));
+  }
+
+  /** Length in bytes; null where there is no such blob. */
+  async sizeBytes(name: string): Promise<number | null> {
+    try {
+      return (await stat(this.#path(name))).size;
+    } catch {
+      return null;
+    }
+  }
+
+  async sha256(name: string): Promise<string> {
+    const hash = createHash('sha256');
+    for await (const chunk of createReadStream(this.#path(name), { highWaterMark: READ_BYTES })) hash.update(chunk);
+    return hash.digest('hex');
+  }
+
+  async truncate(name: string, sizeBytes: number): Promise<void> {
+    await truncate(this.#path(name), sizeBytes);
+  }
+
+  /** Gone already is fine. */
+  async remove(names: readonly string[]): Promise<void> {
+    for (const name of names) await unlink(this.#path(name)).catch(() => {});
+  }
+
+  /** All blobs, in no order. */
+  async *names(): AsyncGenerator<string> {
+    for (const folder of await readdir(this.#directory).catch(() => [])) {
+      for (const name of await readdir(join(this.#directory, folder))) yield name;
+    }
+  }
+
+  #path(name: string): string {
+    return join(this.#directory, name.slice(0, 2), name);
+  }
+
+  async #writablePath(name: string): Promise<string> {
+    const path = this.#path(name);
+    const folder = dirname(path);
+    if (!this.#known.has(folder)) {
+      await mkdir(folder, { recursive: true, mode: 0o700 });
+      await syncDirectory(this.#directory);
+      this.#known.add(folder);
+    }
+    return path;
+  }
+}
+
+/** What a download asks of the disk at once. */
+const READ_BYTES = 512 * 1024;
+
+/** A blob being written, from the front to the end. */
+export class BlobWriter {
+  readonly #file: FileHandle;
+  readonly #path: string;
+  /** Null when the front was written earlier: then the whole is read once more at the end. */
+  readonly #hash: Hash | null;
+  #end: number;
+  #closed = false;
+
+  constructor(file: FileHandle, path: string, offset: number) {
+    this.#file = file;
+    this.#path = path;
+    this.#hash = offset === 0 ? createHash('sha256') : null;
+    this.#end = offset;
+  }
+
+  /** Bytes that the blob holds. */
+  get sizeBytes(): number {
+    return this.#end;
+  }
+
+  /** One call at a time. */
+  async write(chunks: readonly Uint8Array[]): Promise<void> {
+    let start = this.#end;
+    let rest: readonly Uint8Array[] = chunks;
+    while (rest.length > 0) {
+      const { bytesWritten } = await this.#file.writev(rest, start);
+      start += bytesWritten;
+      rest = skip(rest, bytesWritten);
+    }
+    for (const chunk of chunks) this.#hash?.update(chunk);
+    this.#end = start;
+  }
+
+  /** Puts what was written on the disk and closes. @returns SHA-256 of the whole blob */
+  async finish(): Promise<string> {
+    await this.#file.sync();
+    const sha256 = this.#hash?.digest('hex') ?? (await this.#wholeHash());
+    await this.close();
+    await syncDirectory(dirname(this.#path));
+    return sha256;
+  }
+
+  /** As far as it came: on the disk, to be continued. */
+  async suspend(): Promise<void> {
+    await this.#file.sync();
+    await this.close();
+    await syncDirectory(dirname(this.#path));
+  }
+
+  /** Without any promise about the disk. */
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    await this.#file.close();
+  }
+
+  async #wholeHash(): Promise<string> {
+    const hash = createHash('sha256');
+    const buffer = Buffer.allocUnsafe(READ_BYTES);
+    for (let at = 0; at < this.#end; ) {
+      const { bytesRead } = await this.#file.read(buffer, 0, Math.min(buffer.byteLength, this.#end - at), at);
+      if (bytesRead === 0) throw new Error('a blob became shorter while it was read');
+      hash.update(buffer.subarray(0, bytesRead));
+      at += bytesRead;
+    }
+    return hash.digest('hex');
+  }
+}
+
+/** `chunks` without their first `bytes` bytes. */
+function skip(chunks: readonly Uint8Array[], bytes: number): Uint8Array[] {
+  let left = bytes;
+  return chunks.flatMap((chunk) => {
+    const cut = Math.min(left, chunk.byteLength);
+    left -= cut;
+    return cut === chunk.byteLength ? [] : [chunk.subarray(cut)];
+  });
+}
+
+async function syncDirectory(path: string): Promise<void> {
+  const directory = await open(path, constants.O_RDONLY);
+  try {
+    await directory.sync();
+  } finally {
+    await directory.close();
+  }
+}

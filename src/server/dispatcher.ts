@@ -1,0 +1,172 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Clock } from '../base/clock.ts';
+import type { Logger } from '../base/log.ts';
+import { type Endpoint, type EndpointKind, parsePath } from '../protocol/endpoints.ts';
+import { accountHandlers } from './account-handlers.ts';
+import type { Session } from './accounts.ts';
+import { Exchange } from './exchange.ts';
+import type { FaultPlan } from './fault-plan.ts';
+import { fileHandlers } from './file-handlers.ts';
+import { folderHandlers } from './folder-handlers.ts';
+import { type Handler, type HandlerTable, type Method, OPEN_ENDPOINTS, type Service } from './handler-table.ts';
+import { notFound, Refusal, unauthorized } from './refusal.ts';
+import type { RequestLog } from './request-log.ts';
+import { tokenHandlers } from './token-handlers.ts';
+
+/** From a request to its handler and back: address, method, token, faults, refusals, the log. */
+export class Dispatcher {
+  readonly #service: Service;
+  readonly #clock: Clock;
+  readonly #log: Logger;
+  readonly #requests: RequestLog;
+  readonly #latencyMs: number;
+  readonly #bandwidth: number;
+  readonly #handlers: HandlerTable;
+  readonly #underWay = new Set<Promise<void>>();
+  /** Listings as they were last told, by token and target; only while a rule asks for stale ones. */
+  readonly #told = new Map<string, string>();
+  faults: FaultPlan;
+
+  constructor(deps: {
+    service: Service;
+    clock: Clock;
+    log: Logger;
+    requests: RequestLog;
+    faults: FaultPlan;
+    latencyMs: number;
+    bandwidth: number;
+  }) {
+    this.#service = deps.service;
+    this.#clock = deps.clock;
+    this.#log = deps.log;
+    this.#requests = deps.requests;
+    this.#latencyMs = deps.latencyMs;
+    this.#bandwidth = deps.bandwidth;
+    this.faults = deps.faults;
+    this.#handlers = {
+      ...tokenHandlers(deps.service),
+      ...accountHandlers(deps.service),
+      ...folderHandlers(deps.service),
+      ...fileHandlers(deps.service),
+    };
+  }
+
+  /** Never throws: whatever happens becomes an answer, or the end of the line. */
+  answer(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): Promise<void> {
+    const done = this.#answer(request, response, expectsContinue).finally(() => this.#underWay.delete(done));
+    this.#underWay.add(done);
+    return done;
+  }
+
+  /** Resolves when no request is under way. */
+  async idle(): Promise<void> {
+    while (this.#underWay.size > 0) await Promise.all(this.#underWay);
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): Promise<void> {
+    const startedMs = this.#clock.elapsedMs();
+    const method = request.method ?? '';
+    const target = request.url ?? '';
+    const [path, query] = splitTarget(target);
+    const endpoint = parsePath(path);
+    const kind = endpoint?.kind ?? null;
+    const fault = this.faults.next(method, target, kind);
+    const exchange = new Exchange({
+      request,
+      response,
+      clock: this.#clock,
+      fault,
+      expectsContinue,
+      bandwidth: this.#bandwidth,
+    });
+    try {
+      await this.#handle(exchange, method, endpoint, query);
+    } catch (error) {
+      await this.#refuse(exchange, error, { method, path });
+    } finally {
+      const { status, bytesIn, bytesOut } = exchange;
+      const durationMs = Math.round(this.#clock.elapsedMs() - startedMs);
+      this.#requests.add({ method, path, query, kind, status, bytesIn, bytesOut, durationMs });
+      this.#log.debug({ method, path: withoutTokens(kind, path), status, bytesIn, bytesOut, durationMs }, 'request');
+    }
+  }
+
+  async #handle(exchange: Exchange, method: string, endpoint: Endpoint | null, query: string): Promise<void> {
+    const { fault } = exchange;
+    const delayMs = this.#latencyMs + (fault.delayMs ?? 0);
+    if (delayMs > 0) await this.#clock.sleep(delayMs);
+    if (fault.hangUpBefore === true) return exchange.hangUp();
+    if (fault.hang === true) return exchange.hang();
+    if (fault.garbage === true) return exchange.sendHtml(200, GARBAGE);
+    if (fault.status !== undefined) {
+      const retry = fault.retryAfterSeconds;
+      throw new Refusal(fault.status, 'Ordered trouble', retry === undefined ? {} : { 'Retry-After': String(retry) });
+    }
+    if (endpoint === null) throw notFound();
+    const handlers = this.#handlers[endpoint.kind] as Readonly<Record<string, Handler<EndpointKind>>> | undefined;
+    const isKnown = handlers !== undefined && Object.hasOwn(handlers, method);
+    if (!isKnown) throw new Refusal(405, 'Method not allowed', { Allow: Object.keys(handlers ?? {}).join(', ') });
+    const session = OPEN_ENDPOINTS.has(endpoint.kind) ? null : this.#session(exchange);
+    if (fault.expireToken === true && session !== null) {
+      this.#service.accounts.expire(session);
+      throw unauthorized();
+    }
+    const listing = LISTINGS.has(endpoint.kind) ? `${session?.token} ${exchange.request.url}` : null;
+    if (listing !== null && fault.staleListing === true) {
+      const stale = this.#told.get(listing);
+      if (stale !== undefined) return exchange.sendXml(200, stale);
+    }
+    const handler = handlers[method as Method] as Handler<EndpointKind>;
+    await handler({ exchange, endpoint, query: new URLSearchParams(query), caller: session?.uid ?? '' });
+    if (listing !== null) this.#remember(listing, exchange.text);
+  }
+
+  /** @throws Refusal 401: the same for none, a wrong one and an expired one */
+  #session(exchange: Exchange): Session {
+    const header = exchange.request.headers.authorization;
+    const named = header === undefined ? null : this.#service.documents.parse(header);
+    const secret = named?.kind === 'authorization' ? named.token : null;
+    const session = secret === null ? null : this.#service.accounts.session(secret);
+    if (session === null) throw unauthorized();
+    return session;
+  }
+
+  #remember(listing: string, text: string | null): void {
+    if (text === null || !this.faults.rules.some((rule) => rule.then.staleListing === true)) return;
+    this.#told.delete(listing);
+    this.#told.set(listing, text);
+    if (this.#told.size > TOLD_MAX) this.#told.delete(this.#told.keys().next().value as string);
+  }
+
+  async #refuse(exchange: Exchange, error: unknown, fields: { method: string; path: string }): Promise<void> {
+    const isRefusal = error instanceof Refusal;
+    if (!isRefusal) this.#log.error({ err: error, method: fields.method }, 'request failed');
+    // An answer that was begun cannot become another one: the line ends, and the other side sees that it is not whole.
+    if (exchange.status !== 0) return exchange.hangUp();
+    const refusal = isRefusal ? error : new Refusal(500, 'Internal server error');
+    await exchange.sendRefusal(refusal).catch(() => exchange.hangUp());
+  }
+}
+
+const LISTINGS: ReadonlySet<EndpointKind> = new Set([
+  'folderContents',
+  'userCollectionContents',
+  'albumContents',
+  'workspaceContents',
+  'fileVersions',
+]);
+const TOLD_MAX = 1000;
+const GARBAGE =
+  '<html><head><title>Welcome</title></head><body><p>Please accept the terms of this network</p></body></html>';
+
+function splitTarget(target: string): [path: string, query: string] {
+  const mark = target.indexOf('?');
+  return mark === -1 ? [target, ''] : [target.slice(0, mark), target.slice(mark + 1)];
+}
+
+/** A token is part of some addresses; it is no part of a log. */
+function withoutTokens(kind: EndpointKind | null, path: string): string {
+  return kind === 'appAuthorization' || kind === 'authorization' || kind === 'publicLink'
+    ? `/${path.split('/')[1]}`
+    : path;
+}

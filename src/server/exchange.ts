@@ -1,0 +1,331 @@
+import { once } from 'node:events';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Readable } from 'node:stream';
+import type { Clock } from '../base/clock.ts';
+import { ProtocolError } from '../base/errors.ts';
+import { errorPage } from '../protocol/error-page.ts';
+import { type DecodeDocument, rootName } from '../protocol/xml.ts';
+import type { Fault } from './fault-plan.ts';
+import { malformed, type Refusal } from './refusal.ts';
+
+/** How a request's body ended: all of it came; the line broke; a fault stopped it; it was longer than allowed. */
+export type BodyOutcome = 'complete' | 'interrupted' | 'stopped' | 'tooLong';
+
+/**
+ * One request and its answer: reads bodies with backpressure, sends the few forms of answer that the service has, counts
+ * bytes, and plays the line's part of a fault.
+ */
+export class Exchange {
+  readonly request: IncomingMessage;
+  readonly fault: Fault;
+  readonly #response: ServerResponse;
+  readonly #clock: Clock;
+  readonly #expectsContinue: boolean;
+  readonly #bandwidth: number;
+  #bytesIn = 0;
+  #bytesOut = 0;
+  #status = 0;
+  /** The last answer's text, for a listing that is to be stale one day. */
+  #text: string | null = null;
+
+  constructor(deps: {
+    request: IncomingMessage;
+    response: ServerResponse;
+    clock: Clock;
+    fault: Fault;
+    expectsContinue: boolean;
+    /** Bytes per second of each body; Infinity for no limit. */
+    bandwidth: number;
+  }) {
+    this.request = deps.request;
+    this.fault = deps.fault;
+    this.#response = deps.response;
+    this.#clock = deps.clock;
+    this.#expectsContinue = deps.expectsContinue;
+    this.#bandwidth = Math.min(deps.bandwidth, deps.fault.bandwidthBytesPerSecond ?? Number.POSITIVE_INFINITY);
+    // A line that breaks is an outcome here, not an exception.
+    this.request.on('error', () => {});
+    this.#response.on('error', () => {});
+  }
+
+  get bytesIn(): number {
+    return this.#bytesIn;
+  }
+
+  get bytesOut(): number {
+    return this.#bytesOut;
+  }
+
+  /** 0 as long as no answer was begun. */
+  get status(): number {
+    return this.#status;
+  }
+
+  get text(): string | null {
+    return this.#text;
+  }
+
+  /** Announced length of the body; null for a chunked one. */
+  get contentLength(): number | null {
+    const raw = this.request.headers['content-length'];
+    if (raw !== undefined) return Number(raw);
+    return this.request.headers['transfer-encoding'] === undefined ? 0 : null;
+  }
+
+  /**
+   * Hands the body on, piece by piece; the sender is held back while `sink` is busy.
+   * @param bytesMax what the body may be long at most
+   */
+  receive(sink: (chunks: readonly Uint8Array[]) => Promise<void>, bytesMax: number): Promise<BodyOutcome> {
+    const { request, fault } = this;
+    if (this.#expectsContinue && !this.#response.headersSent) this.#response.writeContinue();
+    const stopAt = Math.min(fault.acceptBytes ?? Infinity, fault.hangUpAfterBytes ?? Infinity, bytesMax);
+    return new Promise((resolve, reject) => {
+      let queue: Uint8Array[] = [];
+      let queuedBytes = 0;
+      let isBusy = false;
+      let isSettled = false;
+      let outcome: BodyOutcome | null = null;
+      const settle = (): void => {
+        if (outcome === null || isBusy || queue.length > 0 || isSettled) return;
+        isSettled = true;
+        request.off('data', arrived).off('end', ended).off('close', closed);
+        if (outcome !== 'complete') request.pause();
+        if (outcome === 'interrupted') this.hangUp();
+        resolve(outcome);
+      };
+      const work = async (): Promise<void> => {
+        if (isBusy) return;
+        isBusy = true;
+        try {
+          while (queue.length > 0) {
+            const batch = queue;
+            const bytes = queuedBytes;
+            queue = [];
+            queuedBytes = 0;
+            await sink(batch);
+            if (this.#bandwidth !== Infinity) await this.#clock.sleep((bytes / this.#bandwidth) * 1000);
+            if (outcome === null && request.isPaused()) request.resume();
+          }
+          isBusy = false;
+          settle();
+        } catch (error) {
+          isSettled = true;
+          request.off('data', arrived).off('end', ended).off('close', closed);
+          request.pause();
+          reject(error);
+        }
+      };
+      const arrived = (chunk: Uint8Array): void => {
+        if (outcome !== null) return;
+        const room = stopAt - this.#bytesIn;
+        const kept = chunk.byteLength <= room ? chunk : chunk.subarray(0, room);
+        this.#bytesIn += kept.byteLength;
+        if (kept.byteLength > 0) {
+          queue.push(kept);
+          queuedBytes += kept.byteLength;
+        }
+        // At the fault's byte exactly; of a body that is too long only once there is more of it.
+        if (kept.byteLength < chunk.byteLength || (this.#bytesIn === stopAt && stopAt < bytesMax))
+          outcome = this.#stopped();
+        if (outcome !== null || queuedBytes >= QUEUED_BYTES_MAX) request.pause();
+        void work();
+      };
+      const ended = (): void => {
+        outcome ??= 'complete';
+        settle();
+      };
+      const closed = (): void => {
+        outcome ??= request.complete ? 'complete' : 'interrupted';
+        settle();
+      };
+      request.on('data', arrived).on('end', ended).on('close', closed);
+      if (request.destroyed) closed();
+      else if (request.readableEnded) ended();
+    });
+  }
+
+  /** The whole body, which has to be small. @throws Refusal 400 when it is longer, or does not end */
+  async document(): Promise<Uint8Array> {
+    const chunks: Uint8Array[] = [];
+    const outcome = await this.receive(async (arrived) => void chunks.push(...arrived), DOCUMENT_BYTES_MAX);
+    if (outcome !== 'complete') throw malformed();
+    return Buffer.concat(chunks);
+  }
+
+  /** The body by one of the protocol's decoders. @throws Refusal 400 for what it does not accept */
+  async decoded<T>(decode: DecodeDocument<T>): Promise<T> {
+    return decodedOr400(await this.document(), decode);
+  }
+
+  /** An XML document, without a length as the service sends it (interface 4.4). */
+  async sendXml(status: number, xml: string, headers: Readonly<Record<string, string>> = {}): Promise<void> {
+    this.#text = xml;
+    await this.#send(status, { ...headers, 'Content-Type': 'application/xml; charset=UTF-8' }, Buffer.from(xml));
+  }
+
+  async sendEmpty(status: number, headers: Readonly<Record<string, string>> = {}): Promise<void> {
+    const length = status === 204 ? {} : { 'Content-Length': '0' };
+    await this.#send(
+      status,
+      { ...headers, ...length, 'Content-Type': 'application/octet-stream; charset=UTF-8' },
+      null,
+    );
+  }
+
+  async sendRefusal(refusal: Refusal): Promise<void> {
+    await this.sendHtml(refusal.status, errorPage(refusal.status, refusal.message), refusal.headers);
+  }
+
+  async sendHtml(status: number, html: string, headers: Readonly<Record<string, string>> = {}): Promise<void> {
+    const body = Buffer.from(html);
+    const own = { 'Content-Type': 'text/html; charset=UTF-8', 'Content-Length': String(body.byteLength) };
+    await this.#send(status, { ...headers, ...own }, body);
+  }
+
+  /** Bytes from a stream; ends early, with the line, when the reader goes away. */
+  async sendData(status: number, headers: Readonly<Record<string, string>>, data: Readable): Promise<void> {
+    const response = this.#response;
+    if (!(await this.#begin(status, headers))) {
+      data.destroy();
+      return;
+    }
+    const gone = (): void => void data.destroy();
+    response.once('close', gone);
+    try {
+      for await (const chunk of data as AsyncIterable<Uint8Array>) if (!(await this.#write(chunk))) return;
+      response.end();
+    } catch {
+      // Begun answers cannot be taken back: the reader sees a body that is too short.
+      this.hangUp();
+    } finally {
+      response.off('close', gone);
+      data.destroy();
+    }
+  }
+
+  hangUp(): void {
+    this.request.socket.destroy();
+  }
+
+  /** Keeps silent until the other side goes away. */
+  async hang(): Promise<void> {
+    if (!this.request.socket.destroyed) await once(this.request.socket, 'close').catch(() => {});
+  }
+
+  #stopped(): BodyOutcome {
+    if (this.#bytesIn === this.fault.hangUpAfterBytes) return 'interrupted';
+    return this.#bytesIn === this.fault.acceptBytes ? 'stopped' : 'tooLong';
+  }
+
+  /** Sends the head. @returns false when the answer is lost instead */
+  async #begin(status: number, headers: Readonly<Record<string, string>>): Promise<boolean> {
+    const { actButNeverAnswer } = this.fault;
+    if (actButNeverAnswer === 'hang') await this.hang();
+    if (actButNeverAnswer !== undefined && actButNeverAnswer !== false) {
+      this.hangUp();
+      return false;
+    }
+    const response = this.#response;
+    if (response.destroyed || response.headersSent) return false;
+    this.#status = status;
+    response.writeHead(status, {
+      ...headers,
+      ...COMMON_HEADERS,
+      ...(this.#leavesBodyUnread() ? { Connection: 'close' } : {}),
+    });
+    return true;
+  }
+
+  async #send(status: number, headers: Readonly<Record<string, string>>, body: Uint8Array | null): Promise<void> {
+    // Decided before the head is sent: it says whether the line stays open.
+    const leavesBodyUnread = this.#leavesBodyUnread();
+    if (!(await this.#begin(status, headers))) return;
+    if (body !== null && !(await this.#write(body))) return;
+    if (leavesBodyUnread) await this.#letSenderFinish();
+    this.#response.end();
+  }
+
+  #leavesBodyUnread(): boolean {
+    return this.contentLength !== 0 && !this.request.complete;
+  }
+
+  /**
+   * Reads on for a while though nobody wants it: a line closed under a sender resets it, and the answer is lost with it.
+   */
+  async #letSenderFinish(): Promise<void> {
+    const { request } = this;
+    const limit = new AbortController();
+    let bytes = 0;
+    request.on('data', (chunk: Uint8Array) => {
+      bytes += chunk.byteLength;
+      if (bytes > LINGER_BYTES_MAX) limit.abort();
+    });
+    request.resume();
+    this.#response.uncork();
+    const finished = Promise.race([
+      once(request, 'end', { signal: limit.signal }),
+      once(request, 'close', { signal: limit.signal }),
+      this.#clock.sleep(LINGER_MS, limit.signal),
+    ]);
+    await finished.catch(() => {});
+    limit.abort();
+  }
+
+  /** @returns false when there is nobody left to write to */
+  async #write(chunk: Uint8Array): Promise<boolean> {
+    const response = this.#response;
+    if (response.destroyed) return false;
+    const cutAt = this.contentLength === 0 ? this.fault.hangUpAfterBytes : undefined;
+    const room = (cutAt ?? Infinity) - this.#bytesOut;
+    const sent = chunk.byteLength <= room ? chunk : chunk.subarray(0, room);
+    this.#bytesOut += sent.byteLength;
+    if (this.#bytesOut === cutAt) {
+      // What was written has to leave first: destroying throws away what is still queued.
+      if (sent.byteLength === 0) this.hangUp();
+      else response.write(sent, () => this.hangUp());
+      return false;
+    }
+    const flowing = response.write(sent);
+    if (this.#bandwidth !== Infinity) await this.#clock.sleep((sent.byteLength / this.#bandwidth) * 1000);
+    if (!flowing && !response.destroyed) await drained(response);
+    return !response.destroyed;
+  }
+}
+
+/** @throws Refusal 400 instead of ProtocolError */
+export function decodedOr400<T>(body: Uint8Array, decode: DecodeDocument<T>): T {
+  return or400(() => decode(body));
+}
+
+/** Which document a body is. @throws Refusal 400 instead of ProtocolError */
+export function rootOr400(body: Uint8Array): string {
+  return or400(() => rootName(body));
+}
+
+function or400<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (!(error instanceof ProtocolError)) throw error;
+    throw malformed(/: no [\w@]+$/.test(error.message) ? 'Missing mandatory element' : 'Invalid xml request');
+  }
+}
+
+/** Of a body's bytes that wait for the disk; as many again may be on their way there. */
+const QUEUED_BYTES_MAX = 1024 * 1024;
+const DOCUMENT_BYTES_MAX = 256 * 1024;
+const LINGER_MS = 2000;
+const LINGER_BYTES_MAX = 64 * 1024 * 1024;
+/** Any origin may read any answer (interface 1). */
+const COMMON_HEADERS = { 'Access-Control-Allow-Origin': '*', Server: 'cfs-serve' };
+
+function drained(response: ServerResponse): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      response.off('drain', done).off('close', done);
+      resolve();
+    };
+    response.on('drain', done).on('close', done);
+  });
+}

@@ -1,0 +1,121 @@
+import type { EndpointKind } from '../protocol/endpoints.ts';
+
+/**
+ * Trouble to order, as data: which request meets it, and what happens then. For tests and benchmarks; drivable at run time
+ * (`server.faults = [...]`) and from a file (`cfs serve --fault-file`, a JSON array of rules).
+ */
+export interface FaultRule {
+  /** Method, or `*` for any. */
+  readonly on: string;
+  /** Kind of an endpoint (`fileVersionData`), or else the source of a RegExp that the path with its query must match. */
+  readonly path?: string;
+  /** First matching request that is hit, counted from 1 (the default) since the plan was set. */
+  readonly nth?: number;
+  /** How many matching requests in a row are hit from there on; 1 by default. */
+  readonly times?: number | 'always';
+  readonly then: Fault;
+}
+
+/** What happens. Several may be combined where that makes sense (`delayMs` with anything). */
+export interface Fault {
+  /** Waits before anything else. */
+  readonly delayMs?: number;
+  /** Answers so, and does nothing. */
+  readonly status?: number;
+  /** With `status`: a Retry-After header. */
+  readonly retryAfterSeconds?: number;
+  /** Ends the connection before anything is done: lost before. */
+  readonly hangUpBefore?: boolean;
+  /** Does what was asked for, then ends the connection instead of answering: lost after. `hang`: keeps it open in silence. */
+  readonly actButNeverAnswer?: boolean | 'hang';
+  /** Ends the connection after so many bytes of the request's body, or of the answer's where the request has none. */
+  readonly hangUpAfterBytes?: number;
+  /** Takes so many bytes of the body and says so: an honest incomplete answer (500 where there is none: plain PUT). */
+  readonly acceptBytes?: number;
+  /** Of this request's bodies, both ways. */
+  readonly bandwidthBytesPerSecond?: number;
+  /** Answers a listing as the last time it was asked for with the same query. */
+  readonly staleListing?: boolean;
+  /** The request's access token has just expired, for good. */
+  readonly expireToken?: boolean;
+  /** 206 that names another range than it carries. */
+  readonly wrongContentRange?: boolean;
+  /** 200 with everything to a request with Range. */
+  readonly ignoreRange?: boolean;
+  /** 200 with an HTML page, whatever was asked for; nothing is done. */
+  readonly garbage?: boolean;
+  /** Never answers; nothing is done. */
+  readonly hang?: boolean;
+}
+
+export const NO_FAULT: Fault = {};
+
+/** Counts requests against the rules. */
+export class FaultPlan {
+  readonly #rules: readonly { readonly rule: FaultRule; readonly path: RegExp | null; matched: number }[];
+
+  /** @throws TypeError that names the rule which is none */
+  constructor(rules: readonly FaultRule[]) {
+    this.#rules = rules.map((rule, index) => {
+      checkRule(rule, index);
+      const path = rule.path === undefined || KIND.test(rule.path) ? null : new RegExp(rule.path);
+      return { rule, path, matched: 0 };
+    });
+  }
+
+  get rules(): readonly FaultRule[] {
+    return this.#rules.map(({ rule }) => rule);
+  }
+
+  /** What happens to this request: of all rules that hit it, later ones win where they say the same thing. */
+  next(method: string, target: string, kind: EndpointKind | null): Fault {
+    let fault = NO_FAULT;
+    for (const entry of this.#rules) {
+      const { rule, path } = entry;
+      if (rule.on !== '*' && rule.on !== method) continue;
+      if (path === null ? rule.path !== undefined && rule.path !== kind : !path.test(target)) continue;
+      entry.matched += 1;
+      const first = rule.nth ?? 1;
+      const last = rule.times === 'always' ? Number.POSITIVE_INFINITY : first + (rule.times ?? 1) - 1;
+      if (entry.matched >= first && entry.matched <= last) fault = { ...fault, ...rule.then };
+    }
+    return fault;
+  }
+}
+
+const KIND = /^[a-zA-Z]+$/;
+
+const FAULT_TYPES: Readonly<Record<keyof Fault, readonly string[]>> = {
+  delayMs: ['number'],
+  status: ['number'],
+  retryAfterSeconds: ['number'],
+  hangUpBefore: ['boolean'],
+  actButNeverAnswer: ['boolean', 'string'],
+  hangUpAfterBytes: ['number'],
+  acceptBytes: ['number'],
+  bandwidthBytesPerSecond: ['number'],
+  staleListing: ['boolean'],
+  expireToken: ['boolean'],
+  wrongContentRange: ['boolean'],
+  ignoreRange: ['boolean'],
+  garbage: ['boolean'],
+  hang: ['boolean'],
+};
+
+/** A plan that says something else than its author meant would make a test green for nothing: unknown words are errors. */
+function checkRule(rule: FaultRule, index: number): void {
+  const fail = (what: string): never => {
+    throw new TypeError(`fault rule ${index}: ${what}`);
+  };
+  if (typeof rule !== 'object' || rule === null) fail('not an object');
+  for (const key of Object.keys(rule)) if (!RULE_KEYS.has(key)) fail(`unknown key ${key}`);
+  if (typeof rule.on !== 'string') fail('on: a method or *');
+  if (typeof rule.then !== 'object' || rule.then === null) fail('then: an object');
+  for (const [key, value] of Object.entries(rule.then)) {
+    const types = FAULT_TYPES[key as keyof Fault];
+    if (types === undefined) fail(`unknown fault ${key}`);
+    else if (!types.includes(typeof value)) fail(`${key}: expected a ${types.join(' or a ')}`);
+  }
+}
+
+const RULE_KEYS: ReadonlySet<string> = new Set(['on', 'path', 'nth', 'times', 'then']);

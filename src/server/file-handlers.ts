@@ -1,0 +1,165 @@
+import { Readable } from 'node:stream';
+import { decodeFileUpdate, encodeFile, encodeFileVersion, encodeFileVersions } from '../protocol/messages.ts';
+import type { FileRow, VersionRow } from './database.ts';
+import type { Exchange } from './exchange.ts';
+import { listingQuery } from './folder-handlers.ts';
+import type { HandlerTable, Service } from './handler-table.ts';
+import { endOf } from './listing.ts';
+import { notFound, Refusal } from './refusal.ts';
+import { DEFAULT_PAGE } from './repository.ts';
+import { blobToRead, uploadOffset } from './uploads.ts';
+
+/** Files, their data and their versions (docs/service.md 6 and 7). */
+export function fileHandlers(service: Service): HandlerTable {
+  const { repository, histories, uploads, blobs, documents } = service;
+
+  const versionDocument = async (row: VersionRow) =>
+    documents.version(row, row.complete ? row.sizeBytes : await uploads.storedBytes(row));
+
+  return {
+    file: {
+      GET: async ({ exchange, endpoint, caller }) => {
+        await exchange.sendXml(200, encodeFile(documents.file(repository.file(caller, endpoint.id))));
+      },
+      PUT: async ({ exchange, endpoint, caller }) => {
+        const { displayName, parent, mediaType, publicLink } = await exchange.decoded(decodeFileUpdate);
+        const row = repository.updateFile(caller, endpoint.id, {
+          name: displayName,
+          parent: parent === undefined ? undefined : documents.parentOf(parent),
+          mediaType: mediaType?.trim() === '' ? undefined : mediaType,
+          publicLink: publicLink?.enabled,
+        });
+        await exchange.sendXml(200, encodeFile(documents.file(row)));
+      },
+      DELETE: async ({ exchange, endpoint, caller }) => {
+        await blobs.remove(repository.deleteFile(caller, endpoint.id));
+        await exchange.sendEmpty(204);
+      },
+    },
+    fileData: {
+      GET: async ({ exchange, endpoint, caller }) => {
+        const file = repository.file(caller, endpoint.id);
+        refuseTranscoding(exchange);
+        await sendBlob(service, exchange, file.name, blobToRead(file.newest));
+      },
+      PUT: async ({ exchange, endpoint, caller }) => {
+        await uploads.replaceData(repository.file(caller, endpoint.id, 'write'), exchange);
+        await exchange.sendEmpty(204);
+      },
+    },
+    fileVersions: {
+      GET: async ({ exchange, endpoint, query, caller }) => {
+        const file = repository.file(caller, endpoint.id);
+        const { start, max } = listingQuery(query);
+        const page = histories.list(file, start ?? 0, max ?? DEFAULT_PAGE);
+        const versions = await Promise.all(
+          page.entries.map(async (row) => ({ ...(await versionDocument(row)), ref: documents.versionUrl(row) })),
+        );
+        const bounds = { start: page.start, hasMore: page.hasMore, end: endOf(page) };
+        await exchange.sendXml(200, encodeFileVersions({ ...bounds, versions }));
+      },
+      POST: async ({ exchange, endpoint, caller }) => {
+        // A body has no meaning here; some clients send one all the same (wire-facts 6.2).
+        await exchange.document();
+        const row = histories.create(caller, endpoint.id, blobs.newName());
+        await exchange.sendEmpty(201, { Location: documents.versionUrl(row) });
+      },
+    },
+    fileVersion: {
+      GET: async ({ exchange, endpoint, caller }) => {
+        const row = histories.version(repository.file(caller, endpoint.id), endpoint.version);
+        await exchange.sendXml(200, encodeFileVersion(await versionDocument(row)));
+      },
+    },
+    fileVersionData: {
+      GET: async ({ exchange, endpoint, caller }) => {
+        const file = repository.file(caller, endpoint.id);
+        const row = histories.version(file, endpoint.version);
+        refuseTranscoding(exchange);
+        await sendBlob(service, exchange, file.name, blobToRead(row.complete ? row : null));
+      },
+      PUT: async ({ exchange, endpoint, caller }) => {
+        const file: FileRow = repository.file(caller, endpoint.id, 'write');
+        const row = histories.version(file, endpoint.version);
+        const offset = uploadOffset(exchange.request.headers.range);
+        const outcome = await uploads.append(file, row, offset, exchange);
+        await exchange.sendXml(200, encodeFileVersion(await versionDocument(outcome)));
+      },
+    },
+    publicLink: {
+      GET: async ({ exchange, endpoint, query }) => {
+        const file = repository.linkedFile(endpoint.token);
+        if (file === null || file.newest === null) throw notFound();
+        if (query.get('directDownload') === 'true') return sendBlob(service, exchange, file.name, file.newest);
+        await exchange.sendHtml(200, linkPage(file.name));
+      },
+    },
+  };
+}
+
+/** Data of a complete version, or the range of it that was asked for (docs/service.md 6.4). Never compressed, never 304. */
+async function sendBlob(
+  service: Service,
+  exchange: Exchange,
+  name: string,
+  data: { readonly blob: string; readonly sizeBytes: number },
+): Promise<void> {
+  const { sizeBytes } = data;
+  const { fault } = exchange;
+  const range = fault.ignoreRange === true ? null : requestedRange(exchange.request.headers.range, sizeBytes);
+  const { start, end } = range ?? { start: 0, end: sizeBytes };
+  // A row whose blob is not whole is damage, and must not look like data.
+  const storedBytes = await service.blobs.sizeBytes(data.blob);
+  if (storedBytes !== sizeBytes)
+    throw new Error(`a version of ${sizeBytes} bytes has ${storedBytes} bytes on the disk`);
+  const shift = fault.wrongContentRange === true ? 1 : 0;
+  const headers = {
+    'Content-Type': 'application/octet-stream; charset=UTF-8',
+    'Content-Length': String(end - start),
+    'Accept-Ranges': 'bytes',
+    'Content-Disposition': `attachment; filename*=UTF-8''${headerName(name)}`,
+    ...(range === null ? {} : { 'Content-Range': `bytes ${start + shift}-${end - 1 + shift}/${sizeBytes}` }),
+  };
+  const bytes = start === end ? Readable.from([]) : service.blobs.read(data.blob, start, end);
+  await exchange.sendData(range === null ? 200 : 206, headers, bytes);
+}
+
+/**
+ * `[start, end)` of a Range header; null for everything: no header, another unit, several ranges.
+ * @throws Refusal 416 for a range that is none, or that has no byte of the data
+ */
+function requestedRange(header: string | undefined, sizeBytes: number): { start: number; end: number } | null {
+  if (header === undefined || !/^\s*bytes\s*=/i.test(header) || header.includes(',')) return null;
+  const [, first, last] = /^\s*bytes\s*=\s*(\d{0,15})\s*-\s*(\d{0,15})\s*$/i.exec(header) ?? [];
+  const unsatisfiable = new Refusal(416, 'Range not satisfiable', { 'Content-Range': `bytes */${sizeBytes}` });
+  if (first === undefined || last === undefined || (first === '' && last === '')) throw unsatisfiable;
+  const start = first === '' ? Math.max(0, sizeBytes - Number(last)) : Number(first);
+  const end = first === '' || last === '' ? sizeBytes : Math.min(Number(last) + 1, sizeBytes);
+  if (start >= end) throw unsatisfiable;
+  return { start, end };
+}
+
+/** Pictures are not scaled here (docs/adr, docs/service.md 6.6): the service's answer to what it cannot make is 406. */
+function refuseTranscoding(exchange: Exchange): void {
+  const accept = exchange.request.headers.accept ?? '';
+  if (/^\s*image\/jpeg\s*;.*\bp[xy]max\s*=/i.test(accept)) throw new Refusal(406, 'Not acceptable');
+}
+
+/** RFC 8187; not longer than other programs' limits for a header allow. */
+function headerName(name: string): string {
+  const short = [...name].slice(0, HEADER_NAME_CHARS_MAX).join('');
+  return encodeURIComponent(short).replace(
+    /['()*]/g,
+    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
+  );
+}
+
+const HEADER_NAME_CHARS_MAX = 255;
+
+function linkPage(name: string): string {
+  const shown = name.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
+  return (
+    `<!DOCTYPE html><html><head><meta charset="utf-8"><title>${shown}</title></head>` +
+    `<body><h1>${shown}</h1><p><a href="?directDownload=true">Download</a></p></body></html>`
+  );
+}

@@ -1,0 +1,135 @@
+import { ProtocolError } from '../base/errors.ts';
+import type { ListingQuery, ResourceId } from '../protocol/endpoints.ts';
+import { parseListingQuery } from '../protocol/endpoints.ts';
+import {
+  decodeFileCopy,
+  decodeFolderUpdate,
+  decodeNewFile,
+  decodeNewFolder,
+  encodeCollectionContents,
+  encodeFolder,
+  type SharingDocument,
+} from '../protocol/messages.ts';
+import type { FolderRow } from './database.ts';
+import { decodedOr400, rootOr400 } from './exchange.ts';
+import type { HandlerTable, Service } from './handler-table.ts';
+import { mediaTypeOf } from './media-type.ts';
+import { malformed, notFound, Refusal } from './refusal.ts';
+
+/** Folders and their contents (docs/service.md 5). */
+export function folderHandlers(service: Service): HandlerTable {
+  const { repository, documents } = service;
+
+  const create = async (caller: string, parent: ResourceId, body: Uint8Array): Promise<string> => {
+    switch (rootOr400(body)) {
+      case 'folder': {
+        const { displayName } = decodedOr400(body, decodeNewFolder);
+        return documents.url({ kind: 'folder', id: repository.createFolder(caller, parent, displayName) });
+      }
+      case 'file': {
+        const { displayName, mediaType } = decodedOr400(body, decodeNewFile);
+        const type = mediaTypeOf(displayName, mediaType);
+        return documents.url({ kind: 'file', id: repository.createFile(caller, parent, displayName, type) });
+      }
+      case 'fileCopy': {
+        const { source, displayName } = decodedOr400(body, decodeFileCopy);
+        return documents.url({ kind: 'file', id: await copyFile(service, caller, parent, source, displayName) });
+      }
+      default:
+        throw malformed();
+    }
+  };
+
+  return {
+    folder: {
+      GET: async ({ exchange, endpoint, caller }) => {
+        const row = repository.folder(caller, endpoint.id);
+        const document = documents.folder(row, sharingOf(service, caller, row), showsParent(service, caller, row));
+        await exchange.sendXml(200, encodeFolder(document));
+      },
+      POST: async ({ exchange, endpoint, caller }) => {
+        const location = await create(caller, endpoint.id, await exchange.document());
+        await exchange.sendEmpty(201, { Location: location });
+      },
+      PUT: async ({ exchange, endpoint, caller }) => {
+        const update = await exchange.decoded(decodeFolderUpdate);
+        repository.updateFolder(caller, endpoint.id, {
+          name: update.displayName,
+          parent: update.parent === undefined ? undefined : documents.parentOf(update.parent),
+        });
+        await exchange.sendEmpty(204);
+      },
+      DELETE: async ({ exchange, endpoint, caller }) => {
+        repository.deleteFolder(caller, endpoint.id);
+        await exchange.sendEmpty(204);
+      },
+    },
+    folderContents: {
+      GET: async ({ exchange, endpoint, query, caller }) => {
+        const row = repository.folder(caller, endpoint.id);
+        const page = repository.list(row, listingQuery(query));
+        await exchange.sendXml(200, encodeCollectionContents(documents.contents(page)));
+      },
+    },
+  };
+}
+
+/** @throws Refusal 400 that names the parameter */
+export function listingQuery(query: URLSearchParams): ListingQuery {
+  try {
+    return parseListingQuery(query);
+  } catch (error) {
+    if (error instanceof ProtocolError) throw malformed(error.message);
+    throw error;
+  }
+}
+
+/**
+ * The copy's bytes are there before its row: a hard link of the newest version's blob. A file that was never filled is
+ * copied as such.
+ */
+async function copyFile(
+  service: Service,
+  caller: string,
+  parent: ResourceId,
+  source: string,
+  name: string,
+): Promise<ResourceId> {
+  const { repository, histories, blobs, documents } = service;
+  const named = documents.parse(source);
+  if (named?.kind !== 'file') throw notFound();
+  const original = repository.file(caller, named.id);
+  if (original.newest === null) return repository.createFile(caller, parent, name, original.mediaType);
+  const version = histories
+    .list(original, 0, Number.MAX_SAFE_INTEGER)
+    .entries.find(({ seq }) => seq === original.newest?.seq);
+  if (version === undefined) throw notFound();
+  const blob = blobs.newName();
+  await blobs.copy(version.blob, blob);
+  try {
+    const { sizeBytes, sha256 } = version;
+    return repository.createCopy(caller, parent, name, original.mediaType, (file) => {
+      histories.add(file, { blob, sizeBytes, sha256: sha256 as string });
+    });
+  } catch (error) {
+    await blobs.remove([blob]);
+    throw error;
+  }
+}
+
+function sharingOf(service: Service, caller: string, row: FolderRow): SharingDocument {
+  const { repository } = service;
+  if (row.uid === caller && !repository.isShared(row)) return { enabled: false };
+  return { enabled: true, readAllowed: true, writeAllowed: repository.permission(caller, row) === 'write' };
+}
+
+function showsParent(service: Service, caller: string, row: FolderRow): boolean {
+  if (row.uid === caller) return true;
+  try {
+    service.repository.folder(caller, { uid: row.uid, local: row.parent });
+    return true;
+  } catch (error) {
+    if (error instanceof Refusal) return false;
+    throw error;
+  }
+}

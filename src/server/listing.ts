@@ -1,0 +1,50 @@
+import type { ListingOrder } from '../protocol/endpoints.ts';
+import type { ResourceRow } from './database.ts';
+
+/** One page of a row of entries, and whether the row goes on behind it. */
+export interface Page<T> {
+  readonly entries: readonly T[];
+  readonly start: number;
+  readonly hasMore: boolean;
+}
+
+export function page<T>(all: readonly T[], start: number, max: number): Page<T> {
+  return { entries: all.slice(start, start + max), start, hasMore: all.length - start > max };
+}
+
+/** Index of the last entry, `start` for an empty page (wire-facts 4.2; ASSUMED for the empty one). */
+export function endOf(page: Page<unknown>): number {
+  return page.start + Math.max(0, page.entries.length - 1);
+}
+
+/** Ascending; what has no size or date keeps the order of creation, as do equals (docs/service.md 5.3). */
+export function sorted(rows: readonly ResourceRow[], order: ListingOrder): ResourceRow[] {
+  const keys = new Map(rows.map((row) => [row, keyOf(row, order)]));
+  return [...rows].sort((a, b) => {
+    const left = keys.get(a) as string | number;
+    const right = keys.get(b) as string | number;
+    if (left === right) return a.seq - b.seq;
+    return left < right ? -1 : 1;
+  });
+}
+
+function keyOf(row: ResourceRow, order: ListingOrder): string | number {
+  switch (order) {
+    case 'name':
+      return row.name;
+    case 'extension':
+      return row.kind === 'folder' ? '' : extensionOf(row.name);
+    case 'size':
+      return row.kind === 'folder' ? 0 : (row.newest?.sizeBytes ?? -1);
+    case 'last_modified':
+      return row.kind === 'folder' ? 0 : (row.newest?.lastModifiedMs ?? 0);
+    default:
+      return order satisfies never;
+  }
+}
+
+/** What follows the last dot, in lower case; empty for none and for a name that only begins with one. */
+export function extensionOf(name: string): string {
+  const dot = name.lastIndexOf('.');
+  return dot <= 0 ? '' : name.slice(dot + 1).toLowerCase();
+}

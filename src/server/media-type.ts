@@ -1,0 +1,30 @@
+import { extensionOf } from './listing.ts';
+
+/** What a file is said to be when its creator does not say (wire-facts 11). */
+export function mediaTypeOf(name: string, given: string | undefined): string {
+  const said = given?.trim() ?? '';
+  if (said.length > MEDIA_TYPE_CHARS_MAX) return FALLBACK;
+  return said === '' ? (BY_EXTENSION[extensionOf(name)] ?? FALLBACK) : said;
+}
+
+const FALLBACK = 'application/octet-stream';
+const MEDIA_TYPE_CHARS_MAX = 255;
+
+const BY_EXTENSION: Readonly<Record<string, string>> = {
+  css: 'text/css',
+  csv: 'text/csv',
+  gif: 'image/gif',
+  html: 'text/html',
+  jpeg: 'image/jpeg',
+  jpg: 'image/jpeg',
+  json: 'application/json',
+  md: 'text/markdown',
+  mp3: 'audio/mpeg',
+  mp4: 'video/mp4',
+  pdf: 'application/pdf',
+  png: 'image/png',
+  svg: 'image/svg+xml',
+  txt: 'text/plain',
+  xml: 'application/xml',
+  zip: 'application/zip',
+};

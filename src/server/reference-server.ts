@@ -1,0 +1,277 @@
+import { mkdirSync, readFileSync } from 'node:fs';
+import { createServer, type IncomingMessage, type Server, type ServerOptions, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
+import type { AddressInfo, Socket } from 'node:net';
+import { join } from 'node:path';
+import { type Clock, systemClock } from '../base/clock.ts';
+import { UsageError } from '../base/errors.ts';
+import { type Logger, silentLogger } from '../base/log.ts';
+import { Accounts } from './accounts.ts';
+import { Administration } from './administration.ts';
+import { Blobs } from './blobs.ts';
+import { lockData } from './data-lock.ts';
+import { Database } from './database.ts';
+import { Dispatcher } from './dispatcher.ts';
+import { Documents } from './documents.ts';
+import { FaultPlan, type FaultRule } from './fault-plan.ts';
+import { Histories } from './histories.ts';
+import { collectGarbage, settlePartialUploads, sweepBlobs } from './housekeeping.ts';
+import { Repository } from './repository.ts';
+import { RequestLog } from './request-log.ts';
+import { Uploads } from './uploads.ts';
+
+/** How the service behaves. All have defaults: those of the real service as far as they are known. */
+export interface ReferenceServerOptions {
+  readonly dataDirectory: string;
+  /**
+   * `port` 0 or left out: the one that this data directory had last, or at its first start any free one. Clients know resources
+   * by their URLs, so a server keeps its origin.
+   */
+  readonly listen?: { readonly host?: string; readonly port?: number };
+  /** PEM texts; without them plain HTTP, which is refused beyond loopback. */
+  readonly tls?: { readonly certificate: string; readonly key: string };
+  /** Plain HTTP beyond loopback all the same: behind a proxy that speaks TLS. */
+  readonly insecure?: boolean;
+  /** What URLs in answers begin with, where that is not what is listened on: `https://cloud.example.com`. */
+  readonly publicOrigin?: string;
+  readonly log?: Logger;
+  readonly clock?: Clock;
+  /** Life of an access token; one hour (interface 8). */
+  readonly accessTokenMs?: number;
+  readonly uniqueNames?: boolean;
+  readonly foldCase?: boolean;
+  /** Complete versions of a file that are kept, the newest included; all by default. */
+  readonly versionsKept?: number;
+  /** Entries on one page at most, whatever `max` says; no limit by default. */
+  readonly pageMax?: number;
+  /** Incomplete versions are forgotten after so long without a byte; 7 days. */
+  readonly uploadKeptMs?: number;
+  /** Any developer's keys and application are good: for clients that have their own compiled in. */
+  readonly acceptAnyKeys?: boolean;
+  readonly faults?: readonly FaultRule[];
+  /** Added before each answer, for measuring. */
+  readonly latencyMs?: number;
+  /** Of each body, for measuring. */
+  readonly bandwidthBytesPerSecond?: number;
+  /** Requests that the log keeps; 10,000. */
+  readonly requestsKept?: number;
+}
+
+/**
+ * The service, whole and durable, in one process (architecture 12, docs/service.md): the embedded default of `npm start`, the
+ * peer in tests, small enough to self-host.
+ */
+export class ReferenceServer {
+  /** `http://127.0.0.1:PORT`: what every URL of this server begins with. */
+  readonly origin: string;
+  readonly port: number;
+  /** Users, applications, keys and shares on the same data. */
+  readonly administration: Administration;
+  readonly requests: RequestLog;
+  readonly #parts: Parts;
+  readonly #unlock: () => Promise<void>;
+  readonly #http: Server;
+  readonly #dispatcher: Dispatcher;
+  readonly #sockets: Set<Socket>;
+  readonly #stopHousekeeping: () => void;
+
+  /**
+   * @throws UsageError when the port is taken, the directory is in use, or plain HTTP would leave this machine;
+   * StorageError when the data cannot be used
+   */
+  static async open(options: ReferenceServerOptions): Promise<ReferenceServer> {
+    const host = options.listen?.host ?? '127.0.0.1';
+    if (options.tls === undefined && options.insecure !== true && !LOOPBACK.test(host)) {
+      throw new UsageError(`plain HTTP on ${host} can be overheard: give --tls-cert and --tls-key, or --insecure`);
+    }
+    mkdirSync(options.dataDirectory, { recursive: true, mode: 0o700 });
+    const unlock = await lockData(options.dataDirectory);
+    const parts = openParts(options);
+    try {
+      await settlePartialUploads(parts, bootId());
+      await sweepBlobs(parts);
+      const http = createHttp(options);
+      const sockets = trackSockets(http);
+      const kept = parts.database.meta.get('port') as number | undefined;
+      const asked = options.listen?.port;
+      const port = await listen(http, host, asked === undefined || asked === 0 ? (kept ?? 0) : asked);
+      if (port !== kept) parts.database.change(() => void parts.database.meta.put('port', port));
+      return new ReferenceServer(options, { ...parts, unlock }, http, sockets, host, port);
+    } catch (error) {
+      await parts.database.close();
+      await unlock();
+      throw error;
+    }
+  }
+
+  private constructor(
+    options: ReferenceServerOptions,
+    parts: Parts & { unlock: () => Promise<void> },
+    http: Server,
+    sockets: Set<Socket>,
+    host: string,
+    port: number,
+  ) {
+    const shownHost = host.includes(':') ? `[${host}]` : host;
+    this.port = port;
+    this.origin = options.publicOrigin ?? `${options.tls === undefined ? 'http' : 'https'}://${shownHost}:${port}`;
+    this.#parts = parts;
+    this.#unlock = parts.unlock;
+    this.#http = http;
+    this.#sockets = sockets;
+    this.administration = new Administration(parts);
+    this.requests = new RequestLog({ entriesMax: options.requestsKept ?? 10_000 });
+    this.#dispatcher = new Dispatcher({
+      service: { ...parts, documents: new Documents({ origin: this.origin }) },
+      clock: parts.clock,
+      log: options.log ?? silentLogger,
+      requests: this.requests,
+      faults: new FaultPlan(options.faults ?? []),
+      latencyMs: options.latencyMs ?? 0,
+      bandwidth: options.bandwidthBytesPerSecond ?? Number.POSITIVE_INFINITY,
+    });
+    const answer = (expectsContinue: boolean) => (request: IncomingMessage, response: ServerResponse) =>
+      void this.#dispatcher.answer(request, response, expectsContinue);
+    http.on('request', answer(false)).on('checkContinue', answer(true));
+    this.#stopHousekeeping = collectGarbage(parts, {
+      uploadKeptMs: options.uploadKeptMs ?? 7 * 24 * 3600_000,
+      log: options.log ?? silentLogger,
+    });
+  }
+
+  /** The trouble to come; setting it starts its counts anew. @throws TypeError for a rule that is none */
+  get faults(): readonly FaultRule[] {
+    return this.#dispatcher.faults.rules;
+  }
+
+  set faults(rules: readonly FaultRule[]) {
+    this.#dispatcher.faults = new FaultPlan(rules);
+  }
+
+  /** Lets requests under way finish for `graceMs`, then ends their lines. What was acknowledged is on the disk. */
+  async close(options: { graceMs?: number } = {}): Promise<void> {
+    this.#stopHousekeeping();
+    const closed = new Promise<void>((resolve) => void this.#http.close(() => resolve()));
+    this.#http.closeIdleConnections();
+    const endLines = (): void => {
+      for (const socket of this.#sockets) socket.destroy();
+    };
+    const graceMs = options.graceMs ?? 0;
+    if (graceMs === 0) endLines();
+    const cancel = this.#parts.clock.after(graceMs, endLines);
+    await closed;
+    cancel();
+    await this.#dispatcher.idle();
+    await this.#parts.database.close();
+    await this.#unlock();
+  }
+}
+
+/** What works without listening: also for administration and checks beside a running server. */
+export interface Parts {
+  readonly database: Database;
+  readonly clock: Clock;
+  readonly accounts: Accounts;
+  readonly repository: Repository;
+  readonly histories: Histories;
+  readonly blobs: Blobs;
+  readonly uploads: Uploads;
+}
+
+export function openParts(options: ReferenceServerOptions): Parts {
+  const clock = options.clock ?? systemClock;
+  const database = Database.open(options.dataDirectory);
+  const blobs = new Blobs({ directory: join(options.dataDirectory, 'blobs') });
+  const repository = new Repository({
+    database,
+    clock,
+    rules: { uniqueNames: options.uniqueNames ?? false, foldCase: options.foldCase ?? false },
+    pageMax: options.pageMax ?? Number.MAX_SAFE_INTEGER - 1,
+  });
+  const versionsKept = options.versionsKept ?? Number.POSITIVE_INFINITY;
+  const histories = new Histories({ database, clock, repository, versionsKept });
+  const accounts = new Accounts({
+    database,
+    clock,
+    accessTokenMs: options.accessTokenMs ?? 3600_000,
+    acceptAnyKeys: options.acceptAnyKeys ?? false,
+  });
+  return { database, clock, accounts, repository, histories, blobs, uploads: new Uploads({ blobs, histories }) };
+}
+
+/** Administration of a data directory whose server may or may not be running. Close it when done. */
+export async function openAdministration(options: {
+  dataDirectory: string;
+  clock?: Clock;
+}): Promise<{ administration: Administration; keptPort: number | null; close: () => Promise<void> }> {
+  const parts = openParts(options);
+  const keptPort = (parts.database.meta.get('port') as number | undefined) ?? null;
+  return { administration: new Administration(parts), keptPort, close: () => parts.database.close() };
+}
+
+const LOOPBACK = /^(127\.\d+\.\d+\.\d+|::1|localhost)$/;
+
+/** Limits of a line: slow or silent ones are ended. Long uploads are not: only a pause in them counts. */
+const LINE_LIMITS: ServerOptions = {
+  maxHeaderSize: 32 * 1024,
+  headersTimeout: 20_000,
+  requestTimeout: 0,
+  keepAliveTimeout: 30_000,
+  connectionsCheckingInterval: 5000,
+  // What a body is read with: the default of 64 KiB costs a third of the speed of large uploads.
+  highWaterMark: 256 * 1024,
+};
+const SILENCE_MAX_MS = 120_000;
+const CONNECTIONS_MAX = 1000;
+
+function createHttp(options: ReferenceServerOptions): Server {
+  const { tls } = options;
+  const http =
+    tls === undefined
+      ? createServer(LINE_LIMITS)
+      : createTlsServer({ ...LINE_LIMITS, cert: tls.certificate, key: tls.key });
+  http.timeout = SILENCE_MAX_MS;
+  http.maxConnections = CONNECTIONS_MAX;
+  http.on('clientError', (_error, socket) => {
+    if (socket.writable)
+      socket.end('HTTP/1.1 400 Bad Request\r\nAccess-Control-Allow-Origin: *\r\nConnection: close\r\n\r\n');
+    else socket.destroy();
+  });
+  return http as Server;
+}
+
+function trackSockets(http: Server): Set<Socket> {
+  const sockets = new Set<Socket>();
+  http.on('connection', (socket: Socket) => {
+    sockets.add(socket);
+    socket.on('close', () => sockets.delete(socket));
+    socket.setNoDelay(true);
+  });
+  return sockets;
+}
+
+function listen(http: Server, host: string, port: number): Promise<number> {
+  return new Promise((resolve, reject) => {
+    http.once('error', (error: NodeJS.ErrnoException) => {
+      const taken = error.code === 'EADDRINUSE' ? new PortTakenError(host, port, error) : error;
+      reject(taken);
+    });
+    http.listen({ host, port }, () => resolve((http.address() as AddressInfo).port));
+  });
+}
+
+/** The port belongs to another program. The caller gives it its exit code. */
+export class PortTakenError extends UsageError {
+  constructor(host: string, port: number, cause: unknown) {
+    super(`port ${port} of ${host}, where clients know this server, is taken by another program`, 12, { cause });
+  }
+}
+
+/** Changes with every start of the machine; the same text where the system does not tell. */
+function bootId(): string {
+  try {
+    return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
+  } catch {
+    return 'unknown';
+  }
+}

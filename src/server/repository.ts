@@ -1,0 +1,444 @@
+import { createHash, randomInt } from 'node:crypto';
+import type { Clock } from '../base/clock.ts';
+import { type ListingQuery, type ResourceId, SYSTEM_FOLDERS } from '../protocol/endpoints.ts';
+import {
+  type Database,
+  type FileRow,
+  type FolderRow,
+  type ResourceRow,
+  SEQ_END,
+  type ShareRow,
+  TEXT_END,
+  TOP,
+} from './database.ts';
+import { type Page, page, sorted } from './listing.ts';
+import { forbidden, malformed, notFound, Refusal } from './refusal.ts';
+
+/** What names may do; the service of old allowed everything (wire-facts 4.2), others are said to answer 409. */
+export interface NameRules {
+  /** Two entries of one folder may not have the same name. */
+  readonly uniqueNames: boolean;
+  /** Nor names that differ only by case. */
+  readonly foldCase: boolean;
+}
+
+/** What the caller wants to do with a resource. */
+export type Need = 'read' | 'write';
+
+/** What a change of a file or folder says; absent stays as it is. */
+export interface Relocation {
+  readonly name?: string | undefined;
+  readonly parent?: ResourceId | undefined;
+}
+
+/**
+ * The service's rules about folders, files and their names (docs/service.md 5 and 6): who sees what, what may be where.
+ * Every method answers for a caller and throws Refusal; each change is one transaction.
+ *
+ * INVARIANT: a resource stands in `resources`, in `children` under its parent and in `names` under its parent and folded name,
+ * or in none of them. Its parent need not exist: deleting a folder leaves its contents behind (wire-facts 4.6).
+ */
+export class Repository {
+  readonly #database: Database;
+  readonly #clock: Clock;
+  readonly #rules: NameRules;
+  readonly #pageMax: number;
+
+  /** @param deps.pageMax entries on one page at most, whatever was asked for */
+  constructor(deps: { database: Database; clock: Clock; rules: NameRules; pageMax: number }) {
+    this.#database = deps.database;
+    this.#clock = deps.clock;
+    this.#rules = deps.rules;
+    this.#pageMax = deps.pageMax;
+  }
+
+  /** @throws Refusal 404, 400 when it is a file, 403 when the caller may only read and needs more */
+  folder(caller: string, id: ResourceId, need: Need = 'read'): FolderRow {
+    const row = this.#resource(caller, id, need);
+    if (row.kind !== 'folder') throw malformed('Not a folder');
+    return row;
+  }
+
+  /** @throws Refusal 404, 400 when it is a folder, 403 when the caller may only read and needs more */
+  file(caller: string, id: ResourceId, need: Need = 'read'): FileRow {
+    const row = this.#resource(caller, id, need);
+    if (row.kind !== 'file') throw malformed('Not a file');
+    return row;
+  }
+
+  /** One page of a folder: folders first, then files, each in the order of creation unless another is asked for. */
+  list(folder: FolderRow, query: ListingQuery): Page<ResourceRow> {
+    return this.#children(folder.uid, folder.local, query, DEFAULT_PAGE);
+  }
+
+  /** The account's top level: system folders and sync folders. */
+  listTop(uid: string, query: ListingQuery): Page<FolderRow> {
+    return this.#children(uid, TOP, query, Number.MAX_SAFE_INTEGER) as Page<FolderRow>;
+  }
+
+  createFolder(caller: string, parentId: ResourceId, name: string): FolderRow {
+    return this.#database.change(() => {
+      const parent = this.folder(caller, parentId, 'write');
+      return this.#add({ ...this.#newRow(parent.uid, parent.local, name), kind: 'folder', role: 'plain' });
+    });
+  }
+
+  /** @param workspace the computer it belongs to, if any */
+  createSyncFolder(uid: string, name: string, workspace?: string): FolderRow {
+    return this.#database.change(() => {
+      const row = { ...this.#newRow(uid, TOP, name), kind: 'folder', role: 'sync' } as const;
+      return this.#add(workspace === undefined ? row : { ...row, workspace });
+    });
+  }
+
+  /** What every account has from its first day. Only within a change that makes the account. */
+  createSystemFolders(uid: string): void {
+    const createdMs = this.#clock.nowMs();
+    for (const [local, name] of SYSTEM_FOLDER_NAMES) {
+      this.#add({ kind: 'folder', role: 'system', uid, local, seq: Number(local), name, parent: TOP, createdMs });
+    }
+  }
+
+  /** A file without data. */
+  createFile(caller: string, parentId: ResourceId, name: string, mediaType: string): FileRow {
+    return this.#database.change(() => {
+      const parent = this.folder(caller, parentId, 'write');
+      const row = this.#newRow(parent.uid, parent.local, name);
+      return this.#add({ ...row, kind: 'file', mediaType, publicLink: null, newest: null });
+    });
+  }
+
+  /** A file that has its data from the first moment on: `fill` gives them, within the same change. */
+  createCopy(
+    caller: string,
+    parentId: ResourceId,
+    name: string,
+    mediaType: string,
+    fill: (file: FileRow) => void,
+  ): FileRow {
+    return this.#database.change(() => {
+      const row = this.createFile(caller, parentId, name, mediaType);
+      fill(row);
+      return row;
+    });
+  }
+
+  /** @returns whether anything is different now */
+  updateFolder(caller: string, id: ResourceId, change: Relocation): boolean {
+    return this.#database.change(() => {
+      const row = this.folder(caller, id, 'write');
+      const moved = this.#moved(caller, row, change);
+      if (moved.name === row.name && moved.parent === row.parent) return false;
+      if (row.role !== 'plain') throw forbidden('Can not move sync folder.');
+      if (this.#liesWithin(moved.uid, moved.parent, row.local)) throw forbidden('Can not move a folder into itself.');
+      this.#replace(row, moved);
+      return true;
+    });
+  }
+
+  /** @param change.publicLink whether the file is to have a public link */
+  updateFile(
+    caller: string,
+    id: ResourceId,
+    change: Relocation & { mediaType?: string | undefined; publicLink?: boolean | undefined },
+  ): FileRow {
+    return this.#database.change(() => {
+      const row = this.file(caller, id, 'write');
+      const moved = this.#moved(caller, row, change);
+      const publicLink = this.#publicLink(row, change.publicLink);
+      const next = { ...moved, mediaType: change.mediaType ?? row.mediaType, publicLink };
+      this.#replace(row, next);
+      return next;
+    });
+  }
+
+  /** For ever. What lies in it stays where it is, without a way to it (wire-facts 4.6). */
+  deleteFolder(caller: string, id: ResourceId): void {
+    this.#database.change(() => {
+      const row = this.folder(caller, id, 'write');
+      if (row.role === 'system') throw forbidden('Can not delete system folder.');
+      if (row.uid !== caller && this.#shareOf(caller, row) !== undefined) throw forbidden('Can not delete a share.');
+      this.#remove(row);
+      for (const key of [...this.#database.sharedFolders.getKeys(textRange(row.uid, row.local))]) {
+        void this.#database.sharedFolders.remove(key);
+        void this.#database.shares.remove([key[2], row.uid, row.local]);
+      }
+    });
+  }
+
+  /** For ever, with all its versions. @returns the blobs that nothing names any more */
+  deleteFile(caller: string, id: ResourceId): string[] {
+    return this.#database.change(() => {
+      const row = this.file(caller, id, 'write');
+      this.#remove(row);
+      this.#publicLink(row, false);
+      this.#addUsage(row.uid, -(row.newest?.sizeBytes ?? 0));
+      const blobs: string[] = [];
+      const { uid, local } = row;
+      for (const { key, value } of [
+        ...this.#database.versions.getRange({ start: [uid, local, 0], end: [uid, local, SEQ_END] }),
+      ]) {
+        blobs.push(value.blob);
+        void this.#database.versions.remove(key);
+      }
+      return blobs;
+    });
+  }
+
+  /** The file behind a public link, if its owner has not thrown it away. */
+  linkedFile(token: string): FileRow | null {
+    const uid = /^D(\d+)_/.exec(token)?.[1];
+    const local = uid === undefined ? undefined : this.#database.publicLinks.get([uid, token]);
+    const row = uid === undefined || local === undefined ? undefined : this.#database.resources.get([uid, local]);
+    if (row?.kind !== 'file') return null;
+    return this.#liesWithin(row.uid, row.parent, SYSTEM_FOLDERS.deleted) ? null : row;
+  }
+
+  /** All files of an account that have a public link. */
+  linkedFiles(uid: string): FileRow[] {
+    const links = [...this.#database.publicLinks.getRange({ start: [uid, ''], end: [uid, TEXT_END] })];
+    return links.flatMap(({ value }) => {
+      const row = this.#database.resources.get([uid, value]);
+      return row?.kind === 'file' ? [row] : [];
+    });
+  }
+
+  /** Whether a folder holds a picture, which makes an album of it (wire-facts 8). */
+  isAlbum(folder: FolderRow): boolean {
+    return this.#rows(folder.uid, folder.local, 1).some((row) => row.kind === 'file' && isImage(row.mediaType));
+  }
+
+  /** All folders of an account that hold pictures, outside the trash. */
+  albums(uid: string): FolderRow[] {
+    const found = new Set<string>();
+    for (const { value } of this.#database.resources.getRange({ start: [uid, ''], end: [uid, TEXT_END] })) {
+      if (value.kind === 'file' && isImage(value.mediaType)) found.add(value.parent);
+    }
+    const folders = [...found].flatMap((local) => {
+      const row = this.#database.resources.get([uid, local]);
+      return row?.kind === 'folder' && !this.#liesWithin(uid, local, SYSTEM_FOLDERS.deleted) ? [row] : [];
+    });
+    return folders.sort((a, b) => a.seq - b.seq);
+  }
+
+  /** The sync folders of a workspace. */
+  workspaceFolders(uid: string, workspace: string): FolderRow[] {
+    return this.#rows(uid, TOP, 0).filter(
+      (row): row is FolderRow => row.kind === 'folder' && row.workspace === workspace,
+    );
+  }
+
+  /** Who else may see a folder. */
+  isShared(folder: FolderRow): boolean {
+    return this.#database.sharedFolders.getKeysCount(textRange(folder.uid, folder.local)) > 0;
+  }
+
+  /** What `caller` may do with a resource of someone else; null for nothing. */
+  permission(caller: string, row: ResourceRow): Need | null {
+    if (row.uid === caller) return 'write';
+    let local = row.kind === 'folder' ? row.local : row.parent;
+    for (let depth = 0; depth < DEPTH_MAX && local !== TOP; depth += 1) {
+      const share = this.#database.shares.get([caller, row.uid, local]);
+      if (share !== undefined) return share.writeAllowed ? 'write' : 'read';
+      const folder = this.#database.resources.get([row.uid, local]);
+      if (folder === undefined) return null;
+      local = folder.parent;
+    }
+    return null;
+  }
+
+  usageBytes(uid: string): number {
+    return this.#database.usage.get(uid) ?? 0;
+  }
+
+  #resource(caller: string, id: ResourceId, need: Need): ResourceRow {
+    const row = id.local.length > LOCAL_CHARS_MAX ? undefined : this.#database.resources.get([id.uid, id.local]);
+    const permission = row === undefined ? null : this.permission(caller, row);
+    if (row === undefined || permission === null) throw notFound();
+    if (need === 'write' && permission !== 'write') throw forbidden('Not allowed');
+    return row;
+  }
+
+  #shareOf(caller: string, row: FolderRow): ShareRow | undefined {
+    return this.#database.shares.get([caller, row.uid, row.local]);
+  }
+
+  #children(uid: string, parent: string, query: ListingQuery, maxDefault: number): Page<ResourceRow> {
+    const start = query.start ?? 0;
+    const max = Math.min(query.max ?? maxDefault, this.#pageMax);
+    const first = query.type === 'file' ? 1 : 0;
+    const last = query.type === 'folder' ? 0 : 1;
+    if (query.order === null) {
+      // One more than asked for: whether there is more. Only the page itself is read.
+      const range = {
+        start: [uid, parent, first, 0],
+        end: [uid, parent, last, SEQ_END],
+        offset: start,
+        limit: max + 1,
+      };
+      const locals = [...this.#database.children.getRange(range as unknown as ChildRange)].map(({ value }) => value);
+      return {
+        start,
+        hasMore: locals.length > max,
+        entries: locals.slice(0, max).flatMap((local) => this.#rowOf(uid, local)),
+      };
+    }
+    const folders = first === 0 ? sorted(this.#rows(uid, parent, 0), query.order) : [];
+    const files = last === 1 ? sorted(this.#rows(uid, parent, 1), query.order) : [];
+    return page([...folders, ...files], start, max);
+  }
+
+  #rows(uid: string, parent: string, rank: 0 | 1): ResourceRow[] {
+    const range = { start: [uid, parent, rank, 0], end: [uid, parent, rank, SEQ_END] } as ChildRange;
+    return [...this.#database.children.getRange(range)].flatMap(({ value }) => this.#rowOf(uid, value));
+  }
+
+  #rowOf(uid: string, local: string): ResourceRow[] {
+    const row = this.#database.resources.get([uid, local]);
+    return row === undefined ? [] : [row];
+  }
+
+  #newRow(uid: string, parent: string, name: string) {
+    checkName(name);
+    const seq = this.#database.nextNumber();
+    const local = `${seq}_${this.#database.nextNumber()}`;
+    return { uid, local, seq, name, parent, createdMs: this.#clock.nowMs() };
+  }
+
+  /** The row with another name or parent, its rules checked except those that only folders have. */
+  #moved<R extends ResourceRow>(caller: string, row: R, change: Relocation): R {
+    const name = change.name ?? row.name;
+    checkName(name);
+    if (change.parent === undefined) return { ...row, name };
+    const { uid, local } = change.parent;
+    if (uid === row.uid && local === row.parent) return { ...row, name };
+    // A receiver knows no other trash than his own: what he throws away goes into the owner's.
+    // ASSUMED (docs/service.md 9.2)
+    const isOwnTrash = uid === caller && local === SYSTEM_FOLDERS.deleted;
+    if (isOwnTrash && row.kind === 'folder' && row.uid !== caller && this.#shareOf(caller, row) !== undefined) {
+      throw forbidden('Can not move a share.');
+    }
+    const parent = isOwnTrash ? this.#trashOf(row.uid) : this.#destination(caller, change.parent);
+    if (parent.uid !== row.uid) throw forbidden('Can not move to another account.');
+    return { ...row, name, parent: parent.local };
+  }
+
+  #trashOf(uid: string): FolderRow {
+    return this.#database.resources.get([uid, SYSTEM_FOLDERS.deleted]) as FolderRow;
+  }
+
+  /** The same answer for a foreign folder and for one that does not exist (wire-facts 11). */
+  #destination(caller: string, id: ResourceId): FolderRow {
+    try {
+      return this.folder(caller, id, 'write');
+    } catch (error) {
+      if (error instanceof Refusal && error.status === 404 && id.uid !== caller) throw forbidden('Not allowed');
+      throw error;
+    }
+  }
+
+  #liesWithin(uid: string, local: string, ancestor: string): boolean {
+    let at = local;
+    for (let depth = 0; depth < DEPTH_MAX; depth += 1) {
+      if (at === ancestor) return true;
+      const row = this.#database.resources.get([uid, at]);
+      if (row === undefined) return false;
+      at = row.parent;
+    }
+    return true;
+  }
+
+  #publicLink(row: FileRow, wanted: boolean | undefined): string | null {
+    if (wanted === undefined || wanted === (row.publicLink !== null)) return row.publicLink;
+    if (row.publicLink !== null) {
+      void this.#database.publicLinks.remove([row.uid, row.publicLink]);
+      return null;
+    }
+    // 93 random bits in the shape of the service's links: not to be guessed.
+    const token = `D${row.uid}_${randomInt(2 ** 47)}_${randomInt(2 ** 47)}`;
+    void this.#database.publicLinks.put([row.uid, token], row.local);
+    return token;
+  }
+
+  #add<R extends ResourceRow>(row: R): R {
+    this.#checkFree(row);
+    this.#link(row);
+    return row;
+  }
+
+  #replace(old: ResourceRow, row: ResourceRow): void {
+    if (row.name !== old.name || row.parent !== old.parent) this.#checkFree(row);
+    this.#unlink(old);
+    this.#link(row);
+  }
+
+  #remove(row: ResourceRow): void {
+    this.#unlink(row);
+    void this.#database.resources.remove([row.uid, row.local]);
+  }
+
+  #link(row: ResourceRow): void {
+    void this.#database.resources.put([row.uid, row.local], row);
+    void this.#database.children.put([row.uid, row.parent, row.kind === 'folder' ? 0 : 1, row.seq], row.local);
+    void this.#database.names.put([row.uid, row.parent, nameHash(row.name), row.local], true);
+  }
+
+  #unlink(row: ResourceRow): void {
+    void this.#database.children.remove([row.uid, row.parent, row.kind === 'folder' ? 0 : 1, row.seq]);
+    void this.#database.names.remove([row.uid, row.parent, nameHash(row.name), row.local]);
+  }
+
+  /** The trash takes repeated names (wire-facts 5.2). @throws Refusal 409 */
+  #checkFree(row: ResourceRow): void {
+    const { uniqueNames, foldCase } = this.#rules;
+    if (!(uniqueNames || foldCase) || row.parent === SYSTEM_FOLDERS.deleted) return;
+    const hash = nameHash(row.name);
+    const range = { start: [row.uid, row.parent, hash, ''], end: [row.uid, row.parent, hash, TEXT_END] };
+    for (const [, , , local] of [...this.#database.names.getKeys(range as NameRange)]) {
+      if (local === row.local) continue;
+      const other = this.#database.resources.get([row.uid, local]);
+      if (other === undefined) continue;
+      if (foldCase || other.name === row.name) throw new Refusal(409, 'Name is already in use');
+    }
+  }
+
+  #addUsage(uid: string, bytes: number): void {
+    void this.#database.usage.put(uid, Math.max(0, this.usageBytes(uid) + bytes));
+  }
+}
+
+type ChildRange = { start: [string, string, number, number]; end: [string, string, number, number] };
+type NameRange = { start: [string, string, string, string]; end: [string, string, string, string] };
+
+const SYSTEM_FOLDER_NAMES: readonly (readonly [string, string])[] = [
+  [SYSTEM_FOLDERS.webArchive, 'Web Archive'],
+  [SYSTEM_FOLDERS.magicBriefcase, 'Magic Briefcase'],
+  [SYSTEM_FOLDERS.mobilePhotos, 'Mobile Photos'],
+  [SYSTEM_FOLDERS.deleted, 'Deleted Files'],
+];
+
+/** Of folder, workspace and album contents (interface 4.5). */
+export const DEFAULT_PAGE = 500;
+/** Folders within folders. A loop cannot come to be; a limit costs nothing. */
+const DEPTH_MAX = 10_000;
+/** Longer ids were never given, and would not fit into a key. */
+const LOCAL_CHARS_MAX = 64;
+const NAME_CHARS_MAX = 16_383;
+
+function textRange(uid: string, local: string): { start: [string, string, string]; end: [string, string, string] } {
+  return { start: [uid, local, ''], end: [uid, local, TEXT_END] };
+}
+
+/** Anything else is a name: `/`, `.`, and also an empty text. */
+function checkName(name: string): void {
+  if (name.length > NAME_CHARS_MAX) throw malformed('Name too long');
+}
+
+/** Equal for names that differ only by case. */
+function nameHash(name: string): string {
+  return createHash('sha256').update(name.toLowerCase()).digest('base64url').slice(0, 22);
+}
+
+function isImage(mediaType: string): boolean {
+  return mediaType.toLowerCase().startsWith('image/');
+}

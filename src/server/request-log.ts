@@ -1,0 +1,84 @@
+import type { EndpointKind } from '../protocol/endpoints.ts';
+
+/** One request as the server saw it. Bytes are those of bodies. */
+export interface RequestEntry {
+  readonly method: string;
+  /** Without the query. */
+  readonly path: string;
+  readonly query: string;
+  readonly kind: EndpointKind | null;
+  /** 0 where no answer was sent. */
+  readonly status: number;
+  readonly bytesIn: number;
+  readonly bytesOut: number;
+  readonly durationMs: number;
+}
+
+/** What to count; absent fits all. */
+export interface RequestFilter {
+  readonly method?: string;
+  readonly kind?: EndpointKind;
+  readonly path?: string | RegExp;
+  readonly status?: number;
+}
+
+/** What was asked of the server, so that tests can count it. Totals are exact; of the entries the last ones are kept. */
+export class RequestLog {
+  readonly #entriesMax: number;
+  #entries: RequestEntry[] = [];
+  #total = 0;
+  #bytesIn = 0;
+  #bytesOut = 0;
+
+  constructor(options: { entriesMax: number }) {
+    this.#entriesMax = options.entriesMax;
+  }
+
+  get entries(): readonly RequestEntry[] {
+    return this.#entries;
+  }
+
+  get total(): number {
+    return this.#total;
+  }
+
+  get bytesIn(): number {
+    return this.#bytesIn;
+  }
+
+  get bytesOut(): number {
+    return this.#bytesOut;
+  }
+
+  /** Among the entries that are kept. */
+  count(filter: RequestFilter): number {
+    return this.filter(filter).length;
+  }
+
+  filter(filter: RequestFilter): RequestEntry[] {
+    return this.#entries.filter(
+      (entry) =>
+        (filter.method === undefined || entry.method === filter.method) &&
+        (filter.kind === undefined || entry.kind === filter.kind) &&
+        (filter.status === undefined || entry.status === filter.status) &&
+        (filter.path === undefined ||
+          (typeof filter.path === 'string' ? entry.path === filter.path : filter.path.test(entry.path))),
+    );
+  }
+
+  clear(): void {
+    this.#entries = [];
+    this.#total = 0;
+    this.#bytesIn = 0;
+    this.#bytesOut = 0;
+  }
+
+  add(entry: RequestEntry): void {
+    this.#total += 1;
+    this.#bytesIn += entry.bytesIn;
+    this.#bytesOut += entry.bytesOut;
+    this.#entries.push(entry);
+    // In one piece now and then: shifting an array per request would cost more than the request.
+    if (this.#entries.length > this.#entriesMax * 2) this.#entries = this.#entries.slice(-this.#entriesMax);
+  }
+}

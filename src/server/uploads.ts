@@ -1,0 +1,126 @@
+import type { Blobs, BlobWriter } from './blobs.ts';
+import type { FileRow, VersionRow } from './database.ts';
+import type { Exchange } from './exchange.ts';
+import type { Histories } from './histories.ts';
+import { forbidden, notFound, overQuota, Refusal } from './refusal.ts';
+
+/**
+ * Bytes on their way in (interface 4.7 and 4.9): from a request's body to a blob, in the order that survives SIGKILL
+ * anywhere. Bytes, sync, row, answer: what was acknowledged is there, what was not leaves a blob without a row.
+ *
+ * INVARIANT: at most one request writes to one version. A second one is told 416 like any request that goes on at the wrong
+ * place: its sender asks how far the version is and sees it move.
+ */
+export class Uploads {
+  readonly #blobs: Blobs;
+  readonly #histories: Histories;
+  readonly #underWay = new Map<string, BlobWriter | null>();
+
+  constructor(deps: { blobs: Blobs; histories: Histories }) {
+    this.#blobs = deps.blobs;
+    this.#histories = deps.histories;
+  }
+
+  /** Bytes that the service holds of an incomplete version, also while they arrive. */
+  async storedBytes(version: VersionRow): Promise<number> {
+    return this.#underWay.get(keyOf(version))?.sizeBytes ?? (await this.#blobs.sizeBytes(version.blob)) ?? 0;
+  }
+
+  /** A new version in one step. Of an upload that ends early nothing is kept. @throws Refusal 413, 500 when it was cut short */
+  async replaceData(file: FileRow, exchange: Exchange): Promise<VersionRow> {
+    const roomBytes = this.#room(file, exchange.contentLength ?? 0);
+    const blob = this.#blobs.newName();
+    const writer = await this.#blobs.write(blob, 0);
+    try {
+      const outcome = await exchange.receive((chunks) => writer.write(chunks), roomBytes);
+      if (outcome === 'tooLong') throw overQuota();
+      if (outcome !== 'complete') throw new Refusal(500, 'The data did not arrive in full');
+      const sha256 = await writer.finish();
+      const { version, dropped } = this.#histories.add(file, { blob, sizeBytes: writer.sizeBytes, sha256 });
+      await this.#blobs.remove(dropped);
+      return version;
+    } catch (error) {
+      await writer.close();
+      await this.#blobs.remove([blob]);
+      throw error;
+    }
+  }
+
+  /**
+   * More of a version, from `offset` on. It is complete when the request's body ended as announced.
+   * @throws Refusal 403 for a complete version, 416 when it holds another number of bytes, 413
+   */
+  async append(file: FileRow, version: VersionRow, offset: number, exchange: Exchange): Promise<VersionRow> {
+    // ASSUMED (docs/service.md 7.5): the status; that a complete version never changes is documented.
+    if (version.complete) throw forbidden('The data of this version can not be replaced');
+    const key = keyOf(version);
+    if (this.#underWay.has(key)) throw wrongOffset(await this.storedBytes(version));
+    this.#underWay.set(key, null);
+    let writer: BlobWriter | null = null;
+    try {
+      const stored = (await this.#blobs.sizeBytes(version.blob)) ?? 0;
+      if (offset !== stored) throw wrongOffset(stored);
+      const roomBytes = this.#room(file, offset + (exchange.contentLength ?? 0)) - offset;
+      writer = await this.#blobs.write(version.blob, offset);
+      this.#underWay.set(key, writer);
+      return await this.#receive(version, writer, roomBytes, exchange);
+    } finally {
+      await writer?.close();
+      this.#underWay.delete(key);
+    }
+  }
+
+  /** Versions that a request is writing to right now. */
+  get underWay(): number {
+    return this.#underWay.size;
+  }
+
+  async #receive(version: VersionRow, writer: BlobWriter, roomBytes: number, exchange: Exchange): Promise<VersionRow> {
+    const outcome = await exchange.receive((chunks) => writer.write(chunks), roomBytes);
+    if (outcome !== 'complete') {
+      await writer.suspend();
+      this.#histories.recordProgress(version, writer.sizeBytes);
+      if (outcome === 'tooLong') throw overQuota();
+      return version;
+    }
+    const sha256 = await writer.finish();
+    const arrived = { blob: version.blob, sizeBytes: writer.sizeBytes, sha256 };
+    try {
+      const { version: complete, dropped } = this.#histories.complete(version, arrived);
+      await this.#blobs.remove(dropped);
+      return complete;
+    } catch (error) {
+      // The file was deleted under the upload: its blobs were, too, but for an open one the name may have come back.
+      if (error instanceof Refusal && error.status === 404) await this.#blobs.remove([version.blob]);
+      throw error;
+    }
+  }
+
+  #room(file: FileRow, sizeBytes: number): number {
+    const roomBytes = this.#histories.roomBytes(file);
+    if (sizeBytes > roomBytes) throw overQuota();
+    return roomBytes;
+  }
+}
+
+/** `bytes=<n>-`: where the body continues (interface 4.9); 0 without one. @throws Refusal 400 for any other form */
+export function uploadOffset(range: string | undefined): number {
+  if (range === undefined) return 0;
+  const digits = /^\s*bytes\s*=\s*(\d{1,15})-\s*$/i.exec(range)?.[1];
+  if (digits === undefined) throw new Refusal(400, 'Range: only bytes=<first>- is understood');
+  return Number(digits);
+}
+
+function wrongOffset(storedBytes: number): Refusal {
+  return new Refusal(416, 'The data do not continue what is stored', { 'Content-Range': `bytes */${storedBytes}` });
+}
+
+function keyOf(version: VersionRow): string {
+  return `${version.uid}/${version.file}/${version.version}`;
+}
+
+/** The data of a version to be read. @throws Refusal 404 for none (ASSUMED, docs/service.md 6.4) */
+export function blobToRead<T extends { readonly blob: string; readonly sizeBytes: number }>(newest: T | null): T {
+  if (newest === null) throw notFound();
+  return newest;
+}
