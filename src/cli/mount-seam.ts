@@ -26,14 +26,15 @@ export interface MountService {
   mount(): Promise<void>;
   /** Unmounts and puts everything down safely; pushes for up to `timeoutMs` (null: until nothing is left). Idempotent. */
   stop(timeoutMs: number | null): Promise<StopOutcome>;
-  status(): Promise<WorkerStatus>;
+  /** `urls`: of files or versions whose paths are wanted too. */
+  status(urls: readonly string[]): Promise<WorkerStatus>;
   sync(path: string | null, signal: AbortSignal): Promise<SyncOutcome>;
   refresh(path: string | null): Promise<void>;
   retry(path: string | null): Promise<number>;
   /** The account's quota as the service told it, for statfs(2). */
   quota(limitBytes: number, usedBytes: number): Promise<void>;
-  /** The service takes our sign-in again: what waited goes on. */
-  signedIn(): Promise<void>;
+  /** The service answers again: what waited goes on at once. */
+  reachable(): Promise<void>;
 }
 
 /** What the main thread offers to the Worker, under the name `main`. */
@@ -41,7 +42,7 @@ export interface MainService {
   event(event: MountEvent): Promise<void>;
   /** The mount is gone without `stop` having been asked for: unmounted from outside, or the connection broke. */
   ended(outcome: StopOutcome): Promise<void>;
-  /** Path that a transfer of a local file belongs to is known to the Worker only; main asks for none. */
+  /** Said every second by a Worker that still turns. */
   alive(): Promise<void>;
 }
 
@@ -52,6 +53,8 @@ export interface StopOutcome {
 }
 
 export interface WorkerStatus {
+  /** Of the URLs that were asked about; null for one that belongs to nothing here. */
+  readonly paths: readonly (string | null)[];
   readonly pending: { readonly count: number; readonly bytes: number; readonly changes: readonly PendingChange[] };
   readonly parked: readonly ParkedChange[];
   readonly cache: { readonly usedBytes: number; readonly limitBytes: number; readonly unsyncedBytes: number };

@@ -1,21 +1,22 @@
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, statfsSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { parentPort, workerData } from 'node:worker_threads';
 import { systemClock } from '../base/clock.ts';
 import { FsError, UsageError } from '../base/errors.ts';
-import { createLogger } from '../base/log.ts';
+import { createLogger, type Logger } from '../base/log.ts';
 import { type Channel, Port } from '../base/port.ts';
-import { type Inode, type ResourceUrl, ROOT_INODE } from '../base/vocabulary.ts';
+import { type Inode, type ResourceUrl, ROOT_INODE, type VersionUrl } from '../base/vocabulary.ts';
 import { cacheBudget } from '../config/cache-budget.ts';
 import { BlockReader } from '../content/block-reader.ts';
 import type { VersionSource } from '../content/version-source.ts';
-import { LISTED_MAX, type ParkedChange, type PendingChange, type SyncOutcome } from '../control/status-model.ts';
+import type { ParkedChange, SyncOutcome } from '../control/status-model.ts';
 import { FileSystem } from '../fs/file-system.ts';
 import type { MountedFileSystem } from '../kernel/binding.ts';
 import { mountLinux } from '../kernel/linux.ts';
 import { ContentStore } from '../store/content-store.ts';
 import { Store } from '../store/environment.ts';
 import type { RemoteChanges, UploadService } from '../sync/remote-changes.ts';
+import { pathOf, type SyncEvent, type ParkedChange as SyncParkedChange } from '../sync/sync-event.ts';
 import { SyncLoop } from '../sync/sync-loop.ts';
 import { Freshness } from '../tree/freshness.ts';
 import { Names } from '../tree/names.ts';
@@ -24,7 +25,7 @@ import type { RemoteListing } from '../tree/remote-listing.ts';
 import { Tree } from '../tree/tree.ts';
 import { exitCode } from './exit-codes.ts';
 import type { MainService, MountService, StopOutcome, WorkerStart, WorkerStatus } from './mount-seam.ts';
-import { SyncEvents } from './sync-events.ts';
+import { changeKindOf, pendingChanges } from './pending-changes.ts';
 
 /**
  * The left tower's composition root: everything that answers the kernel, and the only writer of the store, in a Worker of
@@ -38,7 +39,7 @@ class MountingWorker implements MountService {
   readonly #start: WorkerStart;
   readonly #main: MainService;
   readonly #port: Port;
-  readonly #log;
+  readonly #log: Logger;
   readonly #shutdown = new AbortController();
 
   #tower: LeftTower | null = null;
@@ -69,7 +70,8 @@ class MountingWorker implements MountService {
   async mount(): Promise<void> {
     const { request } = this.#start;
     const { options } = request;
-    if (options.binding !== 'linux') throw new UsageError(`no binding ${options.binding} in this build`, exitCode('usage'));
+    if (options.binding !== 'linux')
+      throw new UsageError(`no binding ${options.binding} in this build`, exitCode('usage'));
     this.#mounted = await mountLinux(
       {
         directory: request.directory,
@@ -94,28 +96,21 @@ class MountingWorker implements MountService {
     return this.#stopping;
   }
 
-  async status(): Promise<WorkerStatus> {
-    const { sync, contents, cacheBytes } = this.#built;
-    const status = sync.status();
+  async status(urls: readonly string[]): Promise<WorkerStatus> {
+    const { store, sync, contents, cacheBytes } = this.#built;
     const usage = contents.usage();
-    const changes: PendingChange[] = [];
-    let bytes = 0;
-    let count = 0;
-    for (const change of sync.pendingChanges()) {
-      count++;
-      bytes += change.sizeBytes ?? 0;
-      if (changes.length < LISTED_MAX) changes.push({ ...change, path: this.#pathOf(change.ino) });
-    }
     return {
-      pending: { count, bytes, changes },
-      parked: status.parked.map((parked) => this.#parked(parked)),
+      paths: urls.map((url) => this.#pathOfUrl(url)),
+      pending: pendingChanges(store),
+      parked: sync.status().parked.map((parked) => this.#parked(parked)),
       cache: { usedBytes: usage.cacheBytes, limitBytes: cacheBytes, unsyncedBytes: usage.draftBytes },
     };
   }
 
   async sync(path: string | null, signal: AbortSignal): Promise<SyncOutcome> {
-    const within = path === null ? null : this.#resolve(path);
-    const report = await this.#built.sync.syncNow(signal, within);
+    // TODO narrow the set to `path`: until then `cfs sync FILE` waits for everything that is closed.
+    if (path !== null) this.#resolve(path);
+    const report = await this.#built.sync.syncNow(signal);
     return { pushed: report.pushed, parked: report.parked.map((parked) => this.#parked(parked)) };
   }
 
@@ -124,15 +119,19 @@ class MountingWorker implements MountService {
   }
 
   async retry(path: string | null): Promise<number> {
-    return this.#built.sync.retry(path === null ? undefined : this.#resolve(path));
+    const { sync } = this.#built;
+    const before = sync.status().parked.length;
+    sync.retry(path === null ? undefined : this.#resolve(path));
+    return before - sync.status().parked.length;
   }
 
   async quota(limitBytes: number, usedBytes: number): Promise<void> {
     this.#quota = { limitBytes, usedBytes };
   }
 
-  async signedIn(): Promise<void> {
-    this.#built.sync.online();
+  async reachable(): Promise<void> {
+    this.#built.freshness.reachable();
+    this.#built.sync.reachable();
   }
 
   get #built(): LeftTower {
@@ -146,7 +145,11 @@ class MountingWorker implements MountService {
     const log = this.#log;
     const clock = systemClock;
     const shutdown = this.#shutdown.signal;
-    const cacheBytes = cacheBudget(options, request.storeDirectory);
+    const disk = statfsSync(request.storeDirectory);
+    const { cacheBytes, reserveBytes } = cacheBudget(options, {
+      freeBytes: disk.bavail * disk.bsize,
+      totalBytes: disk.blocks * disk.bsize,
+    });
 
     const store = await Store.open({ directory: request.storeDirectory, clock, log: log.child({ part: 'store' }) });
     const contents = new ContentStore({
@@ -154,7 +157,7 @@ class MountingWorker implements MountService {
       directory: request.storeDirectory,
       clock,
       log: log.child({ part: 'contents' }),
-      options: { inlineMaxBytes: options.inlineMaxBytes, cacheBytes },
+      options: { inlineMaxBytes: options.inlineMaxBytes, cacheBytes, reserveBytes },
     });
     const names = new Names();
     const marks = new PushMarks({ store });
@@ -208,13 +211,15 @@ class MountingWorker implements MountService {
       clock,
       log: log.child({ part: 'fs' }),
       quota: () => this.#quota,
-      options: { entryTimeoutMs: options.entryTimeoutMs, attributeTimeoutMs: options.attrTimeoutMs, readOnly: options.readOnly },
+      options: {
+        entryTimeoutMs: options.entryTimeoutMs,
+        attributeTimeoutMs: options.attrTimeoutMs,
+        readOnly: options.readOnly,
+      },
     });
-    const events = new SyncEvents((event) => void this.#main.event(event).catch(() => {}));
     const sync: SyncLoop = new SyncLoop({
       store,
       contents,
-      tree,
       names,
       marks,
       changes: this.#port.remote<RemoteChanges>('changes'),
@@ -224,12 +229,13 @@ class MountingWorker implements MountService {
       isBeingWritten: (ino) => fileSystem.files.isBeingWritten(ino),
       clock,
       log: log.child({ part: 'sync' }),
-      onEvent: (event) => events.tell(event),
+      onEvent: (event) => this.#tell(event),
+      onTreeChange: (changes) => fileSystem.changedElsewhere(changes),
       options: {
         settleMs: options.settleMs,
         transfers: options.transfers,
         saveWindowMs: options.saveWindowMs,
-        delete: options.deletion,
+        deletion: options.deletion,
         plainPutMaxBytes: PLAIN_PUT_BYTES_MAX,
         host: hostname(),
       },
@@ -241,7 +247,7 @@ class MountingWorker implements MountService {
   async #stop(timeoutMs: number | null): Promise<StopOutcome> {
     const { sync, freshness, contents, store } = this.#built;
     // "Until everything is pushed" is a wish for the time before the mount goes: it stays usable meanwhile.
-    if (timeoutMs === null) await sync.drain(Number.POSITIVE_INFINITY);
+    if (timeoutMs === null) await sync.syncNow();
     let busy = false;
     if (this.#mounted !== null) {
       try {
@@ -271,20 +277,22 @@ class MountingWorker implements MountService {
     void this.stop(drainMs).then((outcome) => this.#main.ended(outcome));
   }
 
-  #parked(parked: { readonly ino: Inode; readonly kind: ParkedChange['kind']; readonly detail: string; readonly atMs: number }): ParkedChange {
-    return { path: this.#pathOf(parked.ino), kind: parked.kind, reason: parked.detail, sinceMs: parked.atMs };
+  #parked({ ino, path, detail, atMs }: SyncParkedChange): ParkedChange {
+    return { path, kind: changeKindOf(this.#built.store.get('node', ino)), reason: detail, sinceMs: atMs };
   }
 
-  /** Where a node is (or, when it was deleted here, where the service has it), below the root. */
-  #pathOf(ino: Inode): string {
-    const names: string[] = [];
-    for (let at = ino; at !== ROOT_INODE && names.length < 1024; ) {
-      const node = this.#built.tree.node(at);
-      if (node === undefined) break;
-      names.unshift(node.local?.name ?? node.remote?.shownAs ?? '');
-      at = node.local?.parent ?? node.remote?.parent ?? ROOT_INODE;
-    }
-    return names.join('/');
+  /** Connection and sign-in are told by the main thread, which sees every request. */
+  #tell(event: SyncEvent): void {
+    if (event.type === 'offline' || event.type === 'online' || event.type === 'sign-in-needed') return;
+    void this.#main.event(event).catch(() => {});
+  }
+
+  #pathOfUrl(url: string): string | null {
+    const { store } = this.#built;
+    const content = store.get('version', url as VersionUrl);
+    const resource = content === undefined ? (url as ResourceUrl) : store.get('content', content)?.resource;
+    const ino = resource == null ? undefined : store.get('resource', resource);
+    return ino === undefined ? null : pathOf(store, ino);
   }
 
   /** @throws UsageError when nothing of that name is known */

@@ -1,8 +1,6 @@
-import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import { systemClock } from '../base/clock.ts';
-import { SignInError, TransportError, UsageError } from '../base/errors.ts';
 import { createLogger, type Logger } from '../base/log.ts';
 import { Port } from '../base/port.ts';
 import type { VersionSource } from '../content/version-source.ts';
@@ -11,9 +9,12 @@ import type { ConnectionStatus, Status } from '../control/status-model.ts';
 import { HttpService } from '../remote/http-service.ts';
 import type { RemoteChanges, UploadService } from '../sync/remote-changes.ts';
 import { createTransfer, type Transfer } from '../transfer/transfer.ts';
+import type { TransferState } from '../transfer/transfer-queue.ts';
 import type { RemoteListing } from '../tree/remote-listing.ts';
 import { type Account, readAccountFile } from './account-file.ts';
+import { programVersion } from './command-line.ts';
 import { exitCode } from './exit-codes.ts';
+import { failureOf } from './failure.ts';
 import { type MountEvent, printEvent } from './mount-event.ts';
 import { answerLauncher, type MountRequest, readMountRequest } from './mount-request.ts';
 import type { MainService, MountService, StopOutcome, WorkerStart } from './mount-seam.ts';
@@ -36,10 +37,10 @@ export async function mountMain(env: Record<string, string | undefined>): Promis
     answerLauncher(env, { ready: true, directory: request.directory, pid: process.pid });
     return await mounting.ended;
   } catch (error) {
-    const known = error instanceof UsageError || error instanceof SignInError || error instanceof TransportError;
-    if (!known) log.error({ err: error }, 'mount failed');
-    answerLauncher(env, { ready: false, error: sentenceOf(error, request), exitCode: exitCodeOf(error) });
-    return exitCodeOf(error);
+    log.error({ err: error }, 'mount failed');
+    const failure = failureOf(error);
+    answerLauncher(env, { ready: false, error: failure.sentence, exitCode: failure.exitCode });
+    return failure.exitCode;
   }
 }
 
@@ -71,20 +72,21 @@ class MountingProcess {
     });
     this.#connection = { state: 'online', sinceMs: this.#startedMs, reason: null };
     this.#service = new HttpService({
-      account,
+      baseUrl: account.origin,
+      keys: account,
+      refreshToken: account.refreshToken,
+      userAgent: `cfs-mount/${programVersion()}`,
+      insecure: request.options.insecure,
       clock: systemClock,
       log: log.child({ part: 'remote' }),
-      connections: request.options.connections,
-      insecure: request.options.insecure,
       onSignInRequired: () => this.#signInRequired(),
     });
     this.#transfer = createTransfer({
       service: this.#service,
       clock: systemClock,
       log: log.child({ part: 'transfer' }),
-      transfers: request.options.connections,
-      onConnection: (state) => this.#connectionChanged(state),
     });
+    this.#transfer.connectivity.onChange(({ online }) => this.#connectionChanged(online));
 
     const start: WorkerStart = {
       request,
@@ -97,7 +99,7 @@ class MountingProcess {
     const port = new Port(this.#worker);
     this.#mount = port.remote<MountService>('mount');
     // The seams of the left tower, satisfied here: this is where the compiler checks it.
-    port.offer('listing', this.#transfer.listing satisfies RemoteListing);
+    port.offer('listing', this.#transfer.listings satisfies RemoteListing);
     port.offer('versions', this.#transfer.versions satisfies VersionSource);
     port.offer('changes', this.#transfer.changes satisfies RemoteChanges);
     port.offer('uploads', this.#transfer.uploads satisfies UploadService);
@@ -141,7 +143,7 @@ class MountingProcess {
       process.on(signal, () => void this.#interrupted(signal));
     setInterval(() => this.#watch(), WATCH_EVERY_MS).unref();
     this.#lastHeardMs = systemClock.elapsedMs();
-    const { pending } = await this.#mount.status();
+    const { pending } = await this.#mount.status([]);
     this.#event({
       type: 'mounted',
       directory: this.#request.directory,
@@ -194,7 +196,7 @@ class MountingProcess {
     });
     await this.#control.close();
     this.#worker.removeAllListeners('exit');
-    await this.#transfer.close();
+    await this.#service.close();
     this.#end(exitCode('ok'));
   }
 
@@ -221,18 +223,23 @@ class MountingProcess {
     this.#event({ type: 'sign-in-needed' });
   }
 
-  #connectionChanged(state: { readonly online: boolean; readonly reason: string | null }): void {
+  #connectionChanged(online: boolean): void {
     const was = this.#connection;
-    if (state.online === (was.state === 'online')) return;
+    if (online === (was.state === 'online')) return;
     const nowMs = systemClock.nowMs();
-    this.#connection = { state: state.online ? 'online' : 'offline', sinceMs: nowMs, reason: state.reason };
-    if (state.online) this.#event({ type: 'online', offlineMs: nowMs - was.sinceMs });
-    else this.#event({ type: 'offline', reason: state.reason ?? 'no answer' });
-    if (state.online) void this.#mount.signedIn().catch(() => {});
+    const reason = online ? null : 'the service does not answer';
+    this.#connection = { state: online ? 'online' : 'offline', sinceMs: nowMs, reason };
+    if (online) {
+      this.#event({ type: 'online', offlineMs: nowMs - was.sinceMs });
+      void this.#mount.reachable().catch(() => {});
+    } else {
+      this.#event({ type: 'offline', reason: 'the service does not answer' });
+    }
   }
 
   async #status(): Promise<Status> {
-    const worker = await this.#mount.status();
+    const { running } = this.#transfer.stats();
+    const worker = await this.#mount.status(running.map(({ url }) => url));
     return {
       schema: 1,
       directory: this.#request.directory,
@@ -243,26 +250,21 @@ class MountingProcess {
       connection: this.#connection,
       pending: worker.pending,
       parked: worker.parked,
-      transfers: this.#transfer.stats().transfers,
+      transfers: running.map((transfer, index) => shownTransfer(transfer, worker.paths[index] ?? null)),
       cache: worker.cache,
     };
   }
 }
 
-/** One sentence for the person at the command line. */
-function sentenceOf(error: unknown, request: MountRequest): string {
-  if (error instanceof UsageError) return error.message;
-  if (error instanceof SignInError) return `the service refuses the saved sign-in: run cfs login (${error.message})`;
-  if (error instanceof TransportError)
-    return `the service cannot be reached, and nothing of it is known here yet: ${error.message}`;
-  return `could not mount ${request.directory}: ${error instanceof Error ? error.message : String(error)} (log: ${join(request.logFile)})`;
-}
-
-function exitCodeOf(error: unknown): number {
-  if (error instanceof UsageError) return error.exitCode;
-  if (error instanceof SignInError) return exitCode('signIn');
-  if (error instanceof TransportError) return exitCode('unreachable');
-  return exitCode('failure');
+/** Where a transfer is shown: by the path of its file, or by its URL when the tree does not know it (any more). */
+function shownTransfer(transfer: TransferState, path: string | null): Status['transfers'][number] {
+  return {
+    path: path ?? transfer.url,
+    direction: transfer.kind === 'upload' ? 'up' : 'down',
+    doneBytes: transfer.bytesDone,
+    totalBytes: transfer.bytesTotal,
+    bytesPerSecond: transfer.bytesPerSecond,
+  };
 }
 
 process.exit(await mountMain(process.env));

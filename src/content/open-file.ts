@@ -16,7 +16,7 @@ export interface OpenFileDeps {
   readonly clock: Clock;
   readonly log: Logger;
   readonly shutdown: AbortSignal;
-  /** The pin found a newer version than the listing knew: size and times of the node changed. */
+  /** The newest version is not the one the listing told of: size and time of the node changed, the kernel must hear of it. */
   readonly onRepinned: (ino: Inode) => void;
   /** A flush wrote bytes down: there is something to push. */
   readonly onWritten: (ino: Inode) => void;
@@ -221,7 +221,7 @@ export class OpenFile {
 
   #needsPin(): boolean {
     this.#pinKnown();
-    if (this.#content !== null || this.#orphan !== null) return false;
+    if (this.#content !== null) return false;
     const node = this.#node();
     return node?.local != null && node.remote !== null && (node.remote.sizeBytes ?? 0) > 0;
   }
@@ -248,28 +248,24 @@ export class OpenFile {
       if ((node?.remote?.sizeBytes ?? 0) > 0) throw new FsError('ESTALE', 'the service no longer has this file');
       return;
     }
-    let repinned = false;
+    let isOther = false;
     const content = store.transact((tx) => {
       const id = contents.versionContent(tx, version.url, resource, version.sizeBytes);
       const node = tx.get('node', this.ino);
-      // Somebody wrote here, or the name is gone, while we asked: the node is left alone.
+      // Somebody wrote here, or the file was replaced or removed, while we asked: the node is left alone.
       if (node?.local == null || node.remote?.resource !== resource || node.local.content !== null) return id;
-      const changed = node.local.sizeBytes !== version.sizeBytes;
-      repinned = changed;
-      const mtime =
-        changed && version.lastModifiedMs !== null ? timespecOfMs(version.lastModifiedMs) : node.local.mtime;
+      isOther = node.local.sizeBytes !== version.sizeBytes;
+      const mtime = isOther && version.lastModifiedMs !== null ? timespecOfMs(version.lastModifiedMs) : node.local.mtime;
+      // The listing's time stays: if this version is newer, the next listing shows it and the history is asked once more.
+      const remote = { ...node.remote, content: id, sizeBytes: version.sizeBytes };
       const local: LocalFacet = { ...node.local, content: id, sizeBytes: version.sizeBytes, mtime };
-      const remote = {
-        ...node.remote,
-        content: id,
-        sizeBytes: version.sizeBytes,
-        lastModifiedMs: version.lastModifiedMs ?? node.remote.lastModifiedMs,
-      };
       writeNode(tx, node, { ...node, local, remote }, clock.nowMs());
       return id;
     });
+    // Held even where the node went on without it: whoever opened this file reads what was there.
     if (this.#content === null) this.#hold(content);
-    if (repinned) this.#deps.onRepinned(this.ino);
+    this.#pinKnown();
+    if (isOther) this.#deps.onRepinned(this.ino);
   }
 
   /** The open draft to be changed: the one there is, or a new one over what is here. `keepBytes`: how much of the base stays. */

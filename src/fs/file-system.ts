@@ -26,7 +26,7 @@ import type {
 import type { Contents } from '../store/contents.ts';
 import type { LocalFacet } from '../store/tables.ts';
 import type { Freshness } from '../tree/freshness.ts';
-import type { Tree } from '../tree/tree.ts';
+import type { Tree, TreeInvalidation } from '../tree/tree.ts';
 import { fillDirectory } from './directory.ts';
 import { Handles } from './handles.ts';
 import { KernelCache } from './kernel-cache.ts';
@@ -88,7 +88,12 @@ export class FileSystem implements FileSystemOps {
       entryTimeoutMs,
       attributeTimeoutMs,
     });
-    deps.tree.onRemoteChange((changes) => this.#cache.changed(changes));
+    deps.tree.onRemoteChange((changes) => this.changedElsewhere(changes));
+  }
+
+  /** What somebody else changed, as the tree or the sync found out: the kernel lets go of it. */
+  changedElsewhere(changes: readonly TreeInvalidation[]): void {
+    this.#cache.changed(changes);
   }
 
   init(invalidator: Invalidator): void {

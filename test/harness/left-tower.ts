@@ -1,0 +1,130 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Clock, systemClock } from '../../src/base/clock.ts';
+import { silentLogger } from '../../src/base/log.ts';
+import type { Inode, ResourceUrl } from '../../src/base/vocabulary.ts';
+import { BlockReader } from '../../src/content/block-reader.ts';
+import type { VersionSource } from '../../src/content/version-source.ts';
+import { FileSystem } from '../../src/fs/file-system.ts';
+import { ContentStore } from '../../src/store/content-store.ts';
+import { Store } from '../../src/store/environment.ts';
+import { Freshness } from '../../src/tree/freshness.ts';
+import { Names } from '../../src/tree/names.ts';
+import { PushMarks } from '../../src/tree/push-marks.ts';
+import type { RemoteListing } from '../../src/tree/remote-listing.ts';
+import { Tree } from '../../src/tree/tree.ts';
+
+export const ROOT_RESOURCE = 'http://127.0.0.1/folder/:sc:1:2' as ResourceUrl;
+
+/** A service that has an empty folder and nothing else. */
+export const emptyListing: RemoteListing = {
+  listPage: async () => ({ entries: [], hasMore: false, serverTimeMs: null }),
+  resource: async () => null,
+};
+
+/** A service that has no bytes. */
+export const noVersions: VersionSource = {
+  newestVersion: async () => null,
+  readVersion: async () => {
+    throw new Error('nothing is there to be read');
+  },
+};
+
+/** Everything that answers the kernel, in this process, over a store in a temporary directory. */
+export class LeftTower {
+  readonly directory: string;
+  readonly store: Store;
+  readonly contents: ContentStore;
+  readonly tree: Tree;
+  readonly freshness: Freshness;
+  readonly reader: BlockReader;
+  readonly fileSystem: FileSystem;
+  /** Inodes that the sync would have been told of, in order. */
+  readonly written: Inode[] = [];
+  readonly #shutdown = new AbortController();
+
+  private constructor(options: TowerOptions, directory: string, store: Store) {
+    const clock = options.clock ?? systemClock;
+    const log = silentLogger;
+    this.directory = directory;
+    this.store = store;
+    this.contents = new ContentStore({
+      store,
+      directory,
+      clock,
+      log,
+      options: { inlineMaxBytes: 16 * 1024, cacheBytes: 1024 ** 3, ...options.contents },
+    });
+    const { contents } = this;
+    const marks = new PushMarks({ store });
+    this.tree = new Tree({
+      store,
+      contents,
+      names: new Names(),
+      marks,
+      clock,
+      log,
+      options: { saveWindowMs: 60_000, settleMs: 2_000 },
+    });
+    Tree.plant(store, clock, {
+      resource: ROOT_RESOURCE,
+      uid: process.getuid?.() ?? 0,
+      gid: process.getgid?.() ?? 0,
+    });
+    this.freshness = new Freshness({
+      tree: this.tree,
+      listing: options.listing ?? emptyListing,
+      marks,
+      clock,
+      log,
+      options: { dirTtlMs: 30_000, openWaitMs: 500 },
+    });
+    const source = options.source ?? noVersions;
+    const shutdown = this.#shutdown.signal;
+    this.reader = new BlockReader({ contents, source, clock, log, shutdown, readTimeoutMs: 2_000 });
+    this.fileSystem = new FileSystem({
+      tree: this.tree,
+      freshness: this.freshness,
+      contents,
+      prefetcher: this.reader,
+      openFile: {
+        store,
+        contents,
+        reader: this.reader,
+        source,
+        clock,
+        log,
+        shutdown,
+        onWritten: (ino) => this.written.push(ino),
+      },
+      clock,
+      log,
+      quota: () => null,
+      options: { entryTimeoutMs: 1_000, attributeTimeoutMs: 1_000, readOnly: false },
+    });
+  }
+
+  static async build(options: TowerOptions = {}): Promise<LeftTower> {
+    const directory = options.directory ?? mkdtempSync(join(tmpdir(), 'cfs-tower-'));
+    const store = await Store.open({ directory, clock: options.clock ?? systemClock, log: silentLogger });
+    return new LeftTower(options, directory, store);
+  }
+
+  /** Puts everything down; `'keep'` leaves the directory for another tower. */
+  async close(what: 'remove' | 'keep' = 'remove'): Promise<void> {
+    this.freshness.stop();
+    this.#shutdown.abort(new Error('the tower is closed'));
+    await this.store.close();
+    if (what === 'remove') rmSync(this.directory, { recursive: true, force: true });
+  }
+}
+
+export interface TowerOptions {
+  /** An existing one: the tower goes on with what it holds. */
+  readonly directory?: string;
+  readonly clock?: Clock;
+  readonly listing?: RemoteListing;
+  readonly source?: VersionSource;
+  readonly contents?: { readonly inlineMaxBytes?: number; readonly cacheBytes?: number };
+}
