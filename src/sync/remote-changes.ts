@@ -13,7 +13,13 @@ export interface RemoteChanges {
   /** Copies a file on the service, bytes and all. Not repeated by itself. */
   copyFile(source: ResourceUrl, parent: ResourceUrl, name: string, signal: AbortSignal): Promise<ResourceUrl>;
   /** Gives name and parent (always both). @returns the URL from now on: the service may change it (301, wire-facts 4.5) */
-  relocate(url: ResourceUrl, kind: NodeKind, parent: ResourceUrl, name: string, signal: AbortSignal): Promise<ResourceUrl>;
+  relocate(
+    url: ResourceUrl,
+    kind: NodeKind,
+    parent: ResourceUrl,
+    name: string,
+    signal: AbortSignal,
+  ): Promise<ResourceUrl>;
   /** Moves to *Deleted Files*; a folder goes whole. Gone already is success. */
   moveToTrash(url: ResourceUrl, kind: NodeKind, name: string, signal: AbortSignal): Promise<void>;
   /** Deletes for ever; a folder must be empty (its contents would be orphaned). Gone already is success. */
@@ -30,7 +36,12 @@ export interface UploadService {
   putFileData(file: ResourceUrl, body: readonly BodyPiece[], mediaType: string, signal: AbortSignal): Promise<void>;
   createVersion(file: ResourceUrl, signal: AbortSignal): Promise<VersionUrl>;
   /** Sends `body`, which is what follows `offset`. @throws ApiError 416 when the service holds another number of bytes */
-  putVersionData(version: VersionUrl, offset: number, body: readonly BodyPiece[], signal: AbortSignal): Promise<UploadProgress>;
+  putVersionData(
+    version: VersionUrl,
+    offset: number,
+    body: readonly BodyPiece[],
+    signal: AbortSignal,
+  ): Promise<UploadProgress>;
   /** What the service holds of a version; null when it does not know it (404). */
   versionProgress(version: VersionUrl, signal: AbortSignal): Promise<UploadProgress | null>;
   /** A file's versions, newest first, complete and incomplete ones. */

@@ -1,0 +1,85 @@
+import type { RemoteVersion } from '../base/resources.ts';
+import type { VersionUrl } from '../base/vocabulary.ts';
+
+/**
+ * Who wins when a file was changed here and elsewhere between two looks, and what becomes of the other's bytes. Decided from
+ * the file's version history, read after our version is complete, so that of several mounts exactly one makes the copy:
+ *
+ * | newest complete version | ours in the history | in between (newer than our base, older than ours) | what is done here |
+ * | --- | --- | --- | --- |
+ * | ours | – | nothing | acknowledged |
+ * | ours | – | versions of others | acknowledged; the newest of them becomes a conflicted copy, one only |
+ * | another's | yes | – | theirs is taken over; whoever made it makes the copy of ours |
+ * | another's | no (the service keeps few) | – | theirs is taken over; ours becomes a conflicted copy |
+ */
+export type Verdict =
+  | { readonly type: 'ours'; readonly version: RemoteVersion; readonly theirs: RemoteVersion | null }
+  | { readonly type: 'theirs'; readonly version: RemoteVersion; readonly oursIsKept: boolean }
+  /** The history has no complete version, not even ours. */
+  | { readonly type: 'unknown' };
+
+/** What our draft was made over, as far as we know. */
+export interface KnownBase {
+  readonly version: VersionUrl | null;
+  readonly sizeBytes: number | null;
+  readonly lastModifiedMs: number | null;
+}
+
+/** @param history newest first, as the service gives it */
+export function judgeHistory(history: readonly RemoteVersion[], ours: VersionUrl, base: KnownBase): Verdict {
+  const complete = history.filter((version) => version.complete);
+  const newest = complete[0];
+  if (newest === undefined) return { type: 'unknown' };
+  const at = complete.findIndex((version) => version.url === ours);
+  if (at !== 0) return { type: 'theirs', version: newest, oursIsKept: at > 0 };
+  const before = complete[1];
+  const theirs = before === undefined || isBase(before, base) ? null : before;
+  return { type: 'ours', version: newest, theirs };
+}
+
+function isBase(version: RemoteVersion, base: KnownBase): boolean {
+  if (base.version !== null) return version.url === base.version;
+  // A version of ours whose URL we never learnt (sent with the file's creation), or one that was never read here: what the
+  // listing said about it.
+  if (base.sizeBytes !== version.sizeBytes) return false;
+  return (
+    base.lastModifiedMs === null || version.lastModifiedMs === null || base.lastModifiedMs === version.lastModifiedMs
+  );
+}
+
+/** `report (conflicted copy 2026-11-20 host).pdf`, with a number from the second on. */
+export function conflictName(
+  name: string,
+  {
+    nowMs,
+    host,
+    isTaken,
+  }: { readonly nowMs: number; readonly host: string; readonly isTaken: (name: string) => boolean },
+): string {
+  const dot = name.lastIndexOf('.');
+  const cut = dot <= 0 || name.length - dot > EXTENSION_CHARACTERS_MAX ? name.length : dot;
+  const day = new Date(nowMs).toISOString().slice(0, 10);
+  const extension = name.slice(cut);
+  for (let number = 1; ; number++) {
+    const mark = ` (conflicted copy ${day} ${host}${number === 1 ? '' : ` ${number}`})`;
+    const stem = fitting(name.slice(0, cut), NAME_BYTES_MAX - Buffer.byteLength(mark + extension));
+    const candidate = `${stem}${mark}${extension}`;
+    if (!isTaken(candidate)) return candidate;
+  }
+}
+
+/** NAME_MAX of Linux. */
+const NAME_BYTES_MAX = 255;
+const EXTENSION_CHARACTERS_MAX = 16;
+
+/** The longest beginning of `text` that takes at most `bytesMax` bytes, cut between characters. */
+function fitting(text: string, bytesMax: number): string {
+  let bytes = 0;
+  let fits = '';
+  for (const character of text) {
+    bytes += Buffer.byteLength(character);
+    if (bytes > bytesMax) break;
+    fits += character;
+  }
+  return fits;
+}

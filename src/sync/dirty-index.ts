@@ -1,0 +1,134 @@
+import type { ContentId, Inode } from '../base/vocabulary.ts';
+import { isContentDirty } from '../store/node-table.ts';
+import type { NodeRecord, StoreReader } from '../store/tables.ts';
+
+/** Where a push puts a resource, or may have put it. */
+export interface PushTarget {
+  readonly parent: Inode;
+  readonly remoteName: string;
+}
+
+/**
+ * The dirty nodes, found by where the service has them: what the plan asks when it looks for who holds a name and what lies
+ * in a folder. Clean nodes need no such index: the service has them where the local tree has them.
+ *
+ * Kept in memory, made from table `dirty` at the start, told of every change (`refresh`).
+ */
+export class DirtyIndex {
+  readonly #store: StoreReader;
+  readonly #entries = new Map<Inode, readonly PushTarget[]>();
+  readonly #targets = new Map<Inode, PushTarget>();
+  readonly #byFolder = new Map<Inode, Map<string, Set<Inode>>>();
+  readonly #contents = new Map<Inode, readonly ContentId[]>();
+  readonly #byContent = new Map<ContentId, Set<Inode>>();
+
+  constructor(store: StoreReader) {
+    this.#store = store;
+  }
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  has(ino: Inode): boolean {
+    return this.#entries.has(ino);
+  }
+
+  inos(): Iterable<Inode> {
+    return this.#entries.keys();
+  }
+
+  /** Brings what is known of a node up to its record. @returns whether it is dirty */
+  refresh(ino: Inode): boolean {
+    const dirty = this.#store.get('dirty', ino) !== undefined;
+    const node = this.#store.get('node', ino);
+    const remote = node?.remote ?? null;
+    this.#refreshContents(ino, dirty ? node : undefined);
+    const target = this.#targets.get(ino);
+    const places: PushTarget[] = [];
+    if (dirty && remote !== null && remote.parent !== ino)
+      places.push({ parent: remote.parent, remoteName: remote.name });
+    if (target !== undefined && !places.some((place) => isSame(place, target))) places.push(target);
+    const before = this.#entries.get(ino);
+    if (
+      before !== undefined &&
+      before.length === places.length &&
+      before.every((place, at) => isSame(place, places[at]))
+    ) {
+      if (!dirty && target === undefined) this.#entries.delete(ino);
+      return dirty;
+    }
+    for (const place of before ?? []) this.#unlink(ino, place);
+    for (const place of places) this.#link(ino, place);
+    if (dirty || target !== undefined) this.#entries.set(ino, places);
+    else this.#entries.delete(ino);
+    return dirty;
+  }
+
+  /** A push that is under way, or whose outcome is not known, puts the node there. Null: no more. */
+  target(ino: Inode, target: PushTarget | null): void {
+    if (target === null) this.#targets.delete(ino);
+    else this.#targets.set(ino, target);
+    this.refresh(ino);
+  }
+
+  *occupants(parent: Inode, remoteName: string): Iterable<Inode> {
+    yield* this.#byFolder.get(parent)?.get(remoteName) ?? [];
+  }
+
+  *remoteChildren(folder: Inode): Iterable<Inode> {
+    for (const inos of this.#byFolder.get(folder)?.values() ?? []) yield* inos;
+  }
+
+  /** A node whose bytes are to be pushed and lie in that content, or in a draft over it. */
+  needsContent(content: ContentId): Inode | null {
+    for (const ino of this.#byContent.get(content) ?? []) return ino;
+    return null;
+  }
+
+  #refreshContents(ino: Inode, node: NodeRecord | undefined): void {
+    const before = this.#contents.get(ino);
+    if (before === undefined && (node === undefined || !isContentDirty(node))) return;
+    for (const content of before ?? []) {
+      const inos = this.#byContent.get(content);
+      inos?.delete(ino);
+      if (inos?.size === 0) this.#byContent.delete(content);
+    }
+    this.#contents.delete(ino);
+    if (node === undefined || !isContentDirty(node)) return;
+    const contents: ContentId[] = [];
+    for (let at = node.local?.content ?? null; at !== null && contents.length < LAYERS_MAX; ) {
+      contents.push(at);
+      at = this.#store.get('content', at)?.base ?? null;
+    }
+    for (const content of contents) {
+      const inos = this.#byContent.get(content) ?? new Set<Inode>();
+      this.#byContent.set(content, inos);
+      inos.add(ino);
+    }
+    this.#contents.set(ino, contents);
+  }
+
+  #link(ino: Inode, { parent, remoteName }: PushTarget): void {
+    const names = this.#byFolder.get(parent) ?? new Map<string, Set<Inode>>();
+    this.#byFolder.set(parent, names);
+    const inos = names.get(remoteName) ?? new Set<Inode>();
+    names.set(remoteName, inos);
+    inos.add(ino);
+  }
+
+  #unlink(ino: Inode, { parent, remoteName }: PushTarget): void {
+    const names = this.#byFolder.get(parent);
+    const inos = names?.get(remoteName);
+    inos?.delete(ino);
+    if (inos?.size === 0) names?.delete(remoteName);
+    if (names?.size === 0) this.#byFolder.delete(parent);
+  }
+}
+
+/** A draft over a frozen one over a version, and what adopted versions still have under them. */
+const LAYERS_MAX = 16;
+
+function isSame(one: PushTarget, other: PushTarget | undefined): boolean {
+  return one.parent === other?.parent && one.remoteName === other.remoteName;
+}

@@ -1,0 +1,81 @@
+import { ApiError, FsError, ProtocolError, SignInError, StorageError, TransportError } from '../base/errors.ts';
+import type { ParkReason } from '../store/tables.ts';
+
+/** What a failed push means for it and for the others. */
+export type Failure =
+  /** No answer: nothing is sent until one push got through again. */
+  | { readonly type: 'offline'; readonly detail: string }
+  /** The login was refused: nothing is sent until somebody signed in again. */
+  | { readonly type: 'sign-in'; readonly detail: string }
+  /** Try again after a while; `everybody` when the service asked for a pause. */
+  | { readonly type: 'retry'; readonly detail: string; readonly afterMs: number | null; readonly everybody: boolean }
+  /** Trying again cannot help. */
+  | { readonly type: 'park'; readonly reason: ParkReason; readonly detail: string }
+  /** We stopped it ourselves. */
+  | { readonly type: 'stopped' };
+
+/** A push that cannot go on, for a reason that trying again does not cure. */
+export class ParkedError extends Error {
+  override readonly name = 'ParkedError';
+  readonly reason: ParkReason;
+
+  constructor(reason: ParkReason, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.reason = reason;
+  }
+}
+
+const REASON_OF_STATUS: ReadonlyMap<number, ParkReason> = new Map([
+  [403, 'forbidden'],
+  [404, 'not-found'],
+  [409, 'conflict'],
+  [413, 'quota'],
+]);
+
+/** Statuses that pass by themselves (wire-facts 1: real 503s; rclone retries 429, 500, 502, 503, 504 and 509). */
+function isPassing(status: number): boolean {
+  return status >= 500 || status === 429 || status === 408;
+}
+
+export function failureOf(error: unknown): Failure {
+  const detail = error instanceof Error ? error.message : String(error);
+  if (error instanceof ParkedError) return { type: 'park', reason: error.reason, detail };
+  if (error instanceof TransportError) return { type: 'offline', detail };
+  if (error instanceof SignInError) return { type: 'sign-in', detail };
+  if (error instanceof ApiError) {
+    // 401 after the one renewal that the transport tries by itself.
+    if (error.status === 401) return { type: 'sign-in', detail };
+    if (isPassing(error.status)) {
+      const everybody = error.status === 429 || error.status === 503;
+      return { type: 'retry', detail, afterMs: error.retryAfterMs, everybody };
+    }
+    return { type: 'park', reason: REASON_OF_STATUS.get(error.status) ?? 'refused', detail };
+  }
+  if (error instanceof ProtocolError) return { type: 'park', reason: 'refused', detail };
+  if (error instanceof StorageError) {
+    return error.full
+      ? { type: 'retry', detail, afterMs: null, everybody: false }
+      : { type: 'park', reason: 'local-damage', detail };
+  }
+  if (error instanceof FsError) {
+    // From completing a draft over its base (`complete`): what is missing cannot be had (any more), or the line is down.
+    if (error.errno === 'ESTALE') return { type: 'park', reason: 'base-lost', detail };
+    if (error.errno === 'ETIMEDOUT') return { type: 'offline', detail };
+    if (error.errno === 'EIO') return { type: 'park', reason: 'local-damage', detail };
+    return { type: 'retry', detail, afterMs: null, everybody: false };
+  }
+  if (error instanceof Error && error.name === 'AbortError') return { type: 'stopped' };
+  if (error instanceof Error && error.name === 'TimeoutError') return { type: 'offline', detail };
+  return { type: 'retry', detail, afterMs: null, everybody: false };
+}
+
+/** Something else has to happen first; tried again after a while. */
+export class PostponedError extends Error {
+  override readonly name = 'PostponedError';
+}
+
+/** Whether a failed request certainly changed nothing on the service. */
+export function hadNoEffect(error: unknown): boolean {
+  if (error instanceof ApiError) return error.status < 500;
+  return error instanceof TransportError && error.neverSent;
+}

@@ -1,0 +1,123 @@
+import type { Inode } from '../base/vocabulary.ts';
+import { countReference } from '../store/node-table.ts';
+import type { StoreReader, StoreWriter, Transaction, UploadRecord } from '../store/tables.ts';
+import type { DirtyIndex } from './dirty-index.ts';
+
+/** Tells the tree which nodes a listing must not judge: their push is under way, or ended after the listing was asked for. */
+export interface PushMarking {
+  begin(ino: Inode): void;
+  end(ino: Inode): void;
+}
+
+/**
+ * What was begun on the service, in table `upload`: written before a request is sent that may take effect without our
+ * hearing of it, removed in the record that holds its outcome. While it is there the node's remote facet may be wrong:
+ * the plan does nothing about the node but find out, and listings do not judge it.
+ */
+export class Intents {
+  readonly #store: StoreWriter;
+  readonly #index: DirtyIndex;
+  readonly #marks: PushMarking;
+  /** What this process, or one before it, has begun and not ended: as it was last written. At most a few dozen. */
+  readonly #begun = new Map<Inode, UploadRecord>();
+
+  constructor(deps: { store: StoreWriter; index: DirtyIndex; marks: PushMarking }) {
+    this.#store = deps.store;
+    this.#index = deps.index;
+    this.#marks = deps.marks;
+  }
+
+  /** The intent of a push that `ino` began. */
+  of(ino: Inode): UploadRecord | undefined {
+    const found = this.#find(this.#store, ino);
+    return found?.record;
+  }
+
+  /** Whom the push that `ino` began is for now: another node, where one was renamed over it meanwhile (`tree/succession`). */
+  beneficiary(reader: StoreReader, ino: Inode): Inode {
+    return this.#find(reader, ino)?.ino ?? ino;
+  }
+
+  /** Whose push under way is now for `ino`; null for none but its own. */
+  predecessor(ino: Inode): Inode | null {
+    const resource = this.#store.get('node', ino)?.remote?.resource;
+    for (const [begun, record] of this.#begun) {
+      if (begun === ino) continue;
+      if (record.resource !== null ? record.resource === resource : this.#find(this.#store, begun)?.ino === ino)
+        return begun;
+    }
+    return null;
+  }
+
+  /** All that a stop or a crash left open; the index and the marks know of them from here on. */
+  load(): readonly Inode[] {
+    const inos: Inode[] = [];
+    for (const [ino, record] of this.#store.all('upload')) {
+      inos.push(ino);
+      this.#marks.begin(ino);
+      this.#place(ino, record);
+    }
+    return inos;
+  }
+
+  /** Writes an intent down, or what has become of it. Its content is kept from collection until it ends. */
+  put(tx: Transaction, ino: Inode, record: UploadRecord): void {
+    const before = this.#find(tx, ino);
+    const had = before?.record.content ?? null;
+    if (record.content !== null && record.content !== had) countReference(tx, record.content, 1);
+    if (had !== null && record.content !== had) countReference(tx, had, -1);
+    tx.put('upload', before?.ino ?? ino, record);
+    tx.afterCommit(() => {
+      if (!this.#begun.has(ino)) this.#marks.begin(ino);
+      this.#place(ino, record);
+    });
+  }
+
+  /** It had no effect, or its outcome is in the same transaction. */
+  end(tx: Transaction, ino: Inode): void {
+    const found = this.#find(tx, ino);
+    if (found !== undefined) {
+      if (found.record.content !== null) countReference(tx, found.record.content, -1);
+      tx.remove('upload', found.ino);
+    }
+    tx.afterCommit(() => {
+      if (!this.#begun.delete(ino)) return;
+      this.#index.target(ino, null);
+      this.#marks.end(ino);
+    });
+  }
+
+  /** The request certainly had no effect. */
+  forget(ino: Inode): void {
+    this.#store.transact((tx) => this.end(tx, ino));
+  }
+
+  /** Where the record is now: with `ino`, or with whoever took over from it. */
+  #find(reader: StoreReader, ino: Inode): { readonly ino: Inode; readonly record: UploadRecord } | undefined {
+    const begun = this.#begun.get(ino);
+    const own = reader.get('upload', ino);
+    if (own !== undefined && (begun === undefined || isSame(own, begun))) return { ino, record: own };
+    if (begun === undefined) return undefined;
+    for (const [other, record] of reader.all('upload')) if (isSame(record, begun)) return { ino: other, record };
+    return undefined;
+  }
+
+  #place(ino: Inode, record: UploadRecord): void {
+    this.#begun.set(ino, record);
+    const { parentResource, name } = record;
+    const parent = parentResource === null ? undefined : this.#store.get('resource', parentResource);
+    this.#index.target(ino, parent === undefined || name === null ? null : { parent, remoteName: name });
+  }
+}
+
+function isSame(one: UploadRecord, other: UploadRecord): boolean {
+  return (
+    one.action === other.action &&
+    one.startedMs === other.startedMs &&
+    one.parentResource === other.parentResource &&
+    one.name === other.name &&
+    one.resource === other.resource &&
+    one.content === other.content &&
+    one.version === other.version
+  );
+}

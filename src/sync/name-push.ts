@@ -1,0 +1,471 @@
+import type { Clock } from '../base/clock.ts';
+import { ApiError } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
+import type { RemoteEntry } from '../base/resources.ts';
+import type { Inode, NodeKind, ResourceUrl } from '../base/vocabulary.ts';
+import { removeNode } from '../store/node-table.ts';
+import type { NodeRecord, RemoteFacet, StoreWriter, UploadRecord } from '../store/tables.ts';
+import type { TreeInvalidation } from '../tree/tree.ts';
+import { conflictName } from './conflict.ts';
+import type { DirtyIndex } from './dirty-index.ts';
+import { hadNoEffect, PostponedError } from './failure.ts';
+import type { Intents } from './intents.ts';
+import { mediaTypeOf, SYMLINK_MEDIA_TYPE } from './media-type.ts';
+import { recordCreated, recordDeleted, recordGone, recordRelocated } from './outcome.ts';
+import type { Action } from './plan.ts';
+import type { RemoteChanges } from './remote-changes.ts';
+import { pathOf, type SyncEvent } from './sync-event.ts';
+
+/** The mapping between file names and the names that the service has (`tree/names`). */
+export interface RemoteNaming {
+  toRemoteName(fileName: string): string;
+  toFileName(remoteName: string): string;
+}
+
+/** What a push found out changed the user's view of the tree: whoever caches names and attributes has to forget these. */
+export type OnTreeChange = (changes: readonly TreeInvalidation[]) => void;
+
+export interface NamePushDeps {
+  readonly store: StoreWriter;
+  readonly naming: RemoteNaming;
+  readonly changes: RemoteChanges;
+  readonly intents: Intents;
+  readonly index: DirtyIndex;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly onEvent: (event: SyncEvent) => void;
+  readonly onTreeChange: OnTreeChange;
+  /** The name of this machine in the names of conflicted copies. */
+  readonly host: string;
+  readonly deletion: 'trash' | 'forever';
+}
+
+type ActionOf<T extends Action['type']> = Extract<Action, { type: T }>;
+
+/**
+ * Carries out what the plan decides about names: makes, moves, deletes. What a request may have done without our hearing of
+ * it is asked for before it is repeated (`findOut`); the intent in table `upload` says what to ask for, also after a crash.
+ */
+export class NamePush {
+  readonly #deps: NamePushDeps;
+
+  constructor(deps: NamePushDeps) {
+    this.#deps = deps;
+  }
+
+  async createFolder({ ino, parent, name }: ActionOf<'create-folder'>, signal: AbortSignal): Promise<void> {
+    const made = await this.#create('create-folder', ino, parent, name, signal);
+    if (made) this.#deps.onEvent({ type: 'folder-created', path: pathOf(this.#deps.store, ino) });
+  }
+
+  /** Makes the file, without bytes. @returns whether `ino` has it now */
+  createFile({ ino, parent, name }: ActionOf<'create-file'>, signal: AbortSignal): Promise<boolean> {
+    return this.#create('create-file', ino, parent, name, signal);
+  }
+
+  async relocate({ ino, parent, name }: ActionOf<'relocate'>, signal: AbortSignal): Promise<void> {
+    const { store, naming, onEvent } = this.#deps;
+    const node = store.get('node', ino);
+    const target = store.get('node', parent)?.remote?.resource;
+    if (!node?.remote || target === undefined) return;
+    const fileName = name ?? `.cfs-moving-${ino}`;
+    const remoteName = name === null ? fileName : naming.toRemoteName(name);
+    const from = pathOf(store, node.remote.parent);
+    await this.#place(node, node.remote, target, remoteName, fileName, signal);
+    if (name !== null && node.local !== null) {
+      const before = node.remote.shownAs;
+      onEvent({ type: 'renamed', from: from === '' ? before : `${from}/${before}`, to: pathOf(store, ino) });
+    }
+  }
+
+  /**
+   * Deletes the resource, a folder with all that is below it.
+   * @returns 'split' when something in the folder is not ours to delete
+   */
+  async remove({ ino, below }: ActionOf<'delete'>, signal: AbortSignal): Promise<'done' | 'split'> {
+    const { store, changes, deletion, onEvent } = this.#deps;
+    const node = store.get('node', ino);
+    if (!node?.remote || node.local !== null) return 'done';
+    const { resource, shownAs } = node.remote;
+    if (node.kind === 'folder' && !(await this.#holdsOnly(node, below, signal))) return 'split';
+    const path = pathOf(store, ino);
+    this.#begin(ino, { action: 'trash', parentResource: null, name: null, resource });
+    await this.#sent(ino, () =>
+      deletion === 'trash'
+        ? changes.moveToTrash(resource, node.kind, shownAs, signal)
+        : changes.deleteForever(resource, node.kind, signal),
+    );
+    this.#deleted(ino, resource, below);
+    onEvent({ type: 'deleted', path, to: deletion });
+    return 'done';
+  }
+
+  /** Learns what a push did whose answer never came. Afterwards the remote facet is right, and the intent is gone. */
+  async findOut(ino: Inode, record: UploadRecord, signal: AbortSignal): Promise<void> {
+    const { changes, intents, store } = this.#deps;
+    if (record.resource === null) {
+      await this.#findCreated(ino, record, signal);
+      return;
+    }
+    const owner = store.get('resource', record.resource);
+    const node = owner === undefined ? undefined : store.get('node', owner);
+    if (!node?.remote) {
+      intents.forget(ino);
+      return;
+    }
+    const found = await changes.resource(record.resource, node.kind, signal);
+    const foundParent = found?.parent ? store.get('resource', found.parent) : undefined;
+    if (record.action === 'trash') {
+      if (found === null || (found.parent !== null && foundParent === undefined)) {
+        this.#deleted(ino, record.resource, this.#tombstonesBelow(ino));
+      } else {
+        intents.forget(ino);
+      }
+      return;
+    }
+    if (found === null) {
+      this.#gone(ino, record.resource);
+      return;
+    }
+    store.transact((tx) => {
+      intents.end(tx, ino);
+      // Somewhere we do not know: somebody else moved it, and a listing will say so.
+      if (foundParent === undefined || !node.remote) return;
+      const fileName = node.local?.name ?? node.remote.shownAs;
+      const facet = {
+        resource: found.url,
+        parent: foundParent,
+        name: found.name,
+        shownAs: this.#shownAs(fileName, found.name),
+      };
+      if (found.name === node.remote.name && foundParent === node.remote.parent) return;
+      recordRelocated(tx, node.remote.resource, facet, this.#deps.clock.nowMs());
+    });
+  }
+
+  /** The service says that it does not have the resource (any more). */
+  gone(ino: Inode, resource: ResourceUrl): void {
+    this.#gone(ino, resource);
+  }
+
+  async #create(
+    action: 'create-folder' | 'create-file',
+    ino: Inode,
+    parent: Inode,
+    name: string,
+    signal: AbortSignal,
+  ): Promise<boolean> {
+    const { store, naming, changes, log } = this.#deps;
+    const node = store.get('node', ino);
+    const parentResource = store.get('node', parent)?.remote?.resource;
+    if (node === undefined || parentResource === undefined) return false;
+    const kind: NodeKind = node.kind;
+    let remoteName = naming.toRemoteName(name);
+    const mediaType = kind === 'symlink' ? SYMLINK_MEDIA_TYPE : mediaTypeOf(name);
+    for (let attempt = 1; ; attempt++) {
+      const asked = remoteName;
+      this.#begin(ino, { action, parentResource, name: asked, resource: null });
+      try {
+        const url = await this.#sent(ino, () =>
+          kind === 'folder'
+            ? changes.createFolder(parentResource, asked, signal)
+            : changes.createFile(parentResource, asked, mediaType, signal),
+        );
+        return this.#created(ino, kind, { url, parent, name: asked, fileName: name }) === ino;
+      } catch (error) {
+        if (!(error instanceof ApiError)) throw error;
+        if (error.status === 404) return this.#parentMissing(parent, parentResource, error, signal);
+        // Some answer 400 for a folder's name that is taken (wire-facts 4.3).
+        const mayBeTaken = error.status === 409 || (error.status === 400 && kind === 'folder');
+        if (!mayBeTaken || attempt === NAME_ATTEMPTS_MAX) throw error;
+        const way = await this.#wayAroundTaken(ino, kind, null, parentResource, asked, signal);
+        if (way === null) throw error;
+        if (way.url !== null) {
+          const made = this.#created(ino, kind, { url: way.url, parent, name: way.name, fileName: name });
+          // It was there before: what is in it is not known yet.
+          store.transact((tx) => tx.remove('folder', made));
+          return made === ino;
+        }
+        log.info({ ino, status: error.status }, 'name is taken on the service, another one is used there');
+        remoteName = way.name;
+      }
+    }
+  }
+
+  /** Gives a resource a place, around names that the service says are taken. */
+  async #place(
+    node: NodeRecord,
+    remote: RemoteFacet,
+    target: ResourceUrl,
+    wanted: string,
+    fileName: string,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { store, changes, intents, clock } = this.#deps;
+    const { ino, kind } = node;
+    const targetIno = store.get('resource', target);
+    if (targetIno === undefined) return;
+    let remoteName = wanted;
+    for (let attempt = 1; ; attempt++) {
+      const asked = remoteName;
+      this.#begin(ino, { action: 'relocate', parentResource: target, name: asked, resource: remote.resource });
+      try {
+        const url = await this.#sent(ino, () => changes.relocate(remote.resource, kind, target, asked, signal));
+        store.transact((tx) => {
+          const place = { resource: url, parent: targetIno, name: asked, shownAs: fileName };
+          recordRelocated(tx, remote.resource, place, clock.nowMs());
+          intents.end(tx, ino);
+        });
+        return;
+      } catch (error) {
+        if (!(error instanceof ApiError)) throw error;
+        if (error.status === 404) {
+          if ((await changes.resource(remote.resource, kind, signal)) === null) this.#gone(ino, remote.resource);
+          else await this.#parentMissing(targetIno, target, error, signal);
+          return;
+        }
+        if (error.status !== 409 || attempt === NAME_ATTEMPTS_MAX) throw error;
+        const way = await this.#wayAroundTaken(ino, kind, remote.resource, target, asked, signal);
+        if (way === null) throw error;
+        if (way.name === asked) {
+          // It stands in its own way (`readme` to `README` where case is folded): over a temporary name.
+          await this.#place(node, remote, target, `.cfs-moving-${ino}`, `.cfs-moving-${ino}`, signal);
+          throw new PostponedError('on its way over a temporary name');
+        }
+        remoteName = way.name;
+      }
+    }
+  }
+
+  /**
+   * What to do about a name that the service says is taken: take the folder that is there already, use another name, or
+   * (name unchanged) get out of one's own way. Null: nothing there has such a name.
+   */
+  async #wayAroundTaken(
+    ino: Inode,
+    kind: NodeKind,
+    self: ResourceUrl | null,
+    folder: ResourceUrl,
+    name: string,
+    signal: AbortSignal,
+  ): Promise<{ readonly url: ResourceUrl | null; readonly name: string } | null> {
+    const { store, changes, host, clock, index } = this.#deps;
+    const entries = await changes.list(folder, signal);
+    const holders = entries.filter((entry) => folded(entry.name) === folded(name));
+    if (holders.length === 0) return null;
+    if (holders.every((holder) => holder.url === self)) return { url: null, name };
+    for (const holder of holders) {
+      const owner = store.get('resource', holder.url);
+      if (owner !== undefined && owner !== ino && index.has(owner))
+        throw new PostponedError('the name is about to be free');
+      if (
+        owner === undefined &&
+        kind === 'folder' &&
+        self === null &&
+        holder.kind === 'folder' &&
+        holder.name === name
+      ) {
+        // Made on both sides: one folder.
+        return { url: holder.url, name };
+      }
+    }
+    const taken = new Set(entries.map((entry) => folded(entry.name)));
+    return {
+      url: null,
+      name: conflictName(name, { nowMs: clock.nowMs(), host, isTaken: (other) => taken.has(folded(other)) }),
+    };
+  }
+
+  async #findCreated(ino: Inode, record: UploadRecord, signal: AbortSignal): Promise<void> {
+    const { store, changes, intents } = this.#deps;
+    const { parentResource, name } = record;
+    const parent = parentResource === null ? undefined : store.get('resource', parentResource);
+    if (parentResource === null || name === null || parent === undefined) {
+      intents.forget(ino);
+      return;
+    }
+    let entries: readonly RemoteEntry[];
+    try {
+      entries = await changes.list(parentResource, signal);
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status !== 404) throw error;
+      intents.forget(ino);
+      await this.#parentMissing(parent, parentResource, error, signal);
+      return;
+    }
+    const isFolder = record.action === 'create-folder';
+    const ours = entries.find(
+      (entry) =>
+        entry.name === name &&
+        (entry.kind === 'folder') === isFolder &&
+        // A file that has bytes already is not one that we made and never filled.
+        (entry.kind === 'folder' || !entry.presentOnServer) &&
+        store.get('resource', entry.url) === undefined,
+    );
+    if (ours === undefined) {
+      intents.forget(ino);
+      return;
+    }
+    const node = store.get('node', ino);
+    const kind = node?.kind ?? (isFolder ? 'folder' : 'file');
+    this.#created(ino, kind, { url: ours.url, parent, name, fileName: this.#shownAs(node?.local?.name, name) });
+  }
+
+  #created(
+    ino: Inode,
+    kind: NodeKind,
+    made: { url: ResourceUrl; parent: Inode; name: string; fileName: string },
+  ): Inode {
+    const { store, intents, clock } = this.#deps;
+    return store.transact((tx) => {
+      const maker = intents.beneficiary(tx, ino);
+      intents.end(tx, ino);
+      const nowMs = clock.nowMs();
+      const facet: RemoteFacet = {
+        resource: made.url,
+        parent: made.parent,
+        name: made.name,
+        shownAs: made.fileName,
+        sizeBytes: null,
+        lastModifiedMs: null,
+        mediaType: null,
+        content: null,
+        createdHereMs: nowMs,
+      };
+      const owner = recordCreated(tx, maker, kind, facet, nowMs);
+      if (owner !== ino) tx.afterCommit(() => this.#deps.index.refresh(owner));
+      return owner;
+    });
+  }
+
+  #deleted(ino: Inode, resource: ResourceUrl, below: readonly Inode[]): void {
+    const { store, intents, clock, index } = this.#deps;
+    // The deepest first: what a crash leaves of it is still below the folder whose deletion is then found out.
+    const inside = [...below].reverse();
+    for (let at = 0; at < inside.length; at += NODES_PER_RECORD) {
+      const some = inside.slice(at, at + NODES_PER_RECORD);
+      store.transact((tx) => {
+        for (const child of some) {
+          const node = tx.get('node', child);
+          if (node !== undefined && node.local === null) removeNode(tx, node, clock.nowMs());
+          tx.afterCommit(() => index.refresh(child));
+        }
+      });
+    }
+    store.transact((tx) => {
+      recordDeleted(tx, resource, clock.nowMs());
+      intents.end(tx, ino);
+    });
+  }
+
+  #gone(ino: Inode, resource: ResourceUrl): void {
+    const { store, intents, clock, onTreeChange, log } = this.#deps;
+    log.info({ ino }, 'resource was deleted elsewhere');
+    const removed = store.transact((tx) => {
+      intents.end(tx, ino);
+      return recordGone(tx, resource, clock.nowMs());
+    });
+    if (removed?.local)
+      onTreeChange([{ kind: 'deleted', parent: removed.local.parent, ino: removed.ino, name: removed.local.name }]);
+  }
+
+  /** A 404 that may be the folder's: then it is made anew before what goes into it. @returns false, or throws `error` */
+  async #parentMissing(parent: Inode, resource: ResourceUrl, error: ApiError, signal: AbortSignal): Promise<false> {
+    if ((await this.#deps.changes.resource(resource, 'folder', signal)) !== null) throw error;
+    this.#gone(parent, resource);
+    this.#deps.index.refresh(parent);
+    return false;
+  }
+
+  /**
+   * Whether the service has nothing in the folder but what was deleted here. What somebody else changed since is theirs
+   * again: its tombstone goes, and the next listing brings it back.
+   */
+  async #holdsOnly(folder: NodeRecord, below: readonly Inode[], signal: AbortSignal): Promise<boolean> {
+    const { store, changes, clock } = this.#deps;
+    const known = new Set(below);
+    const folders = [folder, ...below.map((ino) => store.get('node', ino)).filter((node) => node?.kind === 'folder')];
+    let onlyOurs = true;
+    for (const { remote } of folders as NodeRecord[]) {
+      if (remote === null) continue;
+      let entries: readonly RemoteEntry[];
+      try {
+        entries = await changes.list(remote.resource, signal);
+      } catch (error) {
+        if (error instanceof ApiError && error.status === 404) continue;
+        throw error;
+      }
+      for (const entry of entries) {
+        const ino = store.get('resource', entry.url);
+        const node = ino === undefined ? undefined : store.get('node', ino);
+        if (node !== undefined && known.has(node.ino) && !isChangedSince(node, entry)) continue;
+        onlyOurs = false;
+        if (node !== undefined && node.local === null) store.transact((tx) => removeNode(tx, node, clock.nowMs()));
+      }
+    }
+    if (onlyOurs || below.length > 0) return onlyOurs;
+    // Nothing of ours is left in it, something of theirs is: the folder comes back with their next listing.
+    store.transact((tx) => {
+      const node = tx.get('node', folder.ino);
+      if (node?.remote) {
+        tx.put('folder', node.remote.parent, { listedMs: 0 });
+        removeNode(tx, node, clock.nowMs());
+      }
+    });
+    return false;
+  }
+
+  #tombstonesBelow(ino: Inode): readonly Inode[] {
+    const { index, store } = this.#deps;
+    const found: Inode[] = [];
+    for (let at: Inode | undefined = ino, todo: Inode[] = []; at !== undefined; at = todo.pop()) {
+      for (const child of index.remoteChildren(at)) {
+        const node = store.get('node', child);
+        if (node === undefined || node.local !== null) continue;
+        found.push(child);
+        if (node.kind === 'folder') todo.push(child);
+      }
+    }
+    return found;
+  }
+
+  #begin(ino: Inode, intent: Pick<UploadRecord, 'action' | 'parentResource' | 'name' | 'resource'>): void {
+    const { store, intents, clock } = this.#deps;
+    store.transact((tx) => {
+      intents.put(tx, ino, { ...intent, startedMs: clock.nowMs(), content: null, version: null });
+    });
+  }
+
+  /** A request that may take effect unheard of. What certainly did nothing is forgotten at once. */
+  async #sent<T>(ino: Inode, request: () => Promise<T>): Promise<T> {
+    try {
+      return await request();
+    } catch (error) {
+      if (hadNoEffect(error)) this.#deps.intents.forget(ino);
+      throw error;
+    }
+  }
+
+  #shownAs(localName: string | undefined, remoteName: string): string {
+    const { naming } = this.#deps;
+    if (localName !== undefined && naming.toRemoteName(localName) === remoteName) return localName;
+    return naming.toFileName(remoteName);
+  }
+}
+
+/** Names tried for one node before its push is parked. */
+const NAME_ATTEMPTS_MAX = 4;
+/** Nodes changed by one journal record at most, so that no turn of the thread takes long (architecture 2). */
+const NODES_PER_RECORD = 500;
+
+/** How services that fold case compare names. */
+function folded(name: string): string {
+  return name.normalize('NFC').toLowerCase();
+}
+
+function isChangedSince(node: NodeRecord, entry: RemoteEntry): boolean {
+  if (entry.kind === 'folder' || node.remote === null) return false;
+  const { sizeBytes, lastModifiedMs } = node.remote;
+  if (entry.sizeBytes !== sizeBytes) return true;
+  return lastModifiedMs !== null && entry.lastModifiedMs !== null && entry.lastModifiedMs !== lastModifiedMs;
+}

@@ -1,0 +1,79 @@
+import type { Inode, NodeKind, ResourceUrl } from '../base/vocabulary.ts';
+import { isContentDirty, newInode, removeNode, writeNode } from '../store/node-table.ts';
+import type { NodeRecord, RemoteFacet, Transaction } from '../store/tables.ts';
+
+/**
+ * What acknowledged pushes write into remote facets, each inside the caller's transaction. Whom an outcome concerns is told
+ * by the resource, not by the node that the push began with: while it was under way the user may have deleted that node, or
+ * renamed another over it.
+ */
+
+/** The node that has `resource` now. */
+export function ownerOf(tx: Transaction, resource: ResourceUrl): NodeRecord | undefined {
+  const ino = tx.get('resource', resource);
+  return ino === undefined ? undefined : tx.get('node', ino);
+}
+
+/**
+ * We made a resource for `ino`. When the node has gone meanwhile, or has another one, a tombstone takes it, and the plan
+ * deletes it like anything else that was deleted here.
+ * @returns who has it
+ */
+export function recordCreated(tx: Transaction, ino: Inode, kind: NodeKind, facet: RemoteFacet, nowMs: number): Inode {
+  const node = tx.get('node', ino);
+  if (node !== undefined && node.local !== null && node.remote === null) {
+    writeNode(tx, node, { ...node, remote: facet }, nowMs);
+    // What we made holds what we put there: there is nothing to ask for yet.
+    if (kind === 'folder' && tx.get('folder', ino) === undefined) tx.put('folder', ino, { listedMs: nowMs });
+    return ino;
+  }
+  return recordSurplus(tx, kind, facet, nowMs);
+}
+
+/** A resource of ours that nothing here wants: a tombstone of its own, to be deleted by the plan. */
+export function recordSurplus(tx: Transaction, kind: NodeKind, facet: RemoteFacet, nowMs: number): Inode {
+  const ino = newInode(tx);
+  writeNode(tx, undefined, { ino, kind, localOnly: false, local: null, remote: facet }, nowMs);
+  return ino;
+}
+
+/** The service has `resource` at another place now, maybe under another URL. */
+export function recordRelocated(
+  tx: Transaction,
+  resource: ResourceUrl,
+  now: Pick<RemoteFacet, 'resource' | 'parent' | 'name' | 'shownAs'>,
+  nowMs: number,
+): void {
+  const node = ownerOf(tx, resource);
+  if (!node?.remote) return;
+  writeNode(tx, node, { ...node, remote: { ...node.remote, ...now } }, nowMs);
+}
+
+/** The service does not have `resource` any more, because we asked for that. */
+export function recordDeleted(tx: Transaction, resource: ResourceUrl, nowMs: number): void {
+  const node = ownerOf(tx, resource);
+  if (node === undefined) return;
+  if (node.local === null) removeNode(tx, node, nowMs);
+  // Wanted again meanwhile: it is made anew.
+  else writeNode(tx, node, { ...node, remote: null }, nowMs);
+}
+
+/**
+ * The service does not have `resource` any more, and it was not us. What was changed here is made anew; what was only
+ * renamed here goes (three ways, attribute by attribute).
+ * @returns the node as it was, when it went from the local tree
+ */
+export function recordGone(tx: Transaction, resource: ResourceUrl, nowMs: number): NodeRecord | null {
+  const node = ownerOf(tx, resource);
+  if (node === undefined) return null;
+  if (node.local === null) {
+    removeNode(tx, node, nowMs);
+    return null;
+  }
+  if (node.kind === 'folder' || isContentDirty(node)) {
+    writeNode(tx, node, { ...node, remote: null }, nowMs);
+    return null;
+  }
+  removeNode(tx, node, nowMs);
+  return node;
+}

@@ -1,0 +1,72 @@
+import type { Inode } from '../base/vocabulary.ts';
+import { isContentDirty } from '../store/node-table.ts';
+import type { NodeRecord, ParkReason, StoreReader } from '../store/tables.ts';
+
+/** What the sync did, or could not do, for a person to read. Paths are relative to the mount's root. */
+export type SyncEvent =
+  | { readonly type: 'uploaded'; readonly path: string; readonly version: number | null; readonly sizeBytes: number }
+  | { readonly type: 'folder-created'; readonly path: string }
+  | { readonly type: 'renamed'; readonly from: string; readonly to: string }
+  | { readonly type: 'deleted'; readonly path: string; readonly to: 'trash' | 'forever' }
+  | { readonly type: 'conflict'; readonly path: string; readonly copy: string }
+  | { readonly type: 'parked'; readonly path: string; readonly reason: ParkReason }
+  | { readonly type: 'offline'; readonly reason: string }
+  | { readonly type: 'online'; readonly offlineMs: number }
+  | { readonly type: 'sign-in-needed' };
+
+export type ChangeKind = 'upload' | 'create-folder' | 'rename' | 'delete';
+
+/** A change that is on its way. */
+export interface PendingChange {
+  readonly ino: Inode;
+  readonly kind: ChangeKind;
+  readonly sizeBytes: number | null;
+  /** Wall, ms: when it will be tried; null where it only waits for its turn. */
+  readonly dueMs: number | null;
+  /** Failures in a row. */
+  readonly attempts: number;
+}
+
+/** A change that trying again cannot help, kept until someone acts. */
+export interface ParkedChange {
+  readonly ino: Inode;
+  readonly path: string;
+  readonly kind: ChangeKind;
+  readonly reason: ParkReason;
+  readonly detail: string;
+  /** Wall, ms. */
+  readonly atMs: number;
+}
+
+/** What is to be pushed of a dirty node, in one word. */
+export function changeKindOf(node: NodeRecord): ChangeKind {
+  if (node.local === null) return 'delete';
+  if (node.kind === 'folder') return node.remote === null ? 'create-folder' : 'rename';
+  return isContentDirty(node) || node.remote === null ? 'upload' : 'rename';
+}
+
+export function parkedChange(
+  store: StoreReader,
+  ino: Inode,
+  parked: { readonly reason: ParkReason; readonly detail: string; readonly atMs: number },
+): ParkedChange {
+  const node = store.get('node', ino);
+  return { ino, path: pathOf(store, ino), kind: node === undefined ? 'upload' : changeKindOf(node), ...parked };
+}
+
+/** Where a node is, by its local facet, or by its remote one when it was deleted here. `a/b`; empty for the root. */
+export function pathOf(store: StoreReader, ino: Inode): string {
+  const names: string[] = [];
+  for (let at = ino; names.length < PATH_NAMES_MAX; ) {
+    const node = store.get('node', at);
+    if (node === undefined) break;
+    const parent = node.local?.parent ?? node.remote?.parent ?? at;
+    if (parent === at) break;
+    names.push(node.local?.name ?? node.remote?.shownAs ?? '');
+    at = parent;
+  }
+  return names.reverse().join('/');
+}
+
+/** Deeper than any path a kernel hands out (PATH_MAX 4096); a loop in damaged records ends here. */
+export const PATH_NAMES_MAX = 4096;

@@ -1,0 +1,710 @@
+import type { Clock } from '../base/clock.ts';
+import type { Logger } from '../base/log.ts';
+import type { ContentId, Extent, Inode } from '../base/vocabulary.ts';
+import type { Contents } from '../store/contents.ts';
+import { isContentDirty, writeNode } from '../store/node-table.ts';
+import type { StoreWriter } from '../store/tables.ts';
+import { backoffMs } from './backoff.ts';
+import { DirtyIndex } from './dirty-index.ts';
+import { type Failure, failureOf } from './failure.ts';
+import { Intents, type PushMarking } from './intents.ts';
+import { NamePush, type OnTreeChange, type RemoteNaming } from './name-push.ts';
+import { type Action, type Decision, decide, type PlanView } from './plan.ts';
+import { PushQueue } from './push-queue.ts';
+import type { RemoteChanges, UploadService } from './remote-changes.ts';
+import { ServiceLine } from './service-line.ts';
+import {
+  changeKindOf,
+  PATH_NAMES_MAX,
+  type ParkedChange,
+  type PendingChange,
+  parkedChange,
+  pathOf,
+  type SyncEvent,
+} from './sync-event.ts';
+import { type SyncReport, SyncRequest } from './sync-request.ts';
+import { UploadSession } from './upload-session.ts';
+import { VersionPace } from './version-pace.ts';
+
+export interface SyncOptions {
+  /** Pause after the last change before a change is pushed. */
+  readonly settleMs: number;
+  /** Pushes at the same time. */
+  readonly transfers: number;
+  /** How long a new file that replaces another one counts as a save of it. */
+  readonly saveWindowMs: number;
+  /** Where deleted files go. */
+  readonly deletion: 'trash' | 'forever';
+  /** A new file's first bytes up to this size go in one request. */
+  readonly plainPutMaxBytes: number;
+  /** The name of this machine, for conflicted copies. */
+  readonly host: string;
+}
+
+export interface SyncDeps {
+  readonly store: StoreWriter;
+  readonly contents: Contents;
+  readonly names: RemoteNaming;
+  readonly marks: PushMarking;
+  readonly changes: RemoteChanges;
+  readonly uploads: UploadService;
+  /** Fetches what is missing of a version, so that a draft over it can be sent. */
+  readonly complete: (content: ContentId, extent: Extent, signal: AbortSignal) => Promise<void>;
+  readonly isOpen: (ino: Inode) => boolean;
+  readonly isBeingWritten: (ino: Inode) => boolean;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** For a person to read. */
+  readonly onEvent: (event: SyncEvent) => void;
+  /** What the kernel has to forget: the sync changed what users see (a conflicted copy; theirs taken over). */
+  readonly onTreeChange: OnTreeChange;
+  readonly options: SyncOptions;
+}
+
+export interface SyncStatus {
+  /** Nodes that differ from the service, parked ones included. */
+  readonly pending: number;
+  /** Pushes under way. */
+  readonly pushing: number;
+  readonly parked: readonly ParkedChange[];
+  /** Wall, ms; null while the service answers. */
+  readonly offlineSinceMs: number | null;
+  readonly signInNeeded: boolean;
+}
+
+/**
+ * Brings what is dirty to the service: asks the plan about each dirty node, carries out what it says, some at a time, and
+ * asks again. Driven by what happens (a change, an answer, a moment that was waited for); idle, it does nothing at all.
+ * Whatever fails is tried again or parked, and never dropped; what was begun is in table `upload` and gone on with after any
+ * end of the process.
+ *
+ * INVARIANT: one push at a time per node, and none for a node whose last push has an unknown outcome but to find that out.
+ */
+export class SyncLoop {
+  readonly #deps: SyncDeps;
+  readonly #index: DirtyIndex;
+  readonly #intents: Intents;
+  readonly #namePush: NamePush;
+  readonly #session: UploadSession;
+  readonly #line: ServiceLine;
+  readonly #pace: VersionPace;
+  readonly #queue: PushQueue;
+  readonly #view: PlanView;
+
+  /** Records that changed since the index looked at them. */
+  readonly #stale = new Set<Inode>();
+  /** To be decided about in the next turn. */
+  readonly #todo = new Set<Inode>();
+  /** Changed a moment ago, in the order of the moments they are due. */
+  readonly #settling = new Map<Inode, number>();
+  /** Waits longer than the settle time: tried in vain, or its last version is too young. */
+  readonly #delayed = new Map<Inode, number>();
+  readonly #lastChangedMs = new Map<Inode, number>();
+  readonly #failures = new Map<Inode, number>();
+  readonly #waitingFor = new Map<Inode, Inode>();
+  readonly #waiters = new Map<Inode, Set<Inode>>();
+  readonly #splits = new Set<Inode>();
+  readonly #pushing = new Map<Inode, AbortController>();
+  readonly #requests = new Set<SyncRequest>();
+  #sweepIsDue = false;
+  #turnIsDue = false;
+  #timer: { readonly dueMs: number; readonly cancel: () => void } | null = null;
+  #state: 'new' | 'running' | 'stopped' = 'new';
+  #onIdle: (() => void)[] = [];
+
+  constructor(deps: SyncDeps) {
+    this.#deps = deps;
+    const { store, clock, changes, contents, uploads, options, log } = deps;
+    this.#index = new DirtyIndex(store);
+    this.#intents = new Intents({ store, index: this.#index, marks: deps.marks });
+    const { complete, onTreeChange } = deps;
+    const onEvent = (event: SyncEvent): void => deps.onEvent(event);
+    this.#line = new ServiceLine({ clock, onEvent });
+    this.#pace = new VersionPace(clock);
+    this.#queue = new PushQueue(options.transfers);
+    const shared = { store, changes, intents: this.#intents, clock, log, onEvent, onTreeChange, host: options.host };
+    this.#namePush = new NamePush({ ...shared, naming: deps.names, index: this.#index, deletion: options.deletion });
+    const { plainPutMaxBytes } = options;
+    const onGone = this.#namePush.gone.bind(this.#namePush);
+    this.#session = new UploadSession({ ...shared, contents, uploads, complete, onGone, plainPutMaxBytes });
+    this.#view = this.#viewOf(deps);
+  }
+
+  /** Goes on with what tables `upload` and `dirty` hold. */
+  start(): void {
+    if (this.#state !== 'new') throw new Error('a sync is started once');
+    this.#state = 'running';
+    const begun = this.#intents.load();
+    this.#session.resume(begun);
+    for (const ino of begun) this.#todo.add(ino);
+    for (const [ino] of this.#deps.store.all('dirty')) {
+      this.#index.refresh(ino);
+      this.#todo.add(ino);
+    }
+    this.#wake();
+  }
+
+  /**
+   * The node was changed: by a user (also its last release, which ends the writing of a file), or by a merge that leaves it
+   * dirty. Cheap: to be called in the path of an operation.
+   */
+  changed(ino: Inode): void {
+    if (this.#state !== 'running') return;
+    const nowMs = this.#deps.clock.elapsedMs();
+    this.#stale.add(ino);
+    this.#lastChangedMs.set(ino, nowMs);
+    this.#settling.delete(ino);
+    this.#settling.set(ino, nowMs + this.#deps.options.settleMs);
+    this.#arm(nowMs + this.#deps.options.settleMs);
+  }
+
+  /**
+   * Pushes at once everything that was closed when it was called, whatever the intervals. Resolves when exactly that is
+   * pushed or parked; what is opened for writing again meanwhile is left out. Waits while the service cannot be reached.
+   *
+   * @param within only what lies in that folder, or that file; null for everything
+   * @throws the signal's reason
+   */
+  syncNow(signal?: AbortSignal, within: Inode | null = null): Promise<SyncReport> {
+    this.#refreshStale();
+    this.#line.open();
+    const { store } = this.#deps;
+    const inos = [...this.#index.inos()];
+    const request = new SyncRequest({
+      inos: within === null ? inos : inos.filter((ino) => isWithin(store, ino, within)),
+      store: this.#deps.store,
+      isBusy: (ino) => this.#pushing.has(ino) || this.#intents.of(ino) !== undefined,
+      isBeingWritten: this.#deps.isBeingWritten,
+      blockerOf: (ino) => this.#blockerOf(ino),
+      signal,
+      onEnd: () => this.#requests.delete(request),
+    });
+    this.#requests.add(request);
+    for (const ino of request.inos()) this.#reconsider(ino);
+    request.check();
+    this.#wake();
+    return request.report;
+  }
+
+  /** As `syncNow`, for at most that long. @returns how many nodes are left to be pushed, parked ones included */
+  async drain(timeoutMs: number): Promise<{ left: number }> {
+    const deadline = new AbortController();
+    const cancel = this.#deps.clock.after(timeoutMs, () =>
+      deadline.abort(new DOMException('drained long enough', 'TimeoutError')),
+    );
+    try {
+      await this.syncNow(deadline.signal);
+    } catch (error) {
+      if (!deadline.signal.aborted) throw error;
+    } finally {
+      cancel();
+    }
+    return { left: this.status().pending };
+  }
+
+  /** Ends all pushes where they are; what they began is gone on with at the next start. */
+  async stop(): Promise<void> {
+    this.#state = 'stopped';
+    this.#timer?.cancel();
+    this.#timer = null;
+    for (const controller of this.#pushing.values())
+      controller.abort(new DOMException('the mount stops', 'AbortError'));
+    for (const request of this.#requests) request.abort(new DOMException('the mount stops', 'AbortError'));
+    if (this.#pushing.size > 0) await new Promise<void>((resolve) => this.#onIdle.push(resolve));
+  }
+
+  /** The service can be reached again, or somebody signed in: a try now. */
+  retryNow(): void {
+    this.#line.open();
+    this.#wake();
+  }
+
+  /** Another try for what is parked (one node, or all), and for the service, now. @returns how many were parked */
+  retry(ino?: Inode): number {
+    const { store } = this.#deps;
+    this.#line.open();
+    const inos = ino === undefined ? this.status().parked.map((parked) => parked.ino) : [ino];
+    let retried = 0;
+    store.transact((tx) => {
+      for (const one of inos) {
+        const dirty = tx.get('dirty', one);
+        if (!dirty?.parked) continue;
+        tx.put('dirty', one, { ...dirty, parked: null });
+        retried++;
+      }
+    });
+    for (const one of inos) this.#reconsider(one);
+    this.#wake();
+    return retried;
+  }
+
+  /** The service answered somebody: what waits for it goes on without waiting for the pause to end. */
+  reachable(): void {
+    this.#line.open();
+    this.#wake();
+  }
+
+  status(): SyncStatus {
+    this.#refreshStale();
+    const { store } = this.#deps;
+    const parked: ParkedChange[] = [];
+    let pending = 0;
+    for (const ino of this.#index.inos()) {
+      const dirty = store.get('dirty', ino);
+      if (dirty === undefined) continue;
+      pending++;
+      if (dirty.parked !== null) parked.push(parkedChange(store, ino, dirty.parked));
+    }
+    const { offlineSinceMs, signInNeeded } = this.#line;
+    return { pending, pushing: this.#pushing.size, parked, offlineSinceMs, signInNeeded };
+  }
+
+  /** All that is to be pushed and not parked, in no order. */
+  *pendingChanges(): Iterable<PendingChange> {
+    const { store, clock } = this.#deps;
+    this.#refreshStale();
+    for (const ino of this.#index.inos()) {
+      const node = store.get('node', ino);
+      const dirty = store.get('dirty', ino);
+      if (node === undefined || dirty === undefined || dirty.parked !== null) continue;
+      const kind = changeKindOf(node);
+      const due = this.#view.settledMs(ino);
+      const isDue = due <= clock.elapsedMs() || this.#pushing.has(ino);
+      yield {
+        ino,
+        kind,
+        sizeBytes: kind === 'upload' ? (node.local?.sizeBytes ?? null) : null,
+        dueMs: isDue ? null : Math.round(clock.nowMs() + due - clock.elapsedMs()),
+        attempts: this.#failures.get(ino) ?? 0,
+      };
+    }
+  }
+
+  /** What a person is told about one node (`user.cfs.state`). */
+  stateOf(ino: Inode): 'clean' | 'pending' | 'pushing' | `parked:${string}` {
+    if (this.#pushing.has(ino)) return 'pushing';
+    const dirty = this.#deps.store.get('dirty', ino);
+    if (dirty === undefined) return 'clean';
+    return dirty.parked === null ? 'pending' : `parked:${dirty.parked.reason}`;
+  }
+
+  #wake(): void {
+    if (this.#turnIsDue || this.#state !== 'running') return;
+    this.#turnIsDue = true;
+    setImmediate(() => {
+      this.#turnIsDue = false;
+      if (this.#state === 'running') this.#turn();
+    });
+  }
+
+  /** One turn of the loop: decides about some nodes, starts what may start. Never long (architecture 2). */
+  #turn(): void {
+    this.#refreshStale();
+    this.#collectDue();
+    let decided = 0;
+    for (const ino of this.#todo) {
+      this.#todo.delete(ino);
+      try {
+        this.#consider(ino);
+      } catch (error) {
+        // A full disk, or our mistake: one node's trouble does not end the sync of the others.
+        this.#deps.log.error({ ino, err: error }, 'push not decided');
+        this.#postpone(ino, null);
+      }
+      if (++decided === DECISIONS_PER_TURN) break;
+    }
+    this.#startPushes();
+    if (this.#todo.size > 0) {
+      this.#wake();
+      return;
+    }
+    this.#armNext();
+    if (this.#queue.running > 0 || this.#queue.size > 0) return;
+    if (this.#sweepIsDue) {
+      // A merge may have cleaned what others wait for, without a word to us.
+      this.#sweepIsDue = false;
+      for (const ino of this.#waitingFor.keys()) this.#todo.add(ino);
+      if (this.#todo.size > 0) {
+        this.#wake();
+        return;
+      }
+    }
+    for (const request of this.#requests) request.check();
+  }
+
+  #consider(ino: Inode): void {
+    this.#queue.delete(ino);
+    const before = this.#waitingFor.get(ino);
+    this.#endWait(ino);
+    const decision = this.#decide(ino);
+    switch (decision.type) {
+      case 'push':
+        this.#queue.add(ino, this.#weightOf(decision.action));
+        return;
+      case 'inherit':
+        this.#inherit(decision.ino, decision.from);
+        return;
+      case 'split':
+        this.#split(decision.ino);
+        return;
+      case 'wait':
+        this.#waitFor(ino, decision.for);
+        if (decision.for !== before) this.#wakeWaiters(ino);
+        return;
+      case 'settle':
+        this.#delay(ino, decision.untilMs);
+        return;
+      case 'open':
+      case 'nothing':
+        if (decision.type === 'nothing' && !this.#index.has(ino)) this.#forget(ino);
+        this.#wakeWaiters(ino);
+        return;
+      default:
+        decision satisfies never;
+    }
+  }
+
+  #decide(ino: Inode): Decision {
+    for (let attempt = 0; ; attempt++) {
+      this.#index.refresh(ino);
+      const decision = decide(ino, this.#view);
+      // Merged away behind our back: who is waited for must still be there.
+      if (decision.type !== 'wait' || attempt === 3 || this.#pushing.has(decision.for)) return decision;
+      if (!this.#index.has(decision.for) || this.#index.refresh(decision.for)) return decision;
+    }
+  }
+
+  #startPushes(): void {
+    const nowMs = this.#deps.clock.elapsedMs();
+    if (nowMs < this.#line.closedUntilMs) return;
+    for (;;) {
+      if (this.#line.isProbing && this.#queue.running > 0) return;
+      const next = this.#queue.take();
+      if (next === null) return;
+      // Since it was put there things may have changed.
+      const decision = this.#decide(next.ino);
+      if (decision.type !== 'push' || this.#pushing.has(decision.action.ino)) {
+        this.#queue.ended(next.weight);
+        this.#todo.add(next.ino);
+        this.#wake();
+        continue;
+      }
+      void this.#push(next.ino, decision.action, next.weight);
+    }
+  }
+
+  /** Never rejects. */
+  async #push(asker: Inode, action: Action, weight: 'small' | 'large'): Promise<void> {
+    const { ino } = action;
+    const { store, log } = this.#deps;
+    const controller = new AbortController();
+    this.#pushing.set(ino, controller);
+    this.#queue.delete(ino);
+    const before = store.get('node', ino);
+    const intentBefore = this.#intents.of(ino);
+    try {
+      await this.#perform(action, controller.signal);
+      this.#line.answered();
+      const isSame = store.get('node', ino) === before && this.#intents.of(ino) === intentBefore;
+      if (isSame && !this.#splits.has(ino)) {
+        // Nothing came of it (somebody else was faster, mostly): not again at once.
+        log.debug({ ino, action: action.type }, 'push changed nothing');
+        this.#postpone(ino, null);
+      } else {
+        this.#failures.delete(ino);
+      }
+    } catch (error) {
+      try {
+        this.#failed(ino, action, failureOf(error), error);
+      } catch (err) {
+        log.error({ ino, err }, 'failure not recorded');
+        this.#postpone(ino, null);
+      }
+    }
+    this.#pushing.delete(ino);
+    this.#queue.ended(weight);
+    this.#sweepIsDue = true;
+    this.#index.refresh(ino);
+    this.#todo.add(ino);
+    this.#todo.add(asker);
+    const parent = before?.remote?.parent;
+    if (parent !== undefined) this.#wakeWaiters(parent);
+    this.#wakeWaiters(ino);
+    for (const request of this.#requests) request.check(ino);
+    if (this.#pushing.size === 0) for (const done of this.#onIdle.splice(0)) done();
+    this.#wake();
+  }
+
+  async #perform(action: Action, signal: AbortSignal): Promise<void> {
+    const { ino } = action;
+    switch (action.type) {
+      case 'find-out': {
+        const record = this.#intents.of(ino);
+        if (record === undefined) return;
+        if (record.resource !== null && record.content !== null) return this.#upload(ino, signal);
+        return this.#namePush.findOut(ino, record, signal);
+      }
+      case 'create-folder':
+        return this.#namePush.createFolder(action, signal);
+      case 'create-file': {
+        const isMade = await this.#namePush.createFile(action, signal);
+        this.#index.refresh(ino);
+        const isWanted = this.#deps.store.get('node', ino)?.local !== null && !this.#deps.isBeingWritten(ino);
+        // Right after it was made: until then it is a stub to others.
+        if (isMade && isWanted) await this.#session.push(ino, signal);
+        return;
+      }
+      case 'upload':
+        return this.#upload(ino, signal);
+      case 'relocate':
+        return this.#namePush.relocate(action, signal);
+      case 'delete':
+        if ((await this.#namePush.remove(action, signal)) === 'split') this.#split(ino);
+        return;
+      default:
+        action satisfies never;
+    }
+  }
+
+  async #upload(ino: Inode, signal: AbortSignal): Promise<void> {
+    await this.#session.push(ino, signal);
+    this.#pace.note(ino);
+  }
+
+  #failed(ino: Inode, action: Action, failure: Failure, error: unknown): void {
+    const { log, store, clock, onEvent } = this.#deps;
+    switch (failure.type) {
+      case 'stopped':
+        return;
+      case 'offline':
+        this.#line.lost(failure.detail);
+        log.debug({ ino, action: action.type, detail: failure.detail }, 'service not reached');
+        return;
+      case 'sign-in':
+        this.#line.refused();
+        log.debug({ ino, action: action.type }, 'login refused');
+        return;
+      case 'retry':
+        this.#line.answered();
+        if (failure.everybody) this.#line.pause(failure.afterMs);
+        this.#postpone(ino, failure.afterMs);
+        log.warn({ ino, action: action.type, detail: failure.detail, err: error }, 'push postponed');
+        return;
+      case 'park': {
+        this.#line.answered();
+        const { reason, detail } = failure;
+        store.transact((tx) => {
+          const dirty = tx.get('dirty', ino);
+          if (dirty !== undefined) tx.put('dirty', ino, { ...dirty, parked: { reason, detail, atMs: clock.nowMs() } });
+          // Nothing was sent that a later try could go on with.
+          if (this.#intents.of(ino)?.version === null) this.#intents.end(tx, ino);
+        });
+        log.error({ ino, action: action.type, reason, detail }, 'push refused and parked');
+        onEvent({ type: 'parked', path: pathOf(store, ino), reason });
+        return;
+      }
+      default:
+        failure satisfies never;
+    }
+  }
+
+  /** The bytes of `heir` become the next version of the file that `from` was. */
+  #inherit(heir: Inode, from: Inode): void {
+    const { store, clock } = this.#deps;
+    const nowMs = clock.nowMs();
+    store.transact((tx) => {
+      const old = tx.get('node', from);
+      const node = tx.get('node', heir);
+      if (old === undefined || node === undefined) return;
+      writeNode(tx, old, { ...old, remote: node.remote }, nowMs);
+      writeNode(tx, node, { ...node, remote: old.remote }, nowMs);
+    });
+    for (const ino of [from, heir]) {
+      this.#index.refresh(ino);
+      this.#todo.add(ino);
+      this.#wakeWaiters(ino);
+    }
+  }
+
+  #split(folder: Inode): void {
+    this.#splits.add(folder);
+    this.#todo.add(folder);
+    for (const child of this.#index.remoteChildren(folder)) this.#todo.add(child);
+    this.#wakeWaiters(folder);
+  }
+
+  #postpone(ino: Inode, afterMs: number | null): void {
+    const failures = (this.#failures.get(ino) ?? 0) + 1;
+    this.#failures.set(ino, failures);
+    const { clock } = this.#deps;
+    this.#delay(ino, clock.elapsedMs() + MIN_DELAY_MS + backoffMs(failures, clock.random(), PUSH_BACKOFF, afterMs));
+  }
+
+  #delay(ino: Inode, untilMs: number): void {
+    this.#delayed.set(ino, untilMs);
+    this.#arm(untilMs);
+  }
+
+  /** Decides about a node now, whatever it waits for in time. */
+  #reconsider(ino: Inode): void {
+    this.#settling.delete(ino);
+    this.#delayed.delete(ino);
+    this.#failures.delete(ino);
+    this.#index.refresh(ino);
+    this.#todo.add(ino);
+  }
+
+  #waitFor(ino: Inode, blocker: Inode): void {
+    this.#waitingFor.set(ino, blocker);
+    const waiters = this.#waiters.get(blocker) ?? new Set<Inode>();
+    this.#waiters.set(blocker, waiters);
+    waiters.add(ino);
+  }
+
+  #endWait(ino: Inode): void {
+    const blocker = this.#waitingFor.get(ino);
+    if (blocker === undefined) return;
+    this.#waitingFor.delete(ino);
+    const waiters = this.#waiters.get(blocker);
+    waiters?.delete(ino);
+    if (waiters?.size === 0) this.#waiters.delete(blocker);
+  }
+
+  #wakeWaiters(ino: Inode): void {
+    for (const waiter of this.#waiters.get(ino) ?? []) if (waiter !== ino) this.#todo.add(waiter);
+    if (this.#todo.size > 0) this.#wake();
+  }
+
+  /** What keeps a node from being pushed for as long as nobody acts; null when it is on its way. */
+  #blockerOf(ino: Inode): { readonly ino: Inode; readonly why: 'open' | 'parked' } | null {
+    const seen = new Set<Inode>();
+    for (let at = ino; !seen.has(at); ) {
+      seen.add(at);
+      if (this.#deps.store.get('dirty', at)?.parked) return { ino: at, why: 'parked' };
+      const decision = this.#decide(at);
+      if (decision.type === 'open') return { ino: at, why: 'open' };
+      if (decision.type !== 'wait') return null;
+      at = decision.for;
+    }
+    return null;
+  }
+
+  #weightOf(action: Action): 'small' | 'large' {
+    if (action.type !== 'upload' && action.type !== 'create-file' && action.type !== 'find-out') return 'small';
+    const { store, options } = this.#deps;
+    const content = this.#intents.of(action.ino)?.content ?? store.get('node', action.ino)?.local?.content ?? null;
+    const sizeBytes = content === null ? 0 : (store.get('content', content)?.sizeBytes ?? 0);
+    return sizeBytes > options.plainPutMaxBytes ? 'large' : 'small';
+  }
+
+  #refreshStale(): void {
+    for (const ino of this.#stale) this.#index.refresh(ino);
+    this.#stale.clear();
+  }
+
+  #collectDue(): void {
+    const nowMs = this.#deps.clock.elapsedMs();
+    for (const [ino, dueMs] of this.#settling) {
+      if (dueMs > nowMs) break;
+      this.#settling.delete(ino);
+      this.#todo.add(ino);
+    }
+    for (const [ino, dueMs] of this.#delayed) {
+      if (dueMs > nowMs) continue;
+      this.#delayed.delete(ino);
+      this.#todo.add(ino);
+    }
+  }
+
+  #arm(dueMs: number): void {
+    if (this.#state !== 'running') return;
+    if (this.#timer !== null && this.#timer.dueMs <= dueMs) return;
+    this.#timer?.cancel();
+    const { clock } = this.#deps;
+    const cancel = clock.after(Math.max(0, dueMs - clock.elapsedMs()), () => {
+      this.#timer = null;
+      this.#wake();
+    });
+    this.#timer = { dueMs, cancel };
+  }
+
+  #armNext(): void {
+    let nextMs = Number.POSITIVE_INFINITY;
+    for (const [, dueMs] of this.#settling) {
+      nextMs = dueMs;
+      break;
+    }
+    for (const dueMs of this.#delayed.values()) nextMs = Math.min(nextMs, dueMs);
+    if (this.#queue.size > 0 && this.#line.closedUntilMs > this.#deps.clock.elapsedMs()) {
+      nextMs = Math.min(nextMs, this.#line.closedUntilMs);
+    }
+    if (nextMs !== Number.POSITIVE_INFINITY) this.#arm(nextMs);
+  }
+
+  #forget(ino: Inode): void {
+    this.#lastChangedMs.delete(ino);
+    this.#failures.delete(ino);
+    this.#delayed.delete(ino);
+    this.#splits.delete(ino);
+  }
+
+  #viewOf({ store, clock, options, names, isOpen, isBeingWritten }: SyncDeps): PlanView {
+    const isUrgent = (ino: Inode): boolean => {
+      for (const request of this.#requests) if (request.has(ino)) return true;
+      return false;
+    };
+    return {
+      get nowMs() {
+        return clock.nowMs();
+      },
+      get elapsedMs() {
+        return clock.elapsedMs();
+      },
+      saveWindowMs: options.saveWindowMs,
+      deletion: options.deletion,
+      node: (ino) => store.get('node', ino),
+      child: (parent, name) => {
+        const ino = store.get('name', [parent, name]);
+        return ino === undefined ? undefined : store.get('node', ino);
+      },
+      dirty: (ino) => store.get('dirty', ino),
+      settledMs: (ino) => {
+        const triedMs = this.#failures.has(ino) ? (this.#delayed.get(ino) ?? 0) : 0;
+        if (isUrgent(ino)) return triedMs;
+        const changedMs = this.#lastChangedMs.get(ino);
+        const settledMs = changedMs === undefined ? 0 : changedMs + options.settleMs;
+        const node = store.get('node', ino);
+        const pacedMs = node !== undefined && isContentDirty(node) ? this.#pace.notBeforeMs(ino) : 0;
+        return Math.max(settledMs, triedMs, pacedMs);
+      },
+      isPushing: (ino) => this.#pushing.has(ino),
+      isUnsure: (ino) => store.get('upload', ino) !== undefined,
+      predecessor: (ino) => this.#intents.predecessor(ino),
+      occupants: (parent, remoteName) => this.#index.occupants(parent, remoteName),
+      remoteChildren: (folder) => this.#index.remoteChildren(folder),
+      needsContent: (content) => this.#index.needsContent(content),
+      isOpen,
+      isBeingWritten,
+      isSplit: (folder) => this.#splits.has(folder),
+      remoteName: (fileName) => names.toRemoteName(fileName),
+    };
+  }
+}
+
+/** Whether a node lies in `folder` or is it, as users see it, or as the service does for what was deleted here. */
+function isWithin(store: StoreWriter, ino: Inode, folder: Inode): boolean {
+  for (let at = ino, seen = 0; seen < PATH_NAMES_MAX; seen++) {
+    if (at === folder) return true;
+    const node = store.get('node', at);
+    const parent = node?.local?.parent ?? node?.remote?.parent;
+    if (parent === undefined || parent === at) return false;
+    at = parent;
+  }
+  return false;
+}
+
+/** So that no turn takes longer than a millisecond or two. */
+const DECISIONS_PER_TURN = 200;
+const PUSH_BACKOFF = { firstMs: 2_000, maxMs: 300_000 };
+/** A push that failed is never repeated faster than this, however the dice fall. */
+const MIN_DELAY_MS = 100;

@@ -1,0 +1,479 @@
+import type { Clock } from '../base/clock.ts';
+import { ApiError, FsError, ProtocolError, TransportError } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
+import type { BodyPiece, RemoteVersion } from '../base/resources.ts';
+import {
+  type ContentId,
+  type Extent,
+  type Inode,
+  type ResourceUrl,
+  timespecOfMs,
+  type VersionUrl,
+} from '../base/vocabulary.ts';
+import type { Contents, Lease } from '../store/contents.ts';
+import { newInode, writeNode } from '../store/node-table.ts';
+import type {
+  ContentRecord,
+  NodeRecord,
+  StoreReader,
+  StoreWriter,
+  Transaction,
+  UploadRecord,
+} from '../store/tables.ts';
+import { conflictName, judgeHistory, type KnownBase, type Verdict } from './conflict.ts';
+import { hadNoEffect, ParkedError, PostponedError } from './failure.ts';
+import type { Intents } from './intents.ts';
+import { mediaTypeOf, SYMLINK_MEDIA_TYPE } from './media-type.ts';
+import type { OnTreeChange } from './name-push.ts';
+import { ownerOf } from './outcome.ts';
+import type { RemoteChanges, UploadService } from './remote-changes.ts';
+import { pathOf, type SyncEvent } from './sync-event.ts';
+
+/**
+ * One frozen draft → one version.
+ *
+ * The first bytes of a file that we made, up to 1 MiB: one plain PUT. It cannot be resumed and its answer does not name the
+ * version. Everything else: POST version, PUT version data, GET history. Which of both, which draft, which version is
+ * written down before the request that needs it; so an upload goes on from what the service holds, in this process or the
+ * next. The service is believed over our memory; and a version whose URL did not come in an answer to us is never written to.
+ *
+ * | interruption | what is done |
+ * | --- | --- |
+ * | before the POST of the version was answered (lost either way) | another version is made; the first stays empty and unseen |
+ * | connection cut in the PUT, SIGKILL, machine asleep | our version is asked what it holds, the rest is sent from there |
+ * | the answer of the PUT lost | the same: the version says that it is complete |
+ * | an honest *incomplete* | the rest is sent from the number in the answer |
+ * | 416 | the old PUT is still being served: our version is asked again after a pause |
+ * | 403 or 409 for a version that is complete already | our version is asked; complete is complete |
+ * | 404 of the version | another version is made |
+ * | 404 of the file | deleted elsewhere: what was changed here is made anew as a file (`onGone`) |
+ * | complete, but of another length | never believed: another version is made; parked when it happens again |
+ * | 401, 413, 5xx, 429 | the sync loop waits, parks or asks to sign in; the session stays and is gone on with |
+ * | the plain PUT cut, or its answer lost | the file is asked: our length present is ours; else it is sent again |
+ * | the draft changed meanwhile | the frozen one is finished; what came after is the next version |
+ * | file deleted here meanwhile | given up between two requests; the file's deletion takes the half version along |
+ * | the history lost (or crash before it) | the version says that it is complete, the history is asked again |
+ *
+ * Each row has its test in test/sync/upload-session.test.ts.
+ */
+export class UploadSession {
+  readonly #deps: UploadSessionDeps;
+  /** Files whose plain PUT may have taken effect unheard. After a restart every one that was begun. */
+  readonly #unheard = new Set<Inode>();
+  /** Versions made in this process to which nothing was sent yet. */
+  readonly #untouched = new Set<VersionUrl>();
+
+  constructor(deps: UploadSessionDeps) {
+    this.#deps = deps;
+  }
+
+  /**
+   * Makes what the node holds now (or what an earlier attempt froze) the newest version of its file. Resolves when the
+   * service has acknowledged it and that is recorded, or when there is nothing to push any more.
+   */
+  async push(ino: Inode, signal: AbortSignal): Promise<void> {
+    const record = this.#deps.intents.of(ino) ?? this.#freeze(ino);
+    if (record === null || record.resource === null || record.content === null) return;
+    const leases = this.#leaseAll(record.content);
+    try {
+      if (record.action === 'create-file') await this.#fill(ino, record.resource, record.content, signal);
+      else await this.#makeVersion(ino, record.resource, record.content, signal);
+    } catch (error) {
+      if (error instanceof FileGone) this.#deps.onGone(ino, record.resource);
+      else throw error;
+    } finally {
+      for (const lease of leases) lease.release();
+    }
+  }
+
+  /** From here on the draft does not change any more; what is written later makes a second one over it. */
+  #freeze(ino: Inode): UploadRecord | null {
+    const { store, contents, intents, clock, plainPutMaxBytes } = this.#deps;
+    return store.transact((tx) => {
+      let node = tx.get('node', ino);
+      if (!node?.local || !node.remote) return null;
+      if (node.local.content === null) {
+        // Made here and never written to: no bytes are bytes, too.
+        const content = contents.inlineContent(tx, new Uint8Array(0));
+        const after = { ...node, local: { ...node.local, content } };
+        writeNode(tx, node, after, clock.nowMs());
+        node = after;
+      }
+      const content = node.local?.content;
+      if (!content || !node.remote) return null;
+      if (!contents.record(content)?.sealed) contents.seal(tx, content);
+      const frozen = tx.get('content', content);
+      const isFirst = node.remote.sizeBytes === null && node.remote.createdHereMs !== null;
+      // A draft over a base becomes a version whose URL is known: only then its base can go.
+      const isPlain = isFirst && (frozen?.base ?? null) === null && (frozen?.sizeBytes ?? 0) <= plainPutMaxBytes;
+      const record: UploadRecord = {
+        action: isPlain ? 'create-file' : 'new-version',
+        startedMs: clock.nowMs(),
+        parentResource: null,
+        name: null,
+        resource: node.remote.resource,
+        content,
+        version: null,
+      };
+      intents.put(tx, ino, record);
+      return record;
+    });
+  }
+
+  /** The first bytes of a file that we made, in one request. */
+  async #fill(ino: Inode, file: ResourceUrl, content: ContentId, signal: AbortSignal): Promise<void> {
+    const { changes, uploads, contents } = this.#deps;
+    const sizeBytes = contents.sizeOf(content);
+    if (this.#unheard.has(ino)) {
+      const now = await changes.resource(file, 'file', signal);
+      if (now === null) throw new FileGone();
+      if (now.kind === 'file' && now.presentOnServer && now.sizeBytes === sizeBytes) {
+        this.#acknowledgeFill(ino, file, content, now.lastModifiedMs);
+        return;
+      }
+    }
+    if (this.#isUnwanted(ino, file)) return;
+    const body = await this.#body(content, { start: 0, end: sizeBytes }, signal);
+    // From here on the answer may be lost; a restart does not know whether this line was reached, and asks.
+    this.#unheard.add(ino);
+    try {
+      await uploads.putFileData(file, body, this.#mediaType(file), signal);
+    } catch (error) {
+      if (hadNoEffect(error)) this.#unheard.delete(ino);
+      if (error instanceof ApiError && error.status === 404) throw new FileGone();
+      throw error;
+    }
+    this.#acknowledgeFill(ino, file, content, null);
+  }
+
+  async #makeVersion(ino: Inode, file: ResourceUrl, content: ContentId, signal: AbortSignal): Promise<void> {
+    const sizeBytes = this.#deps.contents.sizeOf(content);
+    for (let attempt = 1; attempt <= VERSIONS_MAX; attempt++) {
+      if (this.#isUnwanted(ino, file)) return;
+      const version = this.#deps.intents.of(ino)?.version ?? (await this.#createVersion(ino, file, signal));
+      const isWhole = await this.#sendAll(ino, version, content, sizeBytes, signal);
+      if (!isWhole) {
+        this.#setVersion(ino, null);
+        continue;
+      }
+      const history = await this.#history(file, signal);
+      this.#acknowledge(ino, file, content, version, history);
+      return;
+    }
+    throw new ParkedError('refused', `${VERSIONS_MAX} versions in a row disappeared or came out with another length`);
+  }
+
+  async #createVersion(ino: Inode, file: ResourceUrl, signal: AbortSignal): Promise<VersionUrl> {
+    try {
+      const version = await this.#deps.uploads.createVersion(file, signal);
+      this.#setVersion(ino, version);
+      return version;
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 404) throw new FileGone();
+      throw error;
+    }
+  }
+
+  /** @returns false when the service does not know our version (any more), or holds something else in it */
+  async #sendAll(
+    ino: Inode,
+    version: VersionUrl,
+    content: ContentId,
+    sizeBytes: number,
+    signal: AbortSignal,
+  ): Promise<boolean> {
+    const { uploads, clock, log } = this.#deps;
+    // What was made just now holds nothing; every other version is asked.
+    let progress = this.#untouched.delete(version)
+      ? { complete: false, receivedBytes: 0 }
+      : await uploads.versionProgress(version, signal);
+    for (let sends = 0, refusals = 0; progress !== null && !progress.complete; ) {
+      if (sends++ === SENDS_MAX) throw new TransportError('the version keeps ending early');
+      const start = progress.receivedBytes;
+      if (start > sizeBytes) return false;
+      const body = await this.#body(content, { start, end: sizeBytes }, signal);
+      try {
+        progress = await uploads.putVersionData(version, start, body, signal);
+      } catch (error) {
+        if (!(error instanceof ApiError)) throw error;
+        if (error.status === 404) return false;
+        const isMoving = error.status === 416;
+        if (!isMoving && error.status !== 403 && error.status !== 409) throw error;
+        if (++refusals > REFUSALS_MAX) {
+          if (isMoving) throw new PostponedError('an earlier transfer of this version has not ended yet');
+          throw error;
+        }
+        if (isMoving) {
+          log.debug(
+            { ino, waitMs: REFUSAL_PAUSE_MS * refusals },
+            'version holds another number of bytes, asking again',
+          );
+          await clock.sleep(REFUSAL_PAUSE_MS * refusals, signal);
+        }
+        const now = await uploads.versionProgress(version, signal);
+        if (!isMoving && now !== null && !now.complete) throw error;
+        progress = now;
+      }
+    }
+    return progress !== null && progress.receivedBytes === sizeBytes;
+  }
+
+  async #history(file: ResourceUrl, signal: AbortSignal): Promise<readonly RemoteVersion[]> {
+    try {
+      return await this.#deps.uploads.versions(file, signal);
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 404) throw new FileGone();
+      throw error;
+    }
+  }
+
+  /**
+   * What is sent: stretches of local files and small bytes, never the whole in memory. What is missing of a base is fetched
+   * first: a version that no more than names its base cannot be sent.
+   */
+  async #body(content: ContentId, extent: Extent, signal: AbortSignal): Promise<readonly BodyPiece[]> {
+    const { contents, complete } = this.#deps;
+    for (let round = 0; round < COMPLETIONS_MAX; round++) {
+      const pieces = contents.pieces(content, extent);
+      const missing = pieces.filter((piece) => piece.kind === 'missing');
+      if (missing.length === 0) {
+        return pieces.map((piece): BodyPiece => {
+          if (piece.kind === 'slice')
+            return { kind: 'file', path: piece.path, offset: piece.position, length: piece.length };
+          if (piece.kind === 'zeros') return { kind: 'zeros', length: piece.length };
+          if (piece.kind === 'bytes') return { kind: 'bytes', bytes: piece.bytes.slice() };
+          throw new Error('a missing piece in a complete row');
+        });
+      }
+      try {
+        for (const piece of missing) await complete(piece.content, piece.extent, signal);
+      } catch (error) {
+        if (error instanceof ApiError && error.status === 404) {
+          throw new ParkedError('base-lost', 'the service no longer has the version that was changed', {
+            cause: error,
+          });
+        }
+        throw error;
+      }
+    }
+    throw new FsError('EIO', 'bytes that were fetched are missing again');
+  }
+
+  #acknowledgeFill(ino: Inode, file: ResourceUrl, content: ContentId, lastModifiedMs: number | null): void {
+    const { store, contents, intents, clock, onEvent } = this.#deps;
+    const sizeBytes = contents.sizeOf(content);
+    this.#unheard.delete(ino);
+    store.transact((tx) => {
+      const node = ownerOf(tx, file);
+      if (node?.remote) {
+        // Which version it is was not said, and asking costs a request for each small file: the draft stays as it is, the
+        // bytes are here. A version of another file is not kept under this one's name: it is asked for when it is needed.
+        const isDraft = tx.get('content', content)?.kind === 'draft';
+        const remote = { ...node.remote, content: isDraft ? content : null, sizeBytes, lastModifiedMs };
+        const isSame = node.local !== null && node.local.content === content;
+        const local = isSame && node.local !== null && !isDraft ? { ...node.local, content: null } : node.local;
+        writeNode(tx, node, { ...node, local, remote }, clock.nowMs());
+      }
+      intents.end(tx, ino);
+    });
+    onEvent({ type: 'uploaded', path: pathOf(store, store.get('resource', file) ?? ino), version: 1, sizeBytes });
+  }
+
+  /** One record makes the draft the version; nothing is fetched back. */
+  #acknowledge(
+    ino: Inode,
+    file: ResourceUrl,
+    content: ContentId,
+    version: VersionUrl,
+    history: readonly RemoteVersion[],
+  ): void {
+    const { store, contents, intents, onEvent, onTreeChange } = this.#deps;
+    const sizeBytes = contents.sizeOf(content);
+    const owner = store.get('resource', file);
+    const before = owner === undefined ? undefined : store.get('node', owner);
+    const verdict = judgeHistory(history, version, baseOf(store, content, before));
+    if (verdict.type === 'unknown') throw new ProtocolError('the history of the file lacks the version just completed');
+    const copy = store.transact((tx) => {
+      const node = ownerOf(tx, file);
+      const copied = node === undefined ? null : this.#settle(tx, node, content, version, verdict);
+      intents.end(tx, ino);
+      return copied;
+    });
+    const path = pathOf(store, owner ?? ino);
+    const count = history.filter((entry) => entry.complete).length;
+    if (verdict.type === 'ours') {
+      onEvent({ type: 'uploaded', path, version: count < HISTORY_VERSIONS ? count : null, sizeBytes });
+    } else if (before?.local) {
+      onTreeChange([{ kind: 'inode', ino: before.ino, contentChanged: true }]);
+    }
+    if (copy?.local) {
+      onTreeChange([{ kind: 'entry', parent: copy.local.parent, name: copy.local.name }]);
+      onEvent({ type: 'conflict', path, copy: pathOf(store, copy.ino) });
+    }
+  }
+
+  /** @returns the conflicted copy, when one was made */
+  #settle(
+    tx: Transaction,
+    node: NodeRecord,
+    content: ContentId,
+    version: VersionUrl,
+    verdict: Exclude<Verdict, { type: 'unknown' }>,
+  ): NodeRecord | null {
+    const { contents, clock } = this.#deps;
+    if (!node.remote) return null;
+    const nowMs = clock.nowMs();
+    const file = node.remote.resource;
+    const isOurs = verdict.type === 'ours';
+    const isDraft = tx.get('content', content)?.kind === 'draft';
+    const newest = verdict.version;
+    let adopted = content;
+    if (!isOurs) adopted = contents.versionContent(tx, newest.url, file, newest.sizeBytes);
+    else if (isDraft) contents.adopt(tx, content, version, file);
+    // The bytes of another file's version (a conflicted copy): from now on they are this one's.
+    else adopted = contents.versionContent(tx, version, file, newest.sizeBytes);
+
+    const remote = {
+      ...node.remote,
+      content: adopted,
+      sizeBytes: newest.sizeBytes,
+      lastModifiedMs: newest.lastModifiedMs,
+    };
+    let { local } = node;
+    let copy: NodeRecord | null = null;
+    if (local !== null && isOurs && verdict.theirs !== null) {
+      const theirs = contents.versionContent(tx, verdict.theirs.url, file, verdict.theirs.sizeBytes);
+      copy = this.#copy(tx, node, theirs, verdict.theirs.sizeBytes, verdict.theirs.lastModifiedMs ?? nowMs, nowMs);
+    }
+    if (local !== null && !isOurs && !verdict.oursIsKept) {
+      copy = this.#copy(tx, node, content, contents.sizeOf(content), nowMs, nowMs);
+    }
+    if (local !== null && local.content === content && adopted !== content) {
+      local = { ...local, content: adopted, sizeBytes: newest.sizeBytes };
+      if (!isOurs)
+        local = { ...local, mtime: timespecOfMs(newest.lastModifiedMs ?? nowMs), ctime: timespecOfMs(nowMs) };
+    }
+    if (!isOurs && isDraft && verdict.oursIsKept) contents.adopt(tx, content, version, file);
+    writeNode(tx, node, { ...node, local, remote }, nowMs);
+    return copy;
+  }
+
+  /** A file beside `node` with the bytes of the other side; it is made on the service like any new file. */
+  #copy(
+    tx: Transaction,
+    { local, kind, localOnly }: NodeRecord,
+    content: ContentId,
+    sizeBytes: number,
+    mtimeMs: number,
+    nowMs: number,
+  ): NodeRecord | null {
+    if (local === null) return null;
+    const { host, log } = this.#deps;
+    const isTaken = (name: string): boolean => tx.get('name', [local.parent, name]) !== undefined;
+    const copy: NodeRecord = {
+      ino: newInode(tx),
+      kind,
+      localOnly,
+      local: {
+        ...local,
+        name: conflictName(local.name, { nowMs, host, isTaken }),
+        mtime: timespecOfMs(mtimeMs),
+        ctime: timespecOfMs(nowMs),
+        xattrs: null,
+        content,
+        sizeBytes,
+      },
+      remote: null,
+    };
+    writeNode(tx, undefined, copy, nowMs);
+    log.info({ ino: copy.ino }, 'changed here and elsewhere, both are kept');
+    return copy;
+  }
+
+  #setVersion(ino: Inode, version: VersionUrl | null): void {
+    const { store, intents } = this.#deps;
+    store.transact((tx) => {
+      const record = intents.of(ino);
+      if (record !== undefined) intents.put(tx, ino, { ...record, version });
+    });
+    if (version !== null) this.#untouched.add(version);
+  }
+
+  /** The file was deleted here while its bytes were being sent: nobody waits for them any more. */
+  #isUnwanted(ino: Inode, file: ResourceUrl): boolean {
+    const { store, intents } = this.#deps;
+    const owner = store.get('resource', file);
+    if (owner !== undefined && store.get('node', owner)?.local) return false;
+    intents.forget(ino);
+    return true;
+  }
+
+  #mediaType(file: ResourceUrl): string {
+    const { store } = this.#deps;
+    const owner = store.get('resource', file);
+    const node = owner === undefined ? undefined : store.get('node', owner);
+    if (node?.kind === 'symlink') return SYMLINK_MEDIA_TYPE;
+    return mediaTypeOf(node?.remote?.name ?? '');
+  }
+
+  /** Keeps the draft, and the cached blocks of what lies under it, while they are sent. */
+  #leaseAll(content: ContentId): readonly Lease[] {
+    const { contents } = this.#deps;
+    const leases: Lease[] = [];
+    for (let id: ContentId | null = content; id !== null && leases.length < LAYERS_MAX; ) {
+      leases.push(contents.lease(id));
+      const record: ContentRecord | undefined = contents.record(id);
+      id = record?.base ?? null;
+    }
+    return leases;
+  }
+
+  /** The uploads of table `upload` were begun by an earlier process: what it did with them is not known. */
+  resume(inos: readonly Inode[]): void {
+    for (const ino of inos) this.#unheard.add(ino);
+  }
+}
+
+export interface UploadSessionDeps {
+  readonly store: StoreWriter;
+  readonly contents: Contents;
+  readonly changes: Pick<RemoteChanges, 'resource'>;
+  readonly uploads: UploadService;
+  readonly intents: Intents;
+  /** Fetches what is not here of a version, so that a draft over it can be sent. @throws ApiError 404 when it is gone */
+  readonly complete: (content: ContentId, extent: Extent, signal: AbortSignal) => Promise<void>;
+  /** The service does not have the file any more. */
+  readonly onGone: (ino: Inode, file: ResourceUrl) => void;
+  readonly onEvent: (event: SyncEvent) => void;
+  readonly onTreeChange: OnTreeChange;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly host: string;
+  readonly plainPutMaxBytes: number;
+}
+
+/** The file's 404, on whichever request it came. */
+class FileGone extends Error {}
+
+/** What the draft was made over: what it says itself, or else what the node's remote facet says. */
+function baseOf(store: StoreReader, content: ContentId, node: NodeRecord | undefined): KnownBase {
+  const under = store.get('content', content)?.base ?? null;
+  const known = under ?? node?.remote?.content ?? null;
+  return {
+    version: known === null ? null : (store.get('content', known)?.version ?? null),
+    sizeBytes: node?.remote?.sizeBytes ?? null,
+    lastModifiedMs: node?.remote?.lastModifiedMs ?? null,
+  };
+}
+
+/** Versions begun for one draft before it is parked. */
+const VERSIONS_MAX = 3;
+/** Transfers of one version without a break in the connection before the line is taken for bad. */
+const SENDS_MAX = 8;
+const REFUSALS_MAX = 5;
+const REFUSAL_PAUSE_MS = 500;
+const COMPLETIONS_MAX = 8;
+/** "Up to five historical versions are kept" (wire-facts 6.1) beside the newest: a longer history does not count them all. */
+const HISTORY_VERSIONS = 6;
+/** A draft lies over at most a frozen one, and that over a version; adopted layers may add some until they are settled. */
+const LAYERS_MAX = 16;

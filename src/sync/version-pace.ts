@@ -1,0 +1,55 @@
+import type { Clock } from '../base/clock.ts';
+import type { Inode } from '../base/vocabulary.ts';
+
+/**
+ * Versions are not spent: the service keeps only a few (wire-facts 6.1), and a file that is saved every half minute would
+ * push the version of this morning out within three. So the time between two pushes of one file grows with its versions of
+ * the last hour, from 2 s to 5 min. (Fourfold each time: doubling alone would make ten versions of 40 saves in 20 minutes.)
+ */
+export class VersionPace {
+  readonly #clock: Clock;
+  /** When the latest versions of a file were made, oldest first, by `elapsedMs`. */
+  readonly #made = new Map<Inode, number[]>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** A version of the file was made. */
+  note(ino: Inode): void {
+    const times = this.#recent(ino);
+    times.push(this.#clock.elapsedMs());
+    if (times.length > TIMES_MAX) times.shift();
+    this.#made.delete(ino);
+    this.#made.set(ino, times);
+    if (this.#made.size > FILES_MAX) {
+      const oldest = this.#made.keys().next().value;
+      if (oldest !== undefined) this.#made.delete(oldest);
+    }
+  }
+
+  /** The moment before which the file's next version should not be made, by `elapsedMs`; 0 when nothing speaks against it. */
+  notBeforeMs(ino: Inode): number {
+    const times = this.#recent(ino);
+    const last = times.at(-1);
+    if (last === undefined) return 0;
+    return last + Math.min(INTERVAL_MAX_MS, INTERVAL_FIRST_MS * 4 ** (times.length - 1));
+  }
+
+  #recent(ino: Inode): number[] {
+    const times = this.#made.get(ino);
+    if (times === undefined) return [];
+    const since = this.#clock.elapsedMs() - HOUR_MS;
+    while (times.length > 0 && (times[0] as number) < since) times.shift();
+    if (times.length === 0) this.#made.delete(ino);
+    return times;
+  }
+}
+
+const HOUR_MS = 3_600_000;
+const INTERVAL_FIRST_MS = 2_000;
+const INTERVAL_MAX_MS = 5 * 60_000;
+/** More do not change the interval. */
+const TIMES_MAX = 16;
+/** Files whose pace is remembered; the one that was quiet for longest is forgotten. */
+const FILES_MAX = 10_000;
