@@ -35,7 +35,7 @@ class MapModel {
 }
 
 const NAMES = ['a', 'b', 'aa', 'é', 'z', 'Ω', '\uffee', '😀', '😁', 'a\u0001', 'long'.repeat(60), '.', '名前'];
-const SEEDS = [1, 2, 3, 4, 5, 6];
+const SEEDS = [1, 2, 3];
 const stores = new TemporaryStores();
 
 test.each(SEEDS)('a store behaves as maps that change a record at a time (SEED=%i)', async (seed) => {
@@ -44,7 +44,7 @@ test.each(SEEDS)('a store behaves as maps that change a record at a time (SEED=%
   let store = await stores.open(directory);
   let model = new MapModel();
 
-  for (let step = 0; step < 250; step++) {
+  for (let step = 0; step < 150; step++) {
     const trace = `seed ${seed}, step ${step}`;
     switch (
       random.pick(['change', 'change', 'change', 'change', 'change', 'fail', 'turn', 'settle', 'reopen', 'crash'])
