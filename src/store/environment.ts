@@ -202,7 +202,14 @@ export class Store implements StoreWriter {
       this.#log.warn({ err }, 'closed with changes that only the journal holds');
     }
     await this.#takeover.close();
-    await this.#journal?.close();
+    try {
+      await this.#journal?.close();
+    } catch (err) {
+      this.#log.error(
+        { err },
+        'the journal could not be synced: what was not synced before may not survive a power cut',
+      );
+    }
     await this.#database.close();
     this.#lock.release();
   }

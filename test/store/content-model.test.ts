@@ -158,6 +158,16 @@ class Life {
   read(start: number, end: number): Uint8Array {
     const { current, contents } = this;
     if (current === null) return new Uint8Array();
+    const lease = contents.lease(current); // what arrives must stay until all is here
+    try {
+      return this.#readLeased(current, start, end);
+    } finally {
+      lease.release();
+    }
+  }
+
+  #readLeased(current: ContentId, start: number, end: number): Uint8Array {
+    const { contents } = this;
     for (let round = 0; round < 50; round++) {
       const bytes = contents.readAll(current, { start, end });
       if (bytes !== null) return bytes;
