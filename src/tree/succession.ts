@@ -106,11 +106,6 @@ export class Succession {
     return source === undefined ? remote : this.#takeOver(tx, source, remote, nowMs);
   }
 
-  /** The name was taken, or the change that vacated it was undone. */
-  settle(parent: Inode, name: string): void {
-    this.#vacated.delete(keyOf(parent, name));
-  }
-
   /**
    * `source` gives up its own resource, if any, for `remote`. The resource given up gets a tombstone, whose content is the one
    * that `source` still shows: it must not be trashed before that content is pushed (`sync/plan`).

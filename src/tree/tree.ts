@@ -200,7 +200,6 @@ export class Tree {
       touch(tx, parent, now, nowMs);
       return created;
     });
-    this.#succession.settle(parent, name);
     this.#tellLocal(node.ino, 'created');
     return node;
   }
@@ -304,7 +303,6 @@ export class Tree {
     const { moved, before, replaced, swapped } = result;
     if (moved !== before) {
       if (mode !== 'exchange') this.#succession.vacate(before, nowMs);
-      this.#succession.settle(newParent, newName);
       if (replaced !== null) this.#tellLocal(replaced.ino, 'removed');
       if (swapped !== null) this.#tellLocal(swapped.ino, 'moved');
       this.#tellLocal(moved.ino, 'moved');
