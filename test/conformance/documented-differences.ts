@@ -1,5 +1,5 @@
 import { expect } from 'vitest';
-import { O_RDWR, O_TMPFILE } from './file-api.ts';
+import { O_CREAT, O_RDWR, O_TMPFILE } from './file-api.ts';
 import type { Difference } from './suite.ts';
 import { fails } from './workplace.ts';
 
@@ -25,6 +25,26 @@ export const DOCUMENTED_DIFFERENCES: Readonly<Record<string, Difference>> = {
       await fails('EPERM', fs.process.mknod('fifo', 0o010644));
       await fails('EPERM', fs.process.mknod('device', 0o020644));
       expect(await fs.names()).toEqual([]);
+    },
+  },
+  'the link count of a folder counts its subfolders': {
+    reason: 'a folder has one link, as on btrfs: find(1) takes that to mean that the count says nothing',
+    async instead(fs) {
+      await fs.mkdir('folder');
+      await fs.mkdir('folder/one');
+      expect((await fs.stat('folder')).nlink).toBe(1);
+      expect((await fs.stat('')).nlink).toBe(1);
+    },
+  },
+  'a sparse file takes little room': {
+    reason: 'blocks tell the size: the service keeps no holes, and what is on this disk is the cache’s affair',
+    async instead(fs) {
+      const fd = await fs.open('file', O_RDWR | O_CREAT);
+      await fs.write(fd, 64 * 1024 * 1024, 'x');
+      const { sizeBytes, blocks512 } = await fs.fstat(fd);
+      expect(blocks512).toBe(Math.ceil(sizeBytes / 512));
+      await fs.close(fd);
+      await fs.unlink('file');
     },
   },
   'a name that is not UTF-8 is kept as it is': {

@@ -221,8 +221,6 @@ export const renameScenarios: readonly Scenario[] = [
 
     expect(await fs.text('one/x/child')).toBe('child');
     expect(await fs.text('two/y')).toBe('file');
-    expect((await fs.stat('one')).nlink).toBe(3);
-    expect((await fs.stat('two')).nlink).toBe(2);
   }),
   scenario('RENAME_EXCHANGE with a missing side is ENOENT, with a child of itself EINVAL', async (fs) => {
     await fs.put('file');
