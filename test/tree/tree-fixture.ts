@@ -182,7 +182,7 @@ export function acknowledge(fixture: Fixture, ino: Inode, resource?: ResourceUrl
               createdHereMs: clock.nowMs(),
               ...remote,
               lastModifiedMs: remote === null || local.content !== remote.content ? null : remote.lastModifiedMs,
-              resource: remote?.resource ?? resource ?? (`https://service/new/${ino}` as ResourceUrl),
+              resource: remote?.resource ?? resource ?? unusedUrl(tx, ino),
               parent: local.parent,
               name: names.toRemoteName(local.name),
               shownAs: local.name,
@@ -193,6 +193,13 @@ export function acknowledge(fixture: Fixture, ino: Inode, resource?: ResourceUrl
     writeNode(tx, before, after, clock.nowMs());
     return after;
   });
+}
+
+/** A node may be made anew after another took its resource over. */
+function unusedUrl(tx: Transaction, ino: Inode): ResourceUrl {
+  let url = `https://service/new/${ino}` as ResourceUrl;
+  while (tx.get('resource', url) !== undefined) url = `${url}+` as ResourceUrl;
+  return url;
 }
 
 /** Names of a folder, with folders marked by `/`. */

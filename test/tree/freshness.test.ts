@@ -1,0 +1,337 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { ApiError, FsError, TransportError } from '../../src/base/errors.ts';
+import { silentLogger } from '../../src/base/log.ts';
+import { type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { Freshness } from '../../src/tree/freshness.ts';
+import {
+  checkStore,
+  type Fixture,
+  file,
+  folder,
+  LookedAtService,
+  localFile,
+  makeTree,
+  namesIn,
+  ROOT_URL,
+  START_MS,
+} from './tree-fixture.ts';
+
+const offline = () => new TransportError('no route', { neverSent: true });
+const never = new AbortController().signal;
+
+describe('Freshness', () => {
+  let fixture: Fixture;
+  let service: LookedAtService;
+  let freshness: Freshness;
+
+  beforeEach(() => {
+    fixture = makeTree();
+    service = new LookedAtService();
+    const { tree, marks, clock } = fixture;
+    const options = { dirTtlMs: 30_000, openWaitMs: 500 };
+    freshness = new Freshness({ tree, listing: service, marks, clock, log: silentLogger, options });
+  });
+  afterEach(() => {
+    freshness.stop();
+    checkStore(fixture.store);
+  });
+
+  const listings = () => service.requests.filter((request) => request.startsWith('list'));
+  const names = (ino = ROOT_INODE) => namesIn(fixture.tree, ino);
+  const ino = (name: string) => fixture.tree.child(ROOT_INODE, name)?.ino as Inode;
+  /** Until what goes on behind the scenes has gone on. */
+  const quiet = async () => {
+    for (let i = 0; i < 20; i++) await new Promise((resolve) => setImmediate(resolve));
+  };
+
+  it('waits for the first listing, once for all who ask, and for none after it', async () => {
+    service.put(ROOT_URL, file('1', 'a'));
+    const waits = [freshness.ensureListed(ROOT_INODE, never), freshness.ensureListed(ROOT_INODE, never)];
+    expect(names()).toEqual([]);
+    await Promise.all(waits);
+    expect(names()).toEqual(['a']);
+    expect(freshness.ensureListed(ROOT_INODE, never)).toBeUndefined();
+    expect(listings()).toHaveLength(1);
+  });
+
+  it('lets one who is interrupted go, not the listing', async () => {
+    service.put(ROOT_URL, file('1', 'a'));
+    const impatient = new AbortController();
+    const first = freshness.ensureListed(ROOT_INODE, impatient.signal);
+    const second = freshness.ensureListed(ROOT_INODE, never);
+    impatient.abort(new DOMException('interrupted', 'AbortError'));
+    await expect(first).rejects.toThrow('interrupted');
+    await second;
+    expect(names()).toEqual(['a']);
+    expect(listings()).toHaveLength(1);
+  });
+
+  it('asks nothing about a folder that exists only here', () => {
+    const here = localFile(fixture.tree, ROOT_INODE, 'here', 'folder').ino;
+    expect(freshness.ensureListed(here, never)).toBeUndefined();
+    fixture.clock.advance(60_000);
+    expect(freshness.ensureListed(here, never)).toBeUndefined();
+    expect(service.requests).toEqual([]);
+  });
+
+  it('serves what is old and refreshes it behind the reader’s back', async () => {
+    service.put(ROOT_URL, file('1', 'a'));
+    await freshness.ensureListed(ROOT_INODE, never);
+    service.put(ROOT_URL, file('2', 'b'));
+    fixture.clock.advance(29_999);
+    expect(freshness.ensureListed(ROOT_INODE, never)).toBeUndefined();
+    await quiet();
+    expect(names()).toEqual(['a']);
+    fixture.forgotten.length = 0;
+    fixture.clock.advance(1);
+    expect(freshness.ensureListed(ROOT_INODE, never)).toBeUndefined();
+    await quiet();
+    expect(names()).toEqual(['a', 'b']);
+    expect(fixture.forgotten).toContainEqual({ kind: 'entry', parent: ROOT_INODE, name: 'b' });
+    expect(listings()).toHaveLength(2);
+  });
+
+  it('lists a folder in use by itself, more slowly while nothing changes, and none that nobody looks at', async () => {
+    service.put(ROOT_URL, folder('d', 'd'), folder('e', 'e'));
+    await freshness.ensureListed(ROOT_INODE, never);
+    await freshness.ensureListed(ino('d'), never);
+    await freshness.ensureListed(ino('e'), never);
+    const before = service.requests.length;
+    for (let second = 0; second < 120; second++) {
+      fixture.clock.advance(1000);
+      // Somebody works in d.
+      await freshness.ensureListed(ino('d'), never);
+      await quiet();
+    }
+    const of = (name: string) =>
+      service.requests.slice(before).filter((request) => request.includes(`folder/${name} `)).length;
+    expect(of('d')).toBeGreaterThanOrEqual(3);
+    expect(of('d')).toBeLessThanOrEqual(4);
+    expect(of('e')).toBeLessThanOrEqual(3);
+    fixture.clock.advance(600_000);
+    await quiet();
+    const later = service.requests.length;
+    for (let minute = 0; minute < 20; minute++) {
+      fixture.clock.advance(60_000);
+      await quiet();
+    }
+    expect(service.requests.length).toBe(later);
+  });
+
+  it('takes pages in order, and asks for an entry that slipped between them', async () => {
+    service.pageEntries = 2;
+    const entries = ['a', 'b', 'c', 'd', 'e'].map((name) => file(name, name));
+    service.put(ROOT_URL, ...entries);
+    await freshness.ensureListed(ROOT_INODE, never);
+    expect(listings()).toEqual([0, 2, 4].map((start) => `list ${ROOT_URL} ${start}`));
+    // After the first page somebody deletes a: c moves to the first page, which was read already.
+    service.requests.length = 0;
+    service.before = (request) => {
+      if (request.endsWith(' 2')) service.drop(file('a', 'a').url);
+    };
+    await freshness.refresh(ROOT_INODE);
+    expect(service.requests).toContain(`resource ${file('c', 'c').url}`);
+    expect(names()).toEqual(['a', 'b', 'c', 'd', 'e']);
+    service.before = () => {};
+    await freshness.refresh(ROOT_INODE);
+    expect(names()).toEqual(['b', 'c', 'd', 'e']);
+  });
+
+  it('removes what its URL says is gone, and follows what moved', async () => {
+    service.put(ROOT_URL, folder('d', 'd'), file('1', 'gone'), file('2', 'moved'));
+    await freshness.ensureListed(ROOT_INODE, never);
+    await freshness.ensureListed(ino('d'), never);
+    const [gone, moved] = [ino('gone'), ino('moved')];
+    service.drop(file('1', 'gone').url);
+    service.drop(file('2', 'moved').url);
+    service.put(folder('d', 'd').url, file('2', 'moved'));
+    fixture.forgotten.length = 0;
+    await freshness.refresh(ROOT_INODE);
+    expect(names()).toEqual(['d/']);
+    expect(names(ino('d'))).toEqual(['moved']);
+    expect(fixture.tree.child(ino('d'), 'moved')?.ino).toBe(moved);
+    expect(fixture.forgotten).toContainEqual({ kind: 'deleted', parent: ROOT_INODE, ino: gone, name: 'gone' });
+    expect(fixture.forgotten).toContainEqual({ kind: 'entry', parent: ROOT_INODE, name: 'moved' });
+    expect(fixture.forgotten).toContainEqual({ kind: 'entry', parent: ino('d'), name: 'moved' });
+  });
+
+  it('gives the name of a deleted file to the one that was made in its place', async () => {
+    service.put(ROOT_URL, file('old', 'a'));
+    await freshness.ensureListed(ROOT_INODE, never);
+    service.drop(file('old', 'a').url);
+    service.put(ROOT_URL, file('new', 'a'));
+    await freshness.refresh(ROOT_INODE);
+    expect(names()).toEqual(['a']);
+    expect(fixture.tree.child(ROOT_INODE, 'a')?.remote?.resource).toBe(file('new', 'a').url);
+  });
+
+  it('does not believe that a hundred and one entries are gone until it is told to', async () => {
+    service.put(ROOT_URL, ...Array.from({ length: 150 }, (_, i) => file(`f${i}`, `f${i}`)));
+    await freshness.ensureListed(ROOT_INODE, never);
+    for (let i = 0; i < 101; i++) service.drop(file(`f${i}`, '').url);
+    service.requests.length = 0;
+    await freshness.refresh(ROOT_INODE);
+    expect(names()).toHaveLength(150);
+    expect(freshness.heldRemovals).toEqual([{ folder: ROOT_INODE, nodes: 101 }]);
+    expect(service.requests).toHaveLength(1);
+    await freshness.refresh(undefined, { accept: true });
+    expect(names()).toHaveLength(49);
+    expect(freshness.heldRemovals).toEqual([]);
+  });
+
+  it('removes a folder whose listing says that it is gone', async () => {
+    service.put(ROOT_URL, folder('d', 'd'));
+    await freshness.ensureListed(ROOT_INODE, never);
+    const d = ino('d');
+    service.drop(folder('d', 'd').url);
+    service.folders.delete(folder('d', 'd').url);
+    const gone = freshness.ensureListed(d, never);
+    await expect(gone).rejects.toMatchObject({ errno: 'ENOENT' });
+    await expect(gone).rejects.toBeInstanceOf(FsError);
+    expect(names()).toEqual([]);
+  });
+
+  describe('without an answer', () => {
+    it('serves what is known, and says at once that it cannot know the rest', async () => {
+      service.put(ROOT_URL, folder('d', 'd'));
+      await freshness.ensureListed(ROOT_INODE, never);
+      service.failure = offline();
+      await expect(freshness.ensureListed(ino('d'), never)).rejects.toBeInstanceOf(TransportError);
+      expect(freshness.offlineSinceMs).toBe(fixture.clock.nowMs());
+      const requests = service.requests.length;
+      await expect(freshness.ensureListed(ino('d'), never)).rejects.toBeInstanceOf(TransportError);
+      fixture.clock.advance(500);
+      expect(freshness.ensureListed(ROOT_INODE, never)).toBeUndefined();
+      expect(service.requests.length).toBe(requests);
+      expect(names()).toEqual(['d/']);
+    });
+
+    it('tries again after growing pauses, and is back with the first answer', async () => {
+      service.put(ROOT_URL, folder('d', 'd'));
+      await freshness.ensureListed(ROOT_INODE, never);
+      service.failure = offline();
+      const d = ino('d');
+      const before = service.requests.length;
+      for (let second = 0; second < 120; second++) {
+        await Promise.resolve(freshness.ensureListed(d, never)).catch(() => {});
+        fixture.clock.advance(1000);
+      }
+      expect(service.requests.length - before).toBeLessThanOrEqual(9);
+      service.failure = null;
+      fixture.clock.advance(40_000);
+      await freshness.ensureListed(d, never);
+      expect(freshness.offlineSinceMs).toBeNull();
+    });
+
+    it('a listing that fails on a later page changes nothing', async () => {
+      service.pageEntries = 1;
+      service.put(ROOT_URL, file('1', 'a'), file('2', 'b'));
+      await freshness.ensureListed(ROOT_INODE, never);
+      service.put(ROOT_URL, file('3', 'c'));
+      service.before = (request) => {
+        service.failure = request.endsWith(' 2') ? offline() : null;
+      };
+      await expect(freshness.refresh(ROOT_INODE)).rejects.toBeInstanceOf(TransportError);
+      expect(names()).toEqual(['a', 'b']);
+    });
+
+    it('a refusal concerns its folder only', async () => {
+      service.put(ROOT_URL, folder('d', 'd'));
+      await freshness.ensureListed(ROOT_INODE, never);
+      service.before = (request) => {
+        service.failure = request.includes('folder/d') ? new ApiError(403, 'GET /folder/d/contents', 'no') : null;
+      };
+      await expect(freshness.ensureListed(ino('d'), never)).rejects.toMatchObject({ status: 403 });
+      expect(freshness.offlineSinceMs).toBeNull();
+      await freshness.refresh(ROOT_INODE);
+    });
+
+    it('an unanswered question removes nothing', async () => {
+      service.put(ROOT_URL, file('1', 'a'));
+      await freshness.ensureListed(ROOT_INODE, never);
+      service.drop(file('1', 'a').url);
+      service.before = (request) => {
+        service.failure = request.startsWith('resource') ? offline() : null;
+      };
+      await freshness.refresh(ROOT_INODE);
+      expect(names()).toEqual(['a']);
+      expect(freshness.offlineSinceMs).not.toBeNull();
+    });
+  });
+
+  describe('before an open', () => {
+    beforeEach(async () => {
+      service.put(ROOT_URL, file('1', 'a'));
+      await freshness.ensureListed(ROOT_INODE, never);
+    });
+
+    it('asks nothing while the listing is young', () => {
+      expect(freshness.beforeOpen(ino('a'), never)).toBeUndefined();
+      expect(freshness.beforeOpen(localFile(fixture.tree, ROOT_INODE, 'new').ino, never)).toBeUndefined();
+    });
+
+    it('learns of a newer version', async () => {
+      fixture.clock.advance(40_000);
+      service.drop(file('1', 'a').url);
+      service.put(ROOT_URL, file('1', 'a', 55, START_MS + 30_000));
+      await freshness.beforeOpen(ino('a'), never);
+      expect(fixture.tree.child(ROOT_INODE, 'a')?.local?.sizeBytes).toBe(55);
+    });
+
+    it('waits no longer than it may', async () => {
+      let answer = () => {};
+      service.before = () =>
+        new Promise<void>((resolve) => {
+          answer = resolve;
+        });
+      fixture.clock.advance(40_000);
+      const done = vi.fn();
+      const waiting = Promise.resolve(freshness.beforeOpen(ino('a'), never)).then(done);
+      await quiet();
+      fixture.clock.advance(499);
+      await quiet();
+      expect(done).not.toHaveBeenCalled();
+      fixture.clock.advance(1);
+      await waiting;
+      answer();
+      await quiet();
+    });
+
+    it('does not wait when the service is away', async () => {
+      fixture.clock.advance(40_000);
+      service.failure = offline();
+      await freshness.beforeOpen(ino('a'), never);
+      expect(freshness.beforeOpen(ino('a'), never)).toBeUndefined();
+    });
+
+    it('ends with the caller', async () => {
+      fixture.clock.advance(40_000);
+      service.before = () => new Promise<void>(() => {});
+      const interrupted = new AbortController();
+      const waiting = freshness.beforeOpen(ino('a'), interrupted.signal);
+      interrupted.abort(new DOMException('interrupted', 'AbortError'));
+      await expect(waiting).rejects.toThrow('interrupted');
+    });
+  });
+
+  it('refreshes on demand what is in use, and everything else when it is next looked at', async () => {
+    service.put(ROOT_URL, folder('d', 'd'));
+    await freshness.ensureListed(ROOT_INODE, never);
+    await freshness.ensureListed(ino('d'), never);
+    fixture.clock.advance(5);
+    service.requests.length = 0;
+    await freshness.refresh();
+    expect(listings()).toHaveLength(2);
+  });
+
+  it('stops: who waits is told, nothing is asked any more', async () => {
+    service.put(ROOT_URL, file('1', 'a'));
+    service.before = () => new Promise<void>((resolve) => setImmediate(resolve));
+    const waiting = freshness.ensureListed(ROOT_INODE, never);
+    freshness.stop();
+    await expect(waiting).rejects.toBeInstanceOf(FsError);
+    fixture.clock.advance(100_000);
+    await quiet();
+    expect(service.requests).toHaveLength(1);
+  });
+});
