@@ -1,4 +1,5 @@
 #!/usr/bin/env node
+import { dirname, join } from 'node:path';
 import { systemClock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
 import { pathsOf } from '../config/paths.ts';
@@ -7,6 +8,7 @@ import { newCommand, programVersion, runProgram, terminalOutput } from './comman
 import { exitCode } from './exit-codes.ts';
 import { addMountOptions, mountOptions } from './option-flags.ts';
 import { terminalPrompt } from './prompt.ts';
+import { registerServe } from './serve.ts';
 
 /** `cfs`: everything about the cloud folder that is not mounting. Subcommands are loaded when they are asked for. */
 
@@ -79,6 +81,15 @@ addMountOptions(demo).action(async (directory: string | undefined) => {
   const { demoCommand } = await import('./demo.ts');
   const deps = { paths, options, env: process.env, clock: systemClock, print: output.print };
   code = await demoCommand(deps, { directory: directory ?? null });
+});
+
+registerServe(program, {
+  defaultDirectory: join(dirname(paths.demoServerDirectory), 'server'),
+  env: process.env,
+  print: output.print,
+  ended: (ended) => {
+    code = ended;
+  },
 });
 
 await runProgram(program, process.argv, () => code);

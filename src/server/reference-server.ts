@@ -95,8 +95,12 @@ export class ReferenceServer {
       const kept = parts.database.meta.get('port') as number | undefined;
       const asked = options.listen?.port;
       const port = await listen(http, host, asked === undefined || asked === 0 ? (kept ?? 0) : asked);
-      if (port !== kept) parts.database.change(() => void parts.database.meta.put('port', port));
-      return new ReferenceServer(options, { ...parts, unlock }, http, sockets, host, port);
+      const origin = originOf(options, host, port);
+      parts.database.change(() => {
+        void parts.database.meta.put('port', port);
+        void parts.database.meta.put('origin', origin);
+      });
+      return new ReferenceServer(options, { ...parts, unlock }, http, sockets, origin, port);
     } catch (error) {
       await parts.database.close();
       await unlock();
@@ -109,12 +113,11 @@ export class ReferenceServer {
     parts: Parts & { unlock: () => Promise<void> },
     http: Server,
     sockets: Set<Socket>,
-    host: string,
+    origin: string,
     port: number,
   ) {
-    const shownHost = host.includes(':') ? `[${host}]` : host;
     this.port = port;
-    this.origin = options.publicOrigin ?? `${options.tls === undefined ? 'http' : 'https'}://${shownHost}:${port}`;
+    this.origin = origin;
     this.#parts = parts;
     this.#unlock = parts.unlock;
     this.#http = http;
@@ -203,10 +206,36 @@ export function openParts(options: ReferenceServerOptions): Parts {
 export async function openAdministration(options: {
   dataDirectory: string;
   clock?: Clock;
-}): Promise<{ administration: Administration; keptPort: number | null; close: () => Promise<void> }> {
+}): Promise<OpenAdministration> {
   const parts = openParts(options);
-  const keptPort = (parts.database.meta.get('port') as number | undefined) ?? null;
-  return { administration: new Administration(parts), keptPort, close: () => parts.database.close() };
+  const { meta } = parts.database;
+  return {
+    administration: new Administration(parts),
+    origin: () => (meta.get('origin') as string | undefined) ?? null,
+    reserve: (port) => {
+      const origin = `http://127.0.0.1:${port}`;
+      parts.database.change(() => {
+        void meta.put('port', port);
+        void meta.put('origin', origin);
+      });
+      return origin;
+    },
+    close: () => parts.database.close(),
+  };
+}
+
+export interface OpenAdministration {
+  readonly administration: Administration;
+  /** What the server's URLs began with when it last started; null before its first start. */
+  origin(): string | null;
+  /** Sets the port of a server that has not started yet. @returns its origin */
+  reserve(port: number): string;
+  close(): Promise<void>;
+}
+
+function originOf(options: ReferenceServerOptions, host: string, port: number): string {
+  const shownHost = host.includes(':') ? `[${host}]` : host;
+  return options.publicOrigin ?? `${options.tls === undefined ? 'http' : 'https'}://${shownHost}:${port}`;
 }
 
 const LOOPBACK = /^(127\.\d+\.\d+\.\d+|::1|localhost)$/;
