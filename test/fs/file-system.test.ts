@@ -80,11 +80,11 @@ test('stat shows size and time of what is written before it is closed', async ()
   await mount.close(fd);
 });
 
-test('a folder of 5,000 entries is listed once each while every second one is removed', async () => {
+test('a folder of 2,000 entries is listed once each while every second one is removed', async () => {
   await mount.mkdir('folder');
-  for (let i = 0; i < 5_000; i++) await mount.writeFile(`folder/${i}`, Buffer.of());
+  for (let i = 0; i < 2_000; i++) await mount.writeFile(`folder/${i}`, Buffer.of());
   const names = (await mount.readdir('folder')).map(({ name }) => name);
-  expect(new Set(names).size).toBe(5_000);
+  expect(new Set(names).size).toBe(2_000);
 
   for (const name of names.filter((_, index) => index % 2 === 0)) await mount.unlink(`folder/${name}`);
 
