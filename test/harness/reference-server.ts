@@ -9,6 +9,12 @@ const CFS = new URL('../../dist/cli/cfs.js', import.meta.url).pathname;
 const START_MS_MAX = 20_000;
 const LOG_CHARACTERS_MAX = 200_000;
 
+interface Started {
+  readonly child: ChildProcess;
+  /** What it printed, the end of it; grows. */
+  readonly log: { text: string };
+}
+
 /** `cfs serve` in a child process, with its data in a temporary directory and one user. */
 export class ReferenceServer {
   readonly data: string;
@@ -17,12 +23,7 @@ export class ReferenceServer {
   #child: ChildProcess;
   #log: { text: string };
 
-  private constructor(
-    data: string,
-    account: SignIn,
-    flags: readonly string[],
-    started: { child: ChildProcess; log: { text: string } },
-  ) {
+  private constructor(data: string, account: SignIn, flags: readonly string[], started: Started) {
     this.data = data;
     this.account = account;
     this.#flags = flags;
@@ -34,8 +35,7 @@ export class ReferenceServer {
   static async start(flags: readonly string[] = []): Promise<ReferenceServer> {
     const data = await mkdtemp(path.join(tmpdir(), 'cfs-server-'));
     const account = await addUser(data);
-    const started = await listen(data, 0, flags);
-    return new ReferenceServer(data, { ...account, url: started.url }, flags, started);
+    return new ReferenceServer(data, account, flags, await listen(data, flags));
   }
 
   /** What the service has, read directly. */
@@ -55,8 +55,7 @@ export class ReferenceServer {
 
   /** Starts it again on the same port with the same data. */
   async restart(): Promise<void> {
-    const port = Number(new URL(this.account.url).port);
-    const started = await listen(this.data, port, this.#flags);
+    const started = await listen(this.data, this.#flags);
     this.#child = started.child;
     this.#log = started.log;
   }
@@ -77,38 +76,40 @@ export class ReferenceServer {
 }
 
 /** A user of a new server, with the keys that `cfs serve user add` prints. */
-async function addUser(data: string): Promise<Omit<SignIn, 'url'>> {
+async function addUser(data: string): Promise<SignIn> {
   const username = 'someone@example.com';
   const password = 'a password of some length';
-  const { stdout } = await runCommand(
-    [process.execPath, CFS, 'serve', 'user', 'add', username, '--data', data, '--json'],
-    { env: { CFS_PASSWORD: password, CFS_NEW_PASSWORD: password } },
-  );
-  const keys = JSON.parse(stdout) as Record<'application' | 'accessKeyId' | 'privateAccessKey', string>;
-  return { username, password, ...keys };
+  const { stdout } = await runCommand([process.execPath, CFS, 'serve', 'user', 'add', username, '--data', data], {
+    env: { CFS_PASSWORD: password },
+  });
+  const told = Object.fromEntries(stdout.split('\n').map((line) => line.split(/=(.*)/s).slice(0, 2)));
+  return {
+    url: told.CFS_URL ?? '',
+    username,
+    password,
+    application: told.CFS_APPLICATION ?? '',
+    accessKeyId: told.CFS_ACCESS_KEY_ID ?? '',
+    privateAccessKey: told.CFS_PRIVATE_ACCESS_KEY ?? '',
+  };
 }
 
-async function listen(
-  data: string,
-  port: number,
-  flags: readonly string[],
-): Promise<{ child: ChildProcess; url: string; log: { text: string } }> {
-  const child = spawn(process.execPath, [CFS, 'serve', '--data', data, '--port', String(port), ...flags], {
+/** Listens on the port that was chosen for these data; resolves when it does. */
+async function listen(data: string, flags: readonly string[]): Promise<Started> {
+  const child = spawn(process.execPath, [CFS, 'serve', '--data', data, ...flags], {
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   process.once('exit', () => child.kill('SIGKILL'));
   const log = { text: '' };
-  const url = await new Promise<string>((resolve, reject) => {
+  await new Promise<void>((resolve, reject) => {
     const timer = setTimeout(() => {
       child.kill('SIGKILL');
       reject(new Error(`the server did not listen within ${START_MS_MAX} ms: ${log.text}`));
     }, START_MS_MAX);
     const told = (text: Buffer): void => {
       log.text = `${log.text}${text}`.slice(-LOG_CHARACTERS_MAX);
-      const found = /https?:\/\/127\.0\.0\.1:\d+/.exec(log.text);
-      if (found === null) return;
+      if (!log.text.includes('listening on ')) return;
       clearTimeout(timer);
-      resolve(found[0]);
+      resolve();
     };
     child.stdout.on('data', told);
     child.stderr.on('data', told);
@@ -117,7 +118,7 @@ async function listen(
       reject(new Error(`the server ended with ${code}: ${log.text}`));
     });
   });
-  return { child, url, log };
+  return { child, log };
 }
 
 async function ended(child: ChildProcess, signal: NodeJS.Signals): Promise<void> {
