@@ -1,7 +1,8 @@
 import { XMLBuilder } from 'fast-xml-parser';
-import { SaxesParser, type SaxesTagPlain } from 'saxes';
+import { SaxesParser } from 'saxes';
 import { ProtocolError } from '../base/errors.ts';
-import type { Codec, Part, RecordCodec } from './codec.ts';
+import type { Codec, RecordCodec } from './codec.ts';
+import { DocumentReader, shown, XML_LIMITS, type XmlLimits } from './document-reader.ts';
 
 /**
  * XML in and out, by the descriptions of `codec.ts`.
@@ -12,45 +13,27 @@ import type { Codec, Part, RecordCodec } from './codec.ts';
  * matter: a service may say more tomorrow than it says today.
  */
 
-export interface XmlLimits {
-  /** Of the whole document. */
-  readonly bytesMax: number;
-  readonly depthMax: number;
-  /** Elements of one kind in one list. */
-  readonly entriesMax: number;
-  /** UTF-16 units of one element's text, one attribute, one comment. */
-  readonly textMax: number;
-  readonly attributesMax: number;
-}
-
-export const XML_LIMITS: XmlLimits = {
-  bytesMax: 64 * 1024 * 1024,
-  depthMax: 16,
-  entriesMax: 200_000,
-  textMax: 64 * 1024,
-  attributesMax: 32,
-};
-
 export interface DecodeDocument<T> {
   (body: string | Uint8Array, limits?: Partial<XmlLimits>): T;
   /** As it arrives; gives other work its turn at least every 256 KiB. */
   (body: AsyncIterable<Uint8Array>, limits?: Partial<XmlLimits>): Promise<T>;
 }
 
-/** What is fed to the parser at once: bounds how far a limit can be overrun, and the work between two checks. */
-const SLICE_BYTES = 64 * 1024;
 /** 100,000 entries are 32 MB and half a second: this much is 4 ms of parsing between two turns of the loop. */
 const TURN_BYTES = 256 * 1024;
-/** A value in an error message. */
-const SHOWN_CHARS = 40;
+/** What is fed to the parser at once: bounds how far a limit can be overrun, and the work between two checks. */
+const SLICE_BYTES = 64 * 1024;
 
 /** The reading function of a document. @throws ProtocolError for anything but a complete, well-formed, fitting document */
 export function decoderOf<T>(root: string, codec: RecordCodec<T>): DecodeDocument<T> {
   const decode = (body: string | Uint8Array | AsyncIterable<Uint8Array>, limits?: Partial<XmlLimits>) => {
-    const reader = new DocumentReader(root, codec, limits);
-    if (typeof body !== 'string' && !(body instanceof Uint8Array)) return readAll(body, reader);
-    reader.write(typeof body === 'string' ? Buffer.from(body) : body);
-    return reader.end();
+    const bounds = { ...XML_LIMITS, ...limits };
+    const reader = new DocumentReader(root, codec, bounds);
+    const parse = new XmlParse(reader, bounds);
+    if (typeof body !== 'string' && !(body instanceof Uint8Array)) return readAll(body, parse).then(() => reader.value);
+    parse.write(typeof body === 'string' ? Buffer.from(body) : body);
+    parse.end();
+    return reader.value;
   };
   return decode as DecodeDocument<T>;
 }
@@ -86,50 +69,42 @@ export function rootName(body: string | Uint8Array): string {
   return name;
 }
 
-/** An element being read. */
-interface Frame {
-  readonly name: string;
-  /** Which of a list it is, or -1. */
-  readonly index: number;
-  readonly codec: Codec<unknown>;
-  readonly part: Part | null;
-  values: Record<string, unknown>;
-  text: string;
-}
-
-/** Reads one document, chunk by chunk. After an error it must not be used again. */
-export class DocumentReader<T> {
-  readonly #root: string;
-  readonly #codec: RecordCodec<T>;
+/** Feeds a document to its reader, in bytes, as it arrives. */
+class XmlParse {
   readonly #limits: XmlLimits;
   readonly #parser = new SaxesParser();
   // ignoreBOM false: a byte order mark is taken off, not made part of the text.
   readonly #utf8 = new TextDecoder('utf-8', { fatal: true });
-  readonly #stack: Frame[] = [];
-  #depth = 0;
-  /** Depth of the unknown element being skipped, or 0. */
-  #skipFrom = 0;
   #bytes = 0;
   /** Characters given to the parser since it last told us anything: a text, tag or comment that does not end. */
   #silentChars = 0;
-  #value: T | undefined;
 
-  constructor(root: string, codec: RecordCodec<T>, limits?: Partial<XmlLimits>) {
-    this.#root = root;
-    this.#codec = codec;
-    this.#limits = { ...XML_LIMITS, ...limits };
+  constructor(reader: Pick<DocumentReader<unknown>, 'open' | 'text' | 'close'>, limits: XmlLimits) {
+    this.#limits = limits;
     const parser = this.#parser;
     refuseForeignXml(parser);
-    parser.on('opentag', (tag) => this.#open(tag));
-    parser.on('closetag', () => this.#close());
-    parser.on('text', (text) => this.#text(text));
-    parser.on('cdata', (text) => this.#text(text));
-    parser.on('comment', () => this.#heard());
+    parser.on('opentag', (tag) => {
+      this.#silentChars = 0;
+      reader.open(tag.name, tag.attributes);
+    });
+    parser.on('closetag', () => {
+      this.#silentChars = 0;
+      reader.close();
+    });
+    const text = (characters: string) => {
+      this.#silentChars = 0;
+      reader.text(characters);
+    };
+    parser.on('text', text);
+    parser.on('cdata', text);
+    parser.on('comment', () => {
+      this.#silentChars = 0;
+    });
   }
 
   write(chunk: Uint8Array): void {
     this.#bytes += chunk.byteLength;
-    if (this.#bytes > this.#limits.bytesMax) this.#fail(`longer than ${this.#limits.bytesMax} bytes`);
+    if (this.#bytes > this.#limits.bytesMax) throw new ProtocolError(`longer than ${this.#limits.bytesMax} bytes`);
     guarded(() => {
       for (let at = 0; at < chunk.byteLength; at += SLICE_BYTES) {
         this.#feed(this.#utf8.decode(chunk.subarray(at, at + SLICE_BYTES), { stream: true }));
@@ -137,155 +112,28 @@ export class DocumentReader<T> {
     });
   }
 
-  /** The document's value, if it is all there. */
-  end(): T {
+  end(): void {
     guarded(() => {
       this.#feed(this.#utf8.decode());
       this.#parser.close();
     });
-    if (this.#value === undefined) throw new ProtocolError(`${this.#root}: no such document`);
-    return this.#value;
   }
 
   #feed(characters: string): void {
     this.#silentChars += characters.length;
     this.#parser.write(characters);
-    if (this.#silentChars > this.#limits.textMax + SLICE_BYTES)
-      this.#fail(`a text longer than ${this.#limits.textMax}`);
-  }
-
-  #heard(): void {
-    this.#silentChars = 0;
-  }
-
-  #open(tag: SaxesTagPlain): void {
-    this.#heard();
-    this.#depth += 1;
-    if (this.#depth > this.#limits.depthMax) this.#fail(`deeper than ${this.#limits.depthMax} elements`);
-    if (this.#skipFrom !== 0) return;
-    const parent = this.#stack.at(-1);
-    if (parent === undefined) {
-      if (tag.name !== this.#root) throw new ProtocolError(`expected <${this.#root}>, got <${shown(tag.name)}>`);
-      this.#push(tag, this.#codec as Codec<unknown>, null, -1);
-      return;
+    if (this.#silentChars > this.#limits.textMax + SLICE_BYTES) {
+      throw new ProtocolError(`a text, tag or comment longer than ${this.#limits.textMax}`);
     }
-    if (parent.codec.kind === 'scalar') this.#fail(`expected ${parent.codec.expected}, got <${shown(tag.name)}>`);
-    const part = (parent.codec as RecordCodec<unknown>).byChild.get(tag.name);
-    if (part === undefined) {
-      this.#skipFrom = this.#depth;
-      return;
-    }
-    this.#push(tag, part.codec, part, this.#claim(parent, part));
-  }
-
-  /** Which place in its parent the element takes. */
-  #claim(parent: Frame, part: Part): number {
-    if (part.arity === 'many') {
-      const list = parent.values[part.key] as unknown[];
-      if (list.length === this.#limits.entriesMax) this.#fail(`more than ${this.#limits.entriesMax} <${part.name}>`);
-      return list.length;
-    }
-    // Two sizes of one file: whichever we took, it might be the wrong one.
-    if (parent.values[part.key] !== undefined) this.#fail(`<${part.name}> comes twice`);
-    return -1;
-  }
-
-  #push(tag: SaxesTagPlain, codec: Codec<unknown>, part: Part | null, index: number): void {
-    const frame: Frame = { name: tag.name, index, codec, part, values: {}, text: '' };
-    this.#stack.push(frame);
-    this.#checkAttributes(tag.attributes);
-    if (codec.kind === 'scalar') return;
-    for (const child of codec.parts) if (child.arity === 'many') frame.values[child.key] = [];
-    if (codec.byAttribute.size === 0) return;
-    for (const [name, attribute] of codec.byAttribute) {
-      const raw = tag.attributes[name];
-      if (raw !== undefined) this.#take(frame, attribute, raw, `.@${name}`);
-    }
-  }
-
-  #checkAttributes(attributes: Record<string, string>): void {
-    let count = 0;
-    for (const name in attributes) {
-      count += 1;
-      if ((attributes[name] as string).length > this.#limits.textMax)
-        this.#fail(`attribute ${shown(name)} is too long`);
-    }
-    if (count > this.#limits.attributesMax) this.#fail(`more than ${this.#limits.attributesMax} attributes`);
-  }
-
-  #text(characters: string): void {
-    this.#heard();
-    const frame = this.#stack.at(-1);
-    if (frame === undefined || this.#skipFrom !== 0) return;
-    if (frame.codec.kind === 'record' && frame.codec.ownText === null) return;
-    frame.text += characters;
-    if (frame.text.length > this.#limits.textMax) this.#fail(`a text longer than ${this.#limits.textMax}`);
-  }
-
-  #close(): void {
-    this.#heard();
-    this.#depth -= 1;
-    if (this.#skipFrom !== 0) {
-      if (this.#depth < this.#skipFrom) this.#skipFrom = 0;
-      return;
-    }
-    const frame = this.#stack.at(-1) as Frame;
-    const { codec, part } = frame;
-    if (codec.kind === 'scalar') {
-      this.#stack.pop();
-      const parent = this.#stack.at(-1) as Frame;
-      this.#take(parent, part as Part, frame.text, `.${frame.name}${frame.index < 0 ? '' : `[${frame.index}]`}`);
-      return;
-    }
-    const value = this.#closeRecord(frame, codec);
-    this.#stack.pop();
-    const parent = this.#stack.at(-1);
-    if (parent === undefined) this.#value = value as T;
-    else this.#keep(parent, part as Part, value);
-  }
-
-  #closeRecord(frame: Frame, codec: RecordCodec<unknown>): unknown {
-    const { values } = frame;
-    if (codec.ownText !== null) this.#take(frame, codec.ownText, frame.text, '');
-    for (const part of codec.parts) {
-      if (part.arity !== 'one' || values[part.key] !== undefined) continue;
-      const what = part.name === '#text' ? 'no text' : `no ${part.name}`;
-      this.#fail(what);
-    }
-    return codec.close(values);
-  }
-
-  /** Gives a text its type and keeps it under its key. */
-  #take(frame: Frame, part: Part, raw: string, place: string): void {
-    const { codec } = part;
-    if (codec.kind !== 'scalar') throw new TypeError(`${part.name} is an element, not a text`);
-    const value = codec.parse(raw);
-    if (value !== undefined) {
-      this.#keep(frame, part, value);
-      return;
-    }
-    const isEmpty = codec.emptyIsAbsent && raw.trim() === '';
-    if (isEmpty && part.arity === 'optional') return;
-    this.#fail(`expected ${codec.expected}, got ${JSON.stringify(shown(raw))}`, place);
-  }
-
-  #keep(frame: Frame, part: Part, value: unknown): void {
-    if (part.arity === 'many') (frame.values[part.key] as unknown[]).push(value);
-    else frame.values[part.key] = value;
-  }
-
-  #fail(what: string, place = ''): never {
-    const path = this.#stack.map((frame) => (frame.index < 0 ? frame.name : `${frame.name}[${frame.index}]`)).join('.');
-    throw new ProtocolError(`${path === '' ? this.#root : path}${place}: ${what}`);
   }
 }
 
-async function readAll<T>(chunks: AsyncIterable<Uint8Array>, reader: DocumentReader<T>): Promise<T> {
+async function readAll(chunks: AsyncIterable<Uint8Array>, parse: XmlParse): Promise<void> {
   let sinceTurn = 0;
   for await (const chunk of chunks) {
     for (let at = 0; at < chunk.byteLength; at += TURN_BYTES) {
       const piece = chunk.subarray(at, at + TURN_BYTES);
-      reader.write(piece);
+      parse.write(piece);
       sinceTurn += piece.byteLength;
       // Chunks that are already here resolve in microtasks: without this the loop would see none of its turns.
       if (sinceTurn < TURN_BYTES) continue;
@@ -293,9 +141,10 @@ async function readAll<T>(chunks: AsyncIterable<Uint8Array>, reader: DocumentRea
       await new Promise((resolve) => setImmediate(resolve));
     }
   }
-  return reader.end();
+  parse.end();
 }
 
+/** What no document of the service contains: errors, document types, other encodings and versions of XML. */
 function refuseForeignXml(parser: SaxesParser): void {
   parser.on('error', (error) => {
     throw new ProtocolError(`not well-formed XML: ${error.message}`);
@@ -319,10 +168,6 @@ function guarded(parse: () => void): void {
     }
     throw error;
   }
-}
-
-function shown(raw: string): string {
-  return raw.length <= SHOWN_CHARS ? raw : `${raw.slice(0, SHOWN_CHARS)}…`;
 }
 
 const DECLARATION = { '@version': '1.0', '@encoding': 'UTF-8', '@standalone': 'yes' };

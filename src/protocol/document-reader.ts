@@ -1,0 +1,188 @@
+import { ProtocolError } from '../base/errors.ts';
+import type { Codec, Part, RecordCodec } from './codec.ts';
+
+/** How large a document may be, in every direction in which it can grow. */
+export interface XmlLimits {
+  /** Of the whole document. */
+  readonly bytesMax: number;
+  readonly depthMax: number;
+  /** Elements of one kind in one list. */
+  readonly entriesMax: number;
+  /** UTF-16 units of one element's text, one attribute, one comment. */
+  readonly textMax: number;
+  readonly attributesMax: number;
+}
+
+export const XML_LIMITS: XmlLimits = {
+  bytesMax: 64 * 1024 * 1024,
+  depthMax: 16,
+  entriesMax: 200_000,
+  textMax: 64 * 1024,
+  attributesMax: 32,
+};
+
+/** A value in an error message. */
+const SHOWN_CHARS = 40;
+
+export type Attributes = Readonly<Record<string, string>>;
+
+/** An element being read. */
+interface Frame {
+  readonly name: string;
+  /** Which of a list it is, or -1. */
+  readonly index: number;
+  readonly codec: Codec<unknown>;
+  readonly part: Part | null;
+  values: Record<string, unknown>;
+  text: string;
+}
+
+/**
+ * Makes a value of a document's elements as they open and close, by its codec. Knows nothing of angle brackets: whoever
+ * parses them calls `open`, `text` and `close`, and takes `value` at the end. After an error it must not be used again.
+ */
+export class DocumentReader<T> {
+  readonly #root: string;
+  readonly #codec: RecordCodec<T>;
+  readonly #limits: XmlLimits;
+  readonly #stack: Frame[] = [];
+  #depth = 0;
+  /** Depth of the unknown element being skipped, or 0. */
+  #skipFrom = 0;
+  #value: T | undefined;
+
+  constructor(root: string, codec: RecordCodec<T>, limits: XmlLimits) {
+    this.#root = root;
+    this.#codec = codec;
+    this.#limits = limits;
+  }
+
+  /** @throws ProtocolError while the root element has not been closed */
+  get value(): T {
+    if (this.#value === undefined) throw new ProtocolError(`${this.#root}: no such document`);
+    return this.#value;
+  }
+
+  open(name: string, attributes: Attributes): void {
+    this.#depth += 1;
+    if (this.#depth > this.#limits.depthMax) this.#fail(`deeper than ${this.#limits.depthMax} elements`);
+    if (this.#skipFrom !== 0) return;
+    const parent = this.#stack.at(-1);
+    if (parent === undefined) {
+      if (name !== this.#root) throw new ProtocolError(`expected <${this.#root}>, got <${shown(name)}>`);
+      this.#push(name, attributes, this.#codec as Codec<unknown>, null, -1);
+      return;
+    }
+    if (parent.codec.kind === 'scalar') this.#fail(`expected ${parent.codec.expected}, got <${shown(name)}>`);
+    const part = (parent.codec as RecordCodec<unknown>).byChild.get(name);
+    if (part === undefined) {
+      this.#skipFrom = this.#depth;
+      return;
+    }
+    this.#push(name, attributes, part.codec, part, this.#claim(parent, part));
+  }
+
+  /** Which place in its parent the element takes. */
+  #claim(parent: Frame, part: Part): number {
+    if (part.arity === 'many') {
+      const list = parent.values[part.key] as unknown[];
+      if (list.length === this.#limits.entriesMax) this.#fail(`more than ${this.#limits.entriesMax} <${part.name}>`);
+      return list.length;
+    }
+    // Two sizes of one file: whichever we took, it might be the wrong one.
+    if (parent.values[part.key] !== undefined) this.#fail(`<${part.name}> comes twice`);
+    return -1;
+  }
+
+  #push(name: string, attributes: Attributes, codec: Codec<unknown>, part: Part | null, index: number): void {
+    const frame: Frame = { name, index, codec, part, values: {}, text: '' };
+    this.#stack.push(frame);
+    this.#checkAttributes(attributes);
+    if (codec.kind === 'scalar') return;
+    for (const child of codec.parts) if (child.arity === 'many') frame.values[child.key] = [];
+    if (codec.byAttribute.size === 0) return;
+    for (const [source, attribute] of codec.byAttribute) {
+      const raw = attributes[source];
+      if (raw !== undefined) this.#take(frame, attribute, raw, `.@${source}`);
+    }
+  }
+
+  #checkAttributes(attributes: Attributes): void {
+    let count = 0;
+    for (const name in attributes) {
+      count += 1;
+      if ((attributes[name] as string).length > this.#limits.textMax)
+        this.#fail(`attribute ${shown(name)} is too long`);
+    }
+    if (count > this.#limits.attributesMax) this.#fail(`more than ${this.#limits.attributesMax} attributes`);
+  }
+
+  text(characters: string): void {
+    const frame = this.#stack.at(-1);
+    if (frame === undefined || this.#skipFrom !== 0) return;
+    if (frame.codec.kind === 'record' && frame.codec.ownText === null) return;
+    frame.text += characters;
+    if (frame.text.length > this.#limits.textMax) this.#fail(`a text longer than ${this.#limits.textMax}`);
+  }
+
+  close(): void {
+    this.#depth -= 1;
+    if (this.#skipFrom !== 0) {
+      if (this.#depth < this.#skipFrom) this.#skipFrom = 0;
+      return;
+    }
+    const frame = this.#stack.at(-1) as Frame;
+    const { codec, part } = frame;
+    if (codec.kind === 'scalar') {
+      this.#stack.pop();
+      const parent = this.#stack.at(-1) as Frame;
+      this.#take(parent, part as Part, frame.text, `.${frame.name}${frame.index < 0 ? '' : `[${frame.index}]`}`);
+      return;
+    }
+    const value = this.#closeRecord(frame, codec);
+    this.#stack.pop();
+    const parent = this.#stack.at(-1);
+    if (parent === undefined) this.#value = value as T;
+    else this.#keep(parent, part as Part, value);
+  }
+
+  #closeRecord(frame: Frame, codec: RecordCodec<unknown>): unknown {
+    const { values } = frame;
+    if (codec.ownText !== null) this.#take(frame, codec.ownText, frame.text, '');
+    for (const part of codec.parts) {
+      if (part.arity !== 'one' || values[part.key] !== undefined) continue;
+      const what = part.name === '#text' ? 'no text' : `no ${part.name}`;
+      this.#fail(what);
+    }
+    return codec.close(values);
+  }
+
+  /** Gives a text its type and keeps it under its key. */
+  #take(frame: Frame, part: Part, raw: string, place: string): void {
+    const { codec } = part;
+    if (codec.kind !== 'scalar') throw new TypeError(`${part.name} is an element, not a text`);
+    const value = codec.parse(raw);
+    if (value !== undefined) {
+      this.#keep(frame, part, value);
+      return;
+    }
+    const isEmpty = codec.emptyIsAbsent && raw.trim() === '';
+    if (isEmpty && part.arity === 'optional') return;
+    this.#fail(`expected ${codec.expected}, got ${JSON.stringify(shown(raw))}`, place);
+  }
+
+  #keep(frame: Frame, part: Part, value: unknown): void {
+    if (part.arity === 'many') (frame.values[part.key] as unknown[]).push(value);
+    else frame.values[part.key] = value;
+  }
+
+  #fail(what: string, place = ''): never {
+    const path = this.#stack.map((frame) => (frame.index < 0 ? frame.name : `${frame.name}[${frame.index}]`)).join('.');
+    throw new ProtocolError(`${path === '' ? this.#root : path}${place}: ${what}`);
+  }
+}
+
+/** A value as an error message shows it. */
+export function shown(raw: string): string {
+  return raw.length <= SHOWN_CHARS ? raw : `${raw.slice(0, SHOWN_CHARS)}…`;
+}
