@@ -1,0 +1,183 @@
+import type { ContentId, Extent, ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
+import type { Contents, DraftBase, Lease, Piece } from '../../src/store/contents.ts';
+import { countReference } from '../../src/store/node-table.ts';
+import type { ContentRecord, StoreWriter, Transaction } from '../../src/store/tables.ts';
+
+/**
+ * Contents as rows of numbers, `null` where a byte comes from below or is not here. Kept outside the store's tables, but a
+ * restart of the sync keeps them: what this is for is who refers to what, not how bytes are stored.
+ */
+export class MemoryContents implements Contents {
+  readonly #store: StoreWriter;
+  readonly #own = new Map<ContentId, (number | null)[]>();
+  /** Contents with no references left. */
+  readonly collected = new Set<ContentId>();
+
+  constructor(store: StoreWriter) {
+    this.#store = store;
+  }
+
+  record(id: ContentId): ContentRecord | undefined {
+    return this.#store.get('content', id);
+  }
+
+  versionContent(tx: Transaction, version: VersionUrl, resource: ResourceUrl, sizeBytes: number): ContentId {
+    const known = tx.get('version', version);
+    if (known !== undefined && tx.get('content', known) !== undefined) return known;
+    const id = this.#make(tx, { kind: 'version', sealed: true, version, resource, sizeBytes });
+    tx.put('version', version, id);
+    return id;
+  }
+
+  inlineContent(tx: Transaction, bytes: Uint8Array): ContentId {
+    const id = this.#make(tx, { kind: 'draft', sealed: true, sizeBytes: bytes.byteLength });
+    this.#own.set(id, [...bytes]);
+    return id;
+  }
+
+  createDraft(tx: Transaction, base: DraftBase | null): ContentId {
+    const under = base === null || base.sizeBytes === 0 ? null : base.content;
+    const sizeBytes = base?.sizeBytes ?? 0;
+    const id = this.#make(tx, { kind: 'draft', sealed: false, sizeBytes, base: under, baseBytes: sizeBytes });
+    if (under !== null) countReference(tx, under, 1);
+    return id;
+  }
+
+  sizeOf(id: ContentId): number {
+    return this.record(id)?.sizeBytes ?? 0;
+  }
+
+  write(draft: ContentId, offset: number, data: Uint8Array): void {
+    const record = this.record(draft);
+    if (record === undefined || record.sealed) throw new Error(`content ${draft} is not an open draft`);
+    const own = this.#own.get(draft) ?? [];
+    while (own.length < offset + data.byteLength) own.push(null);
+    data.forEach((byte, at) => {
+      own[offset + at] = byte;
+    });
+    this.#own.set(draft, own);
+    const sizeBytes = Math.max(record.sizeBytes, offset + data.byteLength);
+    this.#store.transact((tx) => tx.put('content', draft, { ...record, sizeBytes }));
+  }
+
+  truncate(): void {
+    throw new Error('not needed');
+  }
+  zero(): void {
+    throw new Error('not needed');
+  }
+  isUnflushed(): boolean {
+    return false;
+  }
+  flush(): void {}
+
+  seal(tx: Transaction, draft: ContentId): void {
+    const record = tx.get('content', draft);
+    if (record !== undefined) tx.put('content', draft, { ...record, sealed: true });
+  }
+
+  async syncFile(): Promise<void> {}
+
+  pieces(id: ContentId, extent: Extent): Piece[] {
+    const pieces: Piece[] = [];
+    const end = Math.min(extent.end, this.sizeOf(id));
+    for (let at = extent.start; at < end; at++) {
+      const found = this.#byteAt(id, at);
+      if (typeof found === 'number') pieces.push({ kind: 'bytes', length: 1, bytes: Uint8Array.of(found) });
+      else pieces.push({ kind: 'missing', length: 1, content: found, extent: { start: 0, end: this.sizeOf(found) } });
+    }
+    return pieces;
+  }
+
+  readAll(id: ContentId, extent: Extent): Uint8Array | null {
+    const bytes: number[] = [];
+    for (let at = extent.start; at < Math.min(extent.end, this.sizeOf(id)); at++) {
+      const found = this.#byteAt(id, at);
+      if (typeof found !== 'number') return null;
+      bytes.push(found);
+    }
+    return Uint8Array.from(bytes);
+  }
+
+  nextData(): Extent | null {
+    return null;
+  }
+  fetchPath(): string | null {
+    return null;
+  }
+
+  landed(version: ContentId, extent: Extent, bytes: Uint8Array | null): void {
+    const own = this.#own.get(version) ?? [];
+    bytes?.forEach((byte, at) => {
+      own[extent.start + at] = byte;
+    });
+    this.#own.set(version, own);
+  }
+
+  adopt(tx: Transaction, draft: ContentId, version: VersionUrl, resource: ResourceUrl): void {
+    const record = tx.get('content', draft);
+    if (record === undefined) throw new Error(`content ${draft} is not there`);
+    if (record.kind !== 'draft' || !record.sealed) throw new Error(`content ${draft} is not a sealed draft`);
+    tx.put('content', draft, { ...record, kind: 'version', version, resource });
+    tx.put('version', version, draft);
+  }
+
+  async settleLayers(): Promise<void> {}
+
+  lease(content: ContentId): Lease {
+    return { content, release: () => {} };
+  }
+
+  /** Drops what nothing refers to: a reference that was forgotten shows as bytes that are gone. */
+  collect(): void {
+    for (const [id] of [...this.#store.all('garbage')]) {
+      const record = this.record(id);
+      if (record?.refs !== 0) continue;
+      this.collected.add(id);
+      this.#own.delete(id);
+      this.#store.transact((tx) => {
+        tx.remove('content', id);
+        tx.remove('garbage', id);
+        if (record.version !== null && tx.get('version', record.version) === id) tx.remove('version', record.version);
+        if (record.base !== null) countReference(tx, record.base, -1);
+      });
+    }
+  }
+
+  /** Throws away what could be fetched again. */
+  evict(): void {
+    for (const id of this.#own.keys()) {
+      const record = this.record(id);
+      if (record?.kind === 'version' && record.base === null) this.#own.delete(id);
+    }
+  }
+
+  usage(): { readonly cacheBytes: number; readonly draftBytes: number } {
+    return { cacheBytes: 0, draftBytes: 0 };
+  }
+
+  /** A byte, or the version content that it has to be fetched from. */
+  #byteAt(id: ContentId, at: number): number | ContentId {
+    const record = this.record(id);
+    if (record === undefined) throw new Error(`content ${id} is not there`);
+    const own = this.#own.get(id)?.[at] ?? null;
+    if (own !== null) return own;
+    if (record.base !== null && at < record.baseBytes) return this.#byteAt(record.base, at);
+    return record.kind === 'version' ? id : 0;
+  }
+
+  #make(tx: Transaction, fields: Partial<ContentRecord>): ContentId {
+    const id = tx.nextId('content') as ContentId;
+    const empty = {
+      version: null,
+      resource: null,
+      where: 'none',
+      base: null,
+      baseBytes: 0,
+      extents: [],
+      refs: 0,
+    } as const;
+    tx.put('content', id, { kind: 'draft', sealed: false, sizeBytes: 0, ...empty, ...fields });
+    return id;
+  }
+}

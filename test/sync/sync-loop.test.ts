@@ -1,0 +1,328 @@
+import { describe, expect, test } from 'vitest';
+import { MODEL_ROOT, MODEL_TRASH } from './model-service.ts';
+import { SETTLE_MS, SyncWorld } from './sync-world.ts';
+
+/** Both trees, compared as text. */
+function expectEqualTrees(world: SyncWorld): void {
+  expect(Object.fromEntries([...world.service.tree()].sort())).toEqual(
+    Object.fromEntries([...world.localTree()].sort()),
+  );
+  expect(world.service.violations).toEqual([]);
+}
+
+describe('what is made here', () => {
+  test('a small new file costs two requests, and its folder one', async () => {
+    const world = new SyncWorld();
+    world.mkdir('/a');
+    world.write('/a/f', 'hello');
+
+    await world.settle();
+
+    expectEqualTrees(world);
+    expect(world.service.requests).toHaveLength(3);
+  });
+
+  test('nothing is sent before the settle time is over', async () => {
+    const world = new SyncWorld();
+    world.write('/f', 'one');
+    world.clock.advance(SETTLE_MS - 1);
+    await world.quiet();
+    world.write('/f', 'two');
+    world.clock.advance(SETTLE_MS - 1);
+    await world.quiet();
+
+    expect(world.service.requests).toEqual([]);
+  });
+
+  test('what is made and deleted before the push sends nothing', async () => {
+    const world = new SyncWorld();
+    world.mkdir('/a');
+    world.write('/a/f', 'hello');
+    world.rename('/a/f', '/a/g');
+    world.removeAll('/a');
+
+    await world.settle();
+
+    expect(world.service.requests).toEqual([]);
+    expect(world.sync.status().pending).toBe(0);
+  });
+
+  test('a file above the limit of one request becomes a version that is read back from the history', async () => {
+    const world = new SyncWorld();
+    world.write('/big', 'more than eight bytes');
+
+    await world.settle();
+
+    expectEqualTrees(world);
+    expect(world.service.requests.map((request) => request.split(' ')[0])).toEqual([
+      'createFile',
+      'createVersion',
+      'putVersionData',
+      'versions',
+    ]);
+  });
+
+  test('a file that is being written waits for its last release', async () => {
+    const world = new SyncWorld();
+    const { ino } = world.write('/f', 'half');
+    world.beingWritten.add(ino);
+    world.clock.advance(60_000);
+    await world.quiet();
+    expect(world.service.requests).toEqual([]);
+
+    world.beingWritten.delete(ino);
+    world.sync.changed(ino);
+    await world.settle();
+
+    expectEqualTrees(world);
+  });
+});
+
+describe('what is changed here', () => {
+  test('a second save is a second version of the same file', async () => {
+    const world = new SyncWorld();
+    world.write('/f', 'one');
+    await world.settle();
+    world.write('/f', 'two');
+    await world.settle();
+
+    expectEqualTrees(world);
+    const [file] = world.service.childrenOf(MODEL_ROOT);
+    expect(file?.versions.map((version) => version.bytes.toString())).toEqual(['two', 'one']);
+  });
+
+  test('names change hands: a swap goes over a temporary name', async () => {
+    const world = new SyncWorld();
+    world.service.add('folder', MODEL_ROOT, 'a');
+    world.service.add('folder', MODEL_ROOT, 'b');
+    world.learn();
+    world.mkdir('/a/of-a');
+    world.rename('/a', '/b', 'exchange');
+
+    await world.settle();
+
+    expectEqualTrees(world);
+  });
+
+  test('a folder goes into the file that was renamed into it', async () => {
+    const world = new SyncWorld();
+    world.service.add('file', MODEL_ROOT, 'a', Buffer.from('x'));
+    world.learn();
+    world.rename('/a', '/tmp');
+    world.mkdir('/a');
+    world.rename('/tmp', '/a/a');
+
+    await world.settle();
+
+    expectEqualTrees(world);
+  });
+
+  test('a folder and the one in it change places', async () => {
+    const world = new SyncWorld();
+    const a = world.service.add('folder', MODEL_ROOT, 'a');
+    world.service.add('folder', a, 'b');
+    world.learn();
+    world.rename('/a/b', '/b');
+    world.rename('/a', '/b/a');
+
+    await world.settle();
+
+    expectEqualTrees(world);
+  });
+
+  test('renaming a folder is one request, whatever is in it', async () => {
+    const world = new SyncWorld();
+    const a = world.service.add('folder', MODEL_ROOT, 'a');
+    for (let n = 0; n < 30; n++) world.service.add('file', a, `f${n}`, Buffer.from('x'));
+    world.learn();
+    world.rename('/a', '/b');
+
+    await world.settle();
+
+    expectEqualTrees(world);
+    expect(world.service.requests).toHaveLength(1);
+  });
+});
+
+describe('what is deleted here', () => {
+  test('a folder goes to the trash whole, after one look into it', async () => {
+    const world = new SyncWorld();
+    const a = world.service.add('folder', MODEL_ROOT, 'a');
+    for (let n = 0; n < 30; n++) world.service.add('file', a, `f${n}`, Buffer.from('x'));
+    world.learn();
+    world.removeAll('/a');
+
+    await world.settle();
+
+    expectEqualTrees(world);
+    expect(world.service.requests).toEqual([`list ${a}`, 'trash a']);
+  });
+
+  test('what somebody else put into a folder that was deleted here is not trashed with it', async () => {
+    const world = new SyncWorld();
+    const a = world.service.add('folder', MODEL_ROOT, 'a');
+    world.service.add('file', a, 'ours', Buffer.from('x'));
+    world.learn();
+    world.service.add('file', a, 'theirs', Buffer.from('y'));
+    world.removeAll('/a');
+
+    await world.settle();
+    world.learn();
+
+    expectEqualTrees(world);
+    expect([...world.localTree().keys()].sort()).toEqual(['/a', '/a/theirs']);
+  });
+
+  test('for ever means one by one, and never a folder with something in it', async () => {
+    const world = new SyncWorld({ deletion: 'forever' });
+    const a = world.service.add('folder', MODEL_ROOT, 'a');
+    world.service.add('file', a, 'f', Buffer.from('x'));
+    world.learn();
+    world.removeAll('/a');
+
+    await world.settle();
+
+    expectEqualTrees(world);
+    expect(world.service.childrenOf(MODEL_TRASH)).toEqual([]);
+  });
+
+  test('a file that is still open goes after its last release, its name is free before', async () => {
+    const world = new SyncWorld();
+    const file = world.service.add('file', MODEL_ROOT, 'f', Buffer.from('x'));
+    world.learn();
+    const { ino } = world.node('/f');
+    world.open.add(ino);
+    world.remove('/f');
+    world.clock.advance(10_000);
+    await world.quiet();
+    expect(world.service.isInTrash(file)).toBe(false);
+    world.mkdir('/f');
+    world.clock.advance(SETTLE_MS + 1);
+    for (let turn = 0; turn < 6; turn++) {
+      await world.quiet();
+      world.service.settleAll({ type: 'answer' });
+      world.clock.advance(1_000);
+    }
+    expect(world.service.tree().get('/f')).toBe(null);
+    expect(world.service.isInTrash(file)).toBe(false);
+
+    world.open.delete(ino);
+    world.sync.changed(ino);
+    await world.settle();
+
+    expect(world.service.isInTrash(file)).toBe(true);
+    expectEqualTrees(world);
+  });
+});
+
+describe('when things go wrong', () => {
+  test('offline, nothing is lost, one push at a time tries, and the first answer lets all go on', async () => {
+    const world = new SyncWorld();
+    for (let n = 0; n < 20; n++) world.write(`/f${n}`, 'x');
+    world.service.auto = () => ({ type: 'lose-request' });
+    for (let second = 0; second < 120; second++) {
+      world.clock.advance(1_000);
+      await world.quiet();
+    }
+    const tried = world.service.requests.length;
+    expect(tried).toBeLessThan(40);
+    expect(world.sync.status().offlineSinceMs).not.toBe(null);
+
+    world.service.auto = null;
+    await world.converge();
+
+    expectEqualTrees(world);
+    expect(world.events.map((event) => event.type).filter((type) => type === 'offline' || type === 'online')).toEqual([
+      'offline',
+      'online',
+    ]);
+  });
+
+  test.each([
+    [403, 'forbidden'],
+    [413, 'quota'],
+    [400, 'refused'],
+  ])('a refusal with %i parks one node as %s, and the others go on', async (status, reason) => {
+    const world = new SyncWorld();
+    world.write('/bad', 'x');
+    world.write('/good', 'y');
+    world.service.auto = (name) => (name === 'createFile bad' ? { type: 'refuse', status } : { type: 'answer' });
+    world.clock.advance(SETTLE_MS + 1);
+    await world.quiet();
+
+    expect(world.service.tree().get('/good')).toBe('y');
+    expect(world.sync.status().parked.map((parked) => [parked.path, parked.reason])).toEqual([['bad', reason]]);
+
+    world.service.auto = null;
+    world.sync.retry();
+    await world.converge();
+    expectEqualTrees(world);
+  });
+
+  test('an error of the service is tried again for as long as it lasts', async () => {
+    const world = new SyncWorld();
+    world.write('/f', 'x');
+    let left = 6;
+    world.service.auto = () => (left-- > 0 ? { type: 'refuse', status: 500 } : { type: 'answer' });
+    for (let minute = 0; minute < 30; minute++) {
+      world.clock.advance(60_000);
+      await world.quiet();
+    }
+    expectEqualTrees(world);
+  });
+
+  test('a refused login is a state, and queued changes go on after it', async () => {
+    const world = new SyncWorld();
+    world.write('/f', 'x');
+    world.service.auto = () => ({ type: 'refuse', status: 401 });
+    world.clock.advance(SETTLE_MS + 1);
+    await world.quiet();
+    expect(world.sync.status()).toMatchObject({ signInNeeded: true, pending: 1, parked: [] });
+
+    world.service.auto = null;
+    world.sync.retryNow();
+    await world.converge();
+
+    expectEqualTrees(world);
+    expect(world.sync.status().signInNeeded).toBe(false);
+  });
+});
+
+describe('syncNow', () => {
+  test('pushes at once what was closed, and tells what is parked', async () => {
+    const world = new SyncWorld();
+    world.write('/f', 'x');
+    world.write('/bad', 'y');
+    const { ino } = world.write('/open', 'z');
+    world.beingWritten.add(ino);
+    world.service.auto = (name) => (name === 'createFile bad' ? { type: 'refuse', status: 403 } : { type: 'answer' });
+
+    const report = await world.sync.syncNow();
+
+    expect(report).toMatchObject({ pushed: 1, open: 1, parked: [{ path: 'bad', reason: 'forbidden' }] });
+    expect(world.service.tree().get('/f')).toBe('x');
+  });
+
+  test('is done at once when nothing is to be done', async () => {
+    expect(await new SyncWorld().sync.syncNow()).toEqual({ pushed: 0, parked: [], open: 0 });
+  });
+
+  test('drain gives up in time and says what is left', async () => {
+    const world = new SyncWorld();
+    world.write('/f', 'x');
+    const drained = world.sync.drain(1_000);
+    await world.quiet();
+    world.clock.advance(1_001);
+
+    expect(await drained).toEqual({ left: 1 });
+  });
+});
+
+test('the pushes of many files run side by side, up to the limit', async () => {
+  const world = new SyncWorld({ transfers: 3 });
+  for (let n = 0; n < 10; n++) world.write(`/f${n}`, 'x');
+  world.clock.advance(SETTLE_MS + 1);
+  await world.quiet();
+
+  expect(world.service.pending).toHaveLength(3);
+});
