@@ -1,5 +1,4 @@
 #!/usr/bin/env node
-import { dirname, join } from 'node:path';
 import { systemClock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
 import { pathsOf } from '../config/paths.ts';
@@ -84,7 +83,7 @@ addMountOptions(demo).action(async (directory: string | undefined) => {
 });
 
 registerServe(program, {
-  defaultDirectory: join(dirname(paths.demoServerDirectory), 'server'),
+  defaultDirectory: paths.serverDirectory,
   env: process.env,
   print: output.print,
   ended: (ended) => {

@@ -10,6 +10,8 @@ export interface Paths {
   readonly configFile: string;
   /** One directory per account (see `accountPaths`). */
   readonly accountsDirectory: string;
+  /** Data of `cfs serve`, unless it is told otherwise. */
+  readonly serverDirectory: string;
   /** Data of the embedded server of `npm start`: kept, with its port. */
   readonly demoServerDirectory: string;
   /** Parent of the control sockets; null without XDG_RUNTIME_DIR, then they lie with the account's state. */
@@ -42,6 +44,7 @@ export function pathsOf(env: Readonly<Record<string, string | undefined>>): Path
   return {
     configFile: join(config, 'config.toml'),
     accountsDirectory: join(state, 'accounts'),
+    serverDirectory: join(state, 'server'),
     demoServerDirectory: join(state, 'demo-server'),
     runtimeDirectory: runtime === null ? null : join(runtime, 'cfs'),
   };
