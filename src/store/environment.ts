@@ -103,27 +103,29 @@ export class Store implements StoreWriter {
     const { directory, log, clock } = options;
     mkdirSync(directory, { recursive: true, mode: 0o700 });
     const lock = OwnerLock.take(directory);
-    let database: RootDatabase<Buffer, Buffer> | undefined;
+    let store: Store | undefined;
     try {
-      database = openLmdb<Buffer, Buffer>({
+      const database = openLmdb<Buffer, Buffer>({
         path: join(directory, 'index'),
         noSubdir: false,
         encoding: 'binary',
         keyEncoding: 'binary',
       });
-      const store = new Store(options, database, lock);
+      store = new Store(options, database, lock);
+      store.#checkSchema(); // before a record is looked at that this version may not understand
       const disk = options.disk ?? systemDisk;
       const segmentBytes = options.segmentBytes ?? SEGMENT_BYTES;
       const applied = Number(database.getBinary(APPLIED_KEY)?.readBigUInt64BE() ?? 0n);
+      const opening = store;
       store.#journal = await Journal.open(
         { directory: join(directory, 'journal'), segmentBytes, disk, log, clock },
         applied,
-        ({ sequence, payload }) => store.#keep(decodeRows(Buffer.from(payload), sequence), sequence),
+        ({ sequence, payload }) => opening.#keep(decodeRows(Buffer.from(payload), sequence), sequence),
       );
       store.#begin(store.#journal);
       return store;
     } catch (error) {
-      await database?.close();
+      await store?.#takeover.close();
       lock.release();
       throw error;
     }
@@ -201,7 +203,6 @@ export class Store implements StoreWriter {
     } catch (err) {
       this.#log.warn({ err }, 'closed with changes that only the journal holds');
     }
-    await this.#takeover.close();
     try {
       await this.#journal?.close();
     } catch (err) {
@@ -210,7 +211,7 @@ export class Store implements StoreWriter {
         'the journal could not be synced: what was not synced before may not survive a power cut',
       );
     }
-    await this.#database.close();
+    await this.#takeover.close();
     this.#lock.release();
   }
 
@@ -255,18 +256,24 @@ export class Store implements StoreWriter {
 
   #begin(journal: Journal): void {
     journal.release(this.#flushed);
-    const schema = this.get('meta', 'schema');
-    if (typeof schema === 'number' && schema > SCHEMA_VERSION) {
-      throw new UsageError(
-        `the store was written by a newer version of this program (layout ${schema}, this one knows ${SCHEMA_VERSION})`,
-      );
-    }
+    const schema = this.#checkSchema();
     for (const counter of ['inode', 'content'] as const) {
       const next = Number(this.get('meta', COUNTERS[counter].key) ?? COUNTERS[counter].first);
       this.#ids[counter].next = next;
       this.#ids[counter].end = next;
     }
     if (schema === undefined) this.transact((tx) => tx.put('meta', 'schema', SCHEMA_VERSION));
+  }
+
+  #checkSchema(): number | undefined {
+    const schema = this.get('meta', 'schema');
+    if (typeof schema !== 'number') return undefined;
+    if (schema > SCHEMA_VERSION) {
+      throw new UsageError(
+        `the store was written by a newer version of this program (layout ${schema}, this one knows ${SCHEMA_VERSION})`,
+      );
+    }
+    return schema;
   }
 
   #record(rows: Row[]): void {
