@@ -1,6 +1,7 @@
 import { ApiError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import { type ContentId, type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { writeNode } from '../../src/store/node-table.ts';
 import type { NodeRecord } from '../../src/store/tables.ts';
 import type { SyncEvent } from '../../src/sync/sync-event.ts';
 import { SyncLoop, type SyncOptions } from '../../src/sync/sync-loop.ts';
@@ -106,7 +107,10 @@ export class SyncWorld {
 
   /** Changes some bytes of a file in place. */
   patch(path: string, offset: number, text: string): NodeRecord {
-    const node = this.node(path);
+    let node = this.node(path);
+    if (node.local?.content === null) {
+      node = this.#pin(node);
+    }
     const base = node.local?.content ?? null;
     const sizeBytes = node.local?.sizeBytes ?? 0;
     const content = this.store.transact((tx) =>
@@ -114,6 +118,19 @@ export class SyncWorld {
     );
     this.contents.write(content, offset, Buffer.from(text));
     return this.tree.change(node.ino, { content, sizeBytes: this.contents.sizeOf(content) });
+  }
+
+  /** As the first read or partial write of a file whose version is not known yet. */
+  #pin(node: NodeRecord): NodeRecord {
+    const { local, remote } = node;
+    const newest = remote && this.service.history(remote.resource).find((version) => version.complete);
+    if (!newest || !local) return node;
+    return this.store.transact((tx) => {
+      const content = this.contents.versionContent(tx, newest.url, remote.resource, newest.sizeBytes);
+      const after = { ...node, local: { ...local, content }, remote: { ...remote, content } };
+      writeNode(tx, node, after, this.clock.nowMs());
+      return after;
+    });
   }
 
   rename(from: string, to: string, mode: 'replace' | 'exchange' = 'replace'): void {
