@@ -8,6 +8,7 @@ import { type Channel, Port } from '../base/port.ts';
 import { type Inode, type ResourceUrl, ROOT_INODE, type VersionUrl } from '../base/vocabulary.ts';
 import { cacheBudget } from '../config/cache-budget.ts';
 import { BlockReader } from '../content/block-reader.ts';
+import { Patience } from '../content/patience.ts';
 import type { VersionSource } from '../content/version-source.ts';
 import type { ParkedChange, SyncOutcome } from '../control/status-model.ts';
 import { FileSystem } from '../fs/file-system.ts';
@@ -130,6 +131,7 @@ class MountingWorker implements MountService {
   }
 
   async reachable(): Promise<void> {
+    this.#built.patience.reachable();
     this.#built.freshness.reachable();
     this.#built.sync.reachable();
   }
@@ -185,13 +187,15 @@ class MountingWorker implements MountService {
       options: { dirTtlMs: options.dirTtlMs, openWaitMs: options.openWaitMs },
     });
     const source = this.#port.remote<VersionSource>('versions');
+    const { readTimeoutMs } = options;
+    const patience = new Patience({ clock, log: log.child({ part: 'patience' }), shutdown, readTimeoutMs });
     const reader = new BlockReader({
       contents,
       source,
       clock,
       log: log.child({ part: 'reader' }),
-      shutdown,
-      readTimeoutMs: options.readTimeoutMs,
+      patience,
+      readTimeoutMs,
     });
     const fileSystem: FileSystem = new FileSystem({
       tree,
@@ -203,6 +207,7 @@ class MountingWorker implements MountService {
         contents,
         reader,
         source,
+        patience,
         clock,
         log: log.child({ part: 'content' }),
         shutdown,
@@ -241,7 +246,7 @@ class MountingWorker implements MountService {
       },
     });
     tree.onLocalChange((ino) => sync.changed(ino));
-    return { store, contents, tree, freshness, fileSystem, sync, cacheBytes };
+    return { store, contents, tree, freshness, patience, fileSystem, sync, cacheBytes };
   }
 
   async #stop(timeoutMs: number | null): Promise<StopOutcome> {
@@ -312,6 +317,7 @@ interface LeftTower {
   readonly contents: ContentStore;
   readonly tree: Tree;
   readonly freshness: Freshness;
+  readonly patience: Patience;
   readonly fileSystem: FileSystem;
   readonly sync: SyncLoop;
   readonly cacheBytes: number;

@@ -1,16 +1,15 @@
 import type { Clock } from '../base/clock.ts';
-import { ApiError, FsError, ProtocolError, SignInError, TransportError } from '../base/errors.ts';
+import { ApiError, FsError, ProtocolError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { BLOCK_BYTES, type ContentId, type Extent } from '../base/vocabulary.ts';
 import type { Contents, Piece } from '../store/contents.ts';
+import type { Patience } from './patience.ts';
 import type { VersionSource } from './version-source.ts';
 
 /** What one ranged GET asks for at most: long enough to fill a line, short enough that several run side by side. */
 const FETCH_BYTES_MAX = 1024 * 1024;
 /** A version up to this size is fetched whole: its second read would cost another round trip otherwise. */
 const WHOLE_BYTES_MAX = 1024 * 1024;
-const RETRY_FIRST_MS = 200;
-const RETRY_LONGEST_MS = 5_000;
 
 /** Pieces that are all here. */
 export type PresentPiece = Exclude<Piece, { kind: 'missing' }>;
@@ -19,14 +18,14 @@ export type PresentPiece = Exclude<Piece, { kind: 'missing' }>;
  * Reads a content through the block cache: at once when everything is here, otherwise after fetching what is missing.
  *
  * A fetch belongs to nobody: readers join it and leave it, an interrupted one does not fail the others, and what arrives is
- * kept. A failed fetch is tried again here, not in the caller's face, for up to `readTimeoutMs`.
+ * kept. A failed fetch is tried again behind the caller's back (`Patience`).
  */
 export class BlockReader {
   readonly #contents: Contents;
   readonly #source: VersionSource;
   readonly #clock: Clock;
   readonly #log: Logger;
-  readonly #shutdown: AbortSignal;
+  readonly #patience: Patience;
   readonly #readTimeoutMs: number;
 
   /** Fetches under way, by block. INVARIANT: at most one per block, however many readers wait for it. */
@@ -37,15 +36,14 @@ export class BlockReader {
     source: VersionSource;
     clock: Clock;
     log: Logger;
-    /** Ends all fetches: the mount is going away. */
-    shutdown: AbortSignal;
+    patience: Patience;
     readTimeoutMs: number;
   }) {
     this.#contents = deps.contents;
     this.#source = deps.source;
     this.#clock = deps.clock;
     this.#log = deps.log;
-    this.#shutdown = deps.shutdown;
+    this.#patience = deps.patience;
     this.#readTimeoutMs = deps.readTimeoutMs;
   }
 
@@ -116,7 +114,7 @@ export class BlockReader {
     const keys: string[] = [];
     for (let start = extent.start; start < extent.end; start += BLOCK_BYTES) keys.push(`${content}/${start}`);
     const lease = this.#contents.lease(content);
-    const fetch = this.#fetchWithRetries(content, extent, sizeBytes).finally(() => {
+    const fetch = this.#fetchPatiently(content, extent, sizeBytes).finally(() => {
       lease.release();
       for (const key of keys) this.#fetches.delete(key);
     });
@@ -124,31 +122,22 @@ export class BlockReader {
     return fetch;
   }
 
-  async #fetchWithRetries(content: ContentId, extent: Extent, sizeBytes: number): Promise<void> {
-    const startedMs = this.#clock.elapsedMs();
-    for (let attempt = 0; ; attempt++) {
-      try {
-        return await this.#fetchOnce(content, extent, sizeBytes);
-      } catch (error) {
-        if (error instanceof ApiError && error.status === 404) {
-          this.#log.warn({ content, ...extent }, 'version gone while it was read');
-          throw new FsError('ESTALE', 'this version no longer exists on the service', { cause: error });
-        }
-        const elapsedMs = this.#clock.elapsedMs() - startedMs;
-        const waitMs = Math.min(RETRY_FIRST_MS * 2 ** attempt, RETRY_LONGEST_MS) * (0.5 + this.#clock.random() / 2);
-        if (this.#shutdown.aborted || !isWorthRetrying(error) || elapsedMs + waitMs > this.#readTimeoutMs) throw error;
-        this.#log.debug({ content, ...extent, attempt, waitMs, err: error }, 'fetch to be repeated');
-        await this.#clock.sleep(waitMs, this.#shutdown);
-      }
+  async #fetchPatiently(content: ContentId, extent: Extent, sizeBytes: number): Promise<void> {
+    try {
+      await this.#patience.ask((signal) => this.#fetchOnce(content, extent, sizeBytes, signal));
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status !== 404) throw error;
+      this.#log.warn({ content, ...extent }, 'version gone while it was read');
+      throw new FsError('ESTALE', 'this version no longer exists on the service', { cause: error });
     }
   }
 
-  async #fetchOnce(content: ContentId, extent: Extent, sizeBytes: number): Promise<void> {
+  async #fetchOnce(content: ContentId, extent: Extent, sizeBytes: number, signal: AbortSignal): Promise<void> {
     const record = this.#contents.record(content);
-    if (record?.version == null) throw new ProtocolError(`content ${content} has no version to fetch from`);
+    if (record?.version == null) throw new FsError('EIO', `content ${content} has no version to fetch from`);
     const path = this.#contents.fetchPath(content);
     const target = path === null ? ({ kind: 'memory' } as const) : ({ kind: 'file', path } as const);
-    const fetched = await this.#source.readVersion(record.version, extent, sizeBytes, target, this.#shutdown);
+    const fetched = await this.#source.readVersion(record.version, extent, sizeBytes, target, signal);
     if (fetched.extent.start > extent.start || fetched.extent.end < extent.end) {
       throw new ProtocolError(
         `content ${content}: asked for ${extent.start}-${extent.end}, got ${fetched.extent.start}-${fetched.extent.end}`,
@@ -160,13 +149,6 @@ export class BlockReader {
 
 function isPresent(pieces: readonly Piece[]): pieces is PresentPiece[] {
   return pieces.every((piece) => piece.kind !== 'missing');
-}
-
-/** Anything but a clear refusal: the line may be back in a moment, and an answer that did not fit may fit the next time. */
-function isWorthRetrying(error: unknown): boolean {
-  if (error instanceof TransportError || error instanceof ProtocolError) return true;
-  if (error instanceof SignInError) return false;
-  return error instanceof ApiError && (error.status === 429 || error.status >= 500);
 }
 
 /** Waits for `work`, but no longer than the caller wants; the work itself goes on. */

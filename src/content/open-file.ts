@@ -6,6 +6,7 @@ import type { Contents, Lease } from '../store/contents.ts';
 import { writeNode } from '../store/node-table.ts';
 import type { LocalFacet, NodeRecord, StoreWriter } from '../store/tables.ts';
 import { type BlockReader, type PresentPiece, unlessAborted } from './block-reader.ts';
+import type { Patience } from './patience.ts';
 import type { VersionSource } from './version-source.ts';
 
 export interface OpenFileDeps {
@@ -13,6 +14,7 @@ export interface OpenFileDeps {
   readonly contents: Contents;
   readonly reader: BlockReader;
   readonly source: VersionSource;
+  readonly patience: Patience;
   readonly clock: Clock;
   readonly log: Logger;
   readonly shutdown: AbortSignal;
@@ -239,10 +241,10 @@ export class OpenFile {
   }
 
   async #askForVersion(): Promise<void> {
-    const { store, contents, source, clock } = this.#deps;
+    const { store, contents, source, patience, clock } = this.#deps;
     const resource = this.#node()?.remote?.resource;
     if (resource === undefined) return;
-    const version = await source.newestVersion(resource, this.#deps.shutdown);
+    const version = await patience.ask((signal) => source.newestVersion(resource, signal));
     if (version === null) {
       const node = this.#node();
       if ((node?.remote?.sizeBytes ?? 0) > 0) throw new FsError('ESTALE', 'the service no longer has this file');
@@ -255,7 +257,8 @@ export class OpenFile {
       // Somebody wrote here, or the file was replaced or removed, while we asked: the node is left alone.
       if (node?.local == null || node.remote?.resource !== resource || node.local.content !== null) return id;
       isOther = node.local.sizeBytes !== version.sizeBytes;
-      const mtime = isOther && version.lastModifiedMs !== null ? timespecOfMs(version.lastModifiedMs) : node.local.mtime;
+      const mtime =
+        isOther && version.lastModifiedMs !== null ? timespecOfMs(version.lastModifiedMs) : node.local.mtime;
       // The listing's time stays: if this version is newer, the next listing shows it and the history is asked once more.
       const remote = { ...node.remote, content: id, sizeBytes: version.sizeBytes };
       const local: LocalFacet = { ...node.local, content: id, sizeBytes: version.sizeBytes, mtime };

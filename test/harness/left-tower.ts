@@ -5,6 +5,7 @@ import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import type { Inode, ResourceUrl } from '../../src/base/vocabulary.ts';
 import { BlockReader } from '../../src/content/block-reader.ts';
+import { Patience } from '../../src/content/patience.ts';
 import type { VersionSource } from '../../src/content/version-source.ts';
 import { FileSystem } from '../../src/fs/file-system.ts';
 import { ContentStore } from '../../src/store/content-store.ts';
@@ -82,7 +83,9 @@ export class LeftTower {
     });
     const source = options.source ?? noVersions;
     const shutdown = this.#shutdown.signal;
-    this.reader = new BlockReader({ contents, source, clock, log, shutdown, readTimeoutMs: 2_000 });
+    const readTimeoutMs = 2_000;
+    const patience = new Patience({ clock, log, shutdown, readTimeoutMs });
+    this.reader = new BlockReader({ contents, source, clock, log, patience, readTimeoutMs });
     this.fileSystem = new FileSystem({
       tree: this.tree,
       freshness: this.freshness,
@@ -93,6 +96,7 @@ export class LeftTower {
         contents,
         reader: this.reader,
         source,
+        patience,
         clock,
         log,
         shutdown,

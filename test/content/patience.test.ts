@@ -1,0 +1,139 @@
+import { expect, test } from 'vitest';
+import type { Clock } from '../../src/base/clock.ts';
+import { ApiError, SignInError, TransportError } from '../../src/base/errors.ts';
+import { silentLogger } from '../../src/base/log.ts';
+import { Patience } from '../../src/content/patience.ts';
+
+/** Time that passes when somebody sleeps, and at no other moment. */
+class SleepClock implements Clock {
+  #nowMs = 1;
+  readonly #timers = new Set<{ readonly dueMs: number; readonly callback: () => void }>();
+
+  nowMs(): number {
+    return this.#nowMs;
+  }
+
+  elapsedMs(): number {
+    return this.#nowMs;
+  }
+
+  async sleep(ms: number): Promise<void> {
+    this.pass(ms);
+  }
+
+  after(ms: number, callback: () => void): () => void {
+    const timer = { dueMs: this.#nowMs + ms, callback };
+    this.#timers.add(timer);
+    return () => this.#timers.delete(timer);
+  }
+
+  random(): number {
+    return 1;
+  }
+
+  pass(ms: number): void {
+    this.#nowMs += ms;
+    for (const timer of this.#timers) {
+      if (timer.dueMs > this.#nowMs) continue;
+      this.#timers.delete(timer);
+      timer.callback();
+    }
+  }
+}
+
+function patience(clock: Clock, shutdown = new AbortController().signal): Patience {
+  return new Patience({ clock, log: silentLogger, shutdown, readTimeoutMs: 30_000 });
+}
+
+const never = async (): Promise<never> => {
+  throw new TransportError('no answer');
+};
+
+test('a question without an answer is asked again until --read-timeout is over, then it is ETIMEDOUT', async () => {
+  const clock = new SleepClock();
+  let asked = 0;
+
+  await expect(
+    patience(clock).ask(() => {
+      asked++;
+      return never();
+    }),
+  ).rejects.toMatchObject({ errno: 'ETIMEDOUT' });
+
+  expect(asked).toBeGreaterThan(5);
+  expect(clock.elapsedMs()).toBeGreaterThan(20_000);
+  expect(clock.elapsedMs()).toBeLessThanOrEqual(30_001);
+});
+
+test('while the service is known to be away the next question fails within a second', async () => {
+  const clock = new SleepClock();
+  const reader = patience(clock);
+  await expect(reader.ask(never)).rejects.toMatchObject({ errno: 'ETIMEDOUT' });
+  const startedMs = clock.elapsedMs();
+
+  await expect(reader.ask(never)).rejects.toMatchObject({ errno: 'ETIMEDOUT' });
+
+  expect(clock.elapsedMs() - startedMs).toBeLessThanOrEqual(1_000);
+});
+
+test('one answer, to anybody, brings the patience back', async () => {
+  for (const comesBack of [
+    (reader: Patience) => reader.ask(async () => 'here'),
+    (reader: Patience) => reader.reachable(),
+  ]) {
+    const clock = new SleepClock();
+    const reader = patience(clock);
+    await expect(reader.ask(never)).rejects.toMatchObject({ errno: 'ETIMEDOUT' });
+    await comesBack(reader);
+    const startedMs = clock.elapsedMs();
+
+    await expect(reader.ask(never)).rejects.toMatchObject({ errno: 'ETIMEDOUT' });
+
+    expect(clock.elapsedMs() - startedMs).toBeGreaterThan(20_000);
+  }
+});
+
+test('a question that hangs is given up when the time is over', async () => {
+  const clock = new SleepClock();
+  const asked = patience(clock).ask(
+    (signal) => new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason))),
+  );
+  clock.pass(30_000);
+
+  await expect(asked).rejects.toMatchObject({ errno: 'ETIMEDOUT' });
+});
+
+test.each([
+  [new ApiError(403, 'GET /file/1/data', 'no')],
+  [new ApiError(404, 'GET /file/1/data', 'gone')],
+  [new SignInError('sign in again')],
+])('a refusal is not asked again: %s', async (refusal) => {
+  let asked = 0;
+  await expect(
+    patience(new SleepClock()).ask(async () => {
+      asked++;
+      throw refusal;
+    }),
+  ).rejects.toBe(refusal);
+  expect(asked).toBe(1);
+});
+
+test('a service that is busy is asked again after as long as it says', async () => {
+  const clock = new SleepClock();
+  let asked = 0;
+  const answer = await patience(clock).ask(async () => {
+    if (++asked === 1) throw new ApiError(503, 'GET /file/1/data', 'busy', { retryAfterMs: 7_000 });
+    return 'here';
+  });
+
+  expect(answer).toBe('here');
+  expect(clock.elapsedMs()).toBeGreaterThanOrEqual(7_000);
+});
+
+test('the end of the mount ends every question', async () => {
+  const shutdown = new AbortController();
+  const clock = new SleepClock();
+  shutdown.abort(new Error('the mount is going away'));
+
+  await expect(patience(clock, shutdown.signal).ask(never)).rejects.toThrow('the mount is going away');
+});

@@ -1,0 +1,248 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { BLOCK_BYTES } from '../../src/base/vocabulary.ts';
+import { InProcessMount } from '../../src/kernel/in-process.ts';
+import { LeftTower } from '../harness/left-tower.ts';
+import { VersionService } from './version-service.ts';
+
+const MIB = 1024 * 1024;
+
+let service: VersionService;
+let tower: LeftTower;
+let mount: InProcessMount;
+
+beforeEach(async () => {
+  service = new VersionService();
+  tower = await LeftTower.build({ listing: service, source: service });
+  mount = new InProcessMount(tower.fileSystem);
+});
+
+afterEach(() => tower.close());
+
+/** Bytes of which no two blocks are alike. */
+function bytesOf(length: number, seed = 1): Buffer {
+  const bytes = Buffer.alloc(length);
+  for (let at = 0; at + 4 <= length; at += 4) bytes.writeUInt32LE((at * 2654435761 + seed) >>> 0, at);
+  return bytes;
+}
+
+/** A promise and what settles it. */
+function gate(): { readonly opened: Promise<void>; readonly open: () => void } {
+  let open = (): void => {};
+  const opened = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  return { opened, open };
+}
+
+test.each([0, 1, 16 * 1024, 100_000, MIB, MIB + 1, 3 * MIB + 77])(
+  'a file of %i bytes is read as the service has it',
+  async (length) => {
+    const bytes = bytesOf(length);
+    service.put('file', bytes);
+
+    expect(Buffer.compare(await mount.readFile('file'), bytes)).toBe(0);
+    const asked = service.fetches.length;
+    expect(Buffer.compare(await mount.readFile('file'), bytes)).toBe(0);
+    expect(service.fetches.length).toBe(asked); // what was fetched is kept
+  },
+);
+
+test('a small file costs one question and one fetch', async () => {
+  service.put('file', bytesOf(MIB));
+
+  await mount.readFile('file');
+
+  expect(service.pins).toBe(1);
+  expect(service.fetches.map(({ extent }) => extent)).toEqual([{ start: 0, end: MIB }]);
+});
+
+test('a read in the middle of a large file fetches little more than it needs', async () => {
+  const bytes = bytesOf(8 * MIB);
+  service.put('file', bytes);
+  const fd = await mount.open('file', 'r');
+
+  const read = await mount.read(fd, 5 * MIB + 10, 4096);
+
+  expect(Buffer.compare(read, bytes.subarray(5 * MIB + 10, 5 * MIB + 10 + 4096))).toBe(0);
+  const fetched = service.fetches.reduce((sum, { extent }) => sum + extent.end - extent.start, 0);
+  expect(fetched).toBeLessThanOrEqual(BLOCK_BYTES);
+  await mount.close(fd);
+});
+
+test('two readers of one missing block cost one request', async () => {
+  service.put('file', bytesOf(4 * MIB));
+  const [one, two] = [await mount.open('file', 'r'), await mount.open('file', 'r')];
+  const { opened, open } = gate();
+  await mount.read(one, 0, 1); // pins
+  service.fetches.length = 0;
+  service.gate = opened;
+
+  const reads = Promise.all([mount.read(one, 3 * MIB, 4096), mount.read(two, 3 * MIB + 4096, 4096)]);
+  open();
+  await reads;
+
+  expect(service.fetches.filter(({ extent }) => extent.start <= 3 * MIB && 3 * MIB < extent.end)).toHaveLength(1);
+});
+
+test('interrupting one of two who wait for the same bytes does not fail the other', async () => {
+  const bytes = bytesOf(4 * MIB);
+  service.put('file', bytes);
+  const interrupt = new AbortController();
+  const hasty = new InProcessMount(tower.fileSystem, { signal: interrupt.signal });
+  const [one, two] = [await hasty.open('file', 'r'), await mount.open('file', 'r')];
+  await mount.read(two, 0, 1);
+  const { opened, open } = gate();
+  service.gate = opened;
+
+  const first = hasty.read(one, 2 * MIB, 100);
+  const second = mount.read(two, 2 * MIB, 100);
+  interrupt.abort(new DOMException('a signal', 'AbortError'));
+  await expect(first).rejects.toMatchObject({ errno: 'EINTR' });
+  open();
+
+  expect(Buffer.compare(await second, bytes.subarray(2 * MIB, 2 * MIB + 100))).toBe(0);
+});
+
+test('a line that is cut is tried again behind the reader, for the version and for its bytes', async () => {
+  const bytes = bytesOf(200_000);
+  service.put('file', bytes);
+  const fd = await mount.open('file', 'r');
+  service.failuresLeft = 2;
+
+  expect(Buffer.compare(await mount.read(fd, 0, 200_000), bytes)).toBe(0);
+  expect(service.failuresLeft).toBe(0);
+  expect(service.pins).toBe(3);
+  await mount.close(fd);
+});
+
+test('a service that stays away is ETIMEDOUT after --read-timeout, never the end of the file', async () => {
+  service.put('file', bytesOf(4 * MIB));
+  const fd = await mount.open('file', 'r');
+  await mount.read(fd, 0, 1);
+  service.failuresLeft = 1_000;
+
+  await expect(mount.read(fd, 3 * MIB, 100)).rejects.toMatchObject({ errno: 'ETIMEDOUT' });
+
+  // Back again, everything is as before.
+  service.failuresLeft = 0;
+  expect(await mount.read(fd, 2 * MIB, 100)).toHaveLength(100);
+  await mount.close(fd);
+});
+
+test('a version that vanished while it was read is ESTALE, never short data', async () => {
+  const { version } = service.put('file', bytesOf(4 * MIB));
+  const fd = await mount.open('file', 'r');
+  await mount.read(fd, 0, 1);
+  service.put('file', bytesOf(4 * MIB, 2));
+  service.dropVersion(version);
+
+  await expect(mount.read(fd, 3 * MIB, 100)).rejects.toMatchObject({ errno: 'ESTALE' });
+  await mount.close(fd);
+});
+
+test('a service without Range is read once, and all of it is kept', async () => {
+  const bytes = bytesOf(3 * MIB);
+  service.put('file', bytes);
+  service.ignoresRange = true;
+  const fd = await mount.open('file', 'r');
+
+  await mount.read(fd, 2 * MIB, 10);
+  const asked = service.fetches.length;
+  for (let at = 0; at < bytes.length; at += MIB) {
+    expect(Buffer.compare(await mount.read(fd, at, MIB), bytes.subarray(at, at + MIB))).toBe(0);
+  }
+
+  expect(service.fetches.length).toBe(asked);
+  await mount.close(fd);
+});
+
+describe('one open never mixes two versions', () => {
+  test('another client uploads between any two reads', async () => {
+    const before = bytesOf(4 * MIB, 1);
+    const after = bytesOf(4 * MIB, 2);
+    service.put('file', before, 1_000_000);
+    const fd = await mount.open('file', 'r');
+    const pieces: Buffer[] = [];
+    for (let at = 0; at < before.length; at += MIB) {
+      pieces.push(await mount.read(fd, at, MIB));
+      service.put('file', after, 2_000_000 + at);
+      await tower.freshness.refresh();
+    }
+    expect(Buffer.compare(Buffer.concat(pieces), before)).toBe(0);
+    await mount.close(fd);
+
+    expect(Buffer.compare(await mount.readFile('file'), after)).toBe(0);
+  });
+
+  test('a newer version than the listing told of is read whole, and its size is shown', async () => {
+    service.put('file', bytesOf(1_000));
+    expect((await mount.stat('file')).sizeBytes).toBe(1_000);
+    const longer = bytesOf(300_000, 7);
+    service.put('file', longer, 2_000_000);
+
+    expect(Buffer.compare(await mount.readFile('file'), longer)).toBe(0);
+    expect((await mount.stat('file')).sizeBytes).toBe(300_000);
+  });
+});
+
+describe('writing over what the service has', () => {
+  test.each([10, 20_000, 400_000, 2 * MIB])(
+    'one changed byte leaves the others as they were (%i bytes)',
+    async (length) => {
+      const bytes = bytesOf(length);
+      service.put('file', bytes);
+      const fd = await mount.open('file', 'r+');
+      const at = Math.floor(length / 2);
+      await mount.write(fd, at, Buffer.from('X'));
+      await mount.close(fd);
+
+      bytes.write('X', at);
+      expect(Buffer.compare(await mount.readFile('file'), bytes)).toBe(0);
+    },
+  );
+
+  test('the base is fetched behind the writer, so that its loss on the service does not matter', async () => {
+    const bytes = bytesOf(3 * MIB);
+    const { version } = service.put('file', bytes);
+    const fd = await mount.open('file', 'r+');
+    await mount.write(fd, 0, Buffer.from('X'));
+    await mount.close(fd);
+    const { ino } = await mount.stat('file');
+    const content = tower.store.get('node', ino)?.local?.content;
+    if (content == null) throw new Error('no draft');
+    await tower.reader.complete(content, { start: 0, end: bytes.length }, AbortSignal.timeout(5_000));
+    service.dropVersion(version);
+
+    bytes.write('X', 0);
+    expect(Buffer.compare(await mount.readFile('file'), bytes)).toBe(0);
+  });
+
+  test('truncating to nothing asks the service for nothing', async () => {
+    service.put('file', bytesOf(3 * MIB));
+    await mount.writeFile('file', Buffer.from('new'));
+
+    expect((await mount.readFile('file')).toString()).toBe('new');
+    expect(service.pins).toBe(0);
+    expect(service.fetches).toEqual([]);
+  });
+
+  test('a file cut short and made longer again has zeros, not old bytes, at its end', async () => {
+    const bytes = bytesOf(300_000);
+    service.put('file', bytes);
+    await mount.truncate('file', 100_000);
+    await mount.truncate('file', 200_000);
+
+    const found = await mount.readFile('file');
+    expect(Buffer.compare(found, Buffer.concat([bytes.subarray(0, 100_000), Buffer.alloc(100_000)]))).toBe(0);
+  });
+
+  test('a file that is removed while nobody has read it can still be read by who has it open', async () => {
+    const bytes = bytesOf(100_000);
+    service.put('file', bytes);
+    const fd = await mount.open('file', 'r');
+    await mount.unlink('file');
+
+    expect(Buffer.compare(await mount.read(fd, 0, 200_000), bytes)).toBe(0);
+    await mount.close(fd);
+  });
+});

@@ -1,0 +1,112 @@
+import { closeSync, openSync, writeSync } from 'node:fs';
+import { ApiError, TransportError } from '../../src/base/errors.ts';
+import type { FetchedRange, FetchTarget, ListingPage, RemoteFile, RemoteVersion } from '../../src/base/resources.ts';
+import type { Extent, ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
+import type { VersionSource } from '../../src/content/version-source.ts';
+import type { RemoteListing } from '../../src/tree/remote-listing.ts';
+
+interface StoredFile {
+  readonly name: string;
+  readonly versions: { readonly url: VersionUrl; readonly bytes: Buffer; readonly modifiedMs: number }[];
+}
+
+/**
+ * A service in memory with one folder of files and their versions: what reading needs, written from the interface. Fetches can
+ * be held, cut and refused, and are counted.
+ */
+export class VersionService implements VersionSource, RemoteListing {
+  readonly #files = new Map<ResourceUrl, StoredFile>();
+  #nextVersion = 1;
+  /** Every fetch that was asked for, in order. */
+  readonly fetches: { readonly version: VersionUrl; readonly extent: Extent }[] = [];
+  pins = 0;
+  /** While set, fetches wait for it. */
+  gate: Promise<void> | null = null;
+  /** How many of the next fetches get no answer. */
+  failuresLeft = 0;
+  /** A service that knows no Range sends everything. */
+  ignoresRange = false;
+
+  put(
+    name: string,
+    bytes: Buffer,
+    modifiedMs = 1_000_000,
+  ): { readonly file: ResourceUrl; readonly version: VersionUrl } {
+    const url = `http://127.0.0.1/file/${encodeURIComponent(name)}` as ResourceUrl;
+    const file = this.#files.get(url) ?? { name, versions: [] };
+    this.#files.set(url, file);
+    const version = `${url}/version/${this.#nextVersion++}` as VersionUrl;
+    file.versions.unshift({ url: version, bytes, modifiedMs });
+    return { file: url, version };
+  }
+
+  /** The service keeps few versions: this one is gone. */
+  dropVersion(version: VersionUrl): void {
+    for (const file of this.#files.values()) {
+      const at = file.versions.findIndex(({ url }) => url === version);
+      if (at >= 0) file.versions.splice(at, 1);
+    }
+  }
+
+  async newestVersion(file: ResourceUrl, signal: AbortSignal): Promise<RemoteVersion | null> {
+    this.pins++;
+    await this.#trouble(signal);
+    const newest = this.#files.get(file)?.versions[0];
+    if (newest === undefined) return null;
+    const { url, bytes, modifiedMs } = newest;
+    return { url, sizeBytes: bytes.byteLength, complete: true, lastModifiedMs: modifiedMs, mediaType: null };
+  }
+
+  async readVersion(
+    version: VersionUrl,
+    extent: Extent,
+    sizeBytes: number,
+    target: FetchTarget,
+    signal: AbortSignal,
+  ): Promise<FetchedRange> {
+    this.fetches.push({ version, extent });
+    await this.#trouble(signal);
+    const stored = [...this.#files.values()].flatMap((file) => file.versions).find(({ url }) => url === version);
+    if (stored === undefined) throw new ApiError(404, `GET ${version}/data`, 'no such version');
+    if (extent.end > sizeBytes || sizeBytes !== stored.bytes.byteLength)
+      throw new Error(`asked beyond the end: ${extent.start}-${extent.end}`);
+    const sent = this.ignoresRange ? { start: 0, end: sizeBytes } : extent;
+    const bytes = stored.bytes.subarray(sent.start, sent.end);
+    if (target.kind === 'memory') return { extent: sent, bytes: Uint8Array.from(bytes) };
+    const fd = openSync(target.path, 'r+');
+    try {
+      writeSync(fd, bytes, 0, bytes.byteLength, sent.start);
+    } finally {
+      closeSync(fd);
+    }
+    return { extent: sent, bytes: null };
+  }
+
+  async listPage(_folder: ResourceUrl, start: number): Promise<ListingPage> {
+    const entries = [...this.#files].map(
+      ([url, { name, versions }]): RemoteFile => ({
+        kind: 'file',
+        url,
+        name,
+        sizeBytes: versions[0]?.bytes.byteLength ?? null,
+        lastModifiedMs: versions[0]?.modifiedMs ?? null,
+        mediaType: null,
+        presentOnServer: versions.length > 0,
+      }),
+    );
+    return { entries: entries.slice(start), hasMore: false, serverTimeMs: null };
+  }
+
+  async resource(): Promise<null> {
+    return null;
+  }
+
+  async #trouble(signal: AbortSignal): Promise<void> {
+    if (this.gate !== null) await this.gate;
+    signal.throwIfAborted();
+    if (this.failuresLeft > 0) {
+      this.failuresLeft--;
+      throw new TransportError('the line is cut');
+    }
+  }
+}
