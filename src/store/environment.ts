@@ -125,7 +125,7 @@ export class Store implements StoreWriter {
       store.#begin(store.#journal);
       return store;
     } catch (error) {
-      await store?.#takeover.close();
+      if (store !== undefined) await store.#takeover.close();
       lock.release();
       throw error;
     }

@@ -2,7 +2,7 @@ import { closeSync, openSync, writeSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
-import type { ContentId, Inode, ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
+import type { ContentId, ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
 import { ContentStore } from '../../src/store/content-store.ts';
 import type { Lease } from '../../src/store/contents.ts';
 import type { Store } from '../../src/store/environment.ts';
