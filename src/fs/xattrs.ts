@@ -8,8 +8,9 @@ const NAME_BYTES_MAX = 255;
 
 type Xattrs = LocalFacet['xattrs'];
 
-/** @throws FsError ENODATA when there is none of that name */
+/** @throws FsError ENODATA when there is none of that name, EOPNOTSUPP where there never can be one */
 export function getXattr(xattrs: Xattrs, name: string): Uint8Array {
+  if (!name.startsWith('user.')) throw new FsError('EOPNOTSUPP', `only user.* attributes are kept, not ${name}`);
   const value = xattrs !== null && Object.hasOwn(xattrs, name) ? xattrs[name] : undefined;
   if (value === undefined) throw new FsError('ENODATA');
   return value;
@@ -40,7 +41,7 @@ export function withXattr(
   return after;
 }
 
-/** @throws FsError ENODATA when there is none of that name */
+/** @throws FsError as `getXattr` */
 export function withoutXattr(xattrs: Xattrs, name: string): Xattrs {
   getXattr(xattrs, name);
   const after: Record<string, Uint8Array> = Object.assign(Object.create(null), xattrs);
