@@ -425,6 +425,24 @@ test('every request says who is asking, and with which token', async () => {
   expect(server.tokenRequests[0]?.headers['content-type']).toBe('application/xml; charset=UTF-8');
 });
 
+test('an image in another form is asked for as the service wants to hear it', async () => {
+  server.otherwise = reply(200, { 'Content-Type': 'image/jpeg' }, 'jpeg');
+
+  const image = await service.account.transcodedImage(file(), {
+    widthMax: 640,
+    heightMax: 480,
+    square: true,
+    quarterTurns: 3,
+  });
+  await service.account.transcodedImage(file(), { widthMax: 1, heightMax: 2 });
+
+  expect((await image.bytes(100)).toString()).toBe('jpeg');
+  expect(server.requests.map(({ headers }) => headers.accept)).toEqual([
+    'image/jpeg; pxmax=640; pymax=480; sq=(1); r=(3)',
+    'image/jpeg; pxmax=1; pymax=2',
+  ]);
+});
+
 test('connections are reused', async () => {
   server.otherwise = xml(FOLDER);
 

@@ -1,0 +1,137 @@
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { createServer as createHttpServer, type Server } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
+import { type AddressInfo, connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { TransportError, UsageError } from '../../src/base/errors.ts';
+import { Transport } from '../../src/remote/transport.ts';
+import { ScriptedServer, xml } from './scripted-server.ts';
+
+const options = { userAgent: 'cfs-mount/0.0.0 (test)' };
+const ask = (transport: Transport, path = '/x') =>
+  transport.exchange({ method: 'GET', url: transport.origin + path, headers: {}, body: null, signal: undefined });
+
+describe('the address of a service', () => {
+  test.each(['http://example.com', 'http://10.0.0.1:80', 'http://127.example.com', 'http://localhost.example.com'])(
+    '%s would get the password in the clear',
+    (baseUrl) => {
+      expect(() => new Transport({ baseUrl, ...options })).toThrow(/in the clear/);
+      expect(new Transport({ baseUrl, insecure: true, ...options }).origin).toBe(baseUrl.replace(':80', ''));
+    },
+  );
+
+  test.each([
+    'http://127.0.0.1:8080',
+    'http://localhost:8080',
+    'http://[::1]:8080',
+    'http://127.1.2.3',
+    'https://example.com',
+  ])('%s is taken', (baseUrl) => {
+    expect(new Transport({ baseUrl, ...options }).origin).toBe(baseUrl);
+  });
+
+  test.each(['', 'example.com', 'ftp://example.com', 'https://user:secret@example.com', 'file:///x'])(
+    '%j is none',
+    (baseUrl) => {
+      expect(() => new Transport({ baseUrl, ...options })).toThrow(UsageError);
+    },
+  );
+});
+
+describe('over TLS', () => {
+  let directory: string;
+  let tls: Server;
+  let certificate: string;
+
+  beforeAll(async () => {
+    directory = mkdtempSync(join(tmpdir(), 'cfs-tls-'));
+    const [key, crt] = [join(directory, 'key.pem'), join(directory, 'crt.pem')];
+    const subject = ['-subj', '/CN=127.0.0.1', '-addext', 'subjectAltName=IP:127.0.0.1'];
+    const kind = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2'];
+    execFileSync('openssl', ['req', '-x509', ...kind, '-keyout', key, '-out', crt, ...subject], { stdio: 'ignore' });
+    certificate = readFileSync(crt, 'utf8');
+    tls = createTlsServer({ key: readFileSync(key), cert: certificate }, (_request, response) =>
+      response.end('secret'),
+    );
+    await new Promise<void>((resolve) => tls.listen(0, '127.0.0.1', resolve));
+  });
+
+  afterAll(async () => {
+    tls.closeAllConnections();
+    await new Promise((resolve) => tls.close(resolve));
+    rmSync(directory, { recursive: true });
+  });
+
+  const baseUrl = () => `https://127.0.0.1:${(tls.address() as AddressInfo).port}`;
+
+  test('a certificate that we were told to believe is believed', async () => {
+    const transport = new Transport({ baseUrl: baseUrl(), certificates: certificate, ...options });
+
+    expect((await (await ask(transport)).bytes(100)).toString()).toBe('secret');
+    await transport.close();
+  });
+
+  test('any other is not, and is said plainly: nothing was sent', async () => {
+    const transport = new Transport({ baseUrl: baseUrl(), ...options });
+
+    const failure = await ask(transport).catch((error: unknown) => error);
+
+    expect(failure).toBeInstanceOf(TransportError);
+    expect(failure).toMatchObject({ neverSent: true });
+    expect(String(failure)).toMatch(/no trusted connection: .*self.signed/i);
+    await transport.close();
+  });
+
+  test('one for another name is not', async () => {
+    const elsewhere = baseUrl().replace('127.0.0.1', 'localhost');
+    const transport = new Transport({ baseUrl: elsewhere, certificates: certificate, ...options });
+
+    await expect(ask(transport)).rejects.toThrow(/no trusted connection/);
+    await transport.close();
+  });
+});
+
+describe('a proxy in the environment', () => {
+  test('is used for others, never for loopback', async () => {
+    const target = await ScriptedServer.start();
+    target.otherwise = xml('<a/>');
+    const asked: string[] = [];
+    const proxy = createHttpServer();
+    // A tunnel to wherever it is told: here always to the target, whatever was asked for.
+    proxy.on('connect', (request, socket) => {
+      asked.push(request.url ?? '');
+      const onward = connect(Number(new URL(target.baseUrl).port), '127.0.0.1', () => {
+        socket.write('HTTP/1.1 200 OK\r\n\r\n');
+        onward.pipe(socket).pipe(onward);
+      });
+      onward.on('error', () => socket.destroy());
+      socket.on('error', () => onward.destroy());
+    });
+    await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
+    const before = process.env.http_proxy;
+    process.env.http_proxy = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+    try {
+      const far = new Transport({ baseUrl: 'http://service.invalid:81', insecure: true, ...options });
+      const near = new Transport({ baseUrl: target.baseUrl, ...options });
+
+      await (await ask(far, '/far')).discard();
+      await (await ask(near, '/near')).discard();
+
+      expect(asked).toEqual(['service.invalid:81']);
+      expect(target.requests.map(({ path, headers }) => [path, headers.host])).toEqual([
+        ['/far', 'service.invalid:81'],
+        ['/near', new URL(target.baseUrl).host],
+      ]);
+      await Promise.all([far.close(), near.close()]);
+    } finally {
+      if (before === undefined) delete process.env.http_proxy;
+      else process.env.http_proxy = before;
+      proxy.closeAllConnections();
+      await new Promise((resolve) => proxy.close(resolve));
+      await target.close();
+    }
+  });
+});
