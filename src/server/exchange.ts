@@ -7,6 +7,7 @@ import { errorPage } from '../protocol/error-page.ts';
 import { type DecodeDocument, rootName } from '../protocol/xml.ts';
 import type { Fault } from './fault-plan.ts';
 import { malformed, type Refusal } from './refusal.ts';
+import { RequestBody } from './request-body.ts';
 
 /** How a request's body ended: all of it came; the line broke; a fault stopped it; it was longer than allowed. */
 export type BodyOutcome = 'complete' | 'interrupted' | 'stopped' | 'tooLong';
@@ -19,6 +20,7 @@ export class Exchange {
   readonly request: IncomingMessage;
   readonly fault: Fault;
   readonly #response: ServerResponse;
+  readonly #body: RequestBody;
   readonly #clock: Clock;
   readonly #expectsContinue: boolean;
   readonly #bandwidth: number;
@@ -40,6 +42,7 @@ export class Exchange {
     this.request = deps.request;
     this.fault = deps.fault;
     this.#response = deps.response;
+    this.#body = new RequestBody(deps.request);
     this.#clock = deps.clock;
     this.#expectsContinue = deps.expectsContinue;
     this.#bandwidth = Math.min(deps.bandwidth, deps.fault.bandwidthBytesPerSecond ?? Number.POSITIVE_INFINITY);
@@ -76,73 +79,23 @@ export class Exchange {
    * Hands the body on, piece by piece; the sender is held back while `sink` is busy.
    * @param bytesMax what the body may be long at most
    */
-  receive(sink: (chunks: readonly Uint8Array[]) => Promise<void>, bytesMax: number): Promise<BodyOutcome> {
-    const { request, fault } = this;
+  async receive(sink: (chunks: readonly Uint8Array[]) => Promise<void>, bytesMax: number): Promise<BodyOutcome> {
+    const { fault } = this;
     if (this.#expectsContinue && !this.#response.headersSent) this.#response.writeContinue();
-    const stopAt = Math.min(fault.acceptBytes ?? Infinity, fault.hangUpAfterBytes ?? Infinity, bytesMax);
-    return new Promise((resolve, reject) => {
-      let queue: Uint8Array[] = [];
-      let queuedBytes = 0;
-      let isBusy = false;
-      let isSettled = false;
-      let outcome: BodyOutcome | null = null;
-      const settle = (): void => {
-        if (outcome === null || isBusy || queue.length > 0 || isSettled) return;
-        isSettled = true;
-        request.off('data', arrived).off('end', ended).off('close', closed);
-        if (outcome !== 'complete') request.pause();
-        if (outcome === 'interrupted') this.hangUp();
-        resolve(outcome);
-      };
-      const work = async (): Promise<void> => {
-        if (isBusy) return;
-        isBusy = true;
-        try {
-          while (queue.length > 0) {
-            const batch = queue;
-            const bytes = queuedBytes;
-            queue = [];
-            queuedBytes = 0;
-            await sink(batch);
-            if (this.#bandwidth !== Infinity) await this.#clock.sleep((bytes / this.#bandwidth) * 1000);
-            if (outcome === null && request.isPaused()) request.resume();
-          }
-          isBusy = false;
-          settle();
-        } catch (error) {
-          isSettled = true;
-          request.off('data', arrived).off('end', ended).off('close', closed);
-          request.pause();
-          reject(error);
-        }
-      };
-      const arrived = (chunk: Uint8Array): void => {
-        if (outcome !== null) return;
-        const room = stopAt - this.#bytesIn;
-        const kept = chunk.byteLength <= room ? chunk : chunk.subarray(0, room);
-        this.#bytesIn += kept.byteLength;
-        if (kept.byteLength > 0) {
-          queue.push(kept);
-          queuedBytes += kept.byteLength;
-        }
-        // At the fault's byte exactly; of a body that is too long only once there is more of it.
-        if (kept.byteLength < chunk.byteLength || (this.#bytesIn === stopAt && stopAt < bytesMax))
-          outcome = this.#stopped();
-        if (outcome !== null || queuedBytes >= QUEUED_BYTES_MAX) request.pause();
-        void work();
-      };
-      const ended = (): void => {
-        outcome ??= 'complete';
-        settle();
-      };
-      const closed = (): void => {
-        outcome ??= request.complete ? 'complete' : 'interrupted';
-        settle();
-      };
-      request.on('data', arrived).on('end', ended).on('close', closed);
-      if (request.destroyed) closed();
-      else if (request.readableEnded) ended();
-    });
+    const orderedEnd = Math.min(fault.acceptBytes ?? Infinity, fault.hangUpAfterBytes ?? Infinity);
+    for (;;) {
+      const chunks = await this.#body.next();
+      if (chunks === null) break;
+      const room = Math.min(orderedEnd, bytesMax) - this.#bytesIn;
+      const kept = front(chunks, room);
+      const bytes = lengthOf(kept);
+      this.#bytesIn += bytes;
+      if (bytes > 0) await sink(kept);
+      if (this.#bandwidth !== Infinity) await this.#clock.sleep((bytes / this.#bandwidth) * 1000);
+      if (this.#bytesIn === orderedEnd) return this.#orderedOutcome();
+      if (bytes < lengthOf(chunks)) return 'tooLong';
+    }
+    return this.#body.isComplete ? 'complete' : 'interrupted';
   }
 
   /** The whole body, which has to be small. @throws Refusal 400 when it is longer, or does not end */
@@ -213,9 +166,10 @@ export class Exchange {
     if (!this.request.socket.destroyed) await once(this.request.socket, 'close').catch(() => {});
   }
 
-  #stopped(): BodyOutcome {
-    if (this.#bytesIn === this.fault.hangUpAfterBytes) return 'interrupted';
-    return this.#bytesIn === this.fault.acceptBytes ? 'stopped' : 'tooLong';
+  #orderedOutcome(): BodyOutcome {
+    if (this.#bytesIn !== this.fault.hangUpAfterBytes) return 'stopped';
+    this.hangUp();
+    return 'interrupted';
   }
 
   /** Sends the head. @returns false when the answer is lost instead */
@@ -238,6 +192,10 @@ export class Exchange {
   }
 
   async #send(status: number, headers: Readonly<Record<string, string>>, body: Uint8Array | null): Promise<void> {
+    // What is small is cheaper to read than a new line.
+    if (this.#leavesBodyUnread() && (this.contentLength ?? Infinity) <= SMALL_BODY_BYTES && !this.#expectsContinue) {
+      await this.#letSenderFinish();
+    }
     // Decided before the head is sent: it says whether the line stays open.
     const leavesBodyUnread = this.#leavesBodyUnread();
     if (!(await this.#begin(status, headers))) return;
@@ -247,28 +205,15 @@ export class Exchange {
   }
 
   #leavesBodyUnread(): boolean {
-    return this.contentLength !== 0 && !this.request.complete;
+    return this.contentLength !== 0 && !this.#body.isComplete;
   }
 
   /**
    * Reads on for a while though nobody wants it: a line closed under a sender resets it, and the answer is lost with it.
    */
   async #letSenderFinish(): Promise<void> {
-    const { request } = this;
     const limit = new AbortController();
-    let bytes = 0;
-    request.on('data', (chunk: Uint8Array) => {
-      bytes += chunk.byteLength;
-      if (bytes > LINGER_BYTES_MAX) limit.abort();
-    });
-    request.resume();
-    this.#response.uncork();
-    const finished = Promise.race([
-      once(request, 'end', { signal: limit.signal }),
-      once(request, 'close', { signal: limit.signal }),
-      this.#clock.sleep(LINGER_MS, limit.signal),
-    ]);
-    await finished.catch(() => {});
+    await Promise.race([this.#body.discard(LINGER_BYTES_MAX), this.#clock.sleep(LINGER_MS, limit.signal)]);
     limit.abort();
   }
 
@@ -312,13 +257,29 @@ function or400<T>(read: () => T): T {
   }
 }
 
-/** Of a body's bytes that wait for the disk; as many again may be on their way there. */
-const QUEUED_BYTES_MAX = 1024 * 1024;
 const DOCUMENT_BYTES_MAX = 256 * 1024;
+const SMALL_BODY_BYTES = 64 * 1024;
 const LINGER_MS = 2000;
 const LINGER_BYTES_MAX = 64 * 1024 * 1024;
 /** Any origin may read any answer (interface 1). */
 const COMMON_HEADERS = { 'Access-Control-Allow-Origin': '*', Server: 'cfs-serve' };
+
+function lengthOf(chunks: readonly Uint8Array[]): number {
+  let bytes = 0;
+  for (const chunk of chunks) bytes += chunk.byteLength;
+  return bytes;
+}
+
+/** The first `bytes` bytes. */
+function front(chunks: readonly Uint8Array[], bytes: number): readonly Uint8Array[] {
+  let left = bytes;
+  if (lengthOf(chunks) <= left) return chunks;
+  return chunks.flatMap((chunk) => {
+    const kept = chunk.subarray(0, Math.max(0, left));
+    left -= kept.byteLength;
+    return kept.byteLength === 0 ? [] : [kept];
+  });
+}
 
 function drained(response: ServerResponse): Promise<void> {
   return new Promise((resolve) => {

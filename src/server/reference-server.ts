@@ -151,6 +151,11 @@ export class ReferenceServer {
     this.#dispatcher.faults = new FaultPlan(rules);
   }
 
+  /** Versions that some request is writing to right now. */
+  get uploadsUnderWay(): number {
+    return this.#parts.uploads.underWay;
+  }
+
   /** Lets requests under way finish for `graceMs`, then ends their lines. What was acknowledged is on the disk. */
   async close(options: { graceMs?: number } = {}): Promise<void> {
     this.#stopHousekeeping();

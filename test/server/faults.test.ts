@@ -1,0 +1,162 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { FaultPlan, type FaultRule } from '../../src/server/fault-plan.ts';
+import { ReferenceServer } from '../../src/server/reference-server.ts';
+import { signUp, type TestUser, texts } from './raw-client.ts';
+import { until } from './until.ts';
+
+/** Trouble that is ordered has to come exactly as ordered: tests of the client stand on it (docs/service.md 11). */
+
+const directory = mkdtempSync(join(tmpdir(), 'cfs-faults-'));
+let server: ReferenceServer;
+let user: TestUser;
+let file: string;
+
+beforeAll(async () => {
+  server = await ReferenceServer.open({ dataDirectory: directory });
+  user = await signUp(server, 'a@example.com');
+  file = await user.client.createFilled(user.folder('2'), 'data', '0123456789');
+});
+
+afterEach(() => {
+  server.faults = [];
+});
+
+afterAll(async () => {
+  await server.close();
+  rmSync(directory, { recursive: true });
+});
+
+test('a rule hits the requests it names, counted from when it was set', () => {
+  const plan = new FaultPlan([
+    { on: 'PUT', nth: 2, times: 2, then: { status: 503 } },
+    { on: '*', path: 'folderContents', times: 'always', then: { delayMs: 5 } },
+    { on: 'GET', path: '^/file/.*7/data', then: { hang: true } },
+  ]);
+
+  const puts = [1, 2, 3, 4].map(() => plan.next('PUT', '/file/x', 'file'));
+
+  expect(puts).toEqual([{}, { status: 503 }, { status: 503 }, {}]);
+  expect(plan.next('GET', '/folder/:sc:1:2/contents', 'folderContents')).toEqual({ delayMs: 5 });
+  expect(plan.next('GET', '/file/:sc:1:6/data', 'fileData')).toEqual({});
+  expect(plan.next('GET', '/file/:sc:1:7/data', 'fileData')).toEqual({ hang: true });
+});
+
+test('a rule that says nothing known is refused', () => {
+  expect(() => new FaultPlan([{ on: 'GET', then: { delay: 5 } } as unknown as FaultRule])).toThrow(
+    /unknown fault delay/,
+  );
+  expect(() => new FaultPlan([{ on: 'GET', nht: 5, then: {} } as unknown as FaultRule])).toThrow(/unknown key nht/);
+  expect(() => new FaultPlan([{ on: 'GET', then: { status: '503' } } as unknown as FaultRule])).toThrow(/status/);
+});
+
+test('a status comes with its page and Retry-After, and nothing is done', async () => {
+  server.faults = [{ on: 'DELETE', then: { status: 503, retryAfterSeconds: 7 } }];
+
+  const { status, headers, text } = await user.client.send('DELETE', file);
+
+  expect([status, headers['retry-after']]).toEqual([503, '7']);
+  expect(text).toContain('<h3>');
+  expect((await user.client.get(file)).status).toBe(200);
+});
+
+test('lost before: the line ends and nothing was done; lost after: it was done', async () => {
+  const folder = await user.client.createFolder(user.folder('2'), 'lost');
+  server.faults = [
+    { on: 'POST', then: { hangUpBefore: true } },
+    { on: 'POST', nth: 2, then: { actButNeverAnswer: true } },
+  ];
+
+  await expect(user.client.createFile(folder, 'before')).rejects.toThrow();
+  await expect(user.client.createFile(folder, 'after')).rejects.toThrow();
+
+  expect(texts((await user.client.get(`${folder}/contents`)).text, 'displayName')).toEqual(['after']);
+});
+
+test('a download is cut after exactly so many bytes', async () => {
+  server.faults = [{ on: 'GET', path: 'fileData', then: { hangUpAfterBytes: 4 } }];
+  const before = server.requests.bytesOut;
+
+  await expect(user.client.get(`${file}/data`)).rejects.toThrow();
+
+  await until(() => server.requests.bytesOut === before + 4);
+});
+
+test('an upload is cut after exactly so many bytes', async () => {
+  const target = await user.client.createFile(user.folder('2'), 'cut');
+  const version = (await user.client.send('POST', `${target}/version`)).headers.location as string;
+  server.faults = [{ on: 'PUT', path: 'fileVersionData', then: { hangUpAfterBytes: 4 } }];
+
+  await expect(user.client.send('PUT', `${version}/data`, { body: '0123456789' })).rejects.toThrow();
+
+  await until(async () => texts((await user.client.get(version)).text, 'storedSize')[0] === '4');
+});
+
+test('a plain upload that is stopped leaves the file as it was', async () => {
+  server.faults = [{ on: 'PUT', path: 'fileData', then: { acceptBytes: 4 } }];
+
+  const { status } = await user.client.send('PUT', `${file}/data`, { body: 'something else' });
+
+  expect(status).toBe(500);
+  expect((await user.client.get(`${file}/data`)).text).toBe('0123456789');
+});
+
+test('ranges can be ignored or lied about', async () => {
+  const range = { Range: 'bytes=2-4' };
+  server.faults = [
+    { on: 'GET', path: 'fileData', then: { ignoreRange: true } },
+    { on: 'GET', path: 'fileData', nth: 2, then: { wrongContentRange: true } },
+  ];
+
+  const ignored = await user.client.get(`${file}/data`, range);
+  const wrong = await user.client.get(`${file}/data`, range);
+
+  expect([ignored.status, ignored.text]).toEqual([200, '0123456789']);
+  expect([wrong.status, wrong.text, wrong.headers['content-range']]).toEqual([206, '234', 'bytes 3-5/10']);
+});
+
+test('a stale listing is the one that was told before', async () => {
+  const folder = await user.client.createFolder(user.folder('2'), 'stale');
+  server.faults = [{ on: 'GET', path: 'folderContents', nth: 2, then: { staleListing: true } }];
+  const names = async () => texts((await user.client.get(`${folder}/contents`)).text, 'displayName');
+
+  const before = await names();
+  await user.client.createFile(folder, 'new');
+  const stale = await names();
+  const after = await names();
+
+  expect([before, stale, after]).toEqual([[], [], ['new']]);
+});
+
+test('an expired token stays expired, another one of the same refresh token is good', async () => {
+  const other = await signUp(server, 'expired@example.com');
+  server.faults = [{ on: 'GET', path: 'user', then: { expireToken: true } }];
+
+  const first = await other.client.get('/user');
+  const second = await other.client.get('/user');
+
+  expect([first.status, second.status]).toEqual([401, 401]);
+});
+
+test('garbage is a page with status 200', async () => {
+  server.faults = [{ on: 'GET', then: { garbage: true } }];
+
+  const { status, headers, text } = await user.client.get(`${user.folder('2')}/contents`);
+
+  expect([status, headers['content-type']]).toEqual([200, 'text/html; charset=UTF-8']);
+  expect(text).not.toContain('collectionContents');
+});
+
+test('requests are counted with their bytes', async () => {
+  server.requests.clear();
+
+  await user.client.send('PUT', `${file}/data`, { body: '0123456789' });
+  await user.client.get(`${file}/data`, { Range: 'bytes=0-3' });
+
+  await until(() => server.requests.total === 2);
+  expect(server.requests.count({ method: 'PUT', kind: 'fileData', status: 204 })).toBe(1);
+  expect(server.requests.filter({ method: 'GET' }).map(({ bytesOut }) => bytesOut)).toEqual([4]);
+  expect([server.requests.bytesIn, server.requests.bytesOut]).toEqual([10, 4]);
+});

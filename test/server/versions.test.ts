@@ -1,0 +1,177 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { ReferenceServer } from '../../src/server/reference-server.ts';
+import { signUp, type TestUser, texts } from './raw-client.ts';
+import { until } from './until.ts';
+
+/** Versions and their resumable uploads (docs/service.md 7). */
+
+const directory = mkdtempSync(join(tmpdir(), 'cfs-versions-'));
+let server: ReferenceServer;
+let user: TestUser;
+let files = 0;
+
+beforeAll(async () => {
+  server = await ReferenceServer.open({ dataDirectory: directory });
+  user = await signUp(server, 'a@example.com', 1_000_000);
+});
+
+afterAll(async () => {
+  await server.close();
+  rmSync(directory, { recursive: true });
+});
+
+const newFile = () => user.client.createFile(user.folder('2'), `file ${++files}`);
+const newVersion = async (file: string) =>
+  (await user.client.send('POST', `${file}/version`)).headers.location as string;
+const putVersion = (version: string, data: string | Uint8Array, range?: string) =>
+  user.client.send('PUT', `${version}/data`, { body: data, headers: range === undefined ? {} : { Range: range } });
+const storedSize = async (version: string) => Number(texts((await user.client.get(version)).text, 'storedSize')[0]);
+
+test('every upload makes a version, newest first, and old ones keep their bytes', async () => {
+  const file = await newFile();
+  await user.client.send('PUT', `${file}/data`, { body: 'one' });
+  const second = await newVersion(file);
+  const answer = await putVersion(second, 'two!', 'bytes=0-');
+  await user.client.send('PUT', `${file}/data`, { body: 'three' });
+
+  const { text } = await user.client.get(`${file}/version`);
+  const refs = texts(text, 'ref');
+  const data = await Promise.all(refs.map(async (ref) => (await user.client.get(`${ref}/data`)).text));
+
+  expect(answer.status).toBe(200);
+  expect(texts(answer.text, 'size')).toEqual(['4']);
+  expect(texts(answer.text, 'presentOnServer')).toEqual(['true']);
+  expect(texts(answer.text, 'ref')).toEqual([]);
+  expect(data).toEqual(['three', 'two!', 'one']);
+  expect(refs[1]).toBe(second);
+  expect((await user.client.get(`${file}/data`)).text).toBe('three');
+});
+
+test('an upload that was cut goes on where it stopped, byte for byte', async () => {
+  const file = await newFile();
+  const version = await newVersion(file);
+  const data = Buffer.from(Array.from({ length: 300_000 }, (_, index) => index * 7));
+
+  await expect(user.client.send('PUT', `${version}/data`, { body: data, cutAfter: 100_000 })).rejects.toThrow();
+  await until(async () => (await storedSize(version)) === 100_000 && server.uploadsUnderWay === 0);
+  const wrong = await putVersion(version, data.subarray(5), 'bytes=5-');
+  const without = await putVersion(version, data);
+  const rest = await putVersion(version, data.subarray(100_000), 'bytes=100000-');
+
+  expect([wrong.status, without.status]).toEqual([416, 416]);
+  expect(texts(rest.text, 'size')).toEqual(['300000']);
+  expect((await user.client.get(`${file}/data`)).bytes.equals(data)).toBe(true);
+});
+
+test('an incomplete version is listed with what is stored, and does not change the file', async () => {
+  const file = await newFile();
+  await user.client.send('PUT', `${file}/data`, { body: 'whole' });
+  const version = await newVersion(file);
+  await expect(user.client.send('PUT', `${version}/data`, { body: 'begun', cutAfter: 2 })).rejects.toThrow();
+  await until(async () => (await storedSize(version)) === 2);
+
+  const { text } = await user.client.get(`${file}/version`);
+
+  expect(texts(text, 'presentOnServer')).toEqual(['false', 'true']);
+  expect(texts(text, 'storedSize')).toEqual(['2']);
+  expect(texts(text, 'size')).toEqual(['5']);
+  expect((await user.client.get(`${version}/data`)).status).toBe(404);
+  expect((await user.client.get(`${file}/data`)).text).toBe('whole');
+});
+
+test('an empty body at the right place completes a version', async () => {
+  const file = await newFile();
+  const version = await newVersion(file);
+  server.faults = [{ on: 'PUT', path: 'fileVersionData', then: { acceptBytes: 3 } }];
+  const begun = await putVersion(version, 'abcdef', 'bytes=0-');
+  server.faults = [];
+
+  const ended = await putVersion(version, '', 'bytes=3-');
+
+  expect([begun.status, ended.status]).toEqual([200, 200]);
+  expect(texts(begun.text, 'storedSize')).toEqual(['3']);
+  expect(texts(begun.text, 'presentOnServer')).toEqual(['false']);
+  expect((await user.client.get(`${file}/data`)).text).toBe('abc');
+});
+
+test('a complete version takes no more data, and an unknown one is 404', async () => {
+  const file = await newFile();
+  const version = await newVersion(file);
+  await putVersion(version, 'done');
+
+  expect((await putVersion(version, 'more', 'bytes=4-')).status).toBe(403);
+  expect((await putVersion(version, 'anew')).status).toBe(403);
+  expect((await putVersion(`${file}/version/77_78`, 'x')).status).toBe(404);
+  expect((await user.client.get(`${file}/version/77_78`)).status).toBe(404);
+  expect((await putVersion(await newVersion(file), 'x', 'bytes=0-0')).status).toBe(400);
+});
+
+test('an upload that was begun earlier and ends later does not take the file back', async () => {
+  const file = await newFile();
+  const early = await newVersion(file);
+  const late = await newVersion(file);
+  await putVersion(late, 'late');
+  await putVersion(early, 'early');
+
+  expect((await user.client.get(`${file}/data`)).text).toBe('late');
+  expect(texts((await user.client.get(`${file}/version`)).text, 'ref')).toEqual([late, early]);
+});
+
+test('a second sender to the same version is refused while the first one sends', async () => {
+  const version = await newVersion(await newFile());
+  server.faults = [{ on: 'PUT', path: 'fileVersionData', then: { bandwidthBytesPerSecond: 200_000 } }];
+  const first = putVersion(version, Buffer.alloc(100_000));
+  await until(() => server.uploadsUnderWay === 1);
+
+  const second = await putVersion(version, Buffer.alloc(100_000));
+  server.faults = [];
+
+  expect(second.status).toBe(416);
+  expect((await first).status).toBe(200);
+});
+
+test('an upload beyond the quota is 413 before its body is read, and leaves nothing', async () => {
+  const file = await newFile();
+  const before = server.requests.bytesIn;
+
+  const announced = await user.client.send('PUT', `${file}/data`, { body: Buffer.alloc(2_000_000) });
+  const taken = server.requests.bytesIn - before;
+  const chunked = await user.client.send('PUT', `${file}/data`, {
+    body: Buffer.alloc(2_000_000),
+    headers: { 'Transfer-Encoding': 'chunked' },
+  });
+  const asVersion = await putVersion(await newVersion(file), Buffer.alloc(2_000_000));
+
+  expect([announced.status, chunked.status, asVersion.status]).toEqual([413, 413, 413]);
+  expect(taken).toBe(0);
+  expect(texts((await user.client.get(file)).text, 'size')).toEqual(['-1']);
+});
+
+test('usage counts what files are now, and only the newest versions are kept if told so', async () => {
+  const own = mkdtempSync(join(tmpdir(), 'cfs-kept-'));
+  const keeping = await ReferenceServer.open({ dataDirectory: own, versionsKept: 2 });
+  const other = await signUp(keeping, 'b@example.com');
+  const file = await other.client.createFile(other.folder('2'), 'x');
+  for (const data of ['1', '22', '333', '4444']) await other.client.send('PUT', `${file}/data`, { body: data });
+
+  const versions = await other.client.get(`${file}/version`);
+  const usage = texts((await other.client.get('/user')).text, 'usage');
+  await keeping.close();
+  rmSync(own, { recursive: true });
+
+  expect(texts(versions.text, 'size')).toEqual(['4', '3']);
+  expect(usage).toEqual(['4']);
+});
+
+test('the history is paged like any listing', async () => {
+  const file = await newFile();
+  for (const data of ['a', 'b', 'c']) await user.client.send('PUT', `${file}/data`, { body: data });
+
+  const { text } = await user.client.get(`${file}/version?start=1&max=1`);
+
+  expect(text).toContain('start="1" hasMore="true" end="1"');
+  expect(texts(text, 'ref')).toHaveLength(1);
+});
