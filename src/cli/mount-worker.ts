@@ -246,6 +246,7 @@ class MountingWorker implements MountService {
       },
     });
     tree.onLocalChange((ino) => sync.changed(ino));
+    void contents.keepHouse(shutdown);
     return { store, contents, tree, freshness, patience, fileSystem, sync, cacheBytes };
   }
 
@@ -271,6 +272,7 @@ class MountingWorker implements MountService {
     this.#shutdown.abort(new FsError('EIO', 'the mount is going away'));
     const status = sync.status();
     contents.collect();
+    contents.close();
     await store.close();
     return { pending: status.pending, parked: status.parked.length, busy };
   }

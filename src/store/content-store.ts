@@ -349,6 +349,25 @@ export class ContentStore implements Contents {
     await this.#collector.takeStock(signal);
   }
 
+  /**
+   * Looks after the contents until `signal` is aborted: takes stock once, then collects, evicts and settles layers every few
+   * seconds. Never rejects.
+   */
+  async keepHouse(signal: AbortSignal): Promise<void> {
+    await this.takeStock(signal);
+    while (!signal.aborted) {
+      try {
+        this.collect();
+        await this.settleLayers(signal);
+        await this.#clock.sleep(HOUSEKEEPING_MS, signal);
+      } catch (err) {
+        if (signal.aborted) return;
+        this.#log.error({ err }, 'looking after the contents failed');
+        await this.#clock.sleep(HOUSEKEEPING_MS, signal).catch(() => {});
+      }
+    }
+  }
+
   /** Stores block maps and closes the files; the store itself is closed by its owner, after this. */
   close(): void {
     this.#blocks.close();
@@ -440,6 +459,7 @@ export class ContentStore implements Contents {
   }
 }
 
+const HOUSEKEEPING_MS = 2000;
 const SEEK_WINDOW_BYTES = 64 * 1024 * 1024;
 
 const EMPTY: Omit<ContentRecord, 'kind' | 'sealed' | 'sizeBytes'> = {
