@@ -78,8 +78,24 @@ if (!stampIs(lockStamp, lock)) {
   writeFileSync(lockStamp, lock);
 }
 
-// 3. The kernel addon. Its script is quick and quiet when there is nothing to do.
-if (existsSync(join(root, 'scripts/build-native.mjs'))) run(process.execPath, ['scripts/build-native.mjs']);
+// 3. The kernel addon. Its script would find by itself that there is nothing to do, but starting it takes longer than this.
+const native = join(root, 'native-deps/fuse-kernel');
+const nativeHash = createHash('sha256').update(`${process.env.CC ?? 'cc'} ${process.arch}`);
+for (const path of [
+  join(root, 'scripts/build-native.mjs'),
+  ...readdirSync(native)
+    .filter((name) => /\.[ch]$/.test(name))
+    .sort()
+    .map((name) => join(native, name)),
+]) {
+  nativeHash.update(`\0${path.slice(root.length)}\0`).update(readFileSync(path));
+}
+const nativeBuilt = nativeHash.digest('hex');
+const nativeStamp = join(native, 'build/.bootstrap');
+if (!stampIs(nativeStamp, nativeBuilt) || !existsSync(join(native, 'build/fuse-kernel.node'))) {
+  run(process.execPath, ['scripts/build-native.mjs']);
+  writeFileSync(nativeStamp, nativeBuilt);
+}
 
 // 4. dist/, by the content of src/: times lie after a checkout.
 const sources = readdirSync(join(root, 'src'), { recursive: true })
