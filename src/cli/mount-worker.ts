@@ -5,7 +5,14 @@ import { systemClock } from '../base/clock.ts';
 import { FsError, UsageError } from '../base/errors.ts';
 import { createLogger, type Logger } from '../base/log.ts';
 import { type Channel, Port } from '../base/port.ts';
-import { type Inode, type ResourceUrl, ROOT_INODE, type VersionUrl } from '../base/vocabulary.ts';
+import {
+  type ContentId,
+  type Extent,
+  type Inode,
+  type ResourceUrl,
+  ROOT_INODE,
+  type VersionUrl,
+} from '../base/vocabulary.ts';
 import { cacheBudget } from '../config/cache-budget.ts';
 import { BlockReader } from '../content/block-reader.ts';
 import { Patience } from '../content/patience.ts';
@@ -229,7 +236,7 @@ class MountingWorker implements MountService {
       marks,
       changes: this.#port.remote<RemoteChanges>('changes'),
       uploads: this.#port.remote<UploadService>('uploads'),
-      complete: (content, extent, signal) => reader.complete(content, extent, signal),
+      complete: (content, extent, signal) => completed(reader, content, extent, signal),
       isOpen: (ino) => fileSystem.files.isOpen(ino),
       isBeingWritten: (ino) => fileSystem.files.isBeingWritten(ino),
       clock,
@@ -311,6 +318,15 @@ class MountingWorker implements MountService {
       at = child.ino;
     }
     return at;
+  }
+}
+
+/** For the sync, which decides by what the service said and not by what a process would be told. */
+async function completed(reader: BlockReader, content: ContentId, extent: Extent, signal: AbortSignal): Promise<void> {
+  try {
+    await reader.complete(content, extent, signal);
+  } catch (error) {
+    throw error instanceof FsError && error.cause instanceof Error ? error.cause : error;
   }
 }
 
