@@ -139,7 +139,7 @@ test('progress comes before the result, and an error arrives as what was thrown'
   const outcome = await callControl(
     path,
     'sync',
-    { path: null },
+    { path: null, wait: true },
     { onProgress: ({ doneChanges }) => seen.push(doneChanges) },
   );
 
