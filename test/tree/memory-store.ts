@@ -11,6 +11,8 @@ import type {
 /** The store's contract on plain maps: for tests of what is built on it. Nothing survives. */
 export class MemoryStore implements StoreWriter {
   readonly #tables = new Map<TableName, Map<string, readonly [unknown, unknown]>>();
+  /** Keys by table and first member. */
+  readonly #firsts = new Map<string, Set<string>>();
   #inTransaction = false;
 
   get<T extends TableName>(table: T, key: Tables[T]['key']): Tables[T]['value'] | undefined {
@@ -23,9 +25,12 @@ export class MemoryStore implements StoreWriter {
     after?: SecondOf<T>,
   ): Iterable<readonly [SecondOf<T>, Tables[T]['value']]> {
     const rows: (readonly [SecondOf<T>, Tables[T]['value']])[] = [];
-    for (const [key, value] of this.#table(table).values()) {
-      const [a, b] = key as readonly [FirstOf<T>, SecondOf<T>];
-      if (a === first && (after === undefined || compare(b, after) > 0)) rows.push([b, value as Tables[T]['value']]);
+    for (const text of this.#firsts.get(`${table} ${first}`) ?? []) {
+      const [key, value] = this.#table(table).get(text) as readonly [
+        readonly [unknown, SecondOf<T>],
+        Tables[T]['value'],
+      ];
+      if (after === undefined || compare(key[1], after) > 0) rows.push([key[1], value]);
     }
     yield* rows.sort(([a], [b]) => compare(a, b));
   }
@@ -43,9 +48,8 @@ export class MemoryStore implements StoreWriter {
       const rows = this.#table(table);
       const text = JSON.stringify(key);
       const before = rows.get(text);
-      undo.push(() => (before === undefined ? rows.delete(text) : rows.set(text, before)));
-      if (row === undefined) rows.delete(text);
-      else rows.set(text, row);
+      undo.push(() => this.#set(table, key, text, before));
+      this.#set(table, key, text, row);
     };
     const tx: Transaction = {
       get: (table, key) => this.get(table, key),
@@ -74,6 +78,17 @@ export class MemoryStore implements StoreWriter {
   }
 
   async sync(): Promise<void> {}
+
+  #set(table: TableName, key: unknown, text: string, row: readonly [unknown, unknown] | undefined): void {
+    if (row === undefined) this.#table(table).delete(text);
+    else this.#table(table).set(text, row);
+    if (!Array.isArray(key)) return;
+    const first = `${table} ${key[0]}`;
+    const keys = this.#firsts.get(first) ?? new Set();
+    this.#firsts.set(first, keys);
+    if (row === undefined) keys.delete(text);
+    else keys.add(text);
+  }
 
   #table(name: TableName): Map<string, readonly [unknown, unknown]> {
     let table = this.#tables.get(name);

@@ -1,4 +1,3 @@
-import { expect } from 'vitest';
 import type { Clock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import type { ListingPage, RemoteEntry, RemoteFile, RemoteFolder, RemoteResource } from '../../src/base/resources.ts';
@@ -12,7 +11,7 @@ import {
 } from '../../src/base/vocabulary.ts';
 import type { Contents } from '../../src/store/contents.ts';
 import { isDirty, writeNode } from '../../src/store/node-table.ts';
-import type { ContentRecord, NodeRecord, Transaction } from '../../src/store/tables.ts';
+import type { ContentRecord, NodeRecord, StoreReader, Transaction } from '../../src/store/tables.ts';
 import { Names } from '../../src/tree/names.ts';
 import { PushMarks } from '../../src/tree/push-marks.ts';
 import type { RemoteListing } from '../../src/tree/remote-listing.ts';
@@ -211,39 +210,44 @@ export function localFile(tree: Tree, parent: Inode, name: string, kind: NodeKin
   return tree.create(parent, name, { kind, mode: 0o644, uid: 1000, gid: 1000 });
 }
 
-/** Every invariant of nodes and their indexes. */
-export function checkStore(store: MemoryStore): void {
+/** Every invariant of nodes and their indexes. @throws Error that names the broken one */
+export function checkStore(store: StoreReader): void {
+  const check = (holds: boolean, invariant: string) => {
+    if (!holds) throw new Error(`broken: ${invariant}`);
+  };
   const references = new Map<ContentId, number>();
   const refer = (id: ContentId | null | undefined) => {
     if (id != null) references.set(id, (references.get(id) ?? 0) + 1);
   };
   for (const [ino, node] of store.all('node')) {
-    expect(node.ino).toBe(ino);
-    expect(node.local !== null || node.remote !== null, `node ${ino} has a facet`).toBe(true);
+    check(node.ino === ino, `node ${ino} is stored under its number`);
+    check(node.local !== null || node.remote !== null, `node ${ino} has a facet`);
     refer(node.local?.content);
     refer(node.remote?.content);
-    expect(store.get('dirty', ino) !== undefined, `node ${ino} is in the index of dirty ones`).toBe(isDirty(node));
-    if (node.remote !== null) expect(store.get('resource', node.remote.resource)).toBe(ino);
+    check((store.get('dirty', ino) !== undefined) === isDirty(node), `node ${ino} is in the index when it is dirty`);
+    if (node.remote !== null) {
+      check(store.get('resource', node.remote.resource) === ino, `${node.remote.resource} leads to node ${ino}`);
+    }
     if (node.local === null || ino === ROOT_INODE) continue;
-    expect(store.get('name', [node.local.parent, node.local.name]), `dentry of ${ino}`).toBe(ino);
-    const parent = store.get('node', node.local.parent);
-    expect(parent?.local, `node ${ino} lies in a folder that users see`).toBeTruthy();
-    expect(parent?.kind).toBe('folder');
-    let depth = 0;
-    for (let at: NodeRecord | undefined = node; at?.local != null && at.ino !== ROOT_INODE; ) {
+    const { parent, name } = node.local;
+    check(store.get('name', [parent, name]) === ino, `the name ${name} in ${parent} leads to node ${ino}`);
+    const folder = store.get('node', parent);
+    check(folder?.kind === 'folder' && folder.local !== null, `node ${ino} lies in a folder that users see`);
+    let at: NodeRecord | undefined = node;
+    for (let depth = 0; at?.local != null && at.ino !== ROOT_INODE; depth++) {
+      check(depth < 1000, `node ${ino} does not lie in itself`);
       at = store.get('node', at.local.parent);
-      depth += 1;
-      if (depth > 1000) throw new Error(`node ${ino} lies in itself`);
     }
   }
   for (const [[parent, name], ino] of store.all('name')) {
-    const node = store.get('node', ino);
-    expect([node?.local?.parent, node?.local?.name], `dentry ${parent}/${name}`).toEqual([parent, name]);
+    const local = store.get('node', ino)?.local;
+    check(local?.parent === parent && local.name === name, `node ${ino} is called ${name} in ${parent}`);
   }
-  for (const [resource, ino] of store.all('resource')) expect(store.get('node', ino)?.remote?.resource).toBe(resource);
-  for (const [id, content] of store.all('content')) {
-    expect(content.refs, `references of content ${id}`).toBe(references.get(id) ?? 0);
-    expect(store.get('garbage', id) !== undefined).toBe(content.refs === 0 && store.get('garbage', id) !== undefined);
+  for (const [resource, ino] of store.all('resource')) {
+    check(store.get('node', ino)?.remote?.resource === resource, `node ${ino} has ${resource}`);
+  }
+  for (const [id, { refs }] of store.all('content')) {
+    check(refs === (references.get(id) ?? 0), `content ${id} counts its references`);
   }
 }
 
