@@ -87,6 +87,24 @@ export class Intents {
     });
   }
 
+  /**
+   * The push that `ino` began is over, without an outcome. Where another node took over meanwhile the intent is that one's from
+   * now on. @returns whose it is
+   */
+  handOver(ino: Inode): Inode {
+    if (!this.#begun.has(ino)) return ino;
+    const found = this.#find(this.#store, ino);
+    if (found?.ino === ino) return ino;
+    this.#begun.delete(ino);
+    this.#index.target(ino, null);
+    if (found !== undefined) {
+      this.#marks.begin(found.ino);
+      this.#place(found.ino, found.record);
+    }
+    this.#marks.end(ino);
+    return found?.ino ?? ino;
+  }
+
   /** The request certainly had no effect. */
   forget(ino: Inode): void {
     this.#store.transact((tx) => this.end(tx, ino));

@@ -35,6 +35,8 @@ export interface NamePushDeps {
   readonly log: Logger;
   readonly onEvent: (event: SyncEvent) => void;
   readonly onTreeChange: OnTreeChange;
+  /** Another node than the one that is pushed has to be pushed now. */
+  readonly onDirty: (ino: Inode) => void;
   /** The name of this machine in the names of conflicted copies. */
   readonly host: string;
   readonly deletion: 'trash' | 'forever';
@@ -333,7 +335,7 @@ export class NamePush {
         createdHereMs: nowMs,
       };
       const owner = recordCreated(tx, maker, kind, facet, nowMs);
-      if (owner !== ino) tx.afterCommit(() => this.#deps.index.refresh(owner));
+      if (owner !== ino) tx.afterCommit(() => this.#deps.onDirty(owner));
       return owner;
     });
   }
@@ -373,7 +375,7 @@ export class NamePush {
   async #parentMissing(parent: Inode, resource: ResourceUrl, error: ApiError, signal: AbortSignal): Promise<false> {
     if ((await this.#deps.changes.resource(resource, 'folder', signal)) !== null) throw error;
     this.#gone(parent, resource);
-    this.#deps.index.refresh(parent);
+    this.#deps.onDirty(parent);
     return false;
   }
 

@@ -122,7 +122,18 @@ export class SyncLoop {
     this.#line = new ServiceLine({ clock, onEvent });
     this.#pace = new VersionPace(clock);
     this.#queue = new PushQueue(options.transfers);
-    const shared = { store, changes, intents: this.#intents, clock, log, onEvent, onTreeChange, host: options.host };
+    const onDirty = (ino: Inode): void => this.#reconsider(ino);
+    const shared = {
+      store,
+      changes,
+      intents: this.#intents,
+      clock,
+      log,
+      onEvent,
+      onTreeChange,
+      onDirty,
+      host: options.host,
+    };
     this.#namePush = new NamePush({ ...shared, naming: deps.names, index: this.#index, deletion: options.deletion });
     const { plainPutMaxBytes } = options;
     const onGone = this.#namePush.gone.bind(this.#namePush);
@@ -423,6 +434,7 @@ export class SyncLoop {
     }
     this.#pushing.delete(ino);
     this.#queue.ended(weight);
+    this.#todo.add(this.#intents.handOver(ino));
     this.#sweepIsDue = true;
     this.#index.refresh(ino);
     this.#todo.add(ino);
@@ -552,6 +564,7 @@ export class SyncLoop {
     this.#failures.delete(ino);
     this.#index.refresh(ino);
     this.#todo.add(ino);
+    this.#wake();
   }
 
   #waitFor(ino: Inode, blocker: Inode): void {

@@ -287,7 +287,7 @@ export class UploadSession {
     version: VersionUrl,
     history: readonly RemoteVersion[],
   ): void {
-    const { store, contents, intents, onEvent, onTreeChange } = this.#deps;
+    const { store, contents, intents, onEvent, onTreeChange, onDirty } = this.#deps;
     const sizeBytes = contents.sizeOf(content);
     const owner = store.get('resource', file);
     const before = owner === undefined ? undefined : store.get('node', owner);
@@ -307,6 +307,7 @@ export class UploadSession {
       onTreeChange([{ kind: 'inode', ino: before.ino, contentChanged: true }]);
     }
     if (copy?.local) {
+      onDirty(copy.ino);
       onTreeChange([{ kind: 'entry', parent: copy.local.parent, name: copy.local.name }]);
       onEvent({ type: 'conflict', path, copy: pathOf(store, copy.ino) });
     }
@@ -446,6 +447,8 @@ export interface UploadSessionDeps {
   readonly onGone: (ino: Inode, file: ResourceUrl) => void;
   readonly onEvent: (event: SyncEvent) => void;
   readonly onTreeChange: OnTreeChange;
+  /** Another node than the one that is pushed has to be pushed now. */
+  readonly onDirty: (ino: Inode) => void;
   readonly clock: Clock;
   readonly log: Logger;
   readonly host: string;
@@ -457,12 +460,15 @@ class FileGone extends Error {}
 
 /** What the draft was made over: what it says itself, or else what the node's remote facet says. */
 function baseOf(store: StoreReader, content: ContentId, node: NodeRecord | undefined): KnownBase {
+  const remote = node?.remote ?? null;
   const under = store.get('content', content)?.base ?? null;
-  const known = under ?? node?.remote?.content ?? null;
+  const of = (id: ContentId | null): ContentRecord | undefined => (id === null ? undefined : store.get('content', id));
+  // A draft over another file's bytes that came to this name says nothing about what this file held.
+  const own = of(under)?.resource === remote?.resource ? of(under) : undefined;
   return {
-    version: known === null ? null : (store.get('content', known)?.version ?? null),
-    sizeBytes: node?.remote?.sizeBytes ?? null,
-    lastModifiedMs: node?.remote?.lastModifiedMs ?? null,
+    version: (own ?? of(remote?.content ?? null))?.version ?? null,
+    sizeBytes: remote?.sizeBytes ?? null,
+    lastModifiedMs: remote?.lastModifiedMs ?? null,
   };
 }
 

@@ -84,7 +84,10 @@ export class MemoryContents implements Contents {
     for (let at = extent.start; at < end; at++) {
       const found = this.#byteAt(id, at);
       if (typeof found === 'number') pieces.push({ kind: 'bytes', length: 1, bytes: Uint8Array.of(found) });
-      else pieces.push({ kind: 'missing', length: 1, content: found, extent: { start: 0, end: this.sizeOf(found) } });
+      else {
+        const { missing } = found;
+        pieces.push({ kind: 'missing', length: 1, content: missing, extent: { start: 0, end: this.sizeOf(missing) } });
+      }
     }
     return pieces;
   }
@@ -157,13 +160,13 @@ export class MemoryContents implements Contents {
   }
 
   /** A byte, or the version content that it has to be fetched from. */
-  #byteAt(id: ContentId, at: number): number | ContentId {
+  #byteAt(id: ContentId, at: number): number | { readonly missing: ContentId } {
     const record = this.record(id);
     if (record === undefined) throw new Error(`content ${id} is not there`);
     const own = this.#own.get(id)?.[at] ?? null;
     if (own !== null) return own;
     if (record.base !== null && at < record.baseBytes) return this.#byteAt(record.base, at);
-    return record.kind === 'version' ? id : 0;
+    return record.kind === 'version' ? { missing: id } : 0;
   }
 
   #make(tx: Transaction, fields: Partial<ContentRecord>): ContentId {
