@@ -1,0 +1,240 @@
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, onTestFailed, test } from 'vitest';
+import { exitCode } from '../../src/cli/exit-codes.ts';
+import type { AccountState } from '../../src/cli/running-mounts.ts';
+import { type CommandResult, runCommand } from '../harness/command.ts';
+import { MountFixture } from '../harness/mount-fixture.ts';
+import { ReferenceServer } from '../harness/reference-server.ts';
+import { PROJECT } from '../imports.ts';
+
+/** The commands beside a running mount, driven as scripts drive them. One server for all, a mount for each test. */
+
+let server: ReferenceServer;
+
+beforeAll(async () => {
+  server = await ReferenceServer.start();
+});
+
+afterAll(async () => {
+  await server.dispose();
+});
+
+async function withMount(flags: readonly string[], use: (mount: MountFixture) => Promise<void>): Promise<void> {
+  const mount = await MountFixture.start({ server, flags });
+  onTestFailed(mount.printLogs);
+  try {
+    await use(mount);
+  } finally {
+    await mount.dispose();
+  }
+}
+
+async function statusOf(mount: MountFixture): Promise<NonNullable<AccountState['status']>> {
+  const { stdout } = await mount.cfs(['status', '--json'], { anyExitCode: true });
+  const { accounts } = JSON.parse(stdout) as { accounts: AccountState[] };
+  const status = accounts[0]?.status;
+  if (status === null || status === undefined) throw new Error(`no status in ${stdout}`);
+  return status;
+}
+
+function cfsMount(mount: MountFixture, args: readonly string[]): Promise<CommandResult> {
+  return runCommand([process.execPath, join(PROJECT, 'dist/cli/cfs-mount.js'), ...args], {
+    env: mount.env(),
+    anyExitCode: true,
+  });
+}
+
+function expectRefusal(result: CommandResult, code: number, sentence: RegExp): void {
+  expect(result.stderr).toMatch(sentence);
+  expect(result.stderr.trim().split('\n'), result.stderr).toHaveLength(1);
+  expect(result.code).toBe(code);
+}
+
+/** [S-sync-1] The settle time of an hour shows that sync does not wait for it. */
+test('cfs sync --wait pushes at once what was closed, and returns when the service has it', async () => {
+  await withMount(['--settle', '1h'], async (mount) => {
+    await mount.run('mkdir sync; printf one > sync/one.txt; printf two > sync/two.txt');
+    expect((await statusOf(mount)).pending.count).toBeGreaterThan(0);
+
+    const { code, stdout } = await mount.cfs(['sync', '--wait']);
+
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^pushed \d+, parked 0\n$/);
+    expect((await statusOf(mount)).pending.count).toBe(0);
+    const held = await mount.serverTree();
+    expect([...held.keys()]).toEqual(expect.arrayContaining(['sync/one.txt', 'sync/two.txt']));
+    expect((await mount.cfs(['sync', '--wait'])).stdout).toBe('everything is with the service\n');
+  });
+});
+
+test('cfs sync --wait FILE pushes that file and what it needs, not the others', async () => {
+  await withMount(['--settle', '1h'], async (mount) => {
+    await mount.run('mkdir part other; printf a > part/a.txt; printf b > other/b.txt');
+
+    await mount.cfs(['sync', '--wait', join(mount.directory, 'part/a.txt')]);
+
+    const held = [...(await mount.serverTree()).keys()];
+    expect(held).toContain('part/a.txt');
+    expect(held).not.toContain('other/b.txt');
+  });
+});
+
+test('cfs sync --timeout stops waiting, says that nothing is lost, and leaves the rest queued', async () => {
+  await withMount([], async (mount) => {
+    server.pause();
+    try {
+      await mount.run('printf later > later.txt');
+
+      const result = await mount.cfs(['sync', '--wait', '--timeout', '500ms'], { anyExitCode: true });
+
+      expect(result.code).toBe(exitCode('pending'));
+      expect(result.stderr).toContain('stays queued and safe');
+      expect((await statusOf(mount)).pending.count).toBeGreaterThan(0);
+    } finally {
+      server.resume();
+    }
+    await mount.sync();
+  });
+});
+
+test('cfs status says which mount, how it stands with the service, and what is pending', async () => {
+  await withMount(['--settle', '1h'], async (mount) => {
+    await mount.run('printf x > pending.txt');
+
+    const { stdout, code } = await mount.cfs(['status']);
+
+    expect(code).toBe(0);
+    expect(stdout).toContain(`mounted    ${mount.directory} (process ${mount.pid})`);
+    expect(stdout).toMatch(/service {4}online for/);
+    expect(stdout).toMatch(/pending {4}[1-9]\d* \(.*\), kept on this machine/);
+    expect(await statusOf(mount)).toMatchObject({
+      schema: 1,
+      directory: mount.directory,
+      phase: 'running',
+      parked: [],
+    });
+  });
+});
+
+test('a directory or an account that is mounted already is refused, and the mount goes on', async () => {
+  await withMount([], async (mount) => {
+    expectRefusal(await cfsMount(mount, [mount.directory]), exitCode('alreadyMounted'), /is mounted already/);
+
+    const elsewhere = join(mount.directory, '..', 'elsewhere');
+    mkdirSync(elsewhere);
+    expectRefusal(await cfsMount(mount, [elsewhere]), exitCode('alreadyMounted'), /process/);
+
+    await mount.run('printf alive > alive.txt');
+  });
+});
+
+test('a dead mount is taken away by the next cfs-mount, and by cfs umount', async () => {
+  await withMount([], async (mount) => {
+    await mount.run('printf kept > kept.txt');
+    await mount.kill9();
+    await mount.mount();
+    expect((await mount.run('cat kept.txt')).stdout).toBe('kept');
+
+    await mount.kill9();
+    const { code, stdout } = await mount.cfs(['umount', mount.directory]);
+
+    expect(code).toBe(0);
+    expect(stdout).toContain('took away the dead mount');
+    const table = await runCommand(['grep', '-c', mount.directory, '/proc/mounts'], { anyExitCode: true });
+    expect(table.stdout).toBe('0\n');
+  });
+});
+
+/** [S-stop-1] */
+test('cfs umount returns when everything is pushed; with --now it keeps the rest, says so, and the next start pushes it', async () => {
+  await withMount(['--settle', '1h'], async (mount) => {
+    await mount.run('printf kept > kept-back.txt');
+    const now = await mount.unmount(['--now']);
+    expect(now.code).toBe(exitCode('pending'));
+    expect(now.stderr).toMatch(/not with the service yet; kept here and pushed at the next start/);
+    expect([...(await mount.serverTree()).keys()]).not.toContain('kept-back.txt');
+
+    await mount.mount();
+    const whole = await mount.unmount();
+
+    expect(whole).toMatchObject({ code: 0, stdout: `unmounted ${mount.directory}\n`, stderr: '' });
+    expect([...(await mount.serverTree()).keys()]).toContain('kept-back.txt');
+  });
+});
+
+test('a start without the service mounts what is known, and says so in the status', async () => {
+  const own = await ReferenceServer.start();
+  const mount = await MountFixture.start({ server: own });
+  onTestFailed(mount.printLogs);
+  try {
+    await mount.run('printf known > known.txt');
+    await mount.unmount();
+    await own.kill9();
+
+    await mount.mount();
+
+    expect((await mount.run('cat known.txt')).stdout).toBe('known');
+    await mount.run('printf offline > written-offline.txt');
+    await expect.poll(async () => (await statusOf(mount)).connection.state, { timeout: 30_000 }).toBe('offline');
+    expect((await mount.cfs(['status'])).stdout).toMatch(/service {4}offline for .*: /);
+
+    await own.restart();
+    await mount.cfs(['sync', '--wait'], { timeoutMs: 120_000 });
+    expect([...(await mount.serverTree()).keys()]).toContain('written-offline.txt');
+  } finally {
+    await mount.dispose();
+    await own.dispose();
+  }
+});
+
+test('in the foreground it prints a line per event, passes the signal on, and ends with 0', async () => {
+  await withMount([], async (mount) => {
+    await mount.unmount();
+    const script = `
+      "${process.execPath}" "${join(PROJECT, 'dist/cli/cfs-mount.js')}" --foreground "${mount.directory}" > "${mount.directory}.out" 2>&1 &
+      launcher=$!
+      until grep -q '^mounted ' "${mount.directory}.out"; do sleep 0.02; done
+      printf hello > "${mount.directory}/event.txt"
+      until grep -q '^uploaded event.txt' "${mount.directory}.out"; do sleep 0.02; done
+      kill -INT "$launcher"
+      wait "$launcher"
+      echo "ended with $?"
+      cat "${mount.directory}.out"`;
+
+    const { stdout } = await runCommand(['bash', '-c', script], { env: mount.env(), timeoutMs: 60_000 });
+
+    const lines = stdout.trim().split('\n');
+    expect(lines[0]).toBe('ended with 0');
+    expect(lines[1]).toMatch(/^mounted \S+ at /);
+    expect(lines).toContain('uploaded event.txt (version 1, 5 B)');
+    expect(lines.at(-1)).toBe(`unmounted ${mount.directory}`);
+  });
+});
+
+test('a wrong password is refused in one sentence, and the account that was there stays', async () => {
+  await withMount([], async (mount) => {
+    const result = await mount.cfs(['login', server.account.url], {
+      env: { CFS_PASSWORD: 'wrong' },
+      anyExitCode: true,
+    });
+
+    expectRefusal(result, exitCode('signIn'), /refuses the user name, password or keys/);
+    await mount.run('printf x > still-there.txt');
+    await mount.sync();
+  });
+});
+
+test('the log, the account and the requests hold no secret where it does not belong', async () => {
+  await withMount(['--log-level', 'trace'], async (mount) => {
+    await mount.run('printf x > logged.txt');
+    await mount.sync();
+    await mount.unmount();
+    const home = join(mount.directory, '..');
+    const found = async (secret: string): Promise<string> =>
+      (await runCommand(['grep', '-rlF', '--', secret, home], { anyExitCode: true })).stdout.replaceAll(home, '');
+
+    expect(await found(server.account.password)).toBe('');
+    expect(await found(server.account.privateAccessKey)).toMatch(/^\/state\/cfs\/accounts\/[^/]+\/account\.json\n$/);
+  });
+});
