@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import {
   CallError,
   FALLOC_ALLOCATE,
@@ -97,7 +98,7 @@ export class TwinModel {
 
   async open(): Promise<void> {
     const { path } = this;
-    const access = this.#random.pick([O_RDONLY, O_WRONLY, O_RDWR, O_RDWR, O_RDWR]);
+    const access = this.#random.pick([O_RDONLY, O_WRONLY, ...Array<number>(8).fill(O_RDWR)]);
     const extra = this.#random.pick([0, O_CREAT, O_CREAT, O_CREAT | O_EXCL, O_TRUNC, O_CREAT | O_TRUNC, O_APPEND]);
     const flags = access | extra;
     const fds: Fd[] = [];
@@ -136,7 +137,7 @@ export class TwinModel {
   async read(): Promise<void> {
     const [offset, length] = [this.#offset(), this.#random.below(60_000)];
     await this.#withHandle(`read ${length} at ${offset}`, async (api, fd) =>
-      Buffer.from(await api.read(fd, offset, length)).toString('latin1'),
+      digestOf(await api.read(fd, offset, length)),
     );
   }
 
@@ -335,8 +336,12 @@ export class TwinModel {
 
 /** Attributes in which both sides must agree: not times, inodes and blocks. */
 function seen({ kind, mode, nlink, uid, gid, sizeBytes }: FileStat) {
-  // Sizes of folders are each file system's own affair.
-  return { kind, mode, nlink, uid, gid, sizeBytes: kind === 'folder' ? 0 : sizeBytes };
+  // Sizes and links of folders are each file system's own affair.
+  return { kind, mode, uid, gid, ...(kind !== 'folder' && { nlink, sizeBytes }) };
+}
+
+function digestOf(bytes: Uint8Array): string {
+  return `${bytes.byteLength} bytes, ${createHash('sha256').update(bytes).digest('hex').slice(0, 16)}`;
 }
 
 function bigintText(_key: string, value: unknown): unknown {
