@@ -200,69 +200,77 @@ class Mount {
   }
 }
 
-const NAMES = ['a', 'b', 'c'];
-const path = fc.array(fc.constantFrom(...NAMES), { minLength: 1, maxLength: 3 });
 const who = fc.nat(1);
+/** Picks one of what is there; numbers too big begin again. */
+const pick = fc.nat(30);
+const name: fc.Arbitrary<string> = fc.constantFrom('a', 'b', 'c');
 const step = fc.oneof(
-  { weight: 4, arbitrary: fc.record({ who, act: fc.constantFrom('create' as const, 'mkdir' as const), at: path }) },
-  { weight: 2, arbitrary: fc.record({ who, act: fc.constantFrom('write' as const, 'remove' as const), at: path }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({ who, act: fc.constantFrom('create' as const, 'mkdir' as const), into: pick, name }),
+  },
+  { weight: 4, arbitrary: fc.record({ who, act: fc.constantFrom('write' as const, 'remove' as const), what: pick }) },
   {
     weight: 4,
     arbitrary: fc.record({
       who,
-      act: fc.constantFrom('rename' as const, 'move' as const, 'exchange' as const),
-      at: path,
-      to: path,
+      act: fc.constantFrom('rename' as const, 'move' as const),
+      what: pick,
+      into: pick,
+      name,
     }),
   },
+  { weight: 1, arbitrary: fc.record({ who, act: fc.constant('exchange' as const), what: pick, other: pick }) },
   { weight: 3, arbitrary: fc.record({ who, act: fc.constant('push' as const), part: fc.nat(2) }) },
   {
     weight: 2,
     arbitrary: fc.record({ who, act: fc.constantFrom('refresh' as const, 'deliver' as const, 'wait' as const) }),
   },
-  { weight: 2, arbitrary: fc.record({ who, act: fc.constant('request' as const), at: path }) },
+  { weight: 2, arbitrary: fc.record({ who, act: fc.constant('request' as const), into: pick }) },
 );
 type Step = typeof step extends fc.Arbitrary<infer S> ? S : never;
 
 function act(mount: Mount, step: Step, sizeBytes: number): void {
   const { tree, clock, store, contents } = mount.fixture;
-  const find = (at: readonly string[]): Inode => {
-    let ino = ROOT_INODE;
-    for (const name of at) {
-      const child = tree.child(ino, name);
-      if (child === undefined) throw new FsError('ENOENT');
-      ino = child.ino;
-    }
-    return ino;
+  const below = (at: Inode): NodeRecord[] => [...tree.children(at)].flatMap(({ node }) => [node, ...below(node.ino)]);
+  const nodes = below(ROOT_INODE);
+  const folders = [ROOT_INODE, ...nodes.filter(({ kind }) => kind === 'folder').map(({ ino }) => ino)];
+  const folder = (into: number) => folders[into % folders.length] as Inode;
+  const entry = (what: number) => {
+    const node = nodes[what % nodes.length];
+    if (node?.local == null) throw new FsError('ENOENT');
+    return { ...node, ...node.local };
   };
-  const parentOf = (at: readonly string[]) => find(at.slice(0, -1));
-  const nameOf = (at: readonly string[]) => at.at(-1) as string;
   const write = (ino: Inode) => {
     const content = store.transact((tx) => contents.createDraft(tx, null));
     tree.change(ino, { content, sizeBytes });
   };
   switch (step.act) {
     case 'create':
-      write(localFile(tree, parentOf(step.at), nameOf(step.at)).ino);
+      write(localFile(tree, folder(step.into), step.name).ino);
       return;
     case 'mkdir':
-      localFile(tree, parentOf(step.at), nameOf(step.at), 'folder');
+      localFile(tree, folder(step.into), step.name, 'folder');
       return;
     case 'write': {
-      const ino = find(step.at);
-      if (tree.node(ino)?.kind === 'file') write(ino);
+      const { kind, ino } = entry(step.what);
+      if (kind === 'file') write(ino);
       return;
     }
     case 'remove': {
-      const node = tree.node(find(step.at));
-      tree.remove(parentOf(step.at), nameOf(step.at), node?.kind === 'folder' ? 'folder' : 'file');
+      const { kind, parent, name } = entry(step.what);
+      tree.remove(parent, name, kind === 'folder' ? 'folder' : 'file');
       return;
     }
     case 'rename':
-    case 'move':
+    case 'move': {
+      const { parent, name } = entry(step.what);
+      tree.rename(parent, name, folder(step.into), step.name, step.act === 'rename' ? 'replace' : 'no-replace');
+      return;
+    }
     case 'exchange': {
-      const mode = ({ rename: 'replace', move: 'no-replace', exchange: 'exchange' } as const)[step.act];
-      tree.rename(parentOf(step.at), nameOf(step.at), parentOf(step.to), nameOf(step.to), mode);
+      const [one, two] = [entry(step.what), entry(step.other)];
+      tree.rename(one.parent, one.name, two.parent, two.name, 'exchange');
       return;
     }
     case 'push':
@@ -272,7 +280,7 @@ function act(mount: Mount, step: Step, sizeBytes: number): void {
       mount.refresh();
       return;
     case 'request':
-      mount.request(find(step.at));
+      mount.request(folder(step.into));
       return;
     case 'deliver':
       mount.deliver();
@@ -289,25 +297,34 @@ function act(mount: Mount, step: Step, sizeBytes: number): void {
 function twoMounts(): { readonly service: Service; readonly mounts: readonly [Mount, Mount] } {
   const service = new Service();
   const mounts = [new Mount(service), new Mount(service)] as const;
-  const folders = [['a'], ['b'], ['a', 'a'], ['a', 'b'], ['b', 'a']];
   mounts[0].refresh();
-  for (const at of folders) act(mounts[0], { who: 0, act: 'mkdir', at }, 0);
-  for (const at of folders) act(mounts[0], { who: 0, act: 'create', at: [...at, 'c'] }, 1);
+  const { tree } = mounts[0].fixture;
+  const make = (parent: Inode, name: string): Inode => {
+    const { ino } = localFile(tree, parent, name, 'folder');
+    localFile(tree, ino, 'c');
+    return ino;
+  };
+  const [a, b] = [make(ROOT_INODE, 'a'), make(ROOT_INODE, 'b')];
+  make(a, 'a');
+  make(a, 'b');
+  make(b, 'a');
   settle(mounts);
   return { service, mounts };
 }
 
-/** Pushes and refreshes until nothing is left to do. */
+/** Pushes and refreshes until nothing is left to do anywhere. */
 function settle(mounts: readonly Mount[]): void {
+  const isQuiet = () => mounts.every(({ fixture }) => [...fixture.store.all('dirty')].length === 0);
   for (let round = 0; round < 30; round++) {
     for (const mount of mounts) {
       while (mount.push(0));
       mount.refresh();
       checkStore(mount.fixture.store);
     }
-    if (mounts.every(({ fixture }) => [...fixture.store.all('dirty')].length === 0)) break;
+    if (!isQuiet()) continue;
+    for (const mount of mounts) mount.refresh();
+    if (isQuiet()) return;
   }
-  for (const mount of mounts) mount.refresh();
 }
 
 function attempt(mount: Mount, step: Step, number: number): void {
@@ -359,9 +376,8 @@ describe('two mounts of one service', () => {
     const safe = steps({ minLength: 5, maxLength: 50 }).map((taken) =>
       taken.flatMap((each): Step[] => {
         if (each.act === 'remove') return [];
-        if (each.act === 'rename') return [{ ...each, act: 'move' }];
-        if (each.act === 'create')
-          return [{ ...each, at: [...each.at.slice(0, -1), `new ${each.who} ${each.at.at(-1)}`] }];
+        if (each.act === 'rename') return [{ ...each, act: 'move' as const }];
+        if (each.act === 'create') return [{ ...each, name: `new ${each.who} ${each.name}` }];
         return [each];
       }),
     );
