@@ -445,8 +445,11 @@ export class FileSystem implements FileSystemOps {
     if (node.kind === 'folder') throw new FsError('EISDIR');
     const reply = this.#openHandle(ino, flags);
     if (!flags.truncate) return reply;
-    return after(this.#handles.file(reply.handle).file.truncate(0, ctx.signal), () => {
+    const { file } = this.#handles.file(reply.handle);
+    return after(file.truncate(0, ctx.signal), () => {
       this.#dropPrivilege(ino, ctx);
+      // O_RDONLY|O_TRUNC empties the file as well, and closing a reader writes nothing down.
+      if (flags.access === 'read') file.flush();
       return reply;
     });
   }
