@@ -1,4 +1,3 @@
-import type { Clock } from '../base/clock.ts';
 import { ProtocolError, SignInError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { ListingPage, RemoteEntry, RemoteResource, RemoteVersion, UploadProgress } from '../base/resources.ts';
@@ -35,7 +34,6 @@ export interface HttpServiceOptions extends TransportOptions {
   readonly keys: ApplicationKeys;
   /** URL of the refresh token; null before anyone signed in. */
   readonly refreshToken: string | null;
-  readonly clock: Clock;
   readonly log: Logger;
   /** Told once, when the service refuses the refresh token. */
   readonly onSignInRequired?: (error: SignInError) => void;

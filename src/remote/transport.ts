@@ -1,6 +1,9 @@
+import { createSecureContext } from 'node:tls';
 import { Agent, type Dispatcher, EnvHttpProxyAgent } from 'undici';
+import type { Clock } from '../base/clock.ts';
 import { ProtocolError, TransportError, UsageError } from '../base/errors.ts';
 import { Answer, type AnswerHeaders } from './answer.ts';
+import { systemCertificates } from './certificates.ts';
 
 /** A body of known length that can be sent again from its beginning. */
 export interface RequestBody {
@@ -23,8 +26,9 @@ export interface TransportOptions {
   /** The service's base URL. Plain http is for loopback only, unless `insecure`. */
   readonly baseUrl: string;
   readonly insecure?: boolean;
-  /** PEM certificates to be believed beside none other; null: those that Node brings along. */
+  /** PEM certificates to be believed, and no others; null: those that Node brings along. By default those of the system. */
   readonly certificates?: string | null;
+  readonly clock: Clock;
   readonly deadlines?: Partial<Deadlines>;
   /** Sent as User-Agent (interface 4): a name and a version. */
   readonly userAgent: string;
@@ -39,9 +43,17 @@ export interface Deadlines {
   readonly answerAfterBodyMs: number;
   /** Between two pieces of the answer's body. */
   readonly bodyMs: number;
+  /** For a whole exchange that moves a document: a service that gives a byte every now and then is no help. */
+  readonly documentMs: number;
 }
 
-const DEADLINES: Deadlines = { connectMs: 10_000, answerMs: 30_000, answerAfterBodyMs: 60_000, bodyMs: 30_000 };
+const DEADLINES: Deadlines = {
+  connectMs: 10_000,
+  answerMs: 30_000,
+  answerAfterBodyMs: 60_000,
+  bodyMs: 30_000,
+  documentMs: 120_000,
+};
 
 /** Documents and data have connections of their own, so that no listing waits behind eight uploads. */
 const CONNECTIONS_MAX = 8;
@@ -58,6 +70,7 @@ export class Transport {
   readonly origin: string;
   readonly #deadlines: Deadlines;
   readonly #userAgent: string;
+  readonly #clock: Clock;
   readonly #documents: Dispatcher;
   readonly #data: Dispatcher;
 
@@ -71,8 +84,11 @@ export class Transport {
     this.origin = base.origin;
     this.#deadlines = { ...DEADLINES, ...options.deadlines };
     this.#userAgent = options.userAgent;
-    this.#documents = connections(this.#deadlines, options.certificates ?? null, loopback);
-    this.#data = connections(this.#deadlines, options.certificates ?? null, loopback);
+    this.#clock = options.clock;
+    const isTls = base.protocol === 'https:';
+    const certificates = options.certificates === undefined && isTls ? systemCertificates(null) : options.certificates;
+    this.#documents = connections(this.#deadlines, certificates ?? null, loopback);
+    this.#data = connections(this.#deadlines, certificates ?? null, loopback);
   }
 
   /**
@@ -92,6 +108,7 @@ export class Transport {
     const data = stream !== null || path.endsWith('/data');
     return await new Promise<Answer>((resolve, reject) => {
       const exchange = new Exchange(request, resolve, reject);
+      if (!data) exchange.expireAfter(this.#deadlines.documentMs, this.#clock);
       const dispatcher = data ? this.#data : this.#documents;
       dispatcher.dispatch(
         {
@@ -134,6 +151,9 @@ class Exchange implements Dispatcher.DispatchHandler {
   #controller: Dispatcher.DispatchController | null = null;
   #answer: Answer | null = null;
   #sent = false;
+  /** Why it was ended from here: by its signal, or its deadline. */
+  #ended: Error | null = null;
+  #cancelExpiry: () => void = () => {};
 
   constructor(request: TransportRequest, resolve: (answer: Answer) => void, reject: (error: unknown) => void) {
     this.#request = request;
@@ -142,9 +162,18 @@ class Exchange implements Dispatcher.DispatchHandler {
     request.signal?.addEventListener('abort', this.#aborted, { once: true });
   }
 
+  /** Ends the exchange, wherever it is, unless it has ended by then. */
+  expireAfter(ms: number, clock: Clock): void {
+    this.#cancelExpiry = clock.after(ms, () => {
+      const { method, url } = this.#request;
+      const message = `${method} ${url.slice(originOf(url).length)}: not done after ${ms} ms`;
+      this.#end(new TransportError(message, { timedOut: true, neverSent: !this.#sent }));
+    });
+  }
+
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
-    if (this.#request.signal?.aborted) controller.abort(this.#reason());
+    if (this.#ended !== null) controller.abort(this.#ended);
     else this.#sent = true;
   }
 
@@ -165,21 +194,26 @@ class Exchange implements Dispatcher.DispatchHandler {
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
     this.#settle();
-    const { signal } = this.#request;
-    const failure = signal?.aborted ? this.#reason() : failureOf(error, this.#request, this.#sent);
+    const failure = this.#ended ?? failureOf(error, this.#request, this.#sent);
     if (this.#answer === null) this.#reject(failure);
     else this.#answer.finished(failure);
   }
 
   /** A request that still waits for a connection has no controller: it is abandoned here, and ended when its turn comes. */
   #abort(): void {
-    const reason = this.#reason();
+    this.#end(this.#reason());
+  }
+
+  #end(reason: Error): void {
+    this.#settle();
+    this.#ended = reason;
     if (this.#answer === null) this.#reject(reason);
     else this.#answer.finished(reason);
     this.#controller?.abort(reason);
   }
 
   #settle(): void {
+    this.#cancelExpiry();
     this.#request.signal?.removeEventListener('abort', this.#aborted);
   }
 
@@ -246,7 +280,8 @@ function codeOf(error: unknown): string {
 }
 
 function connections(deadlines: Deadlines, certificates: string | null, loopback: boolean): Dispatcher {
-  const tls = certificates === null ? {} : { ca: certificates };
+  // Made once: reading a system's hundred certificates takes milliseconds, and would be done for every connection.
+  const tls = certificates === null ? {} : { secureContext: createSecureContext({ ca: certificates }) };
   const options = {
     connections: CONNECTIONS_MAX,
     pipelining: 1,

@@ -352,6 +352,24 @@ describe('a hanging server', () => {
   });
 });
 
+test('a document that comes a byte at a time is given up after its deadline, its connection too', async () => {
+  const impatient = clientOf(server.baseUrl, { clock, deadlines: { documentMs: 60 } });
+  server.otherwise = {
+    act: (socket) => {
+      socket.write(`HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n`);
+      const drip = setInterval(() => socket.write(' '), 5);
+      socket.on('close', () => clearInterval(drip));
+    },
+  };
+
+  await expect(impatient.resource(folder(), 'folder')).rejects.toMatchObject({
+    name: 'TransportError',
+    timedOut: true,
+  });
+  await until(() => !server.isOpen(server.requests[0]?.connection ?? 0), 'its connection ends');
+  await impatient.close();
+});
+
 describe('cancellation', () => {
   test.each<[string, Step]>([
     ['before the answer', hang],

@@ -6,11 +6,13 @@ import { type AddressInfo, connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { systemClock } from '../../src/base/clock.ts';
 import { TransportError, UsageError } from '../../src/base/errors.ts';
+import { systemCertificates } from '../../src/remote/certificates.ts';
 import { Transport } from '../../src/remote/transport.ts';
 import { ScriptedServer, xml } from './scripted-server.ts';
 
-const options = { userAgent: 'cfs-mount/0.0.0 (test)' };
+const options = { userAgent: 'cfs-mount/0.0.0 (test)', clock: systemClock };
 const ask = (transport: Transport, path = '/x') =>
   transport.exchange({ method: 'GET', url: transport.origin + path, headers: {}, body: null, signal: undefined });
 
@@ -83,6 +85,17 @@ describe('over TLS', () => {
     expect(failure).toMatchObject({ neverSent: true });
     expect(String(failure)).toMatch(/no trusted connection: .*self.signed/i);
     await transport.close();
+  });
+
+  test('the certificates of the system are those of its file, or of the one that was named', async () => {
+    const named = join(directory, 'crt.pem');
+    const transport = new Transport({ baseUrl: baseUrl(), certificates: systemCertificates(named), ...options });
+
+    await (await ask(transport)).discard();
+
+    await transport.close();
+    expect(() => systemCertificates(join(directory, 'none'))).toThrow(/ENOENT/);
+    expect(systemCertificates(null) ?? '-----BEGIN').toContain('-----BEGIN');
   });
 
   test('one for another name is not', async () => {

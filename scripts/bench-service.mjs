@@ -1,0 +1,313 @@
+// `npm run bench -- service`: the client beside what it is measured against, in the same run on the same machine.
+//   --bytes=N    length of the file that goes up and down (1 GiB; smaller ones for a quick look)
+//   --rounds=N   of each transfer (3); medians count
+// The reference server and a raw TCP server run in processes of their own, so that CPU and memory here are the client's.
+import { execFileSync, fork } from 'node:child_process';
+import { createWriteStream, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { fileURLToPath } from 'node:url';
+import { Agent } from 'undici';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const flag = (name, fallback) =>
+  Number(process.argv.find((word) => word.startsWith(`--${name}=`))?.split('=')[1] ?? fallback);
+const BYTES = flag('bytes', 1024 ** 3);
+const ROUNDS = flag('rounds', 3);
+const SMALL_REQUESTS = 20_000;
+const AT_ONCE = 8;
+const ENTRIES = 100_000;
+const MIB = 1024 * 1024;
+
+const fromDist = (path) => import(join(root, 'dist', path));
+if (process.argv.includes('--serve')) await serve();
+else if (process.argv.includes('--raw')) rawServer();
+else await bench();
+
+async function bench() {
+  const rows = [...(await decodeListing()), ...(await smallRequests()), ...(await transfers())];
+  console.table(Object.fromEntries(rows.map(({ what, ...row }) => [what, row])));
+  writeFileSync(
+    join(root, 'bench-results', 'service.json'),
+    JSON.stringify({ bytes: BYTES, rounds: ROUNDS, rows }, null, 2),
+  );
+  if (rows.some((row) => row.holds === 'no')) process.exitCode = 1;
+}
+
+/** A listing of 100,000 entries: CPU, memory above the idle process, and the longest turn of the loop while it is decoded. */
+async function decodeListing() {
+  const { decodeCollectionContents } = await fromDist('protocol/messages.js');
+  const { SaxesParser } = await import('saxes');
+  const chunks = listingChunks();
+  const stream = async function* () {
+    yield* chunks;
+  };
+  for (let warm = 0; warm < 2; warm++) await decodeCollectionContents(stream());
+  global.gc?.();
+  const idle = process.memoryUsage().rss;
+  let peak = idle;
+  const delay = monitorEventLoopDelay({ resolution: 1 });
+  const cpu = [];
+  for (let round = 0; round < 5; round++) {
+    const before = process.cpuUsage();
+    delay.enable();
+    const sampled = (async function* () {
+      for (const chunk of chunks) {
+        peak = Math.max(peak, process.memoryUsage.rss());
+        yield chunk;
+      }
+    })();
+    await decodeCollectionContents(sampled);
+    delay.disable();
+    cpu.push(cpuMs(before));
+  }
+  const bare = [];
+  for (let round = 0; round < 3; round++) {
+    const before = process.cpuUsage();
+    const parser = new SaxesParser();
+    parser.on('opentag', () => {});
+    parser.on('text', () => {});
+    for (const chunk of chunks) parser.write(chunk.toString());
+    parser.close();
+    bare.push(cpuMs(before));
+  }
+  return [
+    row(
+      'decode 100,000 entries, ms of CPU',
+      median(cpu),
+      '≤ 700',
+      median(cpu) <= 700,
+      `saxes alone ${Math.round(median(bare))}`,
+    ),
+    row('… MiB above the idle process', (peak - idle) / MIB, '≤ 64', peak - idle <= 64 * MIB, ''),
+    row('… longest turn of the loop, ms', delay.max / 1e6, '≤ 10', delay.max <= 10e6, ''),
+  ];
+}
+
+function listingChunks() {
+  const origin = 'https://api.example.com/file/:sc:566494:190_';
+  const parts = ['<collectionContents start="0" hasMore="false" end="99999">'];
+  for (let i = 0; i < ENTRIES; i++) {
+    parts.push(
+      `<file><displayName>a file number ${i}.txt</displayName><ref>${origin}${i}</ref><size>${i * 7}</size>` +
+        '<lastModified>2011-08-28T23:03:48.000-07:00</lastModified><mediaType>text/plain</mediaType>' +
+        `<presentOnServer>true</presentOnServer><fileData>${origin}${i}/data</fileData></file>`,
+    );
+  }
+  parts.push('</collectionContents>');
+  const bytes = Buffer.from(parts.join(''));
+  const chunks = [];
+  for (let at = 0; at < bytes.byteLength; at += 64 * 1024) chunks.push(bytes.subarray(at, at + 64 * 1024));
+  return chunks;
+}
+
+/** 1 KiB, eight at once: our client beside undici's own dispatch, from the same raw server, in turns. */
+async function smallRequests() {
+  const { HttpService } = await fromDist('remote/http-service.js');
+  const { systemClock } = await fromDist('base/clock.js');
+  const { silentLogger } = await fromDist('base/log.js');
+  const [server, baseUrl] = await child('--raw');
+  const service = new HttpService({
+    ...{ baseUrl, refreshToken: `${baseUrl}/app-authorization/x`, clock: systemClock, log: silentLogger },
+    ...{ keys: { application: 'a', accessKeyId: 'a', privateAccessKey: 'a' }, userAgent: 'cfs-mount bench' },
+  });
+  const agent = new Agent({ connections: AT_ONCE, pipelining: 1 });
+  const ours = async () => {
+    const { chunks } = await service.readVersion(`${baseUrl}/v`, { start: 0, end: 1024 }, 1024);
+    for await (const _ of chunks);
+  };
+  const bare = () =>
+    new Promise((resolve, reject) => {
+      const handler = {
+        onRequestStart() {},
+        onResponseStart() {},
+        onResponseData() {},
+        onResponseEnd: resolve,
+        onResponseError: (_, error) => reject(error),
+      };
+      agent.dispatch(
+        { origin: baseUrl, path: '/v/data', method: 'GET', headers: { Authorization: 'x', 'User-Agent': 'x' } },
+        handler,
+      );
+    });
+  const rates = { ours: [], bare: [] };
+  const cpus = { ours: [], bare: [] };
+  for (let round = 0; round < 5; round++) {
+    for (const [name, request] of [
+      ['ours', ours],
+      ['bare', bare],
+    ]) {
+      const before = process.cpuUsage();
+      const startMs = performance.now();
+      let left = SMALL_REQUESTS;
+      const worker = async () => {
+        while (left-- > 0) await request();
+      };
+      await Promise.all(Array.from({ length: AT_ONCE }, worker));
+      rates[name].push(SMALL_REQUESTS / ((performance.now() - startMs) / 1000));
+      cpus[name].push((cpuMs(before) * 1000) / SMALL_REQUESTS);
+    }
+  }
+  await service.close();
+  await agent.close();
+  server.kill();
+  const ratio = median(rates.ours) / median(rates.bare);
+  const cpu = `CPU ${median(cpus.ours).toFixed(0)} and ${median(cpus.bare).toFixed(0)} µs each`;
+  return [
+    row(
+      `1 KiB requests/s, ${AT_ONCE} at once: × bare dispatch`,
+      ratio,
+      '≥ 0.7',
+      ratio >= 0.7,
+      `${Math.round(median(rates.ours))}/s, ${cpu}`,
+    ),
+  ];
+}
+
+/** One large file up and down, beside curl, with the same server, in turns. */
+async function transfers() {
+  const { HttpService } = await fromDist('remote/http-service.js');
+  const { createTransfer } = await fromDist('transfer/transfer.js');
+  const { systemClock } = await fromDist('base/clock.js');
+  const { silentLogger } = await fromDist('base/log.js');
+  const directory = mkdtempSync(join(tmpdir(), 'cfs-bench-'));
+  const [server, { origin, keys, username, password }] = await child('--serve', directory);
+  try {
+    const service = new HttpService({
+      ...{
+        baseUrl: origin,
+        refreshToken: null,
+        clock: systemClock,
+        log: silentLogger,
+        keys,
+        userAgent: 'cfs-mount bench',
+      },
+    });
+    const refreshToken = await service.signIn({ username, password });
+    const transfer = createTransfer({ service, clock: systemClock, log: silentLogger });
+    const authorization = await accessToken(origin, keys, refreshToken);
+    const curl = (...args) => execFileSync('curl', ['-sSf', '-H', `Authorization: ${authorization}`, ...args]);
+    const { signal } = new AbortController();
+    const [source, target] = [join(directory, 'source'), join(directory, 'target')];
+    await writeSource(source);
+    const pieces = [{ kind: 'file', path: source, offset: 0, length: BYTES }];
+    const user = await service.user();
+    const seconds = { up: [], curlUp: [], down: [], curlDown: [] };
+    const cpus = { up: [], down: [] };
+    let buffers = 0;
+    const sampler = setInterval(() => {
+      buffers = Math.max(buffers, process.memoryUsage().arrayBuffers);
+    }, 5);
+    for (let round = 0; round < ROUNDS; round++) {
+      const file = await service.createFile(user.magicBriefcase, `large ${round}`, 'application/octet-stream');
+      const ours = await service.createVersion(file);
+      const theirs = await service.createVersion(file);
+      const run = async (name, act) => {
+        const cpu = process.cpuUsage();
+        const startMs = performance.now();
+        await act();
+        seconds[name].push((performance.now() - startMs) / 1000);
+        cpus[name]?.push(cpuMs(cpu));
+      };
+      await run('up', () => transfer.uploads.putVersionData(ours, 0, pieces, signal));
+      await run('curlUp', () => curl('-o', '/dev/null', '-H', 'Range: bytes=0-', '-T', source, `${theirs}/data`));
+      const whole = { start: 0, end: BYTES };
+      await run('down', () =>
+        transfer.versions.readVersion(ours, whole, BYTES, { kind: 'file', path: target }, signal),
+      );
+      if (statSync(target).size !== BYTES) throw new Error('the download is not whole');
+      rmSync(target);
+      await run('curlDown', () => curl('-o', target, `${ours}/data`));
+      rmSync(target);
+      await service.deleteForever(file, 'file');
+    }
+    clearInterval(sampler);
+    await service.close();
+    const speed = (name) => BYTES / MIB / median(seconds[name]);
+    const compared = (what, name, peer) => {
+      const ratio = speed(name) / speed(peer);
+      const note = `${Math.round(speed(name))} and ${Math.round(speed(peer))} MiB/s, ${Math.round(median(cpus[name]))} ms of CPU`;
+      return row(`${what} ${BYTES / MIB} MiB: × curl`, ratio, '≥ 0.8', ratio >= 0.8, note);
+    };
+    return [
+      compared('download', 'down', 'curlDown'),
+      compared('upload', 'up', 'curlUp'),
+      row('… MiB of buffers', buffers / MIB, '≤ 32', buffers <= 32 * MIB, ''),
+    ];
+  } finally {
+    server.kill();
+    rmSync(directory, { recursive: true, force: true });
+  }
+}
+
+async function accessToken(origin, keys, refreshToken) {
+  const { encodeTokenAuthRequest } = await fromDist('protocol/messages.js');
+  const { accessKeyId, privateAccessKey } = keys;
+  const body = encodeTokenAuthRequest({ accessKeyId, privateAccessKey, refreshToken });
+  const answer = await fetch(`${origin}/authorization`, { method: 'POST', body });
+  return answer.headers.get('location');
+}
+
+async function writeSource(path) {
+  const stream = createWriteStream(path);
+  const piece = Buffer.alloc(4 * MIB, 'not all of it the same ');
+  for (let left = BYTES; left > 0; left -= piece.byteLength) {
+    piece.writeUInt32LE(left >>> 0, 0);
+    if (!stream.write(Buffer.from(piece.subarray(0, left))))
+      await new Promise((resolve) => stream.once('drain', resolve));
+  }
+  await new Promise((resolve) => stream.end(resolve));
+}
+
+/** Another process of this script; resolves with what it says first. */
+async function child(...args) {
+  const process_ = fork(fileURLToPath(import.meta.url), args, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+  const first = await new Promise((resolve, reject) => {
+    process_.once('message', resolve);
+    process_.once('exit', (code) => reject(new Error(`the server ended with ${code}`)));
+  });
+  return [process_, first];
+}
+
+async function serve() {
+  const { ReferenceServer } = await fromDist('server/reference-server.js');
+  const directory = join(process.argv.at(-1), 'server');
+  const server = await ReferenceServer.open({ dataDirectory: directory });
+  const [username, password] = ['bench@example.com', 'bench'];
+  await server.administration.addUser(username, password, { quotaBytes: 1024 ** 4 });
+  const keys = {
+    application: server.administration.addApplication('bench'),
+    ...server.administration.addKeyPair(username),
+  };
+  process.send({ origin: server.origin, keys, username, password });
+  process.on('disconnect', () => process.exit());
+}
+
+/** Answers every request with 1 KiB, a request for a token with one that never ends. */
+function rawServer() {
+  const data = `HTTP/1.1 200 OK\r\nContent-Length: 1024\r\n\r\n${'x'.repeat(1024)}`;
+  const document =
+    '<authorization><expiration>2999-01-01T00:00:00.000+00:00</expiration><user>http://x/user/1</user></authorization>';
+  const token = `HTTP/1.1 201 Created\r\nLocation: http://x/authorization/T\r\nContent-Length: ${document.length}\r\n\r\n${document}`;
+  const server = createServer({ noDelay: true }, (socket) => {
+    socket.on('error', () => {});
+    socket.on('data', (bytes) => socket.write(bytes[0] === 80 ? token : data)); // P of POST
+  });
+  server.listen(0, '127.0.0.1', () => process.send(`http://127.0.0.1:${server.address().port}`));
+  process.on('disconnect', () => process.exit());
+}
+
+function row(what, value, gate, holds, note) {
+  return { what, value: Number(value.toFixed(2)), gate, holds: holds ? 'yes' : 'no', note };
+}
+
+function cpuMs(before) {
+  const { user, system } = process.cpuUsage(before);
+  return (user + system) / 1000;
+}
+
+function median(values) {
+  return values.toSorted((a, b) => a - b)[values.length >> 1];
+}
