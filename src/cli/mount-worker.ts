@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import { mkdirSync, statfsSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { parentPort, workerData } from 'node:worker_threads';
@@ -56,6 +57,7 @@ class MountingWorker implements MountService {
   #quota: { limitBytes: number; usedBytes: number } | null = null;
 
   constructor(start: WorkerStart, channel: Channel) {
+    setMaxListeners(0, this.#shutdown.signal); // whoever waits for the service listens
     this.#start = start;
     this.#log = createLogger({ level: start.request.options.logLevel, file: start.request.logFile });
     this.#port = new Port(channel);

@@ -11,8 +11,18 @@ const FETCH_BYTES_MAX = 1024 * 1024;
 /** A version up to this size is fetched whole: its second read would cost another round trip otherwise. */
 const WHOLE_BYTES_MAX = 1024 * 1024;
 
+/** What may be under way over all handles without anyone waiting for it: it takes the line from those who do. */
+const PREFETCH_BYTES_MAX = 64 * 1024 * 1024;
+
 /** Pieces that are all here. */
 export type PresentPiece = Exclude<Piece, { kind: 'missing' }>;
+
+interface Fetch {
+  done: Promise<void>;
+  /** A reader waits, or has waited, for it: it is not given up. */
+  isWanted: boolean;
+  wasGivenUp: boolean;
+}
 
 /**
  * Reads a content through the block cache: at once when everything is here, otherwise after fetching what is missing.
@@ -29,7 +39,9 @@ export class BlockReader {
   readonly #readTimeoutMs: number;
 
   /** Fetches under way, by block. INVARIANT: at most one per block, however many readers wait for it. */
-  readonly #fetches = new Map<string, Promise<void>>();
+  readonly #fetches = new Map<string, Fetch>();
+  /** Bytes under way that no reader asked for. */
+  #prefetchingBytes = 0;
 
   constructor(deps: {
     contents: Contents;
@@ -63,10 +75,16 @@ export class BlockReader {
     await this.#readMissing(id, extent, signal);
   }
 
-  /** Starts fetching what is missing of `extent`; nobody waits for it and its failure is nobody's. */
-  prefetch(id: ContentId, extent: Extent): void {
+  /**
+   * Starts fetching what is missing of `extent`; nobody waits for it and its failure is nobody's. What no reader has joined
+   * ends with `signal`. Does nothing while enough is under way that nobody asked for.
+   */
+  prefetch(id: ContentId, extent: Extent, signal: AbortSignal): void {
+    if (signal.aborted) return;
     for (const piece of this.#contents.pieces(id, extent)) {
-      if (piece.kind === 'missing') for (const fetch of this.#fetchesOf(piece)) fetch.catch(() => {});
+      if (piece.kind !== 'missing') continue;
+      if (this.#prefetchingBytes >= PREFETCH_BYTES_MAX) return;
+      for (const fetch of this.#fetchesOf(piece, signal)) fetch.done.catch(() => {});
     }
   }
 
@@ -80,51 +98,72 @@ export class BlockReader {
         // A budget smaller than one read may evict what was just fetched: give up by time, not by rounds.
         if (this.#clock.elapsedMs() - startedMs > this.#readTimeoutMs)
           throw new FsError('ETIMEDOUT', 'the bytes did not arrive in time');
-        const fetches = pieces.flatMap((piece) => (piece.kind === 'missing' ? this.#fetchesOf(piece) : []));
-        await unlessAborted(Promise.all(fetches), signal);
+        const fetches = pieces.flatMap((piece) => (piece.kind === 'missing' ? this.#fetchesOf(piece, null) : []));
+        await unlessAborted(Promise.all(fetches.map(({ done }) => done)), signal);
       }
     } finally {
       lease.release();
     }
   }
 
-  /** One promise per ranged GET that together bring the missing piece; joins what is under way. */
-  #fetchesOf(piece: Extract<Piece, { kind: 'missing' }>): Promise<void>[] {
+  /**
+   * The ranged GETs that together bring the missing piece; joins what is under way.
+   *
+   * @param prefetch null for somebody who waits; otherwise what ends the fetches that are begun for nobody
+   */
+  #fetchesOf(piece: Extract<Piece, { kind: 'missing' }>, prefetch: AbortSignal | null): readonly Fetch[] {
     const sizeBytes = this.#contents.sizeOf(piece.content);
     const extent = sizeBytes <= WHOLE_BYTES_MAX ? { start: 0, end: sizeBytes } : piece.extent;
-    const joined = new Set<Promise<void>>();
+    const joined = new Set<Fetch>();
     let runStart = -1;
     for (let start = extent.start - (extent.start % BLOCK_BYTES); ; start += BLOCK_BYTES) {
       const underWay = start < extent.end ? this.#fetches.get(`${piece.content}/${start}`) : undefined;
-      const runEnds =
-        start >= extent.end || underWay !== undefined || (runStart >= 0 && start - runStart >= FETCH_BYTES_MAX);
-      if (runStart >= 0 && runEnds) {
-        joined.add(this.#fetch(piece.content, { start: runStart, end: Math.min(start, sizeBytes) }, sizeBytes));
+      const isFull = runStart >= 0 && start - runStart >= FETCH_BYTES_MAX;
+      if (runStart >= 0 && (start >= extent.end || underWay !== undefined || isFull)) {
+        joined.add(
+          this.#fetch(piece.content, { start: runStart, end: Math.min(start, sizeBytes) }, sizeBytes, prefetch),
+        );
         runStart = -1;
       }
       if (start >= extent.end) break;
-      if (underWay !== undefined) joined.add(underWay);
-      else if (runStart < 0) runStart = start;
+      if (underWay === undefined) {
+        if (runStart < 0) runStart = start;
+      } else if (!underWay.wasGivenUp) {
+        joined.add(underWay);
+        if (prefetch === null) underWay.isWanted = true;
+      }
     }
     return [...joined];
   }
 
   /** Not tied to the reader who asked first: that one may be interrupted while others wait. */
-  #fetch(content: ContentId, extent: Extent, sizeBytes: number): Promise<void> {
+  #fetch(content: ContentId, extent: Extent, sizeBytes: number, prefetch: AbortSignal | null): Fetch {
     const keys: string[] = [];
     for (let start = extent.start; start < extent.end; start += BLOCK_BYTES) keys.push(`${content}/${start}`);
     const lease = this.#contents.lease(content);
-    const fetch = this.#fetchPatiently(content, extent, sizeBytes).finally(() => {
+    const giveUp = new AbortController();
+    const fetch: Fetch = { done: Promise.resolve(), isWanted: prefetch === null, wasGivenUp: false };
+    const onAbort = (): void => {
+      if (fetch.isWanted) return;
+      fetch.wasGivenUp = true;
+      giveUp.abort(prefetch?.reason);
+    };
+    const bytes = prefetch === null ? 0 : extent.end - extent.start;
+    prefetch?.addEventListener('abort', onAbort, { once: true });
+    this.#prefetchingBytes += bytes;
+    fetch.done = this.#fetchPatiently(content, extent, sizeBytes, giveUp.signal).finally(() => {
+      prefetch?.removeEventListener('abort', onAbort);
+      this.#prefetchingBytes -= bytes;
       lease.release();
-      for (const key of keys) this.#fetches.delete(key);
+      for (const key of keys) if (this.#fetches.get(key) === fetch) this.#fetches.delete(key);
     });
     for (const key of keys) this.#fetches.set(key, fetch);
     return fetch;
   }
 
-  async #fetchPatiently(content: ContentId, extent: Extent, sizeBytes: number): Promise<void> {
+  async #fetchPatiently(content: ContentId, extent: Extent, sizeBytes: number, giveUp: AbortSignal): Promise<void> {
     try {
-      await this.#patience.ask((signal) => this.#fetchOnce(content, extent, sizeBytes, signal));
+      await this.#patience.ask((signal) => this.#fetchOnce(content, extent, sizeBytes, signal), giveUp);
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 404) throw error;
       this.#log.warn({ content, ...extent }, 'version gone while it was read');

@@ -34,16 +34,18 @@ export class Patience {
   /**
    * Asks until there is an answer or no more time. Refusals are not asked again.
    *
-   * @throws FsError ETIMEDOUT when no answer came in time · what the service refused with · the shutdown's reason
+   * @param until ends the asking before: nobody wants the answer any more
+   * @throws FsError ETIMEDOUT when no answer came in time · what the service refused with · the reason of `until` or the shutdown
    */
-  async ask<T>(question: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  async ask<T>(question: (signal: AbortSignal) => Promise<T>, until?: AbortSignal): Promise<T> {
     const startedMs = this.#clock.elapsedMs();
     const limitMs = this.#isAway ? Math.min(AWAY_MS, this.#readTimeoutMs) : this.#readTimeoutMs;
     const deadline = new AbortController();
     const cancel = this.#clock.after(limitMs, () =>
       deadline.abort(new FsError('ETIMEDOUT', 'the service did not answer in time')),
     );
-    const signal = AbortSignal.any([this.#shutdown, deadline.signal]);
+    const stop = until === undefined ? this.#shutdown : AbortSignal.any([this.#shutdown, until]);
+    const signal = AbortSignal.any([stop, deadline.signal]);
     try {
       for (let attempt = 0; ; attempt++) {
         try {
@@ -51,14 +53,14 @@ export class Patience {
           this.#isAway = false;
           return answer;
         } catch (error) {
-          if (this.#shutdown.aborted) throw this.#shutdown.reason;
+          if (stop.aborted) throw stop.reason;
           if (!isWorthAskingAgain(error) && !deadline.signal.aborted) throw error;
           const pauseMs = Math.min(RETRY_FIRST_MS * 2 ** attempt, RETRY_LONGEST_MS) * (0.5 + this.#clock.random() / 2);
           const waitMs = Math.max(pauseMs, error instanceof ApiError ? (error.retryAfterMs ?? 0) : 0);
           if (deadline.signal.aborted || this.#clock.elapsedMs() - startedMs + waitMs > limitMs)
             throw this.#timedOut(error);
           this.#log.debug({ attempt, waitMs, err: error }, 'question to be repeated');
-          await this.#clock.sleep(waitMs, this.#shutdown);
+          await this.#clock.sleep(waitMs, stop);
         }
       }
     } finally {

@@ -1,43 +1,122 @@
-import type { ContentId, Extent } from '../base/vocabulary.ts';
+import { BLOCK_BYTES, type Extent } from '../base/vocabulary.ts';
 
+/** The first window of a stream, and the longest. It doubles while its reader has to wait: up to what the line holds at once. */
 const WINDOW_FIRST_BYTES = 512 * 1024;
-const WINDOW_LONGEST_BYTES = 16 * 1024 * 1024;
+const WINDOW_LONGEST_BYTES = 32 * 1024 * 1024;
 /** The kernel's own read-ahead makes requests arrive a little out of order: within this distance it is still one stream. */
 const SLACK_BYTES = 1024 * 1024;
+/** Readers of one handle that go on at different places (a player reads index and data, a database several tables). */
+const STREAMS_MAX = 4;
+const BACKWARDS_SEEN_MIN = 2;
+/** Jumps of equal length before they are taken for a pattern. */
+const STRIDES_SEEN_MIN = 2;
+const STRIDES_AHEAD = 4;
 
-/**
- * Decides, for one handle, what to fetch before it is asked for. Sequential access grows a window; a jump closes it, so that
- * random access fetches no more than it needs. Pure bookkeeping: it fetches nothing itself.
- */
-export class ReadAhead {
-  /** Where the stream is expected to go on. */
-  #nextOffset = 0;
-  #windowBytes = 0;
-  /** End of what was asked for ahead already. */
-  #askedEnd = 0;
-
-  /** @returns the extent to prefetch after this read, or null */
-  afterRead(extent: Extent, sizeBytes: number): Extent | null {
-    const inStream = extent.start >= this.#nextOffset - SLACK_BYTES && extent.start <= this.#nextOffset + SLACK_BYTES;
-    if (!inStream) {
-      this.#nextOffset = extent.end;
-      this.#windowBytes = 0;
-      this.#askedEnd = extent.end;
-      return null;
-    }
-    this.#nextOffset = Math.max(this.#nextOffset, extent.end);
-    this.#windowBytes = Math.min(WINDOW_LONGEST_BYTES, Math.max(WINDOW_FIRST_BYTES, this.#windowBytes * 2));
-    const start = Math.max(this.#askedEnd, extent.end);
-    const end = Math.min(this.#nextOffset + this.#windowBytes, sizeBytes);
-    // Asking in large steps keeps the requests long: wait until half of the window is used up.
-    if (end - start < this.#windowBytes / 2 && end < sizeBytes) return null;
-    if (start >= end) return null;
-    this.#askedEnd = end;
-    return { start, end };
-  }
+/** A row of reads that go on where the last one ended, in one direction. */
+interface Stream {
+  direction: 1 | -1;
+  /** Where a read is expected that goes on forwards. */
+  next: number;
+  windowBytes: number;
+  /** How far ahead was asked for already. */
+  askedTo: number;
+  /** Start of the last read. */
+  last: number;
+  /** Reads in a row that ended where the last one began: one may be the kernel's disorder, two are a direction. */
+  backwards: number;
 }
 
-/** What a prefetch needs: only this much of the block reader. */
-export interface Prefetcher {
-  prefetch(id: ContentId, extent: Extent): void;
+/**
+ * Decides, for one handle, what to fetch before it is asked for. Access in a row, forwards or backwards and at several places
+ * of the file, grows a window each; jumps of equal length are followed; anything else is random, and random access fetches no
+ * more than it needs. Pure bookkeeping: it fetches nothing itself.
+ */
+export class ReadAhead {
+  /** Most recently used last. */
+  #streams: Stream[] = [];
+  #lastStart: number | null = null;
+  #stride = 0;
+  #stridesSeen = 0;
+
+  /**
+   * @param hadToWait whether this read found bytes missing: then the window was too short
+   * @returns what to prefetch now, in order of need; null for a read that goes on nowhere: what was asked for is not needed soon
+   */
+  afterRead(extent: Extent, sizeBytes: number, hadToWait: boolean): readonly Extent[] | null {
+    this.#noteStride(extent);
+    const stream = this.#streamOf(extent);
+    if (stream !== null) {
+      this.#stridesSeen = 0;
+      const wanted = this.#advance(stream, extent, sizeBytes, hadToWait);
+      return wanted === null ? [] : [wanted];
+    }
+    if (this.#stridesSeen >= STRIDES_SEEN_MIN) return this.#stridesAhead(extent, sizeBytes);
+    this.#begin(extent);
+    // Most files are read from their start to their end.
+    if (extent.start > 0) return null;
+    const wanted = this.#advance(this.#streams.at(-1) as Stream, extent, sizeBytes, hadToWait);
+    return wanted === null ? [] : [wanted];
+  }
+
+  #begin(extent: Extent): void {
+    if (this.#streams.length === STREAMS_MAX) this.#streams.shift();
+    const { start, end } = extent;
+    this.#streams.push({ direction: 1, next: end, windowBytes: 0, askedTo: end, last: start, backwards: 0 });
+  }
+
+  /** The stream that this read continues; it becomes the most recently used one. */
+  #streamOf(extent: Extent): Stream | null {
+    for (let at = this.#streams.length - 1; at >= 0; at--) {
+      const stream = this.#streams[at] as Stream;
+      const endsAtLast = Math.abs(extent.end - stream.last) <= BLOCK_BYTES / 2;
+      const isNear = Math.abs(extent.start - stream.next) <= SLACK_BYTES;
+      if (stream.direction === -1 ? !endsAtLast : !endsAtLast && !isNear) continue;
+      stream.backwards = endsAtLast ? stream.backwards + 1 : 0;
+      if (stream.direction === 1 && stream.backwards === BACKWARDS_SEEN_MIN) {
+        Object.assign(stream, { direction: -1, windowBytes: 0, askedTo: extent.start });
+      }
+      stream.last = extent.start;
+      this.#streams.splice(at, 1);
+      this.#streams.push(stream);
+      return stream;
+    }
+    return null;
+  }
+
+  #advance(stream: Stream, extent: Extent, sizeBytes: number, hadToWait: boolean): Extent | null {
+    const grown = hadToWait || stream.windowBytes === 0 ? Math.max(WINDOW_FIRST_BYTES, stream.windowBytes * 2) : 0;
+    stream.windowBytes = Math.min(WINDOW_LONGEST_BYTES, Math.max(grown, stream.windowBytes));
+    if (stream.direction === 1) {
+      stream.next = Math.max(extent.end, Math.min(stream.next, extent.end + SLACK_BYTES));
+      const start = Math.max(stream.askedTo, extent.end);
+      const end = Math.min(stream.next + stream.windowBytes, sizeBytes);
+      // Asking in large steps keeps the requests long: not before half of the window is used up.
+      if (start >= end || (end - start < stream.windowBytes / 2 && end < sizeBytes)) return null;
+      stream.askedTo = end;
+      return { start, end };
+    }
+    const end = Math.min(stream.askedTo, extent.start);
+    const start = Math.max(0, extent.start - stream.windowBytes);
+    if (start >= end || (end - start < stream.windowBytes / 2 && start > 0)) return null;
+    stream.askedTo = start;
+    return { start, end };
+  }
+
+  #noteStride(extent: Extent): void {
+    const stride = this.#lastStart === null ? 0 : extent.start - this.#lastStart;
+    this.#lastStart = extent.start;
+    if (stride !== 0 && stride === this.#stride) this.#stridesSeen++;
+    else this.#stridesSeen = 0;
+    this.#stride = stride;
+  }
+
+  #stridesAhead(extent: Extent, sizeBytes: number): readonly Extent[] {
+    const wanted: Extent[] = [];
+    for (let step = 1; step <= STRIDES_AHEAD; step++) {
+      const start = extent.start + step * this.#stride;
+      const end = Math.min(extent.end + step * this.#stride, sizeBytes);
+      if (start >= 0 && start < end) wanted.push({ start, end });
+    }
+    return wanted;
+  }
 }

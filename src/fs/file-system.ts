@@ -1,10 +1,12 @@
+import { setMaxListeners } from 'node:events';
 import type { Clock } from '../base/clock.ts';
 import { FsError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
-import type { HandleId, Inode, NodeKind } from '../base/vocabulary.ts';
+import type { Extent, HandleId, Inode, NodeKind } from '../base/vocabulary.ts';
+import type { BlockReader } from '../content/block-reader.ts';
 import { unlessAborted } from '../content/block-reader.ts';
 import type { OpenFileDeps } from '../content/open-file.ts';
-import { type Prefetcher, ReadAhead } from '../content/read-ahead.ts';
+import { ReadAhead } from '../content/read-ahead.ts';
 import type {
   AllocateMode,
   Answer,
@@ -28,7 +30,7 @@ import type { LocalFacet } from '../store/tables.ts';
 import type { Freshness } from '../tree/freshness.ts';
 import type { Tree, TreeInvalidation } from '../tree/tree.ts';
 import { fillDirectory } from './directory.ts';
-import { Handles } from './handles.ts';
+import { type FileHandle, Handles } from './handles.ts';
 import { KernelCache } from './kernel-cache.ts';
 import { NodeView } from './node-view.ts';
 import { OpenFiles } from './open-files.ts';
@@ -39,7 +41,7 @@ export interface FileSystemDeps {
   readonly tree: Tree;
   readonly freshness: Freshness;
   readonly contents: Contents;
-  readonly prefetcher: Prefetcher;
+  readonly prefetcher: Pick<BlockReader, 'prefetch'>;
   readonly openFile: Omit<OpenFileDeps, 'onRepinned'>;
   readonly clock: Clock;
   readonly log: Logger;
@@ -277,14 +279,17 @@ export class FileSystem implements FileSystemOps {
   }
 
   read(_ino: Inode, handle: HandleId, offset: number, length: number, ctx: OpContext): Answer<ReadReply> {
-    const { file, readAhead, flags } = this.#handles.file(handle);
+    const { file, flags } = this.#handles.file(handle);
     if (flags.access === 'write') throw new FsError('EBADF');
     const extent = { start: offset, end: Math.min(offset + length, FILE_BYTES_MAX) };
-    return after(file.read(extent, ctx.signal), (pieces) => {
-      const wanted = file.content === null ? null : readAhead.afterRead(extent, file.sizeBytes);
-      if (wanted !== null && file.content !== null) this.#deps.prefetcher.prefetch(file.content, wanted);
-      return replyOf(pieces);
-    });
+    const pieces = file.read(extent, ctx.signal);
+    if (pieces instanceof Promise) {
+      // Asked for ahead at once, beside what is waited for, not after it.
+      this.#readAhead(this.#handles.file(handle), extent, true);
+      return pieces.then(replyOf);
+    }
+    this.#readAhead(this.#handles.file(handle), extent, false);
+    return replyOf(pieces);
   }
 
   write(ino: Inode, handle: HandleId, offset: number, data: Uint8Array, ctx: OpContext): Answer<number> {
@@ -309,8 +314,10 @@ export class FileSystem implements FileSystemOps {
   }
 
   release(ino: Inode, handle: HandleId): Answer<void> {
-    const { file, flags } = this.#handles.file(handle);
+    const closed = this.#handles.file(handle);
+    const { file, flags } = closed;
     this.#handles.remove(handle);
+    stopFetchingAhead(closed);
     try {
       // What a shared mapping wrote after the last close(2) arrives between flush and release.
       if (flags.access !== 'read') file.flush();
@@ -378,6 +385,15 @@ export class FileSystem implements FileSystemOps {
 
   #mayWrite(): void {
     if (this.#deps.options.readOnly) throw new FsError('EROFS');
+  }
+
+  #readAhead(handle: FileHandle, extent: Extent, hadToWait: boolean): void {
+    const { file, readAhead } = handle;
+    const wanted = readAhead.afterRead(extent, file.sizeBytes, hadToWait);
+    if (wanted === null) stopFetchingAhead(handle);
+    if (wanted === null || wanted.length === 0 || file.content === null) return;
+    handle.fetchingAhead ??= newFetchingAhead();
+    for (const each of wanted) this.#deps.prefetcher.prefetch(file.content, each, handle.fetchingAhead.signal);
   }
 
   /** Acts once `folder` was listed at least once: at once, or after a wait no longer than the caller wants. */
@@ -456,9 +472,27 @@ export class FileSystem implements FileSystemOps {
 
   #openHandle(ino: Inode, flags: OpenFlags): OpenReply {
     const file = this.files.acquire(ino, flags.access === 'read' ? 'read' : 'write');
-    const handle = this.#handles.add({ kind: 'file', ino, file, flags, readAhead: new ReadAhead() });
+    const handle = this.#handles.add({
+      kind: 'file',
+      ino,
+      file,
+      flags,
+      readAhead: new ReadAhead(),
+      fetchingAhead: null,
+    });
     return { handle, keepCache: this.#cache.mayKeep(ino), directIo: false };
   }
+}
+
+function newFetchingAhead(): AbortController {
+  const controller = new AbortController();
+  setMaxListeners(0, controller.signal); // one for each request under way
+  return controller;
+}
+
+function stopFetchingAhead(handle: FileHandle): void {
+  handle.fetchingAhead?.abort(new DOMException('no longer needed', 'AbortError'));
+  handle.fetchingAhead = null;
 }
 
 function withoutPrivilege(mode: number): number {

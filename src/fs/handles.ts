@@ -11,6 +11,8 @@ export interface FileHandle {
   readonly file: OpenFile;
   readonly flags: OpenFlags;
   readonly readAhead: ReadAhead;
+  /** Ends what is being fetched ahead for this handle and nobody waits for; null while there is nothing. */
+  fetchingAhead: AbortController | null;
 }
 
 /** One opendir(2). */

@@ -156,6 +156,52 @@ test('a service without Range is read once, and all of it is kept', async () => 
   await mount.close(fd);
 });
 
+describe('fetching ahead', () => {
+  test('ends with the handle, but not where a reader waits for the same bytes', async () => {
+    const bytes = bytesOf(16 * MIB);
+    service.put('file', bytes);
+    const [one, two] = [await mount.open('file', 'r'), await mount.open('file', 'r')];
+    for (let at = 0; at < 2 * MIB; at += 128 * 1024) await mount.read(one, at, 128 * 1024);
+    const { opened, open } = gate();
+    service.gate = opened;
+    await mount.read(one, 0, 1); // all here
+    const begun = service.fetches.length;
+    const waiting = mount.read(one, 2 * MIB, 4 * MIB); // misses, and asks ahead of it
+    await expect.poll(() => service.fetches.length).toBeGreaterThan(begun + 4);
+    const joined = mount.read(two, 5 * MIB, 1000);
+
+    await mount.close(one);
+    open();
+
+    expect(Buffer.compare(await joined, bytes.subarray(5 * MIB, 5 * MIB + 1000))).toBe(0);
+    expect(Buffer.compare(await waiting, bytes.subarray(2 * MIB, 6 * MIB))).toBe(0);
+    await mount.close(two);
+  });
+
+  test('a handle that is closed at once leaves no fetch of the rest behind', async () => {
+    service.put('file', bytesOf(32 * MIB));
+    const fd = await mount.open('file', 'r');
+    await mount.read(fd, 0, 1);
+    const { opened, open } = gate();
+    service.gate = opened;
+    const reads = [];
+    for (let at = MIB; at < 3 * MIB; at += 256 * 1024) reads.push(mount.read(fd, at, 256 * 1024));
+    await expect.poll(() => service.fetches.length).toBeGreaterThan(2);
+    await mount.close(fd);
+    open();
+    await Promise.all(reads);
+    service.gate = null;
+
+    const { ino } = await mount.stat('file');
+    const content = tower.store.get('node', ino)?.local?.content;
+    if (content == null) throw new Error('not pinned');
+    const missing = tower.contents
+      .pieces(content, { start: 4 * MIB, end: 32 * MIB })
+      .filter(({ kind }) => kind === 'missing');
+    expect(missing.reduce((sum, { length }) => sum + length, 0)).toBeGreaterThan(20 * MIB);
+  });
+});
+
 describe('one open never mixes two versions', () => {
   test('another client uploads between any two reads', async () => {
     const before = bytesOf(4 * MIB, 1);

@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -48,6 +49,7 @@ export class LeftTower {
   private constructor(options: TowerOptions, directory: string, store: Store) {
     const clock = options.clock ?? systemClock;
     const log = silentLogger;
+    setMaxListeners(0, this.#shutdown.signal);
     this.directory = directory;
     this.store = store;
     this.contents = new ContentStore({

@@ -1,0 +1,96 @@
+import { describe, expect, test } from 'vitest';
+import type { Extent } from '../../src/base/vocabulary.ts';
+import { ReadAhead } from '../../src/content/read-ahead.ts';
+
+const KIB = 1024;
+const MIB = 1024 * KIB;
+const SIZE = 1024 * MIB;
+
+/** Feeds reads of equal length at `starts`, and gives what was asked for ahead in all. */
+function run(readAhead: ReadAhead, starts: readonly number[], length = 128 * KIB): { asked: Extent[]; bytes: number } {
+  const asked: Extent[] = [];
+  for (const start of starts) asked.push(...(readAhead.afterRead({ start, end: start + length }, SIZE, true) ?? []));
+  return { asked, bytes: asked.reduce((sum, { start, end }) => sum + end - start, 0) };
+}
+
+const rowOf = (count: number, from: number, step: number): number[] =>
+  Array.from({ length: count }, (_, index) => from + index * step);
+
+/** How much of the reads after the first few was asked for before they came. */
+function coverage(readAhead: ReadAhead, starts: readonly number[], length = 128 * KIB): number {
+  const asked: Extent[] = [];
+  let covered = 0;
+  for (const start of starts) {
+    if (asked.some((extent) => extent.start <= start && start + length <= extent.end)) covered++;
+    asked.push(...(readAhead.afterRead({ start, end: start + length }, SIZE, true) ?? []));
+  }
+  return covered / starts.length;
+}
+
+test('a file read from its start is asked for ahead, in growing steps, never twice', () => {
+  const { asked } = run(new ReadAhead(), rowOf(400, 0, 128 * KIB));
+
+  for (let at = 1; at < asked.length; at++) expect(asked[at]?.start).toBe(asked[at - 1]?.end);
+  const lengths = asked.map(({ start, end }) => end - start);
+  expect(Math.max(...lengths)).toBeGreaterThanOrEqual(8 * MIB);
+  expect(Math.max(...lengths)).toBeLessThanOrEqual(32 * MIB);
+});
+
+test('a reader who never has to wait gets no longer windows', () => {
+  const readAhead = new ReadAhead();
+  const asked: Extent[] = [];
+  for (const start of rowOf(400, 0, 128 * KIB))
+    asked.push(...(readAhead.afterRead({ start, end: start + 128 * KIB }, SIZE, false) ?? []));
+
+  expect(Math.max(...asked.map(({ start, end }) => end - start))).toBeLessThanOrEqual(512 * KIB);
+});
+
+describe('what goes on is there before it is read', () => {
+  test.each([
+    ['forwards', rowOf(200, 0, 128 * KIB)],
+    ['forwards from the middle', rowOf(200, 500 * MIB, 128 * KIB)],
+    ['backwards', rowOf(200, 600 * MIB, -128 * KIB)],
+    ['a little out of order', rowOf(200, 0, 128 * KIB).map((_, index, all) => all[index ^ 1] as number)],
+    ['two streams in turn', rowOf(100, 0, 128 * KIB).flatMap((start) => [start, start + 700 * MIB])],
+    [
+      'three streams in turn',
+      rowOf(70, 0, 128 * KIB).flatMap((start) => [start, start + 300 * MIB, start + 700 * MIB]),
+    ],
+    ['jumps of equal length', rowOf(200, 0, 3 * MIB)],
+    ['jumps of equal length backwards', rowOf(200, 900 * MIB, -3 * MIB)],
+  ])('%s', (_name, starts) => {
+    expect(coverage(new ReadAhead(), starts)).toBeGreaterThan(0.85);
+  });
+});
+
+test('random reads ask for nothing ahead', () => {
+  let state = 12345;
+  const random = (): number => {
+    state = (state * 1103515245 + 12345) % 2147483648;
+    return 4096 * Math.floor((state / 2147483648) * (SIZE / 4096 - 1));
+  };
+  const starts = Array.from({ length: 200 }, random).filter((start) => start > 0);
+
+  expect(run(new ReadAhead(), starts, 4096).bytes).toBeLessThan(2 * MIB);
+});
+
+test('nothing beyond the end, or before the start, is asked for', () => {
+  const size = 3 * MIB + 10;
+  for (const starts of [rowOf(25, 0, 128 * KIB), rowOf(25, 3 * MIB - 128 * KIB, -128 * KIB), rowOf(4, 0, 700 * KIB)]) {
+    const readAhead = new ReadAhead();
+    for (const start of starts) {
+      for (const extent of readAhead.afterRead({ start, end: Math.min(start + 128 * KIB, size) }, size, true) ?? []) {
+        expect(extent.start).toBeGreaterThanOrEqual(0);
+        expect(extent.end).toBeLessThanOrEqual(size);
+        expect(extent.start).toBeLessThan(extent.end);
+      }
+    }
+  }
+});
+
+test('a read that goes on nowhere says so', () => {
+  const readAhead = new ReadAhead();
+  run(readAhead, rowOf(10, 0, 128 * KIB));
+
+  expect(readAhead.afterRead({ start: 500 * MIB, end: 500 * MIB + 4096 }, SIZE, true)).toBeNull();
+});
