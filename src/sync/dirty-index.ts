@@ -38,8 +38,8 @@ export class DirtyIndex {
     return this.#entries.keys();
   }
 
-  /** Brings what is known of a node up to its record. @returns whether it is dirty */
-  refresh(ino: Inode): boolean {
+  /** Brings what is known of a node up to its record. */
+  refresh(ino: Inode): { readonly changed: boolean } {
     const dirty = this.#store.get('dirty', ino) !== undefined;
     const node = this.#store.get('node', ino);
     const remote = node?.remote ?? null;
@@ -50,19 +50,13 @@ export class DirtyIndex {
       places.push({ parent: remote.parent, remoteName: remote.name });
     if (target !== undefined && !places.some((place) => isSame(place, target))) places.push(target);
     const before = this.#entries.get(ino);
-    if (
-      before !== undefined &&
-      before.length === places.length &&
-      before.every((place, at) => isSame(place, places[at]))
-    ) {
-      if (!dirty && target === undefined) this.#entries.delete(ino);
-      return dirty;
-    }
+    const isIn = dirty || target !== undefined;
+    if (isIn === (before !== undefined) && isSameRow(places, before ?? [])) return { changed: false };
     for (const place of before ?? []) this.#unlink(ino, place);
     for (const place of places) this.#link(ino, place);
-    if (dirty || target !== undefined) this.#entries.set(ino, places);
+    if (isIn) this.#entries.set(ino, places);
     else this.#entries.delete(ino);
-    return dirty;
+    return { changed: true };
   }
 
   /** A push that is under way, or whose outcome is not known, puts the node there. Null: no more. */
@@ -128,6 +122,10 @@ export class DirtyIndex {
 
 /** A draft over a frozen one over a version, and what adopted versions still have under them. */
 const LAYERS_MAX = 16;
+
+function isSameRow(one: readonly PushTarget[], other: readonly PushTarget[]): boolean {
+  return one.length === other.length && one.every((place, at) => isSame(place, other[at]));
+}
 
 function isSame(one: PushTarget, other: PushTarget | undefined): boolean {
   return one.parent === other?.parent && one.remoteName === other.remoteName;

@@ -87,6 +87,15 @@ export class Intents {
     });
   }
 
+  /** Hands over what was taken over between two tries. @returns who has to be decided about again */
+  *handOverIdle(isPushing: (ino: Inode) => boolean): Iterable<Inode> {
+    for (const ino of [...this.#begun.keys()]) {
+      if (isPushing(ino)) continue;
+      const heir = this.handOver(ino);
+      if (heir !== ino || !this.#begun.has(ino)) yield heir;
+    }
+  }
+
   /**
    * The push that `ino` began is over, without an outcome. Where another node took over meanwhile the intent is that one's from
    * now on. @returns whose it is

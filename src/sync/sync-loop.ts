@@ -180,7 +180,7 @@ export class SyncLoop {
     this.#refreshStale();
     this.#line.open();
     const { store } = this.#deps;
-    const inos = [...this.#index.inos()];
+    const inos = [...this.#index.inos()].filter((ino) => store.get('dirty', ino) !== undefined);
     const request = new SyncRequest({
       inos: within === null ? inos : inos.filter((ino) => isWithin(store, ino, within)),
       store: this.#deps.store,
@@ -311,6 +311,7 @@ export class SyncLoop {
   /** One turn of the loop: decides about some nodes, starts what may start. Never long (architecture 2). */
   #turn(): void {
     this.#refreshStale();
+    for (const ino of this.#intents.handOverIdle((begun) => this.#pushing.has(begun))) this.#todo.add(ino);
     this.#collectDue();
     let decided = 0;
     for (const ino of this.#todo) {
@@ -332,15 +333,20 @@ export class SyncLoop {
     this.#armNext();
     if (this.#queue.running > 0 || this.#queue.size > 0) return;
     if (this.#sweepIsDue) {
-      // A merge may have cleaned what others wait for, without a word to us.
       this.#sweepIsDue = false;
-      for (const ino of this.#waitingFor.keys()) this.#todo.add(ino);
+      this.#sweep();
       if (this.#todo.size > 0) {
         this.#wake();
         return;
       }
     }
     for (const request of this.#requests) request.check();
+  }
+
+  /** Nothing is under way any more: looks after what changed without a word to us (a merge, a resource that was given up). */
+  #sweep(): void {
+    for (const ino of this.#waitingFor.keys()) this.#todo.add(ino);
+    for (const [ino] of this.#deps.store.all('dirty')) if (!this.#index.has(ino)) this.#reconsider(ino);
   }
 
   #consider(ino: Inode): void {
@@ -376,13 +382,15 @@ export class SyncLoop {
   }
 
   #decide(ino: Inode): Decision {
-    for (let attempt = 0; ; attempt++) {
+    let decision: Decision = { type: 'nothing' };
+    for (let attempt = 0; attempt < 3; attempt++) {
       this.#index.refresh(ino);
-      const decision = decide(ino, this.#view);
-      // Merged away behind our back: who is waited for must still be there.
-      if (decision.type !== 'wait' || attempt === 3 || this.#pushing.has(decision.for)) return decision;
-      if (!this.#index.has(decision.for) || this.#index.refresh(decision.for)) return decision;
+      decision = decide(ino, this.#view);
+      if (decision.type !== 'wait' || this.#pushing.has(decision.for)) break;
+      // Its record may have changed without a word to us (a merge; a resource that was taken over): then decide again.
+      if (!this.#index.refresh(decision.for).changed) break;
     }
+    return decision;
   }
 
   #startPushes(): void {

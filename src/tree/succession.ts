@@ -12,6 +12,7 @@ import type { PushMarks } from './push-marks.ts';
  */
 export class Succession {
   readonly #marks: PushMarks;
+  readonly #gaveUp: (tombstone: Inode) => void;
   readonly #saveWindowMs: number;
   readonly #settleMs: number;
   /** Names whose resource was left without a file a moment ago, and by which node. In memory: a crash ends the moment. */
@@ -20,8 +21,11 @@ export class Succession {
   constructor(deps: {
     readonly marks: PushMarks;
     readonly options: { readonly saveWindowMs: number; readonly settleMs: number };
+    /** A tombstone was made for a resource that was given up: it is to be deleted on the service. */
+    readonly gaveUp: (tombstone: Inode) => void;
   }) {
     this.#marks = deps.marks;
+    this.#gaveUp = deps.gaveUp;
     this.#saveWindowMs = deps.options.saveWindowMs;
     this.#settleMs = deps.options.settleMs;
   }
@@ -115,7 +119,9 @@ export class Succession {
       const orphan = source.remote;
       writeNode(tx, source, { ...source, remote: null }, nowMs);
       const { kind, localOnly } = source;
-      writeNode(tx, undefined, { ino: newInode(tx), kind, localOnly, local: null, remote: orphan }, nowMs);
+      const ino = newInode(tx);
+      writeNode(tx, undefined, { ino, kind, localOnly, local: null, remote: orphan }, nowMs);
+      tx.afterCommit(() => this.#gaveUp(ino));
     }
     return remote;
   }

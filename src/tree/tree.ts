@@ -74,7 +74,7 @@ export class Tree {
     this.#contents = deps.contents;
     this.#names = deps.names;
     this.#clock = deps.clock;
-    this.#succession = new Succession(deps);
+    this.#succession = new Succession({ ...deps, gaveUp: (tombstone) => this.#tellLocal(tombstone, 'removed') });
     this.#listings = new ListingApplication({
       ...deps,
       changedThere: (changes) => this.#tellRemote(changes),
