@@ -43,7 +43,7 @@ program
 program
   .command('sync')
   .description('push at once everything that was closed until now')
-  .argument('[file]', 'only this file or folder of a mount')
+  .argument('[path]', 'anything in the mount that is meant, where several are running')
   .option('--wait', 'return when it is with the service')
   .option('--timeout <duration>', 'stop waiting after this long')
   .option('--account <name>', 'which account, where several are mounted')

@@ -12,7 +12,7 @@ import { DemoServer } from './demo-server.ts';
 import { demoTree, plantTree } from './demo-tree.ts';
 import { launchMount } from './launch.ts';
 import { signIn } from './login.ts';
-import { endInForeground, mountRequest } from './mount-command.ts';
+import { checkNotMounted, endInForeground, mountRequest } from './mount-command.ts';
 import { visible } from './mount-event.ts';
 import { checkFuse, checkMountPoint } from './mount-point.ts';
 
@@ -44,6 +44,7 @@ export async function demoCommand(
   const server = await DemoServer.start(deps.paths.demoServerDirectory);
   try {
     const account = knownAccount(deps.paths, server.origin) ?? (await newAccount(deps, server));
+    await checkNotMounted(deps.paths, account);
     const mount = await launchMount(mountRequest(deps, { directory, account, foreground: true }));
     deps.print(whatToTry(directory));
     return await endInForeground(mount);

@@ -1,3 +1,4 @@
+import { UsageError } from '../base/errors.ts';
 import type { Options } from '../config/options.ts';
 import { accountPaths, type Paths } from '../config/paths.ts';
 import { chooseAccount } from './account-file.ts';
@@ -6,6 +7,7 @@ import { type LaunchedMount, launchMount } from './launch.ts';
 import { visible } from './mount-event.ts';
 import { checkFuse, checkMountPoint } from './mount-point.ts';
 import type { MountRequest } from './mount-request.ts';
+import { statusAt } from './running-mounts.ts';
 
 export interface MountFlags {
   readonly directory: string;
@@ -29,11 +31,27 @@ export async function mountCommand(
   checkFuse(deps.env);
   const { name, account } = chooseAccount(deps.paths, flags.account);
   const directory = checkMountPoint(flags.directory, { allowNonEmpty: deps.options.nonempty });
+  await checkNotMounted(deps.paths, name);
   const mount = await launchMount(mountRequest(deps, { ...flags, directory, account: name }));
   if (flags.foreground) return endInForeground(mount);
   mount.release();
   deps.print(`mounted ${visible(account.username)} at ${visible(directory)}\n`);
   return exitCode('ok');
+}
+
+/**
+ * One account, one mount. One that is just ending is waited for by the mounting process, which takes the store over.
+ *
+ * @throws UsageError (alreadyMounted) saying where
+ */
+export async function checkNotMounted(paths: Paths, account: string): Promise<void> {
+  const status = await statusAt(accountPaths(paths, account).socketPath);
+  if (status === null || status.phase === 'draining') return;
+  const directory = visible(status.directory);
+  throw new UsageError(
+    `this account is mounted already at ${directory} (process ${status.pid}): cfs umount ends that`,
+    exitCode('alreadyMounted'),
+  );
 }
 
 /** What the mounting process is told. `flags.directory` is checked, `flags.account` is the account's name. */

@@ -69,7 +69,8 @@ export async function chooseMount(
   );
 }
 
-async function statusAt(socketPath: string): Promise<Status | null> {
+/** What the mount behind a socket says; null where none answers. */
+export async function statusAt(socketPath: string): Promise<Status | null> {
   try {
     return await callControl(socketPath, 'status', {}, { signal: AbortSignal.timeout(STATUS_MS_MAX) });
   } catch (error) {

@@ -1,6 +1,6 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, onTestFailed, test } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { exitCode } from '../../src/cli/exit-codes.ts';
 import type { AccountState } from '../../src/cli/running-mounts.ts';
 import { type CommandResult, runCommand } from '../harness/command.ts';
@@ -22,9 +22,11 @@ afterAll(async () => {
 
 async function withMount(flags: readonly string[], use: (mount: MountFixture) => Promise<void>): Promise<void> {
   const mount = await MountFixture.start({ server, flags });
-  onTestFailed(mount.printLogs);
   try {
     await use(mount);
+  } catch (error) {
+    await mount.printLogs(); // they go with the mount
+    throw error;
   } finally {
     await mount.dispose();
   }
@@ -65,18 +67,6 @@ test('cfs sync --wait pushes at once what was closed, and returns when the servi
     const held = await mount.serverTree();
     expect([...held.keys()]).toEqual(expect.arrayContaining(['sync/one.txt', 'sync/two.txt']));
     expect((await mount.cfs(['sync', '--wait'])).stdout).toBe('everything is with the service\n');
-  });
-});
-
-test('cfs sync --wait FILE pushes that file and what it needs, not the others', async () => {
-  await withMount(['--settle', '1h'], async (mount) => {
-    await mount.run('mkdir part other; printf a > part/a.txt; printf b > other/b.txt');
-
-    await mount.cfs(['sync', '--wait', join(mount.directory, 'part/a.txt')]);
-
-    const held = [...(await mount.serverTree()).keys()];
-    expect(held).toContain('part/a.txt');
-    expect(held).not.toContain('other/b.txt');
   });
 });
 
@@ -166,7 +156,6 @@ test('cfs umount returns when everything is pushed; with --now it keeps the rest
 test('a start without the service mounts what is known, and says so in the status', async () => {
   const own = await ReferenceServer.start();
   const mount = await MountFixture.start({ server: own });
-  onTestFailed(mount.printLogs);
   try {
     await mount.run('printf known > known.txt');
     await mount.unmount();

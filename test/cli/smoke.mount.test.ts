@@ -1,11 +1,10 @@
-import { expect, onTestFailed, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { runCommand } from '../harness/command.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
 
 /** The whole way once: what runs on every Node that is supported. */
 test('what is saved in a mount reaches the service, a fresh mount reads it back, and nothing stays mounted', async () => {
   const mount = await MountFixture.start();
-  onTestFailed(mount.printLogs);
   try {
     await mount.run('mkdir -p letters/old; printf hello > letters/one.txt; head -c 3000000 /dev/urandom > big.bin');
     const { stdout: sums } = await mount.run('cat letters/one.txt big.bin | sha256sum');
@@ -21,6 +20,9 @@ test('what is saved in a mount reaches the service, a fresh mount reads it back,
     expect((await runCommand(['grep', '-c', mount.directory, '/proc/mounts'], { anyExitCode: true })).stdout).toBe(
       '0\n',
     );
+  } catch (error) {
+    await mount.printLogs(); // they go with the mount
+    throw error;
   } finally {
     await mount.dispose();
   }
