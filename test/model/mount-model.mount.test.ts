@@ -1,3 +1,6 @@
+import { writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
 import { type Ground, plainGround } from '../harness/ground.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
@@ -7,11 +10,11 @@ import { SeededRandom } from '../store/seeded-random.ts';
 import { TwinModel } from './twin-model.ts';
 
 /** Seeds that once failed stay in the list; CFS_RUNS adds as many new ones (soak), CFS_SEED runs one alone. */
-const KEPT_SEEDS = [1, 2, 3];
+const KEPT_SEEDS = [1, 2, 3, 1000];
 const SEEDS =
   process.env.CFS_SEED !== undefined
     ? [Number(process.env.CFS_SEED)]
-    : [...KEPT_SEEDS, ...Array.from({ length: Number(process.env.CFS_RUNS ?? 0) }, (_, run) => 1_000 + run)];
+    : [...KEPT_SEEDS, ...Array.from({ length: Number(process.env.CFS_RUNS ?? 0) }, (_, run) => 2_000 + run)];
 const STEPS = Number(process.env.CFS_STEPS ?? 1_500);
 
 const missing = missingForMounts();
@@ -45,6 +48,7 @@ describe.skipIf(missing !== null)(
             tested: await SyscallProcess.start(`${mount.directory}/${folder}`),
           };
           const model = new TwinModel({ ...sides, random });
+          onTestFailed(() => writeFile(path.join(tmpdir(), `cfs-model-${seed}-life-${life}.trace`), model.wholeTrace));
           try {
             await model.run(STEPS / 2);
             await model.closeAll();

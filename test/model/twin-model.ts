@@ -65,6 +65,10 @@ export class TwinModel {
     return this.#trace.slice(-TRACE_SHOWN).join('\n');
   }
 
+  get wholeTrace(): string {
+    return this.#trace.join('\n');
+  }
+
   async run(steps: number): Promise<void> {
     for (let step = 0; step < steps; step++) {
       await this.#random.pick(STEPS)(this);

@@ -134,6 +134,14 @@ export const fileScenarios: readonly Scenario[] = [
     expect((await fs.stat('file')).sizeBytes).toBe(0);
     expect((await fs.stat('new')).sizeBytes).toBe(0);
   }),
+  scenario('O_TRUNC empties the file also for a reader, and for good', async (fs) => {
+    await fs.put('file', 'long contents');
+
+    await fs.close(await fs.open('file', O_RDONLY | O_TRUNC));
+
+    expect((await fs.stat('file')).sizeBytes).toBe(0);
+    expect(await fs.text('file')).toBe('');
+  }),
   scenario('O_TRUNC moves mtime and ctime', async (fs) => {
     await fs.put('file', 'old');
     const before = await fs.stat('file');

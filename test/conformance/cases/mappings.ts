@@ -1,5 +1,5 @@
 import { expect } from 'vitest';
-import { MAP_PRIVATE, MAP_SHARED, O_CREAT, O_RDONLY, O_RDWR, PROT_READ, PROT_WRITE } from '../file-api.ts';
+import { MAP_PRIVATE, MAP_SHARED, O_APPEND, O_CREAT, O_RDONLY, O_RDWR, PROT_READ, PROT_WRITE } from '../file-api.ts';
 import { type Scenario, scenario } from '../scenario.ts';
 import { expectSameBytes, fails, pattern } from '../workplace.ts';
 
@@ -76,6 +76,20 @@ export const mappingScenarios: readonly Scenario[] = [
 
     const wanted = pattern(50_000);
     Buffer.from('after close').copy(wanted, 20_000);
+    expectSameBytes(await fs.get('file'), wanted);
+  }),
+  scenario('a shared mapping is written to its place also where a descriptor appends', ['process'], async (fs) => {
+    await fs.put('file', pattern(50_000));
+    const appender = await fs.open('file', O_RDWR | O_APPEND);
+    const mapping = await fs.process.mmap(appender, 0, 50_000, PROT_READ | PROT_WRITE, MAP_SHARED);
+
+    await fs.process.poke(mapping, 20_000, Buffer.from('in the middle'));
+    await fs.process.msync(mapping);
+    await fs.process.munmap(mapping);
+    await fs.close(appender);
+
+    const wanted = pattern(50_000);
+    Buffer.from('in the middle').copy(wanted, 20_000);
     expectSameBytes(await fs.get('file'), wanted);
   }),
   scenario('a shared mapping of a removed file is written on', ['process'], async (fs) => {
