@@ -37,6 +37,8 @@ interface Handle {
   readonly plain: Fd;
   readonly tested: Fd;
   readonly flags: number;
+  /** In the trace: which open it was, and of what. */
+  readonly name: string;
 }
 
 type Step = (model: TwinModel) => Promise<void>;
@@ -51,6 +53,7 @@ export class TwinModel {
   readonly #random: SeededRandom;
   readonly #handles: Handle[] = [];
   readonly #trace: string[] = [];
+  #opens = 0;
   readonly #files: string[] = [];
   readonly #folders: string[] = [];
 
@@ -114,7 +117,7 @@ export class TwinModel {
     const [plain, tested] = fds;
     if (opened !== 'opened' || plain === undefined || tested === undefined) return;
     this.#remember(this.#files, path);
-    this.#handles.push({ plain, tested, flags });
+    this.#handles.push({ plain, tested, flags, name: `#${++this.#opens} ${shortened(path)}` });
     if (this.#handles.length > HANDLES_MAX) await this.close();
   }
 
@@ -291,7 +294,7 @@ export class TwinModel {
     };
     const plain = await outcome(this.#plain);
     const told = typeof plain === 'string' ? plain.slice(0, 60) : JSON.stringify(plain, bigintText)?.slice(0, 60);
-    this.#trace.push(`${what.replaceAll(NAMES.at(-1) ?? '', 'nnn…')} → ${told ?? 'done'}`);
+    this.#trace.push(`${shortened(what)} → ${told ?? 'done'}`);
     this.#same(what, await outcome(this.#tested), plain);
     return plain;
   }
@@ -304,12 +307,13 @@ export class TwinModel {
     const fitting = this.#handles.filter(fits);
     if (fitting.length === 0) return;
     const handle = this.#random.pick(fitting);
-    const name = `${what} [handle ${this.#handles.indexOf(handle)}]`;
-    await this.#both(name, (api) => call(api, api === this.#plain ? handle.plain : handle.tested));
+    await this.#both(`${what} [${handle.name}]`, (api) =>
+      call(api, api === this.#plain ? handle.plain : handle.tested),
+    );
   }
 
   async #close(handle: Handle): Promise<void> {
-    await this.#both('close', (api) => api.close(api === this.#plain ? handle.plain : handle.tested));
+    await this.#both(`close [${handle.name}]`, (api) => api.close(api === this.#plain ? handle.plain : handle.tested));
   }
 
   async #bytesOf(path: string): Promise<void> {
@@ -342,6 +346,10 @@ export class TwinModel {
 function seen({ kind, mode, nlink, uid, gid, sizeBytes }: FileStat) {
   // Sizes and links of folders are each file system's own affair.
   return { kind, mode, uid, gid, ...(kind !== 'folder' && { nlink, sizeBytes }) };
+}
+
+function shortened(path: string): string {
+  return path.replaceAll(NAMES.at(-1) ?? '', 'nnn…');
 }
 
 function digestOf(bytes: Uint8Array): string {
