@@ -98,9 +98,11 @@ const READ_BYTES = 512 * 1024;
 export class BlobWriter {
   readonly #file: FileHandle;
   readonly #path: string;
-  /** Null when the front was written earlier: then the whole is read once more at the end. */
-  readonly #hash: Hash | null;
+  /** Null when the front was written earlier, or once there is so much that it is hashed later. */
+  #hash: Hash | null;
   #end: number;
+  #syncedEnd: number;
+  #syncing: Promise<void> | null = null;
   #closed = false;
 
   constructor(file: FileHandle, path: string, offset: number) {
@@ -108,6 +110,7 @@ export class BlobWriter {
     this.#path = path;
     this.#hash = offset === 0 ? createHash('sha256') : null;
     this.#end = offset;
+    this.#syncedEnd = offset;
   }
 
   /** Bytes that the blob holds. */
@@ -124,21 +127,24 @@ export class BlobWriter {
       start += bytesWritten;
       rest = skip(rest, bytesWritten);
     }
-    for (const chunk of chunks) this.#hash?.update(chunk);
     this.#end = start;
+    if (start > HASHED_AT_ONCE_BYTES_MAX) this.#hash = null;
+    for (const chunk of chunks) this.#hash?.update(chunk);
+    if (start - this.#syncedEnd >= SYNC_BYTES) this.#syncBehind();
   }
 
-  /** Puts what was written on the disk and closes. @returns SHA-256 of the whole blob */
-  async finish(): Promise<string> {
-    await this.#file.sync();
-    const sha256 = this.#hash?.digest('hex') ?? (await this.#wholeHash());
-    await this.close();
-    await syncDirectory(dirname(this.#path));
-    return sha256;
+  /**
+   * Puts what was written on the disk and closes.
+   * @returns SHA-256 of the whole blob; null for a long one, which is read again for it when the sender has his answer
+   */
+  async finish(): Promise<string | null> {
+    await this.suspend();
+    return this.#hash?.digest('hex') ?? null;
   }
 
   /** As far as it came: on the disk, to be continued. */
   async suspend(): Promise<void> {
+    await this.#syncing;
     await this.#file.sync();
     await this.close();
     await syncDirectory(dirname(this.#path));
@@ -148,21 +154,25 @@ export class BlobWriter {
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
+    await this.#syncing;
     await this.#file.close();
   }
 
-  async #wholeHash(): Promise<string> {
-    const hash = createHash('sha256');
-    const buffer = Buffer.allocUnsafe(READ_BYTES);
-    for (let at = 0; at < this.#end; ) {
-      const { bytesRead } = await this.#file.read(buffer, 0, Math.min(buffer.byteLength, this.#end - at), at);
-      if (bytesRead === 0) throw new Error('a blob became shorter while it was read');
-      hash.update(buffer.subarray(0, bytesRead));
-      at += bytesRead;
-    }
-    return hash.digest('hex');
+  /** Brings the disk along while bytes arrive, so that the end has not everything to wait for. */
+  #syncBehind(): void {
+    if (this.#syncing !== null) return;
+    this.#syncedEnd = this.#end;
+    // A failure comes back from the sync at the end.
+    const done = (): void => {
+      this.#syncing = null;
+    };
+    this.#syncing = this.#file.datasync().then(done, done);
   }
 }
+
+/** A second of hashing per gigabyte is not to be waited for. */
+const HASHED_AT_ONCE_BYTES_MAX = 16 * 1024 * 1024;
+const SYNC_BYTES = 32 * 1024 * 1024;
 
 /** `chunks` without their first `bytes` bytes. */
 function skip(chunks: readonly Uint8Array[], bytes: number): Uint8Array[] {

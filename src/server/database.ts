@@ -201,7 +201,7 @@ export interface VersionRow {
   /** Of a complete version. Of an incomplete one: how many bytes were certainly on the disk; its blob may hold more. */
   readonly sizeBytes: number;
   readonly blob: string;
-  /** Hexadecimal; of a complete version. */
+  /** Hexadecimal; of a complete version, soon after it was completed. */
   readonly sha256: string | null;
 }
 

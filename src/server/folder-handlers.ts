@@ -95,7 +95,7 @@ async function copyFile(
   source: string,
   name: string,
 ): Promise<ResourceId> {
-  const { repository, histories, blobs, documents } = service;
+  const { repository, histories, blobs, documents, sealer } = service;
   const named = documents.parse(source);
   if (named?.kind !== 'file') throw notFound();
   const original = repository.file(caller, named.id);
@@ -109,7 +109,7 @@ async function copyFile(
   try {
     const { sizeBytes, sha256 } = version;
     return repository.createCopy(caller, parent, name, original.mediaType, (file) => {
-      histories.add(file, { blob, sizeBytes, sha256: sha256 as string });
+      sealer.add(histories.add(file, { blob, sizeBytes, sha256 }).version);
     });
   } catch (error) {
     await blobs.remove([blob]);

@@ -1,11 +1,12 @@
 import type { Endpoint, EndpointKind } from '../protocol/endpoints.ts';
-import type { Accounts, Session } from './accounts.ts';
+import type { Accounts } from './accounts.ts';
 import type { Blobs } from './blobs.ts';
 import type { Database } from './database.ts';
 import type { Documents } from './documents.ts';
 import type { Exchange } from './exchange.ts';
 import type { Histories } from './histories.ts';
 import type { Repository } from './repository.ts';
+import type { Sealer } from './sealer.ts';
 import type { Uploads } from './uploads.ts';
 
 /** What handlers work with. They translate between documents and rules, and hold nothing themselves. */
@@ -16,6 +17,7 @@ export interface Service {
   readonly histories: Histories;
   readonly uploads: Uploads;
   readonly blobs: Blobs;
+  readonly sealer: Sealer;
   readonly documents: Documents;
 }
 
@@ -38,5 +40,3 @@ export type HandlerTable = { readonly [K in EndpointKind]?: { readonly [M in Met
 
 /** Endpoints that are authenticated by what is in their body, or by nothing (interface 5.5; a public link is public). */
 export const OPEN_ENDPOINTS: ReadonlySet<EndpointKind> = new Set(['appAuthorization', 'authorization', 'publicLink']);
-
-export type { Session };

@@ -9,7 +9,8 @@ import type { Repository } from './repository.ts';
 export interface ArrivedBlob {
   readonly blob: string;
   readonly sizeBytes: number;
-  readonly sha256: string;
+  /** Hexadecimal; null where it is computed later. */
+  readonly sha256: string | null;
 }
 
 /**
@@ -90,6 +91,14 @@ export class Histories {
       const file = this.#fileOf(target.uid, target.local);
       const now = this.#clock.nowMs();
       return this.#finish(file, { ...this.#newRow(file, now), ...arrived, complete: true, lastModifiedMs: now });
+    });
+  }
+
+  /** The hash of a complete version. One that is gone by now is left so. */
+  recordHash(version: VersionRow, sha256: string): void {
+    this.#database.change(() => {
+      const row = this.#database.versions.get([version.uid, version.file, version.seq]);
+      if (row !== undefined) this.#put({ ...row, sha256 });
     });
   }
 

@@ -18,6 +18,7 @@ import { Histories } from './histories.ts';
 import { collectGarbage, settlePartialUploads, sweepBlobs } from './housekeeping.ts';
 import { Repository } from './repository.ts';
 import { RequestLog } from './request-log.ts';
+import { Sealer } from './sealer.ts';
 import { Uploads } from './uploads.ts';
 
 /** How the service behaves. All have defaults: those of the real service as far as they are known. */
@@ -90,6 +91,7 @@ export class ReferenceServer {
     try {
       await settlePartialUploads(parts, bootId());
       await sweepBlobs(parts);
+      for (const version of parts.histories.all()) parts.sealer.add(version);
       const http = createHttp(options);
       const sockets = trackSockets(http);
       const kept = parts.database.meta.get('port') as number | undefined;
@@ -170,6 +172,7 @@ export class ReferenceServer {
     await closed;
     cancel();
     await this.#dispatcher.idle();
+    await this.#parts.sealer.close();
     await this.#parts.database.close();
     await this.#unlock();
   }
@@ -183,6 +186,7 @@ export interface Parts {
   readonly repository: Repository;
   readonly histories: Histories;
   readonly blobs: Blobs;
+  readonly sealer: Sealer;
   readonly uploads: Uploads;
 }
 
@@ -204,7 +208,9 @@ export function openParts(options: ReferenceServerOptions): Parts {
     accessTokenMs: options.accessTokenMs ?? 3600_000,
     acceptAnyKeys: options.acceptAnyKeys ?? false,
   });
-  return { database, clock, accounts, repository, histories, blobs, uploads: new Uploads({ blobs, histories }) };
+  const sealer = new Sealer({ blobs, histories, log: options.log ?? silentLogger });
+  const uploads = new Uploads({ blobs, histories, sealer });
+  return { database, clock, accounts, repository, histories, blobs, sealer, uploads };
 }
 
 /** Administration of a data directory whose server may or may not be running. Close it when done. */

@@ -3,6 +3,7 @@ import type { FileRow, VersionRow } from './database.ts';
 import type { Exchange } from './exchange.ts';
 import type { Histories } from './histories.ts';
 import { forbidden, notFound, overQuota, Refusal } from './refusal.ts';
+import type { Sealer } from './sealer.ts';
 
 /**
  * Bytes on their way in (interface 4.7 and 4.9): from a request's body to a blob, in the order that survives SIGKILL
@@ -14,10 +15,12 @@ import { forbidden, notFound, overQuota, Refusal } from './refusal.ts';
 export class Uploads {
   readonly #blobs: Blobs;
   readonly #histories: Histories;
+  readonly #sealer: Sealer;
   readonly #underWay = new Map<string, BlobWriter | null>();
 
-  constructor(deps: { blobs: Blobs; histories: Histories }) {
+  constructor(deps: { blobs: Blobs; histories: Histories; sealer: Sealer }) {
     this.#blobs = deps.blobs;
+    this.#sealer = deps.sealer;
     this.#histories = deps.histories;
   }
 
@@ -38,6 +41,7 @@ export class Uploads {
       const sha256 = await writer.finish();
       const { version, dropped } = this.#histories.add(file, { blob, sizeBytes: writer.sizeBytes, sha256 });
       await this.#blobs.remove(dropped);
+      this.#sealer.add(version);
       return version;
     } catch (error) {
       await writer.close();
@@ -88,6 +92,7 @@ export class Uploads {
     try {
       const { version: complete, dropped } = this.#histories.complete(version, arrived);
       await this.#blobs.remove(dropped);
+      this.#sealer.add(complete);
       return complete;
     } catch (error) {
       // The file was deleted under the upload: its blobs were, too, but for an open one the name may have come back.
