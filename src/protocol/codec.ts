@@ -65,7 +65,10 @@ export const text: ScalarCodec<string> = scalar('a text', {
 /** An address or a number-like word: not empty, white space round it is not part of it. */
 export const word: ScalarCodec<string> = scalar('a word', {
   emptyIsAbsent: true,
-  parse: (raw) => (/\s/.test(raw.trim()) || raw.trim() === '' ? undefined : raw.trim()),
+  parse: (raw) => {
+    const trimmed = raw.trim();
+    return /^\S+$/.test(trimmed) ? trimmed : undefined;
+  },
   format: (value) => value,
 });
 

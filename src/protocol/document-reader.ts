@@ -21,6 +21,8 @@ export const XML_LIMITS: XmlLimits = {
   attributesMax: 32,
 };
 
+/** Of a scalar: seven of eight elements of a listing are. Never written to. */
+const NO_VALUES: Record<string, unknown> = Object.freeze({});
 /** A value in an error message. */
 const SHOWN_CHARS = 40;
 
@@ -95,7 +97,7 @@ export class DocumentReader<T> {
   }
 
   #push(name: string, attributes: Attributes, codec: Codec<unknown>, part: Part | null, index: number): void {
-    const frame: Frame = { name, index, codec, part, values: {}, text: '' };
+    const frame: Frame = { name, index, codec, part, values: codec.kind === 'scalar' ? NO_VALUES : {}, text: '' };
     this.#stack.push(frame);
     this.#checkAttributes(attributes);
     if (codec.kind === 'scalar') return;

@@ -2,10 +2,9 @@ import { ProtocolError, SignInError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { ListingPage, RemoteEntry, RemoteResource, RemoteVersion, UploadProgress } from '../base/resources.ts';
 import type { Extent, NodeKind, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
-import { formatListingQuery, type ListingQuery, parseUrl } from '../protocol/endpoints.ts';
+import { parseUrl } from '../protocol/endpoints.ts';
 import {
   decodeAlbum,
-  decodeCollectionContents,
   decodeFile,
   decodeFileVersion,
   decodeFileVersions,
@@ -24,8 +23,9 @@ import { AccessToken } from './access-token.ts';
 import type { ApplicationKeys, Credentials, RemoteUser } from './account.ts';
 import { AccountService } from './account-service.ts';
 import { DOCUMENT_BYTES_MAX, discarded, located, locationOf, nullWhenGone, readDocument } from './answer-reading.ts';
+import { listAll, listPage, type PageQuery } from './listing.ts';
 import { Requests, type ServiceRequest } from './requests.ts';
-import { entriesOf, fileOf, progressOf, userOf, versionsOf } from './resource-mapping.ts';
+import { fileOf, progressOf, userOf, versionsOf } from './resource-mapping.ts';
 import { createRefreshToken, issueAccessToken } from './tokens.ts';
 import { type RequestBody, Transport, type TransportOptions } from './transport.ts';
 import { type IncomingData, openVersionData } from './version-data.ts';
@@ -38,13 +38,6 @@ export interface HttpServiceOptions extends TransportOptions {
   /** Told once, when the service refuses the refresh token. */
   readonly onSignInRequired?: (error: SignInError) => void;
 }
-
-/** What the interface gives by default (4.5), said so that every server gives the same. */
-const PAGE_ENTRIES = 500;
-/** Two million entries in one folder, or a service that never says no. */
-const PAGES_MAX = 4_000;
-/** Pages in a row that bring nothing new: under change one may, but a service that ignores `start` always does. */
-const STALE_PAGES_MAX = 3;
 
 /**
  * The service as methods on plain objects. In process it is what `tree`, `content` and `sync` need, but for bodies, which are
@@ -123,43 +116,19 @@ export class HttpService {
 
   // --- looking (RemoteListing) ---
 
-  /**
-   * One page of a folder, or of another container: the user's sync folders, a workspace, an album.
-   *
-   * The next page starts at `start + entries.length`: `end` is counted in two ways and never read, and a service may give
-   * fewer than asked for. One that leaves `hasMore` out has said nothing about the end: then it is the first empty page.
-   */
+  /** One page of a folder, or of another container: the user's sync folders, a workspace, an album. See `listing.ts`. */
   async listPage(
     folder: ResourceUrl,
     start: number,
     signal?: AbortSignal,
-    query: Pick<Partial<ListingQuery>, 'type' | 'order' | 'max'> = {},
+    query: PageQuery = {},
   ): Promise<ListingPage> {
-    const url = `${folder}/contents${formatListingQuery({ max: PAGE_ENTRIES, ...query, start })}`;
-    return await this.#requests.send({ method: 'GET', url, repetition: 'always', signal }, async ({ answer }) => {
-      const document = await decodeCollectionContents(answer);
-      const entries = entriesOf(document);
-      return {
-        entries,
-        hasMore: entries.length > 0 && (document.hasMore ?? true),
-        serverTimeMs: answer.serverTimeMs,
-      };
-    });
+    return await listPage(this.#requests, { folder, start, query, signal });
   }
 
   /** All entries of a folder, each once. Exact while nothing changes; under change an entry may have slipped by. */
   async list(folder: ResourceUrl, signal?: AbortSignal): Promise<readonly RemoteEntry[]> {
-    const entries = new Map<ResourceUrl, RemoteEntry>();
-    let stale = 0;
-    for (let start = 0, pages = 0; ; pages++) {
-      const page = await this.listPage(folder, start, signal);
-      const before = entries.size;
-      for (const entry of page.entries) entries.set(entry.url, entry);
-      if (!page.hasMore) return [...entries.values()];
-      stale = entries.size === before ? stale + 1 : 0;
-      if (stale === STALE_PAGES_MAX || pages === PAGES_MAX) throw new ProtocolError(`${folder}: a listing without end`);
-      start += page.entries.length;
-    }
+    return await listAll(this.#requests, { folder, signal });
   }
 
   /** The resource as it is now; null when the service says it does not exist. */
