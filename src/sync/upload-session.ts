@@ -149,10 +149,12 @@ export class UploadSession {
   async #makeVersion(ino: Inode, file: ResourceUrl, content: ContentId, signal: AbortSignal): Promise<void> {
     const sizeBytes = this.#deps.contents.sizeOf(content);
     for (let attempt = 1; attempt <= VERSIONS_MAX; attempt++) {
-      if (this.#isUnwanted(ino, file)) return;
-      const version = this.#deps.intents.of(ino)?.version ?? (await this.#createVersion(ino, file, signal));
-      const isWhole = await this.#sendAll(ino, version, content, sizeBytes, signal);
-      if (!isWhole) {
+      const known = this.#deps.intents.of(ino)?.version ?? null;
+      if (known === null && this.#isUnwanted(ino, file)) return;
+      const version = known ?? (await this.#createVersion(ino, file, signal));
+      const sent = await this.#sendAll(ino, file, version, content, sizeBytes, signal);
+      if (sent === 'unwanted') return;
+      if (sent === 'lost') {
         this.#setVersion(ino, null);
         continue;
       }
@@ -174,14 +176,15 @@ export class UploadSession {
     }
   }
 
-  /** @returns false when the service does not know our version (any more), or holds something else in it */
+  /** @returns 'lost' when the service does not know our version (any more), or holds something else in it */
   async #sendAll(
     ino: Inode,
+    file: ResourceUrl,
     version: VersionUrl,
     content: ContentId,
     sizeBytes: number,
     signal: AbortSignal,
-  ): Promise<boolean> {
+  ): Promise<'whole' | 'lost' | 'unwanted'> {
     const { uploads, clock, log } = this.#deps;
     // What was made just now holds nothing; every other version is asked.
     let progress = this.#untouched.delete(version)
@@ -190,13 +193,15 @@ export class UploadSession {
     for (let sends = 0, refusals = 0; progress !== null && !progress.complete; ) {
       if (sends++ === SENDS_MAX) throw new TransportError('the version keeps ending early');
       const start = progress.receivedBytes;
-      if (start > sizeBytes) return false;
+      if (start > sizeBytes) return 'lost';
+      // Only here: what is complete already is acknowledged, so that the file's deletion knows what it deletes.
+      if (this.#isUnwanted(ino, file)) return 'unwanted';
       const body = await this.#body(content, { start, end: sizeBytes }, signal);
       try {
         progress = await uploads.putVersionData(version, start, body, signal);
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;
-        if (error.status === 404) return false;
+        if (error.status === 404) return 'lost';
         const isMoving = error.status === 416;
         if (!isMoving && error.status !== 403 && error.status !== 409) throw error;
         if (++refusals > REFUSALS_MAX) {
@@ -215,7 +220,7 @@ export class UploadSession {
         progress = now;
       }
     }
-    return progress !== null && progress.receivedBytes === sizeBytes;
+    return progress !== null && progress.receivedBytes === sizeBytes ? 'whole' : 'lost';
   }
 
   async #history(file: ResourceUrl, signal: AbortSignal): Promise<readonly RemoteVersion[]> {
