@@ -1,0 +1,337 @@
+import { describe, expect, test } from 'vitest';
+import type { ResourceUrl } from '../../src/base/vocabulary.ts';
+import type { Fate } from './model-service.ts';
+import { MODEL_ROOT } from './model-service.ts';
+import { SETTLE_MS, SyncWorld } from './sync-world.ts';
+
+/**
+ * The table in src/sync/upload-session.ts, a row each. The session runs inside the sync loop, which tries again after each
+ * failure; `plainPutMaxBytes` is 8, so that ten bytes go as a version.
+ */
+
+const OLD = 'before';
+const NEW = '0123456789';
+
+/** A file with one version on the service, changed here, its push due. */
+function changed(): { world: SyncWorld; file: ResourceUrl } {
+  const world = new SyncWorld();
+  const file = world.service.add('file', MODEL_ROOT, 'f', Buffer.from(OLD));
+  world.learn();
+  world.write('/f', NEW);
+  world.clock.advance(SETTLE_MS + 1);
+  return { world, file };
+}
+
+/** A file made here, its push due. */
+function made(text: string): SyncWorld {
+  const world = new SyncWorld();
+  world.write('/f', text);
+  world.clock.advance(SETTLE_MS + 1);
+  return world;
+}
+
+/** The bytes of all complete versions, newest first. */
+function versionsOf(world: SyncWorld, file: ResourceUrl): string[] {
+  const versions = world.service.resources.get(file)?.versions ?? [];
+  return versions.filter((version) => version.complete).map((version) => version.bytes.toString());
+}
+
+/** The first request with that name gets `fate`, all others are answered. */
+function once(world: SyncWorld, name: string, fate: Fate, nth = 1): void {
+  let left = nth;
+  world.service.auto = (asked) => (asked.startsWith(name) && --left === 0 ? fate : { type: 'answer' });
+}
+
+async function pass(world: SyncWorld): Promise<void> {
+  for (let round = 0; round < 40; round++) {
+    await world.quiet();
+    world.clock.advance(1_000);
+  }
+  await world.quiet();
+  expect(world.sync.status()).toMatchObject({ pending: 0, pushing: 0 });
+  expect([...world.store.all('upload')]).toEqual([]);
+  expect(world.service.violations).toEqual([]);
+}
+
+describe('wherever the line dies', () => {
+  /**
+   * The n-th request is lost, on its way there or on its way back, and every one after it until the line is back; with and
+   * without a SIGKILL in between. Each n until an attempt gets through untouched.
+   */
+  test.each([
+    ['lose-request', 'the same process'],
+    ['lose-reply', 'the same process'],
+    ['lose-request', 'a new process'],
+    ['lose-reply', 'a new process'],
+  ] as const)('one version comes of it: %s, then %s', async (type, next) => {
+    for (let stopAt = 1, stopped = true; stopped; stopAt++) {
+      const { world, file } = changed();
+      let asked = 0;
+      world.service.auto = () => (++asked >= stopAt ? { type } : { type: 'answer' });
+      await world.quiet();
+      stopped = asked >= stopAt;
+      if (stopped && next === 'a new process') world.restart();
+
+      world.service.auto = () => ({ type: 'answer' });
+      await pass(world);
+
+      expect(versionsOf(world, file), `stopped at ${stopAt}`).toEqual([NEW, OLD]);
+      expect(world.bytesOf(world.node('/f'))).toBe(NEW);
+    }
+  });
+
+  test.each(['the same process', 'a new process'])(
+    'the rest is sent after a cut at every byte, by %s',
+    async (next) => {
+      for (let afterBytes = 0; afterBytes <= NEW.length; afterBytes++) {
+        const { world, file } = changed();
+        once(world, 'putVersionData', { type: 'cut', afterBytes });
+        await world.quiet();
+        if (next === 'a new process') world.restart();
+        await pass(world);
+
+        expect(versionsOf(world, file), `cut after ${afterBytes}`).toEqual([NEW, OLD]);
+        // Not a byte twice: the version was asked what it holds.
+        expect(world.service.receivedBytes).toBe(NEW.length);
+      }
+    },
+  );
+
+  test.each([
+    ['lose-request', 'the same process'],
+    ['lose-reply', 'the same process'],
+    ['lose-request', 'a new process'],
+    ['lose-reply', 'a new process'],
+  ] as const)('a new small file is made once and filled: %s, then %s', async (type, next) => {
+    for (let stopAt = 1, stopped = true; stopped; stopAt++) {
+      const world = made('small');
+      let asked = 0;
+      world.service.auto = () => (++asked >= stopAt ? { type } : { type: 'answer' });
+      await world.quiet();
+      stopped = asked >= stopAt;
+      if (stopped && next === 'a new process') world.restart();
+
+      world.service.auto = () => ({ type: 'answer' });
+      await pass(world);
+
+      const files = world.service.childrenOf(MODEL_ROOT);
+      expect(
+        files.map(({ name }) => name),
+        `stopped at ${stopAt}`,
+      ).toEqual(['f']);
+      expect(versionsOf(world, files[0]?.url as ResourceUrl)).toEqual(['small']);
+    }
+  });
+});
+
+describe('what the service answers', () => {
+  test('416: our version is asked again after a pause, nothing is spliced', async () => {
+    const { world, file } = changed();
+    once(world, 'putVersionData', { type: 'refuse', status: 416 });
+    await pass(world);
+
+    expect(versionsOf(world, file)).toEqual([NEW, OLD]);
+    expect(world.service.requests.filter((request) => request.startsWith('createVersion'))).toHaveLength(1);
+  });
+
+  test('404 of the version: another one is made', async () => {
+    const { world, file } = changed();
+    once(world, 'putVersionData', { type: 'refuse', status: 404 });
+    await pass(world);
+
+    expect(versionsOf(world, file)).toEqual([NEW, OLD]);
+    expect(world.service.requests.filter((request) => request.startsWith('createVersion'))).toHaveLength(2);
+  });
+
+  test.each(['createVersion', 'versions'])(
+    '404 of the file at %s: what was changed here is made anew',
+    async (name) => {
+      const { world, file } = changed();
+      let isGone = false;
+      world.service.auto = (asked) => {
+        if (asked.startsWith(name) && !isGone) {
+          isGone = true;
+          world.service.resources.delete(file);
+        }
+        return { type: 'answer' };
+      };
+      await pass(world);
+
+      expect(world.service.tree()).toEqual(new Map([['/f', NEW]]));
+    },
+  );
+
+  test('413: parked with its bytes, and the same version is gone on with after a retry', async () => {
+    const { world, file } = changed();
+    once(world, 'putVersionData', { type: 'refuse', status: 413 });
+    await world.quiet();
+    expect(world.sync.status().parked).toMatchObject([{ path: 'f', reason: 'quota' }]);
+    expect(world.bytesOf(world.node('/f'))).toBe(NEW);
+
+    world.sync.retry();
+    await pass(world);
+
+    expect(versionsOf(world, file)).toEqual([NEW, OLD]);
+    expect(world.service.requests.filter((request) => request.startsWith('createVersion'))).toHaveLength(1);
+  });
+
+  test.each([500, 502, 503, 429])('%i: tried again, with the same version', async (status) => {
+    const { world, file } = changed();
+    once(world, 'putVersionData', { type: 'refuse', status });
+    await pass(world);
+
+    expect(versionsOf(world, file)).toEqual([NEW, OLD]);
+  });
+
+  test('401 in the middle: goes on after somebody signed in', async () => {
+    const { world, file } = changed();
+    once(world, 'putVersionData', { type: 'refuse', status: 401 });
+    await world.quiet();
+    expect(world.sync.status().signInNeeded).toBe(true);
+    world.sync.retryNow();
+    await pass(world);
+
+    expect(versionsOf(world, file)).toEqual([NEW, OLD]);
+  });
+
+  test('a version that is complete with another length is never taken for ours', async () => {
+    const { world, file } = changed();
+    once(world, 'putVersionData', { type: 'lose-request' });
+    await world.quiet();
+    const half = world.service.resources.get(file)?.versions[0];
+    if (half === undefined) throw new Error('no version was made');
+    half.bytes = Buffer.from('someone');
+    half.complete = true;
+    world.service.auto = () => ({ type: 'answer' });
+    await pass(world);
+
+    expect(versionsOf(world, file)[0]).toBe(NEW);
+    expect(world.bytesOf(world.node('/f'))).toBe(NEW);
+  });
+});
+
+describe('what happens meanwhile', () => {
+  test('written during the upload: the frozen draft becomes a version, and what came after the next', async () => {
+    const { world, file } = changed();
+    await world.quiet();
+    world.patch('/f', 0, 'X');
+    world.service.auto = () => ({ type: 'answer' });
+    world.service.settleAll({ type: 'answer' });
+    await pass(world);
+
+    expect(versionsOf(world, file)).toEqual([`X${NEW.slice(1)}`, NEW, OLD]);
+  });
+
+  test('deleted here during the upload: it goes to the trash, nothing comes back', async () => {
+    const { world, file } = changed();
+    await world.quiet();
+    world.remove('/f');
+    world.service.auto = () => ({ type: 'answer' });
+    world.service.settleAll({ type: 'answer' });
+    await pass(world);
+
+    expect(world.service.isInTrash(file)).toBe(true);
+    expect(world.localTree()).toEqual(new Map());
+  });
+
+  test('renamed during the upload: one file, with the new name', async () => {
+    const { world, file } = changed();
+    await world.quiet();
+    world.rename('/f', '/g');
+    world.service.auto = () => ({ type: 'answer' });
+    world.service.settleAll({ type: 'answer' });
+    await pass(world);
+
+    expect(world.service.tree()).toEqual(new Map([['/g', NEW]]));
+    expect(versionsOf(world, file)).toEqual([NEW, OLD]);
+  });
+
+  test('a draft over a version whose bytes are not here: they are fetched, then sent', async () => {
+    const world = new SyncWorld();
+    const file = world.service.add('file', MODEL_ROOT, 'f', Buffer.from(NEW));
+    world.learn();
+    world.patch('/f', 2, 'XY');
+    world.service.auto = () => ({ type: 'answer' });
+    world.clock.advance(SETTLE_MS + 1);
+    await pass(world);
+
+    expect(versionsOf(world, file)).toEqual(['01XY456789', NEW]);
+  });
+
+  test('the version it lies over is gone: parked as base-lost, nothing is made up', async () => {
+    const world = new SyncWorld();
+    const file = world.service.add('file', MODEL_ROOT, 'f', Buffer.from(NEW));
+    world.learn();
+    world.patch('/f', 2, 'XY');
+    for (let n = 0; n < 8; n++) world.service.addVersion(file, Buffer.from(`theirs ${n}`));
+    world.service.auto = () => ({ type: 'answer' });
+    world.clock.advance(SETTLE_MS + 1);
+    await world.quiet();
+
+    expect(world.sync.status().parked).toMatchObject([{ path: 'f', reason: 'base-lost' }]);
+    expect(versionsOf(world, file)[0]).toBe('theirs 7');
+  });
+});
+
+describe('changed here and elsewhere', () => {
+  test('ours is the newest: theirs is kept as a copy beside it, one only', async () => {
+    const { world, file } = changed();
+    world.service.addVersion(file, Buffer.from('theirs 1'));
+    world.service.addVersion(file, Buffer.from('theirs 2'));
+    world.service.auto = () => ({ type: 'answer' });
+    await pass(world);
+
+    expect(world.service.tree()).toEqual(
+      new Map([
+        ['/f', NEW],
+        ['/f (conflicted copy 2023-11-14 host)', 'theirs 2'],
+      ]),
+    );
+    expect(world.localTree()).toEqual(world.service.tree());
+    expect(world.events.filter((event) => event.type === 'conflict')).toHaveLength(1);
+  });
+
+  test('theirs came after ours: it is taken over, and whoever made it makes the copy', async () => {
+    const { world, file } = changed();
+    world.service.auto = (name) => {
+      if (name.startsWith('versions')) world.service.addVersion(file, Buffer.from('theirs'));
+      return { type: 'answer' };
+    };
+    await pass(world);
+
+    expect(world.service.tree()).toEqual(new Map([['/f', 'theirs']]));
+    expect(world.localTree()).toEqual(world.service.tree());
+  });
+
+  test('ours has left the history before we looked: it is kept as a copy', async () => {
+    const { world, file } = changed();
+    let isLate = true;
+    world.service.auto = (name) => {
+      if (name.startsWith('versions') && isLate) {
+        isLate = false;
+        for (let n = 0; n < 8; n++) world.service.addVersion(file, Buffer.from(`theirs ${n}`));
+      }
+      return { type: 'answer' };
+    };
+    await pass(world);
+
+    expect(world.service.tree()).toEqual(
+      new Map([
+        ['/f', 'theirs 7'],
+        ['/f (conflicted copy 2023-11-14 host)', NEW],
+      ]),
+    );
+    expect(world.localTree()).toEqual(world.service.tree());
+  });
+
+  test('a lost answer of the history makes no second copy', async () => {
+    const { world, file } = changed();
+    world.service.addVersion(file, Buffer.from('theirs'));
+    once(world, 'versions', { type: 'lose-reply' });
+    await world.quiet();
+    world.restart();
+    await pass(world);
+
+    expect([...world.service.tree().keys()].sort()).toEqual(['/f', '/f (conflicted copy 2023-11-14 host)']);
+  });
+});
