@@ -12,6 +12,10 @@ import {
 import { join } from 'node:path';
 import { UsageError } from '../base/errors.ts';
 
+/** How long a start waits for a killed owner to be gone. */
+const ENDING_MS_MAX = 5_000;
+const LOOK_AGAIN_MS = 10;
+
 /**
  * One store has one owner. The lock file names the owning process by pid and start time (a pid is given again, both together
  * are not) and itself by its inode number: in a copy of the directory it means nothing.
@@ -34,7 +38,7 @@ export class OwnerLock {
     try {
       const inode = fstatSync(fd).ino;
       writeSync(fd, `${process.pid} ${startTimeOf(process.pid) ?? 0} ${inode}\n`);
-      for (;;) {
+      for (let waitedMs = 0; ; ) {
         try {
           linkSync(draft, path);
           return new OwnerLock(path, inode);
@@ -42,6 +46,11 @@ export class OwnerLock {
           if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
         }
         const owner = livingOwner(path);
+        if (owner !== null && isEnding(owner) && waitedMs < ENDING_MS_MAX) {
+          pause(LOOK_AGAIN_MS);
+          waitedMs += LOOK_AGAIN_MS;
+          continue;
+        }
         if (owner !== null) {
           throw new UsageError(`the store in ${directory} is in use by process ${owner}`);
         }
@@ -96,13 +105,37 @@ function putAside(path: string, aside: string): void {
 /** When a process began, in the kernel's ticks since boot with the boot's id; null when there is no such process. */
 function startTimeOf(pid: number): string | null {
   try {
-    // proc(5): field 22; the second field (the command in parentheses) may contain anything.
-    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    const started = stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19] ?? '';
+    // proc(5): field 22.
+    const fields = statOf(pid);
+    // A dead process that nobody has asked about yet, and whose other threads are gone as well (field 20).
+    if (ENDED.has(fields[0] ?? '') && Number(fields[17]) <= 1) return null;
+    const started = fields[19] ?? '';
     return `${started}@${readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()}`;
   } catch {
     return processExists(pid) ? 'unknown' : null;
   }
+}
+
+/** Killed, and its threads are still on their way out of the kernel: they may finish a write, but begin none. */
+function isEnding(pid: number): boolean {
+  try {
+    return ENDED.has(statOf(pid)[0] ?? '');
+  } catch {
+    return false;
+  }
+}
+
+/** Zombie and dead, as proc(5) calls them. */
+const ENDED: ReadonlySet<string> = new Set(['Z', 'X']);
+
+/** The fields of /proc/PID/stat from the third on: what stands before may contain anything. */
+function statOf(pid: number): readonly string[] {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+  return stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+}
+
+function pause(ms: number): void {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
 }
 
 /** Where there is no /proc. */

@@ -43,6 +43,30 @@ test('the lock of a process that is gone is taken over, also when its pid was gi
   await once(child, 'exit');
 });
 
+/** A killed process keeps its entry until its parent has asked for it; some parents never do. */
+test('the lock of a process that is dead but still listed is taken over', async () => {
+  const directory = stores.directory();
+  const parent = spawn('sh', ['-c', 'true & echo $!; exec sleep 60'], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const [line] = (await once(parent.stdout, 'data')) as [Buffer];
+  const pid = Number(line.toString());
+  const fields = (): string[] =>
+    readFileSync(`/proc/${pid}/stat`, 'utf8')
+      .replace(/^.*\) /s, '')
+      .split(' ');
+  await expect.poll(() => fields()[0]).toBe('Z');
+  const held = OwnerLock.take(directory);
+  const path = join(directory, 'owner');
+  const [, own = '', inode] = readFileSync(path, 'utf8').trim().split(' ');
+
+  writeFileSync(path, `${pid} ${own.replace(/^\d+/, fields()[19] ?? '')} ${inode}\n`);
+  const taken = OwnerLock.take(directory);
+
+  taken.release();
+  held.release();
+  parent.kill();
+  await once(parent, 'exit');
+});
+
 test('a copy of a store has no owner', async () => {
   const directory = stores.directory();
   await stores.open(directory);
