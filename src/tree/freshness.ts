@@ -3,6 +3,8 @@ import { ApiError, FsError, SignInError, TransportError } from '../base/errors.t
 import type { Logger } from '../base/log.ts';
 import type { RemoteEntry } from '../base/resources.ts';
 import { type Inode, ROOT_INODE } from '../base/vocabulary.ts';
+import { AbsenceQuestions } from './absence-questions.ts';
+import { ListingAhead } from './listing-ahead.ts';
 import { type AbsenceQuestion, REMOVALS_BELIEVED_MAX } from './listing-application.ts';
 import type { PushMarks } from './push-marks.ts';
 import type { RemoteListing } from './remote-listing.ts';
@@ -51,6 +53,7 @@ export class Freshness {
   readonly #log: Logger;
   readonly #dirTtlMs: number;
   readonly #openWaitMs: number;
+  readonly #ahead: ListingAhead;
   readonly #stop = new AbortController();
 
   /** INVARIANT: at most one listing per folder. */
@@ -76,6 +79,8 @@ export class Freshness {
     this.#log = deps.log;
     this.#dirTtlMs = deps.options.dirTtlMs;
     this.#openWaitMs = deps.options.openWaitMs;
+    const list = (folder: Inode) => this.#underWay.get(folder) ?? this.#list(folder, false);
+    this.#ahead = new ListingAhead({ tree: deps.tree, list });
   }
 
   /** Since when listings get no answer (wall, ms); null while they do. */
@@ -97,6 +102,7 @@ export class Freshness {
   ensureListed(folder: Inode, signal: AbortSignal): void | Promise<void> {
     this.#use(folder);
     if (this.#tree.isComplete(folder)) {
+      this.#ahead.looked(folder, false);
       if (this.#isOld(folder) && !this.#isPausing(folder)) void this.#inBackground(folder);
       return;
     }
@@ -104,7 +110,9 @@ export class Freshness {
     if (underWay === undefined && this.#offline !== null && this.#isPausing(folder)) {
       return Promise.reject(this.#offline.error);
     }
-    return unlessAborted(underWay ?? this.#list(folder, false), signal);
+    const listing = underWay ?? this.#list(folder, false);
+    this.#ahead.looked(folder, true);
+    return unlessAborted(listing, signal);
   }
 
   /**
@@ -233,9 +241,10 @@ export class Freshness {
     }
     let held = 0;
     const waiting = [...questions];
+    const asking = this.#questions();
     const ask = async () => {
       for (let question = waiting.pop(); question !== undefined; question = waiting.pop()) {
-        if (!(await this.#ask(question, accept))) held += 1;
+        if ((await asking.settle(question, accept, this.#stop.signal)) === 'held') held += 1;
       }
     };
     try {
@@ -255,23 +264,22 @@ export class Freshness {
     this.#tree.mergePart(folder, outcome.postponed, listed.sequence, listed.requestedMs, listed.serverTimeMs);
   }
 
-  /** @returns false when the answer was not believed */
-  async #ask(question: AbsenceQuestion, accept: boolean): Promise<boolean> {
-    const sequence = this.#marks.nextSequence();
-    try {
-      const answer = await this.#listing.resource(question.resource, question.kind, this.#stop.signal);
-      return this.#tree.settleAbsence(question.ino, answer, sequence, accept) !== 'held';
-    } finally {
-      this.#marks.finish(sequence);
-    }
+  #questions(): AbsenceQuestions {
+    return new AbsenceQuestions({
+      tree: this.#tree,
+      listing: this.#listing,
+      marks: this.#marks,
+      clock: this.#clock,
+    });
   }
 
   /** The listing of `folder` was answered with 404: is it the folder that is gone? */
   async #settleFolder(folder: Inode, accept: boolean): Promise<void> {
     const resource = this.#tree.node(folder)?.remote?.resource;
     if (resource === undefined) throw new FsError('ENOENT');
-    const believed = await this.#ask({ ino: folder, resource, kind: 'folder' }, accept);
-    if (!believed) this.#hold(folder, 1);
+    const question = { ino: folder, resource, kind: 'folder' } as const;
+    const outcome = await this.#questions().settle(question, accept, this.#stop.signal);
+    if (outcome === 'held') this.#hold(folder, 1);
     const node = this.#tree.node(folder);
     if (node === undefined) throw new FsError('ENOENT', 'the folder was deleted on the service');
     if (!this.#tree.isComplete(folder)) throw new FsError('EIO', 'the service does not list a folder that it has');

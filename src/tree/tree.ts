@@ -130,6 +130,12 @@ export class Tree {
     return this.#store.get('node', ino);
   }
 
+  /** The node of a resource, as far as the service has told of it. */
+  nodeOf(resource: ResourceUrl): NodeRecord | undefined {
+    const ino = this.#store.get('resource', resource);
+    return ino === undefined ? undefined : this.#store.get('node', ino);
+  }
+
   child(parent: Inode, name: string): NodeRecord | undefined {
     return childOf(this.#store, parent, name);
   }

@@ -155,6 +155,39 @@ describe('Freshness', () => {
     expect(fixture.forgotten).toContainEqual({ kind: 'entry', parent: ino('d'), name: 'moved' });
   });
 
+  it('follows what was moved into folders that it has not seen', async () => {
+    service.put(ROOT_URL, folder('d', 'd'), file('1', 'a'));
+    await freshness.ensureListed(ROOT_INODE, never);
+    await freshness.ensureListed(ino('d'), never);
+    const a = ino('a');
+    fixture.tree.change(a, { mode: 0o600 });
+    service.drop(file('1', 'a').url);
+    service.put(folder('d', 'd').url, folder('e', 'e'));
+    service.put(folder('e', 'e').url, folder('f', 'f'));
+    service.put(folder('f', 'f').url, file('1', 'renamed'));
+    await freshness.refresh(ROOT_INODE);
+    expect(names()).toEqual(['d/']);
+    const e = fixture.tree.child(ino('d'), 'e')?.ino as Inode;
+    const f = fixture.tree.child(e, 'f')?.ino as Inode;
+    expect(fixture.tree.child(f, 'renamed')).toMatchObject({ ino: a, local: { mode: 0o600 } });
+    expect(fixture.tree.isComplete(e)).toBe(false);
+  });
+
+  it('asks once where the trash is, however much lies in it', async () => {
+    const trash = folder('trash', 'Deleted Files');
+    service.folders.set(trash.url, []);
+    service.put(ROOT_URL, ...['1', '2', '3', '4', '5', '6'].map((id) => file(id, id)));
+    await freshness.ensureListed(ROOT_INODE, never);
+    for (const id of ['1', '2', '3', '4', '5']) {
+      service.drop(file(id, id).url);
+      service.put(trash.url, file(id, id));
+    }
+    service.requests.length = 0;
+    await freshness.refresh(ROOT_INODE);
+    expect(names()).toEqual(['6']);
+    expect(service.requests.filter((request) => request === `resource ${trash.url}`).length).toBeLessThanOrEqual(4);
+  });
+
   it('gives the name of a deleted file to the one that was made in its place', async () => {
     service.put(ROOT_URL, file('old', 'a'));
     await freshness.ensureListed(ROOT_INODE, never);
@@ -312,6 +345,39 @@ describe('Freshness', () => {
       interrupted.abort(new DOMException('interrupted', 'AbortError'));
       await expect(waiting).rejects.toThrow('interrupted');
     });
+  });
+
+  it('lists ahead of somebody who walks through folders, never more than a few at once, and each once', async () => {
+    const folders = Array.from({ length: 40 }, (_, i) => folder(`d${i}`, `d${String(i).padStart(2, '0')}`));
+    service.put(ROOT_URL, ...folders);
+    for (const { url } of folders) service.put(url, file(`f of ${url}`, 'f'));
+    let now = 0;
+    let most = 0;
+    let rounds = 0;
+    service.before = async () => {
+      now += 1;
+      most = Math.max(most, now);
+      if (now === 1) rounds += 1;
+      await quiet();
+      now -= 1;
+    };
+    await freshness.ensureListed(ROOT_INODE, never);
+    for (const name of names()) await freshness.ensureListed(ino(name.slice(0, -1)), never);
+    expect(listings()).toHaveLength(41);
+    expect(new Set(listings()).size).toBe(41);
+    expect(most).toBeLessThanOrEqual(7);
+    expect(most).toBeGreaterThanOrEqual(6);
+    // Six at a time take eight rounds; the beginning is slower.
+    expect(rounds).toBeLessThan(16);
+    for (const name of names()) expect(names(ino(name.slice(0, -1)))).toEqual(['f']);
+  });
+
+  it('lists nothing ahead of somebody who looks at one folder', async () => {
+    service.put(ROOT_URL, folder('d', 'd'), folder('e', 'e'));
+    await freshness.ensureListed(ROOT_INODE, never);
+    await freshness.ensureListed(ino('d'), never);
+    await quiet();
+    expect(listings()).toHaveLength(2);
   });
 
   it('refreshes on demand what is in use, and everything else when it is next looked at', async () => {

@@ -1,0 +1,81 @@
+import { type Inode, ROOT_INODE } from '../base/vocabulary.ts';
+import type { Tree } from './tree.ts';
+
+/** Listings under way at once that nobody has asked for yet. */
+const UNDER_WAY_MAX = 6;
+/** How far ahead of the reader, in folders that were never listed. */
+const WINDOW_MAX = 16;
+/** Looked through for such folders, at most. */
+const SIBLINGS_MAX = 2000;
+/** Parents whose folders are being walked through at the same time. */
+const WALKS_MAX = 32;
+
+/**
+ * Lists folders ahead of a reader who walks through siblings (`ls -R`, `find`, `cp -r`, a file manager's tree), so that he waits
+ * for one listing and not for one after another. One folder alone is no walk; the second one in the same parent is.
+ */
+export class ListingAhead {
+  readonly #tree: Tree;
+  readonly #list: (folder: Inode) => Promise<void>;
+  /** By parent, least recently used first: how many of its folders were looked at. */
+  readonly #walks = new Map<Inode, { steps: number }>();
+  /** Listed ahead, not looked at yet. */
+  readonly #ahead = new Set<Inode>();
+  #underWay = 0;
+
+  constructor(deps: { readonly tree: Tree; readonly list: (folder: Inode) => Promise<void> }) {
+    this.#tree = deps.tree;
+    this.#list = deps.list;
+  }
+
+  /** Somebody looks at a folder. `first`: it was never listed. */
+  looked(folder: Inode, first: boolean): void {
+    if (!first && !this.#ahead.delete(folder)) return;
+    const local = this.#tree.node(folder)?.local;
+    if (local == null || folder === ROOT_INODE) return;
+    const walk = this.#walks.get(local.parent) ?? { steps: 0 };
+    this.#walks.delete(local.parent);
+    this.#walks.set(local.parent, walk);
+    for (const oldest of this.#walks.keys()) {
+      if (this.#walks.size <= WALKS_MAX) break;
+      this.#walks.delete(oldest);
+    }
+    walk.steps += 1;
+    if (walk.steps > 1) this.#fill(local.parent, local.name);
+  }
+
+  /** Lists folders of `parent` behind `name`: the longer the walk, the more. */
+  #fill(parent: Inode, name: string): void {
+    const walk = this.#walks.get(parent);
+    if (walk === undefined || this.#underWay >= UNDER_WAY_MAX) return;
+    let window = Math.min(2 * walk.steps, WINDOW_MAX);
+    let looked = 0;
+    for (const { node } of this.#tree.children(parent, name)) {
+      if (window === 0 || this.#underWay >= UNDER_WAY_MAX || looked++ > SIBLINGS_MAX) return;
+      if (node.kind !== 'folder') continue;
+      if (this.#ahead.has(node.ino)) window -= 1;
+      if (this.#ahead.has(node.ino) || this.#tree.isComplete(node.ino)) continue;
+      window -= 1;
+      this.#start(parent, name, node.ino);
+    }
+  }
+
+  #start(parent: Inode, name: string, folder: Inode): void {
+    this.#ahead.add(folder);
+    this.#underWay += 1;
+    const ended = () => {
+      this.#underWay -= 1;
+    };
+    this.#list(folder).then(
+      () => {
+        ended();
+        this.#fill(parent, name);
+      },
+      () => {
+        // The reader will ask for it himself, and get the error.
+        this.#ahead.delete(folder);
+        ended();
+      },
+    );
+  }
+}
