@@ -14,6 +14,7 @@ import type {
   OpenReply,
   ReadReply,
 } from './binding.ts';
+import type { CallerState } from './caller-signals.ts';
 import { DirectoryWriter } from './directory-writer.ts';
 import type { KernelInvalidator } from './invalidate.ts';
 import * as N from './native.ts';
@@ -44,7 +45,7 @@ export class LinuxSession {
   readonly #pending = new Map<number, Request>();
   #heldSlots = 0;
   readonly #smallSlots: number;
-  readonly #isBeingKilled: (pid: number) => boolean;
+  readonly #callerState: (pid: number) => CallerState;
   readonly #agree: (body: number, out: number) => number;
 
   constructor(deps: {
@@ -54,7 +55,7 @@ export class LinuxSession {
     invalidator: KernelInvalidator;
     wire: Wire;
     smallSlots: number;
-    isBeingKilled: (pid: number) => boolean;
+    callerState: (pid: number) => CallerState;
     /** Answers INIT: reads the offer at `body`, writes the agreement to `out`, returns its length. @throws FsError */
     agree: (body: number, out: number) => number;
   }) {
@@ -64,7 +65,7 @@ export class LinuxSession {
     this.#invalidator = deps.invalidator;
     this.#wire = deps.wire;
     this.#smallSlots = deps.smallSlots;
-    this.#isBeingKilled = deps.isBeingKilled;
+    this.#callerState = deps.callerState;
     this.#agree = deps.agree;
     this.#scratch = deps.connection.scratchStart;
     this.#reader = new RequestReader({
@@ -379,14 +380,11 @@ export class LinuxSession {
     }
   }
 
-  /**
-   * FUSE_INTERRUPT. The kernel waits for an answer even of a process that is being killed, and says so only once: then it is
-   * answered at once, whatever the file system does. Unknown: answered already.
-   */
+  /** FUSE_INTERRUPT of a request that is unknown was answered already. */
   #interrupt(unique: number): void {
     const request = this.#pending.get(unique);
     if (request === undefined) return;
-    this.#boundary.interrupt(request, this.#isBeingKilled(request.pid) ? 'at-once' : 'when-ready');
+    this.#boundary.interrupt(request, () => this.#callerState(request.pid));
   }
 
   /** The kernel will never learn of this answer: what it handed out is returned. */

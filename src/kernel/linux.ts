@@ -1,10 +1,10 @@
-import { readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { constants } from 'node:os';
 import type { Clock } from '../base/clock.ts';
 import { FsError, UsageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { FileSystemOps, MountedFileSystem, MountOptions } from './binding.ts';
+import { callerState } from './caller-signals.ts';
 import { KernelInvalidator } from './invalidate.ts';
 import { LinuxSession } from './linux-session.ts';
 import * as MountPoint from './mount-point.ts';
@@ -20,9 +20,13 @@ const SMALL_SLOTS = 256;
 const LARGE_SLOTS = 32;
 /** Where notifications are put together: the second half of the region's first page, behind the control words. */
 const MESSAGE_START = 2048;
-/** Requests that the kernel sends without anyone waiting for each: read-ahead, asynchronous writes. */
-const BACKGROUND_MAX = 64;
-const CONGESTION_THRESHOLD = 48;
+/**
+ * Asynchronous requests (read-ahead, O_DIRECT, write-back of mappings) that the kernel lets be unanswered at a time. Many, because the
+ * limit is one for the whole mount: reads of some files that wait for the network would hold up those of all others (the kernel's
+ * default is 12). Past the second number it stops reading ahead.
+ */
+const BACKGROUND_MAX = 4096;
+const CONGESTION_THRESHOLD = 1024;
 /** A mount that the kernel does not greet in this time does not come any more. */
 const INIT_MS_MAX = 10_000;
 const DEADLINE_MS = 30_000;
@@ -88,12 +92,16 @@ export function detachDeadMount(
 
 /**
  * Ends a mount whose thread no longer answers, from any other thread of the process: every caller that waits in it gets an error
- * at once, and the directory is free. `descriptor` is the mount's.
+ * at once, and the directory is free. `mount` is what that thread had: its `directory` and `descriptor`.
  */
-export function abandonMount(directory: string, descriptor: number, addon: KernelAddon = loadKernelAddon()): void {
-  const canonical = MountPoint.canonicalDirectory(directory);
-  addon.abandonDescriptor(descriptor);
-  if (mountOn(canonical)?.type.startsWith('fuse')) MountPoint.unmountDirectory(canonical, 'lazily', addon);
+export function abandonMount(
+  mount: Pick<LinuxMount, 'directory' | 'descriptor'>,
+  addon: KernelAddon = loadKernelAddon(),
+): void {
+  addon.abandonDescriptor(mount.descriptor);
+  if (mountOn(mount.directory)?.type.startsWith('fuse')) {
+    MountPoint.unmountDirectory(mount.directory, 'lazily', addon);
+  }
 }
 
 class Mount implements LinuxMount {
@@ -170,7 +178,7 @@ class Mount implements LinuxMount {
       invalidator: this.invalidator,
       wire: this.#wire,
       smallSlots: SMALL_SLOTS,
-      isBeingKilled,
+      callerState,
       agree: (body, out) => this.#agree(body, out),
     });
   }
@@ -298,20 +306,5 @@ class Mount implements LinuxMount {
     } catch (error) {
       this.#log.warn({ err: error, directory: this.directory }, 'dead mount not detached');
     }
-  }
-}
-
-/** SIGKILL is pending for the thread `pid`: also after any other signal that ends a process (complete_signal in the kernel). */
-function isBeingKilled(pid: number): boolean {
-  if (pid === 0) return true; // of another pid namespace: cannot be looked at
-  try {
-    const status = readFileSync(`/proc/${pid}/status`, 'latin1');
-    for (const field of ['SigPnd', 'ShdPnd']) {
-      const mask = new RegExp(`^${field}:\\s*([0-9a-f]+)$`, 'm').exec(status)?.[1];
-      if (mask !== undefined && (BigInt(`0x${mask}`) & 0x100n) !== 0n) return true;
-    }
-    return false;
-  } catch {
-    return true; // gone
   }
 }

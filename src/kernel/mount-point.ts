@@ -54,18 +54,18 @@ const ROOT_ONLY_FLAGS: ReadonlySet<string> = new Set(['dev', 'suid']);
 /** How long a mounted directory may take to show that it lives. */
 const PROBE_MS = 2000;
 
-/** The directory as the mount table will name it: no symlinks, no `..`. Its last part may be a dead mount. */
+/**
+ * The directory as the mount table will name it: no symlinks, no `..`. A directory with a FUSE mount on it is not asked, only what
+ * lies above it: the mount may be dead, or hang, or be the caller's own.
+ */
 export function canonicalDirectory(directory: string): string {
   const absolute = resolve(directory);
   if (absolute === '/') return absolute;
   try {
-    return realpathSync(absolute);
+    const candidate = join(realpathSync(dirname(absolute)), basename(absolute));
+    return mountOn(candidate)?.type.startsWith('fuse') ? candidate : realpathSync(candidate);
   } catch {
-    try {
-      return join(realpathSync(dirname(absolute)), basename(absolute));
-    } catch {
-      return absolute;
-    }
+    return absolute; // checkMountPoint says what is wrong with it
   }
 }
 

@@ -23,8 +23,6 @@ const FEATURES = {
   'big-writes': { bit: 5 },
   /** Listings with attributes. Never together with READDIRPLUS_AUTO, which stops asking for them after the first piece. */
   readdirplus: { bit: 13 },
-  /** O_DIRECT in parallel. */
-  'async-dio': { bit: 15 },
   /** Lookups and listings of one folder in parallel; without: one after another. */
   'parallel-dirops': { bit: 18 },
   /** Reading the device after an abort says ECONNABORTED, so that it is told from an unmount (ENODEV). */

@@ -2,6 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { type Errno, type FsError, toFsError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { FileSystemOps } from './binding.ts';
+import type { CallerState } from './caller-signals.ts';
 
 /**
  * What every operation needs, once: errors become errnos (the only caller of `toFsError`), one log line per failure, metrics,
@@ -38,6 +39,8 @@ const WITHOUT_DEADLINE: ReadonlySet<OpName> = new Set<OpName>([
 ]);
 
 const LATENCY_BUCKETS = 26;
+/** How soon a caller that got a signal is looked at again. */
+const INTERRUPTED_SWEEP_MS = 100;
 
 export interface OpMetrics {
   operations: number;
@@ -66,20 +69,25 @@ export interface PendingOutcome<T> {
 interface Watched {
   readonly pending: PendingOp;
   readonly refuse: (error: Error) => void;
+  /** Set once the kernel said that the caller got a signal. */
+  look: (() => CallerState) | null;
 }
 
 export class OpBoundary {
   readonly #log: Logger;
   readonly #clock: Clock;
   readonly #deadlineMs: number;
+  readonly #sweepMs: number;
   readonly #metrics = new Map<OpName, OpMetrics>();
   readonly #watched = new Map<PendingOp, Watched>();
   #sweeping: (() => void) | null = null;
+  #closed = false;
 
   constructor(deps: { log: Logger; clock: Clock; deadlineMs: number }) {
     this.#log = deps.log;
     this.#clock = deps.clock;
     this.#deadlineMs = deps.deadlineMs;
+    this.#sweepMs = Math.min(1000, Math.max(5, deps.deadlineMs / 10));
   }
 
   nowMs(): number {
@@ -122,58 +130,73 @@ export class OpBoundary {
   watch<T>(pending: PendingOp, promise: PromiseLike<T>, outcome: PendingOutcome<T>): void {
     let open = true;
     const refuse = (thrown: unknown): void => {
-      if (!open) return;
+      if (!open || this.#closed) return;
       open = false;
       this.#watched.delete(pending);
       outcome.refused(this.failed(pending.op, thrown, pending.startedMs, pending.fields()));
     };
-    this.#watched.set(pending, { pending, refuse });
+    this.#watched.set(pending, { pending, refuse, look: null });
     promise.then((value) => {
+      if (this.#closed) return;
       if (!open) return outcome.late(value);
       open = false;
       this.#watched.delete(pending);
       this.succeeded(pending.op, pending.startedMs);
       outcome.answered(value);
     }, refuse);
-    this.#sweeping ??= this.#clock.after(this.#sweepMs(), () => this.#sweep());
+    this.#sweeping ??= this.#clock.after(this.#sweepMs, () => this.#sweep());
   }
 
   /**
-   * The caller got a signal: the file system is told. With `'at-once'` (the caller is being killed) it is answered EINTR now,
-   * whatever the file system does: a process must not be unkillable because a server is slow.
+   * The caller got a signal. A caller that is being killed is answered EINTR at once, whatever the file system does: a process must
+   * not be unkillable because a server is slow. One that may want to stop is left to the file system, through `OpContext.signal`.
+   * The kernel says this only once, so the caller is looked at again with every sweep.
    */
-  interrupt(pending: PendingOp, answer: 'when-ready' | 'at-once'): void {
+  interrupt(pending: PendingOp, look: () => CallerState): void {
     const watched = this.#watched.get(pending);
     if (watched === undefined) return;
+    watched.look = look;
+    this.#lookAt(watched);
+    if (!this.#watched.has(pending)) return;
+    this.#sweeping?.();
+    this.#sweeping = this.#clock.after(INTERRUPTED_SWEEP_MS, () => this.#sweep());
+  }
+
+  #lookAt(watched: Watched): void {
+    const state = watched.look?.() ?? 'idle';
+    if (state === 'idle') return;
     const reason = new DOMException('interrupted by a signal', 'AbortError');
-    pending.abort(reason);
-    if (answer === 'at-once') watched.refuse(reason);
+    watched.pending.abort(reason);
+    if (state === 'killed') watched.refuse(reason);
   }
 
   /** Ends the sweep and aborts what is pending: nobody is left to answer. */
   close(): void {
+    this.#closed = true;
     this.#sweeping?.();
     this.#sweeping = null;
     for (const { pending } of this.#watched.values()) pending.abort(new DOMException('unmounted', 'AbortError'));
     this.#watched.clear();
   }
 
-  /** One sweep over all pending operations, not a timer each. The oldest stand first, but not all have a deadline. */
+  /** One sweep over all pending operations, not a timer each. */
   #sweep(): void {
     this.#sweeping = null;
     const now = this.#clock.elapsedMs();
-    for (const { pending, refuse } of [...this.#watched.values()]) {
-      if (now - pending.startedMs < this.#deadlineMs) break;
-      if (WITHOUT_DEADLINE.has(pending.op)) continue;
+    let interrupted = false;
+    for (const watched of [...this.#watched.values()]) {
+      const { pending, refuse } = watched;
+      if (watched.look !== null) {
+        interrupted = true;
+        this.#lookAt(watched);
+      }
+      if (now - pending.startedMs < this.#deadlineMs || WITHOUT_DEADLINE.has(pending.op)) continue;
       const reason = new DOMException('took longer than its deadline', 'TimeoutError');
       pending.abort(reason);
       refuse(reason);
     }
-    if (this.#watched.size > 0) this.#sweeping = this.#clock.after(this.#sweepMs(), () => this.#sweep());
-  }
-
-  #sweepMs(): number {
-    return Math.min(1000, Math.max(5, this.#deadlineMs / 10));
+    if (this.#watched.size === 0) return;
+    this.#sweeping = this.#clock.after(interrupted ? INTERRUPTED_SWEEP_MS : this.#sweepMs, () => this.#sweep());
   }
 
   #count(op: OpName, startedMs: number): OpMetrics {

@@ -19,6 +19,7 @@ import type {
   ReadReply,
   RenameMode,
 } from '../../src/kernel/binding.ts';
+import { MemoryBytes } from './memory-bytes.ts';
 
 /**
  * A complete file system in memory, for tests of the bindings and for the bench: the smallest thing that answers every operation
@@ -40,8 +41,7 @@ interface Node {
   readonly entries: Map<string, Inode>;
   /** Cookies of entries, given in order of creation: valid while others come and go. */
   readonly cookies: Map<string, number>;
-  data: Buffer;
-  sizeBytes: number;
+  readonly data: MemoryBytes;
   target: string;
   readonly xattrs: Map<string, Buffer>;
   lookups: number;
@@ -61,6 +61,7 @@ export interface MemoryFileSystemOptions {
 }
 
 const NAME_BYTES_MAX = 255;
+const FILE_BYTES_MAX = 2 ** 43;
 
 export class MemoryFileSystem implements FileSystemOps {
   readonly #nodes = new Map<Inode, Node>();
@@ -108,8 +109,8 @@ export class MemoryFileSystem implements FileSystemOps {
   plant(parent: Inode, name: string, bytes: Uint8Array): Inode {
     const ino = this.#child(parent, name) ?? this.#insert(parent, name, 'file', 0o644, { uid: 0, gid: 0 }).ino;
     const node = this.#node(ino);
-    node.data = Buffer.from(bytes);
-    node.sizeBytes = bytes.length;
+    node.data.resize(0);
+    node.data.write(0, bytes);
     node.mtime = node.ctime = this.#now();
     return ino;
   }
@@ -154,7 +155,7 @@ export class MemoryFileSystem implements FileSystemOps {
       if (change.uid !== undefined) node.uid = change.uid;
       if (change.gid !== undefined) node.gid = change.gid;
       if (change.sizeBytes !== undefined) {
-        this.#resize(node, change.sizeBytes);
+        node.data.resize(change.sizeBytes);
         node.mtime = now;
       }
       if (change.atime !== undefined) node.atime = change.atime === 'now' ? now : change.atime;
@@ -172,7 +173,7 @@ export class MemoryFileSystem implements FileSystemOps {
     return this.#after('symlink', parent, name, () => {
       const node = this.#create(parent, name, 'symlink', 0o777, ctx);
       node.target = target;
-      node.sizeBytes = Buffer.byteLength(target);
+      node.data.sizeBytes = Buffer.byteLength(target);
       return this.#entry(node);
     });
   }
@@ -248,7 +249,7 @@ export class MemoryFileSystem implements FileSystemOps {
       const node = this.#node(ino);
       if (node.kind === 'folder') throw new FsError('EISDIR');
       if (flags.truncate) {
-        this.#resize(node, 0);
+        node.data.resize(0);
         node.mtime = node.ctime = this.#now();
       }
       return this.#opened(node);
@@ -265,7 +266,7 @@ export class MemoryFileSystem implements FileSystemOps {
     return this.#after('create', parent, name, () => {
       const there = this.#child(parent, name);
       const node = there === undefined ? this.#create(parent, name, 'file', mode, ctx) : this.#node(there);
-      if (flags.truncate) this.#resize(node, 0);
+      if (flags.truncate) node.data.resize(0);
       return { ...this.#entry(node), open: this.#opened(node) };
     });
   }
@@ -275,12 +276,9 @@ export class MemoryFileSystem implements FileSystemOps {
       this.#checkHandle(handle);
       const given = this.#options.read?.(ino, offset, length);
       if (given) return given;
-      const node = this.#node(ino);
-      const end = Math.min(offset + length, node.sizeBytes);
-      if (offset >= end) return new Uint8Array(0);
-      const have = node.data.subarray(offset, Math.min(end, node.data.length));
-      // Behind what was ever written the file is a hole.
-      return have.length === end - offset ? have : [have, new Uint8Array(end - offset - have.length)];
+      const { data } = this.#node(ino);
+      const end = Math.min(offset + length, data.sizeBytes);
+      return offset >= end ? new Uint8Array(0) : data.read(offset, end);
     });
   }
 
@@ -288,15 +286,8 @@ export class MemoryFileSystem implements FileSystemOps {
     return this.#after('write', ino, '', () => {
       this.#checkHandle(handle);
       const node = this.#node(ino);
-      const end = offset + data.length;
-      if (end > node.data.length) {
-        if (end > MEMORY_BYTES_MAX) throw new FsError('EFBIG');
-        const grown = Buffer.alloc(Math.max(end, Math.min(node.data.length * 2, 1 << 28)));
-        node.data.copy(grown);
-        node.data = grown;
-      }
-      node.data.set(data, offset);
-      node.sizeBytes = Math.max(node.sizeBytes, end);
+      if (offset + data.length > FILE_BYTES_MAX) throw new FsError('EFBIG');
+      node.data.write(offset, data);
       node.mtime = node.ctime = this.#now();
       return data.length;
     });
@@ -323,23 +314,20 @@ export class MemoryFileSystem implements FileSystemOps {
     _ctx: OpContext,
   ): Answer<void> {
     return this.#after('fallocate', ino, '', () => {
-      const node = this.#node(ino);
+      const { data } = this.#node(ino);
       const end = offset + length;
-      if (mode === 'punch-hole' || mode === 'zero-range' || mode === 'zero-range-keep-size') {
-        node.data.fill(0, Math.min(offset, node.data.length), Math.min(end, node.data.length));
-      }
-      if (mode === 'allocate' || mode === 'zero-range') this.#resize(node, Math.max(node.sizeBytes, end));
+      if (mode === 'punch-hole' || mode === 'zero-range' || mode === 'zero-range-keep-size') data.zero(offset, end);
+      if (mode === 'allocate' || mode === 'zero-range') data.resize(Math.max(data.sizeBytes, end));
     });
   }
 
   lseek(ino: Inode, _handle: HandleId, offset: number, whence: 'data' | 'hole', _ctx: OpContext): Answer<number> {
     return this.#after('lseek', ino, '', () => {
-      const node = this.#node(ino);
-      if (offset >= node.sizeBytes) throw new FsError('ENXIO');
-      const dataEnd = Math.min(node.data.length, node.sizeBytes);
-      if (whence === 'hole') return Math.max(offset, dataEnd);
-      if (offset >= dataEnd) throw new FsError('ENXIO');
-      return offset;
+      const { data } = this.#node(ino);
+      if (offset >= data.sizeBytes) throw new FsError('ENXIO');
+      const found = whence === 'hole' ? data.nextHole(offset) : data.nextData(offset);
+      if (found === null) throw new FsError('ENXIO');
+      return found;
     });
   }
 
@@ -436,7 +424,7 @@ export class MemoryFileSystem implements FileSystemOps {
     return {
       ...{ ino, kind, mode, uid: owner.uid, gid: owner.gid, parent, atime: now, mtime: now, ctime: now },
       ...{ nlink: kind === 'folder' ? 2 : 1, entries: new Map(), cookies: new Map(), xattrs: new Map() },
-      ...{ data: Buffer.alloc(0), sizeBytes: 0, target: '', lookups: 0, opens: 0 },
+      ...{ data: new MemoryBytes(), target: '', lookups: 0, opens: 0 },
     };
   }
 
@@ -481,11 +469,6 @@ export class MemoryFileSystem implements FileSystemOps {
   /** A node goes when it has no name, no lookup and no handle. */
   #collect(node: Node): void {
     if (node.nlink === 0 && node.lookups === 0 && node.opens === 0) this.#nodes.delete(node.ino);
-  }
-
-  #resize(node: Node, sizeBytes: number): void {
-    if (sizeBytes < node.data.length) node.data = Buffer.from(node.data.subarray(0, sizeBytes));
-    node.sizeBytes = sizeBytes;
   }
 
   #node(ino: Inode): Node {
@@ -550,8 +533,9 @@ export class MemoryFileSystem implements FileSystemOps {
   }
 
   #attributes(node: Node): Attributes {
-    const { ino, kind, mode, nlink, uid, gid, sizeBytes, atime, mtime, ctime } = node;
-    const blocks512 = Math.ceil(Math.min(sizeBytes, node.data.length) / 4096) * 8;
+    const { ino, kind, mode, nlink, uid, gid, atime, mtime, ctime } = node;
+    const { sizeBytes } = node.data;
+    const blocks512 = Math.ceil(Math.min(sizeBytes, node.data.allocatedBytes) / 4096) * 8;
     return { ino, kind, mode, nlink, uid, gid, sizeBytes, blocks512, atime, mtime, ctime };
   }
 
@@ -561,5 +545,3 @@ export class MemoryFileSystem implements FileSystemOps {
     return { sec, nsec: Math.floor((nowMs - sec * 1000) * 1e6) };
   }
 }
-
-const MEMORY_BYTES_MAX = 2 ** 31;

@@ -33,7 +33,7 @@ export type HostCommand =
       readonly op: string;
       readonly name?: string;
       readonly ino?: number;
-      readonly then: 'hang' | 'throw' | 'reject' | 'later';
+      readonly effect: 'hang' | 'throw' | 'reject' | 'later';
     }
   | { readonly do: 'release' }
   | { readonly do: 'state' }
@@ -67,15 +67,19 @@ const DEFAULTS: Omit<MountOptions, 'directory'> = {
 
 if (isMainThread) {
   const options = JSON.parse(process.argv[2] as string) as HostOptions;
+  const tell = (message: object): void => {
+    if (process.send) process.send(message);
+    else console.error(JSON.stringify(message)); // started by hand
+  };
   const worker = new Worker(new URL(import.meta.url), { workerData: options });
   let descriptor = -1;
   worker.on('message', (message: { mounted?: number }) => {
     if (message.mounted !== undefined) descriptor = message.mounted;
-    process.send?.(message);
+    tell(message);
   });
-  worker.on('exit', () => process.disconnect?.());
+  worker.on('exit', () => setImmediate(() => process.disconnect?.()));
   worker.on('error', (error) => {
-    process.send?.({ failed: String(error) });
+    tell({ failed: String(error) });
     process.exitCode = 1;
   });
   process.on('message', (message: { id: number; command: HostCommand }) => {
@@ -83,12 +87,12 @@ if (isMainThread) {
     if (command.do === 'busy-main') {
       const end = performance.now() + command.ms;
       while (performance.now() < end);
-      process.send?.({ id, result: null });
+      tell({ id, result: null });
     } else if (command.do === 'abandon') {
-      abandonMount(options.mount.directory, descriptor);
-      process.send?.({ id, result: null });
+      abandonMount({ directory: options.mount.directory, descriptor });
+      tell({ id, result: null });
     } else if (command.do === 'kill-worker') {
-      void worker.terminate().then(() => process.send?.({ id, result: null }));
+      void worker.terminate().then(() => tell({ id, result: null }));
     } else {
       worker.postMessage(message);
     }
@@ -97,11 +101,14 @@ if (isMainThread) {
   const options = workerData as HostOptions;
   const rules: Extract<HostCommand, { do: 'rule' }>[] = [];
   let hanging: (() => void)[] = [];
+  /** Commands without an answer yet; the process ends when the mount is over and all are answered. */
+  let running = 0;
+  let over = false;
   const fileSystem = new MemoryFileSystem({
     ...options.fileSystem,
     before: (op, ino, name) => {
       const rule = rules.find((one) => one.op === op && (one.name ?? name) === name && (one.ino ?? ino) === ino);
-      switch (rule?.then) {
+      switch (rule?.effect) {
         case undefined:
           return undefined;
         case 'throw':
@@ -125,13 +132,20 @@ if (isMainThread) {
       reply({ mounted: mount.descriptor });
       void mount.ended.then((how) => {
         reply({ ended: how, destroyed: fileSystem.destroyed });
-        parentPort?.close();
+        over = true;
+        if (running === 0) parentPort?.close();
       });
       parentPort?.on('message', ({ id, command }: { id: number; command: HostCommand }) => {
-        Promise.resolve(run(mount, command)).then(
-          (result) => reply({ id, result: result ?? null }),
-          (error: unknown) => reply({ id, error: error instanceof FsError ? error.errno : String(error) }),
-        );
+        running++;
+        Promise.resolve(run(mount, command))
+          .then(
+            (result) => reply({ id, result: result ?? null }),
+            (error: unknown) => reply({ id, error: error instanceof FsError ? error.errno : String(error) }),
+          )
+          .finally(() => {
+            running--;
+            if (over && running === 0) parentPort?.close();
+          });
       });
     },
     (error: unknown) => {

@@ -1,0 +1,60 @@
+import { createHash } from 'node:crypto';
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import typescript from 'typescript';
+
+const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+/** What the host process consists of. */
+const FOLDERS = ['src/base', 'src/kernel', 'test/kernel'];
+
+/**
+ * The sources as JavaScript that a child process can run, in the same folders below the returned one: types are taken off, nothing
+ * is checked. So tests in child processes run what is in src/, never a stale dist/. Kept by content below node_modules/.cache.
+ */
+export function compiledSources(): string {
+  const files = FOLDERS.flatMap((folder) =>
+    readdirSync(join(ROOT, folder))
+      .filter((name) => name.endsWith('.ts') && !name.endsWith('.test.ts'))
+      .map((name) => join(folder, name)),
+  ).sort();
+  const texts = files.map((file) => readFileSync(join(ROOT, file), 'utf8'));
+  const key = createHash('sha256')
+    .update(JSON.stringify([typescript.version, files, texts]))
+    .digest('hex')
+    .slice(0, 16);
+  const cache = join(ROOT, 'node_modules/.cache/cfs-kernel-tests');
+  const out = join(cache, key);
+  if (existsSync(out)) return out;
+
+  rmSync(cache, { recursive: true, force: true });
+  const unfinished = join(cache, `${key}.${process.pid}`);
+  files.forEach((file, i) => {
+    const { outputText } = typescript.transpileModule(texts[i] as string, {
+      fileName: file,
+      compilerOptions: {
+        target: typescript.ScriptTarget.ES2023,
+        module: typescript.ModuleKind.ESNext,
+        verbatimModuleSyntax: true,
+        rewriteRelativeImportExtensions: true,
+        inlineSourceMap: true,
+      },
+    });
+    const target = join(unfinished, file.replace(/\.ts$/, '.js'));
+    mkdirSync(dirname(target), { recursive: true });
+    writeFileSync(target, outputText);
+  });
+  writeFileSync(join(unfinished, 'package.json'), '{"type":"module"}');
+  symlinkSync(join(ROOT, 'native-deps'), join(unfinished, 'native-deps'));
+  renameSync(unfinished, out);
+  return out;
+}
