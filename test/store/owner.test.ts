@@ -46,7 +46,7 @@ test('the lock of a process that is gone is taken over, also when its pid was gi
 /** A killed process keeps its entry until its parent has asked for it; some parents never do. */
 test('the lock of a process that is dead but still listed is taken over', async () => {
   const directory = stores.directory();
-  const parent = spawn('sh', ['-c', 'true & echo $!; exec sleep 60'], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const parent = spawn('sh', ['-c', 'sleep 0.3 & echo $!; exec sleep 60'], { stdio: ['ignore', 'pipe', 'inherit'] });
   const [line] = (await once(parent.stdout, 'data')) as [Buffer];
   const pid = Number(line.toString());
   const fields = (): string[] =>
