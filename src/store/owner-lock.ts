@@ -12,6 +12,9 @@ import {
 import { join } from 'node:path';
 import { UsageError } from '../base/errors.ts';
 
+/** Exit code: another process has this account mounted. */
+const IN_USE = 5;
+
 /** How long a start waits for a killed owner to be gone. */
 const ENDING_MS_MAX = 5_000;
 const LOOK_AGAIN_MS = 10;
@@ -52,7 +55,7 @@ export class OwnerLock {
           continue;
         }
         if (owner !== null) {
-          throw new UsageError(`the store in ${directory} is in use by process ${owner}`);
+          throw new UsageError(`the store in ${directory} is in use by process ${owner}`, IN_USE);
         }
         putAside(path, `${draft}.stale`);
       }

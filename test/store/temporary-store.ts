@@ -20,8 +20,8 @@ export class TemporaryStores {
     });
   }
 
-  directory(): string {
-    const directory = mkdtempSync(join(tmpdir(), 'cfs-store-'));
+  directory(below: string = tmpdir()): string {
+    const directory = mkdtempSync(join(below, 'cfs-store-'));
     this.#directories.push(directory);
     return directory;
   }
