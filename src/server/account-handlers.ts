@@ -43,12 +43,12 @@ export function accountHandlers(service: Service): HandlerTable {
         return encodeCollectionContents(documents.collections(pageOf(all, query, Number.MAX_SAFE_INTEGER)));
       }
       case 'publicLinks': {
-        // ASSUMED (docs/service.md 8.4): the form of this listing.
+        // ASSUMED (docs/service.md 8.3): the form of this listing.
         const all = repository.linkedFiles(caller);
         return encodeCollectionContents(documents.contents(pageOf(all, query, DEFAULT_PAGE)));
       }
       case 'recentActivities':
-        // ASSUMED (docs/service.md 8.4): nothing is known of it but its address.
+        // ASSUMED (docs/service.md 8.3): nothing is known of it but its address.
         return encodeCollectionContents(documents.collections(page([], query.start ?? 0, DEFAULT_PAGE)));
       case 'receivedShares':
         return encodeReceivedShares({ shares: receivedShares(service, caller) });

@@ -139,7 +139,7 @@ function requestedRange(header: string | undefined, sizeBytes: number): { start:
   return { start, end };
 }
 
-/** Pictures are not scaled here (docs/adr, docs/service.md 6.6): the service's answer to what it cannot make is 406. */
+/** Pictures are not scaled here (docs/service.md 6.6): the service's answer to what it cannot make is 406. */
 function refuseTranscoding(exchange: Exchange): void {
   const accept = exchange.request.headers.accept ?? '';
   if (/^\s*image\/jpeg\s*;.*\bp[xy]max\s*=/i.test(accept)) throw new Refusal(406, 'Not acceptable');

@@ -1,0 +1,115 @@
+import { execFile } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { ReferenceServer } from '../../src/server/reference-server.ts';
+import { signUp, TEST_PASSWORD, type TestUser } from './raw-client.ts';
+
+/** docs/service.md: its examples run as printed, in one shell, and leave out no call. */
+
+const TEXT = readFileSync(new URL('../../docs/service.md', import.meta.url), 'utf8');
+const directory = mkdtempSync(join(tmpdir(), 'cfs-examples-'));
+let server: ReferenceServer;
+let user: TestUser;
+
+beforeAll(async () => {
+  server = await ReferenceServer.open({ dataDirectory: directory });
+  user = await signUp(server, 'me@example.com');
+  const friend = await signUp(server, 'friend@example.com');
+  const shared = await friend.client.createFolder(friend.folder('2'), 'for you');
+  server.administration.share(friend.email, shared.split(':').at(-1) as string, user.email, { writeAllowed: false });
+  server.administration.addWorkspace(user.email, 'Computer', { syncFolders: ['Documents'] });
+});
+
+afterAll(async () => {
+  await server.close();
+  rmSync(directory, { recursive: true });
+});
+
+/** Every call of the interface, as kind of endpoint and method. */
+const CALLS = [
+  'POST appAuthorization',
+  'POST authorization',
+  'GET user',
+  'POST userCollection',
+  'GET userCollectionContents',
+  'GET folder',
+  'POST folder',
+  'PUT folder',
+  'DELETE folder',
+  'GET folderContents',
+  'GET file',
+  'PUT file',
+  'DELETE file',
+  'GET fileData',
+  'PUT fileData',
+  'GET fileVersions',
+  'POST fileVersions',
+  'GET fileVersion',
+  'GET fileVersionData',
+  'PUT fileVersionData',
+  'GET workspace',
+  'PUT workspace',
+  'GET workspaceContents',
+  'GET album',
+  'GET albumContents',
+  'GET receivedShare',
+  'GET contact',
+  'GET publicLink',
+];
+
+test('every example works as printed, and every call is among them', async () => {
+  const examples = [...TEXT.matchAll(/```sh\n([\s\S]*?)```/g)].map((match) => match[1]);
+  server.requests.clear();
+
+  await promisify(execFile)('bash', ['-euo', 'pipefail', '-c', examples.join('\n')], {
+    timeout: 60_000,
+    env: {
+      PATH: process.env.PATH,
+      CFS_URL: server.origin,
+      CFS_USERNAME: user.email,
+      CFS_PASSWORD: TEST_PASSWORD,
+      CFS_APPLICATION: user.application,
+      CFS_ACCESS_KEY_ID: user.accessKeyId,
+      CFS_PRIVATE_ACCESS_KEY: user.privateAccessKey,
+    },
+  });
+
+  const refused = server.requests.entries.filter(({ status }) => status >= 300);
+  expect(refused.map(({ method, path, status }) => `${method} ${path} ${status}`)).toEqual([]);
+  const made = new Set(server.requests.entries.map(({ method, kind }) => `${method} ${kind}`));
+  expect(CALLS.filter((call) => !made.has(call))).toEqual([]);
+});
+
+test('every assumption that the code marks is in the list of the document', () => {
+  const listed = new Set(
+    [...TEXT.slice(TEXT.indexOf('## 12.')).matchAll(/^\| (\d+\.\d+) \|/gm)].map((match) => match[1]),
+  );
+  const marked = sources('src/server').flatMap((text) =>
+    [...text.matchAll(/ASSUMED[^\n]*docs\/service\.md (\d+\.\d+)/g)].map((match) => match[1]),
+  );
+
+  expect(marked.length).toBeGreaterThan(5);
+  expect(marked.filter((section) => !listed.has(section))).toEqual([]);
+});
+
+test('every section that the code cites is there', () => {
+  const sections = new Set([...TEXT.matchAll(/^##+ (\d+(?:\.\d+)?)/gm)].map((match) => match[1]));
+  const cited = [...sources('src'), ...sources('test')].flatMap((text) =>
+    [...text.matchAll(/docs\/service\.md (\d+(?:\.\d+)?)(?: and (\d+))?/g)].flatMap((match) => [
+      match[1],
+      match[2] ?? match[1],
+    ]),
+  );
+
+  expect(cited.filter((section) => !sections.has(section))).toEqual([]);
+});
+
+function sources(folder: string): string[] {
+  const root = new URL(`../../${folder}`, import.meta.url).pathname;
+  return readdirSync(root, { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.ts'))
+    .map((name) => readFileSync(join(root, name), 'utf8'));
+}
