@@ -104,6 +104,15 @@ describe('a refused refresh token', () => {
     expect(service.signInRequired).toBe(false);
   });
 
+  test('that is still refused then is not told again', async () => {
+    await ask().catch(() => {});
+    clock.aheadMs = 61_000;
+    await ask().catch(() => {});
+
+    expect(server.tokenRequests).toHaveLength(2);
+    expect(refusals).toHaveLength(1);
+  });
+
   test('ends with another one', async () => {
     await ask().catch(() => {});
     server.tokens = new ScriptedTokens(server).good;

@@ -231,6 +231,12 @@ describe('a redirect', () => {
     await other.close();
   });
 
+  test('to another server is not believed as a new address either', async () => {
+    server.steps = [reply(301, { Location: 'http://127.0.0.1:1/folder/:sc:1:1' })];
+
+    await expect(service.relocate(folder(), 'folder', folder(), 'b')).rejects.toThrow(/another server/);
+  });
+
   test('in a circle ends', async () => {
     server.otherwise = reply(302, { Location: '/folder/:sc:1:1' });
 

@@ -1,0 +1,94 @@
+import { setMaxListeners } from 'node:events';
+import { expect, test } from 'vitest';
+import { systemClock } from '../../src/base/clock.ts';
+import { type TransferKind, TransferQueue } from '../../src/transfer/transfer-queue.ts';
+
+/** A queue whose transfers end when told to, and the order in which they began. */
+function queueOf() {
+  const queue = new TransferQueue({ clock: systemClock });
+  const { signal } = new AbortController();
+  setMaxListeners(0, signal); // in life each transfer has its own
+  const begun: string[] = [];
+  const ends = new Map<string, () => void>();
+  const run = (kind: TransferKind, url: string, from: AbortSignal = signal) =>
+    queue.run({ kind, url, bytesTotal: 1 }, from, () => {
+      begun.push(url);
+      return new Promise<void>((resolve) => ends.set(url, resolve));
+    });
+  const end = async (url: string) => {
+    const turn = () => new Promise((resolve) => setImmediate(resolve));
+    await turn();
+    ends.get(url)?.();
+    await turn();
+  };
+  return { queue, begun, run, end };
+}
+
+test('a place that becomes free goes to a download before an upload that waited longer', async () => {
+  const { begun, run, end } = queueOf();
+  for (let i = 0; i < 5; i++) void run('upload', `u${i}`);
+  for (let i = 0; i < 3; i++) void run('download', `d${i}`);
+  void run('upload', 'late upload');
+  void run('download', 'late download');
+  await end('u0');
+
+  expect(begun.slice(8)).toEqual(['late download']);
+  await end('d0');
+  expect(begun.slice(9)).toEqual(['late upload']);
+});
+
+test('the last two places are not for uploads, however many wait', async () => {
+  const { queue, begun, run } = queueOf();
+  for (let i = 0; i < 20; i++) void run('upload', `u${i}`);
+  await Promise.resolve();
+
+  expect(queue.running).toHaveLength(6);
+  expect(queue.waiting).toBe(14);
+  void run('download', 'd0');
+  await Promise.resolve();
+  expect(begun.at(-1)).toBe('d0');
+});
+
+test('one that gives up while it waits takes no place, and holds none', async () => {
+  const { queue, begun, run, end } = queueOf();
+  for (let i = 0; i < 8; i++) void run('download', `d${i}`);
+  const controller = new AbortController();
+  const waiting = run('download', 'impatient', controller.signal);
+  void run('download', 'patient');
+  controller.abort(new DOMException('enough', 'AbortError'));
+
+  await expect(waiting).rejects.toMatchObject({ name: 'AbortError' });
+  await end('d0');
+
+  expect(begun).not.toContain('impatient');
+  expect(begun).toContain('patient');
+  expect(queue.waiting).toBe(0);
+});
+
+test('a transfer that fails hands its place on', async () => {
+  const { queue } = queueOf();
+  const { signal } = new AbortController();
+  setMaxListeners(0, signal);
+  const failing = () =>
+    queue.run({ kind: 'upload', url: 'u', bytesTotal: 1 }, signal, () => Promise.reject(new Error('no')));
+
+  const ends = await Promise.allSettled(Array.from({ length: 30 }, failing));
+
+  expect(ends.every(({ status }) => status === 'rejected')).toBe(true);
+  expect(queue.running).toEqual([]);
+});
+
+test('what moved is counted for each transfer and for all', async () => {
+  const { queue } = queueOf();
+  const { signal } = new AbortController();
+
+  await queue.run({ kind: 'download', url: 'd', bytesTotal: 10 }, signal, async (meter) => {
+    meter.moved(4);
+    meter.expects(20);
+    expect(queue.running).toMatchObject([{ kind: 'download', url: 'd', bytesDone: 4, bytesTotal: 20 }]);
+    meter.moved(16);
+  });
+
+  expect(queue.bytesMoved).toEqual({ downloaded: 20, uploaded: 0 });
+  expect(queue.running).toEqual([]);
+});
