@@ -117,7 +117,13 @@ class MountingProcess {
       log: log.child({ part: 'control' }),
       handlers: {
         status: () => this.#status(),
-        sync: ({ path }, { signal }) => this.#mount.sync(path, signal),
+        sync: ({ path, wait }, { signal }) => {
+          if (wait) return this.#mount.sync(path, signal);
+          this.#mount
+            .sync(path, new AbortController().signal)
+            .catch((err: unknown) => log.warn({ err }, 'sync failed'));
+          return { pushed: 0, parked: [] };
+        },
         umount: async ({ timeoutMs }) => this.#stop(timeoutMs),
         refresh: async ({ path }) => {
           await this.#mount.refresh(path);

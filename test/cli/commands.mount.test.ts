@@ -72,6 +72,7 @@ test('cfs sync --wait pushes at once what was closed, and returns when the servi
 
 test('cfs sync --timeout stops waiting, says that nothing is lost, and leaves the rest queued', async () => {
   await withMount([], async (mount) => {
+    await mount.run('ls'); // names that were never listed need the service
     server.pause();
     try {
       await mount.run('printf later > later.txt');
