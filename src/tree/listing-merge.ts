@@ -123,7 +123,7 @@ class Merge implements MergePlan {
       // Created here and there. Two folders are one; of two files ours becomes the next version of theirs, and the sync
       // finds the foreign version in the history and puts it beside ours.
       if (!this.#view.mayJudge(holder.ino)) return;
-      this.#put(holder, { ...holder, remote: this.#remoteOf(entry, plain, null) });
+      this.#put(holder, { ...holder, remote: withBytesOf(NO_BYTES, this.#remoteOf(entry, plain, null)) });
       if (kind === 'folder') this.unlisted.push(holder.ino);
       return;
     }
@@ -188,7 +188,8 @@ class Merge implements MergePlan {
       if (movesHere) this.#restore(folder);
     }
 
-    const remote = this.#remoteOf(entry, shownAs, base);
+    const told = this.#remoteOf(entry, shownAs, base);
+    const remote = isContentDirty(node) ? withBytesOf(base, told) : told;
     const takesBytes = isRewritten(base, entry, this.#isRacy(entry)) && !isContentDirty(node);
     const takesPlace = parent !== local.parent || name !== local.name;
     if (isSame(base, remote) && !takesPlace && !takesBytes) return;
@@ -350,6 +351,21 @@ function modeOf(kind: NodeKind, umask: number): number {
 /** Bytes of the newest version; null for a folder and for a file that was never filled. */
 function sizeOf(entry: RemoteEntry): number | null {
   return entry.kind === 'file' && entry.presentOnServer ? entry.sizeBytes : null;
+}
+
+/** What the service had when bytes were made here under a name that it had no bytes for. */
+const NO_BYTES = { sizeBytes: null, lastModifiedMs: null, content: null, createdHereMs: null } as const;
+
+/**
+ * While the bytes are changed here the remote facet says what they were made over, whatever listings tell since: the push reads
+ * the history and knows by that what is somebody else's (`sync/conflict`).
+ */
+function withBytesOf(
+  base: Pick<RemoteFacet, 'sizeBytes' | 'lastModifiedMs' | 'content' | 'createdHereMs'>,
+  told: RemoteFacet,
+): RemoteFacet {
+  const { sizeBytes, lastModifiedMs, content, createdHereMs } = base;
+  return { ...told, sizeBytes, lastModifiedMs, content, createdHereMs };
 }
 
 function isRewritten(base: RemoteFacet, entry: RemoteEntry, racy: boolean): boolean {

@@ -324,6 +324,43 @@ describe('changed here and elsewhere', () => {
     expect(world.localTree()).toEqual(world.service.tree());
   });
 
+  test.each([
+    ['a whole new content', (world: SyncWorld) => world.write('/f', NEW)],
+    ['some bytes over the version', (world: SyncWorld) => world.patch('/f', 0, 'X')],
+  ])('theirs was listed before ours was pushed (%s): both are kept all the same', async (_what, change) => {
+    const world = new SyncWorld();
+    const file = world.service.add('file', MODEL_ROOT, 'f', Buffer.from(OLD));
+    world.learn();
+    change(world);
+    const ours = world.bytesOf(world.node('/f'));
+    world.service.addVersion(file, Buffer.from('theirs'));
+    world.learn();
+    world.service.auto = () => ({ type: 'answer' });
+    world.clock.advance(SETTLE_MS + 1);
+    await pass(world);
+
+    expect(world.service.tree()).toEqual(
+      new Map([
+        ['/f', ours],
+        ['/f (conflicted copy 2023-11-14 host)', 'theirs'],
+      ]),
+    );
+    expect(world.localTree()).toEqual(world.service.tree());
+  });
+
+  test('made here and elsewhere under one name: both are kept', async () => {
+    const world = new SyncWorld();
+    world.write('/f', NEW);
+    world.service.add('file', MODEL_ROOT, 'f', Buffer.from('theirs'));
+    world.learn();
+    world.service.auto = () => ({ type: 'answer' });
+    world.clock.advance(SETTLE_MS + 1);
+    await pass(world);
+
+    expect([...world.service.tree().values()].sort()).toEqual([NEW, 'theirs']);
+    expect(world.localTree()).toEqual(world.service.tree());
+  });
+
   test('a lost answer of the history makes no second copy', async () => {
     const { world, file } = changed();
     world.service.addVersion(file, Buffer.from('theirs'));

@@ -129,7 +129,8 @@ describe('one attribute changed here × one changed there', () => {
     const bytes =
       node?.local == null ? '' : node.local.content === read ? ' same' : isContentDirty(node) ? ' ours' : ' theirs';
     const state = node !== undefined && isDirty(node) ? 'dirty' : 'clean';
-    const isForeign = node?.local != null && bytes === ' ours' && node.remote?.content === null;
+    // The remote facet still says what ours was made over: that is how the push knows theirs in the history.
+    const isForeign = bytes === ' ours' && there === 'written' && node?.remote?.content === read;
     const extra = node?.local != null && node.remote === null ? ' new' : isForeign ? ' conflict' : '';
     expect(`${place}${bytes} ${state}${extra}`).toBe(result);
     if (bytes === ' theirs') expect(node?.local).toMatchObject({ sizeBytes: 9, content: null });
