@@ -21,7 +21,7 @@ const FOLDERS = ['src/base', 'src/kernel', 'test/kernel'];
  * The sources as JavaScript that a child process can run, in the same folders below the returned one: types are taken off, nothing
  * is checked. So tests in child processes run what is in src/, never a stale dist/. Kept by content below node_modules/.cache.
  */
-export function compiledSources(): string {
+export function compiledSources(addon: 'plain' | 'sanitized' = 'plain'): string {
   const files = FOLDERS.flatMap((folder) =>
     readdirSync(join(ROOT, folder))
       .filter((name) => name.endsWith('.ts') && !name.endsWith('.test.ts'))
@@ -29,15 +29,17 @@ export function compiledSources(): string {
   ).sort();
   const texts = files.map((file) => readFileSync(join(ROOT, file), 'utf8'));
   const key = createHash('sha256')
-    .update(JSON.stringify([typescript.version, files, texts]))
+    .update(JSON.stringify([typescript.version, addon, files, texts]))
     .digest('hex')
     .slice(0, 16);
   const cache = join(ROOT, 'node_modules/.cache/cfs-kernel-tests');
-  const out = join(cache, key);
+  const out = join(cache, `${addon}-${key}`);
   if (existsSync(out)) return out;
 
-  rmSync(cache, { recursive: true, force: true });
-  const unfinished = join(cache, `${key}.${process.pid}`);
+  // Those of earlier sources, not the other addon's: both may be in use at the moment.
+  const old = existsSync(cache) ? readdirSync(cache).filter((name) => name.startsWith(`${addon}-`)) : [];
+  for (const name of old) rmSync(join(cache, name), { recursive: true, force: true });
+  const unfinished = join(cache, `unfinished-${process.pid}`);
   files.forEach((file, i) => {
     const { outputText } = typescript.transpileModule(texts[i] as string, {
       fileName: file,
@@ -54,7 +56,9 @@ export function compiledSources(): string {
     writeFileSync(target, outputText);
   });
   writeFileSync(join(unfinished, 'package.json'), '{"type":"module"}');
-  symlinkSync(join(ROOT, 'native-deps'), join(unfinished, 'native-deps'));
+  const built = 'native-deps/fuse-kernel/build';
+  mkdirSync(join(unfinished, dirname(built)), { recursive: true });
+  symlinkSync(join(ROOT, built, addon === 'plain' ? '' : 'sanitized'), join(unfinished, built));
   renameSync(unfinished, out);
   return out;
 }

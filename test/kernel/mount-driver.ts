@@ -47,9 +47,12 @@ export class MountDriver {
 
   private constructor(options: HostOptions) {
     this.directory = options.mount.directory;
-    this.process = fork(join(compiledSources(), 'test/kernel/memory-mount-host.js'), [JSON.stringify(options)], {
+    const sanitizer = process.env.CFS_TEST_SANITIZER;
+    const sources = compiledSources(sanitizer === undefined ? 'plain' : 'sanitized');
+    this.process = fork(join(sources, 'test/kernel/memory-mount-host.js'), [JSON.stringify(options)], {
       execArgv: ['--enable-source-maps'],
       stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+      env: { ...process.env, ...(sanitizer !== undefined && { LD_PRELOAD: sanitizer }) },
     });
     this.process.stderr?.setEncoding('utf8').on('data', (text: string) => {
       this.#log += text;
