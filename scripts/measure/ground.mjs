@@ -1,0 +1,238 @@
+// What the benchmarks stand on: an embedded server at a chosen distance, an account, our mount and rclone's of the same
+// account, all in one temporary directory, gone at the end. Only processes started here are ended.
+import { spawn, spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const dist = (path) => join(root, 'dist', path);
+
+/** The middle one. */
+export function median(values) {
+  return [...values].sort((a, b) => a - b)[Math.floor((values.length - 1) / 2)];
+}
+
+/** Runs `command` in a process of its own, so that nothing here ever waits in a mount. @returns seconds and output */
+export function run(command, { timeoutMs = 600_000, cwd, env = process.env } = {}) {
+  const start = process.hrtime.bigint();
+  const done = spawnSync('bash', ['-c', command], {
+    encoding: 'utf8',
+    timeout: timeoutMs,
+    cwd,
+    env,
+    maxBuffer: 1 << 26,
+  });
+  const seconds = Number(process.hrtime.bigint() - start) / 1e9;
+  if (done.status !== 0) throw new Error(`${command}: ${done.signal ?? done.status}\n${done.stderr}`);
+  return { seconds, out: done.stdout };
+}
+
+export class Ground {
+  /** @param options serveFlags: of `cfs serve`, the distance for example */
+  static async lay({ serveFlags = [] } = {}) {
+    const ground = new Ground();
+    await ground.#begin(serveFlags);
+    return ground;
+  }
+
+  base = mkdtempSync(join(tmpdir(), 'cfs-bench-'));
+  origin = '';
+  #env = { ...process.env };
+  #children = [];
+  #mounts = [];
+
+  async #begin(serveFlags) {
+    for (const name of ['CONFIG', 'STATE', 'CACHE', 'DATA'])
+      this.#env[`XDG_${name}_HOME`] = join(this.base, name.toLowerCase());
+    this.#env.XDG_RUNTIME_DIR = join(this.base, 'run');
+    mkdirSync(this.#env.XDG_RUNTIME_DIR, { mode: 0o700 });
+    const data = join(this.base, 'server');
+    this.origin = await this.serve(data, serveFlags);
+    this.#env.CFS_PASSWORD = 'bench-password';
+    const account = this.cfs('serve', 'user', 'add', 'bench@example.com', '--data', data);
+    for (const line of account.split('\n')) {
+      const [, name, value] = /^(CFS_\w+)=(.*)$/.exec(line) ?? [];
+      if (name !== undefined) this.#env[name] = value;
+    }
+    this.cfs('login', this.origin);
+  }
+
+  /** A server in a process of its own. @returns its origin */
+  async serve(data, flags) {
+    const server = spawn(
+      process.execPath,
+      [dist('cli/cfs.js'), 'serve', '--data', data, '--log-level', 'error', '--ready-fd', '3', ...flags],
+      {
+        env: this.#env,
+        stdio: ['ignore', 'ignore', 'inherit', 'pipe'],
+      },
+    );
+    this.#children.push(server);
+    const line = await new Promise((resolve, reject) => {
+      createInterface(server.stdio[3]).once('line', resolve);
+      server.once('exit', (code) => reject(new Error(`the server ended with ${code}`)));
+    });
+    return JSON.parse(line).origin;
+  }
+
+  cfs(...args) {
+    const done = spawnSync(process.execPath, [dist('cli/cfs.js'), ...args], {
+      env: this.#env,
+      encoding: 'utf8',
+      timeout: 600_000,
+    });
+    if (done.status !== 0) throw new Error(`cfs ${args.join(' ')}: ${done.stderr}`);
+    return done.stdout;
+  }
+
+  directory(name) {
+    const path = join(this.base, name);
+    mkdirSync(path, { recursive: true });
+    return path;
+  }
+
+  /** Our mount. `state`: a store of its own, empty at first. @returns the directory */
+  mount(name, flags = [], state = name) {
+    const directory = this.directory(name);
+    const env = {
+      ...this.#env,
+      XDG_STATE_HOME: join(this.base, `state-${state}`),
+      XDG_RUNTIME_DIR: this.directory(`run-${state}`),
+    };
+    spawnSync('chmod', ['700', env.XDG_RUNTIME_DIR]);
+    if (!existsSync(env.XDG_STATE_HOME)) this.#inEnv(env, 'login', this.origin);
+    const done = spawnSync(process.execPath, [dist('cli/cfs-mount.js'), directory, ...flags], {
+      env,
+      encoding: 'utf8',
+      timeout: 60_000,
+    });
+    if (done.status !== 0) throw new Error(`cfs-mount: ${done.stderr}`);
+    this.#mounts.push(directory);
+    return {
+      directory,
+      cfs: (...args) => this.#inEnv(env, ...args),
+      pid: () => JSON.parse(this.#inEnv(env, 'status', '--json')).mounts?.[0]?.pid,
+    };
+  }
+
+  #inEnv(env, ...args) {
+    const done = spawnSync(process.execPath, [dist('cli/cfs.js'), ...args], {
+      env,
+      encoding: 'utf8',
+      timeout: 600_000,
+    });
+    if (done.status !== 0) throw new Error(`cfs ${args.join(' ')}: ${done.stderr}`);
+    return done.stdout;
+  }
+
+  /** rclone's mount of the same folder, its service fully filled in (wire-facts 10); null where rclone is missing. */
+  async rclone(name, flags = ['--vfs-cache-mode', 'full']) {
+    if (spawnSync('rclone', ['version']).status !== 0) return null;
+    const config = await this.#rcloneConfig();
+    const directory = this.directory(name);
+    const cache = join(this.base, `rclone-cache-${name}`);
+    const child = spawn('rclone', ['--config', config, 'mount', 'sugar:', directory, '--cache-dir', cache, ...flags], {
+      stdio: 'ignore',
+    });
+    this.#children.push(child);
+    for (let i = 0; i < 200 && !readFileSync('/proc/mounts', 'utf8').includes(` ${directory} `); i++)
+      spawnSync('sleep', ['0.05']);
+    this.#mounts.push(directory);
+    return { directory, child };
+  }
+
+  async #rcloneConfig() {
+    const path = join(this.base, 'rclone.conf');
+    if (existsSync(path)) return path;
+    const { application, accessKeyId, privateAccessKey, username, password } = {
+      application: this.#env.CFS_APPLICATION,
+      accessKeyId: this.#env.CFS_ACCESS_KEY_ID,
+      privateAccessKey: this.#env.CFS_PRIVATE_ACCESS_KEY,
+      username: this.#env.CFS_USERNAME,
+      password: this.#env.CFS_PASSWORD,
+    };
+    const post = async (url, body) => {
+      const answer = await fetch(url, { method: 'POST', headers: { 'content-type': 'application/xml' }, body });
+      return { location: answer.headers.get('location'), text: await answer.text() };
+    };
+    const refresh = await post(
+      `${this.origin}/app-authorization`,
+      `<appAuthorization><username>${username}</username><password>${password}</password><application>${application}</application><accessKeyId>${accessKeyId}</accessKeyId><privateAccessKey>${privateAccessKey}</privateAccessKey></appAuthorization>`,
+    );
+    const access = await post(
+      `${this.origin}/authorization`,
+      `<tokenAuthRequest><accessKeyId>${accessKeyId}</accessKeyId><privateAccessKey>${privateAccessKey}</privateAccessKey><refreshToken>${refresh.location}</refreshToken></tokenAuthRequest>`,
+    );
+    const user = /<user>([^<]+)<\/user>/.exec(access.text)[1];
+    const uid = user.split('/').at(-1);
+    this.token = access.location;
+    writeFileSync(
+      path,
+      `[sugar]\ntype = sugarsync\napp_id = x\naccess_key_id = x\nprivate_access_key = x\nrefresh_token = ${refresh.location}\nauthorization = ${access.location}\nauthorization_expiry = 2099-01-01T00:00:00Z\nuser = ${user}\nroot_id = ${this.origin}/folder/:sc:${uid}:2\ndeleted_id = ${this.origin}/folder/:sc:${uid}:9\n`,
+    );
+    return path;
+  }
+
+  /** How many complete files the server has below `path` of the briefcase, asked over HTTP. */
+  async serverFiles(path) {
+    await this.#rcloneConfig();
+    const get = async (url) => (await fetch(url, { headers: { authorization: this.token } })).text();
+    const list = async (folder) => {
+      const pages = [];
+      for (let start = 0, more = true; more; start += 500) {
+        const page = await get(`${folder}/contents?start=${start}&max=500`);
+        pages.push(page);
+        more = page.includes('hasMore="true"');
+      }
+      return pages.join('');
+    };
+    const foldersOf = (page) => [
+      ...page.matchAll(/<displayName>([^<]*)<\/displayName><ref>([^<]*\/folder\/[^<]*)<\/ref>/g),
+    ];
+    const user = await get(`${this.origin}/user`);
+    let at = /<magicBriefcase>([^<]+)</.exec(user)[1];
+    for (const name of path.split('/')) {
+      at = foldersOf(await list(at)).find(([, displayName]) => displayName === name)?.[2];
+      if (at === undefined) return 0;
+    }
+    const count = async (folder) => {
+      const page = await list(folder);
+      const below = await Promise.all(foldersOf(page).map(([, , url]) => count(url)));
+      return (page.match(/<presentOnServer>true</g) ?? []).length + below.reduce((sum, each) => sum + each, 0);
+    };
+    return count(at);
+  }
+
+  unmount(directory) {
+    spawnSync('fusermount3', ['-u', directory], { timeout: 30_000 });
+    for (let i = 0; i < 200 && readFileSync('/proc/mounts', 'utf8').includes(` ${directory} `); i++)
+      spawnSync('sleep', ['0.05']);
+  }
+
+  async clear() {
+    for (const directory of this.#mounts) this.unmount(directory);
+    for (const directory of this.#mounts) spawnSync('fusermount3', ['-uzq', directory]);
+    spawnSync('sleep', ['0.5']);
+    for (const child of this.#children) child.kill();
+    rmSync(this.base, { recursive: true, force: true });
+  }
+}
+
+/** Private memory of a process, MiB: anonymous pages and shared slots, without what is mapped from files. */
+export function privateMiB(pid) {
+  const status = readFileSync(`/proc/${pid}/status`, 'utf8');
+  const of = (name) => Number(new RegExp(`${name}:\\s+(\\d+) kB`).exec(status)?.[1] ?? 0);
+  return (of('RssAnon') + of('RssShmem')) / 1024;
+}
+
+export function writeResults(name, results) {
+  const directory = join(root, 'bench-results');
+  mkdirSync(directory, { recursive: true });
+  writeFileSync(
+    join(directory, `${name}.json`),
+    `${JSON.stringify({ date: new Date().toISOString(), node: process.version, ...results }, null, 2)}\n`,
+  );
+}
