@@ -65,8 +65,8 @@ export interface ListingApplicationDeps {
   readonly log: Logger;
   readonly options: NewcomerOptions;
   readonly changedThere: (changes: readonly TreeInvalidation[]) => void;
-  /** The node is dirty because of what others did: it has to be pushed. */
-  readonly wantedAgain: (ino: Inode) => void;
+  /** What is to be pushed of the node is another thing than before, because of what others did. */
+  readonly toPush: (ino: Inode) => void;
 }
 
 /** Applies what `listing-merge` and `vanish` decide to the store, step by step, and tells what the kernel must forget. */
@@ -78,7 +78,7 @@ export class ListingApplication {
   readonly #log: Logger;
   readonly #options: NewcomerOptions;
   readonly #changedThere: (changes: readonly TreeInvalidation[]) => void;
-  readonly #wantedAgain: (ino: Inode) => void;
+  readonly #toPush: (ino: Inode) => void;
 
   constructor(deps: ListingApplicationDeps) {
     this.#store = deps.store;
@@ -88,7 +88,7 @@ export class ListingApplication {
     this.#log = deps.log;
     this.#options = deps.options;
     this.#changedThere = deps.changedThere;
-    this.#wantedAgain = deps.wantedAgain;
+    this.#toPush = deps.toPush;
   }
 
   *merge(
@@ -187,7 +187,7 @@ export class ListingApplication {
     }
     this.#changedThere(forget);
     for (const { before, after } of plan.changes) {
-      if (before !== undefined && !isDirty(before) && isDirty(after)) this.#wantedAgain(after.ino);
+      if (isDirty(after) || (before !== undefined && isDirty(before))) this.#toPush(after.ino);
     }
     return plan;
   }
@@ -206,7 +206,7 @@ export class ListingApplication {
       const { changes, complete } = planVanish(view, at, STEP_NODES_MAX);
       this.#store.transact((tx) => this.#write(tx, changes));
       this.#changedThere(changes.flatMap(invalidationsOf));
-      for (const { after } of changes) if (after.local !== null) this.#wantedAgain(after.ino);
+      for (const { after } of changes) if (after.local !== null) this.#toPush(after.ino);
       if (complete) break;
       at = this.#store.get('node', node.ino);
     }

@@ -12,7 +12,7 @@ import type { PushMarks } from './push-marks.ts';
  */
 export class Succession {
   readonly #marks: PushMarks;
-  readonly #gaveUp: (tombstone: Inode) => void;
+  readonly #changed: (ino: Inode, what: 'moved' | 'removed') => void;
   readonly #saveWindowMs: number;
   readonly #settleMs: number;
   /** Names whose resource was left without a file a moment ago, and by which node. In memory: a crash ends the moment. */
@@ -21,11 +21,11 @@ export class Succession {
   constructor(deps: {
     readonly marks: PushMarks;
     readonly options: { readonly saveWindowMs: number; readonly settleMs: number };
-    /** A tombstone was made for a resource that was given up: it is to be deleted on the service. */
-    readonly gaveUp: (tombstone: Inode) => void;
+    /** Another node than the one the user acted on has something to push now, or nothing any more. */
+    readonly changed: (ino: Inode, what: 'moved' | 'removed') => void;
   }) {
     this.#marks = deps.marks;
-    this.#gaveUp = deps.gaveUp;
+    this.#changed = deps.changed;
     this.#saveWindowMs = deps.options.saveWindowMs;
     this.#settleMs = deps.options.settleMs;
   }
@@ -101,11 +101,13 @@ export class Succession {
       return undefined;
     if (local === null) {
       removeNode(tx, former, nowMs);
+      tx.afterCommit(() => this.#changed(former.ino, 'removed'));
     } else {
       // The renamed one becomes a file of its own. Without a content it is "the newest version of that resource", which is
       // about to mean other bytes: then it has to keep the resource.
       if (local.content === null) return undefined;
       writeNode(tx, former, { ...former, remote: null }, nowMs);
+      tx.afterCommit(() => this.#changed(former.ino, 'moved'));
     }
     return source === undefined ? remote : this.#takeOver(tx, source, remote, nowMs);
   }
@@ -121,7 +123,7 @@ export class Succession {
       const { kind, localOnly } = source;
       const ino = newInode(tx);
       writeNode(tx, undefined, { ino, kind, localOnly, local: null, remote: orphan }, nowMs);
-      tx.afterCommit(() => this.#gaveUp(ino));
+      tx.afterCommit(() => this.#changed(ino, 'removed'));
     }
     return remote;
   }

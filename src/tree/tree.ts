@@ -74,11 +74,11 @@ export class Tree {
     this.#contents = deps.contents;
     this.#names = deps.names;
     this.#clock = deps.clock;
-    this.#succession = new Succession({ ...deps, gaveUp: (tombstone) => this.#tellLocal(tombstone, 'removed') });
+    this.#succession = new Succession({ ...deps, changed: (ino, what) => this.#tellLocal(ino, what) });
     this.#listings = new ListingApplication({
       ...deps,
       changedThere: (changes) => this.#tellRemote(changes),
-      wantedAgain: (ino) => this.#tellLocal(ino, 'created'),
+      toPush: (ino) => this.#tellLocal(ino, 'moved'),
     });
   }
 

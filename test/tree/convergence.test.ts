@@ -53,7 +53,7 @@ interface Late {
 }
 
 class Mount {
-  readonly fixture: Fixture = makeTree({ saveWindowMs: 60_000, settleMs: 2000 });
+  readonly fixture: Fixture = makeTree();
   readonly service: Service;
   readonly #late: Late[] = [];
 

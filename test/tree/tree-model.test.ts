@@ -1,202 +1,58 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
-import { FsError } from '../../src/base/errors.ts';
-import { type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
-import { acknowledge, checkStore, type Fixture, localFile, makeTree, merge } from './tree-fixture.ts';
-
-/** A tree as a person would write it down: names to files and folders. The definition of what the namespace operations do. */
-type Model =
-  | { readonly kind: 'file'; readonly id: number }
-  | { readonly kind: 'folder'; readonly id: number; readonly entries: Map<string, Model> };
-type Folder = Extract<Model, { kind: 'folder' }>;
-
-const NAMES = ['a', 'b', 'c'];
-const path = fc.array(fc.constantFrom(...NAMES), { minLength: 1, maxLength: 3 });
-const step = fc.oneof(
-  { weight: 3, arbitrary: fc.record({ act: fc.constant('create' as const), at: path }) },
-  { weight: 5, arbitrary: fc.record({ act: fc.constant('mkdir' as const), at: path }) },
-  { weight: 2, arbitrary: fc.record({ act: fc.constantFrom('unlink' as const, 'rmdir' as const), at: path }) },
-  {
-    weight: 5,
-    arbitrary: fc.record({
-      act: fc.constant('rename' as const),
-      at: path,
-      to: path,
-      mode: fc.constantFrom('replace' as const, 'no-replace' as const, 'exchange' as const),
-    }),
-  },
-  // What the sync did meanwhile must not be seen in names.
-  { weight: 2, arbitrary: fc.record({ act: fc.constant('push' as const), part: fc.nat(3) }) },
-  { weight: 1, arbitrary: fc.record({ act: fc.constant('wait' as const), ms: fc.constantFrom(10, 3000, 100_000) }) },
-);
-
-type Step = typeof step extends fc.Arbitrary<infer S> ? S : never;
-
-class Refused extends Error {
-  readonly errno: string;
-  constructor(errno: string) {
-    super(errno);
-    this.errno = errno;
-  }
-}
-
-function folderOf(root: Folder, at: readonly string[]): Folder {
-  let folder: Model = root;
-  for (const name of at.slice(0, -1)) {
-    if (folder.kind !== 'folder') throw new Refused('ENOTDIR');
-    const next = folder.entries.get(name);
-    if (next === undefined) throw new Refused('ENOENT');
-    folder = next;
-  }
-  if (folder.kind !== 'folder') throw new Refused('ENOTDIR');
-  return folder;
-}
-
-const holds = (tree: Model, other: Model): boolean =>
-  tree === other || (tree.kind === 'folder' && [...tree.entries.values()].some((entry) => holds(entry, other)));
-
-function actOnModel(root: Folder, act: Step, id: number): void {
-  switch (act.act) {
-    case 'create':
-    case 'mkdir': {
-      const folder = folderOf(root, act.at);
-      const name = act.at.at(-1) as string;
-      if (folder.entries.has(name)) throw new Refused('EEXIST');
-      folder.entries.set(
-        name,
-        act.act === 'create' ? { kind: 'file', id } : { kind: 'folder', id, entries: new Map() },
-      );
-      return;
-    }
-    case 'unlink':
-    case 'rmdir': {
-      const folder = folderOf(root, act.at);
-      const name = act.at.at(-1) as string;
-      const entry = folder.entries.get(name);
-      if (entry === undefined) throw new Refused('ENOENT');
-      if (act.act === 'unlink' && entry.kind === 'folder') throw new Refused('EISDIR');
-      if (act.act === 'rmdir' && entry.kind === 'file') throw new Refused('ENOTDIR');
-      if (entry.kind === 'folder' && entry.entries.size > 0) throw new Refused('ENOTEMPTY');
-      folder.entries.delete(name);
-      return;
-    }
-    case 'rename': {
-      const from = folderOf(root, act.at);
-      const to = folderOf(root, act.to);
-      const [name, newName] = [act.at.at(-1) as string, act.to.at(-1) as string];
-      const source = from.entries.get(name);
-      const target = to.entries.get(newName);
-      if (source === undefined) throw new Refused('ENOENT');
-      if (act.mode === 'no-replace' && target !== undefined) throw new Refused('EEXIST');
-      if (act.mode === 'exchange' && target === undefined) throw new Refused('ENOENT');
-      if (source === target) return;
-      if (holds(source, to)) throw new Refused('EINVAL');
-      if (act.mode === 'exchange') {
-        if (target !== undefined && holds(target, from)) throw new Refused('EINVAL');
-        from.entries.set(name, target as Model);
-      } else {
-        if (target?.kind === 'folder' && source.kind === 'file') throw new Refused('EISDIR');
-        if (target?.kind === 'file' && source.kind === 'folder') throw new Refused('ENOTDIR');
-        if (target?.kind === 'folder' && target.entries.size > 0) throw new Refused('ENOTEMPTY');
-        from.entries.delete(name);
-      }
-      to.entries.set(newName, source);
-      return;
-    }
-    default:
-  }
-}
-
-/** The same on the tree, with the path resolved as the kernel does. */
-function actOnTree(fixture: Fixture, act: Step, inodes: Map<number, Inode>, id: number): void {
-  const { tree } = fixture;
-  const parentOf = (at: readonly string[]): Inode => {
-    let ino = ROOT_INODE;
-    for (const name of at.slice(0, -1)) {
-      if (tree.node(ino)?.kind !== 'folder') throw new FsError('ENOTDIR');
-      const child = tree.child(ino, name);
-      if (child === undefined) throw new FsError('ENOENT');
-      ino = child.ino;
-    }
-    if (tree.node(ino)?.kind !== 'folder') throw new FsError('ENOTDIR');
-    return ino;
-  };
-  switch (act.act) {
-    case 'create':
-    case 'mkdir':
-      inodes.set(
-        id,
-        localFile(tree, parentOf(act.at), act.at.at(-1) as string, act.act === 'create' ? 'file' : 'folder').ino,
-      );
-      return;
-    case 'unlink':
-    case 'rmdir':
-      tree.remove(parentOf(act.at), act.at.at(-1) as string, act.act === 'unlink' ? 'file' : 'folder');
-      return;
-    case 'rename': {
-      const parent = parentOf(act.at);
-      tree.rename(parent, act.at.at(-1) as string, parentOf(act.to), act.to.at(-1) as string, act.mode);
-      return;
-    }
-    case 'push': {
-      // A part of what is dirty, parents first (a child's resource needs its folder's), deletions last.
-      const dirty = [...fixture.store.all('dirty')].map(([ino]) => ino);
-      for (const ino of dirty.slice(act.part)) {
-        const node = tree.node(ino);
-        const parent = node?.local === null ? undefined : tree.node(node?.local?.parent as Inode);
-        const isTombstoneInUse =
-          node?.local === null && [...fixture.store.all('node')].some(([, other]) => other.remote?.parent === ino);
-        if (node !== undefined && parent?.remote !== null && !isTombstoneInUse) acknowledge(fixture, ino, undefined);
-      }
-      return;
-    }
-    case 'wait':
-      fixture.clock.advance(act.ms);
-      return;
-    default:
-      act satisfies never;
-  }
-}
+import { describe, it } from 'vitest';
+import { silentLogger } from '../../src/base/log.ts';
+import { ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { ContentStore } from '../../src/store/content-store.ts';
+import { Store } from '../../src/store/environment.ts';
+import { step, TwoTrees } from './plain-tree.ts';
+import { checkStore, ManualClock, makeTree, merge } from './tree-fixture.ts';
 
 describe('Tree against a plain tree', () => {
   it('does with names what a plain tree does, whatever the sync did meanwhile', () => {
     fc.assert(
       fc.property(fc.array(step, { minLength: 20, maxLength: 80 }), (steps) => {
-        const root: Folder = { kind: 'folder', id: 0, entries: new Map() };
         const fixture = makeTree();
         merge(fixture, ROOT_INODE, []);
-        const inodes = new Map<number, Inode>([[0, ROOT_INODE]]);
-        let number = 0;
-        for (const act of steps) {
-          number += 1;
-          let expected: string | null = null;
-          let got: string | null = null;
-          try {
-            actOnModel(root, act, number);
-          } catch (error) {
-            expected = (error as Refused).errno;
-          }
-          try {
-            actOnTree(fixture, act, inodes, number);
-          } catch (error) {
-            if (!(error instanceof FsError)) throw error;
-            got = error.errno;
-          }
-          expect(got, JSON.stringify(act)).toBe(expected);
-        }
-        const compare = (folder: Folder, ino: Inode) => {
-          const entries = [...fixture.tree.children(ino)];
-          expect(entries.map(({ name }) => name)).toEqual([...folder.entries.keys()].sort());
-          for (const { name, node } of entries) {
-            const model = folder.entries.get(name) as Model;
-            expect([node.kind, node.ino]).toEqual([model.kind, inodes.get(model.id)]);
-            if (model.kind === 'folder') compare(model, node.ino);
-          }
-        };
-        compare(root, ROOT_INODE);
+        const trees = new TwoTrees(fixture);
+        for (const each of steps) trees.act(each);
+        trees.compare(fixture.tree);
         checkStore(fixture.store);
       }),
-      { numRuns: 400 },
+      { numRuns: 300 },
+    );
+  }, 60_000);
+
+  it('does so on the real store, also after a new start', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { minLength: 20, maxLength: 80 }), async (steps) => {
+        const directory = await mkdtemp(join(tmpdir(), 'cfs-tree-'));
+        const clock = new ManualClock();
+        const log = silentLogger;
+        const open = async () => {
+          const store = await Store.open({ directory, clock, log });
+          const options = { inlineMaxBytes: 16_384, cacheBytes: 1e9, reserveBytes: 0 };
+          const contents = new ContentStore({ store, directory, clock, log, options });
+          return makeTree({ store, contents, clock });
+        };
+        try {
+          let fixture = await open();
+          merge(fixture, ROOT_INODE, []);
+          const trees = new TwoTrees(fixture);
+          for (const each of steps) trees.act(each);
+          trees.compare(fixture.tree);
+          await (fixture.store as Store).close();
+          fixture = await open();
+          trees.compare(fixture.tree);
+          checkStore(fixture.store, 'by others too');
+          await (fixture.store as Store).close();
+        } finally {
+          await rm(directory, { recursive: true });
+        }
+      }),
+      { numRuns: 12 },
     );
   }, 60_000);
 });
