@@ -26,6 +26,8 @@ const PAGE_ENTRIES = 500;
 const PAGES_MAX = 4_000;
 /** Pages in a row that bring nothing new: under change one may, but a service that ignores `start` always does. */
 const STALE_PAGES_MAX = 3;
+/** Of the whole listing, while it changes under us. */
+const READS_MAX = 3;
 
 export async function listPage(
   requests: Requests,
@@ -41,20 +43,46 @@ export async function listPage(
   });
 }
 
-/** All entries, each once. @throws ProtocolError for a listing that never ends */
+/**
+ * All entries, each once; exact while nothing changes.
+ *
+ * Under change an entry can slip between two pages: one before it goes, it moves up into the page that we have read already.
+ * So every page begins with the last entry of the one before: if that one is not there, everything is read again, up to
+ * `READS_MAX` times. Whoever asks what became of a lost request must not miss its file, or it would be made twice.
+ *
+ * @throws ProtocolError for a listing that never ends
+ */
 export async function listAll(requests: Requests, request: ListingRequest): Promise<readonly RemoteEntry[]> {
+  for (let read = 1; ; read++) {
+    const { entries, isExact } = await readOnce(requests, request);
+    if (isExact || read === READS_MAX) return entries;
+  }
+}
+
+async function readOnce(
+  requests: Requests,
+  request: ListingRequest,
+): Promise<{ readonly entries: readonly RemoteEntry[]; readonly isExact: boolean }> {
   const entries = new Map<ResourceUrl, RemoteEntry>();
+  let isExact = true;
+  let last: RemoteEntry | undefined;
   let stale = 0;
   for (let start = 0, pages = 0; ; pages++) {
-    const page = await listPage(requests, { ...request, start });
+    const overlap = last === undefined ? 0 : 1;
+    const query = { max: PAGE_ENTRIES + overlap, ...request.query };
+    const page = await listPage(requests, { ...request, query, start: start - overlap });
+    if (last !== undefined && page.entries[0]?.url !== last.url) isExact = false;
     const before = entries.size;
-    // Between two pages an entry may have moved from one to the other; the later word counts.
+    // What changed its place is listed once; the later word counts.
     for (const entry of page.entries) entries.set(entry.url, entry);
-    if (!page.hasMore) return [...entries.values()];
+    const fresh = page.entries.length - overlap;
+    if (!page.hasMore || fresh <= 0) return { entries: [...entries.values()], isExact };
     stale = entries.size === before ? stale + 1 : 0;
     if (stale === STALE_PAGES_MAX || pages === PAGES_MAX) {
       throw new ProtocolError(`${request.folder}: a listing without end`);
     }
-    start += page.entries.length;
+    start += fresh;
+    // A service that gives one entry at a time would give the same one for ever.
+    last = page.entries.length > 1 ? page.entries.at(-1) : undefined;
   }
 }

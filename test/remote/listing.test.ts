@@ -64,11 +64,17 @@ describe('a listing is complete and exact', () => {
     ['without hasMore', { hasMore: 'absent' }],
     ['when the service gives fewer than asked for', { cap: 100 }],
     ['when it gives fewer and does not say whether there are more', { cap: 100, hasMore: 'absent', end: 'absent' }],
-    ['when it gives one at a time', { cap: 7 }],
+    ['when it gives seven at a time', { cap: 7 }],
   ])('%s', async (_what, manner) => {
     server.otherwise = pages(() => all, manner);
 
     expect(names(await service.list(folder()))).toEqual(all);
+  });
+
+  test.each([1, 2, 3])('when it gives no more than %i at a time', async (cap) => {
+    server.otherwise = pages(() => all.slice(0, 40), { cap });
+
+    expect(names(await service.list(folder()))).toEqual(all.slice(0, 40));
   });
 
   test.each([0, 1, 499, 500, 501, 1000])('with %i entries', async (count) => {
@@ -79,16 +85,37 @@ describe('a listing is complete and exact', () => {
   });
 });
 
-test('an entry that moves from page to page while we look is listed once', async () => {
-  const all = Array.from({ length: 800 }, (_, i) => `file ${i}`);
-  let requests = 0;
-  // Between the pages one entry is created at the beginning: the last of page one comes again as the first of page two.
-  server.otherwise = pages(() => (requests++ === 0 ? all : ['file 9000', ...all]));
+describe('while others change the folder,', () => {
+  const all = Array.from({ length: 1200 }, (_, i) => `file ${i}`);
+  const afterFirst = (changed: readonly string[]) => {
+    let requests = 0;
+    return pages(() => (requests++ === 0 ? all : changed));
+  };
 
-  const listed = names(await service.list(folder()));
+  test('an entry that moves to the next page is listed once', async () => {
+    const changed = ['file 9000', ...all];
+    server.otherwise = afterFirst(changed);
 
-  expect(new Set(listed).size).toBe(listed.length);
-  expect(listed).toHaveLength(800);
+    expect(names(await service.list(folder())).sort()).toEqual(changed.toSorted());
+  });
+
+  test('an entry that slips into a page already read is not missed: all is read again', async () => {
+    const changed = all.slice(1);
+    server.otherwise = afterFirst(changed);
+
+    expect(names(await service.list(folder()))).toEqual(changed);
+    expect(server.requests).toHaveLength(6);
+  });
+
+  test('the reading again ends', async () => {
+    let requests = 0;
+    server.otherwise = pages(() => all.slice(requests++));
+
+    const listed = await service.list(folder());
+
+    expect(new Set(names(listed)).size).toBe(listed.length);
+    expect(server.requests.length).toBeLessThanOrEqual(9);
+  });
 });
 
 test('a page says whether another is to be asked for, and when it was made', async () => {
