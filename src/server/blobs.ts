@@ -35,19 +35,19 @@ export class Blobs {
 
   /** Bytes `[start, end)` of a blob, as a stream. */
   read(name: string, start: number, end: number): Readable {
-    return createReadStream(this.#path(name), { start, end: end - 1, highWaterMark: READ_BYTES });
+    return createReadStream(this.pathOf(name), { start, end: end - 1, highWaterMark: READ_BYTES });
   }
 
   async copy(from: string, to: string): Promise<void> {
     const path = await this.#writablePath(to);
-    await link(this.#path(from), path);
+    await link(this.pathOf(from), path);
     await syncDirectory(dirname(path));
   }
 
   /** Length in bytes; null where there is no such blob. */
   async sizeBytes(name: string): Promise<number | null> {
     try {
-      return (await stat(this.#path(name))).size;
+      return (await stat(this.pathOf(name))).size;
     } catch {
       return null;
     }
@@ -55,17 +55,17 @@ export class Blobs {
 
   async sha256(name: string): Promise<string> {
     const hash = createHash('sha256');
-    for await (const chunk of createReadStream(this.#path(name), { highWaterMark: READ_BYTES })) hash.update(chunk);
+    for await (const chunk of createReadStream(this.pathOf(name), { highWaterMark: READ_BYTES })) hash.update(chunk);
     return hash.digest('hex');
   }
 
   async truncate(name: string, sizeBytes: number): Promise<void> {
-    await truncate(this.#path(name), sizeBytes);
+    await truncate(this.pathOf(name), sizeBytes);
   }
 
   /** Gone already is fine. */
   async remove(names: readonly string[]): Promise<void> {
-    for (const name of names) await unlink(this.#path(name)).catch(() => {});
+    for (const name of names) await unlink(this.pathOf(name)).catch(() => {});
   }
 
   /** All blobs, in no order. */
@@ -75,12 +75,13 @@ export class Blobs {
     }
   }
 
-  #path(name: string): string {
+  /** Where a blob lies, for those who read files only. */
+  pathOf(name: string): string {
     return join(this.#directory, name.slice(0, 2), name);
   }
 
   async #writablePath(name: string): Promise<string> {
-    const path = this.#path(name);
+    const path = this.pathOf(name);
     const folder = dirname(path);
     if (!this.#known.has(folder)) {
       await mkdir(folder, { recursive: true, mode: 0o700 });

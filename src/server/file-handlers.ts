@@ -5,6 +5,7 @@ import type { Exchange } from './exchange.ts';
 import { listingQuery } from './folder-handlers.ts';
 import type { HandlerTable, Service } from './handler-table.ts';
 import { endOf } from './listing.ts';
+import { pictureRequest } from './pictures.ts';
 import { notFound, Refusal } from './refusal.ts';
 import { DEFAULT_PAGE } from './repository.ts';
 import { blobToRead, uploadOffset } from './uploads.ts';
@@ -39,8 +40,7 @@ export function fileHandlers(service: Service): HandlerTable {
     fileData: {
       GET: async ({ exchange, endpoint, caller }) => {
         const file = repository.file(caller, endpoint.id);
-        refuseTranscoding(exchange);
-        await sendBlob(service, exchange, file.name, blobToRead(file.newest));
+        await sendFile(service, exchange, file, blobToRead(file.newest));
       },
       PUT: async ({ exchange, endpoint, caller }) => {
         await uploads.replaceData(repository.file(caller, endpoint.id, 'write'), exchange);
@@ -75,8 +75,7 @@ export function fileHandlers(service: Service): HandlerTable {
       GET: async ({ exchange, endpoint, caller }) => {
         const file = repository.file(caller, endpoint.id);
         const row = histories.version(file, endpoint.version);
-        refuseTranscoding(exchange);
-        await sendBlob(service, exchange, file.name, blobToRead(row.complete ? row : null));
+        await sendFile(service, exchange, { ...file, mediaType: row.mediaType }, blobToRead(row.complete ? row : null));
       },
       PUT: async ({ exchange, endpoint, caller }) => {
         const file: FileRow = repository.file(caller, endpoint.id, 'write');
@@ -95,6 +94,20 @@ export function fileHandlers(service: Service): HandlerTable {
       },
     },
   };
+}
+
+/** Data as they are, or as the picture that the Accept header asks for. */
+async function sendFile(
+  service: Service,
+  exchange: Exchange,
+  file: { readonly name: string; readonly mediaType: string },
+  data: { readonly blob: string; readonly sizeBytes: number },
+): Promise<void> {
+  const picture = pictureRequest(exchange.request.headers.accept);
+  if (picture === null) return sendBlob(service, exchange, file.name, data);
+  const jpeg = await service.pictures.scaled(service.blobs.pathOf(data.blob), file.mediaType, picture);
+  const headers = { 'Content-Type': 'image/jpeg', 'Content-Length': String(jpeg.byteLength) };
+  await exchange.sendData(200, headers, Readable.from([jpeg], { objectMode: false }));
 }
 
 /** Data of a complete version, or the range of it that was asked for (docs/service.md 6.4). Never compressed, never 304. */
@@ -137,12 +150,6 @@ function requestedRange(header: string | undefined, sizeBytes: number): { start:
   const end = first === '' || last === '' ? sizeBytes : Math.min(Number(last) + 1, sizeBytes);
   if (start >= end) throw unsatisfiable;
   return { start, end };
-}
-
-/** Pictures are not scaled here (docs/service.md 6.6): the service's answer to what it cannot make is 406. */
-function refuseTranscoding(exchange: Exchange): void {
-  const accept = exchange.request.headers.accept ?? '';
-  if (/^\s*image\/jpeg\s*;.*\bp[xy]max\s*=/i.test(accept)) throw new Refusal(406, 'Not acceptable');
 }
 
 /** RFC 8187; not longer than other programs' limits for a header allow. */

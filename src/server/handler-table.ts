@@ -5,6 +5,7 @@ import type { Database } from './database.ts';
 import type { Documents } from './documents.ts';
 import type { Exchange } from './exchange.ts';
 import type { Histories } from './histories.ts';
+import type { Pictures } from './pictures.ts';
 import type { Repository } from './repository.ts';
 import type { Sealer } from './sealer.ts';
 import type { Uploads } from './uploads.ts';
@@ -18,6 +19,7 @@ export interface Service {
   readonly uploads: Uploads;
   readonly blobs: Blobs;
   readonly sealer: Sealer;
+  readonly pictures: Pictures;
   readonly documents: Documents;
 }
 

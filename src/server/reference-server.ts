@@ -16,6 +16,7 @@ import { Documents } from './documents.ts';
 import { FaultPlan, type FaultRule } from './fault-plan.ts';
 import { Histories } from './histories.ts';
 import { collectGarbage, settlePartialUploads, sweepBlobs } from './housekeeping.ts';
+import { Pictures } from './pictures.ts';
 import { Repository } from './repository.ts';
 import { RequestLog } from './request-log.ts';
 import { Sealer } from './sealer.ts';
@@ -127,7 +128,7 @@ export class ReferenceServer {
     this.administration = new Administration(parts);
     this.requests = new RequestLog({ entriesMax: options.requestsKept ?? 10_000 });
     this.#dispatcher = new Dispatcher({
-      service: { ...parts, documents: new Documents({ origin: this.origin }) },
+      service: { ...parts, documents: new Documents({ origin: this.origin }), pictures: new Pictures() },
       clock: parts.clock,
       log: options.log ?? silentLogger,
       requests: this.requests,

@@ -7,8 +7,13 @@ export class Refusal extends Error {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
 
-  constructor(status: number, message: string, headers: Readonly<Record<string, string>> = {}) {
-    super(message);
+  constructor(
+    status: number,
+    message: string,
+    headers: Readonly<Record<string, string>> = {},
+    options: ErrorOptions = {},
+  ) {
+    super(message, options);
     this.status = status;
     this.headers = headers;
   }

@@ -1,0 +1,87 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { pictureRequest } from '../../src/server/pictures.ts';
+import { ReferenceServer } from '../../src/server/reference-server.ts';
+import { signUp, type TestUser } from './raw-client.ts';
+
+/** Pictures in another size (docs/service.md 6.6). */
+
+const name: string = 'sharp';
+// biome-ignore lint/suspicious/noExplicitAny: its types are not here when it is not
+const sharp: any = await import(name).then(
+  (module) => module.default,
+  () => null,
+);
+if (sharp === null) console.warn('skipped: scaling, sharp is not installed (npm install --no-save sharp)');
+
+const directory = mkdtempSync(join(tmpdir(), 'cfs-pictures-'));
+let server: ReferenceServer;
+let user: TestUser;
+
+beforeAll(async () => {
+  server = await ReferenceServer.open({ dataDirectory: directory });
+  user = await signUp(server, 'a@example.com');
+});
+
+afterAll(async () => {
+  await server.close();
+  rmSync(directory, { recursive: true });
+});
+
+test('the size is read with and without parentheses, and data are data', () => {
+  const full = { widthMax: 100, heightMax: 50, isSquare: true, quarterTurns: 3 };
+
+  expect(pictureRequest('image/jpeg; pxmax=100; pymax=50; sq=(1); r=(3)')).toEqual(full);
+  expect(pictureRequest('image/jpeg;pxmax=100;pymax=50;sq=1;r=7;')).toEqual(full);
+  expect(pictureRequest('image/jpeg; pxmax=9; pymax=8')).toEqual({
+    widthMax: 9,
+    heightMax: 8,
+    isSquare: false,
+    quarterTurns: 0,
+  });
+  for (const accept of [undefined, '*/*', 'image/jpeg', 'application/xml; q=0.5'])
+    expect(pictureRequest(accept)).toBeNull();
+});
+
+test('a size that is none is 406', () => {
+  for (const size of [
+    'pxmax=100',
+    'pxmax=0; pymax=1',
+    'pxmax=x; pymax=1',
+    'pxmax=1; pymax=99999',
+    'pxmax=1; pymax=1; sq=2',
+    'pxmax=1; pymax=1; r=x',
+  ]) {
+    expect(() => pictureRequest(`image/jpeg; ${size}`), size).toThrow('Not acceptable');
+  }
+  expect(() => pictureRequest('image/png; pxmax=1; pymax=1')).toThrow('Not acceptable');
+});
+
+test('what is no JPEG picture is 406', async () => {
+  const broken = await user.client.createFilled(user.folder('2'), 'broken.jpg', 'not really', 'image/jpeg');
+  const text = await user.client.createFilled(user.folder('2'), 'text', 'x', 'text/plain');
+
+  for (const file of [broken, text]) {
+    const { status } = await user.client.get(`${file}/data`, { Accept: 'image/jpeg; pxmax=10; pymax=10' });
+    expect(status).toBe(406);
+  }
+});
+
+test.skipIf(sharp === null)('a picture is scaled, squared and turned', async () => {
+  const original = await sharp({ create: { width: 200, height: 100, channels: 3, background: 'red' } })
+    .jpeg()
+    .toBuffer();
+  const file = await user.client.createFilled(user.folder('2'), 'p.jpg', original, 'image/jpeg');
+  const sizeOf = async (parameters: string) => {
+    const { bytes, headers } = await user.client.get(`${file}/data`, { Accept: `image/jpeg; ${parameters}` });
+    const { width, height, format } = await sharp(bytes).metadata();
+    return [headers['content-type'], format, width, height];
+  };
+
+  expect(await sizeOf('pxmax=50; pymax=50')).toEqual(['image/jpeg', 'jpeg', 50, 25]);
+  expect(await sizeOf('pxmax=50; pymax=50; r=(1)')).toEqual(['image/jpeg', 'jpeg', 25, 50]);
+  expect(await sizeOf('pxmax=50; pymax=60; sq=(1)')).toEqual(['image/jpeg', 'jpeg', 50, 50]);
+  expect(await sizeOf('pxmax=500; pymax=500')).toEqual(['image/jpeg', 'jpeg', 200, 100]);
+});
