@@ -31,7 +31,11 @@ const cc = process.env.CC ?? 'cc';
 const flags = [
   ...['-std=gnu11', '-Wall', '-Wextra', '-Werror=implicit-function-declaration', '-fPIC', '-shared', '-pthread'],
   ...['-fvisibility=hidden', '-D_FILE_OFFSET_BITS=64', '-DNAPI_VERSION=9', `-DNODE_GYP_MODULE_NAME=fuse_kernel`],
-  ...(sanitize ? ['-O1', '-g', '-fno-omit-frame-pointer', '-fsanitize=address,undefined', '-fno-sanitize-recover=undefined'] : ['-O2', '-g0']),
+  // Not unloaded with the Worker that loaded it: its threads may still be in a system call then.
+  '-Wl,-z,nodelete',
+  ...(sanitize
+    ? ['-O1', '-g', '-fno-omit-frame-pointer', '-fsanitize=address,undefined', '-fno-sanitize-recover=undefined']
+    : ['-O2', '-g0']),
 ];
 const key = createHash('sha256').update([cc, ...flags, platform].join('\0'));
 for (const name of names.filter((each) => /\.[ch]$/.test(each)))

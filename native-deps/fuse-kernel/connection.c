@@ -93,6 +93,11 @@ static void poll_closed(uv_handle_t *handle) {
   struct connection *c = uv_handle_get_data(handle);
   napi_async_cleanup_hook_handle hook = c->hook;
   c->hook = NULL;
+  napi_delete_reference(c->env, c->on_batch);
+  napi_delete_reference(c->env, c->on_unsent);
+  napi_delete_reference(c->env, c->on_ended);
+  napi_delete_reference(c->env, c->resource);
+  napi_async_destroy(c->env, c->async);
   descriptor_unref(c);
   if (hook != NULL) napi_remove_async_cleanup_hook(hook);
 }
@@ -540,9 +545,6 @@ static napi_value connection_close(napi_env env, napi_callback_info info) {
   struct connection *c = arguments_of(env, info, 0, argv);
   if (c == NULL) return NULL;
   shut(c);
-  napi_delete_reference(env, c->on_batch);
-  napi_delete_reference(env, c->on_unsent);
-  napi_delete_reference(env, c->on_ended);
   return NULL;
 }
 
