@@ -57,6 +57,28 @@ program
   });
 
 program
+  .command('refresh')
+  .description('ask the service what is there now, and return when the mount shows it')
+  .argument('[path]', 'a folder in the mount; without one: every folder in use')
+  .option('--accept', 'believe that many files at once are gone')
+  .option('--account <name>', 'which account, where several are mounted')
+  .action(async (file: string | undefined, flags: { accept?: boolean; account?: string }) => {
+    const { refreshCommand } = await import('./refresh.ts');
+    const wanted = { file: file ?? null, account: flags.account ?? null, accept: flags.accept === true };
+    code = await refreshCommand({ ...output, paths }, wanted);
+  });
+
+program
+  .command('retry')
+  .description('try again what is parked')
+  .argument('[path]', 'a file or folder in the mount; without one: everything')
+  .option('--account <name>', 'which account, where several are mounted')
+  .action(async (file: string | undefined, flags: { account?: string }) => {
+    const { retryCommand } = await import('./refresh.ts');
+    code = await retryCommand({ ...output, paths }, { file: file ?? null, account: flags.account ?? null });
+  });
+
+program
   .command('umount')
   .description('end a mount in order, when everything is pushed')
   .argument('[directory]', 'which mount, where several are running')

@@ -29,7 +29,8 @@ export interface MountService {
   /** `urls`: of files or versions whose paths are wanted too. */
   status(urls: readonly string[]): Promise<WorkerStatus>;
   sync(path: string | null, signal: AbortSignal): Promise<SyncOutcome>;
-  refresh(path: string | null): Promise<void>;
+  /** `accept`: removals that were held back because they were so many are believed. */
+  refresh(path: string | null, accept: boolean): Promise<void>;
   retry(path: string | null): Promise<number>;
   /** The account's quota as the service told it, for statfs(2). */
   quota(limitBytes: number, usedBytes: number): Promise<void>;

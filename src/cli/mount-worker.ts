@@ -124,8 +124,12 @@ class MountingWorker implements MountService {
     return { pushed: report.pushed, parked: report.parked.map((parked) => this.#parked(parked)) };
   }
 
-  async refresh(path: string | null): Promise<void> {
-    await this.#built.freshness.refresh(path === null ? undefined : this.#resolve(path));
+  async refresh(path: string | null, accept: boolean): Promise<void> {
+    const { freshness, tree } = this.#built;
+    const node = path === null ? undefined : tree.node(this.#resolve(path));
+    // A file is refreshed by the listing that it stands in.
+    const folder = node?.kind === 'folder' ? node.ino : node?.local?.parent;
+    await freshness.refresh(folder, { accept });
   }
 
   async retry(path: string | null): Promise<number> {

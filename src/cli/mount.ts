@@ -125,8 +125,8 @@ class MountingProcess {
           return { pushed: 0, parked: [] };
         },
         umount: async ({ timeoutMs }) => this.#stop(timeoutMs),
-        refresh: async ({ path }) => {
-          await this.#mount.refresh(path);
+        refresh: async ({ path, accept }) => {
+          await this.#mount.refresh(path, accept === true);
           return null;
         },
         retry: async ({ path }) => ({ retried: await this.#mount.retry(path) }),

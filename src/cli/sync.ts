@@ -70,7 +70,10 @@ export function progressText(progress: SyncProgress): string {
 }
 
 /** The mount that holds `file`, and the file's path below its root. */
-async function mountAndPath(paths: Paths, flags: SyncFlags): Promise<{ mount: RunningMount; path: string | null }> {
+export async function mountAndPath(
+  paths: Paths,
+  flags: { readonly file: string | null; readonly account: string | null },
+): Promise<{ mount: RunningMount; path: string | null }> {
   if (flags.file === null) {
     return { mount: await chooseMount(paths, { directory: null, account: flags.account }), path: null };
   }

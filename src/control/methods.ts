@@ -28,7 +28,8 @@ export interface ControlMethods {
   };
   /** Asks the service for the listing of a folder (of all that are known where `path` is null), and answers when it is applied. */
   readonly refresh: {
-    readonly params: { readonly path: string | null };
+    /** `accept`: removals that were too many at once to be believed are believed. */
+    readonly params: { readonly path: string | null; readonly accept?: boolean };
     readonly progress: never;
     readonly result: null;
   };

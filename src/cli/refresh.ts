@@ -1,0 +1,31 @@
+import type { Paths } from '../config/paths.ts';
+import { callControl } from '../control/client.ts';
+import { exitCode } from './exit-codes.ts';
+import { type CommandOutput, mountAndPath } from './sync.ts';
+
+export interface PathFlags {
+  /** A file or folder in the mount; null: everything. */
+  readonly file: string | null;
+  readonly account: string | null;
+}
+
+/**
+ * `cfs refresh [PATH]`: asks the service what a folder holds now (of all that are in use without a path), and returns when the
+ * mount shows it. `accept`: removals that were too many to be believed are believed.
+ */
+export async function refreshCommand(
+  deps: CommandOutput & { paths: Paths },
+  flags: PathFlags & { readonly accept: boolean },
+): Promise<number> {
+  const { mount, path } = await mountAndPath(deps.paths, flags);
+  await callControl(mount.socketPath, 'refresh', { path, accept: flags.accept });
+  return exitCode('ok');
+}
+
+/** `cfs retry [PATH]`: tries what is parked again. */
+export async function retryCommand(deps: CommandOutput & { paths: Paths }, flags: PathFlags): Promise<number> {
+  const { mount, path } = await mountAndPath(deps.paths, flags);
+  const { retried } = await callControl(mount.socketPath, 'retry', { path });
+  deps.print(retried === 0 ? 'nothing is parked\n' : `${retried} taken up again\n`);
+  return exitCode('ok');
+}
