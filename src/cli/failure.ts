@@ -29,7 +29,8 @@ export function failureOf(error: unknown): Failure {
   }
   if (error instanceof SignInError)
     return { sentence: `${error.message}: run cfs login URL`, exitCode: exitCode('signIn') };
-  if (error instanceof TransportError) return { sentence: error.message, exitCode: exitCode('unreachable') };
+  if (error instanceof TransportError)
+    return { sentence: `the service cannot be reached: ${error.message}`, exitCode: exitCode('unreachable') };
   if (error instanceof ApiError)
     return { sentence: `the service refused it: ${error.message}`, exitCode: exitCode('unreachable') };
   if (error instanceof ProtocolError) {
