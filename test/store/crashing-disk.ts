@@ -71,6 +71,13 @@ class FileState {
     }
   }
 
+  /** The file as every process sees it. */
+  whole(): Buffer {
+    let bytes: Buffer = Buffer.from(this.durable);
+    for (const writes of this.pending.values()) for (const write of writes) bytes = applied(bytes, write);
+    return bytes;
+  }
+
   /** The file after the cut: of each page some prefix of its pending writes is there. */
   image(random: SeededRandom): Buffer {
     let bytes: Buffer = Buffer.from(this.durable);
@@ -178,12 +185,23 @@ export class CrashingDisk {
     const names = new Map(this.#names);
     for (const change of this.#pendingNames.slice(0, random.below(this.#pendingNames.length + 1)))
       applyName(names, change);
+    this.#write(target, names, (file) => file.image(random));
+  }
+
+  /** Writes into `target` what SIGKILL now would leave: everything. */
+  copy(target: string): void {
+    const names = new Map(this.#names);
+    for (const change of this.#pendingNames) applyName(names, change);
+    this.#write(target, names, (file) => file.whole());
+  }
+
+  #write(target: string, names: ReadonlyMap<string, number>, bytesOf: (file: FileState) => Buffer): void {
     for (const directory of this.#directories) mkdirSync(this.#in(target, directory), { recursive: true });
     for (const [path, inode] of names) {
       if (path.endsWith('lock.mdb')) continue;
       const copy = this.#in(target, path);
       mkdirSync(dirname(copy), { recursive: true });
-      writeFileSync(copy, this.#file(inode).image(random));
+      writeFileSync(copy, bytesOf(this.#file(inode)));
     }
   }
 

@@ -1,0 +1,145 @@
+import { BLOCK_BYTES, type ContentId, ROOT_INODE } from '../base/vocabulary.ts';
+import { BLOCKS_PER_ROW, blocksOfRow } from './block-map.ts';
+import { isLayered } from './content-layers.ts';
+import { isDirty } from './node-table.ts';
+import type { ContentRecord, NodeRecord, StoreReader } from './tables.ts';
+
+/**
+ * Every invariant of the store, as sentences about what breaks one (`cfs doctor --store`, and tests after crashes). Reads
+ * everything: not for a mount in use.
+ */
+export function* checkStore(store: StoreReader): Generator<string> {
+  yield* checkNodes(store);
+  yield* checkIndexes(store);
+  yield* checkContents(store);
+}
+
+function* checkNodes(store: StoreReader): Generator<string> {
+  const next = Number(store.get('meta', 'next-inode') ?? 2);
+  for (const [ino, node] of store.all('node')) {
+    const { local, remote } = node;
+    const it = `node ${ino}`;
+    if (ino >= next && ino !== ROOT_INODE) yield `${it} lies beyond the counter (${next})`;
+    if (local === null && remote === null) yield `${it} exists neither here nor on the service`;
+    if (local !== null && local.parent !== ino) {
+      if (store.get('name', [local.parent, local.name]) !== ino)
+        yield `${it} is not found by its name in ${local.parent}`;
+      const parent = store.get('node', local.parent);
+      if (parent?.local == null) yield `${it} lies in ${local.parent}, which is not there`;
+      else if (parent.kind !== 'folder') yield `${it} lies in ${local.parent}, which is no folder`;
+    }
+    if (remote !== null && store.get('resource', remote.resource) !== ino) yield `${it} is not found by its resource`;
+    if (isDirty(node) !== (store.get('dirty', ino) !== undefined)) {
+      yield isDirty(node) ? `${it} is dirty and not in the index` : `${it} is clean and in the index of dirty ones`;
+    }
+    for (const content of contentsOf(node)) {
+      if (store.get('content', content) === undefined) yield `${it} names content ${content}, which is not there`;
+    }
+  }
+}
+
+function* checkIndexes(store: StoreReader): Generator<string> {
+  for (const [[parent, name], ino] of store.all('name')) {
+    const local = store.get('node', ino)?.local;
+    if (local?.parent !== parent || local.name !== name)
+      yield `the name ${JSON.stringify(name)} in ${parent} leads to ${ino}, which has another`;
+  }
+  for (const [resource, ino] of store.all('resource')) {
+    if (store.get('node', ino)?.remote?.resource !== resource)
+      yield `a resource leads to node ${ino}, which has another`;
+  }
+  for (const [ino] of store.all('dirty')) {
+    if (store.get('node', ino) === undefined) yield `node ${ino} is in the index of dirty ones and not there`;
+  }
+  for (const [ino] of store.all('folder')) {
+    if (store.get('node', ino)?.kind !== 'folder') yield `node ${ino} has a listing and is no folder`;
+  }
+  for (const [ino, upload] of store.all('upload')) {
+    if (store.get('node', ino) === undefined) yield `an upload belongs to node ${ino}, which is not there`;
+    if (upload.content !== null && store.get('content', upload.content) === undefined) {
+      yield `the upload of node ${ino} names content ${upload.content}, which is not there`;
+    }
+  }
+  for (const [url, id] of store.all('version')) {
+    if (store.get('content', id)?.version !== url) yield `a version leads to content ${id}, which is another`;
+  }
+}
+
+function* checkContents(store: StoreReader): Generator<string> {
+  const references = countReferences(store);
+  const next = Number(store.get('meta', 'next-content') ?? 1);
+  for (const [id, record] of store.all('content')) {
+    const it = `content ${id}`;
+    const counted = references.get(id) ?? 0;
+    if (id >= next) yield `${it} lies beyond the counter (${next})`;
+    if (record.refs !== counted) yield `${it} counts ${record.refs} references and has ${counted}`;
+    const isGarbage = store.get('garbage', id) !== undefined;
+    if (isGarbage && record.refs > 0) yield `${it} is garbage and referred to`;
+    if (!isGarbage && record.refs === 0) yield `${it} is referred to by nothing and is not garbage`;
+    if (record.base !== null && store.get('content', record.base) === undefined)
+      yield `${it} lies over ${record.base}, which is not there`;
+    if (record.kind === 'version' && record.version !== null && store.get('version', record.version) === undefined) {
+      yield `${it} is not found by its version`;
+    }
+    yield* checkExtents(id, record);
+    yield* checkInline(store, id, record);
+  }
+  for (const [id] of store.all('inline')) {
+    if (store.get('content', id)?.where !== 'inline') yield `content ${id} has small bytes that no record names`;
+  }
+  for (const [id] of store.all('garbage')) {
+    if (store.get('content', id) === undefined) yield `garbage ${id} is not there`;
+  }
+  for (const [[id, row], bytes] of store.all('blocks')) {
+    const record = store.get('content', id);
+    if (record === undefined || record.where !== 'file' || record.kind !== 'version') {
+      yield `row ${row} of the block map of ${id} belongs to no version with a file`;
+      continue;
+    }
+    if (row * BLOCKS_PER_ROW * BLOCK_BYTES >= record.sizeBytes)
+      yield `row ${row} of the block map of ${id} lies beyond its size`;
+    for (const { block } of blocksOfRow(row, bytes)) {
+      if (block * BLOCK_BYTES >= record.sizeBytes) yield `block ${block} of content ${id} lies beyond its size`;
+    }
+  }
+}
+
+function* checkExtents(id: ContentId, record: ContentRecord): Generator<string> {
+  const { extents, sizeBytes, baseBytes, base } = record;
+  let last = -1;
+  for (let at = 0; at < extents.length; at += 2) {
+    const start = extents[at] as number;
+    const end = extents[at + 1] ?? Number.NaN;
+    if (!(start > last && end > start && end <= sizeBytes)) {
+      yield `the own ranges of content ${id} are not in order within its ${sizeBytes} bytes`;
+      return;
+    }
+    last = end;
+  }
+  if (baseBytes > sizeBytes || (base === null && baseBytes !== 0))
+    yield `content ${id} shows ${baseBytes} bytes of a base it does not have`;
+}
+
+function* checkInline(store: StoreReader, id: ContentId, record: ContentRecord): Generator<string> {
+  if (record.where !== 'inline') return;
+  const bytes = store.get('inline', id);
+  const wanted = record.kind === 'version' && !isLayered(record) ? record.sizeBytes : (record.extents.at(-1) ?? 0);
+  if (bytes === undefined) yield `the small bytes of content ${id} are not there`;
+  else if (bytes.byteLength < wanted) yield `content ${id} has ${bytes.byteLength} of ${wanted} small bytes`;
+}
+
+function countReferences(store: StoreReader): Map<ContentId, number> {
+  const references = new Map<ContentId, number>();
+  const count = (id: ContentId | null): void => {
+    if (id !== null) references.set(id, (references.get(id) ?? 0) + 1);
+  };
+  for (const [, node] of store.all('node')) for (const id of contentsOf(node)) count(id);
+  for (const [, record] of store.all('content')) count(record.base);
+  for (const [, upload] of store.all('upload')) count(upload.content);
+  return references;
+}
+
+/** The contents that a node refers to, once per reference. */
+function contentsOf(node: NodeRecord): ContentId[] {
+  return [node.local?.content ?? null, node.remote?.content ?? null].filter((id) => id !== null);
+}
