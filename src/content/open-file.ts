@@ -1,486 +1,317 @@
 import type { Clock } from '../base/clock.ts';
 import { FsError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
-import type { HandleId, Inode, NodeKind } from '../base/vocabulary.ts';
-import { unlessAborted } from '../content/block-reader.ts';
-import type { OpenFileDeps } from '../content/open-file.ts';
-import { type Prefetcher, ReadAhead } from '../content/read-ahead.ts';
-import type {
-  AllocateMode,
-  Answer,
-  AttributeChange,
-  AttributesReply,
-  DirectorySink,
-  Entry,
-  FileSystemOps,
-  FileSystemStats,
-  Invalidator,
-  NegativeEntry,
-  OpContext,
-  OpenDirectoryReply,
-  OpenFlags,
-  OpenReply,
-  ReadReply,
-  RenameMode,
-} from '../kernel/binding.ts';
-import type { Contents } from '../store/contents.ts';
-import type { LocalFacet } from '../store/tables.ts';
-import type { Freshness } from '../tree/freshness.ts';
-import type { Tree, TreeInvalidation } from '../tree/tree.ts';
-import { fillDirectory } from './directory.ts';
-import { Handles } from './handles.ts';
-import { KernelCache } from './kernel-cache.ts';
-import { NodeView } from './node-view.ts';
-import { OpenFiles } from './open-files.ts';
-import { replyOf } from './read-reply.ts';
-import { getXattr, withoutXattr, withXattr } from './xattrs.ts';
+import { type ContentId, type Extent, type Inode, type Timespec, timespecOfMs } from '../base/vocabulary.ts';
+import type { Contents, Lease } from '../store/contents.ts';
+import { writeNode } from '../store/node-table.ts';
+import type { LocalFacet, NodeRecord, StoreWriter } from '../store/tables.ts';
+import { type BlockReader, type PresentPiece, unlessAborted } from './block-reader.ts';
+import type { Patience } from './patience.ts';
+import type { VersionSource } from './version-source.ts';
 
-export interface FileSystemDeps {
-  readonly tree: Tree;
-  readonly freshness: Freshness;
+export interface OpenFileDeps {
+  readonly store: StoreWriter;
   readonly contents: Contents;
-  readonly prefetcher: Prefetcher;
-  readonly openFile: Omit<OpenFileDeps, 'onRepinned'>;
+  readonly reader: BlockReader;
+  readonly source: VersionSource;
+  readonly patience: Patience;
   readonly clock: Clock;
   readonly log: Logger;
-  /** The account's quota and use, bytes, as last heard; null when never heard. Never a request. */
-  readonly quota: () => { readonly limitBytes: number; readonly usedBytes: number } | null;
-  readonly options: {
-    readonly entryTimeoutMs: number;
-    readonly attributeTimeoutMs: number;
-    readonly readOnly: boolean;
-  };
+  readonly shutdown: AbortSignal;
+  /** The newest version is not the one the listing told of: size and time of the node changed, the kernel must hear of it. */
+  readonly onRepinned: (ino: Inode) => void;
+  /** A flush wrote bytes down: there is something to push. */
+  readonly onWritten: (ino: Inode) => void;
 }
 
-const SYMLINK_BYTES_MAX = 4095;
-/** The largest file: what the kernel's page cache can address, and exact in a double. */
-const FILE_BYTES_MAX = Number.MAX_SAFE_INTEGER;
-const STATFS_BLOCK_BYTES = 4096;
-/** Shown by df(1) until the account's quota was heard. */
-const UNKNOWN_QUOTA_BYTES = 2 ** 40;
-const S_ISUID = 0o4000;
-const S_ISGID = 0o2000;
-const S_IXGRP = 0o010;
+/** What a flush has not written down yet, and stat(2) must show already. */
+export interface UnflushedAttributes {
+  readonly sizeBytes: number;
+  readonly mtime: Timespec;
+  readonly ctime: Timespec;
+}
 
 /**
- * What each operation of the kernel means here. Names come from the tree, bytes from open files; whatever is known is
- * answered at once, without a promise.
+ * The bytes of one file as its handles see them: one object per inode in use, shared by its handles.
+ *
+ * Reading pins a version at the first miss: one open never mixes two. The first write makes a draft over what was there;
+ * `flush` writes the draft down so that it survives the process. INVARIANT: `#content` is leased while it is set.
  */
-export class FileSystem implements FileSystemOps {
-  readonly #deps: FileSystemDeps;
-  readonly #tree: Tree;
-  readonly #handles = new Handles();
-  readonly #view: NodeView;
-  readonly #cache: KernelCache;
-  /** What is open: the sync asks before it seals or trashes. */
-  readonly files: OpenFiles;
+export class OpenFile {
+  readonly ino: Inode;
+  readonly #deps: OpenFileDeps;
 
-  constructor(deps: FileSystemDeps) {
+  #content: ContentId | null = null;
+  #lease: Lease | null = null;
+  #unflushed: { mtime: Timespec; ctime: Timespec } | null = null;
+  #pinning: Promise<void> | null = null;
+  /** Unlinked while open: nothing of it is written down or pushed any more. */
+  #orphan: NodeRecord | null = null;
+
+  constructor(deps: OpenFileDeps, ino: Inode) {
     this.#deps = deps;
-    this.#tree = deps.tree;
-    this.files = new OpenFiles({ ...deps.openFile, onRepinned: (ino) => this.#cache.contentChanged(ino) });
-    this.#cache = new KernelCache(this.files);
-    const { entryTimeoutMs, attributeTimeoutMs } = deps.options;
-    this.#view = new NodeView({
-      tree: deps.tree,
-      files: this.files,
-      clock: deps.clock,
-      entryTimeoutMs,
-      attributeTimeoutMs,
-    });
-    deps.tree.onRemoteChange((changes) => this.changedElsewhere(changes));
+    this.ino = ino;
   }
 
-  /** What somebody else changed, as the tree or the sync found out: the kernel lets go of it. */
-  changedElsewhere(changes: readonly TreeInvalidation[]): void {
-    this.#cache.changed(changes);
+  /** Size and times that were not flushed yet; null when the node's record says all. */
+  get unflushed(): UnflushedAttributes | null {
+    if (this.#unflushed === null || this.#content === null) return null;
+    return { sizeBytes: this.#deps.contents.sizeOf(this.#content), ...this.#unflushed };
   }
 
-  init(invalidator: Invalidator): void {
-    this.#cache.connect(invalidator);
+  /** Whether a version or draft is held: what is read from now on does not change when somebody else uploads. */
+  get isPinned(): boolean {
+    return this.#content !== null;
   }
 
-  // Names
-
-  lookup(parent: Inode, name: string, ctx: OpContext): Answer<Entry | NegativeEntry> {
-    return this.#afterListing(parent, ctx, () => this.#view.lookup(parent, name));
+  /** The file's length for its handles. */
+  get sizeBytes(): number {
+    return this.#content !== null ? this.#deps.contents.sizeOf(this.#content) : (this.#node()?.local?.sizeBytes ?? 0);
   }
 
-  forget(ino: Inode): void {
-    this.#view.forget(ino);
+  /** The content that is read or written now; null before the first access. */
+  get content(): ContentId | null {
+    return this.#content;
   }
 
-  mkdir(parent: Inode, name: string, mode: number, ctx: OpContext): Answer<Entry> {
-    return this.#afterListing(parent, ctx, () => this.#create(parent, name, 'folder', mode, ctx));
-  }
-
-  mknod(parent: Inode, name: string, mode: number, ctx: OpContext): Answer<Entry> {
-    return this.#afterListing(parent, ctx, () => this.#create(parent, name, 'file', mode, ctx));
-  }
-
-  symlink(parent: Inode, name: string, target: string, ctx: OpContext): Answer<Entry> {
-    const bytes = Buffer.from(target);
-    if (bytes.byteLength > SYMLINK_BYTES_MAX) throw new FsError('ENAMETOOLONG');
-    if (bytes.byteLength === 0) throw new FsError('ENOENT');
-    return this.#afterListing(parent, ctx, () => {
-      this.#mayWrite();
-      const node = this.#tree.create(parent, name, {
-        kind: 'symlink',
-        mode: 0o777,
-        uid: ctx.uid,
-        gid: this.#groupIn(parent, ctx),
-        content: (tx) => this.#deps.contents.inlineContent(tx, bytes),
-        sizeBytes: bytes.byteLength,
-      });
-      return this.#view.entry(node);
-    });
-  }
-
-  readlink(ino: Inode, ctx: OpContext): Answer<string> {
-    if (this.#view.node(ino).kind !== 'symlink') throw new FsError('EINVAL');
-    const file = this.files.acquire(ino, 'read');
-    const extent = { start: 0, end: SYMLINK_BYTES_MAX };
-    const targetOf = (): string => {
-      const bytes = file.content === null ? null : this.#deps.contents.readAll(file.content, extent);
-      if (bytes === null) throw new FsError('EIO', 'the target of the link is not here');
-      return Buffer.from(bytes).toString('utf8');
-    };
-    return lastly(
-      () => after(file.read(extent, ctx.signal), targetOf),
-      () => this.files.release(file, 'read'),
-    );
-  }
-
-  unlink(parent: Inode, name: string, ctx: OpContext): Answer<void> {
-    return this.#afterListing(parent, ctx, () => this.#remove(parent, name, 'file'));
-  }
-
-  rmdir(parent: Inode, name: string, ctx: OpContext): Answer<void> {
-    return this.#afterListing(parent, ctx, () => {
-      const folder = this.#tree.child(parent, name);
-      if (folder?.kind !== 'folder') return this.#remove(parent, name, 'folder');
-      // Whether it is empty only its own listing tells.
-      return this.#afterListing(folder.ino, ctx, () => this.#remove(parent, name, 'folder'));
-    });
-  }
-
-  rename(
-    parent: Inode,
-    name: string,
-    newParent: Inode,
-    newName: string,
-    mode: RenameMode,
-    ctx: OpContext,
-  ): Answer<void> {
-    return this.#afterListing(parent, ctx, () =>
-      this.#afterListing(newParent, ctx, () => {
-        const target = this.#tree.child(newParent, newName);
-        const act = (): void => {
-          this.#mayWrite();
-          const { replaced } = this.#tree.rename(parent, name, newParent, newName, mode);
-          if (replaced !== null) this.#view.orphan(replaced);
-        };
-        if (target?.kind === 'folder' && mode === 'replace') return this.#afterListing(target.ino, ctx, act);
-        return act();
-      }),
-    );
-  }
-
-  /** Refused with EPERM, as link(2) says for a file system without hard links. */
-  link(): Answer<Entry> {
-    throw new FsError('EPERM', 'the service knows no hard links');
-  }
-
-  // Attributes
-
-  getattr(ino: Inode): Answer<AttributesReply> {
-    return this.#view.reply(ino);
-  }
-
-  setattr(ino: Inode, change: AttributeChange, handle: HandleId | null, ctx: OpContext): Answer<AttributesReply> {
-    this.#mayWrite();
-    if (change.sizeBytes === undefined) return this.#setattr(ino, change);
-    const size = change.sizeBytes;
-    if (size > FILE_BYTES_MAX) throw new FsError('EFBIG');
-    if (this.#view.node(ino).kind === 'folder') throw new FsError('EISDIR');
-    const file = this.files.acquire(ino, 'write');
-    const finish = (): AttributesReply => {
-      this.#dropPrivilege(ino, ctx);
-      // Without a handle nobody will close it: truncate(2) is its own flush.
-      if (handle === null) file.flush();
-      return this.#setattr(ino, change);
-    };
-    return lastly(
-      () => after(file.truncate(size, ctx.signal), finish),
-      () => this.files.release(file, 'write'),
-    );
-  }
-
-  getxattr(ino: Inode, name: string): Answer<Uint8Array> {
-    return getXattr(this.#view.local(ino).xattrs, name);
-  }
-
-  setxattr(ino: Inode, name: string, value: Uint8Array, mode: 'set' | 'create' | 'replace'): Answer<void> {
-    this.#mayWrite();
-    const xattrs = withXattr(this.#view.local(ino).xattrs, name, value, mode);
-    this.#view.change(ino, { xattrs, ctime: this.#view.now() });
-  }
-
-  listxattr(ino: Inode): Answer<readonly string[]> {
-    return Object.keys(this.#view.local(ino).xattrs ?? {});
-  }
-
-  removexattr(ino: Inode, name: string): Answer<void> {
-    this.#mayWrite();
-    const xattrs = withoutXattr(this.#view.local(ino).xattrs, name);
-    this.#view.change(ino, { xattrs, ctime: this.#view.now() });
-  }
-
-  statfs(): Answer<FileSystemStats> {
-    const quota = this.#deps.quota();
-    const limitBytes = quota?.limitBytes ?? UNKNOWN_QUOTA_BYTES;
-    const freeBytes = Math.max(0, limitBytes - (quota?.usedBytes ?? 0));
-    const blocksFree = Math.floor(freeBytes / STATFS_BLOCK_BYTES);
-    return {
-      blockBytes: STATFS_BLOCK_BYTES,
-      blocks: Math.ceil(limitBytes / STATFS_BLOCK_BYTES),
-      blocksFree,
-      blocksAvailable: blocksFree,
-      // No limit on the number of files is known: as many as bytes could name.
-      files: 2 ** 32,
-      filesFree: 2 ** 32 - 1,
-      nameBytesMax: 255,
-    };
-  }
-
-  // Files
-
-  open(ino: Inode, flags: OpenFlags, ctx: OpContext): Answer<OpenReply> {
-    if (flags.access !== 'read' || flags.truncate) this.#mayWrite();
-    const waiting = this.#deps.freshness.beforeOpen(ino, ctx.signal);
-    return after(waiting instanceof Promise ? unlessAborted(waiting, ctx.signal) : waiting, () =>
-      this.#open(ino, flags, ctx),
-    );
-  }
-
-  create(
-    parent: Inode,
-    name: string,
-    mode: number,
-    flags: OpenFlags,
-    ctx: OpContext,
-  ): Answer<Entry & { readonly open: OpenReply }> {
-    return this.#afterListing(parent, ctx, () => {
-      const entry = this.#create(parent, name, 'file', mode, ctx);
-      return { ...entry, open: this.#openHandle(entry.attributes.ino, flags) };
-    });
-  }
-
-  read(_ino: Inode, handle: HandleId, offset: number, length: number, ctx: OpContext): Answer<ReadReply> {
-    const { file, readAhead, flags } = this.#handles.file(handle);
-    if (flags.access === 'write') throw new FsError('EBADF');
-    const extent = { start: offset, end: Math.min(offset + length, FILE_BYTES_MAX) };
-    return after(file.read(extent, ctx.signal), (pieces) => {
-      const wanted = file.content === null ? null : readAhead.afterRead(extent, file.sizeBytes);
-      if (wanted !== null && file.content !== null) this.#deps.prefetcher.prefetch(file.content, wanted);
-      return replyOf(pieces);
-    });
-  }
-
-  write(ino: Inode, handle: HandleId, offset: number, data: Uint8Array, ctx: OpContext): Answer<number> {
-    const { file, flags } = this.#handles.file(handle);
-    if (flags.access === 'read') throw new FsError('EBADF');
-    if (offset + data.byteLength > FILE_BYTES_MAX) throw new FsError('EFBIG');
-    // Also for O_APPEND: the kernel takes the size for the offset, under the inode's lock. And what a shared mapping wrote
-    // comes through any handle that is open for writing, at its own place (test/model found it appended).
-    return after(file.write(offset, data, ctx.signal), () => {
-      this.#dropPrivilege(ino, ctx);
-      return data.byteLength;
-    });
+  /** The last name is gone; the handles go on with what is here. */
+  orphan(node: NodeRecord): void {
+    this.#pinKnown();
+    this.#orphan = node;
   }
 
   /**
-   * close(2), once for every descriptor that shares the handle. After it the bytes survive the death of this process; the
-   * service is not waited for. The last moment at which a failure reaches the process that wrote.
+   * The bytes of `extent`, fewer only at the end of the file. A promise only when something must be asked for.
+   *
+   * @throws FsError ESTALE, ETIMEDOUT, EIO (BlockReader.read)
    */
-  flush(_ino: Inode, handle: HandleId): Answer<void> {
-    const { file, flags } = this.#handles.file(handle);
-    if (flags.access !== 'read') file.flush();
+  read(extent: Extent, signal: AbortSignal): readonly PresentPiece[] | Promise<readonly PresentPiece[]> {
+    const pinned = this.#pin(signal);
+    if (pinned instanceof Promise) return pinned.then(() => this.#readPinned(extent, signal));
+    return this.#readPinned(extent, signal);
   }
 
-  release(ino: Inode, handle: HandleId): Answer<void> {
-    const { file, flags } = this.#handles.file(handle);
-    this.#handles.remove(handle);
-    try {
-      // What a shared mapping wrote after the last close(2) arrives between flush and release.
-      if (flags.access !== 'read') file.flush();
-    } finally {
-      this.files.release(file, flags.access === 'read' ? 'read' : 'write');
-      if (flags.access !== 'read') this.#deps.openFile.onWritten(ino);
+  /** Copies `data` in at `offset` (at the end when `append`). A promise only when the base is not known yet. */
+  write(offset: number | 'append', data: Uint8Array, signal: AbortSignal): void | Promise<void> {
+    if (this.#needsPin()) {
+      // The kernel's buffer is only ours until the answer, and the answer waits for this promise.
+      return this.#startPinning(signal).then(() => this.#writePinned(offset, data));
     }
+    this.#writePinned(offset, data);
   }
 
-  /** After it the bytes, and the names, survive a power cut. */
-  fsync(_ino: Inode, handle: HandleId): Answer<void> {
-    return this.#handles.file(handle).file.sync();
+  /** Sets the length. A promise only when the base is not known yet and some of it stays. */
+  truncate(sizeBytes: number, signal: AbortSignal): void | Promise<void> {
+    if (sizeBytes > 0 && this.#needsPin())
+      return this.#startPinning(signal).then(() => this.#truncatePinned(sizeBytes));
+    this.#truncatePinned(sizeBytes);
   }
 
-  fallocate(
-    ino: Inode,
-    handle: HandleId,
-    mode: AllocateMode,
-    offset: number,
-    length: number,
-    ctx: OpContext,
-  ): Answer<void> {
-    const { file, flags } = this.#handles.file(handle);
-    if (flags.access === 'read') throw new FsError('EBADF');
-    const end = offset + length;
-    if (end > FILE_BYTES_MAX) throw new FsError('EFBIG');
-    const grow = (): Answer<void> => {
-      this.#dropPrivilege(ino, ctx);
-      // Blocks are not reserved: the store refuses at write and close instead, never later.
-      if (mode !== 'keep-size' && mode !== 'punch-hole' && mode !== 'zero-range-keep-size' && end > file.sizeBytes) {
-        return file.truncate(end, ctx.signal);
+  /** Makes a range read as zeros without changing the length (punch hole, zero range). */
+  zero(extent: Extent, signal: AbortSignal): void | Promise<void> {
+    const act = (): void => {
+      const draft = this.#draft();
+      const end = Math.min(extent.end, this.#deps.contents.sizeOf(draft));
+      if (extent.start < end) this.#deps.contents.zero(draft, { start: extent.start, end });
+      this.#touch();
+    };
+    if (this.#needsPin()) return this.#startPinning(signal).then(act);
+    act();
+  }
+
+  /** SEEK_DATA, SEEK_HOLE over what is known; bytes that were never fetched count as data. */
+  async seek(offset: number, whence: 'data' | 'hole', signal: AbortSignal): Promise<number> {
+    await this.#pin(signal);
+    const sizeBytes = this.sizeBytes;
+    if (offset < 0 || offset >= sizeBytes) throw new FsError('ENXIO');
+    if (this.#content === null) return whence === 'data' ? offset : sizeBytes;
+    const data = this.#deps.contents.nextData(this.#content, offset);
+    if (whence === 'data') {
+      if (data === null) throw new FsError('ENXIO');
+      return Math.max(offset, data.start);
+    }
+    let hole = offset;
+    for (
+      let next = data;
+      next !== null && next.start <= hole;
+      next = this.#deps.contents.nextData(this.#content, hole)
+    ) {
+      hole = Math.min(next.end, sizeBytes);
+      if (hole >= sizeBytes) break;
+    }
+    return Math.min(hole, sizeBytes);
+  }
+
+  /**
+   * close(2): from here on the bytes survive the death of this process.
+   *
+   * @throws StorageError full: the bytes cannot be kept, and the process that wrote them is told so
+   */
+  flush(): void {
+    const { store, contents } = this.#deps;
+    const draft = this.#content;
+    if (draft === null || this.#orphan !== null) return;
+    const times = this.#unflushed;
+    if (times === null && !contents.isUnflushed(draft)) return;
+    store.transact((tx) => {
+      contents.flush(tx, draft);
+      const node = tx.get('node', this.ino);
+      if (node?.local == null || node.local.content !== draft) return;
+      const local: LocalFacet = { ...node.local, sizeBytes: contents.sizeOf(draft), ...(times ?? {}) };
+      writeNode(tx, node, { ...node, local }, this.#deps.clock.nowMs());
+    });
+    this.#unflushed = null;
+    this.#deps.onWritten(this.ino);
+  }
+
+  /** fsync(2): from here on the bytes survive a power cut. */
+  async sync(): Promise<void> {
+    this.flush();
+    if (this.#content !== null && this.#orphan === null) await this.#deps.contents.syncFile(this.#content);
+    await this.#deps.store.sync();
+  }
+
+  /** Times set by utimensat(2) win over those that a pending flush would write. */
+  forgetTimes(what: { mtime: boolean }): void {
+    if (this.#unflushed === null || !what.mtime) return;
+    this.flush();
+  }
+
+  /** No handle is left. */
+  close(): void {
+    this.#lease?.release();
+    this.#lease = null;
+    this.#content = null;
+  }
+
+  #node(): NodeRecord | undefined {
+    return this.#orphan ?? this.#deps.store.get('node', this.ino);
+  }
+
+  #readPinned(extent: Extent, signal: AbortSignal): readonly PresentPiece[] | Promise<readonly PresentPiece[]> {
+    if (this.#content === null) return []; // never filled on the service: an empty file
+    const end = Math.min(extent.end, this.#deps.contents.sizeOf(this.#content));
+    if (extent.start >= end) return [];
+    return this.#deps.reader.read(this.#content, { start: extent.start, end }, signal);
+  }
+
+  #writePinned(at: number | 'append', data: Uint8Array): void {
+    const draft = this.#draft();
+    const offset = at === 'append' ? this.#deps.contents.sizeOf(draft) : at;
+    this.#deps.contents.write(draft, offset, data);
+    this.#touch();
+  }
+
+  #truncatePinned(sizeBytes: number): void {
+    const draft = this.#draft(sizeBytes);
+    if (this.#deps.contents.sizeOf(draft) !== sizeBytes) this.#deps.contents.truncate(draft, sizeBytes);
+    this.#touch();
+  }
+
+  #touch(): void {
+    const now = timespecOfMs(this.#deps.clock.nowMs());
+    this.#unflushed = { mtime: now, ctime: now };
+  }
+
+  /** Takes what the node names already; no request. */
+  #pinKnown(): void {
+    // The record of an orphan stays as it was when its name went: what was written since is newer.
+    if (this.#orphan !== null && this.#content !== null) return;
+    const current = this.#node()?.local?.content ?? null;
+    // A draft that was written here, or a version that somebody pinned. A version that the handle holds already stays.
+    if (current !== null && (this.#content === null || this.#deps.contents.record(current)?.kind === 'draft'))
+      this.#hold(current);
+  }
+
+  #needsPin(): boolean {
+    this.#pinKnown();
+    if (this.#content !== null) return false;
+    const node = this.#node();
+    return node?.local != null && node.remote !== null && (node.remote.sizeBytes ?? 0) > 0;
+  }
+
+  #pin(signal: AbortSignal): void | Promise<void> {
+    if (this.#needsPin()) return this.#startPinning(signal);
+  }
+
+  /** One question for all who wait; the one who asked first may leave. */
+  #startPinning(signal: AbortSignal): Promise<void> {
+    this.#pinning ??= this.#askForVersion().finally(() => {
+      this.#pinning = null;
+    });
+    return unlessAborted(this.#pinning, signal);
+  }
+
+  async #askForVersion(): Promise<void> {
+    const { store, contents, source, patience, clock } = this.#deps;
+    const resource = this.#node()?.remote?.resource;
+    if (resource === undefined) return;
+    const version = await patience.ask((signal) => source.newestVersion(resource, signal));
+    if (version === null) {
+      const node = this.#node();
+      if ((node?.remote?.sizeBytes ?? 0) > 0) throw new FsError('ESTALE', 'the service no longer has this file');
+      return;
+    }
+    let isOther = false;
+    const content = store.transact((tx) => {
+      const id = contents.versionContent(tx, version.url, resource, version.sizeBytes);
+      const node = tx.get('node', this.ino);
+      // Somebody wrote here, or the file was replaced or removed, while we asked: the node is left alone.
+      if (node?.local == null || node.remote?.resource !== resource || node.local.content !== null) return id;
+      isOther = node.local.sizeBytes !== version.sizeBytes;
+      const mtime =
+        isOther && version.lastModifiedMs !== null ? timespecOfMs(version.lastModifiedMs) : node.local.mtime;
+      // The listing's time stays: if this version is newer, the next listing shows it and the history is asked once more.
+      const remote = { ...node.remote, content: id, sizeBytes: version.sizeBytes };
+      const local: LocalFacet = { ...node.local, content: id, sizeBytes: version.sizeBytes, mtime };
+      writeNode(tx, node, { ...node, local, remote }, clock.nowMs());
+      return id;
+    });
+    // Held even where the node went on without it: whoever opened this file reads what was there.
+    if (this.#content === null) this.#hold(content);
+    this.#pinKnown();
+    if (isOther) this.#deps.onRepinned(this.ino);
+  }
+
+  /** The open draft to be changed: the one there is, or a new one over what is here. `keepBytes`: how much of the base stays. */
+  #draft(keepBytes = Number.MAX_SAFE_INTEGER): ContentId {
+    const { store, contents } = this.#deps;
+    this.#pinKnown();
+    if (this.#content !== null) {
+      const record = contents.record(this.#content);
+      if (record?.kind === 'draft' && !record.sealed) return this.#content;
+    }
+    const baseContent = keepBytes === 0 ? null : this.#content;
+    const baseBytes = baseContent === null ? 0 : contents.sizeOf(baseContent);
+    const draft = store.transact((tx) => {
+      const id = contents.createDraft(
+        tx,
+        baseContent === null || baseBytes === 0 ? null : { content: baseContent, sizeBytes: baseBytes },
+      );
+      const node = tx.get('node', this.ino);
+      if (node?.local != null && this.#orphan === null) {
+        const local: LocalFacet = { ...node.local, content: id, sizeBytes: baseBytes };
+        writeNode(tx, node, { ...node, local }, this.#deps.clock.nowMs());
       }
-    };
-    if (mode === 'allocate' || mode === 'keep-size') return grow();
-    return after(file.zero({ start: offset, end }, ctx.signal), grow);
-  }
-
-  lseek(_ino: Inode, handle: HandleId, offset: number, whence: 'data' | 'hole', ctx: OpContext): Answer<number> {
-    return this.#handles.file(handle).file.seek(offset, whence, ctx.signal);
-  }
-
-  // Folders
-
-  opendir(ino: Inode, ctx: OpContext): Answer<OpenDirectoryReply> {
-    const open = (): OpenDirectoryReply => {
-      const handle = this.#handles.add({ kind: 'folder', ino, handedOut: new Map() });
-      return { handle, cacheListing: true, keepListing: this.#cache.mayKeep(ino) };
-    };
-    return this.#afterListing(ino, ctx, open);
-  }
-
-  readdir(_ino: Inode, handle: HandleId, cookie: number, sink: DirectorySink): Answer<void> {
-    fillDirectory({ tree: this.#tree, view: this.#view }, this.#handles.folder(handle), cookie, sink);
-  }
-
-  releasedir(_ino: Inode, handle: HandleId): Answer<void> {
-    this.#handles.remove(handle);
-  }
-
-  fsyncdir(): Answer<void> {
-    return this.#deps.openFile.store.sync();
-  }
-
-  // Private
-
-  #mayWrite(): void {
-    if (this.#deps.options.readOnly) throw new FsError('EROFS');
-  }
-
-  /** Acts once `folder` was listed at least once: at once, or after a wait no longer than the caller wants. */
-  #afterListing<T>(folder: Inode, ctx: OpContext, act: () => Answer<T>): Answer<T> {
-    const waiting = this.#deps.freshness.ensureListed(folder, ctx.signal);
-    return waiting instanceof Promise ? unlessAborted(waiting, ctx.signal).then(act) : act();
-  }
-
-  #create(parent: Inode, name: string, kind: NodeKind, mode: number, ctx: OpContext): Entry {
-    this.#mayWrite();
-    const inherited = kind === 'folder' ? this.#view.local(parent).mode & S_ISGID : 0;
-    const node = this.#tree.create(parent, name, {
-      kind,
-      mode: (mode & 0o7777) | inherited,
-      uid: ctx.uid,
-      gid: this.#groupIn(parent, ctx),
+      return id;
     });
-    return this.#view.entry(node);
-  }
-
-  /** A set-group-ID folder gives its group to what is made in it (inode(7)). */
-  #groupIn(parent: Inode, ctx: OpContext): number {
-    const folder = this.#view.local(parent);
-    return folder.mode & S_ISGID ? folder.gid : ctx.gid;
-  }
-
-  #remove(parent: Inode, name: string, what: 'file' | 'folder'): void {
-    this.#mayWrite();
-    const { removed } = this.#tree.remove(parent, name, what);
-    this.#view.orphan(removed);
-  }
-
-  #setattr(ino: Inode, change: AttributeChange): AttributesReply {
-    const node = this.#view.node(ino);
-    const { local } = node;
-    const now = this.#view.now();
-    const patch: { -readonly [K in keyof LocalFacet]?: LocalFacet[K] } = {};
-    if (change.mode !== undefined) patch.mode = change.mode & 0o7777;
-    if (change.uid !== undefined) patch.uid = change.uid;
-    if (change.gid !== undefined) patch.gid = change.gid;
-    // chown(2) takes these away from executables, also when root calls.
-    if ((change.uid !== undefined || change.gid !== undefined) && node.kind === 'file')
-      patch.mode = withoutPrivilege(patch.mode ?? local.mode);
-    if (change.atime !== undefined) patch.atime = change.atime === 'now' ? now : change.atime;
-    if (change.mtime !== undefined) {
-      patch.mtime = change.mtime === 'now' ? now : change.mtime;
-      this.files.get(ino)?.forgetTimes({ mtime: true });
+    this.#hold(draft);
+    // The service keeps few old versions: a base that disappears would make this file incompletable.
+    if (baseContent !== null && baseBytes > 0) {
+      this.#deps.reader
+        .complete(baseContent, { start: 0, end: baseBytes }, this.#deps.shutdown)
+        .catch((err: unknown) => {
+          this.#deps.log.debug({ ino: this.ino, err }, 'base not completed yet');
+        });
     }
-    if (Object.keys(patch).length === 0) return this.#view.reply(ino);
-    patch.ctime = change.ctime ?? now;
-    this.#view.change(ino, patch);
-    return this.#view.reply(ino);
+    return draft;
   }
 
-  /** A write by anyone but root takes set-user-ID away (HANDLE_KILLPRIV_V2 leaves that to the file system). */
-  #dropPrivilege(ino: Inode, ctx: OpContext): void {
-    if (ctx.uid === 0) return;
-    const { mode } = this.#view.local(ino);
-    const kept = withoutPrivilege(mode);
-    if (kept !== mode) this.#view.change(ino, { mode: kept });
+  #hold(content: ContentId): void {
+    if (this.#content === content) return;
+    const lease = this.#deps.contents.lease(content);
+    this.#lease?.release();
+    this.#lease = lease;
+    this.#content = content;
   }
-
-  #open(ino: Inode, flags: OpenFlags, ctx: OpContext): Answer<OpenReply> {
-    const node = this.#view.node(ino);
-    if (node.kind === 'folder') throw new FsError('EISDIR');
-    const reply = this.#openHandle(ino, flags);
-    if (!flags.truncate) return reply;
-    const { file } = this.#handles.file(reply.handle);
-    return after(file.truncate(0, ctx.signal), () => {
-      this.#dropPrivilege(ino, ctx);
-      // O_RDONLY|O_TRUNC empties the file as well, and closing a reader writes nothing down.
-      if (flags.access === 'read') file.flush();
-      return reply;
-    });
-  }
-
-  #openHandle(ino: Inode, flags: OpenFlags): OpenReply {
-    const file = this.files.acquire(ino, flags.access === 'read' ? 'read' : 'write');
-    const handle = this.#handles.add({ kind: 'file', ino, file, flags, readAhead: new ReadAhead() });
-    return { handle, keepCache: this.#cache.mayKeep(ino), directIo: false };
-  }
-}
-
-function withoutPrivilege(mode: number): number {
-  const kept = mode & ~S_ISUID;
-  return kept & S_IXGRP ? kept & ~S_ISGID : kept;
-}
-
-/** `next` with the answer of `first`: at once when it is there, later when it is a promise. */
-function after<T, R>(first: Answer<T>, next: (value: T) => Answer<R>): Answer<R> {
-  return first instanceof Promise ? first.then(next) : next(first);
-}
-
-/** Runs `act`, and `cleanup` when it has ended in whatever way. */
-function lastly<T>(act: () => Answer<T>, cleanup: () => void): Answer<T> {
-  let answer: Answer<T>;
-  try {
-    answer = act();
-  } catch (error) {
-    cleanup();
-    throw error;
-  }
-  if (answer instanceof Promise) return answer.finally(cleanup);
-  cleanup();
-  return answer;
 }
