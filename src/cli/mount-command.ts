@@ -3,11 +3,12 @@ import type { Options } from '../config/options.ts';
 import { accountPaths, type Paths } from '../config/paths.ts';
 import { chooseAccount } from './account-file.ts';
 import { exitCode } from './exit-codes.ts';
-import { type LaunchedMount, launchMount } from './launch.ts';
+import { launchMount } from './launch.ts';
 import { visible } from './mount-event.ts';
 import { checkFuse, checkMountPoint } from './mount-point.ts';
 import type { MountRequest } from './mount-request.ts';
 import { statusAt } from './running-mounts.ts';
+import { SignalRelay } from './signal-relay.ts';
 
 export interface MountFlags {
   readonly directory: string;
@@ -32,9 +33,14 @@ export async function mountCommand(
   const { name, account } = chooseAccount(deps.paths, flags.account);
   const directory = checkMountPoint(flags.directory, { allowNonEmpty: deps.options.nonempty });
   await checkNotMounted(deps.paths, name);
-  const mount = await launchMount(mountRequest(deps, { ...flags, directory, account: name }));
-  if (flags.foreground) return endInForeground(mount);
-  mount.release();
+  const signals = new SignalRelay();
+  try {
+    const mount = await launchMount(mountRequest(deps, { ...flags, directory, account: name }));
+    if (flags.foreground || signals.interrupted) return await signals.passTo(mount);
+    mount.release();
+  } finally {
+    signals.dispose();
+  }
   deps.print(`mounted ${visible(account.username)} at ${visible(directory)}\n`);
   return exitCode('ok');
 }
@@ -70,16 +76,4 @@ export function mountRequest(
     options: deps.options,
     foreground: flags.foreground,
   };
-}
-
-/** Stays until the mount has ended; signals reach it once each. */
-export async function endInForeground(mount: LaunchedMount): Promise<number> {
-  const signals: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM', 'SIGHUP'];
-  const passOn = (signal: NodeJS.Signals): void => mount.signal(signal);
-  for (const signal of signals) process.on(signal, passOn);
-  try {
-    return await mount.ended;
-  } finally {
-    for (const signal of signals) process.removeListener(signal, passOn);
-  }
 }

@@ -1,0 +1,37 @@
+import type { LaunchedMount } from './launch.ts';
+
+const RELAYED: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM', 'SIGHUP'];
+
+/**
+ * Takes the signals that would end this process and gives them to the mount, which ends in order. One that comes before there
+ * is a mount is kept for it: a mount that is just being made cannot be given up halfway without leaving a dead one.
+ */
+export class SignalRelay {
+  #received: NodeJS.Signals | null = null;
+  #mount: LaunchedMount | null = null;
+  readonly #listener = (signal: NodeJS.Signals): void => {
+    this.#received = signal;
+    this.#mount?.signal(signal);
+  };
+
+  constructor() {
+    for (const signal of RELAYED) process.on(signal, this.#listener);
+  }
+
+  /** Whether somebody wants an end. */
+  get interrupted(): boolean {
+    return this.#received !== null;
+  }
+
+  /** Stays until the mount has ended; each signal reaches it once. @returns its exit code */
+  async passTo(mount: LaunchedMount): Promise<number> {
+    this.#mount = mount;
+    if (this.#received !== null) mount.signal(this.#received);
+    return await mount.ended;
+  }
+
+  /** From now on signals end this process again. */
+  dispose(): void {
+    for (const signal of RELAYED) process.removeListener(signal, this.#listener);
+  }
+}
