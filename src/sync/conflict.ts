@@ -1,5 +1,6 @@
 import type { RemoteVersion } from '../base/resources.ts';
 import type { VersionUrl } from '../base/vocabulary.ts';
+import { timeTold } from '../tree/young-time.ts';
 
 /**
  * Who wins when a file was changed here and elsewhere between two looks, and what becomes of the other's bytes. Decided from
@@ -42,9 +43,8 @@ function isBase(version: RemoteVersion, base: KnownBase): boolean {
   // A version of ours whose URL we never learnt (sent with the file's creation), or one that was never read here: what the
   // listing said about it.
   if (base.sizeBytes !== version.sizeBytes) return false;
-  return (
-    base.lastModifiedMs === null || version.lastModifiedMs === null || base.lastModifiedMs === version.lastModifiedMs
-  );
+  if (base.lastModifiedMs === null || version.lastModifiedMs === null) return true;
+  return timeTold(base.lastModifiedMs) === version.lastModifiedMs;
 }
 
 /** `report (conflicted copy 2026-11-20 host).pdf`, with a number from the second on. */

@@ -6,6 +6,7 @@ import type { Inode, NodeKind, ResourceUrl } from '../base/vocabulary.ts';
 import { removeNode } from '../store/node-table.ts';
 import type { NodeRecord, RemoteFacet, StoreWriter, UploadRecord } from '../store/tables.ts';
 import type { TreeInvalidation } from '../tree/tree.ts';
+import { timeTold } from '../tree/young-time.ts';
 import { conflictName } from './conflict.ts';
 import type { DirtyIndex } from './dirty-index.ts';
 import { hadNoEffect, PostponedError } from './failure.ts';
@@ -469,5 +470,5 @@ function isChangedSince(node: NodeRecord, entry: RemoteEntry): boolean {
   if (entry.kind === 'folder' || node.remote === null) return false;
   const { sizeBytes, lastModifiedMs } = node.remote;
   if (entry.sizeBytes !== sizeBytes) return true;
-  return lastModifiedMs !== null && entry.lastModifiedMs !== null && entry.lastModifiedMs !== lastModifiedMs;
+  return lastModifiedMs !== null && entry.lastModifiedMs !== null && entry.lastModifiedMs !== timeTold(lastModifiedMs);
 }

@@ -3,6 +3,7 @@ import { type Inode, type NodeKind, type ResourceUrl, ROOT_INODE, timespecOfMs }
 import { isContentDirty } from '../store/node-table.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet } from '../store/tables.ts';
 import type { Names } from './names.ts';
+import { isYoung, timeTold, YOUNG_MS, youngTime } from './young-time.ts';
 
 /**
  * What the service says now → what becomes of our nodes. Pure: reads a view, returns changes.
@@ -14,11 +15,6 @@ import type { Names } from './names.ts';
 
 /** Media type under which a symbolic link is kept; its bytes are the target. */
 export const SYMLINK_MEDIA_TYPE = 'inode/symlink';
-
-/** A (size, time) learnt this soon after the time, by the service's clock, may hide another change within the same second. */
-const RACY_MS = 2000;
-/** Taken off a time that is not trusted: no answer equals it, so the next listing sees a change and the history is asked. */
-const RACY_MARK_MS = 0.5;
 
 /** What a merge may look at. All answers are those of one moment. */
 export interface MergeView {
@@ -190,10 +186,12 @@ class Merge implements MergePlan {
 
     const told = this.#remoteOf(entry, shownAs, base);
     const remote = isContentDirty(node) ? withBytesOf(base, told) : told;
-    const takesBytes = isRewritten(base, entry, this.#isRacy(entry)) && !isContentDirty(node);
+    const theirs = this.#bytesOf(entry);
+    const takesBytes =
+      isRewritten(base, entry, this.#isYoung(entry)) && !isContentDirty(node) && !showsAlready(local, theirs);
     const takesPlace = parent !== local.parent || name !== local.name;
     if (isSame(base, remote) && !takesPlace && !takesBytes) return;
-    const bytes = takesBytes ? { ...this.#bytesOf(entry), ctime: timespecOfMs(this.#listing.requestedMs) } : {};
+    const bytes = takesBytes ? { ...theirs, ctime: timespecOfMs(this.#listing.requestedMs) } : {};
     const after = takesPlace || takesBytes ? { ...local, ...bytes, parent, name } : local;
     this.#put(node, { ...node, local: after, remote });
   }
@@ -274,28 +272,28 @@ class Merge implements MergePlan {
 
   /** The remote facet that `entry` tells of; what it does not tell stays as in `base`, unless the bytes are others. */
   #remoteOf(entry: RemoteEntry, shownAs: string, base: RemoteFacet | null): RemoteFacet {
-    const racy = this.#isRacy(entry);
-    const rewritten = base === null || isRewritten(base, entry, racy);
+    const young = this.#isYoung(entry);
+    const rewritten = base === null || isRewritten(base, entry, young);
     const toldMs = entry.kind === 'file' ? entry.lastModifiedMs : null;
     // The time of bytes that we pushed ourselves is simply confirmed; one that others made is trusted when it has aged.
-    const lastModifiedMs = toldMs === null ? null : rewritten && racy ? toldMs - RACY_MARK_MS : toldMs;
+    const lastModifiedMs = toldMs === null ? null : rewritten && young ? youngTime(toldMs) : toldMs;
     return {
       resource: entry.url,
       parent: this.#listing.folder,
       name: entry.name,
       shownAs,
       sizeBytes: sizeOf(entry),
-      lastModifiedMs: rewritten ? lastModifiedMs : keptTime(base, lastModifiedMs, racy),
+      lastModifiedMs: rewritten ? lastModifiedMs : keptTime(base, lastModifiedMs, young),
       mediaType: entry.kind === 'file' ? (entry.mediaType ?? base?.mediaType ?? null) : null,
       content: rewritten ? null : base.content,
       createdHereMs: rewritten ? null : base.createdHereMs,
     };
   }
 
-  #isRacy(entry: RemoteEntry): boolean {
+  #isYoung(entry: RemoteEntry): boolean {
     const { serverTimeMs } = this.#listing;
     if (entry.kind === 'folder' || entry.lastModifiedMs === null || serverTimeMs === null) return false;
-    return serverTimeMs - entry.lastModifiedMs < RACY_MS;
+    return serverTimeMs - entry.lastModifiedMs < YOUNG_MS;
   }
 
   #isHeld(parent: Inode, name: string, self: Inode | null): boolean {
@@ -368,17 +366,25 @@ function withBytesOf(
   return { ...told, sizeBytes, lastModifiedMs, content, createdHereMs };
 }
 
-function isRewritten(base: RemoteFacet, entry: RemoteEntry, racy: boolean): boolean {
+function isRewritten(base: RemoteFacet, entry: RemoteEntry, young: boolean): boolean {
   if (entry.kind === 'folder') return false;
   if (base.sizeBytes !== sizeOf(entry)) return true;
   // Not known on one side: the size is all there is to compare (after a plain PUT the time is learnt from the next listing).
   if (base.lastModifiedMs === null || entry.lastModifiedMs === null) return false;
-  if (base.lastModifiedMs === entry.lastModifiedMs - RACY_MARK_MS) return !racy;
-  return base.lastModifiedMs !== entry.lastModifiedMs;
+  if (timeTold(base.lastModifiedMs) !== entry.lastModifiedMs) return true;
+  return isYoung(base.lastModifiedMs) && !young;
 }
 
-function keptTime(base: RemoteFacet, toldMs: number | null, racy: boolean): number | null {
-  return toldMs === null || (racy && base.lastModifiedMs !== null) ? base.lastModifiedMs : toldMs;
+/** A time that has aged changes nothing about bytes that nobody has looked at. */
+function showsAlready(local: LocalFacet, told: Pick<LocalFacet, 'sizeBytes' | 'mtime'>): boolean {
+  const { content, sizeBytes, mtime } = local;
+  return (
+    content === null && sizeBytes === told.sizeBytes && mtime.sec === told.mtime.sec && mtime.nsec === told.mtime.nsec
+  );
+}
+
+function keptTime(base: RemoteFacet, toldMs: number | null, young: boolean): number | null {
+  return toldMs === null || (young && base.lastModifiedMs !== null) ? base.lastModifiedMs : toldMs;
 }
 
 function isSame(a: RemoteFacet, b: RemoteFacet): boolean {

@@ -515,6 +515,17 @@ describe('a time that is too young', () => {
     expect(listAt(fixture, START_MS + 60_000, [entry]).changes).toBe(0);
   });
 
+  it('changes nothing that can be seen about a file that nobody has read', () => {
+    const fixture = makeTree();
+    const entry = file('a', 'a', 3, START_MS);
+    listAt(fixture, START_MS + 500, [entry]);
+    const { local } = child(fixture, ROOT_INODE, 'a');
+    fixture.forgotten.length = 0;
+    listAt(fixture, START_MS + 30_000, [entry]);
+    expect(child(fixture, ROOT_INODE, 'a')).toMatchObject({ local, remote: { lastModifiedMs: START_MS } });
+    expect(fixture.forgotten).toEqual([]);
+  });
+
   it('brings nothing back that was deleted here', () => {
     const fixture = makeTree();
     const entry = file('a', 'a', 3, START_MS);
