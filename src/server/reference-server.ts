@@ -154,6 +154,11 @@ export class ReferenceServer {
     this.#dispatcher.faults = new FaultPlan(rules);
   }
 
+  /** Lines that are open right now. */
+  get connections(): number {
+    return this.#sockets.size;
+  }
+
   /** Versions that some request is writing to right now. */
   get uploadsUnderWay(): number {
     return this.#parts.uploads.underWay;
@@ -273,9 +278,10 @@ function createHttp(options: ReferenceServerOptions): Server {
       : createTlsServer({ ...LINE_LIMITS, cert: tls.certificate, key: tls.key });
   http.timeout = SILENCE_MAX_MS;
   http.maxConnections = CONNECTIONS_MAX;
-  http.on('clientError', (_error, socket) => {
+  http.on('clientError', (error: NodeJS.ErrnoException, socket) => {
+    const status = error.code === 'HPE_HEADER_OVERFLOW' ? '431 Request Header Fields Too Large' : '400 Bad Request';
     if (socket.writable)
-      socket.end('HTTP/1.1 400 Bad Request\r\nAccess-Control-Allow-Origin: *\r\nConnection: close\r\n\r\n');
+      socket.end(`HTTP/1.1 ${status}\r\nAccess-Control-Allow-Origin: *\r\nConnection: close\r\n\r\n`);
     else socket.destroy();
   });
   return http as Server;

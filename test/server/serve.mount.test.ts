@@ -1,0 +1,149 @@
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { appAuthorization, RawClient } from './raw-client.ts';
+
+/** `cfs serve` from outside, as the built program (docs/service.md 1). */
+
+const PROGRAM = fileURLToPath(new URL('../../dist/cli/cfs.js', import.meta.url));
+let directory: string;
+
+beforeAll(() => {
+  directory = mkdtempSync(join(tmpdir(), 'cfs-serve-'));
+});
+
+afterAll(() => {
+  rmSync(directory, { recursive: true });
+});
+
+interface Ended {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+function run(args: string[], env: Record<string, string> = {}, input = ''): Promise<Ended> {
+  return new Promise((resolve) => {
+    const options = { timeout: 30_000, env: { PATH: process.env.PATH, HOME: directory, ...env } };
+    const child = execFile(
+      process.execPath,
+      [PROGRAM, 'serve', '--data', join(directory, 'data'), ...args],
+      options,
+      (error, out, err) => {
+        resolve({ code: error === null ? 0 : Number(error.code), out, err });
+      },
+    );
+    child.stdin?.end(input);
+  });
+}
+
+function variables(text: string): Record<string, string> {
+  return Object.fromEntries(
+    text
+      .trim()
+      .split('\n')
+      .map((line) => line.split(/=(.*)/s).slice(0, 2) as [string, string]),
+  );
+}
+
+/** @returns the running server once it has said where it listens */
+async function start(args: string[] = []): Promise<{ child: ChildProcess; line: string; ready: string }> {
+  const child = spawn(
+    process.execPath,
+    [PROGRAM, 'serve', '--data', join(directory, 'data'), '--ready-fd', '3', ...args],
+    {
+      stdio: ['ignore', 'pipe', 'inherit', 'pipe'],
+      env: { PATH: process.env.PATH, HOME: directory },
+    },
+  );
+  const lineOf = async (stream: unknown) =>
+    (await once(createInterface(stream as NodeJS.ReadableStream), 'line'))[0] as string;
+  const [line, ready] = await Promise.all([lineOf(child.stdout), lineOf(child.stdio[3])]);
+  return { child, line, ready };
+}
+
+async function stop(child: ChildProcess, signal: NodeJS.Signals): Promise<number | null> {
+  const ended = once(child, 'exit');
+  child.kill(signal);
+  return (await ended)[0] as number | null;
+}
+
+test('a user added before the first start can sign in at the address that was printed, also after a restart', async () => {
+  const added = await run(['user', 'add', 'a@example.com', '--password-stdin'], {}, 'pass word\n');
+  const login = variables(added.out);
+  const body = appAuthorization({
+    email: login.CFS_USERNAME as string,
+    password: 'pass word',
+    application: login.CFS_APPLICATION as string,
+    accessKeyId: login.CFS_ACCESS_KEY_ID as string,
+    privateAccessKey: login.CFS_PRIVATE_ACCESS_KEY as string,
+  });
+
+  expect(added.code).toBe(0);
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+    const { child, line, ready } = await start();
+    expect(line).toBe(`listening on ${login.CFS_URL}`);
+    expect(JSON.parse(ready)).toEqual({ origin: login.CFS_URL });
+    const { status } = await new RawClient(login.CFS_URL as string).send('POST', '/app-authorization', { body });
+    expect(status).toBe(201);
+    expect(await stop(child, signal)).toBe(0);
+  }
+});
+
+test('administration works beside a running server', async () => {
+  const { child } = await start();
+
+  const added = await run(['user', 'add', 'beside@example.com', '--quota', '1GiB'], { CFS_PASSWORD: 'secret' });
+  const keys = await run(['key', 'add', 'beside@example.com']);
+  const revoked = await run(['key', 'revoke', variables(keys.out).CFS_ACCESS_KEY_ID as string]);
+  const quota = await run(['user', 'quota', 'beside@example.com', '2GiB']);
+  const list = await run(['user', 'list']);
+  const check = await run(['--check']);
+  await stop(child, 'SIGTERM');
+
+  expect([added.code, keys.code, revoked.code, quota.code, list.code, check.code]).toEqual([0, 0, 0, 0, 0, 0]);
+  expect(list.out).toContain(
+    `beside@example.com\t0 of ${2 * 1024 ** 3} bytes\t${variables(added.out).CFS_ACCESS_KEY_ID}\n`,
+  );
+  expect(check.out).toContain('0 damaged');
+});
+
+test('a fault file brings the trouble it says', async () => {
+  const file = join(directory, 'faults.json');
+  writeFileSync(file, '[{"on": "GET", "path": "^/user", "times": "always", "then": {"status": 503}}]');
+  const { child, line } = await start(['--fault-file', file]);
+
+  const { status } = await new RawClient(line.slice('listening on '.length)).get('/user');
+  await stop(child, 'SIGTERM');
+
+  expect(status).toBe(503);
+});
+
+test('mistakes are one sentence and a code', async () => {
+  const faults = join(directory, 'no.json');
+  writeFileSync(faults, '{}');
+  const nobody = join(directory, 'nobody');
+  const cases: [args: string[], code: number, sentence: RegExp][] = [
+    [['user', 'add', 'a@example.com', '--password-stdin'], 2, /there is a user/],
+    [['user', 'add', 'c@example.com'], 2, /no password: give CFS_PASSWORD or --password-stdin/],
+    [['key', 'add', 'nobody@example.com'], 2, /there is no user/],
+    [['--listen', '0.0.0.0'], 2, /can be overheard/],
+    [['--listen', '127.0.0.1:99999'], 2, /not HOST:PORT/],
+    [['--fault-file', faults], 2, /not a JSON array of rules/],
+    [['--fault-file', nobody], 2, /cannot read/],
+    [['--tls-cert', nobody], 2, /go together/],
+    [['--token-life', '5'], 2, /not a duration/],
+    [['--log-level', 'loud'], 2, /unknown level/],
+  ];
+
+  for (const [args, code, sentence] of cases) {
+    const ended = await run(args, {}, 'x\n');
+    expect([ended.code, ended.err], args.join(' ')).toEqual([code, expect.stringMatching(sentence)]);
+    expect(ended.err.trim().split('\n'), args.join(' ')).toHaveLength(1);
+  }
+});
