@@ -52,6 +52,7 @@ class MountingProcess {
   readonly #service: HttpService;
   readonly #transfer: Transfer;
   readonly #worker: Worker;
+  readonly #port: Port;
   readonly #mount: MountService;
   readonly #control: ControlServer;
 
@@ -97,6 +98,7 @@ class MountingProcess {
     this.#worker.on('error', (error) => this.#workerDied(error));
     this.#worker.on('exit', (code) => this.#workerDied(new Error(`the worker ended with ${code}`)));
     const port = new Port(this.#worker);
+    this.#port = port;
     this.#mount = port.remote<MountService>('mount');
     // The seams of the left tower, satisfied here: this is where the compiler checks it.
     port.offer('listing', this.#transfer.listings satisfies RemoteListing);
@@ -216,6 +218,8 @@ class MountingProcess {
 
   #workerDied(error: Error): void {
     this.#log.error({ err: error }, 'the worker died');
+    // Whoever waits for an answer of it (a start, a status) hears of it at once.
+    this.#port.close(error);
     this.#end(exitCode('failure'));
   }
 
