@@ -40,8 +40,12 @@ export const OPTIONS = {
   readTimeoutMs: duration('--read-timeout', '30s', 'how long a read waits for the service before it fails', {
     minMs: 100,
   }),
-  attrTimeoutMs: duration('--attr-timeout', '1s', 'how long the kernel keeps attributes'),
-  entryTimeoutMs: duration('--entry-timeout', '1s', 'how long the kernel keeps names'),
+  attrTimeoutMs: duration(
+    '--attr-timeout',
+    '5m',
+    'how long the kernel keeps attributes; it is told what others change',
+  ),
+  entryTimeoutMs: duration('--entry-timeout', '5m', 'how long the kernel keeps names; it is told what others change'),
   dirtyMemoryBytes: size('--dirty-memory', '64MiB', 'memory for written data that is not in the local store yet', {
     minBytes: 1024 ** 2,
   }),
