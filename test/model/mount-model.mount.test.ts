@@ -10,11 +10,11 @@ import { SeededRandom } from '../store/seeded-random.ts';
 import { TwinModel } from './twin-model.ts';
 
 /** Seeds that once failed stay in the list; CFS_RUNS adds as many new ones (soak), CFS_SEED runs one alone. */
-const KEPT_SEEDS = [1, 2, 3, 1000];
+const KEPT_SEEDS = [1, 2, 3, 1000, 2000];
 const SEEDS =
   process.env.CFS_SEED !== undefined
     ? [Number(process.env.CFS_SEED)]
-    : [...KEPT_SEEDS, ...Array.from({ length: Number(process.env.CFS_RUNS ?? 0) }, (_, run) => 2_000 + run)];
+    : [...KEPT_SEEDS, ...Array.from({ length: Number(process.env.CFS_RUNS ?? 0) }, (_, run) => 3_000 + run)];
 const STEPS = Number(process.env.CFS_STEPS ?? 1_500);
 
 const missing = missingForMounts();

@@ -6,8 +6,6 @@ import { treeDifferences, treeDigests } from '../harness/tree-digests.ts';
 /** Real input: as many folders of /usr/share as it takes to have this much. Less in CI, which has less time. */
 const FILES_MIN = Number(process.env.CFS_COPY_FILES ?? (process.env.CI ? 800 : 2_000));
 const MIB_MIN = Number(process.env.CFS_COPY_MIB ?? (process.env.CI ? 30 : 100));
-/** One folder larger than this says nothing more and takes long. */
-const FOLDER_MIB_MAX = 60;
 const SOURCE = '/usr/share';
 
 const missing = missingForMounts();
@@ -70,30 +68,34 @@ describe.skipIf(missing !== null)(
   },
 );
 
-/** Folders of the system with enough in them, the same ones on the same system. */
+/** Folders of the system that have enough together and not much more, the same ones on the same system. */
 async function chosenFolders(): Promise<string[]> {
   const { stdout } = await runScript(
     `for folder in *; do
        if [ -d "$folder" ] && [ ! -L "$folder" ]; then
-         printf '%s %s %s\\n' "$(find "./$folder" -type f | wc -l)" "$(du -sm "./$folder" | cut -f1)" "$folder"
+         printf '%s %s %s\\n' "$(find "./$folder" -type f | wc -l)" "$(du -sk "./$folder" | cut -f1)" "$folder"
        fi
      done`,
     { directory: SOURCE, timeoutMs: 120_000 },
   );
-  const chosen: string[] = [];
-  let files = 0;
-  let mebibytes = 0;
-  for (const line of stdout.trim().split('\n')) {
-    const [count, size, ...name] = line.split(' ');
-    if (Number(size) > FOLDER_MIB_MAX || Number(count) === 0) continue;
-    if (files >= FILES_MIN && mebibytes >= MIB_MIN) break;
-    chosen.push(name.join(' '));
-    files += Number(count);
-    mebibytes += Number(size);
-  }
-  if (files < FILES_MIN || mebibytes < MIB_MIN) throw new Error(`${SOURCE} has ${files} files, ${mebibytes} MiB only`);
-  console.log(`copying ${files} files, ${mebibytes} MiB: ${chosen.length} folders of ${SOURCE}`);
-  return chosen;
+  const candidates = stdout
+    .trim()
+    .split('\n')
+    .map((line) => {
+      const [files, kibibytes, ...name] = line.split(' ');
+      return { name: name.join(' '), files: Number(files), mebibytes: Number(kibibytes) / 1024 };
+    })
+    .filter(({ files, mebibytes }) => files > 0 && files < FILES_MIN && mebibytes < MIB_MIN);
+  const chosen: typeof candidates = [];
+  const sum = (of: 'files' | 'mebibytes') => chosen.reduce((total, folder) => total + folder[of], 0);
+  // First what brings bytes with few files, then what brings files with few bytes.
+  const bySize = candidates.toSorted((a, b) => b.mebibytes / b.files - a.mebibytes / a.files);
+  while (sum('mebibytes') < MIB_MIN && bySize.length > 0) chosen.push(...bySize.splice(0, 1));
+  while (sum('files') < FILES_MIN && bySize.length > 0) chosen.push(...bySize.splice(-1));
+  const [files, mebibytes] = [sum('files'), Math.round(sum('mebibytes'))];
+  const note = files < FILES_MIN || mebibytes < MIB_MIN ? ' (this system has no more there)' : '';
+  console.log(`copying ${files} files, ${mebibytes} MiB: ${chosen.length} folders of ${SOURCE}${note}`);
+  return chosen.map(({ name }) => name);
 }
 
 async function sourceDigests(folders: readonly string[]): Promise<Map<string, string>> {
