@@ -25,6 +25,8 @@ export class ContentFiles {
   readonly #open = new Map<ContentId, { readonly fd: number }>();
   /** Leases: their descriptors stay open. */
   readonly #held = new Map<ContentId, number>();
+  /** Files to be removed when nobody holds them any more. */
+  readonly #doomed = new Set<ContentId>();
   /** Files that this run made: a record may not say so yet. */
   readonly #made = new Set<ContentId>();
   /** Folders whose entries may not be on the disk yet. */
@@ -130,7 +132,12 @@ export class ContentFiles {
     this.#unsyncedFolders.add(folder).add(this.#folder(id, from));
   }
 
+  /** Removes the file, of a held content as soon as it is let go: its descriptor may be in use. */
   remove(id: ContentId): void {
+    if (this.#held.has(id)) {
+      this.#doomed.add(id);
+      return;
+    }
     this.close(id);
     this.#made.delete(id);
     this.#disk.remove(this.path(id, 'drafts'));
@@ -163,8 +170,17 @@ export class ContentFiles {
 
   release(id: ContentId): void {
     const count = (this.#held.get(id) ?? 0) - 1;
-    if (count > 0) this.#held.set(id, count);
-    else this.#held.delete(id);
+    if (count > 0) {
+      this.#held.set(id, count);
+      return;
+    }
+    this.#held.delete(id);
+    if (!this.#doomed.delete(id)) return;
+    try {
+      this.remove(id);
+    } catch {
+      // A file that no record names is found by the next stock-taking.
+    }
   }
 
   isHeld(id: ContentId): boolean {

@@ -60,6 +60,10 @@ export class ContentStore implements Contents {
   /** Drafts that may be ahead of their records, each with a lease on its base. */
   readonly #drafts = new Map<ContentId, { readonly draft: Draft; readonly baseLease: Lease | null }>();
 
+  /** Background syncs of sealed files, one after another. */
+  #syncs: Promise<void> = Promise.resolve();
+  #closed = false;
+
   constructor(deps: ContentStoreDeps) {
     const { store, directory, clock, log } = deps;
     this.#store = store;
@@ -210,7 +214,10 @@ export class ContentStore implements Contents {
     const record = tx.get('content', id);
     if (record === undefined) throw new StorageError(`content ${id} is not there`);
     if (!record.sealed) tx.put('content', id, { ...record, sealed: true });
-    tx.afterCommit(() => this.#putDown(id));
+    tx.afterCommit(() => {
+      this.#putDown(id);
+      if (record.where === 'file') this.#syncSoon(id);
+    });
   }
 
   async syncFile(id: ContentId): Promise<void> {
@@ -370,6 +377,7 @@ export class ContentStore implements Contents {
 
   /** Stores block maps and closes the files; the store itself is closed by its owner, after this. */
   close(): void {
+    this.#closed = true;
     this.#blocks.close();
     this.#files.closeAll();
   }
@@ -420,6 +428,20 @@ export class ContentStore implements Contents {
       // Not stored: the change that created it failed.
       if (!this.#files.isHeld(id) && (!isStored || !draft.isUnflushed)) this.#putDown(id);
     }
+  }
+
+  /**
+   * What is to become a version should not lose its bytes in a power cut while its record stays. One file after another: the
+   * pool is also needed by those who wait.
+   */
+  #syncSoon(id: ContentId): void {
+    this.#syncs = this.#syncs.then(async () => {
+      try {
+        if (!this.#closed && this.record(id)?.where === 'file') await this.syncFile(id);
+      } catch (err) {
+        this.#log.warn({ err, content: id }, 'sealed content not synced');
+      }
+    });
   }
 
   #moveToCache(id: ContentId): void {

@@ -1,0 +1,107 @@
+import { expect, test } from 'vitest';
+import type { ContentId, Inode, ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
+import type { Store } from '../../src/store/environment.ts';
+import { newInode, removeNode, writeNode } from '../../src/store/node-table.ts';
+import { checkStore } from '../../src/store/store-check.ts';
+import type { ContentRecord, NodeRecord, Transaction } from '../../src/store/tables.ts';
+import { sampleContent, sampleLocal, sampleNode, sampleRemote } from './sample-records.ts';
+import { TemporaryStores } from './temporary-store.ts';
+
+const stores = new TemporaryStores();
+const FILE = 2 as Inode;
+const VERSION = 1 as ContentId;
+
+/** A root with a clean file, a dirty one and a tombstone, their contents, one of them garbage. */
+async function soundStore(): Promise<Store> {
+  const store = await stores.open();
+  store.transact((tx) => {
+    writeNode(tx, undefined, sampleNode(1, { kind: 'folder', localOnly: true, local: sampleLocal(1, '') }), 0);
+    const version = newContent(tx, {
+      kind: 'version',
+      sealed: true,
+      sizeBytes: 12,
+      where: 'inline',
+      version: 'v1' as VersionUrl,
+    });
+    tx.put('version', 'v1' as VersionUrl, version);
+    tx.put('inline', version, new Uint8Array(12));
+    const remote = sampleRemote(1, 'clean', { content: version });
+    const clean = { ...sampleNode(newInode(tx)), local: sampleLocal(1, 'clean', { content: version }), remote };
+    writeNode(tx, undefined, clean, 0);
+    const draft = newContent(tx, { sizeBytes: 20, where: 'none', base: version, baseBytes: 12 });
+    const base = tx.get('content', version) as ContentRecord;
+    tx.put('content', version, { ...base, refs: base.refs + 1 });
+    writeNode(tx, undefined, { ...sampleNode(newInode(tx)), local: sampleLocal(1, 'dirty', { content: draft }) }, 0);
+    const gone = { ...sampleNode(newInode(tx)), local: null, remote: sampleRemote(1, 'gone') };
+    writeNode(tx, undefined, gone, 0);
+    const dropped = newContent(tx, { sizeBytes: 0, where: 'none' });
+    const brief = { ...sampleNode(newInode(tx)), local: sampleLocal(1, 'brief', { content: dropped }) };
+    writeNode(tx, undefined, brief, 0);
+    removeNode(tx, brief, 0);
+  });
+  return store;
+}
+
+function newContent(tx: Transaction, changes: Partial<ContentRecord>): ContentId {
+  const id = tx.nextId('content') as ContentId;
+  tx.put('content', id, sampleContent({ version: null, base: null, baseBytes: 0, extents: [], refs: 0, ...changes }));
+  return id;
+}
+
+test('a store that was only changed through its tables has nothing to complain about', async () => {
+  const store = await soundStore();
+  expect([...checkStore(store)]).toEqual([]);
+});
+
+const record = (tx: Transaction, id: ContentId): ContentRecord => tx.get('content', id) as ContentRecord;
+const node = (tx: Transaction): NodeRecord => tx.get('node', FILE) as NodeRecord;
+
+test.each<[sentence: RegExp, damage: (tx: Transaction) => void]>([
+  [/node 2 is not found by its name/, (tx) => tx.remove('name', [1 as Inode, 'clean'])],
+  [/the name "x" in 1 leads to 2/, (tx) => tx.put('name', [1 as Inode, 'x'], FILE)],
+  [/a resource leads to node 2/, (tx) => tx.put('resource', 'other' as ResourceUrl, FILE)],
+  [/node 2 is not found by its resource/, (tx) => tx.remove('resource', node(tx).remote?.resource as ResourceUrl)],
+  [/node 2 is clean and in the index/, (tx) => tx.put('dirty', FILE, { sinceMs: 0, parked: null })],
+  [/node 3 is dirty and not in the index/, (tx) => tx.remove('dirty', 3 as Inode)],
+  [
+    /node 77 is in the index of dirty ones and not there/,
+    (tx) => tx.put('dirty', 77 as Inode, { sinceMs: 0, parked: null }),
+  ],
+  [
+    /node 2 lies in 9, which is not there/,
+    (tx) => tx.put('node', FILE, { ...node(tx), local: sampleLocal(9, 'clean') }),
+  ],
+  [/node 9999 lies beyond the counter/, (tx) => tx.put('node', 9999 as Inode, sampleNode(9999))],
+  [/exists neither here nor/, (tx) => tx.put('node', FILE, { ...node(tx), local: null, remote: null })],
+  [
+    /names content 55, which is not there/,
+    (tx) => tx.put('node', FILE, { ...node(tx), local: sampleLocal(1, 'clean', { content: 55 as ContentId }) }),
+  ],
+  [/content 1 counts 9 references and has 3/, (tx) => tx.put('content', VERSION, { ...record(tx, VERSION), refs: 9 })],
+  [/content 1 is garbage and referred to/, (tx) => tx.put('garbage', VERSION, true)],
+  [/content 3 is referred to by nothing/, (tx) => tx.remove('garbage', 3 as ContentId)],
+  [/garbage 44 is not there/, (tx) => tx.put('garbage', 44 as ContentId, true)],
+  [/small bytes of content 1 are not there/, (tx) => tx.remove('inline', VERSION)],
+  [/content 1 has 5 of 12 small bytes/, (tx) => tx.put('inline', VERSION, new Uint8Array(5))],
+  [/content 2 has small bytes that no record names/, (tx) => tx.put('inline', 2 as ContentId, new Uint8Array(5))],
+  [
+    /lies over 66, which is not there/,
+    (tx) => tx.put('content', 2 as ContentId, { ...record(tx, 2 as ContentId), base: 66 as ContentId }),
+  ],
+  [
+    /own ranges of content 2 are not in order/,
+    (tx) => tx.put('content', 2 as ContentId, { ...record(tx, 2 as ContentId), extents: [5, 3] }),
+  ],
+  [
+    /shows 99 bytes of a base/,
+    (tx) => tx.put('content', 2 as ContentId, { ...record(tx, 2 as ContentId), baseBytes: 99 }),
+  ],
+  [/block map of 1 belongs to no version with a file/, (tx) => tx.put('blocks', [VERSION, 0], new Uint8Array(5))],
+  [/content 1 is not found by its version/, (tx) => tx.remove('version', 'v1' as VersionUrl)],
+  [/a version leads to content 2, which is another/, (tx) => tx.put('version', 'v2' as VersionUrl, 2 as ContentId)],
+  [/node 2 has a listing and is no folder/, (tx) => tx.put('folder', FILE, { listedMs: 1 })],
+])('the check says: %s', async (sentence, damage) => {
+  const store = await soundStore();
+  store.transact(damage);
+  expect([...checkStore(store)].join('\n')).toMatch(sentence);
+});
