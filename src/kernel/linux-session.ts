@@ -71,6 +71,7 @@ export class LinuxSession {
     this.#reader = new RequestReader({
       ops: deps.ops,
       wire: deps.wire,
+      attributesChanged: (ino) => deps.invalidator.inode(ino, -1, 0),
       makeWriter: (limit, wantsEntries) =>
         new DirectoryWriter({
           wire: this.#wire,

@@ -39,6 +39,7 @@ export class RequestReader {
   readonly #ops: FileSystemOps;
   readonly #wire: Wire;
   readonly #makeWriter: (limit: number, wantsEntries: boolean) => DirectoryWriter;
+  readonly #attributesChanged: (ino: Inode) => void;
   /**
    * Files that the kernel knows to have a setuid or setgid bit, and their mode. With HANDLE_KILLPRIV_V2 it leaves clearing them to
    * us, and says so with nearly every write: the set makes that free for all other files.
@@ -49,10 +50,13 @@ export class RequestReader {
     ops: FileSystemOps;
     wire: Wire;
     makeWriter: (limit: number, wantsEntries: boolean) => DirectoryWriter;
+    /** The kernel should ask for attributes again. */
+    attributesChanged: (ino: Inode) => void;
   }) {
     this.#ops = deps.ops;
     this.#wire = deps.wire;
     this.#makeWriter = deps.makeWriter;
+    this.#attributesChanged = deps.attributesChanged;
   }
 
   /** The errno of an answer that the binding gave by itself, null for a real failure. */
@@ -258,6 +262,8 @@ export class RequestReader {
       ...(has(P.FATTR_MTIME) && { mtime: has(P.FATTR_MTIME_NOW) ? 'now' : wire.timespec(body + 40, body + 60) }),
       ...(has(P.FATTR_CTIME) && { ctime: wire.timespec(body + 48, body + 64) }),
     };
+    // The kernel also sends changes of nothing: what a write by someone without privilege would clear, but did not need to.
+    if (Object.keys(change).length === 0) return this.#ops.getattr(request.nodeid, handle, request);
     return this.#ops.setattr(request.nodeid, change, handle, request);
   }
 
@@ -275,6 +281,8 @@ export class RequestReader {
     if (mode === undefined) return run();
     const cleared = this.#ops.setattr(request.nodeid, { mode }, null, request);
     this.#privileged.delete(request.nodeid);
+    // The kernel expects size and times to change by a write, but goes on showing the mode that it has.
+    this.#attributesChanged(request.nodeid);
     return cleared instanceof Promise ? cleared.then(run) : run();
   }
 

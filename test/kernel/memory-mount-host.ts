@@ -2,6 +2,7 @@
  * A process that serves a MemoryFileSystem on a directory from a Worker, driven by its parent over IPC: what the mount tests and the
  * bench start. Arguments: one JSON text, `HostOptions`.
  */
+import { openSync, readSync, statSync } from 'node:fs';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 import { systemClock } from '../../src/base/clock.ts';
 import { FsError, UsageError } from '../../src/base/errors.ts';
@@ -17,6 +18,8 @@ export interface HostOptions {
     MemoryFileSystemOptions,
     'entryTimeoutMs' | 'attributeTimeoutMs' | 'keepCache' | 'directIo' | 'cacheListing'
   >;
+  /** Reads of every file are answered with slices of this one. */
+  readonly sliceOf?: string;
   readonly deadlineMs?: number;
   readonly logLevel?: LogLevel;
 }
@@ -38,6 +41,8 @@ export type HostCommand =
   | { readonly do: 'release' }
   | { readonly do: 'state' }
   | { readonly do: 'busy-main'; readonly ms: number }
+  /** The main thread asks its own mount. */
+  | { readonly do: 'stat-own'; readonly path: string }
   | { readonly do: 'hang-worker' }
   | { readonly do: 'abandon' }
   | { readonly do: 'kill-worker' }
@@ -88,6 +93,8 @@ if (isMainThread) {
       const end = performance.now() + command.ms;
       while (performance.now() < end);
       tell({ id, result: null });
+    } else if (command.do === 'stat-own') {
+      tell({ id, result: statSync(command.path).size });
     } else if (command.do === 'abandon') {
       abandonMount({ directory: options.mount.directory, descriptor });
       tell({ id, result: null });
@@ -104,8 +111,23 @@ if (isMainThread) {
   /** Commands without an answer yet; the process ends when the mount is over and all are answered. */
   let running = 0;
   let over = false;
+  const sliceFd = options.sliceOf === undefined ? -1 : openSync(options.sliceOf, 'r');
   const fileSystem = new MemoryFileSystem({
     ...options.fileSystem,
+    // In two pieces and a buffer between, so that gathering is exercised.
+    read: (_ino, offset, length) => {
+      if (options.sliceOf === undefined) return null;
+      const end = Math.min(offset + length, statSync(options.sliceOf).size);
+      if (end - offset < 3) return [{ fd: sliceFd, position: offset, length: Math.max(0, end - offset) }];
+      const middle = Math.floor((offset + end) / 2);
+      const between = Buffer.alloc(1);
+      readSync(sliceFd, between, 0, 1, middle);
+      return [
+        { fd: sliceFd, position: offset, length: middle - offset },
+        between,
+        { fd: sliceFd, position: middle + 1, length: end - middle - 1 },
+      ];
+    },
     before: (op, ino, name) => {
       const rule = rules.find((one) => one.op === op && (one.name ?? name) === name && (one.ino ?? ino) === ino);
       switch (rule?.effect) {

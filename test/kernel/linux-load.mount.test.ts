@@ -1,0 +1,156 @@
+import { createHash, randomBytes } from 'node:crypto';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, expect, test } from 'vitest';
+import { compiledSources } from './compiled-sources.ts';
+import type { Held } from './cycle-host.ts';
+import { MountDriver, makeMountPoint, run, script, shell, started } from './mount-driver.ts';
+
+const drivers: MountDriver[] = [];
+const folders: string[] = [];
+
+async function mounted(options?: Parameters<typeof MountDriver.start>[0]): Promise<MountDriver> {
+  const driver = await MountDriver.start(options);
+  drivers.push(driver);
+  return driver;
+}
+
+function folder(): string {
+  const made = mkdtempSync(join(tmpdir(), 'cfs-kernel-load-'));
+  folders.push(made);
+  return made;
+}
+
+afterEach(async () => {
+  for (const driver of drivers.splice(0)) await driver.stop();
+  for (const made of folders.splice(0)) rmSync(made, { recursive: true, force: true });
+});
+
+const digestOf = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex');
+
+test('two hundred mounts in one process leave no descriptor, no thread and no memory behind', async () => {
+  const directory = makeMountPoint();
+  folders.push(directory);
+  const host = join(compiledSources(), 'test/kernel/cycle-host.js');
+
+  const { code, stdout, stderr } = await run(process.execPath, ['--expose-gc', host, directory], 100_000);
+
+  expect(stderr).toBe('');
+  expect(code).toBe(0);
+  const { early, late } = JSON.parse(stdout) as { early: Held; late: Held };
+  expect(late.descriptors).toBe(early.descriptors);
+  expect(late.threads).toBeLessThanOrEqual(early.threads);
+  expect(late.residentKiB - early.residentKiB).toBeLessThan(16 * 1024);
+});
+
+/** Slices that are in the page cache are answered at once, others by the pool: `nocache` makes sure of the latter. */
+test('bytes of a read may lie in a file, in the page cache or not', async () => {
+  const content = randomBytes(5_000_003);
+  const file = join(folder(), 'content');
+  writeFileSync(file, content);
+  const driver = await mounted({ sliceOf: file, fileSystem: { keepCache: false } });
+  await driver.do({ do: 'plant', parent: 1, name: 'f', text: 'x'.repeat(content.length) });
+  const digest = () => shell(`sha256sum < ${driver.path('f')}`).then((line) => line.split(' ')[0]);
+
+  expect(await digest()).toBe(digestOf(content));
+  await shell(`sync ${file}; dd of=${file} oflag=nocache conv=notrunc,fdatasync count=0 2>/dev/null`);
+  expect(await digest()).toBe(digestOf(content));
+
+  await driver.until(({ binding, openHandles }) => binding.pendingOperations === 0 && openHandles === 0, 'all is over');
+});
+
+/** Each of the threads works on files of its own and checks what it reads; all share the folders. */
+const MIXED = (seconds: number) => `
+  const end = performance.now() + ${seconds * 1000}; let calls = 0;
+  const worker = async (w) => {
+    let seed = w + 1; const random = (n) => (seed = (seed * 1103515245 + 12345) & 0x7fffffff) % n;
+    const names = new Map();
+    for (let i = 0; performance.now() < end; i++) {
+      const name = path.join(D, 'dir' + random(4), 'w' + w + '-' + random(12));
+      const known = names.get(name);
+      calls++;
+      switch (random(7)) {
+        case 0: case 1: { const bytes = Buffer.alloc(random(20) === 0 ? 300000 : random(9000), 'w' + w + '#' + i); await fs.promises.writeFile(name, bytes); names.set(name, bytes); break }
+        case 2: if (known) { if (!(await fs.promises.readFile(name)).equals(known)) throw new Error('wrong bytes in ' + name) } break;
+        case 3: if (known) { await fs.promises.unlink(name); names.delete(name) } break;
+        case 4: if (known) { const to = name + 'r'; await fs.promises.rename(name, to); names.delete(name); names.set(to, known); const back = await fs.promises.stat(to); if (back.size !== known.length) throw new Error('wrong size'); await fs.promises.rename(to, name); names.delete(to); names.set(name, known) } break;
+        case 5: { const there = await fs.promises.stat(name).then((s) => s.size, (e) => e.code); if (there !== (known ? known.length : 'ENOENT')) throw new Error(name + ' is ' + there) } break;
+        case 6: { const list = new Set(await fs.promises.readdir(path.dirname(name))); for (const mine of names.keys()) if (path.dirname(mine) === path.dirname(name) && !list.has(path.basename(mine))) throw new Error('not listed: ' + mine) } break;
+      }
+    }
+  };
+  for (let d = 0; d < 4; d++) fs.mkdirSync(path.join(D, 'dir' + d));
+  await Promise.all(Array.from({ length: 32 }, (_, w) => worker(w)));
+  return calls;
+`;
+
+test('thirty-two threads of mixed calls and eight finds get no wrong answer, and nobody hangs', async () => {
+  const seconds = Number(process.env.CFS_TEST_MIXED_SECONDS ?? 4);
+  const driver = await mounted({ fileSystem: { entryTimeoutMs: 600_000, attributeTimeoutMs: 600_000 } });
+  const finds = Array.from({ length: 8 }, () =>
+    started('sh', [
+      '-c',
+      `end=$(($(date +%s) + ${seconds})); while [ $(date +%s) -lt $end ]; do find ${driver.directory} -ls > /dev/null 2>&1; done`,
+    ]),
+  );
+  process.env.UV_THREADPOOL_SIZE = '32';
+
+  const calls = await script<number>(driver.directory, MIXED(seconds), (seconds + 60) * 1000);
+
+  expect(calls).toBeGreaterThan(1000);
+  for (const { finished } of finds) expect((await finished).signal).toBeNull();
+  const state = await driver.until(({ openHandles }) => openHandles === 0, 'all handles are released');
+  expect(state.binding.freeSmallSlots).toBe(256);
+  expect(Object.values(state.failures).reduce((a, b) => a + b, 0)).toBe(
+    (state.failures.lookup ?? 0) + (state.failures.open ?? 0),
+  );
+});
+
+test('the main thread may ask its own mount', async () => {
+  const driver = await mounted();
+  await driver.do({ do: 'plant', parent: 1, name: 'f', text: 'hello' });
+
+  expect(await driver.do({ do: 'stat-own', path: driver.path('f') })).toBe(5);
+});
+
+/** The kernel leaves clearing them to us (HANDLE_KILLPRIV_V2), and only for callers without privilege. */
+test('a write, truncate or chown by someone without privilege clears setuid and setgid', async () => {
+  const driver = await mounted({ mount: { allowOther: true } });
+  const nobody = (command: string) =>
+    `setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all sh -c '${command}'`;
+  const f = driver.path('f');
+  const mode = async (act: string): Promise<string> =>
+    (await shell(`rm -f ${f}; echo x > ${f}; chmod 6777 ${f}; ${act}; stat -c '%a %y' ${f} | cut -d' ' -f1`)).trim();
+
+  expect(await mode(nobody(`echo y >> ${f}`))).toBe('777');
+  expect(await mode(nobody(`truncate -s 1 ${f}`))).toBe('777');
+  expect(await mode(nobody(`: > ${f}`))).toBe('777');
+  expect(await mode(`chown 1:1 ${f}`)).toBe('777');
+  expect(await mode(`cat ${f}`)).toMatch(/6777$/);
+});
+
+/** In a mount namespace of its own, where the device is open to all as on ordinary systems. */
+test('an ordinary user mounts and unmounts with fusermount3', async () => {
+  const place = folder();
+  const host = join(compiledSources(), 'test/kernel/memory-mount-host.js');
+  const options = JSON.stringify({ mount: { directory: `${place}/m`, fsname: 'a,b c' } });
+  const user = 'setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --bounding-set=+all';
+
+  const said = await shell(
+    `chmod 755 ${place}; mkdir ${place}/m; chown 65534:65534 ${place}/m; mknod -m 666 ${place}/fuse c 10 229
+     cat > ${place}/inside.sh <<'END'
+mount --bind ${place}/fuse /dev/fuse
+${user} ${process.execPath} ${host} '${options}' 2> ${place}/log &
+for i in $(seq 200); do grep -q mounted ${place}/log && break; sleep 0.05; done
+grep ' ${place}/m ' /proc/mounts | cut -d' ' -f1,3
+${user} sh -c 'echo hello > ${place}/m/f; cat ${place}/m/f; stat -c %u ${place}/m/f; fusermount3 -u ${place}/m'
+wait $!
+cat ${place}/log
+END
+     unshare --mount sh -eu ${place}/inside.sh`,
+  );
+
+  expect(said.split('\n').slice(0, 3)).toEqual(['a,b\\040c fuse.cfs-test', 'hello', '65534']);
+  expect(said).toContain('"ended":"unmounted"');
+});
