@@ -45,6 +45,9 @@ export type TreeInvalidation =
 
 /** Entries merged, or nodes removed, in one record and one turn of the loop. */
 const STEP_NODES_MAX = 500;
+const STEP_NODES_MIN = 16;
+/** How long a turn may take, about: readers wait as long. */
+const TURN_MS = 1.5;
 /** More removals at once than this look like a fault of the service, or like an accident, and wait for a person. */
 export const REMOVALS_BELIEVED_MAX = 100;
 
@@ -103,10 +106,17 @@ export class ListingApplication {
     const listing: Listing = { folder, entries: byUrl, complete: true, requestedMs, serverTimeMs };
     let changes = 0;
     const postponed = new Map<ResourceUrl, RemoteEntry>();
-    for (const batch of inSteps(byUrl.values())) {
+    const waiting = byUrl.values();
+    let step = STEP_NODES_MIN;
+    for (let batch = take(waiting, step); batch.length > 0; batch = take(waiting, step)) {
+      const begunMs = this.#clock.elapsedMs();
       const plan = this.#mergeBatch(listing, batch, sequence);
       changes += plan.changes.length;
       for (const entry of plan.postponed) postponed.set(entry.url, entry);
+      // What is known already costs a tenth of what is new: as many as fit into one turn, whatever they are.
+      const tookMs = this.#clock.elapsedMs() - begunMs;
+      if (tookMs < TURN_MS / 2) step = Math.min(step * 2, STEP_NODES_MAX);
+      else if (tookMs > TURN_MS) step = Math.max(step / 2, STEP_NODES_MIN);
       yield;
     }
 
@@ -145,7 +155,10 @@ export class ListingApplication {
   ): void {
     const byUrl = new Map(entries.map((entry) => [entry.url, entry]));
     const listing: Listing = { folder, entries: byUrl, complete: false, requestedMs, serverTimeMs };
-    for (const batch of inSteps(byUrl.values())) this.#mergeBatch(listing, batch, sequence);
+    const waiting = byUrl.values();
+    for (let batch = take(waiting, STEP_NODES_MAX); batch.length > 0; batch = take(waiting, STEP_NODES_MAX)) {
+      this.#mergeBatch(listing, batch, sequence);
+    }
   }
 
   settleAbsence(ino: Inode, answer: RemoteResource | null, sequence: number, acceptAll: boolean): AbsenceOutcome {
@@ -278,13 +291,13 @@ function invalidationsOf({ before, after }: NodeChange): TreeInvalidation[] {
   return forget;
 }
 
-function* inSteps<T>(items: Iterable<T>): Iterable<T[]> {
-  let step: T[] = [];
-  for (const item of items) {
-    step.push(item);
-    if (step.length < STEP_NODES_MAX) continue;
-    yield step;
-    step = [];
+/** The next `count` of `items`; fewer at the end. */
+function take<T>(items: Iterator<T>, count: number): T[] {
+  const taken: T[] = [];
+  while (taken.length < count) {
+    const next = items.next();
+    if (next.done) break;
+    taken.push(next.value);
   }
-  if (step.length > 0) yield step;
+  return taken;
 }
