@@ -76,8 +76,9 @@ export class OpenFile {
 
   /** The last name is gone; the handles go on with what is here. */
   orphan(node: NodeRecord): void {
-    this.#pinKnown();
     this.#orphan = node;
+    // Held from now on: nothing else names these bytes any more.
+    this.#holdLatest(node.local?.content ?? null);
   }
 
   /**
@@ -217,8 +218,11 @@ export class OpenFile {
   #pinKnown(): void {
     // The record of an orphan stays as it was when its name went: what was written since is newer.
     if (this.#orphan !== null && this.#content !== null) return;
-    const current = this.#node()?.local?.content ?? null;
-    // A draft that was written here, or a version that somebody pinned. A version that the handle holds already stays.
+    this.#holdLatest(this.#node()?.local?.content ?? null);
+  }
+
+  /** A draft that was written here, or a version that somebody pinned. A version that the handle holds already stays. */
+  #holdLatest(current: ContentId | null): void {
     if (current !== null && (this.#content === null || this.#deps.contents.record(current)?.kind === 'draft'))
       this.#hold(current);
   }

@@ -36,3 +36,14 @@ test.each([1_000, 300_000])(
     await mount.close(fd);
   },
 );
+
+test('a file that was never read or written before it lost its name is there when it is', async () => {
+  const fd = await mount.open('file', 'wx+');
+  await mount.unlink('file');
+  tower.contents.collect();
+
+  await mount.write(fd, 0, Buffer.from('nameless'));
+
+  expect((await mount.read(fd, 0, 100)).toString()).toBe('nameless');
+  await mount.close(fd);
+});
