@@ -32,7 +32,7 @@ export interface StoreOptions {
 }
 
 const SEGMENT_BYTES = 8 * 1024 * 1024;
-const OVERLAY_BYTES_MAX = 32 * 1024 * 1024;
+const OVERLAY_BYTES_MAX = 48 * 1024 * 1024;
 /** Rows read from LMDB at once while scanning, first and later: no cursor outlives a turn of the event loop. */
 const SCAN_ROWS_MIN = 32;
 const SCAN_ROWS_MAX = 256;
@@ -181,7 +181,7 @@ export class Store implements StoreWriter {
     return result;
   }
 
-  /** How full the overlay is: 0 empty; from 1 on each `transact` waits up to 2 ms for LMDB to catch up. */
+  /** How full the overlay is: 0 empty; from 1 on each `transact` waits, up to 2 ms, for LMDB to catch up. */
   pressure(): number {
     return this.#takeover.pendingBytes / this.#overlayBytesMax;
   }
@@ -278,7 +278,9 @@ export class Store implements StoreWriter {
   }
 
   #record(rows: Row[]): void {
-    if (this.pressure() >= 1) Atomics.wait(this.#waiting, 0, 0, Math.min(2, this.pressure()));
+    const pressure = this.pressure();
+    // Gently at first: the thread that waits is the one that hands over.
+    if (pressure >= 1) Atomics.wait(this.#waiting, 0, 0, Math.min(2, (pressure - 1) * 4));
     for (const row of rows) {
       if (row.value !== undefined) row.valueBytes = encodeValue(row.table, row.value as never);
     }

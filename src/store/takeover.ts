@@ -28,6 +28,9 @@ export interface TakeoverOptions {
 
 /** Small batches keep each turn of the event loop short: a put costs 1–2 µs here, the rest happens in LMDB's own thread. */
 const BATCH_ROWS_MAX = 500;
+/** Behind a long queue a turn may take some milliseconds: waiting writers would take longer. */
+const BACKLOG_BYTES = 8 * 1024 * 1024;
+const BACKLOG_BATCH_ROWS_MAX = 3000;
 const BATCH_DELAY_MS = 50;
 const RETRY_DELAY_MS = 1000;
 const COMMIT_ERROR_WAIT_MS = 1000;
@@ -136,10 +139,11 @@ export class Takeover {
   }
 
   #nextBatch(): PendingRecord[] {
+    const rowsMax = this.#bytes > BACKLOG_BYTES ? BACKLOG_BATCH_ROWS_MAX : BATCH_ROWS_MAX;
     let rows = 0;
     let count = 0;
     for (const record of this.#pending) {
-      if (count > 0 && rows + record.rows.length > BATCH_ROWS_MAX) break;
+      if (count > 0 && rows + record.rows.length > rowsMax) break;
       rows += record.rows.length;
       count++;
     }
