@@ -233,7 +233,7 @@ test('a port that another program took is named, with its own exit code', async 
     origin: string;
   };
   const { port } = new URL(origin);
-  const squatter: Server = createServer();
+  const squatter: Server = createServer((socket) => socket.destroy());
   await new Promise<void>((resolve) => squatter.listen(Number(port), '127.0.0.1', resolve));
 
   const { code, stderr } = await home.run('cfs', ['demo', directory]);
