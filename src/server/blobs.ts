@@ -14,6 +14,7 @@ import type { Readable } from 'node:stream';
 export class Blobs {
   readonly #directory: string;
   readonly #known = new Set<string>();
+  #writers = 0;
 
   constructor(deps: { directory: string }) {
     this.#directory = deps.directory;
@@ -30,7 +31,15 @@ export class Blobs {
     const flags = offset === 0 ? constants.O_RDWR | constants.O_CREAT | constants.O_TRUNC : constants.O_RDWR;
     const file = await open(path, flags, 0o600);
     if (offset > 0) await file.truncate(offset);
-    return new BlobWriter(file, path, offset);
+    this.#writers += 1;
+    return new BlobWriter(file, path, offset, () => {
+      this.#writers -= 1;
+    });
+  }
+
+  /** Whether anything is being written right now. */
+  get isWriting(): boolean {
+    return this.#writers > 0;
   }
 
   /** Bytes `[start, end)` of a blob, as a stream. */
@@ -53,9 +62,13 @@ export class Blobs {
     }
   }
 
-  async sha256(name: string): Promise<string> {
+  /** @param yields waited for between two pieces, for work that is not urgent */
+  async sha256(name: string, yields: () => Promise<void> = async () => {}): Promise<string> {
     const hash = createHash('sha256');
-    for await (const chunk of createReadStream(this.pathOf(name), { highWaterMark: READ_BYTES })) hash.update(chunk);
+    for await (const chunk of createReadStream(this.pathOf(name), { highWaterMark: READ_BYTES })) {
+      hash.update(chunk);
+      await yields();
+    }
     return hash.digest('hex');
   }
 
@@ -99,6 +112,7 @@ const READ_BYTES = 512 * 1024;
 export class BlobWriter {
   readonly #file: FileHandle;
   readonly #path: string;
+  readonly #closedNow: () => void;
   /** Null when the front was written earlier, or once there is so much that it is hashed later. */
   #hash: Hash | null;
   #end: number;
@@ -106,9 +120,11 @@ export class BlobWriter {
   #syncing: Promise<void> | null = null;
   #closed = false;
 
-  constructor(file: FileHandle, path: string, offset: number) {
+  /** @param closed called once, when the writer is done */
+  constructor(file: FileHandle, path: string, offset: number, closed: () => void) {
     this.#file = file;
     this.#path = path;
+    this.#closedNow = closed;
     this.#hash = offset === 0 ? createHash('sha256') : null;
     this.#end = offset;
     this.#syncedEnd = offset;
@@ -155,6 +171,7 @@ export class BlobWriter {
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
+    this.#closedNow();
     await this.#syncing;
     await this.#file.close();
   }

@@ -1,3 +1,4 @@
+import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { Blobs } from './blobs.ts';
 import type { VersionRow } from './database.ts';
@@ -7,13 +8,15 @@ import type { Histories } from './histories.ts';
 export class Sealer {
   readonly #blobs: Blobs;
   readonly #histories: Histories;
+  readonly #clock: Clock;
   readonly #log: Logger;
   readonly #queue: VersionRow[] = [];
   #work: Promise<void> | null = null;
   #isClosed = false;
 
-  constructor(deps: { blobs: Blobs; histories: Histories; log: Logger }) {
+  constructor(deps: { blobs: Blobs; histories: Histories; clock: Clock; log: Logger }) {
     this.#blobs = deps.blobs;
+    this.#clock = deps.clock;
     this.#histories = deps.histories;
     this.#log = deps.log;
   }
@@ -37,11 +40,23 @@ export class Sealer {
     for (let version = this.#queue.shift(); version !== undefined; version = this.#queue.shift()) {
       if (this.#isClosed) return;
       try {
-        this.#histories.recordHash(version, await this.#blobs.sha256(version.blob));
+        const sha256 = await this.#blobs.sha256(version.blob, () => this.#givesWay());
+        this.#histories.recordHash(version, sha256);
       } catch (err) {
         // Deleted while it waited its turn, most often; damage would be found by the check.
         this.#log.debug({ err, version: version.version }, 'version not sealed');
       }
     }
   }
+
+  /** Uploads come first: hashing costs them a third of their speed. Not for ever, on a server that is never quiet. */
+  async #givesWay(): Promise<void> {
+    for (let waits = 0; this.#blobs.isWriting && waits < WAITS_MAX && !this.#isClosed; waits += 1) {
+      await this.#clock.sleep(WAIT_MS);
+    }
+  }
 }
+
+const WAIT_MS = 50;
+/** Per piece: a gigabyte is then hashed in two hours of uploads without a pause. */
+const WAITS_MAX = 60;
