@@ -19,7 +19,7 @@ import { DEFAULT_PAGE } from './repository.ts';
 
 /** What belongs to an account rather than to a folder: user, top level, workspaces, albums, shares, contacts (docs/service.md 4, 8, 9). */
 export function accountHandlers(service: Service): HandlerTable {
-  const { database, repository, documents } = service;
+  const { database, repository, collections, documents } = service;
 
   const listing = (call: Call<'userCollectionContents'>): string => {
     const { caller, endpoint } = call;
@@ -39,12 +39,12 @@ export function accountHandlers(service: Service): HandlerTable {
         return encodeCollectionContents(documents.collections(pageOf(all, query, Number.MAX_SAFE_INTEGER)));
       }
       case 'albums': {
-        const all = repository.albums(caller).map((row) => documents.collection(row, 'album'));
+        const all = collections.albums(caller).map((row) => documents.collection(row, 'album'));
         return encodeCollectionContents(documents.collections(pageOf(all, query, Number.MAX_SAFE_INTEGER)));
       }
       case 'publicLinks': {
         // ASSUMED (docs/service.md 8.3): the form of this listing.
-        const all = repository.linkedFiles(caller);
+        const all = collections.linkedFiles(caller);
         return encodeCollectionContents(documents.contents(pageOf(all, query, DEFAULT_PAGE)));
       }
       case 'recentActivities':
@@ -65,7 +65,7 @@ export function accountHandlers(service: Service): HandlerTable {
 
   const albumOf = (caller: string, id: ResourceId): FolderRow => {
     const row = repository.folder(caller, id);
-    if (!repository.isAlbum(row)) throw notFound();
+    if (!collections.isAlbum(row)) throw notFound();
     return row;
   };
 
@@ -110,7 +110,7 @@ export function accountHandlers(service: Service): HandlerTable {
       GET: async ({ exchange, endpoint, query: raw, caller }) => {
         const row = workspaceOf(caller, endpoint.id);
         const query = listingQuery(raw);
-        const rows = query.type === 'file' ? [] : repository.workspaceFolders(row.uid, row.local);
+        const rows = query.type === 'file' ? [] : collections.workspaceFolders(row.uid, row.local);
         const ordered = query.order === null ? rows : sorted(rows, query.order);
         const entries = ordered.map((folder) => documents.collection(folder as FolderRow, 'syncFolder'));
         await exchange.sendXml(

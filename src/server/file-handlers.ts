@@ -12,7 +12,7 @@ import { blobToRead, uploadOffset } from './uploads.ts';
 
 /** Files, their data and their versions (docs/service.md 6 and 7). */
 export function fileHandlers(service: Service): HandlerTable {
-  const { repository, histories, uploads, blobs, documents } = service;
+  const { repository, collections, histories, uploads, blobs, documents } = service;
 
   const versionDocument = async (row: VersionRow) =>
     documents.version(row, row.complete ? row.sizeBytes : await uploads.storedBytes(row));
@@ -87,7 +87,7 @@ export function fileHandlers(service: Service): HandlerTable {
     },
     publicLink: {
       GET: async ({ exchange, endpoint, query }) => {
-        const file = repository.linkedFile(endpoint.token);
+        const file = collections.linkedFile(endpoint.token);
         if (file === null || file.newest === null) throw notFound();
         if (query.get('directDownload') === 'true') return sendBlob(service, exchange, file.name, file.newest);
         await exchange.sendHtml(200, linkPage(file.name));

@@ -1,6 +1,7 @@
 import type { Endpoint, EndpointKind } from '../protocol/endpoints.ts';
 import type { Accounts } from './accounts.ts';
 import type { Blobs } from './blobs.ts';
+import type { Collections } from './collections.ts';
 import type { Database } from './database.ts';
 import type { Documents } from './documents.ts';
 import type { Exchange } from './exchange.ts';
@@ -15,6 +16,7 @@ export interface Service {
   readonly database: Database;
   readonly accounts: Accounts;
   readonly repository: Repository;
+  readonly collections: Collections;
   readonly histories: Histories;
   readonly uploads: Uploads;
   readonly blobs: Blobs;

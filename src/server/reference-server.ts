@@ -9,6 +9,7 @@ import { type Logger, silentLogger } from '../base/log.ts';
 import { Accounts } from './accounts.ts';
 import { Administration } from './administration.ts';
 import { Blobs } from './blobs.ts';
+import { Collections } from './collections.ts';
 import { lockData } from './data-lock.ts';
 import { Database } from './database.ts';
 import { Dispatcher } from './dispatcher.ts';
@@ -128,7 +129,12 @@ export class ReferenceServer {
     this.administration = new Administration(parts);
     this.requests = new RequestLog({ entriesMax: options.requestsKept ?? 10_000 });
     this.#dispatcher = new Dispatcher({
-      service: { ...parts, documents: new Documents({ origin: this.origin }), pictures: new Pictures() },
+      service: {
+        ...parts,
+        collections: new Collections(parts),
+        documents: new Documents({ origin: this.origin }),
+        pictures: new Pictures(),
+      },
       clock: parts.clock,
       log: options.log ?? silentLogger,
       requests: this.requests,

@@ -130,7 +130,7 @@ export class Repository {
       const moved = this.#moved(caller, row, change);
       if (moved.name === row.name && moved.parent === row.parent) return false;
       if (row.role !== 'plain') throw forbidden('Can not move sync folder.');
-      if (this.#liesWithin(moved.uid, moved.parent, row.local)) throw forbidden('Can not move a folder into itself.');
+      if (this.liesWithin(moved.uid, moved.parent, row.local)) throw forbidden('Can not move a folder into itself.');
       this.#replace(row, moved);
       return true;
     });
@@ -185,49 +185,6 @@ export class Repository {
     });
   }
 
-  /** The file behind a public link, if its owner has not thrown it away. */
-  linkedFile(token: string): FileRow | null {
-    const uid = /^D(\d+)_/.exec(token)?.[1];
-    const local = uid === undefined ? undefined : this.#database.publicLinks.get([uid, token]);
-    const row = uid === undefined || local === undefined ? undefined : this.#database.resources.get([uid, local]);
-    if (row?.kind !== 'file') return null;
-    return this.#liesWithin(row.uid, row.parent, SYSTEM_FOLDERS.deleted) ? null : row;
-  }
-
-  /** All files of an account that have a public link. */
-  linkedFiles(uid: string): FileRow[] {
-    const links = [...this.#database.publicLinks.getRange({ start: [uid, ''], end: [uid, TEXT_END] })];
-    return links.flatMap(({ value }) => {
-      const row = this.#database.resources.get([uid, value]);
-      return row?.kind === 'file' ? [row] : [];
-    });
-  }
-
-  /** Whether a folder holds a picture, which makes an album of it (wire-facts 8). */
-  isAlbum(folder: FolderRow): boolean {
-    return this.#rows(folder.uid, folder.local, 1).some((row) => row.kind === 'file' && isImage(row.mediaType));
-  }
-
-  /** All folders of an account that hold pictures, outside the trash. */
-  albums(uid: string): FolderRow[] {
-    const found = new Set<string>();
-    for (const { value } of this.#database.resources.getRange({ start: [uid, ''], end: [uid, TEXT_END] })) {
-      if (value.kind === 'file' && isImage(value.mediaType)) found.add(value.parent);
-    }
-    const folders = [...found].flatMap((local) => {
-      const row = this.#database.resources.get([uid, local]);
-      return row?.kind === 'folder' && !this.#liesWithin(uid, local, SYSTEM_FOLDERS.deleted) ? [row] : [];
-    });
-    return folders.sort((a, b) => a.seq - b.seq);
-  }
-
-  /** The sync folders of a workspace. */
-  workspaceFolders(uid: string, workspace: string): FolderRow[] {
-    return this.#rows(uid, TOP, 0).filter(
-      (row): row is FolderRow => row.kind === 'folder' && row.workspace === workspace,
-    );
-  }
-
   /** Who else may see a folder. */
   isShared(folder: FolderRow): boolean {
     return this.#database.sharedFolders.getKeysCount(textRange(folder.uid, folder.local)) > 0;
@@ -249,6 +206,24 @@ export class Repository {
 
   usageBytes(uid: string): number {
     return this.#database.usage.get(uid) ?? 0;
+  }
+
+  /** All folders (rank 0) or files (rank 1) of a folder, as created. */
+  rowsIn(uid: string, parent: string, rank: 0 | 1): ResourceRow[] {
+    const range = { start: [uid, parent, rank, 0], end: [uid, parent, rank, SEQ_END] } as ChildRange;
+    return [...this.#database.children.getRange(range)].flatMap(({ value }) => this.#rowOf(uid, value));
+  }
+
+  /** Whether a folder is `ancestor` or lies anywhere below it. */
+  liesWithin(uid: string, local: string, ancestor: string): boolean {
+    let at = local;
+    for (let depth = 0; depth < DEPTH_MAX; depth += 1) {
+      if (at === ancestor) return true;
+      const row = this.#database.resources.get([uid, at]);
+      if (row === undefined) return false;
+      at = row.parent;
+    }
+    return true;
   }
 
   #resource(caller: string, id: ResourceId, need: Need): ResourceRow {
@@ -283,14 +258,9 @@ export class Repository {
         entries: locals.slice(0, max).flatMap((local) => this.#rowOf(uid, local)),
       };
     }
-    const folders = first === 0 ? sorted(this.#rows(uid, parent, 0), query.order) : [];
-    const files = last === 1 ? sorted(this.#rows(uid, parent, 1), query.order) : [];
+    const folders = first === 0 ? sorted(this.rowsIn(uid, parent, 0), query.order) : [];
+    const files = last === 1 ? sorted(this.rowsIn(uid, parent, 1), query.order) : [];
     return page([...folders, ...files], start, max);
-  }
-
-  #rows(uid: string, parent: string, rank: 0 | 1): ResourceRow[] {
-    const range = { start: [uid, parent, rank, 0], end: [uid, parent, rank, SEQ_END] } as ChildRange;
-    return [...this.#database.children.getRange(range)].flatMap(({ value }) => this.#rowOf(uid, value));
   }
 
   #rowOf(uid: string, local: string): ResourceRow[] {
@@ -335,17 +305,6 @@ export class Repository {
       if (error instanceof Refusal && error.status === 404 && id.uid !== caller) throw forbidden('Not allowed');
       throw error;
     }
-  }
-
-  #liesWithin(uid: string, local: string, ancestor: string): boolean {
-    let at = local;
-    for (let depth = 0; depth < DEPTH_MAX; depth += 1) {
-      if (at === ancestor) return true;
-      const row = this.#database.resources.get([uid, at]);
-      if (row === undefined) return false;
-      at = row.parent;
-    }
-    return true;
   }
 
   #publicLink(row: FileRow, wanted: boolean | undefined): string | null {
@@ -437,8 +396,4 @@ function checkName(name: string): void {
 /** Equal for names that differ only by case. */
 function nameHash(name: string): string {
   return createHash('sha256').update(name.toLowerCase()).digest('base64url').slice(0, 22);
-}
-
-function isImage(mediaType: string): boolean {
-  return mediaType.toLowerCase().startsWith('image/');
 }
