@@ -130,6 +130,7 @@ export class CacheEviction {
     if (record === undefined || record.kind !== 'version') return 0;
     const map = this.#blocks.map(id);
     const whole = !this.#files.canPunchHoles;
+    if (whole) this.#usage.forgetUnits(id, record.sizeBytes);
     const first = whole ? 0 : unit.unit * UNIT_BLOCKS;
     const end = Math.min(
       whole ? Number.POSITIVE_INFINITY : first + UNIT_BLOCKS,
@@ -152,9 +153,9 @@ export class CacheEviction {
 
   #removeFile(id: ContentId): void {
     const record = this.#store.get('content', id);
-    if (record === undefined || record.where !== 'file' || isLayered(record) || this.#files.isHeld(id)) return;
+    if (record === undefined || record.where === 'inline' || isLayered(record) || this.#files.isHeld(id)) return;
     try {
-      this.#store.transact((tx) => tx.put('content', id, { ...record, where: 'none' }));
+      if (record.where === 'file') this.#store.transact((tx) => tx.put('content', id, { ...record, where: 'none' }));
       this.#files.remove(id);
       this.#blocks.forget(id);
     } catch (err) {

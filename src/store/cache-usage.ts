@@ -74,8 +74,16 @@ export class CacheUsage {
   forget(id: ContentId, sizeBytes: number): void {
     this.setCached(id, 0);
     this.setDraft(id, 0);
-    const units = Math.min(Math.ceil(sizeBytes / UNIT_BYTES), this.#units.size);
-    for (let unit = 0; unit < units; unit++) this.#units.delete(id * UNITS_PER_CONTENT + unit);
+    this.forgetUnits(id, sizeBytes);
+  }
+
+  forgetUnits(id: ContentId, sizeBytes: number): void {
+    const count = Math.ceil(sizeBytes / UNIT_BYTES);
+    if (count <= this.#units.size) {
+      for (let unit = 0; unit < count; unit++) this.#units.delete(id * UNITS_PER_CONTENT + unit);
+    } else {
+      for (const [key, { content }] of this.#units) if (content === id) this.#units.delete(key);
+    }
   }
 
   #place(content: ContentId, unit: number, usedMs: number): void {

@@ -1,5 +1,5 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -15,8 +15,6 @@ const CUTS = 200;
 const CUTS_WITHOUT_SYNC = 40;
 const ROWS = 40;
 const IMAGES_AT_ONCE = 40;
-/** Images are examined where syncing costs nothing. */
-const FAST_DISK = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
 const stores = new TemporaryStores();
 
 /**
@@ -168,7 +166,7 @@ let events: DiskEvent[];
 let root: string;
 
 beforeAll(() => {
-  const place = stores.directory();
+  const place = stores.directory(tmpdir());
   root = join(place, 'store');
   mkdirSync(root);
   const shim = join(place, 'record-writes.so');
@@ -220,7 +218,7 @@ function cutOften(
     if (ack?.[1] === promise) acknowledged = Number(ack[2]);
     if (ack?.[3] !== undefined) synced.push(Number(ack[2]));
     if (!cuts.has(at)) continue;
-    const image = stores.directory(FAST_DISK);
+    const image = stores.directory();
     if (promise === 'synced') disk.cut(image, random);
     else disk.copy(image);
     images.push({ image, at, acknowledged, synced: [...synced] });

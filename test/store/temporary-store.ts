@@ -1,10 +1,13 @@
-import { cpSync, mkdtempSync, rmSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import { Store, type StoreOptions } from '../../src/store/environment.ts';
+
+/** Where syncing costs nothing. */
+export const FAST_DISK = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
 
 /** Directories and stores that end with the test that made them. */
 export class TemporaryStores {
@@ -20,7 +23,7 @@ export class TemporaryStores {
     });
   }
 
-  directory(below: string = tmpdir()): string {
+  directory(below: string = FAST_DISK): string {
     const directory = mkdtempSync(join(below, 'cfs-store-'));
     this.#directories.push(directory);
     return directory;

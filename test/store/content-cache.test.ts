@@ -1,0 +1,294 @@
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
+import { dirname, join } from 'node:path';
+import { expect, test } from 'vitest';
+import { systemClock } from '../../src/base/clock.ts';
+import { silentLogger } from '../../src/base/log.ts';
+import { BLOCK_BYTES, type ContentId, type ResourceUrl, type VersionUrl } from '../../src/base/vocabulary.ts';
+import { ContentStore, type ContentStoreDeps, type ContentStoreOptions } from '../../src/store/content-store.ts';
+import type { Store } from '../../src/store/environment.ts';
+import { countReference } from '../../src/store/node-table.ts';
+import { SeededRandom } from './seeded-random.ts';
+import { TemporaryStores } from './temporary-store.ts';
+
+const stores = new TemporaryStores();
+const FILE = 'https://service.example/file/1' as ResourceUrl;
+const MIB = 1024 * 1024;
+const ALL = { start: 0, end: Number.MAX_SAFE_INTEGER };
+
+interface Place {
+  readonly directory: string;
+  readonly store: Store;
+  readonly contents: ContentStore;
+}
+
+async function open(
+  options: Partial<ContentStoreOptions> = {},
+  directory: string = stores.directory(),
+  deps: Partial<ContentStoreDeps> = {},
+): Promise<Place> {
+  const store = await stores.open(directory);
+  const contents = new ContentStore({
+    store,
+    directory,
+    clock: systemClock,
+    log: silentLogger,
+    options: { inlineMaxBytes: 4096, cacheBytes: 1e12, ...options },
+    ...deps,
+  });
+  return { directory, store, contents };
+}
+
+/** vitest compares element by element, which takes seconds for a megabyte. */
+function expectBytes(found: Uint8Array | null, wanted: Uint8Array, what = 'bytes'): void {
+  expect(found?.byteLength, `length of ${what}`).toBe(wanted.byteLength);
+  expect(Buffer.compare(found as Uint8Array, wanted), what).toBe(0);
+}
+
+/** A version that somebody refers to. */
+function version({ store, contents }: Place, sizeBytes: number, name = '1'): ContentId {
+  return store.transact((tx) => {
+    const id = contents.versionContent(tx, `${FILE}/version/${name}` as VersionUrl, FILE, sizeBytes);
+    countReference(tx, id, 1);
+    return id;
+  });
+}
+
+/** What a fetch does: writes into the file, then says so. */
+function fetch({ contents }: Place, id: ContentId, bytes: Uint8Array, start = 0): string {
+  const path = contents.fetchPath(id) as string;
+  const fd = openSync(path, 'r+');
+  writeSync(fd, bytes, 0, bytes.byteLength, start);
+  closeSync(fd);
+  contents.landed(id, { start, end: start + bytes.byteLength }, null);
+  return path;
+}
+
+async function stop({ store, contents }: Place): Promise<void> {
+  contents.close();
+  await store.close();
+}
+
+test('a cached block is here after a restart, a partial one is not', async () => {
+  const first = await open();
+  const bytes = new SeededRandom(1).bytes(3 * BLOCK_BYTES);
+  const id = version(first, 3 * BLOCK_BYTES);
+  fetch(first, id, bytes.subarray(0, BLOCK_BYTES + 500));
+  await stop(first);
+
+  const second = await open({}, first.directory);
+  expectBytes(second.contents.readAll(id, { start: 0, end: BLOCK_BYTES }), bytes.slice(0, BLOCK_BYTES));
+  expect(second.contents.pieces(id, ALL).map(({ kind, length }) => [kind, length])).toEqual([
+    ['slice', BLOCK_BYTES],
+    ['missing', 2 * BLOCK_BYTES],
+  ]);
+  await stop(second);
+});
+
+test.each([1, 2, 3, 4])('wherever a cached file is damaged, wrong bytes are never returned (SEED=%i)', async (seed) => {
+  const random = new SeededRandom(seed);
+  const first = await open();
+  const size = 5 * BLOCK_BYTES + 777;
+  const bytes = random.bytes(size);
+  const id = version(first, size);
+  const path = fetch(first, id, bytes);
+  await stop(first);
+  const damaged = readFileSync(path);
+  const at = random.below(size);
+  damaged[at] = (damaged[at] as number) ^ (1 << random.below(8));
+  writeFileSync(path, damaged);
+
+  const second = await open({}, first.directory);
+  for (let block = 0; block < 6; block++) {
+    const extent = { start: block * BLOCK_BYTES, end: Math.min((block + 1) * BLOCK_BYTES, size) };
+    const read = second.contents.readAll(id, extent);
+    if (block === Math.floor(at / BLOCK_BYTES)) expect(read, `block ${block}`).toBeNull();
+    else expectBytes(read, bytes.subarray(extent.start, extent.end), `block ${block}`);
+  }
+  fetch(second, id, bytes);
+  expectBytes(second.contents.readAll(id, ALL), bytes);
+  await stop(second);
+});
+
+test('a file that is gone or cut short is fetched again', async () => {
+  const first = await open();
+  const id = version(first, 2 * BLOCK_BYTES);
+  const path = fetch(first, id, new Uint8Array(2 * BLOCK_BYTES).fill(5));
+  await stop(first);
+  writeFileSync(path, new Uint8Array(BLOCK_BYTES).fill(5));
+
+  const second = await open({}, first.directory);
+  expect(second.contents.readAll(id, { start: 0, end: BLOCK_BYTES })).not.toBeNull();
+  expect(second.contents.readAll(id, ALL)).toBeNull();
+  await stop(second);
+});
+
+test('clean blocks stay within their budget, least recently used first, and their room is given back', async () => {
+  const place = await open({ cacheBytes: 4 * MIB });
+  const files = Array.from({ length: 8 }, (_, i) => {
+    const id = version(place, MIB, String(i));
+    const path = fetch(place, id, new Uint8Array(MIB).fill(i + 1));
+    return { id, path };
+  });
+  place.contents.collect();
+
+  expect(place.contents.usage().cacheBytes).toBeLessThanOrEqual(4 * MIB);
+  const here = files.map(({ id }) => place.contents.readAll(id, ALL) !== null);
+  expect(here).toEqual([false, false, false, false, true, true, true, true]);
+  const blocks = files.reduce((sum, { path }) => sum + (existsSync(path) ? statSync(path).blocks * 512 : 0), 0);
+  expect(blocks).toBeLessThanOrEqual(4.1 * MIB);
+  await stop(place);
+
+  // Nothing is counted twice or forgotten by a restart.
+  const again = await open({ cacheBytes: 4 * MIB }, place.directory);
+  await again.contents.takeStock(new AbortController().signal);
+  expect(again.contents.usage().cacheBytes).toBe(4 * MIB);
+  await stop(again);
+});
+
+test('what is leased and what lies under a draft is not evicted', async () => {
+  const place = await open({ cacheBytes: MIB });
+  const leased = version(place, MIB, 'leased');
+  fetch(place, leased, new Uint8Array(MIB).fill(1));
+  const lease = place.contents.lease(leased);
+  const base = version(place, MIB, 'base');
+  const fetching = place.contents.lease(base);
+  fetch(place, base, new Uint8Array(MIB).fill(2));
+  const draft = place.store.transact((tx) => {
+    const id = place.contents.createDraft(tx, { content: base, sizeBytes: MIB });
+    countReference(tx, id, 1);
+    return id;
+  });
+  fetching.release();
+  for (let i = 0; i < 4; i++) fetch(place, version(place, MIB, String(i)), new Uint8Array(MIB).fill(3));
+  place.contents.collect();
+
+  expect(place.contents.readAll(leased, ALL)).not.toBeNull();
+  expect(place.contents.readAll(draft, ALL)).not.toBeNull();
+  lease.release();
+  await stop(place);
+
+  // Also after a restart, when the draft is not open.
+  const again = await open({ cacheBytes: MIB }, place.directory);
+  await again.contents.takeStock(new AbortController().signal);
+  for (let i = 0; i < 4; i++) fetch(again, version(again, MIB, `more ${i}`), new Uint8Array(MIB).fill(4));
+  expect(again.contents.readAll(draft, ALL)).not.toBeNull();
+  expect(again.contents.readAll(leased, ALL)).toBeNull();
+  await stop(again);
+});
+
+test('without hole punching whole contents are evicted', async () => {
+  const place = await open({ cacheBytes: 3 * MIB }, stores.directory(), { holes: null });
+  const first = version(place, 3 * MIB, 'first');
+  const path = fetch(place, first, new Uint8Array(3 * MIB).fill(1));
+  const second = version(place, MIB, 'second');
+  fetch(place, second, new Uint8Array(MIB).fill(2));
+  place.contents.collect();
+
+  expect(place.contents.usage().cacheBytes).toBe(MIB);
+  expect(existsSync(path)).toBe(false);
+  expect(place.contents.readAll(first, ALL)).toBeNull();
+  fetch(place, first, new Uint8Array(3 * MIB).fill(1));
+  expectBytes(place.contents.readAll(first, ALL), new Uint8Array(3 * MIB).fill(1));
+  await stop(place);
+});
+
+test('a disk below its reserve is not cached on, and reading goes on from memory', async () => {
+  const place = await open({ reserveBytes: Number.MAX_SAFE_INTEGER });
+  const bytes = new SeededRandom(3).bytes(2 * BLOCK_BYTES);
+  const id = version(place, bytes.byteLength);
+
+  expect(place.contents.fetchPath(id)).toBeNull();
+  place.contents.landed(id, { start: 0, end: bytes.byteLength }, bytes);
+
+  expectBytes(place.contents.readAll(id, ALL), bytes);
+  expect(place.contents.usage().cacheBytes).toBe(0);
+  await stop(place);
+});
+
+test('files that belong to nothing are removed, those of this run and of records are not', async () => {
+  const first = await open();
+  const id = version(first, 2 * BLOCK_BYTES);
+  const path = fetch(first, id, new Uint8Array(2 * BLOCK_BYTES));
+  await stop(first);
+  const below = join(first.directory, 'cache', '08', '8'); // below the counter: ids are reserved in blocks
+  mkdirSync(dirname(below), { recursive: true });
+  writeFileSync(below, 'orphan');
+
+  const second = await open({}, first.directory);
+  const draft = second.store.transact((tx) => {
+    const made = second.contents.createDraft(tx, null);
+    second.contents.write(made, 0, new Uint8Array(10_000));
+    return made;
+  });
+  await second.contents.takeStock(new AbortController().signal);
+
+  expect(existsSync(below)).toBe(false);
+  expect(existsSync(path)).toBe(true);
+  expect(second.contents.readAll(draft, ALL)).toHaveLength(10_000);
+  await stop(second);
+});
+
+test('a crash between the record of an adoption and the move of the file costs nothing', async () => {
+  const first = await open();
+  const bytes = new SeededRandom(4).bytes(10_000);
+  const id = first.store.transact((tx) => {
+    const draft = first.contents.createDraft(tx, null);
+    first.contents.write(draft, 0, bytes);
+    first.contents.seal(tx, draft);
+    countReference(tx, draft, 1);
+    return draft;
+  });
+  first.store.transact((tx) => first.contents.adopt(tx, id, `${FILE}/version/9` as VersionUrl, FILE));
+  await stop(first);
+  const name = `0${id}`.slice(-2);
+  renameSync(join(first.directory, 'cache', name, String(id)), join(first.directory, 'drafts', name, String(id)));
+
+  const second = await open({}, first.directory);
+  expectBytes(second.contents.readAll(id, ALL), bytes);
+  await second.contents.takeStock(new AbortController().signal);
+  await second.contents.settleLayers(new AbortController().signal);
+  expectBytes(second.contents.readAll(id, ALL), bytes);
+  await stop(second);
+});
+
+test('a content that was handed out is collected after its last lease, its file with it', async () => {
+  const place = await open();
+  const id = version(place, 2 * BLOCK_BYTES);
+  const path = fetch(place, id, new Uint8Array(2 * BLOCK_BYTES).fill(9));
+  const lease = place.contents.lease(id);
+  place.store.transact((tx) => countReference(tx, id, -1));
+  place.contents.collect();
+  expectBytes(place.contents.readAll(id, ALL), new Uint8Array(2 * BLOCK_BYTES).fill(9));
+
+  lease.release();
+  place.contents.collect();
+  expect(place.contents.record(id)).toBeUndefined();
+  expect(existsSync(path)).toBe(false);
+  expect([...place.store.scan('blocks', id)]).toEqual([]);
+  await stop(place);
+});
+
+test('where data lies is told for holes, own ranges and what is not here', async () => {
+  const place = await open();
+  const id = place.store.transact((tx) => place.contents.createDraft(tx, null));
+  place.contents.truncate(id, 10 * MIB);
+  place.contents.write(id, 3 * MIB, new Uint8Array(100));
+  place.contents.write(id, 5 * MIB, new Uint8Array(200));
+
+  expect(place.contents.nextData(id, 0)).toEqual({ start: 3 * MIB, end: 3 * MIB + 100 });
+  expect(place.contents.nextData(id, 3 * MIB + 50)).toEqual({ start: 3 * MIB + 50, end: 3 * MIB + 100 });
+  expect(place.contents.nextData(id, 3 * MIB + 100)).toEqual({ start: 5 * MIB, end: 5 * MIB + 200 });
+  expect(place.contents.nextData(id, 6 * MIB)).toBeNull();
+  expect(place.contents.nextData(version(place, MIB), 5)).toEqual({ start: 5, end: MIB });
+  await stop(place);
+});
