@@ -53,3 +53,16 @@ test('every npm script that a document names is in package.json', () => {
 
   expect(unknown).toEqual([]);
 });
+
+/** Cure: name a test that proves the sentence, in the words that stand in that test's file. */
+test('every proof that docs/semantics.md names is there, for a sentence that is there', () => {
+  const text = textOf('docs/semantics.md');
+  const sentences = new Set([...text.matchAll(/\*\*\[(S-[a-z]+-\d+)\]\*\*/g)].map(([, id = '']) => id));
+  const rows = [...text.matchAll(/^\| (S-[a-z]+-\d+) \| `([^`]+)` \| (.+) \|$/gm)];
+
+  expect(rows.length).toBeGreaterThan(20);
+  for (const [, id = '', file = '', name = ''] of rows) {
+    expect(sentences, id).toContain(id);
+    expect(textOf(file).includes(name), `${id}: "${name}" in ${file}`).toBe(true);
+  }
+});
