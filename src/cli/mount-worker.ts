@@ -118,7 +118,7 @@ class MountingWorker implements MountService {
   }
 
   async sync(path: string | null, signal: AbortSignal): Promise<SyncOutcome> {
-    // TODO narrow the set to `path`: until then `cfs sync FILE` waits for everything that is closed.
+    // TODO(narrowing the set to `path`): until then `cfs sync PATH` waits for everything that is closed.
     if (path !== null) this.#resolve(path);
     const report = await this.#built.sync.syncNow(signal);
     return { pushed: report.pushed, parked: report.parked.map((parked) => this.#parked(parked)) };
