@@ -208,7 +208,7 @@ async function passwordMatches(password: string, expected: PasswordHash): Promis
 }
 
 function derive(password: string, salt: Uint8Array, cost: number): Promise<Buffer> {
-  return deriveKey(password, salt, 32, { N: cost, r: 8, p: 1, maxmem: 256 * cost * 8 });
+  return deriveKey(password, salt, 32, { N: cost, r: 8, p: 1, maxmem: 256 * cost * 8 + 65_536 });
 }
 
 const NOBODYS_PASSWORD: PasswordHash = { salt: new Uint8Array(16), hash: new Uint8Array(32), cost: SCRYPT_COST };

@@ -1,0 +1,236 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterAll, expect, test } from 'vitest';
+import type { ResourceId } from '../../src/protocol/endpoints.ts';
+import { openAdministration, openParts, type Parts } from '../../src/server/reference-server.ts';
+import { Refusal } from '../../src/server/refusal.ts';
+import type { NameRules, Repository } from '../../src/server/repository.ts';
+
+/**
+ * The repository against a model: a flat map from id to (kind, name, parent), in which a folder's listing is whatever names it
+ * as its parent. After every step both say the same of every folder, and of every refusal its status.
+ */
+
+const ALL: { type: null; start: null; max: null; order: null } = { type: null, start: null, max: null, order: null };
+const BRIEFCASE = '2';
+const TRASH = '9';
+const SYSTEM = new Set(['1', '2', '3', '9']);
+
+interface Entry {
+  readonly local: string;
+  readonly kind: 'folder' | 'file';
+  readonly seq: number;
+  name: string;
+  parent: string;
+}
+
+/** Which resource a step means: an index into all that ever were, the dead included. */
+type Step =
+  | { readonly do: 'folder' | 'file'; readonly parent: number; readonly name: string }
+  | { readonly do: 'move'; readonly what: number; readonly parent: number | null; readonly name: string | null }
+  | { readonly do: 'delete'; readonly what: number };
+
+const name = fc.constantFrom('a', 'A', 'b', 'ä', 'Ä', '', '.', '/', 'x'.repeat(300));
+const index = fc.nat(12);
+const step: fc.Arbitrary<Step> = fc.oneof(
+  fc.record({ do: fc.constantFrom('folder' as const, 'file' as const), parent: index, name }),
+  fc.record({ do: fc.constant('move' as const), what: index, parent: fc.option(index), name: fc.option(name) }),
+  fc.record({ do: fc.constant('delete' as const), what: index }),
+);
+
+class Model {
+  readonly #rules: NameRules;
+  readonly #live = new Map<string, Entry>();
+
+  constructor(rules: NameRules) {
+    this.#rules = rules;
+    for (const local of SYSTEM) {
+      this.#live.set(local, { local, kind: 'folder', seq: Number(local), name: `system ${local}`, parent: 'folders' });
+    }
+  }
+
+  get folders(): string[] {
+    return [...this.#live.values()].filter(({ kind }) => kind === 'folder').map(({ local }) => local);
+  }
+
+  listing(folder: string): string[] {
+    const inside = [...this.#live.values()].filter(({ parent }) => parent === folder).sort((a, b) => a.seq - b.seq);
+    return [...inside.filter(({ kind }) => kind === 'folder'), ...inside.filter(({ kind }) => kind === 'file')].map(
+      (entry) => `${entry.local} ${entry.name}`,
+    );
+  }
+
+  kind(local: string): 'folder' | 'file' | null {
+    return this.#live.get(local)?.kind ?? null;
+  }
+
+  /** @returns the status of the refusal, or null for none */
+  refusesNew(parent: string, name: string): number | null {
+    return this.#noFolder(parent) ?? this.#taken(null, parent, name);
+  }
+
+  refusesMove(local: string, parent: string | null, name: string | null): number | null {
+    const entry = this.#live.get(local);
+    if (entry === undefined) return 404;
+    const [newParent, newName] = [parent ?? entry.parent, name ?? entry.name];
+    if (newParent !== entry.parent) {
+      const noFolder = this.#noFolder(newParent);
+      if (noFolder !== null) return noFolder;
+    }
+    const isSame = newParent === entry.parent && newName === entry.name;
+    if (SYSTEM.has(local)) return isSame ? null : 403;
+    if (entry.kind === 'folder' && !isSame && this.#liesWithin(newParent, local)) return 403;
+    return isSame ? null : this.#taken(local, newParent, newName);
+  }
+
+  refusesDelete(local: string): number | null {
+    if (!this.#live.has(local)) return 404;
+    return SYSTEM.has(local) ? 403 : null;
+  }
+
+  add(entry: Entry): void {
+    this.#live.set(entry.local, entry);
+  }
+
+  move(local: string, parent: string | null, name: string | null): void {
+    const entry = this.#live.get(local) as Entry;
+    entry.parent = parent ?? entry.parent;
+    entry.name = name ?? entry.name;
+  }
+
+  delete(local: string): void {
+    this.#live.delete(local);
+  }
+
+  #noFolder(local: string): number | null {
+    const entry = this.#live.get(local);
+    if (entry === undefined) return 404;
+    return entry.kind === 'file' ? 400 : null;
+  }
+
+  #taken(self: string | null, parent: string, name: string): number | null {
+    const { uniqueNames, foldCase } = this.#rules;
+    if (parent === TRASH) return null;
+    const isTaken = [...this.#live.values()].some(
+      (other) =>
+        other.local !== self &&
+        other.parent === parent &&
+        ((uniqueNames && other.name === name) || (foldCase && other.name.toLowerCase() === name.toLowerCase())),
+    );
+    return isTaken ? 409 : null;
+  }
+
+  #liesWithin(local: string, ancestor: string): boolean {
+    for (let at: string | undefined = local; at !== undefined; at = this.#live.get(at)?.parent)
+      if (at === ancestor) return true;
+    return false;
+  }
+}
+
+const directory = mkdtempSync(join(tmpdir(), 'cfs-model-'));
+const opened: Parts[] = [];
+
+afterAll(async () => {
+  for (const parts of opened) await parts.database.close();
+  rmSync(directory, { recursive: true });
+});
+
+const RULES: readonly NameRules[] = [
+  { uniqueNames: false, foldCase: false },
+  { uniqueNames: true, foldCase: false },
+  { uniqueNames: true, foldCase: true },
+];
+
+test.each(RULES)('folders behave as a flat map of names and parents: %o', async (rules) => {
+  const dataDirectory = join(directory, `${rules.uniqueNames}-${rules.foldCase}`);
+  const parts = openParts({ dataDirectory, ...rules });
+  opened.push(parts);
+  const beside = await openAdministration({ dataDirectory });
+  const users: string[] = [];
+  for (let count = 0; count < 25; count++) {
+    const { userId } = await beside.administration.addUser(`u${count}@example.com`, 'pw', { scryptCost: 16 });
+    users.push(userId);
+  }
+  await beside.close();
+
+  fc.assert(
+    fc.property(fc.array(step, { minLength: 5, maxLength: 25 }), (steps) => {
+      // An account of its own for each run; when shrinking has used them up, the last ones are used again and again empty.
+      const uid = users.shift();
+      fc.pre(uid !== undefined);
+      replay(parts.repository, uid as string, new Model(rules), steps);
+    }),
+    { numRuns: 20, endOnFailure: true },
+  );
+});
+
+function replay(repository: Repository, uid: string, model: Model, steps: readonly Step[]): void {
+  const ever = [BRIEFCASE, TRASH, '1'];
+  const at = (index: number): string => ever[index % ever.length] as string;
+  const id = (local: string): ResourceId => ({ uid, local });
+  for (const [number, step] of steps.entries()) {
+    const expected = refusalOf(model, step, at);
+    const told = statusOf(() => {
+      switch (step.do) {
+        case 'folder':
+        case 'file': {
+          const parent = at(step.parent);
+          const row =
+            step.do === 'folder'
+              ? repository.createFolder(uid, id(parent), step.name)
+              : repository.createFile(uid, id(parent), step.name, 'text/plain');
+          model.add({ local: row.local, kind: step.do, seq: row.seq, name: step.name, parent });
+          ever.push(row.local);
+          return;
+        }
+        case 'move': {
+          const local = at(step.what);
+          const parent = step.parent === null ? null : at(step.parent);
+          const change = { name: step.name ?? undefined, parent: parent === null ? undefined : id(parent) };
+          if (model.kind(local) === 'file') repository.updateFile(uid, id(local), change);
+          else repository.updateFolder(uid, id(local), change);
+          return model.move(local, parent, step.name);
+        }
+        case 'delete': {
+          const local = at(step.what);
+          if (model.kind(local) === 'file') repository.deleteFile(uid, id(local));
+          else repository.deleteFolder(uid, id(local));
+          return model.delete(local);
+        }
+        default:
+          step satisfies never;
+      }
+    });
+    expect(told, `step ${number}: ${JSON.stringify(step)}`).toBe(expected);
+    for (const local of model.folders) {
+      const { entries } = repository.list(repository.folder(uid, id(local)), ALL);
+      expect(entries.map((row) => `${row.local} ${row.name}`)).toEqual(model.listing(local));
+    }
+  }
+}
+
+function refusalOf(model: Model, step: Step, at: (index: number) => string): number | null {
+  switch (step.do) {
+    case 'folder':
+    case 'file':
+      return model.refusesNew(at(step.parent), step.name);
+    case 'move':
+      return model.refusesMove(at(step.what), step.parent === null ? null : at(step.parent), step.name);
+    case 'delete':
+      return model.refusesDelete(at(step.what));
+    default:
+      return step satisfies never;
+  }
+}
+
+function statusOf(run: () => void): number | null {
+  try {
+    run();
+    return null;
+  } catch (error) {
+    if (error instanceof Refusal) return error.status;
+    throw error;
+  }
+}
