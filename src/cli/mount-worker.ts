@@ -197,6 +197,7 @@ class MountingWorker implements MountService {
       marks,
       clock,
       log: log.child({ part: 'freshness' }),
+      openFiles: () => fileSystem.files.files,
       options: { dirTtlMs: options.dirTtlMs, openWaitMs: options.openWaitMs },
     });
     const source = this.#port.remote<VersionSource>('versions');

@@ -16,6 +16,8 @@ export interface FreshnessDeps {
   readonly marks: PushMarks;
   readonly clock: Clock;
   readonly log: Logger;
+  /** The files that are open: their folders are in use, however quiet. */
+  readonly openFiles?: () => Iterable<{ readonly ino: Inode }>;
   readonly options: { readonly dirTtlMs: number; readonly openWaitMs: number };
 }
 
@@ -51,6 +53,7 @@ export class Freshness {
   readonly #marks: PushMarks;
   readonly #clock: Clock;
   readonly #log: Logger;
+  readonly #openFiles: () => Iterable<{ readonly ino: Inode }>;
   readonly #dirTtlMs: number;
   readonly #openWaitMs: number;
   readonly #ahead: ListingAhead;
@@ -77,6 +80,7 @@ export class Freshness {
     this.#marks = deps.marks;
     this.#clock = deps.clock;
     this.#log = deps.log;
+    this.#openFiles = deps.openFiles ?? (() => []);
     this.#dirTtlMs = deps.options.dirTtlMs;
     this.#openWaitMs = deps.options.openWaitMs;
     const list = (folder: Inode) => this.#underWay.get(folder) ?? this.#list(folder, false);
@@ -349,6 +353,7 @@ export class Freshness {
     this.#cancelTick = this.#clock.after(Math.max(this.#dirTtlMs, 10), () => {
       this.#cancelTick = null;
       const nowMs = this.#clock.elapsedMs();
+      for (const folder of this.#openFolders()) this.#use(folder);
       for (const [folder, { usedMs, slowdown }] of this.#watched) {
         if (nowMs - usedMs > WATCHED_MS) {
           this.#watched.delete(folder);
@@ -362,6 +367,16 @@ export class Freshness {
       }
       if (this.#watched.size > 0) this.#scheduleTick();
     });
+  }
+
+  #openFolders(): Set<Inode> {
+    const folders = new Set<Inode>();
+    for (const { ino } of this.#openFiles()) {
+      const parent = this.#tree.node(ino)?.remote?.parent;
+      if (parent !== undefined) folders.add(parent);
+      if (folders.size === WATCHED_MAX) break;
+    }
+    return folders;
   }
 }
 

@@ -23,13 +23,23 @@ describe('Freshness', () => {
   let fixture: Fixture;
   let service: LookedAtService;
   let freshness: Freshness;
+  let openFiles: { ino: Inode }[];
 
   beforeEach(() => {
+    openFiles = [];
     fixture = makeTree();
     service = new LookedAtService();
     const { tree, marks, clock } = fixture;
     const options = { dirTtlMs: 30_000, openWaitMs: 500 };
-    freshness = new Freshness({ tree, listing: service, marks, clock, log: silentLogger, options });
+    freshness = new Freshness({
+      tree,
+      listing: service,
+      marks,
+      clock,
+      log: silentLogger,
+      openFiles: () => openFiles,
+      options,
+    });
   });
   afterEach(() => {
     freshness.stop();
@@ -116,6 +126,21 @@ describe('Freshness', () => {
       await quiet();
     }
     expect(service.requests.length).toBe(later);
+  });
+
+  it('sees what another client appends to a file that somebody follows, however long', async () => {
+    service.put(ROOT_URL, file('1', 'log', 10));
+    await freshness.ensureListed(ROOT_INODE, never);
+    openFiles = [{ ino: ino('log') }];
+    for (let minute = 1; minute <= 30; minute++) {
+      service.drop(file('1', 'log').url);
+      service.put(ROOT_URL, file('1', 'log', 10 + minute));
+      for (let second = 0; second < 60; second += 30) {
+        fixture.clock.advance(30_000);
+        await quiet();
+      }
+      expect(fixture.tree.node(ino('log'))?.local?.sizeBytes).toBe(10 + minute);
+    }
   });
 
   it('takes pages in order, and asks for an entry that slipped between them', async () => {
