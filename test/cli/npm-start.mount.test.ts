@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:net';
 import { afterEach, beforeEach, expect, onTestFailed, test } from 'vitest';
 import { exitCode } from '../../src/cli/exit-codes.ts';
@@ -155,6 +155,19 @@ test('the demo account is mounted, a change becomes a version, and Ctrl-C ends e
   expect(await first.ended).toBe(0);
   expect(first.lines().at(-1)).toBe(`unmounted ${directory}`);
   await expectNothingLeft();
+});
+
+/** At the first sign of life: the server has begun, the mount has not. */
+test('Ctrl-C while it still starts leaves nothing behind', async () => {
+  for (const sign of ['state/cfs/demo-server/server.log', 'state/cfs/demo-server/demo.json']) {
+    const early = start();
+    await expect.poll(() => existsSync(home.path(sign)), { timeout: START_MS_MAX, interval: 5 }).toBe(true);
+
+    early.interrupt();
+
+    await early.ended;
+    await expectNothingLeft();
+  }
 });
 
 test('fusermount3 -u ends it as well, and the next start finds everything as it was', async () => {
