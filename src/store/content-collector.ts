@@ -23,6 +23,7 @@ export class ContentCollector {
   readonly #eviction: CacheEviction;
   readonly #settling: LayerSettling;
   readonly #log: Logger;
+  readonly #trustsLayers: (id: ContentId) => boolean;
   readonly #forget: (id: ContentId) => void;
   /** Ids of this run lie at or above it: their files may be ahead of their records. */
   readonly #firstNewId: number;
@@ -34,6 +35,7 @@ export class ContentCollector {
     eviction: CacheEviction;
     settling: LayerSettling;
     log: Logger;
+    trustsLayers: (id: ContentId) => boolean;
     /** A content is gone: let go of everything that is kept of it in memory. */
     forget: (id: ContentId) => void;
   }) {
@@ -43,6 +45,7 @@ export class ContentCollector {
     this.#eviction = deps.eviction;
     this.#settling = deps.settling;
     this.#log = deps.log;
+    this.#trustsLayers = deps.trustsLayers;
     this.#forget = deps.forget;
     this.#firstNewId = Number(deps.store.get('meta', 'next-content') ?? 1);
   }
@@ -65,20 +68,21 @@ export class ContentCollector {
     }
   }
 
-  async takeStock(signal: AbortSignal): Promise<void> {
+  /** Whether everything was looked at. */
+  async takeStock(signal: AbortSignal): Promise<boolean> {
     this.#eviction.suspend();
     try {
       let count = 0;
       for (const [id, read] of this.#store.all('content')) {
         if (++count % RECORDS_PER_TURN === 0) await nextTurn();
-        if (signal.aborted) return;
+        if (signal.aborted) return false;
         if (read.kind === 'version' && read.where !== 'file' && !isLayered(read)) continue;
         const record = this.#store.get('content', id);
         if (record !== undefined) this.#count(id, record);
       }
       for (const place of ['drafts', 'cache'] as const) {
         for (let shard = 0; shard < SHARDS; shard++) {
-          if (signal.aborted) return;
+          if (signal.aborted) return false;
           for (const id of this.#files.idsIn(place, shard)) {
             if (id < this.#firstNewId && this.#store.get('content', id) === undefined) this.#files.remove(id);
           }
@@ -86,8 +90,10 @@ export class ContentCollector {
         }
       }
       this.#eviction.resume();
+      return true;
     } catch (err) {
       this.#log.warn({ err }, 'taking stock of the cache ended early: nothing will be evicted');
+      return false;
     }
   }
 
@@ -97,7 +103,8 @@ export class ContentCollector {
       this.#usage.setDraft(id, bytesOf(record.extents));
       return;
     }
-    if (isLayered(record)) this.#settling.add(id);
+    if (isLayered(record) && record.where === 'file' && !this.#trustsLayers(id)) this.#settling.distrust(id);
+    else if (isLayered(record)) this.#settling.add(id);
     if (record.where !== 'file') return;
     let bytes = 0;
     for (const [row, stored] of this.#store.scan('blocks', id)) {

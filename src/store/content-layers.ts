@@ -18,6 +18,8 @@ export interface LayerSource {
   blockMap(id: ContentId): BlockMap;
   /** A block that is kept in memory because the disk has no room for it. */
   memoryBlock(id: ContentId, block: number): Uint8Array | undefined;
+  /** Whether own ranges that lie in the file of an unsettled version are believed. */
+  trustsLayers(id: ContentId): boolean;
   /** The bytes of a block are not those that were put there. */
   damaged(id: ContentId, block: number, sizeBytes: number): void;
 }
@@ -102,7 +104,7 @@ export class ContentLayers {
   }
 
   #walkVersion(id: ContentId, record: ContentRecord, start: number, end: number, out: Piece[]): void {
-    const layered = isLayered(record);
+    const layered = isLayered(record) && (record.where !== 'file' || this.#source.trustsLayers(id));
     if (record.where === 'inline' && !layered) {
       append(out, bytesPiece(this.#source.inlineBytes(id).subarray(start, end)));
       return;

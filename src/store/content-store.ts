@@ -3,6 +3,7 @@ import { StorageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { NativeFiles } from '../base/native.ts';
 import type { ContentId, Extent, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
+import { currentBootId } from './boot-id.ts';
 import { CacheEviction } from './cache-eviction.ts';
 import { CacheUsage } from './cache-usage.ts';
 import { ContentCollector } from './content-collector.ts';
@@ -28,6 +29,8 @@ export interface ContentStoreDeps {
   readonly disk?: Disk;
   /** How blocks are given back; null: not at all. Without it our addon, where it is built. */
   readonly holes?: HolePunch | null;
+  /** Names this run of the machine; tests restart it. */
+  readonly bootId?: string | null;
 }
 
 export interface ContentStoreOptions {
@@ -60,6 +63,11 @@ export class ContentStore implements Contents {
   /** Drafts that may be ahead of their records, each with a lease on its base. */
   readonly #drafts = new Map<ContentId, { readonly draft: Draft; readonly baseLease: Lease | null }>();
 
+  /** Name of this run of the machine, to be stored when the cache was looked through; null when it is. */
+  #newBootId: string | null;
+  /** The machine was started since, and the cache was not looked through yet. */
+  #isSuspect: boolean;
+  readonly #adoptedHere = new Set<ContentId>();
   /** Background syncs of sealed files, one after another. */
   #syncs: Promise<void> = Promise.resolve();
   #closed = false;
@@ -70,6 +78,10 @@ export class ContentStore implements Contents {
     this.#clock = clock;
     this.#log = log;
     this.#options = deps.options;
+    const bootId = deps.bootId === undefined ? currentBootId() : deps.bootId;
+    const lastBootId = store.get('meta', 'boot');
+    this.#newBootId = bootId === lastBootId ? null : bootId;
+    this.#isSuspect = this.#newBootId !== null && lastBootId !== undefined;
     const holes = deps.holes === undefined ? addonHoles(log) : deps.holes;
     this.#files = new ContentFiles({ directory, disk: deps.disk ?? systemDisk, holes });
     const files = this.#files;
@@ -84,6 +96,7 @@ export class ContentStore implements Contents {
         inlineBytes: (id) => this.#inlineBytes(id),
         blockMap: (id) => this.#blocks.map(id),
         memoryBlock: (id, block) => this.#blocks.memoryBlock(id, block),
+        trustsLayers: (id) => this.#trustsLayers(id),
         damaged: (id, block, sizeBytes) => this.#blocks.damaged(id, block, sizeBytes),
       },
     });
@@ -116,6 +129,7 @@ export class ContentStore implements Contents {
       eviction: this.#eviction,
       settling: this.#settling,
       log,
+      trustsLayers: (id) => this.#trustsLayers(id),
       forget: (id) => this.#forget(id),
     });
   }
@@ -308,6 +322,7 @@ export class ContentStore implements Contents {
     tx.afterCommit(() => {
       this.#putDown(id);
       this.#usage.setDraft(id, 0);
+      if (this.#isSuspect) this.#adoptedHere.add(id);
       if (record.where === 'file') this.#moveToCache(id);
       this.#blocks.forget(id);
       this.#settling.add(id);
@@ -353,7 +368,18 @@ export class ContentStore implements Contents {
    * resolved nothing is evicted. To be called once, after the store was opened.
    */
   async takeStock(signal: AbortSignal): Promise<void> {
-    await this.#collector.takeStock(signal);
+    const isComplete = await this.#collector.takeStock(signal);
+    const boot = this.#newBootId;
+    if (!isComplete) return;
+    this.#isSuspect = false;
+    this.#adoptedHere.clear();
+    if (boot === null) return;
+    try {
+      this.#store.transact((tx) => tx.put('meta', 'boot', boot));
+      this.#newBootId = null;
+    } catch (err) {
+      this.#log.warn({ err }, 'the cache will be looked through again at the next start');
+    }
   }
 
   /**
@@ -403,6 +429,14 @@ export class ContentStore implements Contents {
     const draft = new Draft({ files: this.#files, inlineBytesMax: this.#options.inlineMaxBytes }, id, record, inline);
     this.#drafts.set(id, { draft, baseLease: record.base === null ? null : this.lease(record.base) });
     return draft;
+  }
+
+  /**
+   * After a power cut the own ranges of a version may name bytes that did not reach the disk, and unlike blocks they have no
+   * marks: those of an earlier run of the machine are fetched again.
+   */
+  #trustsLayers(id: ContentId): boolean {
+    return !this.#isSuspect || this.#adoptedHere.has(id);
   }
 
   /** A draft that is not ahead of its record any more is read from there. */

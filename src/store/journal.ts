@@ -167,7 +167,7 @@ export class Journal {
     }
     segment.position += length;
     segment.last = sequence;
-    if (!this.#hasSpare && this.#allocation === null && segment.position > segment.sizeBytes / 2) this.#allocateSpare();
+    if (!this.#hasSpare && this.#allocation === null && segment.position > segment.sizeBytes / 8) this.#allocateSpare();
     return sequence;
   }
 

@@ -53,6 +53,14 @@ export class LayerSettling {
     this.#waiting.add(id);
   }
 
+  /** Drops the layers of a version, whatever they hold: only its marked blocks are believed. */
+  distrust(id: ContentId): void {
+    this.#store.transact((tx) => {
+      const record = tx.get('content', id);
+      if (record !== undefined && record.kind === 'version') this.#dropLayers(tx, id, record, 'file');
+    });
+  }
+
   /** Settles what waits, in short turns, until done or aborted. One at a time: a second caller waits for the first. */
   async run(signal: AbortSignal): Promise<void> {
     while (this.#running !== null) await this.#running;

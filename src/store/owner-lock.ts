@@ -11,6 +11,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { UsageError } from '../base/errors.ts';
+import { currentBootId } from './boot-id.ts';
 
 /** Exit code: another process has this account mounted. */
 const IN_USE = 5;
@@ -113,7 +114,7 @@ function startTimeOf(pid: number): string | null {
     // A dead process that nobody has asked about yet, and whose other threads are gone as well (field 20).
     if (ENDED.has(fields[0] ?? '') && Number(fields[17]) <= 1) return null;
     const started = fields[19] ?? '';
-    return `${started}@${readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()}`;
+    return `${started}@${currentBootId()}`;
   } catch {
     return processExists(pid) ? 'unknown' : null;
   }

@@ -261,6 +261,36 @@ test('a crash between the record of an adoption and the move of the file costs n
   await stop(second);
 });
 
+test('after another start of the machine, bytes that were never synced nor marked are fetched again', async () => {
+  const first = await open({}, stores.directory(), { bootId: 'first' });
+  await first.contents.takeStock(new AbortController().signal);
+  const bytes = new SeededRandom(4).bytes(2 * BLOCK_BYTES);
+  const id = first.store.transact((tx) => {
+    const draft = first.contents.createDraft(tx, null);
+    first.contents.write(draft, 0, bytes);
+    first.contents.seal(tx, draft);
+    countReference(tx, draft, 1);
+    return draft;
+  });
+  first.store.transact((tx) => first.contents.adopt(tx, id, `${FILE}/version/9` as VersionUrl, FILE));
+  expectBytes(first.contents.readAll(id, ALL), bytes);
+  await stop(first);
+
+  const killed = await open({}, first.directory, { bootId: 'first' });
+  expectBytes(killed.contents.readAll(id, ALL), bytes);
+  await stop(killed);
+
+  writeFileSync(join(first.directory, 'cache', `0${id}`.slice(-2), String(id)), new Uint8Array(bytes.byteLength));
+  for (const bootId of ['second', 'second']) {
+    const cut = await open({}, first.directory, { bootId });
+    expect(cut.contents.readAll(id, ALL)).toBeNull();
+    await cut.contents.takeStock(new AbortController().signal);
+    expect(cut.contents.readAll(id, ALL)).toBeNull();
+    expect(cut.contents.record(id)?.extents).toEqual([]);
+    await stop(cut);
+  }
+});
+
 test('a content that was handed out is collected after its last lease, its file with it', async () => {
   const place = await open();
   const id = version(place, 2 * BLOCK_BYTES);
