@@ -9,7 +9,7 @@ import type { TreeInvalidation } from '../tree/tree.ts';
 import { timeTold } from '../tree/young-time.ts';
 import { conflictName } from './conflict.ts';
 import type { DirtyIndex } from './dirty-index.ts';
-import { hadNoEffect, PostponedError } from './failure.ts';
+import { hadNoEffect, ParkedError, PostponedError } from './failure.ts';
 import type { Intents } from './intents.ts';
 import { mediaTypeOf, SYMLINK_MEDIA_TYPE } from './media-type.ts';
 import { recordCreated, recordDeleted, recordGone, recordRelocated } from './outcome.ts';
@@ -71,7 +71,7 @@ export class NamePush {
     const node = store.get('node', ino);
     const target = store.get('node', parent)?.remote?.resource;
     if (!node?.remote || target === undefined) return;
-    const fileName = name ?? `.cfs-moving-${ino}`;
+    const fileName = name ?? temporaryName(ino);
     const remoteName = name === null ? fileName : naming.toRemoteName(name);
     const from = pathOf(store, node.remote.parent);
     await this.#place(node, node.remote, target, remoteName, fileName, signal);
@@ -180,14 +180,17 @@ export class NamePush {
         if (error.status === 404) return this.#parentMissing(parent, parentResource, error, signal);
         // Some answer 400 for a folder's name that is taken (wire-facts 4.3).
         const mayBeTaken = error.status === 409 || (error.status === 400 && kind === 'folder');
-        if (!mayBeTaken || attempt === NAME_ATTEMPTS_MAX) throw error;
+        if (!mayBeTaken || attempt === NAME_ATTEMPTS_MAX) throw nameRefused(error);
         const way = await this.#wayAroundTaken(ino, kind, null, parentResource, asked, signal);
-        if (way === null) throw error;
-        if (way.url !== null) {
-          const made = this.#created(ino, kind, { url: way.url, parent, name: way.name, fileName: name });
+        if (way.type === 'adopt') {
+          const made = this.#created(ino, kind, { url: way.url, parent, name: asked, fileName: name });
           // It was there before: what is in it is not known yet.
           store.transact((tx) => tx.remove('folder', made));
           return made === ino;
+        }
+        if (way.type !== 'rename') {
+          if (error.status === 400) throw nameRefused(error);
+          continue;
         }
         log.info({ ino, status: error.status }, 'name is taken on the service, another one is used there');
         remoteName = way.name;
@@ -227,22 +230,22 @@ export class NamePush {
           else await this.#parentMissing(targetIno, target, error, signal);
           return;
         }
-        if (error.status !== 409 || attempt === NAME_ATTEMPTS_MAX) throw error;
+        if (error.status !== 409 || attempt === NAME_ATTEMPTS_MAX) throw nameRefused(error);
         const way = await this.#wayAroundTaken(ino, kind, remote.resource, target, asked, signal);
-        if (way === null) throw error;
-        if (way.name === asked) {
+        if (way.type === 'self') {
           // It stands in its own way (`readme` to `README` where case is folded): over a temporary name.
-          await this.#place(node, remote, target, `.cfs-moving-${ino}`, `.cfs-moving-${ino}`, signal);
+          await this.#place(node, remote, target, temporaryName(ino), temporaryName(ino), signal);
           throw new PostponedError('on its way over a temporary name');
         }
+        if (way.type !== 'rename') continue;
         remoteName = way.name;
       }
     }
   }
 
   /**
-   * What to do about a name that the service says is taken: take the folder that is there already, use another name, or
-   * (name unchanged) get out of one's own way. Null: nothing there has such a name.
+   * What to do about a name that the service says is taken: take the folder that is there already, use another name, ask once
+   * more ('again': nobody has it any more), or get out of one's own way ('self').
    */
   async #wayAroundTaken(
     ino: Inode,
@@ -251,16 +254,19 @@ export class NamePush {
     folder: ResourceUrl,
     name: string,
     signal: AbortSignal,
-  ): Promise<{ readonly url: ResourceUrl | null; readonly name: string } | null> {
+  ): Promise<WayAround> {
     const { store, changes, host, clock, index } = this.#deps;
     const entries = await changes.list(folder, signal);
     const holders = entries.filter((entry) => folded(entry.name) === folded(name));
-    if (holders.length === 0) return null;
-    if (holders.every((holder) => holder.url === self)) return { url: null, name };
+    if (holders.length === 0) return { type: 'again' };
+    if (holders.every((holder) => holder.url === self)) return { type: 'self' };
     for (const holder of holders) {
       const owner = store.get('resource', holder.url);
-      if (owner !== undefined && owner !== ino && index.has(owner))
+      if (owner !== undefined && owner !== ino && index.has(owner)) {
+        // On its way elsewhere; or somebody else gave it the name, and the plan has to know that to get around it.
+        this.#learnPlace(owner, holder, folder);
         throw new PostponedError('the name is about to be free');
+      }
       if (
         owner === undefined &&
         kind === 'folder' &&
@@ -269,14 +275,24 @@ export class NamePush {
         holder.name === name
       ) {
         // Made on both sides: one folder.
-        return { url: holder.url, name };
+        return { type: 'adopt', url: holder.url };
       }
     }
     const taken = new Set(entries.map((entry) => folded(entry.name)));
-    return {
-      url: null,
-      name: conflictName(name, { nowMs: clock.nowMs(), host, isTaken: (other) => taken.has(folded(other)) }),
-    };
+    const isTaken = (other: string): boolean => taken.has(folded(other));
+    return { type: 'rename', name: conflictName(name, { nowMs: clock.nowMs(), host, isTaken }) };
+  }
+
+  /** The service has a node of ours elsewhere than we knew. */
+  #learnPlace(ino: Inode, entry: RemoteEntry, folder: ResourceUrl): void {
+    const { store, intents, clock, onDirty } = this.#deps;
+    const parent = store.get('resource', folder);
+    const remote = store.get('node', ino)?.remote;
+    if (parent === undefined || !remote || intents.of(ino) !== undefined) return;
+    if (remote.parent === parent && remote.name === entry.name) return;
+    const place = { resource: entry.url, parent, name: entry.name, shownAs: this.#shownAs(undefined, entry.name) };
+    store.transact((tx) => recordRelocated(tx, entry.url, place, clock.nowMs()));
+    onDirty(ino);
   }
 
   async #findCreated(ino: Inode, record: UploadRecord, signal: AbortSignal): Promise<void> {
@@ -454,6 +470,21 @@ export class NamePush {
     if (localName !== undefined && naming.toRemoteName(localName) === remoteName) return localName;
     return naming.toFileName(remoteName);
   }
+}
+
+type WayAround =
+  | { readonly type: 'adopt'; readonly url: ResourceUrl }
+  | { readonly type: 'rename'; readonly name: string }
+  | { readonly type: 'again' | 'self' };
+
+/** Where a node waits for its name to be free; seen by others for a moment. */
+function temporaryName(ino: Inode): string {
+  return `.cfs-moving-${ino}`;
+}
+
+/** A 400 for a request that only gives a name is about the name. */
+function nameRefused(error: ApiError): Error {
+  return error.status === 400 ? new ParkedError('name-refused', error.message, { cause: error }) : error;
 }
 
 /** Names tried for one node before its push is parked. */

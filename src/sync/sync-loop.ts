@@ -343,10 +343,16 @@ export class SyncLoop {
     for (const request of this.#requests) request.check();
   }
 
-  /** Nothing is under way any more: looks after what changed without a word to us (a merge, a resource that was given up). */
+  /**
+   * Nothing is under way any more: looks after what changed without a word to us. A merge may have cleaned what others wait
+   * for, or have touched (and so un-parked) a node that was dirty before.
+   */
   #sweep(): void {
-    for (const ino of this.#waitingFor.keys()) this.#todo.add(ino);
-    for (const [ino] of this.#deps.store.all('dirty')) if (!this.#index.has(ino)) this.#reconsider(ino);
+    for (const [ino, { parked }] of this.#deps.store.all('dirty')) {
+      if (parked !== null || this.#settling.has(ino) || this.#delayed.has(ino)) continue;
+      this.#index.refresh(ino);
+      this.#todo.add(ino);
+    }
   }
 
   #consider(ino: Inode): void {

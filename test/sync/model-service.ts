@@ -129,10 +129,7 @@ export class ModelService implements RemoteChanges, UploadService {
   }
 
   resource(url: ResourceUrl, _kind: NodeKind, signal: AbortSignal): Promise<RemoteResource | null> {
-    return this.#ask(`resource ${url}`, signal, () => {
-      const found = this.resources.get(url);
-      return found === undefined ? null : { ...entryOf(found), parent: found.parent };
-    });
+    return this.#ask(`resource ${url}`, signal, () => this.look(url));
   }
 
   putFileData(file: ResourceUrl, body: readonly BodyPiece[], _mediaType: string, signal: AbortSignal): Promise<void> {
@@ -224,6 +221,11 @@ export class ModelService implements RemoteChanges, UploadService {
     return [...this.resources.values()].filter((resource) => resource.parent === folder);
   }
 
+  look(url: ResourceUrl): RemoteResource | null {
+    const found = this.resources.get(url);
+    return found === undefined ? null : { ...entryOf(found), parent: found.parent };
+  }
+
   add(kind: 'folder' | 'file', parent: ResourceUrl, name: string, bytes?: Uint8Array): ResourceUrl {
     const url = this.#make(kind, parent, name, '');
     if (bytes !== undefined) this.addVersion(url, bytes);
@@ -246,6 +248,13 @@ export class ModelService implements RemoteChanges, UploadService {
   bytesOfVersion(url: VersionUrl): Buffer | null {
     const version = this.#version(url);
     return version?.complete ? version.bytes : null;
+  }
+
+  /** The bytes of every complete version, in the trash or not. */
+  *allBytes(): Iterable<string> {
+    for (const { versions } of this.resources.values()) {
+      for (const version of versions) if (version.complete) yield version.bytes.toString();
+    }
   }
 
   isInTrash(url: ResourceUrl): boolean {

@@ -241,7 +241,7 @@ describe('when things go wrong', () => {
   test.each([
     [403, 'forbidden'],
     [413, 'quota'],
-    [400, 'refused'],
+    [400, 'name-refused'],
   ])('a refusal with %i parks one node as %s, and the others go on', async (status, reason) => {
     const world = new SyncWorld();
     world.write('/bad', 'x');
@@ -286,6 +286,38 @@ describe('when things go wrong', () => {
     expectEqualTrees(world);
     expect(world.sync.status().signInNeeded).toBe(false);
   });
+});
+
+test('a name that differs by case only is given over a temporary one, where the service folds case', async () => {
+  const world = new SyncWorld();
+  world.service.foldsCase = true;
+  world.service.add('file', MODEL_ROOT, 'readme', Buffer.from('x'));
+  world.learn();
+  world.rename('/readme', '/README');
+
+  await world.settle();
+
+  expect(world.service.tree()).toEqual(new Map([['/README', 'x']]));
+  expect(world.sync.status().pending).toBe(0);
+});
+
+test('two names that differ by case only stay two files, where the service folds case', async () => {
+  const world = new SyncWorld();
+  world.service.foldsCase = true;
+  world.write('/readme', 'one');
+  await world.settle();
+  world.write('/README', 'two');
+
+  await world.settle();
+
+  expect([...world.service.tree().values()].sort()).toEqual(['one', 'two']);
+  expect(world.localTree()).toEqual(
+    new Map([
+      ['/README', 'two'],
+      ['/readme', 'one'],
+    ]),
+  );
+  expect(world.sync.status()).toMatchObject({ pending: 0, parked: [] });
 });
 
 describe('syncNow', () => {

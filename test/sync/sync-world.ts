@@ -127,7 +127,8 @@ export class SyncWorld {
     if (!newest || !local) return node;
     return this.store.transact((tx) => {
       const content = this.contents.versionContent(tx, newest.url, remote.resource, newest.sizeBytes);
-      const after = { ...node, local: { ...local, content }, remote: { ...remote, content } };
+      const { sizeBytes } = newest;
+      const after = { ...node, local: { ...local, content, sizeBytes }, remote: { ...remote, content, sizeBytes } };
       writeNode(tx, node, after, this.clock.nowMs());
       return after;
     });
@@ -178,9 +179,16 @@ export class SyncWorld {
     const walk = (ino: Inode): void => {
       const resource = this.tree.node(ino)?.remote?.resource;
       if (resource === undefined) return;
-      const sequence = this.marks.nextSequence();
-      this.tree.merge(ino, this.service.listing(resource), sequence, this.clock.nowMs(), null);
-      this.marks.finish(sequence);
+      let entries = this.service.resources.has(resource) ? this.service.listing(resource) : [];
+      for (let round = 0; round === 0 || (entries.length > 0 && round < 3); round++) {
+        const sequence = this.marks.nextSequence();
+        const outcome = this.tree.merge(ino, entries, sequence, this.clock.nowMs(), null);
+        for (const question of outcome.questions) {
+          this.tree.settleAbsence(question.ino, this.service.look(question.resource), sequence, true);
+        }
+        this.marks.finish(sequence);
+        entries = outcome.postponed.length > 0 ? this.service.listing(resource) : [];
+      }
       for (const { node } of [...this.tree.children(ino)]) if (node.kind === 'folder') walk(node.ino);
     };
     walk(ROOT_INODE);
@@ -205,7 +213,8 @@ export class SyncWorld {
     const content = node.local?.content ?? null;
     if (content === null) {
       const resource = node.remote?.resource;
-      return (resource === undefined ? null : this.service.bytesOf(resource)?.toString()) ?? 'nowhere';
+      if (resource === undefined || !this.service.resources.has(resource)) return 'nowhere';
+      return this.service.bytesOf(resource)?.toString() ?? 'stub';
     }
     const sizeBytes = this.contents.sizeOf(content);
     try {
