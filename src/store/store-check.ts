@@ -1,6 +1,7 @@
 import { BLOCK_BYTES, type ContentId, ROOT_INODE } from '../base/vocabulary.ts';
 import { BLOCKS_PER_ROW, blocksOfRow } from './block-map.ts';
 import { isLayered } from './content-layers.ts';
+import type { Contents } from './contents.ts';
 import { isDirty } from './node-table.ts';
 import type { ContentRecord, NodeRecord, StoreReader } from './tables.ts';
 
@@ -12,6 +13,20 @@ export function* checkStore(store: StoreReader): Generator<string> {
   yield* checkNodes(store);
   yield* checkIndexes(store);
   yield* checkContents(store);
+}
+
+/**
+ * Compares every cached block with its mark. What is damaged is not here any more afterwards: it is fetched again when someone
+ * reads it.
+ */
+export function* checkBytes(store: StoreReader, contents: Pick<Contents, 'pieces'>): Generator<string> {
+  for (const [[id, row], bytes] of store.all('blocks')) {
+    for (const { block } of blocksOfRow(row, bytes)) {
+      const extent = { start: block * BLOCK_BYTES, end: (block + 1) * BLOCK_BYTES };
+      const isHere = contents.pieces(id, extent).every((piece) => piece.kind !== 'missing');
+      if (!isHere) yield `block ${block} of content ${id} is damaged`;
+    }
+  }
 }
 
 function* checkNodes(store: StoreReader): Generator<string> {

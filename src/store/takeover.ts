@@ -119,8 +119,11 @@ export class Takeover {
     try {
       await this.#committed(this.#put(records, last));
     } catch (error) {
+      const isNew = this.#failure === null;
       this.#failure = this.#failureOf(error);
-      log.error({ err: error, full: this.#failure.full }, 'index not written: new changes are refused until it can be');
+      const fields = { err: error, full: this.#failure.full };
+      if (isNew) log.error(fields, 'index not written: new changes are refused until it can be');
+      else log.debug(fields, 'index still not written');
       return;
     }
     if (this.#failure !== null) log.info({}, 'index written again');

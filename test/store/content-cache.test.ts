@@ -17,6 +17,7 @@ import { BLOCK_BYTES, type ContentId, type ResourceUrl, type VersionUrl } from '
 import { ContentStore, type ContentStoreDeps, type ContentStoreOptions } from '../../src/store/content-store.ts';
 import type { Store } from '../../src/store/environment.ts';
 import { countReference } from '../../src/store/node-table.ts';
+import { checkBytes } from '../../src/store/store-check.ts';
 import { SeededRandom } from './seeded-random.ts';
 import { TemporaryStores } from './temporary-store.ts';
 
@@ -116,6 +117,20 @@ test.each([1, 2, 3, 4])('wherever a cached file is damaged, wrong bytes are neve
   }
   fetch(second, id, bytes);
   expectBytes(second.contents.readAll(id, ALL), bytes);
+  await stop(second);
+});
+
+test('the check of all bytes finds the damaged block and no other', async () => {
+  const first = await open();
+  const id = version(first, 4 * BLOCK_BYTES);
+  const path = fetch(first, id, new SeededRandom(6).bytes(4 * BLOCK_BYTES));
+  await stop(first);
+  const bytes = readFileSync(path);
+  bytes[2 * BLOCK_BYTES + 5] = (bytes[2 * BLOCK_BYTES + 5] as number) ^ 1;
+  writeFileSync(path, bytes);
+
+  const second = await open({}, first.directory);
+  expect([...checkBytes(second.store, second.contents)]).toEqual([`block 2 of content ${id} is damaged`]);
   await stop(second);
 });
 
