@@ -18,6 +18,9 @@ const BYTES_OF_UNIT: ReadonlyMap<string, number> = new Map([
   ['t', 1024 ** 4],
   ['tb', 1000 ** 4],
   ['tib', 1024 ** 4],
+  ['p', 1024 ** 5],
+  ['pb', 1000 ** 5],
+  ['pib', 1024 ** 5],
 ]);
 
 const MS_OF_UNIT: ReadonlyMap<string, number> = new Map([

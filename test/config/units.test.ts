@@ -12,11 +12,12 @@ describe('sizes', () => {
     ['20gib', 20 * 1024 ** 3],
     ['1kB', 1000],
     ['2 TB', 2e12],
+    ['1 PiB', 2 ** 50],
   ])('%s is %i bytes', (text, bytes) => {
     expect(parseBytes(text)).toBe(bytes);
   });
 
-  test.each(['', 'x', '-1', '1..5M', '5 apples', '1e3', '0x10', '9999999TiB', 'MiB', '64 M iB'])(
+  test.each(['', 'x', '-1', '1..5M', '5 apples', '1e3', '0x10', '9999999PiB', 'MiB', '64 M iB'])(
     '"%s" is not a size',
     (text) => {
       expect(() => parseBytes(text)).toThrow(RangeError);
