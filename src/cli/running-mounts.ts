@@ -13,8 +13,10 @@ export interface AccountState {
   readonly username: string;
   readonly origin: string;
   readonly socketPath: string;
-  /** null: not mounted, or its process does not answer. */
+  /** null: not mounted, or `silent`. */
   readonly status: Status | null;
+  /** True where a process took the question and did not answer in time. */
+  readonly silent: boolean;
 }
 
 export interface RunningMount extends AccountState {
@@ -30,7 +32,15 @@ export async function accountStates(paths: Paths): Promise<readonly AccountState
     accountNames(paths).map(async (name) => {
       const { accountFile, socketPath } = accountPaths(paths, name);
       const { username, origin } = readAccountFile(accountFile);
-      return { name, username, origin, socketPath, status: await statusAt(socketPath) };
+      const status = await answerAt(socketPath);
+      return {
+        name,
+        username,
+        origin,
+        socketPath,
+        status: status === 'silent' ? null : status,
+        silent: status === 'silent',
+      };
     }),
   );
 }
@@ -71,11 +81,16 @@ export async function chooseMount(
 
 /** What the mount behind a socket says; null where none answers. */
 export async function statusAt(socketPath: string): Promise<Status | null> {
+  const answer = await answerAt(socketPath);
+  return answer === 'silent' ? null : answer;
+}
+
+async function answerAt(socketPath: string): Promise<Status | 'silent' | null> {
   try {
     return await callControl(socketPath, 'status', {}, { signal: AbortSignal.timeout(STATUS_MS_MAX) });
   } catch (error) {
-    const silent = error instanceof NoMountError || (error instanceof Error && error.name === 'TimeoutError');
-    if (silent) return null;
+    if (error instanceof NoMountError) return null;
+    if (error instanceof Error && error.name === 'TimeoutError') return 'silent';
     throw error;
   }
 }

@@ -24,6 +24,7 @@ export async function statusCommand(
 /** One account as a few lines. */
 export function statusText(state: AccountState, nowMs: number): string {
   const who = `${visible(state.username)} at ${state.origin}`;
+  if (state.silent) return `${who}\n  mounted, but the process does not answer: see ${state.name}/mount.log`;
   if (state.status === null) return `${who}\n  not mounted`;
   const { status } = state;
   return [

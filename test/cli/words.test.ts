@@ -85,6 +85,7 @@ describe('the status for people', () => {
     username: 'ann@example.com',
     origin: 'https://host',
     socketPath: '/run/x',
+    silent: false,
     status: {
       schema: 1,
       directory: '/home/ann/Cloud',
@@ -129,6 +130,7 @@ describe('the status for people', () => {
 
   test('an account that is not mounted says so', () => {
     expect(statusText({ ...state, status: null }, 0)).toBe('ann@example.com at https://host\n  not mounted');
+    expect(statusText({ ...state, status: null, silent: true }, 0)).toContain('does not answer');
   });
 });
 
