@@ -11,7 +11,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-const MOUNT_FILE_LIMIT_MS = 300_000;
+const MOUNT_FILE_LIMIT_MS = 400_000;
 const UNIT_LIMIT_MS = 600_000;
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -143,7 +143,7 @@ const files = mountFiles();
 const obstacle = whyNoMounts();
 if (files.length > 0 && obstacle !== null) {
   const count = countTests(files);
-  heading(`mount tests skipped: ${obstacle} (${count} tests in ${files.length} files)`);
+  heading(`mount tests skipped: ${obstacle} (tests: ${count}, files: ${files.length})`);
   if (process.env.CFS_REQUIRE_FUSE === '1') fail(`mount tests are required here, but there is ${obstacle}`);
   else total.skipped += count;
 } else {
