@@ -363,6 +363,35 @@ describe('absence', () => {
     checkStore(store);
   });
 
+  it('because it went into a folder that was deleted here brings that folder back', () => {
+    const fixture = makeTree();
+    const { tree, marks } = fixture;
+    const [d, x] = [folder('d', 'd'), file('x', 'x')];
+    merge(fixture, ROOT_INODE, [d, x]);
+    merge(fixture, child(fixture, ROOT_INODE, 'd').ino, []);
+    tree.remove(ROOT_INODE, 'd', 'folder');
+    const { ino } = child(fixture, ROOT_INODE, 'x');
+    expect(tree.settleAbsence(ino, { ...x, parent: d.url }, marks.nextSequence(), false)).toBe('moved');
+    expect(namesIn(tree, ROOT_INODE)).toEqual(['d/']);
+    expect(namesIn(tree, child(fixture, ROOT_INODE, 'd').ino)).toEqual(['x']);
+    checkStore(fixture.store);
+  });
+
+  it('of a folder leaves what is being pushed, and the folder that it is pushed into', () => {
+    const fixture = makeTree();
+    const { tree, marks } = fixture;
+    merge(fixture, ROOT_INODE, [folder('d', 'd')]);
+    const d = child(fixture, ROOT_INODE, 'd').ino;
+    merge(fixture, d, [file('1', 'busy'), file('2', 'idle')]);
+    const busy = child(fixture, d, 'busy');
+    marks.begin(busy.ino);
+    expect(tree.settleAbsence(d, null, marks.nextSequence(), false)).toBe('kept');
+    expect(namesIn(tree, d)).toEqual(['busy']);
+    expect(tree.node(busy.ino)).toEqual(busy);
+    expect(tree.node(d)?.remote).toBeNull();
+    checkStore(fixture.store);
+  });
+
   it('of more than a hundred nodes at once is not believed without a word', () => {
     const fixture = makeTree();
     const { tree, marks } = fixture;
