@@ -23,6 +23,7 @@ import {
   type SyncEvent,
 } from './sync-event.ts';
 import { type SyncReport, SyncRequest } from './sync-request.ts';
+import { Tidying } from './tidying.ts';
 import { UploadSession } from './upload-session.ts';
 import { VersionPace } from './version-pace.ts';
 
@@ -89,6 +90,7 @@ export class SyncLoop {
   readonly #line: ServiceLine;
   readonly #pace: VersionPace;
   readonly #queue: PushQueue;
+  readonly #tidying: Tidying;
   readonly #view: PlanView;
 
   /** Records that changed since the index looked at them. */
@@ -122,6 +124,7 @@ export class SyncLoop {
     this.#line = new ServiceLine({ clock, onEvent });
     this.#pace = new VersionPace(clock);
     this.#queue = new PushQueue(options.transfers);
+    this.#tidying = new Tidying({ store, contents, clock, log, isBusy: () => this.#pushing.size > 0 });
     const onDirty = (ino: Inode): void => this.#reconsider(ino);
     const shared = {
       store,
@@ -167,6 +170,7 @@ export class SyncLoop {
     this.#settling.delete(ino);
     this.#settling.set(ino, nowMs + this.#deps.options.settleMs);
     this.#arm(nowMs + this.#deps.options.settleMs);
+    this.#tidying.soon();
   }
 
   /**
@@ -200,9 +204,9 @@ export class SyncLoop {
   /** As `syncNow`, for at most that long. @returns how many nodes are left to be pushed, parked ones included */
   async drain(timeoutMs: number): Promise<{ left: number }> {
     const deadline = new AbortController();
-    const cancel = this.#deps.clock.after(timeoutMs, () =>
-      deadline.abort(new DOMException('drained long enough', 'TimeoutError')),
-    );
+    const timeUp = (): void => deadline.abort(new DOMException('drained long enough', 'TimeoutError'));
+    // A timer cannot wait for ever: it would fire at once.
+    const cancel = Number.isFinite(timeoutMs) ? this.#deps.clock.after(timeoutMs, timeUp) : () => {};
     try {
       await this.syncNow(deadline.signal);
     } catch (error) {
@@ -216,6 +220,7 @@ export class SyncLoop {
   /** Ends all pushes where they are; what they began is gone on with at the next start. */
   async stop(): Promise<void> {
     this.#state = 'stopped';
+    this.#tidying.stop();
     this.#timer?.cancel();
     this.#timer = null;
     for (const controller of this.#pushing.values())
@@ -450,6 +455,7 @@ export class SyncLoop {
     this.#queue.ended(weight);
     this.#todo.add(this.#intents.handOver(ino));
     this.#sweepIsDue = true;
+    this.#tidying.soon();
     this.#index.refresh(ino);
     this.#todo.add(ino);
     this.#todo.add(asker);

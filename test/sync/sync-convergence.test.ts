@@ -73,7 +73,7 @@ const remote = fc.array(fc.record({ isFolder: fc.boolean(), at: place, name: fc.
 const BY_THE_USER: ReadonlySet<Step['do']> = new Set(['write', 'patch', 'rename', 'remove', 'remove-all']);
 
 const NAMES = ['a', 'b', 'c', 'd'];
-const RUNS = Number(process.env.CFS_SYNC_RUNS ?? 150);
+const RUNS = Number(process.env.CFS_SYNC_RUNS ?? 60);
 
 class Run {
   readonly world: SyncWorld;

@@ -1,0 +1,73 @@
+import type { Clock } from '../base/clock.ts';
+import type { Logger } from '../base/log.ts';
+import type { Contents } from '../store/contents.ts';
+import type { StoreReader } from '../store/tables.ts';
+
+/**
+ * What has time until nothing is being pushed: versions take over what they still have in their bases, and contents that
+ * nothing refers to any more give their space back. Asked for after changes, done a moment later, in small portions; when
+ * nothing changes nothing happens.
+ */
+export class Tidying {
+  readonly #deps: TidyingDeps;
+  readonly #stopped = new AbortController();
+  #cancel: (() => void) | null = null;
+  #isRunning = false;
+
+  constructor(deps: TidyingDeps) {
+    this.#deps = deps;
+  }
+
+  /** Something changed. Cheap: to be called in the path of an operation. */
+  soon(afterMs = PAUSE_MS): void {
+    if (this.#cancel !== null || this.#stopped.signal.aborted) return;
+    this.#cancel = this.#deps.clock.after(afterMs, () => {
+      this.#cancel = null;
+      void this.#run();
+    });
+  }
+
+  stop(): void {
+    this.#cancel?.();
+    this.#cancel = null;
+    this.#stopped.abort(new DOMException('the mount stops', 'AbortError'));
+  }
+
+  /** Never rejects. */
+  async #run(): Promise<void> {
+    const { contents, isBusy, log } = this.#deps;
+    if (this.#isRunning) return;
+    this.#isRunning = true;
+    try {
+      if (!isBusy()) await contents.settleLayers(this.#stopped.signal);
+      if (this.#stopped.signal.aborted) return;
+      const before = this.#garbage();
+      contents.collect();
+      const after = this.#garbage();
+      // What is leased waits for the next change; a long row of the rest goes on in portions.
+      if (after !== null && after !== before) this.soon(PORTION_MS);
+    } catch (err) {
+      log.warn({ err }, 'contents not tidied');
+    } finally {
+      this.#isRunning = false;
+    }
+  }
+
+  /** The first content that nothing refers to. */
+  #garbage(): number | null {
+    for (const [id] of this.#deps.store.all('garbage')) return id;
+    return null;
+  }
+}
+
+export interface TidyingDeps {
+  readonly store: StoreReader;
+  readonly contents: Pick<Contents, 'settleLayers' | 'collect'>;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Whether something is being pushed, which goes first. */
+  readonly isBusy: () => boolean;
+}
+
+const PAUSE_MS = 1_000;
+const PORTION_MS = 20;
