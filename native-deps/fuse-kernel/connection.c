@@ -23,6 +23,7 @@
 #define SMALL_BYTES 8192u
 #define BATCH_MAX 32u
 #define TURN_NS 1000000u /* a turn of the loop is given back after this long */
+#define SINGLES_IN_A_ROW 8u
 #define PIECES_MAX 1000u /* below UIO_MAXIOV (1024), with room for the header */
 
 /* Control words of one request of a batch; the control area holds BATCH_MAX of them, at the start of the region. */
@@ -62,7 +63,8 @@ struct connection {
   bool paused; /* no free slot: not read until one is released */
   bool closed;
   bool ended;
-  uint32_t burst; /* how many requests the last batch had */
+  uint32_t burst;   /* how many requests the last batch had */
+  uint32_t singles; /* how often it was one */
 };
 
 /* ---- lifetime ---- */
@@ -280,6 +282,8 @@ static void readable(uv_poll_t *handle, int status, int events) {
     if (limit > 1) c->burst = count;
     if (count > 0) answer_batch(c, count);
     if (c->closed || result == -EAGAIN) return;
+    /* One caller: nothing more is there, as a rule. Looking all the same now and then finds out when there are several. */
+    if (limit == 1 && count == 1 && ++c->singles % SINGLES_IN_A_ROW != 0) return;
     if (result == -ENOBUFS) {
       if (c->small_free_count > 0 && c->large_free_count > 0) continue; /* this batch has just freed some */
       c->paused = true;

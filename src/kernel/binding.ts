@@ -165,7 +165,7 @@ export interface FileSystemOps {
   read(ino: Inode, handle: HandleId, offset: number, length: number, ctx: OpContext): Answer<ReadReply>;
   /** `data` is valid until the answer is given, not longer. @returns bytes taken: all of them, or it throws. */
   write(ino: Inode, handle: HandleId, offset: number, data: Uint8Array, ctx: OpContext): Answer<number>;
-  /** close(2), once per descriptor that shares the handle. The last moment at which a failure reaches the process. */
+  /** close(2), once per descriptor that shares the handle; perhaps not for handles that only read. The last moment at which a failure reaches the process. */
   flush(ino: Inode, handle: HandleId, ctx: OpContext): Answer<void>;
   /** The last descriptor and mapping of the handle are gone. What it throws, the kernel drops. */
   release(ino: Inode, handle: HandleId, ctx: OpContext): Answer<void>;

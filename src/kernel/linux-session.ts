@@ -248,7 +248,7 @@ export class LinuxSession {
       case Opcode.CREATE:
         request.value = value;
         length = wire.entry(body, value as Entry);
-        length += wire.open(body + length, (value as Entry & { open: OpenReply }).open);
+        length += wire.open(body + length, (value as Entry & { open: OpenReply }).open, request.access);
         this.#reader.noteAttributes((value as Entry).attributes);
         break;
       case Opcode.GETATTR:
@@ -260,7 +260,7 @@ export class LinuxSession {
       }
       case Opcode.OPEN:
         request.value = value;
-        length = wire.open(body, value as OpenReply);
+        length = wire.open(body, value as OpenReply, request.access);
         break;
       case Opcode.OPENDIR:
         request.value = value;

@@ -98,6 +98,7 @@ export const FSYNC_FDATASYNC = 1 << 0;
 export const FOPEN_DIRECT_IO = 1 << 0;
 export const FOPEN_KEEP_CACHE = 1 << 1;
 export const FOPEN_CACHE_DIR = 1 << 3;
+export const FOPEN_NOFLUSH = 1 << 5;
 
 export const RENAME_NOREPLACE = 1 << 0;
 export const RENAME_EXCHANGE = 1 << 1;

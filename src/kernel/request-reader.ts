@@ -1,6 +1,14 @@
 import { constants } from 'node:os';
 import type { HandleId, Inode } from '../base/vocabulary.ts';
-import type { AllocateMode, Answer, AttributeChange, Attributes, FileSystemOps, RenameMode } from './binding.ts';
+import type {
+  AllocateMode,
+  Answer,
+  AttributeChange,
+  Attributes,
+  FileSystemOps,
+  OpenFlags,
+  RenameMode,
+} from './binding.ts';
 import type { DirectoryWriter } from './directory-writer.ts';
 import { openFlags } from './open-flags.ts';
 import * as P from './protocol.ts';
@@ -18,7 +26,6 @@ class Refusal {
 
 /** ENOSYS makes the kernel stop asking: it does without, or falls back (ACCESS, POLL, IOCTL, COPY_FILE_RANGE, BMAP, STATX …). */
 const NOT_OFFERED = new Refusal(constants.errno.ENOSYS);
-const NO_DATA = new Refusal(constants.errno.ENODATA);
 const NOT_SUPPORTED = new Refusal(constants.errno.EOPNOTSUPP);
 const NOT_PERMITTED = new Refusal(constants.errno.EPERM);
 const INVALID = new Refusal(constants.errno.EINVAL);
@@ -134,9 +141,7 @@ export class RequestReader {
         return ops.link(wire.u64(body) as Inode, ino, wire.name(body + 8, end), request);
       case Opcode.OPEN:
         request.op = 'open';
-        return this.#afterKill(request, (wire.u32(body + 4) & P.OPEN_KILL_SUIDGID) !== 0, () =>
-          ops.open(ino, openFlags(wire.u32(body)), request),
-        );
+        return this.#open(request, openFlags(wire.u32(body)), (wire.u32(body + 4) & P.OPEN_KILL_SUIDGID) !== 0);
       case Opcode.CREATE:
         request.op = 'create';
         request.umask = wire.u32(body + 8);
@@ -192,14 +197,14 @@ export class RequestReader {
       case Opcode.GETXATTR: {
         request.op = 'getxattr';
         request.limit = wire.u32(body);
-        return ops.getxattr(ino, this.#xattrName(body + 8, end, NO_DATA), request);
+        return ops.getxattr(ino, this.#xattrName(body + 8, end), request);
       }
       case Opcode.SETXATTR: {
         // Without SETXATTR_EXT: size, flags, name, value.
         request.op = 'setxattr';
         const length = wire.u32(body);
         const flags = wire.u32(body + 4);
-        const name = this.#xattrName(body + 8, end, NOT_SUPPORTED);
+        const name = this.#xattrName(body + 8, end);
         const valueAt = wire.endOfText(body + 8, end) + 1;
         const value = Buffer.from(wire.bytes.subarray(valueAt, Math.min(valueAt + length, end)));
         const mode = flags === P.XATTR_CREATE ? 'create' : flags === P.XATTR_REPLACE ? 'replace' : 'set';
@@ -211,7 +216,7 @@ export class RequestReader {
         return ops.listxattr(ino, request);
       case Opcode.REMOVEXATTR:
         request.op = 'removexattr';
-        return ops.removexattr(ino, this.#xattrName(body, end, NO_DATA), request);
+        return ops.removexattr(ino, this.#xattrName(body, end), request);
       case Opcode.FALLOCATE: {
         request.op = 'fallocate';
         const mode = ALLOCATE_MODES.get(wire.u32(body + 24));
@@ -229,6 +234,11 @@ export class RequestReader {
       default:
         throw NOT_OFFERED;
     }
+  }
+
+  #open(request: Request, flags: OpenFlags, kills: boolean): Answer<unknown> {
+    if (flags.access === 'read') request.access = 'read';
+    return this.#afterKill(request, kills, () => this.#ops.open(request.nodeid, flags, request));
   }
 
   #rename(request: Request, newParent: Inode, flags: number, namesAt: number, end: number): Answer<void> {
@@ -287,15 +297,15 @@ export class RequestReader {
   }
 
   /**
-   * `security.*` and ACLs are never kept: the kernel and `ls -l` ask for them all the time, so they are answered here. EOPNOTSUPP
-   * for ACLs makes libacl fall back to the mode; for `security.*` it would be taken for "no attributes at all" by some tools.
+   * `security.*` and ACLs are never kept, and asked for all the time: answered here. EOPNOTSUPP, because `ls -l` asks for
+   * security.selinux of every entry until it hears that the file system has no such thing (ENODATA: 10,000 requests for 10,000
+   * names), and libacl falls back to the mode.
    */
-  #xattrName(start: number, end: number, refusal: Refusal): string {
+  #xattrName(start: number, end: number): string {
     const textEnd = this.#wire.endOfText(start, end);
     if (textEnd - start > P.NAME_BYTES_MAX) throw TOO_LONG;
     const name = this.#wire.text(start, textEnd);
-    if (name.startsWith('security.')) throw refusal;
-    if (name.startsWith('system.posix_acl_')) throw NOT_SUPPORTED;
+    if (name.startsWith('security.') || name.startsWith('system.posix_acl_')) throw NOT_SUPPORTED;
     return name;
   }
 }

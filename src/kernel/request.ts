@@ -21,6 +21,8 @@ export class Request implements OpContext, PendingOp {
   otherNodeid = 0 as Inode;
   /** Bytes the caller takes at most: of READ, GETXATTR, LISTXATTR. */
   limit = 0;
+  /** What an OPEN or CREATE is for. */
+  access: 'read' | 'write' = 'write';
   sink: DirectoryWriter | null = null;
   /** What was answered, kept until the kernel took it. */
   value: unknown = undefined;

@@ -149,8 +149,10 @@ export class Wire {
   }
 
   /** struct fuse_open_out */
-  open(at: number, open: OpenReply): number {
-    const flags = (open.keepCache ? P.FOPEN_KEEP_CACHE : 0) | (open.directIo ? P.FOPEN_DIRECT_IO : 0);
+  open(at: number, open: OpenReply, access: 'read' | 'write'): number {
+    // Nothing was written through a handle for reading: its FLUSH would be a request for nothing with every close(2).
+    const noFlush = access === 'read' ? P.FOPEN_NOFLUSH : 0;
+    const flags = (open.keepCache ? P.FOPEN_KEEP_CACHE : 0) | (open.directIo ? P.FOPEN_DIRECT_IO : 0) | noFlush;
     return this.#opened(at, open.handle, flags);
   }
 

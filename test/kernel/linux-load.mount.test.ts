@@ -3,9 +3,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
-import { compiledSources } from './compiled-sources.ts';
 import type { Held } from './cycle-host.ts';
-import { MountDriver, makeMountPoint, run, script, shell, started } from './mount-driver.ts';
+import { compiledSources, MountDriver, makeMountPoint, run, script, shell, started } from './mount-driver.ts';
 
 const drivers: MountDriver[] = [];
 const folders: string[] = [];

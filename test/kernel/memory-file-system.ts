@@ -41,9 +41,10 @@ interface Node {
   readonly entries: Map<string, Inode>;
   /** Cookies of entries, given in order of creation: valid while others come and go. */
   readonly cookies: Map<string, number>;
+  listing: { readonly name: string; readonly at: number }[] | null;
   readonly data: MemoryBytes;
   target: string;
-  readonly xattrs: Map<string, Buffer>;
+  xattrs: Map<string, Buffer> | null;
   lookups: number;
   opens: number;
 }
@@ -61,6 +62,10 @@ export interface MemoryFileSystemOptions {
 }
 
 const NAME_BYTES_MAX = 255;
+/** Of everything that is not a folder. */
+const NO_ENTRIES = { entries: new Map<string, Inode>(), cookies: new Map<string, number>() };
+/** More than fit into one answer of the kernel's. */
+const LISTING_PIECE_ENTRIES = 8000;
 const FILE_BYTES_MAX = 2 ** 43;
 
 export class MemoryFileSystem implements FileSystemOps {
@@ -345,8 +350,16 @@ export class MemoryFileSystem implements FileSystemOps {
       const node = this.#folder(ino);
       if (cookie < 1 && !sink.add('.', ino, 'folder', 1, null)) return;
       if (cookie < 2 && !sink.add('..', node.parent, 'folder', 2, null)) return;
-      for (const [name, at] of node.cookies) {
-        if (at + 2 <= cookie) continue;
+      // Entries in order of creation, sorted once per change of the folder: a listing comes in many pieces.
+      node.listing ??= [...node.cookies].map(([name, at]) => ({ name, at }));
+      const { listing } = node;
+      let low = 0;
+      for (let high = listing.length; low < high; ) {
+        const middle = (low + high) >>> 1;
+        if ((listing[middle]?.at ?? 0) + 2 <= cookie) low = middle + 1;
+        else high = middle;
+      }
+      for (const { name, at } of listing.slice(low, low + LISTING_PIECE_ENTRIES)) {
         const child = this.#node(node.entries.get(name) as Inode);
         const entry = sink.wantsEntries ? this.#describe(child) : null;
         if (!sink.add(name, child.ino, child.kind, at + 2, entry)) return;
@@ -377,7 +390,7 @@ export class MemoryFileSystem implements FileSystemOps {
 
   getxattr(ino: Inode, name: string, _ctx: OpContext): Answer<Uint8Array> {
     return this.#after('getxattr', ino, name, () => {
-      const value = this.#node(ino).xattrs.get(name);
+      const value = this.#node(ino).xattrs?.get(name);
       if (value === undefined) throw new FsError('ENODATA');
       return value;
     });
@@ -391,7 +404,9 @@ export class MemoryFileSystem implements FileSystemOps {
     _ctx: OpContext,
   ): Answer<void> {
     return this.#after('setxattr', ino, name, () => {
-      const { xattrs } = this.#node(ino);
+      const node = this.#node(ino);
+      node.xattrs ??= new Map();
+      const { xattrs } = node;
       if (mode === 'create' && xattrs.has(name)) throw new FsError('EEXIST');
       if (mode === 'replace' && !xattrs.has(name)) throw new FsError('ENODATA');
       xattrs.set(name, Buffer.from(value));
@@ -399,12 +414,12 @@ export class MemoryFileSystem implements FileSystemOps {
   }
 
   listxattr(ino: Inode, _ctx: OpContext): Answer<readonly string[]> {
-    return this.#after('listxattr', ino, '', () => [...this.#node(ino).xattrs.keys()]);
+    return this.#after('listxattr', ino, '', () => [...(this.#node(ino).xattrs?.keys() ?? [])]);
   }
 
   removexattr(ino: Inode, name: string, _ctx: OpContext): Answer<void> {
     return this.#after('removexattr', ino, name, () => {
-      if (!this.#node(ino).xattrs.delete(name)) throw new FsError('ENODATA');
+      if (!this.#node(ino).xattrs?.delete(name)) throw new FsError('ENODATA');
     });
   }
 
@@ -423,7 +438,12 @@ export class MemoryFileSystem implements FileSystemOps {
   ): Node {
     return {
       ...{ ino, kind, mode, uid: owner.uid, gid: owner.gid, parent, atime: now, mtime: now, ctime: now },
-      ...{ nlink: kind === 'folder' ? 2 : 1, entries: new Map(), cookies: new Map(), xattrs: new Map() },
+      ...{
+        nlink: kind === 'folder' ? 2 : 1,
+        ...(kind === 'folder' ? { entries: new Map(), cookies: new Map() } : NO_ENTRIES),
+        listing: null,
+        xattrs: null,
+      },
       ...{ data: new MemoryBytes(), target: '', lookups: 0, opens: 0 },
     };
   }
@@ -444,6 +464,7 @@ export class MemoryFileSystem implements FileSystemOps {
     const folder = this.#folder(parent);
     folder.entries.set(name, node.ino);
     folder.cookies.set(name, this.#nextCookie++);
+    folder.listing = null;
     folder.mtime = folder.ctime = this.#now();
     node.parent = parent;
     if (node.kind === 'folder') folder.nlink++;
@@ -454,6 +475,7 @@ export class MemoryFileSystem implements FileSystemOps {
     const node = this.#existing(parent, name);
     folder.entries.delete(name);
     folder.cookies.delete(name);
+    folder.listing = null;
     folder.mtime = folder.ctime = this.#now();
     if (node.kind === 'folder') folder.nlink--;
     return node;

@@ -7,7 +7,7 @@ import { isMainThread, parentPort, Worker, workerData } from 'node:worker_thread
 import { systemClock } from '../../src/base/clock.ts';
 import { FsError, UsageError } from '../../src/base/errors.ts';
 import { createLogger, type LogLevel } from '../../src/base/log.ts';
-import type { Inode } from '../../src/base/vocabulary.ts';
+import { type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import type { MountOptions } from '../../src/kernel/binding.ts';
 import { abandonMount, type LinuxMount, mountLinux } from '../../src/kernel/linux.ts';
 import { MemoryFileSystem, type MemoryFileSystemOptions } from './memory-file-system.ts';
@@ -18,6 +18,8 @@ export interface HostOptions {
     MemoryFileSystemOptions,
     'entryTimeoutMs' | 'attributeTimeoutMs' | 'keepCache' | 'directIo' | 'cacheListing'
   >;
+  /** So many empty files in a folder `many`, for the bench. */
+  readonly plantFiles?: number;
   /** Reads of every file are answered with slices of this one. */
   readonly sliceOf?: string;
   readonly deadlineMs?: number;
@@ -144,6 +146,10 @@ if (isMainThread) {
       }
     },
   });
+  if (options.plantFiles !== undefined) {
+    const many = fileSystem.plantFolder(ROOT_INODE, 'many');
+    for (let i = 0; i < options.plantFiles; i++) fileSystem.plant(many, `file-${i}`, new Uint8Array(0));
+  }
   const reply = (message: unknown): void => parentPort?.postMessage(message);
   mountLinux({ ...DEFAULTS, ...options.mount }, fileSystem, {
     log: createLogger({ level: options.logLevel ?? 'silent' }),

@@ -1,10 +1,16 @@
-import { type ChildProcess, fork, spawn } from 'node:child_process';
+import { type ChildProcess, execFileSync, fork, spawn } from 'node:child_process';
 import { mkdtempSync, rmdirSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { mountOn } from '../../src/kernel/mount-table.ts';
-import { compiledSources } from './compiled-sources.ts';
 import type { HostCommand, HostOptions, HostState } from './memory-mount-host.ts';
+
+/** Where the hosts lie as JavaScript that child processes can run. */
+export function compiledSources(addon: 'plain' | 'sanitized' = 'plain'): string {
+  const script = fileURLToPath(new URL('./compile-sources.mjs', import.meta.url));
+  return execFileSync(process.execPath, [script, addon], { encoding: 'utf8' });
+}
 
 /** An empty folder to mount on. */
 export function makeMountPoint(): string {

@@ -1,3 +1,6 @@
+// `node test/kernel/compile-sources.mjs [plain|sanitized]`: prints a folder with the kernel binding and its test hosts as JavaScript
+// that a child process can run, in the same folders as here. Types are taken off, nothing is checked: so tests in child processes
+// run what is in src/, never a stale dist/. Kept by content below node_modules/.cache; the word chooses the addon.
 import { createHash } from 'node:crypto';
 import {
   existsSync,
@@ -11,17 +14,12 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import typescript from 'typescript';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 /** What the host process consists of. */
 const FOLDERS = ['src/base', 'src/kernel', 'test/kernel'];
 
-/**
- * The sources as JavaScript that a child process can run, in the same folders below the returned one: types are taken off, nothing
- * is checked. So tests in child processes run what is in src/, never a stale dist/. Kept by content below node_modules/.cache.
- */
-export function compiledSources(addon: 'plain' | 'sanitized' = 'plain'): string {
+async function compiledSources(addon) {
   const files = FOLDERS.flatMap((folder) =>
     readdirSync(join(ROOT, folder))
       .filter((name) => name.endsWith('.ts') && !name.endsWith('.test.ts'))
@@ -29,19 +27,20 @@ export function compiledSources(addon: 'plain' | 'sanitized' = 'plain'): string 
   ).sort();
   const texts = files.map((file) => readFileSync(join(ROOT, file), 'utf8'));
   const key = createHash('sha256')
-    .update(JSON.stringify([typescript.version, addon, files, texts]))
+    .update(JSON.stringify([addon, files, texts]))
     .digest('hex')
     .slice(0, 16);
   const cache = join(ROOT, 'node_modules/.cache/cfs-kernel-tests');
   const out = join(cache, `${addon}-${key}`);
   if (existsSync(out)) return out;
+  const { default: typescript } = await import('typescript');
 
   // Those of earlier sources, not the other addon's: both may be in use at the moment.
   const old = existsSync(cache) ? readdirSync(cache).filter((name) => name.startsWith(`${addon}-`)) : [];
   for (const name of old) rmSync(join(cache, name), { recursive: true, force: true });
   const unfinished = join(cache, `unfinished-${process.pid}`);
   files.forEach((file, i) => {
-    const { outputText } = typescript.transpileModule(texts[i] as string, {
+    const { outputText } = typescript.transpileModule(texts[i], {
       fileName: file,
       compilerOptions: {
         target: typescript.ScriptTarget.ES2023,
@@ -62,3 +61,5 @@ export function compiledSources(addon: 'plain' | 'sanitized' = 'plain'): string 
   renameSync(unfinished, out);
   return out;
 }
+
+process.stdout.write(await compiledSources(process.argv[2] ?? 'plain'));

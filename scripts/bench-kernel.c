@@ -1,0 +1,193 @@
+/*
+ * What scripts/bench-kernel.mjs measures on one mounted directory; prints one JSON object. A process of its own, so that it shares
+ * nothing with the file system under test. argv: the directory, a folder of 10,000 files in it ("many"), the server's pid.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MIB (1u << 20)
+
+static const char *directory;
+static char *buffer;
+
+static double now_us(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+static int ascending(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static const char *path(const char *name) {
+  static __thread char text[512];
+  snprintf(text, sizeof text, "%s/%s", directory, name);
+  return text;
+}
+
+static void report(const char *name, double value) { printf("%s\"%s\":%.3f", *name == 'g' && !strcmp(name, "getattr_us") ? "" : ",", name, value); }
+
+/* User and system time of a process, microseconds. */
+static double cpu_us(const char *pid) {
+  char file[64], text[1024];
+  snprintf(file, sizeof file, "/proc/%s/stat", pid);
+  FILE *f = fopen(file, "r");
+  if (!f) return 0;
+  size_t n = fread(text, 1, sizeof text - 1, f);
+  fclose(f);
+  text[n] = 0;
+  unsigned long user = 0, system = 0;
+  sscanf(strrchr(text, ')') + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system);
+  return (double)(user + system) * 1e6 / (double)sysconf(_SC_CLK_TCK);
+}
+
+/* AT_STATX_FORCE_SYNC: always asks the file system, whatever the kernel knows. */
+static void ask(int fd) {
+  char result[256];
+  syscall(SYS_statx, fd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, 0x7ffu, result);
+}
+
+static double median_of(int count, void (*once)(int, int), int fd) {
+  double *took = malloc((size_t)count * sizeof *took);
+  for (int i = 0; i < count; i++) {
+    double started = now_us();
+    once(fd, i);
+    took[i] = now_us() - started;
+  }
+  qsort(took, (size_t)count, sizeof *took, ascending);
+  double median = took[count / 2];
+  free(took);
+  return median;
+}
+
+static void getattr_once(int fd, int i) { (void)i; ask(fd); }
+
+static void lookup_once(int fd, int i) {
+  char name[64];
+  struct stat st;
+  (void)fd;
+  snprintf(name, sizeof name, "absent-%d-%d", (int)getpid(), i);
+  stat(path(name), &st);
+}
+
+static void *asking(void *argument) {
+  long *count = argument;
+  int fd = open(path("bench-file"), O_RDONLY);
+  double end = now_us() + 700e3;
+  while (now_us() < end) {
+    ask(fd);
+    ++*count;
+  }
+  close(fd);
+  return NULL;
+}
+
+static double listing_ms(void) {
+  char folder[512], name[800];
+  struct stat st;
+  snprintf(folder, sizeof folder, "%s", path("many"));
+  double started = now_us();
+  DIR *stream = opendir(folder);
+  for (struct dirent *entry; stream && (entry = readdir(stream));) {
+    snprintf(name, sizeof name, "%s/%s", folder, entry->d_name);
+    lstat(name, &st);
+  }
+  if (stream) closedir(stream);
+  return (now_us() - started) / 1e3;
+}
+
+static double transfer(const char *name, int flags, size_t piece, size_t total, ssize_t (*move)(int, void *, size_t)) {
+  int fd = open(path(name), flags, 0644);
+  double started = now_us();
+  for (size_t done = 0; done < total; done += piece) {
+    if (move(fd, buffer, piece) != (ssize_t)piece) return 0;
+  }
+  close(fd);
+  return (double)total / (now_us() - started);
+}
+
+static ssize_t writing(int fd, void *bytes, size_t length) { return write(fd, bytes, length); }
+
+int main(int argc, char **argv) {
+  if (argc < 3) return 2;
+  directory = argv[1];
+  buffer = aligned_alloc(4096, MIB);
+  memset(buffer, 7, MIB);
+  double first = listing_ms(), second = listing_ms();
+
+  int fd = open(path("bench-file"), O_RDWR | O_CREAT | O_TRUNC, 0644);
+  if (write(fd, buffer, 4096) != 4096) return 1;
+  median_of(1000, getattr_once, fd);
+  double cpu_before = cpu_us(argv[2]);
+  printf("{");
+  report("getattr_us", median_of(20000, getattr_once, fd));
+  report("getattr_cpu_us", (cpu_us(argv[2]) - cpu_before) / 20000);
+  report("lookup_us", median_of(5000, lookup_once, fd));
+  double took[3000];
+  for (int i = 0; i < 3000; i++) {
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    double started = now_us();
+    if (pread(fd, buffer, 4096, 0) != 4096) return 1;
+    took[i] = now_us() - started;
+  }
+  qsort(took, 3000, sizeof *took, ascending);
+  report("read_4k_us", took[1500]);
+  for (int i = 0; i < 3000; i++) {
+    double started = now_us();
+    if (pread(fd, buffer, 4096, 0) != 4096) return 1;
+    took[i] = now_us() - started;
+  }
+  qsort(took, 3000, sizeof *took, ascending);
+  report("read_4k_cached_us", took[1500]);
+  close(fd);
+
+  pthread_t threads[4];
+  long counts[4] = {0}, sum = 0;
+  for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, asking, &counts[i]);
+  for (int i = 0; i < 4; i++) {
+    pthread_join(threads[i], NULL);
+    sum += counts[i];
+  }
+  report("getattr_4_threads_per_s", (double)sum / 0.7);
+  report("listing_first_ms", first);
+  report("listing_again_ms", second);
+
+  report("write_1m_mb_s", transfer("big", O_RDWR | O_CREAT | O_TRUNC, MIB, 384 * (size_t)MIB, writing));
+  fd = open(path("big"), O_RDONLY);
+  posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+  close(fd);
+  report("read_1m_mb_s", transfer("big", O_RDONLY, MIB, 384 * (size_t)MIB, (ssize_t(*)(int, void *, size_t))read));
+  report("reread_mb_s", transfer("big", O_RDONLY, MIB, 384 * (size_t)MIB, (ssize_t(*)(int, void *, size_t))read));
+  unlink(path("big"));
+  report("write_4k_mb_s", transfer("small", O_RDWR | O_CREAT | O_TRUNC, 4096, 40 * (size_t)MIB, writing));
+  unlink(path("small"));
+
+  double started = now_us();
+  for (int i = 0; i < 2000; i++) {
+    char name[64];
+    snprintf(name, sizeof name, "created-%d", i);
+    fd = open(path(name), O_WRONLY | O_CREAT | O_EXCL, 0644);
+    if (write(fd, buffer, 4096) != 4096) return 1;
+    close(fd);
+  }
+  report("create_4k_per_s", 2000 / ((now_us() - started) / 1e6));
+  for (int i = 0; i < 2000; i++) {
+    char name[64];
+    snprintf(name, sizeof name, "created-%d", i);
+    unlink(path(name));
+  }
+  unlink(path("bench-file"));
+  printf("}\n");
+  return 0;
+}

@@ -1,0 +1,116 @@
+import { expect, test } from 'vitest';
+import type { Inode } from '../../src/base/vocabulary.ts';
+import { KernelInvalidator } from '../../src/kernel/invalidate.ts';
+import type { AddonConnection } from '../../src/kernel/native.ts';
+import { Wire } from '../../src/kernel/wire.ts';
+import { ManualClock } from './manual-clock.ts';
+
+const NAMES: Readonly<Record<number, string>> = { 2: 'inode', 3: 'entry', 6: 'deleted', 8: 'epoch' };
+
+/** The invalidator with an addon that keeps what it is given, as `kind inode [name]`. */
+function setUp(options: { epoch?: boolean } = {}) {
+  const region = new ArrayBuffer(4096);
+  const view = new DataView(region);
+  const sent: string[] = [];
+  const queue = { full: false };
+  const connection = {
+    notify: (offset: number, length: number) => {
+      const code = view.getInt32(offset + 4, true);
+      if (queue.full && code !== 8) return 0;
+      const ino = length >= 24 ? view.getUint32(offset + 16, true) : 0;
+      const nameAt = offset + 16 + (code === 3 ? 16 : 24);
+      const name =
+        code === 2 || code === 8 ? '' : Buffer.from(region, nameAt, length - (nameAt - offset) - 1).toString();
+      sent.push([NAMES[code], ino, name].join(' ').trim());
+      return 1;
+    },
+  } as unknown as AddonConnection;
+  const clock = new ManualClock();
+  const invalidator = new KernelInvalidator({
+    ...{ connection, clock, wire: new Wire(region), messageStart: 2048 },
+    hasEpoch: () => options.epoch ?? true,
+  });
+  return { invalidator, sent, queue, clock };
+}
+
+const ino = (number: number): Inode => number as Inode;
+
+test('a notification goes out at once when nobody waits for its inode', () => {
+  const { invalidator, sent } = setUp();
+
+  invalidator.inode(ino(5), 0, 0);
+  invalidator.entry(ino(1), 'name');
+  invalidator.deleted(ino(1), ino(5), 'Füße');
+
+  expect(sent).toEqual(['inode 5', 'entry 1 name', 'deleted 1 Füße']);
+});
+
+test('one about an inode with unanswered requests waits for the last reply, others do not', () => {
+  const { invalidator, sent } = setUp();
+  invalidator.began(ino(5));
+  invalidator.began(ino(5));
+
+  invalidator.inode(ino(5), 0, 0);
+  invalidator.deleted(ino(1), ino(5), 'gone');
+  invalidator.entry(ino(5), 'child');
+  invalidator.inode(ino(6), 0, 0);
+  expect(sent).toEqual(['inode 6']);
+  invalidator.ended(ino(5));
+  expect(sent).toEqual(['inode 6']);
+  invalidator.ended(ino(5));
+
+  expect(sent).toEqual(['inode 6', 'inode 5', 'deleted 1 gone', 'entry 5 child']);
+  expect(invalidator.heldCount).toBe(0);
+});
+
+test('one that waits for a folder and then for its child waits for both', () => {
+  const { invalidator, sent } = setUp();
+  invalidator.began(ino(1));
+  invalidator.began(ino(5));
+  invalidator.deleted(ino(1), ino(5), 'gone');
+
+  invalidator.ended(ino(1));
+  expect(sent).toEqual([]);
+  invalidator.ended(ino(5));
+
+  expect(sent).toEqual(['deleted 1 gone']);
+});
+
+test('what finds the queue full is sent later, in order', () => {
+  const { invalidator, sent, queue, clock } = setUp();
+  queue.full = true;
+  invalidator.entry(ino(1), 'a');
+  invalidator.entry(ino(1), 'b');
+  clock.advance(15);
+  expect(sent).toEqual([]);
+
+  queue.full = false;
+  clock.advance(15);
+
+  expect(sent).toEqual(['entry 1 a', 'entry 1 b']);
+  expect(clock.timers).toBe(0);
+});
+
+test('too many are replaced by one that makes the kernel ask for every name, and what is about bytes stays', () => {
+  const { invalidator, sent, queue, clock } = setUp();
+  queue.full = true;
+  invalidator.inode(ino(9), 0, 0);
+  for (let i = 0; i < 20_000; i++) invalidator.entry(ino(1), `n${i}`);
+  expect(invalidator.epochsSent).toBe(1);
+  queue.full = false;
+  clock.advance(20);
+
+  expect(sent.slice(0, 2)).toEqual(['epoch 0', 'inode 9']);
+  expect(sent.length).toBeLessThan(10);
+});
+
+test('a kernel without epochs is told everything, however much it is', () => {
+  const { invalidator, sent, queue, clock } = setUp({ epoch: false });
+  queue.full = true;
+  for (let i = 0; i < 25_000; i++) invalidator.entry(ino(1), `n${i}`);
+  queue.full = false;
+  clock.advance(20);
+
+  expect(sent.length).toBe(25_000);
+  expect(invalidator.epochsSent).toBe(0);
+});
