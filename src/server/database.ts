@@ -4,7 +4,7 @@ import { type Key, open, type RootDatabase, type Database as Table } from 'lmdb'
 import { StorageError } from '../base/errors.ts';
 
 /**
- * What the reference server keeps, as LMDB tables: everything but the bytes of versions (`blobs.ts`).
+ * What the reference server keeps, as LMDB tables: everything but the bytes of larger versions (`blobs.ts`).
  *
  * Every change is one `transactionSync`: it sees its own writes, is undone whole when something is thrown in it, is on the disk
  * when it returns (measured: 0.7 ms, the fdatasync), and holds against other processes, so that administration works beside a
@@ -30,6 +30,8 @@ export class Database {
   readonly names: Table<true, [string, string, string, string]>;
   /** [uid, file, seq] */
   readonly versions: Table<VersionRow, [string, string, number]>;
+  /** Bytes of complete versions that are small, by the name of their blob. */
+  readonly smallBlobs: Table<Uint8Array, string>;
   /** [uid, workspace] */
   readonly workspaces: Table<WorkspaceRow, [string, string]>;
   /** [receiver, owner, folder] */
@@ -67,6 +69,7 @@ export class Database {
     this.children = table('children');
     this.names = table('names');
     this.versions = table('versions');
+    this.smallBlobs = root.openDB<Uint8Array, string>({ name: 'smallBlobs', encoding: 'binary' });
     this.workspaces = table('workspaces');
     this.shares = table('shares');
     this.sharedFolders = table('sharedFolders');

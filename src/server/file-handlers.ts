@@ -105,7 +105,7 @@ async function sendFile(
 ): Promise<void> {
   const picture = pictureRequest(exchange.request.headers.accept);
   if (picture === null) return sendBlob(service, exchange, file.name, data);
-  const jpeg = await service.pictures.scaled(service.blobs.pathOf(data.blob), file.mediaType, picture);
+  const jpeg = await service.pictures.scaled(service.blobs.source(data.blob), file.mediaType, picture);
   const headers = { 'Content-Type': 'image/jpeg', 'Content-Length': String(jpeg.byteLength) };
   await exchange.sendData(200, headers, Readable.from([jpeg], { objectMode: false }));
 }

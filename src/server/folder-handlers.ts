@@ -85,7 +85,7 @@ export function listingQuery(query: URLSearchParams): ListingQuery {
 }
 
 /**
- * The copy's bytes are there before its row: a hard link of the newest version's blob. A file that was never filled is
+ * The copy's bytes are there before its row: a hard link of the newest version's blob, or with it if they are few. A file that was never filled is
  * copied as such.
  */
 async function copyFile(
@@ -105,11 +105,12 @@ async function copyFile(
     .entries.find(({ seq }) => seq === original.newest?.seq);
   if (version === undefined) throw notFound();
   const blob = blobs.newName();
-  await blobs.copy(version.blob, blob);
+  const bytes = blobs.small(version.blob);
+  if (bytes === null) await blobs.link(version.blob, blob);
   try {
     const { sizeBytes, sha256 } = version;
     return repository.createCopy(caller, parent, name, original.mediaType, (file) => {
-      sealer.add(histories.add(file, { blob, sizeBytes, sha256 }).version);
+      sealer.add(histories.add(file, { blob, sizeBytes, sha256, bytes }).version);
     });
   } catch (error) {
     await blobs.remove([blob]);

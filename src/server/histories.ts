@@ -11,6 +11,8 @@ export interface ArrivedBlob {
   readonly sizeBytes: number;
   /** Hexadecimal; null where it is computed later. */
   readonly sha256: string | null;
+  /** Of a small blob: kept with the row. */
+  readonly bytes: Uint8Array | null;
 }
 
 /**
@@ -81,7 +83,7 @@ export class Histories {
       const file = this.#fileOf(version.uid, version.file);
       const row = this.#database.versions.get([version.uid, version.file, version.seq]);
       if (row === undefined) throw notFound();
-      return this.#finish(file, { ...row, ...arrived, complete: true, lastModifiedMs: this.#clock.nowMs() });
+      return this.#finish(file, { ...row, lastModifiedMs: this.#clock.nowMs() }, arrived);
     });
   }
 
@@ -90,7 +92,7 @@ export class Histories {
     return this.#database.change(() => {
       const file = this.#fileOf(target.uid, target.local);
       const now = this.#clock.nowMs();
-      return this.#finish(file, { ...this.#newRow(file, now), ...arrived, complete: true, lastModifiedMs: now });
+      return this.#finish(file, { ...this.#newRow(file, now), lastModifiedMs: now }, arrived);
     });
   }
 
@@ -145,8 +147,13 @@ export class Histories {
     return row;
   }
 
-  #finish(file: FileRow, version: VersionRow): { version: VersionRow; dropped: string[] } {
-    this.#put(version);
+  #finish(
+    file: FileRow,
+    begun: Omit<VersionRow, keyof ArrivedBlob | 'complete'>,
+    { blob: name, sizeBytes: length, sha256, bytes }: ArrivedBlob,
+  ): { version: VersionRow; dropped: string[] } {
+    const version = this.#put({ ...begun, complete: true, blob: name, sizeBytes: length, sha256 });
+    if (bytes !== null) void this.#database.smallBlobs.put(name, bytes);
     if (version.seq > (file.newest?.seq ?? 0)) {
       if (version.sizeBytes > this.roomBytes(file)) throw overQuota();
       const { seq, sizeBytes, lastModifiedMs, blob } = version;
@@ -165,7 +172,10 @@ export class Histories {
     const superseded = this.#rows(uid, file)
       .filter((row) => row.complete)
       .slice(this.#versionsKept);
-    for (const row of superseded) void this.#database.versions.remove([uid, file, row.seq]);
+    for (const row of superseded) {
+      void this.#database.versions.remove([uid, file, row.seq]);
+      void this.#database.smallBlobs.remove(row.blob);
+    }
     return superseded.map((row) => row.blob);
   }
 }

@@ -32,15 +32,18 @@ export function pictureRequest(accept: string | undefined): PictureRequest | nul
 export class Pictures {
   #sharp: Promise<Sharp | null> | null = null;
 
-  /** @param mediaType what the file was created with: only `image/jpeg` is scaled (wire-facts 5.6) */
-  async scaled(path: string, mediaType: string, request: PictureRequest): Promise<Uint8Array> {
+  /**
+   * @param source path or bytes
+   * @param mediaType what the file was created with: only `image/jpeg` is scaled (wire-facts 5.6)
+   */
+  async scaled(source: string | Uint8Array, mediaType: string, request: PictureRequest): Promise<Uint8Array> {
     this.#sharp ??= loadSharp();
     const sharp = await this.#sharp;
     if (sharp === null || !/^image\/jpe?g\b/i.test(mediaType)) throw notAcceptable();
     const { isSquare, quarterTurns, widthMax, heightMax } = request;
     const side = Math.min(widthMax, heightMax);
     try {
-      const upright = await sharp(path, { limitInputPixels: INPUT_PIXELS_MAX }).autoOrient().toBuffer();
+      const upright = await sharp(source, { limitInputPixels: INPUT_PIXELS_MAX }).autoOrient().toBuffer();
       const turned =
         quarterTurns === 0
           ? upright

@@ -205,7 +205,7 @@ export interface Parts {
 export function openParts(options: ReferenceServerOptions): Parts {
   const clock = options.clock ?? systemClock;
   const database = Database.open(options.dataDirectory);
-  const blobs = new Blobs({ directory: join(options.dataDirectory, 'blobs') });
+  const blobs = new Blobs({ directory: join(options.dataDirectory, 'blobs'), database });
   const repository = new Repository({
     database,
     clock,

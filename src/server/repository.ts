@@ -180,6 +180,7 @@ export class Repository {
       ]) {
         blobs.push(value.blob);
         void this.#database.versions.remove(key);
+        void this.#database.smallBlobs.remove(value.blob);
       }
       return blobs;
     });

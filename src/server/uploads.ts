@@ -1,4 +1,5 @@
-import type { Blobs, BlobWriter } from './blobs.ts';
+import type { BlobWriter } from './blob-writer.ts';
+import type { Blobs } from './blobs.ts';
 import type { FileRow, VersionRow } from './database.ts';
 import type { Exchange } from './exchange.ts';
 import type { Histories } from './histories.ts';
@@ -33,13 +34,13 @@ export class Uploads {
   async replaceData(file: FileRow, exchange: Exchange): Promise<VersionRow> {
     const roomBytes = this.#room(file, exchange.contentLength ?? 0);
     const blob = this.#blobs.newName();
-    const writer = await this.#blobs.write(blob, 0);
+    const writer = this.#blobs.write(blob, 0);
     try {
       const outcome = await exchange.receive((chunks) => writer.write(chunks), roomBytes);
       if (outcome === 'tooLong') throw overQuota();
       if (outcome !== 'complete') throw new Refusal(500, 'The data did not arrive in full');
-      const sha256 = await writer.finish();
-      const { version, dropped } = this.#histories.add(file, { blob, sizeBytes: writer.sizeBytes, sha256 });
+      const finished = await writer.finish();
+      const { version, dropped } = this.#histories.add(file, { blob, sizeBytes: writer.sizeBytes, ...finished });
       await this.#blobs.remove(dropped);
       this.#sealer.add(version);
       return version;
@@ -65,7 +66,7 @@ export class Uploads {
       const stored = (await this.#blobs.sizeBytes(version.blob)) ?? 0;
       if (offset !== stored) throw wrongOffset(stored);
       const roomBytes = this.#room(file, offset + (exchange.contentLength ?? 0)) - offset;
-      writer = await this.#blobs.write(version.blob, offset);
+      writer = this.#blobs.write(version.blob, offset);
       this.#underWay.set(key, writer);
       return await this.#receive(version, writer, roomBytes, exchange);
     } finally {
@@ -87,8 +88,8 @@ export class Uploads {
       if (outcome === 'tooLong') throw overQuota();
       return version;
     }
-    const sha256 = await writer.finish();
-    const arrived = { blob: version.blob, sizeBytes: writer.sizeBytes, sha256 };
+    const finished = await writer.finish();
+    const arrived = { blob: version.blob, sizeBytes: writer.sizeBytes, ...finished };
     try {
       const { version: complete, dropped } = this.#histories.complete(version, arrived);
       await this.#blobs.remove(dropped);
