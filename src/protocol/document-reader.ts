@@ -30,11 +30,11 @@ export type Attributes = Readonly<Record<string, string>>;
 
 /** An element being read. */
 interface Frame {
-  readonly name: string;
+  name: string;
   /** Which of a list it is, or -1. */
-  readonly index: number;
-  readonly codec: Codec<unknown>;
-  readonly part: Part | null;
+  index: number;
+  codec: Codec<unknown>;
+  part: Part | null;
   values: Record<string, unknown>;
   text: string;
 }
@@ -48,6 +48,8 @@ export class DocumentReader<T> {
   readonly #codec: RecordCodec<T>;
   readonly #limits: XmlLimits;
   readonly #stack: Frame[] = [];
+  /** Frames of elements that were closed, to be used again: a listing has a million elements, never ten at once. */
+  readonly #spare: Frame[] = [];
   #depth = 0;
   /** Depth of the unknown element being skipped, or 0. */
   #skipFrom = 0;
@@ -97,8 +99,7 @@ export class DocumentReader<T> {
   }
 
   #push(name: string, attributes: Attributes, codec: Codec<unknown>, part: Part | null, index: number): void {
-    const frame: Frame = { name, index, codec, part, values: codec.kind === 'scalar' ? NO_VALUES : {}, text: '' };
-    this.#stack.push(frame);
+    const frame = this.#frame(name, codec, part, index);
     this.#checkAttributes(attributes);
     if (codec.kind === 'scalar') return;
     for (const child of codec.parts) if (child.arity === 'many') frame.values[child.key] = [];
@@ -107,6 +108,22 @@ export class DocumentReader<T> {
       const raw = attributes[source];
       if (raw !== undefined) this.#take(frame, attribute, raw, `.@${source}`);
     }
+  }
+
+  #frame(name: string, codec: Codec<unknown>, part: Part | null, index: number): Frame {
+    const values = codec.kind === 'scalar' ? NO_VALUES : {};
+    const spare = this.#spare.pop();
+    const frame = spare ?? { name, index, codec, part, values, text: '' };
+    if (spare !== undefined) {
+      spare.name = name;
+      spare.index = index;
+      spare.codec = codec;
+      spare.part = part;
+      spare.values = values;
+      spare.text = '';
+    }
+    this.#stack.push(frame);
+    return frame;
   }
 
   #checkAttributes(attributes: Attributes): void {
@@ -133,19 +150,19 @@ export class DocumentReader<T> {
       if (this.#depth < this.#skipFrom) this.#skipFrom = 0;
       return;
     }
+    // The frame stays on the stack until it is done, so that an error names it.
     const frame = this.#stack.at(-1) as Frame;
+    const parent = this.#stack.at(-2);
     const { codec, part } = frame;
     if (codec.kind === 'scalar') {
-      this.#stack.pop();
-      const parent = this.#stack.at(-1) as Frame;
-      this.#take(parent, part as Part, frame.text, `.${frame.name}${frame.index < 0 ? '' : `[${frame.index}]`}`);
-      return;
+      this.#take(parent as Frame, part as Part, frame.text, '');
+    } else {
+      const value = this.#closeRecord(frame, codec);
+      if (parent === undefined) this.#value = value as T;
+      else this.#keep(parent, part as Part, value);
     }
-    const value = this.#closeRecord(frame, codec);
     this.#stack.pop();
-    const parent = this.#stack.at(-1);
-    if (parent === undefined) this.#value = value as T;
-    else this.#keep(parent, part as Part, value);
+    this.#spare.push(frame);
   }
 
   #closeRecord(frame: Frame, codec: RecordCodec<unknown>): unknown {

@@ -3,6 +3,7 @@ import { SaxesParser } from 'saxes';
 import { ProtocolError } from '../base/errors.ts';
 import type { Codec, RecordCodec } from './codec.ts';
 import { DocumentReader, shown, XML_LIMITS, type XmlLimits } from './document-reader.ts';
+import { Utf8Stream } from './utf8-stream.ts';
 
 /**
  * XML in and out, by the descriptions of `codec.ts`.
@@ -15,13 +16,14 @@ import { DocumentReader, shown, XML_LIMITS, type XmlLimits } from './document-re
 
 export interface DecodeDocument<T> {
   (body: string | Uint8Array, limits?: Partial<XmlLimits>): T;
-  /** As it arrives; gives other work its turn at least every 256 KiB. */
+  /** As it arrives; gives other work its turn at least every 64 KiB. */
   (body: AsyncIterable<Uint8Array>, limits?: Partial<XmlLimits>): Promise<T>;
 }
 
-/** 100,000 entries are 32 MB and half a second: this much is 4 ms of parsing between two turns of the loop. */
-const TURN_BYTES = 256 * 1024;
-/** What is fed to the parser at once: bounds how far a limit can be overrun, and the work between two checks. */
+/**
+ * What is fed to the parser at once, and between two turns of the loop: a listing of 100,000 entries is 32 MB and half a
+ * second or more, this is a millisecond or two of it. It also bounds how far a limit can be overrun.
+ */
 const SLICE_BYTES = 64 * 1024;
 
 /** The reading function of a document. @throws ProtocolError for anything but a complete, well-formed, fitting document */
@@ -59,10 +61,10 @@ export function rootName(body: string | Uint8Array): string {
     name ??= tag.name;
   });
   const bytes = typeof body === 'string' ? Buffer.from(body) : body;
-  const decoder = new TextDecoder('utf-8', { fatal: true });
+  const utf8 = new Utf8Stream();
   guarded(() => {
     for (let at = 0; at < bytes.byteLength && name === null; at += 256) {
-      parser.write(decoder.decode(bytes.subarray(at, at + 256), { stream: true }));
+      parser.write(utf8.decode(bytes.subarray(at, at + 256)));
     }
   });
   if (name === null) throw new ProtocolError('no XML element');
@@ -73,8 +75,7 @@ export function rootName(body: string | Uint8Array): string {
 class XmlParse {
   readonly #limits: XmlLimits;
   readonly #parser = new SaxesParser();
-  // ignoreBOM false: a byte order mark is taken off, not made part of the text.
-  readonly #utf8 = new TextDecoder('utf-8', { fatal: true });
+  readonly #utf8 = new Utf8Stream();
   #bytes = 0;
   /** Characters given to the parser since it last told us anything: a text, tag or comment that does not end. */
   #silentChars = 0;
@@ -82,6 +83,8 @@ class XmlParse {
   constructor(reader: Pick<DocumentReader<unknown>, 'open' | 'text' | 'close'>, limits: XmlLimits) {
     this.#limits = limits;
     const parser = this.#parser;
+    // Seven listeners, and not one more: saxes keeps each in a property of its own, and with the eighth (`comment`, say) V8
+    // turns the parser into a dictionary, which makes it seven times slower (measured, `npm run bench -- service`).
     refuseForeignXml(parser);
     parser.on('opentag', (tag) => {
       this.#silentChars = 0;
@@ -97,9 +100,6 @@ class XmlParse {
     };
     parser.on('text', text);
     parser.on('cdata', text);
-    parser.on('comment', () => {
-      this.#silentChars = 0;
-    });
   }
 
   write(chunk: Uint8Array): void {
@@ -107,14 +107,14 @@ class XmlParse {
     if (this.#bytes > this.#limits.bytesMax) throw new ProtocolError(`longer than ${this.#limits.bytesMax} bytes`);
     guarded(() => {
       for (let at = 0; at < chunk.byteLength; at += SLICE_BYTES) {
-        this.#feed(this.#utf8.decode(chunk.subarray(at, at + SLICE_BYTES), { stream: true }));
+        this.#feed(this.#utf8.decode(chunk.subarray(at, at + SLICE_BYTES)));
       }
     });
   }
 
   end(): void {
     guarded(() => {
-      this.#feed(this.#utf8.decode());
+      this.#utf8.end();
       this.#parser.close();
     });
   }
@@ -131,12 +131,12 @@ class XmlParse {
 async function readAll(chunks: AsyncIterable<Uint8Array>, parse: XmlParse): Promise<void> {
   let sinceTurn = 0;
   for await (const chunk of chunks) {
-    for (let at = 0; at < chunk.byteLength; at += TURN_BYTES) {
-      const piece = chunk.subarray(at, at + TURN_BYTES);
-      parse.write(piece);
-      sinceTurn += piece.byteLength;
+    for (let at = 0; at < chunk.byteLength; at += SLICE_BYTES) {
+      const slice = chunk.subarray(at, at + SLICE_BYTES);
+      parse.write(slice);
+      sinceTurn += slice.byteLength;
       // Chunks that are already here resolve in microtasks: without this the loop would see none of its turns.
-      if (sinceTurn < TURN_BYTES) continue;
+      if (sinceTurn < SLICE_BYTES) continue;
       sinceTurn = 0;
       await new Promise((resolve) => setImmediate(resolve));
     }

@@ -4,8 +4,10 @@ import { ProtocolError, StorageError } from '../base/errors.ts';
 import type { FetchedRange, FetchTarget } from '../base/resources.ts';
 import type { Extent } from '../base/vocabulary.ts';
 
-/** Collected before one write: small chunks make many system calls, large ones hold memory. */
-const WRITE_BYTES = 512 * 1024;
+/** Collected before a write begins: smaller ones are many system calls, and many errands of another thread. */
+const WRITE_BYTES_MIN = 256 * 1024;
+/** Collected while the write before is still under way; then reading waits for it. Bounds the memory: twice this each. */
+const WRITE_BYTES_MAX = 1536 * 1024;
 /** A service that ignores Range sends everything; so much of it is kept in memory, beyond it only what was asked for. */
 const MEMORY_BYTES_MAX = 4 * 1024 * 1024;
 
@@ -68,30 +70,39 @@ async function landInFile(
   let at = extent.start;
   let batch: Uint8Array[] = [];
   let batchBytes = 0;
-  // One batch is written while the next arrives; its failure is heard at the next await.
-  let writing: Promise<void> = Promise.resolve();
-  const flush = async () => {
+  // One batch is written while the next arrives. Its failure is kept for the next await: nobody may be waiting for it yet.
+  let writing: Promise<void> | null = null;
+  let failure: unknown = null;
+  const write = () => {
     const [buffers, position] = [batch, at];
     at += batchBytes;
     batch = [];
     batchBytes = 0;
-    await writing;
-    writing = asStorageError(path, () => writeAll(file, buffers, position));
-    writing.catch(() => {});
+    writing = asStorageError(path, () => writeAll(file, buffers, position))
+      .catch((error: unknown) => {
+        failure = error;
+      })
+      .finally(() => {
+        writing = null;
+      });
   };
   try {
     for await (const chunk of chunks) {
+      if (failure !== null) break;
       batch.push(chunk);
       batchBytes += chunk.byteLength;
       arrived(chunk.byteLength);
-      if (batchBytes >= WRITE_BYTES) await flush();
+      if (batchBytes >= WRITE_BYTES_MAX) await writing;
+      // Written as soon as the one before is: what has gathered meanwhile makes up for a slow disk or a busy machine.
+      if (writing === null && batchBytes >= WRITE_BYTES_MIN) write();
     }
-    if (batchBytes > 0) await flush();
+    await writing;
+    if (batchBytes > 0 && failure === null) write();
   } finally {
-    // Also after a failure: the file must not be closed under a write.
-    await writing.catch(() => {});
+    // Also after a failure of the chunks: the file must not be closed under a write.
+    await writing;
   }
-  await writing;
+  if (failure !== null) throw failure;
   if (at !== extent.end) throw new ProtocolError(`${extent.end - at} bytes are missing`);
 }
 
