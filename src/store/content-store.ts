@@ -11,10 +11,11 @@ import { ContentFiles, type HolePunch } from './content-files.ts';
 import { ContentLayers, isLayered } from './content-layers.ts';
 import type { Contents, DraftBase, Lease, Piece } from './contents.ts';
 import { type Disk, systemDisk } from './disk.ts';
-import { Draft } from './draft.ts';
+import type { Draft } from './draft.ts';
 import { clip } from './extents.ts';
 import { LayerSettling } from './layer-settling.ts';
 import { countReference } from './node-table.ts';
+import { OpenDrafts } from './open-drafts.ts';
 import type { ContentRecord, StoreWriter, Transaction } from './tables.ts';
 import { VersionBlocks } from './version-blocks.ts';
 
@@ -60,8 +61,7 @@ export class ContentStore implements Contents {
   readonly #eviction: CacheEviction;
   readonly #settling: LayerSettling;
   readonly #collector: ContentCollector;
-  /** Drafts that may be ahead of their records, each with a lease on its base. */
-  readonly #drafts = new Map<ContentId, { readonly draft: Draft; readonly baseLease: Lease | null }>();
+  readonly #drafts: OpenDrafts;
 
   /** Name of this run of the machine, to be stored when the cache was looked through; null when it is. */
   #newBootId: string | null;
@@ -91,7 +91,7 @@ export class ContentStore implements Contents {
       files,
       log,
       source: {
-        draft: (id) => this.#drafts.get(id)?.draft,
+        draft: (id) => this.#drafts.get(id),
         record: (id) => this.#known(id),
         inlineBytes: (id) => this.#inlineBytes(id),
         blockMap: (id) => this.#blocks.map(id),
@@ -111,6 +111,14 @@ export class ContentStore implements Contents {
       directory,
       cacheBytes,
       reserveBytes,
+    });
+    this.#drafts = new OpenDrafts({
+      store,
+      files,
+      usage,
+      eviction: this.#eviction,
+      inlineBytesMax: deps.options.inlineMaxBytes,
+      lease: (id) => this.lease(id),
     });
     this.#settling = new LayerSettling({
       store,
@@ -176,10 +184,7 @@ export class ContentStore implements Contents {
       countReference(tx, under, 1);
       tx.afterCommit(() => this.#eviction.protectBase(id, under));
     }
-    this.#drafts.set(id, {
-      draft: new Draft({ files: this.#files, inlineBytesMax: this.#options.inlineMaxBytes }, id, record, undefined),
-      baseLease: under === null ? null : this.lease(under),
-    });
+    this.#drafts.begin(id, record, undefined);
     return id;
   }
 
@@ -188,39 +193,24 @@ export class ContentStore implements Contents {
   }
 
   write(draft: ContentId, offset: number, data: Uint8Array): void {
-    this.#openDraft(draft).write(offset, data);
+    this.#drafts.open(draft).write(offset, data);
   }
 
   truncate(draft: ContentId, sizeBytes: number): void {
-    this.#openDraft(draft).truncate(sizeBytes);
+    this.#drafts.open(draft).truncate(sizeBytes);
   }
 
   zero(draft: ContentId, extent: Extent): void {
-    const open = this.#openDraft(draft);
+    const open = this.#drafts.open(draft);
     open.zero(clip(extent, open.sizeBytes));
   }
 
   isUnflushed(draft: ContentId): boolean {
-    return this.#drafts.get(draft)?.draft.isUnflushed ?? false;
+    return this.#drafts.get(draft)?.isUnflushed ?? false;
   }
 
   flush(tx: Transaction, id: ContentId): void {
-    const draft = this.#drafts.get(id)?.draft;
-    if (draft === undefined || !draft.isUnflushed) return;
-    const stored = tx.get('content', id);
-    if (stored === undefined) throw new StorageError(`content ${id} is not there`);
-    const { record, inline } = draft.toRecord(stored);
-    tx.put('content', id, record);
-    if (inline !== null) tx.put('inline', id, inline);
-    else if (stored.where === 'inline') tx.remove('inline', id);
-    const base = record.base === null ? stored.base : null;
-    if (base !== null) countReference(tx, base, -1);
-    const flushed = draft.flushing();
-    tx.afterCommit(() => {
-      flushed();
-      this.#usage.setDraft(id, draft.ownBytes);
-      if (base !== null) this.#dropBase(id);
-    });
+    this.#drafts.flush(tx, id);
   }
 
   seal(tx: Transaction, id: ContentId): void {
@@ -229,13 +219,13 @@ export class ContentStore implements Contents {
     if (record === undefined) throw new StorageError(`content ${id} is not there`);
     if (!record.sealed) tx.put('content', id, { ...record, sealed: true });
     tx.afterCommit(() => {
-      this.#putDown(id);
+      this.#drafts.putDown(id);
       if (record.where === 'file') this.#syncSoon(id);
     });
   }
 
   async syncFile(id: ContentId): Promise<void> {
-    const open = this.#drafts.get(id)?.draft;
+    const open = this.#drafts.get(id);
     const record = this.record(id);
     const inFile = open === undefined ? record?.where === 'file' : open.memory === null;
     if (inFile) await this.#files.sync(id, record?.kind === 'version' ? 'cache' : 'drafts');
@@ -320,7 +310,7 @@ export class ContentStore implements Contents {
     tx.put('content', id, { ...record, kind: 'version', sealed: true, version, resource });
     tx.put('version', version, id);
     tx.afterCommit(() => {
-      this.#putDown(id);
+      this.#drafts.putDown(id);
       this.#usage.setDraft(id, 0);
       if (this.#isSuspect) this.#adoptedHere.add(id);
       if (record.where === 'file') this.#moveToCache(id);
@@ -338,7 +328,7 @@ export class ContentStore implements Contents {
     for (let at: ContentId | null = id; at !== null; ) {
       held.push(at);
       this.#files.hold(at);
-      const open: Draft | undefined = this.#drafts.get(at)?.draft;
+      const open: Draft | undefined = this.#drafts.get(at);
       at = open === undefined ? (this.record(at)?.base ?? null) : open.base;
     }
     let released = false;
@@ -353,7 +343,7 @@ export class ContentStore implements Contents {
   }
 
   collect(): void {
-    this.#unloadDrafts();
+    this.#drafts.putDownIdle();
     this.#blocks.save();
     this.#collector.collect();
     this.#eviction.evict();
@@ -420,48 +410,12 @@ export class ContentStore implements Contents {
     return bytes;
   }
 
-  #openDraft(id: ContentId): Draft {
-    const open = this.#drafts.get(id);
-    if (open !== undefined) return open.draft;
-    const record = this.#known(id);
-    if (record.kind !== 'draft' || record.sealed) throw new Error(`content ${id} is sealed`);
-    const inline = record.where === 'inline' ? this.#inlineBytes(id) : undefined;
-    const draft = new Draft({ files: this.#files, inlineBytesMax: this.#options.inlineMaxBytes }, id, record, inline);
-    this.#drafts.set(id, { draft, baseLease: record.base === null ? null : this.lease(record.base) });
-    return draft;
-  }
-
   /**
    * After a power cut the own ranges of a version may name bytes that did not reach the disk, and unlike blocks they have no
    * marks: those of an earlier run of the machine are fetched again.
    */
   #trustsLayers(id: ContentId): boolean {
     return !this.#isSuspect || this.#adoptedHere.has(id);
-  }
-
-  /** A draft that is not ahead of its record any more is read from there. */
-  #putDown(id: ContentId): void {
-    const open = this.#drafts.get(id);
-    if (open === undefined) return;
-    this.#drafts.delete(id);
-    open.baseLease?.release();
-  }
-
-  #dropBase(id: ContentId): void {
-    this.#eviction.releaseBase(id);
-    const open = this.#drafts.get(id);
-    if (open === undefined) return;
-    open.draft.dropBase();
-    open.baseLease?.release();
-    this.#drafts.set(id, { draft: open.draft, baseLease: null });
-  }
-
-  #unloadDrafts(): void {
-    for (const [id, { draft }] of this.#drafts) {
-      const isStored = this.record(id) !== undefined;
-      // Not stored: the change that created it failed.
-      if (!this.#files.isHeld(id) && (!isStored || !draft.isUnflushed)) this.#putDown(id);
-    }
   }
 
   /**
@@ -510,7 +464,7 @@ export class ContentStore implements Contents {
 
   /** The content is gone from the store. */
   #forget(id: ContentId): void {
-    this.#putDown(id);
+    this.#drafts.putDown(id);
     this.#blocks.forget(id);
   }
 }

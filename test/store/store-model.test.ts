@@ -44,7 +44,7 @@ test.each(SEEDS)('a store behaves as maps that change a record at a time (SEED=%
   let store = await stores.open(directory);
   let model = new MapModel();
 
-  for (let step = 0; step < 150; step++) {
+  for (let step = 0; step < 100; step++) {
     const trace = `seed ${seed}, step ${step}`;
     switch (
       random.pick(['change', 'change', 'change', 'change', 'change', 'fail', 'turn', 'settle', 'reopen', 'crash'])

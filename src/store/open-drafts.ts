@@ -1,0 +1,108 @@
+import { StorageError } from '../base/errors.ts';
+import type { ContentId } from '../base/vocabulary.ts';
+import type { CacheEviction } from './cache-eviction.ts';
+import type { CacheUsage } from './cache-usage.ts';
+import type { ContentFiles } from './content-files.ts';
+import type { Lease } from './contents.ts';
+import { Draft } from './draft.ts';
+import { countReference } from './node-table.ts';
+import type { ContentRecord, StoreReader, Transaction } from './tables.ts';
+
+interface OpenDraft {
+  readonly draft: Draft;
+  readonly baseLease: Lease | null;
+}
+
+/** Drafts that may be ahead of their records, each with a lease on its base. */
+export class OpenDrafts {
+  readonly #store: StoreReader;
+  readonly #files: ContentFiles;
+  readonly #usage: CacheUsage;
+  readonly #eviction: CacheEviction;
+  readonly #inlineBytesMax: number;
+  readonly #lease: (id: ContentId) => Lease;
+  readonly #open = new Map<ContentId, OpenDraft>();
+
+  constructor(deps: {
+    store: StoreReader;
+    files: ContentFiles;
+    usage: CacheUsage;
+    eviction: CacheEviction;
+    inlineBytesMax: number;
+    lease: (id: ContentId) => Lease;
+  }) {
+    this.#store = deps.store;
+    this.#files = deps.files;
+    this.#usage = deps.usage;
+    this.#eviction = deps.eviction;
+    this.#inlineBytesMax = deps.inlineBytesMax;
+    this.#lease = deps.lease;
+  }
+
+  get(id: ContentId): Draft | undefined {
+    return this.#open.get(id)?.draft;
+  }
+
+  /** A draft whose record is being made or was read. */
+  begin(id: ContentId, record: ContentRecord, inline: Uint8Array | undefined): Draft {
+    const draft = new Draft({ files: this.#files, inlineBytesMax: this.#inlineBytesMax }, id, record, inline);
+    this.#open.set(id, { draft, baseLease: record.base === null ? null : this.#lease(record.base) });
+    return draft;
+  }
+
+  /** The draft for changing it. */
+  open(id: ContentId): Draft {
+    const open = this.#open.get(id);
+    if (open !== undefined) return open.draft;
+    const record = this.#store.get('content', id);
+    if (record === undefined) throw new StorageError(`content ${id} is not there`);
+    if (record.kind !== 'draft' || record.sealed) throw new Error(`content ${id} is sealed`);
+    const inline = record.where === 'inline' ? this.#store.get('inline', id) : undefined;
+    return this.begin(id, record, inline);
+  }
+
+  /** Writes the record of a draft that is ahead of it. A base of which nothing shows through any more is dropped. */
+  flush(tx: Transaction, id: ContentId): void {
+    const draft = this.get(id);
+    if (draft === undefined || !draft.isUnflushed) return;
+    const stored = tx.get('content', id);
+    if (stored === undefined) throw new StorageError(`content ${id} is not there`);
+    const { record, inline } = draft.toRecord(stored);
+    tx.put('content', id, record);
+    if (inline !== null) tx.put('inline', id, inline);
+    else if (stored.where === 'inline') tx.remove('inline', id);
+    const base = record.base === null ? stored.base : null;
+    if (base !== null) countReference(tx, base, -1);
+    const flushed = draft.flushing();
+    tx.afterCommit(() => {
+      flushed();
+      this.#usage.setDraft(id, draft.ownBytes);
+      if (base !== null) this.#dropBase(id);
+    });
+  }
+
+  /** A draft that is not ahead of its record any more is read from there. */
+  putDown(id: ContentId): void {
+    const open = this.#open.get(id);
+    if (open === undefined) return;
+    this.#open.delete(id);
+    open.baseLease?.release();
+  }
+
+  /** Puts down what nobody uses: flushed drafts, and those whose creation failed. */
+  putDownIdle(): void {
+    for (const [id, { draft }] of this.#open) {
+      const isStored = this.#store.get('content', id) !== undefined;
+      if (!this.#files.isHeld(id) && (!isStored || !draft.isUnflushed)) this.putDown(id);
+    }
+  }
+
+  #dropBase(id: ContentId): void {
+    this.#eviction.releaseBase(id);
+    const open = this.#open.get(id);
+    if (open === undefined) return;
+    open.draft.dropBase();
+    open.baseLease?.release();
+    this.#open.set(id, { draft: open.draft, baseLease: null });
+  }
+}
