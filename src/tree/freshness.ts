@@ -7,6 +7,7 @@ import { AbsenceQuestions } from './absence-questions.ts';
 import { ListingAhead } from './listing-ahead.ts';
 import { type AbsenceQuestion, REMOVALS_BELIEVED_MAX } from './listing-application.ts';
 import type { PushMarks } from './push-marks.ts';
+import { Reachability } from './reachability.ts';
 import type { RemoteListing } from './remote-listing.ts';
 import type { Tree } from './tree.ts';
 
@@ -27,9 +28,6 @@ export interface HeldRemovals {
   readonly nodes: number;
 }
 
-/** Pause after the first failed listing before the service is tried again; doubled up to the maximum. */
-const RETRY_MS_MIN = 1000;
-const RETRY_MS_MAX = 30_000;
 const QUESTIONS_AT_ONCE_MAX = 4;
 /** A page of a listing has at least one entry, so this bounds what a service that never ends can make us ask. */
 const PAGES_MAX = 100_000;
@@ -57,6 +55,7 @@ export class Freshness {
   readonly #dirTtlMs: number;
   readonly #openWaitMs: number;
   readonly #ahead: ListingAhead;
+  readonly #reachability: Reachability;
   readonly #stop = new AbortController();
 
   /** INVARIANT: at most one listing per folder. */
@@ -67,12 +66,6 @@ export class Freshness {
   #cancelTick: (() => void) | null = null;
   /** Listings requested before this (wall, ms) are old, whatever the TTL: `cfs refresh`. */
   #staleBeforeMs = 0;
-  #offline: {
-    readonly sinceMs: number;
-    readonly retryAtMs: number;
-    readonly pauseMs: number;
-    readonly error: Error;
-  } | null = null;
 
   constructor(deps: FreshnessDeps) {
     this.#tree = deps.tree;
@@ -83,13 +76,14 @@ export class Freshness {
     this.#openFiles = deps.openFiles ?? (() => []);
     this.#dirTtlMs = deps.options.dirTtlMs;
     this.#openWaitMs = deps.options.openWaitMs;
+    this.#reachability = new Reachability(deps);
     const list = (folder: Inode) => this.#underWay.get(folder) ?? this.#list(folder, false);
     this.#ahead = new ListingAhead({ tree: deps.tree, list });
   }
 
   /** Since when listings get no answer (wall, ms); null while they do. */
   get offlineSinceMs(): number | null {
-    return this.#offline?.sinceMs ?? null;
+    return this.#reachability.awaySinceMs;
   }
 
   get heldRemovals(): readonly HeldRemovals[] {
@@ -111,9 +105,8 @@ export class Freshness {
       return;
     }
     const underWay = this.#underWay.get(folder);
-    if (underWay === undefined && this.#offline !== null && this.#isPausing(folder)) {
-      return Promise.reject(this.#offline.error);
-    }
+    if (underWay === undefined && this.#reachability.pausing !== null)
+      return Promise.reject(this.#reachability.pausing);
     const listing = underWay ?? this.#list(folder, false);
     this.#ahead.looked(folder, true);
     return unlessAborted(listing, signal);
@@ -141,7 +134,7 @@ export class Freshness {
    */
   async refresh(folder?: Inode, options: { readonly accept?: boolean } = {}): Promise<void> {
     const accept = options.accept ?? false;
-    this.#offline = null;
+    this.#reachability.tryNow();
     if (folder === undefined) this.#staleBeforeMs = this.#clock.nowMs();
     const held = accept ? [...this.#held.keys()] : [];
     const folders = folder !== undefined ? [folder] : new Set([ROOT_INODE, ...this.#watched.keys(), ...held]);
@@ -154,7 +147,7 @@ export class Freshness {
 
   /** The service answered somebody: ask again without waiting for the pause to end. */
   reachable(): void {
-    this.#offline = null;
+    this.#reachability.tryNow();
   }
 
   stop(): void {
@@ -193,17 +186,17 @@ export class Freshness {
         entries.push(...told.entries);
         more = told.hasMore && told.entries.length > 0;
       }
-      this.#answered();
+      this.#reachability.answered();
       const listed = { folder, sequence, requestedMs, serverTimeMs };
       const outcome = await this.#merge(listed, entries);
       await this.#settle(listed, outcome, entries.length, accept);
     } catch (error) {
-      if (error instanceof ApiError) this.#answered();
+      if (error instanceof ApiError) this.#reachability.answered();
       if (error instanceof ApiError && error.status === 404) {
         await this.#settleFolder(folder, accept);
         return;
       }
-      if (error instanceof TransportError || error instanceof SignInError) this.#unanswered(error);
+      if (error instanceof TransportError || error instanceof SignInError) this.#reachability.unanswered(error);
       const watched = this.#watched.get(folder);
       if (watched !== undefined) watched.retryAtMs = this.#clock.elapsedMs() + this.#dirTtlMs;
       throw error;
@@ -256,7 +249,7 @@ export class Freshness {
     } catch (error) {
       // Unanswered questions change nothing: the next listing asks them again. What was listed is merged.
       waiting.length = 0;
-      if (error instanceof TransportError) this.#unanswered(error);
+      if (error instanceof TransportError) this.#reachability.unanswered(error);
       else this.#log.warn({ err: error, folder }, 'missing entries not asked for');
       return;
     }
@@ -311,24 +304,8 @@ export class Freshness {
 
   /** Whether asking is known to be of no use for the moment. */
   #isPausing(folder: Inode): boolean {
-    const nowMs = this.#clock.elapsedMs();
-    if (this.#offline !== null && nowMs < this.#offline.retryAtMs) return true;
-    return nowMs < (this.#watched.get(folder)?.retryAtMs ?? 0);
-  }
-
-  #answered(): void {
-    if (this.#offline === null) return;
-    this.#log.info({ awayMs: this.#clock.nowMs() - this.#offline.sinceMs }, 'the service answers again');
-    this.#offline = null;
-  }
-
-  #unanswered(error: Error): void {
-    const before = this.#offline;
-    const pauseMs = before === null ? RETRY_MS_MIN : Math.min(before.pauseMs * 2, RETRY_MS_MAX);
-    // Jitter: many mounts must not come back in the same moment.
-    const retryAtMs = this.#clock.elapsedMs() + pauseMs * (0.75 + this.#clock.random() / 2);
-    if (before === null) this.#log.warn({ err: error }, 'the service does not answer; what is known is served');
-    this.#offline = { sinceMs: before?.sinceMs ?? this.#clock.nowMs(), retryAtMs, pauseMs, error };
+    if (this.#reachability.pausing !== null) return true;
+    return this.#clock.elapsedMs() < (this.#watched.get(folder)?.retryAtMs ?? 0);
   }
 
   #use(folder: Inode): void {

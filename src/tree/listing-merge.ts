@@ -3,7 +3,8 @@ import { type Inode, type NodeKind, type ResourceUrl, ROOT_INODE, timespecOfMs }
 import { isContentDirty } from '../store/node-table.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet } from '../store/tables.ts';
 import type { Names } from './names.ts';
-import { isYoung, timeTold, YOUNG_MS, youngTime } from './young-time.ts';
+import { isRewritten, keptTime, kindOf, modeOf, sizeOf } from './remote-entry.ts';
+import { YOUNG_MS, youngTime } from './young-time.ts';
 
 /**
  * What the service says now → what becomes of our nodes. Pure: reads a view, returns changes.
@@ -12,9 +13,6 @@ import { isYoung, timeTold, YOUNG_MS, youngTime } from './young-time.ts';
  * only is taken; what changed on both stays ours in the local facet while the remote facet learns theirs, so that the node is
  * dirty and the sync settles it. Resources are matched by URL: a rename elsewhere is a rename here.
  */
-
-/** Media type under which a symbolic link is kept; its bytes are the target. */
-export const SYMLINK_MEDIA_TYPE = 'inode/symlink';
 
 /** What a merge may look at. All answers are those of one moment. */
 export interface MergeView {
@@ -335,22 +333,6 @@ class Merge implements MergePlan {
   }
 }
 
-/** What a listing entry is shown as. */
-export function kindOf(entry: RemoteEntry): NodeKind {
-  if (entry.kind === 'folder') return 'folder';
-  return entry.mediaType === SYMLINK_MEDIA_TYPE ? 'symlink' : 'file';
-}
-
-function modeOf(kind: NodeKind, umask: number): number {
-  if (kind === 'symlink') return 0o777;
-  return (kind === 'folder' ? 0o777 : 0o666) & ~umask;
-}
-
-/** Bytes of the newest version; null for a folder and for a file that was never filled. */
-function sizeOf(entry: RemoteEntry): number | null {
-  return entry.kind === 'file' && entry.presentOnServer ? entry.sizeBytes : null;
-}
-
 /** What the service had when bytes were made here under a name that it had no bytes for. */
 const NO_BYTES = { sizeBytes: null, lastModifiedMs: null, content: null, createdHereMs: null } as const;
 
@@ -366,25 +348,12 @@ function withBytesOf(
   return { ...told, sizeBytes, lastModifiedMs, content, createdHereMs };
 }
 
-function isRewritten(base: RemoteFacet, entry: RemoteEntry, young: boolean): boolean {
-  if (entry.kind === 'folder') return false;
-  if (base.sizeBytes !== sizeOf(entry)) return true;
-  // Not known on one side: the size is all there is to compare (after a plain PUT the time is learnt from the next listing).
-  if (base.lastModifiedMs === null || entry.lastModifiedMs === null) return false;
-  if (timeTold(base.lastModifiedMs) !== entry.lastModifiedMs) return true;
-  return isYoung(base.lastModifiedMs) && !young;
-}
-
 /** A time that has aged changes nothing about bytes that nobody has looked at. */
 function showsAlready(local: LocalFacet, told: Pick<LocalFacet, 'sizeBytes' | 'mtime'>): boolean {
   const { content, sizeBytes, mtime } = local;
   return (
     content === null && sizeBytes === told.sizeBytes && mtime.sec === told.mtime.sec && mtime.nsec === told.mtime.nsec
   );
-}
-
-function keptTime(base: RemoteFacet, toldMs: number | null, young: boolean): number | null {
-  return toldMs === null || (young && base.lastModifiedMs !== null) ? base.lastModifiedMs : toldMs;
 }
 
 function isSame(a: RemoteFacet, b: RemoteFacet): boolean {

@@ -8,12 +8,11 @@ import {
   type NodeKind,
   type ResourceUrl,
   ROOT_INODE,
-  type Timespec,
   timespecOfMs,
 } from '../base/vocabulary.ts';
 import type { Contents } from '../store/contents.ts';
 import { childOf, newInode, writeNode } from '../store/node-table.ts';
-import type { LocalFacet, NodeRecord, RemoteFacet, StoreWriter, Transaction } from '../store/tables.ts';
+import type { LocalFacet, NodeRecord, StoreWriter, Transaction } from '../store/tables.ts';
 import {
   type AbsenceOutcome,
   ListingApplication,
@@ -21,8 +20,11 @@ import {
   type NewcomerOptions,
   type TreeInvalidation,
 } from './listing-application.ts';
+import { isComplete, isEmpty, liveFolder, mustBeEmpty, touch } from './live-folder.ts';
 import type { Names } from './names.ts';
 import type { PushMarks } from './push-marks.ts';
+import { type RenameMode, renameNode } from './rename.ts';
+import { rootNode } from './root-node.ts';
 import { Succession } from './succession.ts';
 
 export type LocalChangeKind = 'created' | 'moved' | 'removed' | 'content' | 'attributes';
@@ -90,38 +92,9 @@ export class Tree {
   ): void {
     if (store.get('node', ROOT_INODE) !== undefined) return;
     const nowMs = clock.nowMs();
-    const now = timespecOfMs(nowMs);
     store.transact((tx) => {
       while (newInode(tx) < ROOT_INODE);
-      const place = { parent: ROOT_INODE, name: '' };
-      const owner = { uid: root.uid, gid: root.gid };
-      const node: NodeRecord = {
-        ino: ROOT_INODE,
-        kind: 'folder',
-        localOnly: false,
-        local: {
-          ...place,
-          mode: 0o755,
-          ...owner,
-          atime: now,
-          mtime: now,
-          ctime: now,
-          xattrs: null,
-          content: null,
-          sizeBytes: 0,
-        },
-        remote: {
-          ...place,
-          resource: root.resource,
-          shownAs: '',
-          sizeBytes: null,
-          lastModifiedMs: null,
-          mediaType: null,
-          content: null,
-          createdHereMs: null,
-        },
-      };
-      writeNode(tx, undefined, node, nowMs);
+      writeNode(tx, undefined, rootNode(root, nowMs), nowMs);
     });
   }
 
@@ -149,15 +122,12 @@ export class Tree {
   }
 
   isEmpty(folder: Inode): boolean {
-    for (const _ of this.#store.scan('name', folder)) return false;
-    return true;
+    return isEmpty(this.#store, folder);
   }
 
   /** Whether all entries of a folder are known: it was listed at least once, or exists only here. */
   isComplete(folder: Inode): boolean {
-    if (this.#store.get('folder', folder) !== undefined) return true;
-    const node = this.#store.get('node', folder);
-    return node !== undefined && node.remote === null;
+    return isComplete(this.#store, folder);
   }
 
   /** When the newest merged listing of a folder was requested (wall, ms); null for never. */
@@ -242,7 +212,7 @@ export class Tree {
       if (node === undefined) throw new FsError('ENOENT');
       if (what === 'file' && node.kind === 'folder') throw new FsError('EISDIR');
       if (what === 'folder' && node.kind !== 'folder') throw new FsError('ENOTDIR');
-      if (what === 'folder') this.#mustBeEmpty(node.ino);
+      if (what === 'folder') mustBeEmpty(tx, node);
       writeNode(tx, node, { ...node, local: null }, nowMs);
       touch(tx, parent, timespecOfMs(nowMs), nowMs);
       return node;
@@ -264,47 +234,14 @@ export class Tree {
     name: string,
     newParent: Inode,
     newName: string,
-    mode: 'replace' | 'no-replace' | 'exchange',
+    mode: RenameMode,
   ): { readonly moved: NodeRecord; readonly replaced: NodeRecord | null } {
     this.#names.check(newName);
     const nowMs = this.#clock.nowMs();
-    const now = timespecOfMs(nowMs);
+    const places = { parent, name, newParent, newName };
     const result = this.#store.transact((tx) => {
-      const from = liveFolder(tx, parent);
-      const to = liveFolder(tx, newParent);
-      const source = childOf(tx, parent, name);
-      if (source?.local == null) throw new FsError('ENOENT');
-      const target = childOf(tx, newParent, newName);
-      if (target !== undefined && mode === 'no-replace') throw new FsError('EEXIST');
-      if (target === undefined && mode === 'exchange') throw new FsError('ENOENT');
-      if (target?.ino === source.ino) return { moved: source, before: source, replaced: null, swapped: null };
-      if (source.kind === 'folder' && isWithin(tx, newParent, source.ino)) throw new FsError('EINVAL');
-      if (source.localOnly !== (to.localOnly || this.#names.staysLocal(newName))) throw new FsError('EXDEV');
-
-      const replaced: NodeRecord | null = mode === 'exchange' ? null : (target ?? null);
-      let remote: RemoteFacet | undefined;
-      if (target?.local != null && mode === 'exchange') {
-        if (target.kind === 'folder' && isWithin(tx, parent, target.ino)) throw new FsError('EINVAL');
-        if (target.localOnly !== (from.localOnly || this.#names.staysLocal(name))) throw new FsError('EXDEV');
-        const other = { ...target, local: { ...target.local, parent, name, ctime: now } };
-        writeNode(tx, target, other, nowMs);
-      } else if (target !== undefined) {
-        if (target.kind === 'folder' && source.kind !== 'folder') throw new FsError('EISDIR');
-        if (target.kind !== 'folder' && source.kind === 'folder') throw new FsError('ENOTDIR');
-        if (target.kind === 'folder') this.#mustBeEmpty(target.ino);
-        remote = this.#succession.replace(tx, source, target, nowMs);
-      } else if (!source.localOnly) {
-        const place = { parent: newParent, name: newName, kind: source.kind };
-        remote = this.#succession.reclaim(tx, place, source, nowMs);
-      }
-
-      const before = tx.get('node', source.ino) ?? source;
-      const local = { ...source.local, parent: newParent, name: newName, ctime: now };
-      const moved: NodeRecord = { ...before, local, remote: remote ?? before.remote };
-      writeNode(tx, before, moved, nowMs);
-      touch(tx, parent, now, nowMs);
-      if (newParent !== parent) touch(tx, newParent, now, nowMs);
-      return { moved, before: source, replaced, swapped: mode === 'exchange' ? (target ?? null) : null };
+      const rules = { names: this.#names, succession: this.#succession };
+      return renameNode(tx, rules, places, mode, nowMs);
     });
     const { moved, before, replaced, swapped } = result;
     if (moved !== before) {
@@ -385,10 +322,6 @@ export class Tree {
     return init.content ?? this.#contents.createDraft(tx, null);
   }
 
-  #mustBeEmpty(folder: Inode): void {
-    if (!this.isComplete(folder) || !this.isEmpty(folder)) throw new FsError('ENOTEMPTY');
-  }
-
   #tellLocal(ino: Inode, what: LocalChangeKind): void {
     for (const listener of this.#localListeners) listener(ino, what);
   }
@@ -396,29 +329,4 @@ export class Tree {
   #tellRemote(changes: readonly TreeInvalidation[]): void {
     if (changes.length > 0) for (const listener of this.#remoteListeners) listener(changes);
   }
-}
-
-/** The folder, as users see it. @throws FsError ENOENT deleted · ENOTDIR */
-function liveFolder(tx: Transaction, ino: Inode): NodeRecord {
-  const node = tx.get('node', ino);
-  if (node === undefined || node.local === null) throw new FsError('ENOENT');
-  if (node.kind !== 'folder') throw new FsError('ENOTDIR');
-  return node;
-}
-
-/** Whether `ino` is `ancestor` or lies below it. */
-function isWithin(tx: Transaction, ino: Inode, ancestor: Inode): boolean {
-  for (let at: Inode | undefined = ino; at !== undefined; ) {
-    if (at === ancestor) return true;
-    if (at === ROOT_INODE) return false;
-    at = tx.get('node', at)?.local?.parent;
-  }
-  return false;
-}
-
-/** An entry of the folder came or went. */
-function touch(tx: Transaction, folder: Inode, now: Timespec, nowMs: number): void {
-  const before = tx.get('node', folder);
-  if (before === undefined || before.local === null) return;
-  writeNode(tx, before, { ...before, local: { ...before.local, mtime: now, ctime: now } }, nowMs);
 }

@@ -1,0 +1,47 @@
+import { FsError } from '../base/errors.ts';
+import { type Inode, ROOT_INODE, type Timespec } from '../base/vocabulary.ts';
+import { writeNode } from '../store/node-table.ts';
+import type { NodeRecord, StoreReader, Transaction } from '../store/tables.ts';
+
+/** The folder, as users see it. @throws FsError ENOENT deleted · ENOTDIR */
+export function liveFolder(tx: Transaction, ino: Inode): NodeRecord {
+  const node = tx.get('node', ino);
+  if (node === undefined || node.local === null) throw new FsError('ENOENT');
+  if (node.kind !== 'folder') throw new FsError('ENOTDIR');
+  return node;
+}
+
+/** Whether `ino` is `ancestor` or lies below it. */
+export function isWithin(tx: Transaction, ino: Inode, ancestor: Inode): boolean {
+  for (let at: Inode | undefined = ino; at !== undefined; ) {
+    if (at === ancestor) return true;
+    if (at === ROOT_INODE) return false;
+    at = tx.get('node', at)?.local?.parent;
+  }
+  return false;
+}
+
+/** An entry of the folder came or went. */
+export function touch(tx: Transaction, folder: Inode, now: Timespec, nowMs: number): void {
+  const before = tx.get('node', folder);
+  if (before === undefined || before.local === null) return;
+  writeNode(tx, before, { ...before, local: { ...before.local, mtime: now, ctime: now } }, nowMs);
+}
+
+/** Whether users see nothing in the folder. */
+export function isEmpty(reader: StoreReader, folder: Inode): boolean {
+  for (const _ of reader.scan('name', folder)) return false;
+  return true;
+}
+
+/** Whether all entries of a folder are known: it was listed at least once, or exists only here. */
+export function isComplete(reader: StoreReader, folder: Inode): boolean {
+  if (reader.get('folder', folder) !== undefined) return true;
+  const node = reader.get('node', folder);
+  return node !== undefined && node.remote === null;
+}
+
+/** @throws FsError ENOTEMPTY something is in the folder, or may be */
+export function mustBeEmpty(reader: StoreReader, folder: NodeRecord): void {
+  if (!isComplete(reader, folder.ino) || !isEmpty(reader, folder.ino)) throw new FsError('ENOTEMPTY');
+}
