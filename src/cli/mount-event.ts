@@ -63,7 +63,7 @@ export function eventLine(event: MountEvent): string {
   }
 }
 
-/** Prints an event to standard output. A reader that is gone (EPIPE) is no reason to end a mount: the caller's stdout has a listener. */
+/** Prints an event to standard output. */
 export function printEvent(event: MountEvent): void {
   process.stdout.write(`${eventLine(event)}\n`);
 }

@@ -30,6 +30,8 @@ const WATCH_EVERY_MS = 1_000;
 
 export async function mountMain(env: Record<string, string | undefined>): Promise<number> {
   const request = readMountRequest(env);
+  // Whoever read the events may go away (EPIPE); the mount stays.
+  process.stdout.on('error', () => {});
   const log = createLogger({ level: request.options.logLevel, file: request.logFile });
   try {
     const mounting = new MountingProcess(request, readAccountFile(request.accountFile), log);

@@ -202,6 +202,25 @@ test('in the foreground it prints a line per event, passes the signal on, and en
   });
 });
 
+test('whoever reads the events may go away, the mount stays', async () => {
+  await withMount([], async (mount) => {
+    await mount.unmount();
+    const script = `
+      "${process.execPath}" "${join(PROJECT, 'dist/cli/cfs-mount.js')}" --foreground "${mount.directory}" | head -n 1 &
+      until grep -q " ${mount.directory} " /proc/mounts; do sleep 0.02; done
+      cd "${mount.directory}"
+      for name in one two three; do printf x > "$name"; "${process.execPath}" "${join(PROJECT, 'dist/cli/cfs.js')}" sync --wait; done
+      ls; cd /
+      "${process.execPath}" "${join(PROJECT, 'dist/cli/cfs.js')}" umount`;
+
+    const { stdout } = await runCommand(['bash', '-ec', script], { env: mount.env(), timeoutMs: 60_000 });
+
+    expect(stdout).toMatch(/^one$/m);
+    expect(stdout).toMatch(/^three$/m);
+    expect(stdout).toContain(`unmounted ${mount.directory}`);
+  });
+});
+
 test('a wrong password is refused in one sentence, and the account that was there stays', async () => {
   await withMount([], async (mount) => {
     const result = await mount.cfs(['login', server.account.url], {
