@@ -51,6 +51,7 @@ try {
     stdio: 'inherit',
   });
 } catch (error) {
+  if (error.code === 'ENOENT' && existsSync(join(folder, 'prebuilds', platform, `${NAME}.node`))) process.exit(0); // brought by the package
   console.error(
     error.code === 'ENOENT'
       ? `build-native: no C compiler (${cc}) here; on Debian and Ubuntu: apt-get install -y gcc libc6-dev`

@@ -86,6 +86,12 @@ export interface FileSlice {
   readonly fd: number;
   readonly position: number;
   readonly length: number;
+  /**
+   * Called once the bytes have been copied, or never will be: until then they must stay where they are (a lease ends here). That is
+   * during the answer when they are in the page cache, and later when a thread of the pool has to read them. The descriptor itself
+   * may be closed at once.
+   */
+  sent?(): void;
 }
 
 /** Bytes of a read, in order. Fewer than asked for mean the end of the file, never "not here yet". */

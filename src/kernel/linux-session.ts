@@ -30,6 +30,9 @@ const IN_PLACE_BYTES_MAX = N.SMALL_SLOT_BYTES - P.OUT_HEADER_BYTES;
 /** Waiting writes keep slots; when fewer small ones than this are left, they get a copy of their bytes instead. */
 const SMALL_SLOTS_SPARE = 64;
 
+/** Why the addon sends no READ reply, other than that the caller is gone. */
+const NOT_SENT: ReadonlySet<number> = new Set([constants.errno.EINVAL, constants.errno.ENOMEM, constants.errno.EMFILE]);
+
 /** Turns batches of requests into calls of FileSystemOps and their answers into replies. One per mount. */
 export class LinuxSession {
   readonly #ops: FileSystemOps;
@@ -345,28 +348,31 @@ export class LinuxSession {
       total += piece.length;
       pieces.push(piece instanceof Uint8Array ? piece : Float64Array.of(piece.fd, piece.position, piece.length));
     }
-    if (total > request.limit) throw new FsError('EIO', `a read of ${request.limit} bytes was answered with ${total}`);
+    const sent = (): void => {
+      for (const piece of given) if (!(piece instanceof Uint8Array)) piece.sent?.();
+    };
+    if (total > request.limit) {
+      sent();
+      throw new FsError('EIO', `a read of ${request.limit} bytes was answered with ${total}`);
+    }
     const result = this.#connection.sendPieces(request.uniqueLow, request.uniqueHigh, pieces, (errno) => {
       if (errno !== 0) {
         const cause = new Error(`the file behind the answer could not be read: errno ${errno}`);
         this.#boundary.failed('read', cause, request.startedMs, request.fields());
       }
+      sent();
       this.#finish(request);
     });
-    if (result === 1 && !later) {
+    if (result === 1) {
+      if (later) return N.TAKEN;
       // The pool reads it: until then it counts as unanswered, as far as notifications are concerned.
       this.#pending.set(request.unique, request);
       this.#invalidator.began(request.nodeid);
+      return N.TAKEN;
     }
-    if (result === 0 && later) this.#finish(request);
-    if (
-      result === -constants.errno.EINVAL ||
-      result === -constants.errno.ENOMEM ||
-      result === -constants.errno.EMFILE
-    ) {
-      throw new FsError('EIO', `the pieces of a read were refused: ${result}`);
-    }
-    if (result < 0 && later) this.#finish(request);
+    sent();
+    if (NOT_SENT.has(-result)) throw new FsError('EIO', `the pieces of a read were refused: ${result}`);
+    if (later) this.#finish(request);
     return N.TAKEN;
   }
 

@@ -14,6 +14,7 @@ export function bytesOf(reply: ReadReply): Buffer {
         if (count === 0) throw new FsError('EIO', 'a file slice reaches past the end of its file');
         have += count;
       }
+      piece.sent?.();
       return bytes;
     }),
   );

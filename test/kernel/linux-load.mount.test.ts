@@ -56,7 +56,7 @@ test('bytes of a read may lie in a file, in the page cache or not', async () => 
   await shell(`sync ${file}; dd of=${file} oflag=nocache conv=notrunc,fdatasync count=0 2>/dev/null`);
   expect(await digest()).toBe(digestOf(content));
 
-  await driver.until(({ binding, openHandles }) => binding.pendingOperations === 0 && openHandles === 0, 'all is over');
+  await driver.until(({ slices, openHandles }) => slices === 0 && openHandles === 0, 'all is over');
 });
 
 /** Each of the threads works on files of its own and checks what it reads; all share the folders. */

@@ -55,6 +55,7 @@ export interface HostState {
   readonly openHandles: number;
   readonly nodes: number;
   readonly hanging: number;
+  readonly slices: number;
   readonly binding: ReturnType<LinuxMount['state']>;
   readonly operations: Readonly<Record<string, number>>;
   readonly failures: Readonly<Record<string, number>>;
@@ -114,6 +115,14 @@ if (isMainThread) {
   let running = 0;
   let over = false;
   const sliceFd = options.sliceOf === undefined ? -1 : openSync(options.sliceOf, 'r');
+  /** Slices that were handed out and not said to be sent. */
+  let slices = 0;
+  const taken = (): (() => void) => {
+    slices++;
+    return () => {
+      slices--;
+    };
+  };
   const fileSystem = new MemoryFileSystem({
     ...options.fileSystem,
     // In two pieces and a buffer between, so that gathering is exercised.
@@ -125,9 +134,9 @@ if (isMainThread) {
       const between = Buffer.alloc(1);
       readSync(sliceFd, between, 0, 1, middle);
       return [
-        { fd: sliceFd, position: offset, length: middle - offset },
+        { fd: sliceFd, position: offset, length: middle - offset, sent: taken() },
         between,
-        { fd: sliceFd, position: middle + 1, length: end - middle - 1 },
+        { fd: sliceFd, position: middle + 1, length: end - middle - 1, sent: taken() },
       ];
     },
     before: (op, ino, name) => {
@@ -225,6 +234,7 @@ if (isMainThread) {
             openHandles,
             nodes: nodeCount,
             hanging: hanging.length,
+            slices,
             binding: mount.state(),
             operations,
             failures,

@@ -101,14 +101,12 @@ test('a listing holds exactly what fits, whether it is answered at once or later
 
         expect(writer.usedBytes).toBeLessThanOrEqual(capacity);
         expect(parsed(wire.bytes.subarray(16, 16 + writer.usedBytes), plus)).toEqual(
-          names
-            .slice(0, taken)
-            .map((one, i) => ({
-              name: one,
-              ino: i + 10,
-              cookie: i + 1,
-              nodeid: plus ? (one === '.' || one === '..' ? 0 : i + 10) : null,
-            })),
+          names.slice(0, taken).map((one, i) => ({
+            name: one,
+            ino: i + 10,
+            cookie: i + 1,
+            nodeid: plus ? (one === '.' || one === '..' ? 0 : i + 10) : null,
+          })),
         );
         if (taken < names.length) {
           const next = (plus ? 128 : 0) + ((24 + Buffer.byteLength(names[taken] as string) + 7) & ~7);
