@@ -3,33 +3,34 @@
  * colon (wire-facts 1: clients parse it with a fixed pattern and reject anything else).
  */
 
-const PATTERN = /^(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:\.(\d+))?(Z|[+-]\d{2}:\d{2})$/;
+const PATTERN = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)$/;
 const YEAR_9999_END_MS = Date.UTC(9999, 11, 31, 23, 59, 59, 999);
 const YEAR_0001_START_MS = Date.parse('0001-01-01T00:00:00Z');
+const DAYS_OF_MONTH = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
 /**
  * Milliseconds since the epoch, finer fractions cut off; null for a text that is not a complete dateTime with an offset.
- * Any number of fraction digits is understood, one offset without a colon is not: what is read here has been sent by a
- * service that never does so, and a guess about the hour is worse than an error.
+ * Any number of fraction digits is understood, an offset without a colon is not: the service never sends one, and a guess
+ * about the hour is worse than an error.
+ *
+ * By hand, not by `Date.parse`, which takes 30 February for 2 March; and without captures: a listing has a date per file.
  */
 export function parseInstant(text: string): number | null {
-  const match = PATTERN.exec(text);
-  if (match === null) return null;
-  const [, year, month, day, hour, minute, second, fraction = '', zone = 'Z'] = match;
-  const ms = Number(`${fraction}000`.slice(0, 3));
-  const moment = new Date(0);
-  moment.setUTCFullYear(Number(year), Number(month) - 1, Number(day));
-  moment.setUTCHours(Number(hour), Number(minute), Number(second), ms);
-  // Date rolls 30 February over into March; such a day was never meant.
-  const exact =
-    moment.getUTCMonth() === Number(month) - 1 &&
-    moment.getUTCDate() === Number(day) &&
-    moment.getUTCHours() === Number(hour) &&
-    moment.getUTCMinutes() === Number(minute) &&
-    moment.getUTCSeconds() === Number(second);
-  if (!exact) return null;
-  const offsetMinutes = zone === 'Z' ? 0 : parseOffset(zone);
-  return offsetMinutes === null ? null : moment.getTime() - offsetMinutes * 60_000;
+  if (!PATTERN.test(text)) return null;
+  const year = digits(text, 0) * 100 + digits(text, 2);
+  const month = digits(text, 5);
+  const day = digits(text, 8);
+  const [hour, minute, second] = [digits(text, 11), digits(text, 14), digits(text, 17)];
+  if (month < 1 || month > 12 || day < 1 || day > daysOf(year, month)) return null;
+  if (hour > 23 || minute > 59 || second > 59) return null;
+  const isUtc = text.endsWith('Z');
+  const offsetMinutes = isUtc ? 0 : parseOffset(text);
+  if (offsetMinutes === null) return null;
+  const fraction = text.charAt(19) === '.' ? text.slice(20, isUtc ? -1 : -6) : '';
+  const ms = fraction === '' ? 0 : Number(`${fraction}00`.slice(0, 3));
+  // Date.UTC takes years below 100 for those of the last century.
+  const startOfDay = year >= 100 ? Date.UTC(year, month - 1, day) : new Date(0).setUTCFullYear(year, month - 1, day);
+  return startOfDay + ((hour * 60 + minute - offsetMinutes) * 60 + second) * 1000 + ms;
 }
 
 /** @throws RangeError for a moment outside the years 1 to 9999, which has no such form */
@@ -42,10 +43,22 @@ export function formatInstant(ms: number, offsetMinutes = 0): string {
   return `${local}${offsetMinutes < 0 ? '-' : '+'}${hours}:${minutes}`;
 }
 
-function parseOffset(zone: string): number | null {
-  const hours = Number(zone.slice(1, 3));
-  const minutes = Number(zone.slice(4, 6));
+/** Minutes east of Greenwich, from the last six characters. */
+function parseOffset(text: string): number | null {
+  const at = text.length - 6;
+  const hours = digits(text, at + 1);
+  const minutes = digits(text, at + 4);
   // xs:dateTime: at most fourteen hours.
   if (minutes > 59 || hours * 60 + minutes > 14 * 60) return null;
-  return (zone.startsWith('-') ? -1 : 1) * (hours * 60 + minutes);
+  return (text.charAt(at) === '-' ? -1 : 1) * (hours * 60 + minutes);
+}
+
+function daysOf(year: number, month: number): number {
+  const isLeap = year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
+  return month === 2 && isLeap ? 29 : (DAYS_OF_MONTH[month - 1] as number);
+}
+
+/** The number that two digits make. */
+function digits(text: string, at: number): number {
+  return (text.charCodeAt(at) - 48) * 10 + text.charCodeAt(at + 1) - 48;
 }

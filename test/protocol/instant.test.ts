@@ -10,6 +10,8 @@ describe('a dateTime', () => {
     ['2011-08-28T23:03:48.1234567+00:00', Date.UTC(2011, 7, 28, 23, 3, 48, 123)],
     ['2012-02-29T00:00:00.5+14:00', Date.UTC(2012, 1, 28, 10, 0, 0, 500)],
     ['1969-12-31T23:59:59.999+00:00', -1],
+    ['2000-02-29T12:00:00.7Z', Date.UTC(2000, 1, 29, 12, 0, 0, 700)],
+    ['0099-01-01T00:00:00Z', Date.parse('0099-01-01T00:00:00Z')],
   ])('%s is understood', (text, ms) => {
     expect(parseInstant(text)).toBe(ms);
   });
@@ -21,6 +23,10 @@ describe('a dateTime', () => {
     '2011-08-28T23:03:48.000-0700',
     '2011-8-28T23:03:48Z',
     '2011-02-29T00:00:00Z',
+    '1900-02-29T00:00:00Z',
+    '2011-04-31T00:00:00Z',
+    '2011-00-01T00:00:00Z',
+    '2011-01-00T00:00:00Z',
     '2011-13-01T00:00:00Z',
     '2011-08-28T24:00:00Z',
     '2011-08-28T23:60:00Z',
@@ -31,6 +37,17 @@ describe('a dateTime', () => {
     '2011-08-28T23:03:48.Z',
   ])('%j is none', (text) => {
     expect(parseInstant(text)).toBeNull();
+  });
+
+  test('is understood as Date understands it', () => {
+    fc.assert(
+      fc.property(
+        fc.date({ min: new Date('0001-01-02T00:00:00Z'), max: new Date('9999-12-30T00:00:00Z'), noInvalidDate: true }),
+        (date) => {
+          expect(parseInstant(date.toISOString())).toBe(date.getTime());
+        },
+      ),
+    );
   });
 
   test('is written with three digits and a colon, and read again', () => {
