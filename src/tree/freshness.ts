@@ -10,6 +10,7 @@ import type { PushMarks } from './push-marks.ts';
 import { Reachability } from './reachability.ts';
 import type { RemoteListing } from './remote-listing.ts';
 import type { Tree } from './tree.ts';
+import { WATCHED_MAX, WatchedFolders } from './watched-folders.ts';
 
 export interface FreshnessDeps {
   readonly tree: Tree;
@@ -31,12 +32,6 @@ export interface HeldRemovals {
 const QUESTIONS_AT_ONCE_MAX = 4;
 /** A page of a listing has at least one entry, so this bounds what a service that never ends can make us ask. */
 const PAGES_MAX = 100_000;
-/** Folders that are refreshed without being asked for: the ones used last. */
-const WATCHED_MAX = 16;
-/** How long after its last use a folder is refreshed by itself. */
-const WATCHED_MS = 5 * 60_000;
-/** A folder whose listings show nothing new is asked for less often, up to this many times the TTL. */
-const SLOWDOWN_MAX = 4;
 /** Fewer missing entries than this are never "half of the folder at once". */
 const HALF_MISSING_MIN = 20;
 
@@ -60,8 +55,7 @@ export class Freshness {
 
   /** INVARIANT: at most one listing per folder. */
   readonly #underWay = new Map<Inode, Promise<void>>();
-  /** Folders in use, least recently used first. */
-  readonly #watched = new Map<Inode, Watched>();
+  readonly #watched: WatchedFolders;
   readonly #held = new Map<Inode, number>();
   #cancelTick: (() => void) | null = null;
   /** Listings requested before this (wall, ms) are old, whatever the TTL: `cfs refresh`. */
@@ -77,6 +71,7 @@ export class Freshness {
     this.#dirTtlMs = deps.options.dirTtlMs;
     this.#openWaitMs = deps.options.openWaitMs;
     this.#reachability = new Reachability(deps);
+    this.#watched = new WatchedFolders({ clock: deps.clock, ttlMs: deps.options.dirTtlMs });
     const list = (folder: Inode) => this.#underWay.get(folder) ?? this.#list(folder, false);
     this.#ahead = new ListingAhead({ tree: deps.tree, list });
   }
@@ -87,7 +82,8 @@ export class Freshness {
   }
 
   get heldRemovals(): readonly HeldRemovals[] {
-    return [...this.#held].map(([folder, nodes]) => ({ folder, nodes }));
+    const there = [...this.#held].filter(([folder]) => this.#tree.node(folder) !== undefined);
+    return there.map(([folder, nodes]) => ({ folder, nodes }));
   }
 
   /**
@@ -137,11 +133,14 @@ export class Freshness {
     this.#reachability.tryNow();
     if (folder === undefined) this.#staleBeforeMs = this.#clock.nowMs();
     const held = accept ? [...this.#held.keys()] : [];
-    const folders = folder !== undefined ? [folder] : new Set([ROOT_INODE, ...this.#watched.keys(), ...held]);
+    const folders = folder !== undefined ? [folder] : new Set([ROOT_INODE, ...this.#watched.all, ...held]);
     for (const each of folders) {
       // One that is under way may have been requested before what the caller wants to see.
       await this.#underWay.get(each)?.catch(() => {});
-      await (this.#underWay.get(each) ?? this.#list(each, accept));
+      await (this.#underWay.get(each) ?? this.#list(each, accept)).catch((error: unknown) => {
+        // That it is gone is what there was to learn.
+        if (!(error instanceof FsError && error.errno === 'ENOENT')) throw error;
+      });
     }
   }
 
@@ -197,8 +196,7 @@ export class Freshness {
         return;
       }
       if (error instanceof TransportError || error instanceof SignInError) this.#reachability.unanswered(error);
-      const watched = this.#watched.get(folder);
-      if (watched !== undefined) watched.retryAtMs = this.#clock.elapsedMs() + this.#dirTtlMs;
+      this.#watched.failed(folder);
       throw error;
     } finally {
       this.#marks.finish(sequence);
@@ -211,11 +209,8 @@ export class Freshness {
     for (;;) {
       const step = steps.next();
       if (step.done) {
-        const watched = this.#watched.get(folder);
-        if (watched !== undefined) {
-          const quiet = step.value.changes === 0 && step.value.questions.length === 0;
-          watched.slowdown = quiet ? Math.min(watched.slowdown * 2, SLOWDOWN_MAX) : 1;
-        }
+        const { changes, questions } = step.value;
+        this.#watched.listed(folder, changes === 0 && questions.length === 0 ? 'nothing new' : 'new');
         return step.value;
       }
       await nextTurn();
@@ -277,6 +272,7 @@ export class Freshness {
     const question = { ino: folder, resource, kind: 'folder' } as const;
     const outcome = await this.#questions().settle(question, accept, this.#stop.signal);
     if (outcome === 'held') this.#hold(folder, 1);
+    else this.#held.delete(folder);
     const node = this.#tree.node(folder);
     if (node === undefined) throw new FsError('ENOENT', 'the folder was deleted on the service');
     if (!this.#tree.isComplete(folder)) throw new FsError('EIO', 'the service does not list a folder that it has');
@@ -304,45 +300,23 @@ export class Freshness {
 
   /** Whether asking is known to be of no use for the moment. */
   #isPausing(folder: Inode): boolean {
-    if (this.#reachability.pausing !== null) return true;
-    return this.#clock.elapsedMs() < (this.#watched.get(folder)?.retryAtMs ?? 0);
+    return this.#reachability.pausing !== null || this.#watched.isPausing(folder);
   }
 
   #use(folder: Inode): void {
-    const known = this.#watched.get(folder);
-    this.#watched.delete(folder);
-    this.#watched.set(folder, {
-      slowdown: 1,
-      retryAtMs: 0,
-      ...known,
-      usedMs: this.#clock.elapsedMs(),
-    });
-    for (const oldest of this.#watched.keys()) {
-      if (this.#watched.size <= WATCHED_MAX) break;
-      this.#watched.delete(oldest);
-    }
+    this.#watched.use(folder);
     this.#scheduleTick();
   }
 
-  /** Folders in use are refreshed even when the kernel, which keeps names for long, has no reason to ask. */
   #scheduleTick(): void {
     if (this.#cancelTick !== null || this.#stop.signal.aborted) return;
     this.#cancelTick = this.#clock.after(Math.max(this.#dirTtlMs, 10), () => {
       this.#cancelTick = null;
-      const nowMs = this.#clock.elapsedMs();
-      for (const folder of this.#openFolders()) this.#use(folder);
-      for (const [folder, { usedMs, slowdown }] of this.#watched) {
-        if (nowMs - usedMs > WATCHED_MS) {
-          this.#watched.delete(folder);
-          continue;
-        }
-        const listedMs = this.#tree.listedMs(folder);
-        const dueMs = (listedMs ?? 0) + this.#dirTtlMs * slowdown;
-        if (listedMs !== null && this.#clock.nowMs() >= dueMs && this.#isOld(folder) && !this.#isPausing(folder)) {
-          void this.#inBackground(folder);
-        }
+      for (const folder of this.#openFolders()) this.#watched.use(folder);
+      for (const folder of this.#watched.due((each) => this.#tree.listedMs(each))) {
+        if (this.#isOld(folder) && !this.#isPausing(folder)) void this.#inBackground(folder);
       }
-      if (this.#watched.size > 0) this.#scheduleTick();
+      if (!this.#watched.isEmpty) this.#scheduleTick();
     });
   }
 
@@ -355,15 +329,6 @@ export class Freshness {
     }
     return folders;
   }
-}
-
-interface Watched {
-  /** By `elapsedMs`. */
-  usedMs: number;
-  /** How many TTLs its listing is believed before it is refreshed unasked. */
-  slowdown: number;
-  /** Not asked for again before this (by `elapsedMs`): the last listing failed. */
-  retryAtMs: number;
 }
 
 interface Listed {

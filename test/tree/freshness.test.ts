@@ -249,6 +249,24 @@ describe('Freshness', () => {
     expect(names()).toEqual([]);
   });
 
+  it('keeps a folder with more than a hundred entries that is gone, until it is told to let it go', async () => {
+    const d = folder('d', 'd');
+    service.put(ROOT_URL, d);
+    service.put(d.url, ...Array.from({ length: 150 }, (_, i) => file(`f${i}`, `f${i}`)));
+    await freshness.ensureListed(ROOT_INODE, never);
+    await freshness.ensureListed(ino('d'), never);
+    service.drop(d.url);
+    service.folders.delete(d.url);
+    await freshness.refresh(ino('d'));
+    await freshness.refresh(ROOT_INODE);
+    expect(names()).toEqual(['d/']);
+    expect(names(ino('d'))).toHaveLength(150);
+    expect(freshness.heldRemovals).toHaveLength(2);
+    await freshness.refresh(undefined, { accept: true });
+    expect(names()).toEqual([]);
+    expect(freshness.heldRemovals).toEqual([]);
+  });
+
   describe('without an answer', () => {
     it('serves what is known, and says at once that it cannot know the rest', async () => {
       service.put(ROOT_URL, folder('d', 'd'));

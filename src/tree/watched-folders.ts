@@ -1,0 +1,81 @@
+import type { Clock } from '../base/clock.ts';
+import type { Inode } from '../base/vocabulary.ts';
+
+/** Folders that are refreshed without being asked for: the ones used last. */
+export const WATCHED_MAX = 16;
+/** How long after its last use a folder is refreshed by itself. */
+const WATCHED_MS = 5 * 60_000;
+/** A folder whose listings show nothing new is asked for less often, up to this many times the TTL. */
+const SLOWDOWN_MAX = 4;
+
+interface Watched {
+  /** By `elapsedMs`. */
+  usedMs: number;
+  /** How many TTLs its listing is believed before it is refreshed unasked. */
+  slowdown: number;
+  /** Not asked for again before this (by `elapsedMs`): the last listing failed. */
+  retryAtMs: number;
+}
+
+/** The folders in use: which to refresh even when the kernel, which keeps names for long, has no reason to ask. */
+export class WatchedFolders {
+  readonly #clock: Clock;
+  readonly #ttlMs: number;
+  /** Least recently used first. */
+  readonly #folders = new Map<Inode, Watched>();
+
+  constructor(deps: { readonly clock: Clock; readonly ttlMs: number }) {
+    this.#clock = deps.clock;
+    this.#ttlMs = deps.ttlMs;
+  }
+
+  get all(): Iterable<Inode> {
+    return this.#folders.keys();
+  }
+
+  get isEmpty(): boolean {
+    return this.#folders.size === 0;
+  }
+
+  /** Somebody looks at the folder. */
+  use(folder: Inode): void {
+    const known = this.#folders.get(folder) ?? { slowdown: 1, retryAtMs: 0 };
+    this.#folders.delete(folder);
+    this.#folders.set(folder, { ...known, usedMs: this.#clock.elapsedMs() });
+    for (const oldest of this.#folders.keys()) {
+      if (this.#folders.size <= WATCHED_MAX) break;
+      this.#folders.delete(oldest);
+    }
+  }
+
+  /** Its listing came, and showed something new or not. */
+  listed(folder: Inode, what: 'new' | 'nothing new'): void {
+    const watched = this.#folders.get(folder);
+    if (watched === undefined) return;
+    watched.slowdown = what === 'new' ? 1 : Math.min(watched.slowdown * 2, SLOWDOWN_MAX);
+  }
+
+  /** Its listing failed: once in a TTL is enough to learn that again. */
+  failed(folder: Inode): void {
+    const watched = this.#folders.get(folder);
+    if (watched !== undefined) watched.retryAtMs = this.#clock.elapsedMs() + this.#ttlMs;
+  }
+
+  isPausing(folder: Inode): boolean {
+    return this.#clock.elapsedMs() < (this.#folders.get(folder)?.retryAtMs ?? 0);
+  }
+
+  /** Those whose listing is due unasked. `listedMs`: when a folder was listed last (wall); null for never. */
+  due(listedMs: (folder: Inode) => number | null): readonly Inode[] {
+    const due: Inode[] = [];
+    for (const [folder, { usedMs, slowdown }] of this.#folders) {
+      if (this.#clock.elapsedMs() - usedMs > WATCHED_MS) {
+        this.#folders.delete(folder);
+        continue;
+      }
+      const lastMs = listedMs(folder);
+      if (lastMs !== null && this.#clock.nowMs() >= lastMs + this.#ttlMs * slowdown) due.push(folder);
+    }
+    return due;
+  }
+}
