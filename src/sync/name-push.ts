@@ -7,7 +7,6 @@ import { removeNode } from '../store/node-table.ts';
 import type { NodeRecord, RemoteFacet, StoreWriter, UploadRecord } from '../store/tables.ts';
 import type { TreeInvalidation } from '../tree/tree.ts';
 import { timeTold } from '../tree/young-time.ts';
-import { conflictName } from './conflict.ts';
 import type { DirtyIndex } from './dirty-index.ts';
 import { hadNoEffect, ParkedError, PostponedError } from './failure.ts';
 import type { Intents } from './intents.ts';
@@ -16,6 +15,7 @@ import { recordCreated, recordDeleted, recordGone, recordRelocated } from './out
 import type { Action } from './plan.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 import { pathOf, type SyncEvent } from './sync-event.ts';
+import { TakenNames } from './taken-names.ts';
 
 /** The mapping between file names and the names that the service has (`tree/names`). */
 export interface RemoteNaming {
@@ -51,9 +51,11 @@ type ActionOf<T extends Action['type']> = Extract<Action, { type: T }>;
  */
 export class NamePush {
   readonly #deps: NamePushDeps;
+  readonly #taken: TakenNames;
 
   constructor(deps: NamePushDeps) {
     this.#deps = deps;
+    this.#taken = new TakenNames(deps);
   }
 
   async createFolder({ ino, parent, name }: ActionOf<'create-folder'>, signal: AbortSignal): Promise<void> {
@@ -181,7 +183,7 @@ export class NamePush {
         // Some answer 400 for a folder's name that is taken (wire-facts 4.3).
         const mayBeTaken = error.status === 409 || (error.status === 400 && kind === 'folder');
         if (!mayBeTaken || attempt === NAME_ATTEMPTS_MAX) throw nameRefused(error);
-        const way = await this.#wayAroundTaken(ino, kind, null, parentResource, asked, signal);
+        const way = await this.#taken.wayAround({ ino, kind, self: null, folder: parentResource, name: asked }, signal);
         if (way.type === 'adopt') {
           const made = this.#created(ino, kind, { url: way.url, parent, name: asked, fileName: name });
           // It was there before: what is in it is not known yet.
@@ -231,7 +233,10 @@ export class NamePush {
           return;
         }
         if (error.status !== 409 || attempt === NAME_ATTEMPTS_MAX) throw nameRefused(error);
-        const way = await this.#wayAroundTaken(ino, kind, remote.resource, target, asked, signal);
+        const way = await this.#taken.wayAround(
+          { ino, kind, self: remote.resource, folder: target, name: asked },
+          signal,
+        );
         if (way.type === 'self') {
           // It stands in its own way (`readme` to `README` where case is folded): over a temporary name.
           await this.#place(node, remote, target, temporaryName(ino), temporaryName(ino), signal);
@@ -241,58 +246,6 @@ export class NamePush {
         remoteName = way.name;
       }
     }
-  }
-
-  /**
-   * What to do about a name that the service says is taken: take the folder that is there already, use another name, ask once
-   * more ('again': nobody has it any more), or get out of one's own way ('self').
-   */
-  async #wayAroundTaken(
-    ino: Inode,
-    kind: NodeKind,
-    self: ResourceUrl | null,
-    folder: ResourceUrl,
-    name: string,
-    signal: AbortSignal,
-  ): Promise<WayAround> {
-    const { store, changes, host, clock, index } = this.#deps;
-    const entries = await changes.list(folder, signal);
-    const holders = entries.filter((entry) => folded(entry.name) === folded(name));
-    if (holders.length === 0) return { type: 'again' };
-    if (holders.every((holder) => holder.url === self)) return { type: 'self' };
-    for (const holder of holders) {
-      const owner = store.get('resource', holder.url);
-      if (owner !== undefined && owner !== ino && index.has(owner)) {
-        // On its way elsewhere; or somebody else gave it the name, and the plan has to know that to get around it.
-        this.#learnPlace(owner, holder, folder);
-        throw new PostponedError('the name is about to be free');
-      }
-      if (
-        owner === undefined &&
-        kind === 'folder' &&
-        self === null &&
-        holder.kind === 'folder' &&
-        holder.name === name
-      ) {
-        // Made on both sides: one folder.
-        return { type: 'adopt', url: holder.url };
-      }
-    }
-    const taken = new Set(entries.map((entry) => folded(entry.name)));
-    const isTaken = (other: string): boolean => taken.has(folded(other));
-    return { type: 'rename', name: conflictName(name, { nowMs: clock.nowMs(), host, isTaken }) };
-  }
-
-  /** The service has a node of ours elsewhere than we knew. */
-  #learnPlace(ino: Inode, entry: RemoteEntry, folder: ResourceUrl): void {
-    const { store, intents, clock, onDirty } = this.#deps;
-    const parent = store.get('resource', folder);
-    const remote = store.get('node', ino)?.remote;
-    if (parent === undefined || !remote || intents.of(ino) !== undefined) return;
-    if (remote.parent === parent && remote.name === entry.name) return;
-    const place = { resource: entry.url, parent, name: entry.name, shownAs: this.#shownAs(undefined, entry.name) };
-    store.transact((tx) => recordRelocated(tx, entry.url, place, clock.nowMs()));
-    onDirty(ino);
   }
 
   async #findCreated(ino: Inode, record: UploadRecord, signal: AbortSignal): Promise<void> {
@@ -472,11 +425,6 @@ export class NamePush {
   }
 }
 
-type WayAround =
-  | { readonly type: 'adopt'; readonly url: ResourceUrl }
-  | { readonly type: 'rename'; readonly name: string }
-  | { readonly type: 'again' | 'self' };
-
 /** Where a node waits for its name to be free; seen by others for a moment. */
 function temporaryName(ino: Inode): string {
   return `.cfs-moving-${ino}`;
@@ -491,11 +439,6 @@ function nameRefused(error: ApiError): Error {
 const NAME_ATTEMPTS_MAX = 4;
 /** Nodes changed by one journal record at most, so that no turn of the thread takes long (architecture 2). */
 const NODES_PER_RECORD = 500;
-
-/** How services that fold case compare names. */
-function folded(name: string): string {
-  return name.normalize('NFC').toLowerCase();
-}
 
 function isChangedSince(node: NodeRecord, entry: RemoteEntry): boolean {
   if (entry.kind === 'folder' || node.remote === null) return false;

@@ -4,13 +4,14 @@ import type { ContentId, Extent, Inode } from '../base/vocabulary.ts';
 import type { Contents } from '../store/contents.ts';
 import { isContentDirty, writeNode } from '../store/node-table.ts';
 import type { StoreWriter } from '../store/tables.ts';
-import { backoffMs } from './backoff.ts';
 import { DirtyIndex } from './dirty-index.ts';
+import { DueTimes } from './due-times.ts';
 import { type Failure, failureOf } from './failure.ts';
 import { Intents, type PushMarking } from './intents.ts';
-import { NamePush, type OnTreeChange, type RemoteNaming } from './name-push.ts';
+import type { OnTreeChange, RemoteNaming } from './name-push.ts';
 import { type Action, type Decision, decide, type PlanView } from './plan.ts';
 import { PushQueue } from './push-queue.ts';
+import { Pusher } from './pusher.ts';
 import type { RemoteChanges, UploadService } from './remote-changes.ts';
 import { ServiceLine } from './service-line.ts';
 import {
@@ -24,8 +25,8 @@ import {
 } from './sync-event.ts';
 import { type SyncReport, SyncRequest } from './sync-request.ts';
 import { Tidying } from './tidying.ts';
-import { UploadSession } from './upload-session.ts';
 import { VersionPace } from './version-pace.ts';
+import { Waits } from './waits.ts';
 
 export interface SyncOptions {
   /** Pause after the last change before a change is pushed. */
@@ -85,8 +86,7 @@ export class SyncLoop {
   readonly #deps: SyncDeps;
   readonly #index: DirtyIndex;
   readonly #intents: Intents;
-  readonly #namePush: NamePush;
-  readonly #session: UploadSession;
+  readonly #pusher: Pusher;
   readonly #line: ServiceLine;
   readonly #pace: VersionPace;
   readonly #queue: PushQueue;
@@ -97,50 +97,29 @@ export class SyncLoop {
   readonly #stale = new Set<Inode>();
   /** To be decided about in the next turn. */
   readonly #todo = new Set<Inode>();
-  /** Changed a moment ago, in the order of the moments they are due. */
-  readonly #settling = new Map<Inode, number>();
-  /** Waits longer than the settle time: tried in vain, or its last version is too young. */
-  readonly #delayed = new Map<Inode, number>();
-  readonly #lastChangedMs = new Map<Inode, number>();
-  readonly #failures = new Map<Inode, number>();
-  readonly #waitingFor = new Map<Inode, Inode>();
-  readonly #waiters = new Map<Inode, Set<Inode>>();
+  readonly #due: DueTimes;
+  readonly #waits = new Waits();
   readonly #splits = new Set<Inode>();
   readonly #pushing = new Map<Inode, AbortController>();
   readonly #requests = new Set<SyncRequest>();
   #sweepIsDue = false;
   #turnIsDue = false;
-  #timer: { readonly dueMs: number; readonly cancel: () => void } | null = null;
   #state: 'new' | 'running' | 'stopped' = 'new';
   #onIdle: (() => void)[] = [];
 
   constructor(deps: SyncDeps) {
     this.#deps = deps;
-    const { store, clock, changes, contents, uploads, options, log } = deps;
+    const { store, clock, contents, options, log } = deps;
     this.#index = new DirtyIndex(store);
     this.#intents = new Intents({ store, index: this.#index, marks: deps.marks });
-    const { complete, onTreeChange } = deps;
     const onEvent = (event: SyncEvent): void => deps.onEvent(event);
     this.#line = new ServiceLine({ clock, onEvent });
     this.#pace = new VersionPace(clock);
+    this.#due = new DueTimes({ clock, settleMs: options.settleMs, onDue: () => this.#wake() });
     this.#queue = new PushQueue(options.transfers);
     this.#tidying = new Tidying({ store, contents, clock, log, isBusy: () => this.#pushing.size > 0 });
     const onDirty = (ino: Inode): void => this.#reconsider(ino);
-    const shared = {
-      store,
-      changes,
-      intents: this.#intents,
-      clock,
-      log,
-      onEvent,
-      onTreeChange,
-      onDirty,
-      host: options.host,
-    };
-    this.#namePush = new NamePush({ ...shared, naming: deps.names, index: this.#index, deletion: options.deletion });
-    const { plainPutMaxBytes } = options;
-    const onGone = this.#namePush.gone.bind(this.#namePush);
-    this.#session = new UploadSession({ ...shared, contents, uploads, complete, onGone, plainPutMaxBytes });
+    this.#pusher = new Pusher({ ...deps, intents: this.#intents, index: this.#index, onDirty });
     this.#view = this.#viewOf(deps);
   }
 
@@ -149,7 +128,7 @@ export class SyncLoop {
     if (this.#state !== 'new') throw new Error('a sync is started once');
     this.#state = 'running';
     const begun = this.#intents.load();
-    this.#session.resume(begun);
+    this.#pusher.resume(begun);
     for (const ino of begun) this.#todo.add(ino);
     for (const [ino] of this.#deps.store.all('dirty')) {
       this.#index.refresh(ino);
@@ -164,12 +143,8 @@ export class SyncLoop {
    */
   changed(ino: Inode): void {
     if (this.#state !== 'running') return;
-    const nowMs = this.#deps.clock.elapsedMs();
     this.#stale.add(ino);
-    this.#lastChangedMs.set(ino, nowMs);
-    this.#settling.delete(ino);
-    this.#settling.set(ino, nowMs + this.#deps.options.settleMs);
-    this.#arm(nowMs + this.#deps.options.settleMs);
+    this.#due.changed(ino);
     this.#tidying.soon();
   }
 
@@ -221,8 +196,7 @@ export class SyncLoop {
   async stop(): Promise<void> {
     this.#state = 'stopped';
     this.#tidying.stop();
-    this.#timer?.cancel();
-    this.#timer = null;
+    this.#due.stop();
     for (const controller of this.#pushing.values())
       controller.abort(new DOMException('the mount stops', 'AbortError'));
     for (const request of this.#requests) request.abort(new DOMException('the mount stops', 'AbortError'));
@@ -291,7 +265,7 @@ export class SyncLoop {
         kind,
         sizeBytes: kind === 'upload' ? (node.local?.sizeBytes ?? null) : null,
         dueMs: isDue ? null : Math.round(clock.nowMs() + due - clock.elapsedMs()),
-        attempts: this.#failures.get(ino) ?? 0,
+        attempts: this.#due.failuresOf(ino),
       };
     }
   }
@@ -317,7 +291,7 @@ export class SyncLoop {
   #turn(): void {
     this.#refreshStale();
     for (const ino of this.#intents.handOverIdle((begun) => this.#pushing.has(begun))) this.#todo.add(ino);
-    this.#collectDue();
+    for (const ino of this.#due.takeDue()) this.#todo.add(ino);
     let decided = 0;
     for (const ino of this.#todo) {
       this.#todo.delete(ino);
@@ -326,7 +300,7 @@ export class SyncLoop {
       } catch (error) {
         // A full disk, or our mistake: one node's trouble does not end the sync of the others.
         this.#deps.log.error({ ino, err: error }, 'push not decided');
-        this.#postpone(ino, null);
+        this.#due.failed(ino, null);
       }
       if (++decided === DECISIONS_PER_TURN) break;
     }
@@ -335,7 +309,9 @@ export class SyncLoop {
       this.#wake();
       return;
     }
-    this.#armNext();
+    this.#due.armNext();
+    const { closedUntilMs } = this.#line;
+    if (this.#queue.size > 0 && closedUntilMs > this.#deps.clock.elapsedMs()) this.#due.arm(closedUntilMs);
     if (this.#queue.running > 0 || this.#queue.size > 0) return;
     if (this.#sweepIsDue) {
       this.#sweepIsDue = false;
@@ -354,7 +330,7 @@ export class SyncLoop {
    */
   #sweep(): void {
     for (const [ino, { parked }] of this.#deps.store.all('dirty')) {
-      if (parked !== null || this.#settling.has(ino) || this.#delayed.has(ino)) continue;
+      if (parked !== null || this.#due.isWaiting(ino)) continue;
       this.#index.refresh(ino);
       this.#todo.add(ino);
     }
@@ -362,8 +338,7 @@ export class SyncLoop {
 
   #consider(ino: Inode): void {
     this.#queue.delete(ino);
-    const before = this.#waitingFor.get(ino);
-    this.#endWait(ino);
+    const before = this.#waits.end(ino);
     const decision = this.#decide(ino);
     switch (decision.type) {
       case 'push':
@@ -376,11 +351,11 @@ export class SyncLoop {
         this.#split(decision.ino);
         return;
       case 'wait':
-        this.#waitFor(ino, decision.for);
+        this.#waits.add(ino, decision.for);
         if (decision.for !== before) this.#wakeWaiters(ino);
         return;
       case 'settle':
-        this.#delay(ino, decision.untilMs);
+        this.#due.delay(ino, decision.untilMs);
         return;
       case 'open':
       case 'nothing':
@@ -433,22 +408,23 @@ export class SyncLoop {
     const before = store.get('node', ino);
     const intentBefore = this.#intents.of(ino);
     try {
-      await this.#perform(action, controller.signal);
+      if ((await this.#pusher.push(action, controller.signal)) === 'split') this.#split(ino);
+      if (action.type === 'upload') this.#pace.note(ino);
       this.#line.answered();
       const isSame = store.get('node', ino) === before && this.#intents.of(ino) === intentBefore;
       if (isSame && !this.#splits.has(ino)) {
         // Nothing came of it (somebody else was faster, mostly): not again at once.
         log.debug({ ino, action: action.type }, 'push changed nothing');
-        this.#postpone(ino, null);
+        this.#due.failed(ino, null);
       } else {
-        this.#failures.delete(ino);
+        this.#due.succeeded(ino);
       }
     } catch (error) {
       try {
         this.#failed(ino, action, failureOf(error), error);
       } catch (err) {
         log.error({ ino, err }, 'failure not recorded');
-        this.#postpone(ino, null);
+        this.#due.failed(ino, null);
       }
     }
     this.#pushing.delete(ino);
@@ -467,42 +443,6 @@ export class SyncLoop {
     this.#wake();
   }
 
-  async #perform(action: Action, signal: AbortSignal): Promise<void> {
-    const { ino } = action;
-    switch (action.type) {
-      case 'find-out': {
-        const record = this.#intents.of(ino);
-        if (record === undefined) return;
-        if (record.resource !== null && record.content !== null) return this.#upload(ino, signal);
-        return this.#namePush.findOut(ino, record, signal);
-      }
-      case 'create-folder':
-        return this.#namePush.createFolder(action, signal);
-      case 'create-file': {
-        const isMade = await this.#namePush.createFile(action, signal);
-        this.#index.refresh(ino);
-        const isWanted = this.#deps.store.get('node', ino)?.local !== null && !this.#deps.isBeingWritten(ino);
-        // Right after it was made: until then it is a stub to others.
-        if (isMade && isWanted) await this.#session.push(ino, signal);
-        return;
-      }
-      case 'upload':
-        return this.#upload(ino, signal);
-      case 'relocate':
-        return this.#namePush.relocate(action, signal);
-      case 'delete':
-        if ((await this.#namePush.remove(action, signal)) === 'split') this.#split(ino);
-        return;
-      default:
-        action satisfies never;
-    }
-  }
-
-  async #upload(ino: Inode, signal: AbortSignal): Promise<void> {
-    await this.#session.push(ino, signal);
-    this.#pace.note(ino);
-  }
-
   #failed(ino: Inode, action: Action, failure: Failure, error: unknown): void {
     const { log, store, clock, onEvent } = this.#deps;
     switch (failure.type) {
@@ -519,7 +459,7 @@ export class SyncLoop {
       case 'retry':
         this.#line.answered();
         if (failure.everybody) this.#line.pause(failure.afterMs);
-        this.#postpone(ino, failure.afterMs);
+        this.#due.failed(ino, failure.afterMs);
         log.warn({ ino, action: action.type, detail: failure.detail, err: error }, 'push postponed');
         return;
       case 'park': {
@@ -565,46 +505,16 @@ export class SyncLoop {
     this.#wakeWaiters(folder);
   }
 
-  #postpone(ino: Inode, afterMs: number | null): void {
-    const failures = (this.#failures.get(ino) ?? 0) + 1;
-    this.#failures.set(ino, failures);
-    const { clock } = this.#deps;
-    this.#delay(ino, clock.elapsedMs() + MIN_DELAY_MS + backoffMs(failures, clock.random(), PUSH_BACKOFF, afterMs));
-  }
-
-  #delay(ino: Inode, untilMs: number): void {
-    this.#delayed.set(ino, untilMs);
-    this.#arm(untilMs);
-  }
-
   /** Decides about a node now, whatever it waits for in time. */
   #reconsider(ino: Inode): void {
-    this.#settling.delete(ino);
-    this.#delayed.delete(ino);
-    this.#failures.delete(ino);
+    this.#due.skip(ino);
     this.#index.refresh(ino);
     this.#todo.add(ino);
     this.#wake();
   }
 
-  #waitFor(ino: Inode, blocker: Inode): void {
-    this.#waitingFor.set(ino, blocker);
-    const waiters = this.#waiters.get(blocker) ?? new Set<Inode>();
-    this.#waiters.set(blocker, waiters);
-    waiters.add(ino);
-  }
-
-  #endWait(ino: Inode): void {
-    const blocker = this.#waitingFor.get(ino);
-    if (blocker === undefined) return;
-    this.#waitingFor.delete(ino);
-    const waiters = this.#waiters.get(blocker);
-    waiters?.delete(ino);
-    if (waiters?.size === 0) this.#waiters.delete(blocker);
-  }
-
   #wakeWaiters(ino: Inode): void {
-    for (const waiter of this.#waiters.get(ino) ?? []) if (waiter !== ino) this.#todo.add(waiter);
+    for (const waiter of this.#waits.waitersOf(ino)) if (waiter !== ino) this.#todo.add(waiter);
     if (this.#todo.size > 0) this.#wake();
   }
 
@@ -635,49 +545,8 @@ export class SyncLoop {
     this.#stale.clear();
   }
 
-  #collectDue(): void {
-    const nowMs = this.#deps.clock.elapsedMs();
-    for (const [ino, dueMs] of this.#settling) {
-      if (dueMs > nowMs) break;
-      this.#settling.delete(ino);
-      this.#todo.add(ino);
-    }
-    for (const [ino, dueMs] of this.#delayed) {
-      if (dueMs > nowMs) continue;
-      this.#delayed.delete(ino);
-      this.#todo.add(ino);
-    }
-  }
-
-  #arm(dueMs: number): void {
-    if (this.#state !== 'running') return;
-    if (this.#timer !== null && this.#timer.dueMs <= dueMs) return;
-    this.#timer?.cancel();
-    const { clock } = this.#deps;
-    const cancel = clock.after(Math.max(0, dueMs - clock.elapsedMs()), () => {
-      this.#timer = null;
-      this.#wake();
-    });
-    this.#timer = { dueMs, cancel };
-  }
-
-  #armNext(): void {
-    let nextMs = Number.POSITIVE_INFINITY;
-    for (const [, dueMs] of this.#settling) {
-      nextMs = dueMs;
-      break;
-    }
-    for (const dueMs of this.#delayed.values()) nextMs = Math.min(nextMs, dueMs);
-    if (this.#queue.size > 0 && this.#line.closedUntilMs > this.#deps.clock.elapsedMs()) {
-      nextMs = Math.min(nextMs, this.#line.closedUntilMs);
-    }
-    if (nextMs !== Number.POSITIVE_INFINITY) this.#arm(nextMs);
-  }
-
   #forget(ino: Inode): void {
-    this.#lastChangedMs.delete(ino);
-    this.#failures.delete(ino);
-    this.#delayed.delete(ino);
+    this.#due.forget(ino);
     this.#splits.delete(ino);
   }
 
@@ -702,13 +571,11 @@ export class SyncLoop {
       },
       dirty: (ino) => store.get('dirty', ino),
       settledMs: (ino) => {
-        const triedMs = this.#failures.has(ino) ? (this.#delayed.get(ino) ?? 0) : 0;
+        const triedMs = this.#due.triedMs(ino);
         if (isUrgent(ino)) return triedMs;
-        const changedMs = this.#lastChangedMs.get(ino);
-        const settledMs = changedMs === undefined ? 0 : changedMs + options.settleMs;
         const node = store.get('node', ino);
         const pacedMs = node !== undefined && isContentDirty(node) ? this.#pace.notBeforeMs(ino) : 0;
-        return Math.max(settledMs, triedMs, pacedMs);
+        return Math.max(this.#due.settledMs(ino), triedMs, pacedMs);
       },
       isPushing: (ino) => this.#pushing.has(ino),
       isUnsure: (ino) => store.get('upload', ino) !== undefined,
@@ -738,6 +605,3 @@ function isWithin(store: StoreWriter, ino: Inode, folder: Inode): boolean {
 
 /** So that no turn takes longer than a millisecond or two. */
 const DECISIONS_PER_TURN = 200;
-const PUSH_BACKOFF = { firstMs: 2_000, maxMs: 300_000 };
-/** A push that failed is never repeated faster than this, however the dice fall. */
-const MIN_DELAY_MS = 100;

@@ -253,12 +253,15 @@ export class SyncWorld {
 
   /** Time passes and everything is answered, until nothing is left to be pushed. */
   async converge(roundsMax = 400): Promise<void> {
-    for (let round = 0; round < roundsMax; round++) {
+    for (let round = 0, idle = 0; round < roundsMax; round++) {
       await this.quiet();
       if (this.service.pending.length > 0) {
         this.service.settleAll({ type: 'answer' });
+        idle = 0;
         continue;
       }
+      // What waits for something parked goes on when that does.
+      if (++idle > 60 && this.sync.status().parked.length > 0) return;
       const { pending, parked } = this.sync.status();
       if (pending === parked.length && [...this.store.all('upload')].length === 0) return;
       this.clock.advance(SETTLE_MS);

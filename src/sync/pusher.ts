@@ -1,0 +1,74 @@
+import type { Inode } from '../base/vocabulary.ts';
+import type { DirtyIndex } from './dirty-index.ts';
+import type { Intents } from './intents.ts';
+import { NamePush } from './name-push.ts';
+import type { Action } from './plan.ts';
+import type { SyncDeps } from './sync-loop.ts';
+import { UploadSession } from './upload-session.ts';
+
+/** Carries out one step of the plan: names by `NamePush`, bytes by `UploadSession`. */
+export class Pusher {
+  readonly #deps: PusherDeps;
+  readonly #names: NamePush;
+  readonly #session: UploadSession;
+
+  constructor(deps: PusherDeps) {
+    this.#deps = deps;
+    const { options, names } = deps;
+    const { deletion, plainPutMaxBytes, host } = options;
+    this.#names = new NamePush({ ...deps, naming: names, deletion, host });
+    const onGone = this.#names.gone.bind(this.#names);
+    this.#session = new UploadSession({ ...deps, onGone, plainPutMaxBytes, host });
+  }
+
+  /** What an earlier process began: nobody knows what came of it. */
+  resume(begun: readonly Inode[]): void {
+    this.#session.resume(begun);
+  }
+
+  /**
+   * @returns 'split' when a folder holds what is not ours to delete
+   * @throws what `RemoteChanges` and `UploadService` throw, ParkedError, PostponedError; what is begun stays an intent
+   */
+  async push(action: Action, signal: AbortSignal): Promise<'done' | 'split'> {
+    const { ino } = action;
+    switch (action.type) {
+      case 'find-out': {
+        const record = this.#deps.intents.of(ino);
+        if (record === undefined) break;
+        if (record.resource !== null && record.content !== null) await this.#session.push(ino, signal);
+        else await this.#names.findOut(ino, record, signal);
+        break;
+      }
+      case 'create-folder':
+        await this.#names.createFolder(action, signal);
+        break;
+      case 'create-file': {
+        const isMade = await this.#names.createFile(action, signal);
+        this.#deps.index.refresh(ino);
+        const isWanted = this.#deps.store.get('node', ino)?.local !== null && !this.#deps.isBeingWritten(ino);
+        // Right after it was made: until then it is a stub to others.
+        if (isMade && isWanted) await this.#session.push(ino, signal);
+        break;
+      }
+      case 'upload':
+        await this.#session.push(ino, signal);
+        break;
+      case 'relocate':
+        await this.#names.relocate(action, signal);
+        break;
+      case 'delete':
+        return this.#names.remove(action, signal);
+      default:
+        action satisfies never;
+    }
+    return 'done';
+  }
+}
+
+export interface PusherDeps extends SyncDeps {
+  readonly intents: Intents;
+  readonly index: DirtyIndex;
+  /** Another node than the one that is pushed has to be pushed now. */
+  readonly onDirty: (ino: Inode) => void;
+}

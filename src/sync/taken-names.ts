@@ -1,0 +1,93 @@
+import type { Clock } from '../base/clock.ts';
+import type { RemoteEntry } from '../base/resources.ts';
+import type { Inode, NodeKind, ResourceUrl } from '../base/vocabulary.ts';
+import type { StoreWriter } from '../store/tables.ts';
+import { conflictName } from './conflict.ts';
+import type { DirtyIndex } from './dirty-index.ts';
+import { PostponedError } from './failure.ts';
+import type { Intents } from './intents.ts';
+import type { RemoteNaming } from './name-push.ts';
+import { recordRelocated } from './outcome.ts';
+import type { RemoteChanges } from './remote-changes.ts';
+
+/** A name that the service refused for whom, and where. */
+export interface RefusedName {
+  readonly ino: Inode;
+  readonly kind: NodeKind;
+  /** The resource that was to get it; null for one that was to be made. */
+  readonly self: ResourceUrl | null;
+  readonly folder: ResourceUrl;
+  readonly name: string;
+}
+
+export type WayAround =
+  /** The folder is there already, made on both sides: take it. */
+  | { readonly type: 'adopt'; readonly url: ResourceUrl }
+  /** Ask for another name. The file keeps its own here. */
+  | { readonly type: 'rename'; readonly name: string }
+  /** Nobody has it any more: ask again. Or it stands in its own way, where case is folded. */
+  | { readonly type: 'again' | 'self' };
+
+/**
+ * Ways around names that the service says are taken, though no node of ours that the plan knows of has them: somebody else
+ * was faster, or the service folds case. Looks into the folder, once.
+ */
+export class TakenNames {
+  readonly #deps: TakenNamesDeps;
+
+  constructor(deps: TakenNamesDeps) {
+    this.#deps = deps;
+  }
+
+  /** @throws PostponedError when the name is about to be free · what `RemoteChanges.list` throws */
+  async wayAround({ ino, kind, self, folder, name }: RefusedName, signal: AbortSignal): Promise<WayAround> {
+    const { store, changes, host, clock, index } = this.#deps;
+    const entries = await changes.list(folder, signal);
+    const holders = entries.filter((entry) => folded(entry.name) === folded(name));
+    if (holders.length === 0) return { type: 'again' };
+    if (holders.every((holder) => holder.url === self)) return { type: 'self' };
+    for (const holder of holders) {
+      const owner = store.get('resource', holder.url);
+      if (owner !== undefined && owner !== ino && index.has(owner)) {
+        // On its way elsewhere; or somebody else gave it the name, and the plan has to know that to get around it.
+        this.#learnPlace(owner, holder, folder);
+        throw new PostponedError('the name is about to be free');
+      }
+      const isNew = owner === undefined && self === null;
+      if (isNew && kind === 'folder' && holder.kind === 'folder' && holder.name === name) {
+        return { type: 'adopt', url: holder.url };
+      }
+    }
+    const taken = new Set(entries.map((entry) => folded(entry.name)));
+    const isTaken = (other: string): boolean => taken.has(folded(other));
+    return { type: 'rename', name: conflictName(name, { nowMs: clock.nowMs(), host, isTaken }) };
+  }
+
+  /** The service has a node of ours elsewhere than we knew. */
+  #learnPlace(ino: Inode, entry: RemoteEntry, folder: ResourceUrl): void {
+    const { store, intents, naming, clock, onDirty } = this.#deps;
+    const parent = store.get('resource', folder);
+    const remote = store.get('node', ino)?.remote;
+    if (parent === undefined || !remote || intents.of(ino) !== undefined) return;
+    if (remote.parent === parent && remote.name === entry.name) return;
+    const place = { resource: entry.url, parent, name: entry.name, shownAs: naming.toFileName(entry.name) };
+    store.transact((tx) => recordRelocated(tx, entry.url, place, clock.nowMs()));
+    onDirty(ino);
+  }
+}
+
+export interface TakenNamesDeps {
+  readonly store: StoreWriter;
+  readonly naming: RemoteNaming;
+  readonly changes: Pick<RemoteChanges, 'list'>;
+  readonly intents: Intents;
+  readonly index: DirtyIndex;
+  readonly clock: Clock;
+  readonly onDirty: (ino: Inode) => void;
+  readonly host: string;
+}
+
+/** How services that fold case compare names. */
+function folded(name: string): string {
+  return name.normalize('NFC').toLowerCase();
+}
