@@ -21,6 +21,8 @@ const DATA = 'some bytes that matter, '.repeat(5000);
 /** What a life of the server acknowledged. */
 interface Acknowledged {
   folder?: string;
+  /** A file that is small enough to lie in the database. */
+  small?: string;
   file?: string;
   data?: string;
   version?: string;
@@ -70,6 +72,9 @@ async function live(client: RawClient, parent: string, name: string, told: Ackno
     return answer;
   };
   told.folder = await client.createFolder(parent, name);
+  const small = await client.createFile(told.folder, 'small');
+  await ok('PUT', `${small}/data`, 'small');
+  told.small = small;
   told.file = await client.createFile(told.folder, 'file');
   await ok('PUT', `${told.file}/data`, DATA);
   told.data = DATA;
@@ -104,6 +109,7 @@ async function live(client: RawClient, parent: string, name: string, told: Ackno
 async function check(client: RawClient, told: Acknowledged, life: string): Promise<void> {
   if (told.folder === undefined) return;
   const names = texts((await client.get(`${told.folder}/contents`)).text, 'displayName');
+  if (told.small !== undefined) expect((await client.get(`${told.small}/data`)).text, `${life}: small`).toBe('small');
   if (told.copy !== undefined)
     expect((await client.get(`${told.copy}/data`)).text === DATA, `${life}: copy`).toBe(true);
   if (told.file === undefined) return;
