@@ -72,6 +72,8 @@ export class Store implements StoreWriter {
   #flushed = 0;
   #changing = false;
   #closed = false;
+  /** LMDB is closed: a read would end the process, not fail. */
+  #ended = false;
 
   private constructor(options: StoreOptions, database: RootDatabase<Buffer, Buffer>, lock: OwnerLock) {
     this.#database = database;
@@ -212,6 +214,7 @@ export class Store implements StoreWriter {
         'the journal could not be synced: what was not synced before may not survive a power cut',
       );
     }
+    this.#ended = true;
     await this.#takeover.close();
     this.#lock.release();
   }
@@ -220,6 +223,7 @@ export class Store implements StoreWriter {
   *rowsOf(table: TableName, first: number | undefined, start: Buffer, end: Buffer): Generator<Row> {
     let limit = SCAN_ROWS_MIN;
     for (let from = start; ; limit = Math.min(limit * 2, SCAN_ROWS_MAX)) {
+      if (this.#ended) throw new StorageError('the store is closed');
       const lower: Row[] = [];
       for (const { key, value } of this.#database.getRange({ start: from, end, limit })) {
         const decodedKey = decodeKey(key).key;
@@ -307,6 +311,7 @@ export class Store implements StoreWriter {
   }
 
   #read<T extends TableName>(table: T, key: Tables[T]['key']): Tables[T]['value'] | undefined {
+    if (this.#ended) throw new StorageError('the store is closed');
     const lent = this.#database.getBinaryFast(encodeKey(table, key));
     if (lent === undefined) return undefined;
     return decodeValue(table, key, lent.subarray(0, lent.length));
