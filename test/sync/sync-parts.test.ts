@@ -1,0 +1,174 @@
+import { describe, expect, test } from 'vitest';
+import type { RemoteVersion } from '../../src/base/resources.ts';
+import type { Inode, VersionUrl } from '../../src/base/vocabulary.ts';
+import { backoffMs } from '../../src/sync/backoff.ts';
+import { conflictName, judgeHistory } from '../../src/sync/conflict.ts';
+import { PushQueue } from '../../src/sync/push-queue.ts';
+import { VersionPace } from '../../src/sync/version-pace.ts';
+import { ManualClock } from '../tree/tree-fixture.ts';
+import { MODEL_ROOT } from './model-service.ts';
+import { SETTLE_MS, SyncWorld } from './sync-world.ts';
+
+const nowMs = Date.UTC(2026, 10, 20);
+
+describe('the name of a conflicted copy', () => {
+  const name = (of: string, taken: readonly string[] = []): string =>
+    conflictName(of, { nowMs, host: 'host', isTaken: (other) => taken.includes(other) });
+
+  test.each([
+    ['report.pdf', 'report (conflicted copy 2026-11-20 host).pdf'],
+    ['Makefile', 'Makefile (conflicted copy 2026-11-20 host)'],
+    ['.bashrc', '.bashrc (conflicted copy 2026-11-20 host)'],
+    ['archive.tar.gz', 'archive.tar (conflicted copy 2026-11-20 host).gz'],
+  ])('%s becomes %s', (of, expected) => expect(name(of)).toBe(expected));
+
+  test('has a number from the second on', () => {
+    expect(name('a.txt', ['a (conflicted copy 2026-11-20 host).txt'])).toBe(
+      'a (conflicted copy 2026-11-20 host 2).txt',
+    );
+  });
+
+  test('fits into 255 bytes, cut between characters', () => {
+    const long = name(`${'ä'.repeat(125)}.txt`);
+    expect(Buffer.byteLength(long)).toBeLessThanOrEqual(255);
+    expect(long).toMatch(/^ä+ \(conflicted copy 2026-11-20 host\)\.txt$/u);
+  });
+});
+
+describe('who wins by the history', () => {
+  const version = (url: string, complete = true, sizeBytes = 3): RemoteVersion => ({
+    url: url as VersionUrl,
+    sizeBytes,
+    complete,
+    lastModifiedMs: 1,
+    mediaType: null,
+  });
+  const ours = 'ours' as VersionUrl;
+  const base = { version: 'base' as VersionUrl, sizeBytes: 3, lastModifiedMs: 1 };
+
+  test.each([
+    ['ours over its base', ['ours', 'base'], 'ours -'],
+    ['ours over the first of theirs', ['ours', 'theirs', 'base'], 'ours theirs'],
+    ['one copy only, of the newest', ['ours', 'newer', 'older', 'base'], 'ours newer'],
+    ['theirs after ours', ['theirs', 'ours', 'base'], 'theirs kept'],
+    ['ours pushed out', ['theirs', 'base'], 'theirs lost'],
+  ])('%s', (_what, history, expected) => {
+    const verdict = judgeHistory(
+      history.map((url) => version(url)),
+      ours,
+      base,
+    );
+    const said =
+      verdict.type === 'ours'
+        ? `ours ${verdict.theirs?.url ?? '-'}`
+        : verdict.type === 'theirs'
+          ? `theirs ${verdict.oursIsKept ? 'kept' : 'lost'}`
+          : 'unknown';
+    expect(said).toBe(expected);
+  });
+
+  test('a version under upload says nothing', () => {
+    const history = [version('half', false), version('ours'), version('base')];
+    expect(judgeHistory(history, ours, base)).toMatchObject({ type: 'ours', theirs: null });
+  });
+
+  test('a base that has no URL is known by what the listing said of it', () => {
+    const unnamed = { version: null, sizeBytes: 3, lastModifiedMs: null };
+    expect(judgeHistory([version('ours'), version('x', true, 3)], ours, unnamed)).toMatchObject({ theirs: null });
+    expect(judgeHistory([version('ours'), version('x', true, 4)], ours, unnamed)).toMatchObject({
+      theirs: { url: 'x' },
+    });
+  });
+});
+
+describe('the queue of pushes', () => {
+  const ino = (number: number): Inode => number as Inode;
+
+  test('small ones go first, but a large one is not kept waiting behind them', () => {
+    const queue = new PushQueue(4);
+    queue.add(ino(1), 'large');
+    queue.add(ino(2), 'large');
+    for (let n = 10; n < 20; n++) queue.add(ino(n), 'small');
+
+    expect([queue.take(), queue.take(), queue.take()].map((taken) => taken?.ino)).toEqual([1, 10, 11]);
+  });
+
+  test('large ones never take every place', () => {
+    const queue = new PushQueue(4);
+    for (let n = 0; n < 10; n++) queue.add(ino(n), 'large');
+
+    expect([queue.take(), queue.take(), queue.take()].map((taken) => taken?.weight)).toEqual([
+      'large',
+      'large',
+      undefined,
+    ]);
+  });
+});
+
+test('versions are not spent: 40 saves in 20 minutes make at most 8, and a sync makes one at once', async () => {
+  const world = new SyncWorld();
+  world.service.auto = () => ({ type: 'answer' });
+  const file = world.service.add('file', MODEL_ROOT, 'f', Buffer.from('before'));
+  world.learn();
+  const count = (): number => (world.service.resources.get(file)?.versions.length ?? 0) - 1;
+  world.service.keptVersions = 100;
+  for (let save = 0; save < 40; save++) {
+    world.write('/f', `save ${save}`);
+    for (let second = 0; second < 30; second++) {
+      world.clock.advance(1_000);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+  await world.quiet();
+  expect(count()).toBeLessThanOrEqual(8);
+  expect(count()).toBeGreaterThan(3);
+
+  world.write('/f', 'the last one');
+  await world.sync.syncNow();
+  expect(world.service.bytesOf(file)?.toString()).toBe('the last one');
+});
+
+test('the pace of a file is as before after an hour of quiet', () => {
+  const clock = new ManualClock();
+  const pace = new VersionPace(clock);
+  for (let n = 0; n < 5; n++) pace.note(1 as Inode);
+  expect(pace.notBeforeMs(1 as Inode)).toBeGreaterThan(clock.elapsedMs() + 100_000);
+
+  clock.advance(3_600_001);
+
+  expect(pace.notBeforeMs(1 as Inode)).toBe(0);
+});
+
+test('the pause grows with each failure, up to its limit, and what the service asks for is kept', () => {
+  const limits = { firstMs: 1_000, maxMs: 30_000 };
+  expect([1, 2, 3, 20].map((failures) => backoffMs(failures, 0.999, limits))).toEqual([999, 1998, 3996, 29_970]);
+  expect(backoffMs(1, 0, limits, 7_000)).toBe(7_000);
+});
+
+test('what nothing refers to is given back once nothing is being pushed', async () => {
+  const world = new SyncWorld();
+  world.service.auto = () => ({ type: 'answer' });
+  world.write('/f', 'one');
+  world.remove('/f');
+  expect([...world.store.all('garbage')]).not.toEqual([]);
+
+  world.clock.advance(SETTLE_MS);
+  await world.quiet();
+
+  expect([...world.store.all('garbage')]).toEqual([]);
+});
+
+test('everything settles into a state without timers', async () => {
+  const world = new SyncWorld();
+  world.service.auto = () => ({ type: 'answer' });
+  world.write('/f', 'one');
+  world.clock.advance(60_000);
+  await world.quiet();
+  world.clock.advance(60_000);
+  await world.quiet();
+  const asked = world.service.requests.length;
+  world.clock.advance(86_400_000);
+  await world.quiet();
+
+  expect(world.service.requests).toHaveLength(asked);
+});
