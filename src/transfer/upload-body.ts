@@ -2,8 +2,11 @@ import { open } from 'node:fs/promises';
 import { StorageError } from '../base/errors.ts';
 import type { BodyPiece } from '../base/resources.ts';
 
-/** What is read from a file, and given to the connection, at once. */
-const READ_BYTES = 256 * 1024;
+/**
+ * What is read from a file, and given to the connection, at once; one such piece is read ahead. Larger ones would let a slow
+ * line look silent: the deadline counts from piece to piece.
+ */
+const READ_BYTES = 512 * 1024;
 
 /** A body of known length that can be read again from its beginning (`RequestBody` of the transport). */
 export interface UploadBody {
@@ -61,16 +64,26 @@ async function* chunksOf(piece: BodyPiece): AsyncGenerator<Uint8Array, void, und
 async function* fileChunks(path: string, offset: number, length: number): AsyncGenerator<Uint8Array, void, undefined> {
   if (length === 0) return;
   const file = await asStorageError(path, () => open(path, 'r'));
+  // A buffer of its own for every piece: the connection may still hold the one before.
+  const read = (at: number) => {
+    const buffer = Buffer.allocUnsafeSlow(Math.min(READ_BYTES, length - at));
+    const reading = asStorageError(path, () => file.read(buffer, 0, buffer.byteLength, offset + at));
+    reading.catch(() => {}); // heard when its turn comes
+    return reading;
+  };
+  let reading = read(0);
   try {
     for (let at = 0; at < length; ) {
-      // A buffer of its own for every chunk: the connection may still hold the one before.
-      const buffer = Buffer.allocUnsafeSlow(Math.min(READ_BYTES, length - at));
-      const { bytesRead } = await asStorageError(path, () => file.read(buffer, 0, buffer.byteLength, offset + at));
+      const { bytesRead, buffer } = await reading;
       if (bytesRead === 0) throw new StorageError(`${path}: ends ${length - at} bytes before what was promised`);
       at += bytesRead;
+      // While this piece goes out the next comes in.
+      if (at < length) reading = read(at);
       yield bytesRead === buffer.byteLength ? buffer : buffer.subarray(0, bytesRead);
     }
   } finally {
+    // Also where the connection broke: the file must not be closed under a read.
+    await reading.catch(() => {});
     await file.close();
   }
 }

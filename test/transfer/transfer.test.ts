@@ -215,7 +215,7 @@ describe('a body', () => {
           const chunks: Uint8Array[] = [];
           for await (const chunk of body.chunks()) chunks.push(chunk);
           expect(Buffer.concat(chunks).equals(expected)).toBe(true);
-          expect(Math.max(0, ...chunks.map((chunk) => chunk.byteLength))).toBeLessThanOrEqual(256 * 1024);
+          expect(Math.max(0, ...chunks.map((chunk) => chunk.byteLength))).toBeLessThanOrEqual(512 * 1024);
         }
         expect(body.length).toBe(expected.byteLength);
         expect(bodyLength(pieces)).toBe(expected.byteLength);
