@@ -37,7 +37,7 @@ const OVERLAY_BYTES_MAX = 48 * 1024 * 1024;
 const SCAN_ROWS_MIN = 32;
 const SCAN_ROWS_MAX = 256;
 /** A row in memory beyond its bytes: objects, map entries, decoded value. */
-const ROW_OVERHEAD_BYTES = 400;
+const ROW_OVERHEAD_BYTES = 1000;
 /** Ids are reserved in blocks, so that taking one costs no row. */
 const ID_BLOCK = 1000;
 const NODES_CACHED_MAX = 20_000;
