@@ -1,9 +1,37 @@
-const CHUNK_BYTES = 1 << 20;
+const CHUNK_BYTES = 64 * 1024;
+const SMALL_BYTES = 4096;
+/** Free chunks that are kept for the next file, of each size. */
+const KEPT_MAX = 16_384;
 
-/** Bytes of one file in memory: chunks that exist where something was written, and grow with what they hold. */
+/** Chunks that files gave back: so that a bench measures the binding, not the allocator. */
+export class ChunkPool {
+  readonly #large: Buffer[] = [];
+  readonly #small: Buffer[] = [];
+
+  /** At least `bytes` long and all zeros, unless the taker overwrites all of it anyway. */
+  take(bytes: number, content: 'zeros' | 'anything'): Buffer {
+    const [kept, length] = bytes <= SMALL_BYTES ? [this.#small, SMALL_BYTES] : [this.#large, CHUNK_BYTES];
+    const chunk = kept.pop();
+    if (chunk === undefined) return Buffer.from(new ArrayBuffer(length));
+    return content === 'zeros' ? chunk.fill(0) : chunk;
+  }
+
+  giveBack(chunk: Buffer | undefined): void {
+    if (chunk === undefined) return;
+    const kept = chunk.length === SMALL_BYTES ? this.#small : this.#large;
+    if (kept.length < KEPT_MAX) kept.push(chunk);
+  }
+}
+
+/** Bytes of one file in memory: chunks that exist where something was written; that of a small file is a small one. */
 export class MemoryBytes {
+  readonly #pool: ChunkPool;
   #chunks: (Buffer | undefined)[] = [];
   sizeBytes = 0;
+
+  constructor(pool: ChunkPool) {
+    this.#pool = pool;
+  }
 
   get allocatedBytes(): number {
     return this.#chunks.reduce((sum, chunk) => sum + (chunk?.length ?? 0), 0);
@@ -28,7 +56,8 @@ export class MemoryBytes {
       const at = offset + done;
       const within = at % CHUNK_BYTES;
       const length = Math.min(bytes.length - done, CHUNK_BYTES - within);
-      this.#chunk(Math.floor(at / CHUNK_BYTES), within + length).set(bytes.subarray(done, done + length), within);
+      const part = length === bytes.length ? bytes : bytes.subarray(done, done + length);
+      this.#chunk(Math.floor(at / CHUNK_BYTES), within, length).set(part, within);
       done += length;
     }
     this.sizeBytes = Math.max(this.sizeBytes, offset + bytes.length);
@@ -38,15 +67,17 @@ export class MemoryBytes {
     for (let at = start; at < Math.min(end, this.#chunks.length * CHUNK_BYTES); ) {
       const within = at % CHUNK_BYTES;
       const length = Math.min(end - at, CHUNK_BYTES - within);
-      this.#chunks[Math.floor(at / CHUNK_BYTES)]?.fill(0, within, within + length);
+      const chunk = this.#chunks[Math.floor(at / CHUNK_BYTES)];
+      chunk?.fill(0, Math.min(within, chunk.length), Math.min(within + length, chunk.length));
       at += length;
     }
   }
 
   resize(sizeBytes: number): void {
     if (sizeBytes < this.sizeBytes) {
-      this.zero(sizeBytes, Math.min(this.sizeBytes, Math.ceil(sizeBytes / CHUNK_BYTES) * CHUNK_BYTES));
-      this.#chunks = this.#chunks.slice(0, Math.ceil(sizeBytes / CHUNK_BYTES));
+      const chunksLeft = Math.ceil(sizeBytes / CHUNK_BYTES);
+      this.zero(sizeBytes, Math.min(this.sizeBytes, chunksLeft * CHUNK_BYTES));
+      for (const chunk of this.#chunks.splice(chunksLeft)) this.#pool.giveBack(chunk);
     }
     this.sizeBytes = sizeBytes;
   }
@@ -54,7 +85,7 @@ export class MemoryBytes {
   /** Where data begins at or after `offset`, in steps of a chunk; null when only a hole follows. */
   nextData(offset: number): number | null {
     const first = Math.floor(offset / CHUNK_BYTES);
-    for (let i = first; i * CHUNK_BYTES < this.sizeBytes; i++) {
+    for (let i = first; i < this.#chunks.length && i * CHUNK_BYTES < this.sizeBytes; i++) {
       if (this.#chunks[i] !== undefined) return i === first ? offset : i * CHUNK_BYTES;
     }
     return null;
@@ -69,13 +100,13 @@ export class MemoryBytes {
     return this.sizeBytes;
   }
 
-  #chunk(index: number, lengthNeeded: number): Buffer {
+  #chunk(index: number, within: number, length: number): Buffer {
     const there = this.#chunks[index];
-    if (there !== undefined && there.length >= lengthNeeded) return there;
-    let length = 4096;
-    while (length < lengthNeeded) length *= 2;
-    const grown = Buffer.alloc(Math.min(length, CHUNK_BYTES));
+    if (there !== undefined && there.length >= within + length) return there;
+    const overwritten = within === 0 && (length === CHUNK_BYTES || length === SMALL_BYTES);
+    const grown = this.#pool.take(within + length, overwritten ? 'anything' : 'zeros');
     if (there !== undefined) there.copy(grown);
+    this.#pool.giveBack(there);
     this.#chunks[index] = grown;
     return grown;
   }

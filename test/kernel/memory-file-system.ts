@@ -19,7 +19,7 @@ import type {
   ReadReply,
   RenameMode,
 } from '../../src/kernel/binding.ts';
-import { MemoryBytes } from './memory-bytes.ts';
+import { ChunkPool, MemoryBytes } from './memory-bytes.ts';
 
 /**
  * A complete file system in memory, for tests of the bindings and for the bench: the smallest thing that answers every operation
@@ -75,6 +75,7 @@ export class MemoryFileSystem implements FileSystemOps {
   #nextHandle = 1;
   #nextCookie = 1;
   readonly #handles = new Map<HandleId, Inode>();
+  readonly #chunks = new ChunkPool();
   invalidator: Invalidator | null = null;
   destroyed = false;
 
@@ -444,7 +445,7 @@ export class MemoryFileSystem implements FileSystemOps {
         listing: null,
         xattrs: null,
       },
-      ...{ data: new MemoryBytes(), target: '', lookups: 0, opens: 0 },
+      ...{ data: new MemoryBytes(this.#chunks), target: '', lookups: 0, opens: 0 },
     };
   }
 
@@ -490,7 +491,9 @@ export class MemoryFileSystem implements FileSystemOps {
 
   /** A node goes when it has no name, no lookup and no handle. */
   #collect(node: Node): void {
-    if (node.nlink === 0 && node.lookups === 0 && node.opens === 0) this.#nodes.delete(node.ino);
+    if (node.nlink > 0 || node.lookups > 0 || node.opens > 0) return;
+    this.#nodes.delete(node.ino);
+    node.data.resize(0);
   }
 
   #node(ino: Inode): Node {

@@ -85,7 +85,7 @@ if (isMainThread) {
     if (message.mounted !== undefined) descriptor = message.mounted;
     tell(message);
   });
-  worker.on('exit', () => setImmediate(() => process.disconnect?.()));
+  worker.on('exit', () => setImmediate(() => process.connected && process.disconnect()));
   worker.on('error', (error) => {
     tell({ failed: String(error) });
     process.exitCode = 1;
