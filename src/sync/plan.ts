@@ -92,18 +92,6 @@ export interface PlanView {
 const NOTHING: Decision = { type: 'nothing' };
 const OPEN: Decision = { type: 'open' };
 
-/** All steps that can be taken now, whatever the order they are taken in. */
-export function plan(dirty: Iterable<Inode>, view: PlanView): readonly Decision[] {
-  const steps = new Map<string, Decision>();
-  for (const ino of dirty) {
-    const decision = decide(ino, view);
-    if (decision.type === 'push') steps.set(`${decision.action.type} ${decision.action.ino}`, decision);
-    else if (decision.type === 'inherit') steps.set(`inherit ${decision.from}`, decision);
-    else if (decision.type === 'split') steps.set(`split ${decision.ino}`, decision);
-  }
-  return [...steps.values()];
-}
-
 /** What to do about one dirty node. A step may be about another node that stands in its way. */
 export function decide(ino: Inode, view: PlanView): Decision {
   const decision = step(ino, view);

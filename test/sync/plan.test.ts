@@ -1,0 +1,238 @@
+import { describe, expect, test } from 'vitest';
+import type { ContentId, Inode, ResourceUrl } from '../../src/base/vocabulary.ts';
+import { writeNode } from '../../src/store/node-table.ts';
+import type { NodeRecord } from '../../src/store/tables.ts';
+import { DirtyIndex } from '../../src/sync/dirty-index.ts';
+import { type Decision, decide, type PlanView } from '../../src/sync/plan.ts';
+import { MemoryStore } from '../tree/memory-store.ts';
+
+/** `here` and `there`: `folder inode/name`; null for not there. */
+interface Sketch {
+  readonly ino: number;
+  readonly kind?: 'file' | 'folder';
+  readonly here: string | null;
+  readonly there: string | null;
+  readonly contentHere?: number;
+  readonly contentThere?: number;
+  readonly createdHereMs?: number;
+}
+
+const time = { sec: 0, nsec: 0 };
+
+function recordOf({ ino, kind = 'folder', here, there, contentHere, contentThere, createdHereMs }: Sketch): NodeRecord {
+  const place = (at: string): { parent: Inode; name: string } => {
+    const [parent = '', name = ''] = at.split('/');
+    return { parent: Number(parent) as Inode, name };
+  };
+  const owner = { mode: 0o755, uid: 1, gid: 1, atime: time, mtime: time, ctime: time, xattrs: null };
+  const contentOf = (id: number | undefined): ContentId | null => (id ?? null) as ContentId | null;
+  return {
+    ino: ino as Inode,
+    kind,
+    localOnly: false,
+    local: here === null ? null : { ...place(here), ...owner, content: contentOf(contentHere), sizeBytes: 0 },
+    remote:
+      there === null
+        ? null
+        : {
+            ...place(there),
+            resource: `r${ino}` as ResourceUrl,
+            shownAs: place(there).name,
+            sizeBytes: null,
+            lastModifiedMs: null,
+            mediaType: null,
+            content: contentOf(contentThere),
+            createdHereMs: createdHereMs ?? null,
+          },
+  };
+}
+
+/** What the plan decides about each dirty node of a tree drawn so. The root is inode 1. */
+function decisions(sketches: readonly Sketch[], special: Partial<PlanView> = {}): (ino: number) => Decision {
+  const store = new MemoryStore();
+  store.transact((tx) => {
+    for (const id of [100, 101, 102]) {
+      const empty = {
+        version: null,
+        resource: null,
+        where: 'none',
+        base: null,
+        baseBytes: 0,
+        extents: [],
+        refs: 0,
+      } as const;
+      tx.put('content', id as ContentId, { kind: 'draft', sealed: true, sizeBytes: 1, ...empty });
+    }
+    for (const sketch of [{ ino: 1, here: '1/', there: '1/' }, ...sketches]) {
+      writeNode(tx, undefined, recordOf(sketch), 0);
+    }
+  });
+  const index = new DirtyIndex(store);
+  for (const [ino] of store.all('dirty')) index.refresh(ino);
+  const view: PlanView = {
+    nowMs: 0,
+    elapsedMs: 0,
+    saveWindowMs: 60_000,
+    deletion: 'trash',
+    node: (ino) => store.get('node', ino),
+    child: (parent, name) => store.get('node', store.get('name', [parent, name]) ?? (0 as Inode)),
+    dirty: (ino) => store.get('dirty', ino),
+    settledMs: () => 0,
+    isPushing: () => false,
+    isUnsure: () => false,
+    predecessor: () => null,
+    occupants: (parent, name) => index.occupants(parent, name),
+    remoteChildren: (folder) => index.remoteChildren(folder),
+    needsContent: (content) => index.needsContent(content),
+    isOpen: () => false,
+    isBeingWritten: () => false,
+    isSplit: () => false,
+    remoteName: (name) => name,
+    ...special,
+  };
+  return (ino) => decide(ino as Inode, view);
+}
+
+const wait = (ino: number, because: string): object => ({ type: 'wait', for: ino, because });
+
+describe('the order that the service accepts', () => {
+  test('a parent before what lies in it', () => {
+    const about = decisions([
+      { ino: 2, here: '1/a', there: null },
+      { ino: 3, here: '2/b', there: null },
+    ]);
+    expect(about(2)).toMatchObject({ action: { type: 'create-folder' } });
+    expect(about(3)).toEqual(wait(2, 'parent'));
+  });
+
+  test('what leaves a folder before its deletion', () => {
+    const about = decisions([
+      { ino: 2, here: null, there: '1/a' },
+      { ino: 3, here: '1/b', there: '2/b' },
+      { ino: 4, here: null, there: '2/c' },
+    ]);
+    expect(about(2)).toEqual(wait(3, 'below'));
+    expect(about(3)).toMatchObject({ action: { type: 'relocate', parent: 1, name: 'b' } });
+    expect(about(4)).toEqual(wait(2, 'below'));
+  });
+
+  test('a folder goes with all that was deleted in it', () => {
+    const about = decisions([
+      { ino: 2, here: null, there: '1/a' },
+      { ino: 3, here: null, there: '2/b' },
+      { ino: 4, here: null, there: '3/c', kind: 'file' },
+    ]);
+    expect(about(2)).toEqual({ type: 'push', action: { type: 'delete', ino: 2, below: [3, 4] } });
+    expect([about(3), about(4)]).toEqual([wait(2, 'below'), wait(3, 'below')]);
+  });
+
+  test('for ever means one by one, from below', () => {
+    const about = decisions(
+      [
+        { ino: 2, here: null, there: '1/a' },
+        { ino: 3, here: null, there: '2/b', kind: 'file' },
+      ],
+      { deletion: 'forever' },
+    );
+    expect(about(2)).toEqual(wait(3, 'below'));
+    expect(about(3)).toMatchObject({ action: { type: 'delete', below: [] } });
+  });
+
+  test('a folder never into itself: what lies between moves out before', () => {
+    const about = decisions([
+      { ino: 2, here: '3/a', there: '1/a' },
+      { ino: 3, here: '1/b', there: '2/b' },
+    ]);
+    expect(about(2)).toEqual(wait(3, 'above'));
+    expect(about(3)).toMatchObject({ action: { type: 'relocate', parent: 1, name: 'b' } });
+  });
+
+  test('a chain of names from its free end', () => {
+    const about = decisions([
+      { ino: 2, here: '1/b', there: '1/a' },
+      { ino: 3, here: '1/c', there: '1/b' },
+    ]);
+    expect(about(2)).toEqual(wait(3, 'name'));
+    expect(about(3)).toMatchObject({ action: { type: 'relocate', name: 'c' } });
+  });
+
+  test('a circle of names over a temporary one', () => {
+    const about = decisions([
+      { ino: 2, here: '1/b', there: '1/a' },
+      { ino: 3, here: '1/c', there: '1/b' },
+      { ino: 4, here: '1/a', there: '1/c' },
+    ]);
+    expect(about(2)).toMatchObject({ action: { type: 'relocate', ino: 3, name: null } });
+  });
+
+  test('a file that becomes the folder it lies in gets out of the way', () => {
+    const about = decisions([
+      { ino: 2, here: '3/a', there: '1/a', kind: 'file' },
+      { ino: 3, here: '1/a', there: null },
+    ]);
+    expect(about(2)).toEqual(wait(3, 'parent'));
+    expect(about(3)).toMatchObject({ action: { type: 'relocate', ino: 2, parent: 1, name: null } });
+  });
+});
+
+describe('saves', () => {
+  test('deleted and made again: the new bytes are the next version of the old file', () => {
+    const about = decisions([
+      { ino: 2, here: null, there: '1/f', kind: 'file', contentThere: 100 },
+      { ino: 3, here: '1/f', there: null, kind: 'file', contentHere: 101 },
+    ]);
+    const inherit = { type: 'inherit', ino: 3, from: 2 };
+    expect([about(2), about(3)]).toEqual([inherit, inherit]);
+  });
+
+  test('a big old file over another one is no save: two requests, both histories stay', () => {
+    const about = decisions([
+      { ino: 2, here: null, there: '1/f', kind: 'file', contentThere: 100 },
+      { ino: 3, here: '1/f', there: '1/g', kind: 'file', contentHere: 101, contentThere: 101 },
+    ]);
+    expect(about(2)).toMatchObject({ action: { type: 'delete' } });
+    expect(about(3)).toEqual(wait(2, 'name'));
+  });
+
+  test('a resource given up in a save is trashed after its bytes are pushed elsewhere', () => {
+    const about = decisions([
+      { ino: 2, here: null, there: '1/tmp', kind: 'file', contentThere: 101 },
+      { ino: 3, here: '1/f', there: '1/f', kind: 'file', contentHere: 101, contentThere: 100 },
+    ]);
+    expect(about(2)).toEqual(wait(3, 'bytes'));
+    expect(about(3)).toMatchObject({ action: { type: 'upload' } });
+  });
+});
+
+describe('what waits', () => {
+  const isIt = (ino: number) => (other: Inode) => other === ino;
+  const file = { ino: 2, here: '1/f', there: null, kind: 'file', contentHere: 100 } as const;
+
+  test('until it was left alone', () => {
+    expect(decisions([file], { settledMs: () => 5 })(2)).toEqual({ type: 'settle', untilMs: 5 });
+  });
+
+  test('until it is closed', () => {
+    expect(decisions([file], { isBeingWritten: isIt(2) })(2)).toEqual({ type: 'open' });
+    expect(decisions([{ ...file, here: null, there: '1/f' }], { isOpen: isIt(2) })(2)).toEqual({ type: 'open' });
+  });
+
+  test('until it is known what the last push did, and nothing before that', () => {
+    expect(decisions([file], { isUnsure: isIt(2) })(2)).toEqual({ type: 'push', action: { type: 'find-out', ino: 2 } });
+  });
+
+  test('for a push that another node began and that is now for this one', () => {
+    expect(decisions([file], { predecessor: () => 9 as Inode })(2)).toEqual(wait(9, 'push'));
+  });
+
+  test('a folder with an open file in it does not go whole', () => {
+    const about = decisions(
+      [
+        { ino: 2, here: null, there: '1/a' },
+        { ino: 3, here: null, there: '2/f', kind: 'file' },
+      ],
+      { isOpen: isIt(3) },
+    );
+    expect(about(2)).toEqual({ type: 'split', ino: 2 });
+  });
+});
