@@ -109,11 +109,6 @@ export class LinuxSession {
     }
   }
 
-  /** Operations that wait for their answer. */
-  get pendingCount(): number {
-    return this.#pending.size;
-  }
-
   /** @returns what belongs into ITEM_REPLY */
   #serve(i: number, item: number): number {
     const wire = this.#wire;
@@ -334,7 +329,8 @@ export class LinuxSession {
   }
 
   /** Small reads are copied into the slot; others are gathered from where their bytes are. */
-  #replyRead(request: Request, value: ReadReply, out: number, later: boolean): number {
+  #replyRead(request: Request, reply: ReadReply, out: number, later: boolean): number {
+    const value = Array.isArray(reply) && reply.length === 1 ? (reply[0] as Uint8Array | FileSlice) : reply;
     if (value instanceof Uint8Array && value.length <= IN_PLACE_BYTES_MAX && value.length <= request.limit) {
       const length = P.OUT_HEADER_BYTES + value.length;
       this.#wire.bytes.set(value, out + P.OUT_HEADER_BYTES);
