@@ -18,6 +18,7 @@ export interface CommandResult {
 
 const TIMEOUT_MS = 60_000;
 const OUTPUT_SHOWN = 4_000;
+const AFTER_EXIT_MS = 5_000;
 
 /**
  * Runs a program in a process group of its own; past the timeout the whole group is killed.
@@ -60,8 +61,9 @@ export function runCommand(argv: readonly string[], options: CommandOptions = {}
       clearTimeout(timer);
       reject(error);
     });
-    // Not 'close': what a program left in the background may hold its output open.
-    child.on('exit', (code) => setImmediate(() => ended(code)));
+    child.on('close', (code) => ended(code));
+    // What a program left in the background may hold its output open: then what came until a moment after its end must do.
+    child.on('exit', (code) => setTimeout(() => ended(code), AFTER_EXIT_MS).unref());
     child.stdin.on('error', () => {});
     child.stdin.end(options.input ?? '');
   });
