@@ -429,7 +429,6 @@ export class SyncLoop {
     }
     this.#pushing.delete(ino);
     this.#queue.ended(weight);
-    this.#todo.add(this.#intents.handOver(ino));
     this.#sweepIsDue = true;
     this.#tidying.soon();
     this.#index.refresh(ino);

@@ -1,9 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { RemoteEntry } from '../../src/base/resources.ts';
-import type { Inode, ResourceUrl } from '../../src/base/vocabulary.ts';
+import type { ContentId, Inode, ResourceUrl } from '../../src/base/vocabulary.ts';
 import type { PushMarks } from '../../src/tree/push-marks.ts';
 import type { Tree } from '../../src/tree/tree.ts';
+import { checkStore } from '../tree/tree-fixture.ts';
 import type { Fate } from './model-service.ts';
 import { MODEL_ROOT, MODEL_TRASH } from './model-service.ts';
 import { SETTLE_MS, SyncWorld } from './sync-world.ts';
@@ -306,6 +307,20 @@ class Run {
   }
 }
 
+/** With nothing begun, a content is referred to by facets and by what lies over it, and by nothing else. */
+function expectCountedReferences({ store }: SyncWorld): void {
+  const counted = new Map<ContentId, number>([...store.all('content')].map(([id]) => [id, 0]));
+  const refer = (id: ContentId | null | undefined): void => {
+    if (id != null) counted.set(id, (counted.get(id) ?? 0) + 1);
+  };
+  for (const [, { local, remote }] of store.all('node')) {
+    refer(local?.content);
+    refer(remote?.content);
+  }
+  for (const [, { base }] of store.all('content')) refer(base);
+  expect(new Map([...store.all('content')].map(([id, { refs }]) => [id, refs]))).toEqual(counted);
+}
+
 async function converges(
   deletion: 'trash' | 'forever',
   entries: readonly { isFolder: boolean; at: number; name: number }[],
@@ -324,6 +339,8 @@ async function converges(
       Object.fromEntries([...world.localTree()].sort()),
     );
     expect(world.sync.status()).toMatchObject({ pending: 0, pushing: 0 });
+    checkStore(world.store, 'by others too');
+    expectCountedReferences(world);
   } catch (error) {
     throw run.told(error);
   } finally {

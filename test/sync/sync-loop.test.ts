@@ -320,6 +320,22 @@ test('two names that differ by case only stay two files, where the service folds
   expect(world.sync.status()).toMatchObject({ pending: 0, parked: [] });
 });
 
+test('a file that is renamed over one whose creation got no answer goes on with that creation', async () => {
+  const world = new SyncWorld();
+  world.write('/f', 'one');
+  world.clock.advance(SETTLE_MS + 1);
+  await world.quiet();
+  world.write('/new', 'two');
+  world.rename('/new', '/f');
+  world.service.settleAll({ type: 'lose-reply' });
+
+  await world.settle();
+
+  expect(world.service.tree()).toEqual(new Map([['/f', 'two']]));
+  expect(world.service.childrenOf(MODEL_TRASH)).toEqual([]);
+  expect([...world.store.all('upload')]).toEqual([]);
+});
+
 describe('syncNow', () => {
   test('pushes at once what was closed, and tells what is parked', async () => {
     const world = new SyncWorld();
