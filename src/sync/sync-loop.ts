@@ -165,7 +165,7 @@ export class SyncLoop {
       store: this.#deps.store,
       isBusy: (ino) => this.#pushing.has(ino) || this.#intents.of(ino) !== undefined,
       isBeingWritten: this.#deps.isBeingWritten,
-      blockerOf: (ino) => this.#blockerOf(ino),
+      blockerOf: (ino, decided) => this.#blockerOf(ino, decided),
       signal,
       onEnd: () => this.#requests.delete(request),
     });
@@ -518,12 +518,16 @@ export class SyncLoop {
   }
 
   /** What keeps a node from being pushed for as long as nobody acts; null when it is on its way. */
-  #blockerOf(ino: Inode): { readonly ino: Inode; readonly why: 'open' | 'parked' } | null {
+  #blockerOf(
+    ino: Inode,
+    decided: Map<Inode, Decision>,
+  ): { readonly ino: Inode; readonly why: 'open' | 'parked' } | null {
     const seen = new Set<Inode>();
     for (let at = ino; !seen.has(at); ) {
       seen.add(at);
       if (this.#deps.store.get('dirty', at)?.parked) return { ino: at, why: 'parked' };
-      const decision = this.#decide(at);
+      const decision = decided.get(at) ?? this.#decide(at);
+      decided.set(at, decision);
       if (decision.type === 'open') return { ino: at, why: 'open' };
       if (decision.type !== 'wait') return null;
       at = decision.for;

@@ -1,5 +1,6 @@
 import type { ContentId, Inode } from '../base/vocabulary.ts';
 import type { NodeRecord, StoreReader } from '../store/tables.ts';
+import type { Decision } from './plan.ts';
 import { type ParkedChange, parkedChange, pathOf } from './sync-event.ts';
 
 /** What became of what one `syncNow` was to push. */
@@ -18,7 +19,11 @@ export interface SyncRequestDeps {
   /** Whether a push of the node is under way, or of unknown outcome. */
   readonly isBusy: (ino: Inode) => boolean;
   readonly isBeingWritten: (ino: Inode) => boolean;
-  readonly blockerOf: (ino: Inode) => { readonly ino: Inode; readonly why: 'open' | 'parked' } | null;
+  /** `decided`: what was decided about others already, in the same look at everything. */
+  readonly blockerOf: (
+    ino: Inode,
+    decided: Map<Inode, Decision>,
+  ) => { readonly ino: Inode; readonly why: 'open' | 'parked' } | null;
   readonly signal: AbortSignal | undefined;
   readonly onEnd: () => void;
 }
@@ -63,7 +68,11 @@ export class SyncRequest {
   /** Looks again: at one node, or (when nothing moves any more) at all that are left. */
   check(ino?: Inode): void {
     if (ino !== undefined) this.#checkOne(ino);
-    else for (const left of [...this.#left.keys()]) if (!this.#checkOne(left)) this.#checkBlocked(left);
+    else {
+      // A deleted folder of thousands is decided upon once, not once for each that goes with it.
+      const decided = new Map<Inode, Decision>();
+      for (const left of [...this.#left.keys()]) if (!this.#checkOne(left)) this.#checkBlocked(left, decided);
+    }
     if (this.#left.size > 0) return;
     this.#end();
     this.#resolve({ pushed: this.#pushed, parked: this.#parked, open: this.#open });
@@ -100,9 +109,9 @@ export class SyncRequest {
     return false;
   }
 
-  #checkBlocked(ino: Inode): void {
+  #checkBlocked(ino: Inode, decided: Map<Inode, Decision>): void {
     const { store, blockerOf } = this.#deps;
-    const blocker = blockerOf(ino);
+    const blocker = blockerOf(ino, decided);
     if (blocker === null) return;
     this.#left.delete(ino);
     const parked = store.get('dirty', blocker.ino)?.parked;
