@@ -39,10 +39,48 @@ async function check(name, command, args) {
   else fail(name);
 }
 
+/** Everything that a test started carries this in its environment: mounts are in process groups of their own. */
+const RUN = `${process.pid}-${Math.random().toString(36).slice(2)}`;
+
+function processesOfThisRun() {
+  return readdirSync('/proc').filter((name) => {
+    if (!/^\d+$/.test(name) || Number(name) === process.pid) return false;
+    try {
+      return readFileSync(`/proc/${name}/environ`, 'latin1').split('\0').includes(`CFS_TEST_RUN=${RUN}`);
+    } catch {
+      return false; // it has ended, or is not ours
+    }
+  });
+}
+
+/** What tests that were killed have left: mounts end in order at SIGTERM, whatever is left after 10 s is killed. */
+async function sweep() {
+  for (const [signal, waitMs] of [
+    ['SIGTERM', 10_000],
+    ['SIGKILL', 5_000],
+  ]) {
+    for (const pid of processesOfThisRun()) {
+      try {
+        process.kill(Number(pid), signal);
+      } catch {
+        // It has ended.
+      }
+    }
+    for (let waited = 0; waited < waitMs && processesOfThisRun().length > 0; waited += 100) {
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+  }
+}
+
 /** Runs to the end or the limit; then the whole process group is killed. Resolves to the exit code, null after the limit. */
 function run(command, args, limitMs) {
   return new Promise((resolve) => {
-    const child = spawn(command, args, { cwd: root, stdio: ['ignore', 'inherit', 'inherit'], detached: true });
+    const child = spawn(command, args, {
+      cwd: root,
+      stdio: ['ignore', 'inherit', 'inherit'],
+      detached: true,
+      env: { ...process.env, CFS_TEST_RUN: RUN },
+    });
     let late = false;
     const killGroup = () => {
       try {
@@ -64,7 +102,8 @@ function run(command, args, limitMs) {
     child.on('exit', (code) => {
       clearTimeout(timer);
       process.removeListener('SIGINT', interrupted).removeListener('SIGTERM', interrupted);
-      resolve(late ? null : (code ?? 1));
+      if (late) void sweep().then(() => resolve(null));
+      else resolve(code ?? 1);
     });
   });
 }
