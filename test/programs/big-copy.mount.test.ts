@@ -83,7 +83,7 @@ async function chosenFolders(): Promise<string[]> {
       const [files, kibibytes, ...name] = line.split(' ');
       return { name: name.join(' '), files: Number(files), mebibytes: Number(kibibytes) / 1024 };
     })
-    .filter(({ files, mebibytes }) => files > 0 && files < FILES_MIN / 4 && mebibytes < MIB_MIN);
+    .filter(({ files, mebibytes }) => files > 0 && files < FILES_MIN && mebibytes < MIB_MIN);
   const chosen: typeof candidates = [];
   const sum = (of: 'files' | 'mebibytes') => chosen.reduce((total, folder) => total + folder[of], 0);
   // First what brings bytes with few files, then what brings files with few bytes.
