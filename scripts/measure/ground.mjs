@@ -114,7 +114,7 @@ export class Ground {
     return {
       directory,
       cfs: (...args) => this.#inEnv(env, ...args),
-      pid: () => JSON.parse(this.#inEnv(env, 'status', '--json')).mounts?.[0]?.pid,
+      pid: () => pidOf(JSON.parse(this.#inEnv(env, 'status', '--json'))),
     };
   }
 
@@ -219,6 +219,11 @@ export class Ground {
     for (const child of this.#children) child.kill();
     rmSync(this.base, { recursive: true, force: true });
   }
+}
+
+/** Of the first mount that a status names. */
+function pidOf(status) {
+  return (status.mounts ?? status).find?.((mount) => mount.pid !== undefined)?.pid ?? status.pid;
 }
 
 /** Private memory of a process, MiB: anonymous pages and shared slots, without what is mapped from files. */

@@ -231,9 +231,10 @@ export class Exchange {
       else response.write(sent, () => this.hangUp());
       return false;
     }
-    const flowing = response.write(sent);
+    response.write(sent);
     if (this.#bandwidth !== Infinity) await this.#clock.sleep((sent.byteLength / this.#bandwidth) * 1000);
-    if (!flowing && !response.destroyed) await drained(response);
+    // Asked now: it may have drained during the pause, and that is told only once.
+    if (response.writableNeedDrain && !response.destroyed) await drained(response);
     return !response.destroyed;
   }
 }
