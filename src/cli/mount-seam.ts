@@ -16,6 +16,12 @@ export interface WorkerStart {
   readonly owner: { readonly uid: number; readonly gid: number };
 }
 
+/** A mount as another thread of the process can give it up: where, and the number of the connection's descriptor. */
+export interface MountedAt {
+  readonly directory: string;
+  readonly descriptor: number;
+}
+
 /** What the Worker offers to the main thread, under the name `mount`. */
 export interface MountService {
   /** Opens the store. @returns whether a root folder is known, so that a start without network can go on. */
@@ -23,7 +29,7 @@ export interface MountService {
   /** Makes the root of an empty store. */
   plant(root: ResourceUrl): Promise<void>;
   /** Mounts, and starts the sync. Resolves when the kernel has been answered. */
-  mount(): Promise<void>;
+  mount(): Promise<MountedAt>;
   /** Unmounts and puts everything down safely; pushes for up to `timeoutMs` (null: until nothing is left). Idempotent. */
   stop(timeoutMs: number | null): Promise<StopOutcome>;
   /** `urls`: of files or versions whose paths are wanted too. */

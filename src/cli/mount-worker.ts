@@ -33,7 +33,7 @@ import { PushMarks } from '../tree/push-marks.ts';
 import type { RemoteListing } from '../tree/remote-listing.ts';
 import { Tree } from '../tree/tree.ts';
 import { exitCode } from './exit-codes.ts';
-import type { MainService, MountService, StopOutcome, WorkerStart, WorkerStatus } from './mount-seam.ts';
+import type { MainService, MountedAt, MountService, StopOutcome, WorkerStart, WorkerStatus } from './mount-seam.ts';
 import { changeKindOf, pendingChanges } from './pending-changes.ts';
 
 /**
@@ -77,12 +77,12 @@ class MountingWorker implements MountService {
     Tree.plant(this.#built.store, systemClock, { resource: root, ...this.#start.owner });
   }
 
-  async mount(): Promise<void> {
+  async mount(): Promise<MountedAt> {
     const { request } = this.#start;
     const { options } = request;
     if (options.binding !== 'linux')
       throw new UsageError(`no binding ${options.binding} in this build`, exitCode('usage'));
-    this.#mounted = await mountLinux(
+    const mounted = await mountLinux(
       {
         directory: request.directory,
         fsname: `cfs-mount:${this.#start.accountName}`,
@@ -97,8 +97,10 @@ class MountingWorker implements MountService {
       this.#built.fileSystem,
       { log: this.#log.child({ part: 'kernel' }), clock: systemClock },
     );
-    void this.#mounted.ended.then(() => this.#gone());
+    this.#mounted = mounted;
+    void mounted.ended.then(() => this.#gone());
     this.#built.sync.start();
+    return { directory: mounted.directory, descriptor: mounted.descriptor };
   }
 
   stop(timeoutMs: number | null): Promise<StopOutcome> {

@@ -6,6 +6,7 @@ import { Port } from '../base/port.ts';
 import type { VersionSource } from '../content/version-source.ts';
 import { ControlServer } from '../control/server.ts';
 import type { ConnectionStatus, Status } from '../control/status-model.ts';
+import { abandonMount } from '../kernel/linux.ts';
 import { HttpService } from '../remote/http-service.ts';
 import type { RemoteChanges, UploadService } from '../sync/remote-changes.ts';
 import { createTransfer, type Transfer } from '../transfer/transfer.ts';
@@ -18,15 +19,12 @@ import { failureOf } from './failure.ts';
 import { type MountEvent, printEvent } from './mount-event.ts';
 import { answerLauncher, type MountRequest, readMountRequest } from './mount-request.ts';
 import type { MainService, MountService, StopOutcome, WorkerStart } from './mount-seam.ts';
+import { WorkerWatch } from './worker-watch.ts';
 
 /**
  * The mounting process, main thread: HTTP, transfers, the control socket and the signals. The kernel is answered by the
  * Worker (`mount-worker`), which alone writes the store. Started by `cfs-mount`, never by hand.
  */
-
-/** Without a word from the Worker for this long it is taken for dead; the process ends, and with it the descriptor of /dev/fuse. */
-const WORKER_SILENCE_MS_MAX = 15_000;
-const WATCH_EVERY_MS = 1_000;
 
 export async function mountMain(env: Record<string, string | undefined>): Promise<number> {
   const request = readMountRequest(env);
@@ -53,7 +51,7 @@ class MountingProcess {
   readonly #startedMs = systemClock.nowMs();
   readonly #service: HttpService;
   readonly #transfer: Transfer;
-  readonly #worker: Worker;
+  readonly #watch: WorkerWatch;
   readonly #port: Port;
   readonly #mount: MountService;
   readonly #control: ControlServer;
@@ -63,7 +61,6 @@ class MountingProcess {
   #end!: (code: number) => void;
   #stopping: Promise<StopOutcome> | null = null;
   #phase: Status['phase'] = 'running';
-  #lastHeardMs = systemClock.elapsedMs();
   #connection: ConnectionStatus;
 
   constructor(request: MountRequest, account: Account, log: Logger) {
@@ -96,10 +93,15 @@ class MountingProcess {
       accountName: `${account.username} (${account.origin})`,
       owner: { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 },
     };
-    this.#worker = new Worker(fileURLToPath(new URL('./mount-worker.js', import.meta.url)), { workerData: start });
-    this.#worker.on('error', (error) => this.#workerDied(error));
-    this.#worker.on('exit', (code) => this.#workerDied(new Error(`the worker ended with ${code}`)));
-    const port = new Port(this.#worker);
+    const worker = new Worker(fileURLToPath(new URL('./mount-worker.js', import.meta.url)), { workerData: start });
+    this.#watch = new WorkerWatch({
+      worker,
+      clock: systemClock,
+      log,
+      abandon: (mount) => abandonMount(mount),
+      onDeath: (error, isStuck) => this.#workerDied(error, isStuck),
+    });
+    const port = new Port(worker);
     this.#port = port;
     this.#mount = port.remote<MountService>('mount');
     // The seams of the left tower, satisfied here: this is where the compiler checks it.
@@ -110,9 +112,7 @@ class MountingProcess {
     port.offer('main', {
       event: async (event) => this.#event(event),
       ended: async (outcome) => void this.#finished(outcome),
-      alive: async () => {
-        this.#lastHeardMs = systemClock.elapsedMs();
-      },
+      alive: async () => this.#watch.heard(),
     } satisfies MainService);
 
     this.#control = new ControlServer({
@@ -144,15 +144,13 @@ class MountingProcess {
     if (!planted) await this.#mount.plant((await this.#service.user(AbortSignal.timeout(30_000))).magicBriefcase);
     await this.#control.listen();
     try {
-      await this.#mount.mount();
+      this.#watch.mounted(await this.#mount.mount());
     } catch (error) {
       await this.#control.close();
       throw error;
     }
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
       process.on(signal, () => void this.#interrupted(signal));
-    setInterval(() => this.#watch(), WATCH_EVERY_MS).unref();
-    this.#lastHeardMs = systemClock.elapsedMs();
     const { pending } = await this.#mount.status([]);
     this.#event({
       type: 'mounted',
@@ -198,6 +196,7 @@ class MountingProcess {
   }
 
   async #finished(outcome: StopOutcome): Promise<void> {
+    this.#watch.stop();
     this.#event({
       type: 'unmounted',
       directory: this.#request.directory,
@@ -205,21 +204,13 @@ class MountingProcess {
       busy: outcome.busy,
     });
     await this.#control.close();
-    this.#worker.removeAllListeners('exit');
     await this.#service.close();
     this.#end(exitCode('ok'));
   }
 
-  #watch(): void {
-    const silentMs = systemClock.elapsedMs() - this.#lastHeardMs;
-    if (silentMs < WORKER_SILENCE_MS_MAX || this.#stopping !== null) return;
-    this.#log.error({ silentMs }, 'the worker does not answer');
+  #workerDied(error: Error, isStuck: boolean): void {
     // Not an orderly exit: a Worker that died inside LMDB would keep process.exit() waiting for ever.
-    process.kill(process.pid, 'SIGKILL');
-  }
-
-  #workerDied(error: Error): void {
-    this.#log.error({ err: error }, 'the worker died');
+    if (isStuck) process.kill(process.pid, 'SIGKILL');
     // Whoever waits for an answer of it (a start, a status) hears of it at once.
     this.#port.close(error);
     this.#end(exitCode('failure'));

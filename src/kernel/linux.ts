@@ -1,3 +1,4 @@
+import { readlinkSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { constants } from 'node:os';
 import type { Clock } from '../base/clock.ts';
@@ -98,9 +99,18 @@ export function abandonMount(
   mount: Pick<LinuxMount, 'directory' | 'descriptor'>,
   addon: KernelAddon = loadKernelAddon(),
 ): void {
-  addon.abandonDescriptor(mount.descriptor);
+  if (isConnection(mount.descriptor)) addon.abandonDescriptor(mount.descriptor);
   if (mountOn(mount.directory)?.type.startsWith('fuse')) {
     MountPoint.unmountDirectory(mount.directory, 'lazily', addon);
+  }
+}
+
+/** A thread that ended has closed its connection already, and the number may be somebody else's by now. */
+function isConnection(descriptor: number): boolean {
+  try {
+    return readlinkSync(`/proc/self/fd/${descriptor}`).endsWith('/fuse');
+  } catch {
+    return false;
   }
 }
 

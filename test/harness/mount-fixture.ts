@@ -36,31 +36,43 @@ export class MountFixture implements Ground {
   readonly #home: string;
   readonly #ownsServer: boolean;
   readonly #flags: readonly string[];
+  readonly #env: Readonly<Record<string, string>>;
   /** Process that answers the kernel; null while nothing is mounted. */
   #pid: number | null = null;
   readonly #stores: MountFixture[] = [];
   readonly #atExit = () => this.#detach();
 
-  private constructor(server: ReferenceServer, home: string, ownsServer: boolean, flags: readonly string[]) {
+  private constructor(
+    server: ReferenceServer,
+    home: string,
+    ownsServer: boolean,
+    options: { flags?: readonly string[]; env?: Readonly<Record<string, string>> },
+  ) {
     this.server = server;
     this.#home = home;
     this.directory = path.join(home, 'mnt');
     this.#ownsServer = ownsServer;
-    this.#flags = flags;
+    this.#flags = options.flags ?? [];
+    this.#env = options.env ?? {};
     process.once('exit', this.#atExit);
   }
 
   /**
    * Server, user, login and mount.
-   * @param options.flags of `cfs-mount`; `serverFlags` of `cfs serve`
+   * @param options.flags of `cfs-mount`, `env` beside its own; `serverFlags` of `cfs serve`
    */
   static async start(
-    options: { flags?: readonly string[]; serverFlags?: readonly string[]; server?: ReferenceServer } = {},
+    options: {
+      flags?: readonly string[];
+      env?: Readonly<Record<string, string>>;
+      serverFlags?: readonly string[];
+      server?: ReferenceServer;
+    } = {},
   ): Promise<MountFixture> {
     const server = options.server ?? (await ReferenceServer.start(options.serverFlags));
     const home = await realpath(await mkdtemp(path.join(tmpdir(), 'cfs-mount-')));
     await chmod(home, 0o755);
-    const fixture = new MountFixture(server, home, options.server === undefined, options.flags ?? []);
+    const fixture = new MountFixture(server, home, options.server === undefined, options);
     try {
       for (const folder of ['mnt', 'config', 'state', 'runtime']) await mkdir(path.join(home, folder), { mode: 0o755 });
       await fixture.cfs(['login', server.account.url]);
@@ -97,7 +109,7 @@ export class MountFixture implements Ground {
 
   /** Mounts; returns when the mount answers. */
   async mount(flags: readonly string[] = this.#flags): Promise<void> {
-    await runCommand([process.execPath, CFS_MOUNT, this.directory, ...flags], { env: this.env() });
+    await runCommand([process.execPath, CFS_MOUNT, this.directory, ...flags], { env: { ...this.env(), ...this.#env } });
     const { stdout } = await this.cfs(['status', '--json'], { anyExitCode: true });
     const { accounts } = JSON.parse(stdout) as { accounts: { status: { pid: number } | null }[] };
     this.#pid = accounts[0]?.status?.pid ?? null;

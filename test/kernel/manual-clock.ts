@@ -33,6 +33,12 @@ export class ManualClock implements Clock {
     return this.#waiting.size;
   }
 
+  /** Time passes while the process does not run: what is due is called once, afterwards. */
+  jump(ms: number): void {
+    this.#elapsedMs += ms;
+    this.advance(0);
+  }
+
   advance(ms: number): void {
     const endMs = this.#elapsedMs + ms;
     for (;;) {
