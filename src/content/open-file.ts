@@ -45,6 +45,8 @@ export class OpenFile {
   #lease: Lease | null = null;
   #unflushed: { mtime: Timespec; ctime: Timespec } | null = null;
   #pinning: Promise<void> | null = null;
+  /** How much longer the pinned version is than the kernel was told; it asks again for a file that is opened, not for one that is. */
+  #unheardBytes = 0;
   /** Unlinked while open: nothing of it is written down or pushed any more. */
   #orphan: NodeRecord | null = null;
 
@@ -92,13 +94,17 @@ export class OpenFile {
     return this.#readPinned(extent, signal);
   }
 
-  /** Copies `data` in at `offset` (at the end when `append`). A promise only when the base is not known yet. */
-  write(offset: number | 'append', data: Uint8Array, signal: AbortSignal): void | Promise<void> {
+  /**
+   * Copies `data` in. A promise only when the base is not known yet.
+   *
+   * @param how `append`: `offset` is where the kernel takes the end of the file to be
+   */
+  write(offset: number, data: Uint8Array, signal: AbortSignal, how: 'at' | 'append' = 'at'): void | Promise<void> {
     if (this.#needsPin()) {
       // The kernel's buffer is only ours until the answer, and the answer waits for this promise.
-      return this.#startPinning(signal).then(() => this.#writePinned(offset, data));
+      return this.#startPinning(signal).then(() => this.#writePinned(offset, data, how));
     }
-    this.#writePinned(offset, data);
+    this.#writePinned(offset, data, how);
   }
 
   /** Sets the length. A promise only when the base is not known yet and some of it stays. */
@@ -196,10 +202,12 @@ export class OpenFile {
     return this.#deps.reader.read(this.#content, { start: extent.start, end }, signal);
   }
 
-  #writePinned(at: number | 'append', data: Uint8Array): void {
+  #writePinned(offset: number, data: Uint8Array, how: 'at' | 'append'): void {
     const draft = this.#draft();
-    const offset = at === 'append' ? this.#deps.contents.sizeOf(draft) : at;
-    this.#deps.contents.write(draft, offset, data);
+    const end = this.#deps.contents.sizeOf(draft);
+    // Appended at the end that a listing told of, to a version that ends elsewhere: never into its middle.
+    const isAtOldEnd = how === 'append' && offset + this.#unheardBytes === end;
+    this.#deps.contents.write(draft, isAtOldEnd ? end : offset, data);
     this.#touch();
   }
 
@@ -257,12 +265,14 @@ export class OpenFile {
       return;
     }
     let isOther = false;
+    let toldBytes = version.sizeBytes;
     const content = store.transact((tx) => {
       const id = contents.versionContent(tx, version.url, resource, version.sizeBytes);
       const node = tx.get('node', this.ino);
       // Somebody wrote here, or the file was replaced or removed, while we asked: the node is left alone.
       if (node?.local == null || node.remote?.resource !== resource || node.local.content !== null) return id;
-      isOther = node.local.sizeBytes !== version.sizeBytes;
+      toldBytes = node.local.sizeBytes;
+      isOther = toldBytes !== version.sizeBytes;
       const mtime =
         isOther && version.lastModifiedMs !== null ? timespecOfMs(version.lastModifiedMs) : node.local.mtime;
       // The listing's time stays: if this version is newer, the next listing shows it and the history is asked once more.
@@ -274,7 +284,9 @@ export class OpenFile {
     // Held even where the node went on without it: whoever opened this file reads what was there.
     if (this.#content === null) this.#hold(content);
     this.#pinKnown();
-    if (isOther) this.#deps.onRepinned(this.ino);
+    if (!isOther) return;
+    this.#unheardBytes = version.sizeBytes - toldBytes;
+    this.#deps.onRepinned(this.ino);
   }
 
   /** The open draft to be changed: the one there is, or a new one over what is here. `keepBytes`: how much of the base stays. */

@@ -80,7 +80,7 @@ export class FileSystem implements FileSystemOps {
   constructor(deps: FileSystemDeps) {
     this.#deps = deps;
     this.#tree = deps.tree;
-    this.files = new OpenFiles({ ...deps.openFile, onRepinned: (ino) => this.#cache.contentChanged(ino) });
+    this.files = new OpenFiles({ ...deps.openFile, onRepinned: (ino) => this.#cache.repinned(ino) });
     this.#cache = new KernelCache(this.files);
     const { entryTimeoutMs, attributeTimeoutMs } = deps.options;
     this.#view = new NodeView({
@@ -205,13 +205,15 @@ export class FileSystem implements FileSystemOps {
     const size = change.sizeBytes;
     if (size > FILE_BYTES_MAX) throw new FsError('EFBIG');
     if (this.#view.node(ino).kind === 'folder') throw new FsError('EISDIR');
-    const file = this.files.acquire(ino, 'write');
+    const handles = handle === null ? null : this.#handles.file(handle).file;
+    const file = handles ?? this.files.acquire(ino, 'write');
     const finish = (): AttributesReply => {
       this.#dropPrivilege(ino, ctx);
       // Without a handle nobody will close it: truncate(2) is its own flush.
       if (handle === null) file.flush();
       return this.#setattr(ino, change);
     };
+    if (handles !== null) return after(file.truncate(size, ctx.signal), finish);
     return lastly(
       () => after(file.truncate(size, ctx.signal), finish),
       () => this.files.release(file, 'write'),
@@ -298,7 +300,7 @@ export class FileSystem implements FileSystemOps {
     if (offset + data.byteLength > FILE_BYTES_MAX) throw new FsError('EFBIG');
     // Also for O_APPEND: the kernel takes the size for the offset, under the inode's lock. And what a shared mapping wrote
     // comes through any handle that is open for writing, at its own place (test/model found it appended).
-    return after(file.write(offset, data, ctx.signal), () => {
+    return after(file.write(offset, data, ctx.signal, flags.append ? 'append' : 'at'), () => {
       this.#dropPrivilege(ino, ctx);
       return data.byteLength;
     });
@@ -471,6 +473,8 @@ export class FileSystem implements FileSystemOps {
   }
 
   #openHandle(ino: Inode, flags: OpenFlags): OpenReply {
+    // The kernel has one page cache per inode: what an older handle reads must not get into a newer one's version.
+    const directIo = this.files.hasDetached(ino);
     const file = this.files.acquire(ino, flags.access === 'read' ? 'read' : 'write');
     const handle = this.#handles.add({
       kind: 'file',
@@ -480,7 +484,7 @@ export class FileSystem implements FileSystemOps {
       readAhead: new ReadAhead(),
       fetchingAhead: null,
     });
-    return { handle, keepCache: this.#cache.mayKeep(ino), directIo: false };
+    return { handle, keepCache: !directIo && this.#cache.mayKeep(ino), directIo };
   }
 }
 

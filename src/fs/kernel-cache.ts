@@ -55,4 +55,10 @@ export class KernelCache {
     this.#changedElsewhere.add(ino);
     this.#invalidator?.inode(ino, 0, 0);
   }
+
+  /** An open file found a newer version than its node told of: its handles read that one, the kernel learns of the size. */
+  repinned(ino: Inode): void {
+    this.#changedElsewhere.add(ino);
+    this.#invalidator?.inode(ino, 0, 0);
+  }
 }

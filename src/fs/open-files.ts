@@ -41,17 +41,25 @@ export class OpenFiles {
     file.close();
   }
 
+  /** The one whose size and times stat(2) shows: a detached file that is written goes before one that only reads. */
   get(ino: Inode): OpenFile | undefined {
+    for (const { file } of this.#detached(ino)) if (file.unflushed !== null) return file;
     return this.#current.get(ino)?.file;
   }
 
   isOpen(ino: Inode): boolean {
-    return this.#current.has(ino);
+    return this.#current.has(ino) || this.hasDetached(ino);
   }
 
   isBeingWritten(ino: Inode): boolean {
-    const entry = this.#current.get(ino);
-    return entry !== undefined && entry.writers > 0;
+    for (const { writers } of this.#detached(ino)) if (writers > 0) return true;
+    return (this.#current.get(ino)?.writers ?? 0) > 0;
+  }
+
+  /** Whether handles are open that read another version than a new one would. */
+  hasDetached(ino: Inode): boolean {
+    for (const _ of this.#detached(ino)) return true;
+    return false;
   }
 
   /**
@@ -66,9 +74,16 @@ export class OpenFiles {
   /** The last name is gone; open handles go on with their bytes. */
   orphan(node: NodeRecord): void {
     this.#current.get(node.ino)?.file.orphan(node);
+    for (const { file } of this.#detached(node.ino)) file.orphan(node);
   }
 
   get files(): Iterable<OpenFile> {
     return this.#entries.keys();
+  }
+
+  *#detached(ino: Inode): Iterable<Entry> {
+    if (this.#entries.size === this.#current.size) return; // nearly always
+    const current = this.#current.get(ino);
+    for (const entry of this.#entries.values()) if (entry.file.ino === ino && entry !== current) yield entry;
   }
 }

@@ -1,0 +1,119 @@
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { InProcessMount } from '../../src/kernel/in-process.ts';
+import { VersionService } from '../content/version-service.ts';
+import { LeftTower } from '../harness/left-tower.ts';
+
+let service: VersionService;
+let tower: LeftTower;
+let mount: InProcessMount;
+
+beforeEach(async () => {
+  service = new VersionService();
+  tower = await LeftTower.build({ listing: service, source: service });
+  mount = new InProcessMount(tower.fileSystem);
+});
+afterEach(() => tower.close());
+
+/** A handle that read the first version, and then learnt nothing of the second one. */
+async function detached(): Promise<number> {
+  service.put('file', Buffer.alloc(100_000, 'first '), 1_000_000);
+  const fd = await mount.open('file', 'r+');
+  await mount.read(fd, 0, 10);
+  service.put('file', Buffer.alloc(120_000, 'second '), 2_000_000);
+  await tower.freshness.refresh();
+  return fd;
+}
+
+test('a handle of an older version that writes is being written: half of it is never pushed', async () => {
+  const fd = await detached();
+  const { ino } = await mount.stat('file');
+  await mount.write(fd, 0, Buffer.from('half'));
+
+  expect(tower.fileSystem.files.isOpen(ino)).toBe(true);
+  expect(tower.fileSystem.files.isBeingWritten(ino)).toBe(true);
+
+  await mount.close(fd);
+  expect(tower.fileSystem.files.isOpen(ino)).toBe(false);
+  expect(tower.fileSystem.files.isBeingWritten(ino)).toBe(false);
+});
+
+test('what a handle of an older version writes has the size that stat shows, beside a reader of the newer one', async () => {
+  const fd = await detached();
+  const reader = await mount.open('file', 'r');
+  await mount.read(reader, 0, 10);
+
+  await mount.write(fd, 150_000, Buffer.from('end'));
+  expect((await mount.stat('file')).sizeBytes).toBe(150_003);
+  // Both see what is written here at once, as everywhere.
+  expect((await mount.read(reader, 150_000, 3)).toString()).toBe('end');
+
+  await mount.close(fd);
+  await mount.close(reader);
+  expect((await mount.stat('file')).sizeBytes).toBe(150_003);
+  expect((await mount.readFile('file')).subarray(0, 5).toString()).toBe('first');
+});
+
+test('ftruncate(2) by a handle of an older version cuts what that handle has, and is kept by its close', async () => {
+  const fd = await detached();
+  await mount.ftruncate(fd, 7);
+
+  expect((await mount.fstat(fd)).sizeBytes).toBe(7);
+  await mount.close(fd);
+  expect((await mount.readFile('file')).toString()).toBe('first f');
+});
+
+test('the kernel keeps no page for two versions at once', async () => {
+  const fd = await detached();
+  const { ino } = await mount.stat('file');
+  const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
+  const flags = { access: 'read', append: false, truncate: false, raw: 0 } as const;
+
+  const beside = await tower.fileSystem.open(ino, flags, ctx);
+  expect(beside).toMatchObject({ directIo: true, keepCache: false });
+  await tower.fileSystem.release(ino, beside.handle);
+  await mount.close(fd);
+
+  // What the older handle read meanwhile may be in the cache: it goes once more.
+  const alone = await tower.fileSystem.open(ino, flags, ctx);
+  expect(alone).toMatchObject({ directIo: false, keepCache: false });
+  await tower.fileSystem.release(ino, alone.handle);
+});
+
+test('a writer that finds a newer version than the listing told of is still the one that writes', async () => {
+  service.put('file', Buffer.from('listed'), 1_000_000);
+  const { ino } = await mount.stat('file');
+  service.put('file', Buffer.from('longer than listed'), 2_000_000);
+
+  const fd = await mount.open('file', 'a');
+  await mount.write(fd, 6, Buffer.from('!'));
+
+  expect(tower.fileSystem.files.hasDetached(ino)).toBe(false);
+  expect(tower.fileSystem.files.isBeingWritten(ino)).toBe(true);
+  await mount.close(fd);
+  expect((await mount.readFile('file')).toString()).toBe('longer than listed!');
+});
+
+test('what is appended goes behind a newer version than the listing told of, never into its middle', async () => {
+  service.put('file', Buffer.from('listed'), 1_000_000);
+  const { ino } = await mount.stat('file');
+  service.put('file', Buffer.from('longer than listed'), 2_000_000);
+  const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
+  const flags = { access: 'write', append: true, truncate: false, raw: 0 } as const;
+  const { handle } = await tower.fileSystem.open(ino, flags, ctx);
+
+  // The kernel goes on from the size that it was told, until it asks again.
+  await tower.fileSystem.write(ino, handle, 6, Buffer.from(' one'), ctx);
+  await tower.fileSystem.write(ino, handle, 10, Buffer.from(' two'), ctx);
+  await tower.fileSystem.write(ino, handle, 26, Buffer.from(' three'), ctx);
+  await tower.fileSystem.release(ino, handle);
+
+  expect((await mount.readFile('file')).toString()).toBe('longer than listed one two three');
+});
+
+test('echo >> file, right after a mount with an empty store', async () => {
+  service.put('file', Buffer.from('from elsewhere\n'));
+
+  await mount.writeFile('file', Buffer.from('appended\n'), { flag: 'a' });
+
+  expect((await mount.readFile('file')).toString()).toBe('from elsewhere\nappended\n');
+});
