@@ -83,7 +83,7 @@ export function accountHandlers(service: Service): HandlerTable {
         mustBe(caller, endpoint.uid);
         if (endpoint.collection !== 'folders') throw new Refusal(405, 'Method not allowed');
         const { displayName } = await exchange.decoded(decodeSyncFolder);
-        repository.createSyncFolder(caller, displayName);
+        await database.changeTogether(() => repository.createSyncFolder(caller, displayName));
         // Without Location, as the service does it (wire-facts 4.7).
         await exchange.sendEmpty(201);
       },
@@ -102,7 +102,7 @@ export function accountHandlers(service: Service): HandlerTable {
         const row = workspaceOf(caller, endpoint.id);
         const { displayName } = await exchange.decoded(decodeWorkspaceUpdate);
         const name = displayName ?? row.name;
-        database.change(() => void database.workspaces.put([row.uid, row.local], { ...row, name }));
+        await database.changeTogether(() => void database.workspaces.put([row.uid, row.local], { ...row, name }));
         await exchange.sendEmpty(204);
       },
     },

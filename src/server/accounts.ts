@@ -45,7 +45,7 @@ export class Accounts {
     this.#checkKeys(request);
     this.#checkApplication(request.application);
     const secret = newSecret();
-    this.#database.change(() => {
+    await this.#database.changeTogether(() => {
       const row = { uid: user.uid, application: request.application, createdMs: this.#clock.nowMs() };
       void this.#database.refreshTokens.put(hashOf(secret), row);
     });
@@ -53,7 +53,7 @@ export class Accounts {
   }
 
   /** @param refreshSecret the last part of the refresh token's URL; null for a URL that is none of ours */
-  createAccessToken(request: TokenAuthRequestDocument, refreshSecret: string | null): IssuedToken {
+  async createAccessToken(request: TokenAuthRequestDocument, refreshSecret: string | null): Promise<IssuedToken> {
     this.#checkKeys(request);
     const hash = refreshSecret === null ? null : hashOf(refreshSecret);
     const refreshToken = hash === null ? undefined : this.#database.refreshTokens.get(hash);
@@ -95,10 +95,11 @@ export class Accounts {
     return dead.length;
   }
 
-  #issue(uid: string, refreshToken: string | null): IssuedToken {
+  async #issue(uid: string, refreshToken: string | null): Promise<IssuedToken> {
     const secret = newSecret();
     const expiresMs = this.#clock.nowMs() + this.#accessTokenMs;
-    this.#database.change(() => void this.#database.accessTokens.put(hashOf(secret), { uid, refreshToken, expiresMs }));
+    const row = { uid, refreshToken, expiresMs };
+    await this.#database.changeTogether(() => void this.#database.accessTokens.put(hashOf(secret), row));
     return { secret, uid, expiresMs };
   }
 

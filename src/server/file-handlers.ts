@@ -12,7 +12,7 @@ import { blobToRead, uploadOffset } from './uploads.ts';
 
 /** Files, their data and their versions (docs/service.md 6 and 7). */
 export function fileHandlers(service: Service): HandlerTable {
-  const { repository, collections, histories, uploads, blobs, documents } = service;
+  const { database, repository, collections, histories, uploads, blobs, documents } = service;
 
   const versionDocument = async (row: VersionRow) =>
     documents.version(row, row.complete ? row.sizeBytes : await uploads.storedBytes(row));
@@ -24,16 +24,17 @@ export function fileHandlers(service: Service): HandlerTable {
       },
       PUT: async ({ exchange, endpoint, caller }) => {
         const { displayName, parent, mediaType, publicLink } = await exchange.decoded(decodeFileUpdate);
-        const row = repository.updateFile(caller, endpoint.id, {
+        const change = {
           name: displayName,
           parent: parent === undefined ? undefined : documents.parentOf(parent),
           mediaType: mediaType?.trim() === '' ? undefined : mediaType,
           publicLink: publicLink?.enabled,
-        });
+        };
+        const row = await database.changeTogether(() => repository.updateFile(caller, endpoint.id, change));
         await exchange.sendXml(200, encodeFile(documents.file(row)));
       },
       DELETE: async ({ exchange, endpoint, caller }) => {
-        await blobs.remove(repository.deleteFile(caller, endpoint.id));
+        await blobs.remove(await database.changeTogether(() => repository.deleteFile(caller, endpoint.id)));
         await exchange.sendEmpty(204);
       },
     },
@@ -61,7 +62,7 @@ export function fileHandlers(service: Service): HandlerTable {
       POST: async ({ exchange, endpoint, caller }) => {
         // A body has no meaning here; some clients send one all the same (wire-facts 6.2).
         await exchange.document();
-        const row = histories.create(caller, endpoint.id, blobs.newName());
+        const row = await database.changeTogether(() => histories.create(caller, endpoint.id, blobs.newName()));
         await exchange.sendEmpty(201, { Location: documents.versionUrl(row) });
       },
     },

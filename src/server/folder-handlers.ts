@@ -18,18 +18,20 @@ import { malformed, notFound, Refusal } from './refusal.ts';
 
 /** Folders and their contents (docs/service.md 5). */
 export function folderHandlers(service: Service): HandlerTable {
-  const { repository, documents } = service;
+  const { database, repository, documents } = service;
 
   const create = async (caller: string, parent: ResourceId, body: Uint8Array): Promise<string> => {
     switch (rootOr400(body)) {
       case 'folder': {
         const { displayName } = decodedOr400(body, decodeNewFolder);
-        return documents.url({ kind: 'folder', id: repository.createFolder(caller, parent, displayName) });
+        const id = await database.changeTogether(() => repository.createFolder(caller, parent, displayName));
+        return documents.url({ kind: 'folder', id });
       }
       case 'file': {
         const { displayName, mediaType } = decodedOr400(body, decodeNewFile);
         const type = mediaTypeOf(displayName, mediaType);
-        return documents.url({ kind: 'file', id: repository.createFile(caller, parent, displayName, type) });
+        const id = await database.changeTogether(() => repository.createFile(caller, parent, displayName, type));
+        return documents.url({ kind: 'file', id });
       }
       case 'fileCopy': {
         const { source, displayName } = decodedOr400(body, decodeFileCopy);
@@ -53,14 +55,15 @@ export function folderHandlers(service: Service): HandlerTable {
       },
       PUT: async ({ exchange, endpoint, caller }) => {
         const update = await exchange.decoded(decodeFolderUpdate);
-        repository.updateFolder(caller, endpoint.id, {
+        const change = {
           name: update.displayName,
           parent: update.parent === undefined ? undefined : documents.parentOf(update.parent),
-        });
+        };
+        await database.changeTogether(() => repository.updateFolder(caller, endpoint.id, change));
         await exchange.sendEmpty(204);
       },
       DELETE: async ({ exchange, endpoint, caller }) => {
-        repository.deleteFolder(caller, endpoint.id);
+        await database.changeTogether(() => repository.deleteFolder(caller, endpoint.id));
         await exchange.sendEmpty(204);
       },
     },
@@ -95,11 +98,13 @@ async function copyFile(
   source: string,
   name: string,
 ): Promise<ResourceId> {
-  const { repository, histories, blobs, documents, sealer } = service;
+  const { database, repository, histories, blobs, documents, sealer } = service;
   const named = documents.parse(source);
   if (named?.kind !== 'file') throw notFound();
   const original = repository.file(caller, named.id);
-  if (original.newest === null) return repository.createFile(caller, parent, name, original.mediaType);
+  if (original.newest === null) {
+    return database.changeTogether(() => repository.createFile(caller, parent, name, original.mediaType));
+  }
   const version = histories
     .list(original, 0, Number.MAX_SAFE_INTEGER)
     .entries.find(({ seq }) => seq === original.newest?.seq);
@@ -109,9 +114,12 @@ async function copyFile(
   if (bytes === null) await blobs.link(version.blob, blob);
   try {
     const { sizeBytes, sha256 } = version;
-    return repository.createCopy(caller, parent, name, original.mediaType, (file) => {
-      sealer.add(histories.add(file, { blob, sizeBytes, sha256, bytes }).version);
+    const { row, version: copied } = await database.changeTogether(() => {
+      const file = repository.createFile(caller, parent, name, original.mediaType);
+      return { row: file, ...histories.add(file, { blob, sizeBytes, sha256, bytes }) };
     });
+    sealer.add(copied);
+    return row;
   } catch (error) {
     await blobs.remove([blob]);
     throw error;

@@ -220,8 +220,8 @@ export function openParts(options: ReferenceServerOptions): Parts {
     accessTokenMs: options.accessTokenMs ?? 3600_000,
     acceptAnyKeys: options.acceptAnyKeys ?? false,
   });
-  const sealer = new Sealer({ blobs, histories, clock, log: options.log ?? silentLogger });
-  const uploads = new Uploads({ blobs, histories, sealer });
+  const sealer = new Sealer({ database, blobs, histories, clock, log: options.log ?? silentLogger });
+  const uploads = new Uploads({ database, blobs, histories, sealer });
   return { database, clock, accounts, repository, histories, blobs, sealer, uploads };
 }
 

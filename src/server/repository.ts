@@ -108,21 +108,6 @@ export class Repository {
     });
   }
 
-  /** A file that has its data from the first moment on: `fill` gives them, within the same change. */
-  createCopy(
-    caller: string,
-    parentId: ResourceId,
-    name: string,
-    mediaType: string,
-    fill: (file: FileRow) => void,
-  ): FileRow {
-    return this.#database.change(() => {
-      const row = this.createFile(caller, parentId, name, mediaType);
-      fill(row);
-      return row;
-    });
-  }
-
   /** @returns whether anything is different now */
   updateFolder(caller: string, id: ResourceId, change: Relocation): boolean {
     return this.#database.change(() => {

@@ -1,11 +1,12 @@
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { Blobs } from './blobs.ts';
-import type { VersionRow } from './database.ts';
+import type { Database, VersionRow } from './database.ts';
 import type { Histories } from './histories.ts';
 
 /** Gives long versions their SHA-256 after their senders have their answers: one at a time, from what the disk really has. */
 export class Sealer {
+  readonly #database: Database;
   readonly #blobs: Blobs;
   readonly #histories: Histories;
   readonly #clock: Clock;
@@ -14,7 +15,8 @@ export class Sealer {
   #work: Promise<void> | null = null;
   #isClosed = false;
 
-  constructor(deps: { blobs: Blobs; histories: Histories; clock: Clock; log: Logger }) {
+  constructor(deps: { database: Database; blobs: Blobs; histories: Histories; clock: Clock; log: Logger }) {
+    this.#database = deps.database;
     this.#blobs = deps.blobs;
     this.#clock = deps.clock;
     this.#histories = deps.histories;
@@ -41,7 +43,8 @@ export class Sealer {
       if (this.#isClosed) return;
       try {
         const sha256 = await this.#blobs.sha256(version.blob, () => this.#givesWay());
-        this.#histories.recordHash(version, sha256);
+        const hashed = version;
+        await this.#database.changeTogether(() => this.#histories.recordHash(hashed, sha256));
       } catch (err) {
         // Deleted while it waited its turn, most often; damage would be found by the check.
         this.#log.debug({ err, version: version.version }, 'version not sealed');

@@ -37,7 +37,7 @@ export function tokenHandlers(service: Service): HandlerTable {
             const request = decodedOr400(body, decodeTokenAuthRequest);
             const named = documents.parse(request.refreshToken);
             const secret = named?.kind === 'appAuthorization' ? named.token : null;
-            return sendAccessToken(exchange, accounts.createAccessToken(request, secret));
+            return sendAccessToken(exchange, await accounts.createAccessToken(request, secret));
           }
           case 'authRequest': {
             const request = decodedOr400(body, decodeAuthRequest);

@@ -1,6 +1,6 @@
 import type { BlobWriter } from './blob-writer.ts';
 import type { Blobs } from './blobs.ts';
-import type { FileRow, VersionRow } from './database.ts';
+import type { Database, FileRow, VersionRow } from './database.ts';
 import type { Exchange } from './exchange.ts';
 import type { Histories } from './histories.ts';
 import { forbidden, notFound, overQuota, Refusal } from './refusal.ts';
@@ -14,12 +14,14 @@ import type { Sealer } from './sealer.ts';
  * place: its sender asks how far the version is and sees it move.
  */
 export class Uploads {
+  readonly #database: Database;
   readonly #blobs: Blobs;
   readonly #histories: Histories;
   readonly #sealer: Sealer;
   readonly #underWay = new Map<string, BlobWriter | null>();
 
-  constructor(deps: { blobs: Blobs; histories: Histories; sealer: Sealer }) {
+  constructor(deps: { database: Database; blobs: Blobs; histories: Histories; sealer: Sealer }) {
+    this.#database = deps.database;
     this.#blobs = deps.blobs;
     this.#sealer = deps.sealer;
     this.#histories = deps.histories;
@@ -40,7 +42,8 @@ export class Uploads {
       if (outcome === 'tooLong') throw overQuota();
       if (outcome !== 'complete') throw new Refusal(500, 'The data did not arrive in full');
       const finished = await writer.finish();
-      const { version, dropped } = this.#histories.add(file, { blob, sizeBytes: writer.sizeBytes, ...finished });
+      const arrived = { blob, sizeBytes: writer.sizeBytes, ...finished };
+      const { version, dropped } = await this.#database.changeTogether(() => this.#histories.add(file, arrived));
       await this.#blobs.remove(dropped);
       this.#sealer.add(version);
       return version;
@@ -84,14 +87,17 @@ export class Uploads {
     const outcome = await exchange.receive((chunks) => writer.write(chunks), roomBytes);
     if (outcome !== 'complete') {
       await writer.suspend();
-      this.#histories.recordProgress(version, writer.sizeBytes);
+      const { sizeBytes } = writer;
+      await this.#database.changeTogether(() => this.#histories.recordProgress(version, sizeBytes));
       if (outcome === 'tooLong') throw overQuota();
       return version;
     }
     const finished = await writer.finish();
     const arrived = { blob: version.blob, sizeBytes: writer.sizeBytes, ...finished };
     try {
-      const { version: complete, dropped } = this.#histories.complete(version, arrived);
+      const { version: complete, dropped } = await this.#database.changeTogether(() =>
+        this.#histories.complete(version, arrived),
+      );
       await this.#blobs.remove(dropped);
       this.#sealer.add(complete);
       return complete;

@@ -1,0 +1,71 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { Database } from '../../src/server/database.ts';
+
+/** Changes of several requests in one commit: each is still all or nothing, and on its own. */
+
+let directory: string;
+let database: Database;
+
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), 'cfs-database-'));
+  database = Database.open(directory);
+});
+
+afterEach(async () => {
+  await database.close();
+  rmSync(directory, { recursive: true });
+});
+
+const add = (uid: string, bytes: number) => () => {
+  database.change(() => void database.usage.put(uid, (database.usage.get(uid) ?? 0) + bytes));
+  return database.usage.get(uid);
+};
+
+/** Numbers the commits. */
+const commits = (): number => (database.meta.getStats() as { lastTxnId: number }).lastTxnId;
+
+test('changes of one turn run one after another and share one commit', async () => {
+  const before = commits();
+
+  const seen = await Promise.all([1, 2, 3, 4].map((bytes) => database.changeTogether(add('a', bytes))));
+
+  expect(seen).toEqual([1, 3, 6, 10]);
+  expect(database.usage.get('a')).toBe(10);
+  expect(commits() - before).toBe(1);
+});
+
+test('what one throws undoes that one alone', async () => {
+  const trouble = new Error('not allowed');
+  const fails = () => {
+    add('b', 100)();
+    throw trouble;
+  };
+
+  const outcomes = await Promise.allSettled([
+    database.changeTogether(add('b', 1)),
+    database.changeTogether(fails),
+    database.changeTogether(add('b', 2)),
+  ]);
+
+  expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled']);
+  expect(outcomes[1]).toMatchObject({ reason: trouble });
+  expect(database.usage.get('b')).toBe(3);
+  await expect(database.changeTogether(fails)).rejects.toBe(trouble);
+  expect(database.usage.get('b')).toBe(3);
+});
+
+test('what waits when the database closes is committed; a commit that fails is told to everyone in it', async () => {
+  const waiting = [1, 2].map((bytes) => database.changeTogether(add('c', bytes)));
+
+  // Before their turn: they are committed first.
+  await database.close();
+  const late = await Promise.allSettled([1, 2].map((bytes) => database.changeTogether(add('c', bytes))));
+
+  expect(await Promise.all(waiting)).toEqual([1, 3]);
+  expect(late.map(({ status }) => status)).toEqual(['rejected', 'rejected']);
+  database = Database.open(directory);
+  expect(database.usage.get('c')).toBe(3);
+});
