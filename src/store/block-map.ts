@@ -20,6 +20,8 @@ export class BlockMap {
   readonly #rows = new Map<number, Buffer>();
   /** Blocks whose bytes were compared with their mark in this run, or were written in it. */
   readonly #verified = new Set<number>();
+  /** Blocks of which this run found that they do not fit their marks, and that cannot simply be forgotten. */
+  readonly #damaged = new Set<number>();
   readonly #dirty = new Set<number>();
 
   constructor(load: (row: number) => Uint8Array | undefined) {
@@ -27,7 +29,7 @@ export class BlockMap {
   }
 
   isPresent(block: number): boolean {
-    return this.#stateOf(block) !== ABSENT;
+    return this.#stateOf(block) !== ABSENT && !this.#damaged.has(block);
   }
 
   isVerified(block: number): boolean {
@@ -42,6 +44,27 @@ export class BlockMap {
     return this.#row(block).readUInt32LE((block % BLOCKS_PER_ROW) * ENTRY_BYTES + 1);
   }
 
+  isDamaged(block: number): boolean {
+    return this.#damaged.has(block);
+  }
+
+  get hasDamage(): boolean {
+    return this.#damaged.size > 0;
+  }
+
+  /** The block keeps its mark, and is not here: the next run finds the same. */
+  damaged(block: number): void {
+    this.#damaged.add(block);
+    this.#verified.delete(block);
+  }
+
+  /** The blocks that row `index` names. */
+  blocksOfRow(index: number): number[] {
+    return Array.from({ length: BLOCKS_PER_ROW }, (_, at) => index * BLOCKS_PER_ROW + at).filter((block) =>
+      this.isMarked(block),
+    );
+  }
+
   verified(block: number): void {
     this.#verified.add(block);
   }
@@ -49,6 +72,7 @@ export class BlockMap {
   /** The block's bytes are in the file; its mark follows. */
   landed(block: number): void {
     this.#row(block)[(block % BLOCKS_PER_ROW) * ENTRY_BYTES] = UNMARKED;
+    this.#damaged.delete(block);
     this.#verified.add(block);
   }
 
@@ -65,6 +89,7 @@ export class BlockMap {
     const at = (block % BLOCKS_PER_ROW) * ENTRY_BYTES;
     this.#row(block).fill(0, at, at + ENTRY_BYTES);
     this.#verified.delete(block);
+    this.#damaged.delete(block);
     this.#dirty.add(Math.floor(block / BLOCKS_PER_ROW));
   }
 

@@ -110,6 +110,8 @@ export class CacheEviction {
       const { content: id } = unit;
       if (this.#draftsOver.has(id) || (this.#files.isHeld(id) && nowMs - unit.usedMs < LEASED_IDLE_MS)) continue;
       if (!this.#files.canPunchHoles && this.#files.isHeld(id)) continue;
+      // Where a block of it went, the own ranges below would show the hole.
+      if (this.#isUnsettled(id)) continue;
       units++;
       over -= this.#clear(unit, holes);
       emptied.add(id);
@@ -149,6 +151,11 @@ export class CacheEviction {
     }
     this.#usage.addCached(id, -freed);
     return freed;
+  }
+
+  #isUnsettled(id: ContentId): boolean {
+    const record = this.#store.get('content', id);
+    return record !== undefined && isLayered(record);
   }
 
   #removeFile(id: ContentId): void {

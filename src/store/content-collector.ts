@@ -9,6 +9,7 @@ import { isLayered } from './content-layers.ts';
 import { bytesOf } from './extents.ts';
 import type { LayerSettling } from './layer-settling.ts';
 import { countReference } from './node-table.ts';
+import { isFrozenFile } from './sealed-marks.ts';
 import type { ContentRecord, StoreWriter, Transaction } from './tables.ts';
 
 const COLLECTED_PER_CALL_MAX = 200;
@@ -24,6 +25,7 @@ export class ContentCollector {
   readonly #settling: LayerSettling;
   readonly #log: Logger;
   readonly #trustsLayers: (id: ContentId) => boolean;
+  readonly #frozen: (id: ContentId) => void;
   readonly #forget: (id: ContentId) => void;
   /** Ids of this run lie at or above it: their files may be ahead of their records. */
   readonly #firstNewId: number;
@@ -36,6 +38,8 @@ export class ContentCollector {
     settling: LayerSettling;
     log: Logger;
     trustsLayers: (id: ContentId) => boolean;
+    /** A draft of an earlier run that was frozen and lies in a file. */
+    frozen: (id: ContentId) => void;
     /** A content is gone: let go of everything that is kept of it in memory. */
     forget: (id: ContentId) => void;
   }) {
@@ -46,6 +50,7 @@ export class ContentCollector {
     this.#settling = deps.settling;
     this.#log = deps.log;
     this.#trustsLayers = deps.trustsLayers;
+    this.#frozen = deps.frozen;
     this.#forget = deps.forget;
     this.#firstNewId = Number(deps.store.get('meta', 'next-content') ?? 1);
   }
@@ -101,6 +106,7 @@ export class ContentCollector {
     if (record.base !== null) this.#eviction.protectBase(id, record.base);
     if (record.kind === 'draft') {
       this.#usage.setDraft(id, bytesOf(record.extents));
+      if (isFrozenFile(record)) this.#frozen(id);
       return;
     }
     if (isLayered(record) && record.where === 'file' && !this.#trustsLayers(id)) this.#settling.distrust(id);

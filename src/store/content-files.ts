@@ -106,7 +106,12 @@ export class ContentFiles {
   /** Makes a range read as zeros; gives its blocks back where the disk can. */
   zero(id: ContentId, place: Place, start: number, end: number): void {
     if (start >= end) return;
-    if (this.punch(id, place, start, end)) return;
+    if (this.punch(id, place, start, end)) {
+      // Whoever reads the range by the file's path needs it to be there.
+      const fd = this.descriptor(id, place);
+      if (this.#disk.sizeBytes(fd) < end) this.#disk.truncate(fd, end);
+      return;
+    }
     const zeros = new Uint8Array(Math.min(end - start, 1024 * 1024));
     for (let at = start; at < end; at += zeros.byteLength) {
       this.write(id, place, zeros.subarray(0, Math.min(zeros.byteLength, end - at)), at);

@@ -6,6 +6,7 @@ import type { ContentFiles, Place } from './content-files.ts';
 import type { Piece } from './contents.ts';
 import type { Draft } from './draft.ts';
 import { alignOut, indexBehind } from './extents.ts';
+import { isFrozenFile } from './sealed-marks.ts';
 import type { ContentRecord } from './tables.ts';
 
 /** Where the layers find what they resolve. */
@@ -21,7 +22,9 @@ export interface LayerSource {
   /** Whether own ranges that lie in the file of an unsettled version are believed. */
   trustsLayers(id: ContentId): boolean;
   /** The bytes of a block are not those that were put there. */
-  damaged(id: ContentId, block: number, sizeBytes: number): void;
+  damaged(id: ContentId, block: number, sizeBytes: number, below: 'own ranges' | 'nothing'): void;
+  /** Compares own bytes of a frozen draft with their marks. @throws FsError EIO */
+  checkFrozen(id: ContentId, record: ContentRecord, start: number, end: number): void;
 }
 
 /** One layer: own ranges over a base. */
@@ -33,6 +36,8 @@ interface Layer {
   readonly place: Place;
   /** Own bytes by offset; null: they are in the file. */
   readonly memory: Uint8Array | null;
+  /** The record of a frozen draft whose own bytes have marks; null where there is nothing to compare. */
+  readonly frozen: ContentRecord | null;
 }
 
 /**
@@ -67,7 +72,7 @@ export class ContentLayers {
     const draft = this.#source.draft(id);
     if (draft !== undefined) {
       const { extents, base, baseBytes, memory } = draft;
-      this.#walkLayer({ id, extents, base, baseBytes, memory, place: 'drafts' }, start, end, out);
+      this.#walkLayer({ id, extents, base, baseBytes, memory, place: 'drafts', frozen: null }, start, end, out);
       return;
     }
     const record = this.#source.record(id);
@@ -84,6 +89,7 @@ export class ContentLayers {
       at = Math.max(at, ownStart);
       const ownEnd = Math.min(extents[index + 1] ?? end, end);
       if (ownEnd > at && index < extents.length) {
+        if (layer.frozen !== null) this.#source.checkFrozen(layer.id, layer.frozen, at, ownEnd);
         if (layer.memory !== null) append(out, bytesPiece(layer.memory.subarray(at, ownEnd)));
         else append(out, this.#slice(layer.id, layer.place, at, ownEnd));
         at = ownEnd;
@@ -117,7 +123,7 @@ export class ContentLayers {
       if (kept !== undefined)
         append(out, bytesPiece(kept.subarray(at - block * BLOCK_BYTES, stop - block * BLOCK_BYTES)));
       else if (this.#isSound(id, record, map, block)) append(out, this.#slice(id, 'cache', at, stop));
-      else if (layered) this.#walkBelowVersion(id, record, at, stop, out);
+      else if (layered && !map.isDamaged(block)) this.#walkBelowVersion(id, record, at, stop, out);
       else append(out, missing(id, at, stop, record.sizeBytes));
       at = stop;
     }
@@ -142,6 +148,7 @@ export class ContentLayers {
       baseBytes,
       place: record.kind === 'version' ? 'cache' : 'drafts',
       memory: where === 'inline' ? this.#source.inlineBytes(id) : null,
+      frozen: isFrozenFile(record) ? record : null,
     };
   }
 
@@ -161,7 +168,7 @@ export class ContentLayers {
       return true;
     }
     if (count >= 0) this.#log.warn({ content: id, block }, 'cached block is damaged: it will be fetched again');
-    this.#source.damaged(id, block, record.sizeBytes);
+    this.#source.damaged(id, block, record.sizeBytes, isLayered(record) ? 'own ranges' : 'nothing');
     return false;
   }
 

@@ -16,6 +16,7 @@ import { clip } from './extents.ts';
 import { LayerSettling } from './layer-settling.ts';
 import { countReference } from './node-table.ts';
 import { OpenDrafts } from './open-drafts.ts';
+import { isFrozenFile, SealedMarks } from './sealed-marks.ts';
 import type { ContentRecord, StoreWriter, Transaction } from './tables.ts';
 import { VersionBlocks } from './version-blocks.ts';
 
@@ -57,6 +58,7 @@ export class ContentStore implements Contents {
   readonly #files: ContentFiles;
   readonly #usage = new CacheUsage();
   readonly #blocks: VersionBlocks;
+  readonly #marks: SealedMarks;
   readonly #layers: ContentLayers;
   readonly #eviction: CacheEviction;
   readonly #settling: LayerSettling;
@@ -87,6 +89,7 @@ export class ContentStore implements Contents {
     const files = this.#files;
     const usage = this.#usage;
     this.#blocks = new VersionBlocks({ store, files, usage, clock, log });
+    this.#marks = new SealedMarks({ store, files, blocks: this.#blocks, log });
     this.#layers = new ContentLayers({
       files,
       log,
@@ -97,7 +100,8 @@ export class ContentStore implements Contents {
         blockMap: (id) => this.#blocks.map(id),
         memoryBlock: (id, block) => this.#blocks.memoryBlock(id, block),
         trustsLayers: (id) => this.#trustsLayers(id),
-        damaged: (id, block, sizeBytes) => this.#blocks.damaged(id, block, sizeBytes),
+        damaged: (id, block, sizeBytes, below) => this.#blocks.damaged(id, block, sizeBytes, below),
+        checkFrozen: (id, record, start, end) => this.#marks.check(id, record, start, end),
       },
     });
     const { cacheBytes, reserveBytes = 0 } = deps.options;
@@ -138,6 +142,9 @@ export class ContentStore implements Contents {
       settling: this.#settling,
       log,
       trustsLayers: (id) => this.#trustsLayers(id),
+      frozen: (id) => {
+        if (!this.#marks.has(id)) this.#syncSoon(id);
+      },
       forget: (id) => this.#forget(id),
     });
   }
@@ -211,6 +218,12 @@ export class ContentStore implements Contents {
 
   flush(tx: Transaction, id: ContentId): void {
     this.#drafts.flush(tx, id);
+  }
+
+  revert(id: ContentId): boolean {
+    if (!this.isUnflushed(id) || this.#files.isHeld(id)) return false;
+    this.#drafts.putDown(id);
+    return true;
   }
 
   seal(tx: Transaction, id: ContentId): void {
@@ -309,9 +322,13 @@ export class ContentStore implements Contents {
     if (record === undefined) throw new StorageError(`content ${id} is not there`);
     tx.put('content', id, { ...record, kind: 'version', sealed: true, version, resource });
     tx.put('version', version, id);
+    const isSmall = record.sizeBytes <= this.#options.inlineMaxBytes;
+    const markedBytes = this.#marks.hand(tx, id, record, isSmall ? 'none' : 'whole blocks');
     tx.afterCommit(() => {
       this.#drafts.putDown(id);
       this.#usage.setDraft(id, 0);
+      this.#usage.setCached(id, markedBytes);
+      if (markedBytes > 0) this.#usage.touch(id, 0, record.sizeBytes, this.#clock.elapsedMs());
       if (this.#isSuspect) this.#adoptedHere.add(id);
       if (record.where === 'file') this.#moveToCache(id);
       this.#blocks.forget(id);
@@ -425,9 +442,12 @@ export class ContentStore implements Contents {
   #syncSoon(id: ContentId): void {
     this.#syncs = this.#syncs.then(async () => {
       try {
-        if (!this.#closed && this.record(id)?.where === 'file') await this.syncFile(id);
+        if (this.#closed || this.record(id)?.where !== 'file') return;
+        await this.syncFile(id);
+        const record = this.record(id);
+        if (!this.#closed && record !== undefined && isFrozenFile(record)) await this.#marks.make(id);
       } catch (err) {
-        this.#log.warn({ err, content: id }, 'sealed content not synced');
+        if (!this.#closed) this.#log.warn({ err, content: id }, 'sealed content not synced');
       }
     });
   }

@@ -57,6 +57,8 @@ export interface Contents {
   isUnflushed(draft: ContentId): boolean;
   /** Writes the draft's record (size, extents, small bytes) into `tx`: after that it survives SIGKILL. */
   flush(tx: Transaction, draft: ContentId): void;
+  /** Drops changes that no record holds, once nobody leases the draft. @returns whether there were any */
+  revert(draft: ContentId): boolean;
   /** No more changes: to be pushed. Flushes too. */
   seal(tx: Transaction, draft: ContentId): void;
   /** Power-cut promise for one content: its file, and its directory entry when new. (The caller syncs the journal after it.) */

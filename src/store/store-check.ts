@@ -1,3 +1,4 @@
+import { FsError } from '../base/errors.ts';
 import { BLOCK_BYTES, type ContentId, ROOT_INODE } from '../base/vocabulary.ts';
 import { BLOCKS_PER_ROW, blocksOfRow } from './block-map.ts';
 import { isLayered } from './content-layers.ts';
@@ -16,15 +17,22 @@ export function* checkStore(store: StoreReader): Generator<string> {
 }
 
 /**
- * Compares every cached block with its mark. What is damaged is not here any more afterwards: it is fetched again when someone
- * reads it.
+ * Compares every block that has a mark with it. A damaged block of a version is not here any more afterwards: it is fetched
+ * again when someone reads it. One of a frozen draft cannot be had anywhere else.
  */
 export function* checkBytes(store: StoreReader, contents: Pick<Contents, 'pieces'>): Generator<string> {
   for (const [[id, row], bytes] of store.all('blocks')) {
     for (const { block } of blocksOfRow(row, bytes)) {
       const extent = { start: block * BLOCK_BYTES, end: (block + 1) * BLOCK_BYTES };
-      const isHere = contents.pieces(id, extent).every((piece) => piece.kind !== 'missing');
-      if (!isHere) yield `block ${block} of content ${id} is damaged`;
+      const isVersion = store.get('content', id)?.kind === 'version';
+      try {
+        const pieces = contents.pieces(id, extent);
+        if (isVersion && pieces.some((piece) => piece.kind === 'missing'))
+          yield `block ${block} of content ${id} is damaged`;
+      } catch (error) {
+        if (!(error instanceof FsError)) throw error;
+        yield `block ${block} of content ${id} is damaged, and nothing else holds it`;
+      }
     }
   }
 }
@@ -107,8 +115,8 @@ function* checkContents(store: StoreReader): Generator<string> {
   }
   for (const [[id, row], bytes] of store.all('blocks')) {
     const record = store.get('content', id);
-    if (record === undefined || record.where !== 'file' || record.kind !== 'version') {
-      yield `row ${row} of the block map of ${id} belongs to no version with a file`;
+    if (record === undefined || record.where !== 'file' || !record.sealed) {
+      yield `row ${row} of the block map of ${id} belongs to no sealed content with a file`;
       continue;
     }
     if (row * BLOCKS_PER_ROW * BLOCK_BYTES >= record.sizeBytes)

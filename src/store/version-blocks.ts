@@ -93,7 +93,12 @@ export class VersionBlocks {
     // A file that ends early has a hole there: the rest of the block is zeros.
     bytes.fill(0, count);
     if (count < bytes.byteLength) this.#files.write(id, 'cache', bytes.subarray(count), block * BLOCK_BYTES + count);
-    this.map(id).marked(block, crc32(bytes));
+    this.markAs(id, block, crc32(bytes));
+  }
+
+  /** A mark that was computed elsewhere; its map row is to be stored. */
+  markAs(id: ContentId, block: number, mark: number): void {
+    this.map(id).marked(block, mark);
     this.#saveSoon(id);
   }
 
@@ -102,9 +107,13 @@ export class VersionBlocks {
     this.#saveSoon(id);
   }
 
-  /** The file does not hold what was put there: the block is not here any more. */
-  damaged(id: ContentId, block: number, sizeBytes: number): void {
-    this.cleared(id, block);
+  /**
+   * The file does not hold what was put there: the block is not here any more. Where own ranges of a draft lie under it the
+   * mark stays, for without it they would be believed.
+   */
+  damaged(id: ContentId, block: number, sizeBytes: number, below: 'own ranges' | 'nothing'): void {
+    if (below === 'own ranges') this.map(id).damaged(block);
+    else this.cleared(id, block);
     this.#usage.addCached(id, -blockLength(block, sizeBytes));
   }
 

@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
 import { ApiError, FsError, ProtocolError, TransportError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
@@ -238,6 +239,12 @@ export class UploadSession {
    */
   async #body(content: ContentId, extent: Extent, signal: AbortSignal): Promise<readonly BodyPiece[]> {
     const { contents, complete } = this.#deps;
+    // The first look at a block after a start compares it with its mark: not all of a large file in one turn.
+    for (let at = extent.start; extent.end - at > LOOK_BYTES; at += LOOK_BYTES) {
+      contents.pieces(content, { start: at, end: at + LOOK_BYTES });
+      await nextTurn();
+      signal.throwIfAborted();
+    }
     for (let round = 0; round < COMPLETIONS_MAX; round++) {
       const pieces = contents.pieces(content, extent);
       const missing = pieces.filter((piece) => piece.kind === 'missing');
@@ -484,6 +491,7 @@ const SENDS_MAX = 8;
 const REFUSALS_MAX = 5;
 const REFUSAL_PAUSE_MS = 500;
 const COMPLETIONS_MAX = 8;
+const LOOK_BYTES = 4 * 1024 * 1024;
 /** "Up to five historical versions are kept" (wire-facts 6.1) beside the newest: a longer history does not count them all. */
 const HISTORY_VERSIONS = 6;
 /** A draft lies over at most a frozen one, and that over a version; adopted layers may add some until they are settled. */

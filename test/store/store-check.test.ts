@@ -96,7 +96,10 @@ test.each<[sentence: RegExp, damage: (tx: Transaction) => void]>([
     /shows 99 bytes of a base/,
     (tx) => tx.put('content', 2 as ContentId, { ...record(tx, 2 as ContentId), baseBytes: 99 }),
   ],
-  [/block map of 1 belongs to no version with a file/, (tx) => tx.put('blocks', [VERSION, 0], new Uint8Array(5))],
+  [
+    /block map of 1 belongs to no sealed content with a file/,
+    (tx) => tx.put('blocks', [VERSION, 0], new Uint8Array(5)),
+  ],
   [/content 1 is not found by its version/, (tx) => tx.remove('version', 'v1' as VersionUrl)],
   [/a version leads to content 2, which is another/, (tx) => tx.put('version', 'v2' as VersionUrl, 2 as ContentId)],
   [/node 2 has a listing and is no folder/, (tx) => tx.put('folder', FILE, { listedMs: 1 })],

@@ -1,0 +1,138 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { crc32 } from 'node:zlib';
+import { FsError } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
+import { BLOCK_BYTES, type ContentId } from '../base/vocabulary.ts';
+import { BlockMap, blockLength } from './block-map.ts';
+import type { ContentFiles } from './content-files.ts';
+import { coversExtent, indexBehind } from './extents.ts';
+import type { ContentRecord, StoreReader, Transaction } from './tables.ts';
+import type { VersionBlocks } from './version-blocks.ts';
+
+const MARKED_PER_TURN = 8;
+
+/**
+ * The marks of frozen drafts whose bytes lie in a file: rows of the block map like those of versions. A mark covers the own
+ * bytes of its block, for what else the file holds there means nothing.
+ *
+ * A version that is damaged is fetched again; these bytes are nowhere else, so whoever wants them gets EIO instead of others.
+ * A block without a mark is believed: marks are made after the file was synced, so that a power cut never looks like damage.
+ */
+export class SealedMarks {
+  readonly #store: StoreReader;
+  readonly #files: ContentFiles;
+  readonly #blocks: VersionBlocks;
+  readonly #log: Logger;
+
+  constructor(deps: { store: StoreReader; files: ContentFiles; blocks: VersionBlocks; log: Logger }) {
+    this.#store = deps.store;
+    this.#files = deps.files;
+    this.#blocks = deps.blocks;
+    this.#log = deps.log;
+  }
+
+  /** Whether marks of a content were stored, by this run or an earlier one. */
+  has(id: ContentId): boolean {
+    for (const _ of this.#store.scan('blocks', id)) return true;
+    return false;
+  }
+
+  /** Computes the marks of a frozen draft, in short turns, until done or until it is a frozen draft no more. */
+  async make(id: ContentId): Promise<void> {
+    const blocks = blocksOf(this.#store.get('content', id)?.extents ?? []);
+    for (const [count, block] of blocks.entries()) {
+      if (count % MARKED_PER_TURN === MARKED_PER_TURN - 1) await nextTurn();
+      const record = this.#store.get('content', id);
+      if (record === undefined || !isFrozenFile(record)) return;
+      if (this.#blocks.map(id).isMarked(block)) continue;
+      const mark = this.#markOf(id, record, block);
+      if (mark !== null) this.#blocks.markAs(id, block, mark);
+    }
+  }
+
+  /**
+   * Compares the blocks of a range with their marks, each once in a run.
+   *
+   * @throws FsError EIO when the file does not hold what was put there
+   */
+  check(id: ContentId, record: ContentRecord, start: number, end: number): void {
+    const map = this.#blocks.map(id);
+    for (let block = Math.floor(start / BLOCK_BYTES); block * BLOCK_BYTES < end; block++) {
+      if (map.isVerified(block)) continue;
+      if (!map.isDamaged(block)) {
+        if (!map.isMarked(block)) continue;
+        if (this.#markOf(id, record, block) === map.markOf(block)) {
+          map.verified(block);
+          continue;
+        }
+        const path = this.#files.path(id, 'drafts');
+        // Once for a file, however many of its blocks are meant.
+        if (!map.hasDamage)
+          this.#log.error({ content: id, block, path }, 'a change that only this machine has is damaged');
+        map.damaged(block);
+      }
+      throw new FsError('EIO', `block ${block} of content ${id} is damaged, and nothing else holds it`);
+    }
+  }
+
+  /**
+   * The draft becomes a version: a mark of a block that is all its own is that of the version, the others mean nothing then.
+   *
+   * @returns how many bytes stay marked
+   */
+  hand(tx: Transaction, id: ContentId, record: ContentRecord, which: 'whole blocks' | 'none'): number {
+    let bytes = 0;
+    for (const [row] of [...tx.scan('blocks', id)]) {
+      const map = new BlockMap((index) => tx.get('blocks', [id, index]));
+      for (const block of map.blocksOfRow(row)) {
+        const start = block * BLOCK_BYTES;
+        const length = blockLength(block, record.sizeBytes);
+        const isOwn = which === 'whole blocks' && length > 0 && coversExtent(record.extents, start, start + length);
+        if (isOwn) bytes += length;
+        else map.cleared(block);
+      }
+      for (const [index, left] of map.takeDirty()) {
+        if (left === null) tx.remove('blocks', [id, index]);
+        else tx.put('blocks', [id, index], left);
+      }
+    }
+    return bytes;
+  }
+
+  /** Null: the file does not have these bytes. */
+  #markOf(id: ContentId, { extents, sizeBytes }: ContentRecord, block: number): number | null {
+    const start = block * BLOCK_BYTES;
+    const bytes = Buffer.allocUnsafe(blockLength(block, sizeBytes));
+    let count: number;
+    try {
+      count = this.#files.read(id, 'drafts', bytes, start);
+    } catch (err) {
+      this.#log.warn({ content: id, block, err }, 'a block of a change cannot be read');
+      return null;
+    }
+    let mark = 0;
+    for (let index = indexBehind(extents, start); index < extents.length; index += 2) {
+      const from = Math.max((extents[index] as number) - start, 0);
+      const to = Math.min((extents[index + 1] as number) - start, bytes.byteLength);
+      if (from >= to) break;
+      if (to > count) return null;
+      mark = crc32(bytes.subarray(from, to), mark);
+    }
+    return mark;
+  }
+}
+
+/** Whether a content is a draft that does not change any more and has a file. */
+export function isFrozenFile(record: ContentRecord): boolean {
+  return record.kind === 'draft' && record.sealed && record.where === 'file';
+}
+
+/** The blocks that the ranges touch, each once, in order. */
+function blocksOf(extents: readonly number[]): number[] {
+  const blocks: number[] = [];
+  for (let at = 0; at < extents.length; at += 2) {
+    const first = Math.max(Math.floor((extents[at] as number) / BLOCK_BYTES), (blocks.at(-1) ?? -1) + 1);
+    for (let block = first; block * BLOCK_BYTES < (extents[at + 1] as number); block++) blocks.push(block);
+  }
+  return blocks;
+}
