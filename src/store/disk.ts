@@ -15,6 +15,7 @@ import {
 import { open } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { StorageError } from '../base/errors.ts';
+import { NativeFiles } from '../base/native.ts';
 
 /**
  * What the store asks of the file system under it: few, whole operations whose failures are already ours. Tests stand in
@@ -44,6 +45,8 @@ export interface Disk {
   syncDirectory(path: string): Promise<void>;
   /** Makes a file of `sizeBytes` zeros whose blocks are allocated and on the disk; in the pool. @throws StorageError */
   allocate(path: string, sizeBytes: number): Promise<void>;
+  /** Gives an empty file room for `sizeBytes`, all of it or none, at once: nothing waits for a device. @throws StorageError */
+  reserve(fd: number, sizeBytes: number): void;
 }
 
 const FULL: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT']);
@@ -128,6 +131,18 @@ export const systemDisk: Disk = {
       }
     } catch (error) {
       throw storageErrorOf(error, `cannot allocate ${path}`);
+    }
+  },
+  reserve: (fd, sizeBytes) => {
+    try {
+      new NativeFiles().allocate(fd, 0, sizeBytes, 'grow');
+    } catch (error) {
+      const { errno } = error as { errno?: unknown };
+      if (typeof errno === 'string' && FULL.has(errno)) {
+        throw new StorageError(`no room for ${sizeBytes} bytes`, { cause: error, full: true });
+      }
+      // No addon, or a file system that cannot: zeros take room everywhere.
+      systemDisk.write(fd, Buffer.alloc(sizeBytes), 0);
     }
   },
 };

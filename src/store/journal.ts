@@ -228,7 +228,7 @@ export class Journal {
     for (const segment of rotated) disk.close(segment.fd);
   }
 
-  /** Continues in a new file: the one allocated ahead, or one made now (the appending thread waits, some milliseconds). */
+  /** Continues in a new file: the one allocated ahead, or one that gets its room now (its first syncs are slower). */
   #rotate(recordBytes: number): void {
     const { disk, directory, segmentBytes } = this.#options;
     const neededBytes = HEADER_BYTES + recordBytes;
@@ -302,7 +302,7 @@ function begin(
 function allocateNow(disk: Disk, path: string, sizeBytes: number): void {
   const fd = disk.open(path, 'create');
   try {
-    disk.write(fd, Buffer.alloc(sizeBytes), 0);
+    disk.reserve(fd, sizeBytes);
   } catch (error) {
     disk.close(fd);
     disk.remove(path);

@@ -1,4 +1,4 @@
-import { copyFileSync, mkdirSync, readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdirSync, readdirSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
@@ -205,6 +205,48 @@ test.each([1, 2, 3])('an append that fails leaves no trace and the journal usabl
   }
   failing = false;
   await journal.close();
+});
+
+test('where the next file is late its room is reserved at once, and not by writing it', async () => {
+  const directory = join(stores.directory(), 'journal');
+  const segmentBytes = 8 * 1024 * 1024;
+  let written = 0;
+  let isFull = false;
+  const disk: Disk = {
+    ...systemDisk,
+    // The first file is made before anything is appended; no other becomes ready.
+    allocate: (path, sizeBytes) =>
+      path.endsWith('spare') ? new Promise(() => {}) : systemDisk.allocate(path, sizeBytes),
+    write: (fd, bytes, position) => {
+      written += bytes.byteLength;
+      systemDisk.write(fd, bytes, position);
+    },
+    reserve: (fd, sizeBytes) => {
+      if (isFull) throw new StorageError('no room', { full: true });
+      systemDisk.reserve(fd, sizeBytes);
+    },
+  };
+  const { journal } = await open(directory, { disk, segmentBytes });
+  const text = 'x'.repeat(1024 * 1024);
+  for (let i = 0; i < 12; i++) append(journal, text);
+  expect(journal.files).toBe(2);
+  expect(written).toBeLessThan(13 * text.length);
+  // All of the room is there: what is accepted from now on can be recorded.
+  const second = statSync(join(directory, '0000000002'));
+  expect(second.size).toBe(segmentBytes);
+  expect(second.blocks * 512).toBeGreaterThanOrEqual(segmentBytes);
+
+  isFull = true;
+  const accepted = () => {
+    for (let i = 0; i < 8; i++) append(journal, text);
+  };
+  expect(accepted).toThrow(expect.objectContaining({ full: true }));
+  const last = journal.last;
+  isFull = false;
+  expect(append(journal, text)).toBe(last + 1);
+  const { journal: next, replayed } = await open(stores.copyOf(directory));
+  expect(replayed).toHaveLength(last + 1);
+  await next.close();
 });
 
 test('a failed fdatasync is not forgotten: nothing is promised any more in this run', async () => {
