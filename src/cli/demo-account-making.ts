@@ -19,7 +19,12 @@ const EMAIL = 'demo@example.com';
 export async function newAccount(deps: { paths: Paths; clock: Clock }, server: DemoServer): Promise<string> {
   const password = randomBytes(18).toString('base64url'); // used once, kept by nobody
   const keys = await server.prepareUser(EMAIL, password);
-  const how = { origin: server.origin, inputs: { username: EMAIL, password, ...keys }, insecure: false };
+  const how = {
+    origin: server.origin,
+    inputs: { username: EMAIL, password, ...keys },
+    insecure: false,
+    certificates: null,
+  };
   const { name, account } = await signIn({ ...deps, log: silentLogger }, how);
   const service = new HttpService({
     baseUrl: server.origin,

@@ -6,6 +6,7 @@ import { parseUrl } from '../protocol/endpoints.ts';
 import type { RemoteUser } from '../remote/account.ts';
 import { HttpService } from '../remote/http-service.ts';
 import { type Account, accountFileOf, writeAccountFile } from './account-file.ts';
+import { believedCertificates } from './believed-certificates.ts';
 import { exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
 import type { Prompt } from './prompt.ts';
@@ -49,7 +50,7 @@ export async function loginCommand(
   const inputs = await gatherInputs(deps.env, deps.prompt);
   const { name, account } = await signIn(
     { paths: deps.paths, clock: deps.clock, log: silentLogger },
-    { origin, inputs, insecure: flags.insecure },
+    { origin, inputs, insecure: flags.insecure, certificates: believedCertificates(deps.env, origin) },
   );
   deps.print(`signed in to ${account.origin} as ${visible(account.username)} (account ${visible(name)})\n`);
   return exitCode('ok');
@@ -62,12 +63,19 @@ export async function loginCommand(
  */
 export async function signIn(
   deps: { paths: Paths; clock: Clock; log: Logger },
-  how: { readonly origin: string; readonly inputs: SignInInputs; readonly insecure: boolean },
+  how: {
+    readonly origin: string;
+    readonly inputs: SignInInputs;
+    readonly insecure: boolean;
+    /** See `believedCertificates`; null: no others than those that Node brings along. */
+    readonly certificates: string | null;
+  },
 ): Promise<SignedIn> {
   const { application, accessKeyId, privateAccessKey, username, password } = how.inputs;
   const service = new HttpService({
     baseUrl: how.origin,
     insecure: how.insecure,
+    certificates: how.certificates,
     userAgent: USER_AGENT,
     keys: { application, accessKeyId, privateAccessKey },
     refreshToken: null,

@@ -13,6 +13,7 @@ import { createTransfer, type Transfer } from '../transfer/transfer.ts';
 import type { TransferState } from '../transfer/transfer-queue.ts';
 import type { RemoteListing } from '../tree/remote-listing.ts';
 import { type Account, readAccountFile } from './account-file.ts';
+import { believedCertificates } from './believed-certificates.ts';
 import { programVersion } from './command-line.ts';
 import { exitCode } from './exit-codes.ts';
 import { failureOf } from './failure.ts';
@@ -32,7 +33,8 @@ export async function mountMain(env: Record<string, string | undefined>): Promis
   process.stdout.on('error', () => {});
   const log = createLogger({ level: request.options.logLevel, file: request.logFile });
   try {
-    const mounting = new MountingProcess(request, readAccountFile(request.accountFile), log);
+    const account = readAccountFile(request.accountFile);
+    const mounting = new MountingProcess(request, account, believedCertificates(env, account.origin), log);
     await mounting.start();
     answerLauncher(env, { ready: true, directory: request.directory, pid: process.pid });
     return await mounting.ended;
@@ -63,7 +65,7 @@ class MountingProcess {
   #phase: Status['phase'] = 'running';
   #connection: ConnectionStatus;
 
-  constructor(request: MountRequest, account: Account, log: Logger) {
+  constructor(request: MountRequest, account: Account, certificates: string | null, log: Logger) {
     this.#request = request;
     this.#account = account;
     this.#log = log;
@@ -77,6 +79,7 @@ class MountingProcess {
       refreshToken: account.refreshToken,
       userAgent: `cfs-mount/${programVersion()}`,
       insecure: request.options.insecure,
+      certificates,
       clock: systemClock,
       log: log.child({ part: 'remote' }),
       onSignInRequired: () => this.#signInRequired(),
@@ -237,6 +240,7 @@ class MountingProcess {
       void this.#mount.reachable().catch(() => {});
     } else {
       this.#event({ type: 'offline', reason: 'the service does not answer' });
+      void this.#mount.unreachable().catch(() => {});
     }
   }
 

@@ -1,0 +1,74 @@
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { systemClock } from '../../src/base/clock.ts';
+import { loginCommand } from '../../src/cli/login.ts';
+import { pathsOf } from '../../src/config/paths.ts';
+import { ReferenceServer } from '../../src/server/reference-server.ts';
+
+/** Signing in to a service whose certificate comes from an authority of one's own. */
+
+let directory: string;
+let certificateFile: string;
+let server: ReferenceServer;
+let inputs: Record<string, string>;
+
+beforeAll(async () => {
+  directory = mkdtempSync(join(tmpdir(), 'cfs-login-'));
+  certificateFile = join(directory, 'cert.pem');
+  const key = join(directory, 'key.pem');
+  const subject = ['-subj', '/CN=localhost', '-addext', 'subjectAltName=IP:127.0.0.1'];
+  const kind = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2'];
+  const args = ['req', '-x509', ...kind, '-keyout', key, '-out', certificateFile, ...subject];
+  execFileSync('openssl', args, { stdio: 'ignore' });
+  const tls = { certificate: readFileSync(certificateFile, 'utf8'), key: readFileSync(key, 'utf8') };
+  server = await ReferenceServer.open({ dataDirectory: join(directory, 'server'), tls });
+  const { administration } = server;
+  await administration.addUser('a@example.com', 'a password', { scryptCost: 2 ** 10 });
+  const { accessKeyId, privateAccessKey } = administration.addKeyPair('a@example.com');
+  inputs = {
+    CFS_USERNAME: 'a@example.com',
+    CFS_PASSWORD: 'a password',
+    CFS_APPLICATION: administration.addApplication('tests'),
+    CFS_ACCESS_KEY_ID: accessKeyId,
+    CFS_PRIVATE_ACCESS_KEY: privateAccessKey,
+  };
+});
+
+afterAll(async () => {
+  await server.close();
+  rmSync(directory, { recursive: true });
+});
+
+async function login(env: Record<string, string>): Promise<string> {
+  let printed = '';
+  const deps = {
+    paths: pathsOf({ XDG_CONFIG_HOME: join(directory, 'config'), XDG_STATE_HOME: join(directory, 'state') }),
+    clock: systemClock,
+    env: { ...inputs, ...env },
+    prompt: null,
+    print: (text: string) => {
+      printed += text;
+    },
+  };
+  await loginCommand(deps, { url: server.origin, insecure: false });
+  return printed;
+}
+
+test('the authority that SSL_CERT_FILE names is believed', async () => {
+  expect(await login({ SSL_CERT_FILE: certificateFile })).toContain('signed in');
+});
+
+test('one that nobody named is not, and the reason is said', async () => {
+  await expect(login({})).rejects.toThrow(/cannot be reached: .*no trusted connection/);
+});
+
+test('a file that cannot be read is said to be so', async () => {
+  const missing = join(directory, 'missing.pem');
+
+  await expect(login({ SSL_CERT_FILE: missing })).rejects.toThrow(
+    `SSL_CERT_FILE names ${missing}, which cannot be read`,
+  );
+});
