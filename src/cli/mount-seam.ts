@@ -42,6 +42,8 @@ export interface MountService {
   quota(limitBytes: number, usedBytes: number): Promise<void>;
   /** The service answers again: what waited goes on at once. */
   reachable(): Promise<void>;
+  /** The service does not answer anybody, also where nothing has failed yet. */
+  unreachable(): Promise<void>;
 }
 
 /** What the main thread offers to the Worker, under the name `main`. */

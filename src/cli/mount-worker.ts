@@ -3,7 +3,7 @@ import { mkdirSync, statfsSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { parentPort, workerData } from 'node:worker_threads';
 import { systemClock } from '../base/clock.ts';
-import { FsError, UsageError } from '../base/errors.ts';
+import { FsError, TransportError, UsageError } from '../base/errors.ts';
 import { createLogger, type Logger } from '../base/log.ts';
 import { type Channel, Port } from '../base/port.ts';
 import {
@@ -34,7 +34,7 @@ import type { RemoteListing } from '../tree/remote-listing.ts';
 import { Tree } from '../tree/tree.ts';
 import { exitCode } from './exit-codes.ts';
 import type { MainService, MountedAt, MountService, StopOutcome, WorkerStart, WorkerStatus } from './mount-seam.ts';
-import { changeKindOf, pendingChanges } from './pending-changes.ts';
+import { pendingChanges } from './pending-changes.ts';
 
 /**
  * The left tower's composition root: everything that answers the kernel, and the only writer of the store, in a Worker of
@@ -113,16 +113,14 @@ class MountingWorker implements MountService {
     const usage = contents.usage();
     return {
       paths: urls.map((url) => this.#pathOfUrl(url)),
-      pending: pendingChanges(store),
+      pending: pendingChanges(store, sync.pendingChanges()),
       parked: sync.status().parked.map((parked) => this.#parked(parked)),
       cache: { usedBytes: usage.cacheBytes, limitBytes: cacheBytes, unsyncedBytes: usage.draftBytes },
     };
   }
 
   async sync(path: string | null, signal: AbortSignal): Promise<SyncOutcome> {
-    // TODO(narrowing the set to `path`): until then `cfs sync PATH` waits for everything that is closed.
-    if (path !== null) this.#resolve(path);
-    const report = await this.#built.sync.syncNow(signal);
+    const report = await this.#built.sync.syncNow(signal, path === null ? null : this.#resolve(path));
     return { pushed: report.pushed, parked: report.parked.map((parked) => this.#parked(parked)) };
   }
 
@@ -149,6 +147,10 @@ class MountingWorker implements MountService {
     this.#built.patience.reachable();
     this.#built.freshness.reachable();
     this.#built.sync.reachable();
+  }
+
+  async unreachable(): Promise<void> {
+    this.#built.freshness.unreachable(new TransportError('the service does not answer'));
   }
 
   get #built(): LeftTower {
@@ -300,8 +302,8 @@ class MountingWorker implements MountService {
     void this.stop(drainMs).then((outcome) => this.#main.ended(outcome));
   }
 
-  #parked({ ino, path, detail, atMs }: SyncParkedChange): ParkedChange {
-    return { path, kind: changeKindOf(this.#built.store.get('node', ino)), reason: detail, sinceMs: atMs };
+  #parked({ path, kind, detail, atMs }: SyncParkedChange): ParkedChange {
+    return { path, kind, reason: detail, sinceMs: atMs };
   }
 
   /** Connection and sign-in are told by the main thread, which sees every request. */

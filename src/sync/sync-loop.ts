@@ -152,7 +152,7 @@ export class SyncLoop {
    * Pushes at once everything that was closed when it was called, whatever the intervals. Resolves when exactly that is
    * pushed or parked; what is opened for writing again meanwhile is left out. Waits while the service cannot be reached.
    *
-   * @param within only what lies in that folder, or that file; null for everything
+   * @param within only what lies in that folder, or that file, and what has to go before it; null for everything
    * @throws the signal's reason
    */
   syncNow(signal?: AbortSignal, within: Inode | null = null): Promise<SyncReport> {
@@ -352,6 +352,7 @@ export class SyncLoop {
         return;
       case 'wait':
         this.#waits.add(ino, decision.for);
+        for (const request of this.#requests) if (request.waitsFor(ino, decision.for)) this.#reconsider(decision.for);
         if (decision.for !== before) this.#wakeWaiters(ino);
         return;
       case 'settle':

@@ -33,6 +33,8 @@ export class SyncRequest {
   readonly report: Promise<SyncReport>;
   readonly #deps: SyncRequestDeps;
   readonly #left = new Map<Inode, Wanted>();
+  /** Not asked for, but in the way of what is: a parent that is new, a name that has to become free. */
+  readonly #before = new Set<Inode>();
   readonly #parked: ParkedChange[] = [];
   #pushed = 0;
   #open = 0;
@@ -57,8 +59,16 @@ export class SyncRequest {
     else deps.signal?.addEventListener('abort', this.#aborted, { once: true });
   }
 
+  /** Whether the node's push is wanted at once. */
   has(ino: Inode): boolean {
-    return this.#left.has(ino);
+    return this.#left.has(ino) || this.#before.has(ino);
+  }
+
+  /** The push of `ino` waits for that of another. @returns whether that is news, so that one should be decided about now */
+  waitsFor(ino: Inode, before: Inode): boolean {
+    if (!this.has(ino) || this.has(before)) return false;
+    this.#before.add(before);
+    return true;
   }
 
   inos(): Iterable<Inode> {

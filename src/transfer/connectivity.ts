@@ -11,6 +11,9 @@ export interface ConnectivityState {
   readonly offlineSinceMs: number | null;
 }
 
+/** A service that answers nobody for so long is taken to be away, though nothing has failed yet: a server that hangs. */
+const SILENCE_MS_MAX = 8_000;
+
 /**
  * Watches requests end: any answer, also a refusal, means that the service is there. Until the first request ended it is
  * taken to be there. Nothing is sent to find out: whoever has something to ask finds out by asking.
@@ -19,6 +22,8 @@ export class Connectivity {
   readonly #clock: Clock;
   readonly #log: Logger;
   readonly #listeners = new Set<(state: ConnectivityState) => void>();
+  /** When the service was last heard of, by `elapsedMs`. */
+  #heardMs = Number.NEGATIVE_INFINITY;
   #state: ConnectivityState = { online: true, lastAnswerMs: null, offlineSinceMs: null };
 
   constructor(options: { clock: Clock; log: Logger }) {
@@ -36,8 +41,14 @@ export class Connectivity {
     return () => this.#listeners.delete(listener);
   }
 
-  /** Runs a request and takes note of how it ended. */
-  async watched<T>(request: () => Promise<T>): Promise<T> {
+  /**
+   * Runs a request and takes note of how it ended.
+   *
+   * @param kind of a small document, one that takes long without any other being answered says that the service hangs; of data
+   * it says nothing
+   */
+  async watched<T>(request: () => Promise<T>, kind: 'document' | 'data' = 'document'): Promise<T> {
+    const cancel = kind === 'document' ? this.#listen() : () => {};
     try {
       const value = await request();
       this.#answered();
@@ -46,10 +57,31 @@ export class Connectivity {
       if (error instanceof TransportError) this.#unanswered(error);
       else if (error instanceof Error && ANSWERS.has(error.name)) this.#answered();
       throw error;
+    } finally {
+      cancel();
     }
   }
 
+  /** Bytes arrived: the service is there, whatever else takes its time. */
+  heard(): void {
+    this.#heardMs = this.#clock.elapsedMs();
+  }
+
+  /** @returns what ends it */
+  #listen(): () => void {
+    let cancel = () => {};
+    const again = (sinceMs: number): void => {
+      cancel = this.#clock.after(sinceMs + SILENCE_MS_MAX - this.#clock.elapsedMs(), () => {
+        if (this.#heardMs > sinceMs) again(this.#heardMs);
+        else this.#unanswered(new TransportError('no answer for long', { timedOut: true }));
+      });
+    };
+    again(this.#clock.elapsedMs());
+    return () => cancel();
+  }
+
   #answered(): void {
+    this.heard();
     const wasOffline = !this.#state.online;
     this.#state = { online: true, lastAnswerMs: this.#clock.nowMs(), offlineSinceMs: null };
     if (!wasOffline) return;

@@ -52,7 +52,7 @@ export class UploadService {
   ): Promise<T> {
     const transfer = { kind: 'upload', url, bytesTotal: bodyLength(body) } as const;
     return this.#queue.run(transfer, signal, (meter) =>
-      this.#connectivity.watched(() => send(uploadBody(body, (bytes) => meter.moved(bytes)))),
+      this.#connectivity.watched(() => send(uploadBody(body, (bytes) => meter.moved(bytes))), 'data'),
     );
   }
 }

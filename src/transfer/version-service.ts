@@ -37,8 +37,11 @@ export class VersionService {
           meter.expects(incoming.extent.end - incoming.extent.start);
           return incoming;
         };
-        return land(ask, extent, target, (bytes) => meter.moved(bytes));
-      }),
+        return land(ask, extent, target, (bytes) => {
+          meter.moved(bytes);
+          this.#connectivity.heard();
+        });
+      }, 'data'),
     );
   }
 }

@@ -54,7 +54,7 @@ export class Freshness {
   readonly #stop = new AbortController();
 
   /** INVARIANT: at most one listing per folder. */
-  readonly #underWay = new Map<Inode, Promise<void>>();
+  readonly #underWay = new Map<Inode, { readonly listing: Promise<void>; readonly begunMs: number }>();
   readonly #watched: WatchedFolders;
   readonly #held = new Map<Inode, number>();
   #cancelTick: (() => void) | null = null;
@@ -72,7 +72,7 @@ export class Freshness {
     this.#openWaitMs = deps.options.openWaitMs;
     this.#reachability = new Reachability(deps);
     this.#watched = new WatchedFolders({ clock: deps.clock, ttlMs: deps.options.dirTtlMs });
-    const list = (folder: Inode) => this.#underWay.get(folder) ?? this.#list(folder, false);
+    const list = (folder: Inode) => this.#underWay.get(folder)?.listing ?? this.#list(folder, false);
     this.#ahead = new ListingAhead({ tree: deps.tree, list });
   }
 
@@ -101,16 +101,17 @@ export class Freshness {
       return;
     }
     const underWay = this.#underWay.get(folder);
-    if (underWay === undefined && this.#reachability.pausing !== null)
-      return Promise.reject(this.#reachability.pausing);
-    const listing = underWay ?? this.#list(folder, false);
+    const { pausing } = this.#reachability;
+    if (pausing !== null && (underWay === undefined || this.#patienceMs(underWay) <= 0)) return Promise.reject(pausing);
+    const listing = underWay?.listing ?? this.#list(folder, false);
     this.#ahead.looked(folder, true);
     return unlessAborted(listing, signal);
   }
 
   /**
-   * Call before a file is opened: waits, at most `openWaitMs`, for a listing that is not old, so that one does not edit
-   * yesterday's version. Nothing to wait for when offline. Rejects only when `signal` aborts.
+   * Call before a file is opened: waits for a listing that is not old, so that one does not edit yesterday's version; for each
+   * listing at most `openWaitMs` from its beginning on, however many open. Once that was in vain nobody waits until the
+   * service answered; nor when offline. Rejects only when `signal` aborts.
    */
   beforeOpen(ino: Inode, signal: AbortSignal): void | Promise<void> {
     const folder = this.#tree.node(ino)?.remote?.parent;
@@ -118,9 +119,14 @@ export class Freshness {
     this.#use(folder);
     if (!this.#isOld(folder) || this.#isPausing(folder)) return;
     const listing = this.#inBackground(folder);
-    if (this.#openWaitMs === 0) return;
+    const underWay = this.#underWay.get(folder);
+    const patienceMs = underWay === undefined ? 0 : this.#patienceMs(underWay);
+    if (patienceMs <= 0 || this.#reachability.isSlow) return;
     const waiting = new AbortController();
-    const patience = this.#clock.sleep(this.#openWaitMs, waiting.signal).catch(() => {});
+    const patience = this.#clock.sleep(patienceMs, waiting.signal).then(
+      () => this.#reachability.late(),
+      () => {},
+    );
     return unlessAborted(Promise.race([listing, patience]), signal).finally(() => waiting.abort());
   }
 
@@ -136,8 +142,8 @@ export class Freshness {
     const folders = folder !== undefined ? [folder] : new Set([ROOT_INODE, ...this.#watched.all, ...held]);
     for (const each of folders) {
       // One that is under way may have been requested before what the caller wants to see.
-      await this.#underWay.get(each)?.catch(() => {});
-      await (this.#underWay.get(each) ?? this.#list(each, accept)).catch((error: unknown) => {
+      await this.#underWay.get(each)?.listing.catch(() => {});
+      await (this.#underWay.get(each)?.listing ?? this.#list(each, accept)).catch((error: unknown) => {
         // That it is gone is what there was to learn.
         if (!(error instanceof FsError && error.errno === 'ENOENT')) throw error;
       });
@@ -149,6 +155,11 @@ export class Freshness {
     this.#reachability.tryNow();
   }
 
+  /** Requests of others have got no answer for long: it is not asked for more than now and then. */
+  unreachable(error: Error): void {
+    this.#reachability.unanswered(error);
+  }
+
   stop(): void {
     this.#stop.abort(new FsError('EINTR', 'the mount is stopping'));
     this.#cancelTick?.();
@@ -157,13 +168,13 @@ export class Freshness {
 
   /** Never rejects. */
   #inBackground(folder: Inode): Promise<void> {
-    const listing = this.#underWay.get(folder) ?? this.#list(folder, false);
+    const listing = this.#underWay.get(folder)?.listing ?? this.#list(folder, false);
     return listing.catch((err: unknown) => this.#log.debug({ err, folder }, 'listing not refreshed'));
   }
 
   #list(folder: Inode, accept: boolean): Promise<void> {
     const listing = this.#listNow(folder, accept).finally(() => this.#underWay.delete(folder));
-    this.#underWay.set(folder, listing);
+    this.#underWay.set(folder, { listing, begunMs: this.#clock.elapsedMs() });
     // Whoever waits gets the error; that nobody waits is no fault.
     listing.catch(() => {});
     return listing;
@@ -286,6 +297,11 @@ export class Freshness {
       );
     }
     this.#held.set(folder, nodes);
+  }
+
+  /** How much longer an open waits for a listing. */
+  #patienceMs({ begunMs }: { readonly begunMs: number }): number {
+    return begunMs + this.#openWaitMs - this.#clock.elapsedMs();
   }
 
   #isOld(folder: Inode): boolean {

@@ -5,7 +5,7 @@ import type { Logger } from '../base/log.ts';
 const PAUSE_MS_MIN = 1000;
 const PAUSE_MS_MAX = 30_000;
 
-/** Whether listings get an answer, and when to try again while they do not. */
+/** Whether listings get an answer, whether it comes in time, and when to try again while there is none. */
 export class Reachability {
   readonly #clock: Clock;
   readonly #log: Logger;
@@ -15,6 +15,7 @@ export class Reachability {
     readonly pauseMs: number;
     readonly error: Error;
   } | null = null;
+  #isSlow = false;
 
   constructor(deps: { readonly clock: Clock; readonly log: Logger }) {
     this.#clock = deps.clock;
@@ -31,7 +32,13 @@ export class Reachability {
     return this.#away !== null && this.#clock.elapsedMs() < this.#away.retryAtMs ? this.#away.error : null;
   }
 
+  /** Whether somebody waited in vain since the last answer: until there is one, waiting again is of no use. */
+  get isSlow(): boolean {
+    return this.#isSlow;
+  }
+
   answered(): void {
+    this.#isSlow = false;
     if (this.#away === null) return;
     this.#log.info({ awayMs: this.#clock.nowMs() - this.#away.sinceMs }, 'the service answers again');
     this.#away = null;
@@ -46,8 +53,14 @@ export class Reachability {
     this.#away = { sinceMs: before?.sinceMs ?? this.#clock.nowMs(), retryAtMs, pauseMs, error };
   }
 
+  /** A listing did not come in the time that somebody could wait. */
+  late(): void {
+    this.#isSlow = true;
+  }
+
   /** Ask again without waiting for the pause to end. */
   tryNow(): void {
+    this.#isSlow = false;
     if (this.#away !== null) this.#away = { ...this.#away, retryAtMs: 0, pauseMs: PAUSE_MS_MIN };
   }
 }

@@ -70,6 +70,31 @@ test('cfs sync --wait pushes at once what was closed, and returns when the servi
   });
 });
 
+test('cfs sync PATH pushes that file or folder, and nothing beside it', async () => {
+  await withMount(['--settle', '1h'], async (mount) => {
+    await mount.run(
+      'mkdir -p narrow/in wide && printf 1 > narrow/in/one.txt && printf 2 > narrow/two.txt && printf 3 > wide/three.txt',
+    );
+
+    const file = await mount.cfs(['sync', '--wait', join(mount.directory, 'narrow/two.txt')]);
+
+    expect(file.code).toBe(0);
+    let held = [...(await mount.serverTree()).keys()];
+    expect(held).toContain('narrow/two.txt');
+    expect(held).not.toContain('narrow/in/one.txt');
+
+    await mount.cfs(['sync', '--wait', join(mount.directory, 'narrow')]);
+
+    held = [...(await mount.serverTree()).keys()];
+    expect(held).toContain('narrow/in/one.txt');
+    expect(held).not.toContain('wide/three.txt');
+    const { pending } = await statusOf(mount);
+    expect(pending.changes.map(({ path }) => path).sort()).toEqual(['wide', 'wide/three.txt']);
+    expect(pending.changes.every(({ dueMs }) => dueMs !== null)).toBe(true);
+    await mount.sync();
+  });
+});
+
 test('cfs sync --timeout stops waiting, says that nothing is lost, and leaves the rest queued', async () => {
   await withMount([], async (mount) => {
     await mount.run('ls'); // names that were never listed need the service

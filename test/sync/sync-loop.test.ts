@@ -78,6 +78,26 @@ describe('what is made here', () => {
   });
 });
 
+describe('what is asked for at once', () => {
+  test('of one file: the folders that it needs go first, and nothing beside it', async () => {
+    const world = new SyncWorld();
+    world.mkdir('/a');
+    world.mkdir('/a/b');
+    const { ino } = world.write('/a/b/f', 'wanted');
+    world.write('/a/g', 'beside');
+
+    const asked = world.sync.syncNow(undefined, ino);
+    await world.quiet();
+    while (world.service.pending.length > 0) {
+      world.service.settleAll({ type: 'answer' });
+      await world.quiet();
+    }
+
+    expect(await asked).toMatchObject({ pushed: 1, parked: [], open: 0 });
+    expect([...world.service.tree().keys()].sort()).toEqual(['/a', '/a/b', '/a/b/f']);
+  });
+});
+
 describe('what is changed here', () => {
   test('a second save is a second version of the same file', async () => {
     const world = new SyncWorld();

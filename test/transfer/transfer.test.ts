@@ -13,11 +13,13 @@ import type { ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
 import type { VersionSource } from '../../src/content/version-source.ts';
 import type { HttpService } from '../../src/remote/http-service.ts';
 import type { RemoteChanges, UploadService } from '../../src/sync/remote-changes.ts';
+import { Connectivity } from '../../src/transfer/connectivity.ts';
 import { createTransfer, type Transfer } from '../../src/transfer/transfer.ts';
 import { bodyLength, uploadBody } from '../../src/transfer/upload-body.ts';
 import type { RemoteListing } from '../../src/tree/remote-listing.ts';
 import { clientOf, HastyClock } from '../remote/client.ts';
 import { answer, hang, loseAnswer, raw, reply, ScriptedServer, until, xml } from '../remote/scripted-server.ts';
+import { ManualClock } from '../tree/tree-fixture.ts';
 
 const BYTES = Buffer.from(Uint8Array.from({ length: 3_000_000 }, (_, i) => (i * 7 + (i >> 8)) & 0xff));
 const FOLDER = '<folder><displayName>a</displayName><contents>c</contents></folder>';
@@ -368,6 +370,33 @@ describe('whether the service can be reached', () => {
 
     expect(transfer.stats()).toMatchObject({ online: true, offlineSinceMs: null });
     expect(told).toEqual([false, true]);
+  });
+
+  test('is doubted when nobody is answered for long, though nothing has failed yet', async () => {
+    const manual = new ManualClock();
+    const connectivity = new Connectivity({ clock: manual, log: silentLogger });
+    let answer = () => {};
+    const hanging = connectivity.watched(
+      () =>
+        new Promise<void>((resolve) => {
+          answer = resolve;
+        }),
+    );
+    const upload = connectivity.watched(() => new Promise<void>(() => {}), 'data');
+    upload.catch(() => {});
+    manual.advance(6_000);
+    connectivity.heard(); // bytes of a download arrive: it is a slow line, not a dead one
+    manual.advance(6_000);
+    expect(connectivity.state.online).toBe(true);
+    manual.advance(4_000);
+    expect(connectivity.state).toMatchObject({ online: false, offlineSinceMs: manual.nowMs() - 2_000 });
+
+    answer();
+    await hanging;
+
+    expect(connectivity.state.online).toBe(true);
+    manual.advance(60_000);
+    expect(connectivity.state.online).toBe(true);
   });
 
   test('is not doubted because somebody gave up, or a disk is full', async () => {

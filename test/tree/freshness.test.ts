@@ -347,7 +347,7 @@ describe('Freshness', () => {
     });
 
     it('learns of a newer version', async () => {
-      fixture.clock.advance(40_000);
+      fixture.clock.advance(30_000);
       service.drop(file('1', 'a').url);
       service.put(ROOT_URL, file('1', 'a', 55, START_MS + 30_000));
       await freshness.beforeOpen(ino('a'), never);
@@ -360,7 +360,7 @@ describe('Freshness', () => {
         new Promise<void>((resolve) => {
           answer = resolve;
         });
-      fixture.clock.advance(40_000);
+      fixture.clock.advance(30_000);
       const done = vi.fn();
       const waiting = Promise.resolve(freshness.beforeOpen(ino('a'), never)).then(done);
       await quiet();
@@ -373,6 +373,57 @@ describe('Freshness', () => {
       await quiet();
     });
 
+    it('waits once for a service that hangs, however many open', async () => {
+      service.put(ROOT_URL, folder('d', 'd'));
+      service.put(folder('d', 'd').url, file('2', 'b'));
+      await freshness.refresh(ROOT_INODE);
+      await freshness.ensureListed(ino('d'), never);
+      const b = fixture.tree.child(ino('d'), 'b')?.ino as Inode;
+      fixture.clock.advance(30_000);
+      await quiet();
+      fixture.clock.advance(30_000);
+      let answer = () => {};
+      const hanging = new Promise<void>((resolve) => {
+        answer = resolve;
+      });
+      service.before = () => hanging;
+      const first = freshness.beforeOpen(ino('a'), never);
+      fixture.clock.advance(300);
+      const late = freshness.beforeOpen(ino('a'), never);
+      fixture.clock.advance(200);
+      // The second joined the same listing: it is waited for 500 ms in all, not by each.
+      await Promise.all([first, late]);
+      for (let open = 0; open < 300; open++) expect(freshness.beforeOpen(ino('a'), never)).toBeUndefined();
+      expect(freshness.beforeOpen(b, never)).toBeUndefined();
+      answer();
+      service.before = () => {};
+      await quiet();
+      fixture.clock.advance(30_000);
+      expect(freshness.beforeOpen(b, never)).toBeInstanceOf(Promise);
+    });
+
+    it('does not wait again for a listing that hangs, whoever else is answered', async () => {
+      fixture.clock.advance(30_000);
+      service.before = () => new Promise<void>(() => {});
+      const waiting = freshness.beforeOpen(ino('a'), never);
+      fixture.clock.advance(500);
+      await waiting;
+      freshness.reachable();
+      expect(freshness.beforeOpen(ino('a'), never)).toBeUndefined();
+    });
+
+    it('says at once that it cannot know a folder whose first listing hangs, when the service is found to be away', async () => {
+      service.put(ROOT_URL, folder('d', 'd'));
+      await freshness.refresh(ROOT_INODE);
+      service.before = () => new Promise<void>(() => {});
+      const hanging = Promise.resolve(freshness.ensureListed(ino('d'), never));
+      hanging.catch(() => {});
+      fixture.clock.advance(10_000);
+      freshness.unreachable(offline());
+      await expect(freshness.ensureListed(ino('d'), never)).rejects.toBeInstanceOf(TransportError);
+      expect(freshness.offlineSinceMs).toBe(fixture.clock.nowMs());
+    });
+
     it('does not wait when the service is away', async () => {
       fixture.clock.advance(40_000);
       service.failure = offline();
@@ -381,7 +432,7 @@ describe('Freshness', () => {
     });
 
     it('ends with the caller', async () => {
-      fixture.clock.advance(40_000);
+      fixture.clock.advance(30_000);
       service.before = () => new Promise<void>(() => {});
       const interrupted = new AbortController();
       const waiting = freshness.beforeOpen(ino('a'), interrupted.signal);
