@@ -56,6 +56,10 @@ export interface ReferenceServerOptions {
   readonly latencyMs?: number;
   /** Of each body, for measuring. */
   readonly bandwidthBytesPerSecond?: number;
+  /** Lines at once; 1000. One more is ended at once. */
+  readonly connectionsMax?: number;
+  /** A line on which nothing moves for so long is ended, also within a request; two minutes. */
+  readonly silenceMaxMs?: number;
   /** Requests that the log keeps; 10,000. */
   readonly requestsKept?: number;
 }
@@ -282,8 +286,8 @@ function createHttp(options: ReferenceServerOptions): Server {
     tls === undefined
       ? createServer(LINE_LIMITS)
       : createTlsServer({ ...LINE_LIMITS, cert: tls.certificate, key: tls.key });
-  http.timeout = SILENCE_MAX_MS;
-  http.maxConnections = CONNECTIONS_MAX;
+  http.timeout = options.silenceMaxMs ?? SILENCE_MAX_MS;
+  http.maxConnections = options.connectionsMax ?? CONNECTIONS_MAX;
   http.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     const status = error.code === 'HPE_HEADER_OVERFLOW' ? '431 Request Header Fields Too Large' : '400 Bad Request';
     if (socket.writable)
