@@ -60,19 +60,25 @@ export class BlockReader {
   }
 
   /**
-   * The bytes of `extent`, cut short at the content's size. No promise when all of it is here.
+   * The bytes of `extent`, cut short at the content's size. No promise when all of it is here. They are given to `take` in the same
+   * turn in which they were found, so that it can lease what it keeps before anything is evicted.
    *
    * @throws FsError ESTALE when the version is gone from the service, ETIMEDOUT when it cannot be reached, EIO for answers
    *   that do not fit · `signal`'s reason when the caller gave up
    */
-  read(id: ContentId, extent: Extent, signal: AbortSignal): PresentPiece[] | Promise<PresentPiece[]> {
+  read<T>(
+    id: ContentId,
+    extent: Extent,
+    signal: AbortSignal,
+    take: (pieces: readonly PresentPiece[]) => T,
+  ): T | Promise<T> {
     const pieces = this.#contents.pieces(id, extent);
-    return isPresent(pieces) ? pieces : this.#readMissing(id, extent, signal);
+    return isPresent(pieces) ? take(pieces) : this.#readMissing(id, extent, signal, take);
   }
 
   /** Makes sure that `extent` of `id` is here, down through its bases. */
   async complete(id: ContentId, extent: Extent, signal: AbortSignal): Promise<void> {
-    await this.#readMissing(id, extent, signal);
+    await this.#readMissing(id, extent, signal, () => undefined);
   }
 
   /**
@@ -88,13 +94,18 @@ export class BlockReader {
     }
   }
 
-  async #readMissing(id: ContentId, extent: Extent, signal: AbortSignal): Promise<PresentPiece[]> {
+  async #readMissing<T>(
+    id: ContentId,
+    extent: Extent,
+    signal: AbortSignal,
+    take: (pieces: readonly PresentPiece[]) => T,
+  ): Promise<T> {
     const lease = this.#contents.lease(id);
     try {
       const startedMs = this.#clock.elapsedMs();
       for (;;) {
         const pieces = this.#contents.pieces(id, extent);
-        if (isPresent(pieces)) return pieces;
+        if (isPresent(pieces)) return take(pieces);
         // A budget smaller than one read may evict what was just fetched: give up by time, not by rounds.
         if (this.#clock.elapsedMs() - startedMs > this.#readTimeoutMs)
           throw new FsError('ETIMEDOUT', 'the bytes did not arrive in time');
@@ -186,7 +197,7 @@ export class BlockReader {
   }
 }
 
-function isPresent(pieces: readonly Piece[]): pieces is PresentPiece[] {
+export function isPresent(pieces: readonly Piece[]): pieces is PresentPiece[] {
   return pieces.every((piece) => piece.kind !== 'missing');
 }
 

@@ -84,14 +84,15 @@ export class OpenFile {
   }
 
   /**
-   * The bytes of `extent`, fewer only at the end of the file. A promise only when something must be asked for.
+   * The bytes of `extent`, fewer only at the end of the file, given to `take` before anything of them can be evicted. A promise only
+   * when something must be asked for.
    *
    * @throws FsError ESTALE, ETIMEDOUT, EIO (BlockReader.read)
    */
-  read(extent: Extent, signal: AbortSignal): readonly PresentPiece[] | Promise<readonly PresentPiece[]> {
+  read<T>(extent: Extent, signal: AbortSignal, take: (pieces: readonly PresentPiece[]) => T): T | Promise<T> {
     const pinned = this.#pin(signal);
-    if (pinned instanceof Promise) return pinned.then(() => this.#readPinned(extent, signal));
-    return this.#readPinned(extent, signal);
+    if (pinned instanceof Promise) return pinned.then(() => this.#readPinned(extent, signal, take));
+    return this.#readPinned(extent, signal, take);
   }
 
   /**
@@ -195,11 +196,11 @@ export class OpenFile {
     return this.#orphan ?? this.#deps.store.get('node', this.ino);
   }
 
-  #readPinned(extent: Extent, signal: AbortSignal): readonly PresentPiece[] | Promise<readonly PresentPiece[]> {
-    if (this.#content === null) return []; // never filled on the service: an empty file
+  #readPinned<T>(extent: Extent, signal: AbortSignal, take: (pieces: readonly PresentPiece[]) => T): T | Promise<T> {
+    if (this.#content === null) return take([]); // never filled on the service: an empty file
     const end = Math.min(extent.end, this.#deps.contents.sizeOf(this.#content));
-    if (extent.start >= end) return [];
-    return this.#deps.reader.read(this.#content, { start: extent.start, end }, signal);
+    if (extent.start >= end) return take([]);
+    return this.#deps.reader.read(this.#content, { start: extent.start, end }, signal, take);
   }
 
   #writePinned(offset: number, data: Uint8Array, how: 'at' | 'append'): void {

@@ -148,7 +148,7 @@ export class FileSystem implements FileSystemOps {
       return Buffer.from(bytes).toString('utf8');
     };
     return lastly(
-      () => after(file.read(extent, ctx.signal), targetOf),
+      () => file.read(extent, ctx.signal, targetOf),
       () => this.files.release(file, 'read'),
     );
   }
@@ -284,14 +284,10 @@ export class FileSystem implements FileSystemOps {
     const { file, flags } = this.#handles.file(handle);
     if (flags.access === 'write') throw new FsError('EBADF');
     const extent = { start: offset, end: Math.min(offset + length, FILE_BYTES_MAX) };
-    const pieces = file.read(extent, ctx.signal);
-    if (pieces instanceof Promise) {
-      // Asked for ahead at once, beside what is waited for, not after it.
-      this.#readAhead(this.#handles.file(handle), extent, true);
-      return pieces.then(replyOf);
-    }
-    this.#readAhead(this.#handles.file(handle), extent, false);
-    return replyOf(pieces);
+    const reply = file.read(extent, ctx.signal, (pieces) => replyOf(pieces, this.#deps.contents));
+    // Asked for ahead at once, beside what is waited for, not after it.
+    this.#readAhead(this.#handles.file(handle), extent, reply instanceof Promise);
+    return reply;
   }
 
   write(ino: Inode, handle: HandleId, offset: number, data: Uint8Array, ctx: OpContext): Answer<number> {

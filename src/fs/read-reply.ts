@@ -1,19 +1,26 @@
 import type { PresentPiece } from '../content/block-reader.ts';
 import type { FileSlice, ReadReply } from '../kernel/binding.ts';
+import type { Contents } from '../store/contents.ts';
 
 const ZEROS = new Uint8Array(1024 * 1024);
 
-/** Pieces of a content in the form the kernel binding sends: bytes as they are, file ranges without touching them. */
-export function replyOf(pieces: readonly PresentPiece[]): ReadReply {
+/**
+ * Pieces of a content in the form the kernel binding sends: bytes as they are, file ranges without touching them. What is in a file is
+ * leased until the binding has copied it: evicted in between it would read as zeros.
+ */
+export function replyOf(pieces: readonly PresentPiece[], contents: Pick<Contents, 'lease'>): ReadReply {
   const reply: (Uint8Array | FileSlice)[] = [];
   for (const piece of pieces) {
     switch (piece.kind) {
       case 'bytes':
         reply.push(piece.bytes);
         break;
-      case 'slice':
-        reply.push({ fd: piece.fd, position: piece.position, length: piece.length });
+      case 'slice': {
+        const { fd, position, length } = piece;
+        const lease = contents.lease(piece.content, 'copying');
+        reply.push({ fd, position, length, sent: () => lease.release() });
         break;
+      }
       case 'zeros':
         for (let left = piece.length; left > 0; left -= ZEROS.byteLength)
           reply.push(ZEROS.subarray(0, Math.min(left, ZEROS.byteLength)));

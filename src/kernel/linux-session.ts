@@ -186,7 +186,10 @@ export class LinuxSession {
         );
         this.#finish(request);
       },
-      late: (value) => this.#takeBack(request, value),
+      late: (value) => {
+        if (request.opcode === Opcode.READ) allSent(value as ReadReply);
+        else this.#takeBack(request, value);
+      },
     });
   }
 
@@ -344,9 +347,7 @@ export class LinuxSession {
       total += piece.length;
       pieces.push(piece instanceof Uint8Array ? piece : Float64Array.of(piece.fd, piece.position, piece.length));
     }
-    const sent = (): void => {
-      for (const piece of given) if (!(piece instanceof Uint8Array)) piece.sent?.();
-    };
+    const sent = (): void => allSent(given);
     if (total > request.limit) {
       sent();
       throw new FsError('EIO', `a read of ${request.limit} bytes was answered with ${total}`);
@@ -437,6 +438,12 @@ export class LinuxSession {
     if (sink === null) return;
     for (const ino of sink.lookups.splice(0)) this.#forget(ino, 1);
   }
+}
+
+/** The bytes of a reply are no longer needed where they lie. */
+function allSent(reply: ReadReply): void {
+  const pieces = Array.isArray(reply) ? reply : [reply as Uint8Array | FileSlice];
+  for (const piece of pieces) if (!(piece instanceof Uint8Array)) piece.sent?.();
 }
 
 /** listxattr(2)'s form: each name with its NUL. */

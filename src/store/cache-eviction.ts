@@ -10,7 +10,7 @@ import type { StoreWriter } from './tables.ts';
 import type { VersionBlocks } from './version-blocks.ts';
 
 const UNITS_PER_CALL_MAX = 64;
-/** A block of a leased content that was not used for so long may go: a reader copies what it was given at once. */
+/** A block of a leased content that was not used for so long may go, unless somebody is just copying from it (`beginCopy`). */
 const LEASED_IDLE_MS = 30_000;
 const ROOM_CHECK_MS = 1000;
 
@@ -37,6 +37,8 @@ export class CacheEviction {
   /** Which content each draft (or unsettled version) lies over. */
   readonly #baseOf = new Map<ContentId, ContentId>();
   readonly #draftsOver = new Map<ContentId, number>();
+  /** From which contents bytes are being copied, and by how many. */
+  readonly #copies = new Map<ContentId, number>();
   #checkedMs = Number.NEGATIVE_INFINITY;
   #freeBytes = Number.POSITIVE_INFINITY;
   #allowed = true;
@@ -80,6 +82,17 @@ export class CacheEviction {
     else this.#draftsOver.delete(base);
   }
 
+  /** Slices of `id` were handed out: nothing of it is evicted until as many `endCopy`. */
+  beginCopy(id: ContentId): void {
+    this.#copies.set(id, (this.#copies.get(id) ?? 0) + 1);
+  }
+
+  endCopy(id: ContentId): void {
+    const count = (this.#copies.get(id) ?? 0) - 1;
+    if (count > 0) this.#copies.set(id, count);
+    else this.#copies.delete(id);
+  }
+
   /** Nothing is evicted while it is not known yet which contents lie under drafts. */
   suspend(): void {
     this.#allowed = false;
@@ -108,6 +121,7 @@ export class CacheEviction {
     for (const unit of this.#usage.units()) {
       if (over <= 0 || units >= UNITS_PER_CALL_MAX) break;
       const { content: id } = unit;
+      if (this.#copies.has(id)) continue;
       if (this.#draftsOver.has(id) || (this.#files.isHeld(id) && nowMs - unit.usedMs < LEASED_IDLE_MS)) continue;
       if (!this.#files.canPunchHoles && this.#files.isHeld(id)) continue;
       // Where a block of it went, the own ranges below would show the hole.

@@ -176,6 +176,7 @@ export class ContentLayers {
     return {
       kind: 'slice',
       length: end - start,
+      content: id,
       fd: this.#files.descriptor(id, place),
       path: this.#files.path(id, place),
       position: start,

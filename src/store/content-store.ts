@@ -340,11 +340,12 @@ export class ContentStore implements Contents {
     await this.#settling.run(signal);
   }
 
-  lease(id: ContentId): Lease {
+  lease(id: ContentId, use: 'open' | 'copying' = 'open'): Lease {
     const held: ContentId[] = [];
     for (let at: ContentId | null = id; at !== null; ) {
       held.push(at);
       this.#files.hold(at);
+      if (use === 'copying') this.#eviction.beginCopy(at);
       const open: Draft | undefined = this.#drafts.get(at);
       at = open === undefined ? (this.record(at)?.base ?? null) : open.base;
     }
@@ -354,7 +355,10 @@ export class ContentStore implements Contents {
       release: () => {
         if (released) return;
         released = true;
-        for (const each of held) this.#files.release(each);
+        for (const each of held) {
+          if (use === 'copying') this.#eviction.endCopy(each);
+          this.#files.release(each);
+        }
       },
     };
   }

@@ -14,6 +14,8 @@ export type Piece =
   | {
       readonly kind: 'slice';
       readonly length: number;
+      /** Whose file it is: perhaps a layer below the content that was asked for. */
+      readonly content: ContentId;
       readonly fd: number;
       readonly path: string;
       readonly position: number;
@@ -84,7 +86,11 @@ export interface Contents {
   /** Takes over what adopted versions still have in their bases; called by the sync when there is nothing more urgent. */
   settleLayers(signal: AbortSignal): Promise<void>;
 
-  lease(id: ContentId): Lease;
+  /**
+   * `'open'`: blocks that were not used for a while may still be evicted, and fetched again. `'copying'`: none is, however long it
+   * takes; for whoever reads slices later, on another thread.
+   */
+  lease(id: ContentId, use?: 'open' | 'copying'): Lease;
   /** Removes what nothing refers to, evicts down to the budget. Cheap when there is nothing to do. */
   collect(): void;
   /** Blocks and files on the disk, drafts and clean ones, bytes. */

@@ -59,6 +59,22 @@ test('bytes of a read may lie in a file, in the page cache or not', async () => 
   await driver.until(({ slices, openHandles }) => slices === 0 && openHandles === 0, 'all is over');
 });
 
+test('slices that come after their reader was killed are given back', async () => {
+  const file = join(folder(), 'content');
+  writeFileSync(file, 'x'.repeat(10_000));
+  const driver = await mounted({ sliceOf: file });
+  await driver.do({ do: 'plant', parent: 1, name: 'f', text: 'x'.repeat(10_000) });
+  await driver.do({ do: 'rule', op: 'read', effect: 'hang' });
+  const reader = started('cat', [driver.path('f')]);
+  await driver.until(({ hanging }) => hanging > 0, 'the read waits');
+  reader.child.kill('SIGKILL');
+  await reader.finished;
+
+  await driver.do({ do: 'release' });
+
+  await driver.until(({ slices, openHandles }) => slices === 0 && openHandles === 0, 'all is given back');
+});
+
 /** Each of the threads works on files of its own and checks what it reads; all share the folders. */
 const MIXED = (seconds: number) => `
   const end = performance.now() + ${seconds * 1000}; let calls = 0;
