@@ -20,6 +20,8 @@ export interface OpenFileDeps {
   readonly shutdown: AbortSignal;
   /** The newest version is not the one the listing told of: size and time of the node changed, the kernel must hear of it. */
   readonly onRepinned: (ino: Inode) => void;
+  /** What was written is not there any more: size, times and bytes are those of the last flush, the kernel must hear of it. */
+  readonly onReverted: (ino: Inode) => void;
   /** A flush wrote bytes down: there is something to push. */
   readonly onWritten: (ino: Inode) => void;
 }
@@ -45,6 +47,7 @@ export class OpenFile {
   #lease: Lease | null = null;
   #unflushed: { mtime: Timespec; ctime: Timespec } | null = null;
   #pinning: Promise<void> | null = null;
+  #isClosed = false;
   /** How much longer the pinned version is than the kernel was told; it asks again for a file that is opened, not for one that is. */
   #unheardBytes = 0;
   /** Unlinked while open: nothing of it is written down or pushed any more. */
@@ -185,11 +188,19 @@ export class OpenFile {
     this.flush();
   }
 
-  /** No handle is left. */
+  /** No handle is left. What could not be written down is not there afterwards: the process was told so by its close(2). */
   close(): void {
+    const content = this.#content;
+    this.#isClosed = true;
     this.#lease?.release();
     this.#lease = null;
     this.#content = null;
+    if (content === null || !this.#deps.contents.revert(content) || this.#orphan !== null) return;
+    this.#deps.log.warn(
+      { ino: this.ino },
+      'what was written could not be kept: the file is what it was at its last close',
+    );
+    this.#deps.onReverted(this.ino);
   }
 
   #node(): NodeRecord | undefined {
@@ -271,7 +282,11 @@ export class OpenFile {
       const id = contents.versionContent(tx, version.url, resource, version.sizeBytes);
       const node = tx.get('node', this.ino);
       // Somebody wrote here, or the file was replaced or removed, while we asked: the node is left alone.
-      if (node?.local == null || node.remote?.resource !== resource || node.local.content !== null) return id;
+      if (node?.local == null || node.remote?.resource !== resource || node.local.content !== null) {
+        // Only the lease keeps it from collection.
+        if (tx.get('content', id)?.refs === 0) tx.put('garbage', id, true);
+        return id;
+      }
       toldBytes = node.local.sizeBytes;
       isOther = toldBytes !== version.sizeBytes;
       const mtime =
@@ -283,8 +298,10 @@ export class OpenFile {
       return id;
     });
     // Held even where the node went on without it: whoever opened this file reads what was there.
-    if (this.#content === null) this.#hold(content);
-    this.#pinKnown();
+    if (!this.#isClosed) {
+      if (this.#content === null) this.#hold(content);
+      this.#pinKnown();
+    }
     if (!isOther) return;
     this.#unheardBytes = version.sizeBytes - toldBytes;
     this.#deps.onRepinned(this.ino);
@@ -296,11 +313,15 @@ export class OpenFile {
     this.#pinKnown();
     if (this.#content !== null) {
       const record = contents.record(this.#content);
-      if (record?.kind === 'draft' && !record.sealed) return this.#content;
+      const isOpenDraft = record?.kind === 'draft' && !record.sealed;
+      // Emptied to be written anew: what the last close kept stays as it is, below, until the next one.
+      const isToStay = keepBytes === 0 && !contents.isUnflushed(this.#content) && contents.sizeOf(this.#content) > 0;
+      if (isOpenDraft && !isToStay) return this.#content;
     }
-    const baseContent = keepBytes === 0 ? null : this.#content;
+    const baseContent = this.#content;
     const baseBytes = baseContent === null ? 0 : contents.sizeOf(baseContent);
     const draft = store.transact((tx) => {
+      if (baseContent !== null && contents.record(baseContent)?.sealed === false) contents.seal(tx, baseContent);
       const id = contents.createDraft(
         tx,
         baseContent === null || baseBytes === 0 ? null : { content: baseContent, sizeBytes: baseBytes },
@@ -309,12 +330,14 @@ export class OpenFile {
       if (node?.local != null && this.#orphan === null) {
         const local: LocalFacet = { ...node.local, content: id, sizeBytes: baseBytes };
         writeNode(tx, node, { ...node, local }, this.#deps.clock.nowMs());
+      } else {
+        tx.put('garbage', id, true);
       }
       return id;
     });
     this.#hold(draft);
     // The service keeps few old versions: a base that disappears would make this file incompletable.
-    if (baseContent !== null && baseBytes > 0) {
+    if (baseContent !== null && baseBytes > 0 && keepBytes > 0) {
       this.#deps.reader
         .complete(baseContent, { start: 0, end: baseBytes }, this.#deps.shutdown)
         .catch((err: unknown) => {

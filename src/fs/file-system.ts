@@ -42,7 +42,7 @@ export interface FileSystemDeps {
   readonly freshness: Freshness;
   readonly contents: Contents;
   readonly prefetcher: Pick<BlockReader, 'prefetch'>;
-  readonly openFile: Omit<OpenFileDeps, 'onRepinned'>;
+  readonly openFile: Omit<OpenFileDeps, 'onRepinned' | 'onReverted'>;
   readonly clock: Clock;
   readonly log: Logger;
   /** The account's quota and use, bytes, as last heard; null when never heard. Never a request. */
@@ -80,7 +80,8 @@ export class FileSystem implements FileSystemOps {
   constructor(deps: FileSystemDeps) {
     this.#deps = deps;
     this.#tree = deps.tree;
-    this.files = new OpenFiles({ ...deps.openFile, onRepinned: (ino) => this.#cache.repinned(ino) });
+    const onOtherBytes = (ino: Inode): void => this.#cache.otherBytes(ino);
+    this.files = new OpenFiles({ ...deps.openFile, onRepinned: onOtherBytes, onReverted: onOtherBytes });
     this.#cache = new KernelCache(this.files);
     const { entryTimeoutMs, attributeTimeoutMs } = deps.options;
     this.#view = new NodeView({

@@ -56,8 +56,8 @@ export class KernelCache {
     this.#invalidator?.inode(ino, 0, 0);
   }
 
-  /** An open file found a newer version than its node told of: its handles read that one, the kernel learns of the size. */
-  repinned(ino: Inode): void {
+  /** The file has other bytes and another size than the kernel was told, for its open handles too. */
+  otherBytes(ino: Inode): void {
     this.#changedElsewhere.add(ino);
     this.#invalidator?.inode(ino, 0, 0);
   }

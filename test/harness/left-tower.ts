@@ -10,6 +10,7 @@ import { Patience } from '../../src/content/patience.ts';
 import type { VersionSource } from '../../src/content/version-source.ts';
 import { FileSystem } from '../../src/fs/file-system.ts';
 import { ContentStore } from '../../src/store/content-store.ts';
+import type { Disk } from '../../src/store/disk.ts';
 import { Store } from '../../src/store/environment.ts';
 import { Freshness } from '../../src/tree/freshness.ts';
 import { Names } from '../../src/tree/names.ts';
@@ -58,6 +59,7 @@ export class LeftTower {
       clock,
       log,
       options: { inlineMaxBytes: 16 * 1024, cacheBytes: 1024 ** 3, ...options.contents },
+      ...(options.disk && { disk: options.disk }),
     });
     const { contents } = this;
     const marks = new PushMarks({ store });
@@ -113,7 +115,13 @@ export class LeftTower {
 
   static async build(options: TowerOptions = {}): Promise<LeftTower> {
     const directory = options.directory ?? mkdtempSync(join(tmpdir(), 'cfs-tower-'));
-    const store = await Store.open({ directory, clock: options.clock ?? systemClock, log: silentLogger });
+    const clock = options.clock ?? systemClock;
+    const store = await Store.open({
+      directory,
+      clock,
+      log: silentLogger,
+      ...(options.disk && { disk: options.disk }),
+    });
     return new LeftTower(options, directory, store);
   }
 
@@ -132,5 +140,7 @@ export interface TowerOptions {
   readonly clock?: Clock;
   readonly listing?: RemoteListing;
   readonly source?: VersionSource;
+  /** What the store's files lie on. */
+  readonly disk?: Disk;
   readonly contents?: { readonly inlineMaxBytes?: number; readonly cacheBytes?: number };
 }

@@ -70,6 +70,9 @@ export class MemoryContents implements Contents {
     return false;
   }
   flush(): void {}
+  revert(): boolean {
+    return false;
+  }
 
   seal(tx: Transaction, draft: ContentId): void {
     const record = tx.get('content', draft);

@@ -1,0 +1,132 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { StorageError } from '../../src/base/errors.ts';
+import { InProcessMount } from '../../src/kernel/in-process.ts';
+import { type Disk, systemDisk } from '../../src/store/disk.ts';
+import { removeNode } from '../../src/store/node-table.ts';
+import { VersionService } from '../content/version-service.ts';
+import { LeftTower } from '../harness/left-tower.ts';
+
+/** A disk that takes no more bytes while it is full. */
+class FillableDisk {
+  isFull = false;
+  readonly disk: Disk = {
+    ...systemDisk,
+    write: (fd, bytes, position) => {
+      if (this.isFull) throw new StorageError('no space', { full: true });
+      systemDisk.write(fd, bytes, position);
+    },
+  };
+}
+
+let service: VersionService;
+let fillable: FillableDisk;
+let tower: LeftTower;
+let mount: InProcessMount;
+
+beforeEach(async () => {
+  service = new VersionService();
+  fillable = new FillableDisk();
+  tower = await LeftTower.build({ listing: service, source: service, disk: fillable.disk });
+  mount = new InProcessMount(tower.fileSystem);
+});
+afterEach(() => tower.close());
+
+/** What SIGKILL does: nothing is closed, and nothing is said. */
+async function restart(): Promise<void> {
+  const { directory } = tower;
+  await tower.close('keep');
+  tower = await LeftTower.build({ directory, listing: service, source: service });
+  mount = new InProcessMount(tower.fileSystem);
+}
+
+/** How many contents there are once what nobody needs is collected (a file that is being synced is still needed). */
+function contentsLeft(): number {
+  tower.contents.collect();
+  return [...tower.store.all('content')].length;
+}
+
+describe.each([100, 300_000])('a file of %i bytes', (length) => {
+  const kept = Buffer.alloc(length, 'closed ');
+
+  test('that is emptied and not closed again is what its last close kept', async () => {
+    await mount.writeFile('file', kept);
+    const fd = await mount.open('file', 'w');
+    await mount.write(fd, 0, Buffer.alloc(length / 2, 'half '));
+
+    await restart();
+
+    expect(Buffer.compare(await mount.readFile('file'), kept)).toBe(0);
+    expect((await mount.stat('file')).sizeBytes).toBe(length);
+  });
+
+  test('from elsewhere, read here, that is emptied and not closed again is what it was', async () => {
+    service.put('file', kept);
+    await mount.readFile('file');
+    const fd = await mount.open('file', 'w');
+    await mount.write(fd, 0, Buffer.alloc(length / 2, 'half '));
+
+    await restart();
+
+    expect(Buffer.compare(await mount.readFile('file'), kept)).toBe(0);
+  });
+
+  test('whose new bytes a full disk refuses is what its last close kept, and can be written again', async () => {
+    await mount.writeFile('file', kept);
+    const fd = await mount.open('file', 'w');
+    await mount.write(fd, 0, Buffer.from('short'));
+    fillable.isFull = true;
+
+    await expect(mount.close(fd)).rejects.toMatchObject({ errno: 'ENOSPC' });
+
+    expect((await mount.stat('file')).sizeBytes).toBe(length);
+    expect(Buffer.compare(await mount.readFile('file'), kept)).toBe(0);
+    fillable.isFull = false;
+    await mount.writeFile('file', Buffer.from('short'));
+    expect((await mount.readFile('file')).toString()).toBe('short');
+  });
+});
+
+test('saving again and again leaves nothing behind', async () => {
+  for (let round = 0; round < 5; round++) await mount.writeFile('file', Buffer.alloc(40_000, `${round}`));
+  await expect.poll(contentsLeft).toBe(1);
+});
+
+test('a nameless file leaves nothing behind, also one whose bytes were being pushed', async () => {
+  await mount.writeFile('file', Buffer.alloc(40_000, 'x'));
+  const { ino } = await mount.stat('file');
+  const fd = await mount.open('file', 'r+');
+  const { content } = tower.store.get('node', ino)?.local ?? {};
+  if (content == null) throw new Error('no content');
+  tower.store.transact((tx) => tower.contents.seal(tx, content));
+  await mount.unlink('file');
+  await mount.write(fd, 0, Buffer.from('over it'));
+  await mount.close(fd);
+
+  await expect.poll(contentsLeft).toBe(0);
+});
+
+test('a version that was asked for when nobody waits any more is held by nobody', async () => {
+  service.put('file', Buffer.alloc(40_000, 'x'));
+  let answer = (): void => {};
+  service.gate = new Promise((resolve) => {
+    answer = resolve;
+  });
+  const { ino } = await mount.stat('file');
+  const controller = new AbortController();
+  const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: controller.signal };
+  const flags = { access: 'read', append: false, truncate: false, raw: 0 } as const;
+  const { handle } = await tower.fileSystem.open(ino, flags, ctx);
+  const read = tower.fileSystem.read(ino, handle, 0, 10, ctx);
+  controller.abort(new Error('interrupted'));
+  await expect(read).rejects.toThrow('interrupted');
+  await tower.fileSystem.release(ino, handle);
+  answer();
+  await expect.poll(() => tower.store.get('node', ino)?.local?.content).not.toBeNull();
+
+  await mount.unlink('file');
+  tower.store.transact((tx) => {
+    const tombstone = tx.get('node', ino);
+    if (tombstone !== undefined) removeNode(tx, tombstone, 0);
+  });
+  await expect.poll(contentsLeft).toBe(0);
+});
