@@ -93,6 +93,17 @@ program
     code = await umountCommand(deps, { directory: directory ?? null, account: flags.account ?? null, timeoutMs });
   });
 
+program
+  .command('doctor')
+  .description('look whether what is kept on this machine is as it should be')
+  .option('--store', 'read all of the local store, bytes included; the account must not be mounted')
+  .option('--account <name>', 'which account; without it: every one that is signed in')
+  .action(async (flags: { store?: boolean; account?: string }) => {
+    const { doctorCommand } = await import('./doctor.ts');
+    const wanted = { store: flags.store === true, account: flags.account ?? null };
+    code = await doctorCommand({ paths, clock: systemClock, print: output.print }, wanted);
+  });
+
 const demo = program
   .command('demo')
   .description('try it out: an embedded server with a demo account, mounted in front (npm start)')
