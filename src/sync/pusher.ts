@@ -4,6 +4,7 @@ import type { Intents } from './intents.ts';
 import { NamePush } from './name-push.ts';
 import type { Action } from './plan.ts';
 import type { SyncDeps } from './sync-loop.ts';
+import { settleUnchanged } from './unchanged-draft.ts';
 import { UploadSession } from './upload-session.ts';
 
 /** Carries out one step of the plan: names by `NamePush`, bytes by `UploadSession`. */
@@ -27,10 +28,10 @@ export class Pusher {
   }
 
   /**
-   * @returns 'split' when a folder holds what is not ours to delete
+   * @returns 'split' when a folder holds what is not ours to delete; 'unchanged' when a draft holds nothing new
    * @throws what `RemoteChanges` and `UploadService` throw, ParkedError, PostponedError; what is begun stays an intent
    */
-  async push(action: Action, signal: AbortSignal): Promise<'done' | 'split'> {
+  async push(action: Action, signal: AbortSignal): Promise<'done' | 'split' | 'unchanged'> {
     const { ino } = action;
     switch (action.type) {
       case 'find-out': {
@@ -52,6 +53,7 @@ export class Pusher {
         break;
       }
       case 'upload':
+        if (await settleUnchanged(this.#deps, ino, signal)) return 'unchanged';
         await this.#session.push(ino, signal);
         break;
       case 'relocate':

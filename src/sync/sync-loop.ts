@@ -409,9 +409,10 @@ export class SyncLoop {
     const before = store.get('node', ino);
     const intentBefore = this.#intents.of(ino);
     try {
-      if ((await this.#pusher.push(action, controller.signal)) === 'split') this.#split(ino);
-      if (action.type === 'upload') this.#pace.note(ino);
-      this.#line.answered();
+      const outcome = await this.#pusher.push(action, controller.signal);
+      if (outcome === 'split') this.#split(ino);
+      if (action.type === 'upload' && outcome === 'done') this.#pace.note(ino);
+      if (outcome !== 'unchanged') this.#line.answered();
       const isSame = store.get('node', ino) === before && this.#intents.of(ino) === intentBefore;
       if (isSame && !this.#splits.has(ino)) {
         // Nothing came of it (somebody else was faster, mostly): not again at once.

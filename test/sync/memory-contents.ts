@@ -57,7 +57,8 @@ export class MemoryContents implements Contents {
     });
     this.#own.set(draft, own);
     const sizeBytes = Math.max(record.sizeBytes, offset + data.byteLength);
-    this.#store.transact((tx) => tx.put('content', draft, { ...record, sizeBytes }));
+    const extents = [...record.extents, offset, offset + data.byteLength];
+    this.#store.transact((tx) => tx.put('content', draft, { ...record, sizeBytes, extents }));
   }
 
   truncate(): void {

@@ -111,6 +111,46 @@ describe('what is changed here', () => {
     expect(file?.versions.map((version) => version.bytes.toString())).toEqual(['two', 'one']);
   });
 
+  test('a save that changes no byte makes no version and no request', async () => {
+    const world = new SyncWorld();
+    world.write('/small', 'same');
+    world.write('/large', 'more than eight bytes');
+    await world.settle();
+    const before = world.service.requests.length;
+
+    world.write('/small', 'same');
+    world.write('/large', 'more than eight bytes');
+    await world.settle();
+    world.patch('/large', 5, 'than');
+    await world.settle();
+
+    expect(world.service.requests.slice(before)).toEqual([]);
+    expect(world.sync.status().pending).toBe(0);
+    expect(world.node('/large').local?.content).toBe(world.node('/large').remote?.content);
+    expectEqualTrees(world);
+
+    world.patch('/large', 5, 'then');
+    await world.settle();
+    world.write('/small', 'sane');
+    await world.settle();
+    expectEqualTrees(world);
+    for (const file of world.service.childrenOf(MODEL_ROOT)) expect(file.versions).toHaveLength(2);
+  });
+
+  test('bytes that are not here are not fetched to be compared', async () => {
+    const world = new SyncWorld();
+    world.service.add('file', MODEL_ROOT, 'f', Buffer.from('more than eight bytes'));
+    world.learn();
+    world.patch('/f', 0, 'm');
+    world.contents.evict();
+    world.write('/f', 'more than eight bytes');
+    world.contents.evict();
+    await world.settle();
+
+    expectEqualTrees(world);
+    expect(world.service.childrenOf(MODEL_ROOT)[0]?.versions).toHaveLength(2);
+  });
+
   test('names change hands: a swap goes over a temporary name', async () => {
     const world = new SyncWorld();
     world.service.add('folder', MODEL_ROOT, 'a');
