@@ -182,7 +182,7 @@ export class DocumentReader<T> {
     if (codec.kind !== 'scalar') throw new TypeError(`${part.name} is an element, not a text`);
     const value = codec.parse(raw);
     if (value !== undefined) {
-      this.#keep(frame, part, value);
+      this.#keep(frame, part, typeof value === 'string' ? detached(value) : value);
       return;
     }
     const isEmpty = codec.emptyIsAbsent && raw.trim() === '';
@@ -200,6 +200,17 @@ export class DocumentReader<T> {
     throw new ProtocolError(`${path === '' ? this.#root : path}${place}: ${what}`);
   }
 }
+
+/**
+ * The same text on its own. What a parser cuts out of a piece of a document keeps the whole piece in memory: a listing's
+ * names and URLs would hold on to all of its angle brackets, too.
+ */
+function detached(text: string): string {
+  return text.length < CUT_CHARS_MIN ? text : `.${text}`.slice(1);
+}
+
+/** Shorter texts are copied by V8 anyway. */
+const CUT_CHARS_MIN = 13;
 
 /** A value as an error message shows it. */
 export function shown(raw: string): string {
