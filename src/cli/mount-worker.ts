@@ -54,6 +54,8 @@ class MountingWorker implements MountService {
   #tower: LeftTower | null = null;
   #mounted: MountedFileSystem | null = null;
   #stopping: Promise<StopOutcome> | null = null;
+  /** Aborted with the limit, ms, of whoever does not want to wait until everything is pushed. */
+  readonly #hurry = new AbortController();
   #quota: { limitBytes: number; usedBytes: number } | null = null;
 
   constructor(start: WorkerStart, channel: Channel) {
@@ -80,17 +82,15 @@ class MountingWorker implements MountService {
   async mount(): Promise<MountedAt> {
     const { request } = this.#start;
     const { options } = request;
-    if (options.binding !== 'linux')
-      throw new UsageError(`no binding ${options.binding} in this build`, exitCode('usage'));
     const mounted = await mountLinux(
       {
         directory: request.directory,
-        fsname: `cfs-mount:${this.#start.accountName}`,
+        fsname: request.words.fsname ?? `cfs-mount:${this.#start.accountName}`,
         subtype: 'cfs-mount',
         readOnly: options.readOnly,
         allowOther: options.allowOther,
         defaultPermissions: true,
-        flags: ['nosuid', 'nodev'],
+        flags: ['nosuid', 'nodev', ...request.words.flags],
         allowNonEmpty: options.nonempty,
         maskedFeatures: options.maskFeatures,
       },
@@ -104,6 +104,8 @@ class MountingWorker implements MountService {
   }
 
   stop(timeoutMs: number | null): Promise<StopOutcome> {
+    // Whoever gives a limit ends the wait of a stop that has none: the service may not come back today.
+    if (this.#stopping !== null && timeoutMs !== null) this.#hurry.abort(timeoutMs);
     this.#stopping ??= this.#stop(timeoutMs);
     return this.#stopping;
   }
@@ -271,7 +273,7 @@ class MountingWorker implements MountService {
   async #stop(timeoutMs: number | null): Promise<StopOutcome> {
     const { sync, freshness, contents, store } = this.#built;
     // "Until everything is pushed" is a wish for the time before the mount goes: it stays usable meanwhile.
-    if (timeoutMs === null) await sync.syncNow();
+    const drainMs = timeoutMs ?? (await this.#pushAll());
     let busy = false;
     if (this.#mounted !== null) {
       try {
@@ -284,7 +286,7 @@ class MountingWorker implements MountService {
       if (!busy) await this.#mounted.ended;
     }
     // An unflushed draft of a writer that was still there goes back to its last flush: never half a file as a version.
-    if (timeoutMs !== null && timeoutMs > 0) await sync.drain(timeoutMs);
+    if (drainMs > 0) await sync.drain(drainMs);
     await sync.stop();
     freshness.stop();
     this.#shutdown.abort(new FsError('EIO', 'the mount is going away'));
@@ -295,10 +297,25 @@ class MountingWorker implements MountService {
     return { pending: status.pending, parked: status.parked.length, busy };
   }
 
+  /** Pushes until nothing is left, or somebody is in a hurry. @returns for how long to go on once the mount is gone, ms */
+  async #pushAll(): Promise<number> {
+    const { signal } = this.#hurry;
+    try {
+      await this.#built.sync.syncNow(signal);
+      return 0;
+    } catch (error) {
+      if (!signal.aborted) throw error;
+      return Number(signal.reason);
+    }
+  }
+
   /** Unmounted from outside, or the connection broke. */
   #gone(): void {
-    if (this.#stopping !== null) return;
     const { drainMs } = this.#start.request.options;
+    if (this.#stopping !== null) {
+      this.#hurry.abort(drainMs);
+      return;
+    }
     void this.stop(drainMs).then((outcome) => this.#main.ended(outcome));
   }
 

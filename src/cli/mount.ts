@@ -13,6 +13,7 @@ import { createTransfer, type Transfer } from '../transfer/transfer.ts';
 import type { TransferState } from '../transfer/transfer-queue.ts';
 import type { RemoteListing } from '../tree/remote-listing.ts';
 import { type Account, readAccountFile } from './account-file.ts';
+import { unmountWhenKilled } from './auto-unmount.ts';
 import { believedCertificates } from './believed-certificates.ts';
 import { programVersion } from './command-line.ts';
 import { exitCode } from './exit-codes.ts';
@@ -79,6 +80,7 @@ class MountingProcess {
       refreshToken: account.refreshToken,
       userAgent: `cfs-mount/${programVersion()}`,
       insecure: request.options.insecure,
+      connections: request.options.connections,
       certificates,
       clock: systemClock,
       log: log.child({ part: 'remote' }),
@@ -88,6 +90,7 @@ class MountingProcess {
       service: this.#service,
       clock: systemClock,
       log: log.child({ part: 'transfer' }),
+      transfers: request.options.connections,
     });
     this.#transfer.connectivity.onChange(({ online }) => this.#connectionChanged(online));
 
@@ -154,6 +157,7 @@ class MountingProcess {
     }
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
       process.on(signal, () => void this.#interrupted(signal));
+    if (this.#request.words.autoUnmount) unmountWhenKilled(this.#request.directory);
     const { pending } = await this.#mount.status([]);
     this.#event({
       type: 'mounted',
@@ -179,7 +183,6 @@ class MountingProcess {
   }
 
   async #interrupted(signal: NodeJS.Signals): Promise<void> {
-    if (this.#stopping !== null) return; // a second Ctrl-C does not make it less safe
     this.#log.info({ signal }, 'stopping');
     await this.#stop(this.#request.options.drainMs).catch((err: unknown) => {
       this.#log.error({ err }, 'stop failed');
@@ -187,10 +190,15 @@ class MountingProcess {
     });
   }
 
-  /** Unmounts and drains; the process ends after it. */
+  /** Unmounts and drains; the process ends after it. Asked again, it ends once: with a limit, if either has one. */
   #stop(timeoutMs: number | null): Promise<StopOutcome> {
     this.#phase = 'draining';
-    this.#stopping ??= this.#mount.stop(timeoutMs).then((outcome) => {
+    const stopped = this.#mount.stop(timeoutMs);
+    if (this.#stopping !== null) {
+      stopped.catch(() => {}); // the first one tells
+      return this.#stopping;
+    }
+    this.#stopping = stopped.then((outcome) => {
       // The control client gets its answer before the socket goes.
       setImmediate(() => void this.#finished(outcome));
       return outcome;

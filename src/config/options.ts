@@ -46,9 +46,6 @@ export const OPTIONS = {
     'how long the kernel keeps attributes; it is told what others change',
   ),
   entryTimeoutMs: duration('--entry-timeout', '5m', 'how long the kernel keeps names; it is told what others change'),
-  dirtyMemoryBytes: size('--dirty-memory', '64MiB', 'memory for written data that is not in the local store yet', {
-    minBytes: 1024 ** 2,
-  }),
   inlineMaxBytes: size('--inline-max', '16KiB', 'contents up to this size are stored together with their names', {
     maxBytes: 128 * 1024,
   }),
@@ -96,13 +93,6 @@ export const OPTIONS = {
     '--log-file',
     'auto',
     'where the log is written; auto: mount.log in the state directory of the account',
-  ),
-  binding: choice(
-    '--binding',
-    '<name>',
-    ['linux', 'fuse-native'],
-    'linux',
-    'how the kernel is spoken to: linux (our own addon), or fuse-native',
   ),
   maskFeatures: list('--mask-features', '', 'kernel features to do without, separated by commas', { hidden: true }),
 } as const satisfies Record<string, OptionDefinition>;

@@ -30,6 +30,8 @@ export interface TransportOptions {
   readonly certificates?: string | null;
   readonly clock: Clock;
   readonly deadlines?: Partial<Deadlines>;
+  /** How many connections to the service are open at most, for documents and for data each; 8. */
+  readonly connections?: number;
   /** Sent as User-Agent (interface 4): a name and a version. */
   readonly userAgent: string;
 }
@@ -87,8 +89,13 @@ export class Transport {
     this.#clock = options.clock;
     const isTls = base.protocol === 'https:';
     const certificates = options.certificates === undefined && isTls ? systemCertificates(null) : options.certificates;
-    this.#documents = connections(this.#deadlines, certificates ?? null, loopback);
-    this.#data = connections(this.#deadlines, certificates ?? null, loopback);
+    this.#documents = connections(
+      this.#deadlines,
+      certificates ?? null,
+      loopback,
+      options.connections ?? CONNECTIONS_MAX,
+    );
+    this.#data = connections(this.#deadlines, certificates ?? null, loopback, options.connections ?? CONNECTIONS_MAX);
   }
 
   /**
@@ -279,11 +286,16 @@ function codeOf(error: unknown): string {
   return '';
 }
 
-function connections(deadlines: Deadlines, certificates: string | null, loopback: boolean): Dispatcher {
+function connections(
+  deadlines: Deadlines,
+  certificates: string | null,
+  loopback: boolean,
+  connectionsMax: number,
+): Dispatcher {
   // Made once: reading a system's hundred certificates takes milliseconds, and would be done for every connection.
   const tls = certificates === null ? {} : { secureContext: createSecureContext({ ca: certificates }) };
   const options = {
-    connections: CONNECTIONS_MAX,
+    connections: connectionsMax,
     pipelining: 1,
     keepAliveTimeout: KEEP_ALIVE_MS,
     headersTimeout: deadlines.answerMs,

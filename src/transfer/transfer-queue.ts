@@ -15,8 +15,8 @@ export interface TransferState {
 
 /** Transfers at once: as many as the transport has connections for data. */
 const TRANSFERS_MAX = 8;
-/** Uploads never take the last places: a process may be waiting for what a download brings. */
-const UPLOADS_MAX = 6;
+/** Uploads leave every fourth place free: a process may be waiting for what a download brings. */
+const UPLOADS_SHARE = 0.75;
 
 interface Waiting {
   readonly kind: TransferKind;
@@ -42,6 +42,8 @@ export interface TransferMeter {
 /** Lets a bounded number of transfers run at once, downloads before uploads, first come first served among equals. */
 export class TransferQueue {
   readonly #clock: Clock;
+  readonly #transfersMax: number;
+  readonly #uploadsMax: number;
   readonly #waiting: Waiting[] = [];
   readonly #running = new Set<Running>();
   /** INVARIANT: `#taken` counts those whose turn it is, from `#take` until `#leave`; `#uploads` the uploads among them. */
@@ -49,8 +51,11 @@ export class TransferQueue {
   #uploads = 0;
   readonly #bytes = { download: 0, upload: 0 };
 
-  constructor(options: { clock: Clock }) {
+  /** @param options.transfers how many run at once; 8 */
+  constructor(options: { clock: Clock; transfers?: number }) {
     this.#clock = options.clock;
+    this.#transfersMax = options.transfers ?? TRANSFERS_MAX;
+    this.#uploadsMax = Math.max(1, Math.floor(this.#transfersMax * UPLOADS_SHARE));
   }
 
   /** Runs `transfer` when its turn comes; rejects with the signal's reason if that never does. */
@@ -96,7 +101,7 @@ export class TransferQueue {
   }
 
   #mayStart(kind: TransferKind): boolean {
-    return this.#taken < TRANSFERS_MAX && (kind === 'download' || this.#uploads < UPLOADS_MAX);
+    return this.#taken < this.#transfersMax && (kind === 'download' || this.#uploads < this.#uploadsMax);
   }
 
   #take(kind: TransferKind): void {

@@ -30,10 +30,19 @@ export interface TransferStats extends ConnectivityState {
  * The main thread's end of the seam: moves bytes between the service and local files. The four services satisfy
  * `RemoteListing`, `VersionSource`, `RemoteChanges` and `UploadService` by their shape; `cli` checks that they do.
  */
-export function createTransfer(options: { service: HttpService; clock: Clock; log: Logger }): Transfer {
+export function createTransfer(options: {
+  service: HttpService;
+  clock: Clock;
+  log: Logger;
+  /** Transfers at once, as many as the service has connections for; 8. */
+  transfers?: number;
+}): Transfer {
   const { service, clock, log } = options;
   const connectivity = new Connectivity({ clock, log });
-  const queue = new TransferQueue({ clock });
+  const queue = new TransferQueue({
+    clock,
+    ...(options.transfers === undefined ? {} : { transfers: options.transfers }),
+  });
   const parts = { service, connectivity, queue };
   return {
     listings: new ListingService(parts),

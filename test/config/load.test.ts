@@ -29,7 +29,6 @@ test('without anything said, every option has its default', () => {
     settleMs: 2000,
     drainMs: 5000,
     readTimeoutMs: 30_000,
-    dirtyMemoryBytes: 64 * 1024 ** 2,
     inlineMaxBytes: 16 * 1024,
     cacheBytes: null,
     transfers: 8,
