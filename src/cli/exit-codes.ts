@@ -1,3 +1,5 @@
+import { MOUNT_REFUSAL } from '../kernel/mount-refusal.ts';
+
 /**
  * The exit codes of `cfs-mount` and `cfs`, once. README.md repeats this table; a test compares them.
  * Scripts rely on them: a code is never given another meaning.
@@ -6,9 +8,12 @@ export const EXIT_CODES = {
   ok: { code: 0, meaning: 'done' },
   failure: { code: 1, meaning: 'an unexpected failure: a defect, the log has its stack' },
   usage: { code: 2, meaning: 'a wrong command line, environment or config.toml' },
-  noFuse: { code: 3, meaning: 'no /dev/fuse, no fusermount3, or no permission to mount' },
-  mountPoint: { code: 4, meaning: 'the directory is missing, not a directory, or not empty' },
-  alreadyMounted: { code: 5, meaning: 'something is mounted there, or another process has this account mounted' },
+  noFuse: { code: MOUNT_REFUSAL.noFuse, meaning: 'no /dev/fuse, no fusermount3, or no permission to mount' },
+  mountPoint: { code: MOUNT_REFUSAL.mountPoint, meaning: 'the directory is missing, not a directory, or not empty' },
+  alreadyMounted: {
+    code: MOUNT_REFUSAL.alreadyMounted,
+    meaning: 'something is mounted there, or another process has this account mounted',
+  },
   signIn: { code: 6, meaning: 'not signed in, or the service refused the password, the keys or the token' },
   unreachable: { code: 7, meaning: 'the service cannot be reached' },
   parked: { code: 8, meaning: 'something is parked: it waits for a person (`cfs status` says what and why)' },

@@ -7,6 +7,7 @@ import { launchMount } from './launch.ts';
 import { visible } from './mount-event.ts';
 import { checkFuse, checkMountPoint } from './mount-point.ts';
 import type { MountRequest } from './mount-request.ts';
+import { type MountWords, NO_MOUNT_WORDS } from './mount-words.ts';
 import { statusAt } from './running-mounts.ts';
 import { SignalRelay } from './signal-relay.ts';
 
@@ -14,6 +15,7 @@ export interface MountFlags {
   readonly directory: string;
   readonly account: string | null;
   readonly foreground: boolean;
+  readonly words: MountWords;
 }
 
 /**
@@ -63,7 +65,12 @@ export async function checkNotMounted(paths: Paths, account: string): Promise<vo
 /** What the mounting process is told. `flags.directory` is checked, `flags.account` is the account's name. */
 export function mountRequest(
   deps: { paths: Paths; options: Options },
-  flags: { readonly directory: string; readonly account: string; readonly foreground: boolean },
+  flags: {
+    readonly directory: string;
+    readonly account: string;
+    readonly foreground: boolean;
+    readonly words?: MountWords;
+  },
 ): MountRequest {
   const files = accountPaths(deps.paths, flags.account);
   return {
@@ -74,6 +81,7 @@ export function mountRequest(
     socketPath: files.socketPath,
     logFile: deps.options.logFile ?? files.logFile,
     options: deps.options,
+    words: flags.words ?? NO_MOUNT_WORDS,
     foreground: flags.foreground,
   };
 }

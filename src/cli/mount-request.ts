@@ -1,6 +1,7 @@
 import { closeSync, writeSync } from 'node:fs';
 import { UsageError } from '../base/errors.ts';
 import type { Options } from '../config/options.ts';
+import type { MountWords } from './mount-words.ts';
 
 /**
  * What the launcher (`cfs-mount DIR`) hands to the process that mounts (`dist/cli/mount.js`), and what that process answers.
@@ -22,6 +23,8 @@ export interface MountRequest {
   /** Where the log goes: `options.logFile` or the account's mount.log. */
   readonly logFile: string;
   readonly options: Options;
+  /** What `-o` said beside the options. */
+  readonly words: MountWords;
   /** True: events are printed on standard output, a line each. False: nothing is printed, there is no terminal. */
   readonly foreground: boolean;
 }

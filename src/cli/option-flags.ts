@@ -25,14 +25,15 @@ export function givenFlags(command: Command): Partial<Record<OptionKey, string>>
   return flags;
 }
 
-/** The options of a mount from all their sources. @throws UsageError naming every mistake with its place */
+/** The options of a mount from all their sources; `words`: what `-o` set, weaker than a flag. @throws UsageError naming every mistake with its place */
 export function mountOptions(
   command: Command,
   env: Readonly<Record<string, string | undefined>>,
   paths: Paths,
+  words: Partial<Record<OptionKey, string>> = {},
 ): Options {
   const file = existsSync(paths.configFile)
     ? { path: paths.configFile, text: readFileSync(paths.configFile, 'utf8') }
     : null;
-  return loadOptions({ flags: givenFlags(command), env, file }, exitCode('usage')).options;
+  return loadOptions({ flags: { ...words, ...givenFlags(command) }, env, file }, exitCode('usage')).options;
 }

@@ -9,6 +9,7 @@ import { callerState } from './caller-signals.ts';
 import { KernelInvalidator } from './invalidate.ts';
 import { LinuxSession } from './linux-session.ts';
 import * as MountPoint from './mount-point.ts';
+import { MOUNT_REFUSAL } from './mount-refusal.ts';
 import { mountOn } from './mount-table.ts';
 import { type AddonConnection, type KernelAddon, loadKernelAddon, PAYLOAD_BYTES_MAX } from './native.ts';
 import { type Agreement, type MaskableFeature, negotiate } from './negotiation.ts';
@@ -170,7 +171,7 @@ class Mount implements LinuxMount {
     if (typeof connection === 'number') {
       deps.addon.closeDescriptor(deps.fd);
       MountPoint.unmountDirectory(deps.directory, 'lazily', deps.addon);
-      throw new UsageError(`the kernel's device cannot be served: ${connection}`, 1);
+      throw new UsageError(`the kernel's device cannot be served: ${connection}`, MOUNT_REFUSAL.noFuse);
     }
     this.#connection = connection;
     this.#wire = new Wire(connection.region);
@@ -218,7 +219,7 @@ class Mount implements LinuxMount {
   /** Waits for INIT. */
   async agreed(): Promise<void> {
     const cancel = this.#clock.after(INIT_MS_MAX, () => {
-      this.#rejectAgreement(new UsageError('the kernel did not answer after mounting', 1));
+      this.#rejectAgreement(new UsageError('the kernel did not answer after mounting', MOUNT_REFUSAL.noFuse));
     });
     try {
       const agreement = await this.#agreement;
@@ -256,7 +257,7 @@ class Mount implements LinuxMount {
       this.#rejectAgreement(
         new UsageError(
           `the kernel speaks FUSE ${offer.major}.${offer.minor}, which is too old: 7.23 (Linux 4.2) is needed`,
-          1,
+          MOUNT_REFUSAL.noFuse,
         ),
       );
       throw new FsError('EPROTO');

@@ -7,6 +7,7 @@ import type { Clock } from '../base/clock.ts';
 import { FsError, UsageError } from '../base/errors.ts';
 import { checked, errnoOf } from '../base/native.ts';
 import type { MountOptions } from './binding.ts';
+import { MOUNT_REFUSAL } from './mount-refusal.ts';
 import { mountOn, readMountTable } from './mount-table.ts';
 import type { KernelAddon } from './native.ts';
 
@@ -16,9 +17,6 @@ import type { KernelAddon } from './native.ts';
  *
  * Nothing here asks the mounted file system (no stat of it): the thread that runs this is the one that would have to answer.
  */
-
-/** Exit code of refusals that concern the mount point: the command could not do what it was asked (not: was misused). */
-const EXIT_CODE = 1;
 
 /** umount2(2) */
 const MNT_FORCE = 1;
@@ -95,7 +93,10 @@ export async function detachDeadMount(
 export function checkMountPoint(directory: string, options: { allowNonEmpty: boolean }): void {
   const mounted = mountOn(directory);
   if (mounted?.type.startsWith('fuse')) {
-    throw new UsageError(`${directory} is already mounted (${mounted.source}, ${mounted.type})`, EXIT_CODE);
+    throw new UsageError(
+      `${directory} is already mounted (${mounted.source}, ${mounted.type})`,
+      MOUNT_REFUSAL.alreadyMounted,
+    );
   }
   let isDirectory: boolean;
   try {
@@ -108,11 +109,11 @@ export function checkMountPoint(directory: string, options: { allowNonEmpty: boo
         : code === 'EACCES'
           ? 'cannot be reached: permission denied'
           : `cannot be used: ${code}`;
-    throw new UsageError(`the mount point ${directory} ${sentence}`, EXIT_CODE, { cause: error });
+    throw new UsageError(`the mount point ${directory} ${sentence}`, MOUNT_REFUSAL.mountPoint, { cause: error });
   }
-  if (!isDirectory) throw new UsageError(`the mount point ${directory} is not a directory`, EXIT_CODE);
+  if (!isDirectory) throw new UsageError(`the mount point ${directory} is not a directory`, MOUNT_REFUSAL.mountPoint);
   if (!options.allowNonEmpty && readdirSync(directory).length > 0) {
-    throw new UsageError(`the mount point ${directory} is not empty`, EXIT_CODE);
+    throw new UsageError(`the mount point ${directory} is not empty`, MOUNT_REFUSAL.mountPoint);
   }
 }
 
@@ -202,7 +203,7 @@ function mountAsRoot(options: MountOptions, addon: KernelAddon): number {
   const result = addon.mount(options.fsname, options.directory, type, flags, data);
   if (result === 0) return fd;
   addon.closeDescriptor(fd);
-  throw new UsageError(`could not mount on ${options.directory}: ${errnoOf(result)}`, EXIT_CODE);
+  throw new UsageError(`could not mount on ${options.directory}: ${errnoOf(result)}`, MOUNT_REFUSAL.noFuse);
 }
 
 /** fusermount3 opens the device with the user's rights, mounts, and hands us the descriptor over a socket. */
@@ -220,7 +221,7 @@ function mountAsUser(options: MountOptions, addon: KernelAddon): number {
   const ends = addon.socketPair();
   const [ours, theirs] = ends;
   if (ours === undefined || theirs === undefined)
-    throw new UsageError('no socket for fusermount3: too many open files', EXIT_CODE);
+    throw new UsageError('no socket for fusermount3: too many open files', MOUNT_REFUSAL.noFuse);
   try {
     const result = spawnSync('fusermount3', ['-o', words.join(','), '--', options.directory], {
       stdio: ['ignore', 'ignore', 'pipe', theirs],
@@ -229,13 +230,16 @@ function mountAsUser(options: MountOptions, addon: KernelAddon): number {
       timeout: 30_000,
     });
     if ((result.error as NodeJS.ErrnoException | undefined)?.code === 'ENOENT') {
-      throw new UsageError('fusermount3 is not installed; on Debian and Ubuntu: apt-get install fuse3', EXIT_CODE);
+      throw new UsageError(
+        'fusermount3 is not installed; on Debian and Ubuntu: apt-get install fuse3',
+        MOUNT_REFUSAL.noFuse,
+      );
     }
     if (result.status !== 0) {
       const said = result.stderr.trim().replace(/^fusermount3?: /, '');
       throw new UsageError(
         `could not mount on ${options.directory}: ${said === '' ? 'fusermount3 failed' : said}`,
-        EXIT_CODE,
+        MOUNT_REFUSAL.noFuse,
       );
     }
     const fd = addon.receiveDescriptor(ours);
@@ -251,12 +255,12 @@ function deviceRefused(errno: string): UsageError {
   if (errno === 'ENOENT' || errno === 'ENODEV' || errno === 'ENXIO') {
     return new UsageError(
       'there is no /dev/fuse: load the kernel module (modprobe fuse), or pass the device into the container',
-      EXIT_CODE,
+      MOUNT_REFUSAL.noFuse,
     );
   }
   if (errno === 'EACCES' || errno === 'EPERM')
-    return new UsageError('/dev/fuse may not be opened: permission denied', EXIT_CODE);
-  return new UsageError(`/dev/fuse cannot be opened: ${errno}`, EXIT_CODE);
+    return new UsageError('/dev/fuse may not be opened: permission denied', MOUNT_REFUSAL.noFuse);
+  return new UsageError(`/dev/fuse cannot be opened: ${errno}`, MOUNT_REFUSAL.noFuse);
 }
 
 /** fusermount3 splits at commas, and takes a backslash for the next character as it is. */

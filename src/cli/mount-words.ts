@@ -1,0 +1,81 @@
+import { UsageError } from '../base/errors.ts';
+import type { OptionKey } from '../config/options.ts';
+import { exitCode } from './exit-codes.ts';
+import { MOUNT_SUBTYPE } from './mount-request.ts';
+
+/** What of `-o` concerns the mount itself; the rest are options of the table in `config/options`. */
+export interface MountWords {
+  /** As mount(8) names them: noatime, noexec, … */
+  readonly flags: readonly string[];
+  /** What /proc/mounts shows as the source; null: our own text, with the account. */
+  readonly fsname: string | null;
+  /** Whether the directory is freed when the mounting process was killed. */
+  readonly autoUnmount: boolean;
+}
+
+export const NO_MOUNT_WORDS: MountWords = { flags: [], fsname: null, autoUnmount: false };
+
+/** Words that are flags of an option of the table, and what they set it to. */
+const SWITCHES: ReadonlyMap<string, readonly [OptionKey, string]> = new Map([
+  ['ro', ['readOnly', 'true']],
+  ['rw', ['readOnly', 'false']],
+  ['allow_other', ['allowOther', 'true']],
+  ['nonempty', ['nonempty', 'true']],
+]);
+const VALUES: ReadonlyMap<string, OptionKey> = new Map([
+  ['uid', 'uid'],
+  ['gid', 'gid'],
+  ['umask', 'umask'],
+]);
+const FLAGS: ReadonlySet<string> = new Set([
+  ...['noexec', 'exec', 'noatime', 'atime', 'relatime', 'strictatime', 'nodiratime', 'diratime'],
+  ...['nosuid', 'nodev', 'sync', 'async', 'dirsync'],
+]);
+/** What holds for every mount of ours anyway. */
+const ALWAYS: ReadonlySet<string> = new Set(['default_permissions', 'defaults', `subtype=${MOUNT_SUBTYPE}`]);
+
+/**
+ * The words of `-o ro,noatime,uid=1000 -o …`, as mount(8) and other FUSE programs have them: which options of the table they set
+ * (as texts, like flags), and what is left for the mount. In fsname a backslash takes the next character as it is.
+ *
+ * @throws UsageError naming every word that is not known
+ */
+export function readMountWords(texts: readonly string[]): {
+  readonly options: Readonly<Partial<Record<OptionKey, string>>>;
+  readonly mount: MountWords;
+} {
+  const options: Partial<Record<OptionKey, string>> = {};
+  const flags: string[] = [];
+  const refused: string[] = [];
+  let fsname: string | null = null;
+  let autoUnmount = false;
+  for (const word of texts.flatMap(wordsOf)) {
+    const [name = '', value] = split(word);
+    const option = SWITCHES.get(word);
+    const valued = VALUES.get(name);
+    if (option !== undefined) options[option[0]] = option[1];
+    else if (valued !== undefined && value !== undefined) options[valued] = value;
+    else if (FLAGS.has(word)) flags.push(word);
+    else if (word === 'auto_unmount') autoUnmount = true;
+    else if (name === 'fsname' && value !== undefined && value !== '') fsname = value;
+    else if (!ALWAYS.has(word)) refused.push(word);
+  }
+  if (refused.length > 0) {
+    const known = [...SWITCHES.keys(), ...[...VALUES.keys()].map((name) => `${name}=`), 'fsname=', 'auto_unmount'];
+    throw new UsageError(
+      `-o: unknown: ${refused.join(', ')} (known: ${[...known, 'default_permissions', ...FLAGS].join(', ')})`,
+      exitCode('usage'),
+    );
+  }
+  return { options, mount: { flags, fsname, autoUnmount } };
+}
+
+/** Separated by commas that no backslash stands before. */
+function wordsOf(text: string): string[] {
+  return (text.match(/(?:\\.|[^,\\])+/gs) ?? []).map((word) => word.trim().replace(/\\(.)/gs, '$1')).filter(Boolean);
+}
+
+function split(word: string): [string, string | undefined] {
+  const at = word.indexOf('=');
+  return at < 0 ? [word, undefined] : [word.slice(0, at), word.slice(at + 1)];
+}

@@ -1,0 +1,34 @@
+import { expect, test } from 'vitest';
+import { EXIT_CODES } from '../../src/cli/exit-codes.ts';
+import { NO_MOUNT_WORDS, readMountWords } from '../../src/cli/mount-words.ts';
+
+test('the words that users of mount(8) know become options and flags of the mount', () => {
+  expect(readMountWords(['ro,allow_other,uid=1000,gid=100,umask=077', 'nonempty,noatime,noexec'])).toEqual({
+    options: { readOnly: 'true', allowOther: 'true', uid: '1000', gid: '100', umask: '077', nonempty: 'true' },
+    mount: { flags: ['noatime', 'noexec'], fsname: null, autoUnmount: false },
+  });
+});
+
+test('the last word wins, and what holds anyway changes nothing', () => {
+  expect(readMountWords(['ro,rw', 'default_permissions,defaults,subtype=cfs-mount']).options).toEqual({
+    readOnly: 'false',
+  });
+  expect(readMountWords([]).mount).toEqual(NO_MOUNT_WORDS);
+});
+
+test('a source may have commas and signs of equality in it', () => {
+  expect(readMountWords([String.raw`fsname=a\,b=c\\d,auto_unmount`]).mount).toEqual({
+    flags: [],
+    fsname: String.raw`a,b=c\d`,
+    autoUnmount: true,
+  });
+});
+
+test.each(['suid', 'dev', 'frobnicate', 'uid', 'ro=1', 'subtype=other', 'fsname='])('%s is refused', (word) => {
+  expect(() => readMountWords([`noatime,${word}`])).toThrow(`-o: unknown: ${word} (known: ro, rw,`);
+  try {
+    readMountWords([word]);
+  } catch (error) {
+    expect(error).toMatchObject({ exitCode: EXIT_CODES.usage.code });
+  }
+});
