@@ -30,7 +30,10 @@ export interface MountService {
   plant(root: ResourceUrl): Promise<void>;
   /** Mounts, and starts the sync. Resolves when the kernel has been answered. */
   mount(): Promise<MountedAt>;
-  /** Unmounts and puts everything down safely; pushes for up to `timeoutMs` (null: until nothing is left). Idempotent. */
+  /**
+   * Unmounts and puts everything down safely; pushes for up to `timeoutMs` (null: until nothing is left, or until it is asked
+   * again with a limit). Idempotent.
+   */
   stop(timeoutMs: number | null): Promise<StopOutcome>;
   /** `urls`: of files or versions whose paths are wanted too. */
   status(urls: readonly string[]): Promise<WorkerStatus>;

@@ -203,6 +203,31 @@ test('a start without the service mounts what is known, and says so in the statu
   }
 });
 
+test('cfs umount that waits for a service that is away ends when --now, or a signal, says so', async () => {
+  const own = await ReferenceServer.start();
+  const mount = await MountFixture.start({ server: own, flags: ['--drain', '100ms'] });
+  try {
+    for (const hurry of ['--now', 'SIGTERM', 'fusermount3'] as const) {
+      await mount.run(`printf x > for-${hurry}.txt`);
+      if (hurry === '--now') await own.kill9();
+      const waiting = mount.cfs(['umount'], { anyExitCode: true, timeoutMs: 60_000 });
+      await expect.poll(async () => (await statusOf(mount)).phase, { timeout: 30_000 }).toBe('draining');
+      expect((await mount.run(`cat for-${hurry}.txt`)).stdout).toBe('x'); // until then it is there
+
+      if (hurry === '--now') await mount.cfs(['umount', '--now'], { anyExitCode: true });
+      else if (hurry === 'SIGTERM') process.kill(mount.pid, 'SIGTERM');
+      else await runCommand(['fusermount3', '-u', mount.directory]);
+
+      expect((await waiting).code).toBe(exitCode('pending'));
+      await mount.gone();
+      await mount.mount();
+    }
+  } finally {
+    await mount.dispose();
+    await own.dispose();
+  }
+});
+
 test('in the foreground it prints a line per event, passes the signal on, and ends with 0', async () => {
   await withMount([], async (mount) => {
     await mount.unmount();
