@@ -3,10 +3,12 @@
 //   --rounds=N   of each transfer (3); medians count
 // The reference server and a raw TCP server run in processes of their own, so that CPU and memory here are the client's.
 import { execFileSync, fork } from 'node:child_process';
-import { createWriteStream, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { createReadStream, createWriteStream, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { createServer as createHttpServer } from 'node:http';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
 import { fileURLToPath } from 'node:url';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
@@ -25,6 +27,7 @@ const MIB = 1024 * 1024;
 const fromDist = (path) => import(join(root, 'dist', path));
 if (process.argv.includes('--serve')) await serve();
 else if (process.argv.includes('--raw')) rawServer();
+else if (process.argv.includes('--bare')) bareFileServer();
 else if (process.argv.includes('--decode')) await decodeOnce();
 else await bench();
 
@@ -183,7 +186,7 @@ async function smallRequests() {
   ];
 }
 
-/** One large file up and down, beside curl, with the same server, in turns. */
+/** One large file up and down, beside curl with the same server, and the server beside one that only streams files; in turns. */
 async function transfers() {
   const { HttpService } = await fromDist('remote/http-service.js');
   const { createTransfer } = await fromDist('transfer/transfer.js');
@@ -191,6 +194,7 @@ async function transfers() {
   const { silentLogger } = await fromDist('base/log.js');
   const directory = mkdtempSync(join(tmpdir(), 'cfs-bench-'));
   const [server, { origin, keys, username, password }] = await child('--serve', directory);
+  const [bareServer, bareUrl] = await child('--bare', directory);
   try {
     const service = new HttpService({
       ...{
@@ -211,7 +215,9 @@ async function transfers() {
     await writeSource(source);
     const pieces = [{ kind: 'file', path: source, offset: 0, length: BYTES }];
     const user = await service.user();
-    const seconds = { up: [], curlUp: [], down: [], curlDown: [] };
+    const seconds = { up: [], curlUp: [], bareUp: [], down: [], curlDown: [], bareDown: [] };
+    const idle = (await answered(server)).now;
+    let firstPeak = 0;
     const cpus = { up: [], down: [] };
     for (let round = 0; round < ROUNDS; round++) {
       const file = await service.createFile(user.magicBriefcase, `large ${round}`, 'application/octet-stream');
@@ -226,6 +232,7 @@ async function transfers() {
       };
       await run('up', () => transfer.uploads.putVersionData(ours, 0, pieces, signal));
       await run('curlUp', () => curl('-o', '/dev/null', '-H', 'Range: bytes=0-', '-T', source, `${theirs}/data`));
+      await run('bareUp', () => curl('-o', '/dev/null', '-T', source, bareUrl));
       const whole = { start: 0, end: BYTES };
       await run('down', () =>
         transfer.versions.readVersion(ours, whole, BYTES, { kind: 'file', path: target }, signal),
@@ -234,23 +241,38 @@ async function transfers() {
       rmSync(target);
       await run('curlDown', () => curl('-o', target, `${ours}/data`));
       rmSync(target);
+      await run('bareDown', () => curl('-o', target, bareUrl));
+      rmSync(target);
       await service.deleteForever(file, 'file');
+      if (round === 0) firstPeak = (await answered(server)).peak;
     }
+    const lastPeak = (await answered(server)).peak;
+    const grown = lastPeak - firstPeak;
     const buffers = await liveBuffers(service, transfer, user, pieces, target);
     await service.close();
     const speed = (name) => BYTES / MIB / median(seconds[name]);
-    const compared = (what, name, peer) => {
+    const compared = (what, name, peer, gate) => {
       const ratio = speed(name) / speed(peer);
-      const note = `${Math.round(speed(name))} and ${Math.round(speed(peer))} MiB/s, ${Math.round(median(cpus[name]))} ms of CPU`;
-      return row(`${what} ${BYTES / MIB} MiB: × curl`, ratio, '≥ 0.8', ratio >= 0.8, note);
+      const cpu = cpus[name] === undefined ? '' : `, ${Math.round(median(cpus[name]))} ms of CPU`;
+      const note = `${Math.round(speed(name))} and ${Math.round(speed(peer))} MiB/s${cpu}`;
+      return row(what, ratio, `≥ ${gate}`, ratio >= gate, note);
     };
+    const size = `${BYTES / MIB} MiB`;
     return [
-      compared('download', 'down', 'curlDown'),
-      compared('upload', 'up', 'curlUp'),
+      compared(`download ${size}: × curl`, 'down', 'curlDown', 0.8),
+      compared(`upload ${size}: × curl`, 'up', 'curlUp', 0.8),
       row('… MiB of buffers', buffers / MIB, '≤ 32', buffers <= 32 * MIB, ''),
+      compared(`server: ${size} down: × bare node:http`, 'curlDown', 'bareDown', 0.7),
+      compared(`server: ${size} up: × bare node:http`, 'curlUp', 'bareUp', 0.7),
+      row(
+        '… MiB that it grows after the first round',
+        ...[grown / MIB, '≤ 16', grown <= 16 * MIB],
+        `at most ${Math.round((lastPeak - idle) / MIB)} above idle, what waits to be collected included`,
+      ),
     ];
   } finally {
     server.kill();
+    bareServer.kill();
     rmSync(directory, { recursive: true, force: true });
   }
 }
@@ -317,6 +339,33 @@ async function serve() {
     ...server.administration.addKeyPair(username),
   };
   process.send({ origin: server.origin, keys, username, password });
+  let peak = 0;
+  setInterval(() => {
+    peak = Math.max(peak, process.memoryUsage.rss());
+  }, 20);
+  process.on('message', () => process.send({ now: process.memoryUsage.rss(), peak }));
+  process.on('disconnect', () => process.exit());
+}
+
+/** What a child says of itself when it is asked. */
+function answered(process_) {
+  process_.send('how much memory?');
+  return new Promise((resolve) => process_.once('message', resolve));
+}
+
+/** One file, as node:http streams it to and from a disk: no token, no database, no sync. */
+function bareFileServer() {
+  const path = join(process.argv.at(-1), 'bare');
+  const server = createHttpServer(async (request, response) => {
+    if (request.method === 'PUT') {
+      await pipeline(request, createWriteStream(path));
+      response.writeHead(204).end();
+      return;
+    }
+    response.writeHead(200, { 'Content-Length': statSync(path).size });
+    await pipeline(createReadStream(path), response).catch(() => {});
+  });
+  server.listen(0, '127.0.0.1', () => process.send(`http://127.0.0.1:${server.address().port}/`));
   process.on('disconnect', () => process.exit());
 }
 
