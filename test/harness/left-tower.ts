@@ -39,6 +39,8 @@ export class LeftTower {
   readonly directory: string;
   readonly store: Store;
   readonly contents: ContentStore;
+  readonly names = new Names();
+  readonly marks: PushMarks;
   readonly tree: Tree;
   readonly freshness: Freshness;
   readonly reader: BlockReader;
@@ -63,17 +65,18 @@ export class LeftTower {
     });
     const { contents } = this;
     const marks = new PushMarks({ store });
+    this.marks = marks;
     this.tree = new Tree({
       store,
       contents,
-      names: new Names(),
+      names: this.names,
       marks,
       clock,
       log,
       options: { saveWindowMs: 60_000, settleMs: 2_000 },
     });
     Tree.plant(store, clock, {
-      resource: ROOT_RESOURCE,
+      resource: options.root ?? ROOT_RESOURCE,
       uid: process.getuid?.() ?? 0,
       gid: process.getgid?.() ?? 0,
     });
@@ -104,7 +107,10 @@ export class LeftTower {
         clock,
         log,
         shutdown,
-        onWritten: (ino) => this.written.push(ino),
+        onWritten: (ino) => {
+          this.written.push(ino);
+          options.onWritten?.(ino);
+        },
       },
       clock,
       log,
@@ -138,6 +144,9 @@ export interface TowerOptions {
   /** An existing one: the tower goes on with what it holds. */
   readonly directory?: string;
   readonly clock?: Clock;
+  /** What the root folder is on the service. */
+  readonly root?: ResourceUrl;
+  readonly onWritten?: (ino: Inode) => void;
   readonly listing?: RemoteListing;
   readonly source?: VersionSource;
   /** What the store's files lie on. */

@@ -1,0 +1,118 @@
+import { writeFileSync } from 'node:fs';
+import { silentLogger } from '../../src/base/log.ts';
+import type { ResourceUrl } from '../../src/base/vocabulary.ts';
+import type { VersionSource } from '../../src/content/version-source.ts';
+import { InProcessMount } from '../../src/kernel/in-process.ts';
+import { SyncLoop } from '../../src/sync/sync-loop.ts';
+import type { RemoteListing } from '../../src/tree/remote-listing.ts';
+import { MODEL_ROOT, ModelService } from '../sync/model-service.ts';
+import { ManualClock } from '../tree/tree-fixture.ts';
+import { LeftTower } from './left-tower.ts';
+
+export const SETTLE_MS = 2_000;
+const TURNS_MAX = 2_000;
+
+/** System calls at one end, the model of the service at the other, everything of ours between them; time as the test says. */
+export class SyncedTower {
+  readonly clock: ManualClock;
+  readonly service: ModelService;
+  readonly tower: LeftTower;
+  readonly sync: SyncLoop;
+  readonly mount: InProcessMount;
+
+  private constructor(clock: ManualClock, service: ModelService, tower: LeftTower, sync: SyncLoop) {
+    this.clock = clock;
+    this.service = service;
+    this.tower = tower;
+    this.sync = sync;
+    this.mount = new InProcessMount(tower.fileSystem);
+  }
+
+  static async build(): Promise<SyncedTower> {
+    const clock = new ManualClock();
+    const service = new ModelService();
+    service.auto = () => ({ type: 'answer' });
+    let sync: SyncLoop | null = null;
+    const tower = await LeftTower.build({
+      clock,
+      root: MODEL_ROOT,
+      listing: listingOf(service),
+      source: sourceOf(service),
+      onWritten: (ino) => sync?.changed(ino),
+    });
+    const { store, contents, names, marks, reader, fileSystem } = tower;
+    sync = new SyncLoop({
+      store,
+      contents,
+      names,
+      marks,
+      changes: service,
+      uploads: service,
+      complete: (content, extent, signal) => reader.complete(content, extent, signal),
+      isOpen: (ino) => fileSystem.files.isOpen(ino),
+      isBeingWritten: (ino) => fileSystem.files.isBeingWritten(ino),
+      clock,
+      log: silentLogger,
+      onEvent: () => {},
+      onTreeChange: (changes) => fileSystem.changedElsewhere(changes),
+      options: {
+        settleMs: SETTLE_MS,
+        transfers: 4,
+        saveWindowMs: 60_000,
+        deletion: 'trash',
+        plainPutMaxBytes: 1024 * 1024,
+        host: 'host',
+      },
+    });
+    const loop = sync;
+    tower.tree.onLocalChange((ino) => loop.changed(ino));
+    loop.start();
+    return new SyncedTower(clock, service, tower, loop);
+  }
+
+  /** Time passes, and everything that needs no more of it happens. */
+  async pass(ms: number): Promise<void> {
+    this.clock.advance(ms);
+    for (let calm = 0, turn = 0, seen = -1; calm < 8 && turn < TURNS_MAX; turn++) {
+      await new Promise((resolve) => setImmediate(resolve));
+      const now = this.service.requests.length * 1_000 + this.sync.status().pushing;
+      calm = now === seen ? calm + 1 : 0;
+      seen = now;
+    }
+  }
+
+  /** Until nothing is left to be pushed. @throws Error when that does not come */
+  async converge(): Promise<void> {
+    for (let round = 0; round < 400; round++) {
+      await this.pass(SETTLE_MS);
+      if (this.sync.status().pending === 0) return;
+    }
+    throw new Error(`not pushed: ${JSON.stringify([...this.tower.store.all('dirty')])}`);
+  }
+
+  async close(): Promise<void> {
+    await this.sync.stop();
+    await this.tower.close();
+  }
+}
+
+function listingOf(service: ModelService): RemoteListing {
+  return {
+    listPage: async (folder: ResourceUrl) => ({ entries: service.listing(folder), hasMore: false, serverTimeMs: null }),
+    resource: async (url: ResourceUrl) => service.look(url),
+  };
+}
+
+function sourceOf(service: ModelService): VersionSource {
+  return {
+    newestVersion: async (file) => service.history(file).find(({ complete }) => complete) ?? null,
+    readVersion: async (version, extent, _sizeBytes, target) => {
+      const bytes = service.bytesOfVersion(version)?.subarray(extent.start, extent.end);
+      if (bytes === undefined) throw new Error(`no ${version}`);
+      if (target.kind === 'memory') return { extent, bytes };
+      if (extent.start !== 0) throw new Error('the model sends whole files into files');
+      writeFileSync(target.path, bytes);
+      return { extent, bytes: null };
+    },
+  };
+}
