@@ -1,4 +1,5 @@
 import { setMaxListeners } from 'node:events';
+import { constants } from 'node:fs';
 import type { Clock } from '../base/clock.ts';
 import { FsError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
@@ -276,6 +277,13 @@ export class FileSystem implements FileSystemOps {
     ctx: OpContext,
   ): Answer<Entry & { readonly open: OpenReply }> {
     return this.#afterListing(parent, ctx, () => {
+      const existing = this.#tree.child(parent, name);
+      // Somebody else made it since the kernel looked: without O_EXCL, open(2) opens what is there. The kernel takes it for new
+      // and checks no permission: only for its owner.
+      const isOwn = ctx.uid === 0 || ctx.uid === existing?.local?.uid;
+      if (existing?.kind === 'file' && isOwn && (flags.raw & constants.O_EXCL) === 0) {
+        return after(this.open(existing.ino, flags, ctx), (open) => ({ ...this.#view.entry(existing), open }));
+      }
       const entry = this.#create(parent, name, 'file', mode, ctx);
       return { ...entry, open: this.#openHandle(entry.attributes.ino, flags) };
     });

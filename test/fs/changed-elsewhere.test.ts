@@ -1,4 +1,6 @@
+import { constants } from 'node:fs';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { type HandleId, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { VersionService } from '../content/version-service.ts';
 import { LeftTower } from '../harness/left-tower.ts';
@@ -116,4 +118,20 @@ test('echo >> file, right after a mount with an empty store', async () => {
   await mount.writeFile('file', Buffer.from('appended\n'), { flag: 'a' });
 
   expect((await mount.readFile('file')).toString()).toBe('from elsewhere\nappended\n');
+});
+
+test('a file that somebody else made since the kernel looked is opened by O_CREAT, refused by O_EXCL', async () => {
+  service.put('file', Buffer.from('theirs'));
+  const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
+  const flags = { access: 'read-write', append: false, truncate: false, raw: constants.O_CREAT } as const;
+  const create = async (raw: number): Promise<HandleId> =>
+    (await tower.fileSystem.create(ROOT_INODE, 'file', 0o644, { ...flags, raw }, ctx)).open.handle;
+  const { ino } = await mount.stat('file');
+
+  const handle = await create(constants.O_CREAT);
+  await tower.fileSystem.write(ino, handle, 0, Buffer.from('o'), ctx);
+  await tower.fileSystem.release(ino, handle);
+  await expect(create(constants.O_CREAT | constants.O_EXCL)).rejects.toMatchObject({ errno: 'EEXIST' });
+
+  expect((await mount.readFile('file')).toString()).toBe('oheirs');
 });
