@@ -63,8 +63,13 @@ export type BodyPiece =
   | { readonly kind: 'file'; readonly path: string; readonly offset: number; readonly length: number }
   | { readonly kind: 'zeros'; readonly length: number };
 
-/** Where fetched bytes go: handed back (small contents), or written into a file at the same offset as in the version. */
-export type FetchTarget = { readonly kind: 'memory' } | { readonly kind: 'file'; readonly path: string };
+/**
+ * Where fetched bytes go: handed back (small contents), or written into a file at the same offset as in the version. Nobody
+ * waits for what `isAhead`: what somebody waits for goes first.
+ */
+export type FetchTarget = ({ readonly kind: 'memory' } | { readonly kind: 'file'; readonly path: string }) & {
+  readonly isAhead?: boolean;
+};
 
 /**
  * What a fetch brought. `extent` may reach further than what was asked for: a service that ignores Range sends everything,

@@ -91,6 +91,10 @@ class MountingProcess {
       clock: systemClock,
       log: log.child({ part: 'transfer' }),
       transfers: request.options.connections,
+      limits: {
+        upBytesPerSecond: request.options.upLimitBytes,
+        downBytesPerSecond: request.options.downLimitBytes,
+      },
     });
     this.#transfer.connectivity.onChange(({ online }) => this.#connectionChanged(online));
 

@@ -61,6 +61,8 @@ export const OPTIONS = {
   ),
   transfers: count('--transfers', '8', 'how many files are pushed or fetched at the same time', { max: 64 }),
   connections: count('--connections', '8', 'how many connections to the service are open at most', { max: 64 }),
+  upLimitBytes: rate('--up-limit', 'how much is sent in a second at most, over all files; off: as fast as the line is'),
+  downLimitBytes: rate('--down-limit', 'how much is fetched in a second at most, over all files; off: no limit'),
   deletion: choice(
     '--delete',
     '<where>',
@@ -145,6 +147,18 @@ function size(flag: string, standard: string, help: string, limits: { minBytes?:
 
 function sizeOrAuto(flag: string, standard: string, help: string) {
   return { flag, placeholder: '<size>', default: standard, help, hidden: false, parse: orAuto(parseBytes) };
+}
+
+/** Bytes per second; null for `off`. */
+function rate(flag: string, help: string) {
+  const parse = (text: string): number | null => {
+    if (text.trim() === 'off') return null;
+    const bytes = parseBytes(text);
+    // With less a single packet would be overdue.
+    if (bytes < 1024) throw new RangeError(`${text} is less than 1KiB`);
+    return bytes;
+  };
+  return { flag, placeholder: '<size>', default: 'off', help, hidden: false, parse };
 }
 
 function count(flag: string, standard: string, help: string, limits: { max: number }) {

@@ -162,7 +162,8 @@ export class BlockReader {
     const bytes = prefetch === null ? 0 : extent.end - extent.start;
     prefetch?.addEventListener('abort', onAbort, { once: true });
     this.#prefetchingBytes += bytes;
-    fetch.done = this.#fetchPatiently(content, extent, sizeBytes, giveUp.signal).finally(() => {
+    const isAhead = (): boolean => !fetch.isWanted;
+    fetch.done = this.#fetchPatiently(content, extent, sizeBytes, isAhead, giveUp.signal).finally(() => {
       prefetch?.removeEventListener('abort', onAbort);
       this.#prefetchingBytes -= bytes;
       lease.release();
@@ -172,9 +173,15 @@ export class BlockReader {
     return fetch;
   }
 
-  async #fetchPatiently(content: ContentId, extent: Extent, sizeBytes: number, giveUp: AbortSignal): Promise<void> {
+  async #fetchPatiently(
+    content: ContentId,
+    extent: Extent,
+    sizeBytes: number,
+    isAhead: () => boolean,
+    giveUp: AbortSignal,
+  ): Promise<void> {
     try {
-      await this.#patience.ask((signal) => this.#fetchOnce(content, extent, sizeBytes, signal), giveUp);
+      await this.#patience.ask((signal) => this.#fetchOnce(content, extent, sizeBytes, isAhead(), signal), giveUp);
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 404) throw error;
       this.#log.warn({ content, ...extent }, 'version gone while it was read');
@@ -182,11 +189,17 @@ export class BlockReader {
     }
   }
 
-  async #fetchOnce(content: ContentId, extent: Extent, sizeBytes: number, signal: AbortSignal): Promise<void> {
+  async #fetchOnce(
+    content: ContentId,
+    extent: Extent,
+    sizeBytes: number,
+    isAhead: boolean,
+    signal: AbortSignal,
+  ): Promise<void> {
     const record = this.#contents.record(content);
     if (record?.version == null) throw new FsError('EIO', `content ${content} has no version to fetch from`);
     const path = this.#contents.fetchPath(content);
-    const target = path === null ? ({ kind: 'memory' } as const) : ({ kind: 'file', path } as const);
+    const target = path === null ? ({ kind: 'memory', isAhead } as const) : ({ kind: 'file', path, isAhead } as const);
     const fetched = await this.#source.readVersion(record.version, extent, sizeBytes, target, signal);
     if (fetched.extent.start > extent.start || fetched.extent.end < extent.end) {
       throw new ProtocolError(

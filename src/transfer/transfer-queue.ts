@@ -20,6 +20,7 @@ const UPLOADS_SHARE = 0.75;
 
 interface Waiting {
   readonly kind: TransferKind;
+  readonly isAhead: boolean;
   readonly start: () => void;
 }
 
@@ -39,7 +40,7 @@ export interface TransferMeter {
   expects(bytesTotal: number): void;
 }
 
-/** Lets a bounded number of transfers run at once, downloads before uploads, first come first served among equals. */
+/** Lets a bounded number of transfers run at once, reads before read-ahead before uploads, first come first served among equals. */
 export class TransferQueue {
   readonly #clock: Clock;
   readonly #transfersMax: number;
@@ -60,12 +61,19 @@ export class TransferQueue {
 
   /** Runs `transfer` when its turn comes; rejects with the signal's reason if that never does. */
   async run<T>(
-    transfer: { readonly kind: TransferKind; readonly url: string; readonly bytesTotal: number },
+    transfer: {
+      readonly kind: TransferKind;
+      readonly url: string;
+      readonly bytesTotal: number;
+      /** Nobody waits for it. */
+      readonly isAhead?: boolean;
+    },
     signal: AbortSignal,
     work: (meter: TransferMeter) => Promise<T>,
   ): Promise<T> {
-    await this.#turn(transfer.kind, signal);
-    const running: Running = { ...transfer, startedMs: this.#clock.elapsedMs(), bytesDone: 0 };
+    const { kind, url, bytesTotal, isAhead = false } = transfer;
+    await this.#turn(kind, isAhead, signal);
+    const running: Running = { kind, url, bytesTotal, startedMs: this.#clock.elapsedMs(), bytesDone: 0 };
     this.#running.add(running);
     try {
       return await work({
@@ -118,7 +126,8 @@ export class TransferQueue {
   #startNext(): void {
     for (const kind of ['download', 'upload'] as const) {
       while (this.#mayStart(kind)) {
-        const index = this.#waiting.findIndex((waiting) => waiting.kind === kind);
+        const wanted = this.#waiting.findIndex((waiting) => waiting.kind === kind && !waiting.isAhead);
+        const index = wanted === -1 ? this.#waiting.findIndex((waiting) => waiting.kind === kind) : wanted;
         if (index === -1) break;
         const [next] = this.#waiting.splice(index, 1) as [Waiting];
         this.#take(kind);
@@ -127,7 +136,7 @@ export class TransferQueue {
     }
   }
 
-  #turn(kind: TransferKind, signal: AbortSignal): Promise<void> | void {
+  #turn(kind: TransferKind, isAhead: boolean, signal: AbortSignal): Promise<void> | void {
     if (signal.aborted) throw signal.reason;
     if (this.#mayStart(kind)) {
       this.#take(kind);
@@ -136,6 +145,7 @@ export class TransferQueue {
     return new Promise((resolve, reject) => {
       const waiting: Waiting = {
         kind,
+        isAhead,
         start: () => {
           signal.removeEventListener('abort', aborted);
           resolve();

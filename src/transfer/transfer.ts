@@ -4,6 +4,7 @@ import type { HttpService } from '../remote/http-service.ts';
 import { ChangeService } from './change-service.ts';
 import { Connectivity, type ConnectivityState } from './connectivity.ts';
 import { ListingService } from './listing-service.ts';
+import { RateLimit } from './rate-limit.ts';
 import { TransferQueue, type TransferState } from './transfer-queue.ts';
 import { UploadService } from './upload-service.ts';
 import { VersionService } from './version-service.ts';
@@ -36,6 +37,8 @@ export function createTransfer(options: {
   log: Logger;
   /** Transfers at once, as many as the service has connections for; 8. */
   transfers?: number;
+  /** Bytes of bodies per second in each direction; null or none: as fast as the line is. */
+  limits?: { readonly upBytesPerSecond: number | null; readonly downBytesPerSecond: number | null };
 }): Transfer {
   const { service, clock, log } = options;
   const connectivity = new Connectivity({ clock, log });
@@ -43,7 +46,15 @@ export function createTransfer(options: {
     clock,
     ...(options.transfers === undefined ? {} : { transfers: options.transfers }),
   });
-  const parts = { service, connectivity, queue };
+  const limitOf = (bytesPerSecond: number | null | undefined): RateLimit | null =>
+    bytesPerSecond == null ? null : new RateLimit({ clock, bytesPerSecond });
+  const parts = {
+    service,
+    connectivity,
+    queue,
+    upLimit: limitOf(options.limits?.upBytesPerSecond),
+    downLimit: limitOf(options.limits?.downBytesPerSecond),
+  };
   return {
     listings: new ListingService(parts),
     versions: new VersionService(parts),

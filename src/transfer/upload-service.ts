@@ -2,6 +2,7 @@ import type { BodyPiece, RemoteVersion, UploadProgress } from '../base/resources
 import type { ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
 import type { HttpService } from '../remote/http-service.ts';
 import type { Connectivity } from './connectivity.ts';
+import type { RateLimit } from './rate-limit.ts';
 import type { TransferQueue } from './transfer-queue.ts';
 import { bodyLength, type UploadBody, uploadBody } from './upload-body.ts';
 
@@ -10,11 +11,18 @@ export class UploadService {
   readonly #service: HttpService;
   readonly #connectivity: Connectivity;
   readonly #queue: TransferQueue;
+  readonly #limit: RateLimit | null;
 
-  constructor(options: { service: HttpService; connectivity: Connectivity; queue: TransferQueue }) {
+  constructor(options: {
+    service: HttpService;
+    connectivity: Connectivity;
+    queue: TransferQueue;
+    upLimit: RateLimit | null;
+  }) {
     this.#service = options.service;
     this.#connectivity = options.connectivity;
     this.#queue = options.queue;
+    this.#limit = options.upLimit;
   }
 
   /** @throws StorageError for a local file that is shorter than promised · what the service throws */
@@ -52,7 +60,22 @@ export class UploadService {
   ): Promise<T> {
     const transfer = { kind: 'upload', url, bytesTotal: bodyLength(body) } as const;
     return this.#queue.run(transfer, signal, (meter) =>
-      this.#connectivity.watched(() => send(uploadBody(body, (bytes) => meter.moved(bytes))), 'data'),
+      this.#connectivity.watched(
+        () =>
+          send(
+            this.#paced(
+              uploadBody(body, (bytes) => meter.moved(bytes)),
+              signal,
+            ),
+          ),
+        'data',
+      ),
     );
+  }
+
+  #paced(body: UploadBody, signal: AbortSignal): UploadBody {
+    const limit = this.#limit;
+    if (limit === null) return body;
+    return { length: body.length, chunks: () => limit.paced(body.chunks(), 'later', signal) };
   }
 }

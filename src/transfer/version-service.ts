@@ -3,6 +3,7 @@ import type { Extent, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
 import type { HttpService } from '../remote/http-service.ts';
 import type { Connectivity } from './connectivity.ts';
 import { land } from './landing.ts';
+import type { RateLimit } from './rate-limit.ts';
 import type { TransferQueue } from './transfer-queue.ts';
 
 /** What reading needs (`VersionSource`), across the threads: bytes go into the file that the other thread names. */
@@ -10,11 +11,18 @@ export class VersionService {
   readonly #service: HttpService;
   readonly #connectivity: Connectivity;
   readonly #queue: TransferQueue;
+  readonly #limit: RateLimit | null;
 
-  constructor(options: { service: HttpService; connectivity: Connectivity; queue: TransferQueue }) {
+  constructor(options: {
+    service: HttpService;
+    connectivity: Connectivity;
+    queue: TransferQueue;
+    downLimit: RateLimit | null;
+  }) {
     this.#service = options.service;
     this.#connectivity = options.connectivity;
     this.#queue = options.queue;
+    this.#limit = options.downLimit;
   }
 
   newestVersion(file: ResourceUrl, signal: AbortSignal): Promise<RemoteVersion | null> {
@@ -29,13 +37,16 @@ export class VersionService {
     target: FetchTarget,
     signal: AbortSignal,
   ): Promise<FetchedRange> {
-    const transfer = { kind: 'download', url: version, bytesTotal: extent.end - extent.start } as const;
+    const { isAhead = false } = target;
+    const transfer = { kind: 'download', url: version, bytesTotal: extent.end - extent.start, isAhead } as const;
     return this.#queue.run(transfer, signal, (meter) =>
       this.#connectivity.watched(() => {
         const ask = async () => {
           const incoming = await this.#service.readVersion(version, extent, sizeBytes, signal);
           meter.expects(incoming.extent.end - incoming.extent.start);
-          return incoming;
+          if (this.#limit === null) return incoming;
+          const chunks = this.#limit.paced(incoming.chunks, isAhead ? 'later' : 'now', signal);
+          return { extent: incoming.extent, chunks };
         };
         return land(ask, extent, target, (bytes) => {
           meter.moved(bytes);

@@ -32,6 +32,8 @@ test('without anything said, every option has its default', () => {
     inlineMaxBytes: 16 * 1024,
     cacheBytes: null,
     transfers: 8,
+    upLimitBytes: null,
+    downLimitBytes: null,
     deletion: 'trash',
     readOnly: false,
     umask: 0o022,

@@ -37,6 +37,18 @@ test('a place that becomes free goes to a download before an upload that waited 
   expect(begun.slice(9)).toEqual(['late upload']);
 });
 
+test('what somebody waits for goes before what is fetched ahead', async () => {
+  const { queue, begun, run, end } = queueOf();
+  for (let i = 0; i < 8; i++) void run('download', `d${i}`);
+  const ahead = { kind: 'download', url: 'ahead', bytesTotal: 1, isAhead: true } as const;
+  void queue.run(ahead, new AbortController().signal, async () => void begun.push('ahead'));
+  void run('download', 'waited for');
+  await end('d0');
+  expect(begun.slice(8)).toEqual(['waited for']);
+  await end('d1');
+  expect(begun.slice(9)).toEqual(['ahead']);
+});
+
 test('the last two places are not for uploads, however many wait', async () => {
   const { queue, begun, run } = queueOf();
   for (let i = 0; i < 20; i++) void run('upload', `u${i}`);

@@ -410,3 +410,31 @@ describe('whether the service can be reached', () => {
     expect(transfer.stats().online).toBe(true);
   });
 });
+
+describe('limits', () => {
+  test('hold in both directions, and the bytes are the same', async () => {
+    const limits = { upBytesPerSecond: 1_000_000, downBytesPerSecond: 2_000_000 };
+    const slow = createTransfer({ service, clock, log: silentLogger, limits });
+    server.otherwise = serveBytes;
+    const extent = { start: 0, end: 600_000 };
+
+    const startedMs = clock.elapsedMs();
+    const fetched = await slow.versions.readVersion(
+      versionUrl(),
+      extent,
+      BYTES.byteLength,
+      { kind: 'memory', isAhead: true },
+      signal,
+    );
+    const fetchedMs = clock.elapsedMs();
+    expect(fetched.bytes?.byteLength).toBe(extent.end);
+    expect(Buffer.compare(fetched.bytes as Uint8Array, BYTES.subarray(0, extent.end))).toBe(0);
+    expect(fetchedMs - startedMs).toBeGreaterThan(150);
+
+    server.otherwise = reply(204);
+    const body: BodyPiece[] = [{ kind: 'bytes', bytes: BYTES.subarray(0, 400_000) }];
+    await slow.uploads.putFileData(fileUrl(), body, 'text/plain', signal);
+    expect(clock.elapsedMs() - fetchedMs).toBeGreaterThan(200);
+    expect(Buffer.compare(server.requests.at(-1)?.body as Buffer, BYTES.subarray(0, 400_000))).toBe(0);
+  });
+});
