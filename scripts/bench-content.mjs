@@ -91,19 +91,19 @@ async function far() {
       }
 
       const again = ground.mount(`again-${round}`, [], `reader-${round}`);
-      run('echo 1 > /proc/sys/vm/drop_caches || true');
+      run('sync; echo 1 > /proc/sys/vm/drop_caches || true');
       note(
         'read again after a restart, MB/s',
         'cfs-mount, first',
         (BIG_MIB * 1.048576) / run(`cat ${again.directory}/big-${round} > /dev/null`).seconds,
       );
-      run('echo 1 > /proc/sys/vm/drop_caches || true');
+      run('sync; echo 1 > /proc/sys/vm/drop_caches || true');
       note(
         'read again after a restart, MB/s',
         'cfs-mount, then',
         (BIG_MIB * 1.048576) / run(`cat ${again.directory}/big-${round} > /dev/null`).seconds,
       );
-      run('echo 1 > /proc/sys/vm/drop_caches || true');
+      run('sync; echo 1 > /proc/sys/vm/drop_caches || true');
       note(
         'read again after a restart, MB/s',
         'ext4',

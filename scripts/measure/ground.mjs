@@ -223,7 +223,7 @@ export class Ground {
 
 /** Of the first mount that a status names. */
 function pidOf(status) {
-  return (status.mounts ?? status).find?.((mount) => mount.pid !== undefined)?.pid ?? status.pid;
+  return status.accounts.map((account) => account.status?.pid).find((pid) => pid !== undefined);
 }
 
 /** Private memory of a process, MiB: anonymous pages and shared slots, without what is mapped from files. */
