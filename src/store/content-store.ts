@@ -238,10 +238,21 @@ export class ContentStore implements Contents {
   }
 
   async syncFile(id: ContentId): Promise<void> {
-    const open = this.#drafts.get(id);
-    const record = this.record(id);
-    const inFile = open === undefined ? record?.where === 'file' : open.memory === null;
-    if (inFile) await this.#files.sync(id, record?.kind === 'version' ? 'cache' : 'drafts');
+    const lease = this.lease(id);
+    try {
+      for (let at: ContentId | null = id; at !== null; ) {
+        const open: Draft | undefined = this.#drafts.get(at);
+        const record = this.record(at);
+        const base: ContentId | null = open === undefined ? (record?.base ?? null) : open.base;
+        const inFile = open === undefined ? record?.where === 'file' : open.memory === null;
+        // What was written here may be in the layers below, too; a version without layers can be fetched again.
+        const isOurs = at === id || record?.kind === 'draft' || (record !== undefined && isLayered(record));
+        if (inFile && isOurs) await this.#files.sync(at, record?.kind === 'version' ? 'cache' : 'drafts');
+        at = base;
+      }
+    } finally {
+      lease.release();
+    }
   }
 
   pieces(id: ContentId, extent: Extent): Piece[] {
