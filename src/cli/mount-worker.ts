@@ -20,6 +20,7 @@ import { Patience } from '../content/patience.ts';
 import type { VersionSource } from '../content/version-source.ts';
 import type { ParkedChange, SyncOutcome } from '../control/status-model.ts';
 import { FileSystem } from '../fs/file-system.ts';
+import { OpenPush } from '../fs/open-push.ts';
 import type { MountedFileSystem } from '../kernel/binding.ts';
 import { mountLinux } from '../kernel/linux.ts';
 import { ContentStore } from '../store/content-store.ts';
@@ -251,7 +252,7 @@ class MountingWorker implements MountService {
       uploads: this.#port.remote<UploadService>('uploads'),
       complete: (content, extent, signal) => completed(reader, content, extent, signal),
       isOpen: (ino) => fileSystem.files.isOpen(ino),
-      isBeingWritten: (ino) => fileSystem.files.isBeingWritten(ino),
+      isBeingWritten: (ino) => openPush.isHeldBack(ino),
       clock,
       log: log.child({ part: 'sync' }),
       onEvent: (event) => this.#tell(event),
@@ -265,6 +266,15 @@ class MountingWorker implements MountService {
         host: hostname(),
       },
     });
+    const openPush = new OpenPush({
+      files: fileSystem.files,
+      store,
+      clock,
+      log: log.child({ part: 'open-push' }),
+      push: (ino) => sync.changed(ino),
+      openPushMs: options.openPushMs,
+    });
+    openPush.start(shutdown);
     tree.onLocalChange((ino) => sync.changed(ino));
     void contents.keepHouse(shutdown);
     return { store, contents, tree, freshness, patience, fileSystem, sync, cacheBytes };

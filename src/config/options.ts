@@ -32,6 +32,10 @@ export const OPTIONS = {
     '60s',
     'how long a new file that replaces another one counts as a save of it',
   ),
+  openPushMs: duration('--open-push', '5m', 'how often at most a file that stays open for writing is pushed', {
+    minMs: 10_000,
+    maxMs: 86_400_000,
+  }),
   drainMs: duration(
     '--drain',
     '5s',

@@ -33,6 +33,14 @@ export interface UnflushedAttributes {
   readonly ctime: Timespec;
 }
 
+/** When its handles changed it, by `elapsedMs`. */
+export interface Writing {
+  readonly sinceMs: number;
+  readonly lastMs: number;
+  /** The latest fsync(2) after a change; null for none. */
+  readonly syncedMs: number | null;
+}
+
 /**
  * The bytes of one file as its handles see them: one object per inode in use, shared by its handles.
  *
@@ -46,6 +54,7 @@ export class OpenFile {
   #content: ContentId | null = null;
   #lease: Lease | null = null;
   #unflushed: { mtime: Timespec; ctime: Timespec } | null = null;
+  #writing: Writing | null = null;
   #pinning: Promise<void> | null = null;
   #isClosed = false;
   /** How much longer the pinned version is than the kernel was told; it asks again for a file that is opened, not for one that is. */
@@ -62,6 +71,11 @@ export class OpenFile {
   get unflushed(): UnflushedAttributes | null {
     if (this.#unflushed === null || this.#content === null) return null;
     return { sizeBytes: this.#deps.contents.sizeOf(this.#content), ...this.#unflushed };
+  }
+
+  /** Null while it was only read. */
+  get writing(): Writing | null {
+    return this.#writing;
   }
 
   /** Whether a version or draft is held: what is read from now on does not change when somebody else uploads. */
@@ -178,6 +192,7 @@ export class OpenFile {
   /** fsync(2): from here on the bytes survive a power cut. */
   async sync(): Promise<void> {
     this.flush();
+    if (this.#writing !== null) this.#writing = { ...this.#writing, syncedMs: this.#deps.clock.elapsedMs() };
     if (this.#content !== null && this.#orphan === null) await this.#deps.contents.syncFile(this.#content);
     await this.#deps.store.sync();
   }
@@ -232,6 +247,8 @@ export class OpenFile {
   #touch(): void {
     const now = timespecOfMs(this.#deps.clock.nowMs());
     this.#unflushed = { mtime: now, ctime: now };
+    const lastMs = this.#deps.clock.elapsedMs();
+    this.#writing = { sinceMs: this.#writing?.sinceMs ?? lastMs, lastMs, syncedMs: this.#writing?.syncedMs ?? null };
   }
 
   /** Takes what the node names already; no request. */

@@ -1,5 +1,6 @@
 import type { RemoteVersion } from '../base/resources.ts';
-import type { VersionUrl } from '../base/vocabulary.ts';
+import type { ContentId, VersionUrl } from '../base/vocabulary.ts';
+import type { ContentRecord, NodeRecord, StoreReader } from '../store/tables.ts';
 import { timeTold } from '../tree/young-time.ts';
 
 /**
@@ -82,4 +83,18 @@ function fitting(text: string, bytesMax: number): string {
     fits += character;
   }
   return fits;
+}
+
+/** What the draft was made over: what it says itself, or else what the node's remote facet says. */
+export function baseOf(store: StoreReader, content: ContentId, node: NodeRecord | undefined): KnownBase {
+  const remote = node?.remote ?? null;
+  const under = store.get('content', content)?.base ?? null;
+  const of = (id: ContentId | null): ContentRecord | undefined => (id === null ? undefined : store.get('content', id));
+  // A draft over another file's bytes that came to this name says nothing about what this file held.
+  const own = of(under)?.resource === remote?.resource ? of(under) : undefined;
+  return {
+    version: (own ?? of(remote?.content ?? null))?.version ?? null,
+    sizeBytes: remote?.sizeBytes ?? null,
+    lastModifiedMs: remote?.lastModifiedMs ?? null,
+  };
 }

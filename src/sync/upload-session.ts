@@ -13,15 +13,8 @@ import {
 } from '../base/vocabulary.ts';
 import type { Contents, Lease } from '../store/contents.ts';
 import { newInode, writeNode } from '../store/node-table.ts';
-import type {
-  ContentRecord,
-  NodeRecord,
-  StoreReader,
-  StoreWriter,
-  Transaction,
-  UploadRecord,
-} from '../store/tables.ts';
-import { conflictName, judgeHistory, type KnownBase, type Verdict } from './conflict.ts';
+import type { ContentRecord, NodeRecord, StoreWriter, Transaction, UploadRecord } from '../store/tables.ts';
+import { baseOf, conflictName, judgeHistory, type Verdict } from './conflict.ts';
 import { hadNoEffect, ParkedError, PostponedError } from './failure.ts';
 import type { Intents } from './intents.ts';
 import { mediaTypeOf, SYMLINK_MEDIA_TYPE } from './media-type.ts';
@@ -104,6 +97,11 @@ export class UploadSession {
       if (!content || !node.remote) return null;
       if (!contents.record(content)?.sealed) contents.seal(tx, content);
       const frozen = tx.get('content', content);
+      if (frozen !== undefined && node.local !== null && frozen.sizeBytes !== node.local.sizeBytes) {
+        // Pushed while it is open: sealed with what was written since the last flush.
+        const local = { ...node.local, sizeBytes: frozen.sizeBytes };
+        writeNode(tx, node, { ...node, local }, clock.nowMs());
+      }
       const isFirst = node.remote.sizeBytes === null && node.remote.createdHereMs !== null;
       // A draft over a base becomes a version whose URL is known: only then its base can go.
       const isPlain = isFirst && (frozen?.base ?? null) === null && (frozen?.sizeBytes ?? 0) <= plainPutMaxBytes;
@@ -469,20 +467,6 @@ export interface UploadSessionDeps {
 
 /** The file's 404, on whichever request it came. */
 class FileGone extends Error {}
-
-/** What the draft was made over: what it says itself, or else what the node's remote facet says. */
-function baseOf(store: StoreReader, content: ContentId, node: NodeRecord | undefined): KnownBase {
-  const remote = node?.remote ?? null;
-  const under = store.get('content', content)?.base ?? null;
-  const of = (id: ContentId | null): ContentRecord | undefined => (id === null ? undefined : store.get('content', id));
-  // A draft over another file's bytes that came to this name says nothing about what this file held.
-  const own = of(under)?.resource === remote?.resource ? of(under) : undefined;
-  return {
-    version: (own ?? of(remote?.content ?? null))?.version ?? null,
-    sizeBytes: remote?.sizeBytes ?? null,
-    lastModifiedMs: remote?.lastModifiedMs ?? null,
-  };
-}
 
 /** Versions begun for one draft before it is parked. */
 const VERSIONS_MAX = 3;

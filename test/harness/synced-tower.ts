@@ -2,6 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { silentLogger } from '../../src/base/log.ts';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
 import type { VersionSource } from '../../src/content/version-source.ts';
+import { OpenPush } from '../../src/fs/open-push.ts';
 import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { SyncLoop } from '../../src/sync/sync-loop.ts';
 import type { RemoteListing } from '../../src/tree/remote-listing.ts';
@@ -10,6 +11,7 @@ import { ManualClock } from '../tree/tree-fixture.ts';
 import { LeftTower } from './left-tower.ts';
 
 export const SETTLE_MS = 2_000;
+const OPEN_PUSH_MS = 5 * 60_000;
 const TURNS_MAX = 2_000;
 
 /** System calls at one end, the model of the service at the other, everything of ours between them; time as the test says. */
@@ -50,7 +52,7 @@ export class SyncedTower {
       uploads: service,
       complete: (content, extent, signal) => reader.complete(content, extent, signal),
       isOpen: (ino) => fileSystem.files.isOpen(ino),
-      isBeingWritten: (ino) => fileSystem.files.isBeingWritten(ino),
+      isBeingWritten: (ino) => openPush.isHeldBack(ino),
       clock,
       log: silentLogger,
       onEvent: () => {},
@@ -65,6 +67,15 @@ export class SyncedTower {
       },
     });
     const loop = sync;
+    const openPush = new OpenPush({
+      files: fileSystem.files,
+      store,
+      clock,
+      log: silentLogger,
+      push: (ino) => loop.changed(ino),
+      openPushMs: OPEN_PUSH_MS,
+    });
+    openPush.start(new AbortController().signal);
     tower.tree.onLocalChange((ino) => loop.changed(ino));
     loop.start();
     return new SyncedTower(clock, service, tower, loop);

@@ -1,0 +1,84 @@
+import type { Clock } from '../base/clock.ts';
+import type { Logger } from '../base/log.ts';
+import type { ContentId, Inode } from '../base/vocabulary.ts';
+import type { OpenFile, Writing } from '../content/open-file.ts';
+import { isContentDirty } from '../store/node-table.ts';
+import type { StoreReader } from '../store/tables.ts';
+import type { OpenFiles } from './open-files.ts';
+
+const LOOK_EVERY_MS = 5_000;
+const IDLE_MS = 30_000;
+
+/**
+ * Files that programs never close (logs, databases) are pushed as they are, now and then: when idle for 30 s, after an fsync(2),
+ * and however busy they are once in `openPushMs`, never more often than that.
+ *
+ * Half a file is no version: only one that has a complete version already, that was fsynced, or that was written to for longer
+ * than `openPushMs`. A copy that stalls is none of these.
+ */
+export class OpenPush {
+  readonly #deps: OpenPushDeps;
+  /** The draft that may go although its file is open. What is written after it was frozen makes another one, which may not. */
+  readonly #given = new Map<Inode, { readonly content: ContentId; readonly atMs: number }>();
+
+  constructor(deps: OpenPushDeps) {
+    this.#deps = deps;
+  }
+
+  start(until: AbortSignal): void {
+    if (until.aborted) return;
+    const cancel = this.#deps.clock.after(LOOK_EVERY_MS, () => {
+      until.removeEventListener('abort', cancel);
+      for (const file of this.#deps.files.files) this.#look(file);
+      for (const ino of this.#given.keys()) if (!this.#deps.files.isOpen(ino)) this.#given.delete(ino);
+      this.start(until);
+    });
+    until.addEventListener('abort', cancel, { once: true });
+  }
+
+  /** Whether the file is being written and what it holds is not to be pushed now. */
+  isHeldBack(ino: Inode): boolean {
+    const { files, store } = this.#deps;
+    if (!files.isBeingWritten(ino)) return false;
+    const given = this.#given.get(ino);
+    return given === undefined || given.content !== store.get('node', ino)?.local?.content;
+  }
+
+  #look(file: OpenFile): void {
+    const { files, store, clock, log, push } = this.#deps;
+    const { ino, writing } = file;
+    if (writing === null || !files.isBeingWritten(ino) || !this.#isDue(ino, writing)) return;
+    try {
+      file.flush();
+    } catch (err) {
+      log.warn({ ino, err }, 'open file not written down, not pushed');
+      return;
+    }
+    const node = store.get('node', ino);
+    if (!node?.local?.content || !isContentDirty(node)) return;
+    this.#given.set(ino, { content: node.local.content, atMs: clock.elapsedMs() });
+    push(ino);
+  }
+
+  #isDue(ino: Inode, { sinceMs, lastMs, syncedMs }: Writing): boolean {
+    const { store, clock, openPushMs } = this.#deps;
+    const nowMs = clock.elapsedMs();
+    const givenMs = this.#given.get(ino)?.atMs ?? null;
+    if (givenMs !== null && (lastMs <= givenMs || nowMs - givenMs < openPushMs)) return false;
+    const node = store.get('node', ino);
+    if (node === undefined || node.local === null || node.localOnly) return false;
+    const isLong = nowMs - (givenMs ?? sinceMs) >= openPushMs;
+    const isWhole = (node.remote?.sizeBytes ?? null) !== null || syncedMs !== null || isLong;
+    return isWhole && (isLong || nowMs - lastMs >= IDLE_MS || (syncedMs ?? Number.NEGATIVE_INFINITY) >= lastMs);
+  }
+}
+
+export interface OpenPushDeps {
+  readonly files: OpenFiles;
+  readonly store: StoreReader;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** What was given free is to be pushed. */
+  readonly push: (ino: Inode) => void;
+  readonly openPushMs: number;
+}
