@@ -405,6 +405,8 @@ export class FileSystem implements FileSystemOps {
 
   /** Acts once `folder` was listed at least once: at once, or after a wait no longer than the caller wants. */
   #afterListing<T>(folder: Inode, ctx: OpContext, act: () => Answer<T>): Answer<T> {
+    // `ctx.signal` is made when it is asked for: nobody pays for it who does not wait.
+    if (this.#deps.freshness.isListed(folder)) return act();
     const waiting = this.#deps.freshness.ensureListed(folder, ctx.signal);
     return waiting instanceof Promise ? unlessAborted(waiting, ctx.signal).then(act) : act();
   }

@@ -143,6 +143,11 @@ export class LinuxSession {
         this.#wait(request, answer, item);
         return N.TAKEN;
       }
+      const refusal = this.#reader.refusalOf(answer);
+      if (refusal !== null) {
+        wire.header(out, P.OUT_HEADER_BYTES, -refusal, request.uniqueLow, request.uniqueHigh);
+        return P.OUT_HEADER_BYTES;
+      }
       const length = this.#reply(request, answer, out, false);
       this.#boundary.succeeded(request.op, request.startedMs);
       return length;

@@ -66,7 +66,7 @@ export class RequestReader {
     this.#attributesChanged = deps.attributesChanged;
   }
 
-  /** The errno of an answer that the binding gave by itself, null for a real failure. */
+  /** The errno of an answer that the binding gave by itself, thrown or returned; null for any other answer or failure. */
   refusalOf(thrown: unknown): number | null {
     return thrown instanceof Refusal ? thrown.errno : null;
   }
@@ -197,7 +197,9 @@ export class RequestReader {
       case Opcode.GETXATTR: {
         request.op = 'getxattr';
         request.limit = wire.u32(body);
-        return ops.getxattr(ino, this.#xattrName(body + 8, end), request);
+        const name = this.#xattrText(body + 8, end);
+        // Asked for with the first write of every file: given back, because what is thrown costs ten microseconds.
+        return isNeverKept(name) ? NOT_SUPPORTED : ops.getxattr(ino, name, request);
       }
       case Opcode.SETXATTR: {
         // Without SETXATTR_EXT: size, flags, name, value.
@@ -302,10 +304,18 @@ export class RequestReader {
    * names), and libacl falls back to the mode.
    */
   #xattrName(start: number, end: number): string {
-    const textEnd = this.#wire.endOfText(start, end);
-    if (textEnd - start > P.NAME_BYTES_MAX) throw TOO_LONG;
-    const name = this.#wire.text(start, textEnd);
-    if (name.startsWith('security.') || name.startsWith('system.posix_acl_')) throw NOT_SUPPORTED;
+    const name = this.#xattrText(start, end);
+    if (isNeverKept(name)) throw NOT_SUPPORTED;
     return name;
   }
+
+  #xattrText(start: number, end: number): string {
+    const textEnd = this.#wire.endOfText(start, end);
+    if (textEnd - start > P.NAME_BYTES_MAX) throw TOO_LONG;
+    return this.#wire.text(start, textEnd);
+  }
+}
+
+function isNeverKept(name: string): boolean {
+  return name.startsWith('security.') || name.startsWith('system.posix_acl_');
 }

@@ -86,6 +86,15 @@ export class Freshness {
     return there.map(([folder, nodes]) => ({ folder, nodes }));
   }
 
+  /** Whether the entries of a folder are known, which is all that most calls ask; an old listing is asked for again behind them. */
+  isListed(folder: Inode): boolean {
+    this.#use(folder);
+    if (!this.#tree.isComplete(folder)) return false;
+    this.#ahead.looked(folder, false);
+    if (this.#isOld(folder) && !this.#isPausing(folder)) void this.#inBackground(folder);
+    return true;
+  }
+
   /**
    * Call before the entries of a folder are looked at. Nothing to wait for when they are known; a promise when the folder was
    * never listed. The wait ends with `signal`, the listing goes on for others.
@@ -94,12 +103,7 @@ export class Freshness {
    * is gone · ApiError
    */
   ensureListed(folder: Inode, signal: AbortSignal): void | Promise<void> {
-    this.#use(folder);
-    if (this.#tree.isComplete(folder)) {
-      this.#ahead.looked(folder, false);
-      if (this.#isOld(folder) && !this.#isPausing(folder)) void this.#inBackground(folder);
-      return;
-    }
+    if (this.isListed(folder)) return;
     const underWay = this.#underWay.get(folder);
     const { pausing } = this.#reachability;
     if (pausing !== null && (underWay === undefined || this.#patienceMs(underWay) <= 0)) return Promise.reject(pausing);
