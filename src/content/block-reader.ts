@@ -8,11 +8,19 @@ import type { VersionSource } from './version-source.ts';
 
 /** What one ranged GET asks for at most: long enough to fill a line, short enough that several run side by side. */
 const FETCH_BYTES_MAX = 1024 * 1024;
+/**
+ * What one asks for ahead: more where a connection brings it in this time, for the way to the service is paid once in each.
+ * No more on a slow line: whoever gets there waits for all of it.
+ */
+const AHEAD_BYTES_MAX = 8 * 1024 * 1024;
+const AHEAD_MS_MAX = 400;
+/** How fast a connection was counts for less with each fetch that was slower: some waited for their turn, some lines decay. */
+const RATE_DECAY = 0.8;
 /** A version up to this size is fetched whole: its second read would cost another round trip otherwise. */
 const WHOLE_BYTES_MAX = 1024 * 1024;
 
 /** What may be under way over all handles without anyone waiting for it: it takes the line from those who do. */
-const PREFETCH_BYTES_MAX = 64 * 1024 * 1024;
+const PREFETCH_BYTES_MAX = 128 * 1024 * 1024;
 
 /** Pieces that are all here. */
 export type PresentPiece = Exclude<Piece, { kind: 'missing' }>;
@@ -42,6 +50,8 @@ export class BlockReader {
   readonly #fetches = new Map<string, Fetch>();
   /** Bytes under way that no reader asked for. */
   #prefetchingBytes = 0;
+  /** What one connection brings, bytes per millisecond, the way to the service included. */
+  #rate = 0;
 
   constructor(deps: {
     contents: Contents;
@@ -126,10 +136,12 @@ export class BlockReader {
     const sizeBytes = this.#contents.sizeOf(piece.content);
     const extent = sizeBytes <= WHOLE_BYTES_MAX ? { start: 0, end: sizeBytes } : piece.extent;
     const joined = new Set<Fetch>();
+    const aheadBytes = Math.min(AHEAD_BYTES_MAX, this.#rate * AHEAD_MS_MAX);
+    const fetchBytes = prefetch === null ? FETCH_BYTES_MAX : Math.max(FETCH_BYTES_MAX, aheadBytes);
     let runStart = -1;
     for (let start = extent.start - (extent.start % BLOCK_BYTES); ; start += BLOCK_BYTES) {
       const underWay = start < extent.end ? this.#fetches.get(`${piece.content}/${start}`) : undefined;
-      const isFull = runStart >= 0 && start - runStart >= FETCH_BYTES_MAX;
+      const isFull = runStart >= 0 && start - runStart >= fetchBytes;
       if (runStart >= 0 && (start >= extent.end || underWay !== undefined || isFull)) {
         joined.add(
           this.#fetch(piece.content, { start: runStart, end: Math.min(start, sizeBytes) }, sizeBytes, prefetch),
@@ -200,11 +212,17 @@ export class BlockReader {
     if (record?.version == null) throw new FsError('EIO', `content ${content} has no version to fetch from`);
     const path = this.#contents.fetchPath(content);
     const target = path === null ? ({ kind: 'memory', isAhead } as const) : ({ kind: 'file', path, isAhead } as const);
+    const startedMs = this.#clock.elapsedMs();
     const fetched = await this.#source.readVersion(record.version, extent, sizeBytes, target, signal);
     if (fetched.extent.start > extent.start || fetched.extent.end < extent.end) {
       throw new ProtocolError(
         `content ${content}: asked for ${extent.start}-${extent.end}, got ${fetched.extent.start}-${fetched.extent.end}`,
       );
+    }
+    // Short ones tell of the way only.
+    if (extent.end - extent.start >= FETCH_BYTES_MAX / 2) {
+      const rate = (extent.end - extent.start) / Math.max(1, this.#clock.elapsedMs() - startedMs);
+      this.#rate = Math.max(rate, this.#rate * RATE_DECAY);
     }
     this.#contents.landed(content, fetched.extent, fetched.bytes);
   }

@@ -1,8 +1,15 @@
 import { BLOCK_BYTES, type Extent } from '../base/vocabulary.ts';
 
-/** The first window of a stream, and the longest. It doubles while its reader has to wait: up to what the line holds at once. */
+/** The first window of a stream, and the longest. It grows while its reader has to wait: up to what the line holds at once. */
 const WINDOW_FIRST_BYTES = 512 * 1024;
-const WINDOW_LONGEST_BYTES = 32 * 1024 * 1024;
+const WINDOW_LONGEST_BYTES = 64 * 1024 * 1024;
+const WINDOW_GROWTH = 4;
+/**
+ * A window is asked for in so many requests, one for each connection. Long ones where the window is: a request of 1 MiB to a
+ * service 30 ms away leaves its connection idle for half of the time.
+ */
+const REQUESTS_PER_WINDOW = 8;
+const REQUEST_BYTES_MIN = 1024 * 1024;
 /** The kernel's own read-ahead makes requests arrive a little out of order: within this distance it is still one stream. */
 const SLACK_BYTES = 1024 * 1024;
 /** Readers of one handle that go on at different places (a player reads index and data, a database several tables). */
@@ -48,14 +55,15 @@ export class ReadAhead {
     if (stream !== null) {
       this.#stridesSeen = 0;
       const wanted = this.#advance(stream, extent, sizeBytes, hadToWait);
-      return wanted === null ? [] : [wanted];
+      return wanted === null ? [] : inRequests(wanted, stream);
     }
     if (this.#stridesSeen >= STRIDES_SEEN_MIN) return this.#stridesAhead(extent, sizeBytes);
     this.#begin(extent);
     // Most files are read from their start to their end.
     if (extent.start > 0) return null;
-    const wanted = this.#advance(this.#streams.at(-1) as Stream, extent, sizeBytes, hadToWait);
-    return wanted === null ? [] : [wanted];
+    const begun = this.#streams.at(-1) as Stream;
+    const wanted = this.#advance(begun, extent, sizeBytes, hadToWait);
+    return wanted === null ? [] : inRequests(wanted, begun);
   }
 
   #begin(extent: Extent): void {
@@ -84,20 +92,22 @@ export class ReadAhead {
   }
 
   #advance(stream: Stream, extent: Extent, sizeBytes: number, hadToWait: boolean): Extent | null {
-    const grown = hadToWait || stream.windowBytes === 0 ? Math.max(WINDOW_FIRST_BYTES, stream.windowBytes * 2) : 0;
+    const grown =
+      hadToWait || stream.windowBytes === 0 ? Math.max(WINDOW_FIRST_BYTES, stream.windowBytes * WINDOW_GROWTH) : 0;
     stream.windowBytes = Math.min(WINDOW_LONGEST_BYTES, Math.max(grown, stream.windowBytes));
+    // Asking in large steps keeps the requests long; in too large ones, the connections idle until the next.
+    const stepBytes = Math.min(stream.windowBytes / 2, requestBytes(stream));
     if (stream.direction === 1) {
       stream.next = Math.max(extent.end, Math.min(stream.next, extent.end + SLACK_BYTES));
       const start = Math.max(stream.askedTo, extent.end);
       const end = Math.min(stream.next + stream.windowBytes, sizeBytes);
-      // Asking in large steps keeps the requests long: not before half of the window is used up.
-      if (start >= end || (end - start < stream.windowBytes / 2 && end < sizeBytes)) return null;
+      if (start >= end || (end - start < stepBytes && end < sizeBytes)) return null;
       stream.askedTo = end;
       return { start, end };
     }
     const end = Math.min(stream.askedTo, extent.start);
     const start = Math.max(0, extent.start - stream.windowBytes);
-    if (start >= end || (end - start < stream.windowBytes / 2 && start > 0)) return null;
+    if (start >= end || (end - start < stepBytes && start > 0)) return null;
     stream.askedTo = start;
     return { start, end };
   }
@@ -119,4 +129,17 @@ export class ReadAhead {
     }
     return wanted;
   }
+}
+
+function requestBytes({ windowBytes }: Stream): number {
+  return Math.max(REQUEST_BYTES_MIN, windowBytes / REQUESTS_PER_WINDOW);
+}
+
+/** `wanted` as requests of their own, nearest first. */
+function inRequests(wanted: Extent, stream: Stream): readonly Extent[] {
+  const bytes = requestBytes(stream);
+  const parts: Extent[] = [];
+  for (let start = wanted.start; start < wanted.end; start += bytes)
+    parts.push({ start, end: Math.min(start + bytes, wanted.end) });
+  return stream.direction === 1 ? parts : parts.reverse();
 }
