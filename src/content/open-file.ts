@@ -39,6 +39,8 @@ export interface Writing {
   readonly lastMs: number;
   /** The latest fsync(2) after a change; null for none. */
   readonly syncedMs: number | null;
+  /** Emptied since the last close(2): what is there now is the beginning of something else. */
+  readonly wasEmptied: boolean;
 }
 
 /**
@@ -189,6 +191,11 @@ export class OpenFile {
     this.#deps.onWritten(this.ino);
   }
 
+  /** close(2) of a writer: what it wrote is whole as far as it is concerned, also after emptying the file. */
+  closedByWriter(): void {
+    if (this.#writing !== null) this.#writing = { ...this.#writing, wasEmptied: false };
+  }
+
   /** fsync(2): from here on the bytes survive a power cut. */
   async sync(): Promise<void> {
     this.flush();
@@ -242,13 +249,15 @@ export class OpenFile {
     const draft = this.#draft(sizeBytes);
     if (this.#deps.contents.sizeOf(draft) !== sizeBytes) this.#deps.contents.truncate(draft, sizeBytes);
     this.#touch();
+    if (sizeBytes === 0 && this.#writing !== null) this.#writing = { ...this.#writing, wasEmptied: true };
   }
 
   #touch(): void {
     const now = timespecOfMs(this.#deps.clock.nowMs());
     this.#unflushed = { mtime: now, ctime: now };
     const lastMs = this.#deps.clock.elapsedMs();
-    this.#writing = { sinceMs: this.#writing?.sinceMs ?? lastMs, lastMs, syncedMs: this.#writing?.syncedMs ?? null };
+    const { sinceMs = lastMs, syncedMs = null, wasEmptied = false } = this.#writing ?? {};
+    this.#writing = { sinceMs, lastMs, syncedMs, wasEmptied };
   }
 
   /** Takes what the node names already; no request. */

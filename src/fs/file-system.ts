@@ -317,7 +317,9 @@ export class FileSystem implements FileSystemOps {
    */
   flush(_ino: Inode, handle: HandleId): Answer<void> {
     const { file, flags } = this.#handles.file(handle);
-    if (flags.access !== 'read') file.flush();
+    if (flags.access === 'read') return;
+    file.flush();
+    file.closedByWriter();
   }
 
   release(ino: Inode, handle: HandleId): Answer<void> {

@@ -13,7 +13,7 @@ const IDLE_MS = 30_000;
  * Files that programs never close (logs, databases) are pushed as they are, now and then: when idle for 30 s, after an fsync(2),
  * and however busy they are once in `openPushMs`, never more often than that.
  *
- * Half a file is no version: only one that has a complete version already, that was fsynced, or that was written to for longer
+ * Half a file is no version: only one that has a complete version already and was not emptied since, that was fsynced, or that was written to for longer
  * than `openPushMs`. A copy that stalls is none of these.
  */
 export class OpenPush {
@@ -60,7 +60,7 @@ export class OpenPush {
     push(ino);
   }
 
-  #isDue(ino: Inode, { sinceMs, lastMs, syncedMs }: Writing): boolean {
+  #isDue(ino: Inode, { sinceMs, lastMs, syncedMs, wasEmptied }: Writing): boolean {
     const { store, clock, openPushMs } = this.#deps;
     const nowMs = clock.elapsedMs();
     const givenMs = this.#given.get(ino)?.atMs ?? null;
@@ -68,7 +68,8 @@ export class OpenPush {
     const node = store.get('node', ino);
     if (node === undefined || node.local === null || node.localOnly) return false;
     const isLong = nowMs - (givenMs ?? sinceMs) >= openPushMs;
-    const isWhole = (node.remote?.sizeBytes ?? null) !== null || syncedMs !== null || isLong;
+    const hasVersion = (node.remote?.sizeBytes ?? null) !== null && !wasEmptied;
+    const isWhole = hasVersion || syncedMs !== null || isLong;
     return isWhole && (isLong || nowMs - lastMs >= IDLE_MS || (syncedMs ?? Number.NEGATIVE_INFINITY) >= lastMs);
   }
 }

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { SyncedTower } from '../harness/synced-tower.ts';
 import { MODEL_ROOT } from './model-service.ts';
 
-const { O_APPEND, O_CREAT, O_WRONLY } = constants;
+const { O_APPEND, O_CREAT, O_TRUNC, O_WRONLY } = constants;
 const MINUTE_MS = 60_000;
 
 let world: SyncedTower;
@@ -49,6 +49,21 @@ test('a copy that stalls is not pushed by halves', async () => {
   await world.converge();
 
   expect(versionsOf('copy')).toEqual(['the first half, the second half']);
+});
+
+test('a copy over an older version that stalls is not pushed by halves either', async () => {
+  await world.mount.writeFile('copy', Buffer.from('the older version'));
+  await world.converge();
+  const fd = await world.mount.open('copy', O_WRONLY | O_TRUNC);
+  await world.mount.write(fd, 0, Buffer.from('the first half, '));
+  for (let at = 0; at < 4 * MINUTE_MS; at += 10_000) await world.pass(10_000);
+  expect(versionsOf('copy')).toEqual(['the older version']);
+
+  await world.mount.write(fd, 16, Buffer.from('the second half'));
+  await world.mount.close(fd);
+  await world.converge();
+
+  expect(versionsOf('copy')).toEqual(['the first half, the second half', 'the older version']);
 });
 
 test('a file that stays open goes when it has been idle, and again five minutes later, not before', async () => {
