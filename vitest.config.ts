@@ -9,6 +9,7 @@ export default defineConfig({
       {
         test: {
           name: 'unit',
+          setupFiles: ['test/seed.ts'],
           include: ['test/**/*.test.ts'],
           exclude: ['test/**/*.mount.test.ts'],
           pool: 'threads',
@@ -19,6 +20,7 @@ export default defineConfig({
       {
         test: {
           name: 'mount',
+          setupFiles: ['test/seed.ts'],
           include: ['test/**/*.mount.test.ts'],
           pool: 'forks',
           fileParallelism: false,
