@@ -27,7 +27,7 @@ export function pictureRequest(accept: string | undefined): PictureRequest | nul
 
 /**
  * Makes pictures with `sharp`, where that is installed: an optional dependency of 19 MB that a file system does not need
- * (docs/adr/0020). Without it, and for data that are no JPEG picture: 406.
+ * (docs/adr/0008). Without it, and for data that are no JPEG picture: 406.
  */
 export class Pictures {
   #sharp: Promise<Sharp | null> | null = null;

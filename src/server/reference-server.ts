@@ -65,7 +65,7 @@ export interface ReferenceServerOptions {
 }
 
 /**
- * The service, whole and durable, in one process (architecture 12, docs/service.md): the embedded default of `npm start`, the
+ * The service, whole and durable, in one process (docs/service.md): the embedded default of `npm start`, the
  * peer in tests, small enough to self-host.
  */
 export class ReferenceServer {

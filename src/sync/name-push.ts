@@ -437,7 +437,7 @@ function nameRefused(error: ApiError): Error {
 
 /** Names tried for one node before its push is parked. */
 const NAME_ATTEMPTS_MAX = 4;
-/** Nodes changed by one journal record at most, so that no turn of the thread takes long (architecture 2). */
+/** Nodes changed by one journal record at most, so that no turn of the thread takes long. */
 const NODES_PER_RECORD = 500;
 
 function isChangedSince(node: NodeRecord, entry: RemoteEntry): boolean {

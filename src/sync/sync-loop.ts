@@ -287,7 +287,7 @@ export class SyncLoop {
     });
   }
 
-  /** One turn of the loop: decides about some nodes, starts what may start. Never long (architecture 2). */
+  /** One turn of the loop: decides about some nodes, starts what may start. Never long. */
   #turn(): void {
     this.#refreshStale();
     for (const ino of this.#intents.handOverIdle((begun) => this.#pushing.has(begun))) this.#todo.add(ino);
