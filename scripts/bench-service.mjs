@@ -3,7 +3,7 @@
 //   --rounds=N   of each transfer (3); medians count
 // The reference server and a raw TCP server run in processes of their own, so that CPU and memory here are the client's.
 import { execFileSync, fork } from 'node:child_process';
-import { createReadStream, createWriteStream, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { createReadStream, createWriteStream, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { createServer as createHttpServer } from 'node:http';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -34,6 +34,7 @@ else await bench();
 async function bench() {
   const rows = [...(await decodeListing()), ...(await smallRequests()), ...(await transfers())];
   console.table(Object.fromEntries(rows.map(({ what, ...row }) => [what, row])));
+  mkdirSync(join(root, 'bench-results'), { recursive: true });
   writeFileSync(
     join(root, 'bench-results', 'service.json'),
     JSON.stringify({ bytes: BYTES, rounds: ROUNDS, rows }, null, 2),
