@@ -1,4 +1,15 @@
+import { spawnSync } from 'node:child_process';
 import { defineConfig } from 'vitest/config';
+
+// Seed of all generated cases: made from the commit, so that it is judged the same wherever it is tested and the next one covers
+// new ground. CFS_CASES_SEED=N repeats a run, CFS_CASES_SEED=random explores.
+const wanted = process.env.CFS_CASES_SEED;
+const commit = spawnSync('git', ['rev-parse', '--short=7', 'HEAD'], { encoding: 'utf8' }).stdout?.trim();
+const ofCommit = Number.parseInt(commit || '1', 16);
+const seed = wanted === 'random' ? Math.floor(Math.random() * 0x7fff_ffff) : Number(wanted ?? ofCommit);
+if (!Number.isSafeInteger(seed)) throw new Error(`CFS_CASES_SEED is neither a number nor random: ${wanted}`);
+console.info(`seed of generated cases: CFS_CASES_SEED=${seed}`);
+const env = { CFS_CASES_SEED: String(seed) };
 
 // `unit` needs no build and no mount. `mount` runs the built dist/ in child processes: nothing here touches a mount from
 // the thread that answers it.
@@ -10,6 +21,7 @@ export default defineConfig({
         test: {
           name: 'unit',
           setupFiles: ['test/seed.ts'],
+          env,
           include: ['test/**/*.test.ts'],
           exclude: ['test/**/*.mount.test.ts'],
           pool: 'threads',
@@ -21,6 +33,7 @@ export default defineConfig({
         test: {
           name: 'mount',
           setupFiles: ['test/seed.ts'],
+          env,
           include: ['test/**/*.mount.test.ts'],
           pool: 'forks',
           fileParallelism: false,
