@@ -27,7 +27,7 @@ async function compiledSources(addon) {
   ).sort();
   const texts = files.map((file) => readFileSync(join(ROOT, file), 'utf8'));
   const key = createHash('sha256')
-    .update(JSON.stringify([addon, files, texts]))
+    .update(JSON.stringify([ROOT, addon, files, texts])) // ROOT: checkouts may share one node_modules
     .digest('hex')
     .slice(0, 16);
   const cache = join(ROOT, 'node_modules/.cache/cfs-kernel-tests');
