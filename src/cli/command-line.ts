@@ -1,7 +1,9 @@
 import { readFileSync } from 'node:fs';
-import { Command, CommanderError } from 'commander';
+import { Argument, Command, CommanderError, Option } from 'commander';
+import type { CommandRow } from './command-table.ts';
 import { exitCode } from './exit-codes.ts';
 import { runToExit } from './failure.ts';
+import { addMountOptions } from './option-flags.ts';
 import type { CommandOutput } from './sync.ts';
 
 /** A program or subcommand that reports mistakes as one line, and throws instead of ending the process. */
@@ -19,6 +21,26 @@ function oneLine(text: string): string {
     .replace(/^error: /, '')
     .trim()
     .replaceAll('\n', ' ');
+}
+
+/** Gives a command the arguments and flags of its row. */
+export function addRow(command: Command, row: CommandRow): Command {
+  command.description(row.summary);
+  for (const { name, isRequired, isRepeated, help, choices } of row.args) {
+    const words = isRepeated === true ? `${name}...` : name;
+    const argument = new Argument(isRequired ? `<${words}>` : `[${words}]`, help);
+    command.addArgument(choices === undefined ? argument : argument.choices(choices));
+  }
+  for (const { flag, short, placeholder, default: standard, isRepeated, help, choices } of row.flags) {
+    const names = short === undefined ? flag : `${short}, ${flag}`;
+    const option = new Option(placeholder === null ? names : `${names} ${placeholder}`, help);
+    if (choices !== undefined) option.choices(choices);
+    if (standard !== undefined) option.default(standard);
+    if (isRepeated === true)
+      option.argParser((text, before: readonly string[] | undefined) => [...(before ?? []), text]);
+    command.addOption(option);
+  }
+  return row.mountOptions === true ? addMountOptions(command) : command;
 }
 
 /** Parses the command line, runs what it says, and sets the exit code. */

@@ -1,4 +1,5 @@
 import { envNameOf, optionRows } from '../config/options.ts';
+import { type CommandRow, commandRows } from './command-table.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 
 /** The tables of README.md that are made from the code; `node scripts/readme.mjs` puts them there, a test compares. */
@@ -16,6 +17,25 @@ export function optionsTable(): string {
   return markdownTable(['flag', 'environment', 'default', 'what it does'], rows);
 }
 
+/** All commands of `cfs` for daily use, as a Markdown table. */
+export function commandsTable(): string {
+  const rows = commandRows()
+    .filter((row) => row.isAdministration !== true)
+    .map((row) => [`\`${usageOf(row)}\``, row.summary]);
+  return markdownTable(['command', 'what it does'], rows);
+}
+
+/** `cfs sync [--wait] [--timeout <duration>] [path]`. */
+export function usageOf(row: CommandRow): string {
+  const flags = row.flags.map(({ flag, placeholder }) => `[${flag}${placeholder === null ? '' : ` ${placeholder}`}]`);
+  const args = row.args.map(({ name, isRequired, isRepeated }) => {
+    const words = isRepeated === true ? `${name}...` : name;
+    return isRequired ? `<${words}>` : `[${words}]`;
+  });
+  // A dozen flags say nothing in one line.
+  return ['cfs', row.name, ...(flags.length > 6 ? ['[options]'] : flags), ...args].join(' ');
+}
+
 /** All exit codes, as a Markdown table. */
 export function exitCodesTable(): string {
   return markdownTable(
@@ -26,6 +46,7 @@ export function exitCodesTable(): string {
 
 /** The sections of README.md between `<!-- name -->` and `<!-- /name -->`. */
 export const GENERATED_SECTIONS: Readonly<Record<string, () => string>> = {
+  commands: commandsTable,
   options: optionsTable,
   'exit-codes': exitCodesTable,
 };

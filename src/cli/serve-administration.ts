@@ -24,11 +24,11 @@ export async function withAdministration(
 
 /** `cfs serve user add`: an account, its first key pair, and everything that `cfs login` reads from the environment. */
 export async function addUser(deps: AdministerDeps, email: string): Promise<void> {
-  const { administration, flags, context } = deps;
-  const { nickname, quota } = flags;
+  const { administration, given, context } = deps;
+  const [nickname, quota] = [given.text('--nickname'), given.bytes('--quota')];
   await administration.addUser(email, await passwordOf(deps), {
-    ...(nickname === undefined ? {} : { nickname }),
-    ...(quota === undefined ? {} : { quotaBytes: quota }),
+    ...(nickname === null ? {} : { nickname }),
+    ...(quota === null ? {} : { quotaBytes: quota }),
   });
   const known = administration.applications().find(({ name, enabled }) => name === APPLICATION && enabled);
   const application = known?.id ?? administration.addApplication(APPLICATION);
@@ -46,10 +46,10 @@ export async function addUser(deps: AdministerDeps, email: string): Promise<void
 const APPLICATION = 'cfs-mount';
 
 /** Never from the command line: other users of the machine can read that. */
-async function passwordOf({ flags, context }: AdministerDeps): Promise<string> {
-  if (flags.passwordStdin === true) return firstLine(await standardInput());
-  const given = context.env.CFS_PASSWORD;
-  if (given !== undefined && given !== '') return given;
+async function passwordOf({ given, context }: AdministerDeps): Promise<string> {
+  if (given.has('--password-stdin')) return firstLine(await standardInput());
+  const known = context.env.CFS_PASSWORD;
+  if (known !== undefined && known !== '') return known;
   const prompt = terminalPrompt(process.stdin as never, process.stderr as never);
   if (prompt === null) throw new UsageError('no password: give CFS_PASSWORD or --password-stdin');
   return prompt.ask('password of the new account', { hidden: true });

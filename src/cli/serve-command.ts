@@ -5,32 +5,57 @@ import type { FaultRule } from '../server/fault-plan.ts';
 import { checkBlobs } from '../server/housekeeping.ts';
 import { openParts, ReferenceServer, type ReferenceServerOptions } from '../server/reference-server.ts';
 import { exitCode } from './exit-codes.ts';
-import type { ServeContext } from './serve.ts';
+import type { Invocation } from './invocation.ts';
 
-/** `cfs serve` as commander gives it. */
+/** The flags of `cfs serve`; null: not given. */
 export interface ServeFlags {
-  readonly data?: string;
   readonly listen: string;
-  readonly tlsCert?: string;
-  readonly tlsKey?: string;
-  readonly insecure?: boolean;
-  readonly publicOrigin?: string;
-  readonly tokenLife: number;
-  readonly versionsKept?: number;
-  readonly uniqueNames?: boolean;
-  readonly foldCase?: boolean;
-  readonly pageMax?: number;
-  readonly acceptAnyKeys?: boolean;
-  readonly faultFile?: string;
-  readonly latency: number;
-  readonly bandwidth?: number;
-  readonly readyFd?: number;
+  readonly tlsCert: string | null;
+  readonly tlsKey: string | null;
+  readonly insecure: boolean;
+  readonly publicOrigin: string | null;
+  readonly tokenLifeMs: number;
+  readonly versionsKept: number | null;
+  readonly uniqueNames: boolean;
+  readonly foldCase: boolean;
+  readonly pageMax: number | null;
+  readonly acceptAnyKeys: boolean;
+  readonly faultFile: string | null;
+  readonly latencyMs: number;
+  readonly bandwidthBytes: number | null;
+  readonly readyFd: number | null;
   readonly logLevel: string;
-  readonly check?: boolean;
+}
+
+/** @throws UsageError naming the flag that is wrong */
+export function serveFlags(given: Invocation): ServeFlags {
+  return {
+    listen: given.text('--listen') ?? '127.0.0.1',
+    tlsCert: given.text('--tls-cert'),
+    tlsKey: given.text('--tls-key'),
+    insecure: given.has('--insecure'),
+    publicOrigin: given.text('--public-origin'),
+    tokenLifeMs: given.duration('--token-life') ?? 3_600_000,
+    versionsKept: given.whole('--versions-kept'),
+    uniqueNames: given.has('--unique-names'),
+    foldCase: given.has('--fold-case'),
+    pageMax: given.whole('--page-max'),
+    acceptAnyKeys: given.has('--accept-any-keys'),
+    faultFile: given.text('--fault-file'),
+    latencyMs: given.duration('--latency') ?? 0,
+    bandwidthBytes: given.bytes('--bandwidth'),
+    readyFd: given.whole('--ready-fd'),
+    logLevel: given.text('--log-level') ?? 'info',
+  };
+}
+
+/** Where what is said goes. */
+interface Printer {
+  readonly print: (text: string) => void;
 }
 
 /** Runs until SIGTERM or SIGINT; the second one does not wait for requests under way. */
-export async function runServer(dataDirectory: string, flags: ServeFlags, context: ServeContext): Promise<number> {
+export async function runServer(dataDirectory: string, flags: ServeFlags, context: Printer): Promise<number> {
   const server = await ReferenceServer.open(optionsOf(dataDirectory, flags));
   const stopped = new Promise<void>((resolve, reject) => {
     let signals = 0;
@@ -42,13 +67,13 @@ export async function runServer(dataDirectory: string, flags: ServeFlags, contex
     process.once('SIGINT', stop);
   });
   context.print(`listening on ${server.origin}\n`);
-  if (flags.readyFd !== undefined) announce(flags.readyFd, server.origin);
+  if (flags.readyFd !== null) announce(flags.readyFd, server.origin);
   await stopped;
   return exitCode('ok');
 }
 
 /** Verifies every blob. @returns the exit code: `store` where anything is damaged */
-export async function checkData(dataDirectory: string, context: ServeContext): Promise<number> {
+export async function checkData(dataDirectory: string, context: Printer): Promise<number> {
   const parts = openParts({ dataDirectory });
   try {
     const { damage, versions, bytes } = await checkBlobs(parts);
@@ -74,30 +99,27 @@ function announce(fd: number, origin: string): void {
 
 function optionsOf(dataDirectory: string, flags: ServeFlags): ReferenceServerOptions {
   const { tlsCert, tlsKey } = flags;
-  if ((tlsCert === undefined) !== (tlsKey === undefined)) throw new UsageError('--tls-cert and --tls-key go together');
-  if (!LOG_LEVELS.has(flags.logLevel)) throw new UsageError(`--log-level: unknown level ${flags.logLevel}`);
+  if ((tlsCert === null) !== (tlsKey === null)) throw new UsageError('--tls-cert and --tls-key go together');
   return {
     dataDirectory,
     listen: addressOf(flags.listen),
-    ...(tlsCert === undefined || tlsKey === undefined
+    ...(tlsCert === null || tlsKey === null
       ? {}
       : { tls: { certificate: textOf(tlsCert, '--tls-cert'), key: textOf(tlsKey, '--tls-key') } }),
-    insecure: flags.insecure === true,
-    ...(flags.publicOrigin === undefined ? {} : { publicOrigin: new URL(flags.publicOrigin).origin }),
-    accessTokenMs: flags.tokenLife,
-    ...(flags.versionsKept === undefined ? {} : { versionsKept: Math.max(1, flags.versionsKept) }),
-    uniqueNames: flags.uniqueNames === true,
-    foldCase: flags.foldCase === true,
-    ...(flags.pageMax === undefined ? {} : { pageMax: Math.max(1, flags.pageMax) }),
-    acceptAnyKeys: flags.acceptAnyKeys === true,
-    ...(flags.faultFile === undefined ? {} : { faults: faultsOf(flags.faultFile) }),
-    latencyMs: flags.latency,
-    ...(flags.bandwidth === undefined ? {} : { bandwidthBytesPerSecond: flags.bandwidth }),
+    insecure: flags.insecure,
+    ...(flags.publicOrigin === null ? {} : { publicOrigin: new URL(flags.publicOrigin).origin }),
+    accessTokenMs: flags.tokenLifeMs,
+    ...(flags.versionsKept === null ? {} : { versionsKept: Math.max(1, flags.versionsKept) }),
+    uniqueNames: flags.uniqueNames,
+    foldCase: flags.foldCase,
+    ...(flags.pageMax === null ? {} : { pageMax: Math.max(1, flags.pageMax) }),
+    acceptAnyKeys: flags.acceptAnyKeys,
+    ...(flags.faultFile === null ? {} : { faults: faultsOf(flags.faultFile) }),
+    latencyMs: flags.latencyMs,
+    ...(flags.bandwidthBytes === null ? {} : { bandwidthBytesPerSecond: flags.bandwidthBytes }),
     log: createLogger({ level: flags.logLevel as LogLevel }),
   };
 }
-
-const LOG_LEVELS: ReadonlySet<string> = new Set(['error', 'warn', 'info', 'debug', 'trace', 'silent']);
 
 /** `host`, `host:port`, `:port`, `port`; IPv6 in brackets. */
 function addressOf(text: string): { host?: string; port?: number } {

@@ -1,0 +1,30 @@
+import type { Command } from 'commander';
+import { COMMAND_ACTIONS, type CommandContext } from './command-actions.ts';
+import { addRow, newCommand, programVersion } from './command-line.ts';
+import { commandRows, GROUPS } from './command-table.ts';
+import { Invocation } from './invocation.ts';
+
+/** `cfs` as commander has it, made from the command table. `ended` takes the exit code of the command that ran. */
+export function cfsProgram(context: CommandContext, ended: (code: number) => void): Command {
+  const program = newCommand('cfs')
+    .description('Looks after the cloud folders that cfs-mount mounts.')
+    .version(programVersion(), '-V, --version', 'show the version')
+    .enablePositionalOptions();
+  for (const row of commandRows()) {
+    const words = row.name.split(' ');
+    const parent = words.slice(0, -1).reduce((at, _word, depth) => group(at, words.slice(0, depth + 1)), program);
+    const command = addRow(parent.command(words.at(-1) ?? row.name), row);
+    command.action(async (...given: unknown[]) => {
+      // commander passes the arguments, then its own object of options, then the command.
+      const args = given.slice(0, -2) as (string | undefined)[];
+      ended(await COMMAND_ACTIONS[row.name](new Invocation(command, args), context));
+    });
+  }
+  return program;
+}
+
+function group(parent: Command, words: readonly string[]): Command {
+  const name = words.at(-1) ?? '';
+  const known = parent.commands.find((command) => command.name() === name);
+  return known ?? parent.command(name).description(GROUPS[words.join(' ')] ?? '');
+}

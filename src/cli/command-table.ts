@@ -1,0 +1,318 @@
+/**
+ * Every command of `cfs` and the command line of `cfs-mount`, once, as plain data. The programs, their `--help`, shell
+ * completion, the manual pages and the table in README.md are made from it; what a command does is in `command-actions`.
+ * Options of a mount stand in `config/options`: a row with `mountOptions` takes them too.
+ */
+
+/** What a shell offers in this place; null: nothing can be offered. */
+export type Completion = 'path' | 'directory' | 'account' | 'command' | null;
+
+export interface ArgumentRow {
+  /** `file`: shown as `<file>`, or `[file]` where it may be left out. */
+  readonly name: string;
+  readonly isRequired: boolean;
+  /** Takes all that follow, too. */
+  readonly isRepeated?: boolean;
+  readonly help: string;
+  readonly completion: Completion;
+  readonly choices?: readonly string[];
+}
+
+export interface FlagRow {
+  /** `--timeout`. */
+  readonly flag: string;
+  /** `-f`. */
+  readonly short?: string;
+  /** `<duration>`; null for a switch. */
+  readonly placeholder: string | null;
+  /** As one would write it; shown and used where the flag is not given. */
+  readonly default?: string;
+  readonly isRepeated?: boolean;
+  readonly help: string;
+  readonly completion?: Completion;
+  readonly choices?: readonly string[];
+}
+
+export interface CommandRow {
+  /** The words behind the program: `status`, `trash list`. */
+  readonly name: string;
+  /** One sentence part without a full stop, in lower case. */
+  readonly summary: string;
+  readonly args: readonly ArgumentRow[];
+  readonly flags: readonly FlagRow[];
+  /** True: all options of `config/options` as well. */
+  readonly mountOptions?: true;
+  /** Not for daily use: left out of the table in README.md. */
+  readonly isAdministration?: true;
+}
+
+const ACCOUNT: FlagRow = {
+  flag: '--account',
+  placeholder: '<name>',
+  help: 'which account, where several are signed in',
+  completion: 'account',
+};
+const DATA: FlagRow = {
+  flag: '--data',
+  placeholder: '<directory>',
+  help: 'where everything is kept',
+  completion: 'directory',
+};
+
+function duration(flag: string, help: string): FlagRow {
+  return { flag, placeholder: '<duration>', help };
+}
+
+function toggle(flag: string, help: string): FlagRow {
+  return { flag, placeholder: null, help };
+}
+
+function argument(name: string, help: string, completion: Completion = 'path'): ArgumentRow {
+  return { name, isRequired: true, help, completion };
+}
+
+function optional(name: string, help: string, completion: Completion = 'path'): ArgumentRow {
+  return { name, isRequired: false, help, completion };
+}
+
+/** What stands in front of `<words> <command>`, for `--help`. */
+export const GROUPS: Readonly<Record<string, string>> = {
+  'serve user': 'the accounts of the service that runs here',
+  'serve key': 'keys of applications',
+  'serve application': 'applications that may sign in',
+  'serve share': 'folders that one account lets another see',
+};
+
+export const COMMANDS = [
+  {
+    name: 'login',
+    summary: 'sign in to the service; what is not in the environment (CFS_USERNAME …) is asked for',
+    args: [optional('url', 'where the service is, for instance https://api.example.com (CFS_URL)', null)],
+    flags: [toggle('--insecure', 'send the password without encryption to another machine')],
+  },
+  {
+    name: 'status',
+    summary: 'what is mounted, pending and parked',
+    args: [],
+    flags: [toggle('--json', 'everything, for scripts')],
+  },
+  {
+    name: 'sync',
+    summary: 'push at once everything that was closed until now',
+    args: [optional('path', 'a file or folder in the mount; without one: everything')],
+    flags: [
+      toggle('--wait', 'return when it is with the service'),
+      duration('--timeout', 'stop waiting after this long'),
+      ACCOUNT,
+    ],
+  },
+  {
+    name: 'refresh',
+    summary: 'ask the service what is there now, and return when the mount shows it',
+    args: [optional('path', 'a folder in the mount; without one: every folder in use')],
+    flags: [toggle('--accept', 'believe that many files at once are gone'), ACCOUNT],
+  },
+  {
+    name: 'retry',
+    summary: 'try again what is parked',
+    args: [optional('path', 'a file or folder in the mount; without one: everything')],
+    flags: [ACCOUNT],
+  },
+  {
+    name: 'umount',
+    summary: 'end a mount in order, when everything is pushed',
+    args: [optional('directory', 'which mount, where several are running', 'directory')],
+    flags: [
+      toggle('--now', 'do not push what is pending; it is kept and pushed at the next start'),
+      duration('--timeout', 'push what is pending for at most this long'),
+      ACCOUNT,
+    ],
+  },
+  {
+    name: 'doctor',
+    summary: 'look whether what is kept on this machine is as it should be',
+    args: [],
+    flags: [
+      toggle('--store', 'read all of the local store, bytes included; the account must not be mounted'),
+      { ...ACCOUNT, help: 'which account; without it: every one that is signed in' },
+    ],
+  },
+  {
+    name: 'demo',
+    summary: 'try it out: an embedded server with a demo account, mounted in front (npm start)',
+    args: [optional('directory', 'where to mount; made if it is missing (default: ~/Cloud)', 'directory')],
+    flags: [],
+    mountOptions: true,
+  },
+  {
+    name: 'serve',
+    summary: 'run the service: for trying out, for tests, and for your own use',
+    args: [],
+    flags: [
+      DATA,
+      {
+        flag: '--listen',
+        placeholder: '<host:port>',
+        default: '127.0.0.1',
+        help: 'where to listen; without a port: the one of the last start',
+      },
+      { flag: '--tls-cert', placeholder: '<file>', help: 'certificate chain, PEM', completion: 'path' },
+      { flag: '--tls-key', placeholder: '<file>', help: 'private key, PEM', completion: 'path' },
+      toggle('--insecure', 'plain HTTP beyond this machine: only behind something that speaks TLS'),
+      {
+        flag: '--public-origin',
+        placeholder: '<url>',
+        help: 'what the URLs in answers begin with, if not where it listens',
+      },
+      { ...duration('--token-life', 'life of an access token'), default: '1h' },
+      {
+        flag: '--versions-kept',
+        placeholder: '<n>',
+        help: 'complete versions of a file that are kept (default: all)',
+      },
+      toggle('--unique-names', 'refuse equal names in one folder'),
+      toggle('--fold-case', 'refuse names that differ only by case'),
+      { flag: '--page-max', placeholder: '<n>', help: 'entries on one page of a listing at most' },
+      toggle('--accept-any-keys', 'let any application in: for clients that have their own keys built in'),
+      {
+        flag: '--fault-file',
+        placeholder: '<file>',
+        help: 'trouble to order: a JSON array of rules (docs/service.md 11)',
+        completion: 'path',
+      },
+      { ...duration('--latency', 'wait before each answer'), default: '0' },
+      { flag: '--bandwidth', placeholder: '<bytes>', help: 'bytes per second of each body' },
+      { flag: '--ready-fd', placeholder: '<n>', help: 'write {"origin":…} and a newline there when it listens' },
+      {
+        flag: '--log-level',
+        placeholder: '<level>',
+        default: 'info',
+        help: 'how much the log says',
+        choices: ['error', 'warn', 'info', 'debug', 'trace', 'silent'],
+      },
+      toggle('--check', 'compare the length and SHA-256 of everything that is kept, and end'),
+    ],
+  },
+  {
+    name: 'serve user add',
+    summary: 'make an account and print what `cfs login` needs; the password from CFS_PASSWORD, or asked for',
+    args: [argument('email', 'what the account is called', null)],
+    flags: [
+      DATA,
+      toggle('--password-stdin', 'read the password from standard input'),
+      { flag: '--nickname', placeholder: '<name>', help: 'the name that others see' },
+      { flag: '--quota', placeholder: '<bytes>', help: 'how much it may store' },
+    ],
+    isAdministration: true,
+  },
+  {
+    name: 'serve user list',
+    summary: 'all accounts: id, address, usage, keys',
+    args: [],
+    flags: [DATA],
+    isAdministration: true,
+  },
+  {
+    name: 'serve user quota',
+    summary: 'how much an account may store',
+    args: [argument('email', 'which account', null), argument('bytes', 'for instance 20GiB', null)],
+    flags: [DATA],
+    isAdministration: true,
+  },
+  {
+    name: 'serve user revoke-tokens',
+    summary: 'sign an account out everywhere',
+    args: [argument('email', 'which account', null)],
+    flags: [DATA],
+    isAdministration: true,
+  },
+  {
+    name: 'serve key add',
+    summary: 'make a key pair, at most ten per account',
+    args: [argument('email', 'which account', null)],
+    flags: [DATA],
+    isAdministration: true,
+  },
+  {
+    name: 'serve key revoke',
+    summary: 'make a key pair useless',
+    args: [argument('id', 'the access key ID', null)],
+    flags: [DATA],
+    isAdministration: true,
+  },
+  {
+    name: 'serve application add',
+    summary: 'make an application',
+    args: [argument('name', 'what it is called', null)],
+    flags: [DATA],
+    isAdministration: true,
+  },
+  {
+    name: 'serve application list',
+    summary: 'all applications',
+    args: [],
+    flags: [DATA],
+    isAdministration: true,
+  },
+  {
+    name: 'serve application disable',
+    summary: 'give an application no tokens any more',
+    args: [argument('id', 'the application ID', null)],
+    flags: [DATA],
+    isAdministration: true,
+  },
+  {
+    name: 'serve application enable',
+    summary: 'give it tokens again',
+    args: [argument('id', 'the application ID', null)],
+    flags: [DATA],
+    isAdministration: true,
+  },
+  {
+    name: 'serve share add',
+    summary: 'let another account see a folder, named by the end of its URL (5000_5001)',
+    args: [
+      argument('owner', 'whose folder', null),
+      argument('folder', 'the end of its URL', null),
+      argument('receiver', 'who may see it', null),
+    ],
+    flags: [DATA, toggle('--write', 'and change it')],
+    isAdministration: true,
+  },
+  {
+    name: 'serve share remove',
+    summary: 'take a share back',
+    args: [
+      argument('owner', 'whose folder', null),
+      argument('folder', 'the end of its URL', null),
+      argument('receiver', 'who may see it no longer', null),
+    ],
+    flags: [DATA],
+    isAdministration: true,
+  },
+] as const satisfies readonly CommandRow[];
+
+export type CommandName = (typeof COMMANDS)[number]['name'];
+
+/** `COMMANDS`, without the narrow types of its literals. */
+export function commandRows(): readonly (CommandRow & { readonly name: CommandName })[] {
+  return COMMANDS;
+}
+
+/** The command line of `cfs-mount`. */
+export const CFS_MOUNT: CommandRow = {
+  name: 'cfs-mount',
+  summary: 'puts your cloud folder at a directory: an ordinary directory from then on, also without a network',
+  args: [argument('directory', 'where to mount; it must exist and be empty', 'directory')],
+  flags: [
+    { ...ACCOUNT, help: 'which account, where several are signed in (cfs status lists them)' },
+    {
+      flag: '-o',
+      placeholder: '<words>',
+      isRepeated: true,
+      help: 'as mount(8) has them: ro,noatime,uid=1000,… (may be repeated)',
+    },
+    { flag: '--foreground', short: '-f', placeholder: null, help: 'stay in front and print a line per event' },
+  ],
+  mountOptions: true,
+};

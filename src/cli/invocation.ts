@@ -1,0 +1,77 @@
+import { type Command, Option } from 'commander';
+import { UsageError } from '../base/errors.ts';
+import { parseBytes, parseDuration } from '../config/units.ts';
+
+/** What was typed behind a command: values as the command's row in `command-table` names them. */
+export class Invocation {
+  /** For options of a mount (`option-flags`). */
+  readonly command: Command;
+  readonly #args: readonly (string | undefined)[];
+
+  constructor(command: Command, args: readonly (string | undefined)[]) {
+    this.command = command;
+    this.#args = args;
+  }
+
+  /** The n-th argument; null where it was left out. */
+  argument(index: number): string | null {
+    return this.#args[index] ?? null;
+  }
+
+  /** The n-th argument, which the row requires. */
+  required(index: number): string {
+    const value = this.#args[index];
+    if (value === undefined) throw new Error(`${this.command.name()}: argument ${index} is not required by its row`);
+    return value;
+  }
+
+  /** The value of `--flag`; null where neither given nor in the row. */
+  text(flag: string): string | null {
+    const value = this.#value(flag);
+    return typeof value === 'string' ? value : null;
+  }
+
+  /** Whether a switch was given. */
+  has(flag: string): boolean {
+    return this.#value(flag) === true;
+  }
+
+  /** The values of a flag that may be repeated. */
+  texts(flag: string): readonly string[] {
+    const value = this.#value(flag);
+    return Array.isArray(value) ? (value as string[]) : [];
+  }
+
+  /** Milliseconds. @throws UsageError naming the flag */
+  duration(flag: string): number | null {
+    return this.#parsed(flag, parseDuration);
+  }
+
+  /** @throws UsageError naming the flag */
+  bytes(flag: string): number | null {
+    return this.#parsed(flag, parseBytes);
+  }
+
+  /** @throws UsageError naming the flag */
+  whole(flag: string): number | null {
+    return this.#parsed(flag, (text) => {
+      if (!/^\d{1,9}$/.test(text)) throw new RangeError(`"${text}" is not a whole number`);
+      return Number(text);
+    });
+  }
+
+  #value(flag: string): unknown {
+    // A flag of `serve` may stand before the words of its administration.
+    return this.command.optsWithGlobals<Record<string, unknown>>()[new Option(flag).attributeName()];
+  }
+
+  #parsed(flag: string, parse: (text: string) => number): number | null {
+    const text = this.text(flag);
+    if (text === null) return null;
+    try {
+      return parse(text);
+    } catch (error) {
+      throw new UsageError(`${flag}: ${(error as Error).message}`, 2, { cause: error });
+    }
+  }
+}

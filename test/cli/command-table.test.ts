@@ -1,0 +1,55 @@
+import { expect, test } from 'vitest';
+import { systemClock } from '../../src/base/clock.ts';
+import { cfsProgram } from '../../src/cli/cfs-program.ts';
+import type { CommandContext } from '../../src/cli/command-actions.ts';
+import { CFS_MOUNT, type CommandRow, commandRows, GROUPS } from '../../src/cli/command-table.ts';
+import { usageOf } from '../../src/cli/reference.ts';
+import { pathsOf } from '../../src/config/paths.ts';
+
+/** The one table that programs, completion, manual pages and README.md are made from. */
+
+const rows: readonly CommandRow[] = [...commandRows(), CFS_MOUNT];
+
+test('a flag has one form everywhere: what is a switch in one command takes no value in another', () => {
+  const forms = new Map<string, Set<string>>();
+  for (const { flags } of rows)
+    for (const { flag, placeholder } of flags)
+      forms.set(flag, new Set([...(forms.get(flag) ?? []), placeholder ?? 'switch']));
+
+  expect([...forms].filter(([, seen]) => seen.size > 1).map(([flag, seen]) => [flag, ...seen])).toEqual([]);
+});
+
+test('a command has one row, its words have a group, and its summary is a sentence part that fits a line of help', () => {
+  const names = commandRows().map(({ name }) => name);
+
+  expect(new Set(names).size).toBe(names.length);
+  for (const { name, summary } of rows) {
+    expect(summary, name).toMatch(/^[a-z`].*[^.]$/s);
+    expect(summary.length, name).toBeLessThanOrEqual(100);
+    const group = name.split(' ').slice(0, -1).join(' ');
+    if (group !== '') expect(group in GROUPS || names.some((other) => other === group), name).toBe(true);
+  }
+});
+
+test('each row is a command of the program, with its arguments and flags and no others', () => {
+  const context = { paths: pathsOf({ HOME: '/home/x' }), clock: systemClock, env: {} } as unknown as CommandContext;
+  const program = cfsProgram(context, () => {});
+
+  for (const row of commandRows()) {
+    const command = row.name
+      .split(' ')
+      .reduce((at, word) => at?.commands.find((known) => known.name() === word) as typeof program, program);
+
+    expect(command.registeredArguments.map((argument) => [argument.name(), argument.required])).toEqual(
+      row.args.map(({ name, isRequired }) => [name, isRequired]),
+    );
+    if (row.mountOptions !== true)
+      expect(command.options.map(({ long, short }) => long ?? short)).toEqual(row.flags.map(({ flag }) => flag));
+  }
+});
+
+test('a row is shown as one would type it', () => {
+  const row = commandRows().find(({ name }) => name === 'sync') as CommandRow;
+
+  expect(usageOf(row)).toBe('cfs sync [--wait] [--timeout <duration>] [--account <name>] [path]');
+});
