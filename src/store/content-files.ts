@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { StorageError } from '../base/errors.ts';
-import type { ContentId } from '../base/vocabulary.ts';
+import { BLOCK_BYTES, type ContentId } from '../base/vocabulary.ts';
 import type { Disk } from './disk.ts';
 
 /** Drafts are the user's only copy, the cache is not: they lie in different folders. */
@@ -32,6 +32,8 @@ export class ContentFiles {
   /** Folders whose entries may not be on the disk yet. */
   readonly #unsyncedFolders = new Set<string>();
   readonly #folders = new Set<string>();
+  /** One for all blocks that are only looked at: a new buffer for each costs more than the look. */
+  readonly #scratch = Buffer.allocUnsafeSlow(BLOCK_BYTES);
 
   constructor(deps: { directory: string; disk: Disk; holes: HolePunch | null }) {
     this.#directory = deps.directory;
@@ -92,6 +94,12 @@ export class ContentFiles {
 
   read(id: ContentId, place: Place, target: Uint8Array, position: number): number {
     return this.#disk.read(this.descriptor(id, place), target, position);
+  }
+
+  /** Up to a block of bytes to be looked at, fewer where the file ends. Lent: good until the next call. */
+  lend(id: ContentId, place: Place, position: number, length: number): Uint8Array {
+    const bytes = this.#scratch.subarray(0, length);
+    return bytes.subarray(0, this.read(id, place, bytes, position));
   }
 
   /** Fills `target` from a descriptor that a piece named; a file that ends early reads as zeros. */

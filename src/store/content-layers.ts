@@ -156,18 +156,18 @@ export class ContentLayers {
   #isSound(id: ContentId, record: ContentRecord, map: BlockMap, block: number): boolean {
     if (!map.isPresent(block)) return false;
     if (map.isVerified(block)) return true;
-    const bytes = Buffer.allocUnsafe(blockLength(block, record.sizeBytes));
-    let count = -1;
+    const length = blockLength(block, record.sizeBytes);
+    let bytes: Uint8Array | null = null;
     try {
-      count = this.#files.read(id, 'cache', bytes, block * BLOCK_BYTES);
+      bytes = this.#files.lend(id, 'cache', block * BLOCK_BYTES, length);
     } catch (err) {
       this.#log.warn({ content: id, block, err }, 'cached block cannot be read: it will be fetched again');
     }
-    if (count === bytes.byteLength && crc32(bytes) === map.markOf(block)) {
+    if (bytes?.byteLength === length && crc32(bytes) === map.markOf(block)) {
       map.verified(block);
       return true;
     }
-    if (count >= 0) this.#log.warn({ content: id, block }, 'cached block is damaged: it will be fetched again');
+    if (bytes !== null) this.#log.warn({ content: id, block }, 'cached block is damaged: it will be fetched again');
     this.#source.damaged(id, block, record.sizeBytes, isLayered(record) ? 'own ranges' : 'nothing');
     return false;
   }

@@ -102,10 +102,10 @@ export class SealedMarks {
   /** Null: the file does not have these bytes. */
   #markOf(id: ContentId, { extents, sizeBytes }: ContentRecord, block: number): number | null {
     const start = block * BLOCK_BYTES;
-    const bytes = Buffer.allocUnsafe(blockLength(block, sizeBytes));
-    let count: number;
+    const length = blockLength(block, sizeBytes);
+    let bytes: Uint8Array;
     try {
-      count = this.#files.read(id, 'drafts', bytes, start);
+      bytes = this.#files.lend(id, 'drafts', start, length);
     } catch (err) {
       this.#log.warn({ content: id, block, err }, 'a block of a change cannot be read');
       return null;
@@ -113,9 +113,9 @@ export class SealedMarks {
     let mark = 0;
     for (let index = indexBehind(extents, start); index < extents.length; index += 2) {
       const from = Math.max((extents[index] as number) - start, 0);
-      const to = Math.min((extents[index + 1] as number) - start, bytes.byteLength);
+      const to = Math.min((extents[index + 1] as number) - start, length);
       if (from >= to) break;
-      if (to > count) return null;
+      if (to > bytes.byteLength) return null;
       mark = crc32(bytes.subarray(from, to), mark);
     }
     return mark;

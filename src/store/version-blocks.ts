@@ -88,12 +88,13 @@ export class VersionBlocks {
 
   /** Computes the mark of a block whose bytes are in the file; its map row is to be stored. */
   mark(id: ContentId, block: number, sizeBytes: number): void {
-    const bytes = Buffer.allocUnsafe(blockLength(block, sizeBytes));
-    const count = this.#files.read(id, 'cache', bytes, block * BLOCK_BYTES);
+    const length = blockLength(block, sizeBytes);
+    const start = block * BLOCK_BYTES;
+    const bytes = this.#files.lend(id, 'cache', start, length);
     // A file that ends early has a hole there: the rest of the block is zeros.
-    bytes.fill(0, count);
-    if (count < bytes.byteLength) this.#files.write(id, 'cache', bytes.subarray(count), block * BLOCK_BYTES + count);
-    this.markAs(id, block, crc32(bytes));
+    const zeros = new Uint8Array(length - bytes.byteLength);
+    if (zeros.byteLength > 0) this.#files.write(id, 'cache', zeros, start + bytes.byteLength);
+    this.markAs(id, block, crc32(zeros, crc32(bytes)));
   }
 
   /** A mark that was computed elsewhere; its map row is to be stored. */
