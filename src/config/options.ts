@@ -50,7 +50,7 @@ export const OPTIONS = {
     'how long the kernel keeps attributes; it is told what others change',
   ),
   entryTimeoutMs: duration('--entry-timeout', '5m', 'how long the kernel keeps names; it is told what others change'),
-  inlineMaxBytes: size('--inline-max', '16KiB', 'contents up to this size are stored together with their names', {
+  inlineMaxBytes: size('--inline-max', '32KiB', 'contents up to this size are stored together with their names', {
     maxBytes: 128 * 1024,
   }),
   cacheBytes: sizeOrAuto(

@@ -217,7 +217,7 @@ export class OpenFile {
     this.#lease?.release();
     this.#lease = null;
     this.#content = null;
-    if (content === null || !this.#deps.contents.revert(content) || this.#orphan !== null) return;
+    if (content === null || !this.#deps.contents.putDown(content) || this.#orphan !== null) return;
     this.#deps.log.warn(
       { ino: this.ino },
       'what was written could not be kept: the file is what it was at its last close',

@@ -220,10 +220,11 @@ export class ContentStore implements Contents {
     this.#drafts.flush(tx, id);
   }
 
-  revert(id: ContentId): boolean {
-    if (!this.isUnflushed(id) || this.#files.isHeld(id)) return false;
+  putDown(id: ContentId): boolean {
+    if (this.#files.isHeld(id)) return false;
+    const isLoss = this.isUnflushed(id);
     this.#drafts.putDown(id);
-    return true;
+    return isLoss;
   }
 
   seal(tx: Transaction, id: ContentId): void {

@@ -59,8 +59,12 @@ export interface Contents {
   isUnflushed(draft: ContentId): boolean;
   /** Writes the draft's record (size, extents, small bytes) into `tx`: after that it survives SIGKILL. */
   flush(tx: Transaction, draft: ContentId): void;
-  /** Drops changes that no record holds, once nobody leases the draft. @returns whether there were any */
-  revert(draft: ContentId): boolean;
+  /**
+   * Whoever changed the draft let go: unless somebody else leases it, memory keeps nothing of it.
+   *
+   * @returns whether changes were lost that no record held
+   */
+  putDown(content: ContentId): boolean;
   /** No more changes: to be pushed. Flushes too. */
   seal(tx: Transaction, draft: ContentId): void;
   /** Power-cut promise for one content: its file, and its directory entry when new. (The caller syncs the journal after it.) */

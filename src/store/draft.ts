@@ -3,6 +3,8 @@ import type { ContentFiles } from './content-files.ts';
 import { addExtent, bytesOf, coversExtent, type FlatExtents, removeExtent } from './extents.ts';
 import type { ContentRecord } from './tables.ts';
 
+const NO_BYTES = new Uint8Array(0);
+
 /**
  * An open draft: own extents over a base, changed in memory ahead of its record. Bytes up to `inlineBytesMax` are kept in a
  * buffer; a draft that grows beyond is spilled to its file, and stays there.
@@ -36,7 +38,7 @@ export class Draft {
     this.#extents = [...record.extents];
     this.#sizeBytes = record.sizeBytes;
     this.#baseBytes = record.baseBytes;
-    this.#memory = record.where === 'file' ? null : Uint8Array.from(inline ?? []);
+    this.#memory = record.where === 'file' ? null : inline === undefined ? NO_BYTES : inline.slice();
   }
 
   get base(): ContentId | null {

@@ -29,7 +29,7 @@ test('without anything said, every option has its default', () => {
     settleMs: 2000,
     drainMs: 5000,
     readTimeoutMs: 30_000,
-    inlineMaxBytes: 16 * 1024,
+    inlineMaxBytes: 32 * 1024,
     cacheBytes: null,
     transfers: 8,
     upLimitBytes: null,

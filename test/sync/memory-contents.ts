@@ -71,7 +71,7 @@ export class MemoryContents implements Contents {
     return false;
   }
   flush(): void {}
-  revert(): boolean {
+  putDown(): boolean {
     return false;
   }
 
