@@ -1,10 +1,12 @@
-// Brings the generated tables of README.md up to date: options and exit codes come from the code.
+// Brings the generated tables of the documents up to date: commands, options, exit codes and findings come from the code.
 import { readFileSync, writeFileSync } from 'node:fs';
 
 await import('./bootstrap.mjs');
-const { withGeneratedSections } = await import('../dist/cli/reference.js');
-const readme = new URL('../README.md', import.meta.url);
-const before = readFileSync(readme, 'utf8');
-const after = withGeneratedSections(before);
-if (after !== before) writeFileSync(readme, after);
-console.log(after === before ? 'README.md is up to date' : 'README.md: tables brought up to date');
+const { GENERATED_SECTIONS, withGeneratedSections } = await import('../dist/cli/reference.js');
+for (const document of Object.keys(GENERATED_SECTIONS)) {
+  const path = new URL(`../${document}`, import.meta.url);
+  const before = readFileSync(path, 'utf8');
+  const after = withGeneratedSections(before, document);
+  if (after !== before) writeFileSync(path, after);
+  console.log(after === before ? `${document} is up to date` : `${document}: tables brought up to date`);
+}

@@ -56,7 +56,8 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
 
   doctor: async (given, context) => {
     const { doctorCommand } = await import('./doctor.ts');
-    return doctorCommand(context, { store: given.has('--store'), account: given.text('--account') });
+    const flags = { store: given.has('--store'), json: given.has('--json'), account: given.text('--account') };
+    return doctorCommand(context, flags);
   },
 
   demo: async (given, context) => {

@@ -130,10 +130,11 @@ export const COMMANDS = [
   },
   {
     name: 'doctor',
-    summary: 'look whether what is kept on this machine is as it should be',
+    summary: 'look at everything that a mount needs, and say of each fault what to do',
     args: [],
     flags: [
-      toggle('--store', 'read all of the local store, bytes included; the account must not be mounted'),
+      toggle('--store', 'only the local store, every byte of it; the account must not be mounted'),
+      toggle('--json', 'everything, for scripts'),
       { ...ACCOUNT, help: 'which account; without it: every one that is signed in' },
     ],
   },

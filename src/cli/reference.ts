@@ -1,8 +1,9 @@
 import { envNameOf, optionRows } from '../config/options.ts';
 import { type CommandRow, commandRows } from './command-table.ts';
+import { findingKinds } from './doctor/finding.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 
-/** The tables of README.md that are made from the code; `node scripts/readme.mjs` puts them there, a test compares. */
+/** The tables of documents that are made from the code; `node scripts/readme.mjs` puts them there, a test compares. */
 
 /** All options that are for everybody, as a Markdown table. */
 export function optionsTable(): string {
@@ -44,17 +45,29 @@ export function exitCodesTable(): string {
   );
 }
 
-/** The sections of README.md between `<!-- name -->` and `<!-- /name -->`. */
-export const GENERATED_SECTIONS: Readonly<Record<string, () => string>> = {
-  commands: commandsTable,
-  options: optionsTable,
-  'exit-codes': exitCodesTable,
-};
+/** Everything that `cfs doctor` can find, as a Markdown table. */
+export function findingsTable(): string {
+  const rows = findingKinds().map(([name, { symptom, cause, cure }]) => [
+    symptom,
+    cause,
+    cure.replaceAll('{}', 'PATH'),
+    `\`${name}\``,
+  ]);
+  return markdownTable(['symptom', 'cause', 'cure', 'finding'], rows);
+}
 
-/** `text` with every generated section brought up to date. @throws Error where a section has no place */
-export function withGeneratedSections(text: string): string {
+/** The documents with sections between `<!-- name -->` and `<!-- /name -->`, and what makes each section. */
+export const GENERATED_SECTIONS = {
+  'README.md': { commands: commandsTable, options: optionsTable, 'exit-codes': exitCodesTable },
+  'docs/troubleshooting.md': { findings: findingsTable },
+} as const satisfies Readonly<Record<string, Readonly<Record<string, () => string>>>>;
+
+export type GeneratedDocument = keyof typeof GENERATED_SECTIONS;
+
+/** `text` with every generated section of a document brought up to date. @throws Error where a section has no place */
+export function withGeneratedSections(text: string, document: GeneratedDocument = 'README.md'): string {
   let updated = text;
-  for (const [name, make] of Object.entries(GENERATED_SECTIONS)) {
+  for (const [name, make] of Object.entries(GENERATED_SECTIONS[document])) {
     const [start, end] = [`<!-- ${name} -->\n`, `\n<!-- /${name} -->`];
     const [from, to] = [updated.indexOf(start), updated.indexOf(end)];
     if (from < 0 || to < from) throw new Error(`no place for the section ${name}`);

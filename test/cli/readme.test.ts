@@ -1,16 +1,25 @@
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
-import { exitCodesTable, optionsTable, withGeneratedSections } from '../../src/cli/reference.ts';
+import {
+  exitCodesTable,
+  GENERATED_SECTIONS,
+  type GeneratedDocument,
+  optionsTable,
+  withGeneratedSections,
+} from '../../src/cli/reference.ts';
 import { optionRows } from '../../src/config/options.ts';
 import { filesBelow, PROJECT, textOf } from '../imports.ts';
 
 const documents = ['README.md', 'CHANGELOG.md', 'CONTRIBUTING.md', ...filesBelow('docs', ['.md'])];
 
 /** Cure: `node scripts/readme.mjs`. */
-test("README.md's tables are those of the code", () => {
-  expect(textOf('README.md')).toBe(withGeneratedSections(textOf('README.md')));
-});
+test.each(Object.keys(GENERATED_SECTIONS) as GeneratedDocument[])(
+  'the tables of %s are those of the code',
+  (document) => {
+    expect(textOf(document)).toBe(withGeneratedSections(textOf(document), document));
+  },
+);
 
 test('the tables hold every option that is for everybody, and no other', () => {
   const table = optionsTable();

@@ -1,0 +1,90 @@
+import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { UsageError } from '../../base/errors.ts';
+import { loadOptions } from '../../config/load.ts';
+import type { Options } from '../../config/options.ts';
+import { type AccountPaths, accountPaths, type Paths } from '../../config/paths.ts';
+import { type Account, readAccountFile } from '../account-file.ts';
+import { visible } from '../mount-event.ts';
+import { type Finding, finding } from './finding.ts';
+
+const OTHERS = 0o077;
+
+/** An account whose file can be read. */
+export interface KnownAccount {
+  readonly name: string;
+  /** For people: `ann@example.com at https://api.example.com`. */
+  readonly title: string;
+  readonly account: Account;
+  readonly files: AccountPaths;
+}
+
+/** The options of a mount without flags; where there are mistakes in them, the defaults, so that everything else is looked at. */
+export function checkConfiguration(
+  paths: Paths,
+  env: Readonly<Record<string, string | undefined>>,
+): { readonly options: Options; readonly findings: readonly Finding[] } {
+  const findings: Finding[] = [];
+  let text: string | null = null;
+  try {
+    text = readFileSync(paths.configFile, 'utf8');
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code !== 'ENOENT') {
+      const what = `${visible(paths.configFile)} cannot be read (${code})`;
+      findings.push(finding('configuration-unreadable', what, visible(paths.configFile)));
+    }
+  }
+  try {
+    const file = text === null ? null : { path: paths.configFile, text };
+    return { options: loadOptions({ flags: {}, env, file }).options, findings };
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error;
+    for (const mistake of error.message.split('\n')) findings.push(finding('configuration-mistake', visible(mistake)));
+    return { options: loadOptions({ flags: {}, env: {}, file: null }).options, findings };
+  }
+}
+
+/** Every account of this user, and what is wrong with how it is kept. */
+export function checkAccounts(paths: Paths): {
+  readonly accounts: readonly KnownAccount[];
+  readonly findings: readonly Finding[];
+} {
+  const accounts: KnownAccount[] = [];
+  const findings: Finding[] = [];
+  for (const name of namesIn(paths.accountsDirectory)) {
+    const files = accountPaths(paths, name);
+    const shown = visible(files.accountFile);
+    let mode: number;
+    try {
+      mode = statSync(files.accountFile).mode;
+    } catch (error) {
+      // Signed out, its store is left.
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') continue;
+      findings.push(finding('account-damaged', `${shown} cannot be read`));
+      continue;
+    }
+    if ((mode & OTHERS) !== 0) {
+      const what = `${shown} can be read by others (mode ${(mode & 0o777).toString(8)})`;
+      findings.push(finding('account-exposed', what, shown));
+    }
+    try {
+      const account = readAccountFile(files.accountFile);
+      // Parsed here, so that no later check has to doubt it.
+      const title = `${visible(account.username)} at ${new URL(account.origin).origin}`;
+      accounts.push({ name, title, account, files });
+    } catch {
+      findings.push(finding('account-damaged', `${shown} is damaged or cannot be read`));
+    }
+  }
+  if (accounts.length === 0 && findings.length === 0)
+    findings.push(finding('not-signed-in', 'no account is kept for this user'));
+  return { accounts, findings };
+}
+
+function namesIn(directory: string): readonly string[] {
+  try {
+    return readdirSync(directory).sort();
+  } catch {
+    return [];
+  }
+}

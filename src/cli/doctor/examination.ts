@@ -1,0 +1,83 @@
+import type { Paths } from '../../config/paths.ts';
+import { checkAccounts, checkConfiguration, type KnownAccount } from './account-check.ts';
+import { type Area, FINDINGS, type Finding } from './finding.ts';
+import { checkFuse } from './fuse-check.ts';
+import type { Machine } from './machine.ts';
+import { checkMounts, checkSocket } from './mount-check.ts';
+import { checkService } from './service-check.ts';
+import { checkDisk, checkStoreOf } from './store-check.ts';
+import type { ExaminationDepth } from './store-examination.ts';
+import type { StoreExaminer } from './store-examiner.ts';
+
+/** One thing that was looked at. */
+export interface Looked {
+  readonly area: Area;
+  /** Which account; null for what concerns all of them. */
+  readonly subject: string | null;
+  /** What there is to say when nothing is wrong. */
+  readonly note: string | null;
+  readonly findings: readonly Finding[];
+}
+
+export interface ExaminationRequest {
+  readonly machine: Machine;
+  readonly paths: Paths;
+  readonly examine: StoreExaminer;
+  /** Which account; null: all. By its name, or what the person signed in with. */
+  readonly account: string | null;
+}
+
+/** Everything, in the order in which one thing rests upon another. Each check stands alone: a broken one hides no other. */
+export async function* examineMachine(request: ExaminationRequest): AsyncGenerator<Looked> {
+  const { machine, paths } = request;
+  const { options, findings } = checkConfiguration(paths, machine.env);
+  const all = (area: Area, found: Iterable<Finding>, note: string | null = null): Looked => ({
+    area,
+    subject: null,
+    note,
+    findings: [...found],
+  });
+  yield all('fuse', checkFuse(machine, options));
+  yield all('configuration', findings);
+  const known = checkAccounts(paths);
+  const accounts = known.accounts.filter((account) => isMeant(account, request.account));
+  yield all('account', known.findings, accounts.map(({ title }) => title).join(', '));
+  for (const account of accounts) {
+    const about = { subject: account.title };
+    const socket = await checkSocket(machine, account);
+    const found = await checkService(machine, account.account, options);
+    yield { ...about, area: 'service', note: null, findings: found };
+    const how = { examine: request.examine, depth: 'structure', mountedBy: socket.status?.pid ?? null } as const;
+    const store = await checkStoreOf(machine, account, how);
+    // A mount that hangs has its store open, of course.
+    const isSilent = socket.findings.some(({ name }) => name === 'mount-silent');
+    const stored = store.findings.filter(({ name }) => !(isSilent && name === 'store-in-use'));
+    yield { ...about, area: 'store', note: store.note, findings: stored };
+    const note = socket.status === null ? 'not mounted' : `mounted at ${socket.status.directory}`;
+    yield { ...about, area: 'mount', note, findings: socket.findings };
+  }
+  yield all('disk', checkDisk(machine, paths.accountsDirectory, options));
+  yield all('mount', checkMounts(machine));
+}
+
+/** The stores alone, as deep as is said. */
+export async function* examineStores(
+  request: ExaminationRequest,
+  depth: ExaminationDepth,
+): AsyncGenerator<Looked & { readonly subject: string }> {
+  const { machine, paths, examine } = request;
+  for (const account of checkAccounts(paths).accounts) {
+    if (!isMeant(account, request.account)) continue;
+    const store = await checkStoreOf(machine, account, { examine, depth, mountedBy: null });
+    yield { area: 'store', subject: account.title, note: store.note, findings: store.findings };
+  }
+}
+
+/** Problems only; what `--account` names must exist. */
+export function problemsOf(looked: readonly Looked[]): readonly Finding[] {
+  return looked.flatMap(({ findings }) => findings).filter(({ name }) => FINDINGS[name].severity === 'problem');
+}
+
+function isMeant({ name, account }: KnownAccount, wanted: string | null): boolean {
+  return wanted === null || wanted === name || wanted === account.username;
+}

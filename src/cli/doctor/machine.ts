@@ -1,0 +1,55 @@
+import { lookup } from 'node:dns/promises';
+import { readFileSync, statfsSync } from 'node:fs';
+import type { Clock } from '../../base/clock.ts';
+import { systemClock } from '../../base/clock.ts';
+import { loadAddon } from '../../base/native.ts';
+import { probeMount } from '../mount-point.ts';
+
+/** The system that `cfs doctor` looks at: where its parts are, and what it answers. Tests break one part after the other. */
+export interface Machine {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly uid: number;
+  readonly clock: Clock;
+  /** How long each question may take, in milliseconds. */
+  readonly limits: {
+    readonly lookupMs: number;
+    readonly answerMs: number;
+    readonly signInMs: number;
+    readonly statusMs: number;
+  };
+  readonly devicePath: string;
+  readonly fuseConfPath: string;
+  /** The file systems that the kernel knows (proc(5)). */
+  readonly filesystemsPath: string;
+  /** The text of /proc/self/mountinfo. */
+  mountTable(): string;
+  /** Whether a mount answers; asked by another process. */
+  probe(path: string): 'alive' | 'dead' | 'hangs';
+  /** @throws NodeJS.ErrnoException ENOTFOUND, EAI_AGAIN */
+  lookup(host: string): Promise<unknown>;
+  /** Of the file system of `path`. @throws NodeJS.ErrnoException */
+  disk(path: string): { readonly freeBytes: number; readonly totalBytes: number };
+  /** @throws Error when the addon cannot be loaded */
+  loadAddon(): void;
+}
+
+export function systemMachine(env: Readonly<Record<string, string | undefined>>): Machine {
+  return {
+    env,
+    uid: process.getuid?.() ?? 0,
+    clock: systemClock,
+    // A sign-in repeats what failed by itself: it gets time for that.
+    limits: { lookupMs: 5_000, answerMs: 10_000, signInMs: 15_000, statusMs: 5_000 },
+    devicePath: '/dev/fuse',
+    fuseConfPath: '/etc/fuse.conf',
+    filesystemsPath: '/proc/filesystems',
+    mountTable: () => readFileSync('/proc/self/mountinfo', 'utf8'),
+    probe: probeMount,
+    lookup: (host) => lookup(host),
+    disk: (path) => {
+      const { bavail, bsize, blocks } = statfsSync(path);
+      return { freeBytes: bavail * bsize, totalBytes: blocks * bsize };
+    },
+    loadAddon: () => void loadAddon<unknown>(),
+  };
+}

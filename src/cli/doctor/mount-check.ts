@@ -1,0 +1,87 @@
+import { lstatSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { formatDuration } from '../../config/units.ts';
+import { callControl, NoMountError } from '../../control/client.ts';
+import type { Status } from '../../control/status-model.ts';
+import { visible } from '../mount-event.ts';
+import { isOurs, mountTable } from '../mount-point.ts';
+import type { KnownAccount } from './account-check.ts';
+import { type Finding, finding } from './finding.ts';
+import type { Machine } from './machine.ts';
+
+const OTHERS = 0o077;
+
+/** What the control socket of an account came to. */
+export interface SocketReport {
+  readonly status: Status | null;
+  readonly findings: readonly Finding[];
+}
+
+/** Every mount of ours that this process sees: whether it lives. */
+export function* checkMounts(machine: Machine): Generator<Finding> {
+  const seen = new Set<string>();
+  for (const mount of mountTable(machine.mountTable())) {
+    if (!isOurs(mount) || seen.has(mount.directory)) continue;
+    seen.add(mount.directory);
+    const shown = visible(mount.directory);
+    const state = machine.probe(mount.directory);
+    if (state === 'dead') yield finding('mount-dead', `the mount at ${shown} is dead`, shown);
+    if (state === 'hangs') yield finding('mount-hangs', `the mount at ${shown} does not answer`, shown);
+  }
+}
+
+/** Whether a mount of the account answers at its socket, and what it complains of. */
+export async function checkSocket(machine: Machine, { files, title }: KnownAccount): Promise<SocketReport> {
+  const { socketPath } = files;
+  const access = [...checkDirectory(machine, dirname(socketPath))];
+  if (!isSocket(socketPath)) return { status: null, findings: access };
+  let status: Status;
+  try {
+    status = await callControl(socketPath, 'status', {}, { signal: AbortSignal.timeout(machine.limits.statusMs) });
+  } catch (error) {
+    const shown = visible(socketPath);
+    if (error instanceof NoMountError && error.code === 'ECONNREFUSED') {
+      const stale = finding('socket-stale', `nobody answers at the control socket ${shown}`, shown);
+      return { status: null, findings: [...access, stale] };
+    }
+    // It ended while it was asked.
+    if (error instanceof NoMountError) return { status: null, findings: access };
+    const silent = finding('mount-silent', `the mount of ${title} does not answer at ${shown}`, shown);
+    return { status: null, findings: [...access, silent] };
+  }
+  return { status, findings: [...access, ...complaints(machine, status)] };
+}
+
+function* complaints(machine: Machine, { connection, parked, directory }: Status): Generator<Finding> {
+  const shown = visible(directory);
+  const since = formatDuration(Math.max(0, machine.clock.nowMs() - connection.sinceMs));
+  if (connection.state === 'offline') yield finding('mount-offline', `the mount at ${shown} is offline since ${since}`);
+  if (connection.state === 'sign-in-needed')
+    yield finding('mount-signed-out', `the mount at ${shown} waits for a new sign-in since ${since}`);
+  const [first] = parked;
+  if (first !== undefined) {
+    const what = `${parked.length} parked in ${shown}, the first is ${visible(first.path)}: ${first.reason}`;
+    yield finding('changes-parked', what);
+  }
+}
+
+function* checkDirectory(machine: Machine, directory: string): Generator<Finding> {
+  const shown = visible(directory);
+  try {
+    const stats = lstatSync(directory);
+    if (!stats.isDirectory()) yield finding('socket-foreign', `${shown} is no directory`, shown);
+    else if (stats.uid !== machine.uid) yield finding('socket-foreign', `${shown} belongs to user ${stats.uid}`, shown);
+    else if ((stats.mode & OTHERS) !== 0)
+      yield finding('socket-exposed', `${shown} is open to others (mode ${(stats.mode & 0o777).toString(8)})`, shown);
+  } catch {
+    // Nothing was mounted since the last start of this machine.
+  }
+}
+
+function isSocket(path: string): boolean {
+  try {
+    return lstatSync(path).isSocket();
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,131 @@
+import { closeSync, existsSync, lstatSync, openSync, readdirSync, rmSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { cacheBudget } from '../../config/cache-budget.ts';
+import type { Options } from '../../config/options.ts';
+import type { AccountPaths } from '../../config/paths.ts';
+import { formatBytes } from '../../config/units.ts';
+import { visible } from '../mount-event.ts';
+import type { KnownAccount } from './account-check.ts';
+import { type Finding, finding } from './finding.ts';
+import type { Machine } from './machine.ts';
+import type { ExaminationDepth } from './store-examination.ts';
+import type { StoreExaminer } from './store-examiner.ts';
+
+const OTHERS = 0o077;
+/** What one save, its journal record and LMDB's next pages want: below it saves fail. */
+const FREE_BYTES_MIN = 64 * 1024 ** 2;
+
+export interface StoreReport {
+  readonly findings: readonly Finding[];
+  /** What was looked at, or why nothing was. */
+  readonly note: string | null;
+}
+
+/** Whose the store is, whether it can be written, and whether what is in it fits together. */
+export async function checkStoreOf(
+  machine: Machine,
+  { files }: KnownAccount,
+  how: { readonly examine: StoreExaminer; readonly depth: ExaminationDepth; readonly mountedBy: number | null },
+): Promise<StoreReport> {
+  const { storeDirectory } = files;
+  const shown = visible(storeDirectory);
+  if (!existsSync(storeDirectory)) return { findings: checkWritable(files.directory), note: 'nothing is stored here' };
+  const access = [...checkExposure(files), ...checkOwner(machine, storeDirectory), ...checkWritable(storeDirectory)];
+  if (how.mountedBy !== null)
+    return { findings: access, note: `mounted by process ${how.mountedBy}: not read meanwhile` };
+  // Looking at what was never mounted would make it.
+  if (access.some(({ name }) => name === 'store-read-only') || !existsSync(join(storeDirectory, 'index')))
+    return { findings: access, note: 'nothing is stored here' };
+
+  const examined = await how.examine(storeDirectory, how.depth);
+  switch (examined.state) {
+    case 'opened': {
+      const more = examined.findings - examined.shown.length;
+      const found = examined.shown.map((what) => finding('store-damaged', what, shown));
+      if (more > 0) found.push(finding('store-damaged', `and ${more} more`, shown));
+      return { findings: [...access, ...found], note: lookedAt(examined) };
+    }
+    case 'in-use':
+      return { findings: [...access, finding('store-in-use', examined.reason, shown)], note: null };
+    case 'newer':
+      return { findings: [...access, finding('store-newer', examined.reason, shown)], note: null };
+    case 'broken':
+      return { findings: [...access, finding('store-damaged', examined.reason, shown)], note: null };
+    default:
+      return examined satisfies never;
+  }
+}
+
+/** Room on the disk of the store, or of what it will lie in. */
+export function* checkDisk(
+  machine: Machine,
+  directory: string,
+  options: Pick<Options, 'cacheBytes' | 'cacheReserveBytes'>,
+): Generator<Finding> {
+  const path = nearest(directory);
+  const shown = visible(path);
+  let disk: ReturnType<Machine['disk']>;
+  try {
+    disk = machine.disk(path);
+  } catch {
+    return; // the store's check says what is wrong with it
+  }
+  const free = `${formatBytes(disk.freeBytes)} of ${formatBytes(disk.totalBytes)} free on the disk of ${shown}`;
+  const { reserveBytes } = cacheBudget(options, disk);
+  if (disk.freeBytes < FREE_BYTES_MIN) yield finding('disk-full', free, shown);
+  else if (disk.freeBytes < reserveBytes) {
+    yield finding('disk-below-reserve', `${free}, less than the reserve of ${formatBytes(reserveBytes)}`, shown);
+  }
+}
+
+/** Others reach the store only through the account's directory: one of the two closed is enough. */
+function* checkExposure({ directory, storeDirectory }: AccountPaths): Generator<Finding> {
+  const modes = [directory, storeDirectory].map((path) => lstatSync(path).mode);
+  if (!modes.every((mode) => (mode & OTHERS) !== 0)) return;
+  const shown = visible(directory);
+  const mode = ((modes[0] ?? 0) & 0o777).toString(8);
+  yield finding('store-exposed', `${shown} and the store in it are open to others (mode ${mode})`, shown);
+}
+
+/** Of everything in it only the first foreign thing is told. */
+function* checkOwner(machine: Machine, directory: string): Generator<Finding> {
+  for (const path of [directory, ...inside(directory)]) {
+    const { uid } = lstatSync(path);
+    if (uid === machine.uid) continue;
+    const what = `${visible(path)} belongs to user ${uid}, and you are ${machine.uid}`;
+    yield finding('store-foreign', what, visible(directory));
+    return;
+  }
+}
+
+function inside(directory: string): readonly string[] {
+  try {
+    return readdirSync(directory).map((name) => join(directory, name));
+  } catch {
+    return [];
+  }
+}
+
+/** Tried, because permissions do not tell of a disk that is mounted read-only. */
+function checkWritable(directory: string): readonly Finding[] {
+  const probe = join(directory, `.doctor.${process.pid}`);
+  try {
+    closeSync(openSync(probe, 'wx', 0o600));
+    rmSync(probe);
+    return [];
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOSPC') return []; // the check of the disk says so
+    const shown = visible(directory);
+    return [finding('store-read-only', `nothing can be written in ${shown} (${code})`, shown)];
+  }
+}
+
+/** The path itself, or the first above it that is there. */
+function nearest(path: string): string {
+  return existsSync(path) || dirname(path) === path ? path : nearest(dirname(path));
+}
+
+function lookedAt({ nodes, contents }: { readonly nodes: number; readonly contents: number }): string {
+  return `${nodes} ${nodes === 1 ? 'entry' : 'entries'} and ${contents} ${contents === 1 ? 'content' : 'contents'} looked at`;
+}

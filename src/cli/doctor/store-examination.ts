@@ -1,0 +1,78 @@
+import { type Clock, systemClock } from '../../base/clock.ts';
+import { StorageError, UsageError } from '../../base/errors.ts';
+import { silentLogger } from '../../base/log.ts';
+import { ContentStore } from '../../store/content-store.ts';
+import { Store } from '../../store/environment.ts';
+import { checkBytes, checkStore } from '../../store/store-check.ts';
+import { exitCode } from '../exit-codes.ts';
+import { visible } from '../mount-event.ts';
+
+/** `bytes`: every block is compared with its mark as well. */
+export type ExaminationDepth = 'structure' | 'bytes';
+
+/** What an examination came to. `opened`: entries and contents looked at, and the first of what is wrong. */
+export type StoreExamination =
+  | {
+      readonly state: 'opened';
+      readonly nodes: number;
+      readonly contents: number;
+      /** How many there are. */
+      readonly findings: number;
+      /** The first SHOWN_MAX of them. */
+      readonly shown: readonly string[];
+    }
+  | { readonly state: 'in-use' | 'newer' | 'broken'; readonly reason: string };
+
+/** More than so many findings of one store are counted, not shown. */
+const SHOWN_MAX = 100;
+
+/** Reads a store that no mount has open. What cannot be opened is an answer, not a failure. */
+export async function examineStore(
+  directory: string,
+  depth: ExaminationDepth,
+  clock: Clock = systemClock,
+): Promise<StoreExamination> {
+  let store: Store;
+  try {
+    store = await Store.open({ directory, clock, log: silentLogger });
+  } catch (error) {
+    return unopened(error, directory);
+  }
+  try {
+    // Nothing is fetched and nothing evicted: what these limits are does not matter.
+    const options = { inlineMaxBytes: 16 * 1024, cacheBytes: Number.MAX_SAFE_INTEGER };
+    const contents = new ContentStore({ store, directory, clock, log: silentLogger, options });
+    const shown: string[] = [];
+    let findings = 0;
+    const checks = depth === 'bytes' ? [checkStore(store), checkBytes(store, contents)] : [checkStore(store)];
+    for (const check of checks) {
+      for (const finding of check) if (++findings <= SHOWN_MAX) shown.push(finding);
+    }
+    const nodes = countOf(store.all('node'));
+    const examined = { state: 'opened', nodes, contents: countOf(store.all('content')), findings, shown } as const;
+    contents.close();
+    return examined;
+  } catch (error) {
+    return { state: 'broken', reason: `it cannot be read: ${messageOf(error)}` };
+  } finally {
+    await store.close();
+  }
+}
+
+function unopened(error: unknown, directory: string): StoreExamination {
+  if (error instanceof UsageError && error.exitCode === exitCode('alreadyMounted'))
+    return { state: 'in-use', reason: error.message };
+  if (error instanceof UsageError) return { state: 'newer', reason: error.message };
+  if (error instanceof StorageError) return { state: 'broken', reason: error.message };
+  return { state: 'broken', reason: `the store in ${visible(directory)} cannot be opened: ${messageOf(error)}` };
+}
+
+function countOf(rows: Iterable<unknown>): number {
+  let count = 0;
+  for (const _ of rows) count++;
+  return count;
+}
+
+function messageOf(error: unknown): string {
+  return String(error instanceof Error ? error.message : error).split('\n', 1)[0] ?? '';
+}

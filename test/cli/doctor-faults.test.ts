@@ -1,0 +1,326 @@
+import { chmodSync, linkSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { type AddressInfo, createServer as createSocket } from 'node:net';
+import { dirname } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { systemClock } from '../../src/base/clock.ts';
+import { silentLogger } from '../../src/base/log.ts';
+import type { ContentId } from '../../src/base/vocabulary.ts';
+import { type FindingName, findingKinds } from '../../src/cli/doctor/finding.ts';
+import { exitCode } from '../../src/cli/exit-codes.ts';
+import type { SignInInputs } from '../../src/cli/login.ts';
+import { ControlServer } from '../../src/control/server.ts';
+import type { Status } from '../../src/control/status-model.ts';
+import { ReferenceServer } from '../../src/server/reference-server.ts';
+import { Store } from '../../src/store/environment.ts';
+import { CommandHome } from './cli-harness.ts';
+import { Authority, DoctorGround, type Report } from './doctor-ground.ts';
+
+/** Each fault alone, on a machine where everything else is in order: `cfs doctor` names it, and nothing else. */
+
+const shared = new CommandHome();
+let server: ReferenceServer;
+let authority: Authority;
+let inputs: SignInInputs;
+let ground: DoctorGround;
+let undo: (() => unknown)[] = [];
+
+beforeAll(async () => {
+  authority = new Authority(shared.path('authority'));
+  server = await ReferenceServer.open({ dataDirectory: shared.path('server') });
+  const { administration } = server;
+  await administration.addUser('ann@example.com', 'a password', { scryptCost: 2 ** 10 });
+  inputs = {
+    username: 'ann@example.com',
+    password: 'a password',
+    application: administration.addApplication('tests'),
+    ...administration.addKeyPair('ann@example.com'),
+  };
+});
+
+afterAll(async () => {
+  await server.close();
+  shared.dispose();
+});
+
+beforeEach(async () => {
+  ground = new DoctorGround();
+  await ground.signIn(server, inputs);
+});
+
+afterEach(async () => {
+  for (const each of undo.reverse()) await each();
+  undo = [];
+  server.faults = [];
+  ground.dispose();
+});
+
+const SHORT_MS = 150;
+const HERE = '21 1 0:19 / /home/ann/Cloud rw - fuse.cfs-mount ann rw,user_id=0\n';
+
+/** What breaks one thing. Those of the service that need another account leave the sound one behind. */
+const FAULTS: Readonly<Record<FindingName, () => unknown>> = {
+  'addon-missing': () =>
+    ground.change({
+      loadAddon: () => {
+        throw new Error('the kernel addon is not built');
+      },
+    }),
+  'fuse-module': () => {
+    rmSync(ground.machine.devicePath);
+    writeFileSync(ground.machine.filesystemsPath, 'nodev\tproc\nnodev\tfusectl\n\tfuseblk\n');
+  },
+  'fuse-device': () => rmSync(ground.machine.devicePath),
+  'fuse-device-refused': () => {
+    rmSync(ground.machine.devicePath);
+    mkdirSync(ground.machine.devicePath); // cannot be opened for writing, by root neither
+  },
+  'fusermount-missing': () => rmSync(ground.home.path('bin/fusermount3')),
+  'fusermount-setuid': () => {
+    const path = ground.home.path('bin/fusermount3');
+    rmSync(path);
+    writeFileSync(path, '', { mode: 0o755 });
+    asUserWithoutStore();
+  },
+  'allow-other': () => {
+    ground.setEnv({ CFS_ALLOW_OTHER: '1' });
+    asUserWithoutStore();
+  },
+  'configuration-unreadable': () =>
+    mkdirSync(`${ground.home.env.XDG_CONFIG_HOME}/cfs/config.toml`, { recursive: true }),
+  'configuration-mistake': () => configure('settel = "2s"\n'),
+  'not-signed-in': () => rmSync(ground.files.directory, { recursive: true }),
+  'account-damaged': () => writeFileSync(ground.files.accountFile, '{"origin":'),
+  'account-exposed': () => chmodSync(ground.files.accountFile, 0o644),
+  'certificate-file': () => {
+    elsewhere('https://127.0.0.1:9');
+    ground.setEnv({ SSL_CERT_FILE: ground.home.path('missing.pem') });
+  },
+  'service-insecure': () => elsewhere('http://0.0.0.0:9'),
+  'dns-failed': () => elsewhere('https://cloud.invalid'),
+  'dns-silent': () => {
+    elsewhere('https://cloud.invalid');
+    ground.change({ limits: { ...ground.machine.limits, lookupMs: SHORT_MS }, lookup: () => new Promise(() => {}) });
+  },
+  'service-not-running': () => elsewhere('http://127.0.0.1:9'),
+  'service-refused': () => elsewhere('https://0.0.0.0:9'),
+  'service-silent': () => {
+    server.faults = [{ on: '*', times: 'always', then: { hang: true } }];
+    ground.change({ limits: { ...ground.machine.limits, answerMs: SHORT_MS } });
+  },
+  'service-out-of-order': () => {
+    server.faults = [{ on: '*', times: 'always', then: { status: 503 } }];
+  },
+  'service-foreign': () => {
+    server.faults = [{ on: 'POST', times: 'always', then: { garbage: true } }];
+  },
+  'tls-expired': () => encrypted(['20200101000000Z', '20200201000000Z']),
+  'tls-not-yet-valid': () => encrypted(['20480101000000Z', '20490101000000Z']),
+  'tls-wrong-host': () => encrypted(undefined, 'DNS:other.example.com'),
+  'tls-unknown-authority': async () => {
+    await encrypted();
+    ground.setEnv({ SSL_CERT_FILE: '' });
+  },
+  'tls-broken': async () => {
+    const plain = createServer((_request, response) => response.end());
+    undo.push(() => plain.close());
+    await new Promise<void>((resolve) => plain.listen(0, '127.0.0.1', resolve));
+    elsewhere(`https://127.0.0.1:${(plain.address() as AddressInfo).port}`);
+  },
+  'sign-in-refused': () => server.administration.revokeTokens('ann@example.com'),
+  'token-refused': () => {
+    server.faults = [{ on: 'GET', path: 'user', times: 'always', then: { status: 403 } }];
+  },
+  'clock-skew': () => ground.change({ clock: { ...systemClock, nowMs: () => systemClock.nowMs() + 2 * 3_600_000 } }),
+  'store-exposed': () => {
+    for (const path of [ground.files.directory, ground.files.storeDirectory]) chmodSync(path, 0o755);
+  },
+  'store-foreign': () => {
+    rmSync(dirname(ground.files.socketPath), { recursive: true });
+    asUser();
+  },
+  'store-read-only': () => {
+    rmSync(ground.files.storeDirectory, { recursive: true });
+    writeFileSync(ground.files.storeDirectory, '', { mode: 0o600 });
+  },
+  'store-in-use': async () => {
+    const store = await openStore();
+    undo.push(() => store.close());
+  },
+  'store-newer': async () => {
+    const store = await openStore();
+    store.transact((tx) => tx.put('meta', 'schema', 99));
+    await store.close();
+  },
+  'store-damaged': async () => {
+    const store = await openStore();
+    store.transact((tx) => tx.put('garbage', 99 as ContentId, true));
+    await store.close();
+  },
+  'disk-full': () => ground.change({ disk: () => ({ freeBytes: 1e6, totalBytes: 1e11 }) }),
+  'disk-below-reserve': () => ground.change({ disk: () => ({ freeBytes: 5e8, totalBytes: 1e11 }) }),
+  'mount-dead': () => ground.change({ mountTable: () => HERE, probe: () => 'dead' }),
+  'mount-hangs': () => ground.change({ mountTable: () => HERE, probe: () => 'hangs' }),
+  'mount-silent': async () => {
+    await mounted(() => new Promise(() => {}));
+    ground.change({ limits: { ...ground.machine.limits, statusMs: SHORT_MS } });
+    const store = await openStore();
+    undo.push(() => store.close());
+  },
+  'mount-offline': () => mounted(() => statusOf({ connection: { state: 'offline', sinceMs: 1, reason: null } })),
+  'mount-signed-out': () =>
+    mounted(() => statusOf({ connection: { state: 'sign-in-needed', sinceMs: 1, reason: null } })),
+  'changes-parked': () =>
+    mounted(() => statusOf({ parked: [{ path: 'a\nb', kind: 'upload', reason: 'too big', sinceMs: 1 }] })),
+  'socket-stale': () => staleSocket(),
+  'socket-exposed': () => chmodSync(dirname(ground.files.socketPath), 0o755),
+  'socket-foreign': () => {
+    rmSync(dirname(ground.files.socketPath), { recursive: true });
+    writeFileSync(dirname(ground.files.socketPath), '');
+  },
+};
+
+test('a healthy machine gives no finding', async () => {
+  const report = await ground.doctor();
+
+  expect(namesOf(report)).toEqual([]);
+  expect(report.code).toBe(exitCode('ok'));
+  expect(report.text).toMatch(/^fuse: sound\n.*\nnothing is wrong\n$/s);
+});
+
+test('so does one with a service behind an own authority, but for the sign-in', async () => {
+  await encrypted();
+
+  expect(namesOf(await ground.doctor())).toEqual(['sign-in-refused']);
+});
+
+test.each(findingKinds())('%s is named, and nothing else', async (name, kind) => {
+  await FAULTS[name]();
+
+  const report = await ground.doctor();
+
+  expect(namesOf(report)).toEqual([name]);
+  expect(report.code).toBe(kind.severity === 'problem' ? exitCode(kind.exit) : exitCode('ok'));
+  expect(report.text).toMatch(/^ {2}→ \S/m);
+  expect(report.text).not.toContain('{}');
+  // A terminal of 80 columns, and nothing that a name could do to it.
+  expect(report.text).not.toMatch(/[^\P{Cc}\n]/u);
+  for (const line of report.text.split('\n')) expect(line.length <= 80 || !line.trim().includes(' '), line).toBe(true);
+});
+
+test('when everything is broken, everything is told', async () => {
+  for (const name of ['fuse-module', 'fusermount-missing', 'configuration-mistake', 'account-exposed'] as const)
+    await FAULTS[name]();
+  for (const name of ['store-exposed', 'socket-exposed', 'disk-full', 'mount-dead', 'clock-skew'] as const)
+    await FAULTS[name]();
+  server.faults = [{ on: '*', times: 'always', then: { status: 500 } }];
+
+  const report = await ground.doctor();
+
+  expect(namesOf(report)).toEqual([
+    ...['fuse-module', 'fusermount-missing', 'configuration-mistake', 'account-exposed', 'clock-skew'],
+    ...['service-out-of-order', 'store-exposed', 'socket-exposed', 'disk-full', 'mount-dead'],
+  ]);
+  expect(report.code).toBe(exitCode('noFuse'));
+  expect(report.text).toContain('9 problems and 1 warning');
+});
+
+test('every mistake of the configuration is a finding with its place', async () => {
+  configure('settel = "2s"\ntransfers = 0\n');
+  ground.setEnv({ CFS_SETTLE: 'soon' });
+
+  const { code, text } = await ground.doctor({ json: true });
+  const { schema, findings } = JSON.parse(text) as { schema: number; findings: { name: string; what: string }[] };
+
+  expect([schema, code]).toEqual([1, exitCode('usage')]);
+  expect(new Set(findings.map(({ name }) => name))).toEqual(new Set(['configuration-mistake']));
+  expect(findings.map(({ what }) => what.replace(/^.*config\.toml/, ''))).toEqual([
+    ':1: settel: there is no such option',
+    expect.stringMatching(/^CFS_SETTLE: /),
+    expect.stringMatching(/^:2: transfers: /),
+  ]);
+});
+
+test('keys that were revoked are a refused sign-in, too', async () => {
+  const keys = server.administration.addKeyPair('ann@example.com');
+  ground.dispose();
+  ground = new DoctorGround();
+  await ground.signIn(server, { ...inputs, ...keys });
+  server.administration.revokeKeyPair(keys.accessKeyId);
+
+  expect(namesOf(await ground.doctor())).toEqual(['sign-in-refused']);
+});
+
+function namesOf({ text }: Pick<Report, 'text'>): string[] {
+  return [...text.matchAll(/\[([a-z-]+)\]$/gm)].map(([, name = '']) => name);
+}
+
+/** Another user of this machine, who is not root. */
+function asUser(): void {
+  ground.change({ uid: ground.machine.uid + 1 });
+}
+
+/** The same, who never mounted. */
+function asUserWithoutStore(): void {
+  for (const path of [ground.files.storeDirectory, dirname(ground.files.socketPath)]) rmSync(path, { recursive: true });
+  asUser();
+}
+
+function configure(text: string): void {
+  mkdirSync(`${ground.home.env.XDG_CONFIG_HOME}/cfs`, { recursive: true });
+  writeFileSync(`${ground.home.env.XDG_CONFIG_HOME}/cfs/config.toml`, text);
+}
+
+/** The only account is one of another service. */
+function elsewhere(origin: string): void {
+  rmSync(ground.files.directory, { recursive: true });
+  rmSync(dirname(ground.files.socketPath), { recursive: true });
+  ground.plantAccount(origin);
+}
+
+/** The only account is one of a service that speaks TLS; its authority is believed. */
+async function encrypted(life?: readonly [string, string], name?: string): Promise<void> {
+  const service = await authority.serve(life, name);
+  undo.push(() => service.close());
+  elsewhere(service.origin);
+  ground.setEnv({ SSL_CERT_FILE: authority.certificateFile });
+}
+
+function openStore(): Promise<Store> {
+  return Store.open({ directory: ground.files.storeDirectory, clock: systemClock, log: silentLogger });
+}
+
+function statusOf(changes: Partial<Status>): Status {
+  return {
+    schema: 1,
+    directory: '/home/ann/Cloud',
+    account: { origin: server.origin, username: 'ann@example.com' },
+    pid: process.pid,
+    startedMs: 1,
+    phase: 'running',
+    connection: { state: 'online', sinceMs: 1, reason: null },
+    pending: { count: 0, bytes: 0, changes: [] },
+    parked: [],
+    transfers: [],
+    cache: { usedBytes: 0, limitBytes: 0, unsyncedBytes: 0 },
+    ...changes,
+  };
+}
+
+/** A mount that answers at its socket, and no other part of it. */
+async function mounted(status: () => Status | Promise<Status>): Promise<void> {
+  const handlers = { status } as unknown as ConstructorParameters<typeof ControlServer>[0]['handlers'];
+  const { socketPath } = ground.files;
+  const control = new ControlServer({ socketPath, handlers, clock: systemClock, log: silentLogger });
+  undo.push(() => control.close());
+  await control.listen();
+}
+
+/** Node takes a socket away with its server: this one keeps a second name. */
+async function staleSocket(): Promise<void> {
+  const { socketPath } = ground.files;
+  const socket = createSocket();
+  await new Promise<void>((resolve) => socket.listen(`${socketPath}.1`, resolve));
+  linkSync(`${socketPath}.1`, socketPath);
+  await new Promise<void>((resolve) => socket.close(() => resolve()));
+}

@@ -1,0 +1,144 @@
+import { execFileSync } from 'node:child_process';
+import { chmodSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { createServer as createTlsServer } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import { dirname, join } from 'node:path';
+import { systemClock } from '../../src/base/clock.ts';
+import { silentLogger } from '../../src/base/log.ts';
+import { type Machine, systemMachine } from '../../src/cli/doctor/machine.ts';
+import { examineStore } from '../../src/cli/doctor/store-examination.ts';
+import { doctorCommand } from '../../src/cli/doctor.ts';
+import { signIn } from '../../src/cli/login.ts';
+import { type AccountPaths, accountPaths, pathsOf } from '../../src/config/paths.ts';
+import type { ReferenceServer } from '../../src/server/reference-server.ts';
+import { CommandHome } from './cli-harness.ts';
+
+/** How `cfs doctor` ended. */
+export interface Report {
+  readonly code: number;
+  readonly text: string;
+}
+
+/**
+ * A machine on which everything is as it should be, to break one part after another: a device, a fusermount3 (any program that
+ * is setuid root stands for it), a home with an account of a real server, and its store.
+ */
+export class DoctorGround {
+  readonly home = new CommandHome();
+  machine: Machine;
+  #files: AccountPaths | null = null;
+
+  constructor() {
+    const file = (name: string, text = ''): string => {
+      writeFileSync(this.home.path(name), text);
+      return this.home.path(name);
+    };
+    mkdirSync(this.home.path('bin'));
+    symlinkSync('/usr/bin/su', this.home.path('bin/fusermount3'));
+    this.machine = {
+      ...systemMachine({ ...this.home.env, PATH: this.home.path('bin') }),
+      devicePath: file('fuse'),
+      fuseConfPath: file('fuse.conf', '# nothing\n#user_allow_other\n'),
+      filesystemsPath: file('filesystems', 'nodev\tproc\nnodev\tfuse\n\text4\n'),
+      mountTable: () => '21 1 0:19 / /proc rw - proc proc rw\n',
+      disk: () => ({ freeBytes: 50 * 1024 ** 3, totalBytes: 100 * 1024 ** 3 }),
+      loadAddon: () => {},
+    };
+  }
+
+  /** Breaks a part. */
+  change(parts: Partial<Machine>): void {
+    this.machine = { ...this.machine, ...parts };
+  }
+
+  setEnv(env: Readonly<Record<string, string>>): void {
+    this.change({ env: { ...this.machine.env, ...env } });
+  }
+
+  get files(): AccountPaths {
+    if (this.#files === null) throw new Error('nobody is signed in');
+    return this.#files;
+  }
+
+  /** Signs in as `cfs login` does, and makes an empty store as a mount does. */
+  async signIn(server: ReferenceServer, inputs: Parameters<typeof signIn>[1]['inputs']): Promise<void> {
+    const paths = pathsOf(this.home.env);
+    const { name } = await signIn(
+      { paths, clock: systemClock, log: silentLogger },
+      { origin: server.origin, inputs, insecure: false, certificates: null },
+    );
+    this.#files = accountPaths(paths, name);
+    await examineStore(this.files.storeDirectory, 'structure');
+    mkdirSync(dirname(this.files.socketPath), { recursive: true, mode: 0o700 });
+    for (const directory of [this.files.storeDirectory, dirname(this.files.socketPath)]) chmodSync(directory, 0o700);
+  }
+
+  /** An account of a service elsewhere, with a sign-in that nobody gave. */
+  plantAccount(origin: string): void {
+    const { name } = this.home.plantAccount({ origin, refreshToken: `${origin}/app-authorization/none` });
+    this.#files = accountPaths(pathsOf(this.home.env), name);
+  }
+
+  async doctor(flags: { store?: boolean; json?: boolean; account?: string } = {}): Promise<Report> {
+    let text = '';
+    const print = (more: string): void => {
+      text += more;
+    };
+    const { machine } = this;
+    const deps = { paths: pathsOf(machine.env), env: machine.env, machine, examine: examineStore, print };
+    const wanted = { store: flags.store === true, json: flags.json === true, account: flags.account ?? null };
+    return { code: await doctorCommand(deps, wanted), text };
+  }
+
+  dispose(): void {
+    this.home.dispose();
+  }
+}
+
+/** An authority of one's own, and servers with certificates of it. */
+export class Authority {
+  readonly certificateFile: string;
+  readonly #directory: string;
+
+  constructor(directory: string) {
+    this.#directory = directory;
+    mkdirSync(directory);
+    this.certificateFile = this.#path('ca.pem');
+    this.#openssl('req', '-x509', ...KEY, '-keyout', 'ca.key', '-out', 'ca.pem', '-subj', '/CN=authority');
+    const config = ['[ca]', 'default_ca=d', '[d]', `dir=${directory}`, `database=${this.#path('index.txt')}`];
+    config.push(`new_certs_dir=${directory}`, 'rand_serial=yes', 'default_md=sha256', 'policy=p');
+    config.push('copy_extensions=copy', 'unique_subject=no', '[p]', 'commonName=supplied', '');
+    writeFileSync(this.#path('ca.cnf'), config.join('\n'));
+    writeFileSync(this.#path('index.txt'), '');
+  }
+
+  /** @param life first and last day as `20200101000000Z` @param name of the certificate, as a subjectAltName */
+  serve(
+    life: readonly [string, string] = ['20200101000000Z', '20490101000000Z'],
+    name = 'IP:127.0.0.1',
+  ): Promise<{ readonly origin: string; close(): void }> {
+    const alternative = `subjectAltName=${name}`;
+    this.#openssl('req', ...KEY, '-keyout', 's.key', '-out', 's.csr', '-subj', '/CN=s', '-addext', alternative);
+    const dates = ['-startdate', life[0], '-enddate', life[1]];
+    const paths = ['-config', 'ca.cnf', '-cert', 'ca.pem', '-keyfile', 'ca.key', '-in', 's.csr', '-out', 's.pem'];
+    this.#openssl('ca', '-batch', '-notext', ...paths, ...dates);
+    const tls = { key: readFileSync(this.#path('s.key')), cert: readFileSync(this.#path('s.pem')) };
+    const server = createTlsServer(tls, (_request, response) => response.writeHead(401).end());
+    return new Promise((resolve) => {
+      server.listen(0, '127.0.0.1', () => {
+        const origin = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
+        resolve({ origin, close: () => void server.close() });
+      });
+    });
+  }
+
+  #path(name: string): string {
+    return join(this.#directory, name);
+  }
+
+  #openssl(...args: string[]): void {
+    execFileSync('openssl', args, { cwd: this.#directory, stdio: 'ignore' });
+  }
+}
+
+const KEY = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes'];
