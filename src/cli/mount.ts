@@ -91,6 +91,7 @@ class MountingProcess {
       clock: systemClock,
       log: log.child({ part: 'transfer' }),
       transfers: request.options.connections,
+      uploads: request.options.transfers,
       limits: {
         upBytesPerSecond: request.options.upLimitBytes,
         downBytesPerSecond: request.options.downLimitBytes,

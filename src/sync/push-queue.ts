@@ -3,19 +3,23 @@ import type { Inode } from '../base/vocabulary.ts';
 /**
  * What is ready to be pushed, in two lanes: names and small files, and large files. Small ones go first; but large ones always
  * have a place as soon as one is waiting, so that none starves behind a stream of small ones, and they never take all.
+ *
+ * A large file takes a place, two small pushes share one: a new file is two requests, and while one is given its name the bytes
+ * of another travel (`transfer/` counts the bodies). A distant service takes half of the time then.
  */
 export class PushQueue {
-  readonly #places: number;
-  readonly #largePlaces: number;
+  /** In halves of a place. */
+  readonly #room: number;
+  readonly #largeMax: number;
   readonly #small = new Set<Inode>();
   readonly #large = new Set<Inode>();
-  #running = 0;
+  #smallRunning = 0;
   #largeRunning = 0;
 
-  /** @param places how many pushes run at the same time, from 1 on */
+  /** @param places how many files are pushed at the same time, from 1 on */
   constructor(places: number) {
-    this.#places = places;
-    this.#largePlaces = Math.max(1, places - 2);
+    this.#room = places * LARGE;
+    this.#largeMax = Math.max(1, places - 2);
   }
 
   get size(): number {
@@ -23,7 +27,7 @@ export class PushQueue {
   }
 
   get running(): number {
-    return this.#running;
+    return this.#smallRunning + this.#largeRunning;
   }
 
   add(ino: Inode, weight: 'small' | 'large'): void {
@@ -37,22 +41,26 @@ export class PushQueue {
 
   /** The next one and what it weighs, taken out and counted as running until `ended`; null when there is none, or no place. */
   take(): { readonly ino: Inode; readonly weight: 'small' | 'large' } | null {
-    if (this.#running >= this.#places) return null;
+    const free = this.#room - this.#smallRunning * SMALL - this.#largeRunning * LARGE;
     const isLarge =
       this.#large.size > 0 &&
-      this.#largeRunning < this.#largePlaces &&
+      this.#largeRunning < this.#largeMax &&
       (this.#small.size === 0 || this.#largeRunning === 0);
+    if (free < (isLarge ? LARGE : SMALL)) return null;
     const lane = isLarge ? this.#large : this.#small;
     const [ino] = lane;
     if (ino === undefined) return null;
     lane.delete(ino);
-    this.#running++;
     if (isLarge) this.#largeRunning++;
+    else this.#smallRunning++;
     return { ino, weight: isLarge ? 'large' : 'small' };
   }
 
   ended(weight: 'small' | 'large'): void {
-    this.#running--;
     if (weight === 'large') this.#largeRunning--;
+    else this.#smallRunning--;
   }
 }
+
+const SMALL = 1;
+const LARGE = 2;

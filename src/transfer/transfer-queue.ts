@@ -17,9 +17,12 @@ export interface TransferState {
 const TRANSFERS_MAX = 8;
 /** Uploads leave every fourth place free: a process may be waiting for what a download brings. */
 const UPLOADS_SHARE = 0.75;
+/** An upload that ends within a round trip may take those places, too, but the last: many small files are a matter of round trips. */
+const BRIEF_BYTES_MAX = 32 * 1024;
 
 interface Waiting {
   readonly kind: TransferKind;
+  readonly isBrief: boolean;
   readonly isAhead: boolean;
   readonly start: () => void;
 }
@@ -45,6 +48,7 @@ export class TransferQueue {
   readonly #clock: Clock;
   readonly #transfersMax: number;
   readonly #uploadsMax: number;
+  readonly #briefUploadsMax: number;
   readonly #waiting: Waiting[] = [];
   readonly #running = new Set<Running>();
   /** INVARIANT: `#taken` counts those whose turn it is, from `#take` until `#leave`; `#uploads` the uploads among them. */
@@ -52,11 +56,13 @@ export class TransferQueue {
   #uploads = 0;
   readonly #bytes = { download: 0, upload: 0 };
 
-  /** @param options.transfers how many run at once; 8 */
-  constructor(options: { clock: Clock; transfers?: number }) {
-    this.#clock = options.clock;
-    this.#transfersMax = options.transfers ?? TRANSFERS_MAX;
-    this.#uploadsMax = Math.max(1, Math.floor(this.#transfersMax * UPLOADS_SHARE));
+  /** @param options.transfers how many run at once; 8. `uploads`: how many of them send, at most; as many as it takes */
+  constructor(options: { clock: Clock; transfers?: number; uploads?: number }) {
+    const { clock, transfers = TRANSFERS_MAX, uploads = Number.POSITIVE_INFINITY } = options;
+    this.#clock = clock;
+    this.#transfersMax = transfers;
+    this.#uploadsMax = Math.max(1, Math.min(uploads, Math.floor(transfers * UPLOADS_SHARE)));
+    this.#briefUploadsMax = Math.max(1, Math.min(uploads, transfers - 1));
   }
 
   /** Runs `transfer` when its turn comes; rejects with the signal's reason if that never does. */
@@ -72,7 +78,7 @@ export class TransferQueue {
     work: (meter: TransferMeter) => Promise<T>,
   ): Promise<T> {
     const { kind, url, bytesTotal, isAhead = false } = transfer;
-    await this.#turn(kind, isAhead, signal);
+    await this.#turn(kind, bytesTotal <= BRIEF_BYTES_MAX, isAhead, signal);
     const running: Running = { kind, url, bytesTotal, startedMs: this.#clock.elapsedMs(), bytesDone: 0 };
     this.#running.add(running);
     try {
@@ -108,8 +114,9 @@ export class TransferQueue {
     return { downloaded: this.#bytes.download, uploaded: this.#bytes.upload };
   }
 
-  #mayStart(kind: TransferKind): boolean {
-    return this.#taken < this.#transfersMax && (kind === 'download' || this.#uploads < this.#uploadsMax);
+  #mayStart(kind: TransferKind, isBrief: boolean): boolean {
+    if (this.#taken >= this.#transfersMax) return false;
+    return kind === 'download' || this.#uploads < (isBrief ? this.#briefUploadsMax : this.#uploadsMax);
   }
 
   #take(kind: TransferKind): void {
@@ -125,9 +132,10 @@ export class TransferQueue {
 
   #startNext(): void {
     for (const kind of ['download', 'upload'] as const) {
-      while (this.#mayStart(kind)) {
-        const wanted = this.#waiting.findIndex((waiting) => waiting.kind === kind && !waiting.isAhead);
-        const index = wanted === -1 ? this.#waiting.findIndex((waiting) => waiting.kind === kind) : wanted;
+      for (;;) {
+        const may = (waiting: Waiting): boolean => waiting.kind === kind && this.#mayStart(kind, waiting.isBrief);
+        const wanted = this.#waiting.findIndex((waiting) => !waiting.isAhead && may(waiting));
+        const index = wanted === -1 ? this.#waiting.findIndex(may) : wanted;
         if (index === -1) break;
         const [next] = this.#waiting.splice(index, 1) as [Waiting];
         this.#take(kind);
@@ -136,15 +144,16 @@ export class TransferQueue {
     }
   }
 
-  #turn(kind: TransferKind, isAhead: boolean, signal: AbortSignal): Promise<void> | void {
+  #turn(kind: TransferKind, isBrief: boolean, isAhead: boolean, signal: AbortSignal): Promise<void> | void {
     if (signal.aborted) throw signal.reason;
-    if (this.#mayStart(kind)) {
+    if (this.#mayStart(kind, isBrief)) {
       this.#take(kind);
       return;
     }
     return new Promise((resolve, reject) => {
       const waiting: Waiting = {
         kind,
+        isBrief,
         isAhead,
         start: () => {
           signal.removeEventListener('abort', aborted);

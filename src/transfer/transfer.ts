@@ -37,6 +37,8 @@ export function createTransfer(options: {
   log: Logger;
   /** Transfers at once, as many as the service has connections for; 8. */
   transfers?: number;
+  /** How many of them send bytes, at most. */
+  uploads?: number;
   /** Bytes of bodies per second in each direction; null or none: as fast as the line is. */
   limits?: { readonly upBytesPerSecond: number | null; readonly downBytesPerSecond: number | null };
 }): Transfer {
@@ -45,6 +47,7 @@ export function createTransfer(options: {
   const queue = new TransferQueue({
     clock,
     ...(options.transfers === undefined ? {} : { transfers: options.transfers }),
+    ...(options.uploads === undefined ? {} : { uploads: options.uploads }),
   });
   const limitOf = (bytesPerSecond: number | null | undefined): RateLimit | null =>
     bytesPerSecond == null ? null : new RateLimit({ clock, bytesPerSecond });

@@ -93,6 +93,17 @@ describe('the queue of pushes', () => {
     expect([queue.take(), queue.take(), queue.take()].map((taken) => taken?.ino)).toEqual([1, 10, 11]);
   });
 
+  test('two small ones share a place, a large one needs a whole one', () => {
+    const queue = new PushQueue(3);
+    for (let n = 10; n < 20; n++) queue.add(ino(n), 'small');
+    queue.add(ino(1), 'large');
+
+    const taken = Array.from({ length: 6 }, () => queue.take()?.ino);
+    expect(taken).toEqual([1, 10, 11, 12, 13, undefined]);
+    queue.ended('large');
+    expect([queue.take()?.ino, queue.take()?.ino, queue.take()]).toEqual([14, 15, null]);
+  });
+
   test('large ones never take every place', () => {
     const queue = new PushQueue(4);
     for (let n = 0; n < 10; n++) queue.add(ino(n), 'large');

@@ -4,14 +4,14 @@ import { systemClock } from '../../src/base/clock.ts';
 import { type TransferKind, TransferQueue } from '../../src/transfer/transfer-queue.ts';
 
 /** A queue whose transfers end when told to, and the order in which they began. */
-function queueOf() {
-  const queue = new TransferQueue({ clock: systemClock });
+function queueOf(bytesTotal = 1024 * 1024, options: { readonly uploads?: number } = {}) {
+  const queue = new TransferQueue({ clock: systemClock, ...options });
   const { signal } = new AbortController();
   setMaxListeners(0, signal); // in life each transfer has its own
   const begun: string[] = [];
   const ends = new Map<string, () => void>();
   const run = (kind: TransferKind, url: string, from: AbortSignal = signal) =>
-    queue.run({ kind, url, bytesTotal: 1 }, from, () => {
+    queue.run({ kind, url, bytesTotal }, from, () => {
       begun.push(url);
       return new Promise<void>((resolve) => ends.set(url, resolve));
     });
@@ -59,6 +59,28 @@ test('the last two places are not for uploads, however many wait', async () => {
   void run('download', 'd0');
   await Promise.resolve();
   expect(begun.at(-1)).toBe('d0');
+});
+
+test('small uploads, which end soon, leave the last place only', async () => {
+  const { queue, begun, run } = queueOf(20 * 1024);
+  for (let i = 0; i < 20; i++) void run('upload', `u${i}`);
+  await Promise.resolve();
+
+  expect(queue.running).toHaveLength(7);
+  void run('download', 'd0');
+  await Promise.resolve();
+  expect(begun.at(-1)).toBe('d0');
+});
+
+test.each([
+  ['small', 1],
+  ['large', 1024 * 1024],
+])('no more %s uploads run than are allowed, whatever is free', async (_what, bytesTotal) => {
+  const { queue, run } = queueOf(bytesTotal, { uploads: 2 });
+  for (let i = 0; i < 20; i++) void run('upload', `u${i}`);
+  await Promise.resolve();
+
+  expect(queue.running).toHaveLength(2);
 });
 
 test('one that gives up while it waits takes no place, and holds none', async () => {

@@ -309,9 +309,16 @@ describe('transfers at once', () => {
     setMaxListeners(0, controller.signal);
     const started: Promise<unknown>[] = [];
     const upload = () =>
-      transfer.uploads.putFileData(fileUrl(), [{ kind: 'zeros', length: 10 }], 't/t', controller.signal);
+      transfer.uploads.putFileData(fileUrl(), [{ kind: 'zeros', length: 100_000 }], 't/t', controller.signal);
     const download = () =>
-      transfer.versions.readVersion(versionUrl(), { start: 0, end: 1 }, 5, { kind: 'memory' }, controller.signal);
+      transfer.versions.readVersion(
+        versionUrl(),
+        { start: 0, end: 1 },
+        5,
+        { kind: 'memory' },
+        unheard,
+        controller.signal,
+      );
     const seen = (method: string) => server.requests.filter((request) => request.method === method).length;
 
     for (let i = 0; i < 10; i++) started.push(upload());
