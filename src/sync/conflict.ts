@@ -90,10 +90,11 @@ export function baseOf(store: StoreReader, content: ContentId, node: NodeRecord 
   const remote = node?.remote ?? null;
   const under = store.get('content', content)?.base ?? null;
   const of = (id: ContentId | null): ContentRecord | undefined => (id === null ? undefined : store.get('content', id));
-  // A draft over another file's bytes that came to this name says nothing about what this file held.
-  const own = of(under)?.resource === remote?.resource ? of(under) : undefined;
+  // Another file's version says nothing about what this file held: neither under a draft that came to this name, nor as what
+  // this file holds too, since those bytes became the other's version under its name.
+  const own = [of(under), of(remote?.content ?? null)].find((record) => record?.resource === remote?.resource);
   return {
-    version: (own ?? of(remote?.content ?? null))?.version ?? null,
+    version: own?.version ?? null,
     sizeBytes: remote?.sizeBytes ?? null,
     lastModifiedMs: remote?.lastModifiedMs ?? null,
   };

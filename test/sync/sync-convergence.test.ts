@@ -146,7 +146,11 @@ class Run {
     for (const [path, bytes] of this.world.localTree()) {
       if (bytes === 'nowhere') throw new Error(`the bytes of ${path} are nowhere`);
     }
-    if (!this.isShared) expect(this.world.service.violations).toEqual([]);
+    if (!this.isShared) {
+      expect(this.world.service.violations).toEqual([]);
+      // There is nobody to be in conflict with.
+      expect([...this.world.localTree().keys()].filter((path) => path.includes('conflicted copy'))).toEqual([]);
+    }
     // That one nobody may ever do, whoever else is there.
     expect(this.world.service.violations.filter((violation) => violation.includes('never told'))).toEqual([]);
   }

@@ -1,0 +1,59 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { SETTLE_MS, SyncedTower } from '../harness/synced-tower.ts';
+import { SeededRandom } from '../store/seeded-random.ts';
+import { MODEL_ROOT } from './model-service.ts';
+
+/** With one client there is nobody to be in conflict with: what it finds in a history is its own, however bytes wandered. */
+let world: SyncedTower;
+beforeEach(async () => {
+  world = await SyncedTower.build();
+});
+afterEach(() => world.close());
+
+function names(): string[] {
+  return world.service.childrenOf(MODEL_ROOT).map(({ name }) => name);
+}
+
+describe('one client alone makes no conflicted copy', () => {
+  test('when a pushed file becomes a save of another, and a new one takes the name that it left', async () => {
+    const { mount } = world;
+    await mount.writeFile('f', Buffer.from('first bytes of f'));
+    await mount.writeFile('g', Buffer.from('first bytes of g'));
+    await world.converge();
+
+    await mount.rename('f', 'g');
+    await world.pass(SETTLE_MS - 1);
+    // Before f has gone from the service; the save of g goes first, with what f still holds there.
+    await mount.writeFile('f', Buffer.from('a second f, longer'));
+    await world.pass(1);
+    await world.converge();
+
+    expect(names().sort()).toEqual(['f', 'g']);
+    expect((await mount.readFile('g')).toString()).toBe('first bytes of f');
+  });
+
+  test.each([1, 2, 3, 4])('whatever it does with a few names (SEED=%i)', async (seed) => {
+    const random = new SeededRandom(seed);
+    const { mount } = world;
+    const pick = () => random.pick(['a', 'b', 'c']);
+    for (let step = 0; step < 150; step++) {
+      const [one, other] = [pick(), pick()];
+      const act = random.below(5);
+      const doing =
+        act < 2
+          ? mount.writeFile(one, Buffer.from(`${step} `.repeat(1 + random.below(9))))
+          : act < 4
+            ? mount.rename(one, other)
+            : mount.unlink(one);
+      await doing.catch((error: unknown) => expect(error).toMatchObject({ errno: 'ENOENT' }));
+      await world.pass(random.pick([0, 0, 10, SETTLE_MS / 2, SETTLE_MS, 10 * SETTLE_MS]));
+    }
+    await world.converge();
+
+    expect(names().filter((name) => name.includes('conflicted'))).toEqual([]);
+    for (const { name, url } of world.service.childrenOf(MODEL_ROOT)) {
+      expect((await mount.readFile(name)).toString()).toBe(world.service.bytesOf(url)?.toString());
+    }
+    expect(world.service.violations).toEqual([]);
+  });
+});
