@@ -1,8 +1,8 @@
 import { type Inode, ROOT_INODE } from '../base/vocabulary.ts';
 import type { Tree } from './tree.ts';
 
-/** Listings under way at once that nobody has asked for yet. */
-const UNDER_WAY_MAX = 6;
+/** Listings under way at once that nobody has asked for yet: one connection of those for documents stays free for who asks. */
+const UNDER_WAY_MAX = 7;
 /** How far ahead of the reader, in folders that were never listed. */
 const WINDOW_MAX = 16;
 /** Looked through for such folders, at most. */
