@@ -13,7 +13,10 @@ export interface Channel {
   on(event: 'message', listener: (message: unknown) => void): unknown;
 }
 
-/** Methods offered to the other side: arguments and results are plain data; an AbortSignal may stand last. */
+/**
+ * Methods offered to the other side: arguments and results are plain data. An AbortSignal may stand last, and before it a
+ * function that is told plain data while the call lasts; all that was told arrives before the result.
+ */
 export type Service = object;
 
 type Message =
@@ -23,8 +26,10 @@ type Message =
       readonly service: string;
       readonly method: string;
       readonly args: readonly unknown[];
+      readonly hears: boolean;
       readonly cancellable: boolean;
     }
+  | { readonly type: 'told'; readonly id: number; readonly value: unknown }
   | { readonly type: 'cancel'; readonly id: number }
   | { readonly type: 'result'; readonly id: number; readonly value: unknown }
   | { readonly type: 'failure'; readonly id: number; readonly error: ErrorRecord };
@@ -32,6 +37,7 @@ type Message =
 interface Waiting {
   readonly resolve: (value: unknown) => void;
   readonly reject: (error: unknown) => void;
+  readonly hear: ((value: unknown) => void) | null;
 }
 
 /** One end of the seam. Both ends may offer services and use those of the other. */
@@ -84,7 +90,10 @@ export class Port {
     const signal = last instanceof AbortSignal ? last : undefined;
     if (signal?.aborted) return Promise.reject(signal.reason);
     const id = this.#nextId++;
-    const plain = signal === undefined ? args : args.slice(0, -1);
+    const given = signal === undefined ? args : args.slice(0, -1);
+    const listener = given.at(-1);
+    const hear = typeof listener === 'function' ? (listener as (value: unknown) => void) : null;
+    const plain = hear === null ? given : given.slice(0, -1);
     return new Promise((resolve, reject) => {
       const aborted = () => {
         if (!this.#waiting.delete(id)) return;
@@ -101,6 +110,7 @@ export class Port {
           settle();
           reject(error);
         },
+        hear,
       });
       signal?.addEventListener('abort', aborted, { once: true });
       try {
@@ -110,6 +120,7 @@ export class Port {
           service,
           method,
           args: plain,
+          hears: hear !== null,
           cancellable: signal !== undefined,
         } satisfies Message);
       } catch (error) {
@@ -126,6 +137,9 @@ export class Port {
         return;
       case 'cancel':
         this.#underWay.get(message.id)?.abort(new DOMException('cancelled by the caller', 'AbortError'));
+        return;
+      case 'told':
+        this.#waiting.get(message.id)?.hear?.(message.value);
         return;
       case 'result':
         this.#waiting.get(message.id)?.resolve(message.value);
@@ -149,7 +163,8 @@ export class Port {
       const method = service?.[call.method];
       if (typeof method !== 'function')
         throw new TypeError(`no ${call.service}.${call.method} on this side of the port`);
-      const args = call.cancellable ? [...call.args, controller.signal] : call.args;
+      const tell = (value: unknown) => this.#channel.postMessage({ type: 'told', id, value } satisfies Message);
+      const args = [...call.args, ...(call.hears ? [tell] : []), ...(call.cancellable ? [controller.signal] : [])];
       const value: unknown = await method.apply(service, args);
       this.#channel.postMessage({ type: 'result', id, value } satisfies Message);
     } catch (error) {

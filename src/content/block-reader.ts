@@ -3,34 +3,31 @@ import { ApiError, FsError, ProtocolError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { BLOCK_BYTES, type ContentId, type Extent } from '../base/vocabulary.ts';
 import type { Contents, Piece } from '../store/contents.ts';
+import { Fetch } from './fetch.ts';
 import type { Patience } from './patience.ts';
 import type { VersionSource } from './version-source.ts';
 
-/** What one ranged GET asks for at most: long enough to fill a line, short enough that several run side by side. */
-const FETCH_BYTES_MAX = 1024 * 1024;
+/** What one ranged GET asks for: long enough to be worth its way to the service, short enough that several run side by side. */
+const FETCH_BYTES_MIN = 1024 * 1024;
 /**
- * What one asks for ahead: more where a connection brings it in this time, for the way to the service is paid once in each.
- * No more on a slow line: whoever gets there waits for all of it.
+ * Longer ones where a connection brings it in this time: the way is paid once in each. Nobody waits for the end of a range,
+ * only for bytes of it; but a range that was begun is finished when its reader has gone elsewhere in the same file.
  */
-const AHEAD_BYTES_MAX = 8 * 1024 * 1024;
-const AHEAD_MS_MAX = 400;
+const FETCH_BYTES_MAX = 16 * 1024 * 1024;
+const FETCH_MS = 640;
+/** What a reader waits for is cut into so many at least, to come side by side. */
+const PARTS_OF_LONG = 8;
 /** How fast a connection was counts for less with each fetch that was slower: some waited for their turn, some lines decay. */
 const RATE_DECAY = 0.8;
 /** A version up to this size is fetched whole: its second read would cost another round trip otherwise. */
 const WHOLE_BYTES_MAX = 1024 * 1024;
 
 /** What may be under way over all handles without anyone waiting for it: it takes the line from those who do. */
-const PREFETCH_BYTES_MAX = 128 * 1024 * 1024;
+const PREFETCH_BYTES_MAX = 256 * 1024 * 1024;
 
 /** Pieces that are all here. */
 export type PresentPiece = Exclude<Piece, { kind: 'missing' }>;
-
-interface Fetch {
-  done: Promise<void>;
-  /** A reader waits, or has waited, for it: it is not given up. */
-  isWanted: boolean;
-  wasGivenUp: boolean;
-}
+type MissingPiece = Extract<Piece, { kind: 'missing' }>;
 
 /**
  * Reads a content through the block cache: at once when everything is here, otherwise after fetching what is missing.
@@ -52,6 +49,8 @@ export class BlockReader {
   #prefetchingBytes = 0;
   /** What one connection brings, bytes per millisecond, the way to the service included. */
   #rate = 0;
+  #hits = 0;
+  #misses = 0;
 
   constructor(deps: {
     contents: Contents;
@@ -83,7 +82,17 @@ export class BlockReader {
     take: (pieces: readonly PresentPiece[]) => T,
   ): T | Promise<T> {
     const pieces = this.#contents.pieces(id, extent);
-    return isPresent(pieces) ? take(pieces) : this.#readMissing(id, extent, signal, take);
+    if (isPresent(pieces)) {
+      this.#hits++;
+      return take(pieces);
+    }
+    this.#misses++;
+    return this.#readMissing(id, extent, signal, take);
+  }
+
+  /** Reads since the start: answered with what was here, or after fetching. */
+  get reads(): { readonly hits: number; readonly misses: number } {
+    return { hits: this.#hits, misses: this.#misses };
   }
 
   /** Makes sure that `extent` of `id` is here, down through its bases. */
@@ -100,7 +109,7 @@ export class BlockReader {
     for (const piece of this.#contents.pieces(id, extent)) {
       if (piece.kind !== 'missing') continue;
       if (this.#prefetchingBytes >= PREFETCH_BYTES_MAX) return;
-      for (const fetch of this.#fetchesOf(piece, signal)) fetch.done.catch(() => {});
+      this.#fetchesOf(piece, signal);
     }
   }
 
@@ -119,12 +128,22 @@ export class BlockReader {
         // A budget smaller than one read may evict what was just fetched: give up by time, not by rounds.
         if (this.#clock.elapsedMs() - startedMs > this.#readTimeoutMs)
           throw new FsError('ETIMEDOUT', 'the bytes did not arrive in time');
-        const fetches = pieces.flatMap((piece) => (piece.kind === 'missing' ? this.#fetchesOf(piece, null) : []));
-        await unlessAborted(Promise.all(fetches.map(({ done }) => done)), signal);
+        const fetches = pieces.flatMap((piece) => (piece.kind === 'missing' ? this.#awaited(piece) : []));
+        await unlessAborted(Promise.all(fetches), signal);
       }
     } finally {
       lease.release();
     }
+  }
+
+  /** What one connection brings in a time that nobody minds, bytes: the length of a range that is asked for ahead. */
+  get paceBytes(): number {
+    return Math.max(FETCH_BYTES_MIN, Math.min(FETCH_BYTES_MAX, this.#rate * FETCH_MS));
+  }
+
+  /** What a reader of the missing piece has to wait for. */
+  #awaited(piece: MissingPiece): Promise<void>[] {
+    return this.#fetchesOf(piece, null).map((fetch) => fetch.reached(piece.extent.end));
   }
 
   /**
@@ -132,20 +151,17 @@ export class BlockReader {
    *
    * @param prefetch null for somebody who waits; otherwise what ends the fetches that are begun for nobody
    */
-  #fetchesOf(piece: Extract<Piece, { kind: 'missing' }>, prefetch: AbortSignal | null): readonly Fetch[] {
-    const sizeBytes = this.#contents.sizeOf(piece.content);
+  #fetchesOf(piece: MissingPiece, prefetch: AbortSignal | null): readonly Fetch[] {
+    const { content } = piece;
+    const sizeBytes = this.#contents.sizeOf(content);
     const extent = sizeBytes <= WHOLE_BYTES_MAX ? { start: 0, end: sizeBytes } : piece.extent;
     const joined = new Set<Fetch>();
-    const aheadBytes = Math.min(AHEAD_BYTES_MAX, this.#rate * AHEAD_MS_MAX);
-    const fetchBytes = prefetch === null ? FETCH_BYTES_MAX : Math.max(FETCH_BYTES_MAX, aheadBytes);
     let runStart = -1;
     for (let start = extent.start - (extent.start % BLOCK_BYTES); ; start += BLOCK_BYTES) {
-      const underWay = start < extent.end ? this.#fetches.get(`${piece.content}/${start}`) : undefined;
-      const isFull = runStart >= 0 && start - runStart >= fetchBytes;
-      if (runStart >= 0 && (start >= extent.end || underWay !== undefined || isFull)) {
-        joined.add(
-          this.#fetch(piece.content, { start: runStart, end: Math.min(start, sizeBytes) }, sizeBytes, prefetch),
-        );
+      const underWay = start < extent.end ? this.#fetches.get(`${content}/${start}`) : undefined;
+      if (runStart >= 0 && (start >= extent.end || underWay !== undefined)) {
+        for (const part of this.#parts({ start: runStart, end: Math.min(start, sizeBytes) }, prefetch !== null))
+          joined.add(this.#fetch(content, part, sizeBytes, prefetch));
         runStart = -1;
       }
       if (start >= extent.end) break;
@@ -153,19 +169,30 @@ export class BlockReader {
         if (runStart < 0) runStart = start;
       } else if (!underWay.wasGivenUp) {
         joined.add(underWay);
-        if (prefetch === null) underWay.isWanted = true;
       }
     }
     return [...joined];
   }
 
+  /** A run of missing bytes as ranges of about equal length: a short rest would pay the way to the service for little. */
+  #parts(run: Extent, isAhead: boolean): readonly Extent[] {
+    const length = run.end - run.start;
+    const limit = isAhead
+      ? this.paceBytes
+      : Math.max(FETCH_BYTES_MIN, Math.min(this.paceBytes, length / PARTS_OF_LONG));
+    const count = Math.max(1, Math.round(length / limit));
+    const step = BLOCK_BYTES * Math.ceil(length / count / BLOCK_BYTES);
+    const parts: Extent[] = [];
+    for (let start = run.start; start < run.end; start += step)
+      parts.push({ start, end: Math.min(start + step, run.end) });
+    return parts;
+  }
+
   /** Not tied to the reader who asked first: that one may be interrupted while others wait. */
   #fetch(content: ContentId, extent: Extent, sizeBytes: number, prefetch: AbortSignal | null): Fetch {
-    const keys: string[] = [];
-    for (let start = extent.start; start < extent.end; start += BLOCK_BYTES) keys.push(`${content}/${start}`);
     const lease = this.#contents.lease(content);
     const giveUp = new AbortController();
-    const fetch: Fetch = { done: Promise.resolve(), isWanted: prefetch === null, wasGivenUp: false };
+    const fetch = new Fetch(content, extent, prefetch !== null);
     const onAbort = (): void => {
       if (fetch.isWanted) return;
       fetch.wasGivenUp = true;
@@ -174,57 +201,86 @@ export class BlockReader {
     const bytes = prefetch === null ? 0 : extent.end - extent.start;
     prefetch?.addEventListener('abort', onAbort, { once: true });
     this.#prefetchingBytes += bytes;
-    const isAhead = (): boolean => !fetch.isWanted;
-    fetch.done = this.#fetchPatiently(content, extent, sizeBytes, isAhead, giveUp.signal).finally(() => {
+    for (let start = extent.start; start < extent.end; start += BLOCK_BYTES)
+      this.#fetches.set(`${content}/${start}`, fetch);
+    const over = (): void => {
       prefetch?.removeEventListener('abort', onAbort);
       this.#prefetchingBytes -= bytes;
       lease.release();
-      for (const key of keys) if (this.#fetches.get(key) === fetch) this.#fetches.delete(key);
-    });
-    for (const key of keys) this.#fetches.set(key, fetch);
+      this.#forget(fetch, extent);
+    };
+    this.#fetchPatiently(fetch, sizeBytes, giveUp.signal).then(
+      () => {
+        over();
+        fetch.end();
+      },
+      (error: unknown) => {
+        over();
+        fetch.fail(error);
+      },
+    );
     return fetch;
   }
 
-  async #fetchPatiently(
-    content: ContentId,
-    extent: Extent,
-    sizeBytes: number,
-    isAhead: () => boolean,
-    giveUp: AbortSignal,
-  ): Promise<void> {
+  /** The blocks of `extent` are here, or do not come: whoever misses one from now on asks anew. */
+  #forget(fetch: Fetch, extent: Extent): void {
+    for (let start = extent.start; start < extent.end; start += BLOCK_BYTES) {
+      const key = `${fetch.content}/${start}`;
+      if (this.#fetches.get(key) === fetch) this.#fetches.delete(key);
+    }
+  }
+
+  async #fetchPatiently(fetch: Fetch, sizeBytes: number, giveUp: AbortSignal): Promise<void> {
     try {
-      await this.#patience.ask((signal) => this.#fetchOnce(content, extent, sizeBytes, isAhead(), signal), giveUp);
+      await this.#patience.ask((signal) => this.#fetchOnce(fetch, sizeBytes, signal), giveUp);
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 404) throw error;
-      this.#log.warn({ content, ...extent }, 'version gone while it was read');
+      this.#log.warn({ content: fetch.content, ...fetch.extent }, 'version gone while it was read');
       throw new FsError('ESTALE', 'this version no longer exists on the service', { cause: error });
     }
   }
 
-  async #fetchOnce(
-    content: ContentId,
-    extent: Extent,
-    sizeBytes: number,
-    isAhead: boolean,
-    signal: AbortSignal,
-  ): Promise<void> {
+  /** What has not landed yet: the second try goes on where the first was cut. */
+  async #fetchOnce(fetch: Fetch, sizeBytes: number, signal: AbortSignal): Promise<void> {
+    const { content } = fetch;
+    const extent = { start: fetch.landedTo, end: fetch.extent.end };
     const record = this.#contents.record(content);
     if (record?.version == null) throw new FsError('EIO', `content ${content} has no version to fetch from`);
     const path = this.#contents.fetchPath(content);
+    const isAhead = !fetch.isWanted;
     const target = path === null ? ({ kind: 'memory', isAhead } as const) : ({ kind: 'file', path, isAhead } as const);
     const startedMs = this.#clock.elapsedMs();
-    const fetched = await this.#source.readVersion(record.version, extent, sizeBytes, target, signal);
+    const written = (there: Extent): void => {
+      if (signal.aborted || there.start > extent.start) return;
+      try {
+        this.#landed(fetch, there.end);
+      } catch (err) {
+        // Said again at the end, where the fetch fails with it.
+        this.#log.debug({ content, err }, 'what landed is not taken in yet');
+      }
+    };
+    const fetched = await this.#source.readVersion(record.version, extent, sizeBytes, target, written, signal);
     if (fetched.extent.start > extent.start || fetched.extent.end < extent.end) {
       throw new ProtocolError(
         `content ${content}: asked for ${extent.start}-${extent.end}, got ${fetched.extent.start}-${fetched.extent.end}`,
       );
     }
     // Short ones tell of the way only.
-    if (extent.end - extent.start >= FETCH_BYTES_MAX / 2) {
+    if (extent.end - extent.start >= FETCH_BYTES_MIN / 2) {
       const rate = (extent.end - extent.start) / Math.max(1, this.#clock.elapsedMs() - startedMs);
       this.#rate = Math.max(rate, this.#rate * RATE_DECAY);
     }
     this.#contents.landed(content, fetched.extent, fetched.bytes);
+  }
+
+  #landed(fetch: Fetch, position: number): void {
+    const before = fetch.landedTo;
+    const end = fetch.wholeTo(position);
+    if (end <= before) return;
+    // First the map, then the readers, who look into it.
+    this.#contents.landed(fetch.content, { start: before, end }, null);
+    this.#forget(fetch, { start: before, end });
+    fetch.landed(end);
   }
 }
 

@@ -85,6 +85,11 @@ export class OpenFile {
     return this.#content !== null;
   }
 
+  /** Settles when the question that is under way, which version is the newest, is answered; null while there is none. */
+  get pinning(): Promise<void> | null {
+    return this.#pinning;
+  }
+
   /** The file's length for its handles. */
   get sizeBytes(): number {
     return this.#content !== null ? this.#deps.contents.sizeOf(this.#content) : (this.#node()?.local?.sizeBytes ?? 0);

@@ -1,15 +1,17 @@
 import { BLOCK_BYTES, type Extent } from '../base/vocabulary.ts';
 
-/** The first window of a stream, and the longest. It grows while its reader has to wait: up to what the line holds at once. */
+/** The first window of a stream. It grows while its reader has to wait: up to what the line brings while one range arrives. */
 const WINDOW_FIRST_BYTES = 512 * 1024;
-const WINDOW_LONGEST_BYTES = 64 * 1024 * 1024;
 const WINDOW_GROWTH = 4;
 /**
  * A window is asked for in so many requests, one for each connection. Long ones where the window is: a request of 1 MiB to a
- * service 30 ms away leaves its connection idle for half of the time.
+ * service 30 ms away leaves its connection idle for half of the time. Some more wait, so that a connection that ends finds the next.
  */
 const REQUESTS_PER_WINDOW = 8;
+const REQUESTS_WAITING = 4;
 const REQUEST_BYTES_MIN = 1024 * 1024;
+/** What one request asks for where nobody says how fast the line is. */
+const PACE_BYTES = 4 * 1024 * 1024;
 /** The kernel's own read-ahead makes requests arrive a little out of order: within this distance it is still one stream. */
 const SLACK_BYTES = 1024 * 1024;
 /** Readers of one handle that go on at different places (a player reads index and data, a database several tables). */
@@ -44,18 +46,21 @@ export class ReadAhead {
   #lastStart: number | null = null;
   #stride = 0;
   #stridesSeen = 0;
+  #paceBytes = PACE_BYTES;
 
   /**
    * @param hadToWait whether this read found bytes missing: then the window was too short
+   * @param paceBytes what one connection brings in the time that one request may take: slow lines get short windows
    * @returns what to prefetch now, in order of need; null for a read that goes on nowhere: what was asked for is not needed soon
    */
-  afterRead(extent: Extent, sizeBytes: number, hadToWait: boolean): readonly Extent[] | null {
+  afterRead(extent: Extent, sizeBytes: number, hadToWait: boolean, paceBytes = PACE_BYTES): readonly Extent[] | null {
+    this.#paceBytes = paceBytes;
     this.#noteStride(extent);
     const stream = this.#streamOf(extent);
     if (stream !== null) {
       this.#stridesSeen = 0;
       const wanted = this.#advance(stream, extent, sizeBytes, hadToWait);
-      return wanted === null ? [] : inRequests(wanted, stream);
+      return wanted === null ? [] : this.#inRequests(wanted, stream);
     }
     if (this.#stridesSeen >= STRIDES_SEEN_MIN) return this.#stridesAhead(extent, sizeBytes);
     this.#begin(extent);
@@ -63,7 +68,7 @@ export class ReadAhead {
     if (extent.start > 0) return null;
     const begun = this.#streams.at(-1) as Stream;
     const wanted = this.#advance(begun, extent, sizeBytes, hadToWait);
-    return wanted === null ? [] : inRequests(wanted, begun);
+    return wanted === null ? [] : this.#inRequests(wanted, begun);
   }
 
   #begin(extent: Extent): void {
@@ -94,13 +99,15 @@ export class ReadAhead {
   #advance(stream: Stream, extent: Extent, sizeBytes: number, hadToWait: boolean): Extent | null {
     const grown =
       hadToWait || stream.windowBytes === 0 ? Math.max(WINDOW_FIRST_BYTES, stream.windowBytes * WINDOW_GROWTH) : 0;
-    stream.windowBytes = Math.min(WINDOW_LONGEST_BYTES, Math.max(grown, stream.windowBytes));
+    const longest = (REQUESTS_PER_WINDOW + REQUESTS_WAITING) * Math.max(REQUEST_BYTES_MIN, this.#paceBytes);
+    stream.windowBytes = Math.min(longest, Math.max(grown, stream.windowBytes));
     // Asking in large steps keeps the requests long; in too large ones, the connections idle until the next.
-    const stepBytes = Math.min(stream.windowBytes / 2, requestBytes(stream));
+    const requestBytes = this.#requestBytes(stream);
+    const stepBytes = Math.min(stream.windowBytes / 2, requestBytes);
     if (stream.direction === 1) {
       stream.next = Math.max(extent.end, Math.min(stream.next, extent.end + SLACK_BYTES));
       const start = Math.max(stream.askedTo, extent.end);
-      const end = Math.min(stream.next + stream.windowBytes, sizeBytes);
+      const end = Math.min(wholeRequests(start, stream.next + stream.windowBytes, requestBytes), sizeBytes);
       if (start >= end || (end - start < stepBytes && end < sizeBytes)) return null;
       stream.askedTo = end;
       return { start, end };
@@ -129,17 +136,22 @@ export class ReadAhead {
     }
     return wanted;
   }
+
+  #requestBytes({ windowBytes }: Stream): number {
+    return Math.max(REQUEST_BYTES_MIN, Math.min(windowBytes / REQUESTS_PER_WINDOW, this.#paceBytes));
+  }
+
+  /** `wanted` as requests of their own, nearest first. */
+  #inRequests(wanted: Extent, stream: Stream): readonly Extent[] {
+    const bytes = this.#requestBytes(stream);
+    const parts: Extent[] = [];
+    for (let start = wanted.start; start < wanted.end; start += bytes)
+      parts.push({ start, end: Math.min(start + bytes, wanted.end) });
+    return stream.direction === 1 ? parts : parts.reverse();
+  }
 }
 
-function requestBytes({ windowBytes }: Stream): number {
-  return Math.max(REQUEST_BYTES_MIN, windowBytes / REQUESTS_PER_WINDOW);
-}
-
-/** `wanted` as requests of their own, nearest first. */
-function inRequests(wanted: Extent, stream: Stream): readonly Extent[] {
-  const bytes = requestBytes(stream);
-  const parts: Extent[] = [];
-  for (let start = wanted.start; start < wanted.end; start += bytes)
-    parts.push({ start, end: Math.min(start + bytes, wanted.end) });
-  return stream.direction === 1 ? parts : parts.reverse();
+/** No short request at the end of a window: its rest is asked for with the next one. */
+function wholeRequests(start: number, end: number, requestBytes: number): number {
+  return end - start < requestBytes ? end : end - ((end - start) % requestBytes);
 }

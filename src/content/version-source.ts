@@ -8,7 +8,8 @@ export interface VersionSource {
 
   /**
    * Fetches `extent` of a version whose length is known to be `sizeBytes`. Checked before it is believed: status,
-   * Content-Range, exact length. Into a file: the bytes are written at their own offset before this resolves.
+   * Content-Range, exact length. Into a file: the bytes are written at their own offset before this resolves, and
+   * `written` hears how much of it is there so far (block by block or in longer steps, from the start on; of all of it when this resolves).
    *
    * @throws ApiError 404 when the version is gone · ProtocolError for an answer that does not fit · TransportError
    */
@@ -17,6 +18,7 @@ export interface VersionSource {
     extent: Extent,
     sizeBytes: number,
     target: FetchTarget,
+    written: (extent: Extent) => void,
     signal: AbortSignal,
   ): Promise<FetchedRange>;
 }

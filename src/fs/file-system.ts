@@ -42,7 +42,7 @@ export interface FileSystemDeps {
   readonly tree: Tree;
   readonly freshness: Freshness;
   readonly contents: Contents;
-  readonly prefetcher: Pick<BlockReader, 'prefetch'>;
+  readonly prefetcher: Pick<BlockReader, 'prefetch' | 'paceBytes'>;
   readonly openFile: Omit<OpenFileDeps, 'onRepinned' | 'onReverted'>;
   readonly clock: Clock;
   readonly log: Logger;
@@ -398,11 +398,18 @@ export class FileSystem implements FileSystemOps {
 
   #readAhead(handle: FileHandle, extent: Extent, hadToWait: boolean): void {
     const { file, readAhead } = handle;
-    const wanted = readAhead.afterRead(extent, file.sizeBytes, hadToWait);
+    const { prefetcher } = this.#deps;
+    const wanted = readAhead.afterRead(extent, file.sizeBytes, hadToWait, prefetcher.paceBytes);
     if (wanted === null) stopFetchingAhead(handle);
-    if (wanted === null || wanted.length === 0 || file.content === null) return;
+    if (wanted === null || wanted.length === 0) return;
     handle.fetchingAhead ??= newFetchingAhead();
-    for (const each of wanted) this.#deps.prefetcher.prefetch(file.content, each, handle.fetchingAhead.signal);
+    const { signal } = handle.fetchingAhead;
+    const fetch = (): void => {
+      if (file.content !== null) for (const each of wanted) prefetcher.prefetch(file.content, each, signal);
+    };
+    // Which version it is may be asked just now: then as soon as that is known, beside what the reader waits for.
+    if (file.content !== null) fetch();
+    else void file.pinning?.then(fetch, () => {});
   }
 
   /** Acts once `folder` was listed at least once: at once, or after a wait no longer than the caller wants. */

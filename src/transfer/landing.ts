@@ -18,7 +18,7 @@ export interface Incoming {
 
 /**
  * Asks for bytes and puts them where they belong. Into a file: at their own offsets, written when this resolves (not synced).
- * The file is opened first: an answer that nobody reads would hold its connection.
+ * `arrived` hears of bytes, `written` of what of the extent is in the file, from its start on. The file is opened first: an answer that nobody reads would hold its connection.
  *
  * @throws StorageError where the file cannot take them, `full` for a full disk · what the chunks throw
  */
@@ -27,6 +27,7 @@ export async function land(
   asked: Extent,
   target: FetchTarget,
   arrived: (bytes: number) => void,
+  written: (extent: Extent) => void,
 ): Promise<FetchedRange> {
   if (target.kind === 'memory') return await landInMemory(await ask(), asked, arrived);
   const file = await asStorageError(target.path, () =>
@@ -34,7 +35,7 @@ export async function land(
   );
   try {
     const incoming = await ask();
-    await landInFile(incoming, file, target.path, arrived);
+    await landInFile(incoming, file, target.path, arrived, written);
     return { extent: incoming.extent, bytes: null };
   } finally {
     await file.close();
@@ -66,6 +67,7 @@ async function landInFile(
   file: FileHandle,
   path: string,
   arrived: (bytes: number) => void,
+  written: (extent: Extent) => void,
 ): Promise<void> {
   let at = extent.start;
   let batch: Uint8Array[] = [];
@@ -78,7 +80,9 @@ async function landInFile(
     at += batchBytes;
     batch = [];
     batchBytes = 0;
+    const end = at;
     writing = asStorageError(path, () => writeAll(file, buffers, position))
+      .then(() => written({ start: extent.start, end }))
       .catch((error: unknown) => {
         failure = error;
       })

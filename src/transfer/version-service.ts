@@ -35,6 +35,7 @@ export class VersionService {
     extent: Extent,
     sizeBytes: number,
     target: FetchTarget,
+    written: (extent: Extent) => void,
     signal: AbortSignal,
   ): Promise<FetchedRange> {
     const { isAhead = false } = target;
@@ -48,10 +49,11 @@ export class VersionService {
           const chunks = this.#limit.paced(incoming.chunks, isAhead ? 'later' : 'now', signal);
           return { extent: incoming.extent, chunks };
         };
-        return land(ask, extent, target, (bytes) => {
+        const arrived = (bytes: number): void => {
           meter.moved(bytes);
           this.#connectivity.heard();
-        });
+        };
+        return land(ask, extent, target, arrived, written);
       }, 'data'),
     );
   }

@@ -32,6 +32,28 @@ test('a call reaches the method on the other side and brings its result back', a
   expect(await here.remote<Adder>('adder').add(2, 3)).toBe(5);
 });
 
+test('what a call tells while it lasts is heard in order and before its result, and by nobody afterwards', async () => {
+  const { here, there } = pair();
+  let tellLate: ((value: number) => void) | undefined;
+  there.offer('counter', {
+    count: async (to: number, tell: (value: number) => void, signal: AbortSignal) => {
+      for (let at = 1; at <= to; at++) tell(at);
+      tellLate = tell;
+      return signal.aborted;
+    },
+  });
+  const heard: number[] = [];
+  const counter = here.remote<{
+    count(to: number, tell: (value: number) => void, signal: AbortSignal): Promise<boolean>;
+  }>('counter');
+
+  expect(await counter.count(3, (value) => heard.push(value), new AbortController().signal)).toBe(false);
+  expect(heard).toEqual([1, 2, 3]);
+  tellLate?.(4);
+  expect(await counter.count(0, () => {}, new AbortController().signal)).toBe(false); // the line is in order
+  expect(heard).toEqual([1, 2, 3]);
+});
+
 test('calls may go in both directions at once', async () => {
   const { here, there } = pair();
   here.offer('base', { of: async () => 10 });

@@ -7,9 +7,15 @@ const MIB = 1024 * KIB;
 const SIZE = 1024 * MIB;
 
 /** Feeds reads of equal length at `starts`, and gives what was asked for ahead in all. */
-function run(readAhead: ReadAhead, starts: readonly number[], length = 128 * KIB): { asked: Extent[]; bytes: number } {
+function run(
+  readAhead: ReadAhead,
+  starts: readonly number[],
+  length = 128 * KIB,
+  paceBytes = 4 * MIB,
+): { asked: Extent[]; bytes: number } {
   const asked: Extent[] = [];
-  for (const start of starts) asked.push(...(readAhead.afterRead({ start, end: start + length }, SIZE, true) ?? []));
+  for (const start of starts)
+    asked.push(...(readAhead.afterRead({ start, end: start + length }, SIZE, true, paceBytes) ?? []));
   return { asked, bytes: asked.reduce((sum, { start, end }) => sum + end - start, 0) };
 }
 
@@ -28,12 +34,30 @@ function coverage(readAhead: ReadAhead, starts: readonly number[], length = 128 
 }
 
 test('a file read from its start is asked for ahead, in growing steps, never twice', () => {
-  const { asked } = run(new ReadAhead(), rowOf(400, 0, 128 * KIB));
+  const { asked } = run(new ReadAhead(), rowOf(400, 0, 128 * KIB), 128 * KIB, 16 * MIB);
 
   for (let at = 1; at < asked.length; at++) expect(asked[at]?.start).toBe(asked[at - 1]?.end);
   const lengths = asked.map(({ start, end }) => end - start);
   expect(Math.max(...lengths)).toBeGreaterThanOrEqual(8 * MIB);
   expect(Math.max(...lengths)).toBeLessThanOrEqual(32 * MIB);
+});
+
+test('on a slow line windows stay short, on a fast one every request but the last of a file is long', () => {
+  const askedAt = (paceBytes: number): Extent[] => {
+    const readAhead = new ReadAhead();
+    const starts = rowOf(400, 0, 128 * KIB);
+    return starts.flatMap(
+      (start) => readAhead.afterRead({ start, end: start + 128 * KIB }, SIZE, true, paceBytes) ?? [],
+    );
+  };
+  const [slow, fast] = [askedAt(100 * KIB), askedAt(16 * MIB)];
+
+  // Never further ahead of the last read than a dozen requests of the least length.
+  expect(slow.at(-1)?.end).toBeLessThanOrEqual(400 * 128 * KIB + 12 * MIB);
+  expect(Math.max(...slow.map(({ start, end }) => end - start))).toBe(MIB);
+  const long = fast.filter(({ end }) => end > 64 * MIB);
+  expect(long.length).toBeGreaterThan(4);
+  expect(Math.min(...long.map(({ start, end }) => end - start))).toBeGreaterThanOrEqual(4 * MIB);
 });
 
 test('a reader who never has to wait gets no longer windows', () => {

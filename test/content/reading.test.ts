@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { TransportError } from '../../src/base/errors.ts';
 import { BLOCK_BYTES } from '../../src/base/vocabulary.ts';
 import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { LeftTower } from '../harness/left-tower.ts';
@@ -82,6 +83,63 @@ test('two readers of one missing block cost one request', async () => {
   await reads;
 
   expect(service.fetches.filter(({ extent }) => extent.start <= 3 * MIB && 3 * MIB < extent.end)).toHaveLength(1);
+});
+
+test('a reader goes on when its own bytes have landed, while the rest of the range is still coming', async () => {
+  const bytes = bytesOf(4 * MIB);
+  service.put('file', bytes);
+  const fd = await mount.open('file', 'r');
+  await mount.read(fd, 0, 1);
+  service.fetches.length = 0;
+  const { opened, open } = gate();
+  service.bytesBeforeHalt = 3 * BLOCK_BYTES + 5;
+  service.haltedAt = () => opened;
+
+  let isOver = false;
+  const all = mount.read(fd, 2 * MIB, 6 * BLOCK_BYTES).finally(() => {
+    isOver = true;
+  });
+  const early = await mount.read(fd, 2 * MIB + BLOCK_BYTES, 2 * BLOCK_BYTES);
+
+  expect(Buffer.compare(early, bytes.subarray(2 * MIB + BLOCK_BYTES, 2 * MIB + 3 * BLOCK_BYTES))).toBe(0);
+  expect(isOver).toBe(false);
+  expect(service.fetches.filter(({ extent }) => extent.start <= 2 * MIB && 2 * MIB < extent.end)).toHaveLength(1);
+  open();
+  expect(Buffer.compare(await all, bytes.subarray(2 * MIB, 2 * MIB + 6 * BLOCK_BYTES))).toBe(0);
+  await mount.close(fd);
+});
+
+test('a range that is cut is gone on with from the last block that landed', async () => {
+  const bytes = bytesOf(4 * MIB);
+  service.put('file', bytes);
+  const fd = await mount.open('file', 'r');
+  await mount.read(fd, 0, 1);
+  service.fetches.length = 0;
+  service.bytesBeforeHalt = 2 * BLOCK_BYTES + 5;
+  service.haltedAt = async () => {
+    service.haltedAt = async () => {};
+    throw new TransportError('the line is cut');
+  };
+
+  const read = await mount.read(fd, 3 * MIB, 5 * BLOCK_BYTES);
+
+  expect(Buffer.compare(read, bytes.subarray(3 * MIB, 3 * MIB + 5 * BLOCK_BYTES))).toBe(0);
+  expect(service.fetches.map(({ extent }) => extent)).toEqual([
+    { start: 3 * MIB, end: 3 * MIB + 5 * BLOCK_BYTES },
+    { start: 3 * MIB + 2 * BLOCK_BYTES, end: 3 * MIB + 5 * BLOCK_BYTES },
+  ]);
+  await mount.close(fd);
+});
+
+test('a file that is read from its start is read ahead from the first answer on', async () => {
+  service.put('file', bytesOf(4 * MIB));
+  const fd = await mount.open('file', 'r');
+
+  await mount.read(fd, 0, BLOCK_BYTES);
+
+  const asked = Math.max(...service.fetches.map(({ extent }) => extent.end));
+  expect(asked).toBeGreaterThan(BLOCK_BYTES);
+  await mount.close(fd);
 });
 
 test('interrupting one of two who wait for the same bytes does not fail the other', async () => {

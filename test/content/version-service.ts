@@ -22,6 +22,9 @@ export class VersionService implements VersionSource, RemoteListing {
   pins = 0;
   /** While set, fetches wait for it. */
   gate: Promise<void> | null = null;
+  /** So many bytes of a fetch arrive in its file before it halts, for `haltedAt`. */
+  bytesBeforeHalt = Number.POSITIVE_INFINITY;
+  haltedAt: () => Promise<void> = async () => {};
   /** How many of the next fetches get no answer. */
   failuresLeft = 0;
   /** A service that knows no Range sends everything. */
@@ -62,6 +65,7 @@ export class VersionService implements VersionSource, RemoteListing {
     extent: Extent,
     sizeBytes: number,
     target: FetchTarget,
+    written: (extent: Extent) => void,
     signal: AbortSignal,
   ): Promise<FetchedRange> {
     this.fetches.push({ version, extent });
@@ -75,7 +79,14 @@ export class VersionService implements VersionSource, RemoteListing {
     if (target.kind === 'memory') return { extent: sent, bytes: Uint8Array.from(bytes) };
     const fd = openSync(target.path, 'r+');
     try {
-      writeSync(fd, bytes, 0, bytes.byteLength, sent.start);
+      const first = Math.min(this.bytesBeforeHalt, bytes.byteLength);
+      writeSync(fd, bytes, 0, first, sent.start);
+      written({ start: sent.start, end: sent.start + first });
+      if (first < bytes.byteLength) {
+        await this.#halt(signal);
+        writeSync(fd, bytes, first, bytes.byteLength - first, sent.start + first);
+        written(sent);
+      }
     } finally {
       closeSync(fd);
     }
@@ -99,6 +110,11 @@ export class VersionService implements VersionSource, RemoteListing {
 
   async resource(): Promise<null> {
     return null;
+  }
+
+  async #halt(signal: AbortSignal): Promise<void> {
+    await this.haltedAt();
+    signal.throwIfAborted();
   }
 
   async #trouble(signal: AbortSignal): Promise<void> {

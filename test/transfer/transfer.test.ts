@@ -1,4 +1,5 @@
 import { setMaxListeners } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { mkdtemp, readFile, rm, stat, truncate, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,7 +10,7 @@ import { StorageError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import { Port } from '../../src/base/port.ts';
 import type { BodyPiece } from '../../src/base/resources.ts';
-import type { ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
+import type { Extent, ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
 import type { VersionSource } from '../../src/content/version-source.ts';
 import type { HttpService } from '../../src/remote/http-service.ts';
 import type { RemoteChanges, UploadService } from '../../src/sync/remote-changes.ts';
@@ -61,6 +62,8 @@ const serveBytes = {
   },
 };
 
+const unheard = (): void => {};
+
 test('the services have the shapes that the other side of the port needs', () => {
   const listings: RemoteListing = transfer.listings;
   const versions: VersionSource = transfer.versions;
@@ -95,16 +98,26 @@ describe('a fetch', () => {
     const path = join(folder, 'content');
     await writeFile(path, 'before');
     const extent = { start: 1_000_000, end: 2_500_001 };
+    const told: Extent[] = [];
 
     const fetched = await transfer.versions.readVersion(
       versionUrl(),
       extent,
       BYTES.byteLength,
       { kind: 'file', path },
+      (there) => {
+        const inFile = readFileSync(path).subarray(there.start, there.end);
+        expect(Buffer.compare(inFile, BYTES.subarray(there.start, there.end))).toBe(0);
+        told.push(there);
+      },
       signal,
     );
 
     expect(fetched).toEqual({ extent, bytes: null });
+    // Told in steps, each from the start on, when the bytes are in the file; the last step is all of it.
+    expect(told.length).toBeGreaterThan(1);
+    expect(told.every(({ start }) => start === extent.start)).toBe(true);
+    expect(told.at(-1)).toEqual(extent);
     const written = await readFile(path);
     expect(written.byteLength).toBe(extent.end);
     expect(written.subarray(0, 6).toString()).toBe('before');
@@ -121,6 +134,7 @@ describe('a fetch', () => {
       extent,
       BYTES.byteLength,
       { kind: 'memory' },
+      unheard,
       signal,
     );
 
@@ -138,6 +152,7 @@ describe('a fetch', () => {
       { start: 9, end: 12 },
       BYTES.byteLength,
       target,
+      unheard,
       signal,
     );
 
@@ -155,6 +170,7 @@ describe('a fetch', () => {
       { start: 9, end: 12 },
       size,
       { kind: 'memory' },
+      unheard,
       signal,
     );
 
@@ -165,7 +181,7 @@ describe('a fetch', () => {
     const target = { kind: 'file', path: join(folder, 'no', 'such', 'folder') } as const;
 
     await expect(
-      transfer.versions.readVersion(versionUrl(), { start: 0, end: 9 }, 9, target, signal),
+      transfer.versions.readVersion(versionUrl(), { start: 0, end: 9 }, 9, target, unheard, signal),
     ).rejects.toBeInstanceOf(StorageError);
     expect(server.requests).toEqual([]);
   });
@@ -176,12 +192,12 @@ describe('a fetch', () => {
     const target = { kind: 'file', path: '/dev/full' } as const;
     const extent = { start: 0, end: BYTES.byteLength };
 
-    await expect(transfer.versions.readVersion(versionUrl(), extent, extent.end, target, signal)).rejects.toMatchObject(
-      {
-        name: 'StorageError',
-        full: true,
-      },
-    );
+    await expect(
+      transfer.versions.readVersion(versionUrl(), extent, extent.end, target, unheard, signal),
+    ).rejects.toMatchObject({
+      name: 'StorageError',
+      full: true,
+    });
     await until(() => !server.isOpen(server.requests[0]?.connection ?? 0), 'its connection ends');
   });
 });
@@ -347,6 +363,7 @@ describe('transfers at once', () => {
         { start: i, end: i + 5 },
         BYTES.byteLength,
         { kind: 'memory' },
+        unheard,
         signal,
       );
 
@@ -409,7 +426,14 @@ describe('whether the service can be reached', () => {
   test('is not doubted because somebody gave up, or a disk is full', async () => {
     server.otherwise = serveBytes;
     await transfer.versions
-      .readVersion(versionUrl(), { start: 0, end: 5 }, BYTES.byteLength, { kind: 'file', path: '/dev/full' }, signal)
+      .readVersion(
+        versionUrl(),
+        { start: 0, end: 5 },
+        BYTES.byteLength,
+        { kind: 'file', path: '/dev/full' },
+        unheard,
+        signal,
+      )
       .catch(() => {});
     const gone = AbortSignal.abort(new DOMException('enough', 'AbortError'));
     await transfer.listings.listPage(fileUrl(), 0, gone).catch(() => {});
@@ -431,6 +455,7 @@ describe('limits', () => {
       extent,
       BYTES.byteLength,
       { kind: 'memory', isAhead: true },
+      unheard,
       signal,
     );
     const fetchedMs = clock.elapsedMs();

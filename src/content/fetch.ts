@@ -1,0 +1,78 @@
+import { BLOCK_BYTES, type ContentId, type Extent } from '../base/vocabulary.ts';
+
+interface Reader {
+  /** Up to here it needs the bytes. */
+  readonly end: number;
+  readonly resolve: () => void;
+  readonly reject: (reason: unknown) => void;
+}
+
+/**
+ * One ranged GET under way, or waiting for its turn. It belongs to nobody: readers join it and leave it, and each goes on as
+ * soon as its own bytes have landed, however long the range is.
+ */
+export class Fetch {
+  readonly content: ContentId;
+  /** Begins at a block. */
+  readonly extent: Extent;
+  wasGivenUp = false;
+  readonly #isAhead: boolean;
+  readonly #readers = new Set<Reader>();
+  #landedTo: number;
+  #isOver = false;
+  #failure: unknown;
+
+  /** @param isAhead nobody has asked for these bytes yet */
+  constructor(content: ContentId, extent: Extent, isAhead: boolean) {
+    this.content = content;
+    this.extent = extent;
+    this.#isAhead = isAhead;
+    this.#landedTo = extent.start;
+  }
+
+  /** A reader began it or is waiting for it: it is not given up. */
+  get isWanted(): boolean {
+    return !this.#isAhead || this.#readers.size > 0;
+  }
+
+  /** Its whole blocks before this are here. */
+  get landedTo(): number {
+    return this.#landedTo;
+  }
+
+  /** Resolves when the bytes up to `position`, or to the end of the range, have landed; rejects with the fetch. */
+  reached(position: number): Promise<void> {
+    if (this.#isOver) return this.#failure === undefined ? Promise.resolve() : Promise.reject(this.#failure);
+    const end = Math.min(position, this.extent.end);
+    if (end <= this.#landedTo) return Promise.resolve();
+    return new Promise((resolve, reject) => this.#readers.add({ end, resolve, reject }));
+  }
+
+  /** Where the last block ends that is whole when the bytes up to `position` are there. */
+  wholeTo(position: number): number {
+    return position >= this.extent.end ? this.extent.end : position - (position % BLOCK_BYTES);
+  }
+
+  /** The blocks before `end` are here. */
+  landed(end: number): void {
+    this.#landedTo = end;
+    for (const reader of this.#readers) {
+      if (reader.end > end) continue;
+      this.#readers.delete(reader);
+      reader.resolve();
+    }
+  }
+
+  end(): void {
+    this.#isOver = true;
+    for (const { resolve } of this.#readers) resolve();
+    this.#readers.clear();
+  }
+
+  fail(reason: unknown): void {
+    this.#isOver = true;
+    this.#failure = reason ?? new Error('the fetch failed');
+    for (const { reject } of this.#readers) reject(this.#failure);
+    this.#readers.clear();
+  }
+}
