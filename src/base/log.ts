@@ -6,11 +6,14 @@ import { type DestinationStream, type Logger as PinoLogger, pino } from 'pino';
  * debug: what a developer needs.
  */
 export type Logger = Pick<PinoLogger, 'error' | 'warn' | 'info' | 'debug' | 'trace'> & {
+  /** Of the logger that `createLogger` made: setting it sets that of all its children too, at any time. */
   level: string;
   child(fields: Record<string, unknown>): Logger;
 };
 
-export type LogLevel = 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent';
+export const LOG_LEVELS = ['error', 'warn', 'info', 'debug', 'trace', 'silent'] as const;
+
+export type LogLevel = (typeof LOG_LEVELS)[number];
 
 /** Fields that may hold a secret, wherever they stand in a log line. Never log a whole request or account object. */
 const SECRET_FIELDS = ['password', 'privateAccessKey', 'refreshToken', 'accessToken', 'authorization', 'token'];
@@ -21,10 +24,27 @@ const SECRET_FIELDS = ['password', 'privateAccessKey', 'refreshToken', 'accessTo
  */
 export function createLogger(options: { level: LogLevel; destination?: DestinationStream; file?: string }): Logger {
   const paths = SECRET_FIELDS.flatMap((field) => [field, `*.${field}`, `*.*.${field}`]);
-  return pino(
-    { level: options.level, base: null, redact: { paths, censor: '[redacted]' } },
+  // Made at the start, one for each part: a logger for each operation would be a leak here.
+  const children: PinoLogger[] = [];
+  const onChild = (child: PinoLogger): void => void children.push(child);
+  const logger = pino(
+    { level: options.level, base: null, redact: { paths, censor: '[redacted]' }, onChild },
     options.destination ?? destinationOf(options.file),
-  ) as unknown as Logger;
+  );
+  return withCommonLevel(logger, children) as unknown as Logger;
+}
+
+/** pino copies the level into a child when it is made. */
+function withCommonLevel(logger: PinoLogger, children: readonly PinoLogger[]): PinoLogger {
+  const prototype = Object.getPrototypeOf(logger) as PinoLogger;
+  const own: PropertyDescriptor & ThisType<PinoLogger> = {
+    get: () => Reflect.get(prototype, 'level', logger),
+    set: (value: string) => {
+      Reflect.set(prototype, 'level', value, logger);
+      for (const child of children) Reflect.set(prototype, 'level', value, child);
+    },
+  };
+  return Object.defineProperty(logger, 'level', own);
 }
 
 /** Synchronous, so that the last line before a crash is there; at `info` a mount writes a few lines a minute. */

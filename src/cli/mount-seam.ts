@@ -1,5 +1,15 @@
+import type { LogLevel } from '../base/log.ts';
 import type { ResourceUrl } from '../base/vocabulary.ts';
-import type { ParkedChange, PendingChange, SyncOutcome } from '../control/status-model.ts';
+import type { MountMetrics } from '../control/mount-metrics.ts';
+import type {
+  Located,
+  ParkedChange,
+  PendingChange,
+  SyncOutcome,
+  UmountOutcome,
+  UnsyncedFile,
+} from '../control/status-model.ts';
+import type { SyncLeft } from '../sync/sync-request.ts';
 import type { MountEvent } from './mount-event.ts';
 import type { MountRequest } from './mount-request.ts';
 
@@ -16,7 +26,7 @@ export interface WorkerStart {
   readonly owner: { readonly uid: number; readonly gid: number };
 }
 
-/** A mount as another thread of the process can give it up: where, and the number of the connection's descriptor. */
+/** A mount as another thread of the process can give it up: where, and the number of the connection's descriptor (-1: another process has it). */
 export interface MountedAt {
   readonly directory: string;
   readonly descriptor: number;
@@ -37,10 +47,17 @@ export interface MountService {
   stop(timeoutMs: number | null): Promise<StopOutcome>;
   /** `urls`: of files or versions whose paths are wanted too. */
   status(urls: readonly string[]): Promise<WorkerStatus>;
-  sync(path: string | null, signal: AbortSignal): Promise<SyncOutcome>;
+  /** `id`: what `left` is asked with while it lasts. */
+  sync(path: string | null, id: number, signal: AbortSignal): Promise<SyncOutcome>;
+  /** How much is left of a `sync`, or of a `stop` (STOP_ID); null when it is not under way. */
+  left(id: number): Promise<SyncLeft | null>;
   /** `accept`: removals that were held back because they were so many are believed. */
   refresh(path: string | null, accept: boolean): Promise<void>;
   retry(path: string | null): Promise<number>;
+  locate(path: string): Promise<Located>;
+  unsynced(after: number): Promise<{ readonly files: readonly UnsyncedFile[]; readonly next: number | null }>;
+  metrics(): Promise<WorkerMetrics>;
+  logLevel(level: LogLevel): Promise<void>;
   /** The account's quota as the service told it, for statfs(2). */
   quota(limitBytes: number, usedBytes: number): Promise<void>;
   /** The service answers again: what waited goes on at once. */
@@ -48,6 +65,9 @@ export interface MountService {
   /** The service does not answer anybody, also where nothing has failed yet. */
   unreachable(): Promise<void>;
 }
+
+/** Stands for a `stop` where a `sync` has its number. */
+export const STOP_ID = 0;
 
 /** What the main thread offers to the Worker, under the name `main`. */
 export interface MainService {
@@ -58,10 +78,11 @@ export interface MainService {
   alive(): Promise<void>;
 }
 
-export interface StopOutcome {
-  readonly pending: number;
-  readonly parked: number;
-  readonly busy: boolean;
+export type StopOutcome = UmountOutcome;
+
+/** The part of `MountMetrics` that is counted on the Worker's side. */
+export interface WorkerMetrics extends Pick<MountMetrics, 'operations' | 'operationsWaiting' | 'reads' | 'cache'> {
+  readonly queue: Omit<MountMetrics['queue'], 'transfersRunning' | 'transfersWaiting'>;
 }
 
 export interface WorkerStatus {

@@ -4,7 +4,7 @@ import { hostname } from 'node:os';
 import { parentPort, workerData } from 'node:worker_threads';
 import { systemClock } from '../base/clock.ts';
 import { FsError, TransportError, UsageError } from '../base/errors.ts';
-import { createLogger, type Logger } from '../base/log.ts';
+import { createLogger, type Logger, type LogLevel } from '../base/log.ts';
 import { type Channel, Port } from '../base/port.ts';
 import {
   type ContentId,
@@ -18,24 +18,34 @@ import { cacheBudget } from '../config/cache-budget.ts';
 import { BlockReader } from '../content/block-reader.ts';
 import { Patience } from '../content/patience.ts';
 import type { VersionSource } from '../content/version-source.ts';
-import type { ParkedChange, SyncOutcome } from '../control/status-model.ts';
+import type { Located, ParkedChange, SyncOutcome, UnsyncedFile } from '../control/status-model.ts';
 import { FileSystem } from '../fs/file-system.ts';
 import { OpenPush } from '../fs/open-push.ts';
 import type { MountedFileSystem } from '../kernel/binding.ts';
-import { mountLinux } from '../kernel/linux.ts';
+import { type LinuxMount, mountLinux } from '../kernel/linux.ts';
 import { ContentStore } from '../store/content-store.ts';
 import { Store } from '../store/environment.ts';
 import type { RemoteChanges, UploadService } from '../sync/remote-changes.ts';
 import { pathOf, type SyncEvent, type ParkedChange as SyncParkedChange } from '../sync/sync-event.ts';
 import { SyncLoop } from '../sync/sync-loop.ts';
+import type { SyncLeft } from '../sync/sync-request.ts';
 import { Freshness } from '../tree/freshness.ts';
 import { Names } from '../tree/names.ts';
 import { PushMarks } from '../tree/push-marks.ts';
 import type { RemoteListing } from '../tree/remote-listing.ts';
 import { Tree } from '../tree/tree.ts';
 import { exitCode } from './exit-codes.ts';
-import type { MainService, MountedAt, MountService, StopOutcome, WorkerStart, WorkerStatus } from './mount-seam.ts';
-import { pendingChanges } from './pending-changes.ts';
+import {
+  type MainService,
+  type MountedAt,
+  type MountService,
+  STOP_ID,
+  type StopOutcome,
+  type WorkerMetrics,
+  type WorkerStart,
+  type WorkerStatus,
+} from './mount-seam.ts';
+import { firstLeft, pendingChanges, unsyncedFiles } from './pending-changes.ts';
 
 /**
  * The left tower's composition root: everything that answers the kernel, and the only writer of the store, in a Worker of
@@ -54,9 +64,13 @@ class MountingWorker implements MountService {
 
   #tower: LeftTower | null = null;
   #mounted: MountedFileSystem | null = null;
+  /** What counts operations; null with another binding. */
+  #counting: Pick<LinuxMount, 'metrics' | 'state'> | null = null;
   #stopping: Promise<StopOutcome> | null = null;
   /** Aborted with the limit, ms, of whoever does not want to wait until everything is pushed. */
   readonly #hurry = new AbortController();
+  /** What tells how much is left, by the number of a `sync`. */
+  readonly #left = new Map<number, () => SyncLeft>();
   #quota: { limitBytes: number; usedBytes: number } | null = null;
 
   constructor(start: WorkerStart, channel: Channel) {
@@ -99,6 +113,7 @@ class MountingWorker implements MountService {
       { log: this.#log.child({ part: 'kernel' }), clock: systemClock },
     );
     this.#mounted = mounted;
+    this.#counting = mounted;
     void mounted.ended.then(() => this.#gone());
     this.#built.sync.start();
     return { directory: mounted.directory, descriptor: mounted.descriptor };
@@ -122,8 +137,9 @@ class MountingWorker implements MountService {
     };
   }
 
-  async sync(path: string | null, signal: AbortSignal): Promise<SyncOutcome> {
-    const report = await this.#built.sync.syncNow(signal, path === null ? null : this.#resolve(path));
+  async sync(path: string | null, id: number, signal: AbortSignal): Promise<SyncOutcome> {
+    const within = path === null ? null : this.#resolve(path);
+    const report = await this.#watched(id, (onBegin) => this.#built.sync.syncNow(signal, within, onBegin));
     return { pushed: report.pushed, parked: report.parked.map((parked) => this.#parked(parked)) };
   }
 
@@ -140,6 +156,49 @@ class MountingWorker implements MountService {
     const before = sync.status().parked.length;
     sync.retry(path === null ? undefined : this.#resolve(path));
     return before - sync.status().parked.length;
+  }
+
+  async left(id: number): Promise<SyncLeft | null> {
+    return this.#left.get(id)?.() ?? null;
+  }
+
+  async locate(path: string): Promise<Located> {
+    const { store, tree } = this.#built;
+    const node = tree.node(this.#resolve(path));
+    if (node === undefined) throw new UsageError(`no ${path} in this mount`, exitCode('usage'));
+    return {
+      path,
+      kind: node.kind,
+      sizeBytes: node.local?.sizeBytes ?? 0,
+      resource: node.remote?.resource ?? null,
+      isPending: store.get('dirty', node.ino) !== undefined,
+    };
+  }
+
+  async unsynced(after: number): Promise<{ readonly files: readonly UnsyncedFile[]; readonly next: number | null }> {
+    return unsyncedFiles(this.#built.store, after);
+  }
+
+  async metrics(): Promise<WorkerMetrics> {
+    const { sync, contents, reader, store, cacheBytes } = this.#built;
+    const usage = contents.usage();
+    const { parked, postponed } = sync.status();
+    const pending = pendingChanges(store, sync.pendingChanges());
+    return {
+      operations: [...(this.#counting?.metrics() ?? [])].map(([operation, { operations, ...rest }]) => ({
+        operation,
+        count: operations,
+        ...rest,
+      })),
+      operationsWaiting: this.#counting?.state().pendingOperations ?? 0,
+      reads: reader.reads,
+      cache: { usedBytes: usage.cacheBytes, limitBytes: cacheBytes, unsyncedBytes: usage.draftBytes },
+      queue: { pending: pending.count, pendingBytes: pending.bytes, parked: parked.length, postponed },
+    };
+  }
+
+  async logLevel(level: LogLevel): Promise<void> {
+    this.#log.level = level;
   }
 
   async quota(limitBytes: number, usedBytes: number): Promise<void> {
@@ -277,7 +336,7 @@ class MountingWorker implements MountService {
     openPush.start(shutdown);
     tree.onLocalChange((ino) => sync.changed(ino));
     void contents.keepHouse(shutdown);
-    return { store, contents, tree, freshness, patience, fileSystem, sync, cacheBytes };
+    return { store, contents, tree, freshness, patience, reader, fileSystem, sync, cacheBytes };
   }
 
   async #stop(timeoutMs: number | null): Promise<StopOutcome> {
@@ -296,26 +355,36 @@ class MountingWorker implements MountService {
       if (!busy) await this.#mounted.ended;
     }
     // An unflushed draft of a writer that was still there goes back to its last flush: never half a file as a version.
-    if (drainMs > 0) await sync.drain(drainMs);
+    if (drainMs > 0) await this.#watched(STOP_ID, (onBegin) => sync.drain(drainMs, onBegin));
     await sync.stop();
     freshness.stop();
     this.#shutdown.abort(new FsError('EIO', 'the mount is going away'));
     const status = sync.status();
+    const left = firstLeft(pendingChanges(store, sync.pendingChanges()).changes, status.parked);
     contents.collect();
     contents.close();
     await store.close();
-    return { pending: status.pending, parked: status.parked.length, busy };
+    return { pending: status.pending, parked: status.parked.length, left, busy };
   }
 
   /** Pushes until nothing is left, or somebody is in a hurry. @returns for how long to go on once the mount is gone, ms */
   async #pushAll(): Promise<number> {
     const { signal } = this.#hurry;
     try {
-      await this.#built.sync.syncNow(signal);
+      await this.#watched(STOP_ID, (onBegin) => this.#built.sync.syncNow(signal, null, onBegin));
       return 0;
     } catch (error) {
       if (!signal.aborted) throw error;
       return Number(signal.reason);
+    }
+  }
+
+  /** Runs a push of many; `left(id)` answers while it lasts. */
+  async #watched<T>(id: number, push: (onBegin: (left: () => SyncLeft) => void) => Promise<T>): Promise<T> {
+    try {
+      return await push((left) => this.#left.set(id, left));
+    } finally {
+      this.#left.delete(id);
     }
   }
 
@@ -374,6 +443,7 @@ interface LeftTower {
   readonly tree: Tree;
   readonly freshness: Freshness;
   readonly patience: Patience;
+  readonly reader: BlockReader;
   readonly fileSystem: FileSystem;
   readonly sync: SyncLoop;
   readonly cacheBytes: number;

@@ -1,11 +1,12 @@
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import { systemClock } from '../base/clock.ts';
-import { createLogger, type Logger } from '../base/log.ts';
+import { createLogger, type Logger, type LogLevel } from '../base/log.ts';
 import { Port } from '../base/port.ts';
 import type { VersionSource } from '../content/version-source.ts';
+import type { MountMetrics } from '../control/mount-metrics.ts';
 import { ControlServer } from '../control/server.ts';
-import type { ConnectionStatus, Status } from '../control/status-model.ts';
+import type { ConnectionStatus, Status, SyncProgress } from '../control/status-model.ts';
 import { abandonMount } from '../kernel/linux.ts';
 import { HttpService } from '../remote/http-service.ts';
 import type { RemoteChanges, UploadService } from '../sync/remote-changes.ts';
@@ -20,7 +21,8 @@ import { exitCode } from './exit-codes.ts';
 import { failureOf } from './failure.ts';
 import { type MountEvent, printEvent } from './mount-event.ts';
 import { answerLauncher, type MountRequest, readMountRequest } from './mount-request.ts';
-import type { MainService, MountService, StopOutcome, WorkerStart } from './mount-seam.ts';
+import { type MainService, type MountService, STOP_ID, type StopOutcome, type WorkerStart } from './mount-seam.ts';
+import { withProgress } from './sync-progress.ts';
 import { WorkerWatch } from './worker-watch.ts';
 
 /**
@@ -64,6 +66,9 @@ class MountingProcess {
   #end!: (code: number) => void;
   #stopping: Promise<StopOutcome> | null = null;
   #phase: Status['phase'] = 'running';
+  #lastSync = STOP_ID;
+  #quota: Status['quota'] = null;
+  #isLearningQuota = false;
   #connection: ConnectionStatus;
 
   constructor(request: MountRequest, account: Account, certificates: string | null, log: Logger) {
@@ -132,19 +137,30 @@ class MountingProcess {
       log: log.child({ part: 'control' }),
       handlers: {
         status: () => this.#status(),
-        sync: ({ path, wait }, { signal }) => {
-          if (wait) return this.#mount.sync(path, signal);
+        sync: ({ path, wait }, { signal, progress }) => {
+          const id = ++this.#lastSync;
+          if (wait) return this.#withProgress(id, progress, () => this.#mount.sync(path, id, signal));
           this.#mount
-            .sync(path, new AbortController().signal)
+            .sync(path, id, new AbortController().signal)
             .catch((err: unknown) => log.warn({ err }, 'sync failed'));
           return { pushed: 0, parked: [] };
         },
-        umount: async ({ timeoutMs }) => this.#stop(timeoutMs),
+        umount: ({ timeoutMs }, { progress }) => this.#withProgress(STOP_ID, progress, () => this.#stop(timeoutMs)),
         refresh: async ({ path, accept }) => {
           await this.#mount.refresh(path, accept === true);
           return null;
         },
         retry: async ({ path }) => ({ retried: await this.#mount.retry(path) }),
+        locate: ({ path }) => this.#mount.locate(path ?? ''),
+        unsynced: ({ after }) => this.#mount.unsynced(after),
+        metrics: () => this.#metrics(),
+        logLevel: async ({ level }) => {
+          if (level !== null) {
+            log.level = level;
+            await this.#mount.logLevel(level);
+          }
+          return { level: log.level as LogLevel };
+        },
       },
     });
   }
@@ -174,12 +190,24 @@ class MountingProcess {
   }
 
   async #learnQuota(): Promise<void> {
+    if (this.#isLearningQuota) return;
+    this.#isLearningQuota = true;
     try {
       const { quota } = await this.#service.user(AbortSignal.timeout(30_000));
-      if (quota !== null) await this.#mount.quota(quota.limitBytes, quota.usedBytes);
+      if (quota === null) return;
+      this.#quota = { ...quota, atMs: systemClock.nowMs() };
+      await this.#mount.quota(quota.limitBytes, quota.usedBytes);
     } catch (err) {
       this.#log.debug({ err }, 'quota not learnt');
+    } finally {
+      this.#isLearningQuota = false;
     }
+  }
+
+  /** What is told is what is known: whoever asks for the status does not wait for the service. */
+  #refreshQuota(): void {
+    const isOld = this.#quota === null || systemClock.nowMs() - this.#quota.atMs > QUOTA_MS_MAX;
+    if (isOld && this.#connection.state === 'online') void this.#learnQuota();
   }
 
   #event(event: MountEvent): void {
@@ -257,7 +285,30 @@ class MountingProcess {
     }
   }
 
+  #withProgress<T>(id: number, tell: (progress: SyncProgress) => void, work: () => Promise<T>): Promise<T> {
+    const underWayBytes = (): number =>
+      this.#transfer
+        .stats()
+        .running.reduce((bytes, { kind, bytesDone }) => bytes + (kind === 'upload' ? bytesDone : 0), 0);
+    return withProgress({ clock: systemClock, left: () => this.#mount.left(id), underWayBytes, tell }, work);
+  }
+
+  async #metrics(): Promise<MountMetrics> {
+    const { running, waiting, bytesDownloaded, bytesUploaded, online } = this.#transfer.stats();
+    const { queue, ...counted } = await this.#mount.metrics();
+    return {
+      uptimeMs: systemClock.nowMs() - this.#startedMs,
+      isOnline: online,
+      ...counted,
+      bytes: { fetched: bytesDownloaded, pushed: bytesUploaded },
+      requests: this.#service.requestCounts,
+      queue: { ...queue, transfersRunning: running.length, transfersWaiting: waiting },
+      quota: this.#quota,
+    };
+  }
+
   async #status(): Promise<Status> {
+    this.#refreshQuota();
     const { running } = this.#transfer.stats();
     const worker = await this.#mount.status(running.map(({ url }) => url));
     return {
@@ -272,6 +323,7 @@ class MountingProcess {
       parked: worker.parked,
       transfers: running.map((transfer, index) => shownTransfer(transfer, worker.paths[index] ?? null)),
       cache: worker.cache,
+      quota: this.#quota,
     };
   }
 }
@@ -284,7 +336,14 @@ function shownTransfer(transfer: TransferState, path: string | null): Status['tr
     doneBytes: transfer.bytesDone,
     totalBytes: transfer.bytesTotal,
     bytesPerSecond: transfer.bytesPerSecond,
+    leftMs:
+      transfer.bytesPerSecond > 0
+        ? Math.round(((transfer.bytesTotal - transfer.bytesDone) / transfer.bytesPerSecond) * 1000)
+        : null,
   };
 }
+
+/** How old a quota may be before it is asked for again, behind the back of whoever looks. */
+const QUOTA_MS_MAX = 300_000;
 
 process.exit(await mountMain(process.env));

@@ -1,6 +1,6 @@
-import { LISTED_MAX, type PendingChange } from '../control/status-model.ts';
-import type { StoreReader } from '../store/tables.ts';
-import { pathOf, type PendingChange as SyncPendingChange } from '../sync/sync-event.ts';
+import { LISTED_MAX, type PendingChange, type UnsyncedFile } from '../control/status-model.ts';
+import type { NodeRecord, StoreReader } from '../store/tables.ts';
+import { changeKindOf, pathOf, type PendingChange as SyncPendingChange } from '../sync/sync-event.ts';
 
 /** What the service does not have yet, for `cfs status`: everything counted, the first ones listed. */
 export function pendingChanges(
@@ -16,4 +16,40 @@ export function pendingChanges(
     if (changes.length < LISTED_MAX) changes.push({ path: pathOf(store, ino), ...change });
   }
   return { count, bytes, changes };
+}
+
+/** How many of what is left a stop names. */
+const LEFT_MAX = 10;
+
+/** The first of what a stop leaves, what waits before what is parked. */
+export function firstLeft(
+  pending: readonly Pick<PendingChange, 'path' | 'kind'>[],
+  parked: readonly Pick<PendingChange, 'path' | 'kind'>[],
+): readonly Pick<PendingChange, 'path' | 'kind'>[] {
+  return [...pending, ...parked].slice(0, LEFT_MAX).map(({ path, kind }) => ({ path, kind }));
+}
+
+/**
+ * A page of what exists on this machine only: new and changed files, new folders and links, in the order of their inodes from
+ * `after` (exclusive) on. Renamed and deleted ones are whole on the service.
+ */
+export function unsyncedFiles(
+  store: StoreReader,
+  after: number,
+): { readonly files: readonly UnsyncedFile[]; readonly next: number | null } {
+  const files: UnsyncedFile[] = [];
+  for (const [ino, { parked }] of store.all('dirty')) {
+    if (ino <= after) continue;
+    const node = store.get('node', ino);
+    if (node?.local == null || !isOnlyHere(node)) continue;
+    const { sizeBytes } = node.local;
+    files.push({ path: pathOf(store, ino), kind: node.kind, sizeBytes, parked: parked?.detail ?? null });
+    if (files.length === LISTED_MAX) return { files, next: ino };
+  }
+  return { files, next: null };
+}
+
+function isOnlyHere(node: NodeRecord): boolean {
+  const kind = changeKindOf(node);
+  return kind === 'upload' || kind === 'create-folder';
 }

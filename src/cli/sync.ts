@@ -1,13 +1,13 @@
 import { realpathSync } from 'node:fs';
 import { basename, dirname, join, relative, resolve } from 'node:path';
+import type { Clock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
 import type { Paths } from '../config/paths.ts';
-import { formatBytes } from '../config/units.ts';
 import { callControl } from '../control/client.ts';
-import type { SyncProgress } from '../control/status-model.ts';
 import { exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
 import { mountPathOf } from './mount-point.ts';
+import { ProgressLine } from './progress-line.ts';
 import { chooseMount, type RunningMount, runningMounts } from './running-mounts.ts';
 
 /** Where a command's words go. */
@@ -31,19 +31,23 @@ export interface SyncFlags {
  * `cfs sync [--wait] [FILE]`: pushes at once everything that was closed when it was called. With `--wait` it returns when each
  * of those changes is with the service (ok) or something is parked (parked); `--timeout` ends only the waiting (pending).
  */
-export async function syncCommand(deps: CommandOutput & { paths: Paths }, flags: SyncFlags): Promise<number> {
+export async function syncCommand(
+  deps: CommandOutput & { paths: Paths; clock: Clock },
+  flags: SyncFlags,
+): Promise<number> {
   const { mount, path } = await mountAndPath(deps.paths, flags);
   const options = flags.timeoutMs === null ? {} : { signal: AbortSignal.timeout(flags.timeoutMs) };
   if (flags.wait && mount.status.connection.state !== 'online')
     deps.warn(`the service is not reachable (${mount.status.connection.state}): waiting\n`);
+  const line = new ProgressLine({ clock: deps.clock, output: deps });
   try {
     const outcome = await callControl(
       mount.socketPath,
       'sync',
       { path, wait: flags.wait },
-      { ...options, onProgress: (progress) => deps.redraw?.(progressText(progress)) },
+      { ...options, onProgress: (progress) => line.show(progress) },
     );
-    deps.redraw?.('');
+    line.end();
     if (!flags.wait) {
       deps.print('pushing\n');
       return exitCode('ok');
@@ -56,17 +60,10 @@ export async function syncCommand(deps: CommandOutput & { paths: Paths }, flags:
     );
     return outcome.parked.length > 0 ? exitCode('parked') : exitCode('ok');
   } catch (error) {
-    deps.redraw?.('');
+    line.end();
     if (!(error instanceof Error && error.name === 'TimeoutError')) throw error;
     throw new UsageError('not everything was pushed in time; what is left stays queued and safe', exitCode('pending'));
   }
-}
-
-/** `3 of 10 changes, 1.2 MiB of 8 MiB`. */
-export function progressText(progress: SyncProgress): string {
-  const bytes =
-    progress.totalBytes > 0 ? `, ${formatBytes(progress.doneBytes)} of ${formatBytes(progress.totalBytes)}` : '';
-  return `${progress.doneChanges} of ${progress.totalChanges} changes${bytes}`;
 }
 
 /** The mount that holds `file`, and the file's path below its root. */

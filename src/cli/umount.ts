@@ -5,8 +5,9 @@ import { callControl } from '../control/client.ts';
 import { exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
 import { detachMount, isOurs, mountAt, mountPathOf, probeMount } from './mount-point.ts';
+import { ProgressLine } from './progress-line.ts';
 import { chooseMount } from './running-mounts.ts';
-import { type CommandOutput, progressText } from './sync.ts';
+import type { CommandOutput } from './sync.ts';
 
 export interface UmountFlags {
   readonly directory: string | null;
@@ -33,23 +34,31 @@ export async function umountCommand(
     return exitCode('ok');
   }
   const mount = await chooseMount(deps.paths, flags);
+  const waiting = mount.status.pending.count;
+  if (deps.redraw !== null && waiting > 0 && flags.timeoutMs !== 0)
+    deps.warn(`pushing what is pending (${changes(waiting)}); Ctrl-C stops waiting, the unmount goes on\n`);
+  const line = new ProgressLine({ clock: deps.clock, output: deps });
   const outcome = await callControl(
     mount.socketPath,
     'umount',
     { timeoutMs: flags.timeoutMs },
-    { onProgress: (progress) => deps.redraw?.(`${progressText(progress)}; Ctrl-C stops waiting, the unmount goes on`) },
-  );
-  deps.redraw?.('');
+    { onProgress: (progress) => line.show(progress) },
+  ).finally(() => line.end());
   await processEnded(mount.status.pid, deps.clock);
 
   const directory = visible(mount.status.directory);
   deps.print(`unmounted ${directory}${outcome.busy ? ' (it was busy: programs that still use it get errors)' : ''}\n`);
-  const left = outcome.pending + outcome.parked;
-  if (left === 0) return exitCode('ok');
+  if (outcome.pending === 0) return exitCode('ok');
   deps.warn(
-    `${left} ${left === 1 ? 'change is' : 'changes are'} not with the service yet; kept here and pushed at the next start\n`,
+    `${changes(outcome.pending)} not with the service yet; kept here and pushed at the next start, nothing is lost\n`,
   );
+  for (const { kind, path } of outcome.left) deps.warn(`  ${kind} ${visible(path)}\n`);
+  if (outcome.pending > outcome.left.length) deps.warn(`  and ${outcome.pending - outcome.left.length} more\n`);
   return outcome.parked > 0 ? exitCode('parked') : exitCode('pending');
+}
+
+function changes(count: number): string {
+  return count === 1 ? '1 change' : `${count} changes`;
 }
 
 /** @returns whether a dead mount of ours was there; it is gone now */

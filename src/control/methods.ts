@@ -1,5 +1,7 @@
 import type { ErrorRecord } from '../base/errors.ts';
-import type { Status, SyncOutcome, SyncProgress, UmountOutcome } from './status-model.ts';
+import type { LogLevel } from '../base/log.ts';
+import type { MountMetrics } from './mount-metrics.ts';
+import type { Located, Status, SyncOutcome, SyncProgress, UmountOutcome, UnsyncedFile } from './status-model.ts';
 
 /**
  * What can be asked of a running mount over its control socket, and the lines that travel there: one JSON object per line,
@@ -39,11 +41,34 @@ export interface ControlMethods {
     readonly progress: never;
     readonly result: { readonly retried: number };
   };
+  /** Which resource of the service a path in the mount is. @throws UsageError where nothing of that name is known */
+  readonly locate: {
+    readonly params: { readonly path: string | null };
+    readonly progress: never;
+    readonly result: Located;
+  };
+  /** What exists on this machine only, pending and parked: a page at a time, from `after` (an inode, exclusive) on. */
+  readonly unsynced: {
+    readonly params: { readonly after: number };
+    readonly progress: never;
+    /** `next` is the `after` of the next page; null at the end. */
+    readonly result: { readonly files: readonly UnsyncedFile[]; readonly next: number | null };
+  };
+  readonly metrics: { readonly params: Record<string, never>; readonly progress: never; readonly result: MountMetrics };
+  /** How much the log says from now on, until the mount ends; null: it is only asked for. @returns how much it says now */
+  readonly logLevel: {
+    readonly params: { readonly level: LogLevel | null };
+    readonly progress: never;
+    readonly result: { readonly level: LogLevel };
+  };
 }
 
 export type MethodName = keyof ControlMethods;
 
-export const METHOD_NAMES: readonly MethodName[] = ['status', 'sync', 'umount', 'refresh', 'retry'];
+export const METHOD_NAMES: readonly MethodName[] = [
+  ...(['status', 'sync', 'umount', 'refresh', 'retry'] as const),
+  ...(['locate', 'unsynced', 'metrics', 'logLevel'] as const),
+];
 
 /** What a handler gets beside its parameters. */
 export interface CallContext<Progress> {

@@ -3,7 +3,7 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { dirname } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import { errorToRecord, StorageError, UsageError } from '../base/errors.ts';
-import type { Logger } from '../base/log.ts';
+import { LOG_LEVELS, type Logger } from '../base/log.ts';
 import { JsonLines } from './json-lines.ts';
 import {
   type AnswerLine,
@@ -187,18 +187,25 @@ function checkedParams(method: MethodName, params: unknown): unknown {
   const given = (typeof params === 'object' && params !== null ? params : {}) as Record<string, unknown>;
   switch (method) {
     case 'status':
+    case 'metrics':
       return {};
+    case 'unsynced':
+      return { after: numberOf(given, 'after') ?? 0 };
+    case 'logLevel': {
+      const level = LOG_LEVELS.find((known) => known === given.level) ?? null;
+      if (level === null && given.level !== null)
+        throw new UsageError(`level: expected one of ${LOG_LEVELS.join(', ')}`);
+      return { level };
+    }
     case 'sync':
       return { path: pathOf(given), wait: given.wait === true };
     case 'refresh':
+      return { path: pathOf(given), accept: given.accept === true };
     case 'retry':
+    case 'locate':
       return { path: pathOf(given) };
-    case 'umount': {
-      const timeoutMs = given.timeoutMs ?? null;
-      if (timeoutMs !== null && !(typeof timeoutMs === 'number' && timeoutMs >= 0))
-        throw new UsageError('timeoutMs: expected a number');
-      return { timeoutMs };
-    }
+    case 'umount':
+      return { timeoutMs: numberOf(given, 'timeoutMs') };
     default:
       return method satisfies never;
   }
@@ -208,6 +215,12 @@ function pathOf(given: Record<string, unknown>): string | null {
   const path = given.path ?? null;
   if (path !== null && typeof path !== 'string') throw new UsageError('path: expected a text');
   return path;
+}
+
+function numberOf(given: Record<string, unknown>, name: string): number | null {
+  const value = given[name] ?? null;
+  if (value === null || (typeof value === 'number' && value >= 0)) return value;
+  throw new UsageError(`${name}: expected a number`);
 }
 
 function withoutStack(error: unknown) {

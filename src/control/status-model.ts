@@ -27,6 +27,8 @@ export interface Status {
     /** Bytes that exist on this machine only; never evicted. */
     readonly unsyncedBytes: number;
   };
+  /** The account's storage as the service last told it; null while it has not. */
+  readonly quota: { readonly limitBytes: number; readonly usedBytes: number; readonly atMs: number } | null;
 }
 
 /** How many pending or parked changes a status lists at most; the counts are always complete. */
@@ -65,6 +67,28 @@ export interface Transfer {
   readonly doneBytes: number;
   readonly totalBytes: number;
   readonly bytesPerSecond: number;
+  /** How long the rest takes at that rate; null while nothing has moved. */
+  readonly leftMs: number | null;
+}
+
+/** A path in the mount, as the service knows it. */
+export interface Located {
+  readonly path: string;
+  readonly kind: 'file' | 'folder' | 'symlink';
+  readonly sizeBytes: number;
+  /** Its URL; null for what the service does not have yet. */
+  readonly resource: string | null;
+  /** Whether something of it is not with the service yet. */
+  readonly isPending: boolean;
+}
+
+/** A file whose bytes, or a folder that, exist on this machine only. */
+export interface UnsyncedFile {
+  readonly path: string;
+  readonly kind: 'file' | 'folder' | 'symlink';
+  readonly sizeBytes: number;
+  /** Why it is parked; null for what only waits. */
+  readonly parked: string | null;
 }
 
 /** Where a `sync` stands, sent while it waits. */
@@ -86,6 +110,8 @@ export interface SyncOutcome {
 export interface UmountOutcome {
   readonly pending: number;
   readonly parked: number;
+  /** The first of what is left, pending or parked. */
+  readonly left: readonly { readonly path: string; readonly kind: ChangeKind }[];
   /** Programs still used the mount: it was detached under them. */
   readonly busy: boolean;
 }

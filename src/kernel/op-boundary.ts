@@ -45,6 +45,8 @@ const INTERRUPTED_SWEEP_MS = 100;
 export interface OpMetrics {
   operations: number;
   failures: number;
+  /** How long all of them took together. */
+  totalUs: number;
   /** [i]: how many took less than 2^i microseconds and not less than 2^(i-1); the last one holds the rest. */
   readonly latencyLog2Us: number[];
 }
@@ -202,10 +204,11 @@ export class OpBoundary {
   #count(op: OpName, startedMs: number): OpMetrics {
     let metrics = this.#metrics.get(op);
     if (metrics === undefined) {
-      metrics = { operations: 0, failures: 0, latencyLog2Us: new Array<number>(LATENCY_BUCKETS).fill(0) };
+      metrics = { operations: 0, failures: 0, totalUs: 0, latencyLog2Us: new Array<number>(LATENCY_BUCKETS).fill(0) };
       this.#metrics.set(op, metrics);
     }
     const tookUs = (this.#clock.elapsedMs() - startedMs) * 1000;
+    metrics.totalUs += tookUs;
     const bucket = Math.min(LATENCY_BUCKETS - 1, 32 - Math.clz32(tookUs));
     metrics.latencyLog2Us[bucket] = (metrics.latencyLog2Us[bucket] ?? 0) + 1;
     return metrics;

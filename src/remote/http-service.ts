@@ -80,6 +80,11 @@ export class HttpService {
     this.account = new AccountService({ requests: this.#requests, user: (signal) => this.user(signal) });
   }
 
+  /** Requests since the start. */
+  get requestCounts(): { readonly sent: number; readonly repeated: number } {
+    return this.#requests.counts;
+  }
+
   get signInRequired(): boolean {
     return this.#token.signInRequired;
   }

@@ -63,6 +63,8 @@ export class Requests {
   readonly #token: AccessToken;
   readonly #clock: Clock;
   readonly #log: Logger;
+  #sent = 0;
+  #repeated = 0;
 
   constructor(options: { transport: Transport; token: AccessToken; clock: Clock; log: Logger }) {
     this.#transport = options.transport;
@@ -86,6 +88,7 @@ export class Requests {
       } catch (error) {
         const pauseMs = attempt < ATTEMPTS_MAX ? this.#pauseBefore(error, request.repetition, attempt) : null;
         if (pauseMs === null || request.signal?.aborted) throw named(error, request);
+        this.#repeated++;
         this.#log.debug(
           { request: shownRequest(request), attempt, waitMs: Math.round(pauseMs), err: error },
           'request repeated',
@@ -93,6 +96,11 @@ export class Requests {
         await this.#clock.sleep(pauseMs, request.signal);
       }
     }
+  }
+
+  /** Since the start: all that were sent, and how often one was sent again after a failure. */
+  get counts(): { readonly sent: number; readonly repeated: number } {
+    return { sent: this.#sent, repeated: this.#repeated };
   }
 
   /** How long to wait before the next attempt; null for none. */
@@ -109,6 +117,7 @@ export class Requests {
     let renewed = false;
     for (let redirects = 0; ; ) {
       const token = request.anonymous ? null : await this.#token.current(request.signal);
+      this.#sent++;
       const answer = await this.#transport.exchange({
         method: request.method,
         url,

@@ -15,6 +15,7 @@ export class DueTimes {
   readonly #delayed = new Map<Inode, number>();
   readonly #changedMs = new Map<Inode, number>();
   readonly #failures = new Map<Inode, number>();
+  #postponed = 0;
   #timer: { readonly dueMs: number; readonly cancel: () => void } | null = null;
 
   constructor(deps: { clock: Clock; settleMs: number; onDue: () => void }) {
@@ -41,8 +42,14 @@ export class DueTimes {
   failed(ino: Inode, afterMs: number | null): void {
     const failures = this.failuresOf(ino) + 1;
     this.#failures.set(ino, failures);
+    this.#postponed++;
     const pauseMs = backoffMs(failures, this.#clock.random(), PUSH_BACKOFF, afterMs);
     this.delay(ino, this.#clock.elapsedMs() + PAUSE_MIN_MS + pauseMs);
+  }
+
+  /** How often a push was put off since the start. */
+  get postponed(): number {
+    return this.#postponed;
   }
 
   succeeded(ino: Inode): void {

@@ -23,7 +23,7 @@ import {
   pathOf,
   type SyncEvent,
 } from './sync-event.ts';
-import { type SyncReport, SyncRequest } from './sync-request.ts';
+import { type SyncLeft, type SyncReport, SyncRequest } from './sync-request.ts';
 import { Tidying } from './tidying.ts';
 import { VersionPace } from './version-pace.ts';
 import { Waits } from './waits.ts';
@@ -63,11 +63,15 @@ export interface SyncDeps {
   readonly options: SyncOptions;
 }
 
+type OnBegin = (left: () => SyncLeft) => void;
+
 export interface SyncStatus {
   /** Nodes that differ from the service, parked ones included. */
   readonly pending: number;
   /** Pushes under way. */
   readonly pushing: number;
+  /** Pushes that failed and were put off, since the start. */
+  readonly postponed: number;
   readonly parked: readonly ParkedChange[];
   /** Wall, ms; null while the service answers. */
   readonly offlineSinceMs: number | null;
@@ -153,9 +157,10 @@ export class SyncLoop {
    * pushed or parked; what is opened for writing again meanwhile is left out. Waits while the service cannot be reached.
    *
    * @param within only what lies in that folder, or that file, and what has to go before it; null for everything
+   * @param onBegin gets what tells how much is left, while it lasts
    * @throws the signal's reason
    */
-  syncNow(signal?: AbortSignal, within: Inode | null = null): Promise<SyncReport> {
+  syncNow(signal?: AbortSignal, within: Inode | null = null, onBegin?: OnBegin): Promise<SyncReport> {
     this.#refreshStale();
     this.#line.open();
     const { store } = this.#deps;
@@ -170,6 +175,7 @@ export class SyncLoop {
       onEnd: () => this.#requests.delete(request),
     });
     this.#requests.add(request);
+    onBegin?.(() => request.left());
     for (const ino of request.inos()) this.#reconsider(ino);
     request.check();
     this.#wake();
@@ -177,13 +183,13 @@ export class SyncLoop {
   }
 
   /** As `syncNow`, for at most that long. @returns how many nodes are left to be pushed, parked ones included */
-  async drain(timeoutMs: number): Promise<{ left: number }> {
+  async drain(timeoutMs: number, onBegin?: OnBegin): Promise<{ left: number }> {
     const deadline = new AbortController();
     const timeUp = (): void => deadline.abort(new DOMException('drained long enough', 'TimeoutError'));
     // A timer cannot wait for ever: it would fire at once.
     const cancel = Number.isFinite(timeoutMs) ? this.#deps.clock.after(timeoutMs, timeUp) : () => {};
     try {
-      await this.syncNow(deadline.signal);
+      await this.syncNow(deadline.signal, null, onBegin);
     } catch (error) {
       if (!deadline.signal.aborted) throw error;
     } finally {
@@ -246,7 +252,14 @@ export class SyncLoop {
       if (dirty.parked !== null) parked.push(parkedChange(store, ino, dirty.parked));
     }
     const { offlineSinceMs, signInNeeded } = this.#line;
-    return { pending, pushing: this.#pushing.size, parked, offlineSinceMs, signInNeeded };
+    return {
+      pending,
+      pushing: this.#pushing.size,
+      postponed: this.#due.postponed,
+      parked,
+      offlineSinceMs,
+      signInNeeded,
+    };
   }
 
   /** All that is to be pushed and not parked, in no order. */

@@ -1,7 +1,7 @@
 import type { ContentId, Inode } from '../base/vocabulary.ts';
 import type { NodeRecord, StoreReader } from '../store/tables.ts';
 import type { Decision } from './plan.ts';
-import { type ParkedChange, parkedChange, pathOf } from './sync-event.ts';
+import { changeKindOf, type ParkedChange, parkedChange, pathOf } from './sync-event.ts';
 
 /** What became of what one `syncNow` was to push. */
 export interface SyncReport {
@@ -26,6 +26,13 @@ export interface SyncRequestDeps {
   ) => { readonly ino: Inode; readonly why: 'open' | 'parked' } | null;
   readonly signal: AbortSignal | undefined;
   readonly onEnd: () => void;
+}
+
+/** How much of a `syncNow` is still to be done. */
+export interface SyncLeft {
+  readonly changes: number;
+  /** Of contents that are to be pushed, whole. */
+  readonly bytes: number;
 }
 
 /** The set of changes that one `syncNow` waits for, and how far they are. */
@@ -69,6 +76,15 @@ export class SyncRequest {
     if (!this.has(ino) || this.has(before)) return false;
     this.#before.add(before);
     return true;
+  }
+
+  left(): SyncLeft {
+    let bytes = 0;
+    for (const ino of this.#left.keys()) {
+      const node = this.#deps.store.get('node', ino);
+      if (node !== undefined && changeKindOf(node) === 'upload') bytes += node.local?.sizeBytes ?? 0;
+    }
+    return { changes: this.#left.size, bytes };
   }
 
   inos(): Iterable<Inode> {

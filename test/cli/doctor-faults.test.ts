@@ -303,6 +303,7 @@ function statusOf(changes: Partial<Status>): Status {
     parked: [],
     transfers: [],
     cache: { usedBytes: 0, limitBytes: 0, unsyncedBytes: 0 },
+    quota: null,
     ...changes,
   };
 }

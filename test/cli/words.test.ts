@@ -17,9 +17,9 @@ import {
   parseMountAnswer,
   readMountRequest,
 } from '../../src/cli/mount-request.ts';
+import { progressText } from '../../src/cli/progress-line.ts';
 import type { AccountState } from '../../src/cli/running-mounts.ts';
 import { statusText } from '../../src/cli/status.ts';
-import { progressText } from '../../src/cli/sync.ts';
 import { NoMountError } from '../../src/control/client.ts';
 
 describe('events', () => {
@@ -106,8 +106,9 @@ describe('the status for people', () => {
         })),
       },
       parked: [{ path: 'big', kind: 'upload', reason: 'the account is over its storage limit', sinceMs: 0 }],
-      transfers: [{ path: 'film', direction: 'up', doneBytes: 1, totalBytes: 4, bytesPerSecond: 2048 }],
+      transfers: [{ path: 'film', direction: 'up', doneBytes: 1, totalBytes: 4, leftMs: null, bytesPerSecond: 2048 }],
       cache: { usedBytes: 0, limitBytes: 1024 ** 3, unsyncedBytes: 0 },
+      quota: null,
     },
   };
 

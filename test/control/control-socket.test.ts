@@ -23,14 +23,21 @@ const STATUS: Status = {
   parked: [],
   transfers: [],
   cache: { usedBytes: 0, limitBytes: 0, unsyncedBytes: 0 },
+  quota: null,
 };
 
 const HANDLERS: ControlHandlers = {
   status: () => STATUS,
   sync: () => ({ pushed: 0, parked: [] }),
-  umount: () => ({ pending: 0, parked: 0, busy: false }),
+  umount: () => ({ pending: 0, parked: 0, left: [], busy: false }),
   refresh: () => null,
   retry: () => ({ retried: 0 }),
+  locate: () => ({ path: 'a', kind: 'file', sizeBytes: 0, resource: null, isPending: true }),
+  unsynced: () => ({ files: [], next: null }),
+  metrics: () => {
+    throw new Error('not asked for in these tests');
+  },
+  logLevel: ({ level }) => ({ level: level ?? 'info' }),
 };
 
 let directory: string;
@@ -114,6 +121,28 @@ test('a socket that a killed mount left behind is replaced', async () => {
   expect(await callControl(path, 'status', {})).toEqual(STATUS);
 });
 
+test('a handler gets the parameters that the types promise, and each of them', async () => {
+  const seen: unknown[] = [];
+  const path = await listening({
+    refresh: (params) => {
+      seen.push(params);
+      return null;
+    },
+    unsynced: (params) => {
+      seen.push(params);
+      return { files: [], next: null };
+    },
+  });
+
+  await callControl(path, 'refresh', { path: 'a', accept: true });
+  await callControl(path, 'refresh', { path: null });
+  await callControl(path, 'unsynced', { after: 17 });
+
+  expect(seen).toEqual([{ path: 'a', accept: true }, { path: null, accept: false }, { after: 17 }]);
+  await expect(callControl(path, 'logLevel', { level: 'loud' as never })).rejects.toThrow(/one of error, warn/);
+  await expect(callControl(path, 'umount', { timeoutMs: -1 })).rejects.toThrow(/timeoutMs/);
+});
+
 test('without a mount the caller is told so', async () => {
   await expect(callControl(join(directory, 'none', 'control.sock'), 'status', {})).rejects.toThrow(NoMountError);
 });
@@ -183,7 +212,7 @@ test('closing answers the call that is just ending, and cuts off the one that is
   const path = await listening({
     umount: async () => {
       await ended;
-      return { pending: 3, parked: 0, busy: false };
+      return { pending: 3, parked: 0, left: [], busy: false };
     },
     sync: () => new Promise(() => {}),
   });
@@ -194,7 +223,7 @@ test('closing answers the call that is just ending, and cuts off the one that is
   const closed = servers.pop()?.close();
   end();
 
-  expect(await umount).toEqual({ pending: 3, parked: 0, busy: false });
+  expect(await umount).toEqual({ pending: 3, parked: 0, left: [], busy: false });
   await expect(sync).rejects.toThrow(NoMountError);
   await closed;
 });
