@@ -24,8 +24,13 @@ export interface RecordCodec<T> {
   readonly kind: 'record';
   readonly parts: readonly Part[];
   readonly byChild: ReadonlyMap<string, Part>;
-  readonly byAttribute: ReadonlyMap<string, Part>;
+  /** By their names without `@`. */
+  readonly attributes: readonly { readonly name: string; readonly part: Part }[];
   readonly ownText: Part | null;
+  /** Those that have to come. */
+  readonly required: readonly Part[];
+  /** Those that come any number of times. */
+  readonly lists: readonly Part[];
   /** From the parts' values by key, all required ones being there, to the value, and back. */
   readonly close: (values: Record<string, unknown>) => T;
   readonly open: (value: T) => Record<string, unknown>;
@@ -33,8 +38,10 @@ export interface RecordCodec<T> {
 
 export interface Part {
   readonly key: string;
-  /** Name of the element or attribute, without `@`; empty for `#text`. */
+  /** Of the element, of the attribute with its `@`, or `#text`. */
   readonly name: string;
+  /** Its place among the parts of its record. */
+  readonly position: number;
   readonly arity: 'one' | 'optional' | 'many';
   readonly codec: Codec<unknown>;
 }
@@ -140,29 +147,25 @@ export function only<T>(source: string, codec: Codec<T>): RecordCodec<T> {
 }
 
 function recordCodec<T>(parts: readonly Part[], form: Pick<RecordCodec<T>, 'open' | 'close'>): RecordCodec<T> {
-  const named = (prefix: '' | '@') =>
-    new Map(
-      parts.flatMap((part) => {
-        const isAttribute = part.name.startsWith('@');
-        if (part.name === '#text' || isAttribute !== (prefix === '@')) return [];
-        return [[part.name.slice(prefix.length), part] as const];
-      }),
-    );
+  const attributes = parts.filter((part) => part.name.startsWith('@'));
+  const children = parts.filter((part) => part.name !== '#text' && !attributes.includes(part));
   return {
     kind: 'record',
     parts,
-    byChild: named(''),
-    byAttribute: named('@'),
+    byChild: new Map(children.map((part) => [part.name, part])),
+    attributes: attributes.map((part) => ({ name: part.name.slice(1), part })),
     ownText: parts.find((part) => part.name === '#text') ?? null,
+    required: parts.filter((part) => part.arity === 'one'),
+    lists: parts.filter((part) => part.arity === 'many'),
     ...form,
   };
 }
 
 function partsOf(fields: Fields): readonly Part[] {
-  return Object.entries(fields).map(([key, [name, field]]) =>
+  return Object.entries(fields).map(([key, [name, field]], position) =>
     field.kind === 'counted'
-      ? { key, name, arity: field.arity, codec: field.codec }
-      : { key, name, arity: 'one', codec: field },
+      ? { key, name, position, arity: field.arity, codec: field.codec }
+      : { key, name, position, arity: 'one', codec: field },
   );
 }
 

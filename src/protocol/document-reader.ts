@@ -1,5 +1,5 @@
 import { ProtocolError } from '../base/errors.ts';
-import type { Codec, Part, RecordCodec } from './codec.ts';
+import type { Part, RecordCodec, ScalarCodec } from './codec.ts';
 
 /** How large a document may be, in every direction in which it can grow. */
 export interface XmlLimits {
@@ -21,21 +21,21 @@ export const XML_LIMITS: XmlLimits = {
   attributesMax: 32,
 };
 
-/** Of a scalar: seven of eight elements of a listing are. Never written to. */
-const NO_VALUES: Record<string, unknown> = Object.freeze({});
 /** A value in an error message. */
 const SHOWN_CHARS = 40;
 
 export type Attributes = Readonly<Record<string, string>>;
 
-/** An element being read. */
+/** A record being read. Scalars have none: seven of eight elements of a listing are scalars, and hold nothing but text. */
 interface Frame {
   name: string;
   /** Which of a list it is, or -1. */
   index: number;
-  codec: Codec<unknown>;
+  codec: RecordCodec<unknown>;
   part: Part | null;
   values: Record<string, unknown>;
+  /** Position of the part that most likely comes next: documents name their elements in the same order again and again. */
+  next: number;
   text: string;
 }
 
@@ -48,8 +48,14 @@ export class DocumentReader<T> {
   readonly #codec: RecordCodec<T>;
   readonly #limits: XmlLimits;
   readonly #stack: Frame[] = [];
-  /** Frames of elements that were closed, to be used again: a listing has a million elements, never ten at once. */
+  /** Frames of elements that were closed, to be used again: a listing has a hundred thousand, never ten at once. */
   readonly #spare: Frame[] = [];
+  /** The innermost open record. */
+  #top: Frame | null = null;
+  /** The open scalar, and what was read of it. */
+  #scalar: Part | null = null;
+  #scalarCodec: ScalarCodec<unknown> | null = null;
+  #text = '';
   #depth = 0;
   /** Depth of the unknown element being skipped, or 0. */
   #skipFrom = 0;
@@ -71,19 +77,29 @@ export class DocumentReader<T> {
     this.#depth += 1;
     if (this.#depth > this.#limits.depthMax) this.#fail(`deeper than ${this.#limits.depthMax} elements`);
     if (this.#skipFrom !== 0) return;
-    const parent = this.#stack.at(-1);
-    if (parent === undefined) {
+    if (this.#scalar !== null) this.#fail(`expected ${this.#scalarCodec?.expected}, got <${shown(name)}>`);
+    const parent = this.#top;
+    if (parent === null) {
       if (name !== this.#root) throw new ProtocolError(`expected <${this.#root}>, got <${shown(name)}>`);
-      this.#push(name, attributes, this.#codec as Codec<unknown>, null, -1);
+      this.#openRecord(name, attributes, this.#codec as RecordCodec<unknown>, null, -1);
       return;
     }
-    if (parent.codec.kind === 'scalar') this.#fail(`expected ${parent.codec.expected}, got <${shown(name)}>`);
-    const part = (parent.codec as RecordCodec<unknown>).byChild.get(name);
+    const part = partNamed(parent, name);
     if (part === undefined) {
       this.#skipFrom = this.#depth;
       return;
     }
-    this.#push(name, attributes, part.codec, part, this.#claim(parent, part));
+    const index = this.#claim(parent, part);
+    parent.next = part.arity === 'many' ? part.position : part.position + 1;
+    const { codec } = part;
+    if (codec.kind === 'record') {
+      this.#openRecord(name, attributes, codec, part, index);
+      return;
+    }
+    this.#scalar = part;
+    this.#scalarCodec = codec;
+    this.#text = '';
+    this.#checkAttributes(attributes);
   }
 
   /** Which place in its parent the element takes. */
@@ -98,31 +114,36 @@ export class DocumentReader<T> {
     return -1;
   }
 
-  #push(name: string, attributes: Attributes, codec: Codec<unknown>, part: Part | null, index: number): void {
+  #openRecord(
+    name: string,
+    attributes: Attributes,
+    codec: RecordCodec<unknown>,
+    part: Part | null,
+    index: number,
+  ): void {
     const frame = this.#frame(name, codec, part, index);
     this.#checkAttributes(attributes);
-    if (codec.kind === 'scalar') return;
-    for (const child of codec.parts) if (child.arity === 'many') frame.values[child.key] = [];
-    if (codec.byAttribute.size === 0) return;
-    for (const [source, attribute] of codec.byAttribute) {
+    for (const list of codec.lists) frame.values[list.key] = [];
+    for (const { name: source, part: attribute } of codec.attributes) {
       const raw = attributes[source];
       if (raw !== undefined) this.#take(frame, attribute, raw, `.@${source}`);
     }
   }
 
-  #frame(name: string, codec: Codec<unknown>, part: Part | null, index: number): Frame {
-    const values = codec.kind === 'scalar' ? NO_VALUES : {};
+  #frame(name: string, codec: RecordCodec<unknown>, part: Part | null, index: number): Frame {
     const spare = this.#spare.pop();
-    const frame = spare ?? { name, index, codec, part, values, text: '' };
+    const frame = spare ?? { name, index, codec, part, values: {}, next: 0, text: '' };
     if (spare !== undefined) {
       spare.name = name;
       spare.index = index;
       spare.codec = codec;
       spare.part = part;
-      spare.values = values;
+      spare.values = {};
+      spare.next = 0;
       spare.text = '';
     }
     this.#stack.push(frame);
+    this.#top = frame;
     return frame;
   }
 
@@ -137,9 +158,14 @@ export class DocumentReader<T> {
   }
 
   text(characters: string): void {
-    const frame = this.#stack.at(-1);
-    if (frame === undefined || this.#skipFrom !== 0) return;
-    if (frame.codec.kind === 'record' && frame.codec.ownText === null) return;
+    if (this.#skipFrom !== 0) return;
+    if (this.#scalar !== null) {
+      this.#text = this.#text === '' ? characters : this.#text + characters;
+      if (this.#text.length > this.#limits.textMax) this.#fail(`a text longer than ${this.#limits.textMax}`);
+      return;
+    }
+    const frame = this.#top;
+    if (frame === null || frame.codec.ownText === null) return;
     frame.text += characters;
     if (frame.text.length > this.#limits.textMax) this.#fail(`a text longer than ${this.#limits.textMax}`);
   }
@@ -150,28 +176,27 @@ export class DocumentReader<T> {
       if (this.#depth < this.#skipFrom) this.#skipFrom = 0;
       return;
     }
-    // The frame stays on the stack until it is done, so that an error names it.
-    const frame = this.#stack.at(-1) as Frame;
-    const parent = this.#stack.at(-2);
-    const { codec, part } = frame;
-    if (codec.kind === 'scalar') {
-      this.#take(parent as Frame, part as Part, frame.text, '');
-    } else {
-      const value = this.#closeRecord(frame, codec);
-      if (parent === undefined) this.#value = value as T;
-      else this.#keep(parent, part as Part, value);
+    const scalar = this.#scalar;
+    if (scalar !== null) {
+      this.#take(this.#top as Frame, scalar, this.#text, '');
+      this.#scalar = null;
+      return;
     }
+    // The frame stays on the stack until it is done, so that an error names it.
+    const frame = this.#top as Frame;
+    const value = this.#closeRecord(frame);
     this.#stack.pop();
     this.#spare.push(frame);
+    this.#top = this.#stack.at(-1) ?? null;
+    if (this.#top === null) this.#value = value as T;
+    else keep(this.#top, frame.part as Part, value);
   }
 
-  #closeRecord(frame: Frame, codec: RecordCodec<unknown>): unknown {
-    const { values } = frame;
+  #closeRecord(frame: Frame): unknown {
+    const { values, codec } = frame;
     if (codec.ownText !== null) this.#take(frame, codec.ownText, frame.text, '');
-    for (const part of codec.parts) {
-      if (part.arity !== 'one' || values[part.key] !== undefined) continue;
-      const what = part.name === '#text' ? 'no text' : `no ${part.name}`;
-      this.#fail(what);
+    for (const part of codec.required) {
+      if (values[part.key] === undefined) this.#fail(part.name === '#text' ? 'no text' : `no ${part.name}`);
     }
     return codec.close(values);
   }
@@ -182,7 +207,7 @@ export class DocumentReader<T> {
     if (codec.kind !== 'scalar') throw new TypeError(`${part.name} is an element, not a text`);
     const value = codec.parse(raw);
     if (value !== undefined) {
-      this.#keep(frame, part, typeof value === 'string' ? detached(value) : value);
+      keep(frame, part, typeof value === 'string' ? detached(value) : value);
       return;
     }
     const isEmpty = codec.emptyIsAbsent && raw.trim() === '';
@@ -190,23 +215,34 @@ export class DocumentReader<T> {
     this.#fail(`expected ${codec.expected}, got ${JSON.stringify(shown(raw))}`, place);
   }
 
-  #keep(frame: Frame, part: Part, value: unknown): void {
-    if (part.arity === 'many') (frame.values[part.key] as unknown[]).push(value);
-    else frame.values[part.key] = value;
-  }
-
   #fail(what: string, place = ''): never {
-    const path = this.#stack.map((frame) => (frame.index < 0 ? frame.name : `${frame.name}[${frame.index}]`)).join('.');
-    throw new ProtocolError(`${path === '' ? this.#root : path}${place}: ${what}`);
+    const names = this.#stack.map((frame) => (frame.index < 0 ? frame.name : `${frame.name}[${frame.index}]`));
+    if (this.#scalar !== null) names.push(this.#scalar.name);
+    throw new ProtocolError(`${names.length === 0 ? this.#root : names.join('.')}${place}: ${what}`);
   }
+}
+
+function partNamed(parent: Frame, name: string): Part | undefined {
+  const likely = parent.codec.parts[parent.next];
+  return likely !== undefined && likely.name === name ? likely : parent.codec.byChild.get(name);
+}
+
+function keep(frame: Frame, part: Part, value: unknown): void {
+  if (part.arity === 'many') (frame.values[part.key] as unknown[]).push(value);
+  else frame.values[part.key] = value;
 }
 
 /**
  * The same text on its own. What a parser cuts out of a piece of a document keeps the whole piece in memory: a listing's
  * names and URLs would hold on to all of its angle brackets, too.
+ *
+ * V8 has no word for it. It joins two strings without copying them until somebody asks for a character; the copy that is
+ * made then refers to nothing else, and is all that the next collection leaves.
  */
 function detached(text: string): string {
-  return text.length < CUT_CHARS_MIN ? text : `.${text}`.slice(1);
+  if (text.length < CUT_CHARS_MIN) return text;
+  const joined = text.charAt(0) + text.slice(1);
+  return joined.charCodeAt(0) >= 0 ? joined : text;
 }
 
 /** Shorter texts are copied by V8 anyway. */

@@ -1,8 +1,9 @@
 import { XMLBuilder } from 'fast-xml-parser';
-import { SaxesParser } from 'saxes';
+import type { SaxesParser } from 'saxes';
 import { ProtocolError } from '../base/errors.ts';
 import type { Codec, RecordCodec } from './codec.ts';
 import { DocumentReader, shown, XML_LIMITS, type XmlLimits } from './document-reader.ts';
+import { saxesParser } from './saxes-parser.ts';
 import { Utf8Stream } from './utf8-stream.ts';
 
 /**
@@ -56,7 +57,7 @@ export function encoderOf<T>(root: string, codec: RecordCodec<T>): (document: T)
  * @throws ProtocolError where there is none
  */
 export function rootName(body: string | Uint8Array): string {
-  const parser = new SaxesParser();
+  const parser = saxesParser();
   let name: string | null = null;
   refuseForeignXml(parser);
   parser.on('opentagstart', (tag) => {
@@ -76,7 +77,7 @@ export function rootName(body: string | Uint8Array): string {
 /** Feeds a document to its reader, in bytes, as it arrives. */
 class XmlParse {
   readonly #limits: XmlLimits;
-  readonly #parser = new SaxesParser();
+  readonly #parser = saxesParser();
   readonly #utf8 = new Utf8Stream();
   #bytes = 0;
   /** Characters given to the parser since it last told us anything: a text, tag or comment that does not end. */
@@ -85,8 +86,6 @@ class XmlParse {
   constructor(reader: Pick<DocumentReader<unknown>, 'open' | 'text' | 'close'>, limits: XmlLimits) {
     this.#limits = limits;
     const parser = this.#parser;
-    // Seven listeners, and not one more: saxes keeps each in a property of its own, and with the eighth (`comment`, say) V8
-    // turns the parser into a dictionary, which makes it seven times slower (measured, `npm run bench -- service`).
     refuseForeignXml(parser);
     parser.on('opentag', (tag) => {
       this.#silentChars = 0;
