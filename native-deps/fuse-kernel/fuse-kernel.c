@@ -18,5 +18,6 @@ bool define_function(napi_env env, napi_value object, const char *name, napi_cal
 NAPI_MODULE_INIT() {
   if (!define_function(env, exports, "openConnection", connection_open, NULL)) return NULL;
   if (!files_register(env, exports) || !mount_register(env, exports)) return NULL;
+  if (!datagram_register(env, exports)) return NULL;
   return exports;
 }

@@ -303,6 +303,34 @@ describe('callers that wait', () => {
     expect(binding.freeLargeSlots).toBe(32);
   });
 
+  test('callers that ask without a pause do not hold up answers that come later', async () => {
+    const driver = await mounted({ fileSystem: { attributeTimeoutMs: 0 } });
+    await driver.do({ do: 'plant', parent: 1, name: 'asked', text: '' });
+    await driver.do({ do: 'plant', parent: 1, name: 'later', text: 'later' });
+    await driver.do({ do: 'rule', op: 'open', effect: 'later' });
+    const askers = [1, 2].map(() =>
+      started(process.execPath, [
+        '-e',
+        `const fs = require('fs'); for (let n = 0; !fs.existsSync('${driver.directory}/stop'); n++) for (let i = 0; i < 1000; i++) fs.statSync('${driver.path('asked')}')`,
+      ]),
+    );
+    const before = (await driver.state()).operations.getattr ?? 0;
+    await driver.until(({ operations }) => (operations.getattr ?? 0) > before + 2000, 'they ask');
+
+    const asked = (await driver.state()).operations.getattr ?? 0;
+    const texts = await script<string>(
+      driver.directory,
+      `let all = ''; for (let i = 0; i < 50; i++) all += fs.readFileSync(D + '/later'); return all`,
+    );
+
+    expect(texts).toBe('later'.repeat(50));
+    // A turn of the loop that is never given back answers hundreds of thousands meanwhile.
+    expect(((await driver.state()).operations.getattr ?? 0) - asked).toBeLessThan(50 * 1000);
+    await driver.do({ do: 'plant', parent: 1, name: 'stop', text: '' });
+    await driver.do({ do: 'invalidate-entry', parent: 1, name: 'stop' });
+    for (const asker of askers) expect((await asker.finished).stderr).toBe('');
+  });
+
   test('a main thread that is busy does not hold up the mount', async () => {
     const driver = await mounted();
     const busy = driver.do({ do: 'busy-main', ms: 2000 });

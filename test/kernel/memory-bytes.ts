@@ -1,4 +1,6 @@
 const CHUNK_BYTES = 64 * 1024;
+/** Chunks are cut from pieces of this size: so large that they come as untouched pages, which nobody has to fill with zeros. */
+const SLAB_BYTES = 4 * 1024 * 1024;
 const SMALL_BYTES = 4096;
 /** Free chunks that are kept for the next file, of each size. */
 const KEPT_MAX = 16_384;
@@ -7,13 +9,25 @@ const KEPT_MAX = 16_384;
 export class ChunkPool {
   readonly #large: Buffer[] = [];
   readonly #small: Buffer[] = [];
+  #slab = new ArrayBuffer(0);
+  #slabUsed = 0;
 
   /** At least `bytes` long and all zeros, unless the taker overwrites all of it anyway. */
   take(bytes: number, content: 'zeros' | 'anything'): Buffer {
     const [kept, length] = bytes <= SMALL_BYTES ? [this.#small, SMALL_BYTES] : [this.#large, CHUNK_BYTES];
     const chunk = kept.pop();
-    if (chunk === undefined) return Buffer.from(new ArrayBuffer(length));
+    if (chunk === undefined) return this.#cut(length);
     return content === 'zeros' ? chunk.fill(0) : chunk;
+  }
+
+  #cut(length: number): Buffer {
+    if (this.#slabUsed + length > this.#slab.byteLength) {
+      this.#slab = new ArrayBuffer(SLAB_BYTES);
+      this.#slabUsed = 0;
+    }
+    const chunk = Buffer.from(this.#slab, this.#slabUsed, length);
+    this.#slabUsed += length;
+    return chunk;
   }
 
   giveBack(chunk: Buffer | undefined): void {
