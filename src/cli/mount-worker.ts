@@ -21,7 +21,7 @@ import type { VersionSource } from '../content/version-source.ts';
 import type { Located, ParkedChange, SyncOutcome, UnsyncedFile } from '../control/status-model.ts';
 import { FileSystem } from '../fs/file-system.ts';
 import { OpenPush } from '../fs/open-push.ts';
-import type { MountedFileSystem } from '../kernel/binding.ts';
+import type { MountedFileSystem, MountOptions } from '../kernel/binding.ts';
 import { type LinuxMount, mountLinux } from '../kernel/linux.ts';
 import { ContentStore } from '../store/content-store.ts';
 import { Store } from '../store/environment.ts';
@@ -97,26 +97,33 @@ class MountingWorker implements MountService {
   async mount(): Promise<MountedAt> {
     const { request } = this.#start;
     const { options } = request;
-    const mounted = await mountLinux(
-      {
-        directory: request.directory,
-        fsname: request.words.fsname ?? `cfs-mount:${this.#start.accountName}`,
-        subtype: 'cfs-mount',
-        readOnly: options.readOnly,
-        allowOther: options.allowOther,
-        defaultPermissions: true,
-        flags: ['nosuid', 'nodev', ...request.words.flags],
-        allowNonEmpty: options.nonempty,
-        maskedFeatures: options.maskFeatures,
-      },
-      this.#built.fileSystem,
-      { log: this.#log.child({ part: 'kernel' }), clock: systemClock },
-    );
-    this.#mounted = mounted;
-    this.#counting = mounted;
-    void mounted.ended.then(() => this.#gone());
+    const how: MountOptions = {
+      directory: request.directory,
+      fsname: request.words.fsname ?? `cfs-mount:${this.#start.accountName}`,
+      subtype: 'cfs-mount',
+      readOnly: options.readOnly,
+      allowOther: options.allowOther,
+      defaultPermissions: true,
+      flags: ['nosuid', 'nodev', ...request.words.flags],
+      allowNonEmpty: options.nonempty,
+      maskedFeatures: options.maskFeatures,
+    };
+    const deps = { log: this.#log.child({ part: 'kernel' }), clock: systemClock };
+    const { fileSystem } = this.#built;
+    let descriptor = -1;
+    if (options.binding === 'fuse-native') {
+      // Only here: whoever did not ask for it does not load it.
+      const { mountFuseNative } = await import('../kernel/fuse-native-mount.ts');
+      this.#mounted = await mountFuseNative(how, fileSystem, deps);
+    } else {
+      const mounted = await mountLinux(how, fileSystem, deps);
+      descriptor = mounted.descriptor;
+      this.#mounted = mounted;
+      this.#counting = mounted;
+    }
+    void this.#mounted.ended.then(() => this.#gone());
     this.#built.sync.start();
-    return { directory: mounted.directory, descriptor: mounted.descriptor };
+    return { directory: this.#mounted.directory, descriptor };
   }
 
   stop(timeoutMs: number | null): Promise<StopOutcome> {

@@ -100,6 +100,13 @@ export const OPTIONS = {
     'auto',
     'where the log is written; auto: mount.log in the state directory of the account',
   ),
+  binding: choice(
+    '--binding',
+    '<name>',
+    ['linux', 'fuse-native'],
+    'linux',
+    'how the kernel is spoken to: linux (our own addon), or fuse-native (slower, with limits: docs/semantics.md)',
+  ),
   maskFeatures: list('--mask-features', '', 'kernel features to do without, separated by commas', { hidden: true }),
 } as const satisfies Record<string, OptionDefinition>;
 

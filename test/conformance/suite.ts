@@ -47,6 +47,8 @@ export interface ConformanceOptions {
   readonly can: readonly Capability[];
   /** By the name of the case. A name that no case has is an error, so that the list cannot outlive what it excuses. */
   readonly differs?: Readonly<Record<string, Difference>>;
+  /** Cases that do not hold, with the reason: each of them must fail, so that one that begins to hold turns red, too. */
+  readonly fails?: Readonly<Record<string, string>>;
   /** Without this nothing can run: all is skipped in words. */
   readonly missing?: string | null;
   /** On a failure: what helps to understand it. */
@@ -55,9 +57,9 @@ export interface ConformanceOptions {
 
 /** Declares one vitest test for each case, under `title`. */
 export function conformanceSuite(title: string, options: ConformanceOptions): void {
-  const { differs = {} } = options;
+  const { differs = {}, fails = {} } = options;
   const names = new Set(Object.values(SCENARIOS).flatMap((scenarios) => scenarios.map(({ name }) => name)));
-  const unknown = Object.keys(differs).filter((name) => !names.has(name));
+  const unknown = [...Object.keys(differs), ...Object.keys(fails)].filter((name) => !names.has(name));
   if (unknown.length > 0) throw new Error(`no such cases: ${unknown.join('; ')}`);
   const { missing = null } = options;
   describe.skipIf(missing !== null)(missing === null ? title : `${title} (needs: ${missing})`, () => {
@@ -78,6 +80,17 @@ export function conformanceSuite(title: string, options: ConformanceOptions): vo
           const difference = differs[name];
           if (lacking.length > 0) {
             test.skip(`${name} (needs: ${lacking.join(', ')})`, () => {});
+            continue;
+          }
+          const reason = fails[name];
+          if (reason !== undefined) {
+            test(`${name} — does not hold: ${reason}`, async () => {
+              const held = await inFolder(api, `case-${++cases}`, run).then(
+                () => true,
+                () => false,
+              );
+              expect(held, 'holds now: take it off the list').toBe(false);
+            });
             continue;
           }
           test(difference === undefined ? name : `${name} — differs: ${difference.reason}`, async () => {

@@ -1,0 +1,143 @@
+import { type ChildProcess, fork } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import type { Clock } from '../base/clock.ts';
+import { UsageError } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
+import { type Channel, Port } from '../base/port.ts';
+import type { FileSystemOps, Invalidator, MountedFileSystem, MountOptions } from './binding.ts';
+import type { FuseNativeProcess, FuseNativeWatcher, PathFiles } from './fuse-native.ts';
+import * as MountPoint from './mount-point.ts';
+import { MOUNT_REFUSAL } from './mount-refusal.ts';
+import { mountOn } from './mount-table.ts';
+import { loadKernelAddon } from './native.ts';
+import { OpBoundary } from './op-boundary.ts';
+import { PathOperations } from './path-operations.ts';
+
+/** There is no way to tell this library's kernel anything: names and attributes are kept for a second, bytes until the next open. */
+const NO_INVALIDATOR: Invalidator = { inode: () => undefined, entry: () => undefined, deleted: () => undefined };
+const DEADLINE_MS = 30_000;
+
+export interface FuseNativeDeps {
+  readonly log: Logger;
+  readonly clock: Clock;
+  /** How long an operation that may wait for the service is waited for: `--read-timeout`. */
+  readonly deadlineMs?: number;
+}
+
+/**
+ * Mounts `ops` with the second binding: the package fuse-native in a process of its own (see `fuse-native.ts`), whose calls are answered
+ * in the loop of the calling thread. Resolves when the kernel was greeted.
+ *
+ * @throws UsageError in one sentence: package or library not installed, or as `mountLinux`
+ */
+export async function mountFuseNative(
+  options: MountOptions,
+  ops: FileSystemOps,
+  deps: FuseNativeDeps,
+): Promise<MountedFileSystem> {
+  const addon = loadKernelAddon();
+  const directory = MountPoint.canonicalDirectory(options.directory);
+  if (await MountPoint.detachDeadMount(directory, options.fsname, { addon, clock: deps.clock })) {
+    deps.log.info({ directory }, 'dead mount detached');
+  }
+  MountPoint.checkMountPoint(directory, options);
+  const child = fork(fileURLToPath(new URL('./fuse-native.js', import.meta.url)), [], {
+    execArgv: [],
+    env: { ...process.env, CFS_FUSE_NATIVE_PROCESS: '1' },
+    stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+    serialization: 'advanced', // bytes as bytes
+  });
+  const mount = new Mount({ ...deps, ops, directory, child });
+  try {
+    await mount.library.mount({
+      directory,
+      fsname: options.fsname,
+      subtype: options.subtype,
+      words: [
+        ...(options.readOnly ? ['ro'] : []),
+        ...(options.allowOther ? ['allow_other'] : []),
+        ...(options.defaultPermissions ? ['default_permissions'] : []),
+        ...(options.allowNonEmpty ? ['nonempty'] : []),
+        ...options.flags,
+      ],
+    });
+  } catch (error) {
+    child.kill('SIGKILL');
+    await mount.ended;
+    throw error instanceof UsageError
+      ? error
+      : new UsageError(`could not mount on ${directory}: ${(error as Error).message}`, MOUNT_REFUSAL.noFuse);
+  }
+  ops.init?.(NO_INVALIDATOR);
+  return mount;
+}
+
+class Mount implements MountedFileSystem {
+  readonly directory: string;
+  readonly invalidator = NO_INVALIDATOR;
+  readonly ended: Promise<'unmounted' | 'aborted'>;
+  readonly library: FuseNativeProcess;
+  readonly #ops: FileSystemOps;
+  readonly #log: Logger;
+  readonly #boundary: OpBoundary;
+  readonly #files: PathOperations;
+  readonly #port: Port;
+  #how: 'unmounted' | 'aborted' = 'aborted';
+
+  constructor(deps: FuseNativeDeps & { ops: FileSystemOps; directory: string; child: ChildProcess }) {
+    const { child, log } = deps;
+    this.directory = deps.directory;
+    this.#ops = deps.ops;
+    this.#log = log;
+    this.#boundary = new OpBoundary({ log, clock: deps.clock, deadlineMs: deps.deadlineMs ?? DEADLINE_MS });
+    this.#files = new PathOperations({
+      ops: deps.ops,
+      boundary: this.#boundary,
+      caller: { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 },
+    });
+    const channel: Channel = {
+      postMessage: (message) => child.connected && child.send(message as object, () => undefined),
+      on: (event, listener) => child.on(event, listener),
+    };
+    this.#port = new Port(channel);
+    this.library = this.#port.remote<FuseNativeProcess>('library');
+    this.#port.offer('files', this.#files satisfies PathFiles);
+    this.#port.offer('watcher', {
+      ended: async () => {
+        this.#how = 'unmounted';
+      },
+    } satisfies FuseNativeWatcher);
+    child.stderr?.setEncoding('utf8').on('data', (said: string) => log.warn({ said: said.trim() }, 'fuse-native said'));
+    const gone = new Promise<void>((resolve) => {
+      child.once('exit', () => resolve());
+      child.once('error', () => resolve()); // could not be started
+    });
+    this.ended = gone.then(() => this.#over());
+  }
+
+  async unmount(how: 'orderly' | 'lazily'): Promise<void> {
+    if (mountOn(this.directory) !== null && this.#how !== 'unmounted')
+      await MountPoint.unmountInBackground(this.directory, how);
+    if (how === 'orderly') await this.ended;
+  }
+
+  async #over(): Promise<'unmounted' | 'aborted'> {
+    this.#port.close(new Error('the process of fuse-native has ended'));
+    if (this.#how === 'aborted') {
+      this.#log.warn({}, 'the process of fuse-native ended before its mount');
+      if (mountOn(this.directory)?.type.startsWith('fuse')) {
+        await MountPoint.unmountInBackground(this.directory, 'lazily').catch((err: unknown) =>
+          this.#log.warn({ err, directory: this.directory }, 'dead mount not detached'),
+        );
+      }
+    }
+    await this.#files.closeAll();
+    this.#boundary.close();
+    try {
+      this.#ops.destroy?.();
+    } catch (error) {
+      this.#log.error({ err: error }, 'closing the file system failed');
+    }
+    return this.#how;
+  }
+}

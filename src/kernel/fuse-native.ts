@@ -1,0 +1,379 @@
+import { spawnSync } from 'node:child_process';
+import { readdirSync, readlinkSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { constants } from 'node:os';
+import { FsError, UsageError } from '../base/errors.ts';
+import { type Channel, Port } from '../base/port.ts';
+import type { Timespec } from '../base/vocabulary.ts';
+import type { Attributes, FileSystemStats } from './binding.ts';
+import { MOUNT_REFUSAL } from './mount-refusal.ts';
+import { type MountEntry, mountOn } from './mount-table.ts';
+import type { PathOperations } from './path-operations.ts';
+
+/**
+ * The process that holds the package fuse-native (2.2.6, on libfuse 2.9) for a mount with `--binding fuse-native`: started by
+ * `fuse-native-mount`, which answers every call from the other end of the IPC channel. A process of its own, because the package runs
+ * its callbacks in `uv_default_loop()` whatever thread loaded it: in a Worker that is another isolate's loop. Whatever goes wrong in
+ * here, an assertion of the package included, ends this process and leaves the store alone.
+ *
+ * This file is where the package's ways are dealt with; each remark below was found in its index.js and fuse-native.c. What cannot be
+ * made good stands in docs/semantics.md.
+ */
+
+/** What `fuse-native-mount` asks for. */
+export interface FuseNativeStart {
+  readonly directory: string;
+  readonly fsname: string;
+  readonly subtype: string;
+  /** As in `-o`. */
+  readonly words: readonly string[];
+}
+
+/** What this process offers, as `library`. */
+export interface FuseNativeProcess {
+  /** @throws UsageError in one sentence */
+  mount(start: FuseNativeStart): Promise<void>;
+}
+
+/** What the other side offers, as `files` and `watcher`. */
+export type PathFiles = Omit<PathOperations, 'lookups' | 'closeAll'>;
+export interface FuseNativeWatcher {
+  /** The library has closed the device: nothing more will be asked. */
+  ended(): Promise<void>;
+}
+
+/** Calls back with an errno below 0, with a count, or with 0 and a result. */
+type Callback = (result: number, value?: unknown, more?: unknown) => void;
+type Operation = (...args: never[]) => void;
+
+interface Library {
+  mount(done: (error: Error | null) => void): void;
+}
+type LibraryClass = new (
+  directory: string,
+  operations: Readonly<Record<string, Operation>>,
+  options: Readonly<Record<string, unknown>>,
+) => Library;
+
+/** libfuse's name for a file whose name was removed while it is open: `.fuse_hidden`, its node and a counter (hidden_name, fuse.c). */
+const HIDDEN = /^\.fuse_hidden[0-9a-f]{16}$/;
+const BLOCKS_MAX = 0xffff_ffff;
+const LOOK_EVERY_MS = 200;
+const UNMOUNT_MS_MAX = 5000;
+const { EILSEQ, EIO, ENOENT, ERANGE } = constants.errno;
+const { S_IFDIR, S_IFLNK, S_IFREG } = { S_IFDIR: 0o040000, S_IFLNK: 0o120000, S_IFREG: 0o100000 };
+const KIND_BITS = { file: S_IFREG, folder: S_IFDIR, symlink: S_IFLNK } as const;
+
+/**
+ * fuse-native's operations over `files`.
+ *
+ * - It knows no caller, no open flags at create, no interrupt, no fallocate, no lseek, no rename flags: these never arrive.
+ * - `fgetattr` would call `getattr` anyway (index.js), and is left out.
+ */
+export function fuseNativeOperations(files: PathFiles): Record<string, Operation> {
+  /** Runs one call. Names that are not UTF-8 arrive with U+FFFD in them (napi_create_string_utf8): they can neither be found nor made. */
+  const answer = <T>(
+    path: string,
+    done: Callback,
+    call: () => Promise<T>,
+    told: (value: T) => void,
+    adds = false,
+  ): void => {
+    if (path.includes('\ufffd')) done(adds ? -EILSEQ : -ENOENT);
+    else call().then(told, (error: unknown) => done(errnoOf(error)));
+  };
+  const plain = (path: string, done: Callback, call: () => Promise<unknown>, adds = false): void =>
+    answer(path, done, call, () => done(0), adds);
+
+  return {
+    getattr: (path: string, done: Callback) =>
+      answer(
+        path,
+        done,
+        () => files.getattr(path),
+        (attributes) => done(0, statOf(attributes)),
+      ),
+    readdir: (path: string, done: Callback) =>
+      answer(
+        path,
+        done,
+        () => files.readdir(path),
+        // Of the stats, libfuse takes kind and inode.
+        (entries) =>
+          done(
+            0,
+            entries.map(({ name }) => name),
+            entries.map(({ ino, kind }) => ({ mode: KIND_BITS[kind], ino })),
+          ),
+      ),
+    open: (path: string, flags: number, done: Callback) =>
+      answer(
+        path,
+        done,
+        () => files.open(path, flags),
+        (descriptor) => done(0, descriptor),
+      ),
+    // The flags of the open(2) stay in C: whatever it was for must work.
+    create: (path: string, mode: number, done: Callback) =>
+      answer(
+        path,
+        done,
+        () => files.create(path, mode, OPEN_READ_WRITE),
+        (descriptor) => done(0, descriptor),
+        true,
+      ),
+    read: (path: string, descriptor: number, buffer: Buffer, length: number, offset: number, done: Callback) =>
+      answer(
+        path,
+        done,
+        () => files.read(descriptor, offset, length),
+        (bytes) => {
+          buffer.set(bytes);
+          done(bytes.length);
+        },
+      ),
+    // `buffer` is libfuse's memory until `done`.
+    write: (path: string, descriptor: number, buffer: Buffer, length: number, offset: number, done: Callback) =>
+      answer(
+        path,
+        done,
+        () => files.write(descriptor, offset, Buffer.from(buffer.subarray(0, length))),
+        (taken) => done(taken),
+      ),
+    flush: (path: string, descriptor: number, done: Callback) => plain(path, done, () => files.flush(descriptor)),
+    release: (path: string, descriptor: number, done: Callback) => plain(path, done, () => files.release(descriptor)),
+    fsync: (path: string, dataOnly: number, descriptor: number, done: Callback) =>
+      plain(path, done, () => files.fsync(descriptor, dataOnly !== 0)),
+    fsyncdir: (path: string, dataOnly: number, _handle: number, done: Callback) =>
+      plain(path, done, () => files.fsyncdir(path, dataOnly !== 0)),
+    truncate: (path: string, sizeBytes: number, done: Callback) =>
+      plain(path, done, () => files.change(path, { sizeBytes })),
+    ftruncate: (path: string, descriptor: number, sizeBytes: number, done: Callback) =>
+      plain(path, done, () => files.ftruncate(descriptor, sizeBytes)),
+    // Hands out atime twice (fuse_native_dispatch utimens), in milliseconds.
+    utimens: (path: string, atimeMs: number, _atimeAgain: number, done: Callback) => {
+      const time = timespecOf(atimeMs);
+      plain(path, done, () => files.change(path, { atime: time, mtime: time }));
+    },
+    chmod: (path: string, mode: number, done: Callback) =>
+      plain(path, done, () => files.change(path, { mode: mode & 0o7777 })),
+    chown: (path: string, uid: number, gid: number, done: Callback) =>
+      plain(path, done, () => files.change(path, { ...(uid !== NO_ID && { uid }), ...(gid !== NO_ID && { gid }) })),
+    mknod: (path: string, mode: number, _device: number, done: Callback) =>
+      plain(path, done, () => files.mknod(path, mode), true),
+    mkdir: (path: string, mode: number, done: Callback) => plain(path, done, () => files.mkdir(path, mode), true),
+    symlink: (target: string, path: string, done: Callback) =>
+      plain(target.includes('\ufffd') ? target : path, done, () => files.symlink(target, path), true),
+    link: (existing: string, added: string, done: Callback) =>
+      plain(added, done, () => files.link(existing, added), true),
+    readlink: (path: string, done: Callback) =>
+      answer(
+        path,
+        done,
+        () => files.readlink(path),
+        (target) => done(0, target),
+      ),
+    unlink: (path: string, done: Callback) => plain(path, done, () => unlinked(files, path)),
+    rmdir: (path: string, done: Callback) => plain(path, done, () => files.rmdir(path)),
+    rename: (from: string, to: string, done: Callback) => plain(to, done, () => renamed(files, from, to), true),
+    statfs: (path: string, done: Callback) =>
+      answer(
+        path,
+        done,
+        () => files.statfs(path),
+        (stats) => done(0, statfsOf(stats)),
+      ),
+    setxattr: (path: string, name: string, value: Buffer, _position: number, flags: number, done: Callback) =>
+      plain(path, done, () => files.setxattr(path, name, Buffer.from(value), XATTR_MODES[flags & 3] ?? 'set')),
+    removexattr: (path: string, name: string, done: Callback) => plain(path, done, () => files.removexattr(path, name)),
+    // Both are answered by `withRoomForXattrs`; without them here they would not be asked for.
+    getxattr: () => undefined,
+    listxattr: () => undefined,
+  };
+}
+
+const OPEN_READ_WRITE = 2;
+const NO_ID = 0xffff_ffff;
+const XATTR_MODES = ['set', 'create', 'replace'] as const;
+
+/**
+ * The package tells getxattr and listxattr nothing of the room that there is, and says how long the value is even where it did not fit:
+ * libfuse then sends what lies behind its buffer. Its own methods know the buffer, so they are replaced.
+ */
+function withRoomForXattrs(library: Library, files: PathFiles): Library {
+  type Signal = (result: number, buffer: ArrayBufferLike) => void;
+  const fill = (room: Buffer, signal: Signal, asked: Promise<Uint8Array>): void => {
+    asked.then(
+      (value) => {
+        const tooLong = room.length > 0 && value.length > room.length;
+        if (room.length > 0 && !tooLong) room.set(value); // no room: the caller asks how much it needs
+        signal(tooLong ? -ERANGE : value.length, room.buffer);
+      },
+      (error: unknown) => signal(errnoOf(error), room.buffer),
+    );
+  };
+  return Object.assign(library, {
+    _op_getxattr: (signal: Signal, path: string, name: string, room: Buffer) =>
+      fill(room, signal, files.getxattr(path, name)),
+    _op_listxattr: (signal: Signal, path: string, room: Buffer) =>
+      fill(
+        room,
+        signal,
+        files.listxattr(path).then((names) => Buffer.from(names.map((name) => `${name}\0`).join(''))),
+      ),
+  });
+}
+
+/** Without `hard_remove` (which hands out garbage instead of paths) an open file is renamed first, and unlinked when it is closed. */
+async function renamed(files: PathFiles, from: string, to: string): Promise<void> {
+  const alias = nameOf(to);
+  if (HIDDEN.test(alias) && (await files.unlinkOpen(from, alias))) return;
+  await files.rename(from, to);
+}
+
+async function unlinked(files: PathFiles, path: string): Promise<void> {
+  const name = nameOf(path);
+  if (HIDDEN.test(name) && (await files.forgetAlias(name))) return;
+  await files.unlink(path);
+}
+
+/** `files` fails with FsErrors; anything else is a channel that broke. */
+function errnoOf(error: unknown): number {
+  return error instanceof FsError ? -error.code : -EIO;
+}
+
+function nameOf(path: string): string {
+  return path.slice(path.lastIndexOf('/') + 1);
+}
+
+/** Times go as milliseconds, never negative; inode numbers as 32 bits. */
+function statOf(attributes: Attributes): Record<string, unknown> {
+  const { kind, mode, nlink, uid, gid, sizeBytes, blocks512, ino, atime, mtime, ctime } = attributes;
+  return {
+    ...{ mode: KIND_BITS[kind] | mode, uid, gid, ino, size: sizeBytes, blocks: blocks512, blksize: 4096 },
+    // 0 is taken for "not said", and becomes 1.
+    nlink,
+    ...{ atime: msOf(atime), mtime: msOf(mtime), ctime: msOf(ctime) },
+  };
+}
+
+function msOf({ sec, nsec }: Timespec): number {
+  return Math.max(0, sec * 1000 + Math.floor(nsec / 1e6));
+}
+
+function timespecOf(ms: number): Timespec {
+  return { sec: Math.floor(ms / 1000), nsec: (ms % 1000) * 1e6 };
+}
+
+/** Every field has 32 bits: larger blocks, until the number of them fits. */
+function statfsOf(stats: FileSystemStats): Record<string, number> {
+  let shift = 1;
+  while (stats.blocks / shift > BLOCKS_MAX) shift *= 2;
+  const bsize = stats.blockBytes * shift;
+  const of = (blocks: number): number => Math.floor(blocks / shift);
+  const count = (files: number): number => Math.min(files, BLOCKS_MAX);
+  return {
+    ...{
+      bsize,
+      frsize: bsize,
+      blocks: of(stats.blocks),
+      bfree: of(stats.blocksFree),
+      bavail: of(stats.blocksAvailable),
+    },
+    ...{
+      files: count(stats.files),
+      ffree: count(stats.filesFree),
+      favail: count(stats.filesFree),
+      namemax: stats.nameBytesMax,
+    },
+  };
+}
+
+/** Loads the package. @throws UsageError when it, or what it needs, is not there */
+function loadLibrary(): LibraryClass {
+  try {
+    return createRequire(import.meta.url)('fuse-native') as LibraryClass;
+  } catch (error) {
+    throw new UsageError(whyNotLoaded(error), MOUNT_REFUSAL.noFuse, { cause: error });
+  }
+}
+
+/** What is missing, in one sentence. */
+export function whyNotLoaded(error: unknown): string {
+  const text = String((error as Error | null)?.message ?? error);
+  if (/libfuse\.so\.2/.test(text))
+    return '--binding fuse-native needs libfuse 2; on Debian and Ubuntu: apt-get install libfuse2';
+  if ((error as NodeJS.ErrnoException | null)?.code === 'MODULE_NOT_FOUND' && text.includes('fuse-native'))
+    return '--binding fuse-native needs the package fuse-native, which is not installed: npm install fuse-native@2.2.6';
+  if (/No native build was found/.test(text))
+    return `--binding fuse-native has no build for ${process.platform}-${process.arch}`;
+  return `--binding fuse-native could not be loaded: ${text.split('\n')[0]}`;
+}
+
+/** Mounts with what `files` answers. Resolves when the kernel has been greeted. @throws UsageError in one sentence */
+export async function mountWithFuseNative(start: FuseNativeStart, files: PathFiles): Promise<void> {
+  const FuseNative = loadLibrary();
+  // Options that the package does not know go behind a comma of one that it does. Without big_writes every write is 4 KiB;
+  // without use_ino libfuse makes up inode numbers.
+  const fsname = [
+    start.fsname.replace(/[\\,]/g, '\\$&'),
+    `subtype=${start.subtype}`,
+    'big_writes',
+    'use_ino',
+    ...start.words,
+  ].join(',');
+  const mounting = withRoomForXattrs(
+    // Its own timer would answer for a call that is still using the buffers.
+    new FuseNative(start.directory, fuseNativeOperations(files), { timeout: false, fsname }),
+    files,
+  );
+  await new Promise<void>((resolve, reject) => {
+    mounting.mount((error) => {
+      if (error === null || error === undefined) resolve();
+      else reject(new UsageError(`could not mount on ${start.directory}: ${error.message}`, MOUNT_REFUSAL.noFuse));
+    });
+  });
+}
+
+/** The library tells nobody that the mount is gone. It closes the device after the last thread has ended. */
+function holdsDevice(): boolean {
+  return readdirSync('/proc/self/fd').some((fd) => {
+    try {
+      return readlinkSync(`/proc/self/fd/${fd}`) === '/dev/fuse';
+    } catch {
+      return false;
+    }
+  });
+}
+
+function serve(): void {
+  const channel: Channel = {
+    postMessage: (message) => process.send?.(message, () => undefined),
+    on: (event, listener) => process.on(event, listener),
+  };
+  const port = new Port(channel);
+  const files = port.remote<PathFiles>('files');
+  const watcher = port.remote<FuseNativeWatcher>('watcher');
+  // The terminal's signals are for the process that mounted: it unmounts.
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => undefined);
+  let mounted: MountEntry | null = null;
+  // Whoever answers is gone: so must be the device, or callers would wait for ever, and the directory, which would be a dead one.
+  process.on('disconnect', () => {
+    if (mounted !== null && mountOn(mounted.directory)?.device === mounted.device)
+      spawnSync('fusermount3', ['-uzq', '--', mounted.directory], { timeout: UNMOUNT_MS_MAX });
+    process.exit(0);
+  });
+  port.offer('library', {
+    mount: async (start) => {
+      await mountWithFuseNative(start, files);
+      mounted = mountOn(start.directory);
+      const looking = setInterval(() => {
+        if (mountOn(start.directory)?.device === mounted?.device || holdsDevice()) return;
+        clearInterval(looking);
+        void watcher.ended().finally(() => process.disconnect());
+      }, LOOK_EVERY_MS);
+    },
+  } satisfies FuseNativeProcess);
+}
+
+if (process.env.CFS_FUSE_NATIVE_PROCESS === '1' && process.send !== undefined) serve();

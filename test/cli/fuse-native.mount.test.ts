@@ -1,0 +1,75 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { afterEach, describe, expect, test } from 'vitest';
+import { mountOn } from '../../src/kernel/mount-table.ts';
+import { runCommand } from '../harness/command.ts';
+import { missingForFuseNative } from '../harness/fuse-native.ts';
+import { MountFixture } from '../harness/mount-fixture.ts';
+
+// A mount with the second binding has two processes; whichever ends first, nobody hangs and nothing stays behind.
+const missing = missingForFuseNative();
+
+let mount: MountFixture;
+
+async function mounted(): Promise<void> {
+  mount = await MountFixture.start({ flags: ['--binding', 'fuse-native', '--settle', '50ms'] });
+}
+
+/** The process that holds the library, a child of the one that mounted. */
+function libraryOf(pid: number): number {
+  for (const name of readdirSync('/proc').filter((entry) => /^\d+$/.test(entry))) {
+    try {
+      const parent = Number(/^PPid:\s+(\d+)/m.exec(readFileSync(`/proc/${name}/status`, 'latin1'))?.[1]);
+      if (parent === pid && readFileSync(`/proc/${name}/cmdline`, 'latin1').includes('fuse-native'))
+        return Number(name);
+    } catch {
+      // It has ended.
+    }
+  }
+  throw new Error(`process ${pid} has no child with fuse-native`);
+}
+
+function waitUntilGone(pid: number): Promise<unknown> {
+  return runCommand(['sh', '-c', `while [ -e /proc/${pid} ]; do sleep 0.02; done`], { timeoutMs: 20_000 });
+}
+
+describe.skipIf(missing !== null)(
+  missing === null ? '--binding fuse-native' : `--binding fuse-native (needs: ${missing})`,
+  () => {
+    afterEach(() => mount.dispose());
+
+    test('what is saved reaches the service, and an unmount from outside ends both processes', async () => {
+      await mounted();
+      const library = libraryOf(mount.pid);
+      await mount.run('mkdir folder; echo saved > folder/file; cat folder/file; mv folder/file folder/moved');
+      await mount.sync();
+      expect([...(await mount.serverTree()).keys()].sort()).toContainEqual(expect.stringContaining('folder/moved'));
+
+      await mount.unmountFromOutside();
+
+      await waitUntilGone(library);
+      expect(mountOn(mount.directory)).toBeNull();
+    });
+
+    test('when the process that answers is killed, callers get an error and the directory is free', async () => {
+      await mounted();
+      const library = libraryOf(mount.pid);
+
+      await mount.kill9();
+
+      await waitUntilGone(library);
+      expect(mountOn(mount.directory)).toBeNull();
+    });
+
+    test('when the process with the library is killed, the mount ends by itself, and the next one has everything', async () => {
+      await mounted();
+      await mount.run('echo kept > file');
+
+      process.kill(libraryOf(mount.pid), 'SIGKILL');
+      await mount.gone();
+      expect(mountOn(mount.directory)).toBeNull();
+
+      await mount.mount();
+      expect((await mount.run('cat file')).stdout).toBe('kept\n');
+    });
+  },
+);
