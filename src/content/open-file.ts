@@ -1,7 +1,15 @@
 import type { Clock } from '../base/clock.ts';
 import { FsError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
-import { type ContentId, type Extent, type Inode, type Timespec, timespecOfMs } from '../base/vocabulary.ts';
+import type { RemoteVersion } from '../base/resources.ts';
+import {
+  type ContentId,
+  type Extent,
+  type Inode,
+  type ResourceUrl,
+  type Timespec,
+  timespecOfMs,
+} from '../base/vocabulary.ts';
 import type { Contents, Lease } from '../store/contents.ts';
 import { writeNode } from '../store/node-table.ts';
 import type { LocalFacet, NodeRecord, StoreWriter } from '../store/tables.ts';
@@ -286,26 +294,32 @@ export class OpenFile {
   }
 
   #pin(signal: AbortSignal): void | Promise<void> {
-    if (this.#needsPin()) return this.#startPinning(signal);
+    if (this.#needsPin()) return this.#startPinning(signal, 'read');
   }
 
   /** One question for all who wait; the one who asked first may leave. */
-  #startPinning(signal: AbortSignal): Promise<void> {
-    this.#pinning ??= this.#askForVersion().finally(() => {
+  #startPinning(signal: AbortSignal, purpose: 'read' | 'write' = 'write'): Promise<void> {
+    this.#pinning ??= this.#askForVersion(purpose).finally(() => {
       this.#pinning = null;
     });
     return unlessAborted(this.#pinning, signal);
   }
 
-  async #askForVersion(): Promise<void> {
+  async #askForVersion(purpose: 'read' | 'write'): Promise<void> {
     const { store, contents, source, patience, clock } = this.#deps;
-    const resource = this.#node()?.remote?.resource;
+    const told = this.#node();
+    const resource = told?.remote?.resource;
     if (resource === undefined) return;
     const version = await patience.ask((signal) => source.newestVersion(resource, signal));
     if (version === null) {
       const node = this.#node();
       if ((node?.remote?.sizeBytes ?? 0) > 0) throw new FsError('ESTALE', 'the service no longer has this file');
       return;
+    }
+    const toldSizeBytes = told?.local?.sizeBytes ?? 0;
+    if (purpose === 'read' && toldSizeBytes !== version.sizeBytes) {
+      const older = await patience.ask((signal) => source.versionOfLength(resource, toldSizeBytes, signal));
+      if (older !== null && this.#holdOlder(older, resource)) return;
     }
     let isOther = false;
     let toldBytes = version.sizeBytes;
@@ -336,6 +350,29 @@ export class OpenFile {
     if (!isOther) return;
     this.#unheardBytes = version.sizeBytes - toldBytes;
     this.#deps.onRepinned(this.ino);
+  }
+
+  /**
+   * A version that is not the newest, but the one whose length the kernel has for this open: by that length it cuts a longer one
+   * short, and fills up a shorter one with zeros (fuse_short_read). What is opened later waits for a listing first.
+   *
+   * @returns whether it is held; not when somebody wrote here, or closed, while we asked
+   */
+  #holdOlder({ url, sizeBytes }: RemoteVersion, resource: ResourceUrl): boolean {
+    const { store, contents } = this.#deps;
+    this.#pinKnown();
+    if (this.#content !== null) return true;
+    if (this.#isClosed) return false;
+    const content = store.transact((tx) => {
+      const id = contents.versionContent(tx, url, resource, sizeBytes);
+      // Only the lease keeps it from collection.
+      if (tx.get('content', id)?.refs === 0) tx.put('garbage', id, true);
+      const folder = this.#node()?.remote?.parent;
+      if (folder !== undefined && tx.get('folder', folder) !== undefined) tx.put('folder', folder, { listedMs: 0 });
+      return id;
+    });
+    this.#hold(content);
+    return true;
   }
 
   /** The open draft to be changed: the one there is, or a new one over what is here. `keepBytes`: how much of the base stays. */

@@ -6,6 +6,9 @@ export interface VersionSource {
   /** The newest complete version of a file; null when the file has none, or is gone. */
   newestVersion(file: ResourceUrl, signal: AbortSignal): Promise<RemoteVersion | null>;
 
+  /** The newest complete version that has so many bytes; null where the history has none (any more). */
+  versionOfLength(file: ResourceUrl, sizeBytes: number, signal: AbortSignal): Promise<RemoteVersion | null>;
+
   /**
    * Fetches `extent` of a version whose length is known to be `sizeBytes`. Checked before it is believed: status,
    * Content-Range, exact length. Into a file: the bytes are written at their own offset before this resolves, and

@@ -29,6 +29,11 @@ export class VersionService {
     return this.#connectivity.watched(() => this.#service.newestVersion(file, signal));
   }
 
+  async versionOfLength(file: ResourceUrl, sizeBytes: number, signal: AbortSignal): Promise<RemoteVersion | null> {
+    const history = await this.#connectivity.watched(() => this.#service.versions(file, signal));
+    return history.find((version) => version.complete && version.sizeBytes === sizeBytes) ?? null;
+  }
+
   /** @throws what `HttpService.readVersion` throws · StorageError where the file cannot take the bytes */
   readVersion(
     version: VersionUrl,

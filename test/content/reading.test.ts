@@ -278,11 +278,35 @@ describe('one open never mixes two versions', () => {
     expect(Buffer.compare(await mount.readFile('file'), after)).toBe(0);
   });
 
-  test('a newer version than the listing told of is read whole, and its size is shown', async () => {
-    service.put('file', bytesOf(1_000));
+  test.each([
+    ['longer', 300_000],
+    ['shorter', 10],
+  ])(
+    'of a %s version than the listing told of nothing is mixed in; what is opened next shows it',
+    async (_how, length) => {
+      const before = bytesOf(1_000);
+      service.put('file', before);
+      expect((await mount.stat('file')).sizeBytes).toBe(1_000);
+      const newer = bytesOf(length, 7);
+      service.put('file', newer, 2_000_000);
+
+      const fd = await mount.open('file');
+      expect(Buffer.compare(await mount.read(fd, 0, 2_000), before)).toBe(0);
+      expect((await mount.fstat(fd)).sizeBytes).toBe(1_000);
+      const next = await mount.open('file');
+      expect(Buffer.compare(await mount.read(next, 0, 400_000), newer)).toBe(0);
+      expect((await mount.fstat(next)).sizeBytes).toBe(length);
+      await mount.close(fd);
+      await mount.close(next);
+    },
+  );
+
+  test('a newer version is read where the service dropped the one that the listing told of', async () => {
+    const { version } = service.put('file', bytesOf(1_000));
     expect((await mount.stat('file')).sizeBytes).toBe(1_000);
     const longer = bytesOf(300_000, 7);
     service.put('file', longer, 2_000_000);
+    service.dropVersion(version);
 
     expect(Buffer.compare(await mount.readFile('file'), longer)).toBe(0);
     expect((await mount.stat('file')).sizeBytes).toBe(300_000);

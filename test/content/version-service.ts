@@ -51,10 +51,22 @@ export class VersionService implements VersionSource, RemoteListing {
     }
   }
 
-  async newestVersion(file: ResourceUrl, signal: AbortSignal): Promise<RemoteVersion | null> {
+  newestVersion(file: ResourceUrl, signal: AbortSignal): Promise<RemoteVersion | null> {
     this.pins++;
+    return this.#version(file, () => true, signal);
+  }
+
+  versionOfLength(file: ResourceUrl, sizeBytes: number, signal: AbortSignal): Promise<RemoteVersion | null> {
+    return this.#version(file, ({ bytes }) => bytes.byteLength === sizeBytes, signal);
+  }
+
+  async #version(
+    file: ResourceUrl,
+    fits: (version: StoredFile['versions'][number]) => boolean,
+    signal: AbortSignal,
+  ): Promise<RemoteVersion | null> {
     await this.#trouble(signal);
-    const newest = this.#files.get(file)?.versions[0];
+    const newest = this.#files.get(file)?.versions.find(fits);
     if (newest === undefined) return null;
     const { url, bytes, modifiedMs } = newest;
     return { url, sizeBytes: bytes.byteLength, complete: true, lastModifiedMs: modifiedMs, mediaType: null };

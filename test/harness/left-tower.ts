@@ -29,6 +29,7 @@ export const emptyListing: RemoteListing = {
 /** A service that has no bytes. */
 export const noVersions: VersionSource = {
   newestVersion: async () => null,
+  versionOfLength: async () => null,
   readVersion: async () => {
     throw new Error('nothing is there to be read');
   },

@@ -117,6 +117,8 @@ function listingOf(service: ModelService): RemoteListing {
 function sourceOf(service: ModelService): VersionSource {
   return {
     newestVersion: async (file) => service.history(file).find(({ complete }) => complete) ?? null,
+    versionOfLength: async (file, sizeBytes) =>
+      service.history(file).find((version) => version.complete && version.sizeBytes === sizeBytes) ?? null,
     readVersion: async (version, extent, _sizeBytes, target) => {
       const bytes = service.bytesOfVersion(version)?.subarray(extent.start, extent.end);
       if (bytes === undefined) throw new Error(`no ${version}`);
