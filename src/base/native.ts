@@ -74,6 +74,16 @@ export class NativeFiles {
   }
 }
 
+/**
+ * Sends one message to a datagram socket of unix(7), which Node has none of; a path that begins with `@` is abstract.
+ *
+ * @throws FsError with the errno
+ */
+export function sendDatagram(path: string, text: string): void {
+  const addon = loadAddon<{ sendDatagram(path: string, text: string): number }>();
+  checked(`send a message to ${path}`, addon.sendDatagram(path, text));
+}
+
 /** A result of the addon, or its negative errno as an error that says what was tried. */
 export function checked(what: string, result: number): number {
   if (result >= 0) return result;
