@@ -66,10 +66,21 @@ export async function runServer(dataDirectory: string, flags: ServeFlags, contex
     process.once('SIGTERM', stop);
     process.once('SIGINT', stop);
   });
+  if (flags.faultFile !== undefined) process.on('SIGHUP', () => orderAgain(server, flags.faultFile ?? '', context));
   context.print(`listening on ${server.origin}\n`);
   if (flags.readyFd !== null) announce(flags.readyFd, server.origin);
   await stopped;
   return exitCode('ok');
+}
+
+/** `kill -HUP`: the trouble of the file as it is now. A file that holds no plan leaves the old one, and is said. */
+function orderAgain(server: ReferenceServer, faultFile: string, context: Printer): void {
+  try {
+    server.faults = faultsOf(faultFile);
+    context.print(`ordered trouble: ${server.faults.length} rules\n`);
+  } catch (error) {
+    context.print(`ordered trouble stays as it was: ${(error as Error).message}\n`);
+  }
 }
 
 /** Verifies every blob. @returns the exit code: `store` where anything is damaged */

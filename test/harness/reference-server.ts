@@ -1,7 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { vi } from 'vitest';
+import type { FaultRule } from '../../src/server/fault-plan.ts';
 import { runCommand } from './command.ts';
 import { ServerReader, type SignIn } from './server-reader.ts';
 
@@ -20,10 +23,18 @@ export class ReferenceServer {
   readonly data: string;
   readonly account: SignIn;
   readonly #flags: readonly string[];
+  readonly #env: Readonly<Record<string, string>>;
   #child: ChildProcess;
   #log: { text: string };
 
-  private constructor(data: string, account: SignIn, flags: readonly string[], started: Started) {
+  private constructor(
+    data: string,
+    account: SignIn,
+    how: { flags: readonly string[]; env: Readonly<Record<string, string>> },
+    started: Started,
+  ) {
+    const { flags, env } = how;
+    this.#env = env;
     this.data = data;
     this.account = account;
     this.#flags = flags;
@@ -31,11 +42,14 @@ export class ReferenceServer {
     this.#log = started.log;
   }
 
-  /** @param flags further flags of `cfs serve` */
-  static async start(flags: readonly string[] = []): Promise<ReferenceServer> {
+  /** @param flags further flags of `cfs serve`; `env` beside that of the tests, in every life */
+  static async start(
+    flags: readonly string[] = [],
+    env: Readonly<Record<string, string>> = {},
+  ): Promise<ReferenceServer> {
     const data = await mkdtemp(path.join(tmpdir(), 'cfs-server-'));
     const account = await addUser(data);
-    return new ReferenceServer(data, account, flags, await listen(data, flags));
+    return new ReferenceServer(data, account, { flags, env }, await listen(data, flags, env));
   }
 
   /** What the service has, read directly. */
@@ -48,6 +62,15 @@ export class ReferenceServer {
     return this.#log.text;
   }
 
+  get pid(): number {
+    return this.#child.pid ?? 0;
+  }
+
+  /** Whether its process runs. */
+  get isAlive(): boolean {
+    return this.#child.exitCode === null && this.#child.signalCode === null;
+  }
+
   /** Ends it without a chance to tidy up. */
   async kill9(): Promise<void> {
     await ended(this.#child, 'SIGKILL');
@@ -55,9 +78,18 @@ export class ReferenceServer {
 
   /** Starts it again on the same port with the same data. */
   async restart(): Promise<void> {
-    const started = await listen(this.data, this.#flags);
+    const started = await listen(this.data, this.#flags, this.#env);
     this.#child = started.child;
     this.#log = started.log;
+  }
+
+  /** Trouble from now on, counted anew; none for an empty plan. Lasts over a restart. Resolves when it holds. */
+  async setFaults(rules: readonly FaultRule[]): Promise<void> {
+    const log = this.#log;
+    await writeFile(faultFileOf(this.data), JSON.stringify(rules));
+    log.text = '';
+    this.#child.kill('SIGHUP');
+    await vi.waitUntil(() => log.text.includes(`ordered trouble: ${rules.length} rules`), { timeout: START_MS_MAX });
   }
 
   /** Freezes it: connections stay open and nothing is answered. */
@@ -72,6 +104,7 @@ export class ReferenceServer {
     this.resume();
     await ended(this.#child, 'SIGKILL');
     await rm(this.data, { recursive: true, force: true });
+    await rm(faultFileOf(this.data), { force: true });
   }
 }
 
@@ -94,11 +127,16 @@ async function addUser(data: string): Promise<SignIn> {
 }
 
 /** Listens on the port that was chosen for these data; resolves when it does. */
-async function listen(data: string, flags: readonly string[]): Promise<Started> {
-  const child = spawn(process.execPath, [CFS, 'serve', '--data', data, ...flags], {
+async function listen(data: string, flags: readonly string[], env: Readonly<Record<string, string>>): Promise<Started> {
+  const faultFile = faultFileOf(data);
+  if (!existsSync(faultFile)) await writeFile(faultFile, '[]');
+  const child = spawn(process.execPath, [CFS, 'serve', '--data', data, '--fault-file', faultFile, ...flags], {
     stdio: ['ignore', 'pipe', 'pipe'],
+    env: { ...process.env, ...env },
   });
-  process.once('exit', () => child.kill('SIGKILL'));
+  const atExit = () => child.kill('SIGKILL');
+  process.once('exit', atExit);
+  child.once('exit', () => process.removeListener('exit', atExit));
   const log = { text: '' };
   await new Promise<void>((resolve, reject) => {
     const timer = setTimeout(() => {
@@ -126,4 +164,9 @@ async function ended(child: ChildProcess, signal: NodeJS.Signals): Promise<void>
   const exit = new Promise<void>((resolve) => child.once('exit', () => resolve()));
   child.kill(signal);
   await exit;
+}
+
+/** Beside the data, not among them: nothing of it is the server's. */
+function faultFileOf(data: string): string {
+  return `${data}.faults.json`;
 }

@@ -15,6 +15,8 @@ export interface SignIn {
 }
 
 export interface ServerEntry {
+  /** URL of the folder that lists it. */
+  readonly parent: string;
   /** Below the account's `magicBriefcase`, names joined by `/`. */
   readonly path: string;
   readonly kind: 'file' | 'folder' | 'symlink';
@@ -39,17 +41,68 @@ export class ServerReader {
 
   /** Everything below the account's folder, parents first. Two entries of one name in one folder are an error. */
   async entries(): Promise<Map<string, ServerEntry>> {
-    const root = await this.#rootUrl();
     const found = new Map<string, ServerEntry>();
+    for (const entry of await this.list()) {
+      if (found.has(entry.path)) throw new Error(`the service has two entries at ${entry.path}`);
+      found.set(entry.path, entry);
+    }
+    return found;
+  }
+
+  /** The same with equal names. */
+  async list(): Promise<ServerEntry[]> {
+    const found: ServerEntry[] = [];
     const walk = async (folder: string, prefix: string): Promise<void> => {
       for (const entry of await this.#list(folder, prefix)) {
-        if (found.has(entry.path)) throw new Error(`the service has two entries at ${entry.path}`);
-        found.set(entry.path, entry);
+        found.push(entry);
         if (entry.kind === 'folder') await walk(entry.url, `${entry.path}/`);
       }
     };
-    await walk(root, '');
+    await walk(await this.#rootUrl(), '');
     return found;
+  }
+
+  /**
+   * SHA-256 of every complete version of every file, in the trash too: all bytes that the account has. By digest, the places
+   * that have them.
+   */
+  async everyVersion(): Promise<Map<string, string[]>> {
+    const root = await this.#rootUrl();
+    const found = new Map<string, string[]>();
+    const walk = async (folder: string, prefix: string): Promise<void> => {
+      for (const { kind, url, path } of await this.#list(folder, prefix)) {
+        if (kind === 'folder') {
+          await walk(url, `${path}/`);
+          continue;
+        }
+        const history = await (await this.#get(`${url}/version`)).text();
+        for (const [, version = ''] of history.matchAll(/<fileVersion>(.*?)<\/fileVersion>/gs)) {
+          if (element(version, 'presentOnServer') !== 'true') continue;
+          const bytes = Buffer.from(await (await this.#get(`${element(version, 'ref')}/data`)).arrayBuffer());
+          const digest = createHash('sha256').update(bytes).digest('hex');
+          found.set(digest, [...(found.get(digest) ?? []), path]);
+        }
+      }
+    };
+    await walk(root, '');
+    await walk(this.#trash ?? '', 'trash/');
+    return found;
+  }
+
+  /** A request as it stands on the line, signed in. The answer is the caller's to judge. */
+  async send(method: string, url: string, body?: string | Uint8Array): Promise<Response> {
+    await this.#rootUrl();
+    return fetch(url, {
+      method,
+      headers: { authorization: this.#token ?? '', 'user-agent': 'cfs-test/1' },
+      ...(body !== undefined && { body: typeof body === 'string' ? body : Buffer.from(body) }),
+      signal: AbortSignal.timeout(REQUEST_MS_MAX),
+    });
+  }
+
+  /** URLs of the account's folder and of its trash. */
+  async places(): Promise<{ readonly root: string; readonly trash: string }> {
+    return { root: await this.#rootUrl(), trash: this.#trash ?? '' };
   }
 
   /** Names in the trash. */
@@ -60,20 +113,34 @@ export class ServerReader {
 
   /** SHA-256 of every file, in hex, and `-> target` of every symlink; folders end in `/`. */
   async digests(): Promise<Map<string, string>> {
-    const entries = [...(await this.entries()).values()];
-    const digests = new Map<string, string>();
+    return new Map(await this.#digestsOf([...(await this.entries()).values()]));
+  }
+
+  /** The same without files that were made and not filled yet. */
+  async filledDigests(): Promise<Map<string, string>> {
+    const filled = (await this.list()).filter(({ kind, sizeBytes }) => kind === 'folder' || sizeBytes >= 0);
+    return new Map(await this.#digestsOf(filled));
+  }
+
+  /** The same with equal names. */
+  async listDigests(): Promise<[path: string, digest: string][]> {
+    return this.#digestsOf(await this.list());
+  }
+
+  async #digestsOf(entries: readonly ServerEntry[]): Promise<[path: string, digest: string][]> {
+    const digests: [string, string][] = [];
     let next = 0;
     const reader = async (): Promise<void> => {
       for (let entry = entries[next++]; entry !== undefined; entry = entries[next++]) {
-        if (entry.kind === 'folder') digests.set(`${entry.path}/`, 'folder');
-        else if (entry.kind === 'symlink') digests.set(entry.path, `-> ${(await this.bytes(entry)).toString()}`);
+        if (entry.kind === 'folder') digests.push([`${entry.path}/`, 'folder']);
+        else if (entry.kind === 'symlink') digests.push([entry.path, `-> ${(await this.bytes(entry)).toString()}`]);
         else
-          digests.set(
+          digests.push([
             entry.path,
             createHash('sha256')
               .update(await this.bytes(entry))
               .digest('hex'),
-          );
+          ]);
       }
     };
     await Promise.all(Array.from({ length: READERS_MAX }, reader));
@@ -104,6 +171,7 @@ export class ServerReader {
       for (const [, kind, body] of document.matchAll(/<(collection|file)(?:\s[^>]*)?>(.*?)<\/\1>/gs)) {
         const text = body ?? '';
         entries.push({
+          parent: folder,
           path: `${prefix}${element(text, 'displayName')}`,
           kind: kind === 'collection' ? 'folder' : element(text, 'mediaType') === 'inode/symlink' ? 'symlink' : 'file',
           url: element(text, 'ref'),

@@ -1,0 +1,52 @@
+// `npm run soak`: the long runs. The same test files as in `npm test`, given more to do; all of them one after the other, or one.
+//
+//   npm run soak                    everything: hours
+//   npm run soak -- clients         two mounts and the web: 200 seeds
+//   npm run soak -- crashes 2000    SIGKILL at every step and at any moment: so many kills, 1,000 unless told
+//   npm run soak -- model           1,000,000 operations beside a plain directory
+//
+// Each prints its seeds; CFS_SEED=N repeats one, and a seed that failed goes into the list of its test file.
+import { spawn } from 'node:child_process';
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+
+/** `files` of vitest's project `mount`, or a `command` for node; `environment(amount)`: what makes it long. */
+const parts = new Map(
+  await Promise.all(
+    readdirSync(join(root, 'scripts/soak'))
+      .filter((name) => name.endsWith('.mjs'))
+      .sort()
+      .map(async (name) => [name.slice(0, -'.mjs'.length), await import(`./soak/${name}`)]),
+  ),
+);
+
+const [name, amount] = process.argv.slice(2);
+if (name !== undefined && !parts.has(name)) {
+  console.error(`no such part: ${name} (there are ${[...parts.keys()].join(', ')})`);
+  process.exit(2);
+}
+
+function run(command, args, env) {
+  return new Promise((resolve) => {
+    const child = spawn(command, args, { cwd: root, stdio: 'inherit', env: { ...process.env, ...env } });
+    child.on('exit', (code) => resolve(code ?? 1));
+    child.on('error', () => resolve(1));
+  });
+}
+
+if ((await run(process.execPath, ['scripts/bootstrap.mjs'], {})) !== 0) process.exit(1);
+const failed = [];
+for (const [part, { files, environment, command }] of parts) {
+  if (name !== undefined && part !== name) continue;
+  console.log(`\n== soak: ${part}`);
+  const started = performance.now();
+  const vitest = ['node_modules/vitest/vitest.mjs', 'run', '--project', 'mount', ...(files ?? [])];
+  const code = await run(process.execPath, command ?? vitest, environment(amount));
+  console.log(`${part}: ${code === 0 ? 'held' : 'FAILED'} after ${Math.round((performance.now() - started) / 1000)} s`);
+  if (code !== 0) failed.push(part);
+}
+if (failed.length > 0) console.log(`\nfailed: ${failed.join(', ')}`);
+process.exit(failed.length === 0 ? 0 : 1);

@@ -1,0 +1,7 @@
+// Random operations on a mount beside a plain directory, 20,000 for each seed.
+const STEPS = 20_000;
+export const files = ['test/model/mount-model.mount.test.ts'];
+export const environment = (operations = '1000000') => ({
+  CFS_STEPS: String(STEPS),
+  CFS_RUNS: String(Math.max(1, Math.round(Number(operations) / STEPS) - 5)),
+});

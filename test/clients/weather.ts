@@ -1,0 +1,66 @@
+import type { Fault, FaultRule } from '../../src/server/fault-plan.ts';
+import type { ReferenceServer } from '../harness/reference-server.ts';
+import type { SeededRandom } from '../store/seeded-random.ts';
+
+/** What the line and the machines do while the clients work. */
+export type Weather = 'calm' | 'rough' | 'away' | 'frozen' | 'restarts' | 'first-dies' | 'second-dies';
+
+const WEATHERS: readonly Weather[] = [
+  'calm',
+  'rough',
+  'rough',
+  'rough',
+  'away',
+  'away',
+  'frozen',
+  'restarts',
+  'first-dies',
+  'second-dies',
+];
+
+const METHODS = ['GET', 'POST', 'PUT', '*'];
+/** Trouble that passes: whoever meets it has to come through by himself. */
+const FAULTS: readonly Fault[] = [
+  { delayMs: 300 },
+  { hangUpBefore: true },
+  { actButNeverAnswer: true },
+  { hangUpAfterBytes: 1 },
+  { hangUpAfterBytes: 10_000 },
+  { hangUpAfterBytes: 100_000 },
+  { status: 503 },
+  { status: 500 },
+  { status: 429, retryAfterSeconds: 1 },
+  { staleListing: true },
+  { expireToken: true },
+  { wrongContentRange: true },
+  { ignoreRange: true },
+  { garbage: true },
+  { acceptBytes: 500 },
+];
+
+export function forecast(random: SeededRandom): Weather {
+  return random.pick(WEATHERS);
+}
+
+/** A few rules, each of which hits some of the requests that follow. */
+export function roughRules(random: SeededRandom): FaultRule[] {
+  return Array.from({ length: 3 + random.below(4) }, () => ({
+    on: random.pick(METHODS),
+    nth: 1 + random.below(15),
+    times: 1 + random.below(4),
+    then: random.pick(FAULTS),
+  }));
+}
+
+/** What the server does of it; the mounts' part is the caller's. */
+export async function begin(weather: Weather, server: ReferenceServer, random: SeededRandom): Promise<void> {
+  if (weather === 'rough') await server.setFaults(roughRules(random));
+  else if (weather === 'away') await server.kill9();
+  else if (weather === 'frozen') server.pause();
+}
+
+export async function end(weather: Weather, server: ReferenceServer): Promise<void> {
+  if (weather === 'rough') await server.setFaults([]);
+  else if (weather === 'away') await server.restart();
+  else if (weather === 'frozen') server.resume();
+}

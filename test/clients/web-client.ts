@@ -1,0 +1,110 @@
+import { systemClock } from '../../src/base/clock.ts';
+import type { ServerEntry, ServerReader } from '../harness/server-reader.ts';
+import type { SeededRandom } from '../store/seeded-random.ts';
+import type { Ledger } from './ledger.ts';
+
+const NAMES = ['a', 'b', 'c', 'Größe', 'd', 'e'];
+const SIZES = [30, 700, 17_000, 140_000];
+
+type Step = 'create' | 'write' | 'version' | 'rename' | 'trash' | 'folder';
+const STEPS: readonly Step[] = [
+  'create',
+  'create',
+  'write',
+  'write',
+  'version',
+  'version',
+  'rename',
+  'rename',
+  'trash',
+  'folder',
+];
+
+/** Somebody in a browser: random requests on the line, with nothing of our client between. */
+export class WebClient {
+  readonly #reader: ServerReader;
+  readonly #random: SeededRandom;
+  readonly #ledger: Ledger;
+  readonly #trace: string[];
+  #count = 0;
+
+  constructor(deps: { reader: ServerReader; random: SeededRandom; ledger: Ledger; trace: string[] }) {
+    this.#reader = deps.reader;
+    this.#random = deps.random;
+    this.#ledger = deps.ledger;
+    this.#trace = deps.trace;
+  }
+
+  /** A request that fails on the way is given up, as a person would. @returns how many were answered as wished */
+  async run(steps: number): Promise<number> {
+    let done = 0;
+    for (let step = 0; step < steps; step++) {
+      const what = this.#random.pick(STEPS);
+      let outcome = '';
+      await systemClock.sleep(this.#random.below(400));
+      try {
+        outcome = await this.#take(what);
+        done += 1;
+      } catch (error) {
+        outcome = `→ ${(error as Error).message.slice(0, 80)}`;
+      }
+      this.#trace.push(`${new Date().toISOString().slice(14, 23)} web: ${what} ${outcome}`);
+    }
+    return done;
+  }
+
+  async #take(step: Step): Promise<string> {
+    const { root, trash } = await this.#reader.places();
+    const entries = await this.#reader.list();
+    const folders = [root, ...entries.filter(({ kind }) => kind === 'folder').map(({ url }) => url)];
+    const files = entries.filter(({ kind, sizeBytes }) => kind === 'file' && sizeBytes >= 0);
+    const folder = this.#random.pick(folders);
+    const name = this.#random.pick(NAMES);
+    if (step === 'folder')
+      return this.#ask('POST', folder, `<folder><displayName>${name}</displayName></folder>`, name);
+    if (step === 'create') {
+      if (entries.some(({ parent, path }) => parent === folder && path.endsWith(name))) return 'taken';
+      const made = await this.#send('POST', folder, `<file><displayName>${name}</displayName><mediaType/></file>`);
+      await this.#fill(`${made.headers.get('location')}/data`, name);
+      return name;
+    }
+    if (step === 'write' || step === 'version') {
+      if (files.length === 0) return 'nothing there';
+      const file = this.#random.pick(files);
+      if (step === 'write') return this.#fill(`${file.url}/data`, file.path);
+      const version = await this.#send('POST', `${file.url}/version`);
+      return this.#fill(`${version.headers.get('location')}/data`, file.path);
+    }
+    if (entries.length === 0) return 'nothing there';
+    const entry = this.#random.pick(entries);
+    if (step === 'trash') return this.#change(entry, `<parent>${trash}</parent>`);
+    const parent = this.#random.below(2) === 0 ? `<parent>${folder}</parent>` : '';
+    return this.#change(entry, `<displayName>${name}</displayName>${parent}`, name);
+  }
+
+  #change(entry: ServerEntry, fields: string, told = ''): Promise<string> {
+    const kind = entry.kind === 'folder' ? 'folder' : 'file';
+    return this.#ask('PUT', entry.url, `<${kind}>${fields}</${kind}>`, `${entry.path} ${told}`);
+  }
+
+  async #fill(url: string, what: string): Promise<string> {
+    const mark = `web ${++this.#count}|`;
+    const bytes = Buffer.from(mark.repeat(Math.ceil(this.#random.pick(SIZES) / mark.length)));
+    const digest = this.#ledger.announce(bytes, `web ${this.#count} (${what})`);
+    await this.#send('PUT', url, bytes);
+    this.#ledger.accept(digest, 'web');
+    return `${what} #${this.#count}`;
+  }
+
+  async #ask(method: string, url: string, body: string, told: string): Promise<string> {
+    await this.#send(method, url, body);
+    return told;
+  }
+
+  async #send(method: string, url: string, body?: string | Uint8Array): Promise<Response> {
+    const answer = await this.#reader.send(method, url, body);
+    const text = await answer.text();
+    if (!answer.ok) throw new Error(`${answer.status} ${text.slice(0, 60)}`);
+    return answer;
+  }
+}

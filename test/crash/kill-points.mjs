@@ -1,0 +1,156 @@
+// Loaded into a mount or a server before its program (NODE_OPTIONS=--import): ends the process with SIGKILL at a named step, at its
+// n-th occurrence after the process was armed. Nothing in the product knows of it: system calls are counted where Node offers
+// them, requests where undici tells of them.
+//
+// CFS_TEST_KILL_FILE names a file with {"point": "journal-write before", "nth": 3}; SIGUSR2 reads it, in all threads.
+
+import diagnostics from 'node:diagnostics_channel';
+import fs from 'node:fs';
+import { createRequire, syncBuiltinESMExports } from 'node:module';
+import { basename } from 'node:path';
+import { BroadcastChannel, isMainThread } from 'node:worker_threads';
+
+const killFile = process.env.CFS_TEST_KILL_FILE;
+const program = basename(process.argv[1] ?? '');
+const isServer = program === 'cfs.js' && process.argv[2] === 'serve' && !process.argv.includes('user');
+
+/** Not armed: no step is this one. */
+let armed = { point: '', nth: 0 };
+let seen = 0;
+
+function die() {
+  process.kill(process.pid, 'SIGKILL');
+  // The signal may take a moment to arrive: nothing may happen meanwhile.
+  for (;;);
+}
+
+/** @returns whether the process ends at this occurrence of the step. Does not end it. */
+function isTurn(point) {
+  return point === armed.point && ++seen === armed.nth;
+}
+
+function step(point) {
+  if (isTurn(point)) die();
+}
+
+/** Replaces a method by one that may end the process before it or when it is done. */
+function watch(object, name, pointOf) {
+  const original = object[name];
+  object[name] = function (...args) {
+    if (armed.point === '') return original.apply(this, args);
+    const point = pointOf(...args);
+    if (point === null) return original.apply(this, args);
+    step(`${point} before`);
+    const result = original.apply(this, args);
+    if (!(result instanceof Promise)) step(`${point} after`);
+    else {
+      return result.then((value) => {
+        step(`${point} after`);
+        return value;
+      });
+    }
+    return result;
+  };
+}
+
+/** Which of the store's files a path or a descriptor is. */
+function placeOf(file) {
+  let path = file;
+  if (typeof file === 'number') {
+    try {
+      path = fs.readlinkSync(`/proc/self/fd/${file}`);
+    } catch {
+      return null;
+    }
+  }
+  return /\/journal\//.test(path) ? 'journal' : /\/(drafts|cache)\//.test(path) ? 'content' : null;
+}
+
+function watchStore() {
+  const write = fs.writeSync;
+  fs.writeSync = (fd, bytes, offset, length, position) => {
+    const place = armed.point === '' ? null : placeOf(fd);
+    if (place === null) return write(fd, bytes, offset, length, position);
+    step(`${place}-write before`);
+    if (isTurn(`${place}-write torn`)) {
+      write(fd, bytes, offset, Math.floor(length / 2), position);
+      die();
+    }
+    const written = write(fd, bytes, offset, length, position);
+    step(`${place}-write after`);
+    return written;
+  };
+  const of = (what) => (file) => {
+    const place = placeOf(file);
+    return place === null ? null : `${place}-${what}`;
+  };
+  watch(fs, 'openSync', (path, flags) => (flags === 'w+' ? of('create')(path) : null));
+  watch(fs, 'unlinkSync', of('remove'));
+  watch(fs, 'renameSync', of('rename'));
+  watch(fs, 'ftruncateSync', of('truncate'));
+  syncBuiltinESMExports();
+}
+
+function watchUploads() {
+  const points = new WeakMap();
+  const nameOf = ({ method, path }) => {
+    const target = path.split('?')[0];
+    if (method === 'POST' && /^\/folder\//.test(target)) return 'create';
+    if (method === 'POST' && /\/version$/.test(target)) return 'begin-version';
+    if (method === 'PUT' && /\/data$/.test(target)) return 'data';
+    if (method === 'PUT' && /^\/(file|folder)\//.test(target)) return 'place';
+    if (method === 'GET' && /\/version/.test(target)) return 'history';
+    if (method === 'GET' && /\/contents$/.test(target)) return 'listing';
+    return null;
+  };
+  const on = (channel, what) =>
+    diagnostics.subscribe(`undici:${channel}`, ({ request }) => {
+      const name = points.get(request);
+      if (name != null) step(`${name} ${what}`);
+    });
+  diagnostics.subscribe('undici:request:create', ({ request }) => points.set(request, nameOf(request)));
+  on('client:sendHeaders', 'sent');
+  on('request:bodyChunkSent', 'partly sent');
+  on('request:headers', 'answered');
+  on('request:trailers', 'ended');
+}
+
+async function watchServer() {
+  const require = createRequire(import.meta.url);
+  const { mkdtempSync, rmSync } = fs;
+  const promises = require('node:fs/promises');
+  for (const name of ['mkdir', 'unlink', 'link', 'truncate']) watch(promises, name, () => `blob-${name}`);
+  const scratch = mkdtempSync('/tmp/cfs-kill-points-');
+  const handle = await promises.open(`${scratch}/x`, 'w');
+  const prototype = Object.getPrototypeOf(handle);
+  for (const name of ['writev', 'sync', 'datasync']) watch(prototype, name, () => `blob-${name}`);
+  await handle.close();
+  const { open } = await import('lmdb');
+  const database = open({ path: `${scratch}/x.mdb` });
+  let holder = database;
+  while (!Object.hasOwn(holder, 'transactionSync')) holder = Object.getPrototypeOf(holder);
+  watch(holder, 'transactionSync', () => 'rows');
+  await database.close();
+  rmSync(scratch, { recursive: true });
+  syncBuiltinESMExports();
+}
+
+if (killFile !== undefined && (isServer || program === 'mount.js' || !isMainThread)) {
+  const threads = new BroadcastChannel('cfs-kill-points');
+  threads.unref();
+  const arm = (what) => {
+    seen = 0;
+    armed = what;
+  };
+  threads.onmessage = ({ data }) => arm(data);
+  if (isMainThread) {
+    process.on('SIGUSR2', () => {
+      const what = JSON.parse(fs.readFileSync(killFile, 'utf8'));
+      threads.postMessage(what);
+      arm(what);
+    });
+  }
+  if (isServer) await watchServer();
+  else if (isMainThread) watchUploads();
+  else watchStore();
+}
