@@ -10,7 +10,15 @@ export interface RemoteFolder {
   readonly url: ResourceUrl;
   /** displayName as the service has it; anything, also `/`, `.` or an empty text. */
   readonly name: string;
+  /** What is particular about it where the whole account is shown; left out for a folder of the user's own. */
+  readonly place?: FolderPlace;
 }
+
+/**
+ * `made`: no folder of the service, but made to show what the account has; nothing is made or removed in it. `shared`: the top of a
+ * folder that somebody else shares, with leave to change what is in it; `read-only`: without.
+ */
+export type FolderPlace = 'made' | 'shared' | 'read-only';
 
 export interface RemoteFile {
   readonly kind: 'file';

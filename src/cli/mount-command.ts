@@ -77,7 +77,7 @@ export function mountRequest(
     source: flags.account,
     directory: flags.directory,
     accountFile: files.accountFile,
-    storeDirectory: files.storeDirectory,
+    storeDirectory: deps.options.root === 'account' ? files.accountStoreDirectory : files.storeDirectory,
     socketPath: files.socketPath,
     logFile: deps.options.logFile ?? files.logFile,
     options: deps.options,

@@ -17,10 +17,14 @@ import {
 import { cacheBudget } from '../config/cache-budget.ts';
 import { BlockReader } from '../content/block-reader.ts';
 import { Patience } from '../content/patience.ts';
-import type { VersionSource } from '../content/version-source.ts';
+import type { VersionHistory, VersionSource } from '../content/version-source.ts';
 import type { Located, ParkedChange, SyncOutcome, UnsyncedFile } from '../control/status-model.ts';
+import { CloudAttributes, type PublicLinks } from '../fs/cloud-attributes.ts';
+import { ComposedFileSystem } from '../fs/composed-file-system.ts';
+import { FileHistory } from '../fs/file-history.ts';
 import { FileSystem } from '../fs/file-system.ts';
 import { OpenPush } from '../fs/open-push.ts';
+import { VersionsDirectory } from '../fs/versions-directory.ts';
 import type { MountedFileSystem, MountOptions } from '../kernel/binding.ts';
 import { type LinuxMount, mountLinux } from '../kernel/linux.ts';
 import { ContentStore } from '../store/content-store.ts';
@@ -29,6 +33,7 @@ import type { RemoteChanges, UploadService } from '../sync/remote-changes.ts';
 import { pathOf, type SyncEvent, type ParkedChange as SyncParkedChange } from '../sync/sync-event.ts';
 import { SyncLoop } from '../sync/sync-loop.ts';
 import type { SyncLeft } from '../sync/sync-request.ts';
+import { AccountPlaces } from '../tree/account-places.ts';
 import { Freshness } from '../tree/freshness.ts';
 import { Names } from '../tree/names.ts';
 import { PushMarks } from '../tree/push-marks.ts';
@@ -109,7 +114,7 @@ class MountingWorker implements MountService {
       maskedFeatures: options.maskFeatures,
     };
     const deps = { log: this.#log.child({ part: 'kernel' }), clock: systemClock };
-    const { fileSystem } = this.#built;
+    const { mounted: fileSystem } = this.#built;
     let descriptor = -1;
     if (options.binding === 'fuse-native') {
       // Only here: whoever did not ask for it does not load it.
@@ -264,16 +269,18 @@ class MountingWorker implements MountService {
         umask: options.umask,
       },
     });
+    const places = options.root === 'account' ? new AccountPlaces({ store }) : null;
+    const listing = this.#port.remote<RemoteListing>('listing');
     const freshness = new Freshness({
       tree,
-      listing: this.#port.remote<RemoteListing>('listing'),
+      listing: places?.noting(listing) ?? listing,
       marks,
       clock,
       log: log.child({ part: 'freshness' }),
       openFiles: () => fileSystem.files.files,
       options: { dirTtlMs: options.dirTtlMs, openWaitMs: options.openWaitMs },
     });
-    const source = this.#port.remote<VersionSource>('versions');
+    const source = this.#port.remote<VersionSource & VersionHistory>('versions');
     const { readTimeoutMs } = options;
     const patience = new Patience({ clock, log: log.child({ part: 'patience' }), shutdown, readTimeoutMs });
     const reader = new BlockReader({
@@ -341,9 +348,25 @@ class MountingWorker implements MountService {
       openPushMs: options.openPushMs,
     });
     openPush.start(shutdown);
+    const history = new FileHistory({ source, patience, clock });
+    const mounted = new ComposedFileSystem({
+      files: fileSystem,
+      versions: new VersionsDirectory({ tree, freshness, history, store, contents, reader }),
+      attributes: new CloudAttributes({
+        tree,
+        contents,
+        source,
+        links: this.#port.remote<PublicLinks>('links'),
+        patience,
+        stateOf: (ino) => sync.stateOf(ino),
+      }),
+      tree,
+      places,
+      showVersions: options.showVersions,
+    });
     tree.onLocalChange((ino) => sync.changed(ino));
     void contents.keepHouse(shutdown);
-    return { store, contents, tree, freshness, patience, reader, fileSystem, sync, cacheBytes };
+    return { store, contents, tree, freshness, patience, reader, fileSystem, mounted, sync, cacheBytes };
   }
 
   async #stop(timeoutMs: number | null): Promise<StopOutcome> {
@@ -452,6 +475,7 @@ interface LeftTower {
   readonly patience: Patience;
   readonly reader: BlockReader;
   readonly fileSystem: FileSystem;
+  readonly mounted: ComposedFileSystem;
   readonly sync: SyncLoop;
   readonly cacheBytes: number;
 }

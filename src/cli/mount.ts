@@ -3,15 +3,18 @@ import { Worker } from 'node:worker_threads';
 import { systemClock } from '../base/clock.ts';
 import { createLogger, type Logger, type LogLevel } from '../base/log.ts';
 import { Port } from '../base/port.ts';
-import type { VersionSource } from '../content/version-source.ts';
+import type { VersionHistory, VersionSource } from '../content/version-source.ts';
 import type { MountMetrics } from '../control/mount-metrics.ts';
 import { ControlServer } from '../control/server.ts';
 import type { ConnectionStatus, Status, SyncProgress } from '../control/status-model.ts';
+import type { PublicLinks } from '../fs/cloud-attributes.ts';
 import { abandonMount } from '../kernel/linux.ts';
+import { AccountTree } from '../remote/account-tree.ts';
 import { HttpService } from '../remote/http-service.ts';
 import type { RemoteChanges, UploadService } from '../sync/remote-changes.ts';
 import { createTransfer, type Transfer } from '../transfer/transfer.ts';
 import type { TransferState } from '../transfer/transfer-queue.ts';
+import { Names } from '../tree/names.ts';
 import type { RemoteListing } from '../tree/remote-listing.ts';
 import { type Account, readAccountFile } from './account-file.ts';
 import { unmountWhenKilled } from './auto-unmount.ts';
@@ -91,8 +94,14 @@ class MountingProcess {
       log: log.child({ part: 'remote' }),
       onSignInRequired: () => this.#signInRequired(),
     });
+    const service = this.#service;
+    const names = new Names();
+    const shownName = (name: string) => names.toFileName(name);
     this.#transfer = createTransfer({
-      service: this.#service,
+      service,
+      ...(request.options.root === 'account' && {
+        account: new AccountTree({ service, baseUrl: account.origin, shownName }),
+      }),
       clock: systemClock,
       log: log.child({ part: 'transfer' }),
       transfers: request.options.connections,
@@ -122,9 +131,10 @@ class MountingProcess {
     this.#mount = port.remote<MountService>('mount');
     // The seams of the left tower, satisfied here: this is where the compiler checks it.
     port.offer('listing', this.#transfer.listings satisfies RemoteListing);
-    port.offer('versions', this.#transfer.versions satisfies VersionSource);
+    port.offer('versions', this.#transfer.versions satisfies VersionSource & VersionHistory);
     port.offer('changes', this.#transfer.changes satisfies RemoteChanges);
     port.offer('uploads', this.#transfer.uploads satisfies UploadService);
+    port.offer('links', this.#transfer.links satisfies PublicLinks);
     port.offer('main', {
       event: async (event) => this.#event(event),
       ended: async (outcome) => void this.#finished(outcome),
@@ -168,7 +178,10 @@ class MountingProcess {
   /** @throws UsageError, SignInError, TransportError, StorageError: nothing is mounted then */
   async start(): Promise<void> {
     const { planted } = await this.#mount.open();
-    if (!planted) await this.#mount.plant((await this.#service.user(AbortSignal.timeout(30_000))).magicBriefcase);
+    if (!planted) {
+      const { magicBriefcase, syncFolders } = await this.#service.user(AbortSignal.timeout(30_000));
+      await this.#mount.plant(this.#request.options.root === 'account' ? syncFolders : magicBriefcase);
+    }
     await this.#control.listen();
     try {
       this.#watch.mounted(await this.#mount.mount());

@@ -74,6 +74,14 @@ export const OPTIONS = {
     'trash',
     'where deleted files go: trash (that of the service), or forever',
   ),
+  root: choice(
+    '--root',
+    '<what>',
+    ['briefcase', 'account'],
+    'briefcase',
+    'what is mounted: briefcase (the magic briefcase), or account (all folders, workspaces and shares)',
+  ),
+  showVersions: toggle('--show-versions', 'show .versions in the listing of the root; it is there without, too'),
   readOnly: toggle('--read-only', 'refuse every change (EROFS)'),
   allowOther: toggle(
     '--allow-other',

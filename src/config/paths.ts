@@ -25,6 +25,8 @@ export interface AccountPaths {
   readonly accountFile: string;
   /** Journal, LMDB and content files. */
   readonly storeDirectory: string;
+  /** The same for `--root account`: another root is another tree. */
+  readonly accountStoreDirectory: string;
   readonly logFile: string;
   /** The running mount's socket; its directory has mode 0700. */
   readonly socketPath: string;
@@ -57,6 +59,7 @@ export function accountPaths(paths: Paths, name: string): AccountPaths {
     directory,
     accountFile: join(directory, 'account.json'),
     storeDirectory: join(directory, 'store'),
+    accountStoreDirectory: join(directory, 'store-account'),
     logFile: join(directory, 'mount.log'),
     socketPath: join(
       paths.runtimeDirectory === null ? join(directory, 'run') : join(paths.runtimeDirectory, name),

@@ -25,3 +25,13 @@ export interface VersionSource {
     signal: AbortSignal,
   ): Promise<FetchedRange>;
 }
+
+/** What is asked about a file's past. Satisfied by `transfer/` across the threads. */
+export interface VersionHistory {
+  /**
+   * A file's versions, newest first, complete and incomplete ones.
+   *
+   * @throws ApiError 404 when the file is gone · TransportError
+   */
+  versions(file: ResourceUrl, signal: AbortSignal): Promise<readonly RemoteVersion[]>;
+}

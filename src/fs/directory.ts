@@ -15,7 +15,7 @@ const HANDED_OUT_MAX = 4096;
  * goes. An entry that is removed while the folder is read does not disturb the rest; one that appears may or may not be seen.
  */
 export function fillDirectory(
-  deps: { readonly tree: Tree; readonly view: NodeView },
+  deps: { readonly tree: Pick<Tree, 'children' | 'node'>; readonly view: Pick<NodeView, 'local' | 'entry'> },
   folder: FolderHandle,
   cookie: number,
   sink: DirectorySink,
@@ -35,7 +35,7 @@ export function fillDirectory(
 }
 
 /** The name after which to go on: undefined for the start, null when the place is lost (then the listing ends). */
-function nameBefore(tree: Tree, folder: FolderHandle, cookie: number): string | undefined | null {
+function nameBefore(tree: Pick<Tree, 'node'>, folder: FolderHandle, cookie: number): string | undefined | null {
   if (cookie < COOKIE_BASE) return undefined;
   const remembered = folder.handedOut.get(cookie);
   if (remembered !== undefined) return remembered;

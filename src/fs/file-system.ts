@@ -127,7 +127,7 @@ export class FileSystem implements FileSystemOps {
     if (bytes.byteLength > SYMLINK_BYTES_MAX) throw new FsError('ENAMETOOLONG');
     if (bytes.byteLength === 0) throw new FsError('ENOENT');
     return this.#afterListing(parent, ctx, () => {
-      this.#mayWrite();
+      this.mayWrite();
       const node = this.#tree.create(parent, name, {
         kind: 'symlink',
         mode: 0o777,
@@ -180,7 +180,7 @@ export class FileSystem implements FileSystemOps {
       this.#afterListing(newParent, ctx, () => {
         const target = this.#tree.child(newParent, newName);
         const act = (): void => {
-          this.#mayWrite();
+          this.mayWrite();
           const { replaced } = this.#tree.rename(parent, name, newParent, newName, mode);
           if (replaced !== null) this.#view.orphan(replaced);
         };
@@ -202,7 +202,7 @@ export class FileSystem implements FileSystemOps {
   }
 
   setattr(ino: Inode, change: AttributeChange, handle: HandleId | null, ctx: OpContext): Answer<AttributesReply> {
-    this.#mayWrite();
+    this.mayWrite();
     if (change.sizeBytes === undefined) return this.#setattr(ino, change);
     const size = change.sizeBytes;
     if (size > FILE_BYTES_MAX) throw new FsError('EFBIG');
@@ -227,7 +227,7 @@ export class FileSystem implements FileSystemOps {
   }
 
   setxattr(ino: Inode, name: string, value: Uint8Array, mode: 'set' | 'create' | 'replace'): Answer<void> {
-    this.#mayWrite();
+    this.mayWrite();
     const xattrs = withXattr(this.#view.local(ino).xattrs, name, value, mode);
     this.#view.change(ino, { xattrs, ctime: this.#view.now() });
   }
@@ -237,7 +237,7 @@ export class FileSystem implements FileSystemOps {
   }
 
   removexattr(ino: Inode, name: string): Answer<void> {
-    this.#mayWrite();
+    this.mayWrite();
     const xattrs = withoutXattr(this.#view.local(ino).xattrs, name);
     this.#view.change(ino, { xattrs, ctime: this.#view.now() });
   }
@@ -262,7 +262,7 @@ export class FileSystem implements FileSystemOps {
   // Files
 
   open(ino: Inode, flags: OpenFlags, ctx: OpContext): Answer<OpenReply> {
-    if (flags.access !== 'read' || flags.truncate) this.#mayWrite();
+    if (flags.access !== 'read' || flags.truncate) this.mayWrite();
     const waiting = this.#deps.freshness.beforeOpen(ino, ctx.signal);
     return after(waiting instanceof Promise ? unlessAborted(waiting, ctx.signal) : waiting, () =>
       this.#open(ino, flags, ctx),
@@ -390,11 +390,12 @@ export class FileSystem implements FileSystemOps {
     return this.#deps.openFile.store.sync();
   }
 
-  // Private
-
-  #mayWrite(): void {
+  /** @throws FsError EROFS where the mount was asked to refuse every change */
+  mayWrite(): void {
     if (this.#deps.options.readOnly) throw new FsError('EROFS');
   }
+
+  // Private
 
   #readAhead(handle: FileHandle, extent: Extent, hadToWait: boolean): void {
     const { file, readAhead } = handle;
@@ -421,7 +422,7 @@ export class FileSystem implements FileSystemOps {
   }
 
   #create(parent: Inode, name: string, kind: NodeKind, mode: number, ctx: OpContext): Entry {
-    this.#mayWrite();
+    this.mayWrite();
     const inherited = kind === 'folder' ? this.#view.local(parent).mode & S_ISGID : 0;
     const node = this.#tree.create(parent, name, {
       kind,
@@ -439,7 +440,7 @@ export class FileSystem implements FileSystemOps {
   }
 
   #remove(parent: Inode, name: string, what: 'file' | 'folder'): void {
-    this.#mayWrite();
+    this.mayWrite();
     const { removed } = this.#tree.remove(parent, name, what);
     this.#view.orphan(removed);
   }

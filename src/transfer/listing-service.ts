@@ -1,15 +1,17 @@
 import type { ListingPage, RemoteResource } from '../base/resources.ts';
 import type { NodeKind, ResourceUrl } from '../base/vocabulary.ts';
+import type { AccountTree } from '../remote/account-tree.ts';
 import type { HttpService } from '../remote/http-service.ts';
 import type { Connectivity } from './connectivity.ts';
 
 /** What the tree asks for (`RemoteListing`), across the threads. */
 export class ListingService {
-  readonly #service: HttpService;
+  readonly #service: HttpService | AccountTree;
   readonly #connectivity: Connectivity;
 
-  constructor(options: { service: HttpService; connectivity: Connectivity }) {
-    this.#service = options.service;
+  /** @param options.account the whole account as one tree; without it, the service's own folders */
+  constructor(options: { service: HttpService; account?: AccountTree; connectivity: Connectivity }) {
+    this.#service = options.account ?? options.service;
     this.#connectivity = options.connectivity;
   }
 

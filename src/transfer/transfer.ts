@@ -1,8 +1,10 @@
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
+import type { AccountTree } from '../remote/account-tree.ts';
 import type { HttpService } from '../remote/http-service.ts';
 import { ChangeService } from './change-service.ts';
 import { Connectivity, type ConnectivityState } from './connectivity.ts';
+import { LinkService } from './link-service.ts';
 import { ListingService } from './listing-service.ts';
 import { RateLimit } from './rate-limit.ts';
 import { TransferQueue, type TransferState } from './transfer-queue.ts';
@@ -15,6 +17,7 @@ export interface Transfer {
   readonly versions: VersionService;
   readonly changes: ChangeService;
   readonly uploads: UploadService;
+  readonly links: LinkService;
   readonly connectivity: Connectivity;
   stats(): TransferStats;
 }
@@ -28,11 +31,13 @@ export interface TransferStats extends ConnectivityState {
 }
 
 /**
- * The main thread's end of the seam: moves bytes between the service and local files. The four services satisfy
- * `RemoteListing`, `VersionSource`, `RemoteChanges` and `UploadService` by their shape; `cli` checks that they do.
+ * The main thread's end of the seam: moves bytes between the service and local files. The services satisfy
+ * `RemoteListing`, `VersionSource`, `RemoteChanges`, `UploadService` and `PublicLinks` by their shape; `cli` checks that they do.
  */
 export function createTransfer(options: {
   service: HttpService;
+  /** The whole account as one tree of folders, where that is what is mounted. */
+  account?: AccountTree;
   clock: Clock;
   log: Logger;
   /** Transfers at once, as many as the service has connections for; 8. */
@@ -53,6 +58,7 @@ export function createTransfer(options: {
     bytesPerSecond == null ? null : new RateLimit({ clock, bytesPerSecond });
   const parts = {
     service,
+    ...(options.account && { account: options.account }),
     connectivity,
     queue,
     upLimit: limitOf(options.limits?.upBytesPerSecond),
@@ -63,6 +69,7 @@ export function createTransfer(options: {
     versions: new VersionService(parts),
     changes: new ChangeService(parts),
     uploads: new UploadService(parts),
+    links: new LinkService(parts),
     connectivity,
     stats: () => ({
       ...connectivity.state,

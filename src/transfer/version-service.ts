@@ -1,25 +1,27 @@
 import type { FetchedRange, FetchTarget, RemoteVersion } from '../base/resources.ts';
 import type { Extent, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
+import type { AccountTree } from '../remote/account-tree.ts';
 import type { HttpService } from '../remote/http-service.ts';
 import type { Connectivity } from './connectivity.ts';
 import { land } from './landing.ts';
 import type { RateLimit } from './rate-limit.ts';
 import type { TransferQueue } from './transfer-queue.ts';
 
-/** What reading needs (`VersionSource`), across the threads: bytes go into the file that the other thread names. */
+/** What reading needs (`VersionSource`, `VersionHistory`), across the threads: bytes go into the file that the other thread names. */
 export class VersionService {
-  readonly #service: HttpService;
+  readonly #service: HttpService | AccountTree;
   readonly #connectivity: Connectivity;
   readonly #queue: TransferQueue;
   readonly #limit: RateLimit | null;
 
   constructor(options: {
     service: HttpService;
+    account?: AccountTree;
     connectivity: Connectivity;
     queue: TransferQueue;
     downLimit: RateLimit | null;
   }) {
-    this.#service = options.service;
+    this.#service = options.account ?? options.service;
     this.#connectivity = options.connectivity;
     this.#queue = options.queue;
     this.#limit = options.downLimit;
@@ -32,6 +34,10 @@ export class VersionService {
   async versionOfLength(file: ResourceUrl, sizeBytes: number, signal: AbortSignal): Promise<RemoteVersion | null> {
     const history = await this.#connectivity.watched(() => this.#service.versions(file, signal));
     return history.find((version) => version.complete && version.sizeBytes === sizeBytes) ?? null;
+  }
+
+  versions(file: ResourceUrl, signal: AbortSignal): Promise<readonly RemoteVersion[]> {
+    return this.#connectivity.watched(() => this.#service.versions(file, signal));
   }
 
   /** @throws what `HttpService.readVersion` throws · StorageError where the file cannot take the bytes */

@@ -2,7 +2,7 @@ import { closeSync, openSync, writeSync } from 'node:fs';
 import { ApiError, TransportError } from '../../src/base/errors.ts';
 import type { FetchedRange, FetchTarget, ListingPage, RemoteFile, RemoteVersion } from '../../src/base/resources.ts';
 import type { Extent, ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
-import type { VersionSource } from '../../src/content/version-source.ts';
+import type { VersionHistory, VersionSource } from '../../src/content/version-source.ts';
 import type { RemoteListing } from '../../src/tree/remote-listing.ts';
 
 interface StoredFile {
@@ -14,12 +14,14 @@ interface StoredFile {
  * A service in memory with one folder of files and their versions: what reading needs, written from the interface. Fetches can
  * be held, cut and refused, and are counted.
  */
-export class VersionService implements VersionSource, RemoteListing {
+export class VersionService implements VersionSource, VersionHistory, RemoteListing {
   readonly #files = new Map<ResourceUrl, StoredFile>();
   #nextVersion = 1;
   /** Every fetch that was asked for, in order. */
   readonly fetches: { readonly version: VersionUrl; readonly extent: Extent }[] = [];
   pins = 0;
+  /** How often a whole history was asked for. */
+  histories = 0;
   /** While set, fetches wait for it. */
   gate: Promise<void> | null = null;
   /** So many bytes of a fetch arrive in its file before it halts, for `haltedAt`. */
@@ -70,6 +72,18 @@ export class VersionService implements VersionSource, RemoteListing {
     if (newest === undefined) return null;
     const { url, bytes, modifiedMs } = newest;
     return { url, sizeBytes: bytes.byteLength, complete: true, lastModifiedMs: modifiedMs, mediaType: null };
+  }
+
+  async versions(file: ResourceUrl, signal: AbortSignal): Promise<readonly RemoteVersion[]> {
+    this.histories++;
+    await this.#trouble(signal);
+    return (this.#files.get(file)?.versions ?? []).map(({ url, bytes, modifiedMs }) => ({
+      url,
+      sizeBytes: bytes.byteLength,
+      complete: true,
+      lastModifiedMs: modifiedMs,
+      mediaType: null,
+    }));
   }
 
   async readVersion(

@@ -1,0 +1,134 @@
+import { FsError } from '../base/errors.ts';
+import type { RemoteVersion } from '../base/resources.ts';
+import type { Inode, ResourceUrl } from '../base/vocabulary.ts';
+import type { Patience } from '../content/patience.ts';
+import type { VersionSource } from '../content/version-source.ts';
+import type { Answer } from '../kernel/binding.ts';
+import type { Contents } from '../store/contents.ts';
+import type { NodeRecord, RemoteFacet } from '../store/tables.ts';
+import type { Tree } from '../tree/tree.ts';
+
+/** What is asked about public links. Satisfied by `transfer/` across the threads. */
+export interface PublicLinks {
+  /** A file's public link; null where it has none. */
+  publicLink(file: ResourceUrl, signal: AbortSignal): Promise<string | null>;
+  /** @returns the link that there is from now on; null after it was taken away */
+  setPublicLink(file: ResourceUrl, state: 'on' | 'off', signal: AbortSignal): Promise<string | null>;
+}
+
+export interface CloudAttributesDeps {
+  readonly tree: Tree;
+  readonly contents: Pick<Contents, 'record'>;
+  readonly source: Pick<VersionSource, 'newestVersion'>;
+  readonly links: PublicLinks;
+  readonly patience: Patience;
+  /** What a person is told about one node (`SyncLoop.stateOf`). */
+  readonly stateOf: (ino: Inode) => string;
+}
+
+const PREFIX = 'user.cfs.';
+const OFF = 'off';
+
+/**
+ * `user.cfs.*`: what the mount knows of a file, for scripts. Read by name and not listed, so that `cp -a`, `rsync -X` and `tar
+ * --xattrs` neither copy them to another file nor fail over them (docs/adr/0009).
+ */
+export class CloudAttributes {
+  readonly #deps: CloudAttributesDeps;
+
+  constructor(deps: CloudAttributesDeps) {
+    this.#deps = deps;
+  }
+
+  /** Whether an attribute is one of these. */
+  static has(name: string): boolean {
+    return name.startsWith(PREFIX);
+  }
+
+  /**
+   * - `state`: `clean`, `pending`, `pushing` or `parked:REASON`, of files and folders; known here
+   * - `url`: of the file or folder on the service; known here
+   * - `version`: the address of a file's newest version; asked for where it is not known
+   * - `media_type`: of a file, as the service told it; asked for where it has not yet
+   * - `public_link`: the link, or `off`; asked for
+   *
+   * @throws FsError ENODATA where there is none, also for what the service does not have yet · ETIMEDOUT
+   */
+  get(ino: Inode, name: string, signal: () => AbortSignal): Answer<Uint8Array> {
+    const node = this.#node(ino);
+    switch (name.slice(PREFIX.length)) {
+      case 'state':
+        return Buffer.from(this.#deps.stateOf(ino));
+      case 'url':
+        return bytesOf(node.remote?.resource);
+      case 'media_type':
+        return this.#mediaType(remoteFile(node), signal);
+      case 'version':
+        return this.#version(remoteFile(node), signal);
+      case 'public_link':
+        return this.#publicLink(remoteFile(node), signal);
+      default:
+        throw new FsError('ENODATA');
+    }
+  }
+
+  /**
+   * `public_link` takes `on` and `off`, and returns when the service has done it.
+   *
+   * @throws FsError EPERM for all others · EINVAL for another value · EBUSY for a file that is not with the service yet · ETIMEDOUT
+   */
+  async set(ino: Inode, name: string, value: Uint8Array, signal: () => AbortSignal): Promise<void> {
+    if (name !== `${PREFIX}public_link`) throw new FsError('EPERM', `${name} only tells`);
+    const wanted = Buffer.from(value).toString().trim();
+    if (wanted !== 'on' && wanted !== OFF) throw new FsError('EINVAL', 'a public link is on or off');
+    const node = this.#node(ino);
+    if (node.kind !== 'file') throw new FsError('EPERM', 'only files have public links');
+    const resource = node.remote?.resource;
+    // Not EAGAIN: setxattr(2) would say EOPNOTSUPP for it (fs/xattr.c of the kernel).
+    if (resource === undefined) throw new FsError('EBUSY', 'the file is not with the service yet');
+    const { links, patience } = this.#deps;
+    await patience.ask((stop) => links.setPublicLink(resource, wanted, stop), signal());
+  }
+
+  /** As setting `public_link` to `off`. @throws as `set` */
+  remove(ino: Inode, name: string, signal: () => AbortSignal): Promise<void> {
+    return this.set(ino, name, Buffer.from(OFF), signal);
+  }
+
+  #version(remote: RemoteFacet, signal: () => AbortSignal): Answer<Uint8Array> {
+    const known = remote.content === null ? null : this.#deps.contents.record(remote.content)?.version;
+    return known != null ? Buffer.from(known) : this.#newest(remote, signal).then((newest) => bytesOf(newest?.url));
+  }
+
+  #mediaType(remote: RemoteFacet, signal: () => AbortSignal): Answer<Uint8Array> {
+    if (remote.mediaType !== null) return Buffer.from(remote.mediaType);
+    return this.#newest(remote, signal).then((newest) => bytesOf(newest?.mediaType));
+  }
+
+  #newest(remote: RemoteFacet, signal: () => AbortSignal): Promise<RemoteVersion | null> {
+    const { source, patience } = this.#deps;
+    return patience.ask((stop) => source.newestVersion(remote.resource, stop), signal());
+  }
+
+  async #publicLink(remote: RemoteFacet, signal: () => AbortSignal): Promise<Uint8Array> {
+    const { links, patience } = this.#deps;
+    const link = await patience.ask((stop) => links.publicLink(remote.resource, stop), signal());
+    return Buffer.from(link ?? OFF);
+  }
+
+  #node(ino: Inode): NodeRecord {
+    const node = this.#deps.tree.node(ino);
+    if (node === undefined) throw new FsError('ESTALE', 'this file no longer exists');
+    return node;
+  }
+}
+
+function remoteFile(node: NodeRecord): RemoteFacet {
+  if (node.kind !== 'file' || node.remote === null) throw new FsError('ENODATA');
+  return node.remote;
+}
+
+function bytesOf(text: string | null | undefined): Uint8Array {
+  if (text == null) throw new FsError('ENODATA');
+  return Buffer.from(text);
+}

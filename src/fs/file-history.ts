@@ -1,0 +1,98 @@
+import type { Clock } from '../base/clock.ts';
+import type { RemoteVersion } from '../base/resources.ts';
+import type { Inode, ResourceUrl } from '../base/vocabulary.ts';
+import type { Patience } from '../content/patience.ts';
+import type { VersionHistory } from '../content/version-source.ts';
+import type { RemoteFacet } from '../store/tables.ts';
+
+/** One complete version of a file, under the name that it has in `.versions/`. */
+export interface NamedVersion {
+  readonly name: string;
+  readonly version: RemoteVersion;
+}
+
+interface Known {
+  readonly remote: RemoteFacet;
+  readonly askedMs: number;
+  readonly versions: Promise<readonly NamedVersion[]>;
+}
+
+/** How long a history is believed: a listing of it and the lookups after it are one question. */
+const BELIEVED_MS = 5_000;
+const HISTORIES_MAX = 512;
+
+/** The histories of files, as the service told them a moment ago. One question at a time per file, however many wait. */
+export class FileHistory {
+  readonly #source: VersionHistory;
+  readonly #patience: Patience;
+  readonly #clock: Clock;
+  /** Least recently asked first. */
+  readonly #known = new Map<Inode, Known>();
+
+  constructor(deps: { source: VersionHistory; patience: Patience; clock: Clock }) {
+    this.#source = deps.source;
+    this.#patience = deps.patience;
+    this.#clock = deps.clock;
+  }
+
+  /**
+   * A file's complete versions, newest first.
+   *
+   * @throws (rejects) FsError ETIMEDOUT the service cannot be reached · ApiError
+   */
+  versions(ino: Inode, remote: RemoteFacet): Promise<readonly NamedVersion[]> {
+    const known = this.#known.get(ino);
+    if (known !== undefined && isSame(known.remote, remote) && this.#clock.elapsedMs() - known.askedMs < BELIEVED_MS)
+      return known.versions;
+    const versions = this.#ask(remote.resource);
+    this.#known.delete(ino);
+    this.#known.set(ino, { remote, askedMs: this.#clock.elapsedMs(), versions });
+    for (const oldest of this.#known.keys()) {
+      if (this.#known.size <= HISTORIES_MAX) break;
+      this.#known.delete(oldest);
+    }
+    versions.catch(() => {
+      if (this.#known.get(ino)?.versions === versions) this.#known.delete(ino);
+    });
+    return versions;
+  }
+
+  async #ask(resource: ResourceUrl): Promise<readonly NamedVersion[]> {
+    const versions = await this.#patience.ask((signal) => this.#source.versions(resource, signal));
+    return named(versions.filter(({ complete }) => complete));
+  }
+}
+
+/**
+ * Versions under names that tell when they were saved, by the service's clock, in UTC: `2026-11-20T13.05.11Z` (colons would not
+ * survive a copy to other file systems). Of several within one second the oldest has this name, the next ones `…11Z-2`, `…11Z-3`.
+ *
+ * @param versions newest first, as the service tells them; the result is in the same order
+ */
+export function named(versions: readonly RemoteVersion[]): readonly NamedVersion[] {
+  const seen = new Map<string, number>();
+  const result: NamedVersion[] = [];
+  for (const version of [...versions].reverse()) {
+    const time = version.lastModifiedMs === null ? UNKNOWN_TIME : secondOf(version.lastModifiedMs);
+    const nth = (seen.get(time) ?? 0) + 1;
+    seen.set(time, nth);
+    result.push({ name: nth === 1 ? time : `${time}-${nth}`, version });
+  }
+  return result.reverse();
+}
+
+const UNKNOWN_TIME = 'time-unknown';
+
+function secondOf(ms: number): string {
+  return `${new Date(ms).toISOString().slice(0, 19).replaceAll(':', '.')}Z`;
+}
+
+/** Whether nothing was heard of the file since: a version that was pushed from here is seen at once. */
+function isSame(one: RemoteFacet, other: RemoteFacet): boolean {
+  return (
+    one.resource === other.resource &&
+    one.content === other.content &&
+    one.sizeBytes === other.sizeBytes &&
+    one.lastModifiedMs === other.lastModifiedMs
+  );
+}

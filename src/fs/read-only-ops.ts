@@ -1,0 +1,61 @@
+import { FsError } from '../base/errors.ts';
+import type { Answer, Entry } from '../kernel/binding.ts';
+
+/** Everything that changes something, refused: the base of folders that only show. */
+export class ReadOnlyOps {
+  mkdir(): Answer<Entry> {
+    return refused();
+  }
+
+  mknod(): Answer<Entry> {
+    return refused();
+  }
+
+  symlink(): Answer<Entry> {
+    return refused();
+  }
+
+  link(): Answer<Entry> {
+    return refused();
+  }
+
+  unlink(): Answer<void> {
+    return refused();
+  }
+
+  rmdir(): Answer<void> {
+    return refused();
+  }
+
+  rename(): Answer<void> {
+    return refused();
+  }
+
+  create(): never {
+    return refused();
+  }
+
+  setattr(): never {
+    return refused();
+  }
+
+  write(): Answer<number> {
+    return refused();
+  }
+
+  fallocate(): Answer<void> {
+    return refused();
+  }
+
+  setxattr(): Answer<void> {
+    return refused();
+  }
+
+  removexattr(): Answer<void> {
+    return refused();
+  }
+}
+
+function refused(): never {
+  throw new FsError('EROFS', 'what is shown here cannot be changed');
+}

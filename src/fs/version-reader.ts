@@ -1,0 +1,79 @@
+import { setMaxListeners } from 'node:events';
+import { FsError } from '../base/errors.ts';
+import type { ContentId, Extent, HandleId, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
+import type { BlockReader } from '../content/block-reader.ts';
+import { ReadAhead } from '../content/read-ahead.ts';
+import type { Answer, ReadReply } from '../kernel/binding.ts';
+import type { Contents, Lease } from '../store/contents.ts';
+import type { StoreWriter } from '../store/tables.ts';
+import { replyOf } from './read-reply.ts';
+
+interface OpenVersion {
+  readonly content: ContentId;
+  readonly sizeBytes: number;
+  readonly lease: Lease;
+  readonly readAhead: ReadAhead;
+  readonly closed: AbortController;
+}
+
+/**
+ * Versions that are open by themselves, not as what a file is now: read through the block cache, where the blocks of one that a file
+ * also has are found and left. What nothing else refers to is collected when it is closed.
+ */
+export class VersionReader {
+  readonly #store: StoreWriter;
+  readonly #contents: Contents;
+  readonly #reader: BlockReader;
+  readonly #open = new Map<HandleId, OpenVersion>();
+  #next = 1;
+
+  constructor(deps: { store: StoreWriter; contents: Contents; reader: BlockReader }) {
+    this.#store = deps.store;
+    this.#contents = deps.contents;
+    this.#reader = deps.reader;
+  }
+
+  open(version: VersionUrl, resource: ResourceUrl, sizeBytes: number): HandleId {
+    const content = this.#store.transact((tx) => {
+      const id = this.#contents.versionContent(tx, version, resource, sizeBytes);
+      // Only the lease keeps it from collection.
+      if (tx.get('content', id)?.refs === 0) tx.put('garbage', id, true);
+      return id;
+    });
+    const handle = this.#next++ as HandleId;
+    const lease = this.#contents.lease(content);
+    const closed = new AbortController();
+    setMaxListeners(0, closed.signal); // one for each request under way
+    this.#open.set(handle, { content, sizeBytes, lease, readAhead: new ReadAhead(), closed });
+    return handle;
+  }
+
+  /** @throws FsError EBADF · what `BlockReader.read` throws: ESTALE, ETIMEDOUT, EIO */
+  read(handle: HandleId, wanted: Extent, signal: AbortSignal): Answer<ReadReply> {
+    const { content, sizeBytes, readAhead, closed } = this.#version(handle);
+    const extent = { start: wanted.start, end: Math.min(wanted.end, sizeBytes) };
+    if (extent.start >= extent.end) return new Uint8Array(0);
+    const reply = this.#reader.read(content, extent, signal, (pieces) => replyOf(pieces, this.#contents));
+    for (const ahead of readAhead.afterRead(extent, sizeBytes, reply instanceof Promise) ?? [])
+      this.#reader.prefetch(content, ahead, closed.signal);
+    return reply;
+  }
+
+  sizeOf(handle: HandleId): number {
+    return this.#version(handle).sizeBytes;
+  }
+
+  close(handle: HandleId): void {
+    const version = this.#open.get(handle);
+    if (version === undefined) return;
+    this.#open.delete(handle);
+    version.closed.abort(new DOMException('no longer needed', 'AbortError'));
+    version.lease.release();
+  }
+
+  #version(handle: HandleId): OpenVersion {
+    const version = this.#open.get(handle);
+    if (version === undefined) throw new FsError('EBADF');
+    return version;
+  }
+}

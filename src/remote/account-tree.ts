@@ -1,0 +1,207 @@
+import type {
+  ListingPage,
+  RemoteEntry,
+  RemoteFile,
+  RemoteFolder,
+  RemoteResource,
+  RemoteVersion,
+} from '../base/resources.ts';
+import type { Extent, NodeKind, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
+import { parseUrl } from '../protocol/endpoints.ts';
+import type { RemoteShare, RemoteUser } from './account.ts';
+import type { HttpService } from './http-service.ts';
+import type { IncomingData } from './version-data.ts';
+
+/** What the folders are called that the account does not have as such. */
+export const WORKSPACES_NAME = 'Workspaces';
+export const SHARES_NAME = 'Shared with me';
+
+/** As `tree/remote-entry` knows it: the bytes of such a file are where the link leads. */
+const LINK_MEDIA_TYPE = 'inode/symlink';
+const LINK_MARK = '#link=';
+const OWNER_MARK = '#owner=';
+const CONTACTS_MAX = 1_000;
+
+/**
+ * The whole account as one tree of folders (`--root account`), for whoever lists and reads:
+ *
+ *   /                         the sync folders, without the trash
+ *   /Workspaces/NAME/         what that computer has: links to sync folders, which have one place only
+ *   /Shared with me/OWNER/    the folders that this person shares
+ *
+ * What the service lists itself is listed by it; the rest is made here, under addresses that nobody else has.
+ */
+export class AccountTree {
+  readonly #service: HttpService;
+  readonly #base: string;
+  /** A name as it is shown: links lead to what a person sees. */
+  readonly #shownName: (name: string) => string;
+  readonly #contacts = new Map<string, string>();
+  #user: RemoteUser | null = null;
+
+  constructor(options: { service: HttpService; baseUrl: string; shownName: (name: string) => string }) {
+    this.#service = options.service;
+    this.#base = options.baseUrl.replace(/\/+$/, '');
+    this.#shownName = options.shownName;
+  }
+
+  /** As `HttpService.listPage`; what is made here comes in one page. */
+  async listPage(folder: ResourceUrl, start: number, signal?: AbortSignal): Promise<ListingPage> {
+    const made = await this.#made(folder, signal);
+    if (made === null) return await this.#service.listPage(folder, start, signal);
+    return { entries: made.slice(start), hasMore: false, serverTimeMs: null };
+  }
+
+  /** As `HttpService.resource`. */
+  async resource(url: ResourceUrl, kind: NodeKind, signal?: AbortSignal): Promise<RemoteResource | null> {
+    if (url.includes(LINK_MARK)) return null;
+    const user = await this.#known(signal);
+    const parent = user.syncFolders;
+    if (url === user.workspaces) return { kind: 'folder', url, name: WORKSPACES_NAME, place: 'made', parent };
+    if (url === user.receivedShares) return { kind: 'folder', url, name: SHARES_NAME, place: 'made', parent };
+    const owner = ownerOf(url);
+    if (owner === null) return await this.#service.resource(url, kind, signal);
+    const found = (await this.#owners(user, signal)).find((entry) => entry.url === url);
+    return found === undefined ? null : { ...found, parent: user.receivedShares as ResourceUrl };
+  }
+
+  async newestVersion(file: ResourceUrl, signal?: AbortSignal): Promise<RemoteVersion | null> {
+    const target = targetOf(file);
+    if (target === null) return await this.#service.newestVersion(file, signal);
+    const sizeBytes = Buffer.byteLength(target);
+    return {
+      url: file as string as VersionUrl,
+      sizeBytes,
+      complete: true,
+      lastModifiedMs: null,
+      mediaType: LINK_MEDIA_TYPE,
+    };
+  }
+
+  async readVersion(
+    version: VersionUrl,
+    extent: Extent,
+    sizeBytes: number,
+    signal?: AbortSignal,
+  ): Promise<IncomingData> {
+    const target = targetOf(version);
+    if (target === null) return await this.#service.readVersion(version, extent, sizeBytes, signal);
+    const bytes = Buffer.from(target).subarray(extent.start, extent.end);
+    return { extent, chunks: oneChunk(bytes) };
+  }
+
+  async versions(file: ResourceUrl, signal?: AbortSignal): Promise<readonly RemoteVersion[]> {
+    if (targetOf(file) === null) return await this.#service.versions(file, signal);
+    const only = await this.newestVersion(file, signal);
+    return only === null ? [] : [only];
+  }
+
+  /** The entries of a folder that is made here; null for all others. */
+  async #made(folder: ResourceUrl, signal: AbortSignal | undefined): Promise<readonly RemoteEntry[] | null> {
+    const user = await this.#known(signal);
+    if (folder === user.syncFolders) return await this.#top(signal);
+    if (folder === user.workspaces) return madeFolders(await this.#service.account.workspaces(signal));
+    if (folder === user.receivedShares) return await this.#owners(user, signal);
+    const owner = ownerOf(folder);
+    if (owner !== null) return (await this.#shares(signal)).filter((share) => share.owner === owner).map(sharedFolder);
+    if (parseUrl(this.#base, folder)?.kind === 'workspace') return await this.#workspace(folder, user, signal);
+    return null;
+  }
+
+  async #top(signal: AbortSignal | undefined): Promise<readonly RemoteEntry[]> {
+    // Links of the account may come and go with what it is allowed: asked for with every listing of the top.
+    this.#user = await this.#service.user(signal);
+    const { workspaces, receivedShares } = this.#user;
+    const made = [
+      ...(workspaces === null ? [] : [{ url: workspaces, name: WORKSPACES_NAME }]),
+      ...(receivedShares === null ? [] : [{ url: receivedShares as ResourceUrl, name: SHARES_NAME }]),
+    ];
+    return [...(await this.#syncFolders(this.#user, signal)), ...madeFolders(made)];
+  }
+
+  async #syncFolders(user: RemoteUser, signal: AbortSignal | undefined): Promise<readonly RemoteFolder[]> {
+    const entries = await this.#service.list(user.syncFolders, signal);
+    // The trash: what is deleted goes there, and cannot be deleted from it by going there.
+    return entries.flatMap((entry) => (entry.kind === 'folder' && entry.url !== user.deletedFiles ? [entry] : []));
+  }
+
+  /** A folder that is a sync folder of the account is shown at the top, and here by a link to it: a folder has one place. */
+  async #workspace(
+    workspace: ResourceUrl,
+    user: RemoteUser,
+    signal: AbortSignal | undefined,
+  ): Promise<readonly RemoteEntry[]> {
+    const top = new Map((await this.#syncFolders(user, signal)).map((folder) => [folder.url, folder.name]));
+    const entries = await this.#service.list(workspace, signal);
+    return entries.map((entry) => {
+      const name = top.get(entry.url);
+      return name === undefined ? entry : linkTo(workspace, entry.name, `../../${this.#shownName(name)}`);
+    });
+  }
+
+  async #owners(user: RemoteUser, signal: AbortSignal | undefined): Promise<readonly RemoteFolder[]> {
+    const owners = new Set((await this.#shares(signal)).map(({ owner }) => owner ?? ''));
+    const folders: RemoteFolder[] = [];
+    for (const owner of owners) {
+      const url = `${user.receivedShares}${OWNER_MARK}${owner}` as ResourceUrl;
+      folders.push({ kind: 'folder', url, name: await this.#contactName(owner, signal), place: 'made' });
+    }
+    return folders;
+  }
+
+  async #shares(signal: AbortSignal | undefined): Promise<readonly (RemoteShare & { owner: string })[]> {
+    const shares = await this.#service.account.receivedShares(signal);
+    return shares.flatMap((share) => (share.mayRead ? [{ ...share, owner: share.owner ?? '' }] : []));
+  }
+
+  /** A person's name, or the address where there is none. */
+  async #contactName(owner: string, signal: AbortSignal | undefined): Promise<string> {
+    if (owner === '') return 'Somebody';
+    const known = this.#contacts.get(owner);
+    if (known !== undefined) return known;
+    const { firstName, lastName, emailAddress } = await this.#service.account.contact(owner, signal);
+    const name = [firstName, lastName].filter((part) => part !== null && part !== '').join(' ') || emailAddress;
+    if (this.#contacts.size >= CONTACTS_MAX) this.#contacts.clear();
+    this.#contacts.set(owner, name);
+    return name;
+  }
+
+  async #known(signal: AbortSignal | undefined): Promise<RemoteUser> {
+    this.#user ??= await this.#service.user(signal);
+    return this.#user;
+  }
+}
+
+function madeFolders(folders: readonly { readonly url: ResourceUrl; readonly name: string }[]): RemoteFolder[] {
+  return folders.map(({ url, name }) => ({ kind: 'folder', url, name, place: 'made' }));
+}
+
+function sharedFolder({ folder, name, mayWrite }: RemoteShare): RemoteFolder {
+  return { kind: 'folder', url: folder, name, place: mayWrite ? 'shared' : 'read-only' };
+}
+
+function linkTo(workspace: ResourceUrl, name: string, target: string): RemoteFile {
+  return {
+    kind: 'file',
+    url: `${workspace}${LINK_MARK}${encodeURIComponent(target)}` as ResourceUrl,
+    name,
+    sizeBytes: Buffer.byteLength(target),
+    lastModifiedMs: null,
+    mediaType: LINK_MEDIA_TYPE,
+    presentOnServer: true,
+  };
+}
+
+function targetOf(url: string): string | null {
+  const at = url.indexOf(LINK_MARK);
+  return at === -1 ? null : decodeURIComponent(url.slice(at + LINK_MARK.length));
+}
+
+function ownerOf(url: string): string | null {
+  const at = url.indexOf(OWNER_MARK);
+  return at === -1 ? null : url.slice(at + OWNER_MARK.length);
+}
+
+async function* oneChunk(bytes: Buffer): AsyncIterable<Buffer> {
+  yield bytes;
+}

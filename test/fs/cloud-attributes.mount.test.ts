@@ -1,0 +1,76 @@
+import { afterAll, beforeAll, expect, onTestFailed, test } from 'vitest';
+import { MountFixture } from '../harness/mount-fixture.ts';
+import { SyscallProcess } from '../harness/syscall-process.ts';
+
+let mount: MountFixture;
+let calls: SyscallProcess;
+
+beforeAll(async () => {
+  mount = await MountFixture.start({ flags: ['--settle', '1h'] });
+  calls = await SyscallProcess.start(mount.directory);
+});
+
+afterAll(async () => {
+  await calls?.dispose();
+  await mount?.dispose();
+});
+
+async function attribute(path: string, name: string): Promise<string> {
+  return Buffer.from(await calls.getxattr(path, `user.cfs.${name}`)).toString();
+}
+
+/** [S-xattr-1] */
+test('user.cfs.state goes from pending to clean, and the other attributes tell what the service has', async () => {
+  onTestFailed(mount.printLogs);
+  await mount.run('printf one > note.txt; mkdir folder');
+  expect(await attribute('note.txt', 'state')).toBe('pending');
+  await expect(calls.getxattr('note.txt', 'user.cfs.url')).rejects.toMatchObject({ errno: 'ENODATA' });
+  await expect(calls.setxattr('note.txt', 'user.cfs.public_link', Buffer.from('on'))).rejects.toMatchObject({
+    errno: 'EBUSY',
+  });
+
+  await mount.sync();
+
+  const entry = (await mount.server.reader.entries()).get('note.txt');
+  expect(await attribute('note.txt', 'state')).toBe('clean');
+  expect(await attribute('note.txt', 'url')).toBe(entry?.url);
+  expect(await attribute('note.txt', 'version')).toMatch(new RegExp(`^${entry?.url}/version/`));
+  expect(await attribute('note.txt', 'media_type')).toMatch(/^text\/plain/);
+  expect(await attribute('folder', 'state')).toBe('clean');
+  expect(await attribute('folder', 'url')).toMatch(/\/folder\/:sc:/);
+  await expect(calls.getxattr('folder', 'user.cfs.version')).rejects.toMatchObject({ errno: 'ENODATA' });
+});
+
+/** [S-xattr-3] */
+test('a public link is switched on and off by its attribute, and anybody can read it meanwhile', async () => {
+  await mount.run('printf "for everybody" > shown.txt');
+  await mount.sync();
+  expect(await attribute('shown.txt', 'public_link')).toBe('off');
+
+  await calls.setxattr('shown.txt', 'user.cfs.public_link', Buffer.from('on'));
+
+  const link = await attribute('shown.txt', 'public_link');
+  expect(await (await fetch(`${link}?directDownload=true`)).text()).toBe('for everybody');
+  await calls.setxattr('shown.txt', 'user.cfs.public_link', Buffer.from('off'));
+  expect((await fetch(`${link}?directDownload=true`)).status).toBe(404);
+  expect(await attribute('shown.txt', 'public_link')).toBe('off');
+  await expect(calls.setxattr('shown.txt', 'user.cfs.public_link', Buffer.from('yes'))).rejects.toMatchObject({
+    errno: 'EINVAL',
+  });
+  await expect(calls.setxattr('shown.txt', 'user.cfs.url', Buffer.from('other'))).rejects.toMatchObject({
+    errno: 'EPERM',
+  });
+});
+
+/** [S-xattr-2] */
+test('the attributes are not listed, so that cp -a and rsync -X copy the user’s own and nothing else', async () => {
+  await mount.run('printf one > source.txt');
+  await calls.setxattr('source.txt', 'user.colour', Buffer.from('green'));
+  await mount.sync();
+
+  expect(await calls.listxattr('source.txt')).toEqual(['user.colour']);
+  await mount.run('cp -a source.txt copy.txt; cp --preserve=xattr source.txt strict.txt');
+  expect(await calls.listxattr('copy.txt')).toEqual(['user.colour']);
+  expect(await attribute('copy.txt', 'state')).toBe('pending');
+  expect(Buffer.from(await calls.getxattr('strict.txt', 'user.colour')).toString()).toBe('green');
+});
