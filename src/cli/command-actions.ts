@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Paths } from '../config/paths.ts';
 import type { CommandName } from './command-table.ts';
 import type { Invocation } from './invocation.ts';
-import { mountOptions } from './option-flags.ts';
+import { givenFlags, mountOptions } from './option-flags.ts';
 import { terminalPrompt } from './prompt.ts';
 import { SERVE_ACTIONS } from './serve.ts';
 import type { CommandOutput } from './sync.ts';
@@ -58,6 +58,18 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
     const { doctorCommand } = await import('./doctor.ts');
     const flags = { store: given.has('--store'), json: given.has('--json'), account: given.text('--account') };
     return doctorCommand(context, flags);
+  },
+
+  'service install': async (given, context) => {
+    const { installService } = await import('./service.ts');
+    const options = mountOptions(given.command, context.env, context.paths);
+    const deps = { ...context, options, given: givenFlags(given.command) };
+    return installService(deps, { directory: given.required(0), account: given.text('--account') });
+  },
+
+  'service remove': async (given, context) => {
+    const { removeService } = await import('./service.ts');
+    return removeService(context, { directory: given.argument(0) });
   },
 
   demo: async (given, context) => {

@@ -26,6 +26,7 @@ function oneLine(text: string): string {
 /** Gives a command the arguments and flags of its row. */
 export function addRow(command: Command, row: CommandRow): Command {
   command.description(row.summary);
+  if (row.usage !== undefined) command.usage(row.usage);
   for (const { name, isRequired, isRepeated, help, choices } of row.args) {
     const words = isRepeated === true ? `${name}...` : name;
     const argument = new Argument(isRequired ? `<${words}>` : `[${words}]`, help);

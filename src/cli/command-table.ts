@@ -38,6 +38,8 @@ export interface CommandRow {
   readonly name: string;
   /** One sentence part without a full stop, in lower case. */
   readonly summary: string;
+  /** Behind the name, where the rows of `args` do not say it. */
+  readonly usage?: string;
   readonly args: readonly ArgumentRow[];
   readonly flags: readonly FlagRow[];
   /** True: all options of `config/options` as well. */
@@ -77,6 +79,7 @@ function optional(name: string, help: string, completion: Completion = 'path'): 
 
 /** What stands in front of `<words> <command>`, for `--help`. */
 export const GROUPS: Readonly<Record<string, string>> = {
+  service: 'mounts that systemd starts and ends',
   'serve user': 'the accounts of the service that runs here',
   'serve key': 'keys of applications',
   'serve application': 'applications that may sign in',
@@ -137,6 +140,19 @@ export const COMMANDS = [
       toggle('--json', 'everything, for scripts'),
       { ...ACCOUNT, help: 'which account; without it: every one that is signed in' },
     ],
+  },
+  {
+    name: 'service install',
+    summary: 'mount whenever you sign in to this machine, by a systemd unit of yours, and now',
+    args: [argument('directory', 'where to mount; it must exist', 'directory')],
+    flags: [ACCOUNT],
+    mountOptions: true,
+  },
+  {
+    name: 'service remove',
+    summary: 'end that mount in order, and take its unit away',
+    args: [optional('directory', 'which one, where several are installed', 'directory')],
+    flags: [],
   },
   {
     name: 'demo',
@@ -304,7 +320,12 @@ export function commandRows(): readonly (CommandRow & { readonly name: CommandNa
 export const CFS_MOUNT: CommandRow = {
   name: 'cfs-mount',
   summary: 'puts your cloud folder at a directory: an ordinary directory from then on, also without a network',
-  args: [argument('directory', 'where to mount; it must exist and be empty', 'directory')],
+  // mount(8) and fstab(5) put a source first; people do not have to.
+  usage: '[options] [source] <directory>',
+  args: [
+    argument('directory', 'where to mount; it must exist and be empty', 'directory'),
+    optional('target', 'the same, where a source stands before it: which account', 'directory'),
+  ],
   flags: [
     { ...ACCOUNT, help: 'which account, where several are signed in (cfs status lists them)' },
     {

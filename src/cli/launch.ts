@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { UsageError } from '../base/errors.ts';
 import { exitCode } from './exit-codes.ts';
 import { type MountRequest, mountEnvironment, parseMountAnswer } from './mount-request.ts';
+import { MANAGER_VARIABLES } from './service-manager.ts';
 
 /** The descriptor on which the mounting process answers. */
 const READY_FD = 3;
@@ -45,6 +46,8 @@ export async function launchMount(request: MountRequest): Promise<LaunchedMount>
       stdio: ['ignore', log ?? 'inherit', log ?? 'inherit', 'pipe'],
       env: {
         ...process.env,
+        // The service manager hears of the process that it started, and of no other.
+        ...Object.fromEntries(MANAGER_VARIABLES.map((name) => [name, undefined])),
         UV_THREADPOOL_SIZE: process.env.UV_THREADPOOL_SIZE ?? '16',
         ...mountEnvironment(request, READY_FD),
       },

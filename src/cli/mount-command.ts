@@ -1,6 +1,7 @@
 import { UsageError } from '../base/errors.ts';
 import type { Options } from '../config/options.ts';
 import { accountPaths, type Paths } from '../config/paths.ts';
+import { callControl } from '../control/client.ts';
 import { chooseAccount } from './account-file.ts';
 import { exitCode } from './exit-codes.ts';
 import { launchMount } from './launch.ts';
@@ -8,7 +9,8 @@ import { visible } from './mount-event.ts';
 import { checkFuse, checkMountPoint } from './mount-point.ts';
 import type { MountRequest } from './mount-request.ts';
 import { type MountWords, NO_MOUNT_WORDS } from './mount-words.ts';
-import { statusAt } from './running-mounts.ts';
+import { statusOf } from './running-mounts.ts';
+import { ServiceManager } from './service-manager.ts';
 import { SignalRelay } from './signal-relay.ts';
 
 export interface MountFlags {
@@ -35,16 +37,41 @@ export async function mountCommand(
   const { name, account } = chooseAccount(deps.paths, flags.account);
   const directory = checkMountPoint(flags.directory, { allowNonEmpty: deps.options.nonempty });
   await checkNotMounted(deps.paths, name);
-  const signals = new SignalRelay();
+  const where = visible(directory);
+  const manager = ServiceManager.of(deps.env);
+  const signals = new SignalRelay(() => manager?.stopping(`unmounting ${where}`));
+  let stopSigns = (): void => {};
   try {
-    const mount = await launchMount(mountRequest(deps, { ...flags, directory, account: name }));
-    if (flags.foreground || signals.interrupted) return await signals.passTo(mount);
+    const request = mountRequest(deps, { ...flags, directory, account: name });
+    const mount = await launchMount(request);
+    // In the background the mounting process is the service from now on, and this one ends.
+    const isBackground = !flags.foreground && !signals.interrupted;
+    manager?.ready(`mounted ${visible(account.username)} at ${where}`, isBackground ? mount.pid : null);
+    if (!isBackground) {
+      if (manager !== null) stopSigns = giveSigns(manager, request.socketPath);
+      return await signals.passTo(mount);
+    }
     mount.release();
   } finally {
+    stopSigns();
     signals.dispose();
   }
   deps.print(`mounted ${visible(account.username)} at ${visible(directory)}\n`);
   return exitCode('ok');
+}
+
+/** A sign of life for as long as the mount answers at its control socket. @returns what ends it */
+function giveSigns(manager: ServiceManager, socketPath: string): () => void {
+  const { signEveryMs } = manager;
+  if (signEveryMs === null) return () => {};
+  const timer = setInterval(() => {
+    const signal = AbortSignal.timeout(signEveryMs);
+    callControl(socketPath, 'status', {}, { signal }).then(
+      () => manager.alive(),
+      () => {}, // no answer, no sign: the manager decides
+    );
+  }, signEveryMs);
+  return () => clearInterval(timer);
 }
 
 /**
@@ -53,7 +80,7 @@ export async function mountCommand(
  * @throws UsageError (alreadyMounted) saying where
  */
 export async function checkNotMounted(paths: Paths, account: string): Promise<void> {
-  const status = await statusAt(accountPaths(paths, account).socketPath);
+  const status = await statusOf(paths, account);
   if (status === null || status.phase === 'draining') return;
   const directory = visible(status.directory);
   throw new UsageError(

@@ -13,6 +13,8 @@ export interface MountEntry {
   readonly source: string;
 }
 
+/** mount(8) starts its helpers without PATH. */
+export const SYSTEM_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 /** How long a mount may take to answer before it counts as hanging. */
 const PROBE_MS_MAX = 3000;
 
@@ -29,7 +31,7 @@ export function checkFuse(env: Readonly<Record<string, string | undefined>>): vo
       refuse('there is no /dev/fuse here: load the module (modprobe fuse), or give the container the device');
     refuse(`/dev/fuse cannot be opened (${code})`);
   }
-  if (!onPath('fusermount3', env.PATH)) refuse('fusermount3 is not installed: apt-get install fuse3');
+  if (!onPath('fusermount3', env.PATH ?? SYSTEM_PATH)) refuse('fusermount3 is not installed: apt-get install fuse3');
 }
 
 /**
@@ -140,8 +142,8 @@ function unescapeField(field: string): string {
   return field.replace(/\\([0-7]{3})/g, (_match, digits: string) => String.fromCharCode(Number.parseInt(digits, 8)));
 }
 
-function onPath(program: string, path: string | undefined): boolean {
-  return (path ?? '').split(delimiter).some((directory) => {
+function onPath(program: string, path: string): boolean {
+  return path.split(delimiter).some((directory) => {
     try {
       accessSync(join(directory, program), constants.X_OK);
       return true;

@@ -1,5 +1,5 @@
 import { UsageError } from '../base/errors.ts';
-import type { OptionKey } from '../config/options.ts';
+import { fileKeyOf, type OptionKey, optionRows } from '../config/options.ts';
 import { exitCode } from './exit-codes.ts';
 import { MOUNT_SUBTYPE } from './mount-request.ts';
 
@@ -22,17 +22,24 @@ const SWITCHES: ReadonlyMap<string, readonly [OptionKey, string]> = new Map([
   ['allow_other', ['allowOther', 'true']],
   ['nonempty', ['nonempty', 'true']],
 ]);
-const VALUES: ReadonlyMap<string, OptionKey> = new Map([
-  ['uid', 'uid'],
-  ['gid', 'gid'],
-  ['umask', 'umask'],
-]);
+/** Every option of the table by its name in config.toml: a line of fstab(5) has no other place for it. */
+const OPTION_KEYS: ReadonlyMap<string, OptionKey> = new Map(
+  optionRows().map(([key, option]) => [fileKeyOf(option), key] as const),
+);
+/** What mount(8) names first in its own manual; the table has more. */
+const SHOWN_VALUES = ['uid', 'gid', 'umask'];
 const FLAGS: ReadonlySet<string> = new Set([
   ...['noexec', 'exec', 'noatime', 'atime', 'relatime', 'strictatime', 'nodiratime', 'diratime'],
   ...['nosuid', 'nodev', 'sync', 'async', 'dirsync'],
 ]);
-/** What holds for every mount of ours anyway. */
-const ALWAYS: ReadonlySet<string> = new Set(['default_permissions', 'defaults', `subtype=${MOUNT_SUBTYPE}`]);
+/**
+ * What holds for every mount of ours anyway, and what mount.fuse3(8) adds by itself when root mounts: `dev` and `suid` say
+ * what is allowed there, and nothing of the service is ever a device or setuid.
+ */
+const ALWAYS: ReadonlySet<string> = new Set([
+  ...['default_permissions', 'defaults', 'dev', 'suid'],
+  `subtype=${MOUNT_SUBTYPE}`,
+]);
 
 /**
  * The words of `-o ro,noatime,uid=1000 -o …`, as mount(8) and other FUSE programs have them: which options of the table they set
@@ -52,22 +59,27 @@ export function readMountWords(texts: readonly string[]): {
   for (const word of texts.flatMap(wordsOf)) {
     const [name = '', value] = split(word);
     const option = SWITCHES.get(word);
-    const valued = VALUES.get(name);
+    const key = OPTION_KEYS.get(name);
     if (option !== undefined) options[option[0]] = option[1];
-    else if (valued !== undefined && value !== undefined) options[valued] = value;
+    else if (key !== undefined && (value !== undefined || isSwitch(key))) options[key] = value ?? 'true';
     else if (FLAGS.has(word)) flags.push(word);
     else if (word === 'auto_unmount') autoUnmount = true;
     else if (name === 'fsname' && value !== undefined && value !== '') fsname = value;
     else if (!ALWAYS.has(word)) refused.push(word);
   }
   if (refused.length > 0) {
-    const known = [...SWITCHES.keys(), ...[...VALUES.keys()].map((name) => `${name}=`), 'fsname=', 'auto_unmount'];
+    const known = [...SWITCHES.keys(), ...SHOWN_VALUES.map((name) => `${name}=`), 'fsname=', 'auto_unmount'];
+    const words = [...known, 'default_permissions', ...FLAGS].join(', ');
     throw new UsageError(
-      `-o: unknown: ${refused.join(', ')} (known: ${[...known, 'default_permissions', ...FLAGS].join(', ')})`,
+      `-o: unknown: ${refused.join(', ')} (known: ${words}, and the options of cfs-mount --help without their dashes)`,
       exitCode('usage'),
     );
   }
   return { options, mount: { flags, fsname, autoUnmount } };
+}
+
+function isSwitch(wanted: OptionKey): boolean {
+  return optionRows().some(([key, { placeholder }]) => key === wanted && placeholder === null);
 }
 
 /** Separated by commas that no backslash stands before. */

@@ -30,9 +30,9 @@ const STATUS_MS_MAX = 10_000;
 export async function accountStates(paths: Paths): Promise<readonly AccountState[]> {
   return Promise.all(
     accountNames(paths).map(async (name) => {
-      const { accountFile, socketPath } = accountPaths(paths, name);
+      const { accountFile } = accountPaths(paths, name);
       const { username, origin } = readAccountFile(accountFile);
-      const status = await answerAt(socketPath);
+      const { socketPath, status } = await answerOf(paths, name);
       return {
         name,
         username,
@@ -79,10 +79,26 @@ export async function chooseMount(
   );
 }
 
-/** What the mount behind a socket says; null where none answers. */
-export async function statusAt(socketPath: string): Promise<Status | null> {
-  const answer = await answerAt(socketPath);
-  return answer === 'silent' ? null : answer;
+/** What the mount of an account says; null where none answers. */
+export async function statusOf(paths: Paths, name: string): Promise<Status | null> {
+  const { status } = await answerOf(paths, name);
+  return status === 'silent' ? null : status;
+}
+
+/**
+ * The socket of an account at which a mount answers, the usual one where none does. A mount that fstab(5) made at boot had no
+ * XDG_RUNTIME_DIR, which the session of the same user has.
+ */
+async function answerOf(
+  paths: Paths,
+  name: string,
+): Promise<{ readonly socketPath: string; readonly status: Status | 'silent' | null }> {
+  const { socketPath } = accountPaths(paths, name);
+  const status = await answerAt(socketPath);
+  if (status !== null || paths.runtimeDirectory === null) return { socketPath, status };
+  const besideState = accountPaths({ ...paths, runtimeDirectory: null }, name).socketPath;
+  const other = await answerAt(besideState);
+  return other === null ? { socketPath, status } : { socketPath: besideState, status: other };
 }
 
 async function answerAt(socketPath: string): Promise<Status | 'silent' | null> {

@@ -7,14 +7,18 @@ const RELAYED: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM', 'SIGHUP'];
  * is a mount is kept for it: a mount that is just being made cannot be given up halfway without leaving a dead one.
  */
 export class SignalRelay {
+  readonly #noticed: () => void;
   #received: NodeJS.Signals | null = null;
   #mount: LaunchedMount | null = null;
   readonly #listener = (signal: NodeJS.Signals): void => {
     this.#received = signal;
+    this.#noticed();
     this.#mount?.signal(signal);
   };
 
-  constructor() {
+  /** @param noticed called at each signal, before it is passed on */
+  constructor(noticed: () => void = () => {}) {
+    this.#noticed = noticed;
     for (const signal of RELAYED) process.on(signal, this.#listener);
   }
 

@@ -16,6 +16,16 @@ test('the last word wins, and what holds anyway changes nothing', () => {
   expect(readMountWords([]).mount).toEqual(NO_MOUNT_WORDS);
 });
 
+test('every option of the table is a word, for fstab(5) has no flags', () => {
+  const { options } = readMountWords(['settle=5s,cache-size=1GiB,read-only,log-file=/var/log/a\\,b']);
+
+  expect(options).toEqual({ settleMs: '5s', cacheBytes: '1GiB', readOnly: 'true', logFile: '/var/log/a,b' });
+});
+
+test('what mount.fuse3 adds when root mounts is taken and changes nothing', () => {
+  expect(readMountWords(['rw,dev,suid'])).toEqual({ options: { readOnly: 'false' }, mount: NO_MOUNT_WORDS });
+});
+
 test('a source may have commas and signs of equality in it', () => {
   expect(readMountWords([String.raw`fsname=a\,b=c\\d,auto_unmount`]).mount).toEqual({
     flags: [],
@@ -24,7 +34,7 @@ test('a source may have commas and signs of equality in it', () => {
   });
 });
 
-test.each(['suid', 'dev', 'frobnicate', 'uid', 'ro=1', 'subtype=other', 'fsname='])('%s is refused', (word) => {
+test.each(['suidd', 'settle', 'frobnicate', 'uid', 'ro=1', 'subtype=other', 'fsname='])('%s is refused', (word) => {
   expect(() => readMountWords([`noatime,${word}`])).toThrow(`-o: unknown: ${word} (known: ro, rw,`);
   try {
     readMountWords([word]);

@@ -1,6 +1,7 @@
 import { accessSync, closeSync, constants, openSync, readFileSync, statSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import type { Options } from '../../config/options.ts';
+import { SYSTEM_PATH } from '../mount-point.ts';
 import { type Finding, finding } from './finding.ts';
 import type { Machine } from './machine.ts';
 
@@ -36,7 +37,7 @@ function* checkDevice(machine: Machine): Generator<Finding> {
 }
 
 function* checkFusermount(machine: Machine): Generator<Finding> {
-  const path = onPath('fusermount3', machine.env.PATH ?? '');
+  const path = onPath('fusermount3', machine.env.PATH ?? SYSTEM_PATH);
   if (path === null) {
     yield finding('fusermount-missing', 'there is no fusermount3 on the path');
     return;

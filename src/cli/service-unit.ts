@@ -1,0 +1,84 @@
+/** What a unit of systemd is to run. */
+export interface ServiceUnit {
+  /** For people: `ann@example.com at /home/ann/Cloud`. */
+  readonly title: string;
+  readonly directory: string;
+  /** Program and arguments, the program by an absolute path. */
+  readonly command: readonly string[];
+  /** What the manager of this user does not set by itself. */
+  readonly env: Readonly<Record<string, string>>;
+  /** How long an orderly end may take, in milliseconds. */
+  readonly stopMs: number;
+  /** Exit codes that another start does not cure. */
+  readonly lasting: readonly number[];
+}
+
+/** A mount whose main thread says nothing for so long is started again; it answers within milliseconds otherwise. */
+const WATCHDOG_SECONDS = 180;
+
+/** The name of the unit for a directory: `cfs-mount-home-ann-Cloud.service`, as systemd-escape(1) --path has it. */
+export function unitNameOf(directory: string): string {
+  return `cfs-mount-${escapedPath(directory)}.service`;
+}
+
+/** The text of the unit: systemd.service(5), for the manager of one user. */
+export function unitText({ title, directory, command, env, stopMs, lasting }: ServiceUnit): string {
+  const variables = Object.entries(env).map(([name, value]) => `Environment=${quoted(`${name}=${value}`)}`);
+  const lines = [
+    '# Made by `cfs service install`; `cfs service remove` takes it away.',
+    '[Unit]',
+    `Description=Cloud folder of ${oneLine(title)}`,
+    'Documentation=man:cfs-mount(1) man:cfs(1)',
+    '# A mount needs no network to start: it does not wait for one.',
+    'StartLimitIntervalSec=0',
+    '',
+    '[Service]',
+    'Type=notify',
+    'NotifyAccess=main',
+    ...variables,
+    `ExecStart=${command.map(quoted).join(' ')}`,
+    '# The launcher passes the signal on; whatever does not end by then is killed together.',
+    'KillMode=mixed',
+    `TimeoutStopSec=${Math.ceil(stopMs / 1000)}`,
+    `WatchdogSec=${WATCHDOG_SECONDS}`,
+    'Restart=on-failure',
+    'RestartSec=5',
+    `RestartPreventExitStatus=${lasting.join(' ')}`,
+    '',
+    '[Install]',
+    'WantedBy=default.target',
+    '',
+    `# ${oneLine(directory)}`,
+    '',
+  ];
+  return lines.join('\n');
+}
+
+/** systemd.unit(5), "String escaping for inclusion in unit names". */
+function escapedPath(path: string): string {
+  const trimmed = path.replace(/\/+/g, '/').replace(/^\/|\/$/g, '');
+  if (trimmed === '') return '-';
+  return [...Buffer.from(trimmed)]
+    .map((byte, at) => {
+      const character = String.fromCharCode(byte);
+      if (character === '/') return '-';
+      if (/[a-zA-Z0-9:_]/.test(character) || (character === '.' && at > 0)) return character;
+      return `\\x${byte.toString(16).padStart(2, '0')}`;
+    })
+    .join('');
+}
+
+/** systemd.service(5), "Command lines": C escapes in double quotes, and neither specifiers nor variables. */
+function quoted(word: string): string {
+  const escaped = word
+    .replace(/[\\"]/g, '\\$&')
+    .replace(/\p{Cc}/gu, (character) => `\\x${character.charCodeAt(0).toString(16).padStart(2, '0')}`)
+    .replaceAll('%', '%%')
+    .replaceAll('$', '$$$$');
+  return /^[\w@:.,/=+-]+$/.test(word) ? word : `"${escaped}"`;
+}
+
+/** Specifiers are expanded in descriptions too, and a backslash at the end would go on in the next line. */
+function oneLine(text: string): string {
+  return text.replace(/[\p{Cc}\\]/gu, '?').replaceAll('%', '%%');
+}

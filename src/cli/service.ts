@@ -1,0 +1,128 @@
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { UsageError } from '../base/errors.ts';
+import { OPTIONS, type OptionKey, type Options } from '../config/options.ts';
+import type { Paths } from '../config/paths.ts';
+import { chooseAccount } from './account-file.ts';
+import { EXIT_CODES, exitCode } from './exit-codes.ts';
+import { visible } from './mount-event.ts';
+import { mountPathOf } from './mount-point.ts';
+import { unitNameOf, unitText } from './service-unit.ts';
+
+/** What an end needs beyond the push of what is pending. */
+const STOP_MS = 30_000;
+const SYSTEMCTL_MS_MAX = 90_000;
+/** A start that ends so will end so again. */
+const LASTING = [EXIT_CODES.usage.code, EXIT_CODES.noFuse.code, EXIT_CODES.mountPoint.code, EXIT_CODES.signIn.code];
+/** What tells where everything lies; a manager of the user starts services without it. */
+const VARIABLES = ['XDG_CONFIG_HOME', 'XDG_STATE_HOME', 'SSL_CERT_FILE'] as const;
+
+interface ServiceDeps {
+  readonly paths: Paths;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly print: (text: string) => void;
+}
+
+/**
+ * `cfs service install DIR`: a unit of systemd's manager for this user that mounts at every sign-in to this machine, and at
+ * once. Where no manager answers (no systemd, no session) the unit is written all the same, and it is said how to start it.
+ *
+ * @param given the options of the mount as they were typed
+ * @throws UsageError where no account fits, or the directory is missing
+ */
+export async function installService(
+  deps: ServiceDeps & { readonly options: Options; readonly given: Partial<Record<OptionKey, string>> },
+  flags: { readonly directory: string; readonly account: string | null },
+): Promise<number> {
+  const { name, account } = chooseAccount(deps.paths, flags.account);
+  const directory = mountPathOf(flags.directory);
+  if (!existsSync(directory)) {
+    throw new UsageError(`${visible(directory)} does not exist: make the directory first`, exitCode('mountPoint'));
+  }
+  const unit = unitNameOf(directory);
+  const folder = unitFolder(deps);
+  const path = join(folder, unit);
+  const program = fileURLToPath(new URL('./cfs-mount.js', import.meta.url));
+  const text = unitText({
+    title: `${account.username} at ${directory}`,
+    directory,
+    command: [process.execPath, program, '--foreground', '--account', name, ...flagsOf(deps), '--', directory],
+    env: Object.fromEntries(VARIABLES.flatMap((key) => (deps.env[key] ? [[key, deps.env[key]]] : []))),
+    stopMs: deps.options.drainMs + STOP_MS,
+    lasting: LASTING,
+  });
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(`${path}.new`, text, { mode: 0o644 });
+  renameSync(`${path}.new`, path);
+  deps.print(`wrote ${visible(path)}\n`);
+
+  const started = systemctl(deps.env, 'daemon-reload') ?? systemctl(deps.env, 'enable', '--now', unit);
+  if (started === null) {
+    deps.print(`mounted at ${visible(directory)}, now and whenever you sign in to this machine\n`);
+    deps.print('for a mount without a session of yours: loginctl enable-linger\n');
+    return exitCode('ok');
+  }
+  deps.print(`not started (${started}); to start it: systemctl --user enable --now '${unit}'\n`);
+  return exitCode('failure');
+}
+
+/** `cfs service remove [DIR]`: ends the mount in order and takes its unit away. */
+export async function removeService(deps: ServiceDeps, flags: { readonly directory: string | null }): Promise<number> {
+  const folder = unitFolder(deps);
+  const unit = chooseUnit(folder, flags.directory);
+  const stopped = systemctl(deps.env, 'disable', '--now', unit);
+  rmSync(join(folder, unit), { force: true });
+  // What `enable` made, where no manager could undo it.
+  rmSync(join(folder, 'default.target.wants', unit), { force: true });
+  systemctl(deps.env, 'daemon-reload');
+  deps.print(`removed ${visible(join(folder, unit))}\n`);
+  if (stopped !== null) deps.print(`no manager was asked to end it (${stopped}): cfs umount ends a mount that runs\n`);
+  return exitCode('ok');
+}
+
+/** @throws UsageError where there is none, or where several fit */
+function chooseUnit(folder: string, directory: string | null): string {
+  const units = unitsIn(folder);
+  const wanted = directory === null ? null : unitNameOf(mountPathOf(directory));
+  const fitting = units.filter((unit) => wanted === null || unit === wanted);
+  const [only, second] = fitting;
+  if (only !== undefined && second === undefined) return only;
+  if (second !== undefined)
+    throw new UsageError(`several services are installed (${units.join(', ')}): say which directory is meant`);
+  throw new UsageError(
+    directory === null ? 'no service is installed' : `no service is installed for ${visible(directory)}`,
+    exitCode('notMounted'),
+  );
+}
+
+function unitsIn(folder: string): readonly string[] {
+  try {
+    return readdirSync(folder).filter((name) => name.startsWith('cfs-mount-') && name.endsWith('.service'));
+  } catch {
+    return [];
+  }
+}
+
+/** systemd.unit(5), "User Unit Search Path". */
+function unitFolder({ paths }: ServiceDeps): string {
+  return join(paths.configFile, '..', '..', 'systemd', 'user');
+}
+
+/** @returns null when it was done, otherwise why not */
+function systemctl(env: ServiceDeps['env'], ...args: string[]): string | null {
+  const result = spawnSync('systemctl', ['--user', ...args], { encoding: 'utf8', timeout: SYSTEMCTL_MS_MAX, env });
+  if (result.error !== undefined) return 'systemctl cannot be run';
+  if (result.status === 0) return null;
+  return visible(result.stderr.trim().split('\n', 1)[0] ?? '') || `systemctl ended with ${result.status}`;
+}
+
+function flagsOf(deps: { readonly options: Options; readonly given: Partial<Record<OptionKey, string>> }): string[] {
+  // systemd starts services in another directory than the one in which this was typed.
+  const given = deps.options.logFile === null ? deps.given : { ...deps.given, logFile: deps.options.logFile };
+  return Object.entries(given).flatMap(([key, value]) => {
+    const { flag, placeholder } = OPTIONS[key as OptionKey];
+    return placeholder === null ? [flag] : [`${flag}=${value}`];
+  });
+}

@@ -1,0 +1,95 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type CommandResult, runCommand } from '../harness/command.ts';
+import { ReferenceServer } from '../harness/reference-server.ts';
+import { PROJECT } from '../imports.ts';
+import { CommandHome } from './cli-harness.ts';
+
+/**
+ * mount(8) and fstab(5), as root: `mount -t fuse.cfs-mount` finds `cfs-mount` through mount.fuse3, without PATH. In a mount
+ * namespace of its own, where /etc/fstab and /usr/local/sbin are ours; what is mounted there goes with it.
+ */
+
+const ANN = 'ann@example.com';
+const BOB = 'bob@example.com';
+let home: CommandHome;
+let server: ReferenceServer;
+
+beforeAll(async () => {
+  server = await ReferenceServer.start();
+  home = new CommandHome();
+  for (const name of ['bin', 'ann', 'bob']) mkdirSync(home.path(name));
+  const program = join(PROJECT, 'dist/cli/cfs-mount.js');
+  writeFileSync(home.path('bin/cfs-mount'), `#!/bin/sh\nexec '${process.execPath}' '${program}' "$@"\n`, {
+    mode: 0o755,
+  });
+  for (const email of [ANN, BOB]) await signIn(email);
+});
+
+afterAll(async () => {
+  home.dispose();
+  await server.dispose();
+});
+
+/** Two accounts of one service, both signed in here. */
+async function signIn(email: string): Promise<void> {
+  const secret = { CFS_PASSWORD: 'a password' };
+  const added = await home.run('cfs', ['serve', 'user', 'add', email, '--data', server.data], { env: secret });
+  const told = Object.fromEntries(added.stdout.split('\n').map((line) => line.split(/=(.*)/s).slice(0, 2)));
+  const { code, stderr } = await home.run('cfs', ['login'], { env: { ...told, ...secret } });
+  expect(stderr).toBe('');
+  expect(code).toBe(0);
+}
+
+/** A script in a mount namespace with our fstab. Its mounts are ended in order, whatever happened. */
+function inNamespace(script: string): Promise<CommandResult> {
+  const cfs = `'${process.execPath}' '${join(PROJECT, 'dist/cli/cfs.js')}'`;
+  const prepared = [
+    `mount --bind '${home.path('bin')}' /usr/local/sbin`,
+    `printf '%s\\n' '${ANN} ${home.path('ann')} fuse.cfs-mount noauto,noatime,settle=50ms,_netdev,nofail 0 0' > '${home.path('fstab')}'`,
+    `mount --bind '${home.path('fstab')}' /etc/fstab`,
+    `ann='${home.path('ann')}'; bob='${home.path('bob')}'`,
+    `cfs() { ${cfs} "$@"; }`,
+    `trap 'for each in "$ann" "$bob"; do cfs umount "$each" --now > "$ann.log" 2>&1 || true; done' EXIT`,
+    script,
+  ];
+  const argv = ['unshare', '--mount', '--propagation', 'private', 'sh', '-euc', prepared.join('\n')];
+  return runCommand(argv, { env: home.env, anyExitCode: true, timeoutMs: 60_000 });
+}
+
+test('a line of fstab mounts an account, beside another one with its own store', async () => {
+  const { stdout, stderr, code } = await inNamespace(`
+    mount "$ann"
+    mount -t fuse.cfs-mount ${BOB} "$bob" -o umask=077
+    grep " $ann " /proc/mounts
+    grep " $bob " /proc/mounts
+    echo of-ann > "$ann/file"
+    echo of-bob > "$bob/file"
+    cfs sync --wait --account ${ANN}
+    cfs sync --wait --account ${BOB}
+    cat "$ann/file" "$bob/file"
+    cfs status
+    umount "$ann"
+    cat "$bob/file"`);
+
+  expect(stderr).toBe('');
+  expect(code).toBe(0);
+  const [annLine = '', bobLine = ''] = stdout.split('\n').filter((line) => line.includes(' fuse.'));
+  expect(annLine).toMatch(/ fuse\.cfs-mount rw,nosuid,nodev,noatime,/);
+  expect(bobLine).toMatch(/ fuse\.cfs-mount rw,nosuid,nodev,/);
+  expect(stdout).toContain('of-ann\nof-bob\n');
+  expect(stdout.match(/^ {2}mounted {4}/gm)).toHaveLength(2);
+  expect(stdout).toMatch(/of-bob\n$/);
+});
+
+test('what is wrong reaches the terminal, and the exit code is that of cfs-mount', async () => {
+  const { stderr, stdout } = await inNamespace(`
+    mount -t fuse.cfs-mount nobody@example.com "$ann" || echo "code $?"
+    mount -t fuse.cfs-mount ${ANN} "$ann" -o frobnicate || echo "code $?"
+    grep -c " $ann " /proc/mounts || true`);
+
+  expect(stderr).toContain('cfs-mount: no account nobody@example.com');
+  expect(stderr).toContain('cfs-mount: -o: unknown: frobnicate');
+  expect(stdout).toBe('code 6\ncode 2\n0\n');
+});

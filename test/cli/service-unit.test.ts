@@ -1,0 +1,89 @@
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { type ServiceUnit, unitNameOf, unitText } from '../../src/cli/service-unit.ts';
+
+const UNIT: ServiceUnit = {
+  title: 'ann@example.com at /home/ann/Cloud',
+  directory: '/home/ann/Cloud',
+  command: ['/usr/bin/node', '/opt/cfs/cfs-mount.js', '--foreground', '--', '/home/ann/Cloud'],
+  env: {},
+  stopMs: 35_000,
+  lasting: [2, 6],
+};
+
+function execStart(text: string): string {
+  return /^ExecStart=(.*)$/m.exec(text)?.[1] ?? '';
+}
+
+/** What systemd makes of a command line (systemd.service(5)): quotes and C escapes, then `%%` and `$$`. */
+function wordsOf(line: string): string[] {
+  return [...line.matchAll(/"((?:[^"\\]|\\.)*)"|(\S+)/gs)].map(([, inQuotes, plain]) =>
+    (inQuotes ?? plain ?? '')
+      .replace(/\\x([0-9a-f]{2})|\\(.)/gs, (_all, hex: string | undefined, character: string) =>
+        hex === undefined ? character : String.fromCharCode(Number.parseInt(hex, 16)),
+      )
+      .replaceAll('%%', '%')
+      .replaceAll('$$', '$'),
+  );
+}
+
+test('the unit tells the manager what it needs', () => {
+  const text = unitText(UNIT);
+
+  expect(execStart(text)).toBe('/usr/bin/node /opt/cfs/cfs-mount.js --foreground -- /home/ann/Cloud');
+  for (const line of ['Type=notify', 'NotifyAccess=main', 'KillMode=mixed', 'TimeoutStopSec=35', 'Restart=on-failure'])
+    expect(text.split('\n')).toContain(line);
+  expect(text).toContain('RestartPreventExitStatus=2 6\n');
+  expect(text).toContain('WantedBy=default.target');
+});
+
+/** `%` is a specifier there, `$` a variable, and a newline would be the next setting. */
+test('whatever the words are, systemd gets them as they are, in one line each', () => {
+  const word = fc.string({ unit: 'grapheme', minLength: 1 }).filter((text) => !text.includes('\0'));
+  fc.assert(
+    fc.property(fc.array(word, { minLength: 1 }), word, (words, title) => {
+      const command = ['/usr/bin/node', ...words];
+      const text = unitText({ ...UNIT, command, title, directory: `/${title}`, env: { XDG_STATE_HOME: title } });
+
+      expect(wordsOf(execStart(text))).toEqual(command);
+      const environment = /^Environment=(.*)$/m.exec(text)?.[1] ?? '';
+      expect(wordsOf(environment)).toEqual([`XDG_STATE_HOME=${title}`]);
+      expect(text.split('\n')).toHaveLength(unitText(UNIT).split('\n').length + 1);
+    }),
+  );
+});
+
+test.each([
+  ['/home/ann/Cloud', 'cfs-mount-home-ann-Cloud.service'],
+  ['/home/ann/My Cloud/', 'cfs-mount-home-ann-My\\x20Cloud.service'],
+  ['/.cloud/a-b', 'cfs-mount-\\x2ecloud-a\\x2db.service'],
+  ['/mnt/ö', 'cfs-mount-mnt-\\xc3\\xb6.service'],
+])('the unit of %s is %s', (directory, name) => {
+  expect(unitNameOf(directory)).toBe(name);
+});
+
+const analyze = spawnSync('systemd-analyze', ['--version']).status === 0;
+
+test.runIf(analyze)('systemd-analyze finds nothing to say', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'cfs-unit-'));
+  try {
+    const path = join(directory, 'cfs-mount-home.service');
+    const command = [process.execPath, '/a b/%h $HOME "x"\\', '--', '/home/ann/Cloud'];
+    const man = unitText({ ...UNIT, command, env: { XDG_STATE_HOME: '/a b/%' } });
+    // The pages are not installed here.
+    writeFileSync(path, man.replace(/^Documentation=.*\n/m, ''));
+    const { stderr, status } = spawnSync('systemd-analyze', ['verify', '--user', path], {
+      encoding: 'utf8',
+      env: { ...process.env, XDG_RUNTIME_DIR: directory },
+    });
+
+    expect(stderr.split('\n').filter((line) => line.includes('cfs-mount-home'))).toEqual([]);
+    expect(status).toBe(0);
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
+});
