@@ -1,5 +1,7 @@
 // `npm run bench [-- NAME …]`: runs the benchmarks (all of them without a name), one after another: two at once would measure
 // each other. Each prints a table of medians and ratios against peers of the same run, and writes bench-results/NAME.json.
+//   npm run bench -- quick    all of them, with fewer rounds and smaller files
+//   npm run bench -- report   writes what was measured last into docs/performance.md
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -10,21 +12,31 @@ const known = readdirSync(scripts)
   .map((file) => /^bench-(.+)\.mjs$/.exec(file)?.[1])
   .filter((name) => name !== undefined)
   .sort();
-const names = process.argv.slice(2).filter((word) => !word.startsWith('-'));
+const words = process.argv.slice(2).filter((word) => !word.startsWith('-'));
+const flags = process.argv.slice(2).filter((word) => word.startsWith('-'));
+if (words.includes('report')) {
+  process.exit(
+    spawnSync(process.execPath, ['scripts/measure/report.mjs'], { cwd: root, stdio: 'inherit' }).status ?? 1,
+  );
+}
+if (words.includes('quick')) flags.push('--quick');
+const names = words.filter((word) => word !== 'quick');
 const unknown = names.filter((name) => !known.includes(name));
 if (unknown.length > 0) {
-  console.error(`no benchmark ${unknown.join(', ')}; there are: ${known.join(', ')}`);
+  console.error(`no benchmark ${unknown.join(', ')}; there are: ${known.join(', ')}, quick, report`);
   process.exit(2);
 }
 const boot = spawnSync(process.execPath, ['scripts/bootstrap.mjs'], { cwd: root, stdio: 'inherit' });
 if (boot.status !== 0) process.exit(boot.status ?? 1);
 mkdirSync(`${root}/bench-results`, { recursive: true });
 
-let failed = 0;
+const missed = [];
 for (const name of names.length > 0 ? names : known) {
   console.log(`\n== bench ${name}`);
-  const flags = process.argv.slice(2).filter((word) => word.startsWith('-'));
+  const started = performance.now();
   const run = spawnSync(process.execPath, [`scripts/bench-${name}.mjs`, ...flags], { cwd: root, stdio: 'inherit' });
-  if (run.status !== 0) failed++;
+  console.log(`bench ${name}: ${Math.round((performance.now() - started) / 1000)} s`);
+  if (run.status !== 0) missed.push(name);
 }
-process.exit(failed > 0 ? 1 : 0);
+if (missed.length > 0) console.log(`\nnot all gates hold: ${missed.join(', ')}`);
+process.exit(missed.length > 0 ? 1 : 0);
