@@ -13,8 +13,8 @@ const FETCH_BYTES_MIN = 1024 * 1024;
  * Longer ones where a connection brings it in this time: the way is paid once in each. Nobody waits for the end of a range,
  * only for bytes of it; but a range that was begun is finished when its reader has gone elsewhere in the same file.
  */
-const FETCH_BYTES_MAX = 16 * 1024 * 1024;
-const FETCH_MS = 640;
+const FETCH_BYTES_MAX = 32 * 1024 * 1024;
+const FETCH_MS = 1000;
 /** What a reader waits for is cut into so many at least, to come side by side. */
 const PARTS_OF_LONG = 8;
 /** How fast a connection was counts for less with each fetch that was slower: some waited for their turn, some lines decay. */

@@ -2,14 +2,16 @@ import { BLOCK_BYTES, type Extent } from '../base/vocabulary.ts';
 
 /** The first window of a stream. It grows while its reader has to wait: up to what the line brings while one range arrives. */
 const WINDOW_FIRST_BYTES = 512 * 1024;
-const WINDOW_GROWTH = 4;
+const WINDOW_GROWTH = 8;
 /**
  * A window is asked for in so many requests, one for each connection. Long ones where the window is: a request of 1 MiB to a
  * service 30 ms away leaves its connection idle for half of the time. Some more wait, so that a connection that ends finds the next.
  */
 const REQUESTS_PER_WINDOW = 8;
-const REQUESTS_WAITING = 4;
+const REQUESTS_WAITING = 2;
 const REQUEST_BYTES_MIN = 1024 * 1024;
+/** Towards the end of a file requests become shorter, so that the connections end together: not below this. */
+const REQUEST_BYTES_LAST = 2 * 1024 * 1024;
 /** What one request asks for where nobody says how fast the line is. */
 const PACE_BYTES = 4 * 1024 * 1024;
 /** The kernel's own read-ahead makes requests arrive a little out of order: within this distance it is still one stream. */
@@ -60,7 +62,7 @@ export class ReadAhead {
     if (stream !== null) {
       this.#stridesSeen = 0;
       const wanted = this.#advance(stream, extent, sizeBytes, hadToWait);
-      return wanted === null ? [] : this.#inRequests(wanted, stream);
+      return wanted === null ? [] : this.#inRequests(wanted, stream, sizeBytes);
     }
     if (this.#stridesSeen >= STRIDES_SEEN_MIN) return this.#stridesAhead(extent, sizeBytes);
     this.#begin(extent);
@@ -68,7 +70,7 @@ export class ReadAhead {
     if (extent.start > 0) return null;
     const begun = this.#streams.at(-1) as Stream;
     const wanted = this.#advance(begun, extent, sizeBytes, hadToWait);
-    return wanted === null ? [] : this.#inRequests(wanted, begun);
+    return wanted === null ? [] : this.#inRequests(wanted, begun, sizeBytes);
   }
 
   #begin(extent: Extent): void {
@@ -102,7 +104,7 @@ export class ReadAhead {
     const longest = (REQUESTS_PER_WINDOW + REQUESTS_WAITING) * Math.max(REQUEST_BYTES_MIN, this.#paceBytes);
     stream.windowBytes = Math.min(longest, Math.max(grown, stream.windowBytes));
     // Asking in large steps keeps the requests long; in too large ones, the connections idle until the next.
-    const requestBytes = this.#requestBytes(stream);
+    const requestBytes = this.#requestBytes(stream, sizeBytes);
     const stepBytes = Math.min(stream.windowBytes / 2, requestBytes);
     if (stream.direction === 1) {
       stream.next = Math.max(extent.end, Math.min(stream.next, extent.end + SLACK_BYTES));
@@ -137,18 +139,34 @@ export class ReadAhead {
     return wanted;
   }
 
-  #requestBytes({ windowBytes }: Stream): number {
-    return Math.max(REQUEST_BYTES_MIN, Math.min(windowBytes / REQUESTS_PER_WINDOW, this.#paceBytes));
+  /** The length of a request that begins, going the stream's way, with `leftBytes` before the end of the file. */
+  #requestBytes({ windowBytes }: Stream, leftBytes: number): number {
+    const long = Math.max(REQUEST_BYTES_MIN, Math.min(windowBytes / REQUESTS_PER_WINDOW, this.#paceBytes));
+    return Math.min(long, Math.max(REQUEST_BYTES_LAST, leftBytes / REQUESTS_PER_WINDOW));
   }
 
   /** `wanted` as requests of their own, nearest first. */
-  #inRequests(wanted: Extent, stream: Stream): readonly Extent[] {
-    const bytes = this.#requestBytes(stream);
+  #inRequests(wanted: Extent, stream: Stream, sizeBytes: number): readonly Extent[] {
     const parts: Extent[] = [];
-    for (let start = wanted.start; start < wanted.end; start += bytes)
-      parts.push({ start, end: Math.min(start + bytes, wanted.end) });
-    return stream.direction === 1 ? parts : parts.reverse();
+    if (stream.direction === 1) {
+      for (let start = wanted.start; start < wanted.end; ) {
+        const end = Math.min(start + alignUp(this.#requestBytes(stream, sizeBytes - start)), wanted.end);
+        parts.push({ start, end });
+        start = end;
+      }
+    } else {
+      for (let end = wanted.end; end > wanted.start; ) {
+        const start = Math.max(end - alignUp(this.#requestBytes(stream, end)), wanted.start);
+        parts.push({ start, end });
+        end = start;
+      }
+    }
+    return parts;
   }
+}
+
+function alignUp(bytes: number): number {
+  return Math.ceil(bytes / BLOCK_BYTES) * BLOCK_BYTES;
 }
 
 /** No short request at the end of a window: its rest is asked for with the next one. */
