@@ -194,7 +194,7 @@ int main(int argc, char **argv) {
   report("write_4k_mb_s", transfer("small", O_RDWR | O_CREAT | O_TRUNC, 4096, 40 * (size_t)MIB, writing));
   unlink(path("small"));
 
-  creating(1000);
+  creating(4000);
   report("create_4k_per_s", creating(2000));
   unlink(path("bench-file"));
   printf("}\n");
