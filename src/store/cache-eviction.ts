@@ -6,7 +6,7 @@ import { blockLength } from './block-map.ts';
 import { type CacheUnit, type CacheUsage, UNIT_BLOCKS } from './cache-usage.ts';
 import type { ContentFiles } from './content-files.ts';
 import { isLayered } from './content-layers.ts';
-import type { StoreWriter } from './tables.ts';
+import type { ContentRecord, StoreWriter } from './tables.ts';
 import type { VersionBlocks } from './version-blocks.ts';
 
 const UNITS_PER_CALL_MAX = 64;
@@ -144,6 +144,7 @@ export class CacheEviction {
     this.#usage.forgetUnit(unit);
     const record = this.#store.get('content', id);
     if (record === undefined || record.kind !== 'version') return 0;
+    if (record.where === 'inline') return this.#clearInline(id, record);
     const map = this.#blocks.map(id);
     const whole = !this.#files.canPunchHoles;
     if (whole) this.#usage.forgetUnits(id, record.sizeBytes);
@@ -165,6 +166,21 @@ export class CacheEviction {
     }
     this.#usage.addCached(id, -freed);
     return freed;
+  }
+
+  /** A small version, stored with its name. */
+  #clearInline(id: ContentId, record: ContentRecord): number {
+    try {
+      this.#store.transact((tx) => {
+        tx.put('content', id, { ...record, where: 'none' });
+        tx.remove('inline', id);
+      });
+    } catch (err) {
+      this.#log.warn({ err, content: id }, 'small content not evicted');
+      return 0;
+    }
+    this.#usage.setCached(id, 0);
+    return record.sizeBytes;
   }
 
   #isUnsettled(id: ContentId): boolean {

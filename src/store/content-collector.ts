@@ -81,7 +81,7 @@ export class ContentCollector {
       for (const [id, read] of this.#store.all('content')) {
         if (++count % RECORDS_PER_TURN === 0) await nextTurn();
         if (signal.aborted) return false;
-        if (read.kind === 'version' && read.where !== 'file' && !isLayered(read)) continue;
+        if (read.kind === 'version' && read.where === 'none' && !isLayered(read)) continue;
         const record = this.#store.get('content', id);
         if (record !== undefined) this.#count(id, record);
       }
@@ -111,6 +111,10 @@ export class ContentCollector {
     }
     if (isLayered(record) && record.where === 'file' && !this.#trustsLayers(id)) this.#settling.distrust(id);
     else if (isLayered(record)) this.#settling.add(id);
+    if (record.where === 'inline' && !isLayered(record)) {
+      this.#usage.setCached(id, record.sizeBytes);
+      this.#usage.found(id, 0);
+    }
     if (record.where !== 'file') return;
     let bytes = 0;
     for (const [row, stored] of this.#store.scan('blocks', id)) {

@@ -129,6 +129,7 @@ export class ContentStore implements Contents {
       files,
       blocks: this.#blocks,
       eviction: this.#eviction,
+      usage,
       log,
       inlineMaxBytes: deps.options.inlineMaxBytes,
       contents: this,
@@ -384,6 +385,10 @@ export class ContentStore implements Contents {
 
   usage(): { readonly cacheBytes: number; readonly draftBytes: number } {
     return { cacheBytes: this.#usage.cacheBytes, draftBytes: this.#usage.draftBytes };
+  }
+
+  overBudgetBytes(): number {
+    return Math.max(0, this.#usage.cacheBytes + this.#usage.draftBytes - this.#options.cacheBytes);
   }
 
   /**

@@ -99,4 +99,6 @@ export interface Contents {
   collect(): void;
   /** Blocks and files on the disk, drafts and clean ones, bytes. */
   usage(): { readonly cacheBytes: number; readonly draftBytes: number };
+  /** By how much all that is here, drafts included, exceeds the cache's budget; 0 when it does not. */
+  overBudgetBytes(): number;
 }

@@ -3,6 +3,7 @@ import type { Logger } from '../base/log.ts';
 import { BLOCK_BYTES, type ContentId } from '../base/vocabulary.ts';
 import { blockLength } from './block-map.ts';
 import type { CacheEviction } from './cache-eviction.ts';
+import type { CacheUsage } from './cache-usage.ts';
 import type { ContentFiles } from './content-files.ts';
 import { isLayered } from './content-layers.ts';
 import type { Contents } from './contents.ts';
@@ -21,6 +22,7 @@ export class LayerSettling {
   readonly #files: ContentFiles;
   readonly #blocks: VersionBlocks;
   readonly #eviction: CacheEviction;
+  readonly #usage: CacheUsage;
   readonly #log: Logger;
   readonly #inlineMaxBytes: number;
   readonly #contents: Pick<Contents, 'pieces' | 'readAll' | 'lease'>;
@@ -33,6 +35,7 @@ export class LayerSettling {
     files: ContentFiles;
     blocks: VersionBlocks;
     eviction: CacheEviction;
+    usage: CacheUsage;
     log: Logger;
     inlineMaxBytes: number;
     contents: Pick<Contents, 'pieces' | 'readAll' | 'lease'>;
@@ -43,6 +46,7 @@ export class LayerSettling {
     this.#files = deps.files;
     this.#blocks = deps.blocks;
     this.#eviction = deps.eviction;
+    this.#usage = deps.usage;
     this.#log = deps.log;
     this.#inlineMaxBytes = deps.inlineMaxBytes;
     this.#contents = deps.contents;
@@ -78,6 +82,10 @@ export class LayerSettling {
     tx.put('inline', id, bytes);
     this.#dropLayers(tx, id, record, 'inline');
     if (record.where === 'file') tx.afterCommit(() => this.#files.remove(id));
+    tx.afterCommit(() => {
+      this.#usage.setCached(id, bytes.byteLength);
+      this.#usage.found(id, 0);
+    });
   }
 
   async #runAll(signal: AbortSignal): Promise<void> {

@@ -1,4 +1,4 @@
-import type { Inode } from '../base/vocabulary.ts';
+import type { ContentId, Inode } from '../base/vocabulary.ts';
 import type { DirtyIndex } from './dirty-index.ts';
 import type { Intents } from './intents.ts';
 import { NamePush } from './name-push.ts';
@@ -73,4 +73,6 @@ export interface PusherDeps extends SyncDeps {
   readonly index: DirtyIndex;
   /** Another node than the one that is pushed has to be pushed now. */
   readonly onDirty: (ino: Inode) => void;
+  /** A draft is a version on the service, which did not say which one. */
+  readonly onNameless: (content: ContentId) => void;
 }

@@ -8,6 +8,7 @@ import { DirtyIndex } from './dirty-index.ts';
 import { DueTimes } from './due-times.ts';
 import { type Failure, failureOf } from './failure.ts';
 import { Intents, type PushMarking } from './intents.ts';
+import { MadeHere } from './made-here.ts';
 import type { OnTreeChange, RemoteNaming } from './name-push.ts';
 import { type Action, type Decision, decide, type PlanView } from './plan.ts';
 import { PushQueue } from './push-queue.ts';
@@ -121,9 +122,11 @@ export class SyncLoop {
     this.#pace = new VersionPace(clock);
     this.#due = new DueTimes({ clock, settleMs: options.settleMs, onDue: () => this.#wake() });
     this.#queue = new PushQueue(options.transfers);
-    this.#tidying = new Tidying({ store, contents, clock, log, isBusy: () => this.#pushing.size > 0 });
+    const madeHere = new MadeHere(deps);
+    this.#tidying = new Tidying({ store, contents, madeHere, clock, log, isBusy: () => this.#pushing.size > 0 });
     const onDirty = (ino: Inode): void => this.#reconsider(ino);
-    this.#pusher = new Pusher({ ...deps, intents: this.#intents, index: this.#index, onDirty });
+    const onNameless = (content: ContentId): void => madeHere.add(content);
+    this.#pusher = new Pusher({ ...deps, intents: this.#intents, index: this.#index, onDirty, onNameless });
     this.#view = this.#viewOf(deps);
   }
 
@@ -138,6 +141,7 @@ export class SyncLoop {
       this.#index.refresh(ino);
       this.#todo.add(ino);
     }
+    this.#tidying.soon();
     this.#wake();
   }
 

@@ -2,10 +2,11 @@ import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { Contents } from '../store/contents.ts';
 import type { StoreReader } from '../store/tables.ts';
+import type { MadeHere } from './made-here.ts';
 
 /**
- * What has time until nothing is being pushed: versions take over what they still have in their bases, and contents that
- * nothing refers to any more give their space back. Asked for after changes, done a moment later, in small portions; when
+ * What has time until nothing is being pushed: versions get their names where room is needed, take over what they still have in
+ * their bases, and contents that nothing refers to any more give their space back. Asked for after changes, done a moment later, in small portions; when
  * nothing changes nothing happens.
  */
 export class Tidying {
@@ -35,17 +36,18 @@ export class Tidying {
 
   /** Never rejects. */
   async #run(): Promise<void> {
-    const { contents, isBusy, log } = this.#deps;
+    const { contents, madeHere, isBusy, log } = this.#deps;
     if (this.#isRunning) return;
     this.#isRunning = true;
     try {
+      const isAnswered = !isBusy() && (await madeHere.nameVersions(this.#stopped.signal));
       if (!isBusy()) await contents.settleLayers(this.#stopped.signal);
       if (this.#stopped.signal.aborted) return;
       const before = this.#garbage();
       contents.collect();
       const after = this.#garbage();
       // What is leased waits for the next change; a long row of the rest goes on in portions.
-      if (after !== null && after !== before) this.soon(PORTION_MS);
+      if ((isAnswered && madeHere.isNeeded) || (after !== null && after !== before)) this.soon(PORTION_MS);
     } catch (err) {
       log.warn({ err }, 'contents not tidied');
     } finally {
@@ -63,6 +65,7 @@ export class Tidying {
 export interface TidyingDeps {
   readonly store: StoreReader;
   readonly contents: Pick<Contents, 'settleLayers' | 'collect'>;
+  readonly madeHere: Pick<MadeHere, 'nameVersions' | 'isNeeded'>;
   readonly clock: Clock;
   readonly log: Logger;
   /** Whether something is being pushed, which goes first. */

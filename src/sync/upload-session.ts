@@ -276,10 +276,15 @@ export class UploadSession {
     store.transact((tx) => {
       const node = ownerOf(tx, file);
       if (node?.remote) {
-        // TODO(eviction of what was made here): a draft is outside the cache's budget, so these bytes stay until the file changes.
         // Which version it is was not said, and asking costs a request for each small file: the draft stays as it is, the
-        // bytes are here. A version of another file is not kept under this one's name: it is asked for when it is needed.
-        const isDraft = tx.get('content', content)?.kind === 'draft';
+        // bytes are here (`MadeHere` asks when the cache needs their room). A version of another file is not kept under this
+        // one's name: it is asked for when it is needed.
+        const record = tx.get('content', content);
+        const isDraft = record?.kind === 'draft';
+        if (isDraft) {
+          tx.put('content', content, { ...record, resource: file });
+          tx.afterCommit(() => this.#deps.onNameless(content));
+        }
         const remote = { ...node.remote, content: isDraft ? content : null, sizeBytes, lastModifiedMs };
         const isSame = node.local !== null && node.local.content === content;
         const local = isSame && node.local !== null && !isDraft ? { ...node.local, content: null } : node.local;
@@ -460,6 +465,8 @@ export interface UploadSessionDeps {
   readonly onTreeChange: OnTreeChange;
   /** Another node than the one that is pushed has to be pushed now. */
   readonly onDirty: (ino: Inode) => void;
+  /** A draft is a version on the service, which did not say which one. */
+  readonly onNameless: (content: ContentId) => void;
   readonly clock: Clock;
   readonly log: Logger;
   readonly host: string;

@@ -8,7 +8,7 @@ import { SyncLoop } from '../../src/sync/sync-loop.ts';
 import type { RemoteListing } from '../../src/tree/remote-listing.ts';
 import { MODEL_ROOT, ModelService } from '../sync/model-service.ts';
 import { ManualClock } from '../tree/tree-fixture.ts';
-import { LeftTower } from './left-tower.ts';
+import { LeftTower, type TowerOptions } from './left-tower.ts';
 
 export const SETTLE_MS = 2_000;
 const OPEN_PUSH_MS = 5 * 60_000;
@@ -30,7 +30,7 @@ export class SyncedTower {
     this.mount = new InProcessMount(tower.fileSystem);
   }
 
-  static async build(): Promise<SyncedTower> {
+  static async build(options: Pick<TowerOptions, 'contents'> = {}): Promise<SyncedTower> {
     const clock = new ManualClock();
     const service = new ModelService();
     service.auto = () => ({ type: 'answer' });
@@ -41,6 +41,7 @@ export class SyncedTower {
       listing: listingOf(service),
       source: sourceOf(service),
       onWritten: (ino) => sync?.changed(ino),
+      ...options,
     });
     const { store, contents, names, marks, reader, fileSystem } = tower;
     sync = new SyncLoop({

@@ -131,6 +131,10 @@ export class MemoryContents implements Contents {
 
   async settleLayers(): Promise<void> {}
 
+  overBudgetBytes(): number {
+    return 0;
+  }
+
   lease(content: ContentId): Lease {
     return { content, release: () => {} };
   }
