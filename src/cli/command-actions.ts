@@ -1,6 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { Paths } from '../config/paths.ts';
 import type { CommandName } from './command-table.ts';
+import { exitCode } from './exit-codes.ts';
 import type { Invocation } from './invocation.ts';
 import { givenFlags, mountOptions } from './option-flags.ts';
 import { terminalPrompt } from './prompt.ts';
@@ -70,6 +71,12 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
   'service remove': async (given, context) => {
     const { removeService } = await import('./service.ts');
     return removeService(context, { directory: given.argument(0) });
+  },
+
+  completion: async (given, context) => {
+    const { completionOf } = await import('./completion/completion.ts');
+    context.print(completionOf(given.required(0)));
+    return exitCode('ok');
   },
 
   demo: async (given, context) => {

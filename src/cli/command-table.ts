@@ -155,6 +155,12 @@ export const COMMANDS = [
     flags: [],
   },
   {
+    name: 'completion',
+    summary: 'print what a shell needs to complete these commands: source <(cfs completion bash)',
+    args: [{ ...argument('shell', 'bash, zsh or fish', null), choices: ['bash', 'zsh', 'fish'] }],
+    flags: [],
+  },
+  {
     name: 'demo',
     summary: 'try it out: an embedded server with a demo account, mounted in front (npm start)',
     args: [optional('directory', 'where to mount; made if it is missing (default: ~/Cloud)', 'directory')],

@@ -17,6 +17,8 @@ export interface OptionDefinition<T = unknown> {
   readonly help: string;
   /** For developers: neither in `--help` nor in README.md. */
   readonly hidden: boolean;
+  /** Where only these are taken. */
+  readonly choices?: readonly string[];
   /** Text to value. @throws RangeError with what is wrong, to be put behind the place. */
   readonly parse: (text: string) => T;
 }
@@ -202,7 +204,7 @@ function choice<const T extends string>(
     if (chosen === undefined) throw new RangeError(`"${text}" is none of ${choices.join(', ')}`);
     return chosen;
   };
-  return { flag, placeholder, default: standard as string, help, hidden: false, parse };
+  return { flag, placeholder, default: standard as string, help, hidden: false, choices, parse };
 }
 
 function toggle(flag: string, help: string) {
