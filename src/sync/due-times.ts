@@ -1,6 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { Inode } from '../base/vocabulary.ts';
 import { backoffMs } from './backoff.ts';
+import type { Action } from './plan.ts';
 
 /**
  * When each node is to be decided about: after its settle time, after a pause that grows with its failures, or at a moment
@@ -15,6 +16,8 @@ export class DueTimes {
   readonly #delayed = new Map<Inode, number>();
   readonly #changedMs = new Map<Inode, number>();
   readonly #failures = new Map<Inode, number>();
+  /** How long the last upload of a file took, where that is longer than the settle time; latest last. */
+  readonly #uploadMs = new Map<Inode, number>();
   #postponed = 0;
   #timer: { readonly dueMs: number; readonly cancel: () => void } | null = null;
 
@@ -52,6 +55,18 @@ export class DueTimes {
     return this.#postponed;
   }
 
+  /**
+   * A push took so long. A file settles for as long as its last upload took: what is saved every few seconds and takes half a
+   * minute to upload would be uploaded all the time.
+   */
+  pushed({ type, ino }: Action, tookMs: number): void {
+    if (type !== 'upload' && type !== 'create-file') return;
+    this.#uploadMs.delete(ino);
+    if (tookMs <= this.#settleMs) return;
+    this.#uploadMs.set(ino, Math.min(tookMs, SETTLE_MS_MAX));
+    if (this.#uploadMs.size > UPLOADS_MAX) this.#uploadMs.delete(this.#uploadMs.keys().next().value as Inode);
+  }
+
   succeeded(ino: Inode): void {
     this.#failures.delete(ino);
   }
@@ -76,7 +91,7 @@ export class DueTimes {
   /** The end of the node's settle time; 0 when it was not changed since the start. */
   settledMs(ino: Inode): number {
     const changedMs = this.#changedMs.get(ino);
-    return changedMs === undefined ? 0 : changedMs + this.#settleMs;
+    return changedMs === undefined ? 0 : changedMs + Math.max(this.#settleMs, this.#uploadMs.get(ino) ?? 0);
   }
 
   /** Until when it is not tried again because of its failures; 0 for none. */
@@ -133,6 +148,10 @@ export class DueTimes {
   }
 }
 
+/** What an upload took extends the settle time up to this; a longer `--settle` stays. */
+const SETTLE_MS_MAX = 60_000;
+/** Files of which it is remembered. */
+const UPLOADS_MAX = 1_000;
 const PUSH_BACKOFF = { firstMs: 2_000, maxMs: 300_000 };
 /** A push that failed is never repeated faster than this, however the dice fall. */
 const PAUSE_MIN_MS = 100;

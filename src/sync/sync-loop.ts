@@ -419,16 +419,18 @@ export class SyncLoop {
   /** Never rejects. */
   async #push(asker: Inode, action: Action, weight: 'small' | 'large'): Promise<void> {
     const { ino } = action;
-    const { store, log } = this.#deps;
+    const { store, clock, log } = this.#deps;
     const controller = new AbortController();
     this.#pushing.set(ino, controller);
     this.#queue.delete(ino);
     const before = store.get('node', ino);
     const intentBefore = this.#intents.of(ino);
+    const startedMs = clock.elapsedMs();
     try {
       const outcome = await this.#pusher.push(action, controller.signal);
       if (outcome === 'split') this.#split(ino);
       if (action.type === 'upload' && outcome === 'done') this.#pace.note(ino);
+      this.#due.pushed(action, clock.elapsedMs() - startedMs);
       if (outcome !== 'unchanged') this.#line.answered();
       const isSame = store.get('node', ino) === before && this.#intents.of(ino) === intentBefore;
       if (isSame && !this.#splits.has(ino)) {
