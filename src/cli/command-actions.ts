@@ -44,6 +44,16 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
     return refreshCommand(context, { ...pathFlags(given), accept: given.has('--accept') });
   },
 
+  pin: async (given, context) => {
+    const { pinCommand } = await import('./pin.ts');
+    return pinCommand(context, { file: given.required(0), account: null });
+  },
+
+  unpin: async (given, context) => {
+    const { unpinCommand } = await import('./pin.ts');
+    return unpinCommand(context, { file: given.required(0), account: null });
+  },
+
   retry: async (given, context) => {
     const { retryCommand } = await import('./refresh.ts');
     return retryCommand(context, pathFlags(given));

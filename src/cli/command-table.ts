@@ -116,6 +116,18 @@ export const COMMANDS = [
     flags: [toggle('--accept', 'believe that many files at once are gone'), ACCOUNT],
   },
   {
+    name: 'pin',
+    summary: 'keep a file, or all that is in a folder now and later, complete on this machine',
+    args: [argument('path', 'a file or folder in the mount')],
+    flags: [],
+  },
+  {
+    name: 'unpin',
+    summary: 'keep it no longer; what is here stays until its room is needed',
+    args: [argument('path', 'a file or folder in the mount')],
+    flags: [],
+  },
+  {
     name: 'retry',
     summary: 'try again what is parked',
     args: [optional('path', 'a file or folder in the mount; without one: everything')],

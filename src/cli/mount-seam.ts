@@ -1,10 +1,11 @@
 import type { LogLevel } from '../base/log.ts';
-import type { ResourceUrl } from '../base/vocabulary.ts';
+import type { Inode, ResourceUrl } from '../base/vocabulary.ts';
 import type { MountMetrics } from '../control/mount-metrics.ts';
 import type {
   Located,
   ParkedChange,
   PendingChange,
+  PinnedPath,
   SyncOutcome,
   UmountOutcome,
   UnsyncedFile,
@@ -54,6 +55,12 @@ export interface MountService {
   /** `accept`: removals that were held back because they were so many are believed. */
   refresh(path: string | null, accept: boolean): Promise<void>;
   retry(path: string | null): Promise<number>;
+  /** Keeps it complete from now on. @returns what `pinned` is asked with */
+  pin(path: string): Promise<Inode>;
+  /** @returns whether it was pinned, itself */
+  unpin(path: string): Promise<boolean>;
+  /** How far a pin is; null when there is none (any more). */
+  pinned(ino: Inode): Promise<PinnedPath | null>;
   locate(path: string): Promise<Located>;
   unsynced(after: number): Promise<{ readonly files: readonly UnsyncedFile[]; readonly next: number | null }>;
   metrics(): Promise<WorkerMetrics>;
@@ -90,5 +97,6 @@ export interface WorkerStatus {
   readonly paths: readonly (string | null)[];
   readonly pending: { readonly count: number; readonly bytes: number; readonly changes: readonly PendingChange[] };
   readonly parked: readonly ParkedChange[];
+  readonly pinned: readonly PinnedPath[];
   readonly cache: { readonly usedBytes: number; readonly limitBytes: number; readonly unsyncedBytes: number };
 }

@@ -18,13 +18,12 @@ import { cacheBudget } from '../config/cache-budget.ts';
 import { BlockReader } from '../content/block-reader.ts';
 import { Patience } from '../content/patience.ts';
 import type { VersionHistory, VersionSource } from '../content/version-source.ts';
-import type { Located, ParkedChange, SyncOutcome, UnsyncedFile } from '../control/status-model.ts';
-import { CloudAttributes, type PublicLinks } from '../fs/cloud-attributes.ts';
-import { ComposedFileSystem } from '../fs/composed-file-system.ts';
-import { FileHistory } from '../fs/file-history.ts';
+import type { Located, ParkedChange, PinnedPath, SyncOutcome, UnsyncedFile } from '../control/status-model.ts';
+import type { PublicLinks } from '../fs/cloud-attributes.ts';
+import type { ComposedFileSystem } from '../fs/composed-file-system.ts';
 import { FileSystem } from '../fs/file-system.ts';
 import { OpenPush } from '../fs/open-push.ts';
-import { VersionsDirectory } from '../fs/versions-directory.ts';
+import type { Pins } from '../fs/pins.ts';
 import type { MountedFileSystem, MountOptions } from '../kernel/binding.ts';
 import { type LinuxMount, mountLinux } from '../kernel/linux.ts';
 import { ContentStore } from '../store/content-store.ts';
@@ -40,6 +39,7 @@ import { PushMarks } from '../tree/push-marks.ts';
 import type { RemoteListing } from '../tree/remote-listing.ts';
 import { Tree } from '../tree/tree.ts';
 import { exitCode } from './exit-codes.ts';
+import { pinnedPath, withAdditions } from './mount-additions.ts';
 import {
   type MainService,
   type MountedAt,
@@ -128,6 +128,7 @@ class MountingWorker implements MountService {
     }
     void this.#mounted.ended.then(() => this.#gone());
     this.#built.sync.start();
+    this.#built.pins.start();
     return { directory: this.#mounted.directory, descriptor };
   }
 
@@ -145,6 +146,7 @@ class MountingWorker implements MountService {
       paths: urls.map((url) => this.#pathOfUrl(url)),
       pending: pendingChanges(store, sync.pendingChanges()),
       parked: sync.status().parked.map((parked) => this.#parked(parked)),
+      pinned: this.#built.pins.states.map((state) => pinnedPath(store, state)),
       cache: { usedBytes: usage.cacheBytes, limitBytes: cacheBytes, unsyncedBytes: usage.draftBytes },
     };
   }
@@ -172,6 +174,21 @@ class MountingWorker implements MountService {
 
   async left(id: number): Promise<SyncLeft | null> {
     return this.#left.get(id)?.() ?? null;
+  }
+
+  async pin(path: string): Promise<Inode> {
+    const ino = this.#resolve(path);
+    this.#built.pins.pin(ino);
+    return ino;
+  }
+
+  async unpin(path: string): Promise<boolean> {
+    return this.#built.pins.unpin(this.#resolve(path));
+  }
+
+  async pinned(ino: Inode): Promise<PinnedPath | null> {
+    const state = this.#built.pins.stateOf(ino);
+    return state === undefined ? null : pinnedPath(this.#built.store, state);
   }
 
   async locate(path: string): Promise<Located> {
@@ -221,6 +238,7 @@ class MountingWorker implements MountService {
     this.#built.patience.reachable();
     this.#built.freshness.reachable();
     this.#built.sync.reachable();
+    this.#built.pins.reachable();
   }
 
   async unreachable(): Promise<void> {
@@ -245,11 +263,14 @@ class MountingWorker implements MountService {
     });
 
     const store = await Store.open({ directory: request.storeDirectory, clock, log: log.child({ part: 'store' }) });
+    // Made last: it needs all that is made before.
+    let pins: Pins | null = null;
     const contents = new ContentStore({
       store,
       directory: request.storeDirectory,
       clock,
       log: log.child({ part: 'contents' }),
+      isKept: (content) => pins?.keeps(content) ?? false,
       options: { inlineMaxBytes: options.inlineMaxBytes, cacheBytes, reserveBytes },
     });
     const names = new Names();
@@ -348,25 +369,16 @@ class MountingWorker implements MountService {
       openPushMs: options.openPushMs,
     });
     openPush.start(shutdown);
-    const history = new FileHistory({ source, patience, clock });
-    const mounted = new ComposedFileSystem({
-      files: fileSystem,
-      versions: new VersionsDirectory({ tree, freshness, history, store, contents, reader }),
-      attributes: new CloudAttributes({
-        tree,
-        contents,
-        source,
-        links: this.#port.remote<PublicLinks>('links'),
-        patience,
-        stateOf: (ino) => sync.stateOf(ino),
-      }),
-      tree,
-      places,
-      showVersions: options.showVersions,
+    const additions = withAdditions({
+      ...{ store, contents, tree, freshness, fileSystem, reader, source, patience, places, clock, shutdown, options },
+      links: this.#port.remote<PublicLinks>('links'),
+      log: log.child({ part: 'pins' }),
+      stateOf: (ino) => sync.stateOf(ino),
     });
+    pins = additions.pins;
     tree.onLocalChange((ino) => sync.changed(ino));
     void contents.keepHouse(shutdown);
-    return { store, contents, tree, freshness, patience, reader, fileSystem, mounted, sync, cacheBytes };
+    return { store, contents, tree, freshness, patience, reader, fileSystem, ...additions, sync, cacheBytes };
   }
 
   async #stop(timeoutMs: number | null): Promise<StopOutcome> {
@@ -386,6 +398,7 @@ class MountingWorker implements MountService {
     }
     // An unflushed draft of a writer that was still there goes back to its last flush: never half a file as a version.
     if (drainMs > 0) await this.#watched(STOP_ID, (onBegin) => sync.drain(drainMs, onBegin));
+    this.#built.pins.stop();
     await sync.stop();
     freshness.stop();
     this.#shutdown.abort(new FsError('EIO', 'the mount is going away'));
@@ -476,6 +489,7 @@ interface LeftTower {
   readonly reader: BlockReader;
   readonly fileSystem: FileSystem;
   readonly mounted: ComposedFileSystem;
+  readonly pins: Pins;
   readonly sync: SyncLoop;
   readonly cacheBytes: number;
 }

@@ -1,12 +1,13 @@
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import { systemClock } from '../base/clock.ts';
+import { UsageError } from '../base/errors.ts';
 import { createLogger, type Logger, type LogLevel } from '../base/log.ts';
 import { Port } from '../base/port.ts';
 import type { VersionHistory, VersionSource } from '../content/version-source.ts';
 import type { MountMetrics } from '../control/mount-metrics.ts';
 import { ControlServer } from '../control/server.ts';
-import type { ConnectionStatus, Status, SyncProgress } from '../control/status-model.ts';
+import type { ConnectionStatus, PinnedPath, Status, SyncProgress } from '../control/status-model.ts';
 import type { PublicLinks } from '../fs/cloud-attributes.ts';
 import { abandonMount } from '../kernel/linux.ts';
 import { AccountTree } from '../remote/account-tree.ts';
@@ -161,6 +162,8 @@ class MountingProcess {
           return null;
         },
         retry: async ({ path }) => ({ retried: await this.#mount.retry(path) }),
+        pin: ({ path }, { signal, progress }) => this.#pin(path ?? '', progress, signal),
+        unpin: async ({ path }) => ({ wasPinned: await this.#mount.unpin(path ?? '') }),
         locate: ({ path }) => this.#mount.locate(path ?? ''),
         unsynced: ({ after }) => this.#mount.unsynced(after),
         metrics: () => this.#metrics(),
@@ -306,6 +309,17 @@ class MountingProcess {
     return withProgress({ clock: systemClock, left: () => this.#mount.left(id), underWayBytes, tell }, work);
   }
 
+  async #pin(path: string, tell: (progress: PinnedPath) => void, signal: AbortSignal): Promise<PinnedPath> {
+    const ino = await this.#mount.pin(path);
+    for (;;) {
+      const pinned = await this.#mount.pinned(ino);
+      if (pinned === null) throw new UsageError(`${path} is no longer pinned`);
+      if (pinned.isComplete || pinned.trouble !== null) return pinned;
+      tell(pinned);
+      await systemClock.sleep(PIN_PROGRESS_MS, signal);
+    }
+  }
+
   async #metrics(): Promise<MountMetrics> {
     const { running, waiting, bytesDownloaded, bytesUploaded, online } = this.#transfer.stats();
     const { queue, ...counted } = await this.#mount.metrics();
@@ -334,6 +348,7 @@ class MountingProcess {
       connection: this.#connection,
       pending: worker.pending,
       parked: worker.parked,
+      pinned: worker.pinned,
       transfers: running.map((transfer, index) => shownTransfer(transfer, worker.paths[index] ?? null)),
       cache: worker.cache,
       quota: this.#quota,
@@ -356,6 +371,7 @@ function shownTransfer(transfer: TransferState, path: string | null): Status['tr
   };
 }
 
+const PIN_PROGRESS_MS = 200;
 /** How old a quota may be before it is asked for again, behind the back of whoever looks. */
 const QUOTA_MS_MAX = 300_000;
 

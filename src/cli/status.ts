@@ -4,6 +4,7 @@ import { formatBytes, formatDuration } from '../config/units.ts';
 import type { Status } from '../control/status-model.ts';
 import { exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
+import { pinText } from './pin.ts';
 import { type AccountState, accountStates } from './running-mounts.ts';
 
 /** How many pending changes a person is shown; scripts read all that `--json` has. */
@@ -52,6 +53,11 @@ function details(status: Status, nowMs: number): string[] {
     lines.push(
       `parked     ${change.kind} ${visible(change.path)}: ${change.reason} (for ${formatDuration(nowMs - change.sinceMs)})`,
     );
+  for (const pinned of status.pinned) {
+    const name = pinned.path === '' ? 'everything' : visible(pinned.path);
+    const size = `${pinned.files} files, ${formatBytes(pinned.bytes)}`;
+    lines.push(`pinned     ${name}: ${pinned.isComplete ? `here, ${size}` : pinText(pinned)}`);
+  }
   for (const transfer of transfers) {
     const percent = transfer.totalBytes === 0 ? 100 : Math.floor((100 * transfer.doneBytes) / transfer.totalBytes);
     const arrow = transfer.direction === 'up' ? 'uploading ' : 'fetching  ';

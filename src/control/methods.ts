@@ -1,7 +1,15 @@
 import type { ErrorRecord } from '../base/errors.ts';
 import type { LogLevel } from '../base/log.ts';
 import type { MountMetrics } from './mount-metrics.ts';
-import type { Located, Status, SyncOutcome, SyncProgress, UmountOutcome, UnsyncedFile } from './status-model.ts';
+import type {
+  Located,
+  PinnedPath,
+  Status,
+  SyncOutcome,
+  SyncProgress,
+  UmountOutcome,
+  UnsyncedFile,
+} from './status-model.ts';
 
 /**
  * What can be asked of a running mount over its control socket, and the lines that travel there: one JSON object per line,
@@ -41,6 +49,20 @@ export interface ControlMethods {
     readonly progress: never;
     readonly result: { readonly retried: number };
   };
+  /**
+   * Keeps a file, or all that is in a folder now and later, complete on this machine. Answers when everything is here, or when it
+   * cannot go on for the moment (`trouble`); it goes on by itself.
+   */
+  readonly pin: {
+    readonly params: { readonly path: string | null };
+    readonly progress: PinnedPath;
+    readonly result: PinnedPath;
+  };
+  readonly unpin: {
+    readonly params: { readonly path: string | null };
+    readonly progress: never;
+    readonly result: { readonly wasPinned: boolean };
+  };
   /** Which resource of the service a path in the mount is. @throws UsageError where nothing of that name is known */
   readonly locate: {
     readonly params: { readonly path: string | null };
@@ -66,7 +88,7 @@ export interface ControlMethods {
 export type MethodName = keyof ControlMethods;
 
 export const METHOD_NAMES: readonly MethodName[] = [
-  ...(['status', 'sync', 'umount', 'refresh', 'retry'] as const),
+  ...(['status', 'sync', 'umount', 'refresh', 'retry', 'pin', 'unpin'] as const),
   ...(['locate', 'unsynced', 'metrics', 'logLevel'] as const),
 ];
 

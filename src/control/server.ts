@@ -202,6 +202,8 @@ function checkedParams(method: MethodName, params: unknown): unknown {
     case 'refresh':
       return { path: pathOf(given), accept: given.accept === true };
     case 'retry':
+    case 'pin':
+    case 'unpin':
     case 'locate':
       return { path: pathOf(given) };
     case 'umount':

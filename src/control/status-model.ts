@@ -21,6 +21,8 @@ export interface Status {
   };
   readonly parked: readonly ParkedChange[];
   readonly transfers: readonly Transfer[];
+  /** What is kept complete here because somebody asked for it (`cfs pin`). */
+  readonly pinned: readonly PinnedPath[];
   readonly cache: {
     readonly usedBytes: number;
     readonly limitBytes: number;
@@ -59,6 +61,18 @@ export interface ParkedChange {
   /** A sentence part: `the account is over its storage limit`. */
   readonly reason: string;
   readonly sinceMs: number;
+}
+
+/** A file or folder that is kept complete on this machine, and how far it is. */
+export interface PinnedPath {
+  readonly path: string;
+  readonly files: number;
+  readonly bytes: number;
+  readonly filesHere: number;
+  readonly bytesHere: number;
+  readonly isComplete: boolean;
+  /** Why not, as of the last try; null while it goes on. */
+  readonly trouble: string | null;
 }
 
 export interface Transfer {

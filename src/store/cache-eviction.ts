@@ -34,6 +34,7 @@ export class CacheEviction {
   readonly #directory: string;
   readonly #cacheBytes: number;
   readonly #reserveBytes: number;
+  readonly #isKept: (content: ContentId) => boolean;
   /** Which content each draft (or unsettled version) lies over. */
   readonly #baseOf = new Map<ContentId, ContentId>();
   readonly #draftsOver = new Map<ContentId, number>();
@@ -53,6 +54,8 @@ export class CacheEviction {
     directory: string;
     cacheBytes: number;
     reserveBytes: number;
+    /** Whether a person asked for it to stay (`cfs pin`). */
+    isKept: (content: ContentId) => boolean;
   }) {
     this.#store = deps.store;
     this.#files = deps.files;
@@ -63,6 +66,7 @@ export class CacheEviction {
     this.#directory = deps.directory;
     this.#cacheBytes = deps.cacheBytes;
     this.#reserveBytes = deps.reserveBytes;
+    this.#isKept = deps.isKept;
   }
 
   /** `draft` needs the cached blocks of `base`. */
@@ -127,6 +131,11 @@ export class CacheEviction {
       // Where a block of it went, the own ranges below would show the hole.
       if (this.#isUnsettled(id)) continue;
       units++;
+      if (this.#isKept(id)) {
+        // Not met again with the next call.
+        this.#usage.putBack(unit);
+        continue;
+      }
       over -= this.#clear(unit, holes);
       emptied.add(id);
     }

@@ -67,6 +67,12 @@ export class CacheUsage {
     return this.#units.values();
   }
 
+  /** It is looked at last from now on, as if it had just been used. */
+  putBack(unit: CacheUnit): void {
+    const key = unit.content * UNITS_PER_CONTENT + unit.unit;
+    if (this.#units.delete(key)) this.#units.set(key, unit);
+  }
+
   forgetUnit({ content, unit }: CacheUnit): void {
     this.#units.delete(content * UNITS_PER_CONTENT + unit);
   }

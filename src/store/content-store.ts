@@ -31,6 +31,8 @@ export interface ContentStoreDeps {
   readonly disk?: Disk;
   /** How blocks are given back; null: not at all. Without it our addon, where it is built. */
   readonly holes?: HolePunch | null;
+  /** Whether a content is never evicted, for a person asked for it to stay; without: none. */
+  readonly isKept?: (content: ContentId) => boolean;
   /** Names this run of the machine; tests restart it. */
   readonly bootId?: string | null;
 }
@@ -115,6 +117,7 @@ export class ContentStore implements Contents {
       directory,
       cacheBytes,
       reserveBytes,
+      isKept: deps.isKept ?? (() => false),
     });
     this.#drafts = new OpenDrafts({
       store,

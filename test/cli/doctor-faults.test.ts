@@ -301,6 +301,7 @@ function statusOf(changes: Partial<Status>): Status {
     connection: { state: 'online', sinceMs: 1, reason: null },
     pending: { count: 0, bytes: 0, changes: [] },
     parked: [],
+    pinned: [],
     transfers: [],
     cache: { usedBytes: 0, limitBytes: 0, unsyncedBytes: 0 },
     quota: null,

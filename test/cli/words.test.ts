@@ -106,6 +106,17 @@ describe('the status for people', () => {
         })),
       },
       parked: [{ path: 'big', kind: 'upload', reason: 'the account is over its storage limit', sinceMs: 0 }],
+      pinned: [
+        {
+          path: 'holiday',
+          files: 500,
+          bytes: 2 * 1024 ** 3,
+          filesHere: 20,
+          bytesHere: 1024 ** 2,
+          isComplete: false,
+          trouble: null,
+        },
+      ],
       transfers: [{ path: 'film', direction: 'up', doneBytes: 1, totalBytes: 4, leftMs: null, bytesPerSecond: 2048 }],
       cache: { usedBytes: 0, limitBytes: 1024 ** 3, unsyncedBytes: 0 },
       quota: null,
@@ -124,6 +135,7 @@ describe('the status for people', () => {
       ...Array.from({ length: 9 }, (_, i) => `             upload f${i + 1}, attempt ${i + 2}`),
       '             and 2 more',
       '  parked     upload big: the account is over its storage limit (for 70 s)',
+      '  pinned     holiday: 20 of 500 files, 1 MiB of 2 GiB',
       '  uploading  film 25 % of 4 B, 2 KiB/s',
       '  cache      0 B of 1 GiB',
     ]);
