@@ -64,6 +64,10 @@ export class ComposedFileSystem implements FileSystemOps {
     this.#files.init(invalidator);
   }
 
+  placeOf(folder: Inode): { parent: Inode; name: string } | null {
+    return isInVersions(folder) ? null : this.#files.placeOf(folder);
+  }
+
   lookup(parent: Inode, name: string, ctx: OpContext): Answer<Entry | NegativeEntry> {
     if (parent === ROOT_INODE && name === VERSIONS_NAME) return this.#lookupVersions(ctx);
     return this.#of(parent).lookup(parent, name, ctx);

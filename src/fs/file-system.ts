@@ -3,7 +3,7 @@ import { constants } from 'node:fs';
 import type { Clock } from '../base/clock.ts';
 import { FsError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
-import type { Extent, HandleId, Inode, NodeKind } from '../base/vocabulary.ts';
+import { type Extent, type HandleId, type Inode, type NodeKind, ROOT_INODE } from '../base/vocabulary.ts';
 import type { BlockReader } from '../content/block-reader.ts';
 import { unlessAborted } from '../content/block-reader.ts';
 import type { OpenFileDeps } from '../content/open-file.ts';
@@ -102,6 +102,10 @@ export class FileSystem implements FileSystemOps {
 
   init(invalidator: Invalidator): void {
     this.#cache.connect(invalidator);
+  }
+
+  placeOf(folder: Inode): { parent: Inode; name: string } | null {
+    return folder === ROOT_INODE ? null : (this.#tree.node(folder)?.local ?? null);
   }
 
   // Names

@@ -137,6 +137,12 @@ export interface FileSystemOps {
   /** Unmounted, or the connection is gone: nothing more will be asked. */
   destroy?(): void;
 
+  /**
+   * Where a folder stands; null for the root, and for what is not known. Asked only when the kernel must be told of more names of the
+   * folder than can be kept: its own name is told instead, and what is below goes with it.
+   */
+  placeOf?(folder: Inode): { readonly parent: Inode; readonly name: string } | null;
+
   lookup(parent: Inode, name: string, ctx: OpContext): Answer<Entry | NegativeEntry>;
   /** Returns `count` lookups of `ino`. No answer, never fails. */
   forget(ino: Inode, count: number): void;

@@ -12,14 +12,19 @@ import type { Wire } from './wire.ts';
  *   a request under way may hold (fuse_reverse_inval_entry: the folder's; invalidate_inode_pages2_range: the pages').
  * - What would surely wait is kept here: a notification about an inode with unanswered requests is queued and sent after the last
  *   of their replies. So those threads are free for the others.
- * - Nothing is dropped. When too much waits, all of it is replaced by one message that makes the kernel ask again for every name
- *   it keeps (FUSE_NOTIFY_INC_EPOCH, Linux 6.16), and is counted; where the kernel lacks that message, the queue goes on growing.
+ * - Nothing is dropped. When too much waits, it is replaced by less that says more, and that is counted:
+ *   · all names by one message that makes the kernel ask again for every one it keeps (FUSE_NOTIFY_INC_EPOCH, Linux 6.16);
+ *   · without that message, the names of a folder by the folder's own: what is below goes with it (d_invalidate, fs/dcache.c), and it is
+ *     the lock of the folder *above* that this takes. In the root, which has no name, each name waits once;
+ *   · what is about the bytes of one file by one that is about all of them.
  */
 
 /** Notifications that wait in the addon's queue at most. */
 const QUEUE_MAX = 4096;
 /** Notifications kept here, for busy inodes or because the addon's queue is full, before they are replaced by an epoch. */
 const HELD_MAX = 20_000;
+/** Without epochs: a folder of which more names than this wait is told of as a whole. */
+const NAMES_OF_FOLDER_MAX = 64;
 /** How soon what found the addon's queue full is tried again. */
 const RETRY_MS = 10;
 
@@ -32,12 +37,15 @@ interface Notice {
   readonly length: number;
 }
 
+type PlaceOf = (folder: Inode) => { readonly parent: Inode; readonly name: string } | null;
+
 export class KernelInvalidator implements Invalidator {
   readonly #connection: AddonConnection;
   readonly #wire: Wire;
   readonly #messageStart: number;
   readonly #clock: Clock;
   readonly #hasEpoch: () => boolean;
+  readonly #placeOf: PlaceOf;
   /** How many unanswered requests each inode has. */
   readonly #busy = new Map<Inode, number>();
   /** Notices that wait for the inode's last reply. */
@@ -46,6 +54,9 @@ export class KernelInvalidator implements Invalidator {
   #overflow: Notice[] = [];
   #heldCount = 0;
   #epochsSent = 0;
+  #foldersSent = 0;
+  /** As many may be kept before they are replaced by less. */
+  #keptMax = HELD_MAX;
   #retry: (() => void) | null = null;
   #closed = false;
 
@@ -56,17 +67,24 @@ export class KernelInvalidator implements Invalidator {
     messageStart: number;
     /** Whether the kernel knows FUSE_NOTIFY_INC_EPOCH. */
     hasEpoch: () => boolean;
+    placeOf: PlaceOf;
   }) {
     this.#connection = deps.connection;
     this.#wire = deps.wire;
     this.#messageStart = deps.messageStart;
     this.#clock = deps.clock;
     this.#hasEpoch = deps.hasEpoch;
+    this.#placeOf = deps.placeOf;
   }
 
   /** How often everything had to be invalidated because too much waited. */
   get epochsSent(): number {
     return this.#epochsSent;
+  }
+
+  /** How often too many names of one folder waited, and the folder was told of instead. */
+  get foldersSent(): number {
+    return this.#foldersSent;
   }
 
   get heldCount(): number {
@@ -142,18 +160,33 @@ export class KernelInvalidator implements Invalidator {
 
   #keep(): void {
     this.#heldCount++;
-    if (this.#heldCount < HELD_MAX || !this.#hasEpoch() || !this.#sendEpoch()) return;
-    this.#epochsSent++;
+    if (this.#heldCount < this.#keptMax) return;
+    let kept = [...this.#overflow, ...[...this.#held.values()].flat()];
+    this.#overflow = [];
+    this.#held.clear();
+    this.#heldCount = 0;
     // Names are asked for again; what is left to say is about bytes and attributes.
-    const bytesOnly = (notices: Notice[]): Notice[] => notices.filter(({ kind }) => kind === 'inode');
-    this.#overflow = bytesOnly(this.#overflow);
-    this.#heldCount = this.#overflow.length;
-    for (const [ino, notices] of this.#held) {
-      const left = bytesOnly(notices);
-      if (left.length === 0) this.#held.delete(ino);
-      else this.#held.set(ino, left);
-      this.#heldCount += left.length;
+    if (this.#hasEpoch() && this.#sendEpoch()) {
+      this.#epochsSent++;
+      kept = kept.filter(({ kind }) => kind === 'inode');
+    } else kept = this.#byFolders(kept);
+    this.#keptMax = Number.POSITIVE_INFINITY;
+    for (const notice of onceEach(kept)) this.#submit(notice);
+    this.#keptMax = Math.max(HELD_MAX, this.#heldCount * 2);
+  }
+
+  /** The same said by fewer: folders of which much waits in place of their names. */
+  #byFolders(notices: readonly Notice[]): Notice[] {
+    const names = new Map<Inode, number>();
+    for (const { kind, ino } of notices) if (kind !== 'inode') names.set(ino, (names.get(ino) ?? 0) + 1);
+    const whole = new Map<Inode, Notice>();
+    for (const [ino, count] of names) {
+      const place = count > NAMES_OF_FOLDER_MAX ? this.#placeOf(ino) : null;
+      if (place === null) continue;
+      whole.set(ino, { kind: 'entry', ino: place.parent, child: 0 as Inode, name: place.name, offset: 0, length: 0 });
+      this.#foldersSent++;
     }
+    return [...notices.filter(({ kind, ino }) => kind === 'inode' || !whole.has(ino)), ...whole.values()];
   }
 
   #sendEpoch(): boolean {
@@ -196,4 +229,16 @@ export class KernelInvalidator implements Invalidator {
     wire.header(at, length, code, 0, 0);
     return this.#connection.notify(at, length, QUEUE_MAX) !== 0;
   }
+}
+
+/** Each name once, the last word about it; each inode once, about all that was said of it. */
+function onceEach(notices: readonly Notice[]): Iterable<Notice> {
+  const byKey = new Map<string, Notice>();
+  for (const notice of notices) {
+    const key = `${notice.kind === 'inode' ? 'i' : 'n'}${notice.ino}/${notice.name}`;
+    const before = byKey.get(key);
+    const sameRange = before?.offset === notice.offset && before.length === notice.length;
+    byKey.set(key, before === undefined || sameRange ? notice : { ...notice, offset: 0, length: 0 });
+  }
+  return byKey.values();
 }

@@ -52,6 +52,8 @@ export interface BindingState {
   readonly notificationsWaiting: number;
   /** How often too many waited, and the kernel was told to ask again for every name instead. */
   readonly epochs: number;
+  /** The same on kernels that know no epochs: how often a folder was told of in place of its names. */
+  readonly foldersInvalidated: number;
   readonly freeSmallSlots: number;
   readonly freeLargeSlots: number;
 }
@@ -181,6 +183,7 @@ class Mount implements LinuxMount {
       clock: deps.clock,
       messageStart: MESSAGE_START,
       hasEpoch: () => this.#features.has('epoch'),
+      placeOf: (folder) => deps.ops.placeOf?.(folder) ?? null,
     });
     session = new LinuxSession({
       ops: deps.ops,
@@ -211,6 +214,7 @@ class Mount implements LinuxMount {
       notificationsFailed: failed,
       notificationsWaiting: waiting + this.invalidator.heldCount,
       epochs: this.invalidator.epochsSent,
+      foldersInvalidated: this.invalidator.foldersSent,
       freeSmallSlots: small,
       freeLargeSlots: large,
     };

@@ -9,7 +9,7 @@ import type { CallerState } from './caller-signals.ts';
  * and a deadline for whatever does not answer at once.
  */
 
-export type OpName = Exclude<keyof FileSystemOps, 'init' | 'destroy'>;
+export type OpName = Exclude<keyof FileSystemOps, 'init' | 'destroy' | 'placeOf'>;
 
 /** Refusals that are part of ordinary life: a shell looks for `.git` in every folder it enters. */
 const EXPECTED: ReadonlySet<Errno> = new Set<Errno>([

@@ -29,6 +29,7 @@ function setUp(options: { epoch?: boolean } = {}) {
   const invalidator = new KernelInvalidator({
     ...{ connection, clock, wire: new Wire(region), messageStart: 2048 },
     hasEpoch: () => options.epoch ?? true,
+    placeOf: (folder) => (folder === 1 ? null : { parent: ino(1), name: `folder-${folder}` }),
   });
   return { invalidator, sent, queue, clock };
 }
@@ -104,13 +105,44 @@ test('too many are replaced by one that makes the kernel ask for every name, and
   expect(sent.length).toBeLessThan(10);
 });
 
-test('a kernel without epochs is told everything, however much it is', () => {
+test('a kernel without epochs is told of the folder in place of its names', () => {
+  const { invalidator, sent } = setUp({ epoch: false });
+  invalidator.began(ino(5));
+  invalidator.entry(ino(6), 'another');
+  invalidator.inode(ino(5), -1, 0);
+  for (let i = 0; i < 100_000; i++) invalidator.entry(ino(5), `n${i}`);
+
+  expect(sent.slice(0, 2)).toEqual(['entry 6 another', 'entry 1 folder-5']);
+  expect(invalidator.foldersSent).toBe(5);
+  expect(invalidator.heldCount).toBeLessThan(20_000);
+  invalidator.ended(ino(5));
+
+  expect(sent).toContain('inode 5');
+  expect(sent).toContain('entry 5 n99999');
+  expect(invalidator.epochsSent).toBe(0);
+});
+
+test('a kernel without epochs is told of every name of the root, once', () => {
   const { invalidator, sent, queue, clock } = setUp({ epoch: false });
   queue.full = true;
-  for (let i = 0; i < 25_000; i++) invalidator.entry(ino(1), `n${i}`);
+  for (let round = 0; round < 4; round++) {
+    for (let i = 0; i < 25_000; i++) invalidator.entry(ino(1), `n${i}`);
+  }
+  expect(invalidator.heldCount).toBeLessThan(80_000);
   queue.full = false;
   clock.advance(20);
 
-  expect(sent.length).toBe(25_000);
-  expect(invalidator.epochsSent).toBe(0);
+  expect(new Set(sent).size).toBe(25_000);
+  expect(invalidator.foldersSent).toBe(0);
+});
+
+test('much about the bytes of one file that is busy is said once', () => {
+  const { invalidator, sent } = setUp({ epoch: false });
+  invalidator.began(ino(5));
+  for (let i = 0; i < 50_000; i++) invalidator.inode(ino(5), i * 4096, 4096);
+
+  expect(invalidator.heldCount).toBeLessThan(20_000);
+  invalidator.ended(ino(5));
+
+  expect(sent.length).toBeLessThan(20_000);
 });

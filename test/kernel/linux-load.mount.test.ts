@@ -122,6 +122,38 @@ test('thirty-two threads of mixed calls and eight finds get no wrong answer, and
   );
 });
 
+/** A listing that hangs keeps back what there is to say about its folder, until it is too much to keep. */
+test.each([
+  { kernel: 'that knows epochs', maskedFeatures: [] },
+  { kernel: 'without epochs', maskedFeatures: ['epoch'] },
+])('a kernel $kernel learns of 30,000 changed names in a folder whose listing hangs', async ({ maskedFeatures }) => {
+  const driver = await mounted({
+    mount: { maskedFeatures },
+    fileSystem: { entryTimeoutMs: 600_000, attributeTimeoutMs: 600_000 },
+  });
+  const folder = (await driver.do({ do: 'plant-folder', parent: 1, name: 'folder' })) as number;
+  await driver.do({ do: 'plant', parent: folder, name: 'n7', text: 'old' });
+  expect(await shell(`stat -c %s ${driver.path('folder')}/n7; ls ${driver.path('folder')}/n8 2>&1 || true`)).toMatch(
+    /^3\n.*No such file/,
+  );
+  await driver.do({ do: 'rule', op: 'readdir', ino: folder, effect: 'hang' });
+  const lister = started('ls', [driver.path('folder')]);
+  await driver.until(({ hanging }) => hanging > 0, 'the listing hangs');
+
+  await driver.do({ do: 'plant', parent: folder, name: 'n7', text: 'changed' });
+  await driver.do({ do: 'plant', parent: folder, name: 'n8', text: 'appeared' });
+  await driver.do({ do: 'invalidate-entries', parent: folder, prefix: 'n', count: 30_000 });
+  const { binding } = await driver.until((state) => state.binding.notificationsWritten > 0, 'the kernel is told');
+
+  expect(binding.notificationsWaiting).toBeLessThan(20_000);
+  expect([binding.epochs, binding.foldersInvalidated]).toEqual(maskedFeatures.length === 0 ? [1, 0] : [0, 1]);
+  // While the listing still hangs:
+  expect(await shell(`stat -c %s ${driver.path('folder')}/n7 ${driver.path('folder')}/n8`, 10_000)).toBe('7\n8\n');
+  await driver.do({ do: 'release' });
+  expect((await lister.finished).stdout).toBe('n7\nn8\n');
+  await driver.until((state) => state.binding.notificationsWaiting === 0, 'nothing waits');
+});
+
 test('the main thread may ask its own mount', async () => {
   const driver = await mounted();
   await driver.do({ do: 'plant', parent: 1, name: 'f', text: 'hello' });

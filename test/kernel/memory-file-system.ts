@@ -125,6 +125,12 @@ export class MemoryFileSystem implements FileSystemOps {
     return this.#child(parent, name) ?? this.#insert(parent, name, 'folder', 0o755, { uid: 0, gid: 0 }).ino;
   }
 
+  placeOf(folder: Inode): { parent: Inode; name: string } | null {
+    const parent = this.#nodes.get(folder)?.parent;
+    const named = [...(this.#nodes.get(parent as Inode)?.entries ?? [])].find(([, ino]) => ino === folder);
+    return parent === undefined || named === undefined ? null : { parent, name: named[0] };
+  }
+
   init(invalidator: Invalidator): void {
     this.invalidator = invalidator;
   }

@@ -30,6 +30,8 @@ export type HostCommand =
   | { readonly do: 'plant'; readonly parent: number; readonly name: string; readonly text: string }
   | { readonly do: 'plant-folder'; readonly parent: number; readonly name: string }
   | { readonly do: 'invalidate-entry'; readonly parent: number; readonly name: string }
+  /** The names `<prefix>0` and so on. */
+  | { readonly do: 'invalidate-entries'; readonly parent: number; readonly prefix: string; readonly count: number }
   | { readonly do: 'invalidate-inode'; readonly ino: number }
   | { readonly do: 'deleted'; readonly parent: number; readonly ino: number; readonly name: string }
   /** From now on every `op` about `name` (or any name) waits for `release`, or fails. */
@@ -202,6 +204,10 @@ if (isMainThread) {
         return fileSystem.plantFolder(command.parent as Inode, command.name);
       case 'invalidate-entry':
         return mount.invalidator.entry(command.parent as Inode, command.name);
+      case 'invalidate-entries':
+        for (let i = 0; i < command.count; i++)
+          mount.invalidator.entry(command.parent as Inode, `${command.prefix}${i}`);
+        return undefined;
       case 'invalidate-inode':
         return mount.invalidator.inode(command.ino as Inode, 0, 0);
       case 'deleted':
