@@ -237,7 +237,7 @@ async function transfers() {
       await run('bareUp', () => curl('-o', '/dev/null', '-T', source, bareUrl));
       const whole = { start: 0, end: BYTES };
       await run('down', () =>
-        transfer.versions.readVersion(ours, whole, BYTES, { kind: 'file', path: target }, signal),
+        transfer.versions.readVersion(ours, whole, BYTES, { kind: 'file', path: target }, () => {}, signal),
       );
       if (statSync(target).size !== BYTES) throw new Error('the download is not whole');
       rmSync(target);
@@ -293,7 +293,7 @@ async function liveBuffers(service, transfer, user, pieces, target) {
   const version = await service.createVersion(file);
   await transfer.uploads.putVersionData(version, 0, pieces, signal);
   const whole = { start: 0, end: BYTES };
-  await transfer.versions.readVersion(version, whole, BYTES, { kind: 'file', path: target }, signal);
+  await transfer.versions.readVersion(version, whole, BYTES, { kind: 'file', path: target }, () => {}, signal);
   clearInterval(sampler);
   return most;
 }

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { mkdtemp, readFile, rm, stat, truncate, writeFile } from 'node:fs/promises';
@@ -231,7 +232,7 @@ describe('a body', () => {
         // Twice: a body must be the same when it is sent again.
         for (let time = 0; time < 2; time++) {
           const chunks: Uint8Array[] = [];
-          for await (const chunk of body.chunks()) chunks.push(chunk);
+          for await (const chunk of body.chunks()) chunks.push(Buffer.from(chunk));
           expect(Buffer.concat(chunks).equals(expected)).toBe(true);
           expect(Math.max(0, ...chunks.map((chunk) => chunk.byteLength))).toBeLessThanOrEqual(512 * 1024);
         }
@@ -242,6 +243,47 @@ describe('a body', () => {
       { numRuns: 40 },
     );
   });
+
+  test('keeps its bytes in a chunk until two more were asked for, and in no more buffers than that takes', async () => {
+    const path = join(folder, 'draft');
+    // Each piece unlike the others.
+    await writeFile(path, Buffer.concat(Array.from({ length: 6 }, (_, fill) => Buffer.alloc(512 * 1024, fill))));
+    const body = uploadBody([{ kind: 'file', path, offset: 0, length: 6 * 512 * 1024 }], () => {});
+    const lent: { chunk: Uint8Array; copy: Buffer }[] = [];
+    const memories = new Set<ArrayBufferLike>();
+
+    for await (const chunk of body.chunks()) {
+      memories.add(chunk.buffer);
+      lent.push({ chunk, copy: Buffer.from(chunk) });
+      // The piece that is read ahead is there by then: the same threads read both.
+      await readFile(path);
+      for (const { chunk: held, copy } of lent.slice(-2)) expect(copy.equals(held)).toBe(true);
+    }
+
+    expect(lent).toHaveLength(6);
+    expect(memories.size).toBe(3);
+  });
+
+  test.each([null, 100_000_000])(
+    'from a file arrives as it lies there, at %s bytes per second',
+    async (upBytesPerSecond) => {
+      const path = join(folder, 'draft');
+      const bytes = randomBytes(5_000_000);
+      await writeFile(path, bytes);
+      server.otherwise = reply(204);
+      const limits = { upBytesPerSecond, downBytesPerSecond: null };
+      const { uploads } = createTransfer({ service, clock, log: silentLogger, limits });
+
+      await uploads.putFileData(
+        fileUrl(),
+        [{ kind: 'file', path, offset: 0, length: bytes.byteLength }],
+        't/t',
+        signal,
+      );
+
+      expect(server.requests.at(-1)?.body.equals(bytes)).toBe(true);
+    },
+  );
 
   test('of a file that is shorter than promised never arrives whole', async () => {
     const path = join(folder, 'draft');
