@@ -38,6 +38,20 @@ export interface ParkedChange {
   readonly atMs: number;
 }
 
+/** Where the sync as a whole stands. */
+export interface SyncStatus {
+  /** Nodes that differ from the service, parked ones included. */
+  readonly pending: number;
+  /** Pushes under way. */
+  readonly pushing: number;
+  /** Pushes that failed and were put off, since the start. */
+  readonly postponed: number;
+  readonly parked: readonly ParkedChange[];
+  /** Wall, ms; null while the service answers. */
+  readonly offlineSinceMs: number | null;
+  readonly signInNeeded: boolean;
+}
+
 /** What is to be pushed of a dirty node, in one word. */
 export function changeKindOf(node: NodeRecord): ChangeKind {
   if (node.local === null) return 'delete';

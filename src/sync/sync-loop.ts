@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { ContentId, Extent, Inode } from '../base/vocabulary.ts';
 import type { Contents } from '../store/contents.ts';
-import { isContentDirty, writeNode } from '../store/node-table.ts';
+import { writeNode } from '../store/node-table.ts';
 import type { StoreWriter } from '../store/tables.ts';
 import { DirtyIndex } from './dirty-index.ts';
 import { DueTimes } from './due-times.ts';
@@ -11,20 +11,14 @@ import { Intents, type PushMarking } from './intents.ts';
 import { MadeHere } from './made-here.ts';
 import type { OnTreeChange, RemoteNaming } from './name-push.ts';
 import { type Action, type Decision, decide, type PlanView } from './plan.ts';
+import { planViewOf } from './plan-view.ts';
 import { PushQueue } from './push-queue.ts';
 import { Pusher } from './pusher.ts';
 import type { RemoteChanges, UploadService } from './remote-changes.ts';
 import { ServiceLine } from './service-line.ts';
-import {
-  changeKindOf,
-  PATH_NAMES_MAX,
-  type ParkedChange,
-  type PendingChange,
-  parkedChange,
-  pathOf,
-  type SyncEvent,
-} from './sync-event.ts';
-import { type SyncLeft, type SyncReport, SyncRequest } from './sync-request.ts';
+import { type PendingChange, pathOf, type SyncEvent, type SyncStatus } from './sync-event.ts';
+import { SyncReporter } from './sync-reporter.ts';
+import { isWithin, type OnBegin, type SyncReport, SyncRequest } from './sync-request.ts';
 import { Tidying } from './tidying.ts';
 import { VersionPace } from './version-pace.ts';
 import { Waits } from './waits.ts';
@@ -64,21 +58,6 @@ export interface SyncDeps {
   readonly options: SyncOptions;
 }
 
-type OnBegin = (left: () => SyncLeft) => void;
-
-export interface SyncStatus {
-  /** Nodes that differ from the service, parked ones included. */
-  readonly pending: number;
-  /** Pushes under way. */
-  readonly pushing: number;
-  /** Pushes that failed and were put off, since the start. */
-  readonly postponed: number;
-  readonly parked: readonly ParkedChange[];
-  /** Wall, ms; null while the service answers. */
-  readonly offlineSinceMs: number | null;
-  readonly signInNeeded: boolean;
-}
-
 /**
  * Brings what is dirty to the service: asks the plan about each dirty node, carries out what it says, some at a time, and
  * asks again. Driven by what happens (a change, an answer, a moment that was waited for); idle, it does nothing at all.
@@ -97,6 +76,7 @@ export class SyncLoop {
   readonly #queue: PushQueue;
   readonly #tidying: Tidying;
   readonly #view: PlanView;
+  readonly #reporter: SyncReporter;
 
   /** Records that changed since the index looked at them. */
   readonly #stale = new Set<Inode>();
@@ -127,7 +107,21 @@ export class SyncLoop {
     const onDirty = (ino: Inode): void => this.#reconsider(ino);
     const onNameless = (content: ContentId): void => madeHere.add(content);
     this.#pusher = new Pusher({ ...deps, intents: this.#intents, index: this.#index, onDirty, onNameless });
-    this.#view = this.#viewOf(deps);
+    const isUrgent = (ino: Inode): boolean => {
+      for (const request of this.#requests) if (request.has(ino)) return true;
+      return false;
+    };
+    const isPushing = (ino: Inode): boolean => this.#pushing.has(ino);
+    const isSplit = (folder: Inode): boolean => this.#splits.has(folder);
+    const state = { index: this.#index, intents: this.#intents, due: this.#due, pace: this.#pace };
+    this.#view = planViewOf(deps, { ...state, isPushing, isUrgent, isSplit });
+    this.#reporter = new SyncReporter({
+      ...deps,
+      ...state,
+      line: this.#line,
+      view: this.#view,
+      pushing: this.#pushing,
+    });
   }
 
   /** Goes on with what tables `upload` and `dirty` hold. */
@@ -246,53 +240,18 @@ export class SyncLoop {
 
   status(): SyncStatus {
     this.#refreshStale();
-    const { store } = this.#deps;
-    const parked: ParkedChange[] = [];
-    let pending = 0;
-    for (const ino of this.#index.inos()) {
-      const dirty = store.get('dirty', ino);
-      if (dirty === undefined) continue;
-      pending++;
-      if (dirty.parked !== null) parked.push(parkedChange(store, ino, dirty.parked));
-    }
-    const { offlineSinceMs, signInNeeded } = this.#line;
-    return {
-      pending,
-      pushing: this.#pushing.size,
-      postponed: this.#due.postponed,
-      parked,
-      offlineSinceMs,
-      signInNeeded,
-    };
+    return this.#reporter.status;
   }
 
   /** All that is to be pushed and not parked, in no order. */
-  *pendingChanges(): Iterable<PendingChange> {
-    const { store, clock } = this.#deps;
+  pendingChanges(): Iterable<PendingChange> {
     this.#refreshStale();
-    for (const ino of this.#index.inos()) {
-      const node = store.get('node', ino);
-      const dirty = store.get('dirty', ino);
-      if (node === undefined || dirty === undefined || dirty.parked !== null) continue;
-      const kind = changeKindOf(node);
-      const due = this.#view.settledMs(ino);
-      const isDue = due <= clock.elapsedMs() || this.#pushing.has(ino);
-      yield {
-        ino,
-        kind,
-        sizeBytes: kind === 'upload' ? (node.local?.sizeBytes ?? null) : null,
-        dueMs: isDue ? null : Math.round(clock.nowMs() + due - clock.elapsedMs()),
-        attempts: this.#due.failuresOf(ino),
-      };
-    }
+    return this.#reporter.pendingChanges();
   }
 
   /** What a person is told about one node (`user.cfs.state`). */
-  stateOf(ino: Inode): 'clean' | 'pending' | 'pushing' | `parked:${string}` {
-    if (this.#pushing.has(ino)) return 'pushing';
-    const dirty = this.#deps.store.get('dirty', ino);
-    if (dirty === undefined) return 'clean';
-    return dirty.parked === null ? 'pending' : `parked:${dirty.parked.reason}`;
+  stateOf(ino: Inode): ReturnType<SyncReporter['stateOf']> {
+    return this.#reporter.stateOf(ino);
   }
 
   #wake(): void {
@@ -573,58 +532,6 @@ export class SyncLoop {
     this.#due.forget(ino);
     this.#splits.delete(ino);
   }
-
-  #viewOf({ store, clock, options, names, isOpen, isBeingWritten }: SyncDeps): PlanView {
-    const isUrgent = (ino: Inode): boolean => {
-      for (const request of this.#requests) if (request.has(ino)) return true;
-      return false;
-    };
-    return {
-      get nowMs() {
-        return clock.nowMs();
-      },
-      get elapsedMs() {
-        return clock.elapsedMs();
-      },
-      saveWindowMs: options.saveWindowMs,
-      deletion: options.deletion,
-      node: (ino) => store.get('node', ino),
-      child: (parent, name) => {
-        const ino = store.get('name', [parent, name]);
-        return ino === undefined ? undefined : store.get('node', ino);
-      },
-      dirty: (ino) => store.get('dirty', ino),
-      settledMs: (ino) => {
-        const triedMs = this.#due.triedMs(ino);
-        if (isUrgent(ino)) return triedMs;
-        const node = store.get('node', ino);
-        const pacedMs = node !== undefined && isContentDirty(node) ? this.#pace.notBeforeMs(ino) : 0;
-        return Math.max(this.#due.settledMs(ino), triedMs, pacedMs);
-      },
-      isPushing: (ino) => this.#pushing.has(ino),
-      isUnsure: (ino) => store.get('upload', ino) !== undefined,
-      predecessor: (ino) => this.#intents.predecessor(ino),
-      occupants: (parent, remoteName) => this.#index.occupants(parent, remoteName),
-      remoteChildren: (folder) => this.#index.remoteChildren(folder),
-      needsContent: (content) => this.#index.needsContent(content),
-      isOpen,
-      isBeingWritten,
-      isSplit: (folder) => this.#splits.has(folder),
-      remoteName: (fileName) => names.toRemoteName(fileName),
-    };
-  }
-}
-
-/** Whether a node lies in `folder` or is it, as users see it, or as the service does for what was deleted here. */
-function isWithin(store: StoreWriter, ino: Inode, folder: Inode): boolean {
-  for (let at = ino, seen = 0; seen < PATH_NAMES_MAX; seen++) {
-    if (at === folder) return true;
-    const node = store.get('node', at);
-    const parent = node?.local?.parent ?? node?.remote?.parent;
-    if (parent === undefined || parent === at) return false;
-    at = parent;
-  }
-  return false;
 }
 
 /** So that no turn takes longer than a millisecond or two. */
