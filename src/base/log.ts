@@ -1,4 +1,6 @@
+import { writeSync } from 'node:fs';
 import { type DestinationStream, type Logger as PinoLogger, pino } from 'pino';
+import { LogFile } from './log-file.ts';
 
 /**
  * Constant lower-case messages, data in fields with units: `log.warn({ ino, attempt, waitMs }, 'push postponed')`.
@@ -19,10 +21,14 @@ export type LogLevel = (typeof LOG_LEVELS)[number];
 const SECRET_FIELDS = ['password', 'privateAccessKey', 'refreshToken', 'accessToken', 'authorization', 'token'];
 
 /**
- * A logger that writes JSON lines to `destination`, or appends them to `file` (made with mode 0600), or writes them to
- * standard error. Secrets are replaced by `[redacted]` (test/base/log.test.ts greps for them).
+ * A logger that writes JSON lines to `destination`, or appends them to `file` (made with mode 0600, put aside when it is full),
+ * or, where `file` is null, to systemd's journal by standard error, or to standard error as they are. Secrets are replaced by `[redacted]` (test/base/log.test.ts greps for them).
  */
-export function createLogger(options: { level: LogLevel; destination?: DestinationStream; file?: string }): Logger {
+export function createLogger(options: {
+  level: LogLevel;
+  destination?: DestinationStream;
+  file?: string | null;
+}): Logger {
   const paths = SECRET_FIELDS.flatMap((field) => [field, `*.${field}`, `*.*.${field}`]);
   // Made at the start, one for each part: a logger for each operation would be a leak here.
   const children: PinoLogger[] = [];
@@ -47,10 +53,17 @@ function withCommonLevel(logger: PinoLogger, children: readonly PinoLogger[]): P
   return Object.defineProperty(logger, 'level', own);
 }
 
-/** Synchronous, so that the last line before a crash is there; at `info` a mount writes a few lines a minute. */
-function destinationOf(file: string | undefined): DestinationStream {
+function destinationOf(file: string | null | undefined): DestinationStream {
   if (file === undefined) return pino.destination({ fd: 2, sync: true });
-  return pino.destination({ dest: file, append: true, mkdir: true, mode: 0o600, sync: true });
+  if (file === null) return { write: (line) => void writeSync(2, journalLine(line)) };
+  return new LogFile(file);
+}
+
+/** A line as the journal reads it from standard error: with its priority in front (sd-daemon(3)). */
+export function journalLine(line: string): string {
+  const level = Number(/^\{"level":(\d+)/.exec(line)?.[1] ?? 30);
+  const priority = level >= 60 ? 2 : level >= 50 ? 3 : level >= 40 ? 4 : level >= 30 ? 6 : 7;
+  return `<${priority}>${line}`;
 }
 
 /** A logger that keeps nothing: for tests and for tools that report in another way. */

@@ -34,9 +34,10 @@ export interface LaunchedMount {
  * @throws UsageError with the sentence and exit code that the process gave
  */
 export async function launchMount(request: MountRequest): Promise<LaunchedMount> {
-  mkdirSync(dirname(request.logFile), { recursive: true, mode: 0o700 });
+  const { logFile } = request;
+  if (logFile !== null) mkdirSync(dirname(logFile), { recursive: true, mode: 0o700 });
   // In the background there is nobody to read what is printed; what ends the process unexpectedly belongs into the log.
-  const log = request.foreground ? null : openSync(request.logFile, 'a', 0o600);
+  const log = request.foreground || logFile === null ? null : openSync(logFile, 'a', 0o600);
   const child = spawn(
     process.execPath,
     ['--enable-source-maps', fileURLToPath(new URL('./mount.js', import.meta.url))],
@@ -83,7 +84,7 @@ async function readyOf(
       child.kill('SIGKILL');
       reject(
         new UsageError(
-          `the mount did not answer within ${READY_MS_MAX / 1000} s; its log is ${request.logFile}`,
+          `the mount did not answer within ${READY_MS_MAX / 1000} s; its log is ${logPlace(request)}`,
           exitCode('failure'),
         ),
       );
@@ -95,12 +96,16 @@ async function readyOf(
     if (answer !== null) throw new UsageError(answer.error, answer.exitCode);
     const code = await ended;
     throw new UsageError(
-      `the mount process ended at once (exit code ${code}); its log is ${request.logFile}`,
+      `the mount process ended at once (exit code ${code}); its log is ${logPlace(request)}`,
       code === 0 ? exitCode('failure') : code,
     );
   } finally {
     clearTimeout(timer);
   }
+}
+
+function logPlace({ logFile }: MountRequest): string {
+  return logFile ?? 'the journal (journalctl --user)';
 }
 
 /** @returns null when the process closed the descriptor without an answer. */

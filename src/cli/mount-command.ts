@@ -1,3 +1,4 @@
+import { fstatSync } from 'node:fs';
 import { UsageError } from '../base/errors.ts';
 import type { Options } from '../config/options.ts';
 import { accountPaths, type Paths } from '../config/paths.ts';
@@ -42,7 +43,8 @@ export async function mountCommand(
   const signals = new SignalRelay(() => manager?.stopping(`unmounting ${where}`));
   let stopSigns = (): void => {};
   try {
-    const request = mountRequest(deps, { ...flags, directory, account: name });
+    const toJournal = flags.foreground && isJournal(deps.env.JOURNAL_STREAM);
+    const request = mountRequest({ ...deps, toJournal }, { ...flags, directory, account: name });
     const mount = await launchMount(request);
     // In the background the mounting process is the service from now on, and this one ends.
     const isBackground = !flags.foreground && !signals.interrupted;
@@ -58,6 +60,13 @@ export async function mountCommand(
   }
   deps.print(`mounted ${visible(account.username)} at ${visible(directory)}\n`);
   return exitCode('ok');
+}
+
+/** Whether standard error is a stream of the journal, as systemd.exec(5) has it: its device and inode are named. */
+function isJournal(stream: string | undefined): boolean {
+  if (stream === undefined) return false;
+  const { dev, ino } = fstatSync(2);
+  return stream === `${dev}:${ino}`;
 }
 
 /** A sign of life for as long as the mount answers at its control socket. @returns what ends it */
@@ -91,7 +100,7 @@ export async function checkNotMounted(paths: Paths, account: string): Promise<vo
 
 /** What the mounting process is told. `flags.directory` is checked, `flags.account` is the account's name. */
 export function mountRequest(
-  deps: { paths: Paths; options: Options },
+  deps: { paths: Paths; options: Options; toJournal?: boolean },
   flags: {
     readonly directory: string;
     readonly account: string;
@@ -106,7 +115,7 @@ export function mountRequest(
     accountFile: files.accountFile,
     storeDirectory: deps.options.root === 'account' ? files.accountStoreDirectory : files.storeDirectory,
     socketPath: files.socketPath,
-    logFile: deps.options.logFile ?? files.logFile,
+    logFile: deps.options.logFile ?? (deps.toJournal === true ? null : files.logFile),
     options: deps.options,
     words: flags.words ?? NO_MOUNT_WORDS,
     foreground: flags.foreground,

@@ -108,7 +108,7 @@ export const OPTIONS = {
   logFile: pathOrAuto(
     '--log-file',
     'auto',
-    'where the log is written; auto: mount.log in the state directory of the account',
+    'where the log is written; auto: mount.log in the state directory of the account, under systemd the journal',
   ),
   binding: choice(
     '--binding',
