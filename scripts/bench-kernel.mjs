@@ -1,5 +1,5 @@
 // The kernel binding against its peers: `npm run bench -- kernel [--rounds 5] [--quick]`. Needs root, cc; peers are used where they
-// are installed (bindfs; libfuse's passthrough_ll is built from the examples of libfuse3-dev).
+// are installed (bindfs; libfuse's passthrough_ll is built from the examples of libfuse3-dev; rclone; fuse-native over libfuse2).
 //
 // Ours is an in-memory file system (test/kernel/memory-file-system.ts) behind the binding; peers pass through to a tmpfs. Rounds are
 // interleaved and every round mounts anew, so that first listings are first; the table shows medians, and which gates hold.
@@ -67,6 +67,7 @@ function prepare() {
     plantFiles: FILES,
     fileSystem: { entryTimeoutMs: 300_000, attributeTimeoutMs: 300_000, cacheListing: true },
   });
+  const withFuseNative = spawnSync(process.execPath, ['-e', 'require("fuse-native")'], { cwd: root }).status === 0;
   return {
     tmpfs: null,
     ours: { command: [process.execPath, join(sources, 'test/kernel/memory-mount-host.js'), host] },
@@ -76,11 +77,43 @@ function prepare() {
         command: [at('passthrough_ll'), '-f', '-o', `source=${at('source')}`, at('passthrough_ll.mount')],
       },
     }),
+    ...(has('rclone') && {
+      rclone: {
+        command: [
+          'rclone',
+          'mount',
+          '--vfs-cache-mode',
+          'writes',
+          '--cache-dir',
+          at('cache'),
+          at('source'),
+          at('rclone'),
+        ],
+        short: true,
+      },
+    }),
+    // The same file system in memory through the second binding, and the package alone over a map: nothing could be less.
+    ...(withFuseNative && {
+      'fuse-native': {
+        command: [
+          process.execPath,
+          join(sources, 'test/kernel/fuse-native-memory-host.js'),
+          at('fuse-native'),
+          `${FILES}`,
+        ],
+        short: true,
+      },
+      'fuse-native, bare': {
+        command: [process.execPath, join(root, 'scripts/measure/fuse-native-memory.mjs'), at('bare'), `${FILES}`],
+        directory: at('bare'),
+        short: true,
+      },
+    }),
   };
 }
 
 async function round(name, server) {
-  const directory = at(name === 'passthrough_ll' ? 'passthrough_ll.mount' : name);
+  const directory = server?.directory ?? at(name === 'passthrough_ll' ? 'passthrough_ll.mount' : name);
   mkdirSync(directory, { recursive: true });
   let child = null;
   if (server !== null) {
@@ -88,7 +121,8 @@ async function round(name, server) {
     await until(() => isMounted(directory), `${name} to mount`);
   }
   try {
-    const result = spawnSync(at('measure'), [directory, String(child?.pid ?? process.pid)], {
+    const words = [directory, String(child?.pid ?? process.pid), ...(server?.short ? ['short'] : [])];
+    const result = spawnSync(at('measure'), words, {
       encoding: 'utf8',
       timeout: 180_000,
     });
@@ -124,9 +158,13 @@ const MEASURES = [
 /** [measure, bound, factor, peer] */
 const GATES = [
   ['getattr, one at a time', 'at most', 1.2, 'bindfs'],
+  ['getattr, one at a time', 'at most', 0.4, 'fuse-native'],
   ['lookup', 'at most', 1.2, 'bindfs'],
+  ['lookup', 'at most', 0.4, 'fuse-native'],
   ['4 KiB read', 'at most', 1.2, 'bindfs'],
+  ['4 KiB read', 'at most', 0.4, 'fuse-native'],
   ['getattr, 4 threads', 'at least', 1.0, 'bindfs'],
+  ['getattr, 4 threads', 'at least', 2.0, 'rclone'],
   ['readdir + lstat of 10,000, first', 'at most', 0.25, 'bindfs'],
   ['… again', 'at most', 1.5, 'tmpfs'],
   ['sequential read from user space', 'at least', 1.0, 'bindfs'],
@@ -147,6 +185,7 @@ try {
       for (const [key, measure, unit] of MEASURES) {
         // The time of the process that asks, where nobody answers from user space.
         if (name === 'tmpfs' && key === 'getattr_cpu_us') continue;
+        if (measured[key] === undefined) continue; // `short`
         results.note(measure, unit, name === 'ours' ? OURS : name, measured[key]);
       }
     }

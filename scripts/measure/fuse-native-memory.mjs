@@ -1,0 +1,87 @@
+// `node scripts/measure/fuse-native-memory.mjs DIRECTORY FILES`: the package fuse-native at its best, for scripts/bench-kernel.mjs. A file
+// system in memory whose operations are a look-up in a map, on the main thread, with the names of FILES files made beforehand.
+import { createRequire } from 'node:module';
+
+const Fuse = createRequire(import.meta.url)('fuse-native');
+const [directory, files] = process.argv.slice(2);
+const time = new Date();
+let inode = 1;
+const node = (mode) => ({
+  ...{ mode, uid: 0, gid: 0, size: 0, nlink: 1, ino: inode++, blocks: 0, blksize: 4096 },
+  ...{ atime: time, mtime: time, ctime: time },
+});
+const nodes = new Map([['/', node(0o40755)]]);
+const contents = new Map();
+const folders = new Map([['/', new Set(['many'])]]);
+nodes.set('/many', node(0o40755));
+folders.set('/many', new Set(Array.from({ length: Number(files) }, (_, i) => `file-${i}`)));
+for (const name of folders.get('/many')) nodes.set(`/many/${name}`, node(0o100644));
+const place = (path) => {
+  const at = path.lastIndexOf('/');
+  return [at === 0 ? '/' : path.slice(0, at), path.slice(at + 1)];
+};
+
+const operations = {
+  getattr(path, done) {
+    const found = nodes.get(path);
+    if (found === undefined) done(Fuse.ENOENT);
+    else done(0, found);
+  },
+  readdir(path, done) {
+    done(0, ['.', '..', ...folders.get(path)]);
+  },
+  open(_path, _flags, done) {
+    done(0, 1);
+  },
+  create(path, mode, done) {
+    nodes.set(path, node(mode));
+    const [folder, name] = place(path);
+    folders.get(folder).add(name);
+    done(0, 1);
+  },
+  read(path, _fd, buffer, length, offset, done) {
+    const bytes = contents.get(path)?.subarray(offset, offset + length) ?? new Uint8Array(0);
+    buffer.set(bytes);
+    done(bytes.length);
+  },
+  write(path, _fd, buffer, length, offset, done) {
+    const found = nodes.get(path);
+    let bytes = contents.get(path) ?? Buffer.alloc(0);
+    if (offset + length > bytes.length) {
+      const longer = Buffer.alloc(Math.max(offset + length, bytes.length * 2));
+      bytes.copy(longer);
+      bytes = longer;
+      contents.set(path, bytes);
+    }
+    buffer.copy(bytes, offset, 0, length);
+    found.size = Math.max(found.size, offset + length);
+    done(length);
+  },
+  truncate(path, size, done) {
+    nodes.get(path).size = size;
+    done(0);
+  },
+  release(_path, _fd, done) {
+    done(0);
+  },
+  unlink(path, done) {
+    const [folder, name] = place(path);
+    folders.get(folder).delete(name);
+    nodes.delete(path);
+    contents.delete(path);
+    done(0);
+  },
+};
+// big_writes behind a comma: the package has no option for it.
+const fuse = new Fuse(directory, operations, { timeout: false, fsname: 'bench,big_writes' });
+fuse.mount((error) => {
+  if (error) throw error;
+});
+// Unmounted: the package tells nobody.
+const { readFileSync } = await import('node:fs');
+let wasMounted = false;
+setInterval(() => {
+  const mounted = readFileSync('/proc/self/mounts', 'utf8').includes(` ${directory} `);
+  if (wasMounted && !mounted) process.exit(0);
+  wasMounted = mounted;
+}, 500);
