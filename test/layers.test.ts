@@ -43,7 +43,7 @@ const HOME_OF: Readonly<Record<string, readonly string[]>> = {
   undici: ['remote/transport'],
   lmdb: ['store/', 'server/database'],
   msgpackr: ['store/'],
-  saxes: ['protocol/xml', 'protocol/document-reader'],
+  saxes: ['protocol/xml', 'protocol/saxes-parser'],
   'fast-xml-parser': ['protocol/xml'],
   'fuse-native': ['kernel/fuse-native'],
   'lru-cache': ['store/', 'tree/', 'content/'],
