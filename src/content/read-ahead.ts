@@ -14,6 +14,11 @@ const REQUEST_BYTES_MIN = 1024 * 1024;
 const REQUEST_BYTES_LAST = 2 * 1024 * 1024;
 /** What one request asks for where nobody says how fast the line is. */
 const PACE_BYTES = 4 * 1024 * 1024;
+/**
+ * Whoever begins with a short read may want no more than what stands at the beginning (thumbnails, media types, archives): nothing is
+ * asked for ahead until reading goes on beyond this, or in long reads.
+ */
+const HEADER_BYTES = 2 * BLOCK_BYTES;
 /** The kernel's own read-ahead makes requests arrive a little out of order: within this distance it is still one stream. */
 const SLACK_BYTES = 1024 * 1024;
 /** Readers of one handle that go on at different places (a player reads index and data, a database several tables). */
@@ -35,6 +40,9 @@ interface Stream {
   last: number;
   /** Reads in a row that ended where the last one began: one may be the kernel's disorder, two are a direction. */
   backwards: number;
+  /** Began at the start of the file and has not shown yet that it goes on. */
+  mayBeHeader: boolean;
+  lastBytes: number;
 }
 
 /**
@@ -61,6 +69,7 @@ export class ReadAhead {
     const stream = this.#streamOf(extent);
     if (stream !== null) {
       this.#stridesSeen = 0;
+      if (isHeader(stream, extent)) return [];
       const wanted = this.#advance(stream, extent, sizeBytes, hadToWait);
       return wanted === null ? [] : this.#inRequests(wanted, stream, sizeBytes);
     }
@@ -69,6 +78,7 @@ export class ReadAhead {
     // Most files are read from their start to their end.
     if (extent.start > 0) return null;
     const begun = this.#streams.at(-1) as Stream;
+    if (isHeader(begun, extent)) return [];
     const wanted = this.#advance(begun, extent, sizeBytes, hadToWait);
     return wanted === null ? [] : this.#inRequests(wanted, begun, sizeBytes);
   }
@@ -76,14 +86,18 @@ export class ReadAhead {
   #begin(extent: Extent): void {
     if (this.#streams.length === STREAMS_MAX) this.#streams.shift();
     const { start, end } = extent;
-    this.#streams.push({ direction: 1, next: end, windowBytes: 0, askedTo: end, last: start, backwards: 0 });
+    const [mayBeHeader, lastBytes] = [start === 0, 0];
+    this.#streams.push({
+      ...{ direction: 1, next: end, windowBytes: 0, askedTo: end },
+      ...{ last: start, backwards: 0, mayBeHeader, lastBytes },
+    });
   }
 
   /** The stream that this read continues; it becomes the most recently used one. */
   #streamOf(extent: Extent): Stream | null {
     for (let at = this.#streams.length - 1; at >= 0; at--) {
       const stream = this.#streams[at] as Stream;
-      const endsAtLast = Math.abs(extent.end - stream.last) <= BLOCK_BYTES / 2;
+      const endsAtLast = extent.start < stream.last && Math.abs(extent.end - stream.last) <= BLOCK_BYTES / 2;
       const isNear = Math.abs(extent.start - stream.next) <= SLACK_BYTES;
       if (stream.direction === -1 ? !endsAtLast : !endsAtLast && !isNear) continue;
       stream.backwards = endsAtLast ? stream.backwards + 1 : 0;
@@ -163,6 +177,17 @@ export class ReadAhead {
     }
     return parts;
   }
+}
+
+/** Whether a stream may still end within the first bytes of the file; takes note of the read. */
+function isHeader(stream: Stream, extent: Extent): boolean {
+  if (!stream.mayBeHeader) return false;
+  const bytes = extent.end - extent.start;
+  const goesOnLong = bytes >= BLOCK_BYTES && stream.lastBytes >= BLOCK_BYTES;
+  stream.mayBeHeader = bytes <= BLOCK_BYTES && extent.end <= HEADER_BYTES && !goesOnLong;
+  stream.lastBytes = bytes;
+  if (stream.mayBeHeader) stream.next = Math.max(stream.next, extent.end);
+  return stream.mayBeHeader;
 }
 
 function alignUp(bytes: number): number {

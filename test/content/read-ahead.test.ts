@@ -118,3 +118,29 @@ test('a read that goes on nowhere says so', () => {
 
   expect(readAhead.afterRead({ start: 500 * MIB, end: 500 * MIB + 4096 }, SIZE, true)).toBeNull();
 });
+
+describe('who reads only what stands at the beginning gets no more', () => {
+  // What the kernel makes of reads of 4, 16 and 64 KiB with its own read-ahead of 128 KiB, or of 1 MiB.
+  test.each([
+    ['one read of 64 KiB', [128]],
+    ['small reads', [16, 32, 64, 128]],
+    ['small reads, long read-ahead of the kernel', [16, 64, 128]],
+  ])('%s', (_name, lengths) => {
+    const readAhead = new ReadAhead();
+    let at = 0;
+    for (const length of lengths) {
+      const extent = { start: at, end: at + length * KIB };
+      expect(readAhead.afterRead(extent, SIZE, true)).toEqual([]);
+      at = extent.end;
+    }
+  });
+
+  test('who goes on is read ahead of with the next read', () => {
+    const small = new ReadAhead();
+    expect(coverage(small, rowOf(400, 0, 32 * KIB), 32 * KIB)).toBeGreaterThan(0.9);
+    const long = new ReadAhead();
+    expect(long.afterRead({ start: 0, end: 128 * KIB }, SIZE, true)).toEqual([]);
+    expect(long.afterRead({ start: 128 * KIB, end: 256 * KIB }, SIZE, true)).not.toEqual([]);
+    expect(new ReadAhead().afterRead({ start: 0, end: 256 * KIB }, SIZE, true)).not.toEqual([]);
+  });
+});
