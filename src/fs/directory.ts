@@ -1,5 +1,6 @@
 import type { Inode } from '../base/vocabulary.ts';
 import type { DirectorySink } from '../kernel/binding.ts';
+import type { NodeRecord } from '../store/tables.ts';
 import type { Tree } from '../tree/tree.ts';
 import type { FolderHandle } from './handles.ts';
 import type { NodeView } from './node-view.ts';
@@ -15,7 +16,11 @@ const HANDED_OUT_MAX = 4096;
  * goes. An entry that is removed while the folder is read does not disturb the rest; one that appears may or may not be seen.
  */
 export function fillDirectory(
-  deps: { readonly tree: Pick<Tree, 'children' | 'node'>; readonly view: Pick<NodeView, 'local' | 'entry'> },
+  deps: {
+    readonly tree: Pick<Tree, 'children' | 'node'>;
+    readonly view: Pick<NodeView, 'local' | 'entry'>;
+    readonly seen?: (node: NodeRecord) => void;
+  },
   folder: FolderHandle,
   cookie: number,
   sink: DirectorySink,
@@ -31,6 +36,7 @@ export function fillDirectory(
     if (!sink.add(name, node.ino, node.kind, next, sink.wantsEntries ? deps.view.entry(node) : null)) return;
     if (folder.handedOut.size >= HANDED_OUT_MAX) folder.handedOut.delete(oldestOf(folder.handedOut));
     folder.handedOut.set(next, name);
+    deps.seen?.(node);
   }
 }
 

@@ -8,6 +8,7 @@ import type { BlockReader } from '../content/block-reader.ts';
 import { unlessAborted } from '../content/block-reader.ts';
 import type { OpenFileDeps } from '../content/open-file.ts';
 import { ReadAhead } from '../content/read-ahead.ts';
+import { VersionsAhead } from '../content/versions-ahead.ts';
 import type {
   AllocateMode,
   Answer,
@@ -27,7 +28,7 @@ import type {
   RenameMode,
 } from '../kernel/binding.ts';
 import type { Contents } from '../store/contents.ts';
-import type { LocalFacet } from '../store/tables.ts';
+import type { LocalFacet, NodeRecord } from '../store/tables.ts';
 import type { Freshness } from '../tree/freshness.ts';
 import type { Tree, TreeInvalidation } from '../tree/tree.ts';
 import { fillDirectory } from './directory.ts';
@@ -75,6 +76,7 @@ export class FileSystem implements FileSystemOps {
   readonly #handles = new Handles();
   readonly #view: NodeView;
   readonly #cache: KernelCache;
+  readonly #versionSeen: (node: NodeRecord) => void;
   /** What is open: the sync asks before it seals or trashes. */
   readonly files: OpenFiles;
 
@@ -84,6 +86,8 @@ export class FileSystem implements FileSystemOps {
     const onOtherBytes = (ino: Inode): void => this.#cache.otherBytes(ino);
     this.files = new OpenFiles({ ...deps.openFile, onRepinned: onOtherBytes, onReverted: onOtherBytes });
     this.#cache = new KernelCache(this.files);
+    const ahead = new VersionsAhead({ ...deps.openFile, isOpen: (ino) => this.files.isOpen(ino) });
+    this.#versionSeen = (node) => ahead.seen(node);
     const { entryTimeoutMs, attributeTimeoutMs } = deps.options;
     this.#view = new NodeView({
       tree: deps.tree,
@@ -383,7 +387,12 @@ export class FileSystem implements FileSystemOps {
   }
 
   readdir(_ino: Inode, handle: HandleId, cookie: number, sink: DirectorySink): Answer<void> {
-    fillDirectory({ tree: this.#tree, view: this.#view }, this.#handles.folder(handle), cookie, sink);
+    fillDirectory(
+      { tree: this.#tree, view: this.#view, seen: this.#versionSeen },
+      this.#handles.folder(handle),
+      cookie,
+      sink,
+    );
   }
 
   releasedir(_ino: Inode, handle: HandleId): Answer<void> {

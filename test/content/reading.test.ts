@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { TransportError } from '../../src/base/errors.ts';
-import { BLOCK_BYTES } from '../../src/base/vocabulary.ts';
+import { BLOCK_BYTES, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 import { VersionService } from './version-service.ts';
@@ -68,6 +68,78 @@ test('a read in the middle of a large file fetches little more than it needs', a
   const fetched = service.fetches.reduce((sum, { extent }) => sum + extent.end - extent.start, 0);
   expect(fetched).toBeLessThanOrEqual(BLOCK_BYTES);
   await mount.close(fd);
+});
+
+describe('of a large file that was listed', () => {
+  /** Lists the folder, and waits until no question is under way. */
+  async function list(asked: number): Promise<void> {
+    await mount.readdir('/');
+    const turn = () => new Promise((resolve) => setImmediate(resolve));
+    while (service.pins < asked) await turn();
+    for (let calm = 0; calm < 5; calm++) await turn();
+  }
+
+  test('the version is known when it is opened: the first byte is one request away', async () => {
+    const bytes = bytesOf(3 * MIB);
+    service.put('large', bytes);
+    service.put('small', bytesOf(MIB));
+
+    await list(1);
+
+    expect(service.pins).toBe(1); // the small one is asked about when it is opened
+    const fd = await mount.open('large', 'r');
+    expect(Buffer.compare(await mount.read(fd, MIB, 100), bytes.subarray(MIB, MIB + 100))).toBe(0);
+    expect(service.pins).toBe(1);
+    await mount.close(fd);
+  });
+
+  test('an answer that does not fit the listing is not kept', async () => {
+    service.put('large', bytesOf(3 * MIB));
+    await mount.stat('large');
+    const longer = bytesOf(4 * MIB, 7);
+    service.put('large', longer, 2_000_000);
+
+    await list(1);
+
+    expect(tower.tree.child(ROOT_INODE, 'large')?.local).toMatchObject({ content: null, sizeBytes: 3 * MIB });
+  });
+
+  test('a newer listing drops what was learnt', async () => {
+    service.put('large', bytesOf(3 * MIB));
+    await list(1);
+    const { ino } = await mount.stat('large');
+    const newer = bytesOf(3 * MIB, 7);
+    service.put('large', newer, 2_000_000_000);
+
+    await tower.freshness.refresh(ROOT_INODE);
+
+    expect(tower.tree.node(ino)?.local?.content).toBeNull();
+    expect(Buffer.compare(await mount.readFile('large'), newer)).toBe(0);
+  });
+
+  test('of many, some are asked about', async () => {
+    for (let n = 0; n < 300; n++) service.put(`large-${n}`, bytesOf(MIB + 1));
+    const { opened, open } = gate();
+    await mount.stat('large-0');
+    service.gate = opened;
+
+    await list(2);
+    open();
+    await list(64);
+
+    expect(service.pins).toBeLessThan(200);
+  });
+
+  test('a service that does not answer is not asked on', async () => {
+    for (let n = 0; n < 30; n++) service.put(`large-${n}`, bytesOf(MIB + 1));
+    await mount.stat('large-0');
+    service.failuresLeft = 100;
+
+    await list(1);
+    await list(1);
+
+    expect(service.pins).toBeLessThanOrEqual(2); // at once
+  });
 });
 
 test('two readers of one missing block cost one request', async () => {
