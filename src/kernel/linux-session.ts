@@ -27,8 +27,13 @@ import { Wire } from './wire.ts';
 
 /** Replies up to this length are put together where the request stood, and written when the batch is done. */
 const IN_PLACE_BYTES_MAX = N.SMALL_SLOT_BYTES - P.OUT_HEADER_BYTES;
-/** Waiting writes keep slots; when fewer small ones than this are left, they get a copy of their bytes instead. */
+/**
+ * Waiting writes keep slots; when fewer than these are left, further ones get a copy of their bytes instead, so that what is known goes on
+ * being answered. Copies are limited, too: past that the slots run out and the kernel queues (connection.c no longer polls).
+ */
 const SMALL_SLOTS_SPARE = 64;
+const LARGE_SLOTS_SPARE = 8;
+const COPIED_BYTES_MAX = 64 * 1024 * 1024;
 
 /** Why the addon sends no READ reply, other than that the caller is gone. */
 const NOT_SENT: ReadonlySet<number> = new Set([constants.errno.EINVAL, constants.errno.ENOMEM, constants.errno.EMFILE]);
@@ -47,7 +52,10 @@ export class LinuxSession {
   /** Requests without an answer yet, by `unique`, for INTERRUPT. */
   readonly #pending = new Map<number, Request>();
   #heldSlots = 0;
+  #heldLargeSlots = 0;
+  #copiedBytes = 0;
   readonly #smallSlots: number;
+  readonly #largeSlots: number;
   readonly #callerState: (pid: number) => CallerState;
   readonly #agree: (body: number, out: number) => number;
 
@@ -58,6 +66,7 @@ export class LinuxSession {
     invalidator: KernelInvalidator;
     wire: Wire;
     smallSlots: number;
+    largeSlots: number;
     callerState: (pid: number) => CallerState;
     /** Answers INIT: reads the offer at `body`, writes the agreement to `out`, returns its length. @throws FsError */
     agree: (body: number, out: number) => number;
@@ -68,6 +77,7 @@ export class LinuxSession {
     this.#invalidator = deps.invalidator;
     this.#wire = deps.wire;
     this.#smallSlots = deps.smallSlots;
+    this.#largeSlots = deps.largeSlots;
     this.#callerState = deps.callerState;
     this.#agree = deps.agree;
     this.#scratch = deps.connection.scratchStart;
@@ -163,18 +173,34 @@ export class LinuxSession {
     return this.#boundary.failed(request.op, error, request.startedMs, request.fields()).code;
   }
 
+  /** Bytes of waiting writes that were copied out of their slots. */
+  get copiedBytes(): number {
+    return this.#copiedBytes;
+  }
+
   #copiesWrites(): boolean {
-    return this.#heldSlots > this.#smallSlots - SMALL_SLOTS_SPARE;
+    if (
+      this.#heldSlots <= this.#smallSlots - SMALL_SLOTS_SPARE &&
+      this.#heldLargeSlots <= this.#largeSlots - LARGE_SLOTS_SPARE
+    )
+      return false;
+    return this.#copiedBytes < COPIED_BYTES_MAX;
   }
 
   /** The answer comes later: the thread goes on, the slot is free again unless it holds the bytes of a WRITE. */
   #wait(request: Request, promise: Promise<unknown>, item: number): void {
     const wire = this.#wire;
     request.sink?.detach();
-    if (request.opcode === Opcode.WRITE && !this.#copiesWrites()) {
-      request.held = [wire.u32(item + N.ITEM_SLOT * 4), wire.u32(item + N.ITEM_LARGE * 4)];
-      this.#heldSlots++;
-      wire.setU32(item + N.ITEM_HELD * 4, 1);
+    if (request.opcode === Opcode.WRITE) {
+      if (this.#copiesWrites()) {
+        request.copiedBytes = wire.u32(wire.u32(item + N.ITEM_REQUEST * 4) + P.IN_HEADER_BYTES + 16); // fuse_write_in.size
+        this.#copiedBytes += request.copiedBytes;
+      } else {
+        request.held = [wire.u32(item + N.ITEM_SLOT * 4), wire.u32(item + N.ITEM_LARGE * 4)];
+        this.#heldSlots++;
+        if (request.held[1] !== 0) this.#heldLargeSlots++;
+        wire.setU32(item + N.ITEM_HELD * 4, 1);
+      }
     }
     this.#pending.set(request.unique, request);
     this.#invalidator.began(request.nodeid);
@@ -226,8 +252,11 @@ export class LinuxSession {
   }
 
   #releaseSlots(request: Request): void {
+    this.#copiedBytes -= request.copiedBytes;
+    request.copiedBytes = 0;
     if (request.held === null) return;
     this.#connection.release(request.held[0], request.held[1]);
+    if (request.held[1] !== 0) this.#heldLargeSlots--;
     request.held = null;
     this.#heldSlots--;
   }

@@ -192,6 +192,7 @@ class Mount implements LinuxMount {
       invalidator: this.invalidator,
       wire: this.#wire,
       smallSlots: SMALL_SLOTS,
+      largeSlots: LARGE_SLOTS,
       callerState,
       agree: (body, out) => this.#agree(body, out),
     });

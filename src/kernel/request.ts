@@ -28,6 +28,8 @@ export class Request implements OpContext, PendingOp {
   value: unknown = undefined;
   /** Slots that hold the bytes of a WRITE that is not answered yet: [small, large]. */
   held: readonly [number, number] | null = null;
+  /** Of a WRITE that is not answered yet and has a copy of its bytes. */
+  copiedBytes = 0;
   #controller: AbortController | null = null;
   #aborted: Error | null = null;
 
