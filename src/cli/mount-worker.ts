@@ -19,6 +19,7 @@ import { BlockReader } from '../content/block-reader.ts';
 import { Patience } from '../content/patience.ts';
 import type { VersionHistory, VersionSource } from '../content/version-source.ts';
 import type { Located, ParkedChange, PinnedPath, SyncOutcome, UnsyncedFile } from '../control/status-model.ts';
+import { AccountQuota } from '../fs/account-quota.ts';
 import type { PublicLinks } from '../fs/cloud-attributes.ts';
 import type { ComposedFileSystem } from '../fs/composed-file-system.ts';
 import { FileSystem } from '../fs/file-system.ts';
@@ -76,7 +77,6 @@ class MountingWorker implements MountService {
   readonly #hurry = new AbortController();
   /** What tells how much is left, by the number of a `sync`. */
   readonly #left = new Map<number, () => SyncLeft>();
-  #quota: { limitBytes: number; usedBytes: number } | null = null;
 
   constructor(start: WorkerStart, channel: Channel) {
     setMaxListeners(0, this.#shutdown.signal); // whoever waits for the service listens
@@ -231,7 +231,7 @@ class MountingWorker implements MountService {
   }
 
   async quota(limitBytes: number, usedBytes: number): Promise<void> {
-    this.#quota = { limitBytes, usedBytes };
+    this.#built.quota.learn({ limitBytes, usedBytes });
   }
 
   async reachable(): Promise<void> {
@@ -273,6 +273,7 @@ class MountingWorker implements MountService {
       isKept: (content) => pins?.keeps(content) ?? false,
       options: { inlineMaxBytes: options.inlineMaxBytes, cacheBytes, reserveBytes },
     });
+    const quota = new AccountQuota(store);
     const names = new Names();
     const marks = new PushMarks({ store });
     const tree = new Tree({
@@ -330,7 +331,7 @@ class MountingWorker implements MountService {
       },
       clock,
       log: log.child({ part: 'fs' }),
-      quota: () => this.#quota,
+      quota: () => quota.known,
       options: {
         entryTimeoutMs: options.entryTimeoutMs,
         attributeTimeoutMs: options.attrTimeoutMs,
@@ -378,7 +379,7 @@ class MountingWorker implements MountService {
     pins = additions.pins;
     tree.onLocalChange((ino) => sync.changed(ino));
     void contents.keepHouse(shutdown);
-    return { store, contents, tree, freshness, patience, reader, fileSystem, ...additions, sync, cacheBytes };
+    return { store, contents, tree, freshness, patience, reader, fileSystem, ...additions, sync, quota, cacheBytes };
   }
 
   async #stop(timeoutMs: number | null): Promise<StopOutcome> {
@@ -490,6 +491,7 @@ interface LeftTower {
   readonly fileSystem: FileSystem;
   readonly mounted: ComposedFileSystem;
   readonly pins: Pins;
+  readonly quota: AccountQuota;
   readonly sync: SyncLoop;
   readonly cacheBytes: number;
 }

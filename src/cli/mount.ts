@@ -21,6 +21,7 @@ import { type Account, readAccountFile } from './account-file.ts';
 import { unmountWhenKilled } from './auto-unmount.ts';
 import { believedCertificates } from './believed-certificates.ts';
 import { programVersion } from './command-line.ts';
+import { DesktopNotices } from './desktop-notices.ts';
 import { exitCode } from './exit-codes.ts';
 import { failureOf } from './failure.ts';
 import { type MountEvent, printEvent } from './mount-event.ts';
@@ -72,6 +73,8 @@ class MountingProcess {
   #phase: Status['phase'] = 'running';
   #lastSync = STOP_ID;
   #quota: Status['quota'] = null;
+  #quotaIsDue = false;
+  readonly #notices: DesktopNotices;
   #isLearningQuota = false;
   #connection: ConnectionStatus;
 
@@ -79,6 +82,7 @@ class MountingProcess {
     this.#request = request;
     this.#account = account;
     this.#log = log;
+    this.#notices = new DesktopNotices({ clock: systemClock, log, env: process.env });
     this.ended = new Promise((resolve) => {
       this.#end = resolve;
     });
@@ -220,6 +224,17 @@ class MountingProcess {
     }
   }
 
+  /** What was pushed counts towards the quota: asked for when a row of pushes has ended, and not for each of them. */
+  #quotaChanges(): void {
+    if (this.#quotaIsDue) return;
+    this.#quotaIsDue = true;
+    const sinceMs = systemClock.nowMs() - (this.#quota?.atMs ?? 0);
+    systemClock.after(Math.max(QUOTA_SETTLE_MS, QUOTA_PAUSE_MS - sinceMs), () => {
+      this.#quotaIsDue = false;
+      void this.#learnQuota();
+    });
+  }
+
   /** What is told is what is known: whoever asks for the status does not wait for the service. */
   #refreshQuota(): void {
     const isOld = this.#quota === null || systemClock.nowMs() - this.#quota.atMs > QUOTA_MS_MAX;
@@ -229,6 +244,8 @@ class MountingProcess {
   #event(event: MountEvent): void {
     this.#log.info({ event }, 'event');
     if (this.#request.foreground) printEvent(event);
+    this.#notices.tell(event);
+    if (event.type === 'uploaded' || event.type === 'deleted') this.#quotaChanges();
   }
 
   async #interrupted(signal: NodeJS.Signals): Promise<void> {
@@ -372,6 +389,8 @@ function shownTransfer(transfer: TransferState, path: string | null): Status['tr
 }
 
 const PIN_PROGRESS_MS = 200;
+const QUOTA_SETTLE_MS = 1_000;
+const QUOTA_PAUSE_MS = 5_000;
 /** How old a quota may be before it is asked for again, behind the back of whoever looks. */
 const QUOTA_MS_MAX = 300_000;
 

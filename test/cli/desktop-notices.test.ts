@@ -1,0 +1,92 @@
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { silentLogger } from '../../src/base/log.ts';
+import { DesktopNotices } from '../../src/cli/desktop-notices.ts';
+import { ManualClock } from '../tree/tree-fixture.ts';
+
+const HOUR_MS = 3_600_000;
+const SESSION = { DBUS_SESSION_BUS_ADDRESS: 'unix:path=/nowhere' };
+
+let directory: string;
+let clock: ManualClock;
+
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), 'cfs-notices-'));
+  clock = new ManualClock();
+});
+
+afterEach(() => rmSync(directory, { recursive: true, force: true }));
+
+/** A program that writes down what it is given, a line for each call. */
+function noting(): { readonly command: string; shown(count: number): Promise<string[]> } {
+  const command = join(directory, 'notify');
+  const told = join(directory, 'told');
+  writeFileSync(command, `#!/bin/sh\nprintf '%s|' "$@" >> ${told}; echo >> ${told}\n`);
+  chmodSync(command, 0o755);
+  const lines = (): string[] => (existsSync(told) ? readFileSync(told, 'utf8').split('\n').slice(0, -1) : []);
+  const shown = async (count: number): Promise<string[]> => {
+    await expect.poll(lines, { timeout: 10_000, interval: 10 }).toHaveLength(count);
+    return lines();
+  };
+  return { command, shown };
+}
+
+/** [S-notice-1] */
+test('each kind is shown once an hour, and the next notice says how many there were', async () => {
+  const { command, shown } = noting();
+  const notices = new DesktopNotices({ clock, log: silentLogger, env: SESSION, command });
+
+  notices.tell({ type: 'parked', path: 'one.txt', reason: 'quota' });
+  await shown(1);
+  for (const path of ['two.txt', 'three.txt']) notices.tell({ type: 'parked', path, reason: 'quota' });
+  notices.tell({ type: 'conflict', path: 'a.txt', copy: 'b.txt' });
+  await shown(2);
+  notices.tell({ type: 'sign-in-needed' });
+  await shown(3);
+  clock.advance(HOUR_MS - 1);
+  notices.tell({ type: 'parked', path: 'four.txt', reason: 'quota' });
+  notices.tell({ type: 'uploaded', path: 'fine.txt', version: null, sizeBytes: 1 });
+  clock.advance(1);
+  notices.tell({ type: 'parked', path: 'five.txt', reason: 'quota' });
+
+  const lines = await shown(4);
+  expect(lines.map((line) => line.split('|')[3])).toEqual([
+    'A change is not accepted by the cloud',
+    'A file was changed in two places',
+    'Sign in to the cloud again',
+    'A change is not accepted by the cloud',
+  ]);
+  expect(lines[3]).toContain('parked five.txt: quota');
+  expect(lines[3]).toContain('and 3 more since the last notice');
+});
+
+test('a name is neither a flag nor markup', async () => {
+  const { command, shown } = noting();
+  const notices = new DesktopNotices({ clock, log: silentLogger, env: SESSION, command });
+
+  notices.tell({ type: 'parked', path: '--urgency=<b>&\n.txt', reason: 'forbidden' });
+
+  const [line = ''] = await shown(1);
+  expect(line.split('|').slice(2, 3)).toEqual(['--']);
+  expect(line).toContain('--urgency=&lt;b&gt;&amp;\\x0a.txt');
+});
+
+test('without the program, and without a session, nothing is shown and nothing fails', async () => {
+  const { command, shown } = noting();
+  const nobody = new DesktopNotices({ clock, log: silentLogger, env: { XDG_RUNTIME_DIR: directory }, command });
+  nobody.tell({ type: 'sign-in-needed' });
+  const missing = new DesktopNotices({ clock, log: silentLogger, env: SESSION, command: join(directory, 'missing') });
+  missing.tell({ type: 'sign-in-needed' });
+
+  writeFileSync(join(directory, 'bus'), '');
+  new DesktopNotices({ clock, log: silentLogger, env: { XDG_RUNTIME_DIR: directory }, command }).tell({
+    type: 'conflict',
+    path: 'a',
+    copy: 'b',
+  });
+
+  const [only] = await shown(1);
+  expect(only).toContain('A file was changed in two places');
+});
