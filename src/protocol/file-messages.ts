@@ -9,10 +9,13 @@ export interface PublicLinkDocument {
   readonly url?: string | undefined;
 }
 
+/** What a picture is like; of a file that is none, absent. */
 export interface ImageDocument {
-  readonly height: number;
-  readonly width: number;
-  readonly rotation: number;
+  /** Pixels, as the picture is stored: before it is turned. */
+  readonly height?: number | undefined;
+  readonly width?: number | undefined;
+  /** Degrees clockwise by which it has to be turned to stand upright. ASSUMED (docs/service.md 6.2) */
+  readonly rotation?: number | undefined;
 }
 
 /** GET file, and the answer to PUT file. It has no `ref`. */
@@ -94,9 +97,9 @@ const file = record<FileDocument>({
     'image',
     optional(
       record<ImageDocument>({
-        height: ['height', integer],
-        width: ['width', integer],
-        rotation: ['rotation', integer],
+        height: ['height', optional(integer)],
+        width: ['width', optional(integer)],
+        rotation: ['rotation', optional(integer)],
       }),
     ),
   ],

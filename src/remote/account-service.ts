@@ -11,7 +11,7 @@ import {
   type ReceivedShareDocument,
 } from '../protocol/messages.ts';
 import type { DecodeDocument } from '../protocol/xml.ts';
-import type { RemoteCollection, RemoteContact, RemoteShare, RemoteUser } from './account.ts';
+import type { RemoteCollection, RemoteContact, RemoteImage, RemoteShare, RemoteUser } from './account.ts';
 import type { Answer } from './answer.ts';
 import { DOCUMENT_BYTES_MAX, discarded, readDocument } from './answer-reading.ts';
 import type { Requests } from './requests.ts';
@@ -97,6 +97,13 @@ export class AccountService {
       return bytes.byteLength === 0 ? undefined : (decodeFile(bytes).publicLink?.url ?? null);
     });
     return link === undefined ? await this.publicLink(file, signal) : link;
+  }
+
+  /** What the service says of a picture; null for a file that is none. */
+  async image(file: ResourceUrl, signal?: AbortSignal): Promise<RemoteImage | null> {
+    const { image } = await this.#document(file, decodeFile, signal);
+    if (image === undefined) return null;
+    return { widthPixels: image.width ?? null, heightPixels: image.height ?? null, rotation: image.rotation ?? 0 };
   }
 
   /**

@@ -39,6 +39,15 @@ export interface RemoteShare {
   readonly owner: string | null;
 }
 
+/** What the service says of a picture (wire-facts 5.1). */
+export interface RemoteImage {
+  /** As it is stored, before it is turned. */
+  readonly widthPixels: number | null;
+  readonly heightPixels: number | null;
+  /** Degrees clockwise by which it has to be turned to stand upright. */
+  readonly rotation: number;
+}
+
 export interface RemoteContact {
   readonly emailAddress: string;
   readonly firstName: string | null;

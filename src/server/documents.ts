@@ -7,6 +7,7 @@ import type {
   FileEntryDocument,
   FileVersionDocument,
   FolderDocument,
+  ImageDocument,
   ReceivedShareDocument,
   SharingDocument,
   UserDocument,
@@ -88,7 +89,8 @@ export class Documents {
     };
   }
 
-  file(row: FileRow): FileDocument {
+  /** @param image of a picture */
+  file(row: FileRow, image: ImageDocument | null): FileDocument {
     const { enabled, url } = { enabled: row.publicLink !== null, url: row.publicLink };
     return {
       displayName: row.name,
@@ -98,6 +100,7 @@ export class Documents {
       ...this.#filling(row),
       versions: this.url({ kind: 'fileVersions', id: row }),
       publicLink: url === null ? { enabled } : { enabled, url: this.url({ kind: 'publicLink', token: url }) },
+      ...(image === null ? {} : { image }),
     };
   }
 

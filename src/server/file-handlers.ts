@@ -12,15 +12,20 @@ import { blobToRead, uploadOffset } from './uploads.ts';
 
 /** Files, their data and their versions (docs/service.md 6 and 7). */
 export function fileHandlers(service: Service): HandlerTable {
-  const { database, repository, collections, histories, uploads, blobs, documents } = service;
+  const { database, repository, collections, histories, uploads, blobs, documents, pictures } = service;
 
   const versionDocument = async (row: VersionRow) =>
     documents.version(row, row.complete ? row.sizeBytes : await uploads.storedBytes(row));
 
+  const fileDocument = async (row: FileRow) => {
+    const image = row.newest === null ? null : await pictures.image(blobs.source(row.newest.blob), row.mediaType);
+    return encodeFile(documents.file(row, image));
+  };
+
   return {
     file: {
       GET: async ({ exchange, endpoint, caller }) => {
-        await exchange.sendXml(200, encodeFile(documents.file(repository.file(caller, endpoint.id))));
+        await exchange.sendXml(200, await fileDocument(repository.file(caller, endpoint.id)));
       },
       PUT: async ({ exchange, endpoint, caller }) => {
         const { displayName, parent, mediaType, publicLink } = await exchange.decoded(decodeFileUpdate);
@@ -31,7 +36,7 @@ export function fileHandlers(service: Service): HandlerTable {
           publicLink: publicLink?.enabled,
         };
         const row = await database.changeTogether(() => repository.updateFile(caller, endpoint.id, change));
-        await exchange.sendXml(200, encodeFile(documents.file(row)));
+        await exchange.sendXml(200, await fileDocument(row));
       },
       DELETE: async ({ exchange, endpoint, caller }) => {
         await blobs.remove(await database.changeTogether(() => repository.deleteFile(caller, endpoint.id)));

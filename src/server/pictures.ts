@@ -1,3 +1,4 @@
+import type { ImageDocument } from '../protocol/messages.ts';
 import { Refusal } from './refusal.ts';
 
 /** A picture in another size (docs/service.md 6.6): what the Accept header of a request for data asks for. */
@@ -37,8 +38,7 @@ export class Pictures {
    * @param mediaType what the file was created with: only `image/jpeg` is scaled (wire-facts 5.6)
    */
   async scaled(source: string | Uint8Array, mediaType: string, request: PictureRequest): Promise<Uint8Array> {
-    this.#sharp ??= loadSharp();
-    const sharp = await this.#sharp;
+    const sharp = await this.#library();
     if (sharp === null || !/^image\/jpe?g\b/i.test(mediaType)) throw notAcceptable();
     const { isSquare, quarterTurns, widthMax, heightMax } = request;
     const side = Math.min(widthMax, heightMax);
@@ -64,7 +64,34 @@ export class Pictures {
       throw new Refusal(406, 'Not acceptable', {}, { cause: error });
     }
   }
+
+  /**
+   * What a picture is like, by its first bytes; null for a file that is none, or damaged.
+   * @param source path or bytes
+   */
+  async image(source: string | Uint8Array, mediaType: string): Promise<ImageDocument | null> {
+    if (!MEASURED.test(mediaType)) return null;
+    const sharp = await this.#library();
+    if (sharp === null) return null;
+    try {
+      const { width, height, orientation = 1 } = await sharp(source, { limitInputPixels: INPUT_PIXELS_MAX }).metadata();
+      return { height, width, rotation: DEGREES[orientation] ?? 0 };
+    } catch {
+      // Whatever calls itself a picture is kept as it came.
+      return null;
+    }
+  }
+
+  #library(): Promise<Sharp | null> {
+    this.#sharp ??= loadSharp();
+    return this.#sharp;
+  }
 }
+
+/** What a camera noted of how it was held (EXIF) as clockwise degrees; mirrored pictures are not told. */
+const DEGREES: Readonly<Record<number, number>> = { 3: 180, 6: 90, 8: 270 };
+/** Formats whose first bytes say it all: an SVG, say, is a program to be run. */
+const MEASURED = /^image\/(jpe?g|png|gif|webp)\b/i;
 
 const SIDE_PIXELS_MAX = 10_000;
 /** A small file can hold an enormous picture. */
@@ -83,6 +110,7 @@ interface SharpPicture {
   }): SharpPicture;
   jpeg(): SharpPicture;
   toBuffer(): Promise<Uint8Array>;
+  metadata(): Promise<{ readonly width: number; readonly height: number; readonly orientation?: number }>;
 }
 
 async function loadSharp(): Promise<Sharp | null> {

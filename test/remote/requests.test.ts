@@ -467,6 +467,19 @@ test('an image in another form is asked for as the service wants to hear it', as
   ]);
 });
 
+test.each([
+  [
+    '<image><height>3</height><width>4</width><rotation>90</rotation></image>',
+    { widthPixels: 4, heightPixels: 3, rotation: 90 },
+  ],
+  ['<image><width>4</width></image>', { widthPixels: 4, heightPixels: null, rotation: 0 }],
+  ['', null],
+])('what a picture is like is told as far as the service says it: %s', async (element, image) => {
+  server.otherwise = xml(`<file><displayName>a</displayName><size>1</size>${element}</file>`);
+
+  expect(await service.account.image(file())).toEqual(image);
+});
+
 test('connections are reused', async () => {
   server.otherwise = xml(FOLDER);
 

@@ -1,7 +1,8 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { decodeFile } from '../../src/protocol/messages.ts';
 import { pictureRequest } from '../../src/server/pictures.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
 import { signUp, type TestUser } from './raw-client.ts';
@@ -14,7 +15,7 @@ const sharp: any = await import(name).then(
   (module) => module.default,
   () => null,
 );
-if (sharp === null) console.warn('skipped: scaling, sharp is not installed (npm install --no-save sharp)');
+if (sharp === null) console.warn('skipped: scaling and measuring, the optional package sharp is not installed');
 
 const directory = mkdtempSync(join(tmpdir(), 'cfs-pictures-'));
 let server: ReferenceServer;
@@ -84,4 +85,59 @@ test.skipIf(sharp === null)('a picture is scaled, squared and turned', async () 
   expect(await sizeOf('pxmax=50; pymax=50; r=(1)')).toEqual(['image/jpeg', 'jpeg', 25, 50]);
   expect(await sizeOf('pxmax=50; pymax=60; sq=(1)')).toEqual(['image/jpeg', 'jpeg', 50, 50]);
   expect(await sizeOf('pxmax=500; pymax=500')).toEqual(['image/jpeg', 'jpeg', 200, 100]);
+});
+
+test.skipIf(sharp === null)('a picture that is lying on its side is scaled as it stands upright', async () => {
+  const original = await sharp({ create: { width: 200, height: 100, channels: 3, background: 'red' } })
+    .withMetadata({ orientation: 6 })
+    .jpeg()
+    .toBuffer();
+  const file = await user.client.createFilled(user.folder('2'), 'side.jpg', original, 'image/jpeg');
+
+  const { bytes } = await user.client.get(`${file}/data`, { Accept: 'image/jpeg; pxmax=50; pymax=50' });
+
+  expect(await sharp(bytes).metadata()).toMatchObject({ width: 25, height: 50 });
+});
+
+describe.skipIf(sharp === null)('the document of a file', () => {
+  const picture = (format: string, orientation: number) =>
+    sharp({ create: { width: 30, height: 20, channels: 3, background: 'red' } })
+      .withMetadata({ orientation })
+      .toFormat(format)
+      .toBuffer();
+  const imageOf = async (name: string, data: string | Uint8Array, mediaType: string) => {
+    const file = await user.client.createFilled(user.folder('2'), name, data, mediaType);
+    return decodeFile((await user.client.get(file)).text).image;
+  };
+
+  test.each([
+    ['jpeg', 1, 0],
+    ['jpeg', 3, 180],
+    ['jpeg', 6, 90],
+    ['jpeg', 8, 270],
+    ['png', 1, 0],
+  ])('says how large a %s of orientation %i is, and how it lies', async (format, orientation, rotation) => {
+    const data = await picture(format, orientation);
+
+    expect(await imageOf(`p.${format}`, data, `image/${format}`)).toEqual({ width: 30, height: 20, rotation });
+  });
+
+  test('says nothing of one that is none', async () => {
+    const data = await picture('png', 1);
+
+    expect(await imageOf('broken.png', 'not really', 'image/png')).toBeUndefined();
+    expect(await imageOf('cut.png', data.subarray(0, 20), 'image/png')).toBeUndefined();
+    expect(await imageOf('a.txt', data, 'text/plain')).toBeUndefined();
+    expect(
+      await imageOf('a.svg', '<svg width="1" height="1" xmlns="http://www.w3.org/2000/svg"/>', 'image/svg+xml'),
+    ).toBeUndefined();
+  });
+
+  test('says the same when it was changed', async () => {
+    const file = await user.client.createFilled(user.folder('2'), 'c.png', await picture('png', 1), 'image/png');
+
+    const { text } = await user.client.send('PUT', file, { body: '<file><displayName>d.png</displayName></file>' });
+
+    expect(decodeFile(text).image).toEqual({ width: 30, height: 20, rotation: 0 });
+  });
 });
