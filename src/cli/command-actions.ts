@@ -3,7 +3,7 @@ import type { Paths } from '../config/paths.ts';
 import type { CommandName } from './command-table.ts';
 import { exitCode } from './exit-codes.ts';
 import type { Invocation } from './invocation.ts';
-import { givenFlags, mountOptions } from './option-flags.ts';
+import { givenFlags, loadedOptions, mountOptions } from './option-flags.ts';
 import { terminalPrompt } from './prompt.ts';
 import { SERVE_ACTIONS } from './serve.ts';
 import type { CommandOutput } from './sync.ts';
@@ -25,12 +25,93 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
   login: async (given, context) => {
     const { loginCommand } = await import('./login.ts');
     const prompt = terminalPrompt(process.stdin as never, process.stderr as never);
-    return loginCommand({ ...context, prompt }, { url: given.argument(0), insecure: given.has('--insecure') });
+    const { secretFromFile, secretFromInput } = await import('./secret-input.ts');
+    const keyFile = given.text('--private-access-key-file');
+    const inputs = {
+      username: given.text('--username'),
+      application: given.text('--application'),
+      accessKeyId: given.text('--access-key-id'),
+      privateAccessKey: keyFile === null ? null : secretFromFile(keyFile, '--private-access-key-file'),
+      password: given.has('--password-stdin') ? await secretFromInput(process.stdin, '--password-stdin') : null,
+    };
+    const url = given.argument(0);
+    const known = Object.fromEntries(Object.entries(inputs).filter(([, value]) => value !== null));
+    return loginCommand({ ...context, prompt }, { url, insecure: given.has('--insecure'), given: known });
+  },
+
+  logout: async (given, context) => {
+    const { logoutCommand } = await import('./accounts.ts');
+    return logoutCommand(context, { account: given.text('--account'), forget: given.has('--forget') });
+  },
+
+  accounts: async (given, context) => {
+    const { accountsCommand } = await import('./accounts.ts');
+    return accountsCommand(context, { json: given.has('--json') });
   },
 
   status: async (given, context) => {
     const { statusCommand } = await import('./status.ts');
-    return statusCommand(context, { json: given.has('--json') });
+    const watchUntil = given.has('--watch') ? untilInterrupted() : null;
+    return statusCommand(context, { json: given.has('--json'), watchUntil, isTerminal: process.stdout.isTTY });
+  },
+
+  versions: async (given, context) => {
+    const { versionsCommand } = await import('./versions.ts');
+    return versionsCommand(context, { file: given.required(0), json: given.has('--json') });
+  },
+
+  restore: async (given, context) => {
+    const { restoreCommand } = await import('./restore.ts');
+    return restoreCommand(context, { what: given.required(0), to: given.text('--to') });
+  },
+
+  diff: async (given, context) => {
+    const { diffCommand } = await import('./diff.ts');
+    const flags = { before: given.required(0), after: given.required(1), tool: given.text('--tool') };
+    return diffCommand(context, flags);
+  },
+
+  'trash list': async (given, context) => {
+    const { trashListCommand } = await import('./trash.ts');
+    return trashListCommand(context, { account: given.text('--account'), json: given.has('--json') });
+  },
+
+  'trash restore': async (given, context) => {
+    const { trashRestoreCommand } = await import('./trash.ts');
+    const flags = { item: given.required(0), to: given.text('--to'), account: given.text('--account') };
+    return trashRestoreCommand(context, flags);
+  },
+
+  'trash empty': async (given, context) => {
+    const { trashEmptyCommand } = await import('./trash.ts');
+    const prompt = terminalPrompt(process.stdin as never, process.stderr as never);
+    return trashEmptyCommand({ ...context, prompt }, { account: given.text('--account'), yes: given.has('--yes') });
+  },
+
+  'share link': async (given, context) => {
+    const { shareLinkCommand } = await import('./share.ts');
+    return shareLinkCommand(context, { file: given.required(0), state: given.has('--off') ? 'off' : 'on' });
+  },
+
+  export: async (given, context) => {
+    const { exportCommand } = await import('./export.ts');
+    return exportCommand(context, { directory: given.required(0), account: given.text('--account') });
+  },
+
+  'config show': async (given, context) => {
+    const { configShowCommand } = await import('./config-show.ts');
+    const loaded = loadedOptions(given.command, context.env, context.paths);
+    return configShowCommand(context, loaded, { json: given.has('--json') });
+  },
+
+  metrics: async (given, context) => {
+    const { metricsCommand } = await import('./metrics.ts');
+    return metricsCommand(context, { account: given.text('--account') });
+  },
+
+  'log-level': async (given, context) => {
+    const { logLevelCommand } = await import('./log-level.ts');
+    return logLevelCommand(context, { level: given.argument(0), account: given.text('--account') });
   },
 
   sync: async (given, context) => {
@@ -95,6 +176,16 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
     return demoCommand({ ...context, options }, { directory: given.argument(0) });
   },
 };
+
+/** Ends when the person is done looking, or nobody reads any more. */
+function untilInterrupted(): AbortSignal {
+  const done = new AbortController();
+  const end = (): void => done.abort();
+  process.once('SIGINT', end);
+  process.once('SIGTERM', end);
+  process.stdout.once('error', end);
+  return done.signal;
+}
 
 function pathFlags(given: Invocation): { readonly file: string | null; readonly account: string | null } {
   return { file: given.argument(0), account: given.text('--account') };

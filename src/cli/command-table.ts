@@ -4,6 +4,8 @@
  * Options of a mount stand in `config/options`: a row with `mountOptions` takes them too.
  */
 
+import { LOG_LEVELS } from '../base/log.ts';
+
 /** What a shell offers in this place; null: nothing can be offered. */
 export type Completion = 'path' | 'directory' | 'account' | 'command' | null;
 
@@ -61,6 +63,8 @@ const DATA: FlagRow = {
   completion: 'directory',
 };
 
+const JSON_SWITCH: FlagRow = { flag: '--json', placeholder: null, help: 'everything, for scripts' };
+
 function duration(flag: string, help: string): FlagRow {
   return { flag, placeholder: '<duration>', help };
 }
@@ -80,6 +84,9 @@ function optional(name: string, help: string, completion: Completion = 'path'): 
 /** What stands in front of `<words> <command>`, for `--help`. */
 export const GROUPS: Readonly<Record<string, string>> = {
   service: 'mounts that systemd starts and ends',
+  trash: 'what was deleted',
+  share: 'files that others may read',
+  config: 'the options of a mount',
   'serve user': 'the accounts of the service that runs here',
   'serve key': 'keys of applications',
   'serve application': 'applications that may sign in',
@@ -89,15 +96,84 @@ export const GROUPS: Readonly<Record<string, string>> = {
 export const COMMANDS = [
   {
     name: 'login',
-    summary: 'sign in to the service; what is not in the environment (CFS_USERNAME …) is asked for',
+    summary: 'sign in to the service; what neither flags nor environment give is asked for',
     args: [optional('url', 'where the service is, for instance https://api.example.com (CFS_URL)', null)],
-    flags: [toggle('--insecure', 'send the password without encryption to another machine')],
+    flags: [
+      { flag: '--username', placeholder: '<address>', help: 'who signs in (CFS_USERNAME)' },
+      toggle('--password-stdin', 'the password is the first line of standard input (CFS_PASSWORD)'),
+      { flag: '--application', placeholder: '<id>', help: 'the application ID (CFS_APPLICATION)' },
+      { flag: '--access-key-id', placeholder: '<id>', help: "the application's key (CFS_ACCESS_KEY_ID)" },
+      {
+        flag: '--private-access-key-file',
+        placeholder: '<file>',
+        help: 'a file with the secret of that key in its first line (CFS_PRIVATE_ACCESS_KEY is the secret)',
+        completion: 'path',
+      },
+      toggle('--insecure', 'send the password without encryption to another machine'),
+    ],
   },
+  {
+    name: 'logout',
+    summary: 'take token and keys from this machine; what was not pushed yet stays for the next sign-in',
+    args: [],
+    flags: [toggle('--forget', 'take away the local copies too; refused while something is here only'), ACCOUNT],
+  },
+  { name: 'accounts', summary: 'who is signed in, and where it is mounted', args: [], flags: [JSON_SWITCH] },
   {
     name: 'status',
     summary: 'what is mounted, pending and parked',
     args: [],
-    flags: [toggle('--json', 'everything, for scripts')],
+    flags: [JSON_SWITCH, toggle('--watch', 'show it again and again, until Ctrl-C')],
+  },
+  {
+    name: 'versions',
+    summary: 'the versions that the service keeps of a file, newest first',
+    args: [argument('file', 'a file in the mount')],
+    flags: [JSON_SWITCH],
+  },
+  {
+    name: 'restore',
+    summary: 'make a file what it was: FILE@VERSION, named as cfs versions does, `latest`, or -2 (two before)',
+    args: [argument('file@version', 'a file in the mount, and which version')],
+    flags: [{ flag: '--to', placeholder: '<path>', help: 'write a new file there instead', completion: 'path' }],
+  },
+  {
+    name: 'diff',
+    summary: 'compare two versions, FILE@V1 and FILE@V2, or one and FILE as it is now',
+    args: [argument('before', 'FILE@VERSION or FILE'), argument('after', 'FILE@VERSION or FILE')],
+    flags: [{ flag: '--tool', placeholder: '<command>', help: 'what compares: `diff -u` if not given (CFS_DIFF)' }],
+  },
+  {
+    name: 'trash list',
+    summary: 'what was deleted and can be had back',
+    args: [],
+    flags: [JSON_SWITCH, ACCOUNT],
+  },
+  {
+    name: 'trash restore',
+    summary: 'take something out of the trash',
+    args: [argument('item', 'its name, or its id as cfs trash list shows it', null)],
+    flags: [
+      {
+        flag: '--to',
+        placeholder: '<path>',
+        help: 'a folder in the mount, or a new name in one; without it: the top folder',
+        completion: 'path',
+      },
+      ACCOUNT,
+    ],
+  },
+  {
+    name: 'trash empty',
+    summary: 'delete for ever what is in the trash',
+    args: [],
+    flags: [toggle('--yes', 'do not ask'), ACCOUNT],
+  },
+  {
+    name: 'share link',
+    summary: 'give a file a public link and print it: whoever knows it can read the file',
+    args: [argument('file', 'a file in the mount')],
+    flags: [toggle('--off', 'take the link away')],
   },
   {
     name: 'sync',
@@ -165,6 +241,26 @@ export const COMMANDS = [
     summary: 'end that mount in order, and take its unit away',
     args: [optional('directory', 'which one, where several are installed', 'directory')],
     flags: [],
+  },
+  {
+    name: 'export',
+    summary: 'copy out what exists on this machine only, pending and parked; needs no service and no mount',
+    args: [argument('directory', 'where to; made if it is missing, and empty otherwise', 'directory')],
+    flags: [ACCOUNT],
+  },
+  {
+    name: 'config show',
+    summary: 'the options of a mount as they would be, and where each value comes from',
+    args: [],
+    flags: [JSON_SWITCH],
+    mountOptions: true,
+  },
+  { name: 'metrics', summary: 'the counters of running mounts, as Prometheus reads them', args: [], flags: [ACCOUNT] },
+  {
+    name: 'log-level',
+    summary: 'how much the log of a running mount says, from now on; without a level it is told',
+    args: [{ ...optional('level', 'until the mount ends', null), choices: LOG_LEVELS }],
+    flags: [ACCOUNT],
   },
   {
     name: 'completion',

@@ -21,6 +21,8 @@ export const EXIT_CODES = {
   pending: { code: 10, meaning: 'stopped waiting; what is left stays queued and safe' },
   store: { code: 11, meaning: 'the local store cannot be used: disk full, damaged, or not permitted' },
   portTaken: { code: 12, meaning: 'the port of the embedded server is taken by another program' },
+  missing: { code: 13, meaning: 'there is no such file, version, or thing in the trash' },
+  different: { code: 14, meaning: '`cfs diff`: the two are not the same' },
 } as const satisfies Record<string, { readonly code: number; readonly meaning: string }>;
 
 export type ExitReason = keyof typeof EXIT_CODES;

@@ -8,7 +8,8 @@ import {
   UsageError,
 } from '../base/errors.ts';
 import { NoMountError } from '../control/client.ts';
-import { exitCode } from './exit-codes.ts';
+import { type ExitReason, exitCode } from './exit-codes.ts';
+import { visible } from './mount-event.ts';
 
 /** What a person is told when a command fails, and the code that scripts get. */
 export interface Failure {
@@ -41,9 +42,39 @@ export function failureOf(error: unknown): Failure {
   }
   if (error instanceof StorageError) return { sentence: error.message, exitCode: exitCode('store') };
   if (error instanceof FsError) return { sentence: `${error.message} (${error.errno})`, exitCode: exitCode('failure') };
+  const failed = diskFailure(error);
+  if (failed !== null) return failed;
   const reason = error instanceof Error ? error.message : String(error);
   return { sentence: `unexpected failure: ${reason.split('\n', 1)[0]}`, exitCode: exitCode('failure') };
 }
+
+/** A file or folder that a command was to read or write, and what the system said about it; null for anything else. */
+function diskFailure(error: unknown): Failure | null {
+  const { code, path, dest, syscall } = error as NodeJS.ErrnoException & { readonly dest?: string };
+  const known = code === undefined ? undefined : DISK_FAILURES.get(code);
+  if (known === undefined || syscall === undefined) return null;
+  const place = dest ?? path;
+  return {
+    sentence: `${place === undefined ? '' : `${visible(place)}: `}${known.sentence} (${code})`,
+    exitCode: exitCode(known.reason),
+  };
+}
+
+const DISK_FAILURES: ReadonlyMap<string, { readonly sentence: string; readonly reason: ExitReason }> = new Map([
+  ['ENOSPC', { sentence: 'no space is left on the disk', reason: 'store' }],
+  ['EDQUOT', { sentence: 'the quota is used up', reason: 'store' }],
+  ['EACCES', { sentence: 'it may not be read or written by this user', reason: 'usage' }],
+  ['EPERM', { sentence: 'it may not be changed by this user', reason: 'usage' }],
+  ['EROFS', { sentence: 'it cannot be changed: it is mounted read-only', reason: 'usage' }],
+  ['ENOENT', { sentence: 'it does not exist', reason: 'missing' }],
+  ['ENOTDIR', { sentence: 'a part of its path is no folder', reason: 'missing' }],
+  ['EEXIST', { sentence: 'it exists already', reason: 'usage' }],
+  ['EISDIR', { sentence: 'it is a folder', reason: 'usage' }],
+  ['ENAMETOOLONG', { sentence: 'the name is too long', reason: 'usage' }],
+  ['ETIMEDOUT', { sentence: 'the service cannot be reached', reason: 'unreachable' }],
+  ['EIO', { sentence: 'it cannot be read: see cfs status', reason: 'unreachable' }],
+  ['ENOTCONN', { sentence: 'the mount there is dead: cfs umount takes it away', reason: 'notMounted' }],
+]);
 
 /**
  * Runs a command to its exit code. A failure is one sentence on standard error, never a stack: that one is printed for a

@@ -13,12 +13,18 @@ import type { Prompt } from './prompt.ts';
 
 /** What a sign-in needs; all of it may stand in the environment, and what does not is asked for at a terminal. */
 const INPUTS = [
-  { field: 'username', variable: 'CFS_USERNAME', question: 'User name (e-mail address)', secret: false },
-  { field: 'password', variable: 'CFS_PASSWORD', question: 'Password', secret: true },
-  { field: 'application', variable: 'CFS_APPLICATION', question: 'Application ID', secret: false },
-  { field: 'accessKeyId', variable: 'CFS_ACCESS_KEY_ID', question: 'Access key ID', secret: false },
-  { field: 'privateAccessKey', variable: 'CFS_PRIVATE_ACCESS_KEY', question: 'Private access key', secret: true },
-] as const;
+  { field: 'username', variable: 'CFS_USERNAME', flag: '--username', question: 'User name (e-mail address)' },
+  { field: 'password', variable: 'CFS_PASSWORD', flag: '--password-stdin', question: 'Password', secret: true },
+  { field: 'application', variable: 'CFS_APPLICATION', flag: '--application', question: 'Application ID' },
+  { field: 'accessKeyId', variable: 'CFS_ACCESS_KEY_ID', flag: '--access-key-id', question: 'Access key ID' },
+  {
+    field: 'privateAccessKey',
+    variable: 'CFS_PRIVATE_ACCESS_KEY',
+    flag: '--private-access-key-file',
+    question: 'Private access key',
+    secret: true,
+  },
+] as const satisfies readonly { readonly secret?: true; readonly [name: string]: unknown }[];
 
 export type SignInInputs = Readonly<Record<(typeof INPUTS)[number]['field'], string>>;
 
@@ -34,7 +40,7 @@ export interface SignedIn {
 
 /**
  * `cfs login URL`: exchanges the password for a refresh token and keeps that, with the keys, in a 0600 file. Secrets come
- * from the environment or a prompt, never from the command line, which every user of the machine can read.
+ * from the environment, a file, standard input or a prompt, never from the command line, which every user of the machine can read.
  */
 export async function loginCommand(
   deps: {
@@ -44,10 +50,15 @@ export async function loginCommand(
     prompt: Prompt | null;
     print: (text: string) => void;
   },
-  flags: { readonly url: string | null; readonly insecure: boolean },
+  flags: {
+    readonly url: string | null;
+    readonly insecure: boolean;
+    /** What flags gave; secrets among it were read from standard input or a file. */
+    readonly given?: Readonly<Partial<SignInInputs>>;
+  },
 ): Promise<number> {
   const origin = originOf(flags.url ?? deps.env.CFS_URL ?? null);
-  const inputs = await gatherInputs(deps.env, deps.prompt);
+  const inputs = await gatherInputs(flags.given ?? {}, deps.env, deps.prompt);
   const { name, account } = await signIn(
     { paths: deps.paths, clock: deps.clock, log: silentLogger },
     { origin, inputs, insecure: flags.insecure, certificates: believedCertificates(deps.env, origin) },
@@ -119,19 +130,20 @@ export function originOf(url: string | null): string {
 
 /** @throws UsageError naming everything that is missing and cannot be asked for */
 async function gatherInputs(
+  flags: Readonly<Partial<SignInInputs>>,
   env: Readonly<Record<string, string | undefined>>,
   prompt: Prompt | null,
 ): Promise<SignInInputs> {
   const given: Record<string, string> = {};
   const missing: string[] = [];
-  for (const { field, variable, question, secret } of INPUTS) {
-    const value = env[variable] ?? '';
+  for (const { field, variable, flag, question, ...input } of INPUTS) {
+    const value = flags[field] ?? env[variable] ?? '';
     if (value !== '') given[field] = value;
-    else if (prompt === null) missing.push(variable);
-    else given[field] = await prompt.ask(question, { hidden: secret });
+    else if (prompt === null) missing.push(`${variable} (${flag})`);
+    else given[field] = await prompt.ask(question, { hidden: 'secret' in input });
   }
   if (missing.length > 0)
-    throw new UsageError(`no terminal to ask at, and not in the environment: ${missing.join(', ')}`);
+    throw new UsageError(`no terminal to ask at, and neither flag nor environment gives: ${missing.join(', ')}`);
   return given as SignInInputs;
 }
 

@@ -194,7 +194,7 @@ class MountingWorker implements MountService {
   async locate(path: string): Promise<Located> {
     const { store, tree } = this.#built;
     const node = tree.node(this.#resolve(path));
-    if (node === undefined) throw new UsageError(`no ${path} in this mount`, exitCode('usage'));
+    if (node === undefined) throw new UsageError(`no ${path} in this mount`, exitCode('missing'));
     return {
       path,
       kind: node.kind,
@@ -465,7 +465,7 @@ class MountingWorker implements MountService {
     let at = ROOT_INODE;
     for (const name of path.split('/').filter((part) => part !== '' && part !== '.')) {
       const child = this.#built.tree.child(at, name);
-      if (child === undefined) throw new UsageError(`no ${path} in this mount`, exitCode('usage'));
+      if (child === undefined) throw new UsageError(`no ${path} in this mount`, exitCode('missing'));
       at = child.ino;
     }
     return at;

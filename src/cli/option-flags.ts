@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { type Command, Option } from 'commander';
-import { loadOptions } from '../config/load.ts';
+import { type LoadedOptions, loadOptions } from '../config/load.ts';
 import { envNameOf, type OptionKey, type Options, optionRows } from '../config/options.ts';
 import type { Paths } from '../config/paths.ts';
 import { exitCode } from './exit-codes.ts';
@@ -32,8 +32,24 @@ export function mountOptions(
   paths: Paths,
   words: Partial<Record<OptionKey, string>> = {},
 ): Options {
+  return loadedOptions(command, env, paths, words).options;
+}
+
+/** The options as they are without a command line. @throws as `mountOptions` */
+export function settledOptions(env: Readonly<Record<string, string | undefined>>, paths: Paths): Options {
+  return loadedOptions(null, env, paths).options;
+}
+
+/** The options with what is known of where each comes from. @throws as `mountOptions` */
+export function loadedOptions(
+  command: Command | null,
+  env: Readonly<Record<string, string | undefined>>,
+  paths: Paths,
+  words: Partial<Record<OptionKey, string>> = {},
+): LoadedOptions {
+  const flags = { ...words, ...(command === null ? {} : givenFlags(command)) };
   const file = existsSync(paths.configFile)
     ? { path: paths.configFile, text: readFileSync(paths.configFile, 'utf8') }
     : null;
-  return loadOptions({ flags: { ...words, ...givenFlags(command) }, env, file }, exitCode('usage')).options;
+  return loadOptions({ flags, env, file }, exitCode('usage'));
 }

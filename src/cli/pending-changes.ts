@@ -43,7 +43,7 @@ export function unsyncedFiles(
     const node = store.get('node', ino);
     if (node?.local == null || !isOnlyHere(node)) continue;
     const { sizeBytes } = node.local;
-    files.push({ path: pathOf(store, ino), kind: node.kind, sizeBytes, parked: parked?.detail ?? null });
+    files.push({ ino, path: pathOf(store, ino), kind: node.kind, sizeBytes, parked: parked?.detail ?? null });
     if (files.length === LISTED_MAX) return { files, next: ino };
   }
   return { files, next: null };

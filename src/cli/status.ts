@@ -6,23 +6,40 @@ import { exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
 import { pinText } from './pin.ts';
 import { type AccountState, accountStates } from './running-mounts.ts';
+import { watch } from './status-watch.ts';
 
 /** How many pending changes a person is shown; scripts read all that `--json` has. */
 const SHOWN_MAX = 10;
 
 /** `cfs status`: every account, one after another. Exit code: parked where something is parked, otherwise ok. */
 export async function statusCommand(
-  deps: { paths: Paths; clock: Clock; print: (text: string) => void },
-  flags: { json: boolean },
+  deps: { readonly paths: Paths; readonly clock: Clock; readonly print: (text: string) => void },
+  flags: {
+    readonly json: boolean;
+    /** Until then it is shown again and again; null: once. */
+    readonly watchUntil?: AbortSignal | null;
+    readonly isTerminal?: boolean;
+  },
 ): Promise<number> {
-  const states = await accountStates(deps.paths);
-  if (flags.json) deps.print(`${JSON.stringify({ accounts: states }, null, 2)}\n`);
-  else if (states.length === 0) deps.print('not signed in: run cfs login URL\n');
-  else deps.print(`${states.map((state) => statusText(state, deps.clock.nowMs())).join('\n\n')}\n`);
+  let states = await accountStates(deps.paths);
+  const shown = (): string => {
+    // A line for each look, where somebody reads them as they come.
+    if (flags.json) return `${JSON.stringify({ accounts: states }, null, flags.watchUntil == null ? 2 : 0)}\n`;
+    if (states.length === 0) return 'not signed in: run cfs login URL\n';
+    return `${states.map((state) => statusText(state, deps.clock.nowMs())).join('\n\n')}\n`;
+  };
+  if (flags.watchUntil == null) deps.print(shown());
+  else {
+    const look = async (): Promise<string> => {
+      states = await accountStates(deps.paths);
+      return shown();
+    };
+    await watch({ ...deps, isTerminal: flags.isTerminal === true && !flags.json }, look, flags.watchUntil);
+  }
   return states.some(({ status }) => (status?.parked.length ?? 0) > 0) ? exitCode('parked') : exitCode('ok');
 }
 
-/** One account as a few lines. */
+/** One account as a few lines of at most 80 columns; a word that is longer, as a path, makes a longer one. */
 export function statusText(state: AccountState, nowMs: number): string {
   const who = `${visible(state.username)} at ${state.origin}`;
   if (state.silent) return `${who}\n  mounted, but the process does not answer: see ${state.name}/mount.log`;
@@ -31,8 +48,26 @@ export function statusText(state: AccountState, nowMs: number): string {
   return [
     who,
     `  mounted    ${visible(status.directory)} (process ${status.pid})`,
-    ...details(status, nowMs).map((line) => `  ${line}`),
+    ...details(status, nowMs).flatMap((line) => folded(`  ${line}`)),
   ].join('\n');
+}
+
+const COLUMNS = 80;
+/** Where what stands behind a line's first word begins. */
+const INDENT = 13;
+
+/** A line in pieces of 80 columns, broken between words: a path is never cut, so that it can be copied. */
+function folded(line: string): string[] {
+  const lines: string[] = [];
+  let current = line.slice(0, INDENT);
+  for (const word of line.slice(INDENT).split(/(?<= )/)) {
+    if (current.length > INDENT && current.length + word.trimEnd().length > COLUMNS) {
+      lines.push(current.trimEnd());
+      current = ' '.repeat(INDENT);
+    }
+    current += word;
+  }
+  return [...lines, current.trimEnd()];
 }
 
 function details(status: Status, nowMs: number): string[] {
@@ -61,11 +96,17 @@ function details(status: Status, nowMs: number): string[] {
   for (const transfer of transfers) {
     const percent = transfer.totalBytes === 0 ? 100 : Math.floor((100 * transfer.doneBytes) / transfer.totalBytes);
     const arrow = transfer.direction === 'up' ? 'uploading ' : 'fetching  ';
+    const left = transfer.leftMs === null ? '' : `, ${formatDuration(transfer.leftMs)} left`;
+    const rate = `${formatBytes(Math.round(transfer.bytesPerSecond))}/s`;
     lines.push(
-      `${arrow} ${visible(transfer.path)} ${percent} % of ${formatBytes(transfer.totalBytes)}, ${formatBytes(transfer.bytesPerSecond)}/s`,
+      `${arrow} ${visible(transfer.path)} ${percent} % of ${formatBytes(transfer.totalBytes)}, ${rate}${left}`,
     );
   }
   lines.push(`cache      ${formatBytes(cache.usedBytes)} of ${formatBytes(cache.limitBytes)}`);
+  if (status.quota !== null) {
+    const { usedBytes, limitBytes } = status.quota;
+    lines.push(`storage    ${formatBytes(usedBytes)} of ${formatBytes(limitBytes)} with the service`);
+  }
   return lines;
 }
 
@@ -77,7 +118,7 @@ function connectionText({ connection }: Status, nowMs: number): string {
     case 'offline':
       return `offline ${since}${connection.reason === null ? '' : `: ${connection.reason}`}`;
     case 'sign-in-needed':
-      return `refuses the saved sign-in ${since}: run cfs login URL`;
+      return `sign in again: it refuses the saved sign-in ${since}; run cfs login URL`;
     default:
       return connection.state satisfies never;
   }

@@ -8,6 +8,8 @@ export type OptionSource = 'default' | 'file' | 'environment' | 'flag';
 export interface LoadedOptions {
   readonly options: Options;
   readonly sources: Readonly<Record<OptionKey, OptionSource>>;
+  /** The values as they were written. */
+  readonly texts: Readonly<Record<OptionKey, string>>;
 }
 
 export interface OptionInputs {
@@ -28,15 +30,18 @@ export function loadOptions(inputs: OptionInputs, exitCode = 2): LoadedOptions {
   const table = readTable(inputs.file, problems);
   const options: Partial<Record<OptionKey, unknown>> = {};
   const sources: Partial<Record<OptionKey, OptionSource>> = {};
+  const texts: Partial<Record<OptionKey, string>> = {};
 
   for (const [key, option] of optionRows()) {
     options[key] = option.parse(option.default);
     sources[key] = 'default';
+    texts[key] = option.default;
     const take = (source: OptionSource, place: string, text: string | undefined): void => {
       if (text === undefined) return;
       try {
         options[key] = option.parse(text);
         sources[key] = source;
+        texts[key] = text;
       } catch (error) {
         if (!(error instanceof RangeError)) throw error;
         problems.push(`${place}: ${error.message}`);
@@ -49,7 +54,11 @@ export function loadOptions(inputs: OptionInputs, exitCode = 2): LoadedOptions {
   }
 
   if (problems.length > 0) throw new UsageError(problems.join('\n'), exitCode);
-  return { options: options as unknown as Options, sources: sources as Record<OptionKey, OptionSource> };
+  return {
+    options: options as unknown as Options,
+    sources: sources as Record<OptionKey, OptionSource>,
+    texts: texts as Record<OptionKey, string>,
+  };
 }
 
 interface FileValue {

@@ -98,6 +98,7 @@ export interface Located {
 
 /** A file whose bytes, or a folder that, exist on this machine only. */
 export interface UnsyncedFile {
+  readonly ino: number;
   readonly path: string;
   readonly kind: 'file' | 'folder' | 'symlink';
   readonly sizeBytes: number;

@@ -149,7 +149,7 @@ describe('cfs login', () => {
 
     const result = await home.run('cfs', ['login', 'http://127.0.0.1:9'], { env: rest });
 
-    expectRefusal(result, exitCode('usage'), /not in the environment: CFS_PASSWORD, CFS_APPLICATION$/m);
+    expectRefusal(result, exitCode('usage'), /neither flag nor environment gives: CFS_PASSWORD \(--password-stdin\), CFS_APPLICATION \(--application\)$/m);
   });
 
   test.each([

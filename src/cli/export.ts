@@ -1,0 +1,111 @@
+import { existsSync, readdirSync } from 'node:fs';
+import { type FileHandle, mkdir, open, symlink } from 'node:fs/promises';
+import { dirname, join, relative, resolve } from 'node:path';
+import type { Clock } from '../base/clock.ts';
+import { UsageError } from '../base/errors.ts';
+import type { Extent } from '../base/vocabulary.ts';
+import { accountPaths, type Paths } from '../config/paths.ts';
+import { formatBytes } from '../config/units.ts';
+import type { UnsyncedFile } from '../control/status-model.ts';
+import { chooseAccount } from './account-file.ts';
+import { exitCode } from './exit-codes.ts';
+import { visible } from './mount-event.ts';
+import { accountStates } from './running-mounts.ts';
+import type { CommandOutput } from './sync.ts';
+import { openUnsyncedInMount, openUnsyncedInStore, type UnsyncedSource } from './unsynced-source.ts';
+
+/** How much is read at once; a hole is as long as one of these at most. */
+const PIECE_BYTES = 128 * 1024;
+
+/**
+ * `cfs export DIR`: copies out what exists on this machine only, whether it is mounted or not and whatever the service says. Nothing
+ * here changes. Exit code: ok, or store where bytes could not be had; what could is there.
+ */
+export async function exportCommand(
+  deps: CommandOutput & { readonly paths: Paths; readonly clock: Clock },
+  flags: { readonly directory: string; readonly account: string | null },
+): Promise<number> {
+  const { name } = chooseAccount(deps.paths, flags.account);
+  const directory = resolve(flags.directory);
+  if (existsSync(directory) && readdirSync(directory).length > 0)
+    throw new UsageError(`${visible(flags.directory)} is not empty: nothing is written over`);
+  const source = await sourceOf(deps, name, directory);
+  const done = { files: 0, bytes: 0, damaged: 0 };
+  try {
+    for await (const file of source.files()) {
+      const missing = await copyOut(source, file, join(directory, file.path));
+      done.files++;
+      done.bytes += file.sizeBytes;
+      deps.redraw?.(`${done.files} copied, ${formatBytes(done.bytes)}: ${visible(file.path)}`);
+      if (missing === 0) continue;
+      done.damaged++;
+      deps.warn(
+        `${visible(file.path)}: ${formatBytes(missing)} of ${formatBytes(file.sizeBytes)} are not here: zeros\n`,
+      );
+    }
+  } finally {
+    deps.redraw?.('');
+    await source.close();
+  }
+  deps.print(
+    done.files === 0
+      ? 'nothing is on this machine only\n'
+      : `${done.files} copied to ${visible(flags.directory)} (${formatBytes(done.bytes)})\n`,
+  );
+  return done.damaged === 0 ? exitCode('ok') : exitCode('store');
+}
+
+async function sourceOf(
+  deps: { readonly paths: Paths; readonly clock: Clock },
+  name: string,
+  directory: string,
+): Promise<UnsyncedSource> {
+  const state = (await accountStates(deps.paths)).find((known) => known.name === name);
+  if (state?.status == null) return openUnsyncedInStore(accountPaths(deps.paths, name).storeDirectory, deps.clock);
+  if (!relative(state.status.directory, directory).startsWith('..'))
+    throw new UsageError(`${visible(directory)} lies in the mount itself: say a folder elsewhere`);
+  return openUnsyncedInMount(state.socketPath, state.status.directory);
+}
+
+/** @returns how many bytes could not be had */
+async function copyOut(source: UnsyncedSource, file: UnsyncedFile, path: string): Promise<number> {
+  if (file.kind === 'folder') {
+    await mkdir(path, { recursive: true });
+    return 0;
+  }
+  await mkdir(dirname(path), { recursive: true });
+  const reader = await source.open(file);
+  try {
+    if (file.kind === 'symlink') {
+      const target = await reader.read({ start: 0, end: file.sizeBytes });
+      if (target === null) return file.sizeBytes;
+      await symlink(Buffer.from(target), path);
+      return 0;
+    }
+    const copy = await open(path, 'wx');
+    try {
+      return await copyBytes((extent) => reader.read(extent), copy, file.sizeBytes);
+    } finally {
+      await copy.close();
+    }
+  } finally {
+    await reader.close();
+  }
+}
+
+async function copyBytes(
+  read: (extent: Extent) => Promise<Uint8Array | null>,
+  copy: FileHandle,
+  sizeBytes: number,
+): Promise<number> {
+  let missing = 0;
+  for (let start = 0; start < sizeBytes; start += PIECE_BYTES) {
+    const end = Math.min(sizeBytes, start + PIECE_BYTES);
+    const bytes = await read({ start, end });
+    if (bytes === null) missing += end - start;
+    else
+      for (let at = 0; at < bytes.byteLength; ) at += (await copy.write(bytes, at, undefined, start + at)).bytesWritten;
+  }
+  await copy.truncate(sizeBytes);
+  return missing;
+}

@@ -1,0 +1,42 @@
+import { lstatSync } from 'node:fs';
+import { UsageError } from '../base/errors.ts';
+import type { ResourceUrl } from '../base/vocabulary.ts';
+import type { Paths } from '../config/paths.ts';
+import { callControl } from '../control/client.ts';
+import type { Located } from '../control/status-model.ts';
+import { exitCode } from './exit-codes.ts';
+import { visible } from './mount-event.ts';
+import type { RunningMount } from './running-mounts.ts';
+import { mountAndPath } from './sync.ts';
+
+/** A path that a person named, where it is in which mount, and what it is on the service. */
+export interface InMount {
+  readonly mount: RunningMount;
+  readonly located: Located;
+}
+
+/** @throws UsageError (missing) no such file · (notMounted) a path outside all mounts */
+export async function findInMount(paths: Paths, file: string): Promise<InMount> {
+  const { mount, path } = await mountAndPath(paths, { file, account: null });
+  // The mount knows what was looked at: this asks it to look.
+  if (lstatSync(file, { throwIfNoEntry: false }) === undefined)
+    throw new UsageError(`there is no ${visible(file)}`, exitCode('missing'));
+  return { mount, located: await callControl(mount.socketPath, 'locate', { path }) };
+}
+
+/** As `findInMount`, for a file that the service has. @throws UsageError (usage) a folder · (pending) not with the service yet */
+export async function findFileInMount(
+  paths: Paths,
+  file: string,
+): Promise<InMount & { readonly resource: ResourceUrl }> {
+  const found = await findInMount(paths, file);
+  const { kind, resource } = found.located;
+  if (kind === 'folder') throw new UsageError(`${visible(file)} is a folder: folders have no versions and no links`);
+  if (resource === null) {
+    throw new UsageError(
+      `${visible(file)} is not with the service yet: cfs sync --wait ${visible(file)} pushes it`,
+      exitCode('pending'),
+    );
+  }
+  return { ...found, resource: resource as ResourceUrl };
+}

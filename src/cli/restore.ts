@@ -1,0 +1,97 @@
+import { constants, existsSync, statSync } from 'node:fs';
+import { chmod, copyFile, mkdir, rename, rm } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { UsageError } from '../base/errors.ts';
+import { accountPaths } from '../config/paths.ts';
+import { formatBytes } from '../config/units.ts';
+import { callControl } from '../control/client.ts';
+import { exitCode } from './exit-codes.ts';
+import { findFileInMount, type InMount } from './file-in-mount.ts';
+import { visible } from './mount-event.ts';
+import { DOCUMENTS_MS_MAX, type ServiceDeps, withService } from './service-access.ts';
+import type { CommandOutput } from './sync.ts';
+import { chooseVersion, namedVersions, parseVersionOf } from './version-choice.ts';
+import { fetchVersion } from './version-fetch.ts';
+
+export interface RestoreFlags {
+  /** `FILE@VERSION`. */
+  readonly what: string;
+  /** Where the bytes go instead: a new file, or a folder; null: the file itself, as its next version. */
+  readonly to: string | null;
+}
+
+/**
+ * `cfs restore FILE@VERSION [--to PATH]`. The version is fetched whole before anything changes. In place, what was not pushed yet
+ * is pushed first: it must not be lost without ever having been a version.
+ */
+export async function restoreCommand(deps: ServiceDeps & CommandOutput, flags: RestoreFlags): Promise<number> {
+  const { file, version: wanted } = parseVersionOf(flags.what, existsSync);
+  if (wanted === null)
+    throw new UsageError(`say which version: ${visible(file)}@VERSION (cfs versions ${visible(file)} lists them)`);
+  const target = flags.to === null ? file : newFileAt(flags.to, basename(file));
+  const found = await findFileInMount(deps.paths, file);
+  const directory = join(accountPaths(deps.paths, found.mount.name).directory, 'fetched');
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  const spool = join(directory, `${process.pid}`);
+  try {
+    const { name, version } = await withService(deps, found.mount.name, async (service) => {
+      const signal = AbortSignal.timeout(DOCUMENTS_MS_MAX);
+      const chosen = chooseVersion(namedVersions(await service.versions(found.resource, signal)), wanted, file);
+      await rm(spool, { force: true }); // of a process that was killed and had our number
+      await fetchVersion({ service, output: deps }, chosen, spool);
+      return chosen;
+    });
+    if (flags.to === null) await replace(file, spool, found);
+    else await copyNew(spool, target);
+    const size = formatBytes(version.sizeBytes);
+    deps.print(
+      flags.to === null
+        ? `${visible(file)} is as it was at ${name} (${size}), as its next version\n`
+        : `${visible(target)} is ${visible(basename(file))} as of ${name} (${size})\n`,
+    );
+    return exitCode('ok');
+  } finally {
+    await rm(spool, { force: true });
+  }
+}
+
+/** @throws UsageError where something is there already, or no folder for it */
+function newFileAt(path: string, name: string): string {
+  const isFolder = statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+  const target = isFolder ? join(path, name) : path;
+  if (existsSync(target)) throw new UsageError(`${visible(target)} exists already: it is not written over`);
+  if (!existsSync(dirname(target)))
+    throw new UsageError(`there is no folder ${visible(dirname(target))}`, exitCode('missing'));
+  return target;
+}
+
+/** As an editor saves: a new file beside it, then the name. Whoever reads meanwhile reads one or the other. */
+async function replace(file: string, spool: string, { mount, located }: InMount): Promise<void> {
+  if (located.isPending) {
+    const { parked } = await callControl(mount.socketPath, 'sync', { path: located.path, wait: true });
+    if (parked.length > 0) {
+      throw new UsageError(
+        `${visible(file)} holds a change that is parked (${parked[0]?.reason}): copy it away, or cfs discard it, first`,
+        exitCode('parked'),
+      );
+    }
+  }
+  const fresh = join(dirname(file), `.${basename(file).slice(0, 40)}.${process.pid}.cfs-restore`);
+  try {
+    await copyFile(spool, fresh, constants.COPYFILE_EXCL);
+    await chmod(fresh, statSync(file).mode & 0o7777);
+    await rename(fresh, file);
+  } catch (error) {
+    await rm(fresh, { force: true });
+    throw error;
+  }
+}
+
+async function copyNew(spool: string, target: string): Promise<void> {
+  try {
+    await copyFile(spool, target, constants.COPYFILE_EXCL);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') await rm(target, { force: true });
+    throw error;
+  }
+}

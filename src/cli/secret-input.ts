@@ -1,0 +1,34 @@
+import { readFileSync } from 'node:fs';
+import { UsageError } from '../base/errors.ts';
+import { visible } from './mount-event.ts';
+
+/** More than any password or key has. */
+const SECRET_BYTES_MAX = 64 * 1024;
+
+/** The first line of standard input. @throws UsageError where there is none */
+export async function secretFromInput(input: AsyncIterable<Uint8Array>, flag: string): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of input) {
+    bytes += chunk.byteLength;
+    if (bytes > SECRET_BYTES_MAX) throw new UsageError(`${flag}: that is no password: more than 64 KiB`);
+    chunks.push(chunk);
+    if (chunk.includes(0x0a)) break;
+  }
+  const line = Buffer.concat(chunks).toString('utf8').split(/\r?\n/, 1)[0] ?? '';
+  if (line === '') throw new UsageError(`${flag}: nothing came on standard input`);
+  return line;
+}
+
+/** The first line of a file. @throws UsageError where it cannot be read or is empty */
+export function secretFromFile(path: string, flag: string): string {
+  let text: string;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch (error) {
+    throw new UsageError(`${flag}: cannot read ${visible(path)} (${(error as NodeJS.ErrnoException).code})`);
+  }
+  const line = text.split(/\r?\n/, 1)[0] ?? '';
+  if (line === '') throw new UsageError(`${flag}: ${visible(path)} is empty`);
+  return line;
+}

@@ -1,0 +1,47 @@
+import type { Clock } from '../base/clock.ts';
+import { silentLogger } from '../base/log.ts';
+import { accountPaths, type Paths } from '../config/paths.ts';
+import { HttpService } from '../remote/http-service.ts';
+import { readAccountFile } from './account-file.ts';
+import { believedCertificates } from './believed-certificates.ts';
+import { programVersion } from './command-line.ts';
+import { settledOptions } from './option-flags.ts';
+
+/** What a command needs that speaks with the service itself. */
+export interface ServiceDeps {
+  readonly paths: Paths;
+  readonly clock: Clock;
+  readonly env: Readonly<Record<string, string | undefined>>;
+}
+
+/** How long a command waits for documents of the service; bytes have no limit but that something moves. */
+export const DOCUMENTS_MS_MAX = 60_000;
+
+/**
+ * Runs `use` with the service as the account's user: with a connection of its own, so that it works with nothing mounted, and a
+ * mount that is busy does not delay it.
+ *
+ * @param name the account's name
+ */
+export async function withService<T>(
+  deps: ServiceDeps,
+  name: string,
+  use: (service: HttpService) => Promise<T>,
+): Promise<T> {
+  const account = readAccountFile(accountPaths(deps.paths, name).accountFile);
+  const service = new HttpService({
+    baseUrl: account.origin,
+    keys: account,
+    refreshToken: account.refreshToken,
+    userAgent: `cfs/${programVersion()}`,
+    insecure: settledOptions(deps.env, deps.paths).insecure,
+    certificates: believedCertificates(deps.env, account.origin),
+    clock: deps.clock,
+    log: silentLogger,
+  });
+  try {
+    return await use(service);
+  } finally {
+    await service.close();
+  }
+}

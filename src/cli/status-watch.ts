@@ -1,0 +1,41 @@
+import type { Clock } from '../base/clock.ts';
+
+/** How often a mount is asked while somebody watches. */
+const LOOK_EVERY_MS = 1_000;
+
+/**
+ * Shows what `look` says until `signal`: at a terminal over what it said before, elsewhere once for each time it says
+ * something new.
+ */
+export async function watch(
+  deps: { readonly clock: Clock; readonly print: (text: string) => void; readonly isTerminal: boolean },
+  look: () => Promise<string>,
+  signal: AbortSignal,
+): Promise<void> {
+  let last: string | null = null;
+  while (!signal.aborted) {
+    const text = await look();
+    if (deps.isTerminal) deps.print(`${rewind(last)}${text}`);
+    else if (text !== last) deps.print(text);
+    last = text;
+    if (signal.aborted) return;
+    await new Promise<void>((resolve) => {
+      const cancel = deps.clock.after(LOOK_EVERY_MS, resolve);
+      signal.addEventListener(
+        'abort',
+        () => {
+          cancel();
+          resolve();
+        },
+        { once: true },
+      );
+    });
+  }
+}
+
+/** To the first column of the line where `text` began, and nothing left of it. */
+function rewind(text: string | null): string {
+  if (text === null) return '';
+  const lines = text.split('\n').length - 1;
+  return lines === 0 ? '' : `\x1b[${lines}A\x1b[J`;
+}

@@ -1,0 +1,191 @@
+import { statSync } from 'node:fs';
+import { basename, dirname } from 'node:path';
+import { UsageError } from '../base/errors.ts';
+import type { RemoteEntry } from '../base/resources.ts';
+import type { ResourceUrl } from '../base/vocabulary.ts';
+import { accountPaths } from '../config/paths.ts';
+import { formatBytes } from '../config/units.ts';
+import { callControl, NoMountError } from '../control/client.ts';
+import type { HttpService } from '../remote/http-service.ts';
+import { chooseAccount } from './account-file.ts';
+import { exitCode } from './exit-codes.ts';
+import { findInMount } from './file-in-mount.ts';
+import { visible } from './mount-event.ts';
+import type { Prompt } from './prompt.ts';
+import { DOCUMENTS_MS_MAX, type ServiceDeps, withService } from './service-access.ts';
+import type { CommandOutput } from './sync.ts';
+
+/** What lies in the service's trash. */
+export interface TrashItem {
+  /** The end of its address: `5000_5001`. Names may be there several times, this may not. */
+  readonly id: string;
+  readonly entry: RemoteEntry;
+}
+
+/** A folder within a folder …: deeper than any path. */
+const DEPTH_MAX = 4096;
+
+/** `cfs trash list`: what was deleted, here or elsewhere, the youngest first. */
+export async function trashListCommand(
+  deps: ServiceDeps & CommandOutput,
+  flags: { readonly account: string | null; readonly json: boolean },
+): Promise<number> {
+  const { name } = chooseAccount(deps.paths, flags.account);
+  const items = await withService(deps, name, trashItems);
+  if (flags.json) deps.print(`${JSON.stringify({ schema: 1, items: items.map(itemRecord) }, null, 2)}\n`);
+  else for (const line of trashLines(items)) deps.print(`${line}\n`);
+  return exitCode('ok');
+}
+
+/**
+ * `cfs trash restore ITEM [--to PATH]`: ITEM is a name or an id. Without `--to` it goes to the top folder of the mount: the service does
+ * not keep where things were.
+ */
+export async function trashRestoreCommand(
+  deps: ServiceDeps & CommandOutput,
+  flags: { readonly item: string; readonly to: string | null; readonly account: string | null },
+): Promise<number> {
+  const target = flags.to === null ? null : await targetOf(deps, flags.to);
+  const name = target?.account ?? chooseAccount(deps.paths, flags.account).name;
+  const restored = await withService(deps, name, async (service) => {
+    const { entry } = chooseItem(await trashItems(service), flags.item);
+    const signal = AbortSignal.timeout(DOCUMENTS_MS_MAX);
+    const folder = target?.folder ?? (await service.user(signal)).magicBriefcase;
+    const newName = target?.name ?? entry.name;
+    // The service may allow several of one name; whoever restores does not want to look for which is which.
+    const taken = (await service.list(folder, signal)).some((other) => other.name === newName);
+    if (taken)
+      throw new UsageError(
+        `${visible(newName)} is there already: say another place or name with --to; nothing was changed`,
+      );
+    await service.relocate(entry.url, entry.kind, folder, newName, signal);
+    return newName;
+  });
+  await shownBy(accountPaths(deps.paths, name).socketPath, target?.path ?? null);
+  deps.print(
+    `${visible(restored)} is back${flags.to === null ? ' in the top folder' : ` in ${visible(target?.shown ?? '')}`}\n`,
+  );
+  return exitCode('ok');
+}
+
+/** `cfs trash empty`: for ever. A person is asked; a script says `--yes`. */
+export async function trashEmptyCommand(
+  deps: ServiceDeps & CommandOutput & { readonly prompt: Prompt | null },
+  flags: { readonly account: string | null; readonly yes: boolean },
+): Promise<number> {
+  const { name } = chooseAccount(deps.paths, flags.account);
+  return withService(deps, name, async (service) => {
+    const items = await trashItems(service);
+    if (items.length === 0) {
+      deps.print('the trash is empty\n');
+      return exitCode('ok');
+    }
+    const what = `${items.length} ${items.length === 1 ? 'item' : 'items'}`;
+    if (!flags.yes) await confirm(deps.prompt, what);
+    for (const [index, { entry }] of items.entries()) {
+      deps.redraw?.(`deleting ${index + 1} of ${items.length}: ${visible(entry.name)}`);
+      await deleteWhole(service, entry, 0);
+    }
+    deps.redraw?.('');
+    deps.print(`${what} deleted for ever\n`);
+    return exitCode('ok');
+  });
+}
+
+/** One line for each: id, size, when it was saved last, name. */
+export function trashLines(items: readonly TrashItem[]): readonly string[] {
+  if (items.length === 0) return ['the trash is empty'];
+  const width = Math.max(...items.map(({ id }) => id.length));
+  return items.map(({ id, entry }) => {
+    const isFile = entry.kind === 'file';
+    const size = (isFile ? formatBytes(entry.sizeBytes ?? 0) : 'folder').padStart(9);
+    const saved = isFile && entry.lastModifiedMs !== null ? new Date(entry.lastModifiedMs).toISOString() : '';
+    return `${id.padEnd(width)} ${size}  ${saved.slice(0, 16).replace('T', ' ').padEnd(16)}  ${visible(entry.name)}`;
+  });
+}
+
+/** The item that `wanted` names, by its id or its name. @throws UsageError where none or several fit, with their ids */
+export function chooseItem(items: readonly TrashItem[], wanted: string): TrashItem {
+  const fitting = items.filter(({ id, entry }) => id === wanted || entry.name === wanted);
+  const [only, second] = fitting;
+  if (only === undefined)
+    throw new UsageError(`there is no ${visible(wanted)} in the trash: cfs trash list shows it`, exitCode('missing'));
+  if (second === undefined) return only;
+  const ids = fitting.map(({ id }) => id).join(', ');
+  throw new UsageError(
+    `${fitting.length} things in the trash are called ${visible(wanted)}: say which by its id (${ids})`,
+  );
+}
+
+async function trashItems(service: HttpService): Promise<readonly TrashItem[]> {
+  const signal = AbortSignal.timeout(DOCUMENTS_MS_MAX);
+  const entries = await service.list((await service.user(signal)).deletedFiles, signal);
+  return entries.map((entry) => ({ id: idOf(entry.url), entry })).sort((one, other) => ageOf(other) - ageOf(one));
+}
+
+function idOf(url: ResourceUrl): string {
+  return url.replace(/^.*[:/]/, '');
+}
+
+function ageOf({ entry }: TrashItem): number {
+  return entry.kind === 'file' ? (entry.lastModifiedMs ?? 0) : 0;
+}
+
+function itemRecord({ id, entry }: TrashItem) {
+  const file = entry.kind === 'file' ? { sizeBytes: entry.sizeBytes, savedMs: entry.lastModifiedMs } : {};
+  return { id, name: entry.name, kind: entry.kind, ...file };
+}
+
+interface Target {
+  readonly account: string;
+  readonly folder: ResourceUrl;
+  /** null: its own name. */
+  readonly name: string | null;
+  /** Below the mount's root, for the refresh. */
+  readonly path: string | null;
+  readonly shown: string;
+}
+
+/** A folder in a mount, or a new name in one. */
+async function targetOf(deps: ServiceDeps, to: string): Promise<Target> {
+  const stats = statSync(to, { throwIfNoEntry: false });
+  if (stats !== undefined && !stats.isDirectory())
+    throw new UsageError(`${visible(to)} exists already: nothing was changed`);
+  const directory = stats === undefined ? dirname(to) : to;
+  const { mount, located } = await findInMount(deps.paths, directory);
+  if (located.resource === null)
+    throw new UsageError(
+      `${visible(directory)} is not with the service yet: cfs sync --wait pushes it`,
+      exitCode('pending'),
+    );
+  return {
+    account: mount.name,
+    folder: located.resource as ResourceUrl,
+    name: stats === undefined ? basename(to) : null,
+    path: located.path === '' ? null : located.path,
+    shown: directory,
+  };
+}
+
+/** A mount that runs shows it at once; without one there is nobody to tell. */
+async function shownBy(socketPath: string, path: string | null): Promise<void> {
+  try {
+    await callControl(socketPath, 'refresh', { path: path ?? '', accept: false });
+  } catch (error) {
+    if (!(error instanceof NoMountError)) throw error;
+  }
+}
+
+async function confirm(prompt: Prompt | null, what: string): Promise<void> {
+  if (prompt === null) throw new UsageError(`${what} would be deleted for ever: without a terminal, say --yes`);
+  const answer = await prompt.ask(`Delete ${what} for ever? (yes/no)`, { hidden: false });
+  if (answer.trim().toLowerCase() !== 'yes') throw new UsageError('nothing was deleted');
+}
+
+/** What is in a folder first: the service would leave it behind, out of reach. */
+async function deleteWhole(service: HttpService, entry: RemoteEntry, depth: number): Promise<void> {
+  const signal = AbortSignal.timeout(DOCUMENTS_MS_MAX);
+  if (entry.kind === 'folder' && depth < DEPTH_MAX)
+    for (const child of await service.list(entry.url, signal)) await deleteWhole(service, child, depth + 1);
+  await service.deleteForever(entry.url, entry.kind, AbortSignal.timeout(DOCUMENTS_MS_MAX));
+}

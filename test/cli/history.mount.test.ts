@@ -1,0 +1,176 @@
+import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { exitCode } from '../../src/cli/exit-codes.ts';
+import type { CommandResult } from '../harness/command.ts';
+import { MountFixture } from '../harness/mount-fixture.ts';
+
+/** What was: versions, the trash, public links, as people get at them. One mount for all; each test has files of its own. */
+
+let mount: MountFixture;
+
+beforeAll(async () => {
+  mount = await MountFixture.start({ flags: ['--settle', '1h'] });
+});
+
+afterAll(async () => {
+  await mount.dispose();
+});
+
+const cfs = (...args: string[]): Promise<CommandResult> => mount.cfs(args, { anyExitCode: true, timeoutMs: 60_000 });
+const at = (name: string): string => join(mount.directory, name);
+const beside = (name: string): string => join(mount.directory, '..', name);
+
+/** Saves `texts` one after another, each as a version. @returns their names, oldest first */
+async function save(name: string, ...texts: string[]): Promise<readonly string[]> {
+  for (const text of texts) {
+    await mount.run(`printf %s '${text}' > '${name}'`);
+    await mount.sync();
+  }
+  return (await versionsOf(name)).map((version) => version.name).reverse();
+}
+
+async function versionsOf(name: string): Promise<readonly { name: string; sizeBytes: number; isLatest: boolean }[]> {
+  const { stdout } = await mount.cfs(['versions', '--json', at(name)]);
+  return (JSON.parse(stdout) as { versions: { name: string; sizeBytes: number; isLatest: boolean }[] }).versions;
+}
+
+/** [S-history-1] */
+test('cfs versions lists what the service keeps, newest first, and says what is not there yet', async () => {
+  const [first = '', second = ''] = await save('list.txt', 'one', 'three');
+
+  const listed = await cfs('versions', at('list.txt'));
+
+  expect(listed.stdout).toBe(`${second}       5 B  latest\n${first.padEnd(second.length)}       3 B\n`);
+  await mount.run("printf 'not pushed' > list.txt");
+  expect((await cfs('versions', at('list.txt'))).stdout).toContain('what is here now is not with the service yet');
+  await mount.run('printf new > new.txt');
+  expect((await cfs('versions', at('new.txt'))).stdout).toContain('no version of new.txt is with the service yet');
+});
+
+/** [S-history-2] */
+test('cfs restore makes a file what it was, as its next version, and keeps what it replaces as one too', async () => {
+  const [first] = await save('back.txt', 'first', 'second');
+  await mount.run("printf 'never pushed' > back.txt; chmod 640 back.txt");
+
+  const restored = await cfs('restore', `${at('back.txt')}@${first}`);
+
+  expect(restored).toMatchObject({ code: 0, stderr: '' });
+  expect((await mount.run('cat back.txt; stat -c " %a" back.txt')).stdout).toBe('first 640\n');
+  await mount.sync();
+  const versions = await versionsOf('back.txt');
+  expect(versions.map(({ sizeBytes }) => sizeBytes)).toEqual([5, 12, 6, 5]);
+  const [, replaced] = versions;
+  expect((await cfs('restore', `${at('back.txt')}@${replaced?.name}`, '--to', beside('replaced.txt'))).code).toBe(0);
+  expect(readFileSync(beside('replaced.txt'), 'utf8')).toBe('never pushed');
+  expect((await mount.run('ls -A')).stdout).not.toContain('cfs-restore');
+});
+
+test('cfs restore --to writes a new file, in a folder under its own name, and never over another', async () => {
+  await save('to.txt', 'old', 'new');
+  mkdirSync(beside('out'));
+
+  expect((await cfs('restore', `${at('to.txt')}@-1`, '--to', beside('out'))).code).toBe(0);
+  expect(readFileSync(join(beside('out'), 'to.txt'), 'utf8')).toBe('old');
+  writeFileSync(join(beside('out'), 'taken'), 'mine');
+  const refused = await cfs('restore', `${at('to.txt')}@latest`, '--to', join(beside('out'), 'taken'));
+
+  expect(refused.code).toBe(exitCode('usage'));
+  expect(refused.stderr).toMatch(/taken exists already: it is not written over\n$/);
+  expect(readFileSync(join(beside('out'), 'taken'), 'utf8')).toBe('mine');
+  expect((await mount.run('cat to.txt')).stdout).toBe('new');
+});
+
+test("cfs diff hands versions, and the file as it is, to the user's program", async () => {
+  const [first, second] = await save('compared @ home.txt', 'same\none', 'same\ntwo');
+  const file = at('compared @ home.txt');
+
+  const versions = await cfs('diff', `${file}@${first}`, `${file}@${second}`);
+  expect(versions.code).toBe(exitCode('different'));
+  expect(versions.stdout).toMatch(/^-one$/m);
+  expect(versions.stdout).toMatch(/^\+two$/m);
+  expect(versions.stdout).toContain(`${first}-compared @ home.txt`);
+  expect(await cfs('diff', `${file}@latest`, file)).toMatchObject({ code: 0, stdout: '' });
+
+  writeFileSync(beside('tool'), '#!/bin/sh\nprintf "[%s]" "$1" "$(cat "$2")" "$(cat "$3")"\n');
+  chmodSync(beside('tool'), 0o755);
+  const own = await mount.cfs(['diff', `${file}@${first}`, file], {
+    env: { CFS_DIFF: `${beside('tool')} --my-flag` },
+  });
+  expect(own.stdout).toBe('[--my-flag][same\none][same\ntwo]');
+  expect((await cfs('diff', '--tool', 'exit 3;', file, file)).stderr).toMatch(/ended with 3: see --tool and CFS_DIFF/);
+});
+
+/** [S-share-1] */
+test('cfs share link prints a link that anyone can read the file by, and --off ends it', async () => {
+  await save('shared.txt', 'for all');
+
+  const { stdout } = await cfs('share', 'link', at('shared.txt'));
+
+  const link = stdout.trim();
+  expect(await (await fetch(`${link}?directDownload=true`)).text()).toBe('for all');
+  expect((await cfs('share', 'link', at('shared.txt'))).stdout.trim()).toBe(link);
+  expect((await cfs('share', 'link', '--off', at('shared.txt'))).code).toBe(0);
+  expect((await fetch(link)).status).toBe(404);
+});
+
+/** [S-trash-1] */
+test('cfs trash lists what was deleted, gives it back, and deletes it for ever when told to', async () => {
+  await save('gone.txt', 'gone');
+  await mount.run('mkdir deep && printf x > deep/below.txt && mkdir place');
+  await mount.sync();
+  await mount.run('rm gone.txt; rm -r deep');
+  await mount.sync();
+
+  const listed = await cfs('trash', 'list');
+  expect(listed.stdout).toMatch(/^\S+ +4 B {2}\d{4}-\d\d-\d\d \d\d:\d\d {2}gone\.txt$/m);
+
+  expect(await cfs('trash', 'restore', 'gone.txt', '--to', at('place'))).toMatchObject({
+    code: 0,
+    stdout: `gone.txt is back in ${at('place')}\n`,
+  });
+  expect((await mount.run('cat place/gone.txt')).stdout).toBe('gone');
+
+  const refused = await cfs('trash', 'empty');
+  expect(refused.code).toBe(exitCode('usage'));
+  expect(refused.stderr).toMatch(/without a terminal, say --yes\n$/);
+  expect((await cfs('trash', 'list')).stdout).not.toBe('the trash is empty\n');
+  expect((await cfs('trash', 'empty', '--yes')).code).toBe(0);
+  expect((await cfs('trash', 'list')).stdout).toBe('the trash is empty\n');
+});
+
+test('cfs trash restore puts a thing into the top folder or under a new name, and never beside one of its name', async () => {
+  await save('twice.txt', 'first');
+  await mount.run('rm twice.txt');
+  await mount.sync();
+  await save('twice.txt', 'second');
+
+  const refused = await cfs('trash', 'restore', 'twice.txt');
+  expect(refused.code).toBe(exitCode('usage'));
+  expect(refused.stderr).toMatch(
+    /^cfs: twice\.txt is there already: say another place or name with --to; nothing was changed\n$/,
+  );
+
+  expect((await cfs('trash', 'restore', 'twice.txt', '--to', at('other.txt'))).code).toBe(0);
+  expect((await mount.run('cat other.txt twice.txt')).stdout).toBe('firstsecond');
+  await mount.run('rm twice.txt');
+  await mount.sync();
+  expect((await cfs('trash', 'restore', 'twice.txt')).stdout).toBe('twice.txt is back in the top folder\n');
+  expect((await mount.run('cat twice.txt')).stdout).toBe('second');
+});
+
+test('a thing in the trash whose name is there twice is asked for by its id', async () => {
+  for (const text of ['one', 'two']) {
+    await save('double.txt', text);
+    await mount.run('rm double.txt');
+    await mount.sync();
+  }
+
+  const refused = await cfs('trash', 'restore', 'double.txt');
+  expect(refused.code).toBe(exitCode('usage'));
+  const ids = /by its id \((\S+), (\S+)\)/.exec(refused.stderr)?.slice(1) ?? [];
+  expect(ids).toHaveLength(2);
+  expect((await cfs('trash', 'restore', ids[0] ?? '')).code).toBe(0);
+  expect(existsSync(beside('out'))).toBe(true);
+  expect(['one', 'two']).toContain((await mount.run('cat double.txt')).stdout);
+});
