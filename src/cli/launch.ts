@@ -9,6 +9,8 @@ import { exitCode } from './exit-codes.ts';
 import { type MountRequest, mountEnvironment, parseMountAnswer } from './mount-request.ts';
 import { MANAGER_VARIABLES } from './service-manager.ts';
 
+/** What `cfs login` takes from the environment: a process that runs for weeks does not need it. */
+const SECRET_VARIABLES = ['CFS_PASSWORD', 'CFS_PRIVATE_ACCESS_KEY'];
 /** The descriptor on which the mounting process answers. */
 const READY_FD = 3;
 /** A start replays the journal and asks another owner to put down; past this something is wrong. */
@@ -48,7 +50,7 @@ export async function launchMount(request: MountRequest): Promise<LaunchedMount>
       env: {
         ...process.env,
         // The service manager hears of the process that it started, and of no other.
-        ...Object.fromEntries(MANAGER_VARIABLES.map((name) => [name, undefined])),
+        ...Object.fromEntries([...MANAGER_VARIABLES, ...SECRET_VARIABLES].map((name) => [name, undefined])),
         UV_THREADPOOL_SIZE: process.env.UV_THREADPOOL_SIZE ?? '16',
         ...mountEnvironment(request, READY_FD),
       },

@@ -116,18 +116,22 @@ export class Authority {
   serve(
     life: readonly [string, string] = ['20200101000000Z', '20490101000000Z'],
     name = 'IP:127.0.0.1',
-  ): Promise<{ readonly origin: string; close(): void }> {
+  ): Promise<{ readonly origin: string; requests(): number; close(): void }> {
     const alternative = `subjectAltName=${name}`;
     this.#openssl('req', ...KEY, '-keyout', 's.key', '-out', 's.csr', '-subj', '/CN=s', '-addext', alternative);
     const dates = ['-startdate', life[0], '-enddate', life[1]];
     const paths = ['-config', 'ca.cnf', '-cert', 'ca.pem', '-keyfile', 'ca.key', '-in', 's.csr', '-out', 's.pem'];
     this.#openssl('ca', '-batch', '-notext', ...paths, ...dates);
     const tls = { key: readFileSync(this.#path('s.key')), cert: readFileSync(this.#path('s.pem')) };
-    const server = createTlsServer(tls, (_request, response) => response.writeHead(401).end());
+    let asked = 0;
+    const server = createTlsServer(tls, (_request, response) => {
+      asked++;
+      response.writeHead(401).end();
+    });
     return new Promise((resolve) => {
       server.listen(0, '127.0.0.1', () => {
         const origin = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
-        resolve({ origin, close: () => void server.close() });
+        resolve({ origin, requests: () => asked, close: () => void server.close() });
       });
     });
   }

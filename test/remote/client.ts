@@ -28,6 +28,7 @@ export function clientOf(
     clock?: Clock;
     deadlines?: Partial<Deadlines>;
     refreshToken?: string | null;
+    certificates?: string;
     onSignInRequired?: (error: SignInError) => void;
   } = {},
 ): HttpService {

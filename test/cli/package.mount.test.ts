@@ -1,0 +1,98 @@
+import { existsSync, mkdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, onTestFailed, test } from 'vitest';
+import { runCommand } from '../harness/command.ts';
+import { ReferenceServer } from '../harness/reference-server.ts';
+import { PROJECT } from '../imports.ts';
+import { CommandHome } from './cli-harness.ts';
+
+/** What `npm pack` makes: what is in it, and that `npm install -g` of it is all that a machine with Node and fuse3 needs. */
+
+interface Pack {
+  readonly filename: string;
+  readonly size: number;
+  readonly files: readonly { readonly path: string; readonly size: number; readonly mode: number }[];
+}
+
+/** All that may be in it: programs, the addon (built, and its sources for other machines), documents. */
+const ALLOWED = [
+  /^(package\.json|README\.md|LICENSE|CHANGELOG\.md|SECURITY\.md)$/,
+  /^dist\/[a-z]+\/([a-z]+\/)?[a-z0-9-]+\.js(\.map)?$/,
+  /^docs\/([a-z-]+\.md|adr\/\d{4}-[a-z-]+\.md)$/,
+  /^man\/[a-z-]+\.1$/,
+  /^native-deps\/fuse-kernel\/([a-z-]+\.[ch]|README\.md|prebuilds\/linux-[a-z0-9]+\/fuse-kernel\.node)$/,
+  /^scripts\/build-native\.mjs$/,
+];
+const PACKED_BYTES_MAX = 1024 ** 2;
+
+let home: CommandHome;
+let pack: Pack;
+
+beforeAll(async () => {
+  home = new CommandHome();
+  const argv = ['npm', 'pack', '--silent', '--json', '--pack-destination', home.directory];
+  const { stdout } = await runCommand(['sh', '-c', 'cd "$1"; shift; exec "$@"', 'sh', PROJECT, ...argv], {
+    timeoutMs: 180_000,
+  });
+  [pack] = JSON.parse(stdout) as [Pack];
+}, 200_000);
+
+afterAll(() => home.dispose());
+
+test('the package holds what is needed, and nothing else', () => {
+  const paths = pack.files.map(({ path }) => path);
+
+  expect(paths.filter((path) => !ALLOWED.some((pattern) => pattern.test(path)))).toEqual([]);
+  for (const needed of ['dist/cli/cfs-mount.js', 'dist/cli/cfs.js', 'dist/cli/mount.js', 'dist/cli/mount-worker.js'])
+    expect(paths).toContain(needed);
+  for (const needed of ['man/cfs.1', 'man/cfs-mount.1', 'LICENSE', 'README.md']) expect(paths).toContain(needed);
+  expect(paths).toContain(`native-deps/fuse-kernel/prebuilds/linux-${process.arch}/fuse-kernel.node`);
+  expect(pack.size).toBeLessThan(PACKED_BYTES_MAX);
+  // A source that is gone must not live on as a file that an earlier build left.
+  const orphans = paths
+    .filter((path) => /^dist\/.*\.js$/.test(path))
+    .filter((path) => !existsSync(join(PROJECT, path.replace(/^dist\/(.*)\.js$/, 'src/$1.ts'))));
+  expect(orphans).toEqual([]);
+});
+
+test('installed from that file alone, the programs sign in, mount, push and end', { timeout: 240_000 }, async () => {
+  const prefix = home.path('prefix');
+  mkdirSync(prefix);
+  const install = ['install', '-g', '--prefix', prefix, '--ignore-scripts', '--omit=dev', '--prefer-offline'];
+  await runCommand(['npm', ...install, '--no-audit', '--no-fund', join(home.directory, pack.filename)], {
+    timeoutMs: 180_000,
+  });
+  expect(existsSync(join(prefix, 'share/man/man1/cfs-mount.1'))).toBe(true);
+  const server = await ReferenceServer.start();
+  try {
+    const { account } = server;
+    const env = {
+      ...home.env,
+      // No compiler, no npm, no checkout: the programs by their names.
+      PATH: `${join(prefix, 'bin')}:${join(process.execPath, '..')}:/usr/bin:/bin`,
+      CFS_URL: account.url,
+      CFS_USERNAME: account.username,
+      CFS_PASSWORD: account.password,
+      CFS_APPLICATION: account.application,
+      CFS_ACCESS_KEY_ID: account.accessKeyId,
+      CFS_PRIVATE_ACCESS_KEY: account.privateAccessKey,
+    };
+    onTestFailed(() => console.error(server.log));
+    mkdirSync(home.path('Cloud'));
+    const script = `
+      trap 'cfs umount --now "$1" > /dev/null 2>&1 || true' EXIT
+      cfs login
+      cfs-mount "$1"
+      echo hello > "$1/file"
+      cfs sync --wait
+      cfs doctor
+      cfs umount "$1"`;
+    const { stdout } = await runCommand(['sh', '-euc', script, 'sh', home.path('Cloud')], { env, timeoutMs: 60_000 });
+
+    expect(stdout).toContain('nothing is wrong');
+    expect([...(await server.reader.digests()).keys()]).toContainEqual(expect.stringMatching(/file$/));
+    expect(readFileSync('/proc/mounts', 'utf8')).not.toContain(home.path('Cloud'));
+  } finally {
+    await server.dispose();
+  }
+});
