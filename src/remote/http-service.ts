@@ -1,4 +1,4 @@
-import { ProtocolError, SignInError } from '../base/errors.ts';
+import { ApiError, ProtocolError, SignInError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { ListingPage, RemoteEntry, RemoteResource, RemoteVersion, UploadProgress } from '../base/resources.ts';
 import type { Extent, NodeKind, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
@@ -242,10 +242,15 @@ export class HttpService {
     });
   }
 
-  /** Moves to *Deleted Files*, under its name; a folder goes whole. Gone already is success. */
+  /** Moves to *Deleted Files*, under its name; a folder goes whole. Gone already is success, if it says so itself. */
   async moveToTrash(url: ResourceUrl, kind: NodeKind, name: string, signal?: AbortSignal): Promise<void> {
     const { deletedFiles } = this.#user ?? (await this.user(signal));
-    await nullWhenGone(() => this.relocate(url, kind, deletedFiles, name, signal));
+    try {
+      await this.relocate(url, kind, deletedFiles, name, signal);
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status !== 404) throw error;
+      if ((await this.resource(url, kind, signal)) !== null) throw error;
+    }
   }
 
   /** Deletes for ever; a folder must be empty, its contents would be orphaned. Gone already is success. */

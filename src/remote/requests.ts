@@ -27,7 +27,9 @@ import { isCertificateFailure, type Method, type RequestBody, type Transport } f
  * | 302, 303 | followed | ProtocolError | ProtocolError |
  * | 307, 308 | followed | sent again there | sent again there |
  *
- * Never to another origin, never more than `REDIRECTS_MAX` times. Each row has its test in test/remote/requests.test.ts.
+ * Never more than `REDIRECTS_MAX` times, and never to another origin: that is a network which wants a login, and so is a page of HTML
+ * with a 2xx, which the service never sends for an answer (wire-facts 1: its pages come with refusals). Both are TransportErrors: this
+ * passes, and nothing was done. Each row has its test in test/remote/requests.test.ts.
  */
 export type Repetition = 'always' | 'unseen';
 
@@ -40,6 +42,8 @@ export interface ServiceRequest {
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string | RequestBody | null;
   readonly signal?: AbortSignal | undefined;
+  /** The answer is somebody's data, which may be a page. */
+  readonly isData?: boolean;
 }
 
 /** An answer with a status of 200 to 299, or the 301 of a PUT. */
@@ -130,7 +134,11 @@ export class Requests {
         signal: request.signal,
       });
       const { status } = answer;
-      if (status < 300) return { answer, url };
+      if (status < 300) {
+        if (answer.mediaType !== 'text/html' || request.isData) return { answer, url };
+        await answer.discard();
+        throw new StrangeNetworkError(`${shownRequest(request)}: a page came instead of an answer`);
+      }
       if (status === 401 && token !== null && !renewed) {
         renewed = true;
         await answer.discard();
@@ -170,10 +178,17 @@ function named(error: unknown, request: ServiceRequest): unknown {
   return new ProtocolError(`${shownRequest(request)}: ${error.message}`, { cause: error });
 }
 
+/** Somebody answers who is not the service. Asked again at once he would say the same. */
+class StrangeNetworkError extends TransportError {
+  constructor(message: string) {
+    super(`${message}: this network may want a login`);
+  }
+}
+
 /** The first table above, but for 401. */
 export function mayRepeat(error: unknown, repetition: Repetition): boolean {
   if (error instanceof TransportError) {
-    if (isCertificateFailure(error)) return false;
+    if (isCertificateFailure(error) || error instanceof StrangeNetworkError) return false;
     return error.neverSent || repetition === 'always';
   }
   if (!(error instanceof ApiError)) return false;
@@ -203,9 +218,11 @@ function redirectTarget(request: ServiceRequest, answer: Answer, url: string, or
       : request.method === 'GET'
         ? status === 301 || status === 302 || status === 303
         : request.method === 'PUT' && status === 301;
-  if (!allowed || location === null) throw new ProtocolError(`unexpected ${status}`);
-  const target = URL.canParse(location, url) ? new URL(location, url) : null;
-  if (target?.origin !== origin) throw new ProtocolError('redirected to another server');
+  const target = location !== null && URL.canParse(location, url) ? new URL(location, url) : null;
+  if (target !== null && target.origin !== origin) {
+    throw new StrangeNetworkError(`${shownRequest(request)}: redirected to another server`);
+  }
+  if (!allowed || location === null || target === null) throw new ProtocolError(`unexpected ${status}`);
   // As the service wrote it where it wrote a whole address: these are compared as texts.
   return location.startsWith(`${origin}/`) ? location : target.href;
 }

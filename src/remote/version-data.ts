@@ -50,14 +50,17 @@ async function openOnce(requests: Requests, request: DataRequest, extent: Extent
   const { url, sizeBytes, signal } = request;
   const isWhole = extent.start === 0 && extent.end === sizeBytes;
   const headers: Record<string, string> = isWhole ? {} : { Range: `bytes=${extent.start}-${extent.end - 1}` };
-  return await requests.send({ method: 'GET', url, repetition: 'always', headers, signal }, async ({ answer }) => {
-    try {
-      return { answer, extent: checkedExtent(answer, extent, sizeBytes) };
-    } catch (error) {
-      await answer.discard();
-      throw error;
-    }
-  });
+  return await requests.send(
+    { method: 'GET', url, repetition: 'always', headers, signal, isData: true },
+    async ({ answer }) => {
+      try {
+        return { answer, extent: checkedExtent(answer, extent, sizeBytes) };
+      } catch (error) {
+        await answer.discard();
+        throw error;
+      }
+    },
+  );
 }
 
 function checkedExtent(answer: Answer, asked: Extent, sizeBytes: number): Extent {

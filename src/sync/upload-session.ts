@@ -40,7 +40,8 @@ import { pathOf, type SyncEvent } from './sync-event.ts';
  * | 416 | the old PUT is still being served: our version is asked again after a pause |
  * | 403 or 409 for a version that is complete already | our version is asked; complete is complete |
  * | 404 of the version | another version is made |
- * | 404 of the file | deleted elsewhere: what was changed here is made anew as a file (`onGone`) |
+ * | 404 of the file, which says so itself too | deleted elsewhere: what was changed here is made anew as a file (`onGone`) |
+ * | 404 of what belongs to a file that is there | parked |
  * | complete, but of another length | never believed: another version is made; parked when it happens again |
  * | 401, 413, 5xx, 429 | the sync loop waits, parks or asks to sign in; the session stays and is gone on with |
  * | the plain PUT cut, or its answer lost | the file is asked: our length present is ours; else it is sent again |
@@ -139,8 +140,7 @@ export class UploadSession {
       await uploads.putFileData(file, body, this.#mediaType(file), signal);
     } catch (error) {
       if (hadNoEffect(error)) this.#unheard.delete(ino);
-      if (error instanceof ApiError && error.status === 404) throw new FileGone();
-      throw error;
+      throw await this.#goneOr(error, file, signal);
     }
     this.#acknowledgeFill(ino, file, content, null);
   }
@@ -170,8 +170,7 @@ export class UploadSession {
       this.#setVersion(ino, version);
       return version;
     } catch (error) {
-      if (error instanceof ApiError && error.status === 404) throw new FileGone();
-      throw error;
+      throw await this.#goneOr(error, file, signal);
     }
   }
 
@@ -226,9 +225,14 @@ export class UploadSession {
     try {
       return await this.#deps.uploads.versions(file, signal);
     } catch (error) {
-      if (error instanceof ApiError && error.status === 404) throw new FileGone();
-      throw error;
+      throw await this.#goneOr(error, file, signal);
     }
+  }
+
+  /** A 404 is the file's only if the file says so too: whoever takes another one for it makes the file twice, without an end. */
+  async #goneOr(error: unknown, file: ResourceUrl, signal: AbortSignal): Promise<unknown> {
+    if (!(error instanceof ApiError) || error.status !== 404) return error;
+    return (await this.#deps.changes.resource(file, 'file', signal)) === null ? new FileGone() : error;
   }
 
   /**

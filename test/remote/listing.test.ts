@@ -238,7 +238,10 @@ test('deleting or trashing what is gone already is success', async () => {
   await service.deleteForever(folder(), 'folder');
   await service.moveToTrash(folder(), 'folder', 'a');
 
-  expect(server.requests.at(-1)?.body.toString()).toContain('<displayName>a</displayName><parent>d</parent>');
+  const [moving, asking] = server.requests.slice(-2);
+  expect(moving?.body.toString()).toContain('<displayName>a</displayName><parent>d</parent>');
+  // Only the resource itself is believed that it is gone.
+  expect(asking).toMatchObject({ method: 'GET', path: moving?.path });
 });
 
 describe('the versions of a file', () => {

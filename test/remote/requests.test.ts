@@ -185,6 +185,22 @@ describe('Retry-After', () => {
   });
 });
 
+test.each([
+  ['a name', () => service.relocate(folder(), 'folder', folder(), 'b')],
+  ['a document', () => service.resource(folder(), 'folder')],
+  ['bytes', () => service.putFileData(folder(), body('x'), 't/t')],
+  ['a deletion', () => service.deleteForever(folder(), 'folder')],
+  ['a new folder', () => service.createFolder(folder(), 'b')],
+])('a page with 200 says nothing of %s: a network that wants a login is no service that acted', async (_what, act) => {
+  server.steps = [reply(200, { 'Content-Type': 'text/html; charset=utf-8' }, '<html><p>Log in<br></html>')];
+
+  const failure = await act().catch((error: unknown) => error);
+
+  expect(failure).toBeInstanceOf(TransportError);
+  expect(String(failure)).toContain('/folder/:sc:1:1');
+  expect(server.requests).toHaveLength(1);
+});
+
 describe('a redirect', () => {
   test.each([301, 302, 303, 307, 308])('%i of a GET is followed', async (status) => {
     server.steps = [reply(status, { Location: server.url('/folder/:sc:1:9') }), xml(FOLDER)];
@@ -305,7 +321,6 @@ describe('a refusal', () => {
 
 describe('a document', () => {
   test.each<[string, Step]>([
-    ['an HTML page', reply(200, { 'Content-Type': 'text/html' }, '<html><body><p>Log in<br></body></html>')],
     ['nothing', reply(200)],
     ['another document', xml(FILE)],
     ['half a document', xml('<folder><displayName>a')],

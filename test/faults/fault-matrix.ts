@@ -1,0 +1,246 @@
+import { vi } from 'vitest';
+import type { Fault, FaultRule } from '../../src/server/fault-plan.ts';
+import type { RawClient } from '../server/raw-client.ts';
+import { texts } from '../server/raw-client.ts';
+import type { FaultyTower } from './faulty-tower.ts';
+
+/** Larger than what is kept with its name. */
+const OLD = Buffer.alloc(20_000, 'old bytes ');
+const NEW = Buffer.alloc(21_000, 'new bytes, more of them ');
+
+/** What somebody does, and the request that it takes. */
+export interface Request {
+  readonly name: string;
+  readonly group: 'login' | 'listing' | 'read' | 'write' | 'namespace';
+  readonly on: FaultRule['on'];
+  readonly path: string;
+  /** Bodies of how many bytes it has: what a fault at a byte means. */
+  readonly body: 'data up' | 'data down' | 'document';
+  /** Before the trouble: what there is. */
+  prepare?(there: Place): Promise<void>;
+  /** During it. @returns what the program that does it is told */
+  act(there: Place): Promise<string>;
+}
+
+export interface Place {
+  readonly tower: FaultyTower;
+  readonly client: RawClient;
+  /** The folder that is mounted. */
+  readonly folder: string;
+  readonly signIn: () => Promise<string>;
+}
+
+/** Where there is no trouble, only a busy machine. */
+export function eventually<T>(ask: () => Promise<T>): Promise<T> {
+  return vi.waitFor(ask, { timeout: 15_000, interval: 10 });
+}
+
+async function told(doing: Promise<unknown>): Promise<string> {
+  return doing.then(
+    () => 'works',
+    (error: { errno?: string; name: string }) => error.errno ?? error.name,
+  );
+}
+
+/** A change that is made here and pushed: the program is told at once, the service in its own time. */
+async function pushed(there: Place, doing: Promise<unknown>): Promise<string> {
+  const here = await told(doing);
+  const push = await there.tower.settled();
+  return here === 'works' ? push : `${here}; ${push}`;
+}
+
+const withFile = async ({ client, folder, tower }: Place): Promise<void> => {
+  await client.createFilled(folder, 'file', OLD);
+  await eventually(() => tower.mount.readFile('file'));
+};
+
+export const REQUESTS: readonly Request[] = [
+  {
+    name: 'sign in',
+    group: 'login',
+    on: 'POST',
+    path: 'appAuthorization',
+    body: 'document',
+    act: ({ signIn }) => told(signIn()),
+  },
+  {
+    name: 'get an access token',
+    group: 'login',
+    on: 'POST',
+    path: 'authorization',
+    body: 'document',
+    act: ({ tower }) => told(tower.mount.readdir('.')),
+  },
+  {
+    name: 'list a folder',
+    group: 'listing',
+    on: 'GET',
+    path: 'folderContents',
+    body: 'document',
+    prepare: async ({ client, folder }) => void (await client.createFilled(folder, 'file', OLD)),
+    act: ({ tower }) => told(tower.mount.readdir('.')),
+  },
+  {
+    name: 'find a version',
+    group: 'read',
+    on: 'GET',
+    path: 'fileVersions',
+    body: 'document',
+    prepare: async ({ client, folder, tower }) => {
+      await client.createFilled(folder, 'file', OLD);
+      await eventually(() => tower.mount.readdir('.'));
+    },
+    act: ({ tower }) => told(tower.mount.readFile('file')),
+  },
+  {
+    name: 'read its bytes',
+    group: 'read',
+    on: 'GET',
+    path: 'fileVersionData',
+    body: 'data down',
+    prepare: async ({ client, folder, tower }) => {
+      await client.createFilled(folder, 'file', OLD);
+      await eventually(() => tower.mount.readdir('.'));
+    },
+    act: async ({ tower }) => {
+      const read = tower.mount.readFile('file');
+      const answer = await told(read);
+      return answer === 'works' && Buffer.compare(await read, OLD) !== 0 ? 'WRONG BYTES' : answer;
+    },
+  },
+  {
+    name: 'make a file',
+    group: 'write',
+    on: 'POST',
+    path: 'folder',
+    body: 'document',
+    prepare: async ({ tower }) => void (await eventually(() => tower.mount.readdir('.'))),
+    act: (there) => pushed(there, there.tower.mount.writeFile('made', NEW)),
+  },
+  {
+    name: 'send its first bytes',
+    group: 'write',
+    on: 'PUT',
+    path: 'fileData',
+    body: 'data up',
+    prepare: async ({ tower }) => void (await eventually(() => tower.mount.readdir('.'))),
+    act: (there) => pushed(there, there.tower.mount.writeFile('made', NEW)),
+  },
+  ...(
+    [
+      ['begin a version', 'POST', 'fileVersions', 'document'],
+      ['send its bytes', 'PUT', 'fileVersionData', 'data up'],
+      ['look at the history', 'GET', 'fileVersions', 'document'],
+    ] as const
+  ).map(
+    ([name, on, path, body]): Request => ({
+      name,
+      group: 'write',
+      on,
+      path,
+      body,
+      prepare: withFile,
+      act: (there) => pushed(there, there.tower.mount.writeFile('file', NEW)),
+    }),
+  ),
+  {
+    name: 'make a folder',
+    group: 'namespace',
+    on: 'POST',
+    path: 'folder',
+    body: 'document',
+    prepare: async ({ tower }) => void (await eventually(() => tower.mount.readdir('.'))),
+    act: (there) => pushed(there, there.tower.mount.mkdir('made')),
+  },
+  {
+    name: 'rename a file',
+    group: 'namespace',
+    on: 'PUT',
+    path: 'file',
+    body: 'document',
+    prepare: withFile,
+    act: (there) => pushed(there, there.tower.mount.rename('file', 'renamed')),
+  },
+  {
+    name: 'rename a folder',
+    group: 'namespace',
+    on: 'PUT',
+    path: 'folder',
+    body: 'document',
+    prepare: async ({ client, folder, tower }) => {
+      await client.createFilled(await client.createFolder(folder, 'sub'), 'inside', OLD);
+      await eventually(() => tower.mount.readdir('sub'));
+    },
+    act: (there) => pushed(there, there.tower.mount.rename('sub', 'renamed')),
+  },
+  {
+    name: 'throw a file away',
+    group: 'namespace',
+    on: 'PUT',
+    path: 'file',
+    body: 'document',
+    prepare: withFile,
+    act: (there) => pushed(there, there.tower.mount.unlink('file')),
+  },
+  {
+    name: 'look into a folder that goes',
+    group: 'namespace',
+    on: 'GET',
+    path: 'folderContents',
+    body: 'document',
+    prepare: async ({ client, folder, tower }) => {
+      await client.createFolder(folder, 'sub');
+      await eventually(() => tower.mount.readdir('sub'));
+    },
+    act: (there) => pushed(there, there.tower.mount.rmdir('sub')),
+  },
+];
+
+type Column = readonly [name: string, fault: Fault | ((request: Request) => Fault | null)];
+
+/** The columns. Null: it cannot happen to that request. */
+export const FAULTS: readonly Column[] = [
+  ['lost before', { hangUpBefore: true }],
+  ['lost after', { actButNeverAnswer: true }],
+  ...[401, 403, 404, 409, 413, 416, 429, 500, 503].map((status): Column => [String(status), { status }]),
+  ['cut', { hangUpAfterBytes: 20 }],
+  ['hang', { hang: true }],
+  ['garbage', { garbage: true }],
+  ['wrong length', ({ body }) => wrongLength(body)],
+  ['slow', { bandwidthBytesPerSecond: 200_000 }],
+];
+
+function wrongLength(body: Request['body']): Fault | null {
+  return body === 'data up' ? { acceptBytes: 10 } : body === 'data down' ? { wrongContentRange: true } : null;
+}
+
+export function faultOf([, fault]: Column, request: Request): Fault | null {
+  return typeof fault === 'function' ? fault(request) : fault;
+}
+
+/** Names and bytes of a folder on the service, read without our client; a file that was never filled has no bytes. */
+export async function onService(client: RawClient, folder: string, prefix = ''): Promise<string[]> {
+  const { text } = await client.get(`${folder}/contents`);
+  const found: string[] = [];
+  for (const [, kind, entry = ''] of text.matchAll(/<(collection|file)(?:\s[^>]*)?>(.*?)<\/\1>/gs)) {
+    const [name] = texts(entry, 'displayName');
+    const [url = ''] = texts(entry, 'ref');
+    if (kind === 'collection') found.push(`${prefix}${name}/`, ...(await onService(client, url, `${prefix}${name}/`)));
+    else found.push(`${prefix}${name}: ${(await client.get(`${url}/data`)).text}`);
+  }
+  return found.sort();
+}
+
+/** The same of what is here. */
+export async function inMount(tower: FaultyTower, folder = '.', prefix = ''): Promise<string[]> {
+  const { mount } = tower;
+  const found: string[] = [];
+  for (const { name } of await mount.readdir(folder)) {
+    if (name === '.' || name === '..') continue;
+    const path = `${prefix}${name}`;
+    if ((await mount.lstat(path)).kind === 'folder')
+      found.push(`${path}/`, ...(await inMount(tower, path, `${path}/`)));
+    else found.push(`${path}: ${await mount.readFile(path)}`);
+  }
+  return found.sort();
+}

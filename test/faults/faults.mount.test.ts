@@ -1,0 +1,151 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { ResourceUrl } from '../../src/base/vocabulary.ts';
+import { ReferenceServer } from '../../src/server/reference-server.ts';
+import { signUp, TEST_PASSWORD, type TestUser } from '../server/raw-client.ts';
+import { eventually, FAULTS, faultOf, inMount, onService, type Place, REQUESTS, type Request } from './fault-matrix.ts';
+import { FaultyTower } from './faulty-tower.ts';
+
+/**
+ * Every kind of request meets every kind of trouble, once and for as long as it is asked: the outcome is what docs/faults.md
+ * says, and when the trouble is over the service has what is here, nothing less and nothing twice.
+ *
+ * CFS_WRITE_FAULTS=1 writes the document anew; look at what changed before it is committed.
+ */
+const DOCUMENT = fileURLToPath(new URL('../../docs/faults.md', import.meta.url));
+/** Cells at a time, each on a server of its own: faults are the server's. */
+const LANES = 8;
+
+const BUSY: ReadonlySet<string> = new Set(['429', '500', '503']);
+
+interface Cell {
+  readonly request: Request;
+  readonly column: (typeof FAULTS)[number];
+  readonly times: 1 | 'always';
+}
+
+interface Lane {
+  readonly directory: string;
+  readonly server: ReferenceServer;
+  readonly user: TestUser;
+}
+
+const lanes: Lane[] = [];
+beforeAll(async () => {
+  for (let lane = 0; lane < LANES; lane++) {
+    const directory = mkdtempSync(join(tmpdir(), 'cfs-faults-'));
+    const server = await ReferenceServer.open({ dataDirectory: directory });
+    lanes.push({ directory, server, user: await signUp(server, 'a@example.com') });
+  }
+});
+afterAll(async () => {
+  for (const { directory, server } of lanes) {
+    server.faults = [];
+    await server.close({ graceMs: 0 });
+    rmSync(directory, { recursive: true });
+  }
+});
+
+describe('each request × each trouble', () => {
+  const outcomes = new Map<string, string>();
+  const wrong: string[] = [];
+
+  test('leaves nothing lost and nothing twice when it is over', { timeout: 240_000 }, async () => {
+    const cells: Cell[] = REQUESTS.flatMap((request) =>
+      FAULTS.flatMap((column) => ([1, 'always'] as const).map((times) => ({ request, column, times }))),
+    );
+    let next = 0;
+    const work = async (lane: Lane): Promise<void> => {
+      for (let cell = cells[next++]; cell !== undefined; cell = cells[next++]) {
+        const key = keyOf(cell.request, cell.column[0], cell.times);
+        outcomes.set(
+          key,
+          await outcomeOf(lane, cell, next).catch((error: Error) => {
+            wrong.push(`${key}: ${error.message}`);
+            return 'WRONG';
+          }),
+        );
+      }
+    };
+    await Promise.all(lanes.map(work));
+
+    expect(wrong).toEqual([]);
+  });
+
+  test('has the outcome that docs/faults.md says', () => {
+    const text = readFileSync(DOCUMENT, 'utf8');
+    const [before, rest] = split(text, '<!-- outcomes, written by test/faults -->\n');
+    const [, after] = split(rest, '<!-- end of outcomes -->\n');
+    const now = `${before}<!-- outcomes, written by test/faults -->\n${tablesOf(outcomes)}<!-- end of outcomes -->\n${after}`;
+    if (process.env.CFS_WRITE_FAULTS === '1') writeFileSync(DOCUMENT, now);
+    else expect(now).toBe(text);
+  });
+});
+
+async function outcomeOf(lane: Lane, { request, column, times }: Cell, number: number): Promise<string> {
+  const fault = faultOf(column, request);
+  if (fault === null) return '–';
+  const { server, user } = lane;
+  server.faults = [];
+  const folder = await user.client.createFolder(user.folder('2'), `cell ${number}`);
+  const tower = await FaultyTower.build(server.origin, user, folder as ResourceUrl);
+  try {
+    const signIn = () => tower.service.signIn({ username: user.email, password: TEST_PASSWORD });
+    const there: Place = { tower, client: user.client, folder, signIn };
+    await request.prepare?.(there);
+    server.faults = [{ on: request.on, path: request.path, times, then: fault }];
+    const told = await request.act(there);
+    // Tried four times within the read timeout: on a busy machine the time may be over first.
+    const outcome = request.group === 'read' && BUSY.has(column[0]) && told === 'ETIMEDOUT' ? 'EIO' : told;
+    server.faults = [];
+    if (request.group === 'login') return outcome;
+    await tower.recover();
+    await eventually(async () => {
+      const here = await inMount(tower);
+      expect(await onService(user.client, folder), 'what the service has, and what is here').toEqual(here);
+    });
+    return outcome;
+  } finally {
+    server.faults = [];
+    await tower.close();
+  }
+}
+
+function keyOf(request: Request, column: string, times: 1 | 'always'): string {
+  return `${request.group}: ${request.name} × ${column} × ${times}`;
+}
+
+function tablesOf(outcomes: ReadonlyMap<string, string>): string {
+  const table = (times: 1 | 'always'): string => {
+    const rows = REQUESTS.map((request) => {
+      const cells = FAULTS.map(([column]) => shown(outcomes.get(keyOf(request, column, times))));
+      return `| ${request.group}: ${request.name} | ${cells.join(' | ')} |`;
+    });
+    const head = `| | ${FAULTS.map(([column]) => column).join(' | ')} |`;
+    return [head, `|${' --- |'.repeat(FAULTS.length + 1)}`, ...rows, ''].join('\n');
+  };
+  return `\n### Once\n\n${table(1)}\n### Whenever it is asked\n\n${table('always')}\n`;
+}
+
+/** In the words of docs/faults.md. */
+const SHOWN: ReadonlyMap<string, string> = new Map([
+  ['works', '✓'],
+  ['done', '✓'],
+  ['offline', 'waits'],
+  ['TransportError', 'no answer'],
+  ['SignInError', 'refused'],
+  ['ApiError', 'not now'],
+]);
+
+function shown(outcome = '?'): string {
+  return SHOWN.get(outcome) ?? outcome;
+}
+
+function split(text: string, mark: string): [string, string] {
+  const at = text.indexOf(mark);
+  if (at < 0) throw new Error(`docs/faults.md lacks ${mark}`);
+  return [text.slice(0, at), text.slice(at + mark.length)];
+}
