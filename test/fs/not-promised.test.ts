@@ -1,0 +1,31 @@
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { InProcessMount } from '../../src/kernel/in-process.ts';
+import { LeftTower } from '../harness/left-tower.ts';
+
+/** What docs/semantics.md says that we do not promise: it must be true as well. */
+
+let tower: LeftTower;
+let mount: InProcessMount;
+
+beforeEach(async () => {
+  tower = await LeftTower.build();
+  mount = new InProcessMount(tower.fileSystem);
+});
+
+afterEach(() => tower.close());
+
+test('a folder has one link, however many folders are in it', async () => {
+  await mount.mkdir('folder');
+  for (const name of ['a', 'b', 'c']) await mount.mkdir(`folder/${name}`);
+
+  expect((await mount.stat('folder')).nlink).toBe(1);
+});
+
+test('blocks tell the size, holes and all', async () => {
+  const fd = await mount.open('sparse', 'w');
+  await mount.write(fd, 10 * 1024 * 1024, Buffer.from('end'));
+  await mount.close(fd);
+
+  const { sizeBytes, blocks512 } = await mount.stat('sparse');
+  expect(blocks512).toBe(Math.ceil(sizeBytes / 512));
+});
