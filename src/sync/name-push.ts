@@ -9,6 +9,7 @@ import type { TreeInvalidation } from '../tree/tree.ts';
 import { timeTold } from '../tree/young-time.ts';
 import type { DirtyIndex } from './dirty-index.ts';
 import { hadNoEffect, ParkedError, PostponedError } from './failure.ts';
+import { GivingWay } from './giving-way.ts';
 import type { Intents } from './intents.ts';
 import { mediaTypeOf, SYMLINK_MEDIA_TYPE } from './media-type.ts';
 import { recordCreated, recordDeleted, recordGone, recordRelocated } from './outcome.ts';
@@ -21,6 +22,8 @@ import { TakenNames } from './taken-names.ts';
 export interface RemoteNaming {
   toRemoteName(fileName: string): string;
   toFileName(remoteName: string): string;
+  /** `fileName` with the first number that makes it free. */
+  distinct(fileName: string, taken: (fileName: string) => boolean): string;
 }
 
 /** What a push found out changed the user's view of the tree: whoever caches names and attributes has to forget these. */
@@ -52,10 +55,12 @@ type ActionOf<T extends Action['type']> = Extract<Action, { type: T }>;
 export class NamePush {
   readonly #deps: NamePushDeps;
   readonly #taken: TakenNames;
+  readonly #givingWay: GivingWay;
 
   constructor(deps: NamePushDeps) {
     this.#deps = deps;
     this.#taken = new TakenNames(deps);
+    this.#givingWay = new GivingWay(deps);
   }
 
   async createFolder({ ino, parent, name }: ActionOf<'create-folder'>, signal: AbortSignal): Promise<void> {
@@ -209,7 +214,7 @@ export class NamePush {
     fileName: string,
     signal: AbortSignal,
   ): Promise<void> {
-    const { store, changes, intents, clock } = this.#deps;
+    const { store, changes, intents, clock, log } = this.#deps;
     const { ino, kind } = node;
     const targetIno = store.get('resource', target);
     if (targetIno === undefined) return;
@@ -231,6 +236,16 @@ export class NamePush {
           if ((await changes.resource(remote.resource, kind, signal)) === null) this.#gone(ino, remote.resource);
           else await this.#parentMissing(targetIno, target, error, signal);
           return;
+        }
+        // A service that is busy refuses nothing.
+        const isRefusal = error.status >= 400 && error.status < 429;
+        if (isRefusal && kind === 'folder' && targetIno !== remote.parent) {
+          const inside = await this.#givingWay.wayInside(target, remote.resource, signal);
+          if (inside !== null) {
+            log.info({ ino }, 'folder moved into one that somebody else moved into it: theirs stands');
+            this.#givingWay.undoMove(ino, inside);
+            return;
+          }
         }
         if (error.status !== 409 || attempt === NAME_ATTEMPTS_MAX) throw nameRefused(error);
         const way = await this.#taken.wayAround(

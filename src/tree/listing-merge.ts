@@ -157,6 +157,7 @@ class Merge implements MergePlan {
 
     let { parent, name } = local;
     let { shownAs } = base;
+    if (moved && local.parent === base.parent) this.#giveWay(folder, node.ino);
     if (moved || renamed) {
       const movesHere = moved && local.parent === base.parent && !this.#isWithin(folder, node.ino);
       const renamesHere = renamed && local.name === base.shownAs;
@@ -192,6 +193,24 @@ class Merge implements MergePlan {
     const bytes = takesBytes ? { ...theirs, ctime: timespecOfMs(this.#listing.requestedMs) } : {};
     const after = takesPlace || takesBytes ? { ...local, ...bytes, parent, name } : local;
     this.#put(node, { ...node, local: after, remote });
+  }
+
+  /**
+   * Somebody moved `moved` into `folder`, which was moved into `moved` here, or above it: theirs stands, and what was moved here
+   * goes back to where the service has it. Both trees stay whole.
+   */
+  #giveWay(folder: Inode, moved: Inode): void {
+    for (let at = folder, depth = 0; depth < DEPTH_MAX && this.#isWithin(folder, moved) && at !== moved; depth++) {
+      const node = this.#node(at);
+      if (node?.local == null) return;
+      const { local, remote } = node;
+      at = local.parent;
+      if (remote === null || local.parent === remote.parent || this.#isWithin(remote.parent, node.ino)) continue;
+      const taken = (name: string): boolean => this.#isHeld(remote.parent, name, node.ino);
+      const name = taken(remote.shownAs) ? this.#view.names.distinct(remote.shownAs, taken) : remote.shownAs;
+      this.#restore(remote.parent);
+      this.#put(node, { ...node, local: { ...local, parent: remote.parent, name } });
+    }
   }
 
   /**
@@ -332,6 +351,9 @@ class Merge implements MergePlan {
     if (after.local !== null) this.#dentries.set(`${after.local.parent}/${after.local.name}`, after.ino);
   }
 }
+
+/** Deeper than any path; a loop in damaged records ends here. */
+const DEPTH_MAX = 4096;
 
 /** What the service had when bytes were made here under a name that it had no bytes for. */
 const NO_BYTES = { sizeBytes: null, lastModifiedMs: null, content: null, createdHereMs: null } as const;

@@ -396,6 +396,35 @@ test('a file that is renamed over one whose creation got no answer goes on with 
   expect([...world.store.all('upload')]).toEqual([]);
 });
 
+test('two folders that were moved into each other, here and elsewhere: theirs stands, nobody has to act', async () => {
+  const world = new SyncWorld();
+  world.service.auto = () => ({ type: 'answer' });
+  const a = world.service.add('folder', MODEL_ROOT, 'A');
+  const b = world.service.add('folder', MODEL_ROOT, 'B');
+  world.service.add('file', a, 'in a', Buffer.from('a'));
+  world.service.add('file', b, 'in b', Buffer.from('b'));
+  world.learn();
+
+  world.rename('/A', '/B/A');
+  const theirs = world.service.resources.get(b);
+  if (theirs !== undefined) theirs.parent = a;
+  world.clock.advance(SETTLE_MS + 1);
+  await world.quiet();
+  expect(world.sync.status()).toMatchObject({ pending: 0, parked: [] });
+
+  world.learn();
+  await world.converge();
+  const both = new Map<string, string | null>([
+    ['/A', null],
+    ['/A/in a', 'a'],
+    ['/A/B', null],
+    ['/A/B/in b', 'b'],
+  ]);
+  expect(world.localTree()).toEqual(both);
+  expect(world.service.tree()).toEqual(both);
+  expect(world.service.requests.filter((name) => name.startsWith('relocate'))).toHaveLength(1);
+});
+
 describe('syncNow', () => {
   test('pushes at once what was closed, and tells what is parked', async () => {
     const world = new SyncWorld();

@@ -286,20 +286,6 @@ describe('names from the service', () => {
     checkStore(fixture.store);
   });
 
-  it('does not let a folder be moved into itself by both sides', () => {
-    const fixture = makeTree();
-    const { tree } = fixture;
-    merge(fixture, ROOT_INODE, [folder('a', 'a'), folder('b', 'b')]);
-    const [a, b] = [child(fixture, ROOT_INODE, 'a').ino, child(fixture, ROOT_INODE, 'b').ino];
-    merge(fixture, a, []);
-    merge(fixture, b, []);
-    tree.rename(ROOT_INODE, 'b', a, 'b', 'replace'); // here: b into a
-    merge(fixture, b, [folder('a', 'a')]); // there: a into b
-    expect(tree.node(a)).toMatchObject({ local: { parent: ROOT_INODE }, remote: { parent: b } });
-    expect(tree.node(b)).toMatchObject({ local: { parent: a } });
-    checkStore(fixture.store);
-  });
-
   it('brings a folder back that was deleted here while something new came into it', () => {
     const fixture = makeTree();
     const { tree } = fixture;
@@ -575,5 +561,44 @@ describe('a time that is too young', () => {
     expect(fixture.tree.node(ino)).toMatchObject({ local: { content }, remote: { content, lastModifiedMs: START_MS } });
     expect(fixture.forgotten.length).toBe(forgotten);
     expect(listAt(fixture, START_MS + 30_000, [file('a', 'a', 0, START_MS)]).changes).toBe(0);
+  });
+});
+
+describe('folders that were moved into each other', () => {
+  it('one here, one there: theirs stands, ours goes back, nothing is left to be pushed', () => {
+    const fixture = makeTree();
+    const { tree } = fixture;
+    const [a, b] = [folder('a', 'A'), folder('b', 'B')];
+    merge(fixture, ROOT_INODE, [a, b]);
+    const [ours, theirs] = [child(fixture, ROOT_INODE, 'A'), child(fixture, ROOT_INODE, 'B')];
+    merge(fixture, ours.ino, [file('1', 'in A')]);
+    merge(fixture, theirs.ino, [file('2', 'in B')]);
+    tree.rename(ROOT_INODE, 'A', theirs.ino, 'A', 'replace');
+
+    merge(fixture, ours.ino, [file('1', 'in A'), b]);
+
+    expect(namesIn(tree, ROOT_INODE)).toEqual(['A/']);
+    expect(namesIn(tree, ours.ino)).toEqual(['B/', 'in A']);
+    expect(namesIn(tree, theirs.ino)).toEqual(['in B']);
+    expect([...fixture.store.all('dirty')]).toEqual([]);
+    checkStore(fixture.store);
+  });
+
+  it('further down, and where its old name is taken by now', () => {
+    const fixture = makeTree();
+    const { tree } = fixture;
+    const [a, b, below] = [folder('a', 'A'), folder('b', 'B'), folder('below', 'below')];
+    merge(fixture, ROOT_INODE, [a, b]);
+    const [ours, theirs] = [child(fixture, ROOT_INODE, 'A'), child(fixture, ROOT_INODE, 'B')];
+    merge(fixture, ours.ino, [below]);
+    merge(fixture, theirs.ino, []);
+    tree.rename(ROOT_INODE, 'A', theirs.ino, 'moved', 'replace');
+    localFile(tree, ROOT_INODE, 'A');
+
+    merge(fixture, child(fixture, ours.ino, 'below').ino, [b]);
+
+    expect(namesIn(tree, ROOT_INODE)).toEqual(['A', 'A (2)/']);
+    expect(namesIn(tree, child(fixture, ours.ino, 'below').ino)).toEqual(['B/']);
+    checkStore(fixture.store);
   });
 });
