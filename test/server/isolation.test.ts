@@ -1,4 +1,5 @@
 import { mkdtempSync, rmSync } from 'node:fs';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -23,6 +24,8 @@ let file: string;
 let folder: string;
 let version: string;
 let workspace: string;
+/** Of the owner, from an hour ago. */
+let expiredToken: string;
 
 beforeAll(async () => {
   server = await ReferenceServer.open({ dataDirectory: directory, clock });
@@ -32,6 +35,9 @@ beforeAll(async () => {
   file = await owner.client.createFilled(folder, `${SECRET}.jpg`, SECRET, 'image/jpeg');
   version = (await owner.client.send('POST', `${file}/version`)).headers.location as string;
   workspace = server.administration.addWorkspace(owner.email, SECRET);
+  expiredToken = owner.client.token as string;
+  nowMs += 61 * 60_000;
+  for (const user of [owner, stranger]) user.client.token = await accessToken(server.origin, user, user.refreshToken);
 });
 
 afterAll(async () => {
@@ -42,11 +48,17 @@ afterAll(async () => {
 const SECRET = 'top-secret-name';
 const METHODS = ['GET', 'POST', 'PUT', 'DELETE'] as const;
 
+type Paths = (uid: string) => { there: string; madeUp: string };
+
+const collection =
+  (name: string): Paths =>
+  (uid) => ({ there: `/user/${uid}/${name}`, madeUp: `/user/99999/${name}` });
+
 /** Every protected endpoint, as the path of something that is there and as one of the same form that is not. */
-const ENDPOINTS: Readonly<Partial<Record<EndpointKind, (uid: string) => { there: string; madeUp: string }>>> = {
+const ENDPOINTS: Readonly<Partial<Record<EndpointKind, Paths>>> = {
   user: (uid) => ({ there: `/user/${uid}`, madeUp: '/user/99999' }),
-  userCollection: (uid) => ({ there: `/user/${uid}/folders`, madeUp: '/user/99999/folders' }),
-  userCollectionContents: (uid) => ({ there: `/user/${uid}/folders/contents`, madeUp: '/user/99999/folders/contents' }),
+  userCollection: collection('folders'),
+  userCollectionContents: collection('folders/contents'),
   folder: (uid) => ({ there: pathOf(folder), madeUp: `/folder/:sc:${uid}:777_778` }),
   folderContents: (uid) => ({ there: `${pathOf(folder)}/contents`, madeUp: `/folder/:sc:${uid}:777_778/contents` }),
   workspace: (uid) => ({ there: `/workspace/:sc:${uid}:${workspace}`, madeUp: `/workspace/:sc:${uid}:777_778` }),
@@ -71,6 +83,48 @@ const ENDPOINTS: Readonly<Partial<Record<EndpointKind, (uid: string) => { there:
   contact: (uid) => ({ there: `/contact/${stranger.uid}/${uid}`, madeUp: `/contact/${stranger.uid}/99999` }),
 };
 
+/** The same endpoints once more, where one kind has several names. */
+const COLLECTIONS: Readonly<Record<string, Paths>> = Object.fromEntries(
+  ['workspaces', 'albums', 'receivedShares', 'publicLinks', 'recentActivities'].flatMap((name) => [
+    [name, collection(name)],
+    [`${name}/contents`, collection(`${name}/contents`)],
+  ]),
+);
+
+/** Those that take no token: for what is in their body, or in their path. */
+const OPEN_ENDPOINTS: Readonly<Partial<Record<EndpointKind, string>>> = {
+  appAuthorization: '/app-authorization/777_778',
+  authorization: '/authorization/777_778',
+  publicLink: '/pf/777_778',
+};
+
+/** What tries to be a path, or holds what no id holds. */
+const evilIds = (uid: string): string[] => [
+  '..',
+  '%2e%2e',
+  '..%2f..',
+  '%2f',
+  '%00',
+  `:sc:${uid}:..`,
+  `:sc:${uid}:2%00`,
+  `:sc:${uid}:2%2f..`,
+  ':sc:%2f:2',
+  `:sc:${uid}:`,
+  ':sc::2',
+  ':sc:..:2',
+  '__proto__',
+  '%ff',
+  `:sc:${uid}:${'9'.repeat(4000)}`,
+];
+
+/** A path with each of its ids in turn replaced by each of these. */
+function evilPaths(path: string): string[] {
+  const segments = path.split('/');
+  return segments.flatMap((segment, at) =>
+    /\d/.test(segment) ? evilIds(owner.uid).map((evil) => segments.with(at, evil).join('/')) : [],
+  );
+}
+
 function pathOf(url: string): string {
   return url.slice(server.origin.length);
 }
@@ -88,7 +142,7 @@ function bodyFor(kind: string, method: string): string | undefined {
   return `<${root}><displayName>taken over</displayName></${root}>`;
 }
 
-describe.each(Object.entries(ENDPOINTS))('%s', (kind, paths) => {
+describe.each(Object.entries({ ...ENDPOINTS, ...COLLECTIONS }))('%s', (kind, paths) => {
   test.each(METHODS)('%s tells a stranger the same of what is there and of what is not', async (method) => {
     const { there, madeUp } = paths(owner.uid);
     const body = bodyFor(kind, method);
@@ -102,9 +156,26 @@ describe.each(Object.entries(ENDPOINTS))('%s', (kind, paths) => {
     expect(real.text).not.toContain(SECRET);
   });
 
-  test.each(METHODS)('%s without a token, or with one that is none, is 401', async (method) => {
+  test.each(METHODS)('%s of an id that no resource can have tells nothing, to nobody', async (method) => {
     const { there } = paths(owner.uid);
-    const tokens = [null, `${server.origin}/authorization/made-up`, 'Bearer x', owner.refreshToken, ''];
+    const body = bodyFor(kind, method);
+    const asked = evilPaths(there);
+
+    expect(asked.length).toBeGreaterThan(10);
+    for (const { client } of method === 'GET' ? [owner, stranger] : [owner]) {
+      const answers = await Promise.all(
+        asked.map((path) => client.send(method, path, body === undefined ? {} : { body })),
+      );
+      // 400 for a version of what is a folder: the wrong kind comes first.
+      const told = answers.map(({ status, text }, at) => ({ status, path: asked[at], secret: text.includes(SECRET) }));
+      expect(told.filter(({ status, secret }) => secret || ![400, 404, 405].includes(status))).toEqual([]);
+    }
+  });
+
+  test.each(METHODS)('%s without a token, with an expired one, or with one that is none, is 401', async (method) => {
+    const { there } = paths(owner.uid);
+    const madeUp = `${server.origin}/authorization/made-up`;
+    const tokens = [null, madeUp, 'Bearer x', owner.refreshToken, '', expiredToken];
 
     for (const token of tokens) {
       const { status, text } = await new RawClient(server.origin, token).send(method, there);
@@ -114,40 +185,39 @@ describe.each(Object.entries(ENDPOINTS))('%s', (kind, paths) => {
   });
 });
 
-test('every endpoint that the server knows is in the table', () => {
-  const open: EndpointKind[] = ['appAuthorization', 'authorization', 'publicLink'];
-  expect(Object.keys(ENDPOINTS)).toHaveLength(16);
-  expect(open.some((kind) => kind in ENDPOINTS)).toBe(false);
+describe.each(Object.entries(OPEN_ENDPOINTS))('%s', (_kind, path) => {
+  test.each(METHODS)('%s of a made-up or impossible token tells nothing', async (method) => {
+    const anybody = new RawClient(server.origin, null);
+    for (const asked of [path, ...evilPaths(path)]) {
+      const { status, text } = await anybody.send(method, asked);
+      expect([400, 404, 405], `${method} ${asked}`).toContain(status);
+      expect(text).not.toContain(SECRET);
+    }
+  });
 });
 
-test('ids that try to be paths, or hold what no id holds, are 404 and nothing else', async () => {
-  const ids = [
-    '..',
-    '%2e%2e',
-    '..%2f..',
-    ':sc:1001:..',
-    ':sc:1001:%00',
-    ':sc:1001:2%00',
-    ':sc:1001:2%2f..',
-    ':sc:%2f:2',
-    ':sc:1001:',
-    ':sc::2',
-    '%ff',
-    `:sc:1001:${'9'.repeat(4000)}`,
-  ];
-  for (const id of ids) {
-    for (const path of [
-      `/folder/${id}`,
-      `/file/${id}/data`,
-      `/folder/${id}/contents`,
-      `/file/:sc:${owner.uid}:2/version/${id}`,
-      `/user/${id}`,
-    ]) {
-      const { status } = await owner.client.get(path);
-      // A version of what is a folder: the wrong kind comes first.
-      expect([400, 404], path).toContain(status);
-    }
-  }
+test('every endpoint that the server knows is in a table', () => {
+  const all: Readonly<Record<EndpointKind, unknown>> = {
+    ...{ appAuthorization: 0, authorization: 0, user: 0, userCollection: 0, userCollectionContents: 0, folder: 0 },
+    ...{ folderContents: 0, workspace: 0, workspaceContents: 0, album: 0, albumContents: 0, file: 0, fileData: 0 },
+    ...{ fileVersions: 0, fileVersion: 0, fileVersionData: 0, receivedShare: 0, contact: 0, publicLink: 0 },
+  };
+
+  expect(Object.keys({ ...ENDPOINTS, ...OPEN_ENDPOINTS }).sort()).toEqual(Object.keys(all).sort());
+});
+
+test('a NUL in a request line ends in 400, whatever stands behind it', async () => {
+  const socket = connect(Number(new URL(server.origin).port), '127.0.0.1');
+  const chunks: Buffer[] = [];
+  socket.on('data', (chunk: Buffer) => chunks.push(chunk));
+  socket.write(`GET ${pathOf(file)}\0/data HTTP/1.1\r\nHost: x\r\nAuthorization: ${owner.client.token}\r\n\r\n`);
+  await new Promise((resolve) => socket.once('close', resolve));
+
+  expect(Buffer.concat(chunks).toString()).toMatch(/^HTTP\/1\.1 400 /);
+  expect(Buffer.concat(chunks).toString()).not.toContain(SECRET);
+});
+
+test('an id may be written with %3A', async () => {
   expect((await owner.client.get('/folder/%3Asc%3A1001%3A2')).status).toBe(200);
 });
 
