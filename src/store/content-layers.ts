@@ -1,4 +1,5 @@
 import { crc32 } from 'node:zlib';
+import { FsError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { BLOCK_BYTES, type ContentId, type Extent } from '../base/vocabulary.ts';
 import { type BlockMap, blockLength } from './block-map.ts';
@@ -15,7 +16,8 @@ export interface LayerSource {
   draft(id: ContentId): Draft | undefined;
   /** @throws when there is no such content */
   record(id: ContentId): ContentRecord;
-  inlineBytes(id: ContentId): Uint8Array;
+  /** Small bytes; `damaged`: they are not those that were put there. */
+  inlineBytes(id: ContentId): Uint8Array | 'damaged';
   blockMap(id: ContentId): BlockMap;
   /** A block that is kept in memory because the disk has no room for it. */
   memoryBlock(id: ContentId, block: number): Uint8Array | undefined;
@@ -110,9 +112,14 @@ export class ContentLayers {
   }
 
   #walkVersion(id: ContentId, record: ContentRecord, start: number, end: number, out: Piece[]): void {
+    const inline = record.where === 'inline' ? this.#source.inlineBytes(id) : null;
+    if (inline === 'damaged') {
+      append(out, missing(id, start, end, record.sizeBytes));
+      return;
+    }
     const layered = isLayered(record) && (record.where !== 'file' || this.#source.trustsLayers(id));
-    if (record.where === 'inline' && !layered) {
-      append(out, bytesPiece(this.#source.inlineBytes(id).subarray(start, end)));
+    if (inline !== null && !layered) {
+      append(out, bytesPiece(inline.subarray(start, end)));
       return;
     }
     const map = this.#source.blockMap(id);
@@ -147,9 +154,17 @@ export class ContentLayers {
       base,
       baseBytes,
       place: record.kind === 'version' ? 'cache' : 'drafts',
-      memory: where === 'inline' ? this.#source.inlineBytes(id) : null,
+      memory: where === 'inline' ? this.#ownInline(id) : null,
       frozen: isFrozenFile(record) ? record : null,
     };
+  }
+
+  /** @throws FsError EIO for bytes that nothing else holds and that are not those that were put there */
+  #ownInline(id: ContentId): Uint8Array {
+    const bytes = this.#source.inlineBytes(id);
+    if (bytes === 'damaged')
+      throw new FsError('EIO', `the bytes of content ${id} are damaged, and nothing else holds them`);
+    return bytes;
   }
 
   /** Whether a block is here and its bytes are those that were put there; damage is looked for once in a run. */

@@ -72,6 +72,8 @@ export class ContentStore implements Contents {
   /** The machine was started since, and the cache was not looked through yet. */
   #isSuspect: boolean;
   readonly #adoptedHere = new Set<ContentId>();
+  /** Small contents of which it was said that they are damaged. */
+  readonly #damagedInline = new Set<ContentId>();
   /** Background syncs of sealed files, one after another. */
   #syncs: Promise<void> = Promise.resolve();
   #closed = false;
@@ -445,9 +447,15 @@ export class ContentStore implements Contents {
     return record;
   }
 
-  #inlineBytes(id: ContentId): Uint8Array {
+  #inlineBytes(id: ContentId): Uint8Array | 'damaged' {
     const bytes = this.#store.get('inline', id);
     if (bytes === undefined) throw new StorageError(`the bytes of content ${id} are not there`);
+    if (bytes === 'damaged' && !this.#damagedInline.has(id)) {
+      this.#damagedInline.add(id);
+      if (this.#known(id).kind === 'draft')
+        this.#log.error({ content: id }, 'a change that only this machine has is damaged');
+      else this.#log.warn({ content: id }, 'cached bytes are damaged: they will be fetched again');
+    }
     return bytes;
   }
 
@@ -492,6 +500,10 @@ export class ContentStore implements Contents {
     this.#files.create(id, 'cache');
     if (record.where === 'inline' && isLayered(record)) {
       const own = this.#inlineBytes(id);
+      if (own === 'damaged') {
+        this.#settling.distrust(id);
+        return;
+      }
       for (let at = 0; at < record.extents.length; at += 2) {
         const start = record.extents[at] as number;
         this.#files.write(id, 'cache', own.subarray(start, record.extents[at + 1]), start);

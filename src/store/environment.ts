@@ -8,6 +8,7 @@ import type { Logger } from '../base/log.ts';
 import { Change } from './change.ts';
 import { type Disk, systemDisk } from './disk.ts';
 import { Journal } from './journal.ts';
+import { migrate, SCHEMA_VERSION } from './migration.ts';
 import { merged, Overlay, type Row, rangeOf } from './overlay.ts';
 import { OwnerLock } from './owner-lock.ts';
 import { decodeValue, encodeValue } from './record-codec.ts';
@@ -15,9 +16,6 @@ import { decodeRows, encodedRowsBytes, encodeRows } from './record-payload.ts';
 import { behindKey, decodeKey, encodeKey } from './row-key.ts';
 import type { FirstOf, ScannedTable, SecondOf, StoreWriter, TableName, Tables, Transaction } from './tables.ts';
 import { Takeover } from './takeover.ts';
-
-/** Layout of what is stored (`record-codec`, `row-key`, block maps). A change of it needs a migration. */
-export const SCHEMA_VERSION = 1;
 
 export interface StoreOptions {
   readonly directory: string;
@@ -118,6 +116,7 @@ export class Store implements StoreWriter {
       const disk = options.disk ?? systemDisk;
       await syncIndex(directory, disk);
       const segmentBytes = options.segmentBytes ?? SEGMENT_BYTES;
+      await migrate({ database, directory, appliedKey: APPLIED_KEY, segmentBytes, disk, clock, log });
       const applied = Number(database.getBinary(APPLIED_KEY)?.readBigUInt64BE() ?? 0n);
       const opening = store;
       store.#journal = await Journal.open(

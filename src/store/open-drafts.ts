@@ -1,4 +1,4 @@
-import { StorageError } from '../base/errors.ts';
+import { FsError, StorageError } from '../base/errors.ts';
 import type { ContentId } from '../base/vocabulary.ts';
 import type { CacheEviction } from './cache-eviction.ts';
 import type { CacheUsage } from './cache-usage.ts';
@@ -58,6 +58,8 @@ export class OpenDrafts {
     if (record === undefined) throw new StorageError(`content ${id} is not there`);
     if (record.kind !== 'draft' || record.sealed) throw new Error(`content ${id} is sealed`);
     const inline = record.where === 'inline' ? this.#store.get('inline', id) : undefined;
+    if (inline === 'damaged')
+      throw new FsError('EIO', `the bytes of content ${id} are damaged, and nothing else holds them`);
     return this.begin(id, record, inline);
   }
 

@@ -1,3 +1,4 @@
+import { crc32 } from 'node:zlib';
 import { Packr } from 'msgpackr';
 import type { ContentId, Inode, NodeKind, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
 import type {
@@ -14,7 +15,7 @@ import type {
 
 /**
  * Records as bytes: positional arrays, without field names. A change of any layout here is a new SCHEMA_VERSION
- * (`environment`); fields are added at the end.
+ * (`migration`); fields are added at the end.
  */
 
 interface Codec<T> {
@@ -110,6 +111,29 @@ const raw: Codec<Uint8Array> = {
   decode: (bytes) => new Uint8Array(bytes),
 };
 
+/** Small contents: crc32 of the bytes u32 little endian, then the bytes. */
+const checked: Codec<Uint8Array | 'damaged'> = {
+  encode: (value) => {
+    if (value === 'damaged') throw new TypeError('damaged bytes are not stored');
+    return withChecksum(value);
+  },
+  decode: (bytes) => {
+    if (bytes.byteLength < CHECKSUM_BYTES) return 'damaged';
+    const own = new Uint8Array(bytes.subarray(CHECKSUM_BYTES));
+    const view = new DataView(bytes.buffer, bytes.byteOffset, CHECKSUM_BYTES);
+    return crc32(own) === view.getUint32(0, true) ? own : 'damaged';
+  },
+};
+
+const CHECKSUM_BYTES = 4;
+
+export function withChecksum(bytes: Uint8Array): Uint8Array {
+  const row = Buffer.allocUnsafe(CHECKSUM_BYTES + bytes.byteLength);
+  row.writeUInt32LE(crc32(bytes), 0);
+  row.set(bytes, CHECKSUM_BYTES);
+  return row;
+}
+
 function packed<T>(toRow: (value: T) => unknown, ofRow: (row: never, key: unknown) => T): Codec<T> {
   return {
     encode: (value) => packr.pack(toRow(value)),
@@ -187,7 +211,7 @@ const CODECS: { readonly [T in TableName]: Codec<Tables[T]['value']> } = {
       refs: row[9],
     }),
   ),
-  inline: raw,
+  inline: checked,
   blocks: raw,
   version: plain(),
   upload: packed<UploadRecord>(

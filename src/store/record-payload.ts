@@ -32,22 +32,35 @@ export function encodeRows(rows: readonly Row[], target: Buffer): void {
   }
 }
 
-/** The rows of a payload; they keep views of it. */
-export function decodeRows(payload: Buffer, sequence: number): Row[] {
-  const rows: Row[] = [];
+/** A row as it was recorded, not understood; `valueBytes` null: it is removed. */
+export interface RawRow {
+  readonly keyBytes: Buffer;
+  readonly valueBytes: Buffer | null;
+}
+
+/** The rows of a payload as they are; views of it. */
+export function* rawRows(payload: Buffer): Generator<RawRow> {
   for (let at = 0; at < payload.byteLength; ) {
     if (at + ROW_HEADER_BYTES > payload.byteLength) throw new StorageError('a journal record ends within a row');
     const keyBytes = payload.subarray(at + ROW_HEADER_BYTES, at + ROW_HEADER_BYTES + payload.readUInt16LE(at));
     const valueLength = payload.readUInt32LE(at + 2);
     at += ROW_HEADER_BYTES + keyBytes.byteLength;
-    const { table, key } = decodeKey(keyBytes);
     if (valueLength === REMOVED) {
-      rows.push({ table, key, keyBytes, value: undefined, valueBytes: null, sequence });
+      yield { keyBytes, valueBytes: null };
       continue;
     }
-    const valueBytes = payload.subarray(at, at + valueLength);
+    yield { keyBytes, valueBytes: payload.subarray(at, at + valueLength) };
     at += valueLength;
-    rows.push({ table, key, keyBytes, value: decodeValue(table, key, valueBytes), valueBytes, sequence });
+  }
+}
+
+/** The rows of a payload; they keep views of it. */
+export function decodeRows(payload: Buffer, sequence: number): Row[] {
+  const rows: Row[] = [];
+  for (const { keyBytes, valueBytes } of rawRows(payload)) {
+    const { table, key } = decodeKey(keyBytes);
+    const value = valueBytes === null ? undefined : decodeValue(table, key, valueBytes);
+    rows.push({ table, key, keyBytes, value, valueBytes, sequence });
   }
   return rows;
 }

@@ -148,6 +148,7 @@ function* checkInline(store: StoreReader, id: ContentId, record: ContentRecord):
   const bytes = store.get('inline', id);
   const wanted = record.kind === 'version' && !isLayered(record) ? record.sizeBytes : (record.extents.at(-1) ?? 0);
   if (bytes === undefined) yield `the small bytes of content ${id} are not there`;
+  else if (bytes === 'damaged') yield `the small bytes of content ${id} are damaged`;
   else if (bytes.byteLength < wanted) yield `content ${id} has ${bytes.byteLength} of ${wanted} small bytes`;
 }
 

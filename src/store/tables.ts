@@ -133,7 +133,8 @@ export interface Tables {
   folder: { key: Inode; value: FolderRecord };
   dirty: { key: Inode; value: DirtyRecord };
   content: { key: ContentId; value: ContentRecord };
-  inline: { key: ContentId; value: Uint8Array };
+  /** Bytes of small contents, with a checksum: `damaged` when they are not those that were put there. Never put. */
+  inline: { key: ContentId; value: Uint8Array | 'damaged' };
   /** Block map of a content file: one row per 512 blocks; layout in `content-store`. */
   blocks: { key: readonly [ContentId, number]; value: Uint8Array };
   /** Which content holds a version. */

@@ -44,7 +44,7 @@ function put(store: Store, id: number): void {
 
 function isIntact(store: Store, id: number): boolean {
   const bytes = store.get('inline', id as ContentId);
-  return bytes !== undefined && bytes.byteLength === 2000 && bytes[1000] === id % 256;
+  return bytes instanceof Uint8Array && bytes.byteLength === 2000 && bytes[1000] === id % 256;
 }
 
 // LMDB says EIO for a full disk and rejects promises that nobody holds: vitest fails the run for any of those.

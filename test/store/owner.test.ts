@@ -4,7 +4,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { UsageError } from '../../src/base/errors.ts';
-import { SCHEMA_VERSION } from '../../src/store/environment.ts';
+import { SCHEMA_VERSION } from '../../src/store/migration.ts';
 import { OwnerLock } from '../../src/store/owner-lock.ts';
 import { TemporaryStores } from './temporary-store.ts';
 

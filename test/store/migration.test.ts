@@ -1,0 +1,112 @@
+import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { open as openLmdb, type RootDatabase } from 'lmdb';
+import { expect, test } from 'vitest';
+import { systemClock } from '../../src/base/clock.ts';
+import { silentLogger } from '../../src/base/log.ts';
+import { type ContentId, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { ContentStore } from '../../src/store/content-store.ts';
+import { systemDisk } from '../../src/store/disk.ts';
+import type { Store } from '../../src/store/environment.ts';
+import { migrate, SCHEMA_VERSION, storedSchema } from '../../src/store/migration.ts';
+import { encodeKey } from '../../src/store/row-key.ts';
+import { checkStore } from '../../src/store/store-check.ts';
+import { TemporaryStores } from './temporary-store.ts';
+
+const stores = new TemporaryStores();
+
+/** What the program of layout 1 left when it was killed: some of it in LMDB, the newest file in the journal only. */
+function imageOf(layout: number): string {
+  const directory = stores.directory();
+  const image = fileURLToPath(new URL(`images/layout-${layout}.tar.gz`, import.meta.url));
+  const { status, stderr } = spawnSync('tar', ['-xzf', image, '-C', directory], { encoding: 'utf8' });
+  if (status !== 0) throw new Error(stderr);
+  return directory;
+}
+
+function bytesByName(store: Store, directory: string): Record<string, string> {
+  const options = { inlineMaxBytes: 32 * 1024, cacheBytes: 2 ** 30 };
+  const contents = new ContentStore({ store, directory, clock: systemClock, log: silentLogger, options });
+  const found: Record<string, string> = {};
+  for (const [name, ino] of store.scan('name', ROOT_INODE)) {
+    const local = store.get('node', ino)?.local;
+    const bytes = local?.content == null ? null : contents.readAll(local.content, { start: 0, end: 2 ** 20 });
+    found[name] = bytes === null ? 'not here' : `${bytes.byteLength} x ${[...new Set(Buffer.from(bytes).toString())]}`;
+  }
+  contents.close();
+  return found;
+}
+
+const OF_THE_IMAGE = {
+  'in-the-journal': '7000 x j',
+  large: '200000 x l',
+  'taken-over': '5000 x a',
+  version: '3000 x v',
+};
+
+test('a store of layout 1 is brought to the present one, with what only its journal holds', async () => {
+  const directory = imageOf(1);
+  const store = await stores.open(directory);
+
+  expect(bytesByName(store, directory)).toEqual(OF_THE_IMAGE);
+  expect([...checkStore(store)]).toEqual([]);
+  expect(store.get('meta', 'schema')).toBe(SCHEMA_VERSION);
+
+  await store.close();
+  const again = await stores.open(directory);
+  expect(bytesByName(again, directory)).toEqual(OF_THE_IMAGE);
+  await again.close();
+});
+
+/** A database whose n-th transaction does not happen, nor any after it: the process was killed. */
+function killedAt(database: RootDatabase<Buffer, Buffer>, n: number): RootDatabase<Buffer, Buffer> {
+  let transactions = 0;
+  return new Proxy(database, {
+    get(target, name) {
+      const value = target[name as keyof typeof target] as unknown;
+      if (name === 'transactionSync' && ++transactions >= n) throw new Error('killed');
+      return typeof value === 'function' ? value.bind(target) : value;
+    },
+  });
+}
+
+test('a migration that is killed between any two of its transactions is gone on with by the next start', async () => {
+  const EXTRA = 1_300;
+  for (let n = 1, isOver = false; !isOver; n++) {
+    const directory = imageOf(1);
+    const database = openLmdb<Buffer, Buffer>({
+      path: join(directory, 'index'),
+      noSubdir: false,
+      encoding: 'binary',
+      keyEncoding: 'binary',
+    });
+    const content = (extra: number) => (1_000 + extra) as ContentId;
+    database.transactionSync(() => {
+      for (let extra = 0; extra < EXTRA; extra++)
+        database.putSync(encodeKey('inline', content(extra)), Buffer.from(`old ${extra}`));
+    });
+    const deps = {
+      directory,
+      appliedKey: encodeKey('meta', 'applied'),
+      segmentBytes: 64 * 1024,
+      disk: systemDisk,
+      clock: systemClock,
+      log: silentLogger,
+    };
+    isOver = await migrate({ ...deps, database: killedAt(database, n) }).then(
+      () => true,
+      () => false,
+    );
+    // From the first rewritten row on an older program must not open it.
+    if (n > 2) expect(storedSchema(database)).toBe(SCHEMA_VERSION);
+    await database.close();
+
+    const store = await stores.open(directory);
+    for (let extra = 0; extra < EXTRA; extra++)
+      expect(Buffer.from(store.get('inline', content(extra)) as Uint8Array).toString()).toBe(`old ${extra}`);
+    expect(bytesByName(store, directory)).toEqual(OF_THE_IMAGE);
+    await store.close();
+    expect(n).toBeLessThan(10);
+  }
+});
