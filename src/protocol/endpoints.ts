@@ -178,7 +178,7 @@ export function formatListingQuery(query: Partial<ListingQuery>): string {
 
 /**
  * The query of a listing. Unknown parameters are ignored.
- * @throws ProtocolError that says which parameter has which impossible value: a 400 (ASSUMED, wire-facts 11)
+ * @throws ProtocolError that says which parameter has which impossible value: a 400. ASSUMED (docs/service.md 2.4)
  */
 export function parseListingQuery(query: URLSearchParams): ListingQuery {
   const type = query.get('type');

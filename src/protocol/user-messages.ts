@@ -28,7 +28,7 @@ export interface UserDocument {
   readonly recentActivities?: string | undefined;
   readonly receivedShares?: string | undefined;
   readonly publicLinks?: string | undefined;
-  // ASSUMED (wire-facts 3.1): in MB, as the only known value is 25.
+  // ASSUMED (docs/service.md 4.1): in MB, as the only known value is 25.
   readonly maximumPublicLinkSize?: number | undefined;
 }
 

@@ -302,7 +302,7 @@ export class HttpService {
     };
     const progress = await this.#requests.send(request, async ({ answer }) => {
       const bytes = await answer.bytes(DOCUMENT_BYTES_MAX);
-      // ASSUMED (wire-facts 6.5): another 2xx without a document says less than a question does.
+      // ASSUMED (docs/service.md 7.4): another 2xx, without a document, says less than a question does.
       return bytes.byteLength === 0 ? null : progressOf(decodeFileVersion(bytes));
     });
     if (progress !== null) return progress;

@@ -42,7 +42,7 @@ export class Documents {
     return parseUrl(this.#origin, url.trim());
   }
 
-  /** The folder that a `parent` names. @throws Refusal 403 for what is none of ours (wire-facts 11) */
+  /** The folder that a `parent` names. @throws Refusal 403 for what is none of ours. ASSUMED (docs/service.md 2.4) */
   parentOf(url: string): ResourceId {
     const endpoint = this.parse(url);
     if (endpoint?.kind !== 'folder') throw forbidden('Not allowed');

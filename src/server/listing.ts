@@ -12,7 +12,7 @@ export function page<T>(all: readonly T[], start: number, max: number): Page<T> 
   return { entries: all.slice(start, start + max), start, hasMore: all.length - start > max };
 }
 
-/** Index of the last entry, `start` for an empty page (ASSUMED for the empty one: docs/service.md 5.2). */
+/** Index of the last entry; of an empty page `start`. ASSUMED (docs/service.md 5.2) */
 export function endOf(page: Page<unknown>): number {
   return page.start + Math.max(0, page.entries.length - 1);
 }

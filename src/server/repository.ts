@@ -137,7 +137,7 @@ export class Repository {
     });
   }
 
-  /** For ever. What lies in it stays where it is, without a way to it (wire-facts 4.6). */
+  /** For ever. What lies in it stays where it is, without a way to it but its own URL. ASSUMED (docs/service.md 5.7) */
   deleteFolder(caller: string, id: ResourceId): void {
     this.#database.change(() => {
       const row = this.folder(caller, id, 'write');

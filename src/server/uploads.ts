@@ -115,7 +115,11 @@ export class Uploads {
   }
 }
 
-/** `bytes=<n>-`: where the body continues (interface 4.9); 0 without one. @throws Refusal 400 for any other form */
+/**
+ * `bytes=<n>-`: where the body continues (interface 4.9). Without one it begins at 0, and does not begin anew what holds
+ * something. ASSUMED (docs/service.md 7.4)
+ * @throws Refusal 400 for any other form
+ */
 export function uploadOffset(range: string | undefined): number {
   if (range === undefined) return 0;
   const digits = /^\s*bytes\s*=\s*(\d{1,15})-\s*$/i.exec(range)?.[1];
@@ -131,7 +135,7 @@ function keyOf(version: VersionRow): string {
   return `${version.uid}/${version.file}/${version.version}`;
 }
 
-/** The data of a version to be read. @throws Refusal 404 for none (ASSUMED, docs/service.md 6.4) */
+/** The data of a version to be read. @throws Refusal 404 for none. ASSUMED (docs/service.md 6.4) */
 export function blobToRead<T extends { readonly blob: string; readonly sizeBytes: number }>(newest: T | null): T {
   if (newest === null) throw notFound();
   return newest;

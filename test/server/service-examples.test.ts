@@ -83,16 +83,14 @@ test('every example works as printed, and every call is among them', async () =>
   expect(CALLS.filter((call) => !made.has(call))).toEqual([]);
 });
 
-test('every assumption that the code marks is in the list of the document', () => {
+test('what the code marks as assumed is what the document lists, and every mark says where', () => {
   const listed = new Set(
     [...TEXT.slice(TEXT.indexOf('## 12.')).matchAll(/^\| (\d+\.\d+) \|/gm)].map((match) => match[1]),
   );
-  const marked = sources('src/server').flatMap((text) =>
-    [...text.matchAll(/ASSUMED[^\n]*docs\/service\.md (\d+\.\d+)/g)].map((match) => match[1]),
-  );
+  const marks = sources('src').flatMap((text) => text.match(/ASSUMED.{0,30}/g) ?? []);
+  const marked = marks.map((mark) => /^ASSUMED \(docs\/service\.md (\d+\.\d+)\)/.exec(mark)?.[1] ?? mark);
 
-  expect(marked.length).toBeGreaterThan(5);
-  expect(marked.filter((section) => !listed.has(section))).toEqual([]);
+  expect([...new Set(marked)].sort()).toEqual([...listed].sort());
 });
 
 test('every section that the code cites is there', () => {
