@@ -199,7 +199,7 @@ test.each(findingKinds())('%s is named, and nothing else', async (name, kind) =>
 
   const report = await ground.doctor();
 
-  expect(namesOf(report)).toEqual([name]);
+  expect(namesOf(report), report.text).toEqual([name]);
   expect(report.code).toBe(kind.severity === 'problem' ? exitCode(kind.exit) : exitCode('ok'));
   expect(report.text).toMatch(/^ {2}→ \S/m);
   expect(report.text).not.toContain('{}');

@@ -5,7 +5,7 @@ import { checkFuse } from './fuse-check.ts';
 import type { Machine } from './machine.ts';
 import { checkMounts, checkSocket } from './mount-check.ts';
 import { checkService } from './service-check.ts';
-import { checkDisk, checkStoreOf } from './store-check.ts';
+import { checkDisk, checkStoreOf, storesOf } from './store-check.ts';
 import type { ExaminationDepth } from './store-examination.ts';
 import type { StoreExaminer } from './store-examiner.ts';
 
@@ -48,11 +48,13 @@ export async function* examineMachine(request: ExaminationRequest): AsyncGenerat
     const found = await checkService(machine, account.account, options);
     yield { ...about, area: 'service', note: null, findings: found };
     const how = { examine: request.examine, depth: 'structure', mountedBy: socket.status?.pid ?? null } as const;
-    const store = await checkStoreOf(machine, account, how);
     // A mount that hangs has its store open, of course.
     const isSilent = socket.findings.some(({ name }) => name === 'mount-silent');
-    const stored = store.findings.filter(({ name }) => !(isSilent && name === 'store-in-use'));
-    yield { ...about, area: 'store', note: store.note, findings: stored };
+    for (const directory of storesOf(account)) {
+      const store = await checkStoreOf(machine, account, directory, how);
+      const stored = store.findings.filter(({ name }) => !(isSilent && name === 'store-in-use'));
+      yield { ...about, area: 'store', note: store.note, findings: stored };
+    }
     const note = socket.status === null ? 'not mounted' : `mounted at ${socket.status.directory}`;
     yield { ...about, area: 'mount', note, findings: socket.findings };
   }
@@ -68,8 +70,10 @@ export async function* examineStores(
   const { machine, paths, examine } = request;
   for (const account of checkAccounts(paths).accounts) {
     if (!isMeant(account, request.account)) continue;
-    const store = await checkStoreOf(machine, account, { examine, depth, mountedBy: null });
-    yield { area: 'store', subject: account.title, note: store.note, findings: store.findings };
+    for (const directory of storesOf(account)) {
+      const store = await checkStoreOf(machine, account, directory, { examine, depth, mountedBy: null });
+      yield { area: 'store', subject: account.title, note: store.note, findings: store.findings };
+    }
   }
 }
 

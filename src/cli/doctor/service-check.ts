@@ -134,7 +134,10 @@ async function checkSignIn(
     if (error instanceof ApiError && (error.status === 401 || error.status === 403))
       return finding('token-refused', what);
     if (error instanceof ApiError && error.status >= 500) return finding('service-out-of-order', what);
-    if (error instanceof ApiError || error instanceof ProtocolError) return finding('service-foreign', what);
+    // A failure of the line without a code of the system: something answered, and not the service.
+    const isAnswered = error instanceof TransportError && !error.timedOut && codeOf(error) === '';
+    if (isAnswered || error instanceof ApiError || error instanceof ProtocolError)
+      return finding('service-foreign', what);
     return finding('service-silent', `${account.origin} does not answer a sign-in: ${messageOf(error)}`);
   } finally {
     await service.close();

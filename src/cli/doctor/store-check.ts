@@ -2,7 +2,6 @@ import { closeSync, existsSync, lstatSync, openSync, readdirSync, rmSync } from 
 import { dirname, join } from 'node:path';
 import { cacheBudget } from '../../config/cache-budget.ts';
 import type { Options } from '../../config/options.ts';
-import type { AccountPaths } from '../../config/paths.ts';
 import { formatBytes } from '../../config/units.ts';
 import { visible } from '../mount-event.ts';
 import type { KnownAccount } from './account-check.ts';
@@ -21,16 +20,25 @@ export interface StoreReport {
   readonly note: string | null;
 }
 
-/** Whose the store is, whether it can be written, and whether what is in it fits together. */
+/** The stores of an account: that of the usual root, and one for each other root that was ever mounted. */
+export function storesOf({ files }: KnownAccount): readonly string[] {
+  return [files.storeDirectory, ...[files.accountStoreDirectory].filter((directory) => existsSync(directory))];
+}
+
+/** Whose a store is, whether it can be written, and whether what is in it fits together. */
 export async function checkStoreOf(
   machine: Machine,
   { files }: KnownAccount,
+  storeDirectory: string,
   how: { readonly examine: StoreExaminer; readonly depth: ExaminationDepth; readonly mountedBy: number | null },
 ): Promise<StoreReport> {
-  const { storeDirectory } = files;
   const shown = visible(storeDirectory);
   if (!existsSync(storeDirectory)) return { findings: checkWritable(files.directory), note: 'nothing is stored here' };
-  const access = [...checkExposure(files), ...checkOwner(machine, storeDirectory), ...checkWritable(storeDirectory)];
+  const access = [
+    ...checkExposure(files.directory, storeDirectory),
+    ...checkOwner(machine, storeDirectory),
+    ...checkWritable(storeDirectory),
+  ];
   if (how.mountedBy !== null)
     return { findings: access, note: `mounted by process ${how.mountedBy}: not read meanwhile` };
   // Looking at what was never mounted would make it.
@@ -79,7 +87,7 @@ export function* checkDisk(
 }
 
 /** Others reach the store only through the account's directory: one of the two closed is enough. */
-function* checkExposure({ directory, storeDirectory }: AccountPaths): Generator<Finding> {
+function* checkExposure(directory: string, storeDirectory: string): Generator<Finding> {
   const modes = [directory, storeDirectory].map((path) => lstatSync(path).mode);
   if (!modes.every((mode) => (mode & OTHERS) !== 0)) return;
   const shown = visible(directory);
