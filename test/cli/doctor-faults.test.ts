@@ -6,9 +6,11 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest
 import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import type { ContentId } from '../../src/base/vocabulary.ts';
+import type { Account } from '../../src/cli/account-file.ts';
 import { type FindingName, findingKinds } from '../../src/cli/doctor/finding.ts';
 import { exitCode } from '../../src/cli/exit-codes.ts';
-import type { SignInInputs } from '../../src/cli/login.ts';
+import { type SignInInputs, signIn } from '../../src/cli/login.ts';
+import { pathsOf } from '../../src/config/paths.ts';
 import { ControlServer } from '../../src/control/server.ts';
 import type { Status } from '../../src/control/status-model.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
@@ -22,6 +24,7 @@ const shared = new CommandHome();
 let server: ReferenceServer;
 let authority: Authority;
 let inputs: SignInInputs;
+let account: Account;
 let ground: DoctorGround;
 let undo: (() => unknown)[] = [];
 
@@ -36,6 +39,7 @@ beforeAll(async () => {
     application: administration.addApplication('tests'),
     ...administration.addKeyPair('ann@example.com'),
   };
+  account = await signedIn(inputs);
 });
 
 afterAll(async () => {
@@ -43,9 +47,9 @@ afterAll(async () => {
   shared.dispose();
 });
 
-beforeEach(async () => {
+beforeEach(() => {
   ground = new DoctorGround();
-  await ground.signIn(server, inputs);
+  ground.keep(account);
 });
 
 afterEach(async () => {
@@ -127,7 +131,12 @@ const FAULTS: Readonly<Record<FindingName, () => unknown>> = {
     await new Promise<void>((resolve) => plain.listen(0, '127.0.0.1', resolve));
     elsewhere(`https://127.0.0.1:${(plain.address() as AddressInfo).port}`);
   },
-  'sign-in-refused': () => server.administration.revokeTokens('ann@example.com'),
+  'sign-in-refused': () => {
+    server.administration.revokeTokens('ann@example.com');
+    undo.push(async () => {
+      account = await signedIn(inputs);
+    });
+  },
   'token-refused': () => {
     server.faults = [{ on: 'GET', path: 'user', times: 'always', then: { status: 403 } }];
   },
@@ -245,11 +254,18 @@ test('keys that were revoked are a refused sign-in, too', async () => {
   const keys = server.administration.addKeyPair('ann@example.com');
   ground.dispose();
   ground = new DoctorGround();
-  await ground.signIn(server, { ...inputs, ...keys });
+  ground.keep(await signedIn({ ...inputs, ...keys }));
   server.administration.revokeKeyPair(keys.accessKeyId);
 
   expect(namesOf(await ground.doctor())).toEqual(['sign-in-refused']);
 });
+
+/** The account of somebody who signs in to the server. */
+async function signedIn(as: SignInInputs): Promise<Account> {
+  const paths = pathsOf({ HOME: shared.path('signing-in') });
+  const how = { origin: server.origin, inputs: as, insecure: false, certificates: null };
+  return (await signIn({ paths, clock: systemClock, log: silentLogger }, how)).account;
+}
 
 function namesOf({ text }: Pick<Report, 'text'>): string[] {
   return [...text.matchAll(/\[([a-z-]+)\]$/gm)].map(([, name = '']) => name);

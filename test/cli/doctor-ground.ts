@@ -1,16 +1,13 @@
 import { execFileSync } from 'node:child_process';
-import { chmodSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { dirname, join } from 'node:path';
-import { systemClock } from '../../src/base/clock.ts';
-import { silentLogger } from '../../src/base/log.ts';
+import { type Account, writeAccountFile } from '../../src/cli/account-file.ts';
 import { type Machine, systemMachine } from '../../src/cli/doctor/machine.ts';
 import { examineStore } from '../../src/cli/doctor/store-examination.ts';
 import { doctorCommand } from '../../src/cli/doctor.ts';
-import { signIn } from '../../src/cli/login.ts';
-import { type AccountPaths, accountPaths, pathsOf } from '../../src/config/paths.ts';
-import type { ReferenceServer } from '../../src/server/reference-server.ts';
+import { type AccountPaths, accountName, accountPaths, pathsOf } from '../../src/config/paths.ts';
 import { CommandHome } from './cli-harness.ts';
 
 /** How `cfs doctor` ended. */
@@ -60,17 +57,13 @@ export class DoctorGround {
     return this.#files;
   }
 
-  /** Signs in as `cfs login` does, and makes an empty store as a mount does. */
-  async signIn(server: ReferenceServer, inputs: Parameters<typeof signIn>[1]['inputs']): Promise<void> {
+  /** Keeps an account as `cfs login` does, with the directories of a mount that never was. */
+  keep(account: Account): void {
     const paths = pathsOf(this.home.env);
-    const { name } = await signIn(
-      { paths, clock: systemClock, log: silentLogger },
-      { origin: server.origin, inputs, insecure: false, certificates: null },
-    );
-    this.#files = accountPaths(paths, name);
-    await examineStore(this.files.storeDirectory, 'structure');
-    mkdirSync(dirname(this.files.socketPath), { recursive: true, mode: 0o700 });
-    for (const directory of [this.files.storeDirectory, dirname(this.files.socketPath)]) chmodSync(directory, 0o700);
+    this.#files = accountPaths(paths, accountName(account.origin, account.userId));
+    writeAccountFile(this.files.accountFile, account);
+    for (const directory of [this.files.storeDirectory, dirname(this.files.socketPath)])
+      mkdirSync(directory, { recursive: true, mode: 0o700 });
   }
 
   /** An account of a service elsewhere, with a sign-in that nobody gave. */
