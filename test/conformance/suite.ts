@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vites
 import { attributeScenarios } from './cases/attributes.ts';
 import { concurrencyScenarios } from './cases/concurrency.ts';
 import { dataScenarios } from './cases/data.ts';
+import { errnoScenarios } from './cases/errnos.ts';
 import { fileScenarios } from './cases/files.ts';
 import { folderScenarios } from './cases/folders.ts';
 import { linkScenarios } from './cases/links.ts';
@@ -29,6 +30,7 @@ export const SCENARIOS: Readonly<Record<string, readonly Scenario[]>> = {
   space: spaceScenarios,
   mappings: mappingScenarios,
   concurrency: concurrencyScenarios,
+  errnos: errnoScenarios,
 };
 
 /** A case in which a file system differs from ext4, for a reason that its documentation gives too. */
