@@ -3,7 +3,8 @@
 // Node-API is ABI-stable and its headers come from the npm package node-api-headers: no node-gyp, no python, no download, and
 // the same file loads in every Node from 20 on. A build is skipped when nothing that goes into it has changed.
 //   --prebuild   writes prebuilds/<platform>-<arch>/ instead of build/: the npm package brings it for machines without a compiler
-//   --sanitize   writes build-sanitized/, with AddressSanitizer and UndefinedBehaviorSanitizer
+//   --sanitize   writes build/sanitized/, with AddressSanitizer and UndefinedBehaviorSanitizer
+//   --faulty     together with --sanitize: build/faulty/, with mistakes on purpose (faults.c), for the self-test of test-native-asan.mjs
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
@@ -15,8 +16,12 @@ const NAME = 'fuse-kernel';
 const folder = fileURLToPath(new URL(`../native-deps/${NAME}/`, import.meta.url));
 const prebuild = process.argv.includes('--prebuild');
 const sanitize = process.argv.includes('--sanitize');
+const faulty = sanitize && process.argv.includes('--faulty');
 const platform = `${process.platform}-${process.arch}`;
-const outFolder = join(folder, prebuild ? join('prebuilds', platform) : sanitize ? 'build/sanitized' : 'build');
+const outFolder = join(
+  folder,
+  prebuild ? join('prebuilds', platform) : faulty ? 'build/faulty' : sanitize ? 'build/sanitized' : 'build',
+);
 const out = join(outFolder, `${NAME}.node`);
 const stamp = join(outFolder, 'stamp');
 
@@ -31,6 +36,7 @@ const cc = process.env.CC ?? 'cc';
 const flags = [
   ...['-std=gnu11', '-Wall', '-Wextra', '-Werror=implicit-function-declaration', '-fPIC', '-shared', '-pthread'],
   ...['-fvisibility=hidden', '-D_FILE_OFFSET_BITS=64', '-DNAPI_VERSION=9', `-DNODE_GYP_MODULE_NAME=fuse_kernel`],
+  ...(faulty ? ['-DCFS_FAULTY'] : []),
   // Not unloaded with the Worker that loaded it: its threads may still be in a system call then.
   '-Wl,-z,nodelete',
   ...(sanitize

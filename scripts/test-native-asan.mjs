@@ -1,52 +1,125 @@
-// Runs the mount tests of the kernel binding with the addon built for AddressSanitizer and UndefinedBehaviorSanitizer:
-// `npm run test:native-asan` (needs gcc with libasan; outside CI). Further arguments go to vitest, e.g. -t "hanging".
+// The addon under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer: `npm run test:native-asan` (needs gcc with libasan;
+// outside CI). First it shows on an addon with mistakes on purpose that it would find them; then it runs the tests of the kernel binding
+// and the whole conformance suite on a real mount. Further arguments go to vitest, e.g. -t "hanging".
 //
-// Fails on any report, and on leaks whose memory the addon itself allocated; Node's own leaks at exit are not ours to judge.
+// Fails on any report about the addon, and on leaks whose memory the addon itself allocated; Node's own leaks at exit are not ours to
+// judge.
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-const logs = mkdtempSync(join(tmpdir(), 'cfs-asan-'));
+const place = mkdtempSync(join(tmpdir(), 'cfs-asan-'));
+const build = join(root, 'native-deps/fuse-kernel/build');
 const cc = process.env.CC ?? 'cc';
 const libasan = execFileSync(cc, ['-print-file-name=libasan.so'], { encoding: 'utf8' }).trim();
 if (!libasan.startsWith('/')) {
   console.error(`test-native-asan: ${cc} has no libasan; on Debian: apt-get install -y gcc`);
   process.exit(1);
 }
-execFileSync(process.execPath, [join(root, 'scripts/build-native.mjs'), '--sanitize'], { stdio: 'inherit' });
 
-const tests = spawnSync(
-  process.execPath,
-  [join(root, 'node_modules/vitest/vitest.mjs'), 'run', '--project', 'mount', 'test/kernel', ...process.argv.slice(2)],
-  {
-    cwd: root,
-    stdio: 'inherit',
+/**
+ * Reports go to files: the processes under test are children of the tests. Not those of UndefinedBehaviorSanitizer, which beside the
+ * other one does not heed its log_path: they end the process and stand in its standard error, which test/kernel/mount-driver.ts keeps.
+ */
+function reporting(name) {
+  const logs = join(place, name);
+  mkdirSync(logs);
+  return {
+    logs,
     env: {
       ...process.env,
-      CFS_TEST_SANITIZER: libasan,
-      // Reports go to files: the processes under test are children of the tests.
       ASAN_OPTIONS: `log_path=${join(logs, 'asan')}:detect_leaks=1:exitcode=0:abort_on_error=0`,
-      UBSAN_OPTIONS: `log_path=${join(logs, 'ubsan')}:print_stacktrace=1`,
+      UBSAN_OPTIONS: 'print_stacktrace=1',
+      CFS_TEST_REPORTS: logs,
     },
-  },
-);
-
-const reports = [];
-for (const name of readdirSync(logs)) {
-  for (const part of readFileSync(join(logs, name), 'utf8').split(/\n(?=(?:Direct|Indirect) leak|=+\n)/)) {
-    if (/ERROR: AddressSanitizer|runtime error:/.test(part)) reports.push(part);
-    // Frame 0 is malloc; whoever called it owns the memory, or asked Node-API for something that must be given back.
-    if (
-      /^(Direct|Indirect) leak/.test(part) &&
-      /\n\s*#[12] .*(fuse-kernel\.node|native-deps\/fuse-kernel\/)/.test(part)
-    )
-      reports.push(part);
-  }
+  };
 }
-console.error(`test-native-asan: ${readdirSync(logs).length} report files, ${reports.length} of them about the addon`);
-for (const report of reports.slice(0, 10)) console.error(report);
-rmSync(logs, { recursive: true });
-process.exit(reports.length > 0 ? 1 : (tests.status ?? 1));
+
+/** The reports that are about the addon. */
+function reportsIn(logs) {
+  const reports = [];
+  for (const name of readdirSync(logs)) {
+    for (const part of readFileSync(join(logs, name), 'utf8').split(/\n(?=(?:Direct|Indirect) leak|=+\n)/)) {
+      if (/ERROR: AddressSanitizer|runtime error:/.test(part)) reports.push(part);
+      // Frame 0 is malloc; whoever called it owns the memory, or asked Node-API for something that must be given back.
+      if (
+        /^(Direct|Indirect) leak/.test(part) &&
+        /\n\s*#[12] .*(fuse-kernel\.node|native-deps\/fuse-kernel\/)/.test(part)
+      )
+        reports.push(part);
+    }
+  }
+  return reports;
+}
+
+function built(...flags) {
+  execFileSync(process.execPath, [join(root, 'scripts/build-native.mjs'), '--sanitize', ...flags], {
+    stdio: 'inherit',
+  });
+}
+
+/** Whether each kind of mistake is found, and none where there is none. */
+function selfTest() {
+  built('--faulty');
+  const addon = JSON.stringify(join(build, 'faulty/fuse-kernel.node'));
+  const cases = [
+    ['nothing wrong', 'addon.writeAt(15); addon.successor(1)', /^$/],
+    ['a write past the end', 'addon.writeAt(16)', /heap-buffer-overflow/],
+    ['a leak', 'addon.leak()', /^Direct leak of 16000 byte/m],
+    ['an overflow', 'addon.successor(2147483647)', /signed integer overflow/],
+  ];
+  return cases.every(([what, code, expected], i) => {
+    const { logs, env } = reporting(`self-test-${i}`);
+    const { stderr } = spawnSync(process.execPath, ['-e', `const addon = require(${addon}); ${code}`], {
+      env: { ...env, LD_PRELOAD: libasan },
+      encoding: 'utf8',
+      timeout: 60_000,
+    });
+    writeFileSync(join(logs, 'stderr'), stderr);
+    const found = reportsIn(logs).join('\n');
+    const holds = expected.test(found) && (found === '') === (i === 0);
+    console.error(`test-native-asan: self-test, ${what}: ${holds ? 'as it must be' : `NOT FOUND, but:\n${found}`}`);
+    return holds;
+  });
+}
+
+/** A tree in which the built program has the sanitized addon. @returns its dist/cli/ */
+function sanitizedProgram() {
+  const tree = join(place, 'program');
+  mkdirSync(join(tree, 'native-deps/fuse-kernel'), { recursive: true });
+  cpSync(join(root, 'dist'), join(tree, 'dist'), { recursive: true });
+  cpSync(join(root, 'package.json'), join(tree, 'package.json'));
+  symlinkSync(join(root, 'node_modules'), join(tree, 'node_modules'));
+  symlinkSync(join(build, 'sanitized'), join(tree, 'native-deps/fuse-kernel/build'));
+  return join(tree, 'dist/cli/');
+}
+
+function tested() {
+  built();
+  const { logs, env } = reporting('tests');
+  const files = ['test/kernel', 'test/conformance/real-mount'];
+  const words = ['run', '--project', 'mount', ...files, ...process.argv.slice(2)];
+  const tests = spawnSync(process.execPath, [join(root, 'node_modules/vitest/vitest.mjs'), ...words], {
+    cwd: root,
+    stdio: 'inherit',
+    env: { ...env, CFS_TEST_SANITIZER: libasan, CFS_TEST_DIST: sanitizedProgram() },
+  });
+  const reports = reportsIn(logs);
+  console.error(
+    `test-native-asan: ${readdirSync(logs).length} report files, ${reports.length} reports about the addon`,
+  );
+  for (const report of reports.slice(0, 10)) console.error(report);
+  return reports.length === 0 && tests.status === 0;
+}
+
+let holds = false;
+try {
+  holds = selfTest() && tested();
+} finally {
+  rmSync(place, { recursive: true });
+}
+console.error(`test-native-asan: ${holds ? 'no report' : 'FAILED'}`);
+process.exit(holds ? 0 : 1);

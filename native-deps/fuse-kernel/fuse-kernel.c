@@ -19,5 +19,8 @@ NAPI_MODULE_INIT() {
   if (!define_function(env, exports, "openConnection", connection_open, NULL)) return NULL;
   if (!files_register(env, exports) || !mount_register(env, exports)) return NULL;
   if (!datagram_register(env, exports)) return NULL;
+#ifdef CFS_FAULTY
+  if (!faults_register(env, exports)) return NULL;
+#endif
   return exports;
 }

@@ -47,6 +47,9 @@ bool files_register(napi_env env, napi_value exports);
 
 /* datagram.c: one message to a datagram socket. */
 bool datagram_register(napi_env env, napi_value exports);
+#ifdef CFS_FAULTY
+bool faults_register(napi_env env, napi_value exports);
+#endif
 
 /* mount.c: the system calls around mounting. */
 bool mount_register(napi_env env, napi_value exports);

@@ -7,7 +7,9 @@ import { type CommandOptions, type CommandResult, runCommand, runScript } from '
 import type { Ground } from './ground.ts';
 import { ReferenceServer } from './reference-server.ts';
 
-const DIST = new URL('../../dist/cli/', import.meta.url).pathname;
+const DIST = process.env.CFS_TEST_DIST ?? new URL('../../dist/cli/', import.meta.url).pathname;
+/** Loaded into the mounting process before all else: the sanitizer's library, when `test-native-asan.mjs` runs us. */
+const SANITIZER = process.env.CFS_TEST_SANITIZER;
 const CFS = path.join(DIST, 'cfs.js');
 const CFS_MOUNT = path.join(DIST, 'cfs-mount.js');
 const SYNC_MS_MAX = 180_000;
@@ -109,7 +111,9 @@ export class MountFixture implements Ground {
 
   /** Mounts; returns when the mount answers. */
   async mount(flags: readonly string[] = this.#flags): Promise<void> {
-    await runCommand([process.execPath, CFS_MOUNT, this.directory, ...flags], { env: { ...this.env(), ...this.#env } });
+    await runCommand([process.execPath, CFS_MOUNT, this.directory, ...flags], {
+      env: { ...this.env(), ...this.#env, ...(SANITIZER !== undefined && { LD_PRELOAD: SANITIZER }) },
+    });
     const { stdout } = await this.cfs(['status', '--json'], { anyExitCode: true });
     const { accounts } = JSON.parse(stdout) as { accounts: { status: { pid: number } | null }[] };
     this.#pid = accounts[0]?.status?.pid ?? null;

@@ -1,5 +1,5 @@
 import { type ChildProcess, execFileSync, fork, spawn } from 'node:child_process';
-import { mkdtempSync, rmdirSync } from 'node:fs';
+import { mkdtempSync, rmdirSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -71,6 +71,10 @@ export class MountDriver {
       this.process.on('exit', (code) => {
         said(null);
         for (const { reject } of this.#waiting.values()) reject(new Error(`the host has ended: ${this.#log}`));
+        // For scripts/test-native-asan.mjs, which looks for reports.
+        const reports = process.env.CFS_TEST_REPORTS;
+        if (reports !== undefined && this.#log !== '')
+          writeFileSync(join(reports, `stderr.${this.process.pid}`), this.#log);
         resolve(code);
       });
     });
