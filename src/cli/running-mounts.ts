@@ -17,6 +17,8 @@ export interface AccountState {
   readonly status: Status | null;
   /** True where a process took the question and did not answer in time. */
   readonly silent: boolean;
+  /** Set where the socket belongs to another user. */
+  readonly isForeign?: true;
 }
 
 export interface RunningMount extends AccountState {
@@ -38,8 +40,9 @@ export async function accountStates(paths: Paths): Promise<readonly AccountState
         username,
         origin,
         socketPath,
-        status: status === 'silent' ? null : status,
+        status: typeof status === 'string' ? null : status,
         silent: status === 'silent',
+        ...(status === 'foreign' ? { isForeign: true } : {}),
       };
     }),
   );
@@ -58,7 +61,8 @@ export async function chooseMount(
   paths: Paths,
   wanted: { directory: string | null; account: string | null },
 ): Promise<RunningMount> {
-  const running = await runningMounts(paths);
+  const states = await accountStates(paths);
+  const running = states.filter((state): state is RunningMount => state.status !== null);
   const path = wanted.directory === null ? null : mountPathOf(wanted.directory);
   const fitting = running.filter(
     ({ name, username, status }) =>
@@ -73,6 +77,8 @@ export async function chooseMount(
   }
   if (wanted.directory !== null)
     throw new UsageError(`no mount of ours is running at ${visible(wanted.directory)}`, exitCode('notMounted'));
+  if (states.some(({ isForeign }) => isForeign === true))
+    throw new UsageError('that mount belongs to another user: ask as the one who mounted', exitCode('notMounted'));
   throw new UsageError(
     wanted.account === null ? 'no mount is running' : `${wanted.account} is not mounted`,
     exitCode('notMounted'),
@@ -82,7 +88,7 @@ export async function chooseMount(
 /** What the mount of an account says; null where none answers. */
 export async function statusOf(paths: Paths, name: string): Promise<Status | null> {
   const { status } = await answerOf(paths, name);
-  return status === 'silent' ? null : status;
+  return typeof status === 'string' ? null : status;
 }
 
 /**
@@ -92,20 +98,23 @@ export async function statusOf(paths: Paths, name: string): Promise<Status | nul
 async function answerOf(
   paths: Paths,
   name: string,
-): Promise<{ readonly socketPath: string; readonly status: Status | 'silent' | null }> {
+): Promise<{ readonly socketPath: string; readonly status: SocketAnswer }> {
   const { socketPath } = accountPaths(paths, name);
   const status = await answerAt(socketPath);
-  if (status !== null || paths.runtimeDirectory === null) return { socketPath, status };
+  if ((status !== null && status !== 'foreign') || paths.runtimeDirectory === null) return { socketPath, status };
   const besideState = accountPaths({ ...paths, runtimeDirectory: null }, name).socketPath;
   const other = await answerAt(besideState);
   return other === null ? { socketPath, status } : { socketPath: besideState, status: other };
 }
 
-async function answerAt(socketPath: string): Promise<Status | 'silent' | null> {
+/** null: nobody answers. */
+type SocketAnswer = Status | 'silent' | 'foreign' | null;
+
+async function answerAt(socketPath: string): Promise<SocketAnswer> {
   try {
     return await callControl(socketPath, 'status', {}, { signal: AbortSignal.timeout(STATUS_MS_MAX) });
   } catch (error) {
-    if (error instanceof NoMountError) return null;
+    if (error instanceof NoMountError) return error.code === 'EACCES' ? 'foreign' : null;
     if (error instanceof Error && error.name === 'TimeoutError') return 'silent';
     throw error;
   }

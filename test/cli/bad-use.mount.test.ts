@@ -1,0 +1,137 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type ExitReason, exitCode } from '../../src/cli/exit-codes.ts';
+import { type CommandResult, runCommand } from '../harness/command.ts';
+import { MountFixture } from '../harness/mount-fixture.ts';
+import { PROJECT } from '../imports.ts';
+import { CommandHome } from './cli-harness.ts';
+
+/** Beside a running mount: whatever is wrong is one clear sentence with its own exit code, and nothing was changed by it. */
+
+let mount: MountFixture;
+let before: string;
+const at = (name: string): string => join(mount.directory, name);
+const beside = (name: string): string => join(mount.directory, '..', name);
+
+beforeAll(async () => {
+  mount = await MountFixture.start({ flags: ['--settle', '1h'] });
+  await mount.run(`mkdir folder && printf one > pushed.txt && printf two > "$(printf 'new\\nline')"`);
+  await mount.sync();
+  await mount.run('printf x > unpushed.txt');
+  mkdirSync(beside('full'));
+  writeFileSync(join(beside('full'), 'mine'), 'mine');
+  before = await everything();
+});
+
+afterAll(async () => {
+  await mount.dispose();
+});
+
+/** Names, sizes and bytes in the mount and beside it, what waits, and what the service has. */
+async function everything(): Promise<string> {
+  const local = await mount.run(`find . -printf '%p %s %T@\\n' | sort; cat pushed.txt unpushed.txt; ls -A ../full`);
+  const { stdout } = await mount.cfs(['status', '--json']);
+  const { accounts } = JSON.parse(stdout) as { accounts: { status: { pending: { changes: { path: string }[] } } }[] };
+  return JSON.stringify([
+    local.stdout,
+    accounts[0]?.status.pending.changes.map(({ path }) => path),
+    [...(await mount.serverTree())].sort(),
+  ]);
+}
+
+function expectRefusal(result: CommandResult, reason: ExitReason, sentence: string): void {
+  expect(result.stderr).toContain(sentence);
+  expect(result.stderr.trim().split('\n'), result.stderr).toHaveLength(1);
+  expect(result.stderr).not.toMatch(/^\s+at |node:internal|unexpected failure/m);
+  expect(result.stdout).toBe('');
+  expect(result.code).toBe(exitCode(reason));
+}
+
+type Row = readonly [args: () => readonly string[], reason: ExitReason, sentence: string];
+
+describe('is refused, and changes nothing', () => {
+  test.each<Row>([
+    [() => ['versions', '/etc/hostname'], 'notMounted', '/etc/hostname lies in no mount that is running'],
+    [() => ['versions', at('missing')], 'missing', 'there is no '],
+    [() => ['versions', at('folder')], 'usage', 'is a folder: it has no versions'],
+    [() => ['restore', at('pushed.txt')], 'usage', 'say which version'],
+    [() => ['restore', `${at('pushed.txt')}@1999`], 'missing', 'has no version 1999: cfs versions lists them'],
+    [() => ['restore', `${at('pushed.txt')}@-7`], 'missing', 'has no version -7'],
+    [() => ['restore', `${at('unpushed.txt')}@latest`], 'pending', 'is not with the service yet: cfs sync --wait'],
+    [() => ['restore', `${at('missing')}@latest`], 'missing', 'there is no '],
+    [() => ['restore', `${at('new\nline')}@1999`], 'missing', 'new\\x0aline has no version 1999'],
+    [() => ['restore', `${at('pushed.txt')}@latest`, '--to', join(beside('full'), 'mine')], 'usage', 'exists already'],
+    [
+      () => ['restore', `${at('pushed.txt')}@latest`, '--to', '/nowhere/at/all'],
+      'missing',
+      'there is no folder /nowhere/at',
+    ],
+    [() => ['restore', `${at('pushed.txt')}@latest`, '--to', '/proc/version/x'], 'missing', '/proc/version'],
+    [() => ['diff', `${at('pushed.txt')}@1999`, at('pushed.txt')], 'missing', 'has no version 1999'],
+    [() => ['diff', '/etc/hostname', at('pushed.txt')], 'notMounted', 'lies in no mount that is running'],
+    [() => ['share', 'link', at('folder')], 'usage', 'is a folder'],
+    [() => ['share', 'link', at('unpushed.txt')], 'pending', 'is not with the service yet'],
+    [() => ['share', 'link', '--off', '/etc/hostname'], 'notMounted', 'lies in no mount that is running'],
+    [() => ['trash', 'restore', 'a\nb'], 'missing', 'there is no a\\x0ab in the trash'],
+    [() => ['trash', 'restore', 'x', '--to', '/etc'], 'notMounted', '/etc lies in no mount that is running'],
+    [() => ['trash', 'restore', 'x', '--to', at('pushed.txt')], 'usage', 'exists already: nothing was changed'],
+    [() => ['trash', 'list', '--account', 'zoe'], 'signIn', 'no account zoe'],
+    [() => ['export', beside('full')], 'usage', 'is not empty: nothing is written over'],
+    [() => ['export', at('folder')], 'usage', 'lies in the mount itself'],
+    [() => ['export', beside('out'), '--account', 'zoe'], 'signIn', 'no account zoe'],
+    [() => ['logout'], 'alreadyMounted', 'cfs umount first'],
+    [() => ['metrics', '--account', 'zoe'], 'notMounted', 'zoe is not mounted'],
+    [() => ['log-level', 'loud'], 'usage', "'loud' is invalid"],
+    [() => ['log-level', '--account', 'zoe'], 'notMounted', 'zoe is not mounted'],
+    [() => ['sync', '--wait', at('missing')], 'missing', 'no missing in this mount'],
+    [() => ['refresh', at('missing')], 'missing', 'no missing in this mount'],
+    [() => ['retry', at('missing')], 'missing', 'no missing in this mount'],
+    [() => ['umount', '/mnt/x\ny'], 'notMounted', 'no mount of ours is running at /mnt/x\\x0ay'],
+    [() => ['login', '--private-access-key-file', '/nowhere'], 'usage', 'cannot read /nowhere (ENOENT)'],
+    [() => ['login', '--password-stdin'], 'usage', 'nothing came on standard input'],
+  ])('row %#', async (args, reason, sentence) => {
+    expectRefusal(await mount.cfs(args(), { anyExitCode: true, input: '' }), reason, sentence);
+  });
+
+  test('nothing was changed by any of them', async () => {
+    expect(await everything()).toBe(before);
+  });
+});
+
+/** A file system of 16 KiB in a mount namespace of its own, and 64 KiB to go there. */
+test('a full disk is told, and what could not be written whole is not there', async () => {
+  await mount.run('head -c 65536 /dev/urandom > large.bin');
+  await mount.sync();
+  mkdirSync(beside('small'));
+  const cfs = `"${process.execPath}" "${join(PROJECT, 'dist/cli/cfs.js')}"`;
+  const script = `mount -t tmpfs -o size=16k none "${beside('small')}" && cd "${beside('small')}"
+    ${cfs} restore "${at('large.bin')}@latest" --to copy; echo "ended with $?"; ls -A`;
+
+  const result = await runCommand(['unshare', '--mount', 'sh', '-c', script], { env: mount.env() });
+
+  expect(result.stderr).toMatch(/^cfs: .*copy: no space is left on the disk \(ENOSPC\)\n$/);
+  expect(result.stdout).toBe(`ended with ${exitCode('store')}\n`);
+});
+
+test("another user's socket is refused by the system, and the sentence says whose mount it is", async () => {
+  const home = new CommandHome();
+  try {
+    // The other user knows the account by the same name, and was given the address of the first one's sockets.
+    const { accounts } = JSON.parse((await mount.cfs(['accounts', '--json'])).stdout) as {
+      accounts: { name: string }[];
+    };
+    home.plantAccount({ origin: mount.server.account.url, userId: accounts[0]?.name.split('@')[0] ?? '' });
+    await runCommand(['chown', '-R', '65534:65534', home.directory]);
+    const cfs = [process.execPath, join(PROJECT, 'dist/cli/cfs.js')];
+    const as = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups'];
+    const env = { ...home.env, XDG_RUNTIME_DIR: mount.env().XDG_RUNTIME_DIR };
+
+    const result = await runCommand([...as, ...cfs, 'sync', '--wait'], { env, anyExitCode: true });
+
+    expectRefusal(result, 'notMounted', 'belongs to another user');
+    expect((await mount.cfs(['status'])).stdout).toContain('mounted');
+  } finally {
+    home.dispose();
+  }
+});
