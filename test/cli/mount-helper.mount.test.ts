@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type CommandResult, runCommand } from '../harness/command.ts';
 import { ReferenceServer } from '../harness/reference-server.ts';
-import { PROJECT } from '../imports.ts';
+import { PROJECT, textOf } from '../imports.ts';
 import { CommandHome } from './cli-harness.ts';
 
 /**
@@ -42,12 +42,19 @@ async function signIn(email: string): Promise<void> {
   expect(code).toBe(0);
 }
 
+/** Those of the line in README.md, but for the user, whom this machine does not have. */
+function optionsOfReadme(): string {
+  const [, words = ''] = /^\S+ \S+ fuse\.cfs-mount (\S+) 0 0$/m.exec(textOf('README.md')) ?? [];
+  expect(words).toContain('setuid=ann');
+  return words.replace('setuid=ann', 'nodev');
+}
+
 /** A script in a mount namespace with our fstab. Its mounts are ended in order, whatever happened. */
 function inNamespace(script: string): Promise<CommandResult> {
   const cfs = `'${process.execPath}' '${join(PROJECT, 'dist/cli/cfs.js')}'`;
   const prepared = [
     `mount --bind '${home.path('bin')}' /usr/local/sbin`,
-    `printf '%s\\n' '${ANN} ${home.path('ann')} fuse.cfs-mount noauto,noatime,settle=50ms,_netdev,nofail 0 0' > '${home.path('fstab')}'`,
+    `printf '%s\\n' '${ANN} ${home.path('ann')} fuse.cfs-mount ${optionsOfReadme()},noatime,_netdev,nofail 0 0' > '${home.path('fstab')}'`,
     `mount --bind '${home.path('fstab')}' /etc/fstab`,
     `ann='${home.path('ann')}'; bob='${home.path('bob')}'`,
     `cfs() { ${cfs} "$@"; }`,
