@@ -85,12 +85,20 @@ export class FaultPlan {
 
 const KIND = /^[a-zA-Z]+$/;
 
+const KINDS: Readonly<Record<EndpointKind, true>> = {
+  ...{ appAuthorization: true, authorization: true, user: true, userCollection: true, userCollectionContents: true },
+  ...{ folder: true, folderContents: true, workspace: true, workspaceContents: true, album: true, albumContents: true },
+  ...{ file: true, fileData: true, fileVersions: true, fileVersion: true, fileVersionData: true },
+  ...{ receivedShare: true, contact: true, publicLink: true },
+};
+
+/** What each may be: a type, or one word. */
 const FAULT_TYPES: Readonly<Record<keyof Fault, readonly string[]>> = {
   delayMs: ['number'],
   status: ['number'],
   retryAfterSeconds: ['number'],
   hangUpBefore: ['boolean'],
-  actButNeverAnswer: ['boolean', 'string'],
+  actButNeverAnswer: ['boolean', 'hang'],
   hangUpAfterBytes: ['number'],
   acceptBytes: ['number'],
   bandwidthBytesPerSecond: ['number'],
@@ -110,11 +118,21 @@ function checkRule(rule: FaultRule, index: number): void {
   if (typeof rule !== 'object' || rule === null) fail('not an object');
   for (const key of Object.keys(rule)) if (!RULE_KEYS.has(key)) fail(`unknown key ${key}`);
   if (typeof rule.on !== 'string') fail('on: a method or *');
+  if (rule.path !== undefined && typeof rule.path !== 'string')
+    fail('path: a kind of endpoint, or a regular expression');
+  if (rule.path !== undefined && KIND.test(rule.path) && !(rule.path in KINDS))
+    fail(`no kind of endpoint ${rule.path}`);
+  for (const key of ['nth', 'times'] as const) {
+    const count = rule[key];
+    const isCount = Number.isInteger(count) && (count as number) >= 1;
+    if (count !== undefined && !isCount && !(key === 'times' && count === 'always')) fail(`${key}: a number from 1`);
+  }
   if (typeof rule.then !== 'object' || rule.then === null) fail('then: an object');
   for (const [key, value] of Object.entries(rule.then)) {
     const types = FAULT_TYPES[key as keyof Fault];
     if (types === undefined) fail(`unknown fault ${key}`);
-    else if (!types.includes(typeof value)) fail(`${key}: expected a ${types.join(' or a ')}`);
+    else if (!types.includes(typeof value) && !types.includes(`${value}`))
+      fail(`${key}: expected ${types.join(' or ')}`);
   }
 }
 

@@ -2,9 +2,10 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { FaultPlan, type FaultRule } from '../../src/server/fault-plan.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
-import { signUp, type TestUser, texts } from './raw-client.ts';
+import { accessToken, RawClient, signUp, type TestUser, texts } from './raw-client.ts';
 import { until } from './until.ts';
 
 /** Trouble that is ordered has to come exactly as ordered: tests of the client stand on it (docs/service.md 11). */
@@ -14,8 +15,18 @@ let server: ReferenceServer;
 let user: TestUser;
 let file: string;
 
+/** What the server waited for, in milliseconds. */
+const waited: number[] = [];
+const clock: Clock = {
+  ...systemClock,
+  sleep: (ms, signal) => {
+    waited.push(ms);
+    return systemClock.sleep(ms, signal);
+  },
+};
+
 beforeAll(async () => {
-  server = await ReferenceServer.open({ dataDirectory: directory });
+  server = await ReferenceServer.open({ dataDirectory: directory, clock });
   user = await signUp(server, 'a@example.com');
   file = await user.client.createFilled(user.folder('2'), 'data', '0123456789');
 });
@@ -50,6 +61,12 @@ test('a rule that says nothing known is refused', () => {
   );
   expect(() => new FaultPlan([{ on: 'GET', nht: 5, then: {} } as unknown as FaultRule])).toThrow(/unknown key nht/);
   expect(() => new FaultPlan([{ on: 'GET', then: { status: '503' } } as unknown as FaultRule])).toThrow(/status/);
+  expect(() => new FaultPlan([{ on: 'PUT', then: { actButNeverAnswer: 'hng' } } as unknown as FaultRule])).toThrow(
+    /boolean or hang/,
+  );
+  expect(() => new FaultPlan([{ on: 'GET', path: 'fileDatas', then: {} }])).toThrow(/no kind of endpoint fileDatas/);
+  expect(() => new FaultPlan([{ on: 'GET', nth: 0, then: {} }])).toThrow(/nth/);
+  expect(() => new FaultPlan([{ on: 'GET', times: 'ever', then: {} } as unknown as FaultRule])).toThrow(/times/);
 });
 
 test('a status comes with its page and Retry-After, and nothing is done', async () => {
@@ -136,8 +153,60 @@ test('an expired token stays expired, another one of the same refresh token is g
 
   const first = await other.client.get('/user');
   const second = await other.client.get('/user');
+  other.client.token = await accessToken(server.origin, other, other.refreshToken);
+  const third = await other.client.get('/user');
 
-  expect([first.status, second.status]).toEqual([401, 401]);
+  expect([first.status, second.status, third.status]).toEqual([401, 401, 200]);
+});
+
+test('a delay is waited for first, and a slow line in both directions', async () => {
+  const target = await user.client.createFile(user.folder('2'), 'slow');
+  waited.length = 0;
+  server.faults = [
+    { on: 'GET', path: 'file', then: { delayMs: 7 } },
+    { on: '*', path: 'fileData', times: 'always', then: { bandwidthBytesPerSecond: 1000 } },
+  ];
+
+  await user.client.get(target);
+  const afterDelay = [...waited];
+  await user.client.send('PUT', `${target}/data`, { body: '0123456789' });
+  const afterUpload = waited.slice(afterDelay.length);
+  const { text } = await user.client.get(`${target}/data`);
+
+  expect(afterDelay).toEqual([7]);
+  expect(afterUpload).toEqual([10]);
+  expect(waited.slice(2)).toEqual([10]);
+  expect(text).toBe('0123456789');
+});
+
+test('silence: with nothing done, or with everything done', async () => {
+  const own = mkdtempSync(join(tmpdir(), 'cfs-silent-'));
+  const silent = await ReferenceServer.open({ dataDirectory: own });
+  const other = await signUp(silent, 'a@example.com');
+  const [one, two] = [
+    await other.client.createFilled(other.folder('2'), 'one', 'before'),
+    await other.client.createFilled(other.folder('2'), 'two', 'before'),
+  ];
+  silent.faults = [
+    { on: 'PUT', path: `${one.split(':').at(-1)}/data`, then: { hang: true } },
+    { on: 'PUT', path: `${two.split(':').at(-1)}/data`, then: { actButNeverAnswer: 'hang' } },
+  ];
+  const ended: string[] = [];
+  const puts = [one, two].map((file) =>
+    new RawClient(silent.origin, other.client.token).send('PUT', `${file}/data`, { body: 'after' }).then(
+      () => ended.push('answered'),
+      () => ended.push('cut'),
+    ),
+  );
+
+  await until(async () => (await other.client.get(`${two}/data`)).text === 'after');
+
+  expect((await other.client.get(`${one}/data`)).text).toBe('before');
+  expect(ended).toEqual([]);
+  await silent.close({ graceMs: 1 });
+  await Promise.all(puts);
+  expect(ended).toEqual(['cut', 'cut']);
+  rmSync(own, { recursive: true });
 });
 
 test('garbage is a page with status 200', async () => {

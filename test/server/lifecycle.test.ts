@@ -216,6 +216,7 @@ test('what is too long, or no HTTP at all, is refused', async () => {
 
   expect([long.status, name.status, headers.status]).toEqual([400, 400, 431]);
   expect(said).toMatch(/^HTTP\/1\.1 400 /);
+  expect(said).toContain('\r\nAccess-Control-Allow-Origin: *\r\n');
   socket.destroy();
   await server.close();
 });

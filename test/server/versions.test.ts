@@ -152,18 +152,19 @@ test('an upload beyond the quota is 413 before its body is read, and leaves noth
 
 test('usage counts what files are now, and only the newest versions are kept if told so', async () => {
   const own = mkdtempSync(join(tmpdir(), 'cfs-kept-'));
-  const keeping = await ReferenceServer.open({ dataDirectory: own, versionsKept: 2 });
+  const keeping = await ReferenceServer.open({ dataDirectory: own, versionsKept: 5 }); // as many as the real service (wire-facts 6.1)
   const other = await signUp(keeping, 'b@example.com');
   const file = await other.client.createFile(other.folder('2'), 'x');
-  for (const data of ['1', '22', '333', '4444']) await other.client.send('PUT', `${file}/data`, { body: data });
+  for (const data of ['1', '22', '333', '4444', '55555', '666666', '7777777'])
+    await other.client.send('PUT', `${file}/data`, { body: data });
 
   const versions = await other.client.get(`${file}/version`);
   const usage = texts((await other.client.get('/user')).text, 'usage');
   await keeping.close();
   rmSync(own, { recursive: true });
 
-  expect(texts(versions.text, 'size')).toEqual(['4', '3']);
-  expect(usage).toEqual(['4']);
+  expect(texts(versions.text, 'size')).toEqual(['7', '6', '5', '4', '3']);
+  expect(usage).toEqual(['7']);
 });
 
 test('the history is paged like any listing', async () => {
