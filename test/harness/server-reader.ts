@@ -34,6 +34,8 @@ export class ServerReader {
   #token: string | null = null;
   #root: string | null = null;
   #trash: string | null = null;
+  #refreshToken: string | null = null;
+  #user: string | null = null;
 
   constructor(who: SignIn) {
     this.#who = who;
@@ -98,6 +100,12 @@ export class ServerReader {
       ...(body !== undefined && { body: typeof body === 'string' ? body : Buffer.from(body) }),
       signal: AbortSignal.timeout(REQUEST_MS_MAX),
     });
+  }
+
+  /** What another client needs that cannot sign in by itself: URLs. */
+  async session(): Promise<{ readonly refreshToken: string; readonly accessToken: string; readonly user: string }> {
+    await this.#rootUrl();
+    return { refreshToken: this.#refreshToken ?? '', accessToken: this.#token ?? '', user: this.#user ?? '' };
   }
 
   /** URLs of the account's folder and of its trash. */
@@ -193,13 +201,15 @@ export class ServerReader {
       privateAccessKey,
     });
     const refreshToken = refreshed.headers.get('location') ?? '';
+    this.#refreshToken = refreshToken;
     const authorized = await this.#post(`${url}/authorization`, 'tokenAuthRequest', {
       accessKeyId,
       privateAccessKey,
       refreshToken,
     });
     this.#token = authorized.headers.get('location');
-    const user = await (await this.#get(element(await authorized.text(), 'user'))).text();
+    this.#user = element(await authorized.text(), 'user');
+    const user = await (await this.#get(this.#user)).text();
     this.#trash = element(user, 'deleted');
     this.#root = element(user, 'magicBriefcase');
     return this.#root;

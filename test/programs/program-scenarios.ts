@@ -13,6 +13,16 @@ export interface ProgramScenario {
 /** 300,000 bytes that look random and are the same everywhere. */
 const BYTES = `seq 1 60000 | sha512sum | cut -c1-64 | awk '{ for (i = 0; i < 4616; i++) printf "%s%d", $1, i }' | head -c 300000`;
 
+/** `npm run soak -- programs` has 10,000 files and 500 commits. */
+const FILES = Number(process.env.CFS_FILES ?? 400);
+const COMMITS = Number(process.env.CFS_COMMITS ?? 20);
+/** Of what takes as long as there are files. */
+const LONG_MS = 120_000 + FILES * 60;
+
+/** FILES small files in 20 folders, all different. */
+const TREE = `for d in $(seq 1 20); do mkdir -p tree/$d; for n in $(seq 1 ${FILES / 20}); do echo "file $n of $d" > tree/$d/f$n; done
+      done`;
+
 export const PROGRAM_SCENARIOS: readonly ProgramScenario[] = [
   {
     name: 'cp -r in, diff -r, cp -a within, mv, rm -r',
@@ -82,25 +92,25 @@ export const PROGRAM_SCENARIOS: readonly ProgramScenario[] = [
       tar -rf more.tar src/x; tar -uf more.tar src/x; tar -tf more.tar | grep -qx src/x`,
   },
   {
-    name: 'git: 20 commits, branches, merge, clone, gc, fsck',
+    name: `git: ${COMMITS} commits, branches, merge, clone, gc, fsck, worktrees`,
     needs: ['git'],
     timeoutMs: 180_000,
     script: `
       export HOME="$PWD" GIT_CONFIG_NOSYSTEM=1 GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@example.com GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@example.com
       git -c init.defaultBranch=main init -q repo; cd repo
       git config gc.auto 0
-      for n in $(seq 1 20); do
+      for n in $(seq 1 ${COMMITS}); do
         mkdir -p "dir$((n % 5))"; seq 1 "$((n * 50))" > "dir$((n % 5))/file$n"; echo "$n" >> log
         git add -A; git commit -q -m "commit $n"
       done
-      test "$(git rev-list --count HEAD)" = 20; test -z "$(git status --porcelain)"
+      test "$(git rev-list --count HEAD)" = ${COMMITS}; test -z "$(git status --porcelain)"
       git checkout -q -b side HEAD~5; echo side > side; git add side; git commit -q -m side
       git checkout -q main; git merge -q -m merge side; test "$(cat side)" = side
       echo changed >> log; test "$(git status --porcelain)" = ' M log'; git stash -q; git stash pop -q; git checkout -q log
       git fsck --strict --no-progress
       git clone -q --no-local . ../clone; git -C ../clone fsck --strict --no-progress
       git clone -q --shared . ../shared; diff -r --exclude .git . ../clone
-      git gc -q --prune=now; git fsck --strict --no-progress; test "$(git rev-list --count HEAD)" = 22
+      git gc -q --prune=now; git fsck --strict --no-progress; test "$(git rev-list --count HEAD)" = ${COMMITS + 2}
       git worktree add -q ../tree HEAD~3; git -C ../tree status --porcelain; git worktree remove ../tree
       test -z "$(git status --porcelain)"`,
   },
@@ -273,5 +283,51 @@ export const PROGRAM_SCENARIOS: readonly ProgramScenario[] = [
       for d in $(seq 1 10); do mkdir -p "t/$d"; seq 1 50 | (cd "t/$d" && xargs touch); done
       test "$(find t -type f | wc -l)" = 500; du -s t > /dev/null; df . > /dev/null; ls -lR t > /dev/null
       find t -type f -print0 | xargs -0 -n 50 -P 4 rm; test "$(find t -type f | wc -l)" = 0; rm -r t; test ! -e t`,
+  },
+  {
+    name: `cp, tar, rsync and zip of ${FILES} files, and back`,
+    needs: ['tar', 'rsync', 'zip', 'unzip', 'diff'],
+    timeoutMs: LONG_MS,
+    script: `
+      ${TREE}; test "$(find tree -type f | wc -l)" = ${FILES}
+      cp -r tree copied; diff -r tree copied; rm -r copied
+      tar cf tree.tar tree; mkdir tarred; tar xf tree.tar -C tarred; diff -r tree tarred/tree; rm -r tarred
+      rsync -a tree/ synced/; test -z "$(rsync -ai tree/ synced/)"; diff -r tree synced; rm -r synced
+      zip -qr tree.zip tree; mkdir zipped; unzip -q tree.zip -d zipped; diff -r tree zipped/tree; rm -r zipped tree.tar tree.zip tree`,
+  },
+  {
+    name: 'make of a C project: all of it, nothing, and what a change asks for',
+    needs: ['make', 'cc'],
+    timeoutMs: LONG_MS,
+    script: `
+      mkdir src; for n in $(seq 1 30); do printf '#include "all.h"\nint f%d(void) { return %d + ADD; }\n' "$n" "$n" > "src/f$n.c"; done
+      printf '#define ADD 1\nint total(void);\n' > src/all.h
+      { for n in $(seq 1 30); do echo "int f$n(void);"; done; echo 'int total(void) { int sum = 0;'
+        for n in $(seq 1 30); do echo "sum += f$n();"; done; echo 'return sum; }'; } > src/total.c
+      printf '#include <stdio.h>\n#include "all.h"\nint main(void) { printf("%%d\\\\n", total()); return 0; }\n' > src/main.c
+      printf 'OBJECTS := $(patsubst src/%%.c,out/%%.o,$(wildcard src/*.c))\nprog: $(OBJECTS)\n\tcc -o $@ $^\nout/%%.o: src/%%.c src/all.h\n\t@mkdir -p out\n\tcc -c -o $@ $<\n' > Makefile
+      make -j4 > first.log; test "$(./prog)" = 495; test "$(grep -c 'cc -c' first.log)" = 32
+      make | grep -q 'up to date'
+      printf '#include "all.h"\nint f7(void) { return 1000; }\n' > src/f7.c; make > second.log
+      test "$(grep -c 'cc -c' second.log)" = 1; test "$(./prog)" = 1487
+      sed -i 's/ADD 1/ADD 2/' src/all.h; make -j4 > third.log; test "$(grep -c 'cc -c' third.log)" = 32; test "$(./prog)" = 1516`,
+  },
+  {
+    name: 'npm install of a tree of packages, with scripts and links in .bin',
+    needs: ['npm'],
+    timeoutMs: LONG_MS,
+    script: `
+      export npm_config_cache="$PWD/cache" npm_config_update_notifier=false npm_config_audit=false npm_config_fund=false
+      for p in one two three; do
+        mkdir -p "packages/$p/lib"; printf '#!/usr/bin/env node\nconsole.log("%s")\n' "$p" > "packages/$p/cli.js"
+        for n in $(seq 1 20); do echo "module.exports = $n" > "packages/$p/lib/$n.js"; done
+        printf '{"name":"@x/%s","version":"1.0.0","bin":{"%s":"cli.js"}}' "$p" "$p" > "packages/$p/package.json"
+        (cd "packages/$p" && npm pack --silent --pack-destination ../.. > /dev/null)
+      done
+      mkdir app; cd app; printf '{"name":"app","version":"1.0.0","scripts":{"go":"one && two && three"}}' > package.json
+      npm install --offline --silent ../x-one-1.0.0.tgz ../x-two-1.0.0.tgz ../x-three-1.0.0.tgz
+      test "$(npm run --silent go | tr '\n' ' ')" = 'one two three '; test -L node_modules/.bin/one
+      test "$(find node_modules -name '*.js' | wc -l)" = 63
+      rm -r node_modules; npm ci --offline --silent; test "$(node -p 'require("@x/two/lib/7.js")')" = 7`,
   },
 ];
