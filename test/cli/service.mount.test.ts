@@ -1,5 +1,15 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { MountFixture } from '../harness/mount-fixture.ts';
@@ -164,4 +174,37 @@ test('a mount in the background tells the manager which process it is', async ()
   const { accounts } = JSON.parse(status.stdout) as { accounts: { status: { pid: number } }[] };
   expect(pid).toBe(accounts[0]?.status.pid);
   await fixture.cfs(['umount', '--now']);
+});
+
+/** systemd.exec(5): JOURNAL_STREAM names the device and inode of the stream, so that nobody takes another file for it. */
+test('the log goes to the journal where standard error is one, with its levels, and to its file otherwise', async () => {
+  const cfsMount = new URL('../../dist/cli/cfs-mount.js', import.meta.url).pathname;
+  const logs = (): string[] =>
+    readdirSync(join(fixture.env().XDG_STATE_HOME ?? '', 'cfs/accounts'), { recursive: true }).map(String);
+  const run = async (journalStream: (path: string) => string): Promise<string> => {
+    const path = tools.path('journal');
+    const fd = openSync(path, 'w');
+    const child = spawn(process.execPath, [cfsMount, '-f', fixture.directory], {
+      stdio: ['ignore', 'ignore', fd],
+      env: { ...process.env, ...fixture.env(), JOURNAL_STREAM: journalStream(path) },
+    });
+    closeSync(fd);
+    children.push(child);
+    const ended = new Promise((resolve) => child.once('exit', resolve));
+    await expect
+      .poll(() => readFileSync('/proc/mounts', 'utf8'), { timeout: 30_000 })
+      .toContain(` ${fixture.directory} `);
+    await fixture.cfs(['umount', '--now']);
+    expect(await ended).toBe(0);
+    return readFileSync(path, 'utf8');
+  };
+  for (const name of logs())
+    if (name.endsWith('mount.log')) rmSync(join(fixture.env().XDG_STATE_HOME ?? '', 'cfs/accounts', name));
+
+  const journal = await run((path) => `${statSync(path).dev}:${statSync(path).ino}`);
+  expect(journal).toMatch(/^<6>\{"level":30,.*"type":"mounted"/m);
+  expect(logs().filter((name) => name.endsWith('mount.log'))).toEqual([]);
+
+  expect(await run(() => '1:2')).toBe('');
+  expect(logs().filter((name) => name.endsWith('mount.log'))).toHaveLength(1);
 });
