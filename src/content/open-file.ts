@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
 import { FsError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
@@ -165,19 +166,17 @@ export class OpenFile {
     const sizeBytes = this.sizeBytes;
     if (offset < 0 || offset >= sizeBytes) throw new FsError('ENXIO');
     if (this.#content === null) return whence === 'data' ? offset : sizeBytes;
-    const data = this.#deps.contents.nextData(this.#content, offset);
+    const content = this.#content;
+    const data = this.#deps.contents.nextData(content, offset);
     if (whence === 'data') {
       if (data === null) throw new FsError('ENXIO');
       return Math.max(offset, data.start);
     }
     let hole = offset;
-    for (
-      let next = data;
-      next !== null && next.start <= hole;
-      next = this.#deps.contents.nextData(this.#content, hole)
-    ) {
+    for (let next = data; next !== null && next.start <= hole; next = this.#deps.contents.nextData(content, hole)) {
       hole = Math.min(next.end, sizeBytes);
       if (hole >= sizeBytes) break;
+      await nextTurn();
     }
     return Math.min(hole, sizeBytes);
   }

@@ -287,19 +287,18 @@ export class ContentStore implements Contents {
 
   nextData(id: ContentId, offset: number): Extent | null {
     const sizeBytes = this.sizeOf(id);
-    let start = -1;
     for (let from = Math.max(0, offset); from < sizeBytes; from += SEEK_WINDOW_BYTES) {
+      const to = Math.min(from + SEEK_WINDOW_BYTES, sizeBytes);
       let at = from;
-      for (const piece of this.#layers.resolve(id, from, Math.min(from + SEEK_WINDOW_BYTES, sizeBytes))) {
-        if (piece.kind === 'zeros') {
-          if (start >= 0) return { start, end: at };
-        } else if (start < 0) {
-          start = at;
-        }
+      let start = -1;
+      for (const piece of this.#layers.outline(id, from, to)) {
+        if (piece.kind !== 'zeros' && start < 0) start = at;
+        if (piece.kind === 'zeros' && start >= 0) break;
         at += piece.length;
       }
+      if (start >= 0) return { start, end: at };
     }
-    return start < 0 ? null : { start, end: sizeBytes };
+    return null;
   }
 
   fetchPath(version: ContentId): string | null {

@@ -74,7 +74,10 @@ export interface Contents {
   pieces(id: ContentId, extent: Extent): Piece[];
   /** The bytes of `extent`, copied out; null when something is missing. For small reads, digests, symlinks. */
   readAll(id: ContentId, extent: Extent): Uint8Array | null;
-  /** Where SEEK_DATA and SEEK_HOLE find data at or after `offset`; null for none. Missing blocks count as data. */
+  /**
+   * Where SEEK_DATA and SEEK_HOLE find data at or after `offset`; null for none. Missing blocks count as data, and no byte is
+   * looked at. Of long data the first 64 MiB or less: it may go on where the extent ends.
+   */
   nextData(id: ContentId, offset: number): Extent | null;
 
   /** The file that a fetch of this version content writes into (made if need be). Null: too small, ask for bytes instead. */

@@ -15,6 +15,7 @@ import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import { BLOCK_BYTES, type ContentId, type ResourceUrl, type VersionUrl } from '../../src/base/vocabulary.ts';
 import { ContentStore, type ContentStoreDeps, type ContentStoreOptions } from '../../src/store/content-store.ts';
+import { type Disk, systemDisk } from '../../src/store/disk.ts';
 import type { Store } from '../../src/store/environment.ts';
 import { countReference } from '../../src/store/node-table.ts';
 import { checkBytes } from '../../src/store/store-check.ts';
@@ -320,6 +321,32 @@ test('a content that was handed out is collected after its last lease, its file 
   expect(place.contents.record(id)).toBeUndefined();
   expect(existsSync(path)).toBe(false);
   expect([...place.store.scan('blocks', id)]).toEqual([]);
+  await stop(place);
+});
+
+test('asking where data lies looks at no byte of it, and at a part of a large file at once', async () => {
+  const first = await open();
+  const id = version(first, 130 * MIB);
+  const bytes = new Uint8Array(2 * MIB).fill(7);
+  fetch(first, id, bytes, 64 * MIB);
+  await stop(first);
+  let reads = 0;
+  const disk: Disk = Object.create(systemDisk, {
+    read: {
+      value: (...args: Parameters<Disk['read']>) => {
+        reads++;
+        return systemDisk.read(...args);
+      },
+    },
+  });
+  const place = await open({}, first.directory, { disk });
+
+  expect(place.contents.nextData(id, 0)).toEqual({ start: 0, end: 64 * MIB });
+  expect(place.contents.nextData(id, 64 * MIB)).toEqual({ start: 64 * MIB, end: 128 * MIB });
+  expect(place.contents.nextData(id, 128 * MIB)).toEqual({ start: 128 * MIB, end: 130 * MIB });
+  expect(reads).toBe(0);
+  expect(place.contents.pieces(id, { start: 64 * MIB, end: 65 * MIB })).toMatchObject([{ kind: 'slice' }]);
+  expect(reads).toBe(8); // what is read is compared, once
   await stop(place);
 });
 
