@@ -103,15 +103,12 @@ const MIXED = (seconds: number) => `
 test('thirty-two threads of mixed calls and eight finds get no wrong answer, and nobody hangs', async () => {
   const seconds = Number(process.env.CFS_TEST_MIXED_SECONDS ?? 4);
   const driver = await mounted({ fileSystem: { entryTimeoutMs: 600_000, attributeTimeoutMs: 600_000 } });
-  const finds = Array.from({ length: 8 }, () =>
-    started('sh', [
-      '-c',
-      `end=$(($(date +%s) + ${seconds})); while [ $(date +%s) -lt $end ]; do find ${driver.directory} -ls > /dev/null 2>&1; done`,
-    ]),
-  );
+  const limitMs = (seconds + 60) * 1000;
+  const listing = `end=$(($(date +%s) + ${seconds})); while [ $(date +%s) -lt $end ]; do find ${driver.directory} -ls > /dev/null 2>&1; done`;
+  const finds = Array.from({ length: 8 }, () => started('sh', ['-c', listing], limitMs));
   process.env.UV_THREADPOOL_SIZE = '32';
 
-  const calls = await script<number>(driver.directory, MIXED(seconds), (seconds + 60) * 1000);
+  const calls = await script<number>(driver.directory, MIXED(seconds), limitMs);
 
   expect(calls).toBeGreaterThan(1000);
   for (const { finished } of finds) expect((await finished).signal).toBeNull();

@@ -361,10 +361,15 @@ describe('coming and going', () => {
     const user = started('sh', ['-c', `exec 3< ${driver.path('f')}; echo open; sleep 60`]);
     await new Promise((resolve) => user.child.stdout?.once('data', resolve));
 
-    await expect(driver.do({ do: 'unmount', how: 'orderly' }))
-      .resolves.toBeDefined()
-      .catch(() => undefined);
+    await expect(driver.do({ do: 'unmount', how: 'orderly' })).rejects.toThrow('EBUSY');
+    expect(mountOn(driver.directory)).not.toBeNull();
+    await driver.do({ do: 'unmount', how: 'lazily' });
+    await driver.do({ do: 'unmount', how: 'lazily' }); // once more: nothing happens
+
+    expect(mountOn(driver.directory)).toBeNull();
+    expect((await driver.state()).openHandles).toBe(1);
     user.child.kill('SIGKILL');
+    expect(await driver.ended).toEqual({ how: 'unmounted', destroyed: true });
   });
 
   test('a dead mount of ours is detached at the next start', async () => {

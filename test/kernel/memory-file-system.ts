@@ -252,8 +252,10 @@ export class MemoryFileSystem implements FileSystemOps {
     });
   }
 
-  link(_ino: Inode, _newParent: Inode, _newName: string, _ctx: OpContext): Answer<Entry> {
-    throw new FsError('EPERM');
+  link(ino: Inode, _newParent: Inode, _newName: string, _ctx: OpContext): Answer<Entry> {
+    return this.#after('link', ino, '', () => {
+      throw new FsError('EPERM');
+    });
   }
 
   open(ino: Inode, flags: OpenFlags, _ctx: OpContext): Answer<OpenReply> {
