@@ -9,6 +9,7 @@ import type {
 import type { Extent, NodeKind, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
 import { parseUrl } from '../protocol/endpoints.ts';
 import type { RemoteShare, RemoteUser } from './account.ts';
+import { nullWhenGone } from './answer-reading.ts';
 import type { HttpService } from './http-service.ts';
 import type { IncomingData } from './version-data.ts';
 
@@ -159,8 +160,10 @@ export class AccountTree {
     if (owner === '') return 'Somebody';
     const known = this.#contacts.get(owner);
     if (known !== undefined) return known;
-    const { firstName, lastName, emailAddress } = await this.#service.account.contact(owner, signal);
-    const name = [firstName, lastName].filter((part) => part !== null && part !== '').join(' ') || emailAddress;
+    const contact = await nullWhenGone(() => this.#service.account.contact(owner, signal));
+    const parts = [contact?.firstName, contact?.lastName].filter((part) => part != null && part !== '');
+    // Whoever shares and is no contact (any more) goes by the last part of the address that the share gives.
+    const name = parts.join(' ') || contact?.emailAddress || (owner.split('/').at(-1) as string);
     if (this.#contacts.size >= CONTACTS_MAX) this.#contacts.clear();
     this.#contacts.set(owner, name);
     return name;

@@ -5,7 +5,7 @@ import { OtherProgram } from '../harness/other-program.ts';
 let mount: MountFixture;
 
 beforeAll(async () => {
-  mount = await MountFixture.start();
+  mount = await MountFixture.start({ flags: ['--read-timeout', '1s'] });
 });
 
 afterAll(async () => {
@@ -50,13 +50,11 @@ test('.versions stands in no listing unless --show-versions says so, and numbers
   const numbers = await lines('stat -c %i .versions .versions/listed.txt .versions/listed.txt/*');
 
   await mount.unmount();
-  await mount.mount(['--show-versions']);
+  await mount.mount(['--show-versions', '--read-timeout', '1s']);
 
   expect(await lines('ls -a | grep -cx .versions')).toEqual(['1']);
   expect(await lines('ls -a | sort | uniq -d')).toEqual([]);
   expect(await lines('stat -c %i .versions .versions/listed.txt .versions/listed.txt/*')).toEqual(numbers);
-  await mount.unmount();
-  await mount.mount();
 });
 
 /** [S-versions-3] */
@@ -87,8 +85,6 @@ test.each([
 
 /** [S-versions-4] */
 test('without the service a history that was never asked for is ETIMEDOUT, and the files stay as they are', async () => {
-  await mount.unmount();
-  await mount.mount(['--read-timeout', '1s']);
   await mount.run('printf one > offline.txt');
   await mount.sync();
   mount.server.pause();

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, onTestFailed, test } from 'vitest';
+import type { Administration } from '../../src/server/administration.ts';
 import { openAdministration } from '../../src/server/reference-server.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
 import { OtherProgram } from '../harness/other-program.ts';
@@ -35,6 +36,12 @@ afterAll(async () => {
   await mount?.dispose();
   await server?.dispose();
 });
+
+async function administer(change: (administration: Administration) => void): Promise<void> {
+  const data = await openAdministration({ dataDirectory: server.data });
+  change(data.administration);
+  await data.close();
+}
 
 async function lines(script: string): Promise<string[]> {
   return (await mount.run(script)).stdout.split('\n').filter((line) => line !== '');
@@ -144,4 +151,23 @@ test('a share for reading stays so after a restart without the service, and noth
   await mount.run('mv Documents/two.txt "Shared with me/Ada Lovelace/Mobile Photos/"');
   await mount.sync();
   expect((await owner.client.get(`${owner.systemFolder('3')}/contents`)).text).toContain('two.txt');
+});
+
+/** [S-account-4] */
+test('a share follows what its owner allows, and goes when it is taken back', async () => {
+  onTestFailed(mount.printLogs);
+  const person = 'Shared with me/Ada Lovelace';
+  const share = `${person}/Mobile Photos`;
+  await mount.run(`ls "${share}"`);
+
+  await administer((administration) => {
+    administration.share(OWNER, '3', server.account.username, { writeAllowed: false });
+  });
+  await mount.cfs(['refresh', `${mount.directory}/${person}`]);
+  expect(await refusal(`printf x > "${share}/late.txt"`)).toMatch(/Read-only file system/);
+
+  await administer((administration) => administration.unshare(OWNER, '3', server.account.username));
+  await mount.cfs(['refresh', `${mount.directory}/${person}`]);
+  expect(await lines(`ls "${person}"`)).toEqual(['Magic Briefcase']);
+  expect(JSON.parse((await mount.cfs(['status', '--json'])).stdout).accounts[0].status.parked).toEqual([]);
 });
