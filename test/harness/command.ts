@@ -36,11 +36,12 @@ export function runCommand(argv: readonly string[], options: CommandOptions = {}
       env: { ...process.env, ...options.env },
     });
     const output = { stdout: '', stderr: '' };
-    child.stdout.on('data', (text: Buffer) => {
-      output.stdout += text.toString();
+    // Decoded as streams: a character may lie across two pieces.
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      output.stdout += text;
     });
-    child.stderr.on('data', (text: Buffer) => {
-      output.stderr += text.toString();
+    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      output.stderr += text;
     });
     let late = false;
     const timer = setTimeout(() => {

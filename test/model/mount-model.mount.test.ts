@@ -16,6 +16,8 @@ const SEEDS =
     ? [Number(process.env.CFS_SEED)]
     : [...KEPT_SEEDS, ...Array.from({ length: Number(process.env.CFS_RUNS ?? 0) }, (_, run) => 3_000 + run)];
 const STEPS = Number(process.env.CFS_STEPS ?? 1_500);
+/** Between two of them the mount ends, in order and by SIGKILL in turn; every file is closed then. */
+const LIVES = Math.max(2, Math.round(STEPS / 2_000));
 
 const missing = missingForMounts();
 describe.skipIf(missing !== null)(
@@ -33,8 +35,8 @@ describe.skipIf(missing !== null)(
     });
 
     test.each(SEEDS)(
-      `the mount answers as the directory does, over a restart and on the service too (SEED=%i, ${STEPS} steps)`,
-      { timeout: 300_000 },
+      `the mount answers as the directory does, over restarts and on the service too (SEED=%i, ${STEPS} steps)`,
+      { timeout: 300_000 + STEPS * 20 },
       async (seed) => {
         onTestFailed(() => mount.printLogs());
         const random = new SeededRandom(seed);
@@ -42,7 +44,7 @@ describe.skipIf(missing !== null)(
         for (const ground of [mount, plain]) await ground.run(`mkdir seed-${seed}`);
         const folder = `seed-${seed}`;
 
-        for (let life = 0; life < 2; life++) {
+        for (let life = 0; life < LIVES; life++) {
           const sides = {
             plain: await SyscallProcess.start(`${plain.directory}/${folder}`),
             tested: await SyscallProcess.start(`${mount.directory}/${folder}`),
@@ -50,15 +52,16 @@ describe.skipIf(missing !== null)(
           const model = new TwinModel({ ...sides, random });
           onTestFailed(() => writeFile(path.join(tmpdir(), `cfs-model-${seed}-life-${life}.trace`), model.wholeTrace));
           try {
-            await model.run(STEPS / 2);
+            await model.run(STEPS / LIVES);
             await model.closeAll();
             await model.compareTrees();
           } finally {
             await sides.plain.dispose();
             await sides.tested.dispose();
           }
-          if (life === 0) {
-            await mount.unmount(['--now']);
+          if (life < LIVES - 1) {
+            if (life % 2 === 0) await mount.unmount(['--now']);
+            else await mount.kill9();
             await mount.mount();
           }
         }

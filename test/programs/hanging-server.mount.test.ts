@@ -1,5 +1,8 @@
 import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
+import { type CallError, O_CREAT, O_RDONLY, O_WRONLY } from '../conformance/file-api.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
+import { ReferenceServer } from '../harness/reference-server.ts';
+import { SyscallProcess } from '../harness/syscall-process.ts';
 import { treeDifferences, treeDigests } from '../harness/tree-digests.ts';
 
 const DIR_TTL_MS = 1_000;
@@ -44,6 +47,84 @@ describe.skipIf(missing !== null)(`a server that hangs${missing === null ? '' : 
 
     expect(treeDifferences(await mount.serverTree(), wanted)).toEqual([]);
     expect(await connectionOf(mount)).toBe('online');
+  });
+});
+
+const FILES = 500;
+const READERS = 8;
+/** In the folder whose listing is under way; `npm run soak -- hanging` has 100,000. */
+const ENTRIES = Number(process.env.CFS_ENTRIES ?? 600);
+
+describe.skipIf(missing !== null)(`a server that stops${missing === null ? '' : ` (needs: ${missing})`}`, () => {
+  let server: ReferenceServer;
+  let mount: MountFixture;
+  beforeAll(
+    async () => {
+      server = await ReferenceServer.start();
+      const { reader } = server;
+      const { root } = await reader.places();
+      const made = async (folder: string, document: string) =>
+        (await reader.send('POST', folder, document)).headers.get('location') ?? '';
+      const large = await made(root, '<folder><displayName>large</displayName></folder>');
+      for (let n = 0; n < READERS; n++) {
+        const file = await made(large, `<file><displayName>f${n}</displayName><mediaType/></file>`);
+        await reader.send('PUT', `${file}/data`, Buffer.alloc(3_000_000, `${n}`));
+      }
+      const many = await made(root, '<folder><displayName>many</displayName></folder>');
+      for (let n = 0; n < ENTRIES; n += READERS) {
+        const some = Array.from({ length: READERS }, (_, at) => n + at);
+        await Promise.all(some.map((at) => made(many, `<folder><displayName>e${at}</displayName></folder>`)));
+      }
+      mount = await MountFixture.start({ server });
+    },
+    30_000 + ENTRIES * 20,
+  );
+  afterAll(async () => {
+    await mount?.dispose();
+    await server?.dispose();
+  });
+
+  test(`${FILES} files are made and renamed while ${READERS} reads hang and a listing is under way`, async () => {
+    onTestFailed(() => mount.printLogs());
+    const [writer, lister] = [await SyscallProcess.start(mount.directory), await SyscallProcess.start(mount.directory)];
+    await writer.mkdir('mine');
+    await lister.readdir('large');
+    const readers = await Promise.all(Array.from({ length: READERS }, () => SyscallProcess.start(mount.directory)));
+    const hanging = readers.map(async (reader, n) => {
+      const fd = await reader.open(`large/f${n}`, O_RDONLY);
+      server.pause();
+      return reader.read(fd, 2_000_000, 100).then(
+        () => 'read',
+        (error: CallError) => error.errno,
+      );
+    });
+    const listing = lister.readdir('many').then(
+      (entries) => entries.length,
+      (error: CallError) => error.errno,
+    );
+
+    const tookMs: number[] = [];
+    for (let n = 0; n < FILES; n++) {
+      const begun = performance.now();
+      const fd = await writer.open('mine/new', O_CREAT | O_WRONLY, 0o644);
+      await writer.write(fd, 0, Buffer.from(`file ${n}`));
+      await writer.close(fd);
+      await writer.rename('mine/new', `mine/f${n}`);
+      tookMs.push(performance.now() - begun);
+    }
+
+    tookMs.sort((a, b) => a - b);
+    const at = (part: number) => (tookMs[Math.floor(tookMs.length * part)] ?? 0).toFixed(1);
+    console.info(`create, write, close, rename beside hanging reads: p50 ${at(0.5)} ms, p99 ${at(0.99)} ms`);
+    expect((await writer.readdir('mine')).length).toBe(FILES);
+    server.resume();
+    // Whoever was caught by the pause goes on, and so does the listing.
+    for (const outcome of await Promise.all(hanging)) expect(outcome).toBe('read');
+    expect(await listing).toBe(Math.ceil(ENTRIES / READERS) * READERS);
+    for (const process of [writer, lister, ...readers]) await process.dispose();
+    await mount.sync();
+    const pushed = [...(await server.reader.filledDigests()).keys()].filter((name) => name.startsWith('mine/f'));
+    expect(pushed.length).toBe(FILES);
   });
 });
 
