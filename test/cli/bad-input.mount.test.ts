@@ -1,4 +1,4 @@
-import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -149,7 +149,11 @@ describe('cfs login', () => {
 
     const result = await home.run('cfs', ['login', 'http://127.0.0.1:9'], { env: rest });
 
-    expectRefusal(result, exitCode('usage'), /neither flag nor environment gives: CFS_PASSWORD \(--password-stdin\), CFS_APPLICATION \(--application\)$/m);
+    expectRefusal(
+      result,
+      exitCode('usage'),
+      /neither flag nor environment gives: CFS_PASSWORD \(--password-stdin\), CFS_APPLICATION \(--application\)$/m,
+    );
   });
 
   test.each([
@@ -221,5 +225,25 @@ describe('without a mount', () => {
     expectRefusal(await home.run('cfs', ['frobnicate']), exitCode('usage'), "unknown command 'frobnicate'");
     expectRefusal(await home.run('cfs', ['sync', '--fast']), exitCode('usage'), "unknown option '--fast'");
     expectRefusal(await home.run('cfs', ['sync', '--wait', '--timeout', '3']), exitCode('usage'), '--timeout: "3"');
+  });
+});
+
+describe('doctor, service and completion', () => {
+  test.each([
+    [['service', 'install'], 'usage', "missing required argument 'directory'"],
+    [['service', 'install', '/missing/x\ny'], 'mountPoint', '/missing/x\\x0ay does not exist'],
+    [['service', 'install', '/', '--settle', 'soon'], 'usage', '--settle: "soon"'],
+    [['service', 'install', '/', '--account', 'zoe'], 'signIn', 'no account zoe'],
+    [['service', 'remove'], 'notMounted', 'no service is installed'],
+    [['service', 'remove', '/x\ny'], 'notMounted', 'no service is installed for /x\\x0ay'],
+    [['completion'], 'usage', "missing required argument 'shell'"],
+    [['completion', 'tcsh'], 'usage', 'bash, zsh, fish'],
+    [['doctor', '--account', 'zoe'], 'signIn', 'zoe is not signed in here'],
+    [['doctor', 'now'], 'usage', 'too many arguments'],
+  ] as const)('cfs %j is refused in one line, and nothing is changed', async (args, reason, sentence) => {
+    home.plantAccount();
+
+    expectRefusal(await home.run('cfs', args), exitCode(reason), sentence);
+    expect(existsSync(`${home.env.XDG_CONFIG_HOME}/systemd`)).toBe(false);
   });
 });
