@@ -1,22 +1,28 @@
 // The gates of bytes: reading what is not here, reading it again, writing, and uploading, with the server 30 ms away at
-// 25 MB/s per connection, and once without distance; beside rclone's mount, curl and ext4 in the same run.
+// 25 MB/s per connection, and once without distance; beside rclone's mount, curl, libfuse's passthrough and ext4 in the same run.
+//   npm run bench -- content --part=read | again | write | upload | busy | near     one part (all of them without the flag)
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { randomFillSync } from 'node:crypto';
-import { closeSync, openSync, writeSync } from 'node:fs';
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { Ground, median, privateMiB, run, writeResults } from './measure/ground.mjs';
+import { Ground, run } from './measure/ground.mjs';
+import { OURS, Results } from './measure/results.mjs';
 
 const quick = process.argv.includes('--quick');
+const only = process.argv.find((word) => word.startsWith('--part='))?.slice('--part='.length) ?? null;
 const ROUNDS = quick ? 1 : 3;
 const BIG_MIB = quick ? 64 : 256;
 const HUGE_MIB = quick ? 128 : 1024;
+const RANDOM_READS = quick ? 40 : 200;
+const CONNECTIONS = 8;
 const CONNECTION_MB_PER_SECOND = 25;
+const LATENCY_MS = 30;
+const FAR = ['--latency', `${LATENCY_MS}ms`, '--bandwidth', `${CONNECTION_MB_PER_SECOND}MB`];
+const DROP = 'sync; echo 1 > /proc/sys/vm/drop_caches || true';
 
-const samples = {};
-function note(measure, peer, value) {
-  samples[measure] ??= {};
-  samples[measure][peer] ??= [];
-  samples[measure][peer].push(value);
-}
+const results = new Results('content', { rounds: ROUNDS, quick, bigMiB: BIG_MIB, hugeMiB: HUGE_MIB });
+const rate = (mib, seconds) => (mib * 1.048576) / seconds;
+const secondsToRead = (path) => run(`cat ${path} > /dev/null`).seconds;
 
 /** A file of bytes that no two places share. */
 function bytesFile(path, mib) {
@@ -30,98 +36,248 @@ function bytesFile(path, mib) {
   closeSync(fd);
 }
 
-/** Single reads timed inside one process, after `setup`: prints milliseconds. */
+/** No two jumps of equal length: those are followed. */
+function hash(i) {
+  const mixed = Math.imul(i + 1, 0x9e3779b1);
+  return Math.imul(mixed ^ (mixed >>> 15), 0x85ebca77) >>> 0;
+}
+
+/** Single reads timed inside one process: milliseconds. */
 function timedReads(file, offsets, length) {
   const script = `const fs=require('fs');const fd=fs.openSync(${JSON.stringify(file)},'r');const b=Buffer.alloc(${length});
     const t=[];for(const o of ${JSON.stringify(offsets)}){const s=performance.now();fs.readSync(fd,b,0,${length},o);t.push(performance.now()-s);}
     console.log(JSON.stringify(t));`;
-  return JSON.parse(run(`node -e '${script.replaceAll("'", "'\\''")}'`).out);
+  return JSON.parse(execFileSync(process.execPath, ['-e', script], { encoding: 'utf8', timeout: 300_000 }));
 }
 
-async function far() {
-  const ground = await Ground.lay({
-    serveFlags: ['--latency', '30ms', '--bandwidth', `${CONNECTION_MB_PER_SECOND}MB`],
-  });
+/** Bytes of files that a mount has fetched since its start. */
+function fetchedBytes(mount) {
+  return Number(/^cfs_bytes_total\{[^}]*direction="down"[^}]*\} (\d+)/m.exec(mount.cfs('metrics'))?.[1]);
+}
+
+/** Private memory (RssAnon and shared slots) of a process, five times a second, in a process of its own. @returns the peak, MiB */
+function watchMemory(pid) {
+  const script = `const fs=require('fs');let peak=0;const look=()=>{try{const s=fs.readFileSync('/proc/${pid}/status','utf8');
+    const of=(n)=>Number(new RegExp(n+':\\\\s+(\\\\d+) kB').exec(s)?.[1]??0);peak=Math.max(peak,of('RssAnon')+of('RssShmem'));}catch{}};
+    setInterval(look,200);process.on('SIGTERM',()=>{look();fs.writeSync(1,String(peak/1024));process.exit(0)});`;
+  const child = spawn(process.execPath, ['-e', script], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const text = [];
+  child.stdout.on('data', (chunk) => text.push(chunk));
+  return async (what) => {
+    const ended = new Promise((resolve) => child.once('close', resolve));
+    child.kill();
+    await ended;
+    results.note(`private memory, ${what}`, 'MiB', OURS, Number(Buffer.concat(text)));
+  };
+}
+
+/** Big files and a huge one on the server, written there through a mount that is gone afterwards. */
+async function withFiles(serveFlags, files, work) {
+  const ground = await Ground.lay({ serveFlags });
   try {
-    const writer = ground.mount('writer');
     bytesFile(join(ground.base, 'big'), BIG_MIB);
-    for (let round = 0; round < ROUNDS; round++) run(`cp ${ground.base}/big ${writer.directory}/big-${round}`);
     bytesFile(join(ground.base, 'huge'), HUGE_MIB);
-
-    const start = process.hrtime.bigint();
-    const written = run(`dd if=${ground.base}/huge of=${writer.directory}/huge bs=1M 2>/dev/null`).seconds;
-    note('write 1 MiB calls until close, MB/s', 'cfs-mount', (HUGE_MIB * 1.048576) / written);
-    note(
-      'write 1 MiB calls until close, MB/s',
-      'ext4',
-      (HUGE_MIB * 1.048576) / run(`dd if=${ground.base}/huge of=${ground.base}/copy bs=1M 2>/dev/null`).seconds,
-    );
-    writer.cfs('sync', '--wait');
-    note('until the server has it all, s', 'cfs-mount', Number(process.hrtime.bigint() - start) / 1e9);
-
-    for (let round = 0; round < ROUNDS; round++) {
-      const reader = ground.mount(`reader-${round}`);
-      run(`ls ${reader.directory}`);
-      note(
-        'first sequential read, MB/s',
-        'cfs-mount',
-        (BIG_MIB * 1.048576) / run(`cat ${reader.directory}/big-${round} > /dev/null`).seconds,
-      );
-      note('first byte of the large file, ms', 'cfs-mount', timedReads(`${reader.directory}/huge`, [0], 1)[0]);
-      note(
-        'its last 100 bytes, ms',
-        'cfs-mount',
-        timedReads(`${reader.directory}/huge`, [HUGE_MIB * 1024 ** 2 - 100], 100)[0],
-      );
-      const offsets = Array.from({ length: quick ? 40 : 200 }, (_, i) => 4096 * ((i * 104_729) % (HUGE_MIB * 256)));
-      const times = timedReads(`${reader.directory}/huge`, offsets, 4096);
-      note('random 4 KiB read, mean ms', 'cfs-mount', times.reduce((sum, each) => sum + each, 0) / times.length);
-      note('private memory, MiB', 'cfs-mount', privateMiB(reader.pid()));
-      ground.unmount(reader.directory);
-
-      const theirs = await ground.rclone(`rclone-${round}`);
-      if (theirs !== null) {
-        run(`ls ${theirs.directory}`);
-        note(
-          'first sequential read, MB/s',
-          'rclone',
-          (BIG_MIB * 1.048576) / run(`cat ${theirs.directory}/big-${round} > /dev/null`).seconds,
-        );
-        ground.unmount(theirs.directory);
-      }
-
-      const again = ground.mount(`again-${round}`, [], `reader-${round}`);
-      run('sync; echo 1 > /proc/sys/vm/drop_caches || true');
-      note(
-        'read again after a restart, MB/s',
-        'cfs-mount, first',
-        (BIG_MIB * 1.048576) / run(`cat ${again.directory}/big-${round} > /dev/null`).seconds,
-      );
-      run('sync; echo 1 > /proc/sys/vm/drop_caches || true');
-      note(
-        'read again after a restart, MB/s',
-        'cfs-mount, then',
-        (BIG_MIB * 1.048576) / run(`cat ${again.directory}/big-${round} > /dev/null`).seconds,
-      );
-      run('sync; echo 1 > /proc/sys/vm/drop_caches || true');
-      note(
-        'read again after a restart, MB/s',
-        'ext4',
-        (BIG_MIB * 1.048576) / run(`cat ${ground.base}/big > /dev/null`).seconds,
-      );
-      ground.unmount(again.directory);
+    if (files.length > 0) {
+      const writer = ground.mount('writer');
+      for (const [name, source] of files) run(`cp ${ground.base}/${source} ${writer.directory}/${name}`);
+      // The last close(2) returns before the kernel says that nobody has the file open.
+      run('sleep 0.5');
+      writer.cfs('sync', '--wait');
+      ground.unmount(writer.directory);
     }
+    await work(ground);
   } finally {
     await ground.clear();
   }
 }
 
-await far();
-const table = Object.fromEntries(
-  Object.entries(samples).map(([measure, by]) => [
-    measure,
-    Object.fromEntries(Object.entries(by).map(([peer, values]) => [peer, Number(median(values).toPrecision(3))])),
-  ]),
-);
-console.table(table);
-writeResults('content', { rounds: ROUNDS, bigMiB: BIG_MIB, hugeMiB: HUGE_MIB, table, samples });
+async function readFirst() {
+  const files = [...Array(ROUNDS).keys()].map((round) => [`big-${round}`, 'big']);
+  await withFiles(FAR, [...files, ['huge', 'huge']], async (ground) => {
+    for (let round = 0; round < ROUNDS; round++) {
+      const reader = ground.mount(`reader-${round}`);
+      run(`ls ${reader.directory}; sleep 1`);
+      const memoryOf = watchMemory(reader.pid());
+      const large = `${reader.directory}/huge`;
+      results.note('first byte of a large file', 'ms', OURS, timedReads(large, [0], 1)[0]);
+      const before = fetchedBytes(reader);
+      results.note('its last 100 bytes', 'ms', OURS, timedReads(large, [HUGE_MIB * 1024 ** 2 - 100], 100)[0]);
+      results.note('… bytes fetched for them', 'KiB', OURS, (fetchedBytes(reader) - before) / 1024);
+      const offsets = Array.from({ length: RANDOM_READS }, (_, i) => 4096 * (hash(i) % (HUGE_MIB * 256)));
+      const random = fetchedBytes(reader);
+      const times = timedReads(large, offsets, 4096);
+      results.note('random 4 KiB read, mean', 'ms', OURS, times.reduce((sum, each) => sum + each, 0) / times.length);
+      results.note('… bytes fetched per read', 'KiB', OURS, (fetchedBytes(reader) - random) / 1024 / times.length);
+      const seconds = secondsToRead(`${reader.directory}/big-${round}`);
+      results.note('first sequential read', 'MB/s', OURS, rate(BIG_MIB, seconds));
+      await memoryOf('reading far away');
+      ground.unmount(reader.directory);
+
+      const theirs = await ground.rclone(`rclone-${round}`);
+      if (theirs === null) continue;
+      run(`ls ${theirs.directory}`);
+      const theirSeconds = secondsToRead(`${theirs.directory}/big-${round}`);
+      results.note('first sequential read', 'MB/s', 'rclone', rate(BIG_MIB, theirSeconds));
+      ground.unmount(theirs.directory);
+    }
+  });
+  results.gate('first byte of a large file', 'at most', LATENCY_MS + 20);
+  results.gate('its last 100 bytes', 'at most', LATENCY_MS + 20);
+  results.gate('… bytes fetched for them', 'at most', 256);
+  results.gate('random 4 KiB read, mean', 'at most', 1.3 * LATENCY_MS);
+  results.gate('… bytes fetched per read', 'at most', 128);
+  results.gate('first sequential read', 'at least', 5, 'rclone');
+  results.gate('first sequential read', 'at least', 0.85 * CONNECTIONS * CONNECTION_MB_PER_SECOND);
+}
+
+/** From the store after a restart, the page cache dropped: verification included, then without. */
+async function readAgain() {
+  await withFiles([], [['big', 'big']], async (ground) => {
+    for (let round = 0; round < ROUNDS; round++) {
+      const reader = ground.mount(`reader-${round}`);
+      secondsToRead(`${reader.directory}/big`);
+      ground.unmount(reader.directory);
+      const again = ground.mount(`again-${round}`, [], `reader-${round}`);
+      run(`ls ${again.directory}`);
+      for (const measure of ['read after a restart, first', 'read after a restart, then']) {
+        run(DROP);
+        results.note(measure, 'MB/s', OURS, rate(BIG_MIB, secondsToRead(`${again.directory}/big`)));
+        run(DROP);
+        results.note(measure, 'MB/s', 'ext4', rate(BIG_MIB, secondsToRead(`${ground.base}/big`)));
+      }
+      ground.unmount(again.directory);
+    }
+  });
+  results.gate('read after a restart, first', 'at least', 0.5, 'ext4');
+  results.gate('read after a restart, then', 'at least', 0.8, 'ext4');
+}
+
+async function write() {
+  await withFiles([], [], async (ground) => {
+    const passthrough = passthroughOver(ground);
+    const writer = ground.mount('written', ['--settle', '10min']);
+    const memoryOf = watchMemory(writer.pid());
+    const peers = [
+      [OURS, (round) => `${writer.directory}/huge-${round}`],
+      ['ext4', () => join(ground.base, 'copy')],
+      ...(passthrough === null ? [] : [['passthrough', () => passthrough]]),
+    ];
+    for (let round = 0; round < ROUNDS; round++) {
+      for (const [peer, target] of peers) {
+        const { seconds } = run(`dd if=${ground.base}/huge of=${target(round)} bs=1M 2>/dev/null`);
+        results.note('write in calls of 1 MiB until close', 'MB/s', peer, rate(HUGE_MIB, seconds));
+        if (peer !== OURS) run(`rm ${target(round)}`);
+      }
+    }
+    await memoryOf('writing');
+    spawnSync('fusermount3', ['-uzq', join(ground.base, 'passthrough')]);
+    writer.cfs('umount', writer.directory, '--now');
+  });
+  results.gate('write in calls of 1 MiB until close', 'at least', 0.8, 'passthrough');
+}
+
+/** libfuse's example, built where Debian's libfuse3-dev brings its source. @returns a file below it, on the same disk; or null */
+function passthroughOver(ground) {
+  const example = '/usr/share/doc/libfuse3-dev/examples/passthrough_ll.c';
+  if (!existsSync(example) || spawnSync('pkg-config', ['fuse3']).status !== 0) return null;
+  const flags = execFileSync('pkg-config', ['--cflags', '--libs', 'fuse3'], { encoding: 'utf8' }).trim().split(/\s+/);
+  const program = join(ground.base, 'passthrough_ll');
+  const defines = ['-DHAVE_UTIMENSAT', '-DHAVE_POSIX_FALLOCATE'];
+  execFileSync('cc', ['-O2', '-w', ...defines, '-o', program, example, ...flags]);
+  const [directory, source] = [join(ground.base, 'passthrough'), join(ground.base, 'source')];
+  for (const each of [directory, source]) mkdirSync(each);
+  const child = spawn(program, ['-f', '-o', `source=${source}`, directory], { stdio: 'ignore' });
+  child.unref();
+  for (let i = 0; i < 100 && !readFileSync('/proc/mounts', 'utf8').includes(` ${directory} `); i++)
+    spawnSync('sleep', ['0.05']);
+  return join(directory, 'huge');
+}
+
+/** From a `cp` to the service having it all, beside one PUT of curl. */
+async function upload() {
+  await withFiles(FAR, [], async (ground) => {
+    const writer = ground.mount('writer');
+    for (let round = 0; round < ROUNDS; round++) {
+      const memoryOf = watchMemory(writer.pid());
+      const start = performance.now();
+      run(`cp ${ground.base}/big ${writer.directory}/big-${round}; sleep 0.1`);
+      writer.cfs('sync', '--wait');
+      const seconds = (performance.now() - start) / 1000 - 0.1;
+      results.note('until the service holds it', 'MB/s', OURS, rate(BIG_MIB, seconds));
+      await memoryOf('uploading far away');
+      const { url, authorization } = await ground.emptyFile(`curl-${round}`);
+      const curl = run(`curl -sf -H 'Authorization: ${authorization}' -T ${ground.base}/big '${url}'`);
+      results.note('until the service holds it', 'MB/s', 'curl -T', rate(BIG_MIB, curl.seconds));
+    }
+  });
+  results.gate('until the service holds it', 'at least', 0.85, 'curl -T');
+}
+
+/** stat(2) of known names while one large file goes up and another comes down. */
+async function busy() {
+  await withFiles(FAR, [['down', 'huge']], async (ground) => {
+    const mount = ground.mount('busy', ['--attr-timeout', '0', '--entry-timeout', '0', '--settle', '100ms']);
+    run(
+      `mkdir ${mount.directory}/names; for i in $(seq 200); do : > ${mount.directory}/names/f$i; done; ls ${mount.directory}`,
+    );
+    mount.cfs('sync', '--wait');
+    const memoryOf = watchMemory(mount.pid());
+    const script = `const fs=require('fs');const t=[];const end=performance.now()+${quick ? 4000 : 15_000};
+      while(performance.now()<end){const n='${mount.directory}/names/f'+(1+t.length%200);const s=performance.now();fs.statSync(n);
+      t.push(performance.now()-s);Atomics.wait(new Int32Array(new SharedArrayBuffer(4)),0,0,1);}
+      t.sort((a,b)=>a-b);console.log(t[Math.floor(t.length*0.5)],t[Math.floor(t.length*0.99)]);`;
+    const { out } = run(
+      `cp ${ground.base}/huge ${mount.directory}/up & sleep 0.5; cat ${mount.directory}/down > /dev/null & ` +
+        `node -e "${script.replaceAll('"', '\\"').replaceAll('$', '\\$')}"; kill %2 2>/dev/null; wait %1; true`,
+    );
+    const [p50, p99] = out.trim().split(' ').map(Number);
+    results.note('stat while bytes go up and down, p50', 'ms', OURS, p50);
+    results.note('stat while bytes go up and down, p99', 'ms', OURS, p99);
+    await memoryOf('both at once');
+    mount.cfs('umount', mount.directory, '--now');
+  });
+  results.gate('stat while bytes go up and down, p99', 'at most', 1);
+}
+
+/** Without distance: what our own work costs. */
+async function near() {
+  const rcloneFlags = {
+    'rclone, cache off': ['--vfs-cache-mode', 'off', '--buffer-size', '64M'],
+    'rclone, cache full': ['--vfs-cache-mode', 'full', '--buffer-size', '64M', '--vfs-read-chunk-size', '64M'],
+  };
+  await withFiles([], [['big', 'big']], async (ground) => {
+    const found = await ground.dataOf('big');
+    for (let round = 0; round < ROUNDS; round++) {
+      const reader = ground.mount(`near-${round}`);
+      run(`ls ${reader.directory}; sleep 0.3`);
+      const memoryOf = watchMemory(reader.pid());
+      const ours = secondsToRead(`${reader.directory}/big`);
+      results.note('first sequential read, no distance', 'MB/s', OURS, rate(BIG_MIB, ours));
+      await memoryOf('reading at full speed');
+      ground.unmount(reader.directory);
+      const curl = run(`curl -sf -H 'Authorization: ${found.authorization}' -o ${ground.base}/curled '${found.url}'`);
+      results.note('first sequential read, no distance', 'MB/s', 'curl', rate(BIG_MIB, curl.seconds));
+      for (const [peer, flags] of Object.entries(rcloneFlags)) {
+        const theirs = await ground.rclone(`${peer.replaceAll(/\W/g, '')}-${round}`, flags);
+        if (theirs === null) continue;
+        run(`ls ${theirs.directory}`);
+        const { directory } = theirs;
+        results.note(
+          'first sequential read, no distance',
+          'MB/s',
+          peer,
+          rate(BIG_MIB, secondsToRead(`${directory}/big`)),
+        );
+        ground.unmount(directory);
+      }
+    }
+  });
+  results.gate('first sequential read, no distance', 'at least', 0.7, 'curl');
+  for (const peer of Object.keys(rcloneFlags)) results.gate('first sequential read, no distance', 'at least', 1, peer);
+}
+
+const PARTS = { read: readFirst, again: readAgain, write, upload, busy, near };
+for (const [name, part] of Object.entries(PARTS)) if (only === null || only === name) await part();
+for (const { measure } of results.summary().rows)
+  if (measure.startsWith('private memory')) results.gate(measure, 'at most', 200);
+process.exitCode = results.finish();

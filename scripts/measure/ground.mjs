@@ -206,6 +206,28 @@ export class Ground {
     return count(at);
   }
 
+  /** Where the bytes of a file at the top are, and what to say. */
+  async dataOf(name) {
+    await this.#rcloneConfig();
+    const headers = { authorization: this.token };
+    const user = await (await fetch(`${this.origin}/user`, { headers })).text();
+    const folder = /<magicBriefcase>([^<]+)</.exec(user)[1];
+    const page = await (await fetch(`${folder}/contents`, { headers })).text();
+    const [, url] = new RegExp(`<displayName>${name}</displayName><ref>([^<]+)</ref>`).exec(page);
+    return { url: `${url}/data`, authorization: this.token };
+  }
+
+  /** A file that is made on the server for another client to fill: where its bytes are put, and what to say. */
+  async emptyFile(name) {
+    await this.#rcloneConfig();
+    const headers = { authorization: this.token, 'content-type': 'application/xml' };
+    const user = await (await fetch(`${this.origin}/user`, { headers })).text();
+    const folder = /<magicBriefcase>([^<]+)</.exec(user)[1];
+    const body = `<file><displayName>${name}</displayName><mediaType>application/octet-stream</mediaType></file>`;
+    const answer = await fetch(folder, { method: 'POST', headers, body });
+    return { url: `${answer.headers.get('location')}/data`, authorization: this.token };
+  }
+
   unmount(directory) {
     spawnSync('fusermount3', ['-u', directory], { timeout: 30_000 });
     for (let i = 0; i < 200 && readFileSync('/proc/mounts', 'utf8').includes(` ${directory} `); i++)
