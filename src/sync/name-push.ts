@@ -246,6 +246,8 @@ export class NamePush {
             this.#givingWay.undoMove(ino, inside);
             return;
           }
+          // What was in the way may have left it meanwhile, by a push of ours beside this one.
+          if (attempt === 1) continue;
         }
         if (error.status !== 409 || attempt === NAME_ATTEMPTS_MAX) throw nameRefused(error);
         const way = await this.#taken.wayAround(

@@ -425,6 +425,25 @@ test('two folders that were moved into each other, here and elsewhere: theirs st
   expect(world.service.requests.filter((name) => name.startsWith('relocate'))).toHaveLength(1);
 });
 
+test('a folder whose way was blocked for a moment only, by what others did, is moved and not parked', async () => {
+  const world = new SyncWorld();
+  const c = world.service.add('folder', MODEL_ROOT, 'c');
+  const a = world.service.add('folder', MODEL_ROOT, 'a');
+  world.service.add('folder', c, 'a');
+  world.learn();
+  const theirs = world.service.resources.get(c);
+  if (theirs !== undefined) theirs.parent = a;
+  world.rename('/a', '/c/a/a');
+  world.rename('/c/a', '/b');
+  await world.settle();
+  await world.converge();
+
+  expect(world.sync.status()).toMatchObject({ pending: 0, parked: [] });
+  world.learn();
+  await world.converge();
+  expect(world.localTree()).toEqual(world.service.tree());
+});
+
 describe('syncNow', () => {
   test('pushes at once what was closed, and tells what is parked', async () => {
     const world = new SyncWorld();

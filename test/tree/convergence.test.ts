@@ -7,6 +7,8 @@ import { isContentDirty, isDirty, removeNode, writeNode } from '../../src/store/
 import type { NodeRecord, RemoteFacet } from '../../src/store/tables.ts';
 import { checkStore, type Fixture, localFile, makeTree, ROOT_URL, START_MS } from './tree-fixture.ts';
 
+const RUNS = Number(process.env.CFS_TREE_RUNS ?? 150);
+
 /**
  * Two mounts of one service, each with changes of its own, pushed and refreshed in any order, listings arriving late: in the
  * end both show what the service has, and no file that somebody wrote last is missing. The sync here is the simplest one that
@@ -366,81 +368,93 @@ function reachable(service: Service, folder = ROOT_URL): string[] {
 const steps = (limits: { minLength: number; maxLength: number }) => fc.array(step, limits);
 
 describe('two mounts of one service', () => {
-  it('come to show the same', () => {
-    fc.assert(
-      fc.property(steps({ minLength: 5, maxLength: 50 }), (taken) => {
-        const { service, mounts } = twoMounts();
-        taken.forEach((each, number) => {
-          attempt(mounts[each.who] as Mount, each, number + 10);
-        });
-        for (const mount of mounts) for (let late = 0; late < taken.length; late++) mount.deliver();
-        settle(mounts);
-        const expected = reachable(service);
-        for (const mount of mounts) {
-          expect([...mount.fixture.store.all('dirty')]).toEqual([]);
-          expect(mount.shown()).toEqual(expected);
-        }
-        // Nothing lies where nobody sees it.
-        expect(service.entries.size).toBe(expected.length);
-      }),
-      { numRuns: 150 },
-    );
-  }, 60_000);
+  it(
+    'come to show the same',
+    () => {
+      fc.assert(
+        fc.property(steps({ minLength: 5, maxLength: 50 }), (taken) => {
+          const { service, mounts } = twoMounts();
+          taken.forEach((each, number) => {
+            attempt(mounts[each.who] as Mount, each, number + 10);
+          });
+          for (const mount of mounts) for (let late = 0; late < taken.length; late++) mount.deliver();
+          settle(mounts);
+          const expected = reachable(service);
+          for (const mount of mounts) {
+            expect([...mount.fixture.store.all('dirty')]).toEqual([]);
+            expect(mount.shown()).toEqual(expected);
+          }
+          // Nothing lies where nobody sees it.
+          expect(service.entries.size).toBe(expected.length);
+        }),
+        { numRuns: RUNS },
+      );
+    },
+    Math.max(60_000, RUNS * 40),
+  );
 
-  it('lose no file while neither deletes one', () => {
-    // Each creates under names of its own: two files of one name become one, and the sync keeps the other's bytes as a copy.
-    // No file gives its resource up for another: what the other mount writes to that one meanwhile would become a second file.
-    const safe = steps({ minLength: 5, maxLength: 50 }).map((taken) =>
-      taken.flatMap((each): Step[] => {
-        if (each.act === 'remove') return [];
-        if (each.act === 'rename') return [{ ...each, act: 'move' as const }];
-        if (each.act === 'create') return [{ ...each, name: `new ${each.who} ${each.name}` }];
-        return [each];
-      }),
-    );
-    fc.assert(
-      fc.property(safe, (taken) => {
-        const { service, mounts } = twoMounts(false);
-        const filesBefore = [...service.entries.values()].filter(({ entry }) => entry.kind === 'file').length;
-        let created = 0;
-        taken.forEach((each, number) => {
-          const mount = mounts[each.who] as Mount;
-          const before = [...mount.fixture.store.all('node')].filter(([, { kind }]) => kind === 'file').length;
-          attempt(mount, each, number + 10);
-          const after = [...mount.fixture.store.all('node')].filter(([, { kind }]) => kind === 'file').length;
-          if (each.act === 'create') created += after - before;
-        });
-        settle(mounts);
-        const files = [...service.entries.values()].filter(({ entry }) => entry.kind === 'file').length;
-        expect(files).toBe(filesBefore + created);
-      }),
-      { numRuns: 150 },
-    );
-  }, 60_000);
+  it(
+    'lose no file while neither deletes one',
+    () => {
+      // Each creates under names of its own: two files of one name become one, and the sync keeps the other's bytes as a copy.
+      // No file gives its resource up for another: what the other mount writes to that one meanwhile would become a second file.
+      const safe = steps({ minLength: 5, maxLength: 50 }).map((taken) =>
+        taken.flatMap((each): Step[] => {
+          if (each.act === 'remove') return [];
+          if (each.act === 'rename') return [{ ...each, act: 'move' as const }];
+          if (each.act === 'create') return [{ ...each, name: `new ${each.who} ${each.name}` }];
+          return [each];
+        }),
+      );
+      fc.assert(
+        fc.property(safe, (taken) => {
+          const { service, mounts } = twoMounts(false);
+          const filesBefore = [...service.entries.values()].filter(({ entry }) => entry.kind === 'file').length;
+          let created = 0;
+          taken.forEach((each, number) => {
+            const mount = mounts[each.who] as Mount;
+            const before = [...mount.fixture.store.all('node')].filter(([, { kind }]) => kind === 'file').length;
+            attempt(mount, each, number + 10);
+            const after = [...mount.fixture.store.all('node')].filter(([, { kind }]) => kind === 'file').length;
+            if (each.act === 'create') created += after - before;
+          });
+          settle(mounts);
+          const files = [...service.entries.values()].filter(({ entry }) => entry.kind === 'file').length;
+          expect(files).toBe(filesBefore + created);
+        }),
+        { numRuns: RUNS },
+      );
+    },
+    Math.max(60_000, RUNS * 40),
+  );
 });
 
 describe('one mount alone', () => {
-  it('never sees its own changes undone by a listing, however late it comes', () => {
-    fc.assert(
-      fc.property(steps({ minLength: 5, maxLength: 60 }), (taken) => {
-        const { mounts } = twoMounts();
-        const [mount] = mounts;
-        const { tree } = mount.fixture;
-        const names = (at: Inode): string[] =>
-          [...tree.children(at)].flatMap(({ name, node }) => [
-            `${at} ${name} ${node.ino} ${node.local?.sizeBytes} ${node.local?.content}`,
-            ...names(node.ino),
-          ]);
-        taken.forEach((each, number) => {
-          const before = names(ROOT_INODE);
-          mount.fixture.forgotten.length = 0;
-          attempt(mount, { ...each, who: 0 }, number + 10);
-          if (!['push', 'refresh', 'request', 'deliver', 'wait'].includes(each.act)) return;
-          expect(names(ROOT_INODE)).toEqual(before);
-          expect(mount.fixture.forgotten).toEqual([]);
-        });
-      }),
-      { numRuns: 150 },
-    );
-  }, 60_000);
+  it(
+    'never sees its own changes undone by a listing, however late it comes',
+    () => {
+      fc.assert(
+        fc.property(steps({ minLength: 5, maxLength: 60 }), (taken) => {
+          const { mounts } = twoMounts();
+          const [mount] = mounts;
+          const { tree } = mount.fixture;
+          const names = (at: Inode): string[] =>
+            [...tree.children(at)].flatMap(({ name, node }) => [
+              `${at} ${name} ${node.ino} ${node.local?.sizeBytes} ${node.local?.content}`,
+              ...names(node.ino),
+            ]);
+          taken.forEach((each, number) => {
+            const before = names(ROOT_INODE);
+            mount.fixture.forgotten.length = 0;
+            attempt(mount, { ...each, who: 0 }, number + 10);
+            if (!['push', 'refresh', 'request', 'deliver', 'wait'].includes(each.act)) return;
+            expect(names(ROOT_INODE)).toEqual(before);
+            expect(mount.fixture.forgotten).toEqual([]);
+          });
+        }),
+        { numRuns: RUNS },
+      );
+    },
+    Math.max(60_000, RUNS * 40),
+  );
 });
