@@ -70,6 +70,6 @@ export function terminalOutput(): CommandOutput {
   return {
     print: (text) => void process.stdout.write(text),
     warn: (text) => void stderr.write(text),
-    redraw: stderr.isTTY ? (text) => void stderr.write(`\r\x1b[K${text.slice(0, (stderr.columns ?? 80) - 1)}`) : null,
+    redraw: stderr.isTTY ? (text) => void stderr.write(`\r\x1b[K${text.slice(0, (stderr.columns || 80) - 1)}`) : null,
   };
 }

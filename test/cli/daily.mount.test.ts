@@ -1,0 +1,242 @@
+import { existsSync, mkdirSync, readFileSync, readlinkSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { exitCode } from '../../src/cli/exit-codes.ts';
+import { type CommandResult, runCommand } from '../harness/command.ts';
+import { MountFixture } from '../harness/mount-fixture.ts';
+import { ReferenceServer } from '../harness/reference-server.ts';
+import { PROJECT, textOf } from '../imports.ts';
+import { CommandHome } from './cli-harness.ts';
+
+/** What people do beside their files: sign in and out, look how it stands, get their bytes out. */
+
+const CFS = join(PROJECT, 'dist/cli/cfs.js');
+let server: ReferenceServer;
+let mount: MountFixture | null = null;
+
+beforeAll(async () => {
+  server = await ReferenceServer.start();
+});
+
+afterEach(async () => {
+  await mount?.dispose();
+  mount = null;
+});
+
+afterAll(async () => {
+  await server.dispose();
+});
+
+async function mounted(...flags: string[]): Promise<MountFixture> {
+  mount = await MountFixture.start({ server, flags });
+  return mount;
+}
+
+/** [S-export-1] */
+test('cfs export copies out what exists here only, beside a mount and without one, also when the service is away', async () => {
+  const own = await mounted('--settle', '1h');
+  const { directory } = own;
+  await own.run('mkdir -p new/deep && head -c 300000 /dev/urandom > new/large && printf small > new/deep/small');
+  await own.run(`ln -s target link && printf old > kept && printf x > "$(printf 'a\\nb')"`);
+  const digests = async (folder: string): Promise<string> =>
+    (await runCommand(['sh', '-c', `cd "${folder}" && find . -type f -print0 | sort -z | xargs -0 sha256sum`])).stdout;
+  const [running, stopped] = [join(directory, '../one'), join(directory, '../two')];
+  server.pause();
+  try {
+    const beside = await own.cfs(['export', running]);
+    expect(beside.stdout).toMatch(/^\d+ copied to .*\(293 KiB\)\n$/);
+    expect(beside.stderr).toBe('');
+    await own.unmount(['--now']);
+    expect((await own.cfs(['export', stopped])).stdout).toBe(beside.stdout.replace(running, stopped));
+  } finally {
+    server.resume();
+  }
+  const exported = await digests(running);
+  expect(await digests(stopped)).toBe(exported);
+  expect(readlinkSync(join(stopped, 'link'))).toBe('target');
+  await own.mount();
+  expect((await own.run(`find . -type f -print0 | sort -z | xargs -0 sha256sum`)).stdout).toBe(exported);
+  await own.sync();
+  expect((await own.cfs(['export', join(directory, '../three')])).stdout).toBe('nothing is on this machine only\n');
+});
+
+/** [S-logout-1] */
+test('cfs logout takes token and keys away and keeps what was not pushed; --forget takes all, and loses nothing', async () => {
+  const own = await mounted('--settle', '1h');
+  const { directory } = own;
+  await own.run('printf later > later.txt');
+  await own.unmount(['--now']);
+  const state = join(directory, '../state/cfs/accounts');
+  const name = (await runCommand(['ls', state])).stdout.trim();
+
+  const refused = await own.cfs(['logout', '--forget'], { anyExitCode: true });
+  expect(refused.code).toBe(exitCode('pending'));
+  expect(refused.stderr).toMatch(/on this machine only: mount and cfs sync --wait, or cfs export, first\n$/);
+  const out = await own.cfs(['logout']);
+  expect(out.stderr).toMatch(/^\d+ not pushed yet: kept here, and pushed after the next cfs login and mount\n$/);
+  expect(existsSync(join(state, name, 'account.json'))).toBe(false);
+  expect((await own.cfs(['accounts'])).stdout).toBe('not signed in: run cfs login URL\n');
+
+  await own.cfs(['login', server.account.url]);
+  await own.mount();
+  await own.sync();
+  expect([...(await own.serverTree()).keys()]).toContain('later.txt');
+  await own.unmount();
+  expect((await own.cfs(['logout', '--forget'])).code).toBe(0);
+  expect(existsSync(join(state, name))).toBe(false);
+});
+
+test('several accounts side by side: a path says which is meant, and without one the command asks', async () => {
+  const first = await mounted();
+  const other = await ReferenceServer.start();
+  const directory = join(first.directory, '../other');
+  mkdirSync(directory);
+  try {
+    const { account } = other;
+    const env = {
+      CFS_USERNAME: account.username,
+      CFS_PASSWORD: account.password,
+      CFS_APPLICATION: account.application,
+      CFS_ACCESS_KEY_ID: account.accessKeyId,
+      CFS_PRIVATE_ACCESS_KEY: account.privateAccessKey,
+    };
+    await first.cfs(['login', account.url], { env });
+    const { stdout } = await first.cfs(['accounts', '--json']);
+    const { accounts } = JSON.parse(stdout) as { accounts: { name: string; directory: string | null }[] };
+    const second = accounts.find(({ directory }) => directory === null)?.name ?? '';
+    await runCommand([process.execPath, join(PROJECT, 'dist/cli/cfs-mount.js'), '--account', second, directory], {
+      env: first.env(),
+    });
+    await runCommand(['sh', '-c', `printf two > "${directory}/two.txt"; printf one > "${first.directory}/one.txt"`]);
+
+    for (const args of [['sync', '--wait'], ['umount'], ['log-level']]) {
+      const asked = await first.cfs(args, { anyExitCode: true });
+      expect([asked.code, asked.stderr]).toEqual([
+        exitCode('usage'),
+        expect.stringMatching(/several mounts are running/),
+      ]);
+    }
+    const ambiguous = await first.cfs(['trash', 'list'], { anyExitCode: true });
+    expect(ambiguous.stderr).toMatch(/more than one account fits: say which with --account/);
+    await first.cfs(['sync', '--wait', join(directory, 'two.txt')]);
+    expect([...(await other.reader.digests()).keys()]).toEqual(['two.txt']);
+    expect((await first.cfs(['metrics'])).stdout.match(/^cfs_online\{account="[^"]+"\} 1$/gm)).toHaveLength(2);
+    expect((await first.cfs(['umount', directory])).code).toBe(0);
+  } finally {
+    await runCommand(['fusermount3', '-uz', directory], { anyExitCode: true });
+    await other.dispose();
+  }
+});
+
+test('cfs login takes what is not secret from flags, the password from standard input and the key from a file', async () => {
+  const home = new CommandHome();
+  try {
+    const { url, username, password, application, accessKeyId, privateAccessKey } = server.account;
+    writeFileSync(home.path('key'), `${privateAccessKey}\n`, { mode: 0o600 });
+    const args = ['login', url, '--username', username, '--password-stdin', '--application', application];
+
+    const result = await home.run(
+      'cfs',
+      [...args, '--access-key-id', accessKeyId, '--private-access-key-file', home.path('key')],
+      { input: `${password}\nnot part of it\n` },
+    );
+
+    expect(result).toMatchObject({ code: 0, stderr: '' });
+    const [name = ''] = /account (.*)\)/.exec(result.stdout)?.slice(1) ?? [];
+    const file = home.path(`state/cfs/accounts/${name}/account.json`);
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    expect(readFileSync(file, 'utf8')).toContain(privateAccessKey);
+    expect((await runCommand(['grep', '-rlF', password, home.directory], { anyExitCode: true })).stdout).toBe('');
+  } finally {
+    home.dispose();
+  }
+});
+
+test('at a terminal cfs sync --wait draws a bar with bytes, files, rate and time left; elsewhere there is no such thing', async () => {
+  const own = await mounted('--settle', '1h', '--up-limit', '1MiB');
+  await own.run('head -c 3000000 /dev/urandom > bar.bin');
+
+  const drawn = await onTerminal(own, `"${process.execPath}" "${CFS}" sync --wait`);
+
+  expect(drawn).toMatch(/\[#+-+\] 0 of 1 changes, [\d.]+ [KM]iB of 2\.9 MiB, [\d.]+ [KM]iB\/s, [\d.]+ m?s left/);
+  for (const line of drawn.split(/[\r\n]+/)) expect(line.replaceAll('\x1b[K', '').length).toBeLessThan(80);
+  expect(drawn).toContain('pushed 1, parked 0');
+  await own.run('printf x > small.txt');
+  const plain = await own.cfs(['sync', '--wait']);
+  expect(plain.stdout + plain.stderr).not.toMatch(/\r|\[#/);
+});
+
+/** [S-status-1] */
+test('cfs status --json has the fields that the documents name, and --watch prints a line whenever something changed', async () => {
+  const own = await mounted('--settle', '1h');
+  const out = join(own.directory, '../watched');
+  const script = `"${process.execPath}" "${CFS}" status --watch --json > "${out}" & watcher=$!
+    until grep -q '"count":0' "${out}"; do sleep 0.05; done
+    printf x > "${own.directory}/seen.txt"
+    until grep -q 'seen.txt' "${out}"; do sleep 0.05; done
+    kill -TERM $watcher; wait $watcher; echo "ended with $?"`;
+
+  const { stdout } = await runCommand(['bash', '-c', script], { env: own.env() });
+
+  expect(stdout).toBe('ended with 0\n');
+  const lines = readFileSync(out, 'utf8').trimEnd().split('\n');
+  expect(new Set(lines).size).toBe(lines.length);
+  await expect
+    .poll(async () => fieldsOf(JSON.parse((await own.cfs(['status', '--json'])).stdout)), { timeout: 30_000 })
+    .toContain('accounts[].status.quota.limitBytes');
+  const documented = [...textOf('docs/commands.md').matchAll(/^\| `([^`]+)` \|/gm)].map(([, field = '']) => field);
+  const fields = fieldsOf(JSON.parse((await own.cfs(['status', '--json'])).stdout));
+  expect(fields.filter((field) => !documented.includes(field))).toEqual([]);
+  expect(await onTerminal(own, `timeout 3 "${process.execPath}" "${CFS}" status --watch`)).toMatch(
+    /storage .* with the service/,
+  );
+});
+
+/** [S-metrics-1] */
+test('cfs metrics counts what programs and the service do, and cfs log-level changes the log of a running mount', async () => {
+  const own = await mounted('--settle', '1h');
+  const counted = async (sample: string): Promise<number> => {
+    const { stdout } = await own.cfs(['metrics']);
+    return Number(
+      stdout
+        .split('\n')
+        .find((line) => line.replace(/account="[^"]*",?/, '').startsWith(`${sample} `))
+        ?.split(' ')
+        .at(-1),
+    );
+  };
+  await own.run('head -c 100000 /dev/urandom > counted.bin');
+  expect(await counted('cfs_changes{state="pending"}')).toBe(1);
+  await own.sync();
+
+  expect(await counted('cfs_bytes_total{direction="up"}')).toBe(100_000);
+  expect(await counted('cfs_changes{state="pending"}')).toBe(0);
+  expect(await counted('cfs_operation_seconds_count{operation="create"}')).toBe(1);
+  expect(await counted('cfs_requests_total{}')).toBeGreaterThan(3);
+
+  const log = join(own.directory, '../state/cfs/accounts');
+  const debugLines = async (): Promise<string> =>
+    (await runCommand(['sh', '-c', `cat "${log}"/*/mount.log | grep -c '"level":20'`], { anyExitCode: true })).stdout;
+  expect((await own.cfs(['log-level'])).stdout).toBe('info\n');
+  await own.run('mkdir .Trash-1', { anyExitCode: true });
+  expect(await debugLines()).toBe('0\n');
+  expect((await own.cfs(['log-level', 'debug'])).stdout).toBe('debug\n');
+  await own.run('mkdir .Trash-2', { anyExitCode: true });
+  expect(await debugLines()).not.toBe('0\n');
+});
+
+/** What a program prints when it stands on a terminal. */
+async function onTerminal(own: MountFixture, command: string): Promise<string> {
+  const result: CommandResult = await runCommand(['script', '-qec', command, '/dev/null'], {
+    env: own.env(),
+    anyExitCode: true,
+  });
+  return result.stdout;
+}
+
+/** The paths of all values: `accounts[].name`. */
+function fieldsOf(value: unknown, path = ''): readonly string[] {
+  if (Array.isArray(value)) return value.flatMap((item) => fieldsOf(item, `${path}[]`));
+  if (typeof value !== 'object' || value === null) return [path];
+  return Object.entries(value).flatMap(([key, inner]) => fieldsOf(inner, path === '' ? key : `${path}.${key}`));
+}
