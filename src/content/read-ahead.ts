@@ -98,7 +98,7 @@ export class ReadAhead {
     for (let at = this.#streams.length - 1; at >= 0; at--) {
       const stream = this.#streams[at] as Stream;
       const endsAtLast = extent.start < stream.last && Math.abs(extent.end - stream.last) <= BLOCK_BYTES / 2;
-      const isNear = Math.abs(extent.start - stream.next) <= SLACK_BYTES;
+      const isNear = Math.abs(extent.start - stream.next) <= (stream.windowBytes > 0 ? SLACK_BYTES : BLOCK_BYTES);
       if (stream.direction === -1 ? !endsAtLast : !endsAtLast && !isNear) continue;
       stream.backwards = endsAtLast ? stream.backwards + 1 : 0;
       if (stream.direction === 1 && stream.backwards === BACKWARDS_SEEN_MIN) {

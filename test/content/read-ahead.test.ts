@@ -98,6 +98,15 @@ test('random reads ask for nothing ahead', () => {
   expect(run(new ReadAhead(), starts, 4096).bytes).toBeLessThan(2 * MIB);
 });
 
+test('a random read that falls near an earlier one is no stream yet', () => {
+  const near = Array.from(
+    { length: 200 },
+    (_, index) => 500 * MIB + ((index * 7919) % 61) * 300 * KIB + index * 4 * KIB,
+  );
+
+  expect(run(new ReadAhead(), near, 4096).bytes).toBeLessThan(4 * MIB);
+});
+
 test('nothing beyond the end, or before the start, is asked for', () => {
   const size = 3 * MIB + 10;
   for (const starts of [rowOf(25, 0, 128 * KIB), rowOf(25, 3 * MIB - 128 * KIB, -128 * KIB), rowOf(4, 0, 700 * KIB)]) {
