@@ -140,6 +140,12 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
     return retryCommand(context, pathFlags(given));
   },
 
+  discard: async (given, context) => {
+    const { discardCommand } = await import('./discard.ts');
+    const flags = { account: given.text('--account'), isSure: given.has('--yes') };
+    return discardCommand(context, { ...flags, file: given.required(0) });
+  },
+
   umount: async (given, context) => {
     const { umountCommand } = await import('./umount.ts');
     const timeoutMs = given.has('--now') ? 0 : given.duration('--timeout');

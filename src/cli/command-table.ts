@@ -210,6 +210,12 @@ export const COMMANDS = [
     flags: [ACCOUNT],
   },
   {
+    name: 'discard',
+    summary: 'give up what is pending or parked: what is here becomes what the service has',
+    args: [argument('path', 'a file in the mount, or a folder with all that is in it (also what was deleted there)')],
+    flags: [toggle('--yes', 'do it; without it only what would be lost is shown'), ACCOUNT],
+  },
+  {
     name: 'umount',
     summary: 'end a mount in order, when everything is pushed',
     args: [optional('directory', 'which mount, where several are running', 'directory')],

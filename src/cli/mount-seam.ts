@@ -2,6 +2,7 @@ import type { LogLevel } from '../base/log.ts';
 import type { Inode, ResourceUrl } from '../base/vocabulary.ts';
 import type { MountMetrics } from '../control/mount-metrics.ts';
 import type {
+  DiscardedChange,
   Located,
   ParkedChange,
   PendingChange,
@@ -55,6 +56,8 @@ export interface MountService {
   /** `accept`: removals that were held back because they were so many are believed. */
   refresh(path: string | null, accept: boolean): Promise<void>;
   retry(path: string | null): Promise<number>;
+  /** Gives up what is pending or parked there; unless `isSure` only tells what that would be. @throws UsageError while it is written */
+  discard(path: string | null, isSure: boolean): Promise<readonly DiscardedChange[]>;
   /** Keeps it complete from now on. @returns what `pinned` is asked with */
   pin(path: string): Promise<Inode>;
   /** @returns whether it was pinned, itself */

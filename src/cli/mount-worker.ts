@@ -6,19 +6,20 @@ import { systemClock } from '../base/clock.ts';
 import { FsError, TransportError, UsageError } from '../base/errors.ts';
 import { createLogger, type Logger, type LogLevel } from '../base/log.ts';
 import { type Channel, Port } from '../base/port.ts';
-import {
-  type ContentId,
-  type Extent,
-  type Inode,
-  type ResourceUrl,
-  ROOT_INODE,
-  type VersionUrl,
-} from '../base/vocabulary.ts';
+import { type Inode, type ResourceUrl, ROOT_INODE, type VersionUrl } from '../base/vocabulary.ts';
 import { cacheBudget } from '../config/cache-budget.ts';
 import { BlockReader } from '../content/block-reader.ts';
+import { completed } from '../content/completed.ts';
 import { Patience } from '../content/patience.ts';
 import type { VersionHistory, VersionSource } from '../content/version-source.ts';
-import type { Located, ParkedChange, PinnedPath, SyncOutcome, UnsyncedFile } from '../control/status-model.ts';
+import type {
+  DiscardedChange,
+  Located,
+  ParkedChange,
+  PinnedPath,
+  SyncOutcome,
+  UnsyncedFile,
+} from '../control/status-model.ts';
 import { AccountQuota } from '../fs/account-quota.ts';
 import type { PublicLinks } from '../fs/cloud-attributes.ts';
 import type { ComposedFileSystem } from '../fs/composed-file-system.ts';
@@ -170,6 +171,10 @@ class MountingWorker implements MountService {
     const before = sync.status().parked.length;
     sync.retry(path === null ? undefined : this.#resolve(path));
     return before - sync.status().parked.length;
+  }
+
+  async discard(path: string | null, isSure: boolean): Promise<readonly DiscardedChange[]> {
+    return this.#built.sync.discard(this.#resolve(path ?? ''), isSure ? 'discard' : 'preview');
   }
 
   async left(id: number): Promise<SyncLeft | null> {
@@ -469,15 +474,6 @@ class MountingWorker implements MountService {
       at = child.ino;
     }
     return at;
-  }
-}
-
-/** For the sync, which decides by what the service said and not by what a process would be told. */
-async function completed(reader: BlockReader, content: ContentId, extent: Extent, signal: AbortSignal): Promise<void> {
-  try {
-    await reader.complete(content, extent, signal);
-  } catch (error) {
-    throw error instanceof FsError && error.cause instanceof Error ? error.cause : error;
   }
 }
 

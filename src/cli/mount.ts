@@ -166,6 +166,7 @@ class MountingProcess {
           return null;
         },
         retry: async ({ path }) => ({ retried: await this.#mount.retry(path) }),
+        discard: async ({ path, isSure }) => ({ given: await this.#mount.discard(path, isSure) }),
         pin: ({ path }, { signal, progress }) => this.#pin(path ?? '', progress, signal),
         unpin: async ({ path }) => ({ wasPinned: await this.#mount.unpin(path ?? '') }),
         locate: ({ path }) => this.#mount.locate(path ?? ''),

@@ -2,6 +2,7 @@ import type { ErrorRecord } from '../base/errors.ts';
 import type { LogLevel } from '../base/log.ts';
 import type { MountMetrics } from './mount-metrics.ts';
 import type {
+  DiscardedChange,
   Located,
   PinnedPath,
   Status,
@@ -49,6 +50,12 @@ export interface ControlMethods {
     readonly progress: never;
     readonly result: { readonly retried: number };
   };
+  /** Gives up what is pending or parked in `path` (null: everywhere); unless `isSure` only tells what that would be. */
+  readonly discard: {
+    readonly params: { readonly path: string | null; readonly isSure: boolean };
+    readonly progress: never;
+    readonly result: { readonly given: readonly DiscardedChange[] };
+  };
   /**
    * Keeps a file, or all that is in a folder now and later, complete on this machine. Answers when everything is here, or when it
    * cannot go on for the moment (`trouble`); it goes on by itself.
@@ -88,7 +95,7 @@ export interface ControlMethods {
 export type MethodName = keyof ControlMethods;
 
 export const METHOD_NAMES: readonly MethodName[] = [
-  ...(['status', 'sync', 'umount', 'refresh', 'retry', 'pin', 'unpin'] as const),
+  ...(['status', 'sync', 'umount', 'refresh', 'retry', 'discard', 'pin', 'unpin'] as const),
   ...(['locate', 'unsynced', 'metrics', 'logLevel'] as const),
 ];
 

@@ -201,6 +201,8 @@ function checkedParams(method: MethodName, params: unknown): unknown {
       return { path: pathOf(given), wait: given.wait === true };
     case 'refresh':
       return { path: pathOf(given), accept: given.accept === true };
+    case 'discard':
+      return { path: pathOf(given), isSure: given.isSure === true };
     case 'retry':
     case 'pin':
     case 'unpin':

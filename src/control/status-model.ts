@@ -63,6 +63,14 @@ export interface ParkedChange {
   readonly sinceMs: number;
 }
 
+/** A change that was given up, or would be. */
+export interface DiscardedChange {
+  readonly path: string;
+  readonly change: 'made' | 'changed' | 'moved' | 'deleted';
+  /** Bytes that are nowhere else. */
+  readonly lostBytes: number;
+}
+
 /** A file or folder that is kept complete on this machine, and how far it is. */
 export interface PinnedPath {
   readonly path: string;

@@ -1,10 +1,12 @@
 import type { Clock } from '../base/clock.ts';
+import { UsageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { ContentId, Extent, Inode } from '../base/vocabulary.ts';
 import type { Contents } from '../store/contents.ts';
 import { writeNode } from '../store/node-table.ts';
 import type { StoreWriter } from '../store/tables.ts';
 import { DirtyIndex } from './dirty-index.ts';
+import { type Discard, Discarding } from './discarding.ts';
 import { DueTimes } from './due-times.ts';
 import { type Failure, failureOf } from './failure.ts';
 import { Intents, type PushMarking } from './intents.ts';
@@ -77,6 +79,7 @@ export class SyncLoop {
   readonly #tidying: Tidying;
   readonly #view: PlanView;
   readonly #reporter: SyncReporter;
+  readonly #discarding: Discarding;
 
   /** Records that changed since the index looked at them. */
   readonly #stale = new Set<Inode>();
@@ -91,12 +94,14 @@ export class SyncLoop {
   #turnIsDue = false;
   #state: 'new' | 'running' | 'stopped' = 'new';
   #onIdle: (() => void)[] = [];
+  #onPushEnd: (() => void)[] = [];
 
   constructor(deps: SyncDeps) {
     this.#deps = deps;
     const { store, clock, contents, options, log } = deps;
     this.#index = new DirtyIndex(store);
     this.#intents = new Intents({ store, index: this.#index, marks: deps.marks });
+    this.#discarding = new Discarding({ store, intents: this.#intents, naming: deps.names, clock });
     const onEvent = (event: SyncEvent): void => deps.onEvent(event);
     this.#line = new ServiceLine({ clock, onEvent });
     this.#pace = new VersionPace(clock);
@@ -230,6 +235,33 @@ export class SyncLoop {
     for (const one of inos) this.#reconsider(one);
     this.#wake();
     return retried;
+  }
+
+  /**
+   * Gives up the changes of a file, or of all in a folder: what is here becomes what the service has, as far as that is known.
+   * Where one of them is on its way, that is ended first.
+   *
+   * @param how `'preview'`: only tells what that would be
+   * @throws UsageError while one of the files is being written
+   */
+  async discard(within: Inode, how: 'preview' | 'discard'): Promise<readonly Discard[]> {
+    this.#refreshStale();
+    const { store, isBeingWritten, onTreeChange } = this.#deps;
+    const affected = (): Inode[] =>
+      [...this.#index.inos()].filter((ino) => store.get('dirty', ino) !== undefined && isWithin(store, ino, within));
+    if (how === 'preview') return this.#discarding.preview(affected());
+    for (let busy = true; busy; ) {
+      const pushed = affected().filter((ino) => this.#pushing.has(ino));
+      busy = pushed.length > 0;
+      for (const ino of pushed) this.#pushing.get(ino)?.abort(new DOMException('given up', 'AbortError'));
+      if (busy) await new Promise<void>((resolve) => this.#onPushEnd.push(resolve));
+    }
+    const inos = affected();
+    if (inos.some(isBeingWritten)) throw new UsageError('a file there is open for writing: close it first');
+    const given = this.#discarding.preview(inos);
+    onTreeChange(this.#discarding.discard(inos));
+    for (const ino of inos) this.#reconsider(ino);
+    return given;
   }
 
   /** The service answered somebody: what waits for it goes on without waiting for the pause to end. */
@@ -418,6 +450,7 @@ export class SyncLoop {
     if (parent !== undefined) this.#wakeWaiters(parent);
     this.#wakeWaiters(ino);
     for (const request of this.#requests) request.check(ino);
+    for (const heard of this.#onPushEnd.splice(0)) heard();
     if (this.#pushing.size === 0) for (const done of this.#onIdle.splice(0)) done();
     this.#wake();
   }

@@ -32,6 +32,7 @@ const HANDLERS: ControlHandlers = {
   sync: () => ({ pushed: 0, parked: [] }),
   umount: () => ({ pending: 0, parked: 0, left: [], busy: false }),
   refresh: () => null,
+  discard: () => ({ given: [] }),
   pin: () => ({ path: 'a', files: 0, bytes: 0, filesHere: 0, bytesHere: 0, isComplete: true, trouble: null }),
   unpin: () => ({ wasPinned: false }),
   retry: () => ({ retried: 0 }),

@@ -1,0 +1,17 @@
+import { FsError } from '../base/errors.ts';
+import type { ContentId, Extent } from '../base/vocabulary.ts';
+import type { BlockReader } from './block-reader.ts';
+
+/** Fetches what is missing of a content for the sync, which decides by what the service said and not by what a process would be told. */
+export async function completed(
+  reader: BlockReader,
+  content: ContentId,
+  extent: Extent,
+  signal: AbortSignal,
+): Promise<void> {
+  try {
+    await reader.complete(content, extent, signal);
+  } catch (error) {
+    throw error instanceof FsError && error.cause instanceof Error ? error.cause : error;
+  }
+}

@@ -1,0 +1,197 @@
+import type { Clock } from '../base/clock.ts';
+import { type Inode, ROOT_INODE, timespecOfMs } from '../base/vocabulary.ts';
+import { isContentDirty, removeNode, writeNode } from '../store/node-table.ts';
+import type { LocalFacet, NodeRecord, RemoteFacet, StoreWriter, Transaction } from '../store/tables.ts';
+import { isEmpty, isWithin } from '../tree/live-folder.ts';
+import type { TreeInvalidation } from '../tree/tree.ts';
+import type { Intents } from './intents.ts';
+import type { RemoteNaming } from './name-push.ts';
+import { pathOf } from './sync-event.ts';
+
+/** What giving up one change means to whoever made it. */
+export interface Discard {
+  readonly path: string;
+  /** `made`: it is here only and goes. `changed`: its bytes become the service's. `moved`, `deleted`: undone. */
+  readonly change: 'made' | 'changed' | 'moved' | 'deleted';
+  /** Bytes that are nowhere else. */
+  readonly lostBytes: number;
+}
+
+/** Gives changes up: what is here becomes what the service has. Nothing is asked of the service. */
+export class Discarding {
+  readonly #deps: DiscardingDeps;
+
+  constructor(deps: DiscardingDeps) {
+    this.#deps = deps;
+  }
+
+  /** What would be given up. A node may be named for two things. */
+  preview(inos: readonly Inode[]): readonly Discard[] {
+    const { store } = this.#deps;
+    return inos.flatMap((ino) => {
+      const node = store.get('node', ino);
+      if (node === undefined) return [];
+      const path = pathOf(store, ino);
+      const own = node.kind === 'folder' ? 0 : (node.local?.sizeBytes ?? 0);
+      if (node.remote === null) return [{ path, change: 'made' as const, lostBytes: own }];
+      if (node.local === null) return [{ path, change: 'deleted' as const, lostBytes: 0 }];
+      const given: Discard[] = [];
+      if (isContentDirty(node)) given.push({ path, change: 'changed', lostBytes: own });
+      if (isMoved(node.local, node.remote)) given.push({ path, change: 'moved', lostBytes: 0 });
+      return given;
+    });
+  }
+
+  /**
+   * Gives up what `preview` told of, all or nothing. None of them may be on its way to the service.
+   * @returns what the kernel has to forget
+   */
+  discard(inos: readonly Inode[]): readonly TreeInvalidation[] {
+    const { store, intents } = this.#deps;
+    const forget: TreeInvalidation[] = [];
+    // The deepest first: a folder goes when it is empty.
+    const deepestFirst = [...inos].sort((a, b) => depthOf(store, b) - depthOf(store, a));
+    store.transact((tx) => {
+      for (const ino of inos) if (intents.of(ino) !== undefined) intents.end(tx, ino);
+      for (const ino of inos) this.#dropFile(tx, ino, forget);
+      // Names are free only when all have left theirs.
+      const names = new Map<Inode, string>();
+      for (const ino of inos) this.#stepAside(tx, ino, names, forget);
+      for (const ino of inos) this.#revive(tx, ino, forget);
+      for (const ino of inos) this.#revertBytes(tx, ino, forget);
+      for (const ino of names.keys()) this.#goBack(tx, ino, forget);
+      for (const ino of deepestFirst) this.#dropFolder(tx, ino, names.get(ino), forget);
+    });
+    return forget;
+  }
+
+  /** A file that only this machine has. */
+  #dropFile(tx: Transaction, ino: Inode, forget: TreeInvalidation[]): void {
+    const node = tx.get('node', ino);
+    if (!node?.local || node.remote !== null || node.kind === 'folder') return;
+    forget.push({ kind: 'deleted', parent: node.local.parent, ino, name: node.local.name });
+    removeNode(tx, node, this.#deps.clock.nowMs());
+  }
+
+  /** A folder that only this machine has; one with something in it that never travels stays. */
+  #dropFolder(tx: Transaction, ino: Inode, name: string | undefined, forget: TreeInvalidation[]): void {
+    const node = tx.get('node', ino);
+    if (!node?.local || node.remote !== null || node.kind !== 'folder' || name === undefined) return;
+    const nowMs = this.#deps.clock.nowMs();
+    const { local } = node;
+    if (isEmpty(tx, ino)) {
+      forget.push({ kind: 'deleted', parent: local.parent, ino, name });
+      removeNode(tx, node, nowMs);
+    } else {
+      const kept = this.#freeName(tx, { parent: local.parent, shownAs: name });
+      writeNode(tx, node, { ...node, local: { ...local, name: kept } }, nowMs);
+      forget.push({ kind: 'entry', parent: local.parent, name: kept });
+    }
+  }
+
+  /** What was deleted here is there again, and the folders that it lies in. */
+  #revive(tx: Transaction, ino: Inode, forget: TreeInvalidation[]): void {
+    const node = tx.get('node', ino);
+    if (node === undefined || node.local !== null || node.remote === null) return;
+    const { remote } = node;
+    this.#revive(tx, remote.parent, forget);
+    const nowMs = this.#deps.clock.nowMs();
+    const time = timespecOfMs(remote.lastModifiedMs ?? nowMs);
+    const root = tx.get('node', ROOT_INODE)?.local;
+    const local: LocalFacet = {
+      parent: remote.parent,
+      name: this.#freeName(tx, remote),
+      mode: node.kind === 'folder' ? 0o755 : 0o644,
+      uid: root?.uid ?? 0,
+      gid: root?.gid ?? 0,
+      atime: time,
+      mtime: time,
+      ctime: timespecOfMs(nowMs),
+      xattrs: null,
+      content: remote.content,
+      sizeBytes: remote.sizeBytes ?? 0,
+    };
+    writeNode(tx, node, { ...node, local }, nowMs);
+    this.#askAgain(tx, remote.parent);
+    forget.push({ kind: 'entry', parent: local.parent, name: local.name });
+  }
+
+  #revertBytes(tx: Transaction, ino: Inode, forget: TreeInvalidation[]): void {
+    const node = tx.get('node', ino);
+    if (!node?.local || node.remote === null || !isContentDirty(node)) return;
+    const { remote } = node;
+    const nowMs = this.#deps.clock.nowMs();
+    const mtime = timespecOfMs(remote.lastModifiedMs ?? nowMs);
+    const bytes = { content: remote.content, sizeBytes: remote.sizeBytes ?? 0, mtime, ctime: timespecOfMs(nowMs) };
+    writeNode(tx, node, { ...node, local: { ...node.local, ...bytes } }, nowMs);
+    this.#askAgain(tx, remote.parent);
+    forget.push({ kind: 'inode', ino, contentChanged: true });
+  }
+
+  /** What does not keep its name gets another for a moment, that nobody sees. */
+  #stepAside(tx: Transaction, ino: Inode, names: Map<Inode, string>, forget: TreeInvalidation[]): void {
+    const node = tx.get('node', ino);
+    if (!node?.local || (node.remote !== null && !isMoved(node.local, node.remote))) return;
+    names.set(ino, node.local.name);
+    forget.push({ kind: 'entry', parent: node.local.parent, name: node.local.name });
+    const name = `.cfs-discarding-${ino}`;
+    writeNode(tx, node, { ...node, local: { ...node.local, name } }, this.#deps.clock.nowMs());
+  }
+
+  #goBack(tx: Transaction, ino: Inode, forget: TreeInvalidation[]): void {
+    const node = tx.get('node', ino);
+    if (!node?.local || node.remote === null) return;
+    const { remote } = node;
+    this.#revive(tx, remote.parent, forget);
+    // The folder it was in lies in it by now: that one goes back first.
+    for (let at = remote.parent, depth = 0; isWithin(tx, remote.parent, ino) && depth < DEPTH_MAX; depth++) {
+      const above = tx.get('node', at);
+      if (!above?.local || above.remote === null || at === ino) break;
+      const next = above.local.parent;
+      if (next !== above.remote.parent) {
+        forget.push({ kind: 'entry', parent: above.local.parent, name: above.local.name });
+        this.#goBack(tx, at, forget);
+      }
+      at = next;
+    }
+    if (isWithin(tx, remote.parent, ino)) return;
+    const now = tx.get('node', ino);
+    if (!now?.local) return;
+    const name = this.#freeName(tx, remote);
+    writeNode(tx, now, { ...now, local: { ...now.local, parent: remote.parent, name } }, this.#deps.clock.nowMs());
+    this.#askAgain(tx, remote.parent);
+    forget.push({ kind: 'entry', parent: remote.parent, name });
+  }
+
+  #freeName(tx: Transaction, { parent, shownAs }: Pick<RemoteFacet, 'parent' | 'shownAs'>): string {
+    const isTaken = (name: string): boolean => tx.get('name', [parent, name]) !== undefined;
+    return isTaken(shownAs) ? this.#deps.naming.distinct(shownAs, isTaken) : shownAs;
+  }
+
+  /** Something else may have happened there meanwhile. */
+  #askAgain(tx: Transaction, folder: Inode): void {
+    if (tx.get('folder', folder) !== undefined) tx.put('folder', folder, { listedMs: 0 });
+  }
+}
+
+export interface DiscardingDeps {
+  readonly store: StoreWriter;
+  readonly intents: Pick<Intents, 'of' | 'end'>;
+  readonly naming: RemoteNaming;
+  readonly clock: Clock;
+}
+
+const DEPTH_MAX = 4096;
+
+function isMoved(local: LocalFacet, remote: RemoteFacet): boolean {
+  return local.parent !== remote.parent || local.name !== remote.shownAs;
+}
+
+function depthOf(store: StoreWriter, ino: Inode): number {
+  let depth = 0;
+  for (let node: NodeRecord | undefined = store.get('node', ino); node?.local && depth < DEPTH_MAX; depth++) {
+    if (node.local.parent === node.ino) break;
+    node = store.get('node', node.local.parent);
+  }
+  return depth;
+}

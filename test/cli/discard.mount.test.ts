@@ -1,0 +1,34 @@
+import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
+import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
+
+const missing = missingForMounts();
+describe.skipIf(missing !== null)(`cfs discard${missing === null ? '' : ` (needs: ${missing})`}`, () => {
+  let mount: MountFixture;
+  beforeAll(async () => {
+    mount = await MountFixture.start({ flags: ['--settle', '1m'] });
+  });
+  afterAll(() => mount?.dispose());
+
+  test('[S-discard-1] tells what would be lost, and does it with --yes', { timeout: 60_000 }, async () => {
+    onTestFailed(() => mount.printLogs());
+    await mount.run('mkdir folder; printf before > folder/kept; printf gone > folder/removed');
+    await mount.cfs(['sync', '--wait']);
+    await mount.run('printf "changed here" > folder/kept; rm folder/removed; printf made > folder/made');
+
+    const told = await mount.cfs(['discard', `${mount.directory}/folder`], { anyExitCode: true });
+    expect(told.code).toBe(10);
+    expect(told.stdout.trim().split('\n').sort()).toEqual([
+      'folder/kept becomes what the service has (12 bytes that are nowhere else)',
+      'folder/made is on this machine only, and goes (4 bytes that are nowhere else)',
+      'folder/removed comes back',
+    ]);
+    expect(told.stderr).toContain('16 bytes would be lost for good; say --yes to do it');
+    expect((await mount.run('cat folder/kept')).stdout).toBe('changed here');
+
+    expect((await mount.cfs(['discard', `${mount.directory}/folder`, '--yes'], { anyExitCode: true })).code).toBe(0);
+    expect((await mount.run('ls folder; cat folder/kept folder/removed')).stdout).toBe('kept\nremoved\nbeforegone');
+    expect((await mount.cfs(['discard', mount.directory], { anyExitCode: true })).stdout).toBe(
+      'nothing to give up there\n',
+    );
+  });
+});

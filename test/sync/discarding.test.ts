@@ -1,0 +1,159 @@
+import { describe, expect, test } from 'vitest';
+import { type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { SeededRandom } from '../store/seeded-random.ts';
+import { checkStore } from '../tree/tree-fixture.ts';
+import { MODEL_ROOT } from './model-service.ts';
+import { SETTLE_MS, SyncWorld } from './sync-world.ts';
+
+/** `/a/old` and `/b/other` on the service, known and clean here. */
+function knownWorld(): SyncWorld {
+  const world = new SyncWorld();
+  world.service.auto = () => ({ type: 'answer' });
+  const a = world.service.add('folder', MODEL_ROOT, 'a');
+  const b = world.service.add('folder', MODEL_ROOT, 'b');
+  world.service.add('file', a, 'old', Buffer.from('old bytes'));
+  world.service.add('file', b, 'other', Buffer.from('other bytes'));
+  world.learn();
+  return world;
+}
+
+/** What is here is what the service has, and nothing is to be pushed. */
+async function expectNothingLeft(world: SyncWorld): Promise<void> {
+  world.learn();
+  expect(world.localTree()).toEqual(world.service.tree());
+  expect([...world.store.all('dirty')]).toEqual([]);
+  checkStore(world.store, 'by others too');
+  const asked = world.service.requests.length;
+  world.clock.advance(10 * SETTLE_MS);
+  await world.quiet();
+  expect(world.service.requests.slice(asked)).toEqual([]);
+}
+
+describe('[S-discard-1] changes that are given up', () => {
+  test('of every kind: what is here is what the service has', async () => {
+    const world = knownWorld();
+    world.write('/a/old', 'changed here');
+    world.mkdir('/new');
+    world.write('/new/made', 'made here');
+    world.rename('/b', '/new/moved');
+    world.write('/gone', 'soon deleted');
+    world.remove('/gone');
+    await world.sync.discard(ROOT_INODE, 'discard');
+
+    await expectNothingLeft(world);
+  });
+
+  test('of what was deleted, with the folder that it lay in', async () => {
+    const world = knownWorld();
+    world.remove('/a/old');
+    world.remove('/a');
+    await world.sync.discard(ROOT_INODE, 'discard');
+
+    expect(world.localTree().get('/a/old')).toBe('old bytes');
+    await expectNothingLeft(world);
+  });
+
+  test('of names that were exchanged, and of folders that were moved into each other', async () => {
+    const world = knownWorld();
+    world.rename('/a', '/b', 'exchange');
+    world.rename('/a/other', '/b/other');
+    world.rename('/a', '/b/inside');
+    await world.sync.discard(ROOT_INODE, 'discard');
+
+    await expectNothingLeft(world);
+  });
+
+  test('of one file only: the others are pushed', async () => {
+    const world = knownWorld();
+    world.write('/a/old', 'given up');
+    world.write('/b/other', 'kept');
+    await world.sync.discard(world.node('/a/old').ino, 'discard');
+    await world.converge();
+
+    expect(world.service.tree().get('/a/old')).toBe('old bytes');
+    expect(world.service.tree().get('/b/other')).toBe('kept');
+  });
+
+  test('that were refused and parked', async () => {
+    const world = knownWorld();
+    world.service.auto = () => ({ type: 'refuse', status: 413 });
+    world.write('/a/old', 'too much');
+    world.clock.advance(SETTLE_MS + 1);
+    await world.quiet();
+    expect(world.sync.status().parked).toHaveLength(1);
+    await world.sync.discard(world.node('/a/old').ino, 'discard');
+
+    world.service.auto = () => ({ type: 'answer' });
+    expect(world.sync.status()).toMatchObject({ pending: 0, parked: [] });
+    await expectNothingLeft(world);
+  });
+
+  test('in the middle of their way to the service: that is ended first', async () => {
+    const world = knownWorld();
+    world.service.auto = null;
+    world.write('/a/old', 'on its way');
+    world.clock.advance(SETTLE_MS + 1);
+    await world.quiet();
+    expect(world.sync.status().pushing).toBe(1);
+    await world.sync.discard(ROOT_INODE, 'discard');
+
+    world.service.auto = () => ({ type: 'answer' });
+    expect(world.sync.status()).toMatchObject({ pending: 0, pushing: 0 });
+    await expectNothingLeft(world);
+  });
+
+  test('not while a program is writing', async () => {
+    const world = knownWorld();
+    const { ino } = world.write('/a/old', 'half');
+    world.beingWritten.add(ino);
+
+    await expect(world.sync.discard(ROOT_INODE, 'discard')).rejects.toThrow(/open for writing/);
+    expect(world.sync.status().pending).toBe(1);
+  });
+
+  test('are told first, with what would be lost, and nothing is done', async () => {
+    const world = knownWorld();
+    world.write('/a/old', 'changed');
+    world.rename('/a/old', '/a/new name');
+    world.write('/made', '12345');
+    world.remove('/b/other');
+
+    const told = [...(await world.sync.discard(ROOT_INODE, 'preview'))].sort((x, y) => (x.path < y.path ? -1 : 1));
+    expect(told).toEqual([
+      { path: 'a/new name', change: 'changed', lostBytes: 7 },
+      { path: 'a/new name', change: 'moved', lostBytes: 0 },
+      { path: 'b/other', change: 'deleted', lostBytes: 0 },
+      { path: 'made', change: 'made', lostBytes: 5 },
+    ]);
+    expect(world.sync.status().pending).toBe(3);
+  });
+
+  test.each(Array.from({ length: 60 }, (_, seed) => seed))('whatever they were (SEED=%i)', async (seed) => {
+    const random = new SeededRandom(seed);
+    const world = knownWorld();
+    for (let step = 0; step < 25; step++) {
+      const paths = [...world.localTree()];
+      if (paths.length === 0) break;
+      const folders = ['', ...paths.filter(([, bytes]) => bytes === null).map(([path]) => path)];
+      const place = (): string => `${random.pick(folders)}/${random.pick(['a', 'b', 'c', 'old'])}`;
+      const [path] = random.pick(paths);
+      const to = place();
+      try {
+        const act = random.below(6);
+        if (act === 0) world.mkdir(to);
+        else if (act === 1 && world.find(to)?.kind !== 'folder') world.write(to, `step ${step}`);
+        else if (act === 2) world.remove(path);
+        else if (act === 3) world.rename(path, to, 'exchange');
+        else world.rename(path, to);
+      } catch (error) {
+        expect(error).toMatchObject({ errno: expect.any(String) });
+      }
+      if (random.below(12) === 0) {
+        world.clock.advance(SETTLE_MS + 1);
+        await world.quiet();
+      }
+    }
+    await world.sync.discard(ROOT_INODE as Inode, 'discard');
+    await expectNothingLeft(world);
+  });
+});
