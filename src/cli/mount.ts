@@ -4,6 +4,7 @@ import { systemClock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
 import { createLogger, type Logger, type LogLevel } from '../base/log.ts';
 import { Port } from '../base/port.ts';
+import { stepBack } from '../base/thread-priority.ts';
 import type { VersionHistory, VersionSource } from '../content/version-source.ts';
 import type { MountMetrics } from '../control/mount-metrics.ts';
 import { ControlServer } from '../control/server.ts';
@@ -124,6 +125,9 @@ class MountingProcess {
       owner: { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 },
     };
     const worker = new Worker(fileURLToPath(new URL('./mount-worker.js', import.meta.url)), { workerData: start });
+    // Callers wait for the Worker, the service waits for this thread: a listing that is decoded must not hold up a stat(2). The Worker's
+    // thread is there already, and keeps its own.
+    stepBack();
     this.#watch = new WorkerWatch({
       worker,
       clock: systemClock,

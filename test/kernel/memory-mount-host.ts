@@ -7,6 +7,7 @@ import { isMainThread, parentPort, Worker, workerData } from 'node:worker_thread
 import { systemClock } from '../../src/base/clock.ts';
 import { FsError, UsageError } from '../../src/base/errors.ts';
 import { createLogger, type LogLevel } from '../../src/base/log.ts';
+import { stepBack } from '../../src/base/thread-priority.ts';
 import { type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import type { MountOptions } from '../../src/kernel/binding.ts';
 import { abandonMount, type LinuxMount, mountLinux } from '../../src/kernel/linux.ts';
@@ -45,6 +46,8 @@ export type HostCommand =
   | { readonly do: 'release' }
   | { readonly do: 'state' }
   | { readonly do: 'busy-main'; readonly ms: number }
+  /** Until the channel ends: busy for so long, then free for as long. */
+  | { readonly do: 'busy-bursts'; readonly burstMs: number }
   /** The main thread asks its own mount. */
   | { readonly do: 'stat-own'; readonly path: string }
   | { readonly do: 'hang-worker' }
@@ -82,6 +85,7 @@ if (isMainThread) {
     else console.error(JSON.stringify(message)); // started by hand
   };
   const worker = new Worker(new URL(import.meta.url), { workerData: options });
+  stepBack(); // as the main thread of a mount does
   let descriptor = -1;
   worker.on('message', (message: { mounted?: number }) => {
     if (message.mounted !== undefined) descriptor = message.mounted;
@@ -97,6 +101,14 @@ if (isMainThread) {
     if (command.do === 'busy-main') {
       const end = performance.now() + command.ms;
       while (performance.now() < end);
+      tell({ id, result: null });
+    } else if (command.do === 'busy-bursts') {
+      const burst = (): void => {
+        const end = performance.now() + command.burstMs;
+        while (performance.now() < end);
+        setTimeout(burst, command.burstMs).unref();
+      };
+      burst();
       tell({ id, result: null });
     } else if (command.do === 'stat-own') {
       tell({ id, result: statSync(command.path).size });
