@@ -60,6 +60,32 @@ test('cfs export copies out what exists here only, beside a mount and without on
   expect((await own.cfs(['export', join(directory, '../three')])).stdout).toBe('nothing is on this machine only\n');
 });
 
+/** [S-export-1] */
+test('what cfs export cannot have is zeros in the copy, named, and told by the exit code', async () => {
+  const own = await mounted('--settle', '1h');
+  await own.run('head -c 8000000 /dev/urandom > base.bin');
+  await own.sync();
+  const other = await own.freshStore();
+  await other.run('tail -c 1 base.bin | wc -c'); // which version it is, and its end
+  server.pause();
+  try {
+    await other.run(`printf mine | dd of=base.bin bs=1 seek=7999000 conv=notrunc status=none`);
+    await other.unmount(['--now']);
+    const copy = join(other.directory, '../copy');
+
+    const result = await other.cfs(['export', copy], { anyExitCode: true });
+
+    expect(result.code).toBe(exitCode('store'));
+    expect(result.stderr).toMatch(/^base\.bin: [\d.]+ MiB of 7\.6 MiB are not here: zeros\n$/);
+    const bytes = readFileSync(join(copy, 'base.bin'));
+    expect(bytes).toHaveLength(8_000_000);
+    expect(bytes.subarray(7_999_000, 7_999_004).toString()).toBe('mine');
+    expect(bytes.subarray(0, 100_000).every((byte) => byte === 0)).toBe(true);
+  } finally {
+    server.resume();
+  }
+});
+
 /** [S-logout-1] */
 test('cfs logout takes token and keys away and keeps what was not pushed; --forget takes all, and loses nothing', async () => {
   const own = await mounted('--settle', '1h');
