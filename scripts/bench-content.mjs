@@ -155,7 +155,7 @@ async function readAgain() {
 async function write() {
   await withFiles([], [], async (ground) => {
     const passthrough = passthroughOver(ground);
-    const writer = ground.mount('written', ['--settle', '10min']);
+    const writer = ground.mount('written', ['--settle', '10min', '--drain', '0s']);
     const memoryOf = watchMemory(writer.pid());
     const peers = [
       [OURS, (round) => `${writer.directory}/huge-${round}`],
@@ -171,7 +171,6 @@ async function write() {
     }
     await memoryOf('writing');
     spawnSync('fusermount3', ['-uzq', join(ground.base, 'passthrough')]);
-    writer.cfs('umount', writer.directory, '--now');
   });
   results.gate('write in calls of 1 MiB until close', 'at least', 0.8, 'passthrough');
 }
@@ -216,7 +215,16 @@ async function upload() {
 /** stat(2) of known names while one large file goes up and another comes down. */
 async function busy() {
   await withFiles(FAR, [['down', 'huge']], async (ground) => {
-    const mount = ground.mount('busy', ['--attr-timeout', '0', '--entry-timeout', '0', '--settle', '100ms']);
+    const mount = ground.mount('busy', [
+      '--attr-timeout',
+      '0',
+      '--entry-timeout',
+      '0',
+      '--settle',
+      '100ms',
+      '--drain',
+      '0s',
+    ]);
     run(
       `mkdir ${mount.directory}/names; for i in $(seq 200); do : > ${mount.directory}/names/f$i; done; ls ${mount.directory}`,
     );
@@ -234,7 +242,6 @@ async function busy() {
     results.note('stat while bytes go up and down, p50', 'ms', OURS, p50);
     results.note('stat while bytes go up and down, p99', 'ms', OURS, p99);
     await memoryOf('both at once');
-    mount.cfs('umount', mount.directory, '--now');
   });
   results.gate('stat while bytes go up and down, p99', 'at most', 1);
 }
