@@ -5,6 +5,7 @@
 //   npm run soak -- crashes 2000    SIGKILL at every step and at any moment: so many kills, 1,000 unless told
 //   npm run soak -- kernel          one mount for a minute: 32 threads of mixed calls, 8 finds
 //   npm run soak -- model           1,000,000 operations beside a plain directory
+//   npm run soak -- sync            1,000,000 generated histories of two clients and a service that loses requests
 //   npm run soak -- programs        cp, tar, rsync and zip of 10,000 files, 500 commits, sqlite3 killed 25 times
 //   npm run soak -- hanging         saves beside a stopped server and a listing of 100,000 entries
 //   npm run soak -- conformance     the conformance suite with 100,000 entries in a folder

@@ -1,0 +1,19 @@
+// Names and sync against the model of the service: 1,000,000 generated cases of the sync and 100,000 of the tree unless told.
+export const command = [
+  'node_modules/vitest/vitest.mjs',
+  'run',
+  '--project',
+  'unit',
+  'test/sync/sync-convergence.test.ts',
+  'test/tree/convergence.test.ts',
+];
+
+/** Three properties share them. */
+export function environment(cases = '1000000') {
+  const runs = Math.ceil(Number(cases) / 3);
+  return {
+    CFS_CASES_SEED: process.env.CFS_CASES_SEED ?? 'random',
+    CFS_SYNC_RUNS: String(runs),
+    CFS_TREE_RUNS: String(Math.ceil(runs / 10)),
+  };
+}
