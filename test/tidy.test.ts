@@ -70,3 +70,16 @@ test('no test is left alone or left out without a reason', () => {
 
   expect(marks.filter((line) => !/\.skip\(.*\(needs: /.test(line))).toEqual([]);
 });
+
+test('every decision has a number of its own, and docs/architecture.md leads to it', () => {
+  const decisions = filesBelow('docs/adr', ['.md']).map((file) => basename(file));
+  const numbers = decisions.map((name) => name.slice(0, 4));
+  const index = textOf('docs/architecture.md');
+
+  expect(new Set(numbers).size).toBe(numbers.length);
+  expect(decisions.filter((name) => !index.includes(`[${Number(name.slice(0, 4))}: `))).toEqual([]);
+  expect(decisions.filter((name) => !index.includes(`(adr/${name})`))).toEqual([]);
+  expect(decisions.filter((name) => !textOf(`docs/adr/${name}`).startsWith(`# ${Number(name.slice(0, 4))}. `))).toEqual(
+    [],
+  );
+});
