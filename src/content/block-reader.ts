@@ -250,12 +250,17 @@ export class BlockReader {
     const isAhead = !fetch.isWanted;
     const target = path === null ? ({ kind: 'memory', isAhead } as const) : ({ kind: 'file', path, isAhead } as const);
     const startedMs = this.#clock.elapsedMs();
+    // Each block is taken in once: what the cache gave up meanwhile is a hole in the file, and would be taken for zeros.
+    let takenTo: number | null = null;
     const written = (there: Extent): void => {
       if (signal.aborted || there.start > extent.start) return;
+      const start = takenTo ?? there.start;
+      takenTo = there.end === sizeBytes ? sizeBytes : there.end - (there.end % BLOCK_BYTES);
       try {
-        this.#landed(fetch, there.end);
+        this.#landed(fetch, { start, end: there.end });
       } catch (err) {
         // Said again at the end, where the fetch fails with it.
+        takenTo = start;
         this.#log.debug({ content, err }, 'what landed is not taken in yet');
       }
     };
@@ -270,15 +275,16 @@ export class BlockReader {
       const rate = (extent.end - extent.start) / Math.max(1, this.#clock.elapsedMs() - startedMs);
       this.#rate = Math.max(rate, this.#rate * RATE_DECAY);
     }
-    this.#contents.landed(content, fetched.extent, fetched.bytes);
+    if (fetched.bytes !== null) this.#contents.landed(content, fetched.extent, fetched.bytes);
+    else this.#landed(fetch, { start: takenTo ?? fetched.extent.start, end: fetched.extent.end });
   }
 
-  #landed(fetch: Fetch, position: number): void {
+  /** More of a range is in the file. First the map, then the readers, who look into it. */
+  #landed(fetch: Fetch, extent: Extent): void {
+    if (extent.start < extent.end) this.#contents.landed(fetch.content, extent, null);
     const before = fetch.landedTo;
-    const end = fetch.wholeTo(position);
+    const end = fetch.wholeTo(extent.end);
     if (end <= before) return;
-    // First the map, then the readers, who look into it.
-    this.#contents.landed(fetch.content, { start: before, end }, null);
     this.#forget(fetch, { start: before, end });
     fetch.landed(end);
   }
