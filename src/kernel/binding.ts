@@ -249,4 +249,9 @@ export interface MountedFileSystem {
   readonly ended: Promise<'unmounted' | 'aborted'>;
   /** `'lazily'` detaches even when in use. Idempotent. @throws FsError EBUSY when in use and not lazily */
   unmount(how: 'orderly' | 'lazily'): Promise<void>;
+  /**
+   * Resolves when what programs had asked before the call was looked at. close(2) waits for FLUSH, not for RELEASE: that may still be
+   * in the kernel's queue when the program's next command arrives here by another way.
+   */
+  caughtUp(): Promise<void>;
 }

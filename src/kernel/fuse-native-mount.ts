@@ -115,6 +115,11 @@ class Mount implements MountedFileSystem {
     this.ended = gone.then(() => this.#over());
   }
 
+  /** The library says nothing of its queue: what its threads have handed over is all that can be waited for. */
+  async caughtUp(): Promise<void> {
+    await new Promise((resume) => setImmediate(resume));
+  }
+
   async unmount(how: 'orderly' | 'lazily'): Promise<void> {
     if (mountOn(this.directory) !== null && this.#how !== 'unmounted')
       await MountPoint.unmountInBackground(this.directory, how);

@@ -32,6 +32,8 @@ const CONGESTION_THRESHOLD = 1024;
 /** A mount that the kernel does not greet in this time does not come any more. */
 const INIT_MS_MAX = 10_000;
 const DEADLINE_MS = 30_000;
+/** Each takes half a millisecond at most (connection.c, TURN_NS). */
+const CAUGHT_UP_TURNS_MAX = 200;
 
 export interface LinuxMount extends MountedFileSystem {
   /** The connection's descriptor number in this process: another thread may `abandonMount` it when this one no longer answers. */
@@ -61,7 +63,7 @@ export interface BindingState {
 export interface LinuxMountDeps {
   readonly log: Logger;
   readonly clock: Clock;
-  /** How long an operation that may wait for the service is waited for: `--read-timeout`. */
+  /** How long an operation that may wait for the service is waited for: longer than whoever asks the service waits. */
   readonly deadlineMs?: number;
   readonly addon?: KernelAddon;
 }
@@ -136,6 +138,7 @@ class Mount implements LinuxMount {
   #rejectAgreement!: (error: Error) => void;
   #resolveEnded!: (how: 'unmounted' | 'aborted') => void;
   #over = false;
+  #batches = 0;
 
   constructor(
     deps: LinuxMountDeps & {
@@ -166,7 +169,10 @@ class Mount implements LinuxMount {
       deps.fd,
       SMALL_SLOTS,
       LARGE_SLOTS,
-      (count) => session?.batch(count),
+      (count) => {
+        this.#batches++;
+        session?.batch(count);
+      },
       (count) => session?.unsent(count),
       (errno) => this.#end(errno),
     );
@@ -235,6 +241,16 @@ class Mount implements LinuxMount {
       throw error;
     } finally {
       cancel();
+    }
+  }
+
+  async caughtUp(): Promise<void> {
+    // A whole turn of the loop that brings no batch found the queue empty. It is first in, first out: while others go on asking, as
+    // many turns as a queue could need are enough.
+    for (let turn = 0, seen = -1; turn < CAUGHT_UP_TURNS_MAX && seen !== this.#batches && !this.#over; turn++) {
+      seen = this.#batches;
+      await nextTurn(); // the end of this turn, whose look at the device may lie behind us
+      await nextTurn();
     }
   }
 
@@ -323,4 +339,8 @@ class Mount implements LinuxMount {
       this.#log.warn({ err: error, directory: this.directory }, 'dead mount not detached');
     }
   }
+}
+
+function nextTurn(): Promise<void> {
+  return new Promise((resume) => setImmediate(resume));
 }

@@ -1,3 +1,5 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -329,6 +331,31 @@ describe('callers that wait', () => {
     await driver.do({ do: 'plant', parent: 1, name: 'stop', text: '' });
     await driver.do({ do: 'invalidate-entry', parent: 1, name: 'stop' });
     for (const asker of askers) expect((await asker.finished).stderr).toBe('');
+  });
+
+  test('what was closed before is known to be closed', async () => {
+    const driver = await mounted();
+    await driver.do({ do: 'plant', parent: 1, name: 'f', text: 'x' });
+    // Handles that only read: their close(2) does not even wait for FLUSH.
+    const client = spawn(
+      process.execPath,
+      [
+        '-e',
+        `const fs = require('fs'), all = []; for (let i = 0; i < 500; i++) all.push(fs.openSync('${driver.path('f')}'));
+        process.on('message', () => { for (const fd of all) fs.closeSync(fd); process.send('closed', () => process.disconnect()) }); process.send('open')`,
+      ],
+      { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] },
+    );
+    await once(client, 'message');
+    expect((await driver.state()).openHandles).toBe(500);
+    const busy = driver.do({ do: 'busy-worker', ms: 700 });
+    client.send('close');
+    await once(client, 'message');
+
+    const openHandles = await driver.do({ do: 'caught-up' });
+
+    expect(openHandles).toBe(0);
+    await busy;
   });
 
   test('a main thread that is busy does not hold up the mount', async () => {

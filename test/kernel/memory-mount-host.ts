@@ -51,6 +51,9 @@ export type HostCommand =
   /** The main thread asks its own mount. */
   | { readonly do: 'stat-own'; readonly path: string }
   | { readonly do: 'hang-worker' }
+  | { readonly do: 'busy-worker'; readonly ms: number }
+  /** How many handles are open when the mount says that it has looked at everything. */
+  | { readonly do: 'caught-up' }
   | { readonly do: 'abandon' }
   | { readonly do: 'kill-worker' }
   | { readonly do: 'unmount'; readonly how: 'orderly' | 'lazily' };
@@ -234,6 +237,13 @@ if (isMainThread) {
         for (const resolve of released) resolve();
         return undefined;
       }
+      case 'busy-worker': {
+        const end = performance.now() + command.ms;
+        while (performance.now() < end);
+        return undefined;
+      }
+      case 'caught-up':
+        return mount.caughtUp().then(() => fileSystem.openHandles);
       case 'hang-worker':
         for (;;);
       case 'unmount':
