@@ -244,23 +244,29 @@ export class BlockReader {
   async #fetchOnce(fetch: Fetch, sizeBytes: number, signal: AbortSignal): Promise<void> {
     const { content } = fetch;
     const extent = { start: fetch.landedTo, end: fetch.extent.end };
+    if (extent.start >= extent.end) return; // cut behind its last byte
     const record = this.#contents.record(content);
     if (record?.version == null) throw new FsError('EIO', `content ${content} has no version to fetch from`);
     const path = this.#contents.fetchPath(content);
     const isAhead = !fetch.isWanted;
     const target = path === null ? ({ kind: 'memory', isAhead } as const) : ({ kind: 'file', path, isAhead } as const);
     const startedMs = this.#clock.elapsedMs();
-    // Each block is taken in once: what the cache gave up meanwhile is a hole in the file, and would be taken for zeros.
+    // Each block is taken in once: what the cache gave up meanwhile is a hole in the file, and would be taken for zeros. What
+    // nobody asked for may have been here before, so it is taken in only where nothing was given up.
+    const givenUp = this.#contents.givenUp(content);
     let takenTo: number | null = null;
+    const take = (there: Extent): void => {
+      const isAllThere = this.#contents.givenUp(content) === givenUp;
+      const start = Math.max(takenTo ?? there.start, isAllThere ? 0 : extent.start);
+      this.#landed(fetch, { start, end: isAllThere ? there.end : Math.min(there.end, extent.end) });
+      takenTo = there.end === sizeBytes ? sizeBytes : there.end - (there.end % BLOCK_BYTES);
+    };
     const written = (there: Extent): void => {
       if (signal.aborted || there.start > extent.start) return;
-      const start = takenTo ?? there.start;
-      takenTo = there.end === sizeBytes ? sizeBytes : there.end - (there.end % BLOCK_BYTES);
       try {
-        this.#landed(fetch, { start, end: there.end });
+        take(there);
       } catch (err) {
         // Said again at the end, where the fetch fails with it.
-        takenTo = start;
         this.#log.debug({ content, err }, 'what landed is not taken in yet');
       }
     };
@@ -276,7 +282,7 @@ export class BlockReader {
       this.#rate = Math.max(rate, this.#rate * RATE_DECAY);
     }
     if (fetched.bytes !== null) this.#contents.landed(content, fetched.extent, fetched.bytes);
-    else this.#landed(fetch, { start: takenTo ?? fetched.extent.start, end: fetched.extent.end });
+    else take(fetched.extent);
   }
 
   /** More of a range is in the file. First the map, then the readers, who look into it. */

@@ -23,6 +23,7 @@ export class BlockMap {
   /** Blocks of which this run found that they do not fit their marks, and that cannot simply be forgotten. */
   readonly #damaged = new Set<number>();
   readonly #dirty = new Set<number>();
+  #givenUp = 0;
 
   constructor(load: (row: number) => Uint8Array | undefined) {
     this.#load = load;
@@ -85,7 +86,13 @@ export class BlockMap {
     this.#dirty.add(Math.floor(block / BLOCKS_PER_ROW));
   }
 
+  /** How many blocks were given up since the map was begun. */
+  get givenUp(): number {
+    return this.#givenUp;
+  }
+
   cleared(block: number): void {
+    this.#givenUp++;
     const at = (block % BLOCKS_PER_ROW) * ENTRY_BYTES;
     this.#row(block).fill(0, at, at + ENTRY_BYTES);
     this.#verified.delete(block);

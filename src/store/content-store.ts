@@ -333,6 +333,10 @@ export class ContentStore implements Contents {
     this.#eviction.evict();
   }
 
+  givenUp(version: ContentId): number {
+    return this.#blocks.map(version).givenUp;
+  }
+
   adopt(tx: Transaction, id: ContentId, version: VersionUrl, resource: ResourceUrl): void {
     this.flush(tx, id);
     const record = tx.get('content', id);

@@ -84,6 +84,11 @@ export interface Contents {
   fetchPath(version: ContentId): string | null;
   /** Fetched bytes are here: in the file already (`bytes` null), or handed over. Order: bytes, then the map. */
   landed(version: ContentId, extent: Extent, bytes: Uint8Array | null): void;
+  /**
+   * Counts the blocks of a leased version that were given up: where it did not change, what was written to the file meanwhile is
+   * there, also over blocks that had been there before.
+   */
+  givenUp(version: ContentId): number;
 
   /**
    * The service acknowledged the sealed draft as `version`: the content changes its kind, nothing is fetched back. When a

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { TransportError } from '../../src/base/errors.ts';
-import { BLOCK_BYTES, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { BLOCK_BYTES, type ContentId, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 import { VersionService } from './version-service.ts';
@@ -201,6 +202,76 @@ test('a range that is cut is gone on with from the last block that landed', asyn
     { start: 3 * MIB + 2 * BLOCK_BYTES, end: 3 * MIB + 5 * BLOCK_BYTES },
   ]);
   await mount.close(fd);
+});
+
+test.each(['the range', 'everything'])(
+  'what the cache gave up while %s was still coming is fetched again, not taken for zeros',
+  async (sent) => {
+    let skewMs = 0;
+    const clock: Clock = { ...systemClock, elapsedMs: () => systemClock.elapsedMs() + skewMs };
+    const small = await LeftTower.build({
+      ...{ listing: service, source: service, clock },
+      contents: { cacheBytes: 2 * MIB },
+    });
+    await small.contents.takeStock(new AbortController().signal);
+    const mount = new InProcessMount(small.fileSystem);
+    const bytes = bytesOf(4 * MIB);
+    service.put('file', bytes);
+    service.put('other', bytesOf(4 * MIB, 7));
+    const interrupt = new AbortController();
+    const hasty = new InProcessMount(small.fileSystem, { signal: interrupt.signal });
+    const [fd, hastyFd] = [await mount.open('file', 'r'), await hasty.open('file', 'r')];
+    const other = await mount.open('other', 'r');
+    await mount.read(fd, 3 * MIB, MIB);
+    service.ignoresRange = sent === 'everything';
+    const { opened, open } = gate();
+    service.bytesBeforeHalt = sent === 'everything' ? 3.5 * MIB + 100 : MIB + BLOCK_BYTES;
+    service.haltedAt = () => opened;
+    const all = hasty.read(hastyFd, MIB, MIB + 3 * BLOCK_BYTES).catch(() => {});
+    await mount.read(fd, MIB, 10); // the beginning has landed
+    interrupt.abort(new DOMException('a signal', 'AbortError'));
+    await all;
+    [service.bytesBeforeHalt, service.ignoresRange] = [Number.POSITIVE_INFINITY, false];
+
+    skewMs += 31_000; // now what is open may go, too
+    await mount.read(other, MIB, MIB);
+    await mount.read(other, 2 * MIB, MIB);
+    const content = small.tree.child(ROOT_INODE, 'file')?.local?.content as ContentId;
+    expect(small.contents.pieces(content, { start: MIB, end: MIB + 1 })[0]?.kind).toBe('missing');
+    open();
+
+    await mount.read(fd, 2 * MIB + 2 * BLOCK_BYTES, 1); // the end has landed
+    for (let at = 0; at < 4 * MIB; at += MIB)
+      expect(Buffer.compare(await mount.read(fd, at, MIB), bytes.subarray(at, at + MIB)), `${at}`).toBe(0);
+    await small.close();
+  },
+);
+
+test('a range of which all has landed is not asked for again when the line is cut behind it', async () => {
+  const paused = gate();
+  let isCut = false;
+  const sleep: Clock['sleep'] = async (ms, signal) => (isCut ? paused.open() : systemClock.sleep(ms, signal));
+  const clock: Clock = { ...systemClock, sleep };
+  const hasty = await LeftTower.build({ listing: service, source: service, clock });
+  const mount = new InProcessMount(hasty.fileSystem);
+  service.put('file', bytesOf(4 * MIB));
+  const fd = await mount.open('file', 'r');
+  await mount.read(fd, MIB, 1);
+  service.fetches.length = 0;
+  const read = service.readVersion.bind(service);
+  service.readVersion = async (...asked) => {
+    const fetched = await read(...asked);
+    if (isCut) return fetched;
+    isCut = true;
+    throw new TransportError('the line is cut');
+  };
+
+  await mount.read(fd, 3 * MIB, 2 * BLOCK_BYTES);
+  await paused.opened;
+  await new Promise((resolve) => setImmediate(resolve));
+
+  expect(service.fetches.map(({ extent }) => extent)).toEqual([{ start: 3 * MIB, end: 3 * MIB + 2 * BLOCK_BYTES }]);
+  await hasty.close();
 });
 
 test('a file that is read from its start is read ahead from the first answer on', async () => {

@@ -121,6 +121,10 @@ export class MemoryContents implements Contents {
     this.#own.set(version, own);
   }
 
+  givenUp(): number {
+    return 0;
+  }
+
   adopt(tx: Transaction, draft: ContentId, version: VersionUrl, resource: ResourceUrl): void {
     const record = tx.get('content', draft);
     if (record === undefined) throw new Error(`content ${draft} is not there`);
