@@ -179,7 +179,7 @@ function named(error: unknown, request: ServiceRequest): unknown {
 }
 
 /** Somebody answers who is not the service. Asked again at once he would say the same. */
-class StrangeNetworkError extends TransportError {
+export class StrangeNetworkError extends TransportError {
   constructor(message: string) {
     super(`${message}: this network may want a login`);
   }

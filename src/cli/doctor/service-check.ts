@@ -2,6 +2,7 @@ import { ApiError, ProtocolError, SignInError, TransportError, UsageError } from
 import { silentLogger } from '../../base/log.ts';
 import { formatDuration } from '../../config/units.ts';
 import { HttpService } from '../../remote/http-service.ts';
+import { StrangeNetworkError } from '../../remote/requests.ts';
 import { Transport } from '../../remote/transport.ts';
 import type { Account } from '../account-file.ts';
 import { believedCertificates } from '../believed-certificates.ts';
@@ -134,9 +135,8 @@ async function checkSignIn(
     if (error instanceof ApiError && (error.status === 401 || error.status === 403))
       return finding('token-refused', what);
     if (error instanceof ApiError && error.status >= 500) return finding('service-out-of-order', what);
-    // A failure of the line without a code of the system: something answered, and not the service.
-    const isAnswered = error instanceof TransportError && !error.timedOut && codeOf(error) === '';
-    if (isAnswered || error instanceof ApiError || error instanceof ProtocolError)
+    // Something answered, and not as the service does.
+    if (error instanceof StrangeNetworkError || error instanceof ApiError || error instanceof ProtocolError)
       return finding('service-foreign', what);
     return finding('service-silent', `${account.origin} does not answer a sign-in: ${messageOf(error)}`);
   } finally {
