@@ -1,4 +1,4 @@
-import type { ContentId, Inode } from '../base/vocabulary.ts';
+import type { ContentId, Inode, Timespec } from '../base/vocabulary.ts';
 import type { DirtyRecord, NodeRecord, StoreReader, Transaction } from './tables.ts';
 
 /**
@@ -28,8 +28,8 @@ export function isContentDirty(node: NodeRecord): boolean {
 /**
  * Replaces the record of `after.ino` and keeps every index in step. `before` is what is stored now (undefined: a new node).
  *
- * A changed node is un-parked: whoever touches it asks for another try. INVARIANT: a dentry belongs to exactly the node
- * whose local facet names it; the caller has removed the node that held the name before.
+ * A changed node is un-parked: whoever touches it asks for another try (`asksAgain`), and tells the sync so. INVARIANT: a dentry
+ * belongs to exactly the node whose local facet names it; the caller has removed the node that held the name before.
  */
 export function writeNode(tx: Transaction, before: NodeRecord | undefined, after: NodeRecord, nowMs: number): void {
   const { ino } = after;
@@ -60,9 +60,30 @@ export function writeNode(tx: Transaction, before: NodeRecord | undefined, after
   const dirty = tx.get('dirty', ino);
   if (!isDirty(after)) {
     if (dirty !== undefined) tx.remove('dirty', ino);
-  } else if (dirty === undefined || dirty.parked !== null) {
+  } else if (dirty === undefined || (dirty.parked !== null && asksAgain(before, after))) {
     tx.put('dirty', ino, { sinceMs: dirty?.sinceMs ?? nowMs, parked: null } satisfies DirtyRecord);
   }
+}
+
+/**
+ * Whether a change is somebody's word about this node. The times of a folder tell of what lies in it, and which version a file
+ * is may be learnt by reading it: neither changes what is to be pushed, and the sync does not hear of them. Un-parked by them, a
+ * node would wait for a try that never comes.
+ */
+function asksAgain(before: NodeRecord | undefined, after: NodeRecord): boolean {
+  const had = before?.remote ?? null;
+  const has = after.remote;
+  if (had?.resource !== has?.resource || had?.parent !== has?.parent || had?.name !== has?.name) return true;
+  const was = before?.local ?? null;
+  const is = after.local;
+  if (was === null || is === null) return was !== is;
+  if (was.parent !== is.parent || was.name !== is.name) return true;
+  if (after.kind === 'folder') return was.mode !== is.mode || was.uid !== is.uid || was.gid !== is.gid;
+  return isContentDirty(after) !== (before !== undefined && isContentDirty(before)) || !isSameTime(was.ctime, is.ctime);
+}
+
+function isSameTime(one: Timespec, other: Timespec): boolean {
+  return one.sec === other.sec && one.nsec === other.nsec;
 }
 
 /** Removes a node for good, whatever its facets. */

@@ -334,7 +334,7 @@ export class SyncLoop {
 
   /**
    * Nothing is under way any more: looks after what changed without a word to us. A merge may have cleaned what others wait
-   * for, or have touched (and so un-parked) a node that was dirty before.
+   * for.
    */
   #sweep(): void {
     for (const [ino, { parked }] of this.#deps.store.all('dirty')) {

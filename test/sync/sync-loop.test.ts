@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import type { ResourceUrl } from '../../src/base/vocabulary.ts';
 import { MODEL_ROOT, MODEL_TRASH } from './model-service.ts';
 import { SETTLE_MS, SyncWorld } from './sync-world.ts';
 
@@ -317,6 +318,51 @@ describe('when things go wrong', () => {
     world.sync.retry();
     await world.converge();
     expectEqualTrees(world);
+  });
+
+  describe('what is parked stays parked, and is tried when it is said', () => {
+    /** A folder, or file, `x` whose new name the service does not want. */
+    async function parkedRename(kind: 'folder' | 'file'): Promise<SyncWorld> {
+      const world = new SyncWorld();
+      world.service.add(kind, MODEL_ROOT, 'x', kind === 'file' ? Buffer.from('1') : undefined);
+      world.learn();
+      world.rename('/x', '/y');
+      world.service.auto = (name) =>
+        name.startsWith('relocate') ? { type: 'refuse', status: 403 } : { type: 'answer' };
+      world.clock.advance(SETTLE_MS + 1);
+      await world.quiet();
+      expect(world.sync.status().parked).toHaveLength(1);
+      return world;
+    }
+
+    test.each([
+      [
+        'somebody else puts something into the folder',
+        'folder',
+        (world: SyncWorld) => {
+          const [x] = world.service.childrenOf(MODEL_ROOT);
+          world.service.add('folder', x?.url as ResourceUrl, 'theirs');
+          world.learn();
+        },
+      ],
+      ['something is put into the folder here', 'folder', (world: SyncWorld) => world.mkdir('/y/ours')],
+      ['which version the file is was learnt by reading it', 'file', (world: SyncWorld) => world.pin('/y')],
+    ] as const)('%s', async (_, kind, act) => {
+      const world = await parkedRename(kind);
+      world.clock.advance(1_000);
+      act(world);
+      for (let round = 0; round < 3; round++) {
+        world.clock.advance(SETTLE_MS + 1);
+        await world.quiet();
+      }
+      expect(world.sync.status().parked.map(({ path }) => path)).toEqual(['y']);
+      expect(world.service.requests.filter((name) => name.startsWith('relocate'))).toHaveLength(1);
+
+      world.service.auto = null;
+      expect(world.sync.retry()).toBe(1);
+      await world.converge();
+      expectEqualTrees(world);
+    });
   });
 
   test('an error of the service is tried again for as long as it lasts', async () => {

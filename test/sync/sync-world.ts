@@ -120,6 +120,11 @@ export class SyncWorld {
     return this.tree.change(node.ino, { content, sizeBytes: this.contents.sizeOf(content) });
   }
 
+  /** As the first read of a file. */
+  pin(path: string): NodeRecord {
+    return this.#pin(this.node(path));
+  }
+
   /** As the first read or partial write of a file whose version is not known yet. */
   #pin(node: NodeRecord): NodeRecord {
     const { local, remote } = node;
