@@ -1,9 +1,10 @@
 // `npm run bench -- service`: the client beside what it is measured against, in the same run on the same machine.
-//   --bytes=N    length of the file that goes up and down (1 GiB; smaller ones for a quick look)
+//   --bytes=N    length of the file that goes up and down (1 GiB)
 //   --rounds=N   of each transfer (3); medians count
+//   --quick      128 MiB, 5,000 small requests in each turn
 // The reference server and a raw TCP server run in processes of their own, so that CPU and memory here are the client's.
 import { execFileSync, fork } from 'node:child_process';
-import { createReadStream, createWriteStream, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { createReadStream, createWriteStream, mkdtempSync, rmSync, statSync } from 'node:fs';
 import { createServer as createHttpServer } from 'node:http';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -13,13 +14,15 @@ import { fileURLToPath } from 'node:url';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { Agent } from 'undici';
+import { OURS, Results } from './measure/results.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const flag = (name, fallback) =>
   Number(process.argv.find((word) => word.startsWith(`--${name}=`))?.split('=')[1] ?? fallback);
-const BYTES = flag('bytes', 1024 ** 3);
+const quick = process.argv.includes('--quick');
+const BYTES = flag('bytes', quick ? 128 * 1024 ** 2 : 1024 ** 3);
 const ROUNDS = flag('rounds', 3);
-const SMALL_REQUESTS = 20_000;
+const SMALL_REQUESTS = quick ? 5_000 : 20_000;
 const AT_ONCE = 8;
 const ENTRIES = 100_000;
 const MIB = 1024 * 1024;
@@ -32,26 +35,25 @@ else if (process.argv.includes('--decode')) await decodeOnce();
 else await bench();
 
 async function bench() {
-  const rows = [...(await decodeListing()), ...(await smallRequests()), ...(await transfers())];
-  console.table(Object.fromEntries(rows.map(({ what, ...row }) => [what, row])));
-  mkdirSync(join(root, 'bench-results'), { recursive: true });
-  writeFileSync(
-    join(root, 'bench-results', 'service.json'),
-    JSON.stringify({ bytes: BYTES, rounds: ROUNDS, rows }, null, 2),
-  );
-  if (rows.some((row) => row.holds === 'no')) process.exitCode = 1;
+  const results = new Results('service', { rounds: ROUNDS, quick, bytes: BYTES });
+  await decodeListing(results);
+  await smallRequests(results);
+  await transfers(results);
+  process.exitCode = results.finish();
 }
 
 /** A listing of 100,000 entries, in a process of its own: CPU, memory above the idle process, longest turn of the loop. */
-async function decodeListing() {
-  const [process_, measured] = await child('--decode');
+async function decodeListing(results) {
+  const [process_, { cpu, bare, memory, turn }] = await child('--decode');
   process_.kill();
-  const { cpu, bare, memory, turn } = measured;
-  return [
-    row('decode 100,000 entries, ms of CPU', cpu, '≤ 700', cpu <= 700, `saxes alone ${Math.round(bare)}`),
-    row('… MiB above the idle process', memory / MIB, '≤ 64', memory <= 64 * MIB, ''),
-    row('… longest turn of the loop, ms', turn, '≤ 10', turn <= 10, ''),
-  ];
+  const [whole, above, longest] = ['decode 100,000 entries', '… memory above the idle process', '… longest turn'];
+  for (const each of cpu) results.note(whole, 'ms of CPU', OURS, each);
+  for (const each of bare) results.note(whole, 'ms of CPU', 'saxes alone', each);
+  results.note(above, 'MiB', OURS, memory / MIB);
+  results.note(longest, 'ms', OURS, turn);
+  results.gate(whole, 'at most', 700);
+  results.gate(above, 'at most', 64);
+  results.gate(longest, 'at most', 10);
 }
 
 async function decodeOnce() {
@@ -101,7 +103,7 @@ async function decodeOnce() {
     parser.close();
     bare.push(cpuMs(before));
   }
-  process.send({ cpu: median(cpu), bare: median(bare), memory: peak - idle, turn });
+  process.send({ cpu, bare, memory: peak - idle, turn });
 }
 
 /** The document in the pieces in which a socket would bring it, made without leaving garbage that would hide what is measured. */
@@ -126,7 +128,7 @@ function listingChunks() {
 }
 
 /** 1 KiB, eight at once: our client beside undici's own dispatch, from the same raw server, in turns. */
-async function smallRequests() {
+async function smallRequests(results) {
   const { HttpService } = await fromDist('remote/http-service.js');
   const { systemClock } = await fromDist('base/clock.js');
   const { silentLogger } = await fromDist('base/log.js');
@@ -154,12 +156,11 @@ async function smallRequests() {
         handler,
       );
     });
-  const rates = { ours: [], bare: [] };
-  const cpus = { ours: [], bare: [] };
+  const measure = `1 KiB requests, ${AT_ONCE} at once`;
   for (let round = 0; round < 5; round++) {
     for (const [name, request] of [
-      ['ours', ours],
-      ['bare', bare],
+      [OURS, ours],
+      ['undici.dispatch', bare],
     ]) {
       const before = process.cpuUsage();
       const startMs = performance.now();
@@ -168,28 +169,18 @@ async function smallRequests() {
         while (left-- > 0) await request();
       };
       await Promise.all(Array.from({ length: AT_ONCE }, worker));
-      rates[name].push(SMALL_REQUESTS / ((performance.now() - startMs) / 1000));
-      cpus[name].push((cpuMs(before) * 1000) / SMALL_REQUESTS);
+      results.note(measure, 'per s', name, SMALL_REQUESTS / ((performance.now() - startMs) / 1000));
+      results.note('… CPU of each', 'µs', name, (cpuMs(before) * 1000) / SMALL_REQUESTS);
     }
   }
   await service.close();
   await agent.close();
   server.kill();
-  const ratio = median(rates.ours) / median(rates.bare);
-  const cpu = `CPU ${median(cpus.ours).toFixed(0)} and ${median(cpus.bare).toFixed(0)} µs each`;
-  return [
-    row(
-      `1 KiB requests/s, ${AT_ONCE} at once: × bare dispatch`,
-      ratio,
-      '≥ 0.7',
-      ratio >= 0.7,
-      `${Math.round(median(rates.ours))}/s, ${cpu}`,
-    ),
-  ];
+  results.gate(measure, 'at least', 0.7, 'undici.dispatch');
 }
 
 /** One large file up and down, beside curl with the same server, and the server beside one that only streams files; in turns. */
-async function transfers() {
+async function transfers(results) {
   const { HttpService } = await fromDist('remote/http-service.js');
   const { createTransfer } = await fromDist('transfer/transfer.js');
   const { systemClock } = await fromDist('base/clock.js');
@@ -217,61 +208,70 @@ async function transfers() {
     await writeSource(source);
     const pieces = [{ kind: 'file', path: source, offset: 0, length: BYTES }];
     const user = await service.user();
-    const seconds = { up: [], curlUp: [], bareUp: [], down: [], curlDown: [], bareDown: [] };
+    const size = `${BYTES / MIB} MiB`;
+    const [up, down] = [`upload ${size} from a file`, `download ${size} into a file`];
+    const [serverUp, serverDown] = [`server: ${size} up, synced`, `server: ${size} down`];
     const idle = (await answered(server)).now;
     let firstPeak = 0;
-    const cpus = { up: [], down: [] };
     for (let round = 0; round < ROUNDS; round++) {
       const file = await service.createFile(user.magicBriefcase, `large ${round}`, 'application/octet-stream');
       const ours = await service.createVersion(file);
       const theirs = await service.createVersion(file);
-      const run = async (name, act) => {
-        const cpu = process.cpuUsage();
-        const startMs = performance.now();
+      const timed = async (act) => {
+        const [cpu, startMs] = [process.cpuUsage(), performance.now()];
         await act();
-        seconds[name].push((performance.now() - startMs) / 1000);
-        cpus[name]?.push(cpuMs(cpu));
+        return { speed: BYTES / MIB / ((performance.now() - startMs) / 1000), cpu: cpuMs(cpu) };
       };
-      await run('up', () => transfer.uploads.putVersionData(ours, 0, pieces, signal));
-      await run('curlUp', () => curl('-o', '/dev/null', '-H', 'Range: bytes=0-', '-T', source, `${theirs}/data`));
-      await run('bareUp', () => curl('-o', '/dev/null', '-T', source, bareUrl));
-      const whole = { start: 0, end: BYTES };
-      await run('down', () =>
-        transfer.versions.readVersion(ours, whole, BYTES, { kind: 'file', path: target }, () => {}, signal),
+      const bySelf = async (measure, act) => {
+        const { speed, cpu } = await timed(act);
+        results.note(measure, 'MiB/s', OURS, speed);
+        results.note(`… CPU, ${measure === up ? 'up' : 'down'}`, 'ms', OURS, cpu);
+      };
+      /** curl against our server is a peer of the client, and what the server is judged by. */
+      const byCurl = async (measure, server, ours, bare) => {
+        rmSync(target, { force: true });
+        const { speed } = await timed(ours);
+        results.note(measure, 'MiB/s', 'curl', speed);
+        results.note(server, 'MiB/s', OURS, speed);
+        rmSync(target, { force: true });
+        results.note(server, 'MiB/s', 'node:http', (await timed(bare)).speed);
+      };
+      const put = ['-o', '/dev/null', '-T', source];
+      await bySelf(up, () => transfer.uploads.putVersionData(ours, 0, pieces, signal));
+      await byCurl(
+        up,
+        serverUp,
+        () => curl('-H', 'Range: bytes=0-', ...put, `${theirs}/data`),
+        () => curl(...put, bareUrl),
       );
+      const whole = { start: 0, end: BYTES };
+      const into = { kind: 'file', path: target };
+      await bySelf(down, () => transfer.versions.readVersion(ours, whole, BYTES, into, () => {}, signal));
       if (statSync(target).size !== BYTES) throw new Error('the download is not whole');
-      rmSync(target);
-      await run('curlDown', () => curl('-o', target, `${ours}/data`));
-      rmSync(target);
-      await run('bareDown', () => curl('-o', target, bareUrl));
+      await byCurl(
+        down,
+        serverDown,
+        () => curl('-o', target, `${ours}/data`),
+        () => curl('-o', target, bareUrl),
+      );
       rmSync(target);
       await service.deleteForever(file, 'file');
       if (round === 0) firstPeak = (await answered(server)).peak;
     }
     const lastPeak = (await answered(server)).peak;
-    const grown = lastPeak - firstPeak;
-    const buffers = await liveBuffers(service, transfer, user, pieces, target);
+    results.note(
+      '… buffers, both ways',
+      'MiB',
+      OURS,
+      (await liveBuffers(service, transfer, user, pieces, target)) / MIB,
+    );
+    results.note('server: memory that grows after the first round', 'MiB', OURS, (lastPeak - firstPeak) / MIB);
+    results.note('server: memory above idle, garbage included', 'MiB', OURS, (lastPeak - idle) / MIB);
     await service.close();
-    const speed = (name) => BYTES / MIB / median(seconds[name]);
-    const compared = (what, name, peer, gate) => {
-      const ratio = speed(name) / speed(peer);
-      const cpu = cpus[name] === undefined ? '' : `, ${Math.round(median(cpus[name]))} ms of CPU`;
-      const note = `${Math.round(speed(name))} and ${Math.round(speed(peer))} MiB/s${cpu}`;
-      return row(what, ratio, `≥ ${gate}`, ratio >= gate, note);
-    };
-    const size = `${BYTES / MIB} MiB`;
-    return [
-      compared(`download ${size}: × curl`, 'down', 'curlDown', 0.8),
-      compared(`upload ${size}: × curl`, 'up', 'curlUp', 0.8),
-      row('… MiB of buffers', buffers / MIB, '≤ 32', buffers <= 32 * MIB, ''),
-      compared(`server: ${size} down: × bare node:http`, 'curlDown', 'bareDown', 0.7),
-      compared(`server: ${size} up: × bare node:http`, 'curlUp', 'bareUp', 0.7),
-      row(
-        '… MiB that it grows after the first round',
-        ...[grown / MIB, '≤ 16', grown <= 16 * MIB],
-        `at most ${Math.round((lastPeak - idle) / MIB)} above idle, what waits to be collected included`,
-      ),
-    ];
+    for (const measure of [up, down]) results.gate(measure, 'at least', 0.8, 'curl');
+    results.gate('… buffers, both ways', 'at most', 32);
+    for (const measure of [serverUp, serverDown]) results.gate(measure, 'at least', 0.7, 'node:http');
+    results.gate('server: memory that grows after the first round', 'at most', 16);
   } finally {
     server.kill();
     bareServer.kill();
@@ -385,15 +385,7 @@ function rawServer() {
   process.on('disconnect', () => process.exit());
 }
 
-function row(what, value, gate, holds, note) {
-  return { what, value: Number(value.toFixed(2)), gate, holds: holds ? 'yes' : 'no', note };
-}
-
 function cpuMs(before) {
   const { user, system } = process.cpuUsage(before);
   return (user + system) / 1000;
-}
-
-function median(values) {
-  return values.toSorted((a, b) => a - b)[values.length >> 1];
 }

@@ -1,13 +1,26 @@
-// The gates of small files and names (unpacking, listing, deleting) with the server 30 ms away, beside rclone's mount of the
-// same server in the same run. Every figure is a median over rounds, and a ratio.
+// The gates of small files and names (single calls, unpacking, listing, deleting) with the server 30 ms away, beside rclone's
+// mount of the same server in the same run. Every figure is a median over rounds.
+import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Ground, median, run, writeResults } from './measure/ground.mjs';
+import { fileURLToPath } from 'node:url';
+import { Ground, run } from './measure/ground.mjs';
+import { OURS, Results } from './measure/results.mjs';
 
 const quick = process.argv.includes('--quick');
 const ROUNDS = quick ? 1 : 3;
 const FILES = quick ? 200 : 1000;
 const FOLDERS = 40;
+const CALLS = 1000;
+const CALL_NAMES = { mkdir: 'mkdir', close: 'close of 4 KiB that were written', rename: 'rename', unlink: 'unlink' };
+const UNPACK_HERE = `unpack ${FILES} files until the last close`;
+const UNPACK_THERE = '… until the server has it';
+const REQUESTS = '… requests to the server for it';
+const FIRST_LISTING = 'first ls -lR';
+const REMOVE_HERE = 'rm -r, here';
+const REMOVE_THERE = '… on the server';
+
+const results = new Results('sync', { rounds: ROUNDS, quick, files: FILES });
 const ground = await Ground.lay({ serveFlags: ['--latency', '30ms'] });
 try {
   // 2–20 KiB each, the same in every round: lengths from a fixed row.
@@ -26,64 +39,98 @@ try {
   const theirs = await ground.rclone('rclone');
   const plain = ground.directory('plain');
 
-  const samples = {};
-  const note = (measure, peer, value) => {
-    samples[measure] ??= {};
-    samples[measure][peer] ??= [];
-    samples[measure][peer].push(value);
-  };
   for (let round = 0; round < ROUNDS; round++) {
-    note('unpack until the last close, s', 'ext4', run(`tar -xf ${archive} -C ${plain}`).seconds);
+    results.note(UNPACK_HERE, 's', 'ext4', run(`tar -xf ${archive} -C ${plain}`).seconds);
     run(`rm -r ${plain}/unpacked`);
     const name = `round-${round}`;
     run(`mkdir ${ours.directory}/${name}`);
-    const start = process.hrtime.bigint();
-    note('unpack until the last close, s', 'cfs-mount', run(`tar -xf ${archive} -C ${ours.directory}/${name}`).seconds);
+    const before = requestsOf(ours);
+    const start = performance.now();
+    results.note(UNPACK_HERE, 's', OURS, run(`tar -xf ${archive} -C ${ours.directory}/${name}`).seconds);
     ours.cfs('sync', '--wait');
-    note('unpack until the server has it, s', 'cfs-mount', Number(process.hrtime.bigint() - start) / 1e9);
+    results.note(UNPACK_THERE, 's', OURS, (performance.now() - start) / 1000);
+    results.note(REQUESTS, 'number', OURS, requestsOf(ours) - before);
 
     if (theirs !== null) {
       const there = `theirs/round-${round}`;
       run(`mkdir ${theirs.directory}/${there}`);
-      const begun = process.hrtime.bigint();
-      note(
-        'unpack until the last close, s',
-        'rclone',
-        run(`tar -xf ${archive} -C ${theirs.directory}/${there}`).seconds,
-      );
+      const begun = performance.now();
+      results.note(UNPACK_HERE, 's', 'rclone', run(`tar -xf ${archive} -C ${theirs.directory}/${there}`).seconds);
       // rclone says nothing about its queue without a control port: the server is asked.
       while ((await ground.serverFiles(there)) < FILES) run('sleep 0.5');
-      note('unpack until the server has it, s', 'rclone', Number(process.hrtime.bigint() - begun) / 1e9);
+      results.note(UNPACK_THERE, 's', 'rclone', (performance.now() - begun) / 1000);
     }
 
     // Listed for the first time: by a mount that has never seen it.
     const fresh = ground.mount(`fresh-${round}`);
-    note('first ls -lR, s', 'cfs-mount', run(`ls -lR ${fresh.directory}/${name} | wc -l`).seconds);
+    results.note(FIRST_LISTING, 's', OURS, run(`ls -lR ${fresh.directory}/${name} | wc -l`).seconds);
     ground.unmount(fresh.directory);
     if (theirs !== null) {
       const cold = await ground.rclone(`cold-${round}`);
-      note('first ls -lR, s', 'rclone', run(`ls -lR ${cold.directory}/${name} | wc -l`).seconds);
+      results.note(FIRST_LISTING, 's', 'rclone', run(`ls -lR ${cold.directory}/${name} | wc -l`).seconds);
       ground.unmount(cold.directory);
     }
 
-    const removal = process.hrtime.bigint();
-    note('rm -r here, s', 'cfs-mount', run(`rm -r ${ours.directory}/${name}`).seconds);
+    const removal = performance.now();
+    results.note(REMOVE_HERE, 's', OURS, run(`rm -r ${ours.directory}/${name}`).seconds);
     ours.cfs('sync', '--wait');
-    note('rm -r on the server, s', 'cfs-mount', Number(process.hrtime.bigint() - removal) / 1e9);
+    results.note(REMOVE_THERE, 's', OURS, (performance.now() - removal) / 1000);
     if (theirs !== null) {
-      note('rm -r on the server, s', 'rclone', run(`rm -r ${theirs.directory}/theirs/round-${round}`).seconds);
+      results.note(REMOVE_THERE, 's', 'rclone', run(`rm -r ${theirs.directory}/theirs/round-${round}`).seconds);
     }
   }
-  const table = {};
-  for (const [measure, by] of Object.entries(samples)) {
-    table[measure] = Object.fromEntries(
-      Object.entries(by).map(([peer, values]) => [peer, Number(median(values).toPrecision(3))]),
-    );
-    if (by.rclone)
-      table[measure]['rclone / cfs-mount'] = Number((median(by.rclone) / median(by['cfs-mount'])).toPrecision(3));
+  const called = singleCalls();
+
+  // Seconds: five times as fast is a fifth of the time.
+  results.gate(UNPACK_HERE, 'at most', 0.2, 'rclone');
+  results.gate(UNPACK_HERE, 'at most', 3, 'ext4');
+  results.gate(UNPACK_THERE, 'at most', 0.166, 'rclone');
+  results.gate(REQUESTS, 'at most', 2 * FILES + 150);
+  results.gate(FIRST_LISTING, 'at most', 0.333, 'rclone');
+  results.gate(REMOVE_HERE, 'at most', 0.5);
+  results.gate(REMOVE_THERE, 'at most', 0.1, 'rclone');
+  for (const [median, slowest] of called) {
+    results.gate(median, 'at most', 100);
+    results.gate(slowest, 'at most', 2000);
   }
-  console.table(table);
-  writeResults('sync', { rounds: ROUNDS, files: FILES, table, samples });
+  process.exitCode = results.finish();
 } finally {
   await ground.clear();
+}
+
+/** Calls that change names, in a mount of its own that pushes nothing meanwhile, and on ext4. @returns the measures, by pairs */
+function singleCalls() {
+  const program = join(ground.base, 'bench-names');
+  const source = fileURLToPath(new URL('bench-names.c', import.meta.url));
+  if (spawnSync('cc', ['-O2', '-w', '-o', program, source]).status !== 0) {
+    console.log('single calls: not measured, there is no cc');
+    return [];
+  }
+  const calm = ground.mount('calm', ['--settle', '10min', '--drain', '0s']);
+  const places = [
+    [OURS, ground.directory('calm/calls')],
+    ['ext4', ground.directory('plain/calls')],
+  ];
+  const measures = new Map();
+  for (let round = -1; round < ROUNDS; round++) {
+    for (const [peer, directory] of places) {
+      const measured = JSON.parse(
+        execFileSync(program, [directory, `${CALLS}`], { encoding: 'utf8', timeout: 60_000 }),
+      );
+      if (round < 0) continue; // a mount lives for days: what is measured is not how its first second goes
+      for (const [call, { p50, p99 }] of Object.entries(measured)) {
+        const names = [`${CALL_NAMES[call]}, median`, `${CALL_NAMES[call]}, p99`];
+        results.note(names[0], 'µs', peer, p50);
+        results.note(names[1], 'µs', peer, p99);
+        measures.set(call, names);
+      }
+    }
+  }
+  ground.unmount(calm.directory);
+  return [...measures.values()];
+}
+
+/** Requests that a mount has sent since its start. */
+function requestsOf(mount) {
+  return Number(/^cfs_requests_total(?:\{[^}]*\})? (\d+)/m.exec(mount.cfs('metrics'))?.[1]);
 }

@@ -1,0 +1,140 @@
+// `npm run bench -- tree [--quick]`: what a mount costs by the size of its tree, 10⁴, 10⁵ and 10⁶ nodes (`--quick` without the last):
+// until it is ready, what `find` over all of it leaves in memory, and a lookup of a name that is known.
+//
+// The nodes are written straight into the store with the project's own writer, as listings would have left them: clean, on the
+// service too, their folders listed just now and believed for a day, so that nothing is asked of the service meanwhile.
+import { execFileSync } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Ground, run } from './measure/ground.mjs';
+import { median, OURS, Results } from './measure/results.mjs';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const FILES = 99;
+const FOLDERS = 100;
+/** A top folder, its folders, their files. */
+const NODES_BELOW_TOP = 1 + FOLDERS * (1 + FILES);
+const LOOKUPS = 3000;
+const FLAGS = ['--dir-ttl', '24h', '--entry-timeout', '0s', '--attr-timeout', '0s'];
+const quick = process.argv.includes('--quick');
+const ROUNDS = quick ? 2 : 3;
+const SIZES = [['10⁴', 1], ['10⁵', 10], ...(quick ? [] : [['10⁶', 100]])];
+
+if (process.argv[2] === '--plant') {
+  await plant(process.argv[3], Number(process.argv[4]));
+  process.exit(0);
+}
+
+const results = new Results('tree', { rounds: ROUNDS, quick });
+const lookups = {};
+const starts = {};
+for (const [size, tops] of SIZES) await measure(size, tops);
+const [smallest, largest] = [SIZES[0][0], SIZES.at(-1)[0]];
+const ratio = (times) => median(times[largest]) / median(times[smallest]);
+results.note(`until ready, ${largest} beside ${smallest} nodes`, '×', OURS, ratio(starts));
+results.note(`lookup, ${largest} beside ${smallest} nodes`, '×', OURS, ratio(lookups));
+for (const [size] of SIZES) results.gate(`private memory after find over ${size} nodes`, 'at most', 150);
+results.gate(`until ready, ${largest} beside ${smallest} nodes`, 'at most', 1.25);
+results.gate(`lookup, ${largest} beside ${smallest} nodes`, 'at most', 2);
+process.exitCode = results.finish();
+
+async function measure(size, tops) {
+  const ground = await Ground.lay();
+  try {
+    const nodes = 1 + tops * NODES_BELOW_TOP;
+    ended(ground, ground.mount('tree', FLAGS)); // the store has its root from now on
+    const accounts = join(ground.base, 'state-tree', 'cfs', 'accounts');
+    const store = join(accounts, readdirSync(accounts)[0], 'store');
+    const { seconds } = run(`${process.execPath} ${fileURLToPath(import.meta.url)} --plant '${store}' ${tops}`);
+    console.log(`${nodes} nodes planted in ${seconds.toFixed(1)} s`);
+    lookups[size] = [];
+    starts[size] = [];
+    for (let round = 0; round < ROUNDS; round++) {
+      const start = performance.now();
+      const mount = ground.mount('tree', FLAGS);
+      starts[size].push(performance.now() - start);
+      results.note(`until ready, ${size} nodes`, 'ms', OURS, starts[size].at(-1));
+      lookups[size].push(lookedUp(mount.directory, tops));
+      results.note(`lookup of a known name among ${size} nodes`, 'µs', OURS, lookups[size].at(-1));
+      if (round === ROUNDS - 1) {
+        const found = run(`find . | wc -l`, { cwd: mount.directory });
+        if (Number(found.out) !== nodes) throw new Error(`find saw ${found.out.trim()} of ${nodes} nodes`);
+        results.note(`find over ${size} nodes`, 'per s', OURS, nodes / found.seconds);
+        results.note(`private memory after find over ${size} nodes`, 'MiB', OURS, anonymousMiB(mount.pid()));
+      }
+      ended(ground, mount);
+    }
+  } finally {
+    await ground.clear();
+  }
+}
+
+/** Private memory of a process without the slots that it shares with the kernel's side of it: RssAnon. */
+function anonymousMiB(pid) {
+  return Number(/RssAnon:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) / 1024;
+}
+
+/** Unmounts, and waits until the process has let go of the store. */
+function ended(ground, mount) {
+  const pid = mount.pid();
+  ground.unmount(mount.directory);
+  run(`while [ -e /proc/${pid} ] && ! grep -q '^State:.Z' /proc/${pid}/status; do sleep 0.05; done`, {
+    timeoutMs: 60_000,
+  });
+}
+
+/** Writes `tops` top folders with all that is below them into the store of a mount that has ended. */
+async function plant(directory, tops) {
+  const fromDist = (path) => import(join(root, 'dist', path));
+  const { Store } = await fromDist('store/environment.js');
+  const { newInode, writeNode } = await fromDist('store/node-table.js');
+  const { systemClock } = await fromDist('base/clock.js');
+  const { silentLogger } = await fromDist('base/log.js');
+  const { ROOT_INODE, timespecOfMs } = await fromDist('base/vocabulary.js');
+  const store = await Store.open({ directory, clock: systemClock, log: silentLogger });
+  const nowMs = systemClock.nowMs();
+  const now = timespecOfMs(nowMs);
+  const { remote: there, local: here } = store.get('node', ROOT_INODE);
+  const { origin } = new URL(there.resource);
+  const put = (tx, kind, parent, name) => {
+    const ino = newInode(tx);
+    const isFolder = kind === 'folder';
+    const sizeBytes = isFolder ? 0 : 1000;
+    const times = { atime: now, mtime: now, ctime: now };
+    const local = { ...here, ...times, parent, name, mode: isFolder ? 0o755 : 0o644, sizeBytes };
+    const remote = {
+      ...{ resource: `${origin}/${kind}/:sc:1:${1_000_000_000 + ino}`, parent, name, shownAs: name },
+      sizeBytes: isFolder ? null : sizeBytes,
+      lastModifiedMs: isFolder ? null : nowMs,
+      mediaType: isFolder ? null : 'application/octet-stream',
+      ...{ content: null, createdHereMs: null },
+    };
+    writeNode(tx, undefined, { ino, kind, localOnly: false, local, remote }, nowMs);
+    if (isFolder) tx.put('folder', ino, { listedMs: nowMs });
+    return ino;
+  };
+  store.transact((tx) => tx.put('folder', ROOT_INODE, { listedMs: nowMs }));
+  for (let t = 0; t < tops; t++) {
+    const top = store.transact((tx) => put(tx, 'folder', ROOT_INODE, `top-${t}`));
+    for (let f = 0; f < FOLDERS; f++) {
+      store.transact((tx) => {
+        const folder = put(tx, 'folder', top, `folder-${f}`);
+        for (let i = 0; i < FILES; i++) put(tx, 'file', folder, `file-${i}.bin`);
+      });
+      if (store.pressure() > 0.5) await store.settle();
+    }
+  }
+  await store.close();
+}
+
+/** In a process of its own: paths of three known names, in an order that is nobody's. @returns µs for each of the three lookups */
+function lookedUp(directory, tops) {
+  const script = `const fs=require('fs');let seed=12345;
+    const below=(n)=>{seed=(Math.imul(seed,1664525)+1013904223)>>>0;return Math.floor(seed/2**32*n);};const t=[];
+    for(let i=0;i<${LOOKUPS};i++){
+      const p='${directory}/top-'+below(${tops})+'/folder-'+below(${FOLDERS})+'/file-'+below(${FILES})+'.bin';
+      const s=process.hrtime.bigint();fs.statSync(p);t.push(Number(process.hrtime.bigint()-s)/3000);}
+    t.sort((a,b)=>a-b);console.log(t[t.length>>1]);`;
+  return Number(execFileSync(process.execPath, ['-e', script], { encoding: 'utf8', timeout: 120_000 }));
+}
