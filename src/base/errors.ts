@@ -95,9 +95,9 @@ export class UsageError extends Error {
 const ERRNO_OF_STATUS: ReadonlyMap<number, Errno> = new Map<number, Errno>([
   [401, 'EIO'], // after the one renewal of the token that the transport tries by itself; `cfs status` says *sign in again*
   [403, 'EACCES'],
-  [409, 'EEXIST'],
-  [413, 'EDQUOT'], // over the account's storage limit (wire-facts 1)
   [416, 'EIO'],
+  // Neither is 409 (a conflict) nor 413 (over the storage limit): they are answers to a change, and a change is pushed behind the
+  // program's back (`sync/failure`). Whoever only reads or lists would be told "file exists" by `cat`: EIO.
   // 404 is not here: whether it means ENOENT (a name was asked for) or ESTALE (a version's bytes) is known to the caller
   // only, who throws FsError. 400 is not here either: the service calls our request malformed, so the bug is ours.
 ]);

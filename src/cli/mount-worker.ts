@@ -114,7 +114,9 @@ class MountingWorker implements MountService {
       allowNonEmpty: options.nonempty,
       maskedFeatures: options.maskFeatures,
     };
-    const deps = { log: this.#log.child({ part: 'kernel' }), clock: systemClock };
+    // Whoever waits for the service gives up by itself: this is for what never answers.
+    const deadlineMs = options.readTimeoutMs + 30_000;
+    const deps = { log: this.#log.child({ part: 'kernel' }), clock: systemClock, deadlineMs };
     const { mounted: fileSystem } = this.#built;
     let descriptor = -1;
     if (options.binding === 'fuse-native') {
@@ -306,7 +308,7 @@ class MountingWorker implements MountService {
       clock,
       log: log.child({ part: 'freshness' }),
       openFiles: () => fileSystem.files.files,
-      options: { dirTtlMs: options.dirTtlMs, openWaitMs: options.openWaitMs },
+      options: { dirTtlMs: options.dirTtlMs, openWaitMs: options.openWaitMs, readTimeoutMs: options.readTimeoutMs },
     });
     const source = this.#port.remote<VersionSource & VersionHistory>('versions');
     const { readTimeoutMs } = options;

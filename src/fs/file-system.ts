@@ -491,15 +491,17 @@ export class FileSystem implements FileSystemOps {
   #open(ino: Inode, flags: OpenFlags, ctx: OpContext): Answer<OpenReply> {
     const node = this.#view.node(ino);
     if (node.kind === 'folder') throw new FsError('EISDIR');
-    const reply = this.#openHandle(ino, flags);
-    if (!flags.truncate) return reply;
-    const { file } = this.#handles.file(reply.handle);
-    return after(file.truncate(0, ctx.signal), () => {
-      this.#dropPrivilege(ino, ctx);
-      // O_RDONLY|O_TRUNC empties the file as well, and closing a reader writes nothing down.
-      if (flags.access === 'read') file.flush();
-      return reply;
-    });
+    if (!flags.truncate) return this.#openHandle(ino, flags);
+    // Before there is a handle: the kernel never releases one that it did not get, and a full disk may refuse to empty a file.
+    const file = this.files.acquire(ino, 'write');
+    const empty = () =>
+      after(file.truncate(0, ctx.signal), () => {
+        this.#dropPrivilege(ino, ctx);
+        // O_RDONLY|O_TRUNC empties the file as well, and closing a reader writes nothing down.
+        if (flags.access === 'read') file.flush();
+        return this.#openHandle(ino, flags);
+      });
+    return lastly(empty, () => this.files.release(file, 'write'));
   }
 
   #openHandle(ino: Inode, flags: OpenFlags): OpenReply {

@@ -20,7 +20,7 @@ const DEADLINE_MS = 30_000;
 export interface FuseNativeDeps {
   readonly log: Logger;
   readonly clock: Clock;
-  /** How long an operation that may wait for the service is waited for: `--read-timeout`. */
+  /** How long an operation that may wait for the service is waited for: longer than whoever asks the service waits. */
   readonly deadlineMs?: number;
 }
 

@@ -29,6 +29,8 @@ export class ContentFiles {
   readonly #doomed = new Set<ContentId>();
   /** Files that this run made: a record may not say so yet. */
   readonly #made = new Set<ContentId>();
+  /** Files that could not be moved (the disk had no room for a folder), and where they lie: their records say otherwise. */
+  readonly #strays = new Map<ContentId, Place>();
   /** Folders whose entries may not be on the disk yet. */
   readonly #unsyncedFolders = new Set<string>();
   readonly #folders = new Set<string>();
@@ -48,7 +50,7 @@ export class ContentFiles {
   }
 
   path(id: ContentId, place: Place): string {
-    return join(this.#folder(id, place), String(id));
+    return join(this.#folder(id, this.#strays.get(id) ?? place), String(id));
   }
 
   /** An empty file, whatever an earlier life left under this id. */
@@ -61,6 +63,7 @@ export class ContentFiles {
       this.#unsyncedFolders.add(join(this.#directory, place));
     }
     const fd = this.#disk.open(join(folder, String(id)), 'create');
+    this.#strays.delete(id);
     this.#unsyncedFolders.add(folder);
     this.#made.add(id);
     this.#keep(id, fd);
@@ -137,11 +140,17 @@ export class ContentFiles {
     }
   }
 
-  /** An acknowledged draft becomes cache. */
+  /** An acknowledged draft becomes cache. When it throws, the file is used where it lies until the next start. */
   move(id: ContentId, from: Place, to: Place): void {
     const folder = this.#folder(id, to);
-    this.#disk.makeDirectory(folder);
-    this.#disk.rename(this.path(id, from), this.path(id, to));
+    try {
+      this.#disk.makeDirectory(folder);
+      this.#disk.rename(join(this.#folder(id, from), String(id)), join(folder, String(id)));
+    } catch (error) {
+      this.#strays.set(id, from);
+      throw error;
+    }
+    this.#strays.delete(id);
     this.#unsyncedFolders.add(folder).add(this.#folder(id, from));
   }
 
@@ -153,6 +162,7 @@ export class ContentFiles {
     }
     this.close(id);
     this.#made.delete(id);
+    this.#strays.delete(id);
     this.#disk.remove(this.path(id, 'drafts'));
     this.#disk.remove(this.path(id, 'cache'));
   }
@@ -233,6 +243,7 @@ export class ContentFiles {
     try {
       this.move(id, place === 'cache' ? 'drafts' : 'cache', place);
     } catch {
+      this.#strays.delete(id);
       throw new StorageError(`the file of content ${id} is gone`, { cause: error });
     }
   }

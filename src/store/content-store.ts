@@ -491,7 +491,7 @@ export class ContentStore implements Contents {
     try {
       this.#files.move(id, 'drafts', 'cache');
     } catch (err) {
-      // Whoever opens it next finds it in the other folder.
+      // It is used where it lies; the next life finds it there.
       this.#log.warn({ err, content: id }, 'content file not moved');
     }
   }

@@ -20,7 +20,8 @@ export interface FreshnessDeps {
   readonly log: Logger;
   /** The files that are open: their folders are in use, however quiet. */
   readonly openFiles?: () => Iterable<{ readonly ino: Inode }>;
-  readonly options: { readonly dirTtlMs: number; readonly openWaitMs: number };
+  /** `readTimeoutMs`: how long somebody waits for the first listing of a folder. */
+  readonly options: { readonly dirTtlMs: number; readonly openWaitMs: number; readonly readTimeoutMs: number };
 }
 
 /** Removals that were not believed, by folder: shown by `cfs status` until `cfs refresh --accept`. */
@@ -49,6 +50,7 @@ export class Freshness {
   readonly #openFiles: () => Iterable<{ readonly ino: Inode }>;
   readonly #dirTtlMs: number;
   readonly #openWaitMs: number;
+  readonly #readTimeoutMs: number;
   readonly #ahead: ListingAhead;
   readonly #reachability: Reachability;
   readonly #stop = new AbortController();
@@ -70,6 +72,7 @@ export class Freshness {
     this.#openFiles = deps.openFiles ?? (() => []);
     this.#dirTtlMs = deps.options.dirTtlMs;
     this.#openWaitMs = deps.options.openWaitMs;
+    this.#readTimeoutMs = deps.options.readTimeoutMs;
     this.#reachability = new Reachability(deps);
     this.#watched = new WatchedFolders({ clock: deps.clock, ttlMs: deps.options.dirTtlMs });
     const list = (folder: Inode) => this.#underWay.get(folder)?.listing ?? this.#list(folder, false);
@@ -97,10 +100,10 @@ export class Freshness {
 
   /**
    * Call before the entries of a folder are looked at. Nothing to wait for when they are known; a promise when the folder was
-   * never listed. The wait ends with `signal`, the listing goes on for others.
+   * never listed. The wait ends with `signal` or after `readTimeoutMs`, the listing goes on for others.
    *
-   * @throws (rejects) TransportError no answer, also at once while the service is known to be away · FsError ENOENT the folder
-   * is gone · ApiError
+   * @throws (rejects) TransportError no answer, also at once while the service is known to be away · FsError ETIMEDOUT not listed
+   * in time, ENOENT the folder is gone · ApiError
    */
   ensureListed(folder: Inode, signal: AbortSignal): void | Promise<void> {
     if (this.isListed(folder)) return;
@@ -109,7 +112,12 @@ export class Freshness {
     if (pausing !== null && (underWay === undefined || this.#patienceMs(underWay) <= 0)) return Promise.reject(pausing);
     const listing = underWay?.listing ?? this.#list(folder, false);
     this.#ahead.looked(folder, true);
-    return unlessAborted(listing, signal);
+    const waiting = new AbortController();
+    const late = this.#clock.sleep(this.#readTimeoutMs, waiting.signal).then(
+      () => Promise.reject(new FsError('ETIMEDOUT', 'the service did not list the folder in time')),
+      () => {},
+    );
+    return unlessAborted(Promise.race([listing, late]), signal).finally(() => waiting.abort());
   }
 
   /**

@@ -13,8 +13,8 @@ import {
 test.each([
   [new FsError('ENOTEMPTY'), 'ENOTEMPTY'],
   [new ApiError(403, 'PUT /file/1', 'no'), 'EACCES'],
-  [new ApiError(413, 'PUT /file/1', 'no'), 'EDQUOT'],
-  [new ApiError(409, 'POST /folder/1', 'no'), 'EEXIST'],
+  [new ApiError(413, 'GET /file/1/data', 'no'), 'EIO'],
+  [new ApiError(409, 'GET /folder/1/contents', 'no'), 'EIO'],
   [new ApiError(400, 'POST /folder/1', 'no'), 'EIO'],
   [new ApiError(404, 'GET /file/1', 'no'), 'EIO'],
   [new ApiError(401, 'GET /file/1', 'no'), 'EIO'],

@@ -99,7 +99,8 @@ async function outcomeOf(lane: Lane, { request, column, times }: Cell, number: n
     server.faults = [{ on: request.on, path: request.path, times, then: fault }];
     const told = await request.act(there);
     // Tried four times within the read timeout: on a busy machine the time may be over first.
-    const outcome = request.group === 'read' && BUSY.has(column[0]) && told === 'ETIMEDOUT' ? 'EIO' : told;
+    const isAsked = request.group === 'read' || request.group === 'listing';
+    const outcome = isAsked && BUSY.has(column[0]) && told === 'ETIMEDOUT' ? 'EIO' : told;
     server.faults = [];
     if (request.group === 'login') return outcome;
     await tower.recover();

@@ -81,17 +81,17 @@ export class LeftTower {
       uid: process.getuid?.() ?? 0,
       gid: process.getgid?.() ?? 0,
     });
+    const readTimeoutMs = 2_000;
     this.freshness = new Freshness({
       tree: this.tree,
       listing: options.listing ?? emptyListing,
       marks,
       clock,
       log,
-      options: { dirTtlMs: 30_000, openWaitMs: 500 },
+      options: { dirTtlMs: 30_000, openWaitMs: 500, readTimeoutMs },
     });
     const source = options.source ?? noVersions;
     const shutdown = this.#shutdown.signal;
-    const readTimeoutMs = 2_000;
     const patience = new Patience({ clock, log, shutdown, readTimeoutMs });
     this.reader = new BlockReader({ contents, source, clock, log, patience, readTimeoutMs });
     this.fileSystem = new FileSystem({
@@ -128,6 +128,7 @@ export class LeftTower {
       clock,
       log: silentLogger,
       ...(options.disk && { disk: options.disk }),
+      ...(options.segmentBytes && { segmentBytes: options.segmentBytes }),
     });
     return new LeftTower(options, directory, store);
   }
@@ -152,5 +153,7 @@ export interface TowerOptions {
   readonly source?: VersionSource;
   /** What the store's files lie on. */
   readonly disk?: Disk;
+  /** Size of a file of the journal. */
+  readonly segmentBytes?: number;
   readonly contents?: { readonly inlineMaxBytes?: number; readonly cacheBytes?: number };
 }

@@ -140,7 +140,8 @@ export class MountFixture implements Ground {
       [
         'sh',
         '-c',
-        `while [ -e /proc/${pid} ] && ! grep -q '^State:.Z' /proc/${pid}/status 2> /dev/null; do sleep 0.01; done`,
+        // The first thread may be a zombie while others, which hold the device too, are still on their way out.
+        `while [ -e /proc/${pid} ] && ! { grep -q '^State:.Z' /proc/${pid}/status && [ $(ls /proc/${pid}/task | wc -l) -le 1 ]; } 2> /dev/null; do sleep 0.01; done`,
       ],
       {
         timeoutMs: 30_000,

@@ -30,7 +30,7 @@ export class SyncedTower {
     this.mount = new InProcessMount(tower.fileSystem);
   }
 
-  static async build(options: Pick<TowerOptions, 'contents'> = {}): Promise<SyncedTower> {
+  static async build(options: Pick<TowerOptions, 'contents' | 'disk' | 'segmentBytes'> = {}): Promise<SyncedTower> {
     const clock = new ManualClock();
     const service = new ModelService();
     service.auto = () => ({ type: 'answer' });
@@ -102,20 +102,21 @@ export class SyncedTower {
     throw new Error(`not pushed: ${JSON.stringify([...this.tower.store.all('dirty')])}`);
   }
 
-  async close(): Promise<void> {
+  /** `'keep'` leaves the store's directory for another tower. */
+  async close(what: 'remove' | 'keep' = 'remove'): Promise<void> {
     await this.sync.stop();
-    await this.tower.close();
+    await this.tower.close(what);
   }
 }
 
-function listingOf(service: ModelService): RemoteListing {
+export function listingOf(service: ModelService): RemoteListing {
   return {
     listPage: async (folder: ResourceUrl) => ({ entries: service.listing(folder), hasMore: false, serverTimeMs: null }),
     resource: async (url: ResourceUrl) => service.look(url),
   };
 }
 
-function sourceOf(service: ModelService): VersionSource {
+export function sourceOf(service: ModelService): VersionSource {
   return {
     newestVersion: async (file) => service.history(file).find(({ complete }) => complete) ?? null,
     versionOfLength: async (file, sizeBytes) =>

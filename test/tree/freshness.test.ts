@@ -30,7 +30,7 @@ describe('Freshness', () => {
     fixture = makeTree();
     service = new LookedAtService();
     const { tree, marks, clock } = fixture;
-    const options = { dirTtlMs: 30_000, openWaitMs: 500 };
+    const options = { dirTtlMs: 30_000, openWaitMs: 500, readTimeoutMs: 7_000 };
     freshness = new Freshness({
       tree,
       listing: service,
@@ -71,6 +71,26 @@ describe('Freshness', () => {
     const second = freshness.ensureListed(ROOT_INODE, never);
     impatient.abort(new DOMException('interrupted', 'AbortError'));
     await expect(first).rejects.toThrow('interrupted');
+    await second;
+    expect(names()).toEqual(['a']);
+    expect(listings()).toHaveLength(1);
+  });
+
+  it('waits for a first listing as long as for a read, and the listing goes on', async () => {
+    service.put(ROOT_URL, file('1', 'a'));
+    let answer = () => {};
+    service.before = () => new Promise((resolve) => (answer = resolve));
+    const first = Promise.resolve(freshness.ensureListed(ROOT_INODE, never)).then(
+      () => 'listed',
+      (error: FsError) => error.errno,
+    );
+    fixture.clock.advance(6_999);
+    const second = freshness.ensureListed(ROOT_INODE, never);
+    await quiet();
+    fixture.clock.advance(1);
+    expect(await first).toBe('ETIMEDOUT');
+
+    answer();
     await second;
     expect(names()).toEqual(['a']);
     expect(listings()).toHaveLength(1);
