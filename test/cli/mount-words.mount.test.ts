@@ -36,7 +36,7 @@ test('auto_unmount frees the directory of a process that was killed, and leaves 
 
   const { directory } = mount;
   await expect
-    .poll(() => readFileSync('/proc/mounts', 'utf8').includes(` ${directory} `), { timeout: 10_000 })
+    .poll(() => readFileSync('/proc/mounts', 'utf8').includes(` ${directory} `), { timeout: 60_000 })
     .toBe(false);
   await mount.mount();
   await mount.unmount();
