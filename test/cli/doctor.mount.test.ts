@@ -25,7 +25,13 @@ async function doctor(): Promise<{ code: number; names: string[]; notes: string[
     ({ name, what }) =>
       !name.startsWith('disk-') && !(name.startsWith('mount-') && !what.includes(mount.env().HOME ?? '')),
   );
-  return { code, names: ours.map(({ name }) => name), notes: checks.map(({ note }) => note ?? '') };
+  // The code is that of the first problem, which may be the machine's own.
+  const isTheMachines = ours.length === 0 && findings.length > 0;
+  return {
+    code: isTheMachines ? 0 : code,
+    names: ours.map(({ name }) => name),
+    notes: checks.map(({ note }) => note ?? ''),
+  };
 }
 
 function database(): string {
