@@ -4,6 +4,7 @@ import type { Logger } from '../base/log.ts';
 import type { ContentId, ResourceUrl } from '../base/vocabulary.ts';
 import type { Contents } from '../store/contents.ts';
 import type { StoreWriter } from '../store/tables.ts';
+import { timeTold } from '../tree/young-time.ts';
 import type { UploadService } from './remote-changes.ts';
 
 /**
@@ -61,6 +62,10 @@ export class MadeHere {
       // With a second version somebody else was there: which one is ours cannot be told.
       if (version === undefined || complete.length > 1) return;
       if (version.sizeBytes !== contents.sizeOf(content) || this.#fileOf(content) !== file) return;
+      // Where the service keeps no old versions the only one may be somebody else's: it has another time than was listed.
+      const ino = store.get('resource', file);
+      const listedMs = ino === undefined ? undefined : store.get('node', ino)?.remote?.lastModifiedMs;
+      if (listedMs != null && version.lastModifiedMs !== null && timeTold(listedMs) !== version.lastModifiedMs) return;
       store.transact((tx) => contents.adopt(tx, content, version.url, file));
     } catch (error) {
       if (error instanceof ApiError) return; // gone, mostly: the listing tells

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { ContentId, Inode, ResourceUrl } from '../../src/base/vocabulary.ts';
+import { type ContentId, type Inode, type ResourceUrl, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { SyncedTower } from '../harness/synced-tower.ts';
 import { SeededRandom } from '../store/seeded-random.ts';
 import { MODEL_ROOT } from './model-service.ts';
@@ -73,6 +73,22 @@ describe('[S-cache-1] files that were made here', () => {
     const content = world.tower.store.get('node', ino as Inode)?.local?.content as ContentId;
     expect(world.tower.contents.record(content)).toMatchObject({ kind: 'draft', version: null });
     expect(Buffer.compare(await world.mount.readFile('f0'), made.get('f0') as Buffer)).toBe(0);
+  });
+
+  test('are not taken for what somebody else saved where the service keeps no old versions', async () => {
+    world.service.keptVersions = 0;
+    await make([20_000, 60_000]);
+    await world.tower.freshness.refresh(ROOT_INODE);
+    const file = world.service.childrenOf(MODEL_ROOT).find(({ name }) => name === 'f1');
+    const theirs = bytesOf(60_000);
+    world.service.addVersion(file?.url as ResourceUrl, theirs);
+    await world.mount.writeFile('more', bytesOf(30_000)); // room is needed for less than is there
+    await world.converge();
+    await calm();
+    expect(historiesAsked()).toBe(3);
+
+    await world.tower.freshness.refresh(ROOT_INODE);
+    expect(Buffer.compare(await world.mount.readFile('f1'), theirs)).toBe(0);
   });
 
   test('are never given up before the service has them', async () => {
