@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { createInterface } from 'node:readline';
 import { vi } from 'vitest';
 import type { FaultRule } from '../../src/server/fault-plan.ts';
 import { runCommand } from './command.ts';
@@ -15,7 +16,13 @@ const LOG_CHARACTERS_MAX = 200_000;
 interface Started {
   readonly child: ChildProcess;
   /** What it printed, the end of it; grows. */
-  readonly log: { text: string };
+  readonly log: Log;
+}
+
+interface Log {
+  text: string;
+  /** `METHOD path`, tokens taken out. */
+  readonly requests: string[];
 }
 
 /** `cfs serve` in a child process, with its data in a temporary directory and one user. */
@@ -25,7 +32,7 @@ export class ReferenceServer {
   readonly #flags: readonly string[];
   readonly #env: Readonly<Record<string, string>>;
   #child: ChildProcess;
-  #log: { text: string };
+  #log: Log;
 
   private constructor(
     data: string,
@@ -60,6 +67,11 @@ export class ReferenceServer {
   /** What the server printed, the end of it. */
   get log(): string {
     return this.#log.text;
+  }
+
+  /** What it was asked since it began, in order, as `METHOD path`; only of one that was started with `--log-level debug`. */
+  get requests(): readonly string[] {
+    return this.#log.requests;
   }
 
   get pid(): number {
@@ -137,7 +149,11 @@ async function listen(data: string, flags: readonly string[], env: Readonly<Reco
   const atExit = () => child.kill('SIGKILL');
   process.once('exit', atExit);
   child.once('exit', () => process.removeListener('exit', atExit));
-  const log = { text: '' };
+  const log: Log = { text: '', requests: [] };
+  createInterface(child.stderr).on('line', (line) => {
+    const [, method, path] = /"method":"(\w+)","path":"([^"]+)".*"msg":"request"/.exec(line) ?? [];
+    if (method !== undefined) log.requests.push(`${method} ${path}`);
+  });
   await new Promise<void>((resolve, reject) => {
     const timer = setTimeout(() => {
       child.kill('SIGKILL');
