@@ -321,7 +321,10 @@ export class Freshness {
     if (node === undefined || node.remote === null) return false;
     const listedMs = this.#tree.listedMs(folder);
     if (listedMs === null) return true;
-    const ageMs = this.#clock.nowMs() - listedMs;
+    const nowMs = this.#clock.nowMs();
+    const ageMs = nowMs - listedMs;
+    // Set back after `cfs refresh`: what is listed from now on would be old until the clock is there again.
+    this.#staleBeforeMs = Math.min(this.#staleBeforeMs, nowMs);
     // A wall clock that was set back must not make a listing young for ever.
     return ageMs >= this.#dirTtlMs || ageMs < 0 || listedMs < this.#staleBeforeMs;
   }

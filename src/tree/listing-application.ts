@@ -141,7 +141,8 @@ export class ListingApplication {
     this.#store.transact((tx) => {
       if (tx.get('node', folder) === undefined) return;
       const known = tx.get('folder', folder)?.listedMs ?? 0;
-      if (requestedMs > known) tx.put('folder', folder, { listedMs: requestedMs });
+      // Later than now: the wall clock was set back, and by what it says there the folder would be old for ever.
+      if (requestedMs > known || known > this.#clock.nowMs()) tx.put('folder', folder, { listedMs: requestedMs });
     });
     return { changes, questions, postponed: [...postponed.values()] };
   }

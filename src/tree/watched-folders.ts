@@ -74,7 +74,10 @@ export class WatchedFolders {
         continue;
       }
       const lastMs = listedMs(folder);
-      if (lastMs !== null && this.#clock.nowMs() >= lastMs + this.#ttlMs * slowdown) due.push(folder);
+      if (lastMs === null) continue;
+      const ageMs = this.#clock.nowMs() - lastMs;
+      // Younger than now: the wall clock was set back, and nobody knows how old it is.
+      if (ageMs < 0 || ageMs >= this.#ttlMs * slowdown) due.push(folder);
     }
     return due;
   }

@@ -23,11 +23,13 @@ export const START_MS = 1_700_000_000_000;
 
 /** Time that moves only when told to. */
 export class ManualClock implements Clock {
+  /** What somebody has set the wall clock to, beside the time that passed. */
+  skewMs = 0;
   #ms = 0;
   #timers: { readonly atMs: number; readonly callback: () => void }[] = [];
 
   nowMs(): number {
-    return START_MS + this.#ms;
+    return START_MS + this.#ms + this.skewMs;
   }
   elapsedMs(): number {
     return this.#ms;
