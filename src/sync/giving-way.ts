@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import { ApiError } from '../base/errors.ts';
 import { type Inode, type ResourceUrl, ROOT_INODE } from '../base/vocabulary.ts';
 import { writeNode } from '../store/node-table.ts';
 import type { StoreWriter } from '../store/tables.ts';
@@ -32,9 +33,19 @@ export class GivingWay {
     for (let at: ResourceUrl | null = target; at !== null && way.size < PATH_NAMES_MAX; ) {
       way.add(at);
       if (at === resource) return way;
-      at = (await this.#deps.changes.resource(at, 'folder', signal))?.parent ?? null;
+      at = await this.#parentOf(at, signal);
     }
     return null;
+  }
+
+  /** Null above what may be looked at: a shared folder tells of its owner's, and the topmost of what is no folder. */
+  async #parentOf(folder: ResourceUrl, signal: AbortSignal): Promise<ResourceUrl | null> {
+    try {
+      return (await this.#deps.changes.resource(folder, 'folder', signal))?.parent ?? null;
+    } catch (error) {
+      if (error instanceof ApiError && error.status >= 400 && error.status < 429) return null;
+      throw error;
+    }
   }
 
   /**

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
-import { MODEL_ROOT, MODEL_TRASH } from './model-service.ts';
+import { MODEL_ROOT, MODEL_TRASH, type ModelResource } from './model-service.ts';
 import { SETTLE_MS, SyncWorld } from './sync-world.ts';
 
 /** Both trees, compared as text. */
@@ -470,6 +470,27 @@ test('two folders that were moved into each other, here and elsewhere: theirs st
   expect(world.service.tree()).toEqual(both);
   expect(world.service.requests.filter((name) => name.startsWith('relocate'))).toHaveLength(1);
 });
+
+test.each([403, 400])(
+  'a taken name is gone around also where who looks above the shared folder is refused (%i)',
+  async (status) => {
+    const world = new SyncWorld();
+    const shared = world.service.resources.get(MODEL_ROOT);
+    const above = 'm:folder/of-its-owner' as ResourceUrl;
+    world.service.resources.set(above, { ...(shared as ModelResource), url: above });
+    if (shared !== undefined) shared.parent = above;
+    world.service.auto = (name) => (name.includes('of-its-owner') ? { type: 'refuse', status } : { type: 'answer' });
+    world.service.add('folder', MODEL_ROOT, 'x');
+    const target = world.service.add('folder', MODEL_ROOT, 'target');
+    world.learn();
+    world.service.add('folder', target, 'x'); // nobody has seen it yet
+    world.rename('/x', '/target/x');
+    await world.converge();
+
+    expect(world.sync.status()).toMatchObject({ pending: 0, parked: [] });
+    expect(world.service.childrenOf(target)).toHaveLength(2);
+  },
+);
 
 test('a folder whose way was blocked for a moment only, by what others did, is moved and not parked', async () => {
   const world = new SyncWorld();
