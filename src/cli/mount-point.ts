@@ -111,7 +111,7 @@ export function probeMount(path: string): 'alive' | 'dead' | 'hangs' {
   });
   if (probe.status === 0) return 'alive';
   if (probe.signal !== null || probe.error !== undefined) return 'hangs';
-  return /not connected|aborted/i.test(probe.stderr) ? 'dead' : 'alive';
+  return /not connected|connection abort/i.test(probe.stderr) ? 'dead' : 'alive';
 }
 
 /** Takes a dead mount away, lazily. @returns whether it is gone */

@@ -90,3 +90,21 @@ test('what is mounted is found in the real table, and what answers is alive', ()
   expect(mountAt(directory)).toBeNull();
   expect(probeMount('/proc')).toBe('alive');
 });
+
+test.each([
+  ['Transport endpoint is not connected', 'dead'],
+  // What a question hears that was on its way when the process of the mount died.
+  ['Software caused connection abort', 'dead'],
+  ['Permission denied', 'alive'],
+])('a mount of which the kernel says "%s" is %s', (said, state) => {
+  writeFileSync(join(directory, 'stat'), `#!/bin/sh\necho "stat: cannot stat 'x': ${said}" >&2\nexit 1\n`, {
+    mode: 0o700,
+  });
+  const { PATH } = process.env;
+  process.env.PATH = `${directory}:${PATH}`;
+  try {
+    expect(probeMount('/mnt')).toBe(state);
+  } finally {
+    process.env.PATH = PATH;
+  }
+});
