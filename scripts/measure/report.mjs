@@ -35,7 +35,8 @@ export function sectionOf(summary) {
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const read = (name) => {
     const file = join(RESULTS, `${name}.json`);
-    return existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : null;
+    const summary = existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : null;
+    return summary?.machine === undefined ? null : summary; // results of an older form say nothing here
   };
   writeFileSync(DOCUMENT, withResults(readFileSync(DOCUMENT, 'utf8'), read));
 }
