@@ -6,6 +6,8 @@ import type { Ledger } from './ledger.ts';
 const NAMES = ['a', 'b', 'c', 'Größe', 'd', 'e'];
 const SIZES = [30, 700, 17_000, 140_000];
 
+const FILLS_MAX = 50;
+
 type Step = 'create' | 'write' | 'version' | 'rename' | 'trash' | 'folder';
 const STEPS: readonly Step[] = [
   'create',
@@ -65,8 +67,7 @@ export class WebClient {
     if (step === 'create') {
       if (entries.some(({ parent, path }) => parent === folder && path.endsWith(name))) return 'taken';
       const made = await this.#send('POST', folder, `<file><displayName>${name}</displayName><mediaType/></file>`);
-      await this.#fill(`${made.headers.get('location')}/data`, name);
-      return name;
+      return await this.#fillSurely(`${made.headers.get('location')}/data`, name);
     }
     if (step === 'write' || step === 'version') {
       if (files.length === 0) return 'nothing there';
@@ -85,6 +86,18 @@ export class WebClient {
   #change(entry: ServerEntry, fields: string, told = ''): Promise<string> {
     const kind = entry.kind === 'folder' ? 'folder' : 'file';
     return this.#ask('PUT', entry.url, `<${kind}>${fields}</${kind}>`, `${entry.path} ${told}`);
+  }
+
+  /** The bytes of a file that was just made, whatever the weather: nobody else would ever fill it. */
+  async #fillSurely(url: string, what: string): Promise<string> {
+    for (let tries = 1; ; tries++) {
+      try {
+        return await this.#fill(url, what);
+      } catch (error) {
+        if (tries === FILLS_MAX) throw error;
+        await systemClock.sleep(100);
+      }
+    }
   }
 
   async #fill(url: string, what: string): Promise<string> {
