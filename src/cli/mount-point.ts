@@ -102,9 +102,12 @@ export function mountPathOf(directory: string): string {
   }
 }
 
-/** Whether a mount answers. Asked by another process, so that ours cannot hang. */
+/**
+ * Whether a mount answers. Asked by another process, so that ours cannot hang, and by statfs(2): the kernel answers stat(2) from what
+ * it remembers, also for a process that has just been killed.
+ */
 export function probeMount(path: string): 'alive' | 'dead' | 'hangs' {
-  const probe = spawnSync('stat', ['--', path], {
+  const probe = spawnSync('stat', ['--file-system', '--', path], {
     encoding: 'utf8',
     timeout: PROBE_MS_MAX,
     env: { ...process.env, LC_ALL: 'C' },

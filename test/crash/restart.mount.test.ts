@@ -70,6 +70,17 @@ describe.skipIf(missing !== null)(`ends and starts${missing === null ? '' : ` (n
     expect(treeDifferences(await mount.serverTree(), wanted)).toEqual([]);
   });
 
+  test('a mount that was killed a moment ago is not taken for one that lives', async () => {
+    onTestFailed(() => mount.printLogs());
+    for (let kill = 0; kill < 3; kill++) {
+      await mount.run('stat .'); // what the kernel remembers of it outlives the process
+      process.kill(mount.pid, 'SIGKILL');
+
+      await mount.mount();
+      expect((await mount.run('cat f1')).stdout).toBe('file 1\n');
+    }
+  });
+
   test('fusermount3 -u from outside ends the process, and nothing is lost', async () => {
     onTestFailed(() => mount.printLogs());
     await mount.run('echo outside > outside');
