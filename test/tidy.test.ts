@@ -42,6 +42,15 @@ test('no source file holds more than one noun can need', () => {
   expect(long).toEqual([]);
 });
 
+test('the mount files that run beside others are there', () => {
+  const named = [...textOf('scripts/test.mjs').matchAll(/'(test\/[^']+\.mount\.test\.ts)'/g)].map(
+    ([, file = '']) => file,
+  );
+
+  expect(named.length).toBeGreaterThan(0);
+  expect(named.filter((file) => !tests.includes(file))).toEqual([]);
+});
+
 /** `// TODO(what is missing): what follows from it`. */
 test('every TODO names what is missing and what follows from it', () => {
   const marks = linesThatMatch(all, /\b(TODO|FIXME|XXX|HACK)\b/);

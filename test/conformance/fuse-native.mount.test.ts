@@ -1,3 +1,4 @@
+import './fewer-entries.ts';
 import { missingForFuseNative } from '../harness/fuse-native.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
 import { SyscallProcess } from '../harness/syscall-process.ts';

@@ -1,3 +1,4 @@
+import './fewer-entries.ts';
 import { MASKABLE_FEATURES } from '../../src/kernel/negotiation.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
 import { SyscallProcess } from '../harness/syscall-process.ts';
