@@ -100,6 +100,15 @@ export class BlockReader {
     await this.#readMissing(id, extent, signal, () => undefined);
   }
 
+  /** As `complete`. @returns whether it stays: a version for which the disk has no room is in memory only, for a moment */
+  async keep(id: ContentId, extent: Extent, signal: AbortSignal): Promise<boolean> {
+    return await this.#readMissing(id, extent, signal, (pieces) => {
+      const record = this.#contents.record(id);
+      const isOfFile = record?.kind === 'version' && record.where !== 'inline';
+      return !isOfFile || pieces.every(({ kind }) => kind !== 'bytes');
+    });
+  }
+
   /**
    * Starts fetching what is missing of `extent`; nobody waits for it and its failure is nobody's. What no reader has joined
    * ends with `signal`. Does nothing while enough is under way that nobody asked for.

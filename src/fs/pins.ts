@@ -259,7 +259,8 @@ export class Pins {
       if (content === null) return true;
       for (const step of stepsOf(sizeBytes)) {
         if (!this.#isStarted) throw new FsError('EINTR', 'the mount is stopping');
-        await reader.complete(content, step, shutdown);
+        const stays = await reader.keep(content, step, shutdown);
+        if (!stays) throw new FsError('ENOSPC', 'the disk has less free than --cache-reserve leaves alone');
         here(step.end - step.start);
       }
       this.#whole.set(ino, content);

@@ -155,5 +155,9 @@ export interface TowerOptions {
   readonly disk?: Disk;
   /** Size of a file of the journal. */
   readonly segmentBytes?: number;
-  readonly contents?: { readonly inlineMaxBytes?: number; readonly cacheBytes?: number };
+  readonly contents?: {
+    readonly inlineMaxBytes?: number;
+    readonly cacheBytes?: number;
+    readonly reserveBytes?: number;
+  };
 }
