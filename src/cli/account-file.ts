@@ -31,6 +31,8 @@ export interface Account {
   readonly privateAccessKey: string;
   /** URL of the refresh token. */
   readonly refreshToken: string;
+  /** Set where the person said at the sign-in that this service may be spoken with in the clear (`--insecure`). */
+  readonly insecure?: true;
 }
 
 const FIELDS = [
@@ -43,6 +45,9 @@ const FIELDS = [
   'refreshToken',
 ] as const;
 
+/** What whoever is new here needs to hear. */
+export const NOT_SIGNED_IN = 'not signed in: run cfs login URL, or try it without an account: cfs demo DIR';
+
 /** @throws UsageError (signIn) when the file is missing or is not an account. */
 export function readAccountFile(path: string): Account {
   let text: string;
@@ -54,6 +59,7 @@ export function readAccountFile(path: string): Account {
   try {
     const record = JSON.parse(text) as Record<string, unknown>;
     for (const field of FIELDS) if (typeof record[field] !== 'string') throw new TypeError(`no ${field}`);
+    if (record.insecure !== undefined && record.insecure !== true) throw new TypeError('insecure is true or not there');
     return record as unknown as Account;
   } catch (error) {
     throw new UsageError(`${path} is damaged: run cfs login URL again`, exitCode('signIn'), { cause: error });
@@ -65,7 +71,8 @@ export function readAccountFile(path: string): Account {
  * when this returns.
  */
 export function writeAccountFile(path: string, account: Account): void {
-  const record = Object.fromEntries(FIELDS.map((field) => [field, account[field]]));
+  const record: Record<string, unknown> = Object.fromEntries(FIELDS.map((field) => [field, account[field]]));
+  if (account.insecure === true) record.insecure = true;
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   const temporary = `${path}.${process.pid}.new`;
   // 'wx' after rm: a file or link that someone put there is not written through.
@@ -124,7 +131,7 @@ export function chooseAccount(
     wanted === null ? all : all.filter(({ name, account }) => name === wanted || account.username === wanted);
   const [only, second] = fitting;
   if (only !== undefined && second === undefined) return only;
-  if (all.length === 0) throw new UsageError('not signed in: run cfs login URL', exitCode('signIn'));
+  if (all.length === 0) throw new UsageError(NOT_SIGNED_IN, exitCode('signIn'));
   const names = all.map(({ name }) => name).join(', ');
   if (only === undefined) throw new UsageError(`no account ${wanted}; there are: ${names}`, exitCode('signIn'));
   throw new UsageError(`more than one account fits: say which with --account (${names})`);

@@ -1,6 +1,6 @@
 import { UsageError } from '../base/errors.ts';
 import { accountPaths, type Paths } from '../config/paths.ts';
-import { accountNames, readAccountFile } from './account-file.ts';
+import { accountNames, NOT_SIGNED_IN, readAccountFile } from './account-file.ts';
 import { examineMachine, examineStores, type Looked, problemsOf } from './doctor/examination.ts';
 import { FINDINGS } from './doctor/finding.ts';
 import { type Machine, systemMachine } from './doctor/machine.ts';
@@ -55,7 +55,7 @@ export async function doctorCommand(
 /** @throws UsageError (signIn) where there is no such account, or none at all */
 function checkAccount(paths: Paths, wanted: string | null): void {
   const names = accountNames(paths);
-  if (names.length === 0) throw new UsageError('not signed in: run cfs login URL', exitCode('signIn'));
+  if (names.length === 0) throw new UsageError(NOT_SIGNED_IN, exitCode('signIn'));
   const isKnown = (name: string): boolean =>
     wanted === null || wanted === name || wanted === readAccountFile(accountPaths(paths, name).accountFile).username;
   if (!names.some(isKnown)) throw new UsageError(`${wanted} is not signed in here`, exitCode('signIn'));

@@ -105,6 +105,8 @@ export async function signIn(
       accessKeyId,
       privateAccessKey,
       refreshToken,
+      // Said once for this service: neither its mounts nor any command ask again.
+      ...(how.insecure && { insecure: true as const }),
     };
     writeAccountFile(accountFileOf(deps.paths, account), account);
     return { name: accountName(account.origin, account.userId), account };

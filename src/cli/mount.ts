@@ -93,7 +93,7 @@ class MountingProcess {
       keys: account,
       refreshToken: account.refreshToken,
       userAgent: `cfs-mount/${programVersion()}`,
-      insecure: request.options.insecure,
+      insecure: account.insecure === true || request.options.insecure,
       connections: request.options.connections,
       certificates,
       clock: systemClock,

@@ -14,10 +14,11 @@ export function terminalPrompt(input: ReadStream, output: WriteStream): Prompt |
   if (!input.isTTY || !output.isTTY) return null;
   return {
     ask: async (question, { hidden }) => {
-      output.write(`${question}: `);
       // What is typed is echoed by readline, so a hidden answer needs an output that shows nothing.
       const silence = new Writable({ write: (_chunk, _encoding, done) => done() });
       const reader = createInterface({ input, output: hidden ? silence : output, terminal: true, historySize: 0 });
+      // Not before: until readline has the terminal, the system shows what is typed.
+      output.write(`${question}: `);
       try {
         return await new Promise<string>((resolve, reject) => {
           reader.once('close', () => reject(new UsageError('nothing was answered')));

@@ -34,7 +34,7 @@ export async function withService<T>(
     keys: account,
     refreshToken: account.refreshToken,
     userAgent: `cfs/${programVersion()}`,
-    insecure: settledOptions(deps.env, deps.paths).insecure,
+    insecure: account.insecure === true || settledOptions(deps.env, deps.paths).insecure,
     certificates: believedCertificates(deps.env, account.origin),
     clock: deps.clock,
     log: silentLogger,

@@ -102,7 +102,10 @@ test('the only account is the one that is meant', () => {
 
 test('without an account, the command to get one is named', () => {
   expect(() => chooseAccount(paths, null)).toThrow(
-    expect.objectContaining({ message: 'not signed in: run cfs login URL', exitCode: exitCode('signIn') }),
+    expect.objectContaining({
+      message: 'not signed in: run cfs login URL, or try it without an account: cfs demo DIR',
+      exitCode: exitCode('signIn'),
+    }),
   );
 });
 

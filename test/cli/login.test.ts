@@ -1,11 +1,15 @@
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
-import { loginCommand } from '../../src/cli/login.ts';
-import { pathsOf } from '../../src/config/paths.ts';
+import { silentLogger } from '../../src/base/log.ts';
+import { readAccountFile } from '../../src/cli/account-file.ts';
+import { loginCommand, signIn } from '../../src/cli/login.ts';
+import { withService } from '../../src/cli/service-access.ts';
+import { accountPaths, pathsOf } from '../../src/config/paths.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
 
 /** Signing in to a service whose certificate comes from an authority of one's own. */
@@ -72,3 +76,37 @@ test('a file that cannot be read is said to be so', async () => {
     `SSL_CERT_FILE names ${missing}, which cannot be read`,
   );
 });
+
+/** By 0.0.0.0 this machine is reached as another one would be: nothing says that the line does not leave it. */
+test('a service in the clear is spoken with where the person said so at the sign-in, and never asked about again', async () => {
+  const ground = join(directory, 'clear');
+  const port = await freePort();
+  const publicOrigin = `http://0.0.0.0:${port}`;
+  const clear = await ReferenceServer.open({ dataDirectory: ground, publicOrigin, listen: { port } });
+  try {
+    await clear.administration.addUser('b@example.com', 'a password', { scryptCost: 2 ** 10 });
+    const application = clear.administration.addApplication('tests');
+    const keys = clear.administration.addKeyPair('b@example.com');
+    const paths = pathsOf({ HOME: ground });
+    const as = { username: 'b@example.com', password: 'a password', application, ...keys };
+    const how = { origin: publicOrigin, inputs: as, certificates: null };
+    const deps = { paths, clock: systemClock, log: silentLogger };
+
+    await expect(signIn(deps, { ...how, insecure: false })).rejects.toThrow(/in the clear/);
+    const { name } = await signIn(deps, { ...how, insecure: true });
+
+    expect(readAccountFile(accountPaths(paths, name).accountFile).insecure).toBe(true);
+    const user = await withService({ paths, clock: systemClock, env: {} }, name, (service) => service.user(undefined));
+    expect(user.url).toContain(publicOrigin);
+  } finally {
+    await clear.close();
+  }
+});
+
+async function freePort(): Promise<number> {
+  const probe = createServer();
+  await new Promise<void>((resolve) => probe.listen(0, '127.0.0.1', resolve));
+  const { port } = probe.address() as AddressInfo;
+  await new Promise<void>((resolve) => probe.close(() => resolve()));
+  return port;
+}

@@ -43,7 +43,7 @@ export async function checkService(
   }
   try {
     const { clock } = machine;
-    const { insecure } = options;
+    const insecure = account.insecure === true || options.insecure;
     transport = new Transport({ baseUrl: account.origin, insecure, certificates, clock, userAgent: USER_AGENT });
   } catch (error) {
     if (error instanceof UsageError) return [finding('service-insecure', `${origin.origin} is not encrypted`)];
@@ -118,7 +118,7 @@ async function checkSignIn(
 ): Promise<Finding | null> {
   const service = new HttpService({
     baseUrl: account.origin,
-    insecure: how.insecure,
+    insecure: account.insecure === true || how.insecure,
     certificates: how.certificates,
     userAgent: USER_AGENT,
     keys: account,
