@@ -16,7 +16,8 @@ export class RequestBody {
     this.#request = request;
     request.on('data', (chunk: Uint8Array) => this.#arrived(chunk));
     request.on('end', () => this.#end('complete'));
-    request.on('close', () => this.#end(request.complete ? 'complete' : 'interrupted'));
+    // Also where `request.complete` is true: that says what has come, and a line that ends takes along what was not handed on yet.
+    request.on('close', () => this.#end('interrupted'));
   }
 
   /** Whether all of it has come; false also while it is still on its way. */
