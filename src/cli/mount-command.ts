@@ -7,7 +7,7 @@ import { chooseAccount } from './account-file.ts';
 import { exitCode } from './exit-codes.ts';
 import { launchMount } from './launch.ts';
 import { visible } from './mount-event.ts';
-import { checkFuse, checkMountPoint } from './mount-point.ts';
+import { checkFuse, checkMountPoint, mountAt } from './mount-point.ts';
 import type { MountRequest } from './mount-request.ts';
 import { type MountWords, NO_MOUNT_WORDS } from './mount-words.ts';
 import { statusOf } from './running-mounts.ts';
@@ -91,6 +91,8 @@ function giveSigns(manager: ServiceManager, socketPath: string): () => void {
 export async function checkNotMounted(paths: Paths, account: string): Promise<void> {
   const status = await statusOf(paths, account);
   if (status === null || status.phase === 'draining') return;
+  // `fusermount3 -u` returned just now: the process has not heard of it yet.
+  if (mountAt(status.directory) === null) return;
   const directory = visible(status.directory);
   throw new UsageError(
     `this account is mounted already at ${directory} (process ${status.pid}): cfs umount ends that`,
