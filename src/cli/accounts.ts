@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import { StorageError, UsageError } from '../base/errors.ts';
 import { silentLogger } from '../base/log.ts';
-import { accountPaths, type Paths } from '../config/paths.ts';
+import { accountPaths, type Paths, storeDirectories } from '../config/paths.ts';
 import { Store } from '../store/environment.ts';
 import { chooseAccount } from './account-file.ts';
 import { exitCode } from './exit-codes.ts';
@@ -53,7 +53,8 @@ export async function logoutCommand(
     throw new UsageError(`it is mounted${where}: cfs umount first`, exitCode('alreadyMounted'));
   }
   const files = accountPaths(deps.paths, name);
-  const unsynced = await unsyncedCount(files.storeDirectory, deps.clock);
+  let unsynced = 0;
+  for (const directory of storeDirectories(files)) unsynced += await unsyncedCount(directory, deps.clock);
   if (flags.forget && unsynced > 0) {
     throw new UsageError(
       `${unsynced} ${unsynced === 1 ? 'change is' : 'changes are'} on this machine only: mount and cfs sync --wait, or cfs export, first`,

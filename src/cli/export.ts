@@ -4,7 +4,7 @@ import { dirname, join, relative, resolve } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
 import type { Extent } from '../base/vocabulary.ts';
-import { accountPaths, type Paths } from '../config/paths.ts';
+import { accountPaths, type Paths, storeDirectories } from '../config/paths.ts';
 import { formatBytes } from '../config/units.ts';
 import type { UnsyncedFile } from '../control/status-model.ts';
 import { chooseAccount } from './account-file.ts';
@@ -29,23 +29,24 @@ export async function exportCommand(
   const directory = resolve(flags.directory);
   if (existsSync(directory) && readdirSync(directory).length > 0)
     throw new UsageError(`${visible(flags.directory)} is not empty: nothing is written over`);
-  const source = await sourceOf(deps, name, directory);
   const done = { files: 0, bytes: 0, damaged: 0 };
-  try {
-    for await (const file of source.files()) {
-      const missing = await copyOut(source, file, join(directory, file.path));
-      done.files++;
-      done.bytes += file.sizeBytes;
-      deps.redraw?.(`${done.files} copied, ${formatBytes(done.bytes)}: ${visible(file.path)}`);
-      if (missing === 0) continue;
-      done.damaged++;
-      deps.warn(
-        `${visible(file.path)}: ${formatBytes(missing)} of ${formatBytes(file.sizeBytes)} are not here: zeros\n`,
-      );
+  for (const { source, folder } of await sourcesOf(deps, name, directory)) {
+    try {
+      for await (const file of source.files()) {
+        const missing = await copyOut(source, file, join(directory, folder, file.path));
+        done.files++;
+        done.bytes += file.sizeBytes;
+        deps.redraw?.(`${done.files} copied, ${formatBytes(done.bytes)}: ${visible(file.path)}`);
+        if (missing === 0) continue;
+        done.damaged++;
+        deps.warn(
+          `${visible(file.path)}: ${formatBytes(missing)} of ${formatBytes(file.sizeBytes)} are not here: zeros\n`,
+        );
+      }
+    } finally {
+      deps.redraw?.('');
+      await source.close();
     }
-  } finally {
-    deps.redraw?.('');
-    await source.close();
   }
   deps.print(
     done.files === 0
@@ -55,16 +56,41 @@ export async function exportCommand(
   return done.damaged === 0 ? exitCode('ok') : exitCode('store');
 }
 
-async function sourceOf(
+interface FolderOfSource {
+  readonly source: UnsyncedSource;
+  /** Below the directory of the copies: each root is a tree of its own, whose names may be those of the other. */
+  readonly folder: string;
+}
+
+/** The mount where one is running, and what the account's other stores have: all that was changed below the other root. */
+async function sourcesOf(
   deps: { readonly paths: Paths; readonly clock: Clock },
   name: string,
   directory: string,
-): Promise<UnsyncedSource> {
+): Promise<readonly FolderOfSource[]> {
   const state = (await accountStates(deps.paths)).find((known) => known.name === name);
-  if (state?.status == null) return openUnsyncedInStore(accountPaths(deps.paths, name).storeDirectory, deps.clock);
-  if (!relative(state.status.directory, directory).startsWith('..'))
-    throw new UsageError(`${visible(directory)} lies in the mount itself: say a folder elsewhere`);
-  return openUnsyncedInMount(state.socketPath, state.status.directory);
+  const mounted = state?.status ?? null;
+  const sources: FolderOfSource[] = [];
+  if (state !== undefined && mounted !== null) {
+    if (!relative(mounted.directory, directory).startsWith('..'))
+      throw new UsageError(`${visible(directory)} lies in the mount itself: say a folder elsewhere`);
+    sources.push({ source: openUnsyncedInMount(state.socketPath, mounted.directory), folder: '' });
+  }
+  const [usual, whole] = storeDirectories(accountPaths(deps.paths, name));
+  for (const [store, folder] of [
+    [usual, mounted === null ? '' : 'root=briefcase'],
+    [whole, 'root=account'],
+  ] as const) {
+    try {
+      sources.push({ source: await openUnsyncedInStore(store, deps.clock), folder });
+    } catch (error) {
+      const isTheMounts = mounted !== null && error instanceof UsageError;
+      if (isTheMounts && error.exitCode === exitCode('alreadyMounted')) continue;
+      for (const opened of sources) await opened.source.close();
+      throw error;
+    }
+  }
+  return sources;
 }
 
 /** @returns how many bytes could not be had */

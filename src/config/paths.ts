@@ -32,6 +32,11 @@ export interface AccountPaths {
   readonly socketPath: string;
 }
 
+/** The stores that an account may have, one for each root; the usual one first. */
+export function storeDirectories(files: AccountPaths): readonly [string, string] {
+  return [files.storeDirectory, files.accountStoreDirectory];
+}
+
 /** @param env the environment of the process: `XDG_CONFIG_HOME`, `XDG_STATE_HOME`, `XDG_RUNTIME_DIR`, `HOME`. */
 export function pathsOf(env: Readonly<Record<string, string | undefined>>): Paths {
   const home = env.HOME !== undefined && isAbsolute(env.HOME) ? env.HOME : homedir();

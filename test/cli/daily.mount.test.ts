@@ -86,6 +86,27 @@ test('what cfs export cannot have is zeros in the copy, named, and told by the e
   }
 });
 
+/** [S-export-1] */
+test('what was changed below --root account is exported and kept from cfs logout --forget like the rest', async () => {
+  const own = await mounted('--settle', '1h', '--root', 'account');
+  const beside = (name: string): string => join(own.directory, '..', name);
+  const folder = (await own.run('ls')).stdout.split('\n').find((name) => /briefcase/i.test(name)) ?? '';
+  await own.run(`printf whole > "${folder}/whole.txt"`);
+  await own.unmount(['--now']);
+
+  const refused = await own.cfs(['logout', '--forget'], { anyExitCode: true });
+  expect(refused.code).toBe(exitCode('pending'));
+  expect(refused.stderr).toContain('on this machine only');
+  await own.cfs(['export', beside('stopped')]);
+  expect(readFileSync(beside(`stopped/root=account/${folder}/whole.txt`), 'utf8')).toBe('whole');
+
+  await own.mount(['--settle', '1h']);
+  await own.run('printf mine > mine.txt');
+  expect((await own.cfs(['export', beside('mounted')])).stdout).toMatch(/^2 copied /);
+  expect(readFileSync(beside('mounted/mine.txt'), 'utf8')).toBe('mine');
+  expect(readFileSync(beside(`mounted/root=account/${folder}/whole.txt`), 'utf8')).toBe('whole');
+});
+
 /** [S-logout-1] */
 test('cfs logout takes token and keys away and keeps what was not pushed; --forget takes all, and loses nothing', async () => {
   const own = await mounted('--settle', '1h');

@@ -2,6 +2,7 @@ import { closeSync, existsSync, lstatSync, openSync, readdirSync, rmSync } from 
 import { dirname, join } from 'node:path';
 import { cacheBudget } from '../../config/cache-budget.ts';
 import type { Options } from '../../config/options.ts';
+import { storeDirectories } from '../../config/paths.ts';
 import { formatBytes } from '../../config/units.ts';
 import { visible } from '../mount-event.ts';
 import type { KnownAccount } from './account-check.ts';
@@ -22,7 +23,8 @@ export interface StoreReport {
 
 /** The stores of an account: that of the usual root, and one for each other root that was ever mounted. */
 export function storesOf({ files }: KnownAccount): readonly string[] {
-  return [files.storeDirectory, ...[files.accountStoreDirectory].filter((directory) => existsSync(directory))];
+  const [usual, ...others] = storeDirectories(files);
+  return [usual, ...others.filter((directory) => existsSync(directory))];
 }
 
 /** Whose a store is, whether it can be written, and whether what is in it fits together. */
