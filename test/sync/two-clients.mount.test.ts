@@ -1,0 +1,145 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { FaultRule } from '../../src/server/fault-plan.ts';
+import { ReferenceServer } from '../../src/server/reference-server.ts';
+import { ServedTower } from '../harness/served-tower.ts';
+import { digest, filesIn } from '../harness/service-history.ts';
+import { signUp, type TestUser } from '../server/raw-client.ts';
+import { SeededRandom } from '../store/seeded-random.ts';
+
+/** Two clients of one file, over HTTP, with a server that keeps five versions. */
+
+const MIB = 1024 * 1024;
+const SIZE_BYTES = 1.25 * MIB + 17;
+const BLOCK_BYTES = 128 * 1024;
+
+let directory: string;
+let server: ReferenceServer;
+let user: TestUser;
+let towers: ServedTower[];
+
+beforeEach(async () => {
+  directory = mkdtempSync(join(tmpdir(), 'cfs-two-clients-'));
+  server = await ReferenceServer.open({ dataDirectory: directory, versionsKept: 5 });
+  user = await signUp(server, 'a@example.com');
+  towers = [];
+});
+
+afterEach(async () => {
+  for (const tower of towers) await tower.close();
+  await server.close();
+  rmSync(directory, { recursive: true, force: true });
+});
+
+async function mounted(host: string): Promise<ServedTower> {
+  const tower = await ServedTower.build(user, { host });
+  towers.push(tower);
+  return tower;
+}
+
+/** Cuts of bodies and lost answers, as a seed has it; more than enough for both to meet some. */
+function weather(random: SeededRandom): FaultRule[] {
+  const rules: FaultRule[] = [];
+  for (let nth = 1; nth <= 6; nth++) {
+    if (random.next() < 0.6) {
+      rules.push({ on: 'PUT', path: 'fileVersionData', nth, then: { hangUpAfterBytes: 1 + random.below(SIZE_BYTES) } });
+    }
+    if (random.next() < 0.4) rules.push({ on: '*', path: '/version', nth, then: { actButNeverAnswer: true } });
+  }
+  return rules;
+}
+
+test.each([1, 2, 3, 4, 5, 6])(
+  'two that upload one file at once through cuts and lost answers: each version is wholly one of them, both are somewhere (SEED=%i)',
+  async (seed) => {
+    const random = new SeededRandom(seed);
+    const old = Buffer.from('before');
+    const ours = [Buffer.alloc(SIZE_BYTES, `one ${seed} `), Buffer.alloc(SIZE_BYTES, `other ${seed} `)] as const;
+    await user.client.createFilled(user.folder('2'), 'f', old);
+    const one = await mounted('one');
+    const other = await mounted('other');
+    expect(digest(await one.mount.readFile('f'))).toBe(digest(old));
+    expect(digest(await other.mount.readFile('f'))).toBe(digest(old));
+
+    server.faults = weather(random);
+    await one.mount.writeFile('f', ours[0]);
+    await other.mount.writeFile('f', ours[1]);
+    await Promise.all([one.converge(), other.converge()]);
+
+    const known = new Set([old, ...ours].map(digest));
+    const versions = (await filesIn(user.client, user.folder('2'))).flatMap((file) => file.versions);
+    expect(versions.filter((version) => !known.has(version))).toEqual([]);
+    for (const bytes of ours) expect(versions).toContain(digest(bytes));
+  },
+);
+
+describe('a large file of which nothing is here, changed in one block while others make six versions', () => {
+  const base = Buffer.alloc(64 * BLOCK_BYTES);
+  for (let block = 0; block < 64; block++) base.fill(`base ${block} `, block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES);
+  const edit = Buffer.alloc(BLOCK_BYTES, 'edit ');
+  const edited = Buffer.from(base);
+  edit.copy(edited, 20 * BLOCK_BYTES);
+  const theirs = (n: number): Buffer => Buffer.alloc(3000, `theirs ${n} `);
+
+  /** Time stands still for the mount meanwhile. */
+  async function sixVersions(file: string): Promise<void> {
+    for (let n = 1; n <= 6; n++) {
+      expect((await user.client.send('PUT', `${file}/data`, { body: theirs(n) })).status).toBe(204);
+    }
+  }
+
+  async function change(tower: ServedTower): Promise<void> {
+    const descriptor = await tower.mount.open('f', 'r+');
+    await tower.mount.write(descriptor, 20 * BLOCK_BYTES, edit);
+    await tower.mount.close(descriptor);
+  }
+
+  test('the base is fetched from the first write on: the edit is a version, whole, and theirs a copy', async () => {
+    const file = await user.client.createFilled(user.folder('2'), 'f', base);
+    const tower = await mounted('one');
+    // Nothing can be pushed.
+    const offline = { times: 'always', then: { hangUpBefore: true } } as const;
+    server.faults = [
+      { on: 'POST', path: 'fileVersions', ...offline },
+      { on: 'PUT', ...offline },
+    ];
+    await change(tower);
+    const served = (): number => server.requests.bytesOut;
+    await tower.until(() => served() > base.byteLength - 2 * BLOCK_BYTES, 'the base is fetched');
+    server.faults = [];
+    await sixVersions(file);
+    await tower.converge();
+
+    const found = await filesIn(user.client, user.folder('2'));
+    expect(found.map(({ versions }) => versions[0]).sort()).toEqual([digest(edited), digest(theirs(6))].sort());
+    expect(digest(await tower.mount.readFile('f'))).toBe(digest(edited));
+  });
+
+  test('away before the first write, and the base is gone: the edit stays here, parked, and no version is made up', async () => {
+    const file = await user.client.createFilled(user.folder('2'), 'f', base);
+    const tower = await mounted('one');
+    // The file is known, and which version it is; not a byte of it is here.
+    const first = await tower.mount.open('f', 'r+');
+    await tower.mount.read(first, base.byteLength - 10, 10);
+    // To the mount the service is away, to others it is not.
+    const away = { times: 'always', then: { hangUpBefore: true } } as const;
+    server.faults = [
+      { on: 'GET', ...away },
+      { on: 'POST', ...away },
+    ];
+    await tower.mount.write(first, 20 * BLOCK_BYTES, edit);
+    await tower.mount.close(first);
+    await sixVersions(file);
+    server.faults = [];
+    await tower.until(() => tower.sync.status().parked.length > 0, 'it is parked');
+
+    expect(tower.sync.status().parked).toMatchObject([{ path: 'f', reason: 'base-lost' }]);
+    const found = await filesIn(user.client, user.folder('2'));
+    expect(found.map(({ versions }) => versions[0])).toEqual([digest(theirs(6))]);
+    const again = await tower.mount.open('f', 'r');
+    expect(digest(await tower.mount.read(again, 20 * BLOCK_BYTES, BLOCK_BYTES))).toBe(digest(edit));
+    await tower.mount.close(again);
+  });
+});

@@ -1,0 +1,288 @@
+import { randomBytes } from 'node:crypto';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type Clock, systemClock } from '../../src/base/clock.ts';
+import type { Fault, FaultRule } from '../../src/server/fault-plan.ts';
+import { ReferenceServer } from '../../src/server/reference-server.ts';
+import { ServedTower } from '../harness/served-tower.ts';
+import { digest, filesIn } from '../harness/service-history.ts';
+import { accessToken, type RawClient, signUp, type TestUser } from '../server/raw-client.ts';
+
+/**
+ * What interrupts an upload, a row each, against the reference server over HTTP: at every request of it, and at several bytes of
+ * its body. Whatever happens, the service ends with the bytes that were written, once; and all that it took is the file, a
+ * mebibyte for each interruption, and what the interruption itself threw away.
+ */
+
+const MIB = 1024 * 1024;
+/** More than goes in one plain PUT; and sent twice it is more than itself and the mebibyte. */
+const SIZE_BYTES = 1.25 * MIB + 17;
+const POSITIONS = [1, MIB, SIZE_BYTES - 1, SIZE_BYTES];
+const HOUR_MS = 3600_000;
+/** A bandwidth of which each byte takes so long marks the body in which the server stops (`Gate`). */
+const HELD_MS_PER_BYTE = 1e6;
+const HELD: Fault = { bandwidthBytesPerSecond: 1000 / HELD_MS_PER_BYTE };
+
+/** The server's time, which stops in the body of a request when so many bytes of it have come. */
+class Gate {
+  aheadMs = 0;
+  #atBytes = Number.POSITIVE_INFINITY;
+  #seenBytes = 0;
+  #isHeld = false;
+  #release: () => void = () => {};
+
+  readonly clock: Clock = {
+    ...systemClock,
+    nowMs: () => systemClock.nowMs() + this.aheadMs,
+    sleep: (ms, signal) => (ms >= HELD_MS_PER_BYTE ? this.#pass(ms / HELD_MS_PER_BYTE) : systemClock.sleep(ms, signal)),
+  };
+
+  arm(atBytes: number): void {
+    this.#atBytes = atBytes;
+    this.#seenBytes = 0;
+  }
+
+  get isHeld(): boolean {
+    return this.#isHeld;
+  }
+
+  release(): void {
+    this.#atBytes = Number.POSITIVE_INFINITY;
+    this.#isHeld = false;
+    this.#release();
+  }
+
+  #pass(bytes: number): Promise<void> {
+    this.#seenBytes += bytes;
+    if (this.#seenBytes < this.#atBytes) return Promise.resolve();
+    this.#isHeld = true;
+    return new Promise((resolve) => {
+      this.#release = resolve;
+    });
+  }
+}
+
+let directory: string;
+let server: ReferenceServer;
+let user: TestUser;
+let served: ServedTower;
+const gate = new Gate();
+const body = randomBytes(SIZE_BYTES);
+let cases = 0;
+let tokenAheadMs = 0;
+/** Of servers that ended. */
+let formerBytes = 0;
+
+/** Of all bodies, as the server took them. */
+const bytesTaken = (): number => formerBytes + server.requests.bytesIn;
+const openServer = () => ReferenceServer.open({ dataDirectory: directory, clock: gate.clock });
+
+beforeAll(async () => {
+  directory = mkdtempSync(join(tmpdir(), 'cfs-interruptions-'));
+  server = await openServer();
+  user = await signUp(server, 'a@example.com');
+  served = await ServedTower.build(user);
+});
+
+afterAll(async () => {
+  await served.close();
+  await server.close();
+  rmSync(directory, { recursive: true, force: true });
+});
+
+/** Bytes of their own, as long as `body`. */
+function bytesOf(seed: number): Buffer {
+  const bytes = Buffer.from(body);
+  bytes.writeUInt32LE(seed, 0);
+  return bytes;
+}
+
+/** Another client of the same user. Its token is good for an hour. */
+async function elsewhere(): Promise<RawClient> {
+  const { client } = user;
+  if (gate.aheadMs !== tokenAheadMs) client.token = await accessToken(server.origin, user, user.refreshToken);
+  tokenAheadMs = gate.aheadMs;
+  return client;
+}
+
+interface Row {
+  readonly name: string;
+  /** What is ordered, for a byte of the body or the n-th request. */
+  readonly rules: (at: number) => readonly FaultRule[];
+  /** Done while the server stands still at that byte. */
+  readonly meanwhile?: (name: string) => Promise<void>;
+  /** How often the upload is interrupted; once. */
+  readonly interruptions?: number;
+  /** What of the bytes sent till then the service does not keep, so that they have to be sent again. */
+  readonly lost?: (at: number) => number;
+  /** Further bytes that the row itself wants sent. */
+  readonly more?: number;
+  /** What is to be there in the end, newest first; `[[new, old]]` without. */
+  readonly expected?: (made: { bytes: Buffer; old: Buffer; name: string }) => readonly (readonly Buffer[])[];
+}
+
+const PUT_DATA = { on: 'PUT', path: 'fileVersionData' } as const;
+const OLD = Buffer.from('before');
+
+/** Writes a file under the row's trouble, and looks at what comes of it. */
+async function upload(row: Row, at: number, how: 'changed' | 'made'): Promise<void> {
+  const name = `f${++cases}`;
+  const bytes = bytesOf(cases);
+  if (how === 'changed') {
+    await served.mount.writeFile(name, OLD);
+    await served.converge();
+  }
+  server.faults = row.rules(at);
+  const before = bytesTaken();
+  if (row.meanwhile !== undefined) gate.arm(at);
+  await served.mount.writeFile(name, bytes);
+  if (row.meanwhile !== undefined) {
+    await served.until(() => gate.isHeld, `the server has ${at} bytes`);
+    await row.meanwhile(name);
+    gate.release();
+  }
+  await served.until(() => {
+    if (served.sync.status().parked.length > 0) served.sync.retry();
+    return served.isSynced;
+  }, 'everything is pushed');
+  const sent = bytesTaken() - before;
+  server.faults = [];
+
+  const where = `${row.name}, ${how}, at ${at}`;
+  const old = how === 'changed' ? [OLD] : [];
+  const expected = row.expected?.({ bytes, old: OLD, name }) ?? [[bytes, ...old]];
+  const files = await filesIn(await elsewhere(), user.folder('2'), name);
+  expect(
+    files.map(({ versions }) => versions),
+    where,
+  ).toEqual(expected.map((versions) => versions.map(digest)));
+  const interruptions = row.interruptions ?? 1;
+  const allowed = SIZE_BYTES + interruptions * MIB + (row.lost?.(at) ?? 0) + (row.more ?? 0);
+  expect(sent, `bytes that the server took: ${where}`).toBeLessThanOrEqual(allowed);
+  expect(sent, `bytes that the server took: ${where}`).toBeGreaterThanOrEqual(SIZE_BYTES);
+}
+
+describe('at several bytes of the body', () => {
+  const rows: readonly Row[] = [
+    {
+      name: 'the connection is cut in the body',
+      rules: (at) => [{ ...PUT_DATA, then: { hangUpAfterBytes: at } }],
+    },
+    {
+      name: 'the connection is cut in the body three times in a row',
+      interruptions: 3,
+      rules: (at) => [{ ...PUT_DATA, times: 3, then: { hangUpAfterBytes: Math.ceil(at / 4) } }],
+    },
+    {
+      name: 'an honest incomplete with fewer bytes',
+      rules: (at) => [{ ...PUT_DATA, then: { acceptBytes: at } }],
+    },
+    {
+      name: 'cut, then 416',
+      interruptions: 2,
+      rules: (at) => [
+        { ...PUT_DATA, then: { hangUpAfterBytes: at } },
+        { ...PUT_DATA, nth: 2, then: { status: 416 } },
+      ],
+    },
+    {
+      name: 'cut, then 404 of the version, which takes its bytes along',
+      interruptions: 2,
+      lost: (at) => at,
+      rules: (at) => [
+        { ...PUT_DATA, then: { hangUpAfterBytes: at } },
+        { ...PUT_DATA, nth: 2, then: { status: 404 } },
+      ],
+    },
+    {
+      name: 'cut, then the token is refused with 401 in mid-body',
+      interruptions: 2,
+      rules: (at) => [
+        { ...PUT_DATA, then: { hangUpAfterBytes: at } },
+        { ...PUT_DATA, nth: 2, then: { expireToken: true, delayMs: 5 } },
+      ],
+    },
+    ...[413, 500, 503, 429].map(
+      (status): Row => ({
+        name: `cut, then ${status}`,
+        interruptions: 2,
+        rules: (at) => [
+          { ...PUT_DATA, then: { hangUpAfterBytes: at } },
+          { ...PUT_DATA, nth: 2, then: { status } },
+        ],
+      }),
+    ),
+    {
+      name: 'the server is restarted',
+      rules: () => [{ ...PUT_DATA, then: HELD }],
+      meanwhile: async () => {
+        const closing = server.close();
+        gate.release();
+        await closing;
+        formerBytes += server.requests.bytesIn;
+        server = await openServer();
+      },
+    },
+    {
+      name: 'SIGKILL: another process goes on with the disk as it is',
+      rules: () => [{ ...PUT_DATA, then: HELD }],
+      meanwhile: async () => {
+        const left = await served.killed();
+        served = await ServedTower.build(user, { directory: left });
+      },
+    },
+    {
+      name: 'the machine sleeps for two hours, its line and its token die',
+      rules: (at) => [{ ...PUT_DATA, then: { ...HELD, hangUpAfterBytes: at } }],
+      meanwhile: async () => {
+        gate.aheadMs += 2 * HOUR_MS;
+        served.lineClock.aheadMs += 2 * HOUR_MS;
+        served.clock.advance(2 * HOUR_MS);
+      },
+    },
+    {
+      name: 'the file is changed here meanwhile: two versions, one after the other',
+      rules: () => [{ ...PUT_DATA, then: HELD }],
+      more: SIZE_BYTES,
+      meanwhile: (name) => served.mount.writeFile(name, bytesOf(cases + 1_000_000)),
+      expected: ({ bytes, old }) => [[bytesOf(cases + 1_000_000), bytes, old]],
+    },
+    {
+      name: 'the file is deleted elsewhere meanwhile: what was changed here is made anew',
+      rules: () => [{ ...PUT_DATA, then: HELD }],
+      lost: () => SIZE_BYTES,
+      meanwhile: async (name) => {
+        const client = await elsewhere();
+        const [file] = await filesIn(client, user.folder('2'), name);
+        expect((await client.send('DELETE', file?.url ?? 'none')).status).toBeLessThan(300);
+      },
+      expected: ({ bytes }) => [[bytes]],
+    },
+  ];
+
+  test.each(rows)('$name', async (row) => {
+    for (const at of POSITIONS) await upload(row, at, 'changed');
+  });
+});
+
+describe('at every request of an upload', () => {
+  const rows: readonly Row[] = [
+    { name: 'lost on its way', rules: (nth) => [{ on: '*', nth, then: { hangUpBefore: true } }] },
+    {
+      name: 'answer lost, that of POST version too',
+      rules: (nth) => [{ on: '*', nth, then: { actButNeverAnswer: true } }],
+    },
+    { name: '401', rules: (nth) => [{ on: '*', nth, then: { expireToken: true } }] },
+    { name: '500', rules: (nth) => [{ on: '*', nth, then: { status: 500 } }] },
+    { name: '503', rules: (nth) => [{ on: '*', nth, then: { status: 503 } }] },
+    { name: '413', rules: (nth) => [{ on: '*', nth, then: { status: 413 } }] },
+  ];
+
+  test.each(rows)('$name', async (row) => {
+    // Make the file, POST version, PUT its data, GET the history; and one more, for what a repetition asks in addition.
+    for (let nth = 1; nth <= 5; nth++) await upload(row, nth, 'made');
+    for (let nth = 1; nth <= 4; nth++) await upload(row, nth, 'changed');
+  });
+});
