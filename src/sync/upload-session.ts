@@ -87,6 +87,7 @@ export class UploadSession {
     return store.transact((tx) => {
       let node = tx.get('node', ino);
       if (!node?.local || !node.remote) return null;
+      const { remote } = node;
       if (node.local.content === null) {
         // Made here and never written to: no bytes are bytes, too.
         const content = contents.inlineContent(tx, new Uint8Array(0));
@@ -94,16 +95,25 @@ export class UploadSession {
         writeNode(tx, node, after, clock.nowMs());
         node = after;
       }
-      const content = node.local?.content;
-      if (!content || !node.remote) return null;
-      if (!contents.record(content)?.sealed) contents.seal(tx, content);
+      if (!node.local?.content) return null;
+      let { content } = node.local;
+      const bytes = tx.get('content', content);
+      if (bytes?.kind === 'version') {
+        // Another file's version (a conflicted copy, an old file that a save renamed away). A draft over it becomes this one's,
+        // and what is here of it stays here.
+        content = contents.createDraft(tx, { content, sizeBytes: bytes.sizeBytes });
+        const after = { ...node, local: { ...node.local, content } };
+        writeNode(tx, node, after, clock.nowMs());
+        node = after;
+      }
+      if (!tx.get('content', content)?.sealed) contents.seal(tx, content);
       const frozen = tx.get('content', content);
       if (frozen !== undefined && node.local !== null && frozen.sizeBytes !== node.local.sizeBytes) {
         // Pushed while it is open: sealed with what was written since the last flush.
         const local = { ...node.local, sizeBytes: frozen.sizeBytes };
         writeNode(tx, node, { ...node, local }, clock.nowMs());
       }
-      const isFirst = node.remote.sizeBytes === null && node.remote.createdHereMs !== null;
+      const isFirst = remote.sizeBytes === null && remote.createdHereMs !== null;
       // A draft over a base becomes a version whose URL is known: only then its base can go.
       const isPlain = isFirst && (frozen?.base ?? null) === null && (frozen?.sizeBytes ?? 0) <= plainPutMaxBytes;
       const record: UploadRecord = {
@@ -111,7 +121,7 @@ export class UploadSession {
         startedMs: clock.nowMs(),
         parentResource: null,
         name: null,
-        resource: node.remote.resource,
+        resource: remote.resource,
         content,
         version: null,
       };

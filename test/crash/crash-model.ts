@@ -150,11 +150,6 @@ export class CrashModel {
     } catch (error) {
       this.trace.push(`${told} → ${(error as Error).message}`);
       if (error instanceof CallError && DEAD.has(error.errno)) return false;
-      // Its bytes came here from another file, and the service that has them is dead: nothing was changed.
-      if (error instanceof CallError && error.errno === 'ETIMEDOUT' && what === 'patch') {
-        this.#open = [];
-        return true;
-      }
       throw error;
     }
   }

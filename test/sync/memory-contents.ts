@@ -177,7 +177,11 @@ export class MemoryContents implements Contents {
     if (record === undefined) throw new Error(`content ${id} is not there`);
     const own = this.#own.get(id)?.[at] ?? null;
     if (own !== null) return own;
-    if (record.base !== null && at < record.baseBytes) return this.#byteAt(record.base, at);
+    if (record.base !== null && at < record.baseBytes) {
+      const below = this.#byteAt(record.base, at);
+      // What is missing of a version is missing from it, never from its base: that one may be gone.
+      if (typeof below === 'number' || record.kind === 'draft') return below;
+    }
     return record.kind === 'version' ? { missing: id } : 0;
   }
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { ResourceUrl } from '../../src/base/vocabulary.ts';
+import type { ContentId, ResourceUrl } from '../../src/base/vocabulary.ts';
 import type { Fate } from './model-service.ts';
 import { MODEL_ROOT } from './model-service.ts';
 import { SETTLE_MS, SyncWorld } from './sync-world.ts';
@@ -370,5 +370,43 @@ describe('changed here and elsewhere', () => {
     await pass(world);
 
     expect([...world.service.tree().keys()].sort()).toEqual(['/f', '/f (conflicted copy 2023-11-14 host)']);
+  });
+});
+
+describe('bytes that are here when they become another file', () => {
+  /** As an editor saves: the old file is renamed away, a new one takes its name and its history. */
+  async function backup(text: string): Promise<SyncWorld> {
+    const world = new SyncWorld();
+    const file = world.service.add('file', MODEL_ROOT, 'f', Buffer.from(text));
+    world.learn();
+    const content = world.pin('/f').local?.content as ContentId;
+    world.contents.landed(content, { start: 0, end: text.length }, Buffer.from(text));
+    world.rename('/f', '/f~');
+    world.write('/f', 'saved');
+    await world.settle();
+    expect(world.service.tree()).toEqual(
+      new Map([
+        ['/f', 'saved'],
+        ['/f~', text],
+      ]),
+    );
+    expect(versionsOf(world, file)).toEqual(['saved', text]);
+    return world;
+  }
+
+  test.each(['short', NEW])('stay here: nothing is fetched to read them (%s)', async (text) => {
+    const world = await backup(text);
+    const { local, remote } = world.node('/f~');
+    expect(local?.content).toBe(remote?.content);
+    const bytes = world.contents.readAll(local?.content as ContentId, { start: 0, end: text.length });
+    expect(Buffer.from(bytes ?? []).toString()).toBe(text);
+  });
+
+  test.each(['short', NEW])('are the new file’s, whatever becomes of the old one’s history (%s)', async (text) => {
+    const world = await backup(text);
+    for (const { name, url } of world.service.childrenOf(MODEL_ROOT))
+      if (name === 'f') world.service.resources.delete(url);
+    world.contents.evict();
+    expect(world.bytesOf(world.node('/f~'))).toBe(text);
   });
 });
