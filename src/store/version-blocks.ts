@@ -9,7 +9,10 @@ import type { ContentFiles } from './content-files.ts';
 import type { StoreWriter, Transaction } from './tables.ts';
 
 const MAPS_MAX = 4096;
-/** A landed MiB is marked at once (50 µs per block); more than that in turns of its own. */
+/**
+ * Two MiB that landed are marked in the same turn of the loop (25 µs per block); more than that in later ones. Of a turn, not of a call: after
+ * a wait for a processor the news of many ranges come in one.
+ */
 const MARKED_AT_ONCE_MAX = 16;
 const MARKED_PER_TURN = 8;
 const SAVE_DELAY_MS = 200;
@@ -35,6 +38,9 @@ export class VersionBlocks {
     sizeCalculation: (bytes) => bytes.byteLength + 1,
   });
   readonly #unmarked: { readonly id: ContentId; readonly block: number }[] = [];
+  /** Blocks marked since the loop turned last. */
+  #markedInTurn = 0;
+  #isTurnAwaited = false;
   #cancelSave: (() => void) | null = null;
   #closed = false;
 
@@ -65,17 +71,16 @@ export class VersionBlocks {
   /** The file holds the bytes of `extent`: its whole blocks are here. */
   arrived(id: ContentId, extent: Extent, sizeBytes: number): void {
     const map = this.map(id);
-    let atOnce = MARKED_AT_ONCE_MAX;
     for (const block of wholeBlocks(extent, sizeBytes)) {
       this.#memory.delete(`${id}/${block}`);
       if (map.isPresent(block)) continue;
       map.landed(block);
       this.#usage.addCached(id, blockLength(block, sizeBytes));
-      if (atOnce-- > 0) this.mark(id, block, sizeBytes);
+      if (this.#markedInTurn++ < MARKED_AT_ONCE_MAX) this.mark(id, block, sizeBytes);
       else this.#unmarked.push({ id, block });
     }
     this.#usage.touch(id, extent.start, extent.end, this.#clock.elapsedMs());
-    if (this.#unmarked.length > 0) setImmediate(() => this.#markSome());
+    if (this.#markedInTurn > 0) this.#awaitTurn();
   }
 
   /** There is no room on the disk: keep the whole blocks of `extent` for the readers who wait for them. */
@@ -162,6 +167,7 @@ export class VersionBlocks {
   }
 
   close(): void {
+    this.#markSome(this.#unmarked.length);
     this.#closed = true;
     this.save();
     this.#cancelSave?.();
@@ -172,9 +178,20 @@ export class VersionBlocks {
     if (!this.#closed) this.#cancelSave ??= this.#clock.after(SAVE_DELAY_MS, () => this.save());
   }
 
-  #markSome(): void {
+  /** One for all who have blocks to be marked: each with its own would make every turn longer. */
+  #awaitTurn(): void {
+    if (this.#isTurnAwaited) return;
+    this.#isTurnAwaited = true;
+    setImmediate(() => {
+      this.#isTurnAwaited = false;
+      this.#markedInTurn = 0;
+      this.#markSome(MARKED_PER_TURN);
+    });
+  }
+
+  #markSome(count: number): void {
     if (this.#closed) return;
-    for (const { id, block } of this.#unmarked.splice(0, MARKED_PER_TURN)) {
+    for (const { id, block } of this.#unmarked.splice(0, count)) {
       const map = this.#maps.get(id);
       const record = this.#store.get('content', id);
       if (record === undefined || map === undefined || !map.isPresent(block) || map.isMarked(block)) continue;
@@ -185,7 +202,7 @@ export class VersionBlocks {
         map.cleared(block);
       }
     }
-    if (this.#unmarked.length > 0) setImmediate(() => this.#markSome());
+    if (this.#unmarked.length > 0) this.#awaitTurn();
   }
 
   #forgetOldMaps(): void {

@@ -364,3 +364,33 @@ test('where data lies is told for holes, own ranges and what is not here', async
   expect(place.contents.nextData(version(place, MIB), 5)).toEqual({ start: 5, end: MIB });
   await stop(place);
 });
+
+test('the news of many ranges in one turn of the loop make no long turn: their blocks are marked over several', async () => {
+  const blocks = 96;
+  let looked = 0;
+  const disk: Disk = {
+    ...systemDisk,
+    read(fd, target, position) {
+      looked++;
+      return systemDisk.read(fd, target, position);
+    },
+  };
+  const first = await open({}, stores.directory(), { disk });
+  const bytes = new SeededRandom(23).bytes(blocks * BLOCK_BYTES);
+  const id = version(first, bytes.byteLength);
+  // As after a wait for a processor: eight connections, each with several pieces.
+  for (let block = 0; block < blocks; block += 4)
+    fetch(first, id, bytes.subarray(block * BLOCK_BYTES, (block + 4) * BLOCK_BYTES), block * BLOCK_BYTES);
+  expect(looked).toBe(16);
+  for (let turn = 0; looked < blocks; turn++) {
+    const before = looked;
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(looked - before, `turn ${turn}`).toBeLessThanOrEqual(8);
+    expect(turn).toBeLessThan(blocks);
+  }
+  await stop(first);
+
+  const second = await open({}, first.directory);
+  expectBytes(second.contents.readAll(id, ALL), bytes);
+  await stop(second);
+});
