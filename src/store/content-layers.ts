@@ -215,6 +215,18 @@ export function isLayered(record: ContentRecord): boolean {
   return record.base !== null || record.extents.length > 0;
 }
 
+/** A draft lies over at most a frozen one, and that over a version; adopted layers may add some until they are settled. */
+const LAYERS_MAX = 16;
+
+/** A content and what lies under it, top first. @param record undefined for a content that is not there: the row ends with it */
+export function layersOf(top: ContentId, record: (id: ContentId) => ContentRecord | undefined): readonly ContentId[] {
+  const layers: ContentId[] = [];
+  for (let id: ContentId | null = top; id !== null && layers.length < LAYERS_MAX; id = record(id)?.base ?? null) {
+    layers.push(id);
+  }
+  return layers;
+}
+
 function bytesPiece(bytes: Uint8Array): Piece {
   return { kind: 'bytes', length: bytes.byteLength, bytes };
 }

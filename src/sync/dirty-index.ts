@@ -1,4 +1,5 @@
 import type { ContentId, Inode } from '../base/vocabulary.ts';
+import { layersOf } from '../store/content-layers.ts';
 import { isContentDirty } from '../store/node-table.ts';
 import type { NodeRecord, StoreReader } from '../store/tables.ts';
 
@@ -90,11 +91,8 @@ export class DirtyIndex {
     }
     this.#contents.delete(ino);
     if (node === undefined || !isContentDirty(node)) return;
-    const contents: ContentId[] = [];
-    for (let at = node.local?.content ?? null; at !== null && contents.length < LAYERS_MAX; ) {
-      contents.push(at);
-      at = this.#store.get('content', at)?.base ?? null;
-    }
+    const top = node.local?.content ?? null;
+    const contents = top === null ? [] : layersOf(top, (id) => this.#store.get('content', id));
     for (const content of contents) {
       const inos = this.#byContent.get(content) ?? new Set<Inode>();
       this.#byContent.set(content, inos);
@@ -119,9 +117,6 @@ export class DirtyIndex {
     if (names?.size === 0) this.#byFolder.delete(parent);
   }
 }
-
-/** A draft over a frozen one over a version, and what adopted versions still have under them. */
-const LAYERS_MAX = 16;
 
 function isSameRow(one: readonly PushTarget[], other: readonly PushTarget[]): boolean {
   return one.length === other.length && one.every((place, at) => isSame(place, other[at]));

@@ -11,9 +11,10 @@ import {
   timespecOfMs,
   type VersionUrl,
 } from '../base/vocabulary.ts';
-import type { Contents, Lease } from '../store/contents.ts';
+import { layersOf } from '../store/content-layers.ts';
+import type { Contents } from '../store/contents.ts';
 import { newInode, writeNode } from '../store/node-table.ts';
-import type { ContentRecord, NodeRecord, StoreWriter, Transaction, UploadRecord } from '../store/tables.ts';
+import type { NodeRecord, StoreWriter, Transaction, UploadRecord } from '../store/tables.ts';
 import { baseOf, conflictName, judgeHistory, type Verdict } from './conflict.ts';
 import { hadNoEffect, ParkedError, PostponedError } from './failure.ts';
 import type { Intents } from './intents.ts';
@@ -69,7 +70,9 @@ export class UploadSession {
   async push(ino: Inode, signal: AbortSignal): Promise<void> {
     const record = this.#deps.intents.of(ino) ?? this.#freeze(ino);
     if (record === null || record.resource === null || record.content === null) return;
-    const leases = this.#leaseAll(record.content);
+    const { contents } = this.#deps;
+    // The draft, and the cached blocks of what lies under it, stay while they are sent.
+    const leases = layersOf(record.content, (id) => contents.record(id)).map((id) => contents.lease(id));
     try {
       if (record.action === 'create-file') await this.#fill(ino, record.resource, record.content, signal);
       else await this.#makeVersion(ino, record.resource, record.content, signal);
@@ -447,18 +450,6 @@ export class UploadSession {
     return mediaTypeOf(node?.remote?.name ?? '');
   }
 
-  /** Keeps the draft, and the cached blocks of what lies under it, while they are sent. */
-  #leaseAll(content: ContentId): readonly Lease[] {
-    const { contents } = this.#deps;
-    const leases: Lease[] = [];
-    for (let id: ContentId | null = content; id !== null && leases.length < LAYERS_MAX; ) {
-      leases.push(contents.lease(id));
-      const record: ContentRecord | undefined = contents.record(id);
-      id = record?.base ?? null;
-    }
-    return leases;
-  }
-
   /** The uploads of table `upload` were begun by an earlier process: what it did with them is not known. */
   resume(inos: readonly Inode[]): void {
     for (const ino of inos) this.#unheard.add(ino);
@@ -500,5 +491,3 @@ const COMPLETIONS_MAX = 8;
 const LOOK_BYTES = 4 * 1024 * 1024;
 /** "Up to five historical versions are kept" (wire-facts 6.1) beside the newest: a longer history does not count them all. */
 const HISTORY_VERSIONS = 6;
-/** A draft lies over at most a frozen one, and that over a version; adopted layers may add some until they are settled. */
-const LAYERS_MAX = 16;
