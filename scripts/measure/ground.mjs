@@ -179,7 +179,9 @@ export class Ground {
   /** How many complete files the server has below `path` of the briefcase, asked over HTTP. */
   async serverFiles(path) {
     await this.#rcloneConfig();
-    const get = async (url) => (await fetch(url, { headers: { authorization: this.token } })).text();
+    const ask = async (url) => (await fetch(url, { headers: { authorization: this.token } })).text();
+    // A kept connection may have been closed while this process slept: once more on a new one.
+    const get = (url) => ask(url).catch(() => ask(url));
     const list = async (folder) => {
       const pages = [];
       for (let start = 0, more = true; more; start += 500) {
