@@ -15,8 +15,14 @@ const UNIT: ServiceUnit = {
   lasting: [2, 6],
 };
 
+/** For systemd a line ends at a newline, not at what JavaScript's `$` takes for one, too (U+2028, a carriage return). */
+function setting(name: string, text: string): string {
+  const line = text.split('\n').find((each) => each.startsWith(`${name}=`));
+  return line?.slice(name.length + 1) ?? '';
+}
+
 function execStart(text: string): string {
-  return /^ExecStart=(.*)$/m.exec(text)?.[1] ?? '';
+  return setting('ExecStart', text);
 }
 
 /** What systemd makes of a command line (systemd.service(5)): quotes and C escapes, then `%%` and `$$`. */
@@ -50,8 +56,7 @@ test('whatever the words are, systemd gets them as they are, in one line each', 
       const text = unitText({ ...UNIT, command, title, directory: `/${title}`, env: { XDG_STATE_HOME: title } });
 
       expect(wordsOf(execStart(text))).toEqual(command);
-      const environment = /^Environment=(.*)$/m.exec(text)?.[1] ?? '';
-      expect(wordsOf(environment)).toEqual([`XDG_STATE_HOME=${title}`]);
+      expect(wordsOf(setting('Environment', text))).toEqual([`XDG_STATE_HOME=${title}`]);
       expect(text.split('\n')).toHaveLength(unitText(UNIT).split('\n').length + 1);
     }),
   );
