@@ -6,11 +6,14 @@
 //   npm test -- test/store       only the test files whose path contains this
 //
 // Without /dev/fuse the mount tests are skipped, said in words and counted; CFS_REQUIRE_FUSE=1 makes that a failure.
-import { spawn, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { accessSync, closeSync, constants, mkdtempSync, openSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { stripVTControlCharacters } from 'node:util';
+import { run } from './test-process.mjs';
+import { failuresIn, reportOf } from './test-report.mjs';
 
 const MOUNT_FILE_LIMIT_MS = 400_000;
 const UNIT_LIMIT_MS = 600_000;
@@ -53,7 +56,9 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const filters = process.argv.slice(2);
 const scratch = mkdtempSync(join(tmpdir(), 'cfs-test-'));
 const total = { passed: 0, failed: 0, skipped: 0 };
+/** Names of what failed, and the lines that say how. */
 const failures = [];
+const reasons = [];
 
 const node = process.execPath;
 const vitest = join(root, 'node_modules/vitest/vitest.mjs');
@@ -68,130 +73,84 @@ function fail(text) {
 }
 
 /** One check that is not a test: passes or fails as a whole. */
-async function check(name, command, args) {
-  heading(name);
-  if ((await run(command, args, UNIT_LIMIT_MS)) === 0) total.passed++;
-  else fail(name);
+async function check(what, command, args) {
+  const said = join(scratch, `${what}.txt`);
+  const { code, took } = await timed(command, args, UNIT_LIMIT_MS, said);
+  if (code === 0) total.passed++;
+  else fail(what);
+  console.log(`${code === 0 ? 'passed' : 'FAILED'} ${took}  ${what}`);
+  if (code !== 0) show(what, said);
 }
 
-/** Everything that a test file started carries this and its number in its environment: mounts are in process groups of their own. */
-const RUN = `${process.pid}-${Math.random().toString(36).slice(2)}`;
-let runs = 0;
-
-function processesOf(mark) {
-  return readdirSync('/proc').filter((name) => {
-    if (!/^\d+$/.test(name) || Number(name) === process.pid) return false;
-    try {
-      return readFileSync(`/proc/${name}/environ`, 'latin1').split('\0').includes(`CFS_TEST_RUN=${mark}`);
-    } catch {
-      return false; // it has ended, or is not ours
-    }
-  });
+/** @param said path of what the command says */
+async function timed(command, args, limitMs, said) {
+  const begun = performance.now();
+  const output = openSync(said, 'w');
+  const code = await run(command, args, limitMs, { cwd: root, output });
+  closeSync(output);
+  return { code, took: `${((performance.now() - begun) / 1000).toFixed(1).padStart(6)} s` };
 }
 
-/** What tests that were killed have left: mounts end in order at SIGTERM, whatever is left after 10 s is killed. */
-async function sweep(mark) {
-  for (const [signal, waitMs] of [
-    ['SIGTERM', 10_000],
-    ['SIGKILL', 5_000],
-  ]) {
-    for (const pid of processesOf(mark)) {
-      try {
-        process.kill(Number(pid), signal);
-      } catch {
-        // It has ended.
-      }
-    }
-    for (let waited = 0; waited < waitMs && processesOf(mark).length > 0; waited += 100) {
-      await new Promise((resolve) => setTimeout(resolve, 100));
-    }
-  }
-}
-
-/** What ends the process groups that run now. */
-const underWay = new Set();
-for (const signal of ['SIGINT', 'SIGTERM']) {
-  process.once(signal, () => {
-    for (const killGroup of underWay) killGroup();
-    process.exit(130);
-  });
+/** What a failed run said: all of it now, and how it failed once more at the end of everything. */
+function show(what, said) {
+  const text = stripVTControlCharacters(readFileSync(said, 'utf8'));
+  process.stdout.write(text);
+  reasons.push(...failuresIn(text).map((lines) => [`---- ${what}`, ...lines]));
 }
 
 /**
- * Runs to the end or the limit; then the whole process group is killed. Resolves to the exit code, null after the limit.
+ * Runs test files with vitest and adds its counts to the total. One line tells of what passed.
  *
- * @param output descriptor that gets what it says
+ * @param files paths or parts of them; none: all of the project
  */
-function run(command, args, limitMs, output = 'inherit') {
-  return new Promise((resolve) => {
-    const mark = `${RUN}-${++runs}`;
-    const child = spawn(command, args, {
-      cwd: root,
-      stdio: ['ignore', output, output],
-      detached: true,
-      env: { ...process.env, CFS_TEST_RUN: mark },
-    });
-    let late = false;
-    const killGroup = () => {
-      try {
-        process.kill(-child.pid, 'SIGKILL');
-      } catch {
-        // It is gone already.
-      }
-    };
-    underWay.add(killGroup);
-    const timer = setTimeout(() => {
-      late = true;
-      killGroup();
-    }, limitMs);
-    child.on('error', () => resolve(1));
-    child.on('exit', (code) => {
-      clearTimeout(timer);
-      underWay.delete(killGroup);
-      if (late) void sweep(mark).then(() => resolve(null));
-      else resolve(code ?? 1);
-    });
-  });
+async function tests(project, files, limitMs) {
+  const what = files.join(' ') || `all ${project} tests`;
+  const name = what.replaceAll(/[^\w.-]/g, '_');
+  const [report, said] = [join(scratch, `${name}.json`), join(scratch, `${name}.txt`)];
+  const args = [vitest, 'run', '--project', project, '--passWithNoTests', '--no-color'];
+  args.push('--reporter=default', '--reporter=json', `--outputFile.json=${report}`, ...files);
+  const { code, took } = await timed(node, args, limitMs, said);
+  const failedBefore = total.failed;
+  const counts = countsOf(report, what, code, limitMs);
+  const passed = total.failed === failedBefore;
+  console.log(`${passed ? 'passed' : 'FAILED'} ${took}  ${what}: ${counts}`);
+  if (!passed) show(what, said);
 }
 
-/** Runs test files with vitest and adds its counts to the total. */
-async function tests(project, files, limitMs, output) {
-  const report = join(scratch, `${project}-${files.join('-').replaceAll('/', '_') || 'all'}.json`);
-  const args = [vitest, 'run', '--project', project, '--passWithNoTests', '--reporter=default', '--reporter=json'];
-  const code = await run(node, [...args, `--outputFile.json=${report}`, ...files], limitMs, output);
+/** Adds the results in `report` to the total. @returns them in words */
+function countsOf(report, what, code, limitMs) {
   let results;
   try {
     results = JSON.parse(readFileSync(report, 'utf8'));
   } catch {
-    fail(`${files.join(' ') || project}: ${code === null ? `no end after ${limitMs / 1000} s` : 'no results'}`);
-    return;
+    const why = code === null ? `no end after ${limitMs / 1000} s` : 'no results';
+    fail(`${what}: ${why}`);
+    return why;
   }
+  const counts = { passed: 0, failed: 0, skipped: 0 };
   for (const file of results.testResults) {
     const name = file.name.slice(root.length);
     for (const test of file.assertionResults) {
-      if (test.status === 'passed') total.passed++;
-      else if (test.status === 'failed') fail(`${name}: ${test.fullName}`);
-      else total.skipped++;
+      counts[test.status in counts ? test.status : 'skipped']++;
+      if (test.status === 'failed') fail(`${name}: ${test.fullName}`);
     }
     if (file.status === 'failed' && !file.assertionResults.some((test) => test.status === 'failed'))
       fail(`${name}: could not be run`);
   }
+  total.passed += counts.passed;
+  total.skipped += counts.skipped;
   // An error outside of any test (an unhandled rejection, say) fails the run, although every test passed.
-  if (code !== 0 && results.success && results.numFailedTests === 0)
-    fail(`${files.join(' ') || project}: exit code ${code}`);
+  if (code !== 0 && results.success && results.numFailedTests === 0) fail(`${what}: exit code ${code}`);
+  const words = Object.entries(counts).filter(([, count]) => count > 0);
+  return words.map(([word, count]) => `${count} ${word}`).join(', ') || 'no tests';
 }
 
-/** Some files in `LANES` lanes; what one says is shown when it has ended. */
+/** Some files in `LANES` lanes. */
 async function besideOthers(files) {
   const waiting = [...files];
   const lane = async () => {
     for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) {
-      const said = join(scratch, `${file.replaceAll('/', '_')}.txt`);
-      const output = openSync(said, 'w');
-      await tests('mount', [file], MOUNT_FILE_LIMIT_MS, output);
-      closeSync(output);
-      heading(`mount tests, beside others: ${file}`);
-      process.stdout.write(readFileSync(said));
+      await tests('mount', [file], MOUNT_FILE_LIMIT_MS);
     }
   };
   await Promise.all(Array.from({ length: LANES }, lane));
@@ -229,11 +188,12 @@ function countTests(files) {
 }
 
 heading('set-up');
-if ((await run(node, ['scripts/bootstrap.mjs'], 1_200_000)) !== 0) {
+if ((await run(node, ['scripts/bootstrap.mjs'], 1_200_000, { cwd: root })) !== 0) {
   console.log('\nset-up failed, nothing was tested\n0 passed, 1 failed, 0 skipped');
   process.exit(1);
 }
 if (filters.length === 0) {
+  heading('checks');
   await check('types', node, ['node_modules/typescript/bin/tsc', '--noEmit']);
   await check('lint and format', node, ['node_modules/@biomejs/biome/bin/biome', 'ci', '.']);
 }
@@ -248,14 +208,15 @@ if (files.length > 0 && obstacle !== null) {
   if (process.env.CFS_REQUIRE_FUSE === '1') fail(`mount tests are required here, but there is ${obstacle}`);
   else total.skipped += count;
 } else {
+  heading(`mount tests, ${LANES} files at a time`);
   await besideOthers(BESIDE_OTHERS.filter((file) => files.includes(file)));
-  for (const file of files.filter((each) => !BESIDE_OTHERS.includes(each))) {
-    heading(`mount tests: ${file}`);
+  heading('mount tests, one file at a time');
+  for (const file of files.filter((each) => !BESIDE_OTHERS.includes(each)))
     await tests('mount', [file], MOUNT_FILE_LIMIT_MS);
-  }
 }
 
 rmSync(scratch, { recursive: true, force: true });
+if (reasons.length > 0) console.log(`\n== what failed\n${reportOf(reasons)}`);
 if (failures.length > 0) console.log(`\nfailed:\n${failures.map((name) => `  ${name}`).join('\n')}`);
 console.log(`\n${total.passed} passed, ${total.failed} failed, ${total.skipped} skipped`);
 process.exit(total.failed === 0 ? 0 : 1);

@@ -1,0 +1,83 @@
+// A process with everything that it starts, a time limit, and nothing left of it afterwards.
+import { spawn } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+
+/** Everything that a process started carries this and its number in its environment: mounts are in process groups of their own. */
+const RUN = `${process.pid}-${Math.random().toString(36).slice(2)}`;
+let runs = 0;
+
+/** What ends the process groups that run now. */
+const underWay = new Set();
+for (const signal of ['SIGINT', 'SIGTERM']) {
+  process.once(signal, () => {
+    for (const killGroup of underWay) killGroup();
+    process.exit(130);
+  });
+}
+
+/**
+ * Runs to the end or the limit; then the whole process group is killed. Resolves to the exit code, null after the limit.
+ *
+ * @param options `cwd`; `output`: descriptor that gets what it says
+ */
+export function run(command, args, limitMs, { cwd, output = 'inherit' }) {
+  return new Promise((resolve) => {
+    const mark = `${RUN}-${++runs}`;
+    const child = spawn(command, args, {
+      cwd,
+      stdio: ['ignore', output, output],
+      detached: true,
+      env: { ...process.env, CFS_TEST_RUN: mark },
+    });
+    let late = false;
+    const killGroup = () => {
+      try {
+        process.kill(-child.pid, 'SIGKILL');
+      } catch {
+        // It is gone already.
+      }
+    };
+    underWay.add(killGroup);
+    const timer = setTimeout(() => {
+      late = true;
+      killGroup();
+    }, limitMs);
+    child.on('error', () => resolve(1));
+    child.on('exit', (code) => {
+      clearTimeout(timer);
+      underWay.delete(killGroup);
+      if (late) void sweep(mark).then(() => resolve(null));
+      else resolve(code ?? 1);
+    });
+  });
+}
+
+function processesOf(mark) {
+  return readdirSync('/proc').filter((name) => {
+    if (!/^\d+$/.test(name) || Number(name) === process.pid) return false;
+    try {
+      return readFileSync(`/proc/${name}/environ`, 'latin1').split('\0').includes(`CFS_TEST_RUN=${mark}`);
+    } catch {
+      return false; // it has ended, or is not ours
+    }
+  });
+}
+
+/** What tests that were killed have left: mounts end in order at SIGTERM, whatever is left after 10 s is killed. */
+async function sweep(mark) {
+  for (const [signal, waitMs] of [
+    ['SIGTERM', 10_000],
+    ['SIGKILL', 5_000],
+  ]) {
+    for (const pid of processesOf(mark)) {
+      try {
+        process.kill(Number(pid), signal);
+      } catch {
+        // It has ended.
+      }
+    }
+    for (let waited = 0; waited < waitMs && processesOf(mark).length > 0; waited += 100) {
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+  }
+}
