@@ -5,13 +5,15 @@ import { LRUCache } from 'lru-cache';
 import type { Clock } from '../base/clock.ts';
 import { StorageError, UsageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
+import { readApplied } from './applied-count.ts';
 import { Change } from './change.ts';
+import { type DamagedRowName, DamagedRows, findDamagedRows } from './damaged-rows.ts';
 import { type Disk, systemDisk } from './disk.ts';
 import { Journal } from './journal.ts';
 import { migrate, SCHEMA_VERSION } from './migration.ts';
 import { merged, Overlay, type Row, rangeOf } from './overlay.ts';
 import { OwnerLock } from './owner-lock.ts';
-import { decodeValue, encodeValue } from './record-codec.ts';
+import { encodeValue } from './record-codec.ts';
 import { decodeRows, encodedRowsBytes, encodeRows } from './record-payload.ts';
 import { behindKey, decodeKey, encodeKey } from './row-key.ts';
 import type { FirstOf, ScannedTable, SecondOf, StoreWriter, TableName, Tables, Transaction } from './tables.ts';
@@ -41,7 +43,6 @@ const ID_BLOCK = 1000;
 const NODES_CACHED_MAX = 20_000;
 const CONTENTS_CACHED_MAX = 20_000;
 const DISK_FULL_BELOW_BYTES = 1024 * 1024;
-const APPLIED_KEY = encodeKey('meta', 'applied');
 const COUNTERS = { inode: { key: 'next-inode', first: 2 }, content: { key: 'next-content', first: 1 } } as const;
 
 /**
@@ -65,6 +66,7 @@ export class Store implements StoreWriter {
   };
   readonly #ids = { inode: { next: 0, end: 0 }, content: { next: 0, end: 0 } };
   readonly #waiting = new Int32Array(new SharedArrayBuffer(4));
+  readonly #damage: DamagedRows;
   #journal: Journal | null = null;
   /** Number of the last record that LMDB is known to hold on the disk. */
   #flushed = 0;
@@ -77,10 +79,10 @@ export class Store implements StoreWriter {
     this.#database = database;
     this.#lock = lock;
     this.#log = options.log;
+    this.#damage = new DamagedRows({ log: options.log });
     this.#overlayBytesMax = options.overlayBytesMax ?? OVERLAY_BYTES_MAX;
     this.#takeover = new Takeover({
       database,
-      appliedKey: APPLIED_KEY,
       clock: options.clock,
       log: options.log,
       isDiskFull: () => isDiskFull(options.directory),
@@ -116,8 +118,8 @@ export class Store implements StoreWriter {
       const disk = options.disk ?? systemDisk;
       await syncIndex(directory, disk);
       const segmentBytes = options.segmentBytes ?? SEGMENT_BYTES;
-      await migrate({ database, directory, appliedKey: APPLIED_KEY, segmentBytes, disk, clock, log });
-      const applied = Number(database.getBinary(APPLIED_KEY)?.readBigUInt64BE() ?? 0n);
+      await migrate({ database, directory, segmentBytes, disk, clock, log });
+      const applied = readApplied(database);
       const opening = store;
       store.#journal = await Journal.open(
         { directory: join(directory, 'journal'), segmentBytes, disk, log, clock },
@@ -160,6 +162,11 @@ export class Store implements StoreWriter {
   *all<T extends TableName>(table: T): Generator<readonly [Tables[T]['key'], Tables[T]['value']]> {
     const { start, end } = rangeOf(table, undefined);
     for (const row of this.rowsOf(table, undefined, start, end)) yield [row.key, row.value as Tables[T]['value']];
+  }
+
+  /** The rows that are not what was written (`cfs doctor`). Reads everything. */
+  damagedRows(): Iterable<DamagedRowName> {
+    return findDamagedRows(this.#database);
   }
 
   transact<R>(change: (tx: Transaction) => R): R {
@@ -226,14 +233,8 @@ export class Store implements StoreWriter {
       const lower: Row[] = [];
       for (const { key, value } of this.#database.getRange({ start: from, end, limit })) {
         const decodedKey = decodeKey(key).key;
-        lower.push({
-          table,
-          key: decodedKey,
-          keyBytes: key,
-          value: decodeValue(table, decodedKey, value),
-          valueBytes: null,
-          sequence: 0,
-        });
+        const decoded = this.#damage.decode(table, decodedKey, key, value);
+        lower.push({ table, key: decodedKey, keyBytes: key, value: decoded, valueBytes: null, sequence: 0 });
       }
       let over = this.#overlay.inOrder(table, first, from);
       const lastKey = lower.length < limit ? null : (lower.at(-1) as Row).keyBytes;
@@ -285,7 +286,7 @@ export class Store implements StoreWriter {
     // Gently at first: the thread that waits is the one that hands over.
     if (pressure >= 1) Atomics.wait(this.#waiting, 0, 0, Math.min(2, (pressure - 1) * 4));
     for (const row of rows) {
-      if (row.value !== undefined) row.valueBytes = encodeValue(row.table, row.value as never);
+      if (row.value !== undefined) row.valueBytes = encodeValue(row.table, row.key, row.keyBytes, row.value as never);
     }
     const sequence = (this.#journal as Journal).append(encodedRowsBytes(rows), (target) => encodeRows(rows, target));
     for (const row of rows) row.sequence = sequence;
@@ -311,9 +312,10 @@ export class Store implements StoreWriter {
 
   #read<T extends TableName>(table: T, key: Tables[T]['key']): Tables[T]['value'] | undefined {
     if (this.#ended) throw new StorageError('the store is closed');
-    const lent = this.#database.getBinaryFast(encodeKey(table, key));
+    const keyBytes = encodeKey(table, key);
+    const lent = this.#database.getBinaryFast(keyBytes);
     if (lent === undefined) return undefined;
-    return decodeValue(table, key, lent.subarray(0, lent.length));
+    return this.#damage.decode(table, key, keyBytes, lent.subarray(0, lent.length));
   }
 }
 

@@ -1,32 +1,40 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { crc32 } from 'node:zlib';
 import type { RootDatabase } from 'lmdb';
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
+import { APPLIED_KEY, encodeApplied, readApplied } from './applied-count.ts';
+import { sealRow } from './checked-row.ts';
 import type { Disk } from './disk.ts';
 import { Journal } from './journal.ts';
-import { decodeValue, encodeValue, withChecksum } from './record-codec.ts';
+import { decodeValue, encodeValue } from './record-codec.ts';
 import { type RawRow, rawRows } from './record-payload.ts';
 import { behindKey, behindPrefix, encodeKey, encodePrefix } from './row-key.ts';
 import type { TableName } from './tables.ts';
 
-/** One step from a layout to the next: how each row of a table is written from then on. */
+/** One step from a layout to the next: how each row of a table (null: of all) is written from then on. */
 interface Step {
   readonly from: number;
-  readonly table: TableName;
-  readonly row: (value: Uint8Array) => Uint8Array;
+  readonly table: TableName | null;
+  readonly row: (key: Buffer, value: Buffer) => Uint8Array;
 }
 
 /** The chain: one step for each layout that was ever released, oldest first. */
 const STEPS: readonly Step[] = [
   // 2: small contents carry a checksum, as blocks of content files do.
-  { from: 1, table: 'inline', row: withChecksum },
+  { from: 1, table: 'inline', row: (_key, bytes) => inlineOfLayout2(bytes) },
+  // 3: every row does.
+  { from: 2, table: null, row: checkedRow },
 ];
 
 /** Layout of what is stored (`record-codec`, `row-key`, block maps). A change of it needs a step above. */
-export const SCHEMA_VERSION = 2;
+export const SCHEMA_VERSION = 3;
 
 const ROWS_AT_ONCE = 500;
+const INLINE_CHECKSUM_BYTES = 4;
+const APPLIED_BYTES_OF_LAYOUT_2 = 8;
+const INLINE_BYTE = encodePrefix('inline')[0];
 const SCHEMA_KEY = encodeKey('meta', 'schema');
 /** While a step is under way: the layout that it leaves, and the key up to which it came. */
 const MIGRATING_KEY = encodeKey('meta', 'migrating');
@@ -45,7 +53,6 @@ export function storedSchema(database: RootDatabase<Buffer, Buffer>): number | u
 export async function migrate(deps: {
   readonly database: RootDatabase<Buffer, Buffer>;
   readonly directory: string;
-  readonly appliedKey: Buffer;
   readonly segmentBytes: number;
   readonly disk: Disk;
   readonly clock: Clock;
@@ -72,8 +79,8 @@ export async function migrate(deps: {
 
 /** Without this the rows of the journal would be read as rows of the new layout. @returns the layout; 0 for a new store */
 async function takeOverJournal(deps: Parameters<typeof migrate>[0], stored: number | undefined): Promise<number> {
-  const { database, directory, appliedKey, segmentBytes, disk, clock, log } = deps;
-  const applied = Number(database.getBinary(appliedKey)?.readBigUInt64BE() ?? 0n);
+  const { database, directory, segmentBytes, disk, clock, log } = deps;
+  const applied = readApplied(database);
   const rows: RawRow[] = [];
   let last = applied;
   const options = { directory: join(directory, 'journal'), segmentBytes, disk, log, clock };
@@ -83,7 +90,7 @@ async function takeOverJournal(deps: Parameters<typeof migrate>[0], stored: numb
   });
   try {
     const recorded = rows.findLast(({ keyBytes }) => keyBytes.equals(SCHEMA_KEY))?.valueBytes;
-    const schema = recorded == null ? stored : Number(decodeValue('meta', 'schema', recorded));
+    const schema = recorded == null ? stored : Number(decodeValue('meta', 'schema', SCHEMA_KEY, recorded));
     if (schema === undefined || schema >= SCHEMA_VERSION || rows.length === 0) return schema ?? 0;
     // At a start nobody waits for LMDB's lock, and nothing else runs.
     database.transactionSync(() => {
@@ -91,9 +98,7 @@ async function takeOverJournal(deps: Parameters<typeof migrate>[0], stored: numb
         if (valueBytes === null) database.removeSync(keyBytes);
         else database.putSync(keyBytes, valueBytes);
       }
-      const count = Buffer.alloc(8);
-      count.writeBigUInt64BE(BigInt(last));
-      database.putSync(appliedKey, count);
+      database.putSync(APPLIED_KEY, encodeApplied(last));
     });
     await database.flushed;
     journal.release(last);
@@ -105,26 +110,49 @@ async function takeOverJournal(deps: Parameters<typeof migrate>[0], stored: numb
 
 /** @param after the key up to which an earlier start came; null for none */
 function rewrite(database: RootDatabase<Buffer, Buffer>, { from: left, table, row }: Step, after: Buffer | null): void {
-  const prefix = encodePrefix(table);
-  const end = behindPrefix(prefix);
+  const prefix = table === null ? Buffer.of(0) : encodePrefix(table);
+  const end = table === null ? Buffer.of(0xff) : behindPrefix(prefix);
   let start = after === null ? prefix : behindKey(after);
   for (let isOver = false; !isOver; ) {
     const rows = [...database.getRange({ start, end, limit: ROWS_AT_ONCE })];
     isOver = rows.length < ROWS_AT_ONCE;
     database.transactionSync(() => {
-      for (const { key, value } of rows) database.putSync(key, Buffer.from(row(value)));
-      database.putSync(SCHEMA_KEY, Buffer.from(encodeValue('meta', left + 1)));
+      for (const { key, value } of rows) database.putSync(key, Buffer.from(row(key, value)));
+      database.putSync(SCHEMA_KEY, Buffer.from(encodeValue('meta', 'schema', SCHEMA_KEY, left + 1)));
       const last = rows.at(-1)?.key;
       if (isOver) database.removeSync(MIGRATING_KEY);
-      else if (last !== undefined)
-        database.putSync(MIGRATING_KEY, Buffer.from(encodeValue('meta', `${left}:${last.toString('hex')}`)));
+      else if (last !== undefined) database.putSync(MIGRATING_KEY, markOf(`${left}:${last.toString('hex')}`));
     });
     const last = rows.at(-1)?.key;
     if (last !== undefined) start = behindKey(last);
   }
 }
 
+function markOf(progress: string): Buffer {
+  return Buffer.from(encodeValue('meta', 'migrating', MIGRATING_KEY, progress));
+}
+
+/** crc32 of the bytes u32 little endian, then the bytes. */
+function inlineOfLayout2(bytes: Uint8Array): Buffer {
+  const row = Buffer.allocUnsafe(INLINE_CHECKSUM_BYTES + bytes.byteLength);
+  row.writeUInt32LE(crc32(bytes), 0);
+  row.set(bytes, INLINE_CHECKSUM_BYTES);
+  return row;
+}
+
+/** A row of layout 2 as one of layout 3. What was damaged stays so. */
+function checkedRow(key: Buffer, value: Buffer): Buffer {
+  if (key.equals(SCHEMA_KEY) || key.equals(MIGRATING_KEY)) return value;
+  if (key.equals(APPLIED_KEY)) return value.byteLength === APPLIED_BYTES_OF_LAYOUT_2 ? sealRow(key, value) : value;
+  if (key[0] !== INLINE_BYTE) return sealRow(key, value);
+  const bytes = value.subarray(INLINE_CHECKSUM_BYTES);
+  const row = sealRow(key, bytes);
+  const isSound = value.byteLength >= INLINE_CHECKSUM_BYTES && crc32(bytes) === value.readUInt32LE(0);
+  if (!isSound) row.writeUInt8(row.readUInt8(row.byteLength - 1) ^ 0xff, row.byteLength - 1);
+  return row;
+}
+
 function read(database: RootDatabase<Buffer, Buffer>, key: Buffer, name: string): string | number | undefined {
   const value = database.getBinary(key);
-  return value === undefined ? undefined : decodeValue('meta', name, value);
+  return value === undefined ? undefined : decodeValue('meta', name, key, value);
 }

@@ -99,7 +99,7 @@ export interface Found {
   readonly value: unknown;
 }
 
-/** Two rows of rows in key order as one; at equal keys `upper` counts. Removed rows of `upper` are left out. */
+/** Two rows of rows in key order as one; at equal keys `upper` counts. Rows without a value are left out. */
 export function* merged<L extends Found>(lower: Iterable<L>, upper: readonly Row[]): Generator<L | Row> {
   let at = 0;
   for (const row of lower) {
@@ -111,7 +111,7 @@ export function* merged<L extends Found>(lower: Iterable<L>, upper: readonly Row
       if (order === 0) hidden = true;
       if (over.value !== undefined) yield over;
     }
-    if (!hidden) yield row;
+    if (!hidden && row.value !== undefined) yield row;
   }
   for (; at < upper.length; at++) {
     const over = upper[at] as Row;

@@ -1,6 +1,7 @@
-import { crc32 } from 'node:zlib';
 import { Packr } from 'msgpackr';
+import { StorageError } from '../base/errors.ts';
 import type { ContentId, Inode, NodeKind, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
+import { openRow, sealRow } from './checked-row.ts';
 import type {
   ContentRecord,
   DirtyRecord,
@@ -14,8 +15,8 @@ import type {
 } from './tables.ts';
 
 /**
- * Records as bytes: positional arrays, without field names. A change of any layout here is a new SCHEMA_VERSION
- * (`migration`); fields are added at the end.
+ * Records as bytes: positional arrays, without field names, each in a checked row (`checked-row`). A change of any layout here is a
+ * new SCHEMA_VERSION (`migration`); fields are added at the end.
  */
 
 interface Codec<T> {
@@ -111,28 +112,14 @@ const raw: Codec<Uint8Array> = {
   decode: (bytes) => new Uint8Array(bytes),
 };
 
-/** Small contents: crc32 of the bytes u32 little endian, then the bytes. */
-const checked: Codec<Uint8Array | 'damaged'> = {
+/** Small contents: as they are. */
+const small: Codec<Uint8Array | 'damaged'> = {
   encode: (value) => {
     if (value === 'damaged') throw new TypeError('damaged bytes are not stored');
-    return withChecksum(value);
+    return value;
   },
-  decode: (bytes) => {
-    if (bytes.byteLength < CHECKSUM_BYTES) return 'damaged';
-    const own = new Uint8Array(bytes.subarray(CHECKSUM_BYTES));
-    const view = new DataView(bytes.buffer, bytes.byteOffset, CHECKSUM_BYTES);
-    return crc32(own) === view.getUint32(0, true) ? own : 'damaged';
-  },
+  decode: (bytes) => new Uint8Array(bytes),
 };
-
-const CHECKSUM_BYTES = 4;
-
-export function withChecksum(bytes: Uint8Array): Uint8Array {
-  const row = Buffer.allocUnsafe(CHECKSUM_BYTES + bytes.byteLength);
-  row.writeUInt32LE(crc32(bytes), 0);
-  row.set(bytes, CHECKSUM_BYTES);
-  return row;
-}
 
 function packed<T>(toRow: (value: T) => unknown, ofRow: (row: never, key: unknown) => T): Codec<T> {
   return {
@@ -211,7 +198,7 @@ const CODECS: { readonly [T in TableName]: Codec<Tables[T]['value']> } = {
       refs: row[9],
     }),
   ),
-  inline: checked,
+  inline: small,
   blocks: raw,
   version: plain(),
   upload: packed<UploadRecord>(
@@ -250,15 +237,57 @@ const CODECS: { readonly [T in TableName]: Codec<Tables[T]['value']> } = {
   ),
 };
 
-export function encodeValue<T extends TableName>(table: T, value: Tables[T]['value']): Uint8Array {
-  return CODECS[table].encode(value);
+/** What every version of this program must be able to read, before it knows the layout: not in checked rows. */
+const UNCHECKED_META: ReadonlySet<string> = new Set(['schema', 'migrating']);
+
+/** @param keyBytes `key` as `row-key` encodes it */
+export function encodeValue<T extends TableName>(
+  table: T,
+  key: Tables[T]['key'],
+  keyBytes: Uint8Array,
+  value: Tables[T]['value'],
+): Uint8Array {
+  const bytes = CODECS[table].encode(value);
+  return isUnchecked(table, key) ? bytes : sealRow(keyBytes, bytes);
 }
 
-/** `bytes` may be lent: nothing of them is kept. */
+/**
+ * `bytes` may be lent: nothing of them is kept. What can be had again is answered for when its row is damaged: a row of a block map
+ * is not there (its blocks are fetched again), and small bytes are `damaged`.
+ *
+ * @throws DamagedRow
+ */
 export function decodeValue<T extends TableName>(
   table: T,
   key: Tables[T]['key'],
+  keyBytes: Uint8Array,
   bytes: Uint8Array,
-): Tables[T]['value'] {
-  return CODECS[table].decode(bytes, key) as Tables[T]['value'];
+): Tables[T]['value'] | undefined {
+  if (isUnchecked(table, key)) return CODECS[table].decode(bytes, key);
+  const value = openRow(keyBytes, bytes);
+  if (value !== null) return CODECS[table].decode(value, key);
+  if (table === 'inline') return 'damaged' as Tables[T]['value'];
+  if (table === 'blocks') return undefined;
+  throw new DamagedRow(table, key);
+}
+
+/** Whether a row is what was written. */
+export function isSound<T extends TableName>(
+  table: T,
+  key: Tables[T]['key'],
+  keyBytes: Uint8Array,
+  bytes: Uint8Array,
+): boolean {
+  return isUnchecked(table, key) || openRow(keyBytes, bytes) !== null;
+}
+
+function isUnchecked(table: TableName, key: unknown): boolean {
+  return table === 'meta' && UNCHECKED_META.has(key as string);
+}
+
+/** The disk gave another row than was written. */
+export class DamagedRow extends StorageError {
+  constructor(table: TableName, key: unknown) {
+    super(`the store is damaged: row ${table} ${JSON.stringify(key)} is not what was written`);
+  }
 }

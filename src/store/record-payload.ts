@@ -59,7 +59,7 @@ export function decodeRows(payload: Buffer, sequence: number): Row[] {
   const rows: Row[] = [];
   for (const { keyBytes, valueBytes } of rawRows(payload)) {
     const { table, key } = decodeKey(keyBytes);
-    const value = valueBytes === null ? undefined : decodeValue(table, key, valueBytes);
+    const value = valueBytes === null ? undefined : decodeValue(table, key, keyBytes, valueBytes);
     rows.push({ table, key, keyBytes, value, valueBytes, sequence });
   }
   return rows;

@@ -2,6 +2,7 @@ import type { RootDatabase } from 'lmdb';
 import type { Clock } from '../base/clock.ts';
 import { StorageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
+import { APPLIED_KEY, encodeApplied } from './applied-count.ts';
 import type { Row } from './overlay.ts';
 
 /** The rows of one journal record that LMDB does not hold yet. */
@@ -14,8 +15,6 @@ export interface PendingRecord {
 
 export interface TakeoverOptions {
   readonly database: RootDatabase<Buffer, Buffer>;
-  /** Where the number of the last record that LMDB holds is kept: written in the same transaction as its rows. */
-  readonly appliedKey: Buffer;
   readonly clock: Clock;
   readonly log: Logger;
   /** Whether the disk under the store is (almost) full: LMDB says EIO for it. */
@@ -154,18 +153,16 @@ export class Takeover {
   }
 
   #put(records: readonly PendingRecord[], last: number): Promise<boolean> {
-    const { database, appliedKey } = this.#options;
+    const { database } = this.#options;
     // What a later record of the same batch overwrites need not be written: the batch is one transaction.
     const newest = new Map<string, Row>();
     for (const { rows } of records) for (const row of rows) newest.set(row.keyBytes.toString('latin1'), row);
-    const applied = Buffer.alloc(8);
-    applied.writeBigUInt64BE(BigInt(last));
     const commit = database.batch(() => {
       for (const row of newest.values()) {
         if (row.valueBytes === null) void database.remove(row.keyBytes);
         else void database.put(row.keyBytes, row.valueBytes as Buffer);
       }
-      void database.put(appliedKey, applied);
+      void database.put(APPLIED_KEY, encodeApplied(last));
     });
     // lmdb-js makes another promise for the same commit when this turn ends: rejected, and in nobody's hands.
     setImmediate(() =>

@@ -193,10 +193,10 @@ export class VersionBlocks {
     if (this.#closed) return;
     for (const { id, block } of this.#unmarked.splice(0, count)) {
       const map = this.#maps.get(id);
-      const record = this.#store.get('content', id);
-      if (record === undefined || map === undefined || !map.isPresent(block) || map.isMarked(block)) continue;
+      if (map === undefined || !map.isPresent(block) || map.isMarked(block)) continue;
       try {
-        this.mark(id, block, record.sizeBytes);
+        const record = this.#store.get('content', id);
+        if (record !== undefined) this.mark(id, block, record.sizeBytes);
       } catch (err) {
         this.#log.warn({ content: id, block, err }, 'block not marked');
         map.cleared(block);

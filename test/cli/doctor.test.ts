@@ -92,6 +92,21 @@ test('a damaged block is named, and the exit code says so', async () => {
   expect(text).toMatch(/\n1 problem\n$/);
 });
 
+test('rows that are not what was written are named', async () => {
+  const { storeDirectory: directory } = home.plantAccount();
+  await fillStore(directory);
+  const index = join(directory, 'index', 'data.mdb');
+  const bytes = readFileSync(index);
+  for (let at = bytes.indexOf('letter'); at >= 0; at = bytes.indexOf('letter', at + 1)) bytes.write('better', at);
+  writeFileSync(index, bytes);
+
+  const { code, text } = await doctor();
+
+  expect(code).toBe(exitCode('store'));
+  const words = text.replace(/\n +/g, ' ');
+  expect(words).toContain('2 of its rows are not what was written: node 2, name [1,"better"]');
+});
+
 test('a broken index is named', async () => {
   const { storeDirectory: directory } = home.plantAccount();
   await fillStore(directory);

@@ -25,6 +25,8 @@ export type StoreExamination =
 
 /** More than so many findings of one store are counted, not shown. */
 const SHOWN_MAX = 100;
+/** Of damaged rows so many are named in one sentence. */
+const NAMED_MAX = 5;
 
 /** Reads a store that no mount has open. What cannot be opened is an answer, not a failure. */
 export async function examineStore(
@@ -39,11 +41,16 @@ export async function examineStore(
     return unopened(error, directory);
   }
   try {
+    // What a damaged row said is not known: the checks would end at it.
+    const damaged = [...store.damagedRows()].filter(({ table }) => table !== 'inline');
+    const lost = damaged.filter(({ table }) => table !== 'blocks');
+    if (lost.length > 0) return { state: 'broken', reason: damageOf(lost.map(({ row }) => row)) };
     // Nothing is fetched and nothing evicted: what these limits are does not matter.
     const options = { inlineMaxBytes: 16 * 1024, cacheBytes: Number.MAX_SAFE_INTEGER };
     const contents = new ContentStore({ store, directory, clock, log: silentLogger, options });
-    const shown: string[] = [];
-    let findings = 0;
+    // A block map heals by fetching its blocks again.
+    const shown = damaged.slice(0, SHOWN_MAX).map(({ row }) => `row ${row} is damaged`);
+    let findings = damaged.length;
     const checks = depth === 'bytes' ? [checkStore(store), checkBytes(store, contents)] : [checkStore(store)];
     for (const check of checks) {
       for (const finding of check) if (++findings <= SHOWN_MAX) shown.push(finding);
@@ -65,6 +72,11 @@ function unopened(error: unknown, directory: string): StoreExamination {
   if (error instanceof UsageError) return { state: 'newer', reason: error.message };
   if (error instanceof StorageError) return { state: 'broken', reason: error.message };
   return { state: 'broken', reason: `the store in ${visible(directory)} cannot be opened: ${messageOf(error)}` };
+}
+
+function damageOf(rows: readonly string[]): string {
+  const more = rows.length > NAMED_MAX ? `, and ${rows.length - NAMED_MAX} more` : '';
+  return `${rows.length} of its rows are not what was written: ${rows.slice(0, NAMED_MAX).join(', ')}${more}`;
 }
 
 function countOf(rows: Iterable<unknown>): number {

@@ -1,0 +1,68 @@
+import type { RootDatabase } from 'lmdb';
+import type { Logger } from '../base/log.ts';
+import { decodeValue, isSound } from './record-codec.ts';
+import { behindKey, decodeKey } from './row-key.ts';
+import type { TableName, Tables } from './tables.ts';
+
+const TOLD_MAX = 100;
+const ROWS_AT_ONCE = 256;
+
+/** A row of LMDB that is not what was written; `table` null where not even that can be told. */
+export interface DamagedRowName {
+  readonly table: TableName | null;
+  /** In words. */
+  readonly row: string;
+}
+
+/** Reads rows of LMDB as values, and says once of each that is not what was written that it is damaged. */
+export class DamagedRows {
+  readonly #log: Logger;
+  readonly #told = new Set<string>();
+
+  constructor(deps: { log: Logger }) {
+    this.#log = deps.log;
+  }
+
+  /** As `decodeValue`. @throws DamagedRow */
+  decode<T extends TableName>(
+    table: T,
+    key: Tables[T]['key'],
+    keyBytes: Uint8Array,
+    bytes: Uint8Array,
+  ): Tables[T]['value'] | undefined {
+    try {
+      return decodeValue(table, key, keyBytes, bytes);
+    } catch (err) {
+      const id = Buffer.from(keyBytes).toString('hex');
+      if (!this.#told.has(id) && this.#told.size < TOLD_MAX) {
+        this.#told.add(id);
+        this.#log.error({ err, table, key }, 'a row of the store is damaged');
+      }
+      throw err;
+    }
+  }
+}
+
+/** Every row of a database is looked at. */
+export function* findDamagedRows(database: RootDatabase<Buffer, Buffer>): Generator<DamagedRowName> {
+  for (let from: Buffer = Buffer.of(0); ; ) {
+    const rows = [...database.getRange({ start: from, limit: ROWS_AT_ONCE })];
+    for (const { key, value } of rows) {
+      const name = nameOf(key);
+      if (name === null) yield { table: null, row: `of no table (${key.toString('hex', 0, 16)})` };
+      else if (!isSound(name.table, name.key, key, value))
+        yield { table: name.table, row: `${name.table} ${JSON.stringify(name.key)}` };
+    }
+    const last = rows.at(-1);
+    if (last === undefined) return;
+    from = behindKey(last.key);
+  }
+}
+
+function nameOf(keyBytes: Uint8Array): { readonly table: TableName; readonly key: never } | null {
+  try {
+    return decodeKey(keyBytes);
+  } catch {
+    return null;
+  }
+}
