@@ -150,7 +150,7 @@ class MountingWorker implements MountService {
       pending: pendingChanges(store, sync.pendingChanges()),
       parked: sync.status().parked.map((parked) => this.#parked(parked)),
       pinned: this.#built.pins.states.map((state) => pinnedPath(store, state)),
-      cache: { usedBytes: usage.cacheBytes, limitBytes: cacheBytes, unsyncedBytes: usage.draftBytes },
+      cache: { usedBytes: usage.diskBytes, limitBytes: cacheBytes, unsyncedBytes: usage.draftBytes },
     };
   }
 
@@ -229,7 +229,7 @@ class MountingWorker implements MountService {
       })),
       operationsWaiting: this.#counting?.state().pendingOperations ?? 0,
       reads: reader.reads,
-      cache: { usedBytes: usage.cacheBytes, limitBytes: cacheBytes, unsyncedBytes: usage.draftBytes },
+      cache: { usedBytes: usage.diskBytes, limitBytes: cacheBytes, unsyncedBytes: usage.draftBytes },
       queue: { pending: pending.count, pendingBytes: pending.bytes, parked: parked.length, postponed },
     };
   }

@@ -3,7 +3,8 @@ import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import { BLOCK_BYTES, type ContentId } from '../base/vocabulary.ts';
 import { blockLength } from './block-map.ts';
-import { type CacheUnit, type CacheUsage, UNIT_BLOCKS } from './cache-usage.ts';
+import { sharesOf } from './cache-budget.ts';
+import { type CacheKind, type CacheUnit, type CacheUsage, UNIT_BLOCKS } from './cache-usage.ts';
 import type { ContentFiles } from './content-files.ts';
 import { isLayered } from './content-layers.ts';
 import type { ContentRecord, StoreWriter } from './tables.ts';
@@ -13,6 +14,7 @@ const UNITS_PER_CALL_MAX = 64;
 /** A block of a leased content that was not used for so long may go, unless somebody is just copying from it (`beginCopy`). */
 const LEASED_IDLE_MS = 30_000;
 const ROOM_CHECK_MS = 1000;
+const MEASURED_PER_CALL_MAX = 256;
 
 interface Hole {
   readonly id: ContentId;
@@ -32,6 +34,7 @@ export class CacheEviction {
   readonly #clock: Clock;
   readonly #log: Logger;
   readonly #directory: string;
+  readonly #indexBytes: () => number;
   readonly #cacheBytes: number;
   readonly #reserveBytes: number;
   readonly #isKept: (content: ContentId) => boolean;
@@ -42,6 +45,7 @@ export class CacheEviction {
   readonly #copies = new Map<ContentId, number>();
   #checkedMs = Number.NEGATIVE_INFINITY;
   #freeBytes = Number.POSITIVE_INFINITY;
+  #lastIndexBytes = 0;
   #allowed = true;
 
   constructor(deps: {
@@ -52,6 +56,8 @@ export class CacheEviction {
     clock: Clock;
     log: Logger;
     directory: string;
+    /** What LMDB's file takes of the disk. */
+    indexBytes: () => number;
     cacheBytes: number;
     reserveBytes: number;
     /** Whether a person asked for it to stay (`cfs pin`). */
@@ -64,6 +70,7 @@ export class CacheEviction {
     this.#clock = deps.clock;
     this.#log = deps.log;
     this.#directory = deps.directory;
+    this.#indexBytes = deps.indexBytes;
     this.#cacheBytes = deps.cacheBytes;
     this.#reserveBytes = deps.reserveBytes;
     this.#isKept = deps.isKept;
@@ -113,16 +120,53 @@ export class CacheEviction {
     return this.#shortBytes() <= 0;
   }
 
+  /** What content files and LMDB's file take of the disk together, as last measured. */
+  get diskBytes(): number {
+    this.#look();
+    return this.#usage.fileBytes + this.#lastIndexBytes;
+  }
+
+  /** How much more is kept than there is room for, bytes; drafts count as files here. */
+  get overBudgetBytes(): number {
+    this.#look();
+    const { files, small } = sharesOf(this.#cacheBytes, this.#lastIndexBytes);
+    const { fileBytes, draftBytes, smallCost } = this.#usage;
+    return Math.max(0, fileBytes + draftBytes - files) + Math.max(0, smallCost - small);
+  }
+
+  /** Compares the count of content files that changed with what they take of the disk; those without a whole block go. */
+  measure(): void {
+    for (const id of this.#usage.takeUnmeasured(MEASURED_PER_CALL_MAX)) {
+      const record = this.#store.get('content', id);
+      if (record?.kind !== 'version' || record.where === 'inline') continue;
+      const diskBytes = this.#files.diskBytes(id, 'cache');
+      this.#usage.measured(id, diskBytes);
+      if (diskBytes === 0 || this.#usage.cachedBytes(id) > 0 || isLayered(record)) continue;
+      // What a range that was cut left of its last block.
+      if (this.#files.isHeld(id)) this.#usage.changed(id);
+      else this.#removeFile(id);
+    }
+  }
+
   /** Evicts down to the budget, a bounded piece of it per call. */
   evict(): void {
     if (!this.#allowed) return;
-    let over = Math.max(this.#usage.cacheBytes - this.#cacheBytes, this.#reserveBytes > 0 ? this.#shortBytes() : 0);
-    if (over <= 0) return;
+    this.#look();
+    const { files, small } = sharesOf(this.#cacheBytes, this.#lastIndexBytes);
+    const filesOver = Math.max(this.#usage.fileBytes - files, this.#reserveBytes > 0 ? this.#shortBytes() : 0);
+    if (filesOver > 0) this.#evict('file', filesOver);
+    // Gives nothing back to the disk, but room in LMDB's file.
+    const smallOver = this.#usage.smallCost - small;
+    if (smallOver > 0) this.#evict('small', smallOver);
+  }
+
+  #evict(kind: CacheKind, overBytes: number): void {
+    let over = overBytes;
     const nowMs = this.#clock.elapsedMs();
     const holes: Hole[] = [];
     const emptied = new Set<ContentId>();
     let units = 0;
-    for (const unit of this.#usage.units()) {
+    for (const unit of this.#usage.units(kind)) {
       if (over <= 0 || units >= UNITS_PER_CALL_MAX) break;
       const { content: id } = unit;
       if (this.#copies.has(id)) continue;
@@ -133,7 +177,7 @@ export class CacheEviction {
       units++;
       if (this.#isKept(id)) {
         // Not met again with the next call.
-        this.#usage.putBack(unit);
+        this.#usage.putBack(kind, unit);
         continue;
       }
       over -= this.#clear(unit, holes);
@@ -144,7 +188,10 @@ export class CacheEviction {
     for (const { id, start, end } of holes) this.#files.punch(id, 'cache', start, end);
     for (const id of emptied) if (this.#usage.cachedBytes(id) === 0) this.#removeFile(id);
     if (holes.length > 0) this.#checkedMs = Number.NEGATIVE_INFINITY;
-    this.#log.debug({ units, cacheBytes: this.#usage.cacheBytes }, 'blocks evicted');
+    this.#log.debug(
+      { kind, units, fileBytes: this.#usage.fileBytes, smallBytes: this.#usage.smallBytes },
+      'blocks evicted',
+    );
   }
 
   /** Forgets the blocks of a unit (of the whole content where holes cannot be punched); returns their bytes. */
@@ -188,8 +235,9 @@ export class CacheEviction {
       this.#log.warn({ err, content: id }, 'small content not evicted');
       return 0;
     }
-    this.#usage.setCached(id, 0);
-    return record.sizeBytes;
+    const before = this.#usage.smallCost;
+    this.#usage.setSmall(id, 0);
+    return before - this.#usage.smallCost;
   }
 
   #isUnsettled(id: ContentId): boolean {
@@ -204,6 +252,7 @@ export class CacheEviction {
       if (record.where === 'file') this.#store.transact((tx) => tx.put('content', id, { ...record, where: 'none' }));
       this.#files.remove(id);
       this.#blocks.forget(id);
+      this.#usage.measured(id, 0);
     } catch (err) {
       this.#log.warn({ err, content: id }, 'empty content file not removed');
     }
@@ -211,12 +260,17 @@ export class CacheEviction {
 
   /** How many bytes are lacking of the reserve. */
   #shortBytes(): number {
-    const nowMs = this.#clock.elapsedMs();
-    if (nowMs - this.#checkedMs > ROOM_CHECK_MS) {
-      const { bavail, bsize } = statfsSync(this.#directory);
-      this.#freeBytes = bavail * bsize;
-      this.#checkedMs = nowMs;
-    }
+    this.#look();
     return this.#reserveBytes - this.#freeBytes;
+  }
+
+  /** How full the disk is, and how long LMDB's file: asked once in a while. */
+  #look(): void {
+    const nowMs = this.#clock.elapsedMs();
+    if (nowMs - this.#checkedMs <= ROOM_CHECK_MS) return;
+    const { bavail, bsize } = statfsSync(this.#directory);
+    this.#freeBytes = bavail * bsize;
+    this.#lastIndexBytes = this.#indexBytes();
+    this.#checkedMs = nowMs;
   }
 }

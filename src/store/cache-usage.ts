@@ -6,6 +6,9 @@ export const UNIT_BLOCKS = 8;
 export const UNIT_BYTES = UNIT_BLOCKS * BLOCK_BYTES;
 const UNITS_PER_CONTENT = 2 ** 20;
 
+/** Small contents live in LMDB's file, the others each in one of its own. */
+export type CacheKind = 'file' | 'small';
+
 export interface CacheUnit {
   readonly content: ContentId;
   readonly unit: number;
@@ -13,17 +16,39 @@ export interface CacheUnit {
   usedMs: number;
 }
 
-/** How many bytes drafts and clean blocks take, and which clean ones were used least recently. */
+/**
+ * How much of the disk drafts and clean blocks take, and which clean ones were used least recently.
+ *
+ * A content file is counted by the lengths of its blocks as they come and go, and from time to time by what the file system says
+ * that it takes (`measured`): parts of blocks, own ranges of unsettled versions and blocks that could not be given back as well.
+ */
 export class CacheUsage {
   /** Least recently used first. */
-  readonly #units = new Map<number, CacheUnit>();
+  readonly #units: Readonly<Record<CacheKind, Map<number, CacheUnit>>> = { file: new Map(), small: new Map() };
   readonly #cached = new Map<ContentId, number>();
+  /** What a file takes beyond the lengths of its blocks; below 0 where the file system needs less. */
+  readonly #excess = new Map<ContentId, number>();
+  readonly #small = new Map<ContentId, number>();
   readonly #drafts = new Map<ContentId, number>();
-  #cacheBytes = 0;
+  readonly #unmeasured = new Set<ContentId>();
+  #fileBytes = 0;
+  #smallBytes = 0;
+  #smallCost = 0;
   #draftBytes = 0;
 
-  get cacheBytes(): number {
-    return this.#cacheBytes;
+  /** Disk space of clean content files. */
+  get fileBytes(): number {
+    return this.#fileBytes;
+  }
+
+  /** Lengths of clean small contents. */
+  get smallBytes(): number {
+    return this.#smallBytes;
+  }
+
+  /** About what the clean small contents take of LMDB's file. */
+  get smallCost(): number {
+    return this.#smallCost;
   }
 
   get draftBytes(): number {
@@ -32,8 +57,7 @@ export class CacheUsage {
 
   /** Blocks of a clean content file arrived (or went, `bytes` below 0). */
   addCached(id: ContentId, bytes: number): void {
-    const now = Math.max(0, (this.#cached.get(id) ?? 0) + bytes);
-    this.setCached(id, now);
+    this.setCached(id, Math.max(0, (this.#cached.get(id) ?? 0) + bytes));
   }
 
   cachedBytes(id: ContentId): number {
@@ -41,9 +65,19 @@ export class CacheUsage {
   }
 
   setCached(id: ContentId, bytes: number): void {
-    this.#cacheBytes += bytes - (this.#cached.get(id) ?? 0);
+    this.#fileBytes += bytes - (this.#cached.get(id) ?? 0);
     if (bytes > 0) this.#cached.set(id, bytes);
     else this.#cached.delete(id);
+    this.#unmeasured.add(id);
+  }
+
+  /** A clean small content of `bytes` is here; 0: it is not any more. */
+  setSmall(id: ContentId, bytes: number): void {
+    const before = this.#small.get(id) ?? 0;
+    this.#smallBytes += bytes - before;
+    this.#smallCost += costInIndex(bytes) - costInIndex(before);
+    if (bytes > 0) this.#small.set(id, bytes);
+    else this.#small.delete(id);
   }
 
   setDraft(id: ContentId, bytes: number): void {
@@ -52,54 +86,102 @@ export class CacheUsage {
     else this.#drafts.delete(id);
   }
 
+  /** Up to `count` contents whose files changed since they were measured. */
+  takeUnmeasured(count: number): ContentId[] {
+    const ids: ContentId[] = [];
+    for (const id of this.#unmeasured) {
+      if (ids.length === count) break;
+      ids.push(id);
+    }
+    for (const id of ids) this.#unmeasured.delete(id);
+    return ids;
+  }
+
+  /** The file of a content is to be measured. */
+  changed(id: ContentId): void {
+    this.#unmeasured.add(id);
+  }
+
+  /** The file of a clean content takes `diskBytes`; 0: there is none. */
+  measured(id: ContentId, diskBytes: number): void {
+    const excess = diskBytes - (this.#cached.get(id) ?? 0);
+    this.#fileBytes += excess - (this.#excess.get(id) ?? 0);
+    if (excess === 0) this.#excess.delete(id);
+    else this.#excess.set(id, excess);
+  }
+
   /** The bytes of `extent` are used now. */
-  touch(id: ContentId, start: number, end: number, nowMs: number): void {
-    for (let unit = Math.floor(start / UNIT_BYTES); unit * UNIT_BYTES < end; unit++) this.#place(id, unit, nowMs);
+  touch(kind: CacheKind, id: ContentId, start: number, end: number, nowMs: number): void {
+    for (let unit = Math.floor(start / UNIT_BYTES); unit * UNIT_BYTES < end; unit++) this.#place(kind, id, unit, nowMs);
   }
 
   /** Known to be here from an earlier run. */
-  found(id: ContentId, unit: number): void {
-    if (!this.#units.has(id * UNITS_PER_CONTENT + unit)) this.#place(id, unit, 0);
+  found(kind: CacheKind, id: ContentId, unit: number): void {
+    if (!this.#units[kind].has(id * UNITS_PER_CONTENT + unit)) this.#place(kind, id, unit, 0);
   }
 
   /** Units, least recently used first. The caller may forget the one it was handed. */
-  units(): Iterable<CacheUnit> {
-    return this.#units.values();
+  units(kind: CacheKind): Iterable<CacheUnit> {
+    return this.#units[kind].values();
   }
 
   /** It is looked at last from now on, as if it had just been used. */
-  putBack(unit: CacheUnit): void {
+  putBack(kind: CacheKind, unit: CacheUnit): void {
     const key = unit.content * UNITS_PER_CONTENT + unit.unit;
-    if (this.#units.delete(key)) this.#units.set(key, unit);
+    if (this.#units[kind].delete(key)) this.#units[kind].set(key, unit);
   }
 
   forgetUnit({ content, unit }: CacheUnit): void {
-    this.#units.delete(content * UNITS_PER_CONTENT + unit);
+    const key = content * UNITS_PER_CONTENT + unit;
+    for (const units of Object.values(this.#units)) units.delete(key);
   }
 
   forget(id: ContentId, sizeBytes: number): void {
     this.setCached(id, 0);
+    this.measured(id, 0);
+    this.#unmeasured.delete(id);
+    this.setSmall(id, 0);
     this.setDraft(id, 0);
     this.forgetUnits(id, sizeBytes);
   }
 
   forgetUnits(id: ContentId, sizeBytes: number): void {
     const count = Math.ceil(sizeBytes / UNIT_BYTES);
-    if (count <= this.#units.size) {
-      for (let unit = 0; unit < count; unit++) this.#units.delete(id * UNITS_PER_CONTENT + unit);
-    } else {
-      for (const [key, { content }] of this.#units) if (content === id) this.#units.delete(key);
+    for (const units of Object.values(this.#units)) {
+      if (count <= units.size) {
+        for (let unit = 0; unit < count; unit++) units.delete(id * UNITS_PER_CONTENT + unit);
+      } else {
+        for (const [key, { content }] of units) if (content === id) units.delete(key);
+      }
     }
   }
 
-  #place(content: ContentId, unit: number, usedMs: number): void {
+  #place(kind: CacheKind, content: ContentId, unit: number, usedMs: number): void {
+    const units = this.#units[kind];
     const key = content * UNITS_PER_CONTENT + unit;
-    const known = this.#units.get(key);
+    const known = units.get(key);
     if (known !== undefined) {
       // Moving it at every use would cost more than it tells.
       if (usedMs - known.usedMs < 1000) return;
-      this.#units.delete(key);
+      units.delete(key);
+    } else if (unit === 0) {
+      // A content may move from its file into LMDB, and back: it is in one of both.
+      this.#units[kind === 'file' ? 'small' : 'file'].delete(key);
     }
-    this.#units.set(key, { content, unit, usedMs });
+    units.set(key, { content, unit, usedMs });
   }
+}
+
+const PAGE_BYTES = 4096;
+/** Beyond about so much LMDB gives a value pages of its own. */
+const IN_LEAF_BYTES_MAX = 2000;
+/** Key, header and checksum of a value. */
+const ROW_BYTES = 40;
+/** Leaves of a tree that was filled in any order are two thirds full. */
+const LEAF_FILL = 2 / 3;
+
+function costInIndex(bytes: number): number {
+  if (bytes === 0) return 0;
+  const row = bytes + ROW_BYTES;
+  return row <= IN_LEAF_BYTES_MAX ? Math.ceil(row / LEAF_FILL) : Math.ceil(row / PAGE_BYTES) * PAGE_BYTES;
 }

@@ -112,19 +112,20 @@ export class ContentCollector {
     if (isLayered(record) && record.where === 'file' && !this.#trustsLayers(id)) this.#settling.distrust(id);
     else if (isLayered(record)) this.#settling.add(id);
     if (record.where === 'inline' && !isLayered(record)) {
-      this.#usage.setCached(id, record.sizeBytes);
-      this.#usage.found(id, 0);
+      this.#usage.setSmall(id, record.sizeBytes);
+      this.#usage.found('small', id, 0);
     }
     if (record.where !== 'file') return;
     let bytes = 0;
     for (const [row, stored] of this.#store.scan('blocks', id)) {
       for (const { block } of blocksOfRow(row, stored)) {
         bytes += blockLength(block, record.sizeBytes);
-        this.#usage.found(id, Math.floor(block / UNIT_BLOCKS));
+        this.#usage.found('file', id, Math.floor(block / UNIT_BLOCKS));
       }
     }
     // What landed in the meantime is counted already and may not be stored yet.
     if (bytes > this.#usage.cachedBytes(id)) this.#usage.setCached(id, bytes);
+    this.#usage.measured(id, this.#files.diskBytes(id, 'cache'));
   }
 
   #destroy(tx: Transaction, id: ContentId): void {

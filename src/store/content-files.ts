@@ -53,6 +53,11 @@ export class ContentFiles {
     return join(this.#folder(id, this.#strays.get(id) ?? place), String(id));
   }
 
+  /** What the file takes of the disk; 0 where there is none. */
+  diskBytes(id: ContentId, place: Place): number {
+    return this.#disk.diskBytes(this.path(id, place));
+  }
+
   /** An empty file, whatever an earlier life left under this id. */
   create(id: ContentId, place: Place): number {
     this.close(id);

@@ -9,9 +9,10 @@ import { CacheUsage } from './cache-usage.ts';
 import { ContentCollector } from './content-collector.ts';
 import { ContentFiles, type HolePunch } from './content-files.ts';
 import { ContentLayers, isLayered } from './content-layers.ts';
-import type { Contents, DraftBase, Lease, Piece } from './contents.ts';
+import type { CacheFigures, Contents, DraftBase, Lease, Piece } from './contents.ts';
 import { type Disk, systemDisk } from './disk.ts';
 import type { Draft } from './draft.ts';
+import { indexBytes } from './environment.ts';
 import { clip } from './extents.ts';
 import { LayerSettling } from './layer-settling.ts';
 import { countReference } from './node-table.ts';
@@ -117,6 +118,7 @@ export class ContentStore implements Contents {
       clock,
       log,
       directory,
+      indexBytes: () => indexBytes(directory),
       cacheBytes,
       reserveBytes,
       isKept: deps.isKept ?? (() => false),
@@ -264,8 +266,10 @@ export class ContentStore implements Contents {
 
   pieces(id: ContentId, extent: Extent): Piece[] {
     const { start, end } = clip(extent, this.sizeOf(id));
-    if (this.#store.get('content', id)?.kind === 'version') {
-      this.#usage.touch(id, start, end, this.#clock.elapsedMs());
+    const record = this.#store.get('content', id);
+    if (record?.kind === 'version') {
+      const kind = record.where === 'inline' ? 'small' : 'file';
+      this.#usage.touch(kind, id, start, end, this.#clock.elapsedMs());
     }
     return this.#layers.resolve(id, start, end);
   }
@@ -349,7 +353,7 @@ export class ContentStore implements Contents {
       this.#drafts.putDown(id);
       this.#usage.setDraft(id, 0);
       this.#usage.setCached(id, markedBytes);
-      if (markedBytes > 0) this.#usage.touch(id, 0, record.sizeBytes, this.#clock.elapsedMs());
+      if (markedBytes > 0) this.#usage.touch('file', id, 0, record.sizeBytes, this.#clock.elapsedMs());
       if (this.#isSuspect) this.#adoptedHere.add(id);
       if (record.where === 'file') this.#moveToCache(id);
       this.#blocks.forget(id);
@@ -388,15 +392,17 @@ export class ContentStore implements Contents {
     this.#drafts.putDownIdle();
     this.#blocks.save();
     this.#collector.collect();
+    this.#eviction.measure();
     this.#eviction.evict();
   }
 
-  usage(): { readonly cacheBytes: number; readonly draftBytes: number } {
-    return { cacheBytes: this.#usage.cacheBytes, draftBytes: this.#usage.draftBytes };
+  usage(): CacheFigures {
+    const { fileBytes, smallBytes, draftBytes } = this.#usage;
+    return { cacheBytes: fileBytes + smallBytes, draftBytes, diskBytes: this.#eviction.diskBytes };
   }
 
   overBudgetBytes(): number {
-    return Math.max(0, this.#usage.cacheBytes + this.#usage.draftBytes - this.#options.cacheBytes);
+    return this.#eviction.overBudgetBytes;
   }
 
   /**

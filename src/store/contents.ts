@@ -105,8 +105,18 @@ export interface Contents {
   lease(id: ContentId, use?: 'open' | 'copying'): Lease;
   /** Removes what nothing refers to, evicts down to the budget. Cheap when there is nothing to do. */
   collect(): void;
-  /** Blocks and files on the disk, drafts and clean ones, bytes. */
-  usage(): { readonly cacheBytes: number; readonly draftBytes: number };
+  /** How much is kept here. */
+  usage(): CacheFigures;
   /** By how much all that is here, drafts included, exceeds the cache's budget; 0 when it does not. */
   overBudgetBytes(): number;
+}
+
+/** What contents take, bytes. */
+export interface CacheFigures {
+  /** What can be fetched again: content files as the disk has them, small contents by their length. */
+  readonly cacheBytes: number;
+  /** What only this machine has. */
+  readonly draftBytes: number;
+  /** What `--cache-size` counts: disk space of what can be fetched again, and of LMDB's file, where small contents and names lie. */
+  readonly diskBytes: number;
 }

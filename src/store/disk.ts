@@ -9,6 +9,7 @@ import {
   readdirSync,
   readSync,
   renameSync,
+  statSync,
   unlinkSync,
   writeSync,
 } from 'node:fs';
@@ -36,6 +37,8 @@ export interface Disk {
   write(fd: number, bytes: Uint8Array, position: number): void;
   truncate(fd: number, sizeBytes: number): void;
   sizeBytes(fd: number): number;
+  /** What a file takes of the disk (its blocks, not its length); 0 where there is none. */
+  diskBytes(path: string): number;
   rename(from: string, to: string): void;
   /** Removes a file; none there is fine. */
   remove(path: string): void;
@@ -91,6 +94,7 @@ export const systemDisk: Disk = {
     }),
   truncate: (fd, sizeBytes) => attempt('truncate failed', () => ftruncateSync(fd, sizeBytes)),
   sizeBytes: (fd) => attempt('stat failed', () => fstatSync(fd).size),
+  diskBytes: (path) => attempt('stat failed', () => (statSync(path, { throwIfNoEntry: false })?.blocks ?? 0) * 512),
   rename: (from, to) => attempt(`cannot rename ${from}`, () => renameSync(from, to)),
   remove: (path) => {
     try {

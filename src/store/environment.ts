@@ -1,4 +1,4 @@
-import { mkdirSync, statfsSync } from 'node:fs';
+import { mkdirSync, statfsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { open as openLmdb, type RootDatabase } from 'lmdb';
 import { LRUCache } from 'lru-cache';
@@ -328,6 +328,11 @@ async function syncIndex(directory: string, disk: Disk): Promise<void> {
   const fd = disk.open(join(folder, 'data.mdb'), 'read');
   await disk.sync(fd).finally(() => disk.close(fd));
   for (const each of [folder, directory]) await disk.syncDirectory(each);
+}
+
+/** What LMDB's file takes of the disk. */
+export function indexBytes(directory: string): number {
+  return (statSync(join(directory, 'index', 'data.mdb'), { throwIfNoEntry: false })?.blocks ?? 0) * 512;
 }
 
 function firstBehind(rows: readonly Row[], key: Uint8Array): number {

@@ -83,8 +83,9 @@ export class LayerSettling {
     this.#dropLayers(tx, id, record, 'inline');
     if (record.where === 'file') tx.afterCommit(() => this.#files.remove(id));
     tx.afterCommit(() => {
-      this.#usage.setCached(id, bytes.byteLength);
-      this.#usage.found(id, 0);
+      this.#usage.setCached(id, 0);
+      this.#usage.setSmall(id, bytes.byteLength);
+      this.#usage.found('small', id, 0);
     });
   }
 

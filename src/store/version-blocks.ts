@@ -79,7 +79,8 @@ export class VersionBlocks {
       if (this.#markedInTurn++ < MARKED_AT_ONCE_MAX) this.mark(id, block, sizeBytes);
       else this.#unmarked.push({ id, block });
     }
-    this.#usage.touch(id, extent.start, extent.end, this.#clock.elapsedMs());
+    this.#usage.changed(id);
+    this.#usage.touch('file', id, extent.start, extent.end, this.#clock.elapsedMs());
     if (this.#markedInTurn > 0) this.#awaitTurn();
   }
 

@@ -1,5 +1,5 @@
 import type { ContentId, Extent, ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
-import type { Contents, DraftBase, Lease, Piece } from '../../src/store/contents.ts';
+import type { CacheFigures, Contents, DraftBase, Lease, Piece } from '../../src/store/contents.ts';
 import { countReference } from '../../src/store/node-table.ts';
 import type { ContentRecord, StoreWriter, Transaction } from '../../src/store/tables.ts';
 
@@ -167,8 +167,8 @@ export class MemoryContents implements Contents {
     }
   }
 
-  usage(): { readonly cacheBytes: number; readonly draftBytes: number } {
-    return { cacheBytes: 0, draftBytes: 0 };
+  usage(): CacheFigures {
+    return { cacheBytes: 0, draftBytes: 0, diskBytes: 0 };
   }
 
   /** A byte, or the version content that it has to be fetched from. */

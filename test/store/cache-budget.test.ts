@@ -1,0 +1,190 @@
+import { closeSync, openSync, readdirSync, statSync, writeSync } from 'node:fs';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { systemClock } from '../../src/base/clock.ts';
+import { silentLogger } from '../../src/base/log.ts';
+import { BLOCK_BYTES, type ContentId, type ResourceUrl, type VersionUrl } from '../../src/base/vocabulary.ts';
+import { sharesOf } from '../../src/store/cache-budget.ts';
+import { ContentStore, type ContentStoreOptions } from '../../src/store/content-store.ts';
+import type { Store } from '../../src/store/environment.ts';
+import { countReference } from '../../src/store/node-table.ts';
+import { TemporaryStores } from './temporary-store.ts';
+
+/** `--cache-size` counts what the disk says, of content files and of LMDB's file. */
+
+const stores = new TemporaryStores();
+const FILE = 'https://service.example/file/1' as ResourceUrl;
+const MIB = 1024 * 1024;
+const ALL = { start: 0, end: Number.MAX_SAFE_INTEGER };
+
+interface Place {
+  readonly directory: string;
+  readonly store: Store;
+  readonly contents: ContentStore;
+}
+
+async function open(
+  options: Partial<ContentStoreOptions>,
+  directory: string = stores.directory(),
+  holes?: { punchHole(): void },
+): Promise<Place> {
+  const store = await stores.open(directory);
+  const contents = new ContentStore({
+    store,
+    directory,
+    clock: systemClock,
+    log: silentLogger,
+    options: { inlineMaxBytes: 4096, cacheBytes: 1e12, ...options },
+    ...(holes === undefined ? {} : { holes }),
+  });
+  return { directory, store, contents };
+}
+
+async function stop({ store, contents }: Place): Promise<void> {
+  contents.close();
+  await store.close();
+}
+
+function version({ store, contents }: Place, sizeBytes: number, name: string): ContentId {
+  return store.transact((tx) => {
+    const id = contents.versionContent(tx, `${FILE}/version/${name}` as VersionUrl, FILE, sizeBytes);
+    countReference(tx, id, 1);
+    return id;
+  });
+}
+
+/** What a fetch does: writes into the file, then says so. */
+function fetch({ contents }: Place, id: ContentId, start: number, end: number): void {
+  const fd = openSync(contents.fetchPath(id) as string, 'r+');
+  writeSync(fd, new Uint8Array(end - start).fill(id), 0, end - start, start);
+  closeSync(fd);
+  contents.landed(id, { start, end }, null);
+}
+
+function isHere({ contents }: Place, id: ContentId): boolean {
+  return contents.readAll(id, ALL) !== null;
+}
+
+/** What the disk says of everything below `cache/`, and of LMDB's file. */
+function onDisk(directory: string): { readonly files: number; readonly index: number } {
+  let files = 0;
+  for (const entry of readdirSync(join(directory, 'cache'), { recursive: true, withFileTypes: true })) {
+    if (entry.isFile() && entry.name !== 'CACHEDIR.TAG') files += statSync(join(entry.parentPath, entry.name)).blocks;
+  }
+  return { files: files * 512, index: statSync(join(directory, 'index', 'data.mdb')).blocks * 512 };
+}
+
+test('content files and index stay within the budget, and half of it is always there for files', () => {
+  const bytes = fc.integer({ min: 0, max: 2 ** 45 });
+  fc.assert(
+    fc.property(bytes, bytes, (limit, index) => {
+      const { files, small } = sharesOf(limit, index);
+      expect(files).toBeGreaterThanOrEqual(Math.floor(limit / 2));
+      expect(files).toBeLessThanOrEqual(limit);
+      expect(small).toBeLessThanOrEqual(limit / 2);
+      if (index <= limit / 2) expect(files + index).toBeLessThanOrEqual(limit);
+    }),
+  );
+});
+
+test('what is told is what the disk says, parts of blocks as well, also after a restart', async () => {
+  const place = await open({});
+  const ids = Array.from({ length: 10 }, (_, n) => version(place, 3 * BLOCK_BYTES + 5000, `${n}`));
+  // Whole blocks and their ends; a range that was cut in a block; nothing but a part of a block.
+  for (const [n, id] of ids.entries()) {
+    if (n % 3 === 0) fetch(place, id, 0, 3 * BLOCK_BYTES + 5000);
+    else if (n % 3 === 1) fetch(place, id, BLOCK_BYTES, 2 * BLOCK_BYTES + 50_000);
+    else fetch(place, id, 0, 70_000);
+  }
+  place.contents.collect();
+
+  const first = onDisk(place.directory);
+  expect(place.contents.usage()).toMatchObject({ cacheBytes: first.files });
+  // What holds no whole block is of no use to anybody.
+  expect(first.files).toBeLessThan(4 * (3 * BLOCK_BYTES + 8192) + 3 * (BLOCK_BYTES + 53_248) + 1);
+  await stop(place);
+
+  const again = await open({}, place.directory);
+  await again.contents.takeStock(new AbortController().signal);
+  const { files, index } = onDisk(place.directory);
+  expect(files).toBe(first.files);
+  expect(again.contents.usage()).toMatchObject({ cacheBytes: files, diskBytes: files + index });
+  await stop(again);
+});
+
+test('a part of a block that somebody is still fetching stays', async () => {
+  const place = await open({});
+  const id = version(place, 2 * BLOCK_BYTES, 'f');
+  const lease = place.contents.lease(id);
+  fetch(place, id, 0, 1000);
+  place.contents.collect();
+  expect(onDisk(place.directory).files).toBeGreaterThan(0);
+
+  lease.release();
+  place.contents.collect();
+  expect(onDisk(place.directory).files).toBe(0);
+  await stop(place);
+});
+
+test('blocks that the disk does not take back are still counted, and their files go whole', async () => {
+  const cannot = {
+    punchHole: () => {
+      throw new Error('EOPNOTSUPP');
+    },
+  };
+  const place = await open({ cacheBytes: 4 * MIB }, stores.directory(), cannot);
+  for (let n = 0; n < 8; n++) fetch(place, version(place, MIB + 4096, `${n}`), 0, MIB + 4096);
+  for (let round = 0; round < 4; round++) place.contents.collect();
+
+  const { files, index } = onDisk(place.directory);
+  expect(place.contents.usage().diskBytes).toBeGreaterThanOrEqual(files);
+  expect(files + index).toBeLessThanOrEqual(4 * MIB);
+  expect(files).toBeGreaterThan(MIB);
+  await stop(place);
+});
+
+test('a long list of names does not evict everything in vain', async () => {
+  const place = await open({ cacheBytes: 2 * MIB });
+  place.store.transact((tx) => {
+    for (let n = 0; n < 2000; n++) tx.put('meta', `row ${n}`, 'x'.repeat(1500));
+  });
+  await place.store.settle();
+  await stop(place);
+  const again = await open({ cacheBytes: 2 * MIB }, place.directory);
+  expect(onDisk(again.directory).index).toBeGreaterThan(2 * MIB);
+
+  const ids = Array.from({ length: 6 }, (_, n) => version(again, MIB / 4, `${n}`));
+  for (const id of ids) fetch(again, id, 0, MIB / 4);
+  again.contents.collect();
+
+  expect(ids.map((id) => isHere(again, id))).toEqual([false, false, true, true, true, true]);
+  await stop(again);
+});
+
+test('small contents have half of the budget, least recently used first, and do not push out files', async () => {
+  const place = await open({ cacheBytes: 4 * MIB });
+  const large = version(place, MIB, 'large');
+  fetch(place, large, 0, MIB);
+  // A page of LMDB each.
+  const small = Array.from({ length: 1000 }, (_, n) => version(place, 3000, `small ${n}`));
+  for (const id of small) place.contents.landed(id, { start: 0, end: 3000 }, new Uint8Array(3000).fill(7));
+  for (let round = 0; round < 10; round++) place.contents.collect();
+
+  const here = small.map((id) => isHere(place, id));
+  expect(here.filter(Boolean)).toHaveLength((2 * MIB) / 4096);
+  expect(here.lastIndexOf(false)).toBeLessThan(here.indexOf(true));
+  expect(isHere(place, large)).toBe(true);
+  await stop(place);
+});
+
+test('a disk that is short of room takes files, not small contents, which would give none', async () => {
+  const place = await open({ reserveBytes: Number.MAX_SAFE_INTEGER });
+  const id = version(place, 3000, 'small');
+  place.contents.landed(id, { start: 0, end: 3000 }, new Uint8Array(3000).fill(7));
+  place.contents.collect();
+
+  expect(isHere(place, id)).toBe(true);
+  expect(place.contents.fetchPath(version(place, MIB, 'large'))).toBeNull();
+  await stop(place);
+});
