@@ -82,7 +82,8 @@ export class OpBoundary {
   readonly #sweepMs: number;
   readonly #metrics = new Map<OpName, OpMetrics>();
   readonly #watched = new Map<PendingOp, Watched>();
-  #sweeping: (() => void) | null = null;
+  /** The next sweep; null while there is none to come. */
+  #sweeping: { readonly atMs: number; readonly cancel: () => void } | null = null;
   #closed = false;
 
   constructor(deps: { log: Logger; clock: Clock; deadlineMs: number }) {
@@ -146,7 +147,7 @@ export class OpBoundary {
       this.succeeded(pending.op, pending.startedMs);
       outcome.answered(value);
     }, refuse);
-    this.#sweeping ??= this.#clock.after(this.#sweepMs, () => this.#sweep());
+    this.#sweepWithin(this.#sweepMs);
   }
 
   /**
@@ -160,8 +161,7 @@ export class OpBoundary {
     watched.look = look;
     this.#lookAt(watched);
     if (!this.#watched.has(pending)) return;
-    this.#sweeping?.();
-    this.#sweeping = this.#clock.after(INTERRUPTED_SWEEP_MS, () => this.#sweep());
+    this.#sweepWithin(INTERRUPTED_SWEEP_MS);
   }
 
   #lookAt(watched: Watched): void {
@@ -175,7 +175,7 @@ export class OpBoundary {
   /** Ends the sweep and aborts what is pending: nobody is left to answer. */
   close(): void {
     this.#closed = true;
-    this.#sweeping?.();
+    this.#sweeping?.cancel();
     this.#sweeping = null;
     for (const { pending } of this.#watched.values()) pending.abort(new DOMException('unmounted', 'AbortError'));
     this.#watched.clear();
@@ -198,7 +198,15 @@ export class OpBoundary {
       refuse(reason);
     }
     if (this.#watched.size === 0) return;
-    this.#sweeping = this.#clock.after(interrupted ? INTERRUPTED_SWEEP_MS : this.#sweepMs, () => this.#sweep());
+    this.#sweepWithin(interrupted ? INTERRUPTED_SWEEP_MS : this.#sweepMs);
+  }
+
+  /** Never later than was planned already: signals that keep coming would put off everybody's deadline. */
+  #sweepWithin(ms: number): void {
+    const atMs = this.#clock.elapsedMs() + ms;
+    if (this.#sweeping !== null && this.#sweeping.atMs <= atMs) return;
+    this.#sweeping?.cancel();
+    this.#sweeping = { atMs, cancel: this.#clock.after(ms, () => this.#sweep()) };
   }
 
   #count(op: OpName, startedMs: number): OpMetrics {

@@ -137,6 +137,19 @@ test('a signal that means nothing interrupts nothing, but the caller is looked a
   expect(happened).toEqual(['abort AbortError', 'refused EINTR']);
 });
 
+test('signals that keep coming put off nobody’s deadline', () => {
+  const { boundary, clock } = setUp();
+  const waiting = pendingOp(boundary, 'read', clock.elapsedMs());
+
+  for (let passedMs = 0; passedMs < 12_000; passedMs += 50) {
+    clock.advance(50);
+    const signalled = pendingOp(boundary, 'read', clock.elapsedMs());
+    boundary.interrupt(signalled.pending, () => 'idle');
+  }
+
+  expect(waiting.happened).toEqual(['abort TimeoutError', 'refused ETIMEDOUT']);
+});
+
 test('after the end nothing is answered any more', async () => {
   const { boundary, clock } = setUp();
   const { happened, resolve } = pendingOp(boundary, 'read', clock.elapsedMs());
