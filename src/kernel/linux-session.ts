@@ -35,8 +35,12 @@ const SMALL_SLOTS_SPARE = 64;
 const LARGE_SLOTS_SPARE = 8;
 const COPIED_BYTES_MAX = 64 * 1024 * 1024;
 
-/** Why the addon sends no READ reply, other than that the caller is gone. */
-const NOT_SENT: ReadonlySet<number> = new Set([constants.errno.EINVAL, constants.errno.ENOMEM, constants.errno.EMFILE]);
+/** What writing a reply says when nobody waits for it any more: interrupted; unmounted; aborted. */
+const NOBODY_WAITS: ReadonlySet<number> = new Set([
+  constants.errno.ENOENT,
+  constants.errno.ENODEV,
+  constants.errno.ECONNABORTED,
+]);
 
 /** Turns batches of requests into calls of FileSystemOps and their answers into replies. One per mount. */
 export class LinuxSession {
@@ -402,7 +406,9 @@ export class LinuxSession {
       return N.TAKEN;
     }
     sent();
-    if (NOT_SENT.has(-result)) throw new FsError('EIO', `the pieces of a read were refused: ${result}`);
+    // Whatever else it was (no memory, no descriptor, one that is closed): the caller must not wait for ever.
+    if (result < 0 && !NOBODY_WAITS.has(-result))
+      throw new FsError('EIO', `the pieces of a read were refused: errno ${-result}`);
     if (later) this.#finish(request);
     return N.TAKEN;
   }

@@ -59,6 +59,20 @@ test('bytes of a read may lie in a file, in the page cache or not', async () => 
   await driver.until(({ slices, openHandles }) => slices === 0 && openHandles === 0, 'all is over');
 });
 
+test('a slice that cannot be had is EIO for its reader, who does not wait for ever', async () => {
+  const file = join(folder(), 'content');
+  writeFileSync(file, 'ab');
+  const driver = await mounted({ sliceOf: file });
+  await driver.do({ do: 'plant', parent: 1, name: 'f', text: 'ab' });
+  await driver.do({ do: 'close-slices' });
+
+  const { code, stderr } = await run('cat', [driver.path('f')]);
+
+  expect(stderr).toContain('Input/output error');
+  expect(code).toBe(1);
+  await driver.until(({ slices, openHandles }) => slices === 0 && openHandles === 0, 'all is given back');
+});
+
 test('slices that come after their reader was killed are given back', async () => {
   const file = join(folder(), 'content');
   writeFileSync(file, 'x'.repeat(10_000));

@@ -2,7 +2,7 @@
  * A process that serves a MemoryFileSystem on a directory from a Worker, driven by its parent over IPC: what the mount tests and the
  * bench start. Arguments: one JSON text, `HostOptions`.
  */
-import { openSync, readSync, statSync } from 'node:fs';
+import { closeSync, openSync, readSync, statSync } from 'node:fs';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 import { systemClock } from '../../src/base/clock.ts';
 import { FsError, UsageError } from '../../src/base/errors.ts';
@@ -44,6 +44,8 @@ export type HostCommand =
       readonly effect: 'hang' | 'throw' | 'reject' | 'later';
     }
   | { readonly do: 'release' }
+  /** Slices name a descriptor that is none from now on. */
+  | { readonly do: 'close-slices' }
   | { readonly do: 'state' }
   | { readonly do: 'busy-main'; readonly ms: number }
   /** Until the channel ends: busy for so long, then free for as long. */
@@ -237,6 +239,8 @@ if (isMainThread) {
         for (const resolve of released) resolve();
         return undefined;
       }
+      case 'close-slices':
+        return closeSync(sliceFd);
       case 'busy-worker': {
         const end = performance.now() + command.ms;
         while (performance.now() < end);
