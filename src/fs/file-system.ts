@@ -290,7 +290,9 @@ export class FileSystem implements FileSystemOps {
       // and checks no permission: only for its owner.
       const isOwn = ctx.uid === 0 || ctx.uid === existing?.local?.uid;
       if (existing?.kind === 'file' && isOwn && (flags.raw & constants.O_EXCL) === 0) {
-        return after(this.open(existing.ino, flags, ctx), (open) => ({ ...this.#view.entry(existing), open }));
+        // As it is then: an open may wait for a listing that tells of another version.
+        const now = () => this.#view.entry(this.#view.node(existing.ino));
+        return after(this.open(existing.ino, flags, ctx), (open) => ({ ...now(), open }));
       }
       const entry = this.#create(parent, name, 'file', mode, ctx);
       return { ...entry, open: this.#openHandle(entry.attributes.ino, flags) };

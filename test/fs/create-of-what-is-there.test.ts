@@ -1,0 +1,32 @@
+import { constants } from 'node:fs';
+import { expect, test } from 'vitest';
+import { ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { InProcessMount } from '../../src/kernel/in-process.ts';
+import { VersionService } from '../content/version-service.ts';
+import { LeftTower } from '../harness/left-tower.ts';
+import { ManualClock } from '../kernel/manual-clock.ts';
+
+test('what O_CREAT finds is told as it is when it is opened, not as it was when it was looked for', async () => {
+  const clock = new ManualClock();
+  const service = new VersionService();
+  const tower = await LeftTower.build({ listing: service, source: service, clock });
+  try {
+    service.put('file', Buffer.from('theirs'), 1_000_000);
+    await new InProcessMount(tower.fileSystem).stat('file');
+    service.put('file', Buffer.from('theirs, and longer'), 2_000_000);
+    clock.jump(60_000); // the listing is old: the open waits for another
+
+    const entry = await tower.fileSystem.create(
+      ROOT_INODE,
+      'file',
+      0o644,
+      { access: 'read', append: false, truncate: false, raw: constants.O_CREAT },
+      { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal },
+    );
+
+    expect(entry.attributes.sizeBytes).toBe('theirs, and longer'.length);
+    await tower.fileSystem.release(entry.attributes.ino, entry.open.handle);
+  } finally {
+    await tower.close();
+  }
+});
