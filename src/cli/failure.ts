@@ -7,6 +7,7 @@ import {
   TransportError,
   UsageError,
 } from '../base/errors.ts';
+import { endProcess, isLookingUp } from '../base/process-end.ts';
 import { NoMountError } from '../control/client.ts';
 import { type ExitReason, exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
@@ -85,14 +86,17 @@ export async function runToExit(program: string, run: () => Promise<number>): Pr
   process.stdout.on('error', () => {});
   // Pauses between attempts do not keep a process alive by themselves.
   const alive = setInterval(() => {}, 60_000);
+  let code: number;
   try {
-    process.exitCode = await run();
+    code = await run();
   } catch (error) {
     const failure = failureOf(error);
     for (const line of failure.sentence.split('\n')) process.stderr.write(`${program}: ${line}\n`);
     if (process.env.CFS_LOG_LEVEL === 'debug' && error instanceof Error) process.stderr.write(`${error.stack}\n`);
-    process.exitCode = failure.exitCode;
+    code = failure.exitCode;
   } finally {
     clearInterval(alive);
   }
+  process.exitCode = code;
+  if (isLookingUp()) endProcess(code);
 }

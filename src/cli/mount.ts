@@ -4,6 +4,7 @@ import { systemClock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
 import { createLogger, type Logger, type LogLevel } from '../base/log.ts';
 import { Port } from '../base/port.ts';
+import { endProcess } from '../base/process-end.ts';
 import { stepBack } from '../base/thread-priority.ts';
 import type { VersionHistory, VersionSource } from '../content/version-source.ts';
 import type { MountMetrics } from '../control/mount-metrics.ts';
@@ -399,4 +400,4 @@ const QUOTA_PAUSE_MS = 5_000;
 /** How old a quota may be before it is asked for again, behind the back of whoever looks. */
 const QUOTA_MS_MAX = 300_000;
 
-process.exit(await mountMain(process.env));
+endProcess(await mountMain(process.env));

@@ -1,9 +1,11 @@
+import type { LookupFunction } from 'node:net';
 import { createSecureContext } from 'node:tls';
 import { Agent, type Dispatcher, EnvHttpProxyAgent } from 'undici';
 import type { Clock } from '../base/clock.ts';
 import { ProtocolError, TransportError, UsageError } from '../base/errors.ts';
 import { Answer, type AnswerHeaders } from './answer.ts';
 import { systemCertificates } from './certificates.ts';
+import { NameLookup } from './name-lookup.ts';
 
 /** A body of known length that can be sent again from its beginning. */
 export interface RequestBody {
@@ -33,6 +35,8 @@ export interface TransportOptions {
   /** PEM certificates to be believed, and no others; null: those that Node brings along. By default those of the system. */
   readonly certificates?: string | null;
   readonly clock: Clock;
+  /** Where the addresses of the service and its proxy come from; the system. */
+  readonly names?: NameLookup;
   readonly deadlines?: Partial<Deadlines>;
   /** How many connections to the service are open at most, for documents and for data each; 8. */
   readonly connections?: number;
@@ -93,13 +97,15 @@ export class Transport {
     this.#clock = options.clock;
     const isTls = base.protocol === 'https:';
     const certificates = options.certificates === undefined && isTls ? systemCertificates(null) : options.certificates;
-    this.#documents = connections(
-      this.#deadlines,
-      certificates ?? null,
+    const how = {
+      deadlines: this.#deadlines,
+      certificates: certificates ?? null,
       loopback,
-      options.connections ?? CONNECTIONS_MAX,
-    );
-    this.#data = connections(this.#deadlines, certificates ?? null, loopback, options.connections ?? CONNECTIONS_MAX);
+      connectionsMax: options.connections ?? CONNECTIONS_MAX,
+      lookup: (options.names ?? new NameLookup()).lookup,
+    };
+    this.#documents = connections(how);
+    this.#data = connections(how);
   }
 
   /**
@@ -290,12 +296,14 @@ function codeOf(error: unknown): string {
   return '';
 }
 
-function connections(
-  deadlines: Deadlines,
-  certificates: string | null,
-  loopback: boolean,
-  connectionsMax: number,
-): Dispatcher {
+function connections(how: {
+  deadlines: Deadlines;
+  certificates: string | null;
+  loopback: boolean;
+  connectionsMax: number;
+  lookup: LookupFunction;
+}): Dispatcher {
+  const { deadlines, certificates, loopback, connectionsMax, lookup } = how;
   // Made once: reading a system's hundred certificates takes milliseconds, and would be done for every connection.
   const tls = certificates === null ? {} : { secureContext: createSecureContext({ ca: certificates }) };
   const options = {
@@ -305,9 +313,11 @@ function connections(
     headersTimeout: deadlines.answerMs,
     bodyTimeout: deadlines.bodyMs,
     maxHeaderSize: ANSWER_HEADER_BYTES_MAX,
-    connect: { timeout: deadlines.connectMs, ...tls },
+    connect: { timeout: deadlines.connectMs, lookup, ...tls },
   };
-  return loopback ? new Agent(options) : new EnvHttpProxyAgent({ ...options, requestTls: tls, proxyTls: tls });
+  return loopback
+    ? new Agent(options)
+    : new EnvHttpProxyAgent({ ...options, requestTls: tls, proxyTls: { lookup, ...tls } });
 }
 
 function parsedBase(baseUrl: string): URL {

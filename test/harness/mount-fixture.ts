@@ -77,7 +77,8 @@ export class MountFixture implements Ground {
     const fixture = new MountFixture(server, home, options.server === undefined, options);
     try {
       for (const folder of ['mnt', 'config', 'state', 'runtime']) await mkdir(path.join(home, folder), { mode: 0o755 });
-      await fixture.cfs(['login', server.account.url]);
+      const { url } = server.account;
+      await fixture.cfs(['login', url, ...(new URL(url).hostname === '127.0.0.1' ? [] : ['--insecure'])]);
       await fixture.mount();
       return fixture;
     } catch (error) {

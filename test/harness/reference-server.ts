@@ -10,7 +10,7 @@ import { runCommand } from './command.ts';
 import { ServerReader, type SignIn } from './server-reader.ts';
 
 const CFS = new URL('../../dist/cli/cfs.js', import.meta.url).pathname;
-const START_MS_MAX = 20_000;
+const START_MS_MAX = 60_000;
 const LOG_CHARACTERS_MAX = 200_000;
 
 interface Started {
@@ -31,17 +31,19 @@ export class ReferenceServer {
   readonly account: SignIn;
   readonly #flags: readonly string[];
   readonly #env: Readonly<Record<string, string>>;
+  readonly #listens: string;
   #child: ChildProcess;
   #log: Log;
 
   private constructor(
     data: string,
     account: SignIn,
-    how: { flags: readonly string[]; env: Readonly<Record<string, string>> },
+    how: { flags: readonly string[]; env: Readonly<Record<string, string>>; listens: string },
     started: Started,
   ) {
-    const { flags, env } = how;
+    const { flags, env, listens } = how;
     this.#env = env;
+    this.#listens = listens;
     this.data = data;
     this.account = account;
     this.#flags = flags;
@@ -49,19 +51,25 @@ export class ReferenceServer {
     this.#log = started.log;
   }
 
-  /** @param flags further flags of `cfs serve`; `env` beside that of the tests, in every life */
+  /**
+   * @param flags further flags of `cfs serve`; `env` beside that of the tests, in every life; `name`: the host in its URLs, to be looked
+   * up by whoever speaks to it (not by `reader`)
+   */
   static async start(
     flags: readonly string[] = [],
     env: Readonly<Record<string, string>> = {},
+    name: string | null = null,
   ): Promise<ReferenceServer> {
     const data = await mkdtemp(path.join(tmpdir(), 'cfs-server-'));
-    const account = await addUser(data);
-    return new ReferenceServer(data, account, { flags, env }, await listen(data, flags, env));
+    const local = await addUser(data);
+    const account = name === null ? local : { ...local, url: local.url.replace('127.0.0.1', name) };
+    const all = name === null ? flags : [...flags, '--public-origin', account.url];
+    return new ReferenceServer(data, account, { flags: all, env, listens: local.url }, await listen(data, all, env));
   }
 
   /** What the service has, read directly. */
   get reader(): ServerReader {
-    return new ServerReader(this.account);
+    return new ServerReader(this.account, this.#listens);
   }
 
   /** What the server printed, the end of it. */

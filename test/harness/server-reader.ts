@@ -31,14 +31,17 @@ const REQUEST_MS_MAX = 60_000;
 
 export class ServerReader {
   readonly #who: SignIn;
+  /** Where it listens, whatever its URLs begin with. */
+  readonly #listens: string;
   #token: string | null = null;
   #root: string | null = null;
   #trash: string | null = null;
   #refreshToken: string | null = null;
   #user: string | null = null;
 
-  constructor(who: SignIn) {
+  constructor(who: SignIn, listens: string = who.url) {
     this.#who = who;
+    this.#listens = new URL(listens).host;
   }
 
   /** Everything below the account's folder, parents first. Two entries of one name in one folder are an error. */
@@ -77,11 +80,7 @@ export class ServerReader {
           await walk(url, `${path}/`);
           continue;
         }
-        const history = await (await this.#get(`${url}/version`)).text();
-        for (const [, version = ''] of history.matchAll(/<fileVersion>(.*?)<\/fileVersion>/gs)) {
-          if (element(version, 'presentOnServer') !== 'true') continue;
-          const bytes = Buffer.from(await (await this.#get(`${element(version, 'ref')}/data`)).arrayBuffer());
-          const digest = createHash('sha256').update(bytes).digest('hex');
+        for (const digest of await this.versionDigests({ url })) {
           found.set(digest, [...(found.get(digest) ?? []), path]);
         }
       }
@@ -94,7 +93,7 @@ export class ServerReader {
   /** A request as it stands on the line, signed in. The answer is the caller's to judge. */
   async send(method: string, url: string, body?: string | Uint8Array): Promise<Response> {
     await this.#rootUrl();
-    return fetch(url, {
+    return fetch(this.#at(url), {
       method,
       headers: { authorization: this.#token ?? '', 'user-agent': 'cfs-test/1' },
       ...(body !== undefined && { body: typeof body === 'string' ? body : Buffer.from(body) }),
@@ -171,6 +170,18 @@ export class ServerReader {
     return [...document.matchAll(/<presentOnServer>true</g)].length;
   }
 
+  /** SHA-256 of the complete versions that the service keeps of a file, in hex, newest first. */
+  async versionDigests({ url }: Pick<ServerEntry, 'url'>): Promise<string[]> {
+    const history = await (await this.#get(`${url}/version`)).text();
+    const digests: string[] = [];
+    for (const [, version = ''] of history.matchAll(/<fileVersion>(.*?)<\/fileVersion>/gs)) {
+      if (element(version, 'presentOnServer') !== 'true') continue;
+      const bytes = Buffer.from(await (await this.#get(`${element(version, 'ref')}/data`)).arrayBuffer());
+      digests.push(createHash('sha256').update(bytes).digest('hex'));
+    }
+    return digests;
+  }
+
   async #list(folder: string, prefix: string): Promise<ServerEntry[]> {
     const entries: ServerEntry[] = [];
     for (;;) {
@@ -215,10 +226,16 @@ export class ServerReader {
     return this.#root;
   }
 
+  #at(url: string): URL {
+    const reached = new URL(url);
+    reached.host = this.#listens;
+    return reached;
+  }
+
   async #post(url: string, root: string, fields: Readonly<Record<string, string>>): Promise<Response> {
     const elements = Object.entries(fields).map(([name, value]) => `<${name}>${escaped(value)}</${name}>`);
     return checked(
-      await fetch(url, {
+      await fetch(this.#at(url), {
         method: 'POST',
         headers: { 'content-type': 'application/xml; charset=UTF-8', 'user-agent': 'cfs-test/1' },
         body: `<?xml version="1.0" encoding="UTF-8"?><${root}>${elements.join('')}</${root}>`,
@@ -230,7 +247,7 @@ export class ServerReader {
 
   async #get(url: string): Promise<Response> {
     const headers = { authorization: this.#token ?? '', 'user-agent': 'cfs-test/1' };
-    return checked(await fetch(url, { headers, signal: AbortSignal.timeout(REQUEST_MS_MAX) }), `GET ${url}`);
+    return checked(await fetch(this.#at(url), { headers, signal: AbortSignal.timeout(REQUEST_MS_MAX) }), `GET ${url}`);
   }
 }
 

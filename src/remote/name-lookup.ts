@@ -1,0 +1,40 @@
+import { type LookupAddress, type LookupOptions, lookup } from 'node:dns';
+import type { LookupFunction } from 'node:net';
+
+type Asked = Parameters<LookupFunction>[2];
+
+/**
+ * Addresses of names as everything else on this machine finds them: getaddrinfo(3), with the hosts file, the resolver and whatever
+ * nsswitch.conf(5) names.
+ *
+ * getaddrinfo(3) waits in a thread of libuv's pool, for up to half a minute where a resolver is silent, and cannot be called back. libuv
+ * gives lookups at most half of the pool, so file I/O goes on; but sixteen connections that each try again every ten seconds would line
+ * up more lookups than end. So a name is asked for once at a time, and whoever asks meanwhile gets the same answer.
+ */
+export class NameLookup {
+  readonly #ask: LookupFunction;
+  /** Who waits for the answer, by name and options. */
+  readonly #underWay = new Map<string, Asked[]>();
+
+  /** @param ask getaddrinfo(3) unless told */
+  constructor(ask: LookupFunction = lookup) {
+    this.#ask = ask;
+  }
+
+  /** As net.connect wants it. */
+  readonly lookup: LookupFunction = (name: string, options: LookupOptions, answer: Asked): void => {
+    const { family = 0, hints = 0, all = false, order, verbatim } = options;
+    const question = JSON.stringify([name, family, hints, all, order, verbatim]);
+    const waiting = this.#underWay.get(question);
+    if (waiting !== undefined) {
+      waiting.push(answer);
+      return;
+    }
+    const askers = [answer];
+    this.#underWay.set(question, askers);
+    this.#ask(name, options, (error: NodeJS.ErrnoException | null, address: string | LookupAddress[], of?: number) => {
+      this.#underWay.delete(question);
+      for (const each of askers) each(error, address, of);
+    });
+  };
+}
