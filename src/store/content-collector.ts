@@ -29,6 +29,8 @@ export class ContentCollector {
   readonly #forget: (id: ContentId) => void;
   /** Ids of this run lie at or above it: their files may be ahead of their records. */
   readonly #firstNewId: number;
+  /** Their records are gone; their files go when no power cut can undo that. */
+  readonly #doomed: ContentId[] = [];
 
   constructor(deps: {
     store: StoreWriter;
@@ -71,6 +73,7 @@ export class ContentCollector {
     } catch (err) {
       this.#log.warn({ err, count: ids.length }, 'contents not collected');
     }
+    this.#removeFiles();
   }
 
   /** Whether everything was looked at. */
@@ -141,7 +144,22 @@ export class ContentCollector {
       this.#eviction.releaseBase(id);
       this.#forget(id);
       this.#usage.forget(id, record.sizeBytes);
-      this.#files.remove(id);
+      if (record.where === 'file') this.#doomed.push(id);
+      else this.#files.remove(id);
     });
+  }
+
+  /** In this order: a power cut that takes the records of the removal would bring back names whose bytes are gone. */
+  #removeFiles(): void {
+    const doomed = this.#doomed.splice(0);
+    if (doomed.length === 0) return;
+    this.#store
+      .sync()
+      .then(() => {
+        for (const id of doomed) this.#files.remove(id);
+      })
+      .catch((err: unknown) =>
+        this.#log.warn({ err, count: doomed.length }, 'files without a record stay until the next start'),
+      );
   }
 }

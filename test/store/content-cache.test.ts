@@ -321,8 +321,8 @@ test('a content that was handed out is collected after its last lease, its file 
   lease.release();
   place.contents.collect();
   expect(place.contents.record(id)).toBeUndefined();
-  expect(existsSync(path)).toBe(false);
   expect([...place.store.scan('blocks', id)]).toEqual([]);
+  await expect.poll(() => existsSync(path), { timeout: 30_000 }).toBe(false);
   await stop(place);
 });
 
