@@ -30,5 +30,6 @@ test('the thread that speaks to the service goes after the one that answers the 
   const [worker] = [...after]
     .filter(([tid]) => tid !== mount.pid)
     .sort(([a, x], [b, y]) => y.used - (before.get(b)?.used ?? 0) - (x.used - (before.get(a)?.used ?? 0)));
-  expect(after.get(mount.pid)?.nice).toBeGreaterThan(worker?.[1].nice ?? 0);
+  // Five behind it, where there is room: nice(1) ends at 19.
+  expect(after.get(mount.pid)?.nice).toBe(Math.min(19, (worker?.[1].nice ?? 0) + 5));
 });
