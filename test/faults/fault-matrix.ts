@@ -32,7 +32,7 @@ export interface Place {
 
 /** Where there is no trouble, only a busy machine. */
 export function eventually<T>(ask: () => Promise<T>): Promise<T> {
-  return vi.waitFor(ask, { timeout: 15_000, interval: 10 });
+  return vi.waitFor(ask, { timeout: 60_000, interval: 10 });
 }
 
 async function told(doing: Promise<unknown>): Promise<string> {

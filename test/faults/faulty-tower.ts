@@ -18,9 +18,17 @@ const hastyClock: Clock = {
   after: (ms, callback) => systemClock.after(ms / HASTE, callback),
   random: () => 0.02,
 };
-/** A little more than the read timeout of the tower: in life both are 30 s, and whoever reads gives up first. */
-const SILENCE_MS = 1_200;
-const CONVERGE_MS_MAX = 15_000;
+/** How long somebody waits for the service, and how long silence on a line may last: in life both are 30 s, and whoever reads gives up first. */
+export interface Waits {
+  readonly readTimeoutMs: number;
+  readonly silenceMs: number;
+}
+
+/** For what ends by waiting in vain. */
+export const SHORT_WAITS: Waits = { readTimeoutMs: HASTE * 1_000, silenceMs: 1_500 };
+/** For what ends otherwise, however busy the machine. */
+export const LONG_WAITS: Waits = { readTimeoutMs: HASTE * 60_000, silenceMs: 60_000 };
+const CONVERGE_MS_MAX = 60_000;
 
 /** System calls at one end, the real client and HTTP at the other, everything of ours between them, in this process. */
 export class FaultyTower {
@@ -39,7 +47,8 @@ export class FaultyTower {
   }
 
   /** @param root folder of the account that is mounted */
-  static async build(origin: string, user: TestUser, root: ResourceUrl): Promise<FaultyTower> {
+  static async build(origin: string, user: TestUser, root: ResourceUrl, waits: Waits): Promise<FaultyTower> {
+    const { readTimeoutMs, silenceMs } = waits;
     const clock = hastyClock;
     const log = silentLogger;
     const service = new HttpService({
@@ -50,10 +59,10 @@ export class FaultyTower {
       clock,
       log,
       deadlines: {
-        answerMs: SILENCE_MS,
-        answerAfterBodyMs: SILENCE_MS,
-        bodyMs: SILENCE_MS,
-        documentMs: SILENCE_MS * 4,
+        answerMs: silenceMs,
+        answerAfterBodyMs: silenceMs,
+        bodyMs: silenceMs,
+        documentMs: silenceMs * 4,
       },
     });
     const transfer = createTransfer({ service, clock, log });
@@ -64,6 +73,7 @@ export class FaultyTower {
       listing: transfer.listings,
       source: transfer.versions,
       onWritten: (ino) => sync?.changed(ino),
+      readTimeoutMs,
     });
     const { store, contents, names, marks, reader, fileSystem } = tower;
     sync = new SyncLoop({

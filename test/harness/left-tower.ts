@@ -81,7 +81,7 @@ export class LeftTower {
       uid: process.getuid?.() ?? 0,
       gid: process.getgid?.() ?? 0,
     });
-    const readTimeoutMs = 2_000;
+    const readTimeoutMs = options.readTimeoutMs ?? 30_000;
     this.freshness = new Freshness({
       tree: this.tree,
       listing: options.listing ?? emptyListing,
@@ -151,6 +151,8 @@ export interface TowerOptions {
   readonly onWritten?: (ino: Inode) => void;
   readonly listing?: RemoteListing;
   readonly source?: VersionSource;
+  /** How long who reads waits for the service; as long as a busy machine takes, unless told. */
+  readonly readTimeoutMs?: number;
   /** What the store's files lie on. */
   readonly disk?: Disk;
   /** Size of a file of the journal. */
