@@ -6,11 +6,11 @@ import type { Inode, NodeKind, ResourceUrl } from '../base/vocabulary.ts';
 import { removeNode } from '../store/node-table.ts';
 import type { NodeRecord, RemoteFacet, StoreWriter, UploadRecord } from '../store/tables.ts';
 import type { TreeInvalidation } from '../tree/tree.ts';
-import { timeTold } from '../tree/young-time.ts';
 import type { DirtyIndex } from './dirty-index.ts';
 import { hadNoEffect, ParkedError, PostponedError } from './failure.ts';
 import { GivingWay } from './giving-way.ts';
 import type { Intents } from './intents.ts';
+import { LastLook } from './last-look.ts';
 import { mediaTypeOf, SYMLINK_MEDIA_TYPE } from './media-type.ts';
 import { recordCreated, recordDeleted, recordGone, recordRelocated } from './outcome.ts';
 import type { Action } from './plan.ts';
@@ -56,11 +56,13 @@ export class NamePush {
   readonly #deps: NamePushDeps;
   readonly #taken: TakenNames;
   readonly #givingWay: GivingWay;
+  readonly #lastLook: LastLook;
 
   constructor(deps: NamePushDeps) {
     this.#deps = deps;
     this.#taken = new TakenNames(deps);
     this.#givingWay = new GivingWay(deps);
+    this.#lastLook = new LastLook(deps);
   }
 
   async createFolder({ ino, parent, name }: ActionOf<'create-folder'>, signal: AbortSignal): Promise<void> {
@@ -97,7 +99,7 @@ export class NamePush {
     const node = store.get('node', ino);
     if (!node?.remote || node.local !== null) return 'done';
     const { resource, shownAs } = node.remote;
-    if (node.kind === 'folder' && !(await this.#holdsOnly(node, below, signal))) return 'split';
+    if (node.kind === 'folder' && !(await this.#lastLook.holdsOnly(node, below, signal))) return 'split';
     const path = pathOf(store, ino);
     this.#begin(ino, { action: 'trash', parentResource: null, name: null, resource });
     await this.#sent(ino, () =>
@@ -366,44 +368,6 @@ export class NamePush {
     return false;
   }
 
-  /**
-   * Whether the service has nothing in the folder but what was deleted here. What somebody else changed since is theirs
-   * again: its tombstone goes, and the next listing brings it back.
-   */
-  async #holdsOnly(folder: NodeRecord, below: readonly Inode[], signal: AbortSignal): Promise<boolean> {
-    const { store, changes, clock } = this.#deps;
-    const known = new Set(below);
-    const folders = [folder, ...below.map((ino) => store.get('node', ino)).filter((node) => node?.kind === 'folder')];
-    let onlyOurs = true;
-    for (const { remote } of folders as NodeRecord[]) {
-      if (remote === null) continue;
-      let entries: readonly RemoteEntry[];
-      try {
-        entries = await changes.list(remote.resource, signal);
-      } catch (error) {
-        if (error instanceof ApiError && error.status === 404) continue;
-        throw error;
-      }
-      for (const entry of entries) {
-        const ino = store.get('resource', entry.url);
-        const node = ino === undefined ? undefined : store.get('node', ino);
-        if (node !== undefined && known.has(node.ino) && !isChangedSince(node, entry)) continue;
-        onlyOurs = false;
-        if (node !== undefined && node.local === null) store.transact((tx) => removeNode(tx, node, clock.nowMs()));
-      }
-    }
-    if (onlyOurs || below.length > 0) return onlyOurs;
-    // Nothing of ours is left in it, something of theirs is: the folder comes back with their next listing.
-    store.transact((tx) => {
-      const node = tx.get('node', folder.ino);
-      if (node?.remote) {
-        tx.put('folder', node.remote.parent, { listedMs: 0 });
-        removeNode(tx, node, clock.nowMs());
-      }
-    });
-    return false;
-  }
-
   #tombstonesBelow(ino: Inode): readonly Inode[] {
     const { index, store } = this.#deps;
     const found: Inode[] = [];
@@ -456,10 +420,3 @@ function nameRefused(error: ApiError): Error {
 const NAME_ATTEMPTS_MAX = 4;
 /** Nodes changed by one journal record at most, so that no turn of the thread takes long. */
 const NODES_PER_RECORD = 500;
-
-function isChangedSince(node: NodeRecord, entry: RemoteEntry): boolean {
-  if (entry.kind === 'folder' || node.remote === null) return false;
-  const { sizeBytes, lastModifiedMs } = node.remote;
-  if (entry.sizeBytes !== sizeBytes) return true;
-  return lastModifiedMs !== null && entry.lastModifiedMs !== null && entry.lastModifiedMs !== timeTold(lastModifiedMs);
-}

@@ -1,0 +1,95 @@
+import type { Clock } from '../base/clock.ts';
+import { ApiError } from '../base/errors.ts';
+import type { RemoteEntry } from '../base/resources.ts';
+import type { Inode, ResourceUrl } from '../base/vocabulary.ts';
+import { removeNode } from '../store/node-table.ts';
+import type { NodeRecord, StoreWriter } from '../store/tables.ts';
+import { timeTold } from '../tree/young-time.ts';
+import type { RemoteChanges } from './remote-changes.ts';
+
+/**
+ * The look into a folder that is about to be deleted whole, and into every folder below it: nothing must go with it that
+ * somebody else put there and that was never shown here. No listing tells of more than one folder, so it takes one request for
+ * each; some go at a time, because the time between the first of them and the deletion is time in which others may come.
+ */
+export class LastLook {
+  readonly #deps: LastLookDeps;
+
+  constructor(deps: LastLookDeps) {
+    this.#deps = deps;
+  }
+
+  /**
+   * Whether the service has nothing in the folder but what was deleted here. What somebody else changed since is theirs
+   * again: its tombstone goes, and the next listing brings it back.
+   */
+  async holdsOnly(folder: NodeRecord, below: readonly Inode[], signal: AbortSignal): Promise<boolean> {
+    const { store } = this.#deps;
+    const known = new Set(below);
+    const inside = below.map((ino) => store.get('node', ino)).filter((node) => node?.kind === 'folder');
+    const resources = [folder, ...inside].map((node) => node?.remote?.resource).filter((url) => url !== undefined);
+    const waiting = resources.values();
+    let onlyOurs = true;
+    let failed = false;
+    const look = async (): Promise<void> => {
+      for (const resource of waiting) {
+        if (failed) return;
+        try {
+          if (!(await this.#holdsOnly(resource, known, signal))) onlyOurs = false;
+        } catch (error) {
+          failed = true;
+          throw error;
+        }
+      }
+    };
+    const looking = Array.from({ length: Math.min(LISTINGS_AT_ONCE_MAX, resources.length) }, look);
+    // None goes on behind the back of whoever hears of a failure.
+    for (const end of await Promise.allSettled(looking)) if (end.status === 'rejected') throw end.reason;
+    if (onlyOurs || below.length > 0) return onlyOurs;
+    // Nothing of ours is left in it, something of theirs is: the folder comes back with their next listing.
+    store.transact((tx) => {
+      const node = tx.get('node', folder.ino);
+      if (node?.remote) {
+        tx.put('folder', node.remote.parent, { listedMs: 0 });
+        removeNode(tx, node, this.#deps.clock.nowMs());
+      }
+    });
+    return false;
+  }
+
+  async #holdsOnly(folder: ResourceUrl, known: ReadonlySet<Inode>, signal: AbortSignal): Promise<boolean> {
+    const { store, changes, clock } = this.#deps;
+    let entries: readonly RemoteEntry[];
+    try {
+      entries = await changes.list(folder, signal);
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 404) return true;
+      throw error;
+    }
+    let onlyOurs = true;
+    for (const entry of entries) {
+      const ino = store.get('resource', entry.url);
+      const node = ino === undefined ? undefined : store.get('node', ino);
+      if (node !== undefined && known.has(node.ino) && !isChangedSince(node, entry)) continue;
+      onlyOurs = false;
+      if (node !== undefined && node.local === null) store.transact((tx) => removeNode(tx, node, clock.nowMs()));
+    }
+    return onlyOurs;
+  }
+}
+
+export interface LastLookDeps {
+  readonly store: StoreWriter;
+  readonly changes: Pick<RemoteChanges, 'list'>;
+  readonly clock: Clock;
+}
+
+/** As many as there are connections for documents, but one for who asks meanwhile. */
+const LISTINGS_AT_ONCE_MAX = 7;
+
+function isChangedSince(node: NodeRecord, entry: RemoteEntry): boolean {
+  if (entry.kind === 'folder' || node.remote === null) return false;
+  const { sizeBytes, lastModifiedMs } = node.remote;
+  if (entry.sizeBytes !== sizeBytes) return true;
+  return lastModifiedMs !== null && entry.lastModifiedMs !== null && entry.lastModifiedMs !== timeTold(lastModifiedMs);
+}

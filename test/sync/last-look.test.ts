@@ -1,0 +1,62 @@
+import { expect, test } from 'vitest';
+import type { ResourceUrl } from '../../src/base/vocabulary.ts';
+import { MODEL_ROOT } from './model-service.ts';
+import { SETTLE_MS, SyncWorld } from './sync-world.ts';
+
+/** What is asked before a folder goes to the trash with all that is in it. */
+
+const FOLDERS = 20;
+
+/** `/a` with as many folders of one file each, all of it known here and then deleted. */
+async function deleted(): Promise<{ world: SyncWorld; top: ResourceUrl; folders: readonly ResourceUrl[] }> {
+  const world = new SyncWorld();
+  const top = world.service.add('folder', MODEL_ROOT, 'a');
+  const folders = Array.from({ length: FOLDERS }, (_, n) => world.service.add('folder', top, `d${n}`));
+  for (const folder of folders) world.service.add('file', folder, 'f', Buffer.from('x'));
+  world.learn();
+  world.removeAll('/a');
+  world.clock.advance(SETTLE_MS + 1);
+  await world.quiet();
+  return { world, top, folders };
+}
+
+test('the folders below are looked into some at a time, each once, and only then the uppermost goes', async () => {
+  const { world, top, folders } = await deleted();
+  const first = world.service.pending.map(({ name }) => name);
+
+  await world.converge();
+
+  expect(first).toHaveLength(7);
+  expect(world.service.requests.at(-1)).toBe('trash a');
+  const looks = world.service.requests.slice(0, -1);
+  expect(looks.toSorted()).toEqual([top, ...folders].map((url) => `list ${url}`).toSorted());
+});
+
+test('what lies in any one of them since is seen, whichever answers first, and nothing of it is trashed', async () => {
+  for (const at of [0, FOLDERS - 1]) {
+    const { world, folders } = await deleted();
+    const theirs = world.service.add('file', folders[at] as ResourceUrl, 'theirs', Buffer.from('y'));
+
+    await world.converge();
+    world.learn();
+
+    expect(world.service.isInTrash(theirs)).toBe(false);
+    expect([...world.localTree().keys()].sort()).toEqual(['/a', `/a/d${at}`, `/a/d${at}/theirs`]);
+    expect(world.service.violations).toEqual([]);
+  }
+});
+
+test('a folder that could not be looked into is not trashed, and no look goes on behind the failure', async () => {
+  const { world } = await deleted();
+  const [one, ...others] = world.service.pending.splice(0);
+  one?.settle({ type: 'refuse', status: 503 });
+  await world.quiet();
+  expect(world.service.pending).toEqual([]);
+  for (const other of others) other.settle({ type: 'answer' });
+  await world.quiet();
+
+  expect(world.service.pending).toEqual([]);
+  expect(world.service.requests.filter((request) => request.startsWith('trash'))).toEqual([]);
+  await world.converge();
+  expect(world.service.requests.at(-1)).toBe('trash a');
+});
