@@ -184,23 +184,27 @@ export class OpenFile {
   /**
    * close(2): from here on the bytes survive the death of this process.
    *
+   * @param attributes set at the same moment: they win over what the writing made of them, in the same record
+   * @returns whether `attributes` were written
    * @throws StorageError full: the bytes cannot be kept, and the process that wrote them is told so
    */
-  flush(): void {
+  flush(attributes: Partial<Omit<LocalFacet, 'parent' | 'name'>> = {}): boolean {
     const { store, contents } = this.#deps;
     const draft = this.#content;
-    if (draft === null || this.#orphan !== null) return;
+    if (draft === null || this.#orphan !== null) return false;
     const times = this.#unflushed;
-    if (times === null && !contents.isUnflushed(draft)) return;
-    store.transact((tx) => {
+    if (times === null && !contents.isUnflushed(draft)) return false;
+    const isShown = store.transact((tx) => {
       contents.flush(tx, draft);
       const node = tx.get('node', this.ino);
-      if (node?.local == null || node.local.content !== draft) return;
-      const local: LocalFacet = { ...node.local, sizeBytes: contents.sizeOf(draft), ...(times ?? {}) };
+      if (node?.local == null || node.local.content !== draft) return false;
+      const local: LocalFacet = { ...node.local, sizeBytes: contents.sizeOf(draft), ...times, ...attributes };
       writeNode(tx, node, { ...node, local }, this.#deps.clock.nowMs());
+      return true;
     });
     this.#unflushed = null;
     this.#deps.onWritten(this.ino);
+    return isShown;
   }
 
   /** close(2) of a writer: what it wrote is whole as far as it is concerned, also after emptying the file. */
@@ -214,12 +218,6 @@ export class OpenFile {
     if (this.#writing !== null) this.#writing = { ...this.#writing, syncedMs: this.#deps.clock.elapsedMs() };
     if (this.#content !== null && this.#orphan === null) await this.#deps.contents.syncFile(this.#content);
     await this.#deps.store.sync();
-  }
-
-  /** Times set by utimensat(2) win over those that a pending flush would write. */
-  forgetTimes(what: { mtime: boolean }): void {
-    if (this.#unflushed === null || !what.mtime) return;
-    this.flush();
   }
 
   /** No handle is left. What could not be written down is not there afterwards: the process was told so by its close(2). */

@@ -472,13 +472,12 @@ export class FileSystem implements FileSystemOps {
     if ((change.uid !== undefined || change.gid !== undefined) && node.kind === 'file')
       patch.mode = withoutPrivilege(patch.mode ?? local.mode);
     if (change.atime !== undefined) patch.atime = change.atime === 'now' ? now : change.atime;
-    if (change.mtime !== undefined) {
-      patch.mtime = change.mtime === 'now' ? now : change.mtime;
-      this.files.get(ino)?.forgetTimes({ mtime: true });
-    }
+    if (change.mtime !== undefined) patch.mtime = change.mtime === 'now' ? now : change.mtime;
     if (Object.keys(patch).length === 0) return this.#view.reply(ino);
     patch.ctime = change.ctime ?? now;
-    this.#view.change(ino, patch);
+    // What was written before has a time of its own, which this one replaces: both go down in one record.
+    const isWritten = patch.mtime !== undefined && (this.files.get(ino)?.flush(patch) ?? false);
+    if (!isWritten) this.#view.change(ino, patch);
     return this.#view.reply(ino);
   }
 
