@@ -69,6 +69,8 @@ export interface HostState {
   readonly binding: ReturnType<LinuxMount['state']>;
   readonly operations: Readonly<Record<string, number>>;
   readonly failures: Readonly<Record<string, number>>;
+  /** The most operations that began while one with the effect `later` waited for the next turn of the loop. */
+  readonly begunMeanwhile: number;
   readonly features: readonly string[];
 }
 
@@ -130,6 +132,8 @@ if (isMainThread) {
   const options = workerData as HostOptions;
   const rules: Extract<HostCommand, { do: 'rule' }>[] = [];
   let hanging: (() => void)[] = [];
+  let begun = 0;
+  let begunMeanwhile = 0;
   /** Commands without an answer yet; the process ends when the mount is over and all are answered. */
   let running = 0;
   let over = false;
@@ -159,6 +163,7 @@ if (isMainThread) {
       ];
     },
     before: (op, ino, name) => {
+      begun++;
       const rule = rules.find((one) => one.op === op && (one.name ?? name) === name && (one.ino ?? ino) === ino);
       switch (rule?.effect) {
         case undefined:
@@ -167,8 +172,15 @@ if (isMainThread) {
           throw new TypeError('a bug of the file system');
         case 'reject':
           return Promise.reject(new TypeError('a bug of the file system, later'));
-        case 'later':
-          return new Promise((resolve) => setImmediate(resolve));
+        case 'later': {
+          const from = begun;
+          return new Promise((resolve) =>
+            setImmediate(() => {
+              begunMeanwhile = Math.max(begunMeanwhile, begun - from);
+              resolve();
+            }),
+          );
+        }
         case 'hang':
           return new Promise((resolve) => hanging.push(resolve));
       }
@@ -270,6 +282,7 @@ if (isMainThread) {
             binding: mount.state(),
             operations,
             failures,
+            begunMeanwhile,
           },
           features: [...mount.features],
         } satisfies HostState;
