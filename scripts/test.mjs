@@ -1,6 +1,5 @@
 // `npm test`: everything that must hold. Set-up, types, lint, unit tests, then the tests with real mounts, each file in a process
-// of its own with a time limit: a mount that hangs must not take the rest with it. Files that measure something or need the machine
-// for themselves run alone, the others (BESIDE_OTHERS) two at a time.
+// of its own with a time limit: a mount that hangs must not take the rest with it. Some at a time, few alone (test-files.mjs).
 //
 //   npm test                     everything
 //   npm test -- test/store       only the test files whose path contains this
@@ -8,49 +7,19 @@
 // Without /dev/fuse the mount tests are skipped, said in words and counted; CFS_REQUIRE_FUSE=1 makes that a failure.
 import { spawnSync } from 'node:child_process';
 import { accessSync, closeSync, constants, mkdtempSync, openSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { stripVTControlCharacters } from 'node:util';
+import { ALONE, LONG } from './test-files.mjs';
 import { run } from './test-process.mjs';
 import { failuresIn, reportOf } from './test-report.mjs';
 
 const MOUNT_FILE_LIMIT_MS = 400_000;
 const UNIT_LIMIT_MS = 600_000;
 
-/** How many of them at a time. */
-const LANES = 2;
-/**
- * What mostly waits: for timers, for a disk, for processes that start or end. No limit of time is asserted in these but those that end a
- * test which hangs, and each has servers, mounts and directories of its own. What is not here runs alone. Longest first.
- */
-const BESIDE_OTHERS = [
-  'test/crash/kill-points.mount.test.ts',
-  'test/conformance/fuse-native.mount.test.ts',
-  'test/conformance/masked-mount.mount.test.ts',
-  'test/model/mount-model.mount.test.ts',
-  'test/clients/clients.mount.test.ts',
-  'test/faults/faults.mount.test.ts',
-  'test/programs/programs.mount.test.ts',
-  'test/conformance/real-mount.mount.test.ts',
-  'test/faults/full-disk.mount.test.ts',
-  'test/programs/big-copy.mount.test.ts',
-  'test/programs/sqlite-kill.mount.test.ts',
-  'test/store/power-cut.mount.test.ts',
-  'test/store/overwrite-kill.mount.test.ts',
-  'test/store/sigkill.mount.test.ts',
-  'test/cli/bad-input.mount.test.ts',
-  'test/cli/commands.mount.test.ts',
-  'test/cli/history.mount.test.ts',
-  'test/cli/security.mount.test.ts',
-  'test/tree/account-root.mount.test.ts',
-  'test/model/plain-twins.mount.test.ts',
-  'test/conformance/plain-directory.mount.test.ts',
-  'test/crash/restart.mount.test.ts',
-  'test/programs/rclone-beside.mount.test.ts',
-  'test/server/killed.mount.test.ts',
-  'test/server/rclone.mount.test.ts',
-];
+/** How many of them at a time: much of what they do is waiting, for timers, for a disk, for processes that start or end. */
+const LANES = Math.min(4, availableParallelism()) + 1;
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const filters = process.argv.slice(2);
@@ -208,11 +177,12 @@ if (files.length > 0 && obstacle !== null) {
   if (process.env.CFS_REQUIRE_FUSE === '1') fail(`mount tests are required here, but there is ${obstacle}`);
   else total.skipped += count;
 } else {
+  const beside = files.filter((file) => !ALONE.includes(file));
+  const short = beside.filter((file) => !LONG.includes(file));
   heading(`mount tests, ${LANES} files at a time`);
-  await besideOthers(BESIDE_OTHERS.filter((file) => files.includes(file)));
-  heading('mount tests, one file at a time');
-  for (const file of files.filter((each) => !BESIDE_OTHERS.includes(each)))
-    await tests('mount', [file], MOUNT_FILE_LIMIT_MS);
+  await besideOthers([...LONG.filter((file) => beside.includes(file)), ...short]);
+  heading('mount tests that run alone');
+  for (const file of ALONE.filter((each) => files.includes(each))) await tests('mount', [file], MOUNT_FILE_LIMIT_MS);
 }
 
 rmSync(scratch, { recursive: true, force: true });

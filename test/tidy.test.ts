@@ -42,8 +42,8 @@ test('no source file holds more than one noun can need', () => {
   expect(long).toEqual([]);
 });
 
-test('the mount files that run beside others are there', () => {
-  const named = [...textOf('scripts/test.mjs').matchAll(/'(test\/[^']+\.mount\.test\.ts)'/g)].map(
+test('the mount files whose order or place npm test names are there', () => {
+  const named = [...textOf('scripts/test-files.mjs').matchAll(/'(test\/[^']+\.mount\.test\.ts)'/g)].map(
     ([, file = '']) => file,
   );
 

@@ -254,10 +254,9 @@ describe('callers that wait', () => {
         `cat ${driver.path('other/n999')}; echo new > ${driver.path('other/new')}; cat ${driver.path('other/new')}`,
       ),
     ).toBe('changed 999new\n');
-    const killedMs = performance.now();
+    // Killed while their answers are held: they do not wait for them.
     for (const { child } of [...readers, lister]) child.kill('SIGKILL');
     for (const { finished } of [...readers, lister]) expect((await finished).signal).toBe('SIGKILL');
-    expect(performance.now() - killedMs).toBeLessThan(10_000);
 
     await driver.do({ do: 'release' });
     const state = await driver.until(({ binding }) => binding.notificationsWaiting === 0, 'nothing waits');
@@ -359,15 +358,21 @@ describe('callers that wait', () => {
 
   test('a main thread that is busy does not hold up the mount', async () => {
     const driver = await mounted();
-    const busy = driver.do({ do: 'busy-main', ms: 2000 });
+    const done = `${driver.directory}.done`;
+    let isBusy = true;
+    const busy = driver.do({ do: 'busy-main', ms: 60_000, orUntil: done }).then(() => {
+      isBusy = false;
+    });
 
-    const tookMs = await script<number>(
+    await script(
       driver.directory,
-      `const t = performance.now(); for (let i = 0; i < 50; i++) { fs.writeFileSync(D + '/a', 'x'); fs.renameSync(D + '/a', D + '/b'); fs.unlinkSync(D + '/b') } return performance.now() - t`,
+      `for (let i = 0; i < 50; i++) { fs.writeFileSync(D + '/a', 'x'); fs.renameSync(D + '/a', D + '/b'); fs.unlinkSync(D + '/b') } return null`,
     );
 
-    expect(tookMs).toBeLessThan(1500);
+    expect(isBusy).toBe(true);
+    writeFileSync(done, '');
     await busy;
+    rmSync(done);
   });
 });
 

@@ -2,7 +2,7 @@
  * A process that serves a MemoryFileSystem on a directory from a Worker, driven by its parent over IPC: what the mount tests and the
  * bench start. Arguments: one JSON text, `HostOptions`.
  */
-import { closeSync, openSync, readSync, statSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readSync, statSync } from 'node:fs';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 import { systemClock } from '../../src/base/clock.ts';
 import { FsError, UsageError } from '../../src/base/errors.ts';
@@ -47,7 +47,7 @@ export type HostCommand =
   /** Slices name a descriptor that is none from now on. */
   | { readonly do: 'close-slices' }
   | { readonly do: 'state' }
-  | { readonly do: 'busy-main'; readonly ms: number }
+  | { readonly do: 'busy-main'; readonly ms: number /** A file that ends it earlier. */; readonly orUntil: string }
   /** Until the channel ends: busy for so long, then free for as long. */
   | { readonly do: 'busy-bursts'; readonly burstMs: number }
   /** The main thread asks its own mount. */
@@ -107,7 +107,7 @@ if (isMainThread) {
     const { id, command } = message;
     if (command.do === 'busy-main') {
       const end = performance.now() + command.ms;
-      while (performance.now() < end);
+      while (performance.now() < end && !existsSync(command.orUntil));
       tell({ id, result: null });
     } else if (command.do === 'busy-bursts') {
       const burst = (): void => {
