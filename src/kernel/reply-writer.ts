@@ -1,0 +1,209 @@
+import { constants } from 'node:os';
+import { FsError } from '../base/errors.ts';
+import type {
+  Attributes,
+  AttributesReply,
+  Entry,
+  FileSlice,
+  FileSystemStats,
+  NegativeEntry,
+  OpenDirectoryReply,
+  OpenReply,
+  ReadReply,
+} from './binding.ts';
+import type { DirectoryWriter } from './directory-writer.ts';
+import * as N from './native.ts';
+import * as P from './protocol.ts';
+import { Opcode } from './protocol.ts';
+import type { Request } from './request.ts';
+import type { Wire } from './wire.ts';
+
+/** Replies up to this length are put together where the request stood, and written when the batch is done. */
+const IN_PLACE_BYTES_MAX = N.SMALL_SLOT_BYTES - P.OUT_HEADER_BYTES;
+
+/** What writing a reply says when nobody waits for it any more: interrupted; unmounted; aborted. */
+const NOBODY_WAITS: ReadonlySet<number> = new Set([
+  constants.errno.ENOENT,
+  constants.errno.ENODEV,
+  constants.errno.ECONNABORTED,
+]);
+
+export interface ReplyWriterDeps {
+  readonly wire: Wire;
+  readonly connection: Pick<N.AddonConnection, 'send' | 'sendPieces' | 'scratchStart'>;
+  /** Called with all attributes that the kernel learns. */
+  readonly told: (attributes: Attributes | null) => void;
+  /** A READ is answered by the pool: it counts as unanswered until `sent`. */
+  readonly poolAnswers: (request: Request) => void;
+  /** A READ that was answered later, or by the pool. `errno`: why the bytes could not be had (answered as EIO); 0 for none. */
+  readonly sent: (request: Request, errno: number) => void;
+  /** A listing did not reach the kernel. */
+  readonly unheard: (request: Request) => void;
+}
+
+/** Puts replies together: in the request's own slot, in the scratch area, or gathered from wherever their bytes are. */
+export class ReplyWriter {
+  readonly #deps: ReplyWriterDeps;
+  readonly #wire: Wire;
+  readonly #connection: ReplyWriterDeps['connection'];
+  readonly #scratch: number;
+
+  constructor(deps: ReplyWriterDeps) {
+    this.#deps = deps;
+    this.#wire = deps.wire;
+    this.#connection = deps.connection;
+    this.#scratch = deps.connection.scratchStart;
+  }
+
+  /**
+   * @param out where the reply stands: the request's own slot, or the scratch area
+   * @param later whether the request has left its slot
+   * @returns its length; TAKEN when it was sent by other means
+   * @throws FsError for an answer that does not fit the question
+   */
+  write(request: Request, value: unknown, out: number, later: boolean): number {
+    const wire = this.#wire;
+    const body = out + P.OUT_HEADER_BYTES;
+    let length = 0;
+    switch (request.opcode) {
+      case Opcode.LOOKUP:
+      case Opcode.MKNOD:
+      case Opcode.MKDIR:
+      case Opcode.SYMLINK:
+      case Opcode.LINK:
+        request.value = value;
+        length = wire.entry(body, value as Entry | NegativeEntry);
+        this.#deps.told((value as Entry | NegativeEntry).attributes);
+        break;
+      case Opcode.CREATE:
+        request.value = value;
+        length = wire.entry(body, value as Entry);
+        length += wire.open(body + length, (value as Entry & { open: OpenReply }).open, request.access);
+        this.#deps.told((value as Entry).attributes);
+        break;
+      case Opcode.GETATTR:
+      case Opcode.SETATTR: {
+        const { attributes, attributeTimeoutMs } = value as AttributesReply;
+        length = wire.attributesReply(body, attributes, attributeTimeoutMs);
+        this.#deps.told(attributes);
+        break;
+      }
+      case Opcode.OPEN:
+        request.value = value;
+        length = wire.open(body, value as OpenReply, request.access);
+        break;
+      case Opcode.OPENDIR:
+        request.value = value;
+        length = wire.openDirectory(body, value as OpenDirectoryReply);
+        break;
+      case Opcode.READLINK:
+        return this.#bytes(request, Buffer.from(value as string), out, later);
+      case Opcode.READ:
+        return this.#read(request, value as ReadReply, out, later);
+      case Opcode.WRITE:
+        wire.setU32(body, value as number);
+        wire.setU32(body + 4, 0);
+        length = 8;
+        break;
+      case Opcode.STATFS:
+        length = wire.stats(body, value as FileSystemStats);
+        break;
+      case Opcode.LSEEK:
+        wire.setU64(body, value as number);
+        length = 8;
+        break;
+      case Opcode.READDIR:
+      case Opcode.READDIRPLUS:
+        return this.#listing(request, later);
+      case Opcode.GETXATTR:
+        return this.#xattr(request, value as Uint8Array, out, later);
+      case Opcode.LISTXATTR:
+        return this.#xattr(request, xattrList(value as readonly string[]), out, later);
+      default:
+        break; // the others are answered by their errno alone
+    }
+    length += P.OUT_HEADER_BYTES;
+    wire.header(out, length, 0, request.uniqueLow, request.uniqueHigh);
+    return length;
+  }
+
+  /** What GETXATTR and LISTXATTR answer: the value, or its length when the caller has no room yet (size 0). */
+  #xattr(request: Request, value: Uint8Array, out: number, later: boolean): number {
+    if (request.limit > 0) {
+      if (value.length > request.limit) throw new FsError('ERANGE');
+      return this.#bytes(request, value, out, later);
+    }
+    this.#wire.setU32(out + P.OUT_HEADER_BYTES, value.length);
+    this.#wire.setU32(out + P.OUT_HEADER_BYTES + 4, 0);
+    this.#wire.header(out, P.OUT_HEADER_BYTES + 8, 0, request.uniqueLow, request.uniqueHigh);
+    return P.OUT_HEADER_BYTES + 8;
+  }
+
+  #bytes(request: Request, value: Uint8Array, out: number, later: boolean): number {
+    const fits = later || value.length <= IN_PLACE_BYTES_MAX;
+    const at = fits ? out : this.#scratch;
+    this.#wire.bytes.set(value, at + P.OUT_HEADER_BYTES);
+    const length = P.OUT_HEADER_BYTES + value.length;
+    this.#wire.header(at, length, 0, request.uniqueLow, request.uniqueHigh);
+    if (fits) return length;
+    this.#connection.send(at, length);
+    return N.TAKEN;
+  }
+
+  #listing(request: Request, later: boolean): number {
+    const sink = request.sink as DirectoryWriter;
+    sink.copyTo(this.#wire, this.#scratch + P.OUT_HEADER_BYTES);
+    const length = P.OUT_HEADER_BYTES + sink.usedBytes;
+    this.#wire.header(this.#scratch, length, 0, request.uniqueLow, request.uniqueHigh);
+    if (later) return length;
+    if (this.#connection.send(this.#scratch, length) < 0) this.#deps.unheard(request);
+    return N.TAKEN;
+  }
+
+  /** Small reads are copied into the slot; others are gathered from where their bytes are. */
+  #read(request: Request, reply: ReadReply, out: number, later: boolean): number {
+    const value = Array.isArray(reply) && reply.length === 1 ? (reply[0] as Uint8Array | FileSlice) : reply;
+    if (value instanceof Uint8Array && value.length <= IN_PLACE_BYTES_MAX && value.length <= request.limit) {
+      const length = P.OUT_HEADER_BYTES + value.length;
+      this.#wire.bytes.set(value, out + P.OUT_HEADER_BYTES);
+      this.#wire.header(out, length, 0, request.uniqueLow, request.uniqueHigh);
+      return length;
+    }
+    const given: readonly (Uint8Array | FileSlice)[] = Array.isArray(value) ? value : [value as Uint8Array | FileSlice];
+    const pieces: (Uint8Array | Float64Array)[] = [];
+    let total = 0;
+    for (const piece of given) {
+      total += piece.length;
+      pieces.push(piece instanceof Uint8Array ? piece : Float64Array.of(piece.fd, piece.position, piece.length));
+    }
+    if (total > request.limit) {
+      allSent(given);
+      throw new FsError('EIO', `a read of ${request.limit} bytes was answered with ${total}`);
+    }
+    const result = this.#connection.sendPieces(request.uniqueLow, request.uniqueHigh, pieces, (errno) => {
+      allSent(given);
+      this.#deps.sent(request, errno);
+    });
+    if (result === 1) {
+      if (!later) this.#deps.poolAnswers(request);
+      return N.TAKEN;
+    }
+    allSent(given);
+    // Whatever else it was (no memory, no descriptor, one that is closed): the caller must not wait for ever.
+    if (result < 0 && !NOBODY_WAITS.has(-result))
+      throw new FsError('EIO', `the pieces of a read were refused: errno ${-result}`);
+    if (later) this.#deps.sent(request, 0);
+    return N.TAKEN;
+  }
+}
+
+/** The bytes of a reply are no longer needed where they lie. */
+export function allSent(reply: ReadReply): void {
+  const pieces = Array.isArray(reply) ? reply : [reply as Uint8Array | FileSlice];
+  for (const piece of pieces) if (!(piece instanceof Uint8Array)) piece.sent?.();
+}
+
+/** listxattr(2)'s form: each name with its NUL. */
+function xattrList(names: readonly string[]): Uint8Array {
+  return Buffer.from(names.map((name) => `${name}\0`).join(''));
+}

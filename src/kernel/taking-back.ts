@@ -1,0 +1,87 @@
+import type { HandleId, Inode } from '../base/vocabulary.ts';
+import type { Answer, Entry, FileSystemOps, NegativeEntry, OpenDirectoryReply, OpenReply } from './binding.ts';
+import type { OpBoundary } from './op-boundary.ts';
+import { Opcode } from './protocol.ts';
+import type { Request } from './request.ts';
+
+/** Returns what an answer handed out that the kernel will never learn of: lookups, handles. */
+export class TakingBack {
+  readonly #ops: FileSystemOps;
+  readonly #boundary: OpBoundary;
+  readonly #forgotten: (ino: Inode) => void;
+
+  constructor(deps: {
+    ops: FileSystemOps;
+    boundary: OpBoundary;
+    /** Called with every inode that the kernel lets go of, or never got. */
+    forgotten: (ino: Inode) => void;
+  }) {
+    this.#ops = deps.ops;
+    this.#boundary = deps.boundary;
+    this.#forgotten = deps.forgotten;
+  }
+
+  /** What a request of any kind was answered with. */
+  answer(request: Request, value: unknown): void {
+    switch (request.opcode) {
+      case Opcode.LOOKUP:
+      case Opcode.MKNOD:
+      case Opcode.MKDIR:
+      case Opcode.SYMLINK:
+      case Opcode.LINK:
+      case Opcode.CREATE: {
+        const attributes = (value as Entry | NegativeEntry | undefined)?.attributes ?? null;
+        if (attributes === null) return;
+        if (request.opcode === Opcode.CREATE) {
+          const handle: HandleId = (value as { open: OpenReply }).open.handle;
+          this.#quietly('release', request, () => this.#ops.release(attributes.ino, handle, request));
+        }
+        this.forget(attributes.ino, 1);
+        return;
+      }
+      case Opcode.OPEN: {
+        const { handle } = value as OpenReply;
+        this.#quietly('release', request, () => this.#ops.release(request.nodeid, handle, request));
+        return;
+      }
+      case Opcode.OPENDIR: {
+        const { handle } = value as OpenDirectoryReply;
+        this.#quietly('releasedir', request, () => this.#ops.releasedir(request.nodeid, handle, request));
+        return;
+      }
+      case Opcode.READDIRPLUS:
+        this.listing(request);
+        return;
+    }
+  }
+
+  /** The lookups that came with the entries of a listing. */
+  listing({ sink }: Request): void {
+    if (sink === null) return;
+    for (const ino of sink.lookups.splice(0)) this.forget(ino, 1);
+  }
+
+  /** Also what the kernel says itself. */
+  forget(ino: Inode, count: number): void {
+    this.#forgotten(ino);
+    const startedMs = this.#boundary.nowMs();
+    try {
+      this.#ops.forget(ino, count);
+      this.#boundary.succeeded('forget', startedMs);
+    } catch (error) {
+      this.#boundary.failed('forget', error, startedMs, { ino });
+    }
+  }
+
+  #quietly(op: 'release' | 'releasedir', request: Request, run: () => Answer<void>): void {
+    const failed = (error: unknown): void => {
+      this.#boundary.failed(op, error, request.startedMs, request.fields());
+    };
+    try {
+      const answer = run();
+      if (answer instanceof Promise) answer.catch(failed);
+    } catch (error) {
+      failed(error);
+    }
+  }
+}
