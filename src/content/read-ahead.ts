@@ -95,10 +95,14 @@ export class ReadAhead {
 
   /** The stream that this read continues; it becomes the most recently used one. */
   #streamOf(extent: Extent): Stream | null {
+    // Nothing has shown yet that a stream goes on: then its reads out of order are no further apart than they are long.
+    const beginningSlackBytes = Math.min(extent.end - extent.start, BLOCK_BYTES);
     for (let at = this.#streams.length - 1; at >= 0; at--) {
       const stream = this.#streams[at] as Stream;
-      const endsAtLast = extent.start < stream.last && Math.abs(extent.end - stream.last) <= BLOCK_BYTES / 2;
-      const isNear = Math.abs(extent.start - stream.next) <= (stream.windowBytes > 0 ? SLACK_BYTES : BLOCK_BYTES);
+      const slackBytes = stream.windowBytes > 0 ? SLACK_BYTES : beginningSlackBytes;
+      const endsAtLast =
+        extent.start < stream.last && Math.abs(extent.end - stream.last) <= Math.min(slackBytes, BLOCK_BYTES / 2);
+      const isNear = Math.abs(extent.start - stream.next) <= slackBytes;
       if (stream.direction === -1 ? !endsAtLast : !endsAtLast && !isNear) continue;
       stream.backwards = endsAtLast ? stream.backwards + 1 : 0;
       if (stream.direction === 1 && stream.backwards === BACKWARDS_SEEN_MIN) {

@@ -108,6 +108,13 @@ test('a random read that falls near an earlier one is no stream yet', () => {
   expect(run(new ReadAhead(), near, 4096).bytes).toBeLessThan(2 * MIB);
 });
 
+test.each([-120, -64, -16, 16, 120])('a short read %i KiB beside an earlier one is no stream yet', (besideKib) => {
+  const readAhead = new ReadAhead();
+  const earlier = 500 * MIB;
+
+  expect(run(readAhead, [earlier, earlier + 4096 + besideKib * KIB], 4096).asked).toEqual([]);
+});
+
 test('nothing beyond the end, or before the start, is asked for', () => {
   const size = 3 * MIB + 10;
   for (const starts of [rowOf(25, 0, 128 * KIB), rowOf(25, 3 * MIB - 128 * KIB, -128 * KIB), rowOf(4, 0, 700 * KIB)]) {
