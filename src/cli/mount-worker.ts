@@ -291,6 +291,7 @@ class MountingWorker implements MountService {
       marks,
       clock,
       log: log.child({ part: 'tree' }),
+      openFiles: () => fileSystem.files.inUse(),
       options: {
         saveWindowMs: options.saveWindowMs,
         settleMs: options.settleMs,

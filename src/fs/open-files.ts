@@ -81,6 +81,11 @@ export class OpenFiles {
     return this.#entries.keys();
   }
 
+  /** What is in use, and whether somebody may write into it. */
+  *inUse(): Iterable<{ readonly ino: Inode; readonly isWritten: boolean }> {
+    for (const { file, writers } of this.#entries.values()) yield { ino: file.ino, isWritten: writers > 0 };
+  }
+
   *#detached(ino: Inode): Iterable<Entry> {
     if (this.#entries.size === this.#current.size) return; // nearly always
     const current = this.#current.get(ino);

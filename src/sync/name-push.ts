@@ -3,7 +3,7 @@ import { ApiError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { RemoteEntry } from '../base/resources.ts';
 import type { Inode, NodeKind, ResourceUrl } from '../base/vocabulary.ts';
-import { removeNode } from '../store/node-table.ts';
+import { isContentDirty, removeNode } from '../store/node-table.ts';
 import type { NodeRecord, RemoteFacet, StoreWriter, UploadRecord } from '../store/tables.ts';
 import type { TreeInvalidation } from '../tree/tree.ts';
 import type { DirtyIndex } from './dirty-index.ts';
@@ -12,7 +12,7 @@ import { GivingWay } from './giving-way.ts';
 import type { Intents } from './intents.ts';
 import { LastLook } from './last-look.ts';
 import { mediaTypeOf, SYMLINK_MEDIA_TYPE } from './media-type.ts';
-import { recordCreated, recordDeleted, recordGone, recordRelocated } from './outcome.ts';
+import { ownerOf, recordCreated, recordDeleted, recordGone, recordRelocated } from './outcome.ts';
 import type { Action } from './plan.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 import { pathOf, type SyncEvent } from './sync-event.ts';
@@ -39,6 +39,8 @@ export interface NamePushDeps {
   readonly log: Logger;
   readonly onEvent: (event: SyncEvent) => void;
   readonly onTreeChange: OnTreeChange;
+  /** Whether a handle of the node is open. */
+  readonly isOpen: (ino: Inode) => boolean;
   /** Another node than the one that is pushed has to be pushed now. */
   readonly onDirty: (ino: Inode) => void;
   /** The name of this machine in the names of conflicted copies. */
@@ -350,10 +352,13 @@ export class NamePush {
   }
 
   #gone(ino: Inode, resource: ResourceUrl): void {
-    const { store, intents, clock, onTreeChange, log } = this.#deps;
+    const { store, intents, clock, onTreeChange, log, isOpen } = this.#deps;
     log.info({ ino }, 'resource was deleted elsewhere');
     const removed = store.transact((tx) => {
       intents.end(tx, ino);
+      const node = ownerOf(tx, resource);
+      // Whoever has it open may be about to write: tried again until it is closed.
+      if (node?.kind === 'file' && node.local !== null && !isContentDirty(node) && isOpen(node.ino)) return null;
       return recordGone(tx, resource, clock.nowMs());
     });
     if (removed?.local)

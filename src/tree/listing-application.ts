@@ -12,6 +12,7 @@ import {
   mergeEntries,
   type NodeChange,
 } from './listing-merge.ts';
+import { isWithin } from './live-folder.ts';
 import type { Names } from './names.ts';
 import type { PushMarks } from './push-marks.ts';
 import { planVanish } from './vanish.ts';
@@ -60,6 +61,13 @@ export interface NewcomerOptions {
   readonly umask?: number;
 }
 
+/** A file that a program has open. */
+export interface OpenHere {
+  readonly ino: Inode;
+  /** For writing, by one of those who have it open. */
+  readonly isWritten: boolean;
+}
+
 export interface ListingApplicationDeps {
   readonly store: StoreWriter;
   readonly names: Names;
@@ -67,6 +75,7 @@ export interface ListingApplicationDeps {
   readonly clock: Clock;
   readonly log: Logger;
   readonly options: NewcomerOptions;
+  readonly openFiles?: () => Iterable<OpenHere>;
   readonly changedThere: (changes: readonly TreeInvalidation[]) => void;
   /** What is to be pushed of the node is another thing than before, because of what others did. */
   readonly toPush: (ino: Inode) => void;
@@ -80,6 +89,7 @@ export class ListingApplication {
   readonly #clock: Clock;
   readonly #log: Logger;
   readonly #options: NewcomerOptions;
+  readonly #openFiles: () => Iterable<OpenHere>;
   readonly #changedThere: (changes: readonly TreeInvalidation[]) => void;
   readonly #toPush: (ino: Inode) => void;
 
@@ -90,6 +100,7 @@ export class ListingApplication {
     this.#clock = deps.clock;
     this.#log = deps.log;
     this.#options = deps.options;
+    this.#openFiles = deps.openFiles ?? (() => []);
     this.#changedThere = deps.changedThere;
     this.#toPush = deps.toPush;
   }
@@ -211,9 +222,14 @@ export class ListingApplication {
       this.#log.error('the root folder is gone on the service; everything is kept here');
       return 'held';
     }
+    const open = [...this.#openFiles()];
+    const written = new Set(open.filter(({ isWritten }) => isWritten).map(({ ino }) => ino));
+    // Whoever reads, reads on: asked again with the next listing, when it is closed.
+    if (open.some(({ ino }) => !this.#isWanted(ino, written) && isWithin(this.#store, ino, node.ino))) return 'kept';
     const view = {
       children: (parent: Inode) => this.#childrenOf(parent),
       isBusy: (ino: Inode) => this.#marks.isBusy(ino),
+      isBeingWritten: (ino: Inode) => this.#isWanted(ino, written),
     };
     if (!acceptAll && planVanish(view, node, REMOVALS_BELIEVED_MAX + 1).removed > REMOVALS_BELIEVED_MAX) return 'held';
     for (let at: NodeRecord | undefined = node; at !== undefined; ) {
@@ -226,6 +242,11 @@ export class ListingApplication {
     }
     const left = this.#store.get('node', node.ino);
     return left === undefined ? 'removed' : 'kept';
+  }
+
+  /** Whether the file is made anew for those who may write into it: not without the bytes that it had. */
+  #isWanted(ino: Inode, written: ReadonlySet<Inode>): boolean {
+    return written.has(ino) && this.#store.get('node', ino)?.local?.content != null;
   }
 
   #write(tx: Transaction, changes: readonly NodeChange[]): void {

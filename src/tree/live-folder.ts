@@ -12,11 +12,11 @@ export function liveFolder(tx: Transaction, ino: Inode): NodeRecord {
 }
 
 /** Whether `ino` is `ancestor` or lies below it. */
-export function isWithin(tx: Transaction, ino: Inode, ancestor: Inode): boolean {
+export function isWithin(reader: Pick<StoreReader, 'get'>, ino: Inode, ancestor: Inode): boolean {
   for (let at: Inode | undefined = ino; at !== undefined; ) {
     if (at === ancestor) return true;
     if (at === ROOT_INODE) return false;
-    at = tx.get('node', at)?.local?.parent;
+    at = reader.get('node', at)?.local?.parent;
   }
   return false;
 }

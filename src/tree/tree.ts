@@ -18,6 +18,7 @@ import {
   ListingApplication,
   type MergeOutcome,
   type NewcomerOptions,
+  type OpenHere,
   type TreeInvalidation,
 } from './listing-application.ts';
 import { isComplete, isEmpty, liveFolder, mustBeEmpty, touch } from './live-folder.ts';
@@ -52,6 +53,8 @@ export interface TreeDeps {
   readonly marks: PushMarks;
   readonly clock: Clock;
   readonly log: Logger;
+  /** What is deleted elsewhere while it is open here stays, or is made anew. */
+  readonly openFiles?: () => Iterable<OpenHere>;
   readonly options: NewcomerOptions & { readonly saveWindowMs: number; readonly settleMs: number };
 }
 

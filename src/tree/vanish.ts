@@ -8,6 +8,8 @@ export interface VanishView {
   children(parent: Inode): Iterable<NodeRecord>;
   /** Whether a push of the node is under way or of unknown outcome. */
   isBusy(ino: Inode): boolean;
+  /** Whether the file is wanted by those who have it open for writing. */
+  isBeingWritten(ino: Inode): boolean;
 }
 
 export interface VanishPlan {
@@ -22,8 +24,8 @@ export interface VanishPlan {
 /**
  * The resource of `node` is no longer in our tree on the service: what becomes of the node and of what lies below it. Pure.
  *
- * What was not changed here goes. Bytes that were changed here are wanted: their file loses its resource, so that it is
- * created again, and so do the folders above it. What exists only here, and what was moved in from elsewhere, stays.
+ * What was not changed here goes. Bytes that were changed here, or are about to be, are wanted: their file loses its resource, so that
+ * it is created again, and so do the folders above it. What exists only here, and what was moved in from elsewhere, stays.
  */
 export function planVanish(view: VanishView, node: NodeRecord, removalsMax: number): VanishPlan {
   const changes: NodeChange[] = [];
@@ -47,7 +49,7 @@ export function planVanish(view: VanishView, node: NodeRecord, removalsMax: numb
     const movedIn = below && at.remote !== null && at.local !== null && at.remote.parent !== at.local.parent;
     if (at.remote === null || movedIn || view.isBusy(at.ino)) return true;
     if (at.kind !== 'folder') {
-      if (isContentDirty(at)) {
+      if (isContentDirty(at) || view.isBeingWritten(at.ino)) {
         keep(at);
         return true;
       }

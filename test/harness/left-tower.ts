@@ -74,6 +74,7 @@ export class LeftTower {
       marks,
       clock,
       log,
+      openFiles: () => this.fileSystem.files.inUse(),
       options: { saveWindowMs: 60_000, settleMs: 2_000 },
     });
     Tree.plant(store, clock, {
