@@ -144,6 +144,14 @@ export class Ground {
     return { directory, child };
   }
 
+  /** A directory that bindfs passes on to another one; null where bindfs is missing. */
+  bindfs(name) {
+    const [behind, directory] = [this.directory(`${name}-behind`), this.directory(name)];
+    if (spawnSync('bindfs', [behind, directory]).status !== 0) return null;
+    this.#mounts.push(directory);
+    return directory;
+  }
+
   async #rcloneConfig() {
     const path = join(this.base, 'rclone.conf');
     if (existsSync(path)) return path;
