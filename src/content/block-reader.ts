@@ -29,6 +29,11 @@ const PREFETCH_BYTES_MAX = 256 * 1024 * 1024;
 export type PresentPiece = Exclude<Piece, { kind: 'missing' }>;
 type MissingPiece = Extract<Piece, { kind: 'missing' }>;
 
+/** Who asks. The signal is made when it is looked at: nobody pays for it who has not to wait. */
+export interface Caller {
+  readonly signal: AbortSignal;
+}
+
 /**
  * Reads a content through the block cache: at once when everything is here, otherwise after fetching what is missing.
  *
@@ -73,21 +78,16 @@ export class BlockReader {
    * turn in which they were found, so that it can lease what it keeps before anything is evicted.
    *
    * @throws FsError ESTALE when the version is gone from the service, ETIMEDOUT when it cannot be reached, EIO for answers
-   *   that do not fit · `signal`'s reason when the caller gave up
+   *   that do not fit · the signal's reason when the caller gave up
    */
-  read<T>(
-    id: ContentId,
-    extent: Extent,
-    signal: AbortSignal,
-    take: (pieces: readonly PresentPiece[]) => T,
-  ): T | Promise<T> {
+  read<T>(id: ContentId, extent: Extent, caller: Caller, take: (pieces: readonly PresentPiece[]) => T): T | Promise<T> {
     const pieces = this.#contents.pieces(id, extent);
     if (isPresent(pieces)) {
       this.#hits++;
       return take(pieces);
     }
     this.#misses++;
-    return this.#readMissing(id, extent, signal, take);
+    return this.#readMissing(id, extent, caller.signal, take);
   }
 
   /** Reads since the start: answered with what was here, or after fetching. */

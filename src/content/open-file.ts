@@ -14,7 +14,7 @@ import {
 import type { Contents, Lease } from '../store/contents.ts';
 import { writeNode } from '../store/node-table.ts';
 import type { LocalFacet, NodeRecord, StoreWriter } from '../store/tables.ts';
-import { type BlockReader, type PresentPiece, unlessAborted } from './block-reader.ts';
+import { type BlockReader, type Caller, type PresentPiece, unlessAborted } from './block-reader.ts';
 import type { Patience } from './patience.ts';
 import type { VersionSource } from './version-source.ts';
 
@@ -122,10 +122,10 @@ export class OpenFile {
    *
    * @throws FsError ESTALE, ETIMEDOUT, EIO (BlockReader.read)
    */
-  read<T>(extent: Extent, signal: AbortSignal, take: (pieces: readonly PresentPiece[]) => T): T | Promise<T> {
-    const pinned = this.#pin(signal);
-    if (pinned instanceof Promise) return pinned.then(() => this.#readPinned(extent, signal, take));
-    return this.#readPinned(extent, signal, take);
+  read<T>(extent: Extent, caller: Caller, take: (pieces: readonly PresentPiece[]) => T): T | Promise<T> {
+    const pinned = this.#pin(caller);
+    if (pinned instanceof Promise) return pinned.then(() => this.#readPinned(extent, caller, take));
+    return this.#readPinned(extent, caller, take);
   }
 
   /**
@@ -133,36 +133,36 @@ export class OpenFile {
    *
    * @param how `append`: `offset` is where the kernel takes the end of the file to be
    */
-  write(offset: number, data: Uint8Array, signal: AbortSignal, how: 'at' | 'append' = 'at'): void | Promise<void> {
+  write(offset: number, data: Uint8Array, caller: Caller, how: 'at' | 'append' = 'at'): void | Promise<void> {
     if (this.#needsPin()) {
       // The kernel's buffer is only ours until the answer, and the answer waits for this promise.
-      return this.#startPinning(signal).then(() => this.#writePinned(offset, data, how));
+      return this.#startPinning(caller.signal).then(() => this.#writePinned(offset, data, how));
     }
     this.#writePinned(offset, data, how);
   }
 
   /** Sets the length. A promise only when the base is not known yet and some of it stays. */
-  truncate(sizeBytes: number, signal: AbortSignal): void | Promise<void> {
+  truncate(sizeBytes: number, caller: Caller): void | Promise<void> {
     if (sizeBytes > 0 && this.#needsPin())
-      return this.#startPinning(signal).then(() => this.#truncatePinned(sizeBytes));
+      return this.#startPinning(caller.signal).then(() => this.#truncatePinned(sizeBytes));
     this.#truncatePinned(sizeBytes);
   }
 
   /** Makes a range read as zeros without changing the length (punch hole, zero range). */
-  zero(extent: Extent, signal: AbortSignal): void | Promise<void> {
+  zero(extent: Extent, caller: Caller): void | Promise<void> {
     const act = (): void => {
       const draft = this.#draft();
       const end = Math.min(extent.end, this.#deps.contents.sizeOf(draft));
       if (extent.start < end) this.#deps.contents.zero(draft, { start: extent.start, end });
       this.#touch();
     };
-    if (this.#needsPin()) return this.#startPinning(signal).then(act);
+    if (this.#needsPin()) return this.#startPinning(caller.signal).then(act);
     act();
   }
 
   /** SEEK_DATA, SEEK_HOLE over what is known; bytes that were never fetched count as data. */
-  async seek(offset: number, whence: 'data' | 'hole', signal: AbortSignal): Promise<number> {
-    await this.#pin(signal);
+  async seek(offset: number, whence: 'data' | 'hole', caller: Caller): Promise<number> {
+    await this.#pin(caller);
     const sizeBytes = this.sizeBytes;
     if (offset < 0 || offset >= sizeBytes) throw new FsError('ENXIO');
     if (this.#content === null) return whence === 'data' ? offset : sizeBytes;
@@ -239,11 +239,11 @@ export class OpenFile {
     return this.#orphan ?? this.#deps.store.get('node', this.ino);
   }
 
-  #readPinned<T>(extent: Extent, signal: AbortSignal, take: (pieces: readonly PresentPiece[]) => T): T | Promise<T> {
+  #readPinned<T>(extent: Extent, caller: Caller, take: (pieces: readonly PresentPiece[]) => T): T | Promise<T> {
     if (this.#content === null) return take([]); // never filled on the service: an empty file
     const end = Math.min(extent.end, this.#deps.contents.sizeOf(this.#content));
     if (extent.start >= end) return take([]);
-    return this.#deps.reader.read(this.#content, { start: extent.start, end }, signal, take);
+    return this.#deps.reader.read(this.#content, { start: extent.start, end }, caller, take);
   }
 
   #writePinned(offset: number, data: Uint8Array, how: 'at' | 'append'): void {
@@ -290,8 +290,8 @@ export class OpenFile {
     return node?.local != null && node.remote !== null && (node.remote.sizeBytes ?? 0) > 0;
   }
 
-  #pin(signal: AbortSignal): void | Promise<void> {
-    if (this.#needsPin()) return this.#startPinning(signal, 'read');
+  #pin(caller: Caller): void | Promise<void> {
+    if (this.#needsPin()) return this.#startPinning(caller.signal, 'read');
   }
 
   /** One question for all who wait; the one who asked first may leave. */

@@ -158,7 +158,7 @@ export class FileSystem implements FileSystemOps {
       return Buffer.from(bytes).toString('utf8');
     };
     return lastly(
-      () => file.read(extent, ctx.signal, targetOf),
+      () => file.read(extent, ctx, targetOf),
       () => this.files.release(file, 'read'),
     );
   }
@@ -223,9 +223,9 @@ export class FileSystem implements FileSystemOps {
       if (handle === null) file.flush();
       return this.#setattr(ino, change);
     };
-    if (handles !== null) return after(file.truncate(size, ctx.signal), finish);
+    if (handles !== null) return after(file.truncate(size, ctx), finish);
     return lastly(
-      () => after(file.truncate(size, ctx.signal), finish),
+      () => after(file.truncate(size, ctx), finish),
       () => this.files.release(file, 'write'),
     );
   }
@@ -303,7 +303,7 @@ export class FileSystem implements FileSystemOps {
     const { file, flags } = this.#handles.file(handle);
     if (flags.access === 'write') throw new FsError('EBADF');
     const extent = { start: offset, end: Math.min(offset + length, FILE_BYTES_MAX) };
-    const reply = file.read(extent, ctx.signal, (pieces) => replyOf(pieces, this.#deps.contents));
+    const reply = file.read(extent, ctx, (pieces) => replyOf(pieces, this.#deps.contents));
     // Asked for ahead at once, beside what is waited for, not after it.
     this.#readAhead(this.#handles.file(handle), extent, reply instanceof Promise);
     return reply;
@@ -315,7 +315,7 @@ export class FileSystem implements FileSystemOps {
     if (offset + data.byteLength > FILE_BYTES_MAX) throw new FsError('EFBIG');
     // Also for O_APPEND: the kernel takes the size for the offset, under the inode's lock. And what a shared mapping wrote
     // comes through any handle that is open for writing, at its own place (test/model found it appended).
-    return after(file.write(offset, data, ctx.signal, flags.append ? 'append' : 'at'), () => {
+    return after(file.write(offset, data, ctx, flags.append ? 'append' : 'at'), () => {
       this.#dropPrivilege(ino, ctx);
       return data.byteLength;
     });
@@ -367,15 +367,15 @@ export class FileSystem implements FileSystemOps {
       this.#dropPrivilege(ino, ctx);
       // Blocks are not reserved: the store refuses at write and close instead, never later.
       if (mode !== 'keep-size' && mode !== 'punch-hole' && mode !== 'zero-range-keep-size' && end > file.sizeBytes) {
-        return file.truncate(end, ctx.signal);
+        return file.truncate(end, ctx);
       }
     };
     if (mode === 'allocate' || mode === 'keep-size') return grow();
-    return after(file.zero({ start: offset, end }, ctx.signal), grow);
+    return after(file.zero({ start: offset, end }, ctx), grow);
   }
 
   lseek(_ino: Inode, handle: HandleId, offset: number, whence: 'data' | 'hole', ctx: OpContext): Answer<number> {
-    return this.#handles.file(handle).file.seek(offset, whence, ctx.signal);
+    return this.#handles.file(handle).file.seek(offset, whence, ctx);
   }
 
   // Folders
@@ -496,7 +496,7 @@ export class FileSystem implements FileSystemOps {
     // Before there is a handle: the kernel never releases one that it did not get, and a full disk may refuse to empty a file.
     const file = this.files.acquire(ino, 'write');
     const empty = () =>
-      after(file.truncate(0, ctx.signal), () => {
+      after(file.truncate(0, ctx), () => {
         this.#dropPrivilege(ino, ctx);
         // O_RDONLY|O_TRUNC empties the file as well, and closing a reader writes nothing down.
         if (flags.access === 'read') file.flush();

@@ -254,7 +254,7 @@ export class Pins {
     const file = files.acquire(ino, 'read');
     try {
       // Pins the version, as any reader does.
-      await file.read({ start: 0, end: 1 }, shutdown, () => undefined);
+      await file.read({ start: 0, end: 1 }, { signal: shutdown }, () => undefined);
       const { content, sizeBytes } = file;
       if (content === null) return true;
       for (const step of stepsOf(sizeBytes)) {

@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events';
 import { FsError } from '../base/errors.ts';
 import type { ContentId, Extent, HandleId, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
-import type { BlockReader } from '../content/block-reader.ts';
+import type { BlockReader, Caller } from '../content/block-reader.ts';
 import { ReadAhead } from '../content/read-ahead.ts';
 import type { Answer, ReadReply } from '../kernel/binding.ts';
 import type { Contents, Lease } from '../store/contents.ts';
@@ -49,11 +49,11 @@ export class VersionReader {
   }
 
   /** @throws FsError EBADF · what `BlockReader.read` throws: ESTALE, ETIMEDOUT, EIO */
-  read(handle: HandleId, wanted: Extent, signal: AbortSignal): Answer<ReadReply> {
+  read(handle: HandleId, wanted: Extent, caller: Caller): Answer<ReadReply> {
     const { content, sizeBytes, readAhead, closed } = this.#version(handle);
     const extent = { start: wanted.start, end: Math.min(wanted.end, sizeBytes) };
     if (extent.start >= extent.end) return new Uint8Array(0);
-    const reply = this.#reader.read(content, extent, signal, (pieces) => replyOf(pieces, this.#contents));
+    const reply = this.#reader.read(content, extent, caller, (pieces) => replyOf(pieces, this.#contents));
     for (const ahead of readAhead.afterRead(extent, sizeBytes, reply instanceof Promise) ?? [])
       this.#reader.prefetch(content, ahead, closed.signal);
     return reply;

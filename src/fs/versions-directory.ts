@@ -132,7 +132,7 @@ export class VersionsDirectory extends ReadOnlyOps {
   }
 
   read(_ino: Inode, handle: HandleId, offset: number, length: number, ctx: OpContext): Answer<ReadReply> {
-    return this.#reader.read(handle, { start: offset, end: offset + length }, ctx.signal);
+    return this.#reader.read(handle, { start: offset, end: offset + length }, ctx);
   }
 
   flush(): void {}
