@@ -125,7 +125,10 @@ class MountingProcess {
       accountName: `${account.username} (${account.origin})`,
       owner: { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 },
     };
-    const worker = new Worker(fileURLToPath(new URL('./mount-worker.js', import.meta.url)), { workerData: start });
+    const worker = new Worker(fileURLToPath(new URL('./mount-worker.js', import.meta.url)), {
+      workerData: start,
+      resourceLimits: { maxYoungGenerationSizeMb: WORKER_YOUNG_MIB },
+    });
     // Callers wait for the Worker, the service waits for this thread: a listing that is decoded must not hold up a stat(2). The Worker's
     // thread is there already, and keeps its own.
     stepBack();
@@ -395,6 +398,11 @@ function shownTransfer(transfer: TransferState, path: string | null): Status['tr
 }
 
 const PIN_PROGRESS_MS = 200;
+/**
+ * Most of what the Worker makes is garbage by the next turn: nurseries of 4 MiB, which fit a processor's caches, are collected for
+ * less than V8's 16 MiB, by helper threads that a small machine does not have (docs/performance.md, *Unpacking*).
+ */
+const WORKER_YOUNG_MIB = 12;
 const QUOTA_SETTLE_MS = 1_000;
 const QUOTA_PAUSE_MS = 5_000;
 /** How old a quota may be before it is asked for again, behind the back of whoever looks. */

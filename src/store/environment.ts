@@ -1,13 +1,13 @@
 import { mkdirSync, statfsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { open as openLmdb, type RootDatabase } from 'lmdb';
-import { LRUCache } from 'lru-cache';
 import type { Clock } from '../base/clock.ts';
 import { StorageError, UsageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { readApplied } from './applied-count.ts';
 import { Change } from './change.ts';
 import { type DamagedRowName, DamagedRows, findDamagedRows } from './damaged-rows.ts';
+import { DecodedRows } from './decoded-rows.ts';
 import { type Disk, systemDisk } from './disk.ts';
 import { Journal } from './journal.ts';
 import { migrate, SCHEMA_VERSION } from './migration.ts';
@@ -40,8 +40,8 @@ const SCAN_ROWS_MAX = 256;
 const ROW_OVERHEAD_BYTES = 1000;
 /** Ids are reserved in blocks, so that taking one costs no row. */
 const ID_BLOCK = 1000;
-const NODES_CACHED_MAX = 20_000;
-const CONTENTS_CACHED_MAX = 20_000;
+/** Decoded nodes, and decoded contents. */
+const DECODED = { onceMax: 1_000, againMax: 20_000 } as const;
 const DISK_FULL_BELOW_BYTES = 1024 * 1024;
 const COUNTERS = { inode: { key: 'next-inode', first: 2 }, content: { key: 'next-content', first: 1 } } as const;
 
@@ -60,9 +60,9 @@ export class Store implements StoreWriter {
   readonly #overlay = new Overlay();
   readonly #takeover: Takeover;
   /** Decoded records that are read again and again; the overlay goes before it, so it is never newer or older than the truth. */
-  readonly #decoded: { readonly [T in TableName]?: LRUCache<number, object> } = {
-    node: new LRUCache<number, object>({ max: NODES_CACHED_MAX }),
-    content: new LRUCache<number, object>({ max: CONTENTS_CACHED_MAX }),
+  readonly #decoded: { readonly [T in TableName]?: DecodedRows } = {
+    node: new DecodedRows(DECODED),
+    content: new DecodedRows(DECODED),
   };
   readonly #ids = { inode: { next: 0, end: 0 }, content: { next: 0, end: 0 } };
   readonly #waiting = new Int32Array(new SharedArrayBuffer(4));
@@ -143,7 +143,7 @@ export class Store implements StoreWriter {
     const hit = decoded.get(key as number);
     if (hit !== undefined) return hit as Tables[T]['value'];
     const value = this.#read(table, key);
-    if (value !== undefined) decoded.set(key as number, value as object);
+    if (value !== undefined) decoded.read(key as number, value as object);
     return value;
   }
 
@@ -307,7 +307,7 @@ export class Store implements StoreWriter {
   /** LMDB answers for this row from now on. */
   #settled(row: Row): void {
     const wasNewest = this.#overlay.drop(row);
-    if (wasNewest && row.value !== undefined) this.#decoded[row.table]?.set(row.key as number, row.value as object);
+    if (wasNewest && row.value !== undefined) this.#decoded[row.table]?.written(row.key as number, row.value as object);
   }
 
   #read<T extends TableName>(table: T, key: Tables[T]['key']): Tables[T]['value'] | undefined {
