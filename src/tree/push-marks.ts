@@ -17,7 +17,7 @@ export class PushMarks {
   readonly #heirs = new Map<Inode, Inode>();
   /** Requested and not finished: what older pushes must be remembered for. */
   readonly #listings = new Set<number>();
-  /** By node and by resource: the newest sequence number that was given out when the push ended. */
+  /** By node and by resource: the newest sequence number that was given out when the push ended. The oldest first. */
   readonly #endedNodes = new Map<Inode, number>();
   readonly #endedResources = new Map<ResourceUrl, number>();
 
@@ -62,10 +62,15 @@ export class PushMarks {
   /** The listing was merged, or failed. */
   finish(sequence: number): void {
     this.#listings.delete(sequence);
-    if (this.#listings.size > 0) return;
-    // No listing is on its way: what is requested from now on is younger than every push that has ended.
-    this.#endedNodes.clear();
-    this.#endedResources.clear();
+    // What ended before the oldest that is on its way was requested is told by all of them, and by whatever is requested later.
+    const [oldest = Number.POSITIVE_INFINITY] = this.#listings;
+    forgetBefore(this.#endedNodes, oldest);
+    forgetBefore(this.#endedResources, oldest);
+  }
+
+  /** Of how many nodes and resources it is remembered when their push ended. */
+  get remembered(): number {
+    return this.#endedNodes.size + this.#endedResources.size;
   }
 
   /** Whether a listing with this number says anything about the node. */
@@ -91,9 +96,22 @@ export class PushMarks {
 
   #note(ino: Inode, resource: ResourceUrl | null): void {
     if (this.#listings.size === 0) return;
-    this.#endedNodes.set(ino, this.#sequence);
-    if (resource !== null) this.#endedResources.set(resource, this.#sequence);
+    remember(this.#endedNodes, ino, this.#sequence);
+    if (resource !== null) remember(this.#endedResources, resource, this.#sequence);
     const now = this.#store.get('node', ino)?.remote?.resource;
-    if (now !== undefined) this.#endedResources.set(now, this.#sequence);
+    if (now !== undefined) remember(this.#endedResources, now, this.#sequence);
+  }
+}
+
+/** Behind all others, also one that was there. */
+function remember<K>(ended: Map<K, number>, key: K, sequence: number): void {
+  ended.delete(key);
+  ended.set(key, sequence);
+}
+
+function forgetBefore<K>(ended: Map<K, number>, sequence: number): void {
+  for (const [key, at] of ended) {
+    if (at >= sequence) return;
+    ended.delete(key);
   }
 }
