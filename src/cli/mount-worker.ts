@@ -1,17 +1,11 @@
 import { setMaxListeners } from 'node:events';
-import { mkdirSync, statfsSync } from 'node:fs';
-import { hostname } from 'node:os';
+import { mkdirSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';
 import { systemClock } from '../base/clock.ts';
 import { FsError, TransportError, UsageError } from '../base/errors.ts';
 import { createLogger, type Logger, type LogLevel } from '../base/log.ts';
 import { type Channel, Port } from '../base/port.ts';
 import { type Inode, type ResourceUrl, ROOT_INODE, type VersionUrl } from '../base/vocabulary.ts';
-import { cacheBudget } from '../config/cache-budget.ts';
-import { BlockReader } from '../content/block-reader.ts';
-import { completed } from '../content/completed.ts';
-import { Patience } from '../content/patience.ts';
-import type { VersionHistory, VersionSource } from '../content/version-source.ts';
 import type {
   DiscardedChange,
   Located,
@@ -20,28 +14,14 @@ import type {
   SyncOutcome,
   UnsyncedFile,
 } from '../control/status-model.ts';
-import { AccountQuota } from '../fs/account-quota.ts';
-import type { PublicLinks } from '../fs/cloud-attributes.ts';
-import type { ComposedFileSystem } from '../fs/composed-file-system.ts';
-import { FileSystem } from '../fs/file-system.ts';
-import { OpenPush } from '../fs/open-push.ts';
-import type { Pins } from '../fs/pins.ts';
 import type { MountedFileSystem, MountOptions } from '../kernel/binding.ts';
 import { type LinuxMount, mountLinux } from '../kernel/linux.ts';
-import { ContentStore } from '../store/content-store.ts';
-import { Store } from '../store/environment.ts';
-import type { RemoteChanges, UploadService } from '../sync/remote-changes.ts';
 import { pathOf, type SyncEvent, type ParkedChange as SyncParkedChange } from '../sync/sync-event.ts';
-import { SyncLoop } from '../sync/sync-loop.ts';
 import type { SyncLeft } from '../sync/sync-request.ts';
-import { AccountPlaces } from '../tree/account-places.ts';
-import { Freshness } from '../tree/freshness.ts';
-import { Names } from '../tree/names.ts';
-import { PushMarks } from '../tree/push-marks.ts';
-import type { RemoteListing } from '../tree/remote-listing.ts';
 import { Tree } from '../tree/tree.ts';
 import { exitCode } from './exit-codes.ts';
-import { pinnedPath, withAdditions } from './mount-additions.ts';
+import { buildLeftTower, type LeftTower } from './left-tower.ts';
+import { pinnedPath } from './mount-additions.ts';
 import {
   type MainService,
   type MountedAt,
@@ -60,7 +40,6 @@ import { firstLeft, pendingChanges, unsyncedFiles } from './pending-changes.ts';
  */
 
 const ALIVE_EVERY_MS = 1_000;
-const PLAIN_PUT_BYTES_MAX = 1024 * 1024;
 
 class MountingWorker implements MountService {
   readonly #start: WorkerStart;
@@ -92,7 +71,14 @@ class MountingWorker implements MountService {
   async open(): Promise<{ readonly planted: boolean }> {
     const { request } = this.#start;
     mkdirSync(request.storeDirectory, { recursive: true, mode: 0o700 });
-    this.#tower = await this.#build();
+    this.#tower = await buildLeftTower({
+      start: this.#start,
+      port: this.#port,
+      log: this.#log,
+      clock: systemClock,
+      shutdown: this.#shutdown.signal,
+      onEvent: (event) => this.#tell(event),
+    });
     return { planted: this.#tower.store.get('node', ROOT_INODE) !== undefined };
   }
 
@@ -258,139 +244,6 @@ class MountingWorker implements MountService {
     return this.#tower;
   }
 
-  async #build(): Promise<LeftTower> {
-    const { request, owner } = this.#start;
-    const { options } = request;
-    const log = this.#log;
-    const clock = systemClock;
-    const shutdown = this.#shutdown.signal;
-    const disk = statfsSync(request.storeDirectory);
-    const { cacheBytes, reserveBytes } = cacheBudget(options, {
-      freeBytes: disk.bavail * disk.bsize,
-      totalBytes: disk.blocks * disk.bsize,
-    });
-
-    const store = await Store.open({ directory: request.storeDirectory, clock, log: log.child({ part: 'store' }) });
-    // Made last: it needs all that is made before.
-    let pins: Pins | null = null;
-    const contents = new ContentStore({
-      store,
-      directory: request.storeDirectory,
-      clock,
-      log: log.child({ part: 'contents' }),
-      isKept: (content) => pins?.keeps(content) ?? false,
-      options: { inlineMaxBytes: options.inlineMaxBytes, cacheBytes, reserveBytes },
-    });
-    const quota = new AccountQuota(store);
-    const names = new Names();
-    const marks = new PushMarks({ store });
-    const tree = new Tree({
-      store,
-      contents,
-      names,
-      marks,
-      clock,
-      log: log.child({ part: 'tree' }),
-      openFiles: () => fileSystem.files.inUse(),
-      options: {
-        saveWindowMs: options.saveWindowMs,
-        settleMs: options.settleMs,
-        uid: options.uid ?? owner.uid,
-        gid: options.gid ?? owner.gid,
-        umask: options.umask,
-      },
-    });
-    const places = options.root === 'account' ? new AccountPlaces({ store }) : null;
-    const listing = this.#port.remote<RemoteListing>('listing');
-    const freshness = new Freshness({
-      tree,
-      listing: places?.noting(listing) ?? listing,
-      marks,
-      clock,
-      log: log.child({ part: 'freshness' }),
-      openFiles: () => fileSystem.files.files,
-      options: { dirTtlMs: options.dirTtlMs, openWaitMs: options.openWaitMs, readTimeoutMs: options.readTimeoutMs },
-    });
-    const source = this.#port.remote<VersionSource & VersionHistory>('versions');
-    const { readTimeoutMs } = options;
-    const patience = new Patience({ clock, log: log.child({ part: 'patience' }), shutdown, readTimeoutMs });
-    const reader = new BlockReader({
-      contents,
-      source,
-      clock,
-      log: log.child({ part: 'reader' }),
-      patience,
-      readTimeoutMs,
-    });
-    const fileSystem: FileSystem = new FileSystem({
-      tree,
-      freshness,
-      contents,
-      prefetcher: reader,
-      openFile: {
-        store,
-        contents,
-        reader,
-        source,
-        patience,
-        clock,
-        log: log.child({ part: 'content' }),
-        shutdown,
-        onWritten: (ino) => sync.changed(ino),
-      },
-      clock,
-      log: log.child({ part: 'fs' }),
-      quota: () => quota.known,
-      options: {
-        entryTimeoutMs: options.entryTimeoutMs,
-        attributeTimeoutMs: options.attrTimeoutMs,
-        readOnly: options.readOnly,
-      },
-    });
-    const sync: SyncLoop = new SyncLoop({
-      store,
-      contents,
-      names,
-      marks,
-      changes: this.#port.remote<RemoteChanges>('changes'),
-      uploads: this.#port.remote<UploadService>('uploads'),
-      complete: (content, extent, signal) => completed(reader, content, extent, signal),
-      isOpen: (ino) => fileSystem.files.isOpen(ino),
-      isBeingWritten: (ino) => openPush.isHeldBack(ino),
-      clock,
-      log: log.child({ part: 'sync' }),
-      onEvent: (event) => this.#tell(event),
-      onTreeChange: (changes) => fileSystem.changedElsewhere(changes),
-      options: {
-        settleMs: options.settleMs,
-        transfers: options.transfers,
-        saveWindowMs: options.saveWindowMs,
-        deletion: options.deletion,
-        plainPutMaxBytes: PLAIN_PUT_BYTES_MAX,
-        host: hostname(),
-      },
-    });
-    const openPush = new OpenPush({
-      files: fileSystem.files,
-      store,
-      clock,
-      log: log.child({ part: 'open-push' }),
-      push: (ino) => sync.changed(ino),
-      openPushMs: options.openPushMs,
-    });
-    openPush.start(shutdown);
-    const additions = withAdditions({
-      ...{ store, contents, tree, freshness, fileSystem, reader, source, patience, places, clock, shutdown, options },
-      links: this.#port.remote<PublicLinks>('links'),
-      log: log.child({ part: 'pins' }),
-      stateOf: (ino) => sync.stateOf(ino),
-    });
-    pins = additions.pins;
-    tree.onLocalChange((ino) => sync.changed(ino));
-    void contents.keepHouse(shutdown);
-    return { store, contents, tree, freshness, patience, reader, fileSystem, ...additions, sync, quota, cacheBytes };
-  }
-
   async #stop(timeoutMs: number | null): Promise<StopOutcome> {
     const { sync, freshness, contents, store } = this.#built;
     // "Until everything is pushed" is a wish for the time before the mount goes: it stays usable meanwhile.
@@ -479,21 +332,6 @@ class MountingWorker implements MountService {
     }
     return at;
   }
-}
-
-interface LeftTower {
-  readonly store: Store;
-  readonly contents: ContentStore;
-  readonly tree: Tree;
-  readonly freshness: Freshness;
-  readonly patience: Patience;
-  readonly reader: BlockReader;
-  readonly fileSystem: FileSystem;
-  readonly mounted: ComposedFileSystem;
-  readonly pins: Pins;
-  readonly quota: AccountQuota;
-  readonly sync: SyncLoop;
-  readonly cacheBytes: number;
 }
 
 if (parentPort !== null) new MountingWorker(workerData as WorkerStart, parentPort);
