@@ -1,8 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { Argument, Command, CommanderError, Option } from 'commander';
-import type { CommandRow } from './command-table.ts';
+import type { CommandRow } from './command-row.ts';
 import { exitCode } from './exit-codes.ts';
 import { runToExit } from './failure.ts';
+import { visible } from './mount-event.ts';
 import { addMountOptions } from './option-flags.ts';
 import type { CommandOutput } from './sync.ts';
 
@@ -15,12 +16,10 @@ export function newCommand(name: string): Command {
     .showHelpAfterError(false);
 }
 
-/** commander puts its guesses ("Did you mean …?") on a second line. */
+/** commander puts its guesses ("Did you mean …?") on a second line, and words in its sentences as they were typed. */
 function oneLine(text: string): string {
-  return text
-    .replace(/^error: /, '')
-    .trim()
-    .replaceAll('\n', ' ');
+  const sentence = text.replace(/^error: /, '').trim();
+  return visible(sentence.replace(/\n(?=\(Did you mean)/, ' '));
 }
 
 /** Gives a command the arguments and flags of its row. */

@@ -1,5 +1,6 @@
 import { envNameOf, optionRows } from '../config/options.ts';
-import { CFS_MOUNT, type CommandRow, commandRows } from './command-table.ts';
+import type { CommandRow } from './command-row.ts';
+import { CFS_MOUNT, commandRows } from './command-table.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 
 /**

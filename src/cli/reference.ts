@@ -1,5 +1,6 @@
 import { envNameOf, optionRows } from '../config/options.ts';
-import { type CommandRow, commandRows } from './command-table.ts';
+import type { CommandRow } from './command-row.ts';
+import { commandRows } from './command-table.ts';
 import { findingKinds } from './doctor/finding.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 

@@ -1,12 +1,6 @@
 import { optionRows } from '../../config/options.ts';
-import {
-  type ArgumentRow,
-  CFS_MOUNT,
-  type CommandRow,
-  type Completion,
-  commandRows,
-  GROUPS,
-} from '../command-table.ts';
+import type { ArgumentRow, CommandRow, Completion } from '../command-row.ts';
+import { CFS_MOUNT, commandRows, GROUPS } from '../command-table.ts';
 
 /** What a shell offers for a value or an argument. `none`: something must follow, and only the person knows what. */
 export type Offer =
