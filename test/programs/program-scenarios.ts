@@ -92,6 +92,26 @@ export const PROGRAM_SCENARIOS: readonly ProgramScenario[] = [
       tar -rf more.tar src/x; tar -uf more.tar src/x; tar -tf more.tar | grep -qx src/x`,
   },
   {
+    name: 'cp -a, rsync -X, tar --xattrs and mv take user.* attributes along, within and across file systems',
+    needs: ['setfattr', 'getfattr', 'cp', 'rsync', 'tar', 'mktemp'],
+    script: `
+      other=$(mktemp -d); trap 'rm -rf "$other"' EXIT
+      told() { (cd "$1" && find . | sort | while read -r path; do getfattr -h -d -e hex -m - "$path"; done | grep -v '^# file' | sort); }
+      mkdir -p from/sub; echo text > from/f; setfattr -n user.colour -v green from/f; setfattr -n user.mime_type -v text/plain from/f
+      setfattr -n user.empty from/sub; setfattr -n user.bytes -v 0x00ff0a from/sub
+      head -c 3000 /dev/zero | tr '\\0' x > value; setfattr -n user.long -v "$(cat value)" from/f
+      told from > expected; test "$(grep -c ^user expected)" = 5
+      cp -a from copied; told copied | cmp - expected; cp --preserve=xattr from/f alone; test "$(getfattr --only-values -n user.colour alone)" = green
+      rsync -aX from/ synced/; told synced | cmp - expected; test -z "$(rsync -aXi from/ synced/)"
+      setfattr -n user.colour -v blue from/f; rsync -aX from/ synced/; test "$(getfattr --only-values -n user.colour synced/f)" = blue
+      setfattr -n user.colour -v green from/f
+      tar --xattrs -cf all.tar from; mkdir to; tar --xattrs -xf all.tar -C to; told to/from | cmp - expected
+      cp -a from "$other/copied"; told "$other/copied" | cmp - expected; cp -a "$other/copied" back; told back | cmp - expected
+      rsync -aX from/ "$other/synced/"; told "$other/synced" | cmp - expected; tar --xattrs -xf all.tar -C "$other"; told "$other/from" | cmp - expected
+      mv from "$other/moved"; told "$other/moved" | cmp - expected; mv "$other/moved" again; told again | cmp - expected
+      setfattr -x user.long again/f; setfattr -x user.empty again/sub; test "$(told again | grep -c ^user)" = 3`,
+  },
+  {
     name: `git: ${COMMITS} commits, branches, merge, clone, gc, fsck, worktrees`,
     needs: ['git'],
     timeoutMs: 180_000,
