@@ -14,6 +14,8 @@ import { dirname, join } from 'node:path';
 import { UsageError } from '../base/errors.ts';
 import { accountName, accountPaths, type Paths } from '../config/paths.ts';
 import { exitCode } from './exit-codes.ts';
+import { withPath } from './failure.ts';
+import { visible } from './mount-event.ts';
 
 /**
  * One signed-in account, as kept in its 0600 file. The password is never in it: it is exchanged for the refresh token once.
@@ -77,15 +79,20 @@ export function writeAccountFile(path: string, account: Account): void {
   const temporary = `${path}.${process.pid}.new`;
   // 'wx' after rm: a file or link that someone put there is not written through.
   rmSync(temporary, { force: true });
-  const fd = openSync(temporary, 'wx', 0o600);
   try {
-    fchmodSync(fd, 0o600);
-    writeSync(fd, `${JSON.stringify(record, null, 2)}\n`);
-    fsyncSync(fd);
-  } finally {
-    closeSync(fd);
+    const fd = openSync(temporary, 'wx', 0o600);
+    try {
+      fchmodSync(fd, 0o600);
+      writeSync(fd, `${JSON.stringify(record, null, 2)}\n`);
+      fsyncSync(fd);
+    } finally {
+      closeSync(fd);
+    }
+    renameSync(temporary, path);
+  } catch (error) {
+    rmSync(temporary, { force: true });
+    throw withPath(error, path);
   }
-  renameSync(temporary, path);
   const directory = openSync(dirname(path), 'r');
   try {
     fsyncSync(directory);
@@ -133,7 +140,8 @@ export function chooseAccount(
   if (only !== undefined && second === undefined) return only;
   if (all.length === 0) throw new UsageError(NOT_SIGNED_IN, exitCode('signIn'));
   const names = all.map(({ name }) => name).join(', ');
-  if (only === undefined) throw new UsageError(`no account ${wanted}; there are: ${names}`, exitCode('signIn'));
+  if (only === undefined)
+    throw new UsageError(`no account ${visible(wanted ?? '')}; there are: ${names}`, exitCode('signIn'));
   throw new UsageError(`more than one account fits: say which with --account (${names})`);
 }
 

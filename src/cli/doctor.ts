@@ -7,6 +7,7 @@ import { type Machine, systemMachine } from './doctor/machine.ts';
 import { lookedText, reportJson, summaryText } from './doctor/report.ts';
 import { examineInProcess, type StoreExaminer } from './doctor/store-examiner.ts';
 import { exitCode } from './exit-codes.ts';
+import { visible } from './mount-event.ts';
 
 export interface DoctorFlags {
   /** Only the stores, every byte of them. */
@@ -58,5 +59,5 @@ function checkAccount(paths: Paths, wanted: string | null): void {
   if (names.length === 0) throw new UsageError(NOT_SIGNED_IN, exitCode('signIn'));
   const isKnown = (name: string): boolean =>
     wanted === null || wanted === name || wanted === readAccountFile(accountPaths(paths, name).accountFile).username;
-  if (!names.some(isKnown)) throw new UsageError(`${wanted} is not signed in here`, exitCode('signIn'));
+  if (!names.some(isKnown)) throw new UsageError(`${visible(wanted ?? '')} is not signed in here`, exitCode('signIn'));
 }

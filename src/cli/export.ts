@@ -1,5 +1,5 @@
 import { existsSync, readdirSync } from 'node:fs';
-import { type FileHandle, mkdir, open, symlink } from 'node:fs/promises';
+import { type FileHandle, mkdir, open, rm, symlink } from 'node:fs/promises';
 import { dirname, join, relative, resolve } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
@@ -9,6 +9,7 @@ import { formatBytes } from '../config/units.ts';
 import type { UnsyncedFile } from '../control/status-model.ts';
 import { chooseAccount } from './account-file.ts';
 import { exitCode } from './exit-codes.ts';
+import { withPath } from './failure.ts';
 import { visible } from './mount-event.ts';
 import { accountStates } from './running-mounts.ts';
 import type { CommandOutput } from './sync.ts';
@@ -111,6 +112,9 @@ async function copyOut(source: UnsyncedSource, file: UnsyncedFile, path: string)
     const copy = await open(path, 'wx');
     try {
       return await copyBytes((extent) => reader.read(extent), copy, file.sizeBytes);
+    } catch (error) {
+      await rm(path);
+      throw withPath(error, path);
     } finally {
       await copy.close();
     }

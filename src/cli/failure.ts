@@ -61,6 +61,11 @@ function diskFailure(error: unknown): Failure | null {
   };
 }
 
+/** A failed call on a descriptor does not say of which file: this does, so that a person hears it. */
+export function withPath(error: unknown, path: string): unknown {
+  return error instanceof Error && 'syscall' in error ? Object.assign(error, { path }) : error;
+}
+
 const DISK_FAILURES: ReadonlyMap<string, { readonly sentence: string; readonly reason: ExitReason }> = new Map([
   ['ENOSPC', { sentence: 'no space is left on the disk', reason: 'store' }],
   ['EDQUOT', { sentence: 'the quota is used up', reason: 'store' }],
@@ -91,7 +96,7 @@ export async function runToExit(program: string, run: () => Promise<number>): Pr
     code = await run();
   } catch (error) {
     const failure = failureOf(error);
-    for (const line of failure.sentence.split('\n')) process.stderr.write(`${program}: ${line}\n`);
+    for (const line of failure.sentence.split('\n')) process.stderr.write(`${program}: ${visible(line)}\n`);
     if (process.env.CFS_LOG_LEVEL === 'debug' && error instanceof Error) process.stderr.write(`${error.stack}\n`);
     code = failure.exitCode;
   } finally {

@@ -1,22 +1,19 @@
-import { UsageError } from '../base/errors.ts';
 import type { Paths } from '../config/paths.ts';
 import { callControl } from '../control/client.ts';
 import type { MountMetrics } from '../control/mount-metrics.ts';
 import { exitCode } from './exit-codes.ts';
-import { runningMounts } from './running-mounts.ts';
+import { visible } from './mount-event.ts';
+import { accountStates, isMeant, isRunning, noMount } from './running-mounts.ts';
 
 /** `cfs metrics`: the counters of all mounts (of one account's, where it is named) as Prometheus reads them. */
 export async function metricsCommand(
   deps: { readonly paths: Paths; readonly print: (text: string) => void },
   flags: { readonly account: string | null },
 ): Promise<number> {
-  const mounts = (await runningMounts(deps.paths)).filter(
-    ({ name, username }) => flags.account === null || flags.account === name || flags.account === username,
-  );
-  if (mounts.length === 0) {
-    const what = flags.account === null ? 'no mount is running' : `${flags.account} is not mounted`;
-    throw new UsageError(what, exitCode('notMounted'));
-  }
+  const states = (await accountStates(deps.paths)).filter((state) => isMeant(state, flags.account));
+  const mounts = states.filter(isRunning);
+  if (mounts.length === 0)
+    throw noMount(states, flags.account === null ? 'no mount is running' : `${visible(flags.account)} is not mounted`);
   const told = await Promise.all(
     mounts.map(async ({ name, socketPath }) => ({
       account: name,
@@ -49,7 +46,7 @@ const one = (value: number): readonly Sample[] => [{ value }];
 const byKind = (label: string, values: Readonly<Record<string, number>>): readonly Sample[] =>
   Object.entries(values).map(([kind, value]) => ({ labels: { [label]: kind }, value }));
 
-/** Names are never given another meaning; docs/troubleshooting.md lists them. */
+/** Names are never given another meaning; docs/commands.md lists them. */
 const FAMILIES: readonly Family[] = [
   {
     name: 'cfs_uptime_seconds',

@@ -49,7 +49,12 @@ export async function accountStates(paths: Paths): Promise<readonly AccountState
 }
 
 export async function runningMounts(paths: Paths): Promise<readonly RunningMount[]> {
-  return (await accountStates(paths)).filter((state): state is RunningMount => state.status !== null);
+  return (await accountStates(paths)).filter(isRunning);
+}
+
+/** Whether a mount of the account answers. */
+export function isRunning(state: AccountState): state is RunningMount {
+  return state.status !== null;
 }
 
 /**
@@ -61,28 +66,37 @@ export async function chooseMount(
   paths: Paths,
   wanted: { directory: string | null; account: string | null },
 ): Promise<RunningMount> {
-  const states = await accountStates(paths);
-  const running = states.filter((state): state is RunningMount => state.status !== null);
+  const states = (await accountStates(paths)).filter((state) => isMeant(state, wanted.account));
   const path = wanted.directory === null ? null : mountPathOf(wanted.directory);
-  const fitting = running.filter(
-    ({ name, username, status }) =>
-      (path === null || status.directory === path) &&
-      (wanted.account === null || wanted.account === name || wanted.account === username),
-  );
+  const fitting = states.filter(isRunning).filter(({ status }) => path === null || status.directory === path);
   const [only, second] = fitting;
   if (only !== undefined && second === undefined) return only;
   if (second !== undefined) {
     const directories = fitting.map(({ status }) => visible(status.directory)).join(', ');
     throw new UsageError(`several mounts are running (${directories}): say which directory is meant`);
   }
-  if (wanted.directory !== null)
-    throw new UsageError(`no mount of ours is running at ${visible(wanted.directory)}`, exitCode('notMounted'));
-  if (states.some(({ isForeign }) => isForeign === true))
-    throw new UsageError('that mount belongs to another user: ask as the one who mounted', exitCode('notMounted'));
-  throw new UsageError(
-    wanted.account === null ? 'no mount is running' : `${wanted.account} is not mounted`,
-    exitCode('notMounted'),
-  );
+  if (wanted.directory !== null) throw noMount(states, `no mount of ours is running at ${visible(wanted.directory)}`);
+  throw noMount(states, wanted.account === null ? 'no mount is running' : `${visible(wanted.account)} is not mounted`);
+}
+
+/**
+ * Nothing that can be asked: one that does not answer or belongs to another user may be what was meant, which directory it has is not
+ * known.
+ */
+export function noMount(states: readonly AccountState[], sentence: string): UsageError {
+  const silent = states.find((state) => state.silent);
+  if (silent !== undefined) {
+    const who = visible(silent.username);
+    return new UsageError(`the mount of ${who} does not answer: cfs doctor says what to do`, exitCode('failure'));
+  }
+  const isForeign = states.some((state) => state.isForeign === true);
+  const why = isForeign ? 'that mount belongs to another user: ask as the one who mounted' : sentence;
+  return new UsageError(why, exitCode('notMounted'));
+}
+
+/** Whether `--account` means it: by its name, or by what the person signed in with. */
+export function isMeant({ name, username }: AccountState, wanted: string | null): boolean {
+  return wanted === null || wanted === name || wanted === username;
 }
 
 /** What the mount of an account says; null where none answers. */

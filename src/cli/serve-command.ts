@@ -6,6 +6,7 @@ import { checkBlobs } from '../server/housekeeping.ts';
 import { openParts, ReferenceServer, type ReferenceServerOptions } from '../server/reference-server.ts';
 import { exitCode } from './exit-codes.ts';
 import type { Invocation } from './invocation.ts';
+import { visible } from './mount-event.ts';
 
 /** The flags of `cfs serve`; null: not given. */
 export interface ServeFlags {
@@ -118,7 +119,7 @@ function optionsOf(dataDirectory: string, flags: ServeFlags): ReferenceServerOpt
       ? {}
       : { tls: { certificate: textOf(tlsCert, '--tls-cert'), key: textOf(tlsKey, '--tls-key') } }),
     insecure: flags.insecure,
-    ...(flags.publicOrigin === null ? {} : { publicOrigin: new URL(flags.publicOrigin).origin }),
+    ...(flags.publicOrigin === null ? {} : { publicOrigin: publicOriginOf(flags.publicOrigin) }),
     accessTokenMs: flags.tokenLifeMs,
     ...(flags.versionsKept === null ? {} : { versionsKept: Math.max(1, flags.versionsKept) }),
     uniqueNames: flags.uniqueNames,
@@ -132,12 +133,17 @@ function optionsOf(dataDirectory: string, flags: ServeFlags): ReferenceServerOpt
   };
 }
 
+function publicOriginOf(text: string): string {
+  if (URL.canParse(text) && /^https?:$/.test(new URL(text).protocol)) return new URL(text).origin;
+  throw new UsageError(`--public-origin: "${visible(text)}" is not a URL such as https://api.example.com`);
+}
+
 /** `host`, `host:port`, `:port`, `port`; IPv6 in brackets. */
 function addressOf(text: string): { host?: string; port?: number } {
   const match = /^(?:(\[[0-9a-f:.]+\]|[^:[\]]*[^:[\]\d][^:[\]]*|\d+\.\d+\.\d+\.\d+)?)(?::?(\d{1,5}))?$/i.exec(text);
   const port = match?.[2] === undefined ? undefined : Number(match[2]);
   if (match === null || text === '' || (port ?? 0) > 65_535)
-    throw new UsageError(`--listen: "${text}" is not HOST:PORT`);
+    throw new UsageError(`--listen: "${visible(text)}" is not HOST:PORT`);
   const host = match[1]?.replace(/^\[|\]$/g, '');
   return { ...(host === undefined || host === '' ? {} : { host }), ...(port === undefined ? {} : { port }) };
 }
@@ -150,13 +156,13 @@ function faultsOf(path: string): readonly FaultRule[] {
   } catch {
     // Said below, in the same words as for JSON of another form.
   }
-  throw new UsageError(`--fault-file: ${path} is not a JSON array of rules`);
+  throw new UsageError(`--fault-file: ${visible(path)} is not a JSON array of rules`);
 }
 
 function textOf(path: string, flag: string): string {
   try {
     return readFileSync(path, 'utf8');
   } catch (error) {
-    throw new UsageError(`${flag}: cannot read ${path}`, exitCode('usage'), { cause: error });
+    throw new UsageError(`${flag}: cannot read ${visible(path)}`, exitCode('usage'), { cause: error });
   }
 }

@@ -5,6 +5,7 @@ import type { CommandAction, CommandContext } from './command-actions.ts';
 import type { CommandName } from './command-table.ts';
 import { exitCode } from './exit-codes.ts';
 import type { Invocation } from './invocation.ts';
+import { visible } from './mount-event.ts';
 
 /** What an administrating command works with. */
 export interface AdministerDeps {
@@ -67,6 +68,8 @@ export const SERVE_ACTIONS: Readonly<Record<ServeCommandName, CommandAction>> = 
 
 function administer(run: (deps: AdministerDeps) => Promise<void> | void): CommandAction {
   return async (given, context) => {
+    for (const word of given.command.args)
+      if (visible(word) !== word) throw new UsageError(`${visible(word)}: no name here may hold control characters`);
     const { withAdministration } = await import('./serve-administration.ts');
     await withAdministration(dataDirectory(given, context), async (deps) => run({ ...deps, given, context }));
     return exitCode('ok');

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { UsageError } from '../base/errors.ts';
@@ -7,6 +7,7 @@ import { OPTIONS, type OptionKey, type Options } from '../config/options.ts';
 import type { Paths } from '../config/paths.ts';
 import { chooseAccount } from './account-file.ts';
 import { EXIT_CODES, exitCode } from './exit-codes.ts';
+import { withPath } from './failure.ts';
 import { visible } from './mount-event.ts';
 import { mountPathOf } from './mount-point.ts';
 import { unitNameOf, unitText } from './service-unit.ts';
@@ -38,9 +39,12 @@ export async function installService(
 ): Promise<number> {
   const { name, account } = chooseAccount(deps.paths, flags.account);
   const directory = mountPathOf(flags.directory);
-  if (!existsSync(directory)) {
-    throw new UsageError(`${visible(directory)} does not exist: make the directory first`, exitCode('mountPoint'));
-  }
+  const refuse = (reason: string): never => {
+    throw new UsageError(`${visible(directory)} ${reason}`, exitCode('mountPoint'));
+  };
+  const found = statSync(directory, { throwIfNoEntry: false });
+  if (found === undefined) refuse('does not exist: make the directory first');
+  else if (!found.isDirectory()) refuse('is not a directory');
   const unit = unitNameOf(directory);
   const folder = unitFolder(deps);
   const path = join(folder, unit);
@@ -54,8 +58,13 @@ export async function installService(
     lasting: LASTING,
   });
   mkdirSync(folder, { recursive: true });
-  writeFileSync(`${path}.new`, text, { mode: 0o644 });
-  renameSync(`${path}.new`, path);
+  try {
+    writeFileSync(`${path}.new`, text, { mode: 0o644 });
+    renameSync(`${path}.new`, path);
+  } catch (error) {
+    rmSync(`${path}.new`, { force: true });
+    throw withPath(error, path);
+  }
   deps.print(`wrote ${visible(path)}\n`);
 
   const started = systemctl(deps.env, 'daemon-reload') ?? systemctl(deps.env, 'enable', '--now', unit);

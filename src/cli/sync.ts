@@ -8,7 +8,7 @@ import { exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
 import { mountPathOf } from './mount-point.ts';
 import { ProgressLine } from './progress-line.ts';
-import { chooseMount, type RunningMount, runningMounts } from './running-mounts.ts';
+import { accountStates, chooseMount, isRunning, noMount, type RunningMount } from './running-mounts.ts';
 
 /** Where a command's words go. */
 export interface CommandOutput {
@@ -75,9 +75,9 @@ export async function mountAndPath(
     return { mount: await chooseMount(paths, { directory: null, account: flags.account }), path: null };
   }
   const wanted = realPathOf(flags.file);
-  const mount = (await runningMounts(paths)).find(({ status }) => isWithin(wanted, status.directory));
-  if (mount === undefined)
-    throw new UsageError(`${visible(flags.file)} lies in no mount that is running`, exitCode('notMounted'));
+  const states = await accountStates(paths);
+  const mount = states.filter(isRunning).find(({ status }) => isWithin(wanted, status.directory));
+  if (mount === undefined) throw noMount(states, `${visible(flags.file)} lies in no mount that is running`);
   const path = relative(mount.status.directory, wanted);
   return { mount, path: path === '' ? null : path };
 }

@@ -2,6 +2,7 @@ import { type FileHandle, open, rm } from 'node:fs/promises';
 import { formatBytes } from '../config/units.ts';
 import type { NamedVersion } from '../fs/file-history.ts';
 import type { HttpService } from '../remote/http-service.ts';
+import { withPath } from './failure.ts';
 import { visible } from './mount-event.ts';
 import type { CommandOutput } from './sync.ts';
 
@@ -21,7 +22,7 @@ export async function fetchVersion(
     const { chunks } = await deps.service.readVersion(url, { start: 0, end: sizeBytes }, sizeBytes);
     let doneBytes = 0;
     for await (const chunk of chunks) {
-      await writeWhole(file, chunk);
+      await writeWhole(file, chunk).catch((error: unknown) => Promise.reject(withPath(error, path)));
       doneBytes += chunk.byteLength;
       deps.output.redraw?.(`fetching ${visible(name)}: ${formatBytes(doneBytes)} of ${formatBytes(sizeBytes)}`);
     }

@@ -99,22 +99,37 @@ describe('is refused, and changes nothing', () => {
   });
 });
 
-/** A file system of 16 KiB in a mount namespace of its own, and 64 KiB to go there. */
-test('a full disk is told, and what could not be written whole is not there', async () => {
+/** A file system in a mount namespace of its own that has room for names and for no byte. */
+test('a full disk is told by every command that writes, and what could not be written whole is not there', async () => {
   await mount.run('head -c 65536 /dev/urandom > large.bin');
   await mount.sync();
+  await mount.run('printf y > unpushed.txt');
   mkdirSync(beside('small'));
-  const cfs = `"${process.execPath}" "${join(PROJECT, 'dist/cli/cfs.js')}"`;
+  const commands: Readonly<Record<string, string>> = {
+    login: `XDG_STATE_HOME="$PWD/state" cfs login ${mount.server.account.url}`,
+    restore: `cfs restore "${at('large.bin')}@latest" --to copy`,
+    diff: `TMPDIR="$PWD" cfs diff "${at('large.bin')}@latest" "${at('large.bin')}"`,
+    export: 'cfs export out',
+    service: `XDG_CONFIG_HOME="$PWD/config" cfs service install "${mount.directory}"`,
+  };
   const script = `mount -t tmpfs -o size=16k none "${beside('small')}" && cd "${beside('small')}"
-    ${cfs} restore "${at('large.bin')}@latest" --to copy; echo "ended with $?"; ls -A`;
+    head -c 16384 /dev/zero > full
+    cfs() { "${process.execPath}" "${join(PROJECT, 'dist/cli/cfs.js')}" "$@"; }
+    ${Object.entries(commands)
+      .map(([name, command]) => `${command}; echo "${name} ended with $?"`)
+      .join('\n')}
+    find . -type f`;
 
-  const result = await runCommand(['unshare', '--mount', 'sh', '-c', script], { env: mount.env() });
+  const { stdout, stderr } = await runCommand(['unshare', '--mount', 'sh', '-c', script], { env: mount.env() });
 
-  expect(result.stderr).toMatch(/^cfs: .*copy: no space is left on the disk \(ENOSPC\)\n$/);
-  expect(result.stdout).toBe(`ended with ${exitCode('store')}\n`);
+  const ended = Object.keys(commands).map((name) => `${name} ended with ${exitCode('store')}\n`);
+  expect(stdout, stderr).toBe(`${ended.join('')}./full\n`);
+  for (const line of stderr.trimEnd().split('\n'))
+    expect(line).toMatch(/^cfs: \S+: no space is left on the disk \(ENOSPC\)$/);
+  expect(stderr.trimEnd().split('\n')).toHaveLength(ended.length);
 });
 
-test("another user's socket is refused by the system, and the sentence says whose mount it is", async () => {
+test("another user's socket is refused by the system, and every command says whose mount it is", async () => {
   const home = new CommandHome();
   try {
     // The other user knows the account by the same name, and was given the address of the first one's sockets.
@@ -126,10 +141,15 @@ test("another user's socket is refused by the system, and the sentence says whos
     const cfs = [process.execPath, join(PROJECT, 'dist/cli/cfs.js')];
     const as = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups'];
     const env = { ...home.env, XDG_RUNTIME_DIR: mount.env().XDG_RUNTIME_DIR };
+    const file = at('pushed.txt');
+    const ofMounts = [['sync', '--wait'], ['refresh'], ['retry'], ['umount'], ['metrics'], ['log-level', 'debug']];
+    const ofFiles = [['versions'], ['share', 'link'], ['pin'], ['unpin'], ['discard', '--yes'], ['diff', file]];
 
-    const result = await runCommand([...as, ...cfs, 'sync', '--wait'], { env, anyExitCode: true });
+    for (const words of [...ofMounts, ...ofFiles.map((each) => [...each, file]), ['restore', `${file}@latest`]]) {
+      const result = await runCommand([...as, ...cfs, ...words], { env, anyExitCode: true });
 
-    expectRefusal(result, 'notMounted', 'belongs to another user');
+      expectRefusal(result, 'notMounted', 'belongs to another user');
+    }
     expect((await mount.cfs(['status'])).stdout).toContain('mounted');
   } finally {
     home.dispose();
