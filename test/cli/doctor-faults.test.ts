@@ -5,7 +5,7 @@ import { dirname } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
-import type { ContentId } from '../../src/base/vocabulary.ts';
+import type { ContentId, ResourceUrl } from '../../src/base/vocabulary.ts';
 import type { Account } from '../../src/cli/account-file.ts';
 import { type FindingName, findingKinds } from '../../src/cli/doctor/finding.ts';
 import { exitCode } from '../../src/cli/exit-codes.ts';
@@ -15,6 +15,9 @@ import { ControlServer } from '../../src/control/server.ts';
 import type { Status } from '../../src/control/status-model.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
 import { Store } from '../../src/store/environment.ts';
+import { writeNode } from '../../src/store/node-table.ts';
+import { rootNode } from '../../src/tree/root-node.ts';
+import { sampleNode } from '../store/sample-records.ts';
 import { CommandHome } from './cli-harness.ts';
 import { Authority, DoctorGround, type Report } from './doctor-ground.ts';
 
@@ -166,6 +169,16 @@ const FAULTS: Readonly<Record<FindingName, () => unknown>> = {
     store.transact((tx) => tx.put('garbage', 99 as ContentId, true));
     await store.close();
   },
+  'changes-waiting': async () => {
+    const store = await openStore(ground.files.accountStoreDirectory);
+    const root = rootNode({ resource: `${account.origin}/folder/1` as ResourceUrl, uid: 0, gid: 0 }, 1);
+    store.transact((tx) => {
+      tx.put('meta', 'next-inode', 3);
+      writeNode(tx, undefined, root, 1);
+      writeNode(tx, undefined, sampleNode(2, { kind: 'folder' }), 1);
+    });
+    await store.close();
+  },
   'disk-full': () => ground.change({ disk: () => ({ freeBytes: 1e6, totalBytes: 1e11 }) }),
   'disk-below-reserve': () => ground.change({ disk: () => ({ freeBytes: 5e8, totalBytes: 1e11 }) }),
   'mount-dead': () => ground.change({ mountTable: () => HERE, probe: () => 'dead' }),
@@ -201,6 +214,21 @@ test('so does one with a service behind an own authority, but for the sign-in', 
   await encrypted();
 
   expect(namesOf(await ground.doctor())).toEqual(['sign-in-refused']);
+});
+
+/** The other root's store is read beside a mount; that of the mount itself is not, and is no finding. */
+test('changes of the root that is not mounted are told beside a mount of the other one', async () => {
+  await FAULTS['changes-waiting']();
+  const store = await openStore();
+  undo.push(() => store.close());
+  await mounted(() => statusOf({}));
+
+  const { text } = await ground.doctor();
+
+  expect(namesOf({ text })).toEqual(['changes-waiting']);
+  const words = text.replace(/\s+/g, ' ');
+  expect(words).toContain(`mounted by process ${process.pid}: not read meanwhile`);
+  expect(words).toContain('1 change waits in the store of --root account, which is not mounted');
 });
 
 test.each(findingKinds())('%s is named, and nothing else', async (name, kind) => {
@@ -302,8 +330,8 @@ async function encrypted(life?: readonly [string, string], name?: string): Promi
   ground.setEnv({ SSL_CERT_FILE: authority.certificateFile });
 }
 
-function openStore(): Promise<Store> {
-  return Store.open({ directory: ground.files.storeDirectory, clock: systemClock, log: silentLogger });
+function openStore(directory: string = ground.files.storeDirectory): Promise<Store> {
+  return Store.open({ directory, clock: systemClock, log: silentLogger });
 }
 
 function statusOf(changes: Partial<Status>): Status {

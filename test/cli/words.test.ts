@@ -21,6 +21,8 @@ import { progressText } from '../../src/cli/progress-line.ts';
 import type { AccountState } from '../../src/cli/running-mounts.ts';
 import { statusText } from '../../src/cli/status.ts';
 import { NoMountError } from '../../src/control/client.ts';
+import type { Status } from '../../src/control/status-model.ts';
+import { textOf } from '../imports.ts';
 
 describe('events', () => {
   test.each<[MountEvent, string]>([
@@ -141,6 +143,17 @@ describe('the status for people', () => {
     ]);
   });
 
+  /** [S-status-1] Both directions: a field that is gone must not stay in the document. */
+  test('each field that scripts may read is in docs/commands.md', () => {
+    const quota = { limitBytes: 2, usedBytes: 1, atMs: 1 };
+    const whole = { ...state, isForeign: true, status: { ...(state.status as Status), quota } };
+    const documented = [...textOf('docs/commands.md').matchAll(/^\| `(accounts[^`]+)` \|/gm)].map(([, field]) => field);
+
+    expect(new Set(fieldsOf({ accounts: [whole] }))).toEqual(
+      new Set(documented.filter((field) => field !== 'accounts[].status' && field !== 'accounts[].status.quota')),
+    );
+  });
+
   test('an account that is not mounted says so', () => {
     expect(statusText({ ...state, status: null }, 0)).toBe('ann@example.com at https://host\n  not mounted');
     expect(statusText({ ...state, status: null, silent: true }, 0)).toContain('does not answer');
@@ -172,3 +185,10 @@ describe('what a launcher and a mount tell each other', () => {
     expect(parseMountAnswer('Segmentation fault')).toBeNull();
   });
 });
+
+/** The paths of all values: `accounts[].name`. */
+function fieldsOf(value: unknown, path = ''): readonly string[] {
+  if (Array.isArray(value)) return value.flatMap((item) => fieldsOf(item, `${path}[]`));
+  if (typeof value !== 'object' || value === null) return [path];
+  return Object.entries(value).flatMap(([key, inner]) => fieldsOf(inner, path === '' ? key : `${path}.${key}`));
+}

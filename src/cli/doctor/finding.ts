@@ -197,6 +197,11 @@ export const FINDINGS = {
     cause: 'the disk gave other bytes than were written, or somebody changed files in the store',
     cure: 'copy {} away, look at the disk (dmesg), and remove it: all but what was pending is fetched again',
   }),
+  'changes-waiting': warning('store', 'pending', {
+    symptom: 'none',
+    cause: 'changes that the service does not have are in a store that is not mounted: nothing pushes them meanwhile',
+    cure: 'mount that root and cfs sync --wait, or copy them out: cfs export DIR',
+  }),
   'disk-full': problem('disk', 'store', {
     symptom: 'programs get *No space left on device* (ENOSPC)',
     cause: "this machine's disk is full: nothing can be saved",

@@ -41,8 +41,6 @@ export async function checkStoreOf(
     ...checkOwner(machine, storeDirectory),
     ...checkWritable(storeDirectory),
   ];
-  if (how.mountedBy !== null)
-    return { findings: access, note: `mounted by process ${how.mountedBy}: not read meanwhile` };
   // Looking at what was never mounted would make it.
   if (access.some(({ name }) => name === 'store-read-only') || !existsSync(join(storeDirectory, 'index')))
     return { findings: access, note: 'nothing is stored here' };
@@ -53,9 +51,12 @@ export async function checkStoreOf(
       const more = examined.findings - examined.shown.length;
       const found = examined.shown.map((what) => finding('store-damaged', what, shown));
       if (more > 0) found.push(finding('store-damaged', `and ${more} more`, shown));
+      if (examined.pending > 0) found.push(waiting(examined.pending, storeDirectory === files.accountStoreDirectory));
       return { findings: [...access, ...found], note: lookedAt(examined) };
     }
     case 'in-use':
+      if (how.mountedBy !== null)
+        return { findings: access, note: `mounted by process ${how.mountedBy}: not read meanwhile` };
       return { findings: [...access, finding('store-in-use', examined.reason, shown)], note: null };
     case 'newer':
       return { findings: [...access, finding('store-newer', examined.reason, shown)], note: null };
@@ -64,6 +65,13 @@ export async function checkStoreOf(
     default:
       return examined satisfies never;
   }
+}
+
+/** Changes in a store that nobody has open: no mount tells of them, and none pushes them. */
+function waiting(count: number, isOfAccountRoot: boolean): Finding {
+  const root = isOfAccountRoot ? '--root account' : '--root briefcase';
+  const what = `${count} ${count === 1 ? 'change waits' : 'changes wait'} in the store of ${root}, which is not mounted`;
+  return finding('changes-waiting', what);
 }
 
 /** Room on the disk of the store, or of what it will lie in. */

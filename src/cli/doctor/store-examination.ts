@@ -10,12 +10,14 @@ import { visible } from '../mount-event.ts';
 /** `bytes`: every block is compared with its mark as well. */
 export type ExaminationDepth = 'structure' | 'bytes';
 
-/** What an examination came to. `opened`: entries and contents looked at, and the first of what is wrong. */
+/** What an examination came to. `opened`: entries and contents looked at, what was not pushed yet, and the first of what is wrong. */
 export type StoreExamination =
   | {
       readonly state: 'opened';
       readonly nodes: number;
       readonly contents: number;
+      /** Changes that the service does not have, parked ones too. */
+      readonly pending: number;
       /** How many there are. */
       readonly findings: number;
       /** The first SHOWN_MAX of them. */
@@ -55,10 +57,15 @@ export async function examineStore(
     for (const check of checks) {
       for (const finding of check) if (++findings <= SHOWN_MAX) shown.push(finding);
     }
-    const nodes = countOf(store.all('node'));
-    const examined = { state: 'opened', nodes, contents: countOf(store.all('content')), findings, shown } as const;
     contents.close();
-    return examined;
+    return {
+      state: 'opened',
+      nodes: countOf(store.all('node')),
+      contents: countOf(store.all('content')),
+      pending: countOf(store.all('dirty')),
+      findings,
+      shown,
+    };
   } catch (error) {
     return { state: 'broken', reason: `it cannot be read: ${messageOf(error)}` };
   } finally {
