@@ -61,6 +61,7 @@ export class Journal {
   /** After a failed fdatasync the kernel may have dropped the pages: nothing more can be promised in this run. */
   #broken: StorageError | null = null;
   #scratch = Buffer.allocUnsafe(64 * 1024);
+  #isRemovalFailing = false;
   #closed = false;
 
   private constructor(options: JournalOptions, older: Segment[], current: OpenSegment, directorySync: Promise<void>) {
@@ -189,15 +190,24 @@ export class Journal {
     return this.#syncQueued;
   }
 
-  /** LMDB holds every record up to `sequence` on the disk: files that hold nothing newer are dropped. */
+  /** LMDB holds every record up to `sequence` on the disk: files that hold nothing newer are dropped. Never throws. */
   release(sequence: number): void {
-    while (this.#older[0] !== undefined && this.#older[0].last <= sequence) {
-      const segment = this.#older.shift() as Segment;
-      const unsynced = this.#unsynced.findIndex(({ number }) => number === segment.number);
+    for (let [oldest] = this.#older; oldest !== undefined && oldest.last <= sequence; [oldest] = this.#older) {
+      const { number, path } = oldest;
+      try {
+        this.#options.disk.remove(path);
+      } catch (err) {
+        // Read again at the next start, if need be: its records change nothing.
+        if (!this.#isRemovalFailing) this.#options.log.warn({ err, file: number }, 'journal file not removed, later');
+        this.#isRemovalFailing = true;
+        return;
+      }
+      this.#isRemovalFailing = false;
+      this.#older.shift();
+      const unsynced = this.#unsynced.findIndex((segment) => segment.number === number);
       if (unsynced >= 0 && this.#syncing === null) {
         for (const { fd } of this.#unsynced.splice(unsynced, 1)) this.#options.disk.close(fd);
       }
-      this.#options.disk.remove(segment.path);
     }
   }
 
@@ -262,7 +272,11 @@ export class Journal {
         },
         (err: unknown) => {
           log.warn({ err }, 'no room for the next journal file');
-          disk.remove(path);
+          try {
+            disk.remove(path);
+          } catch {
+            // What is there is written over by the next one.
+          }
         },
       )
       .finally(() => {

@@ -150,6 +150,54 @@ test('LMDB may be ahead of a journal whose unsynced end was lost', async () => {
   await third.close();
 });
 
+test('a disk that has no room for the next file, and does not let go of what was begun of it, ends nothing', async () => {
+  const directory = join(stores.directory(), 'journal');
+  let asked = 0;
+  const refused = (): never => {
+    asked++;
+    throw new StorageError('read-only');
+  };
+  const { journal } = await open(directory, {
+    disk: {
+      ...systemDisk,
+      allocate: async (path, sizeBytes) => (/spare$/.test(path) ? refused() : systemDisk.allocate(path, sizeBytes)),
+      remove: (path) => (asked > 0 ? refused() : systemDisk.remove(path)),
+    },
+  });
+
+  // A rejection that nobody hears would end the process: the runner tells of it.
+  for (let n = 1; asked < 2; n++) {
+    append(journal, textOf(n));
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+
+  await journal.close();
+});
+
+test('a file that the disk does not let go is tried again, and nobody is told: no promise waits for it', async () => {
+  const directory = join(stores.directory(), 'journal');
+  let refuses = true;
+  const disk: Disk = {
+    ...systemDisk,
+    remove: (path) => {
+      if (refuses && /\d{10}$/.test(path)) throw new StorageError(`cannot remove ${path}: EROFS`);
+      systemDisk.remove(path);
+    },
+  };
+  const { journal } = await open(directory, { disk });
+  for (let n = 1; n <= 60; n++) append(journal, textOf(n));
+  const files = journal.files;
+
+  journal.release(60);
+  expect(journal.files).toBe(files);
+  refuses = false;
+  journal.release(60);
+
+  expect(journal.files).toBe(1);
+  expect(readdirSync(directory).filter((name) => /^\d{10}$/.test(name))).toHaveLength(1);
+  await journal.close();
+});
+
 test('files are dropped when LMDB holds their records, oldest first', async () => {
   const directory = join(stores.directory(), 'journal');
   const { journal } = await open(directory);
