@@ -39,8 +39,8 @@ import { WorkerWatch } from './worker-watch.ts';
 
 export async function mountMain(env: Record<string, string | undefined>): Promise<number> {
   const request = readMountRequest(env);
-  // Whoever read the events may go away (EPIPE); the mount stays.
-  process.stdout.on('error', () => {});
+  // Whoever read the events may go away (EPIPE), and the disk that takes what libraries print may be full; the mount stays.
+  for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
   const log = createLogger({ level: request.options.logLevel, file: request.logFile });
   try {
     const account = readAccountFile(request.accountFile);

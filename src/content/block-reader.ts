@@ -1,5 +1,5 @@
 import type { Clock } from '../base/clock.ts';
-import { ApiError, FsError, ProtocolError } from '../base/errors.ts';
+import { ApiError, FsError, ProtocolError, StorageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { BLOCK_BYTES, type ContentId, type Extent } from '../base/vocabulary.ts';
 import type { Contents, Piece } from '../store/contents.ts';
@@ -24,6 +24,10 @@ const WHOLE_BYTES_MAX = 1024 * 1024;
 
 /** What may be under way over all handles without anyone waiting for it: it takes the line from those who do. */
 const PREFETCH_BYTES_MAX = 256 * 1024 * 1024;
+
+/** Between two tries to complete what nobody waits for. */
+const COMPLETION_PAUSE_MS = 5_000;
+const COMPLETION_PAUSE_MS_MAX = 60_000;
 
 /** Pieces that are all here. */
 export type PresentPiece = Exclude<Piece, { kind: 'missing' }>;
@@ -98,6 +102,27 @@ export class BlockReader {
   /** Makes sure that `extent` of `id` is here, down through its bases. */
   async complete(id: ContentId, extent: Extent, signal: AbortSignal): Promise<void> {
     await this.#readMissing(id, extent, signal, () => undefined);
+  }
+
+  /**
+   * As `complete`, behind everybody's back: while there is no answer it is tried again, as long as something refers to the content.
+   * Never rejects.
+   */
+  async completeBehind(id: ContentId, extent: Extent, signal: AbortSignal): Promise<void> {
+    try {
+      for (let pauseMs = COMPLETION_PAUSE_MS; ; pauseMs = Math.min(2 * pauseMs, COMPLETION_PAUSE_MS_MAX)) {
+        const failure = await this.complete(id, extent, signal).then(
+          () => null,
+          (error: unknown) => error,
+        );
+        if (failure === null) return;
+        if (!(failure instanceof FsError) || failure.errno !== 'ETIMEDOUT') throw failure;
+        await this.#clock.sleep(pauseMs, signal);
+        if ((this.#contents.record(id)?.refs ?? 0) === 0) return;
+      }
+    } catch (err) {
+      this.#log.debug({ content: id, err }, 'not completed');
+    }
   }
 
   /** As `complete`. @returns whether it stays: a version for which the disk has no room is in memory only, for a moment */
@@ -241,7 +266,7 @@ export class BlockReader {
 
   async #fetchPatiently(fetch: Fetch, sizeBytes: number, giveUp: AbortSignal): Promise<void> {
     try {
-      await this.#patience.ask((signal) => this.#fetchOnce(fetch, sizeBytes, signal), giveUp);
+      await this.#patience.ask((signal) => this.#fetchSomewhere(fetch, sizeBytes, signal), giveUp, 'bytes');
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 404) throw error;
       this.#log.warn({ content: fetch.content, ...fetch.extent }, 'version gone while it was read');
@@ -249,14 +274,25 @@ export class BlockReader {
     }
   }
 
-  /** What has not landed yet: the second try goes on where the first was cut. */
-  async #fetchOnce(fetch: Fetch, sizeBytes: number, signal: AbortSignal): Promise<void> {
+  /** Into the cache, or past it into memory where the disk turns out to be full: whoever reads must not hear of that. */
+  async #fetchSomewhere(fetch: Fetch, sizeBytes: number, signal: AbortSignal): Promise<void> {
+    const path = this.#contents.fetchPath(fetch.content);
+    try {
+      await this.#fetchOnce(fetch, sizeBytes, path, signal);
+    } catch (error) {
+      if (path === null || !(error instanceof StorageError && error.full)) throw error;
+      this.#log.debug({ content: fetch.content, err: error }, 'no room for what is fetched: it is kept in memory');
+      await this.#fetchOnce(fetch, sizeBytes, null, signal);
+    }
+  }
+
+  /** What has not landed yet: the second try goes on where the first was cut. @param path null: into memory */
+  async #fetchOnce(fetch: Fetch, sizeBytes: number, path: string | null, signal: AbortSignal): Promise<void> {
     const { content } = fetch;
     const extent = { start: fetch.landedTo, end: fetch.extent.end };
     if (extent.start >= extent.end) return; // cut behind its last byte
     const record = this.#contents.record(content);
     if (record?.version == null) throw new FsError('EIO', `content ${content} has no version to fetch from`);
-    const path = this.#contents.fetchPath(content);
     const isAhead = !fetch.isWanted;
     const target = path === null ? ({ kind: 'memory', isAhead } as const) : ({ kind: 'file', path, isAhead } as const);
     const startedMs = this.#clock.elapsedMs();
@@ -271,6 +307,7 @@ export class BlockReader {
       takenTo = there.end === sizeBytes ? sizeBytes : there.end - (there.end % BLOCK_BYTES);
     };
     const written = (there: Extent): void => {
+      this.#patience.bytesCame();
       if (signal.aborted || there.start > extent.start) return;
       try {
         take(there);

@@ -403,11 +403,7 @@ export class OpenFile {
     this.#hold(draft);
     // The service keeps few old versions: a base that disappears would make this file incompletable.
     if (baseContent !== null && baseBytes > 0 && keepBytes > 0) {
-      this.#deps.reader
-        .complete(baseContent, { start: 0, end: baseBytes }, this.#deps.shutdown)
-        .catch((err: unknown) => {
-          this.#deps.log.debug({ ino: this.ino, err }, 'base not completed yet');
-        });
+      void this.#deps.reader.completeBehind(baseContent, { start: 0, end: baseBytes }, this.#deps.shutdown);
     }
     return draft;
   }

@@ -18,6 +18,8 @@ export class Patience {
   readonly #shutdown: AbortSignal;
   readonly #readTimeoutMs: number;
   #isAway = false;
+  /** When bytes came last, for anybody. */
+  #bytesCameMs = Number.NEGATIVE_INFINITY;
 
   constructor(deps: { clock: Clock; log: Logger; shutdown: AbortSignal; readTimeoutMs: number }) {
     this.#clock = deps.clock;
@@ -26,39 +28,63 @@ export class Patience {
     this.#readTimeoutMs = deps.readTimeoutMs;
   }
 
+  /** Whether the last question got no answer in time. */
+  get isAway(): boolean {
+    return this.#isAway;
+  }
+
   /** The service answered somebody. */
   reachable(): void {
     this.#isAway = false;
+  }
+
+  /** Bytes of a file came: whoever waits for others may do so as long as they keep coming. */
+  bytesCame(): void {
+    this.#isAway = false;
+    this.#bytesCameMs = this.#clock.elapsedMs();
   }
 
   /**
    * Asks until there is an answer or no more time. Refusals are not asked again.
    *
    * @param until ends the asking before: nobody wants the answer any more
+   * @param answer `'bytes'`: its time begins anew whenever bytes come, for it or for others (`bytesCame`): a line that is slow, or that
+   *   it has to share, is not one that is silent
    * @throws FsError ETIMEDOUT when no answer came in time · what the service refused with · the reason of `until` or the shutdown
    */
-  async ask<T>(question: (signal: AbortSignal) => Promise<T>, until?: AbortSignal): Promise<T> {
+  async ask<T>(
+    question: (signal: AbortSignal) => Promise<T>,
+    until?: AbortSignal,
+    answer: 'at once' | 'bytes' = 'at once',
+  ): Promise<T> {
     const startedMs = this.#clock.elapsedMs();
+    const silentMs = (): number =>
+      this.#clock.elapsedMs() - (answer === 'bytes' ? Math.max(startedMs, this.#bytesCameMs) : startedMs);
     const limitMs = this.#isAway ? Math.min(AWAY_MS, this.#readTimeoutMs) : this.#readTimeoutMs;
     const deadline = new AbortController();
-    const cancel = this.#clock.after(limitMs, () =>
-      deadline.abort(new FsError('ETIMEDOUT', 'the service did not answer in time')),
-    );
+    let cancel = (): void => {};
+    const wait = (): void => {
+      cancel = this.#clock.after(limitMs - silentMs(), () => {
+        if (silentMs() < limitMs) wait();
+        else deadline.abort(new FsError('ETIMEDOUT', 'the service did not answer in time'));
+      });
+    };
+    wait();
     const stop = until === undefined ? this.#shutdown : AbortSignal.any([this.#shutdown, until]);
     const signal = AbortSignal.any([stop, deadline.signal]);
     try {
       for (let attempt = 0; ; attempt++) {
         try {
-          const answer = await question(signal);
+          const answered = await question(signal);
+          if (answer === 'bytes') this.bytesCame();
           this.#isAway = false;
-          return answer;
+          return answered;
         } catch (error) {
           if (stop.aborted) throw stop.reason;
           if (!isWorthAskingAgain(error) && !deadline.signal.aborted) throw error;
           const pauseMs = Math.min(RETRY_FIRST_MS * 2 ** attempt, RETRY_LONGEST_MS) * (0.5 + this.#clock.random() / 2);
           const waitMs = Math.max(pauseMs, error instanceof ApiError ? (error.retryAfterMs ?? 0) : 0);
-          if (deadline.signal.aborted || this.#clock.elapsedMs() - startedMs + waitMs > limitMs)
-            throw this.#timedOut(error);
+          if (deadline.signal.aborted || silentMs() + waitMs > limitMs) throw this.#timedOut(error);
           this.#log.debug({ attempt, waitMs, err: error }, 'question to be repeated');
           await this.#clock.sleep(waitMs, stop);
         }

@@ -42,6 +42,8 @@ const ROW_OVERHEAD_BYTES = 1000;
 const ID_BLOCK = 1000;
 /** Decoded nodes, and decoded contents. */
 const DECODED = { onceMax: 1_000, againMax: 20_000 } as const;
+/** Values of a change that is recorded while LMDB finds no room. */
+const SHORT_BYTES_MAX = 4096;
 const DISK_FULL_BELOW_BYTES = 1024 * 1024;
 const COUNTERS = { inode: { key: 'next-inode', first: 2 }, content: { key: 'next-content', first: 1 } } as const;
 
@@ -172,7 +174,6 @@ export class Store implements StoreWriter {
   transact<R>(change: (tx: Transaction) => R): R {
     if (this.#changing) throw new Error('transact is not nested');
     if (this.#closed) throw new StorageError('the store is closed');
-    if (this.#takeover.failure !== null) throw this.#takeover.failure;
     const tx = new Change(this);
     let result: R;
     let ended: ReturnType<Change['end']>;
@@ -283,11 +284,18 @@ export class Store implements StoreWriter {
 
   #record(rows: Row[]): void {
     const pressure = this.pressure();
+    let valueBytes = 0;
+    for (const row of rows) {
+      if (row.value === undefined) continue;
+      row.valueBytes = encodeValue(row.table, row.key, row.keyBytes, row.value as never);
+      valueBytes += row.valueBytes.byteLength;
+    }
+    const { failure } = this.#takeover;
+    // On a full disk the journal still has room: it is left to what is short, for a deletion may be what makes room again.
+    const isTaken = failure?.full === true && valueBytes <= SHORT_BYTES_MAX && pressure < 1;
+    if (failure !== null && !isTaken) throw failure;
     // Gently at first: the thread that waits is the one that hands over.
     if (pressure >= 1) Atomics.wait(this.#waiting, 0, 0, Math.min(2, (pressure - 1) * 4));
-    for (const row of rows) {
-      if (row.value !== undefined) row.valueBytes = encodeValue(row.table, row.key, row.keyBytes, row.value as never);
-    }
     const sequence = (this.#journal as Journal).append(encodedRowsBytes(rows), (target) => encodeRows(rows, target));
     for (const row of rows) row.sequence = sequence;
     this.#keep(rows, sequence);

@@ -137,3 +137,29 @@ test('the end of the mount ends every question', async () => {
 
   await expect(patience(clock, shutdown.signal).ask(never)).rejects.toThrow('the mount is going away');
 });
+
+test('bytes are waited for as long as some keep coming, to whomever; other answers are not', async () => {
+  const clock = new SleepClock();
+  const waiting = patience(clock);
+  const ends: string[] = [];
+  const hangs = (signal: AbortSignal): Promise<never> =>
+    new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true }));
+  const ended = (what: string) => (error: { errno: string }) => void ends.push(`${what}: ${error.errno}`);
+  const bytes = waiting.ask(hangs, undefined, 'bytes').catch(ended('bytes'));
+  const name = waiting.ask(hangs).catch(ended('name'));
+
+  for (let n = 0; n < 10; n++) {
+    clock.pass(20_000);
+    waiting.bytesCame();
+  }
+  await name;
+  expect(ends).toEqual(['name: ETIMEDOUT']);
+  expect(waiting.isAway).toBe(true);
+  waiting.bytesCame();
+  expect(waiting.isAway).toBe(false);
+
+  clock.pass(29_000);
+  clock.pass(2_000);
+  await bytes;
+  expect(ends).toEqual(['name: ETIMEDOUT', 'bytes: ETIMEDOUT']);
+});

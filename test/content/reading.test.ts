@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
-import { TransportError } from '../../src/base/errors.ts';
+import { StorageError, TransportError } from '../../src/base/errors.ts';
 import { BLOCK_BYTES, type ContentId, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { LeftTower } from '../harness/left-tower.ts';
@@ -247,6 +247,19 @@ test.each(['the range', 'everything'])(
   },
 );
 
+test('a disk that fills while bytes land is not heard of by who reads them: they are kept in memory for him', async () => {
+  const bytes = bytesOf(4 * MIB);
+  service.put('file', bytes);
+  const fd = await mount.open('file', 'r');
+  service.bytesBeforeHalt = 2 * BLOCK_BYTES + 100;
+  service.haltedAt = () => Promise.reject(new StorageError('no room', { full: true }));
+
+  const found = await mount.read(fd, 2 * MIB, MIB);
+
+  expect(Buffer.compare(found, bytes.subarray(2 * MIB, 3 * MIB))).toBe(0);
+  await mount.close(fd);
+});
+
 test('a range of which all has landed is not asked for again when the line is cut behind it', async () => {
   const paused = gate();
   let isCut = false;
@@ -486,6 +499,34 @@ describe('writing over what the service has', () => {
 
     bytes.write('X', 0);
     expect(Buffer.compare(await mount.readFile('file'), bytes)).toBe(0);
+  });
+
+  test('a base that cannot be had at first is fetched when the service is back, although nobody asks for it', async () => {
+    const sleep: Clock['sleep'] = (_ms, signal) => systemClock.sleep(1, signal);
+    const hasty = await LeftTower.build({
+      ...{ listing: service, source: service, readTimeoutMs: 20 },
+      clock: { ...systemClock, sleep },
+    });
+    const mount = new InProcessMount(hasty.fileSystem);
+    const bytes = bytesOf(3 * MIB);
+    const { version } = service.put('file', bytes);
+    const fd = await mount.open('file', 'r+');
+    await mount.read(fd, 0, 1);
+    service.failuresLeft = Number.POSITIVE_INFINITY;
+    await mount.write(fd, 0, Buffer.from('X'));
+    await mount.close(fd);
+    const asked = service.fetches.length;
+    await expect.poll(() => service.fetches.length, { timeout: 30_000 }).toBeGreaterThan(asked + 10);
+    service.failuresLeft = 0;
+    const base = hasty.store.get('version', version) as ContentId;
+    const isHere = () =>
+      hasty.contents.pieces(base, { start: 0, end: bytes.length }).every(({ kind }) => kind === 'slice');
+    await expect.poll(isHere, { timeout: 30_000 }).toBe(true);
+
+    service.dropVersion(version);
+    bytes.write('X', 0);
+    expect(Buffer.compare(await mount.readFile('file'), bytes)).toBe(0);
+    await hasty.close();
   });
 
   test('truncating to nothing asks the service for nothing', async () => {

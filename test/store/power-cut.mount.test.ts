@@ -1,15 +1,9 @@
-import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { beforeAll, expect, test } from 'vitest';
-import { CrashingDisk, type DiskEvent, eventsOf } from './crashing-disk.ts';
+import { CrashingDisk } from './crashing-disk.ts';
+import { examine, type Image, type RecordedLife, record } from './recorded-life.ts';
 import { SeededRandom } from './seeded-random.ts';
 import { TemporaryStores } from './temporary-store.ts';
 
-const HERE = fileURLToPath(new URL('.', import.meta.url));
-const DIST = join(HERE, '../../dist');
 const CUTS = 200;
 /** Dying takes its time. */
 const CUTS_WITHOUT_SYNC = 40;
@@ -97,10 +91,6 @@ await store.settle();
 process.exit(0);
 `;
 
-/**
- * Opens images and says what is wrong with each, a line of JSON per image: in a process of its own, because what a damaged
- * LMDB file does to a process is part of the question.
- */
 const EXAMINER = `
 const [dist, list] = process.argv.slice(1);
 const { Store } = await import(dist + '/store/environment.js');
@@ -109,7 +99,7 @@ const { checkStore } = await import(dist + '/store/store-check.js');
 const { systemClock: clock } = await import(dist + '/base/clock.js');
 const { silentLogger: log } = await import(dist + '/base/log.js');
 const fs = await import('node:fs');
-for (const { image, acknowledged, synced } of JSON.parse(fs.readFileSync(list, 'utf8'))) {
+for (const { image, promised: { acknowledged, synced } } of JSON.parse(fs.readFileSync(list, 'utf8'))) {
   let problem;
   try {
     problem = await problemOf(image, acknowledged, synced);
@@ -155,31 +145,15 @@ async function problemOf(directory, acknowledged, synced) {
 }
 `;
 
-interface Image {
-  readonly image: string;
-  readonly at: number;
+interface Promised {
   readonly acknowledged: number;
   readonly synced: readonly number[];
 }
 
-let events: DiskEvent[];
-let root: string;
+let life: RecordedLife;
 
 beforeAll(() => {
-  const place = stores.directory(tmpdir());
-  root = join(place, 'store');
-  mkdirSync(root);
-  const shim = join(place, 'record-writes.so');
-  execFileSync('cc', ['-shared', '-fPIC', '-O1', '-o', shim, join(HERE, 'record-writes.c'), '-ldl', '-lpthread']);
-  const log = join(place, 'log');
-  const child = spawnSync(process.execPath, ['--input-type=module', '-e', CHILD, DIST, root], {
-    env: { ...process.env, LD_PRELOAD: shim, RECORD_ROOT: root, RECORD_LOG: log, UV_USE_IO_URING: '0' },
-    encoding: 'utf8',
-    timeout: 60_000,
-  });
-  expect(child.stderr).toBe('');
-  expect(child.status).toBe(0);
-  events = [...eventsOf(readFileSync(log))];
+  life = record(stores, CHILD);
 });
 
 test('what was synced survives a power cut, and nothing else comes back as a mixture', () => {
@@ -205,12 +179,14 @@ function cutOften(
   promise: 'kept' | 'synced',
   deaf: (path: string) => boolean = () => false,
 ): string[] {
+  const { root, events } = life;
   const cuts = new Set(Array.from({ length: count }, () => 50 + random.below(events.length - 50)));
   const disk = new CrashingDisk(root, deaf);
   const problems: string[] = [];
   let acknowledged = 0;
   const synced: number[] = [];
-  const images: Image[] = [];
+  const images: Image<Promised>[] = [];
+  const after = promise === 'synced' ? 'power cut' : 'SIGKILL';
   for (const [at, event] of events.entries()) {
     disk.apply(event);
     const text = event.type === 2 && event.payload.byteLength < 20 ? event.payload.toString() : '';
@@ -221,39 +197,8 @@ function cutOften(
     const image = stores.directory();
     if (promise === 'synced') disk.cut(image, random);
     else disk.copy(image);
-    images.push({ image, at, acknowledged, synced: [...synced] });
-    if (images.length === IMAGES_AT_ONCE) problems.push(...examine(images.splice(0), promise));
+    images.push({ image, at, promised: { acknowledged, synced: [...synced] } });
+    if (images.length === IMAGES_AT_ONCE) problems.push(...examine(stores, EXAMINER, images.splice(0), after));
   }
-  return [...problems, ...examine(images, promise)];
-}
-
-function examine(images: readonly Image[], promise: 'kept' | 'synced'): string[] {
-  const problems: string[] = [];
-  for (let done = 0; done < images.length; ) {
-    const list = join(stores.directory(), 'images.json');
-    writeFileSync(list, JSON.stringify(images.slice(done)));
-    const run = spawnSync(process.execPath, ['--input-type=module', '-e', EXAMINER, DIST, list], {
-      // LMDB tells a power cut from SIGKILL by the boot id, which is the same here: as after another boot.
-      env: { ...process.env, ...(promise === 'synced' ? { LMDB_RESTORE: 'safe' } : {}) },
-      encoding: 'utf8',
-      timeout: 60_000,
-    });
-    const answers: unknown[] =
-      run.stdout.trim() === ''
-        ? []
-        : run.stdout
-            .trim()
-            .split('\n')
-            .map((line) => JSON.parse(line));
-    const all =
-      run.status === 0 ? answers : [...answers, `the process died (${run.signal ?? run.status}) ${run.stderr}`];
-    for (const [index, answer] of all.entries()) {
-      const { at, acknowledged, image } = images[done + index] as Image;
-      if (answer !== null)
-        problems.push(`cut at event ${at} of ${events.length}, acknowledged ${acknowledged}: ${String(answer)}`);
-      else rmSync(image, { recursive: true });
-    }
-    done += all.length;
-  }
-  return problems;
+  return [...problems, ...examine(stores, EXAMINER, images, after)];
 }

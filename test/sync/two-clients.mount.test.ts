@@ -75,9 +75,10 @@ test.each([1, 2, 3, 4, 5, 6])(
   },
 );
 
-describe('a large file of which nothing is here, changed in one block while others make six versions', () => {
-  const base = Buffer.alloc(64 * BLOCK_BYTES);
-  for (let block = 0; block < 64; block++) base.fill(`base ${block} `, block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES);
+describe('a file of 64 MiB of which nothing is here, changed in one block while others make six versions', () => {
+  const blocks = (64 * MIB) / BLOCK_BYTES;
+  const base = Buffer.alloc(blocks * BLOCK_BYTES);
+  for (let n = 0; n < blocks; n++) base.fill(`base ${n} `, n * BLOCK_BYTES, (n + 1) * BLOCK_BYTES);
   const edit = Buffer.alloc(BLOCK_BYTES, 'edit ');
   const edited = Buffer.from(base);
   edit.copy(edited, 20 * BLOCK_BYTES);
@@ -88,6 +89,11 @@ describe('a large file of which nothing is here, changed in one block while othe
     for (let n = 1; n <= 6; n++) {
       expect((await user.client.send('PUT', `${file}/data`, { body: theirs(n) })).status).toBe(204);
     }
+  }
+
+  async function shown({ mount }: ServedTower): Promise<string[]> {
+    const names = (await mount.readdir('.')).map(({ name }) => name).filter((name) => !name.startsWith('.'));
+    return (await Promise.all(names.map(async (name) => digest(await mount.readFile(name))))).sort();
   }
 
   async function change(tower: ServedTower): Promise<void> {
@@ -101,20 +107,17 @@ describe('a large file of which nothing is here, changed in one block while othe
     const tower = await mounted('one');
     // Nothing can be pushed.
     const offline = { times: 'always', then: { hangUpBefore: true } } as const;
-    server.faults = [
-      { on: 'POST', path: 'fileVersions', ...offline },
-      { on: 'PUT', ...offline },
-    ];
+    server.faults = [{ on: 'POST', path: 'fileVersions', ...offline }];
     await change(tower);
     const served = (): number => server.requests.bytesOut;
     await tower.until(() => served() > base.byteLength - 2 * BLOCK_BYTES, 'the base is fetched');
-    server.faults = [];
     await sixVersions(file);
+    server.faults = [];
     await tower.converge();
 
     const found = await filesIn(user.client, user.folder('2'));
     expect(found.map(({ versions }) => versions[0]).sort()).toEqual([digest(edited), digest(theirs(6))].sort());
-    expect(digest(await tower.mount.readFile('f'))).toBe(digest(edited));
+    expect(await shown(tower)).toEqual([digest(edited), digest(theirs(6))].sort());
   });
 
   test('away before the first write, and the base is gone: the edit stays here, parked, and no version is made up', async () => {
@@ -140,6 +143,34 @@ describe('a large file of which nothing is here, changed in one block while othe
     expect(found.map(({ versions }) => versions[0])).toEqual([digest(theirs(6))]);
     const again = await tower.mount.open('f', 'r');
     expect(digest(await tower.mount.read(again, 20 * BLOCK_BYTES, BLOCK_BYTES))).toBe(digest(edit));
+    // What is nowhere is an error, not zeros nor bytes of theirs.
+    for (const block of [0, 19, 21]) {
+      const read = tower.mount.read(again, block * BLOCK_BYTES, BLOCK_BYTES);
+      await expect(read, `block ${block}`).rejects.toMatchObject({ errno: 'ESTALE' });
+    }
     await tower.mount.close(again);
+  });
+
+  test('the line is cut again and again while the base is being fetched: what came stays, the rest is fetched', async () => {
+    const file = await user.client.createFilled(user.folder('2'), 'f', base);
+    const tower = await mounted('one');
+    const offline = { times: 'always', then: { hangUpBefore: true } } as const;
+    server.faults = [
+      { on: 'POST', path: 'fileVersions', ...offline },
+      // Every second range is cut in its middle.
+      ...[2, 4, 6, 8].map(
+        (nth): FaultRule => ({ on: 'GET', path: 'fileVersionData', nth, then: { hangUpAfterBytes: MIB } }),
+      ),
+    ];
+    await change(tower);
+    const served = (): number => server.requests.bytesOut;
+    await tower.until(() => served() > base.byteLength - 2 * BLOCK_BYTES, 'the base is fetched');
+    expect(digest(await tower.mount.readFile('f'))).toBe(digest(edited));
+    await sixVersions(file);
+    server.faults = [];
+    await tower.converge();
+
+    const found = await filesIn(user.client, user.folder('2'));
+    expect(found.map(({ versions }) => versions[0]).sort()).toEqual([digest(edited), digest(theirs(6))].sort());
   });
 });
