@@ -1,10 +1,13 @@
 import { spawn } from 'node:child_process';
 
-/** Waits for the end of its standard input, which comes when the mounting process is gone, however that happened. */
+/**
+ * Waits for the end of its standard input, which comes when the mounting process is gone, however that happened: perhaps a moment before
+ * the kernel hears of it. So it asks what no kernel answers from its cache: statfs(2) is told that the connection is gone, or waits for that.
+ */
 const GUARD = `
 cat > /dev/null
-case "$(stat -- "$1" 2>&1)" in
-  *'not connected'*|*aborted*) if [ "$(id -u)" = 0 ]; then umount -i -l -- "$1"; else fusermount3 -u -q -z -- "$1"; fi ;;
+case "$(stat -f -- "$1" 2>&1 > /dev/null)" in
+  *': Transport endpoint is not connected'|*': Software caused connection abort') if [ "$(id -u)" = 0 ]; then umount -i -l -- "$1"; else fusermount3 -u -q -z -- "$1"; fi ;;
 esac
 `;
 

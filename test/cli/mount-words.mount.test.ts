@@ -1,5 +1,6 @@
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { afterEach, expect, test } from 'vitest';
+import { runCommand } from '../harness/command.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
 
 let mount: MountFixture | null = null;
@@ -10,7 +11,7 @@ afterEach(async () => {
 });
 
 /** The line of /proc/mounts: source, directory, type, flags. */
-function mountLine({ directory }: MountFixture): readonly string[] | null {
+function mountLine({ directory }: Pick<MountFixture, 'directory'>): readonly string[] | null {
   const lines = readFileSync('/proc/mounts', 'utf8').split('\n');
   return lines.find((line) => line.split(' ')[1] === directory)?.split(' ') ?? null;
 }
@@ -35,11 +36,47 @@ test('auto_unmount frees the directory of a process that was killed, and leaves 
   await mount.kill9();
 
   const { directory } = mount;
-  await expect
-    .poll(() => readFileSync('/proc/mounts', 'utf8').includes(` ${directory} `), { timeout: 60_000 })
-    .toBe(false);
+  await expect.poll(() => mountLine({ directory }), { timeout: 60_000 }).toBe(null);
   await mount.mount();
   await mount.unmount();
   await mount.mount([]);
   expect((await mount.run('cat file')).stdout).toBe('kept\n');
 });
+
+test('auto_unmount also frees the directory when it hears of the end before the kernel does', async () => {
+  mount = await MountFixture.start();
+  const { directory, pid } = mount;
+  // What the kernel has kept says nothing about whether anybody is there.
+  await mount.run('stat . > /dev/null');
+  process.kill(pid, 'SIGSTOP');
+  await expect.poll(() => isStopped(pid), { timeout: 60_000 }).toBe(true);
+  const guard = new URL('../../dist/cli/auto-unmount.js', import.meta.url).href;
+  const leave = `import(${JSON.stringify(guard)}).then(({ unmountWhenKilled }) => unmountWhenKilled(${JSON.stringify(directory)}))`;
+  await runCommand([process.execPath, '-e', leave]);
+  const guards = () => commandLines().filter((line) => line.includes(`\0${directory}\0`));
+  await expect
+    .poll(() => guards().some((line) => line.startsWith('stat\0')) || guards().length === 0, { timeout: 60_000 })
+    .toBe(true);
+
+  await mount.kill9();
+
+  await expect.poll(() => mountLine({ directory }), { timeout: 60_000 }).toBe(null);
+});
+
+/** Whether every thread has heard of it. */
+function isStopped(pid: number): boolean {
+  const threads = readdirSync(`/proc/${pid}/task`);
+  return threads.every((tid) => /^State:\tT/m.test(readFileSync(`/proc/${pid}/task/${tid}/status`, 'utf8')));
+}
+
+/** Of every process, NUL after each argument. */
+function commandLines(): readonly string[] {
+  return readdirSync('/proc').flatMap((name) => {
+    if (!/^\d+$/.test(name)) return [];
+    try {
+      return [readFileSync(`/proc/${name}/cmdline`, 'utf8')];
+    } catch {
+      return []; // it has ended
+    }
+  });
+}
