@@ -12,7 +12,8 @@ import {
   timespecOfMs,
 } from '../base/vocabulary.ts';
 import type { Contents, Lease } from '../store/contents.ts';
-import { writeNode } from '../store/node-table.ts';
+import { isInDoubt, writeNode } from '../store/node-table.ts';
+import { undoubted } from '../store/service-time.ts';
 import type { LocalFacet, NodeRecord, StoreWriter } from '../store/tables.ts';
 import { type BlockReader, type Caller, type PresentPiece, unlessAborted } from './block-reader.ts';
 import type { Patience } from './patience.ts';
@@ -51,6 +52,9 @@ export interface Writing {
   /** Emptied since the last close(2): what is there now is the beginning of something else. */
   readonly wasEmptied: boolean;
 }
+
+/** As long as an open waits for a listing (`--open-wait`), about: where there is no answer, what is here is shown. */
+const DOUBT_WAIT_MS = 500;
 
 /**
  * The bytes of one file as its handles see them: one object per inode in use, shared by its handles.
@@ -274,7 +278,9 @@ export class OpenFile {
   #pinKnown(): void {
     // The record of an orphan stays as it was when its name went: what was written since is newer.
     if (this.#orphan !== null && this.#content !== null) return;
-    this.#holdLatest(this.#node()?.local?.content ?? null);
+    const node = this.#node();
+    if (this.#content === null && node !== undefined && isInDoubt(node)) return;
+    this.#holdLatest(node?.local?.content ?? null);
   }
 
   /** A draft that was written here, or a version that somebody pinned. A version that the handle holds already stays. */
@@ -306,8 +312,10 @@ export class OpenFile {
     const { store, contents, source, patience, clock } = this.#deps;
     const told = this.#node();
     const resource = told?.remote?.resource;
-    if (resource === undefined) return;
-    const version = await patience.ask((signal) => source.newestVersion(resource, signal));
+    if (told === undefined || resource === undefined) return;
+    const newest = (signal: AbortSignal) => source.newestVersion(resource, signal);
+    const version = isInDoubt(told) ? await this.#askBriefly(newest) : await patience.ask(newest);
+    if (version === null && isInDoubt(told)) return this.#holdLatest(this.#node()?.local?.content ?? null);
     if (version === null) {
       const node = this.#node();
       if ((node?.remote?.sizeBytes ?? 0) > 0) throw new FsError('ESTALE', 'the service no longer has this file');
@@ -323,18 +331,20 @@ export class OpenFile {
     const content = store.transact((tx) => {
       const id = contents.versionContent(tx, version.url, resource, version.sizeBytes);
       const node = tx.get('node', this.ino);
-      // Somebody wrote here, or the file was replaced or removed, while we asked: the node is left alone.
-      if (node?.local == null || node.remote?.resource !== resource || node.local.content !== null) {
+      // Somebody wrote here, the file was replaced or removed, or a listing told of other bytes while we asked: left alone.
+      const isSame = node?.remote?.resource === resource && node.remote.lastModifiedMs === told.remote?.lastModifiedMs;
+      if (node?.local == null || node.remote == null || !isSame || (node.local.content !== null && !isInDoubt(node))) {
         // Only the lease keeps it from collection.
         if (tx.get('content', id)?.refs === 0) tx.put('garbage', id, true);
         return id;
       }
       toldBytes = node.local.sizeBytes;
-      isOther = toldBytes !== version.sizeBytes;
+      isOther = toldBytes !== version.sizeBytes || (node.local.content !== null && node.local.content !== id);
       const mtime =
         isOther && version.lastModifiedMs !== null ? timespecOfMs(version.lastModifiedMs) : node.local.mtime;
       // The listing's time stays: if this version is newer, the next listing shows it and the history is asked once more.
-      const remote = { ...node.remote, content: id, sizeBytes: version.sizeBytes };
+      const lastModifiedMs = undoubted(node.remote.lastModifiedMs);
+      const remote = { ...node.remote, content: id, sizeBytes: version.sizeBytes, lastModifiedMs };
       const local: LocalFacet = { ...node.local, content: id, sizeBytes: version.sizeBytes, mtime };
       writeNode(tx, node, { ...node, local, remote }, clock.nowMs());
       return id;
@@ -347,6 +357,23 @@ export class OpenFile {
     if (!isOther) return;
     this.#unheardBytes = version.sizeBytes - toldBytes;
     this.#deps.onRepinned(this.ino);
+  }
+
+  /** Nobody waits long to hear that what is here is the newest. @returns null when nobody says so */
+  async #askBriefly<T>(question: (signal: AbortSignal) => Promise<T | null>): Promise<T | null> {
+    const { patience, clock, log, shutdown } = this.#deps;
+    if (patience.isAway) return null;
+    const late = new AbortController();
+    const cancel = clock.after(DOUBT_WAIT_MS, () => late.abort(new FsError('ETIMEDOUT', 'no answer in time')));
+    const signal = AbortSignal.any([shutdown, late.signal]);
+    try {
+      return await unlessAborted(question(signal), signal);
+    } catch (err) {
+      log.debug({ ino: this.ino, err }, 'not asked whether this is the newest version');
+      return null;
+    } finally {
+      cancel();
+    }
   }
 
   /**

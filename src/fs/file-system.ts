@@ -93,6 +93,7 @@ export class FileSystem implements FileSystemOps {
       tree: deps.tree,
       files: this.files,
       clock: deps.clock,
+      onTold: (ino) => this.#cache.told(ino),
       entryTimeoutMs,
       attributeTimeoutMs,
     });
@@ -506,8 +507,6 @@ export class FileSystem implements FileSystemOps {
   }
 
   #openHandle(ino: Inode, flags: OpenFlags): OpenReply {
-    // The kernel has one page cache per inode: what an older handle reads must not get into a newer one's version.
-    const directIo = this.files.hasDetached(ino);
     const file = this.files.acquire(ino, flags.access === 'read' ? 'read' : 'write');
     const handle = this.#handles.add({
       kind: 'file',
@@ -517,7 +516,7 @@ export class FileSystem implements FileSystemOps {
       readAhead: new ReadAhead(),
       fetchingAhead: null,
     });
-    return { handle, keepCache: !directIo && this.#cache.mayKeep(ino), directIo };
+    return { handle, ...this.#cache.openedAs(ino, this.#tree.node(ino)) };
   }
 }
 

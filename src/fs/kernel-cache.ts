@@ -1,7 +1,12 @@
 import type { Inode } from '../base/vocabulary.ts';
-import type { Invalidator } from '../kernel/binding.ts';
+import type { Invalidator, OpenReply } from '../kernel/binding.ts';
+import { isInDoubt } from '../store/node-table.ts';
+import type { NodeRecord } from '../store/tables.ts';
 import type { TreeInvalidation } from '../tree/tree.ts';
 import type { OpenFiles } from './open-files.ts';
+
+/** More notifications than this are never under way (`kernel/invalidate`). */
+const UNTOLD_MAX = 25_000;
 
 /**
  * What the kernel keeps of ours, and when it must let go: names, attributes, bytes and listings may stay in its caches for
@@ -11,6 +16,8 @@ export class KernelCache {
   readonly #files: OpenFiles;
   /** Inodes whose bytes (or entries) changed on the service since the kernel last opened them. */
   readonly #changedElsewhere = new Set<Inode>();
+  /** Inodes whose size may have changed and was in no answer since: the notification may still be under way. Oldest first. */
+  readonly #untold = new Set<Inode>();
   #invalidator: Invalidator | null = null;
 
   constructor(files: OpenFiles) {
@@ -25,6 +32,21 @@ export class KernelCache {
   /** Whether an open may go on with what the kernel has of this inode; asked once per open. */
   mayKeep(ino: Inode): boolean {
     return !this.#changedElsewhere.delete(ino);
+  }
+
+  /** How a new handle uses what the kernel has of a file; asked once per open. */
+  openedAs(ino: Inode, node: NodeRecord | undefined): Pick<OpenReply, 'directIo' | 'keepCache'> {
+    // The kernel has one page cache per inode: what an older handle reads must not get into a newer one's version. And while it
+    // still believes an old size, it fills up a shorter file to that with zeros (fuse_short_read).
+    const directIo = this.#files.hasDetached(ino) || this.#untold.has(ino);
+    // What is in doubt has to come here to be asked about.
+    const isSure = node === undefined || !isInDoubt(node);
+    return { directIo, keepCache: !directIo && this.mayKeep(ino) && isSure };
+  }
+
+  /** An answer says what the inode's attributes are now. */
+  told(ino: Inode): void {
+    if (this.#untold.size > 0) this.#untold.delete(ino);
   }
 
   /** What a merge changed. */
@@ -52,13 +74,17 @@ export class KernelCache {
   /** The service has other bytes than before: open handles keep theirs, the next open sees the new ones. */
   contentChanged(ino: Inode): void {
     this.#files.detach(ino);
-    this.#changedElsewhere.add(ino);
-    this.#invalidator?.inode(ino, 0, 0);
+    this.otherBytes(ino);
   }
 
   /** The file has other bytes and another size than the kernel was told, for its open handles too. */
   otherBytes(ino: Inode): void {
     this.#changedElsewhere.add(ino);
+    this.#untold.add(ino);
+    for (const oldest of this.#untold) {
+      if (this.#untold.size <= UNTOLD_MAX) break;
+      this.#untold.delete(oldest);
+    }
     this.#invalidator?.inode(ino, 0, 0);
   }
 }

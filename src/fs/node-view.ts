@@ -18,6 +18,7 @@ export class NodeView {
   readonly #tree: Tree;
   readonly #files: OpenFiles;
   readonly #clock: Clock;
+  readonly #onTold: (ino: Inode) => void;
   readonly #entryTimeoutMs: number;
   readonly #attributeTimeoutMs: number;
 
@@ -28,12 +29,15 @@ export class NodeView {
     tree: Tree;
     files: OpenFiles;
     clock: Clock;
+    /** The kernel is about to hear the attributes of a node. */
+    onTold: (ino: Inode) => void;
     entryTimeoutMs: number;
     attributeTimeoutMs: number;
   }) {
     this.#tree = deps.tree;
     this.#files = deps.files;
     this.#clock = deps.clock;
+    this.#onTold = deps.onTold;
     this.#entryTimeoutMs = deps.entryTimeoutMs;
     this.#attributeTimeoutMs = deps.attributeTimeoutMs;
   }
@@ -95,6 +99,7 @@ export class NodeView {
   }
 
   #attributes(node: VisibleNode): Attributes {
+    this.#onTold(node.ino);
     const unflushed = node.kind === 'file' ? (this.#files.get(node.ino)?.unflushed ?? null) : null;
     return attributesOf(node, node.local, unflushed, this.#orphans.has(node.ino) ? 0 : 1);
   }

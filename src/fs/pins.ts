@@ -3,6 +3,7 @@ import { FsError, UsageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { type ContentId, type Extent, type Inode, ROOT_INODE } from '../base/vocabulary.ts';
 import type { BlockReader } from '../content/block-reader.ts';
+import { isInDoubt } from '../store/node-table.ts';
 import type { NodeRecord, StoreWriter } from '../store/tables.ts';
 import type { Freshness } from '../tree/freshness.ts';
 import type { Tree } from '../tree/tree.ts';
@@ -194,12 +195,15 @@ export class Pins {
       let filesHere = 0;
       let bytesHere = 0;
       const missing: Inode[] = [];
+      const doubted: Inode[] = [];
       for (const file of files) {
-        const local = tree.node(file)?.local;
+        const node = tree.node(file);
+        const local = node?.local;
         bytes += local?.sizeBytes ?? 0;
         if (local?.content != null && this.#whole.get(file) === local.content) {
           filesHere++;
           bytesHere += local.sizeBytes;
+          if (node !== undefined && isInDoubt(node)) doubted.push(file);
         } else missing.push(file);
       }
       const tell = (isComplete: boolean): void => {
@@ -218,6 +222,8 @@ export class Pins {
       };
       await Promise.all(Array.from({ length: FILES_AT_ONCE }, fetchSome));
       tell(filesHere === files.length);
+      // They are here; that they are the newest is to be asked.
+      for (const file of doubted) await this.#complete(file, () => {});
     } catch (error) {
       const trouble = error instanceof Error ? error.message : String(error);
       log.debug({ err: error, ino }, 'pinned files not complete');

@@ -260,8 +260,16 @@ export class HttpService {
 
   // --- sending bytes (UploadService) ---
 
-  /** A file's bytes in one request: a new version, which cannot be resumed (interface 4.7). Not repeated by itself. */
-  async putFileData(file: ResourceUrl, body: RequestBody, mediaType: string, signal?: AbortSignal): Promise<void> {
+  /**
+   * A file's bytes in one request: a new version, which cannot be resumed (interface 4.7). Not repeated by itself.
+   * @returns the service's clock when it had them, milliseconds since the epoch; null where it did not say
+   */
+  async putFileData(
+    file: ResourceUrl,
+    body: RequestBody,
+    mediaType: string,
+    signal?: AbortSignal,
+  ): Promise<number | null> {
     const headers = { 'Content-Type': mediaType };
     const request: ServiceRequest = {
       method: 'PUT',
@@ -271,7 +279,10 @@ export class HttpService {
       body: sendable(body),
       signal,
     };
-    await this.#requests.send(request, discarded);
+    return await this.#requests.send(request, async (answered) => {
+      await discarded(answered);
+      return answered.answer.serverTimeMs;
+    });
   }
 
   /** A new, empty version. Simply repeated when an answer is lost: nobody will ever write to the lost one. */

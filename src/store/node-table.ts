@@ -1,4 +1,5 @@
 import type { ContentId, Inode, Timespec } from '../base/vocabulary.ts';
+import { isDoubted } from './service-time.ts';
 import type { DirtyRecord, NodeRecord, StoreReader, Transaction } from './tables.ts';
 
 /**
@@ -23,6 +24,12 @@ export function isContentDirty(node: NodeRecord): boolean {
     node.local !== null &&
     node.local.content !== (node.remote?.content ?? null)
   );
+}
+
+/** Whether what is here of a file was the newest version once, and may not be any more: to be asked about before it is shown. */
+export function isInDoubt(node: NodeRecord): boolean {
+  const keptMs = node.remote?.lastModifiedMs ?? null;
+  return keptMs !== null && isDoubted(keptMs) && node.local?.content != null && !isContentDirty(node);
 }
 
 /**

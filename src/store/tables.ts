@@ -39,7 +39,7 @@ export interface RemoteFacet {
   readonly shownAs: string;
   /** Null for folders and for files that were created but never filled. */
   readonly sizeBytes: number | null;
-  /** By the service's clock; half a millisecond less where it was learnt too early to be trusted (`tree/young-time`). */
+  /** By the service's clock; a fraction of a millisecond says how far it is to be trusted (`service-time`). */
   readonly lastModifiedMs: number | null;
   readonly mediaType: string | null;
   /** The content that holds the newest version's bytes as far as we know; null: not asked yet. Always null for folders. */

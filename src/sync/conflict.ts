@@ -1,7 +1,7 @@
 import type { RemoteVersion } from '../base/resources.ts';
 import type { ContentId, VersionUrl } from '../base/vocabulary.ts';
+import { mayBeTimeOf } from '../store/service-time.ts';
 import type { ContentRecord, NodeRecord, StoreReader } from '../store/tables.ts';
-import { timeTold } from '../tree/young-time.ts';
 
 /**
  * Who wins when a file was changed here and elsewhere between two looks, and what becomes of the other's bytes. Decided from
@@ -44,8 +44,7 @@ function isBase(version: RemoteVersion, base: KnownBase): boolean {
   // A version of ours whose URL we never learnt (sent with the file's creation), or one that was never read here: what the
   // listing said about it.
   if (base.sizeBytes !== version.sizeBytes) return false;
-  if (base.lastModifiedMs === null || version.lastModifiedMs === null) return true;
-  return timeTold(base.lastModifiedMs) === version.lastModifiedMs;
+  return mayBeTimeOf(base.lastModifiedMs, version.lastModifiedMs);
 }
 
 /** `report (conflicted copy 2026-11-20 host).pdf`, with a number from the second on. */

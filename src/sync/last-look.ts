@@ -3,8 +3,8 @@ import { ApiError } from '../base/errors.ts';
 import type { RemoteEntry } from '../base/resources.ts';
 import type { Inode, ResourceUrl } from '../base/vocabulary.ts';
 import { removeNode } from '../store/node-table.ts';
+import { mayBeTimeOf } from '../store/service-time.ts';
 import type { NodeRecord, StoreWriter } from '../store/tables.ts';
-import { timeTold } from '../tree/young-time.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 
 /**
@@ -90,6 +90,5 @@ const LISTINGS_AT_ONCE_MAX = 7;
 function isChangedSince(node: NodeRecord, entry: RemoteEntry): boolean {
   if (entry.kind === 'folder' || node.remote === null) return false;
   const { sizeBytes, lastModifiedMs } = node.remote;
-  if (entry.sizeBytes !== sizeBytes) return true;
-  return lastModifiedMs !== null && entry.lastModifiedMs !== null && entry.lastModifiedMs !== timeTold(lastModifiedMs);
+  return entry.sizeBytes !== sizeBytes || !mayBeTimeOf(lastModifiedMs, entry.lastModifiedMs);
 }

@@ -3,8 +3,8 @@ import { ApiError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { ContentId, ResourceUrl } from '../base/vocabulary.ts';
 import type { Contents } from '../store/contents.ts';
+import { mayBeTimeOf } from '../store/service-time.ts';
 import type { StoreWriter } from '../store/tables.ts';
-import { timeTold } from '../tree/young-time.ts';
 import type { UploadService } from './remote-changes.ts';
 
 /**
@@ -65,7 +65,7 @@ export class MadeHere {
       // Where the service keeps no old versions the only one may be somebody else's: it has another time than was listed.
       const ino = store.get('resource', file);
       const listedMs = ino === undefined ? undefined : store.get('node', ino)?.remote?.lastModifiedMs;
-      if (listedMs != null && version.lastModifiedMs !== null && timeTold(listedMs) !== version.lastModifiedMs) return;
+      if (!mayBeTimeOf(listedMs ?? null, version.lastModifiedMs)) return;
       store.transact((tx) => contents.adopt(tx, content, version.url, file));
     } catch (error) {
       if (error instanceof ApiError) return; // gone, mostly: the listing tells

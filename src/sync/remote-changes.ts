@@ -32,8 +32,16 @@ export interface RemoteChanges {
 
 /** What the sync needs to send bytes. `body` is read from local files by the other thread; lengths are exact. */
 export interface UploadService {
-  /** A created file's first bytes, in one request; cannot be resumed (interface 4.7). */
-  putFileData(file: ResourceUrl, body: readonly BodyPiece[], mediaType: string, signal: AbortSignal): Promise<void>;
+  /**
+   * A created file's first bytes, in one request; cannot be resumed (interface 4.7).
+   * @returns the service's clock when it had them, milliseconds since the epoch; null where it did not say
+   */
+  putFileData(
+    file: ResourceUrl,
+    body: readonly BodyPiece[],
+    mediaType: string,
+    signal: AbortSignal,
+  ): Promise<number | null>;
   createVersion(file: ResourceUrl, signal: AbortSignal): Promise<VersionUrl>;
   /** Sends `body`, which is what follows `offset`. @throws ApiError 416 when the service holds another number of bytes */
   putVersionData(

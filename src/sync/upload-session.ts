@@ -14,6 +14,7 @@ import {
 import { layersOf } from '../store/content-layers.ts';
 import type { Contents } from '../store/contents.ts';
 import { newInode, writeNode } from '../store/node-table.ts';
+import { timeLimit } from '../store/service-time.ts';
 import type { NodeRecord, StoreWriter, Transaction, UploadRecord } from '../store/tables.ts';
 import { baseOf, conflictName, judgeHistory, type Verdict } from './conflict.ts';
 import { hadNoEffect, ParkedError, PostponedError } from './failure.ts';
@@ -149,13 +150,15 @@ export class UploadSession {
     const body = await this.#body(content, { start: 0, end: sizeBytes }, signal);
     // From here on the answer may be lost; a restart does not know whether this line was reached, and asks.
     this.#unheard.add(ino);
+    let serverTimeMs: number | null;
     try {
-      await uploads.putFileData(file, body, this.#mediaType(file), signal);
+      serverTimeMs = await uploads.putFileData(file, body, this.#mediaType(file), signal);
     } catch (error) {
       if (hadNoEffect(error)) this.#unheard.delete(ino);
       throw await this.#goneOr(error, file, signal);
     }
-    this.#acknowledgeFill(ino, file, content, null);
+    // The next listing tells the time. A later one than this is of bytes that somebody else sent since.
+    this.#acknowledgeFill(ino, file, content, serverTimeMs === null ? null : timeLimit(serverTimeMs));
   }
 
   async #makeVersion(ino: Inode, file: ResourceUrl, content: ContentId, signal: AbortSignal): Promise<void> {

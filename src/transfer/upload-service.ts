@@ -26,7 +26,12 @@ export class UploadService {
   }
 
   /** @throws StorageError for a local file that is shorter than promised · what the service throws */
-  putFileData(file: ResourceUrl, body: readonly BodyPiece[], mediaType: string, signal: AbortSignal): Promise<void> {
+  putFileData(
+    file: ResourceUrl,
+    body: readonly BodyPiece[],
+    mediaType: string,
+    signal: AbortSignal,
+  ): Promise<number | null> {
     return this.#sent(file, body, signal, (stream) => this.#service.putFileData(file, stream, mediaType, signal));
   }
 

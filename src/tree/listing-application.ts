@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { RemoteEntry, RemoteResource } from '../base/resources.ts';
 import { type Inode, type NodeKind, type ResourceUrl, ROOT_INODE, timespecOfMs } from '../base/vocabulary.ts';
-import { childOf, isDirty, newInode, writeNode } from '../store/node-table.ts';
+import { childOf, isDirty, isInDoubt, newInode, writeNode } from '../store/node-table.ts';
 import type { NodeRecord, StoreWriter, Transaction } from '../store/tables.ts';
 import {
   isMissing,
@@ -52,6 +52,9 @@ const TURN_MS = 1.5;
 /** More removals at once than this look like a fault of the service, or like an accident, and wait for a person. */
 export const REMOVALS_BELIEVED_MAX = 100;
 
+/** Somebody who changed something so long ago or less is at work. */
+const AT_WORK_MS = 10 * 60_000;
+
 /** How resources that others made are shown. */
 export interface NewcomerOptions {
   /** Owner; the root folder's without. */
@@ -92,6 +95,8 @@ export class ListingApplication {
   readonly #openFiles: () => Iterable<OpenHere>;
   readonly #changedThere: (changes: readonly TreeInvalidation[]) => void;
   readonly #toPush: (ino: Inode) => void;
+  /** When a listing last told of something that somebody else did (by `elapsedMs`); null for never in this run. */
+  #othersSeenMs: number | null = null;
 
   constructor(deps: ListingApplicationDeps) {
     this.#store = deps.store;
@@ -206,6 +211,9 @@ export class ListingApplication {
       if (wasListed && made.changes.some(isNameChange)) this.#touch(tx, listing.folder);
       return made;
     });
+    // Users see what they did not do: somebody else did it. What a folder had before its first listing is nobody's doing.
+    if (wasListed && plan.changes.some(({ before, after }) => before?.local !== after.local))
+      this.#othersSeenMs = this.#clock.elapsedMs();
     const forget = plan.changes.flatMap(invalidationsOf);
     if (wasListed && plan.changes.some(isNameChange)) {
       forget.push({ kind: 'inode', ino: listing.folder, contentChanged: false });
@@ -275,6 +283,7 @@ export class ListingApplication {
       mayJudge: (ino) => this.#marks.mayJudge(ino, sequence),
       isStranger: this.#marks.strangers(folder.remote?.resource ?? null, sequence),
       newInode: () => newInode(tx),
+      othersAtWork: this.#othersSeenMs !== null && this.#clock.elapsedMs() - this.#othersSeenMs < AT_WORK_MS,
     };
   }
 
@@ -308,7 +317,12 @@ function invalidationsOf({ before, after }: NodeChange): TreeInvalidation[] {
     forget.push({ kind: 'entry', parent: was.parent, name: was.name });
     forget.push({ kind: 'entry', parent: is.parent, name: is.name });
   }
-  const contentChanged = was.content !== is.content || was.sizeBytes !== is.sizeBytes || was.mtime !== is.mtime;
+  const contentChanged =
+    was.content !== is.content ||
+    was.sizeBytes !== is.sizeBytes ||
+    was.mtime !== is.mtime ||
+    // Whoever reads next has to come here, so that the service is asked.
+    (isInDoubt(after) && !(before !== undefined && isInDoubt(before)));
   if (contentChanged || was !== is) forget.push({ kind: 'inode', ino, contentChanged });
   return forget;
 }

@@ -1,10 +1,10 @@
 import type { RemoteEntry } from '../base/resources.ts';
 import { type Inode, type NodeKind, type ResourceUrl, ROOT_INODE, timespecOfMs } from '../base/vocabulary.ts';
 import { isContentDirty } from '../store/node-table.ts';
+import { YOUNG_MS, youngTime } from '../store/service-time.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet } from '../store/tables.ts';
 import type { Names } from './names.ts';
 import { isRewritten, keptTime, kindOf, modeOf, sizeOf } from './remote-entry.ts';
-import { YOUNG_MS, youngTime } from './young-time.ts';
 
 /**
  * What the service says now → what becomes of our nodes. Pure: reads a view, returns changes.
@@ -29,6 +29,8 @@ export interface MergeView {
   /** Whether a resource that no node has is somebody else's (`PushMarks.strangers`). */
   isStranger(entry: RemoteEntry): boolean;
   newInode(): Inode;
+  /** Whether somebody else changed something in the last minutes, as far as listings told. */
+  readonly othersAtWork: boolean;
 }
 
 /** One folder's listing. `complete`: all its entries are there, so that a missing one means something. */
@@ -136,8 +138,7 @@ class Merge implements MergePlan {
     const { local } = node;
 
     if (local === null) {
-      // A time that was not trusted is no reason to bring back what was deleted here.
-      if (!isRewritten(base, entry, true)) {
+      if (!isRewritten(base, entry)) {
         // Deleted here; there only the name is another. What is to go is what was deleted.
         if (moved || renamed) {
           this.#put(node, { ...node, remote: this.#remoteOf(entry, this.#view.names.toFileName(entry.name), base) });
@@ -186,8 +187,7 @@ class Merge implements MergePlan {
     const told = this.#remoteOf(entry, shownAs, base);
     const remote = isContentDirty(node) ? withBytesOf(base, told) : told;
     const theirs = this.#bytesOf(entry);
-    const takesBytes =
-      isRewritten(base, entry, this.#isYoung(entry)) && !isContentDirty(node) && !showsAlready(local, theirs);
+    const takesBytes = isRewritten(base, entry) && !isContentDirty(node);
     const takesPlace = parent !== local.parent || name !== local.name;
     if (isSame(base, remote) && !takesPlace && !takesBytes) return;
     const bytes = takesBytes ? { ...theirs, ctime: timespecOfMs(this.#listing.requestedMs) } : {};
@@ -290,7 +290,7 @@ class Merge implements MergePlan {
   /** The remote facet that `entry` tells of; what it does not tell stays as in `base`, unless the bytes are others. */
   #remoteOf(entry: RemoteEntry, shownAs: string, base: RemoteFacet | null): RemoteFacet {
     const young = this.#isYoung(entry);
-    const rewritten = base === null || isRewritten(base, entry, young);
+    const rewritten = base === null || isRewritten(base, entry);
     const toldMs = entry.kind === 'file' ? entry.lastModifiedMs : null;
     // The time of bytes that we pushed ourselves is simply confirmed; one that others made is trusted when it has aged.
     const lastModifiedMs = toldMs === null ? null : rewritten && young ? youngTime(toldMs) : toldMs;
@@ -300,7 +300,9 @@ class Merge implements MergePlan {
       name: entry.name,
       shownAs,
       sizeBytes: sizeOf(entry),
-      lastModifiedMs: rewritten ? lastModifiedMs : keptTime(base, lastModifiedMs, young),
+      lastModifiedMs: rewritten
+        ? lastModifiedMs
+        : keptTime(base, lastModifiedMs, { young, othersAtWork: this.#view.othersAtWork }),
       mediaType: entry.kind === 'file' ? (entry.mediaType ?? base?.mediaType ?? null) : null,
       content: rewritten ? null : base.content,
       createdHereMs: rewritten ? null : base.createdHereMs,
@@ -368,14 +370,6 @@ function withBytesOf(
 ): RemoteFacet {
   const { sizeBytes, lastModifiedMs, content, createdHereMs } = base;
   return { ...told, sizeBytes, lastModifiedMs, content, createdHereMs };
-}
-
-/** A time that has aged changes nothing about bytes that nobody has looked at. */
-function showsAlready(local: LocalFacet, told: Pick<LocalFacet, 'sizeBytes' | 'mtime'>): boolean {
-  const { content, sizeBytes, mtime } = local;
-  return (
-    content === null && sizeBytes === told.sizeBytes && mtime.sec === told.mtime.sec && mtime.nsec === told.mtime.nsec
-  );
 }
 
 function isSame(a: RemoteFacet, b: RemoteFacet): boolean {

@@ -1,7 +1,7 @@
 import type { RemoteEntry } from '../base/resources.ts';
 import type { NodeKind } from '../base/vocabulary.ts';
+import { doubtedTime, isDoubted, isLimit, isYoung, mayBeTimeOf } from '../store/service-time.ts';
 import type { RemoteFacet } from '../store/tables.ts';
-import { isYoung, timeTold } from './young-time.ts';
 
 /** Media type under which a symbolic link is kept; its bytes are the target. */
 export const SYMLINK_MEDIA_TYPE = 'inode/symlink';
@@ -22,15 +22,30 @@ export function sizeOf(entry: RemoteEntry): number | null {
   return entry.kind === 'file' && entry.presentOnServer ? entry.sizeBytes : null;
 }
 
-export function isRewritten(base: RemoteFacet, entry: RemoteEntry, young: boolean): boolean {
+/** Whether the service has other bytes than those that `base` tells of. Where a time is not known, the size is all there is. */
+export function isRewritten(base: RemoteFacet, entry: RemoteEntry): boolean {
   if (entry.kind === 'folder') return false;
-  if (base.sizeBytes !== sizeOf(entry)) return true;
-  // Not known on one side: the size is all there is to compare (after a plain PUT the time is learnt from the next listing).
-  if (base.lastModifiedMs === null || entry.lastModifiedMs === null) return false;
-  if (timeTold(base.lastModifiedMs) !== entry.lastModifiedMs) return true;
-  return isYoung(base.lastModifiedMs) && !young;
+  return base.sizeBytes !== sizeOf(entry) || !mayBeTimeOf(base.lastModifiedMs, entry.lastModifiedMs);
 }
 
-export function keptTime(base: RemoteFacet, toldMs: number | null, young: boolean): number | null {
-  return toldMs === null || (young && base.lastModifiedMs !== null) ? base.lastModifiedMs : toldMs;
+/**
+ * What is kept of the time of bytes that were not rewritten.
+ *
+ * @param young it was told too early to be trusted
+ * @param othersAtWork somebody else changes things in these minutes
+ */
+export function keptTime(
+  base: RemoteFacet,
+  toldMs: number | null,
+  { young, othersAtWork }: { readonly young: boolean; readonly othersAtWork: boolean },
+): number | null {
+  const keptMs = base.lastModifiedMs;
+  if (toldMs === null || (keptMs !== null && isDoubted(keptMs))) return keptMs;
+  // Bytes that nobody has looked at are asked for anyway.
+  const settled = base.content === null ? toldMs : doubtedTime(toldMs);
+  // Sent by ourselves, and the answer did not tell: that somebody saved as much within the same seconds is a doubt only
+  // while there is somebody.
+  if (keptMs === null || isLimit(keptMs)) return othersAtWork ? settled : toldMs;
+  if (!isYoung(keptMs)) return toldMs;
+  return young ? keptMs : settled;
 }

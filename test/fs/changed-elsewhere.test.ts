@@ -81,6 +81,25 @@ test('the kernel keeps no page for two versions at once', async () => {
   await tower.fileSystem.release(ino, alone.handle);
 });
 
+test('whoever opens before the kernel heard of another size is not filled up to the old one', async () => {
+  const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
+  const flags = { access: 'read', append: false, truncate: false, raw: 0 } as const;
+  service.put('file', Buffer.from('long, as the kernel was told'), 1_000_000);
+  const { ino } = await mount.stat('file');
+  service.put('file', Buffer.from('short'), 2_000_000);
+  await tower.freshness.refresh();
+
+  // The notification may wait, for this very request for one.
+  const early = await tower.fileSystem.open(ino, flags, ctx);
+  expect(early).toMatchObject({ directIo: true, keepCache: false });
+  await tower.fileSystem.release(ino, early.handle);
+
+  expect((await mount.stat('file')).sizeBytes).toBe(5);
+  const told = await tower.fileSystem.open(ino, flags, ctx);
+  expect(told).toMatchObject({ directIo: false });
+  await tower.fileSystem.release(ino, told.handle);
+});
+
 test('a writer that finds a newer version than the listing told of is still the one that writes', async () => {
   service.put('file', Buffer.from('listed'), 1_000_000);
   const { ino } = await mount.stat('file');

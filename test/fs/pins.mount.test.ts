@@ -76,8 +76,8 @@ test('new versions and new files in a pinned folder are fetched without being lo
   await mount.mount();
 
   await expect.poll(pinned, { timeout: 20_000, interval: 200 }).toMatchObject([{ files: 3, bytesHere: 6 * MIB }]);
-  // Fetched within two seconds of its change: a listing may ask for its version once more (src/tree/young-time.ts).
-  await expect.poll(() => wordOffline('album/three.bin'), { timeout: 30_000 }).toBe('three th');
+  // Fetched within two seconds of its change, when nobody can be sure that it is the newest: what is here is here.
+  expect(await wordOffline('album/three.bin')).toBe('three th');
 });
 
 /** [S-pin-3] */

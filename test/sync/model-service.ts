@@ -132,13 +132,19 @@ export class ModelService implements RemoteChanges, UploadService {
     return this.#ask(`resource ${url}`, signal, () => this.look(url));
   }
 
-  putFileData(file: ResourceUrl, body: readonly BodyPiece[], _mediaType: string, signal: AbortSignal): Promise<void> {
+  putFileData(
+    file: ResourceUrl,
+    body: readonly BodyPiece[],
+    _mediaType: string,
+    signal: AbortSignal,
+  ): Promise<number | null> {
     return this.#ask(`putFileData ${file}`, signal, (cutAfter) => {
       this.#get(file);
       const bytes = bytesOf(body);
       this.receivedBytes += Math.min(bytes.byteLength, cutAfter ?? Number.POSITIVE_INFINITY);
       // An aborted upload leaves no version (wire-facts 5.5).
       if (cutAfter === null) this.addVersion(file, bytes);
+      return Math.floor(this.nowMs / 1000) * 1000; // a Date header
     });
   }
 

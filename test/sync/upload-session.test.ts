@@ -291,6 +291,40 @@ describe('changed here and elsewhere', () => {
     expect(world.events.filter((event) => event.type === 'conflict')).toHaveLength(1);
   });
 
+  /** Longer than the whole seconds of a Date header and clocks that differ are allowed for (src/store/service-time.ts). */
+  const LATER_MS = 2_500;
+
+  test('made here, saved elsewhere with the same length before anybody listed it: theirs is seen', async () => {
+    const world = made('ours');
+    world.service.auto = () => ({ type: 'answer' });
+    await pass(world);
+    world.service.nowMs += LATER_MS;
+    world.service.addVersion(world.node('/f').remote?.resource as ResourceUrl, Buffer.from('them'));
+
+    world.learn();
+
+    expect(world.bytesOf(world.node('/f'))).toBe('them');
+    expect(world.sync.status().pending).toBe(0);
+  });
+
+  test('made here, saved elsewhere with the same length, changed here before anybody listed it: both are kept', async () => {
+    const world = made('ours');
+    world.service.auto = () => ({ type: 'answer' });
+    await pass(world);
+    world.service.nowMs += LATER_MS;
+    world.service.addVersion(world.node('/f').remote?.resource as ResourceUrl, Buffer.from('them'));
+
+    world.write('/f', NEW);
+    await pass(world);
+
+    expect(world.service.tree()).toEqual(
+      new Map([
+        ['/f', NEW],
+        ['/f (conflicted copy 2023-11-14 host)', 'them'],
+      ]),
+    );
+  });
+
   test('theirs came after ours: it is taken over, and whoever made it makes the copy', async () => {
     const { world, file } = changed();
     world.service.auto = (name) => {

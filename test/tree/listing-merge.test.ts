@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { RemoteEntry } from '../../src/base/resources.ts';
 import { type ContentId, type Inode, ROOT_INODE, type VersionUrl } from '../../src/base/vocabulary.ts';
-import { isContentDirty, isDirty, writeNode } from '../../src/store/node-table.ts';
+import { isContentDirty, isDirty, isInDoubt, writeNode } from '../../src/store/node-table.ts';
 import type { NodeRecord } from '../../src/store/tables.ts';
 import {
   acknowledge,
@@ -521,13 +521,17 @@ describe('a time that is too young', () => {
     const { ino, local } = child(fixture, ROOT_INODE, 'a');
     expect(local?.mtime).toEqual({ sec: START_MS / 1000, nsec: 0 });
     pin(fixture, ino);
-    // Still young: nothing to learn. Then: whether these are the newest bytes only the history tells.
+    // Still young: nothing to learn. Then: whether these are the newest bytes only the history tells; without it they stay here.
     expect(listAt(fixture, START_MS + 1500, [entry]).changes).toBe(0);
+    const content = fixture.tree.node(ino)?.local?.content;
     expect(listAt(fixture, START_MS + 30_000, [entry]).changes).toBe(1);
-    expect(fixture.tree.node(ino)?.local?.content).toBeNull();
+    const doubted = child(fixture, ROOT_INODE, 'a');
+    expect([doubted.local?.content, doubted.remote?.content, isInDoubt(doubted)]).toEqual([content, content, true]);
     expect(fixture.forgotten.at(-1)).toMatchObject({ kind: 'inode', contentChanged: true });
-    pin(fixture, ino);
     expect(listAt(fixture, START_MS + 60_000, [entry]).changes).toBe(0);
+    // Another time settles it, and so does somebody who asks (test/fs/doubt.test.ts).
+    expect(listAt(fixture, START_MS + 90_000, [file('a', 'a', 3, START_MS + 1000)]).changes).toBe(1);
+    expect(fixture.tree.node(ino)?.local?.content).toBeNull();
   });
 
   it('changes nothing that can be seen about a file that nobody has read', () => {
@@ -561,6 +565,20 @@ describe('a time that is too young', () => {
     expect(fixture.tree.node(ino)).toMatchObject({ local: { content }, remote: { content, lastModifiedMs: START_MS } });
     expect(fixture.forgotten.length).toBe(forgotten);
     expect(listAt(fixture, START_MS + 30_000, [file('a', 'a', 0, START_MS)]).changes).toBe(0);
+  });
+
+  it('of bytes that we pushed is to be asked about while somebody else is at work', () => {
+    const fixture = makeTree();
+    merge(fixture, ROOT_INODE, []);
+    const { ino } = localFile(fixture.tree, ROOT_INODE, 'a');
+    const content = acknowledge(fixture, ino, file('a', 'a').url)?.local?.content;
+    merge(fixture, ROOT_INODE, [{ ...file('a', 'a', 0), lastModifiedMs: null }, file('b', 'of somebody else')]);
+
+    listAt(fixture, START_MS + 500, [file('a', 'a', 0, START_MS), file('b', 'of somebody else')]);
+
+    const node = fixture.tree.node(ino);
+    expect(node).toMatchObject({ local: { content }, remote: { content } });
+    expect(node !== undefined && isInDoubt(node)).toBe(true);
   });
 });
 

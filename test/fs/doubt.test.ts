@@ -1,0 +1,117 @@
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { Inode } from '../../src/base/vocabulary.ts';
+import { InProcessMount } from '../../src/kernel/in-process.ts';
+import { isInDoubt, writeNode } from '../../src/store/node-table.ts';
+import { doubtedTime } from '../../src/store/service-time.ts';
+import { VersionService } from '../content/version-service.ts';
+import { LeftTower } from '../harness/left-tower.ts';
+
+/**
+ * Bytes that were fetched within two seconds of their change: somebody may have saved again since, with the same length and the
+ * same time (src/store/service-time.ts). Whoever opens the file asks; where nobody answers, what is here is shown.
+ */
+
+const SAVED_MS = 1_000_000;
+
+let service: VersionService;
+let tower: LeftTower;
+let mount: InProcessMount;
+
+beforeEach(async () => {
+  service = new VersionService();
+  tower = await LeftTower.build({ listing: service, source: service });
+  mount = new InProcessMount(tower.fileSystem);
+});
+afterEach(() => tower.close());
+
+/** A file that is here and in doubt. */
+async function doubted(): Promise<Inode> {
+  service.put('file', Buffer.from('one'), SAVED_MS);
+  expect((await mount.readFile('file')).toString()).toBe('one');
+  const { ino } = await mount.stat('file');
+  tower.store.transact((tx) => {
+    const node = tx.get('node', ino);
+    if (node?.remote == null) throw new Error('the service has the file');
+    writeNode(tx, node, { ...node, remote: { ...node.remote, lastModifiedMs: doubtedTime(SAVED_MS) } }, 0);
+  });
+  expect(isDoubted(ino)).toBe(true);
+  return ino;
+}
+
+function isDoubted(ino: Inode): boolean {
+  const node = tower.store.get('node', ino);
+  return node !== undefined && isInDoubt(node);
+}
+
+test('another version of the same length and time is read', async () => {
+  const ino = await doubted();
+  service.put('file', Buffer.from('two'), SAVED_MS);
+
+  expect((await mount.readFile('file')).toString()).toBe('two');
+  expect(isDoubted(ino)).toBe(false);
+});
+
+test('the same version is asked for once, and not fetched again', async () => {
+  const ino = await doubted();
+  const { pins } = service;
+  const fetched = service.fetches.length;
+
+  for (let times = 0; times < 3; times++) expect((await mount.readFile('file')).toString()).toBe('one');
+
+  expect(service.pins).toBe(pins + 1);
+  expect(service.fetches.length).toBe(fetched);
+  expect(isDoubted(ino)).toBe(false);
+});
+
+test('without an answer what is here is read, and asked about the next time', async () => {
+  const ino = await doubted();
+  service.failuresLeft = 1;
+
+  expect((await mount.readFile('file')).toString()).toBe('one');
+  expect(isDoubted(ino)).toBe(true);
+  service.put('file', Buffer.from('two'), SAVED_MS);
+  expect((await mount.readFile('file')).toString()).toBe('two');
+});
+
+test('a write goes over the newest version', async () => {
+  await doubted();
+  service.put('file', Buffer.from('two'), SAVED_MS);
+
+  const fd = await mount.open('file', 'r+');
+  await mount.write(fd, 0, Buffer.from('T'));
+  await mount.close(fd);
+
+  expect((await mount.readFile('file')).toString()).toBe('Two');
+});
+
+test('what the kernel has of it is not kept', async () => {
+  const ino = await doubted();
+  const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
+  const flags = { access: 'read', append: false, truncate: false, raw: 0 } as const;
+  const open = async (): Promise<boolean> => {
+    const { handle, keepCache } = await tower.fileSystem.open(ino, flags, ctx);
+    await tower.fileSystem.release(ino, handle);
+    return keepCache;
+  };
+
+  expect(await open()).toBe(false);
+  expect(await open()).toBe(false);
+  await mount.readFile('file');
+  expect(await open()).toBe(true);
+});
+
+test('an answer that a listing overtook is not taken for what that one told of', async () => {
+  service.put('file', Buffer.from('one'), SAVED_MS);
+  await mount.stat('file');
+  const ask = service.newestVersion.bind(service);
+  service.newestVersion = async (file, signal) => {
+    service.newestVersion = ask;
+    const found = await ask(file, signal);
+    service.put('file', Buffer.from('two'), SAVED_MS + 60_000);
+    await tower.freshness.refresh();
+    return found;
+  };
+
+  expect((await mount.readFile('file')).toString()).toBe('one');
+  expect((await mount.readFile('file')).toString()).toBe('two');
+});
