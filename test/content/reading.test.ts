@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { StorageError, TransportError } from '../../src/base/errors.ts';
+import { type Logger, silentLogger } from '../../src/base/log.ts';
 import { BLOCK_BYTES, type ContentId, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { LeftTower } from '../harness/left-tower.ts';
@@ -344,6 +345,10 @@ test('a service that stays away is ETIMEDOUT after --read-timeout, never the end
 });
 
 test('a version that vanished while it was read is ESTALE, never short data', async () => {
+  const warnings: string[] = [];
+  const log: Logger = { ...silentLogger, warn: (_fields: unknown, message?: string) => warnings.push(String(message)) };
+  const told = await LeftTower.build({ listing: service, source: service, log });
+  const mount = new InProcessMount(told.fileSystem);
   const { version } = service.put('file', bytesOf(4 * MIB));
   const fd = await mount.open('file', 'r');
   await mount.read(fd, 0, 1);
@@ -351,7 +356,9 @@ test('a version that vanished while it was read is ESTALE, never short data', as
   service.dropVersion(version);
 
   await expect(mount.read(fd, 3 * MIB, 100)).rejects.toMatchObject({ errno: 'ESTALE' });
+  expect(warnings).toContain('version gone while it was read');
   await mount.close(fd);
+  await told.close();
 });
 
 test('a service without Range is read once, and all of it is kept', async () => {
@@ -390,6 +397,40 @@ describe('fetching ahead', () => {
     expect(Buffer.compare(await joined, bytes.subarray(5 * MIB, 5 * MIB + 1000))).toBe(0);
     expect(Buffer.compare(await waiting, bytes.subarray(2 * MIB, 6 * MIB))).toBe(0);
     await mount.close(two);
+  });
+
+  test('has a budget over all handles: what nobody waits for never takes more of the line', async () => {
+    const length = 300 * MIB;
+    const step = 8 * MIB;
+    for (const name of ['one', 'two']) service.put(name, Buffer.alloc(length));
+    for (const name of ['one', 'two']) {
+      const fd = await mount.open(name, 'r');
+      await mount.read(fd, length - 1, 1);
+      await mount.close(fd);
+    }
+    const [one, two] = ['one', 'two'].map((name) => tower.tree.child(ROOT_INODE, name)?.local?.content as ContentId);
+    const { opened, open } = gate();
+    service.gate = opened;
+    service.fetches.length = 0;
+    const asked = () => service.fetches.reduce((sum, { extent }) => sum + extent.end - extent.start, 0);
+    const handle = new AbortController();
+    for (let at = 0; at + step < length; at += step)
+      tower.reader.prefetch(one as ContentId, { start: at, end: at + step }, handle.signal);
+    expect(asked()).toBeGreaterThanOrEqual(256 * MIB);
+    expect(asked()).toBeLessThan(256 * MIB + step);
+    const before = asked();
+    const other = new AbortController();
+    tower.reader.prefetch(two as ContentId, { start: 0, end: step }, other.signal);
+    expect(asked()).toBe(before);
+
+    handle.abort(new DOMException('closed', 'AbortError'));
+    open();
+    const isTaken = () => {
+      tower.reader.prefetch(two as ContentId, { start: 0, end: step }, other.signal);
+      return asked() > before;
+    };
+    await expect.poll(isTaken, { interval: 5, timeout: 30_000 }).toBe(true);
+    other.abort(new DOMException('closed', 'AbortError'));
   });
 
   test('a handle that is closed at once leaves no fetch of the rest behind', async () => {
@@ -432,6 +473,50 @@ describe('one open never mixes two versions', () => {
     await mount.close(fd);
 
     expect(Buffer.compare(await mount.readFile('file'), after)).toBe(0);
+  });
+
+  test.each([
+    ['as long', 3 * MIB],
+    ['longer', 3 * MIB + 100_000],
+    ['shorter', 2 * MIB + 10],
+  ])('another client uploads one that is %s between any two requests, ranges included', async (_how, length) => {
+    const versions = [bytesOf(3 * MIB, 1), bytesOf(length, 2)] as const;
+    let isOver = false;
+    for (let nth = 1; !isOver; nth++) {
+      const service = new VersionService();
+      const struck = await LeftTower.build({ listing: service, source: service });
+      const mount = new InProcessMount(struck.fileSystem);
+      service.put('file', versions[0]);
+      await mount.stat('file');
+      let asked = 0;
+      const strike = (): void => {
+        if (++asked === nth) service.put('file', versions[1], 2_000_000);
+      };
+      for (const name of ['newestVersion', 'versionOfLength', 'readVersion'] as const) {
+        const answer = service[name].bind(service) as (...args: unknown[]) => Promise<never>;
+        service[name] = (...args: unknown[]) => {
+          strike();
+          return answer(...args);
+        };
+      }
+
+      const fd = await mount.open('file', 'r');
+      const pieces: Buffer[] = [];
+      for (let at = 0, got = 1; got > 0; at += got) {
+        const piece = await mount.read(fd, at, 300_000);
+        pieces.push(piece);
+        got = piece.byteLength;
+      }
+      const found = Buffer.concat(pieces);
+      expect(
+        versions.some((bytes) => bytes.equals(found)),
+        `before request ${nth}: ${found.byteLength} bytes`,
+      ).toBe(true);
+      await mount.close(fd);
+      isOver = asked < nth;
+      if (isOver) expect(nth, 'requests that were preceded').toBeGreaterThan(3);
+      await struck.close();
+    }
   });
 
   test.each([

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
-import { silentLogger } from '../../src/base/log.ts';
+import { type Logger, silentLogger } from '../../src/base/log.ts';
 import type { Inode, ResourceUrl } from '../../src/base/vocabulary.ts';
 import { BlockReader } from '../../src/content/block-reader.ts';
 import { Patience } from '../../src/content/patience.ts';
@@ -52,7 +52,7 @@ export class LeftTower {
 
   private constructor(options: TowerOptions, directory: string, store: Store) {
     const clock = options.clock ?? systemClock;
-    const log = silentLogger;
+    const log = options.log ?? silentLogger;
     setMaxListeners(0, this.#shutdown.signal);
     this.directory = directory;
     this.store = store;
@@ -147,6 +147,7 @@ export interface TowerOptions {
   /** An existing one: the tower goes on with what it holds. */
   readonly directory?: string;
   readonly clock?: Clock;
+  readonly log?: Logger;
   /** What the root folder is on the service. */
   readonly root?: ResourceUrl;
   readonly onWritten?: (ino: Inode) => void;
