@@ -37,7 +37,7 @@ export default defineConfig({
           include: ['test/**/*.mount.test.ts'],
           pool: 'forks',
           fileParallelism: false,
-          testTimeout: 120_000,
+          testTimeout: Number(process.env.CFS_TEST_MS_MAX ?? 120_000),
           hookTimeout: 60_000,
         },
       },

@@ -389,7 +389,7 @@ describe('coming and going', () => {
   test('a busy mount is not unmounted in order, but lazily', async () => {
     const driver = await mounted();
     await shell(`echo x > ${driver.path('f')}`);
-    const user = started('sh', ['-c', `exec 3< ${driver.path('f')}; echo open; sleep 60`]);
+    const user = started('sh', ['-c', `exec 3< ${driver.path('f')}; echo open; exec sleep 60`]);
     await new Promise((resolve) => user.child.stdout?.once('data', resolve));
 
     await expect(driver.do({ do: 'unmount', how: 'orderly' })).rejects.toThrow('EBUSY');
