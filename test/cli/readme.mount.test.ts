@@ -22,7 +22,6 @@ beforeAll(async () => {
   home = new CommandHome();
   server = await ReferenceServer.start();
   mkdirSync(home.path('bin'));
-  mkdirSync(home.path('home/Cloud'));
   for (const name of ['cfs', 'cfs-mount']) {
     const program = join(PROJECT, 'dist/cli', `${name}.js`);
     writeFileSync(home.path(`bin/${name}`), `#!/bin/sh\nexec '${process.execPath}' '${program}' "$@"\n`, {
