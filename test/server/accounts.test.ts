@@ -52,6 +52,7 @@ test('a folder becomes an album with its first picture', async () => {
   const album = folder.replace('/folder/', '/album/');
   await owner.client.createFilled(folder, 'notes.txt', 'x');
   const before = await owner.client.get(album);
+  const allBefore = await owner.client.get(`/user/${owner.uid}/albums/contents`);
   await owner.client.createFilled(folder, 'beach.jpg', 'not really', 'image/jpeg');
 
   const after = await owner.client.get(album);
@@ -59,7 +60,7 @@ test('a folder becomes an album with its first picture', async () => {
   const files = await owner.client.get(`${album}/contents?order=name`);
 
   expect([before.status, after.status]).toEqual([404, 200]);
-  expect(texts(all.text, 'ref')).toEqual([album]);
+  expect(texts(all.text, 'ref')).toEqual([...texts(allBefore.text, 'ref'), album]);
   expect(texts(files.text, 'displayName')).toEqual(['beach.jpg', 'notes.txt']);
 });
 
@@ -84,7 +85,7 @@ test('a share shows what is below it, and nothing above', async () => {
   const share = `${server.origin}/receivedShare/${friend.uid}/:sc:${owner.uid}:${localOf(shared)}`;
 
   expect(list.text).toContain(`ref="${share}"`);
-  expect(texts(list.text, 'sharedFolder')).toEqual([shared]);
+  expect(texts(list.text, 'sharedFolder')).toContain(shared);
   expect(list.text).toContain('<writeAllowed enabled="false"');
   expect(texts((await friend.client.get(share)).text, 'displayName')).toEqual(['shared']);
   expect(folder.text).toContain('<sharing enabled="true">');

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Clock } from '../../src/base/clock.ts';
 import { systemClock } from '../../src/base/clock.ts';
 import type { EndpointKind } from '../../src/protocol/endpoints.ts';
@@ -37,6 +37,10 @@ beforeAll(async () => {
   workspace = server.administration.addWorkspace(owner.email, SECRET);
   expiredToken = owner.client.token as string;
   nowMs += 61 * 60_000;
+});
+
+/** Some tests let time go by. */
+beforeEach(async () => {
   for (const user of [owner, stranger]) user.client.token = await accessToken(server.origin, user, user.refreshToken);
 });
 
