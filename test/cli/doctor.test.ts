@@ -35,7 +35,7 @@ async function doctor(account: string | null = null): Promise<{ code: number; te
   return { code, text };
 }
 
-/** A root and a file with a change of two blocks that waits to be sent. @returns where its bytes lie */
+/** A root and a file of two blocks that never travels, so that nothing waits to be sent. @returns where its bytes lie */
 async function fillStore(directory: string): Promise<string> {
   mkdirSync(directory, { recursive: true });
   const store = await Store.open({ directory, clock: systemClock, log: silentLogger });
@@ -55,7 +55,8 @@ async function fillStore(directory: string): Promise<string> {
     );
     const content = contents.createDraft(tx, null);
     const ino = tx.nextId('inode') as Inode;
-    writeNode(tx, undefined, { ...sampleNode(ino), local: sampleLocal(ROOT_INODE, 'letter', { content }) }, 0);
+    const local = sampleLocal(ROOT_INODE, 'letter', { content });
+    writeNode(tx, undefined, { ...sampleNode(ino), localOnly: true, local }, 0);
     return content;
   });
   contents.write(draft, 0, new Uint8Array(2 * BLOCK_BYTES).fill(7));
