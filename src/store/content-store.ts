@@ -3,21 +3,23 @@ import { StorageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { NativeFiles } from '../base/native.ts';
 import type { ContentId, Extent, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
-import { currentBootId } from './boot-id.ts';
 import { CacheEviction } from './cache-eviction.ts';
 import { CacheUsage } from './cache-usage.ts';
 import { ContentCollector } from './content-collector.ts';
 import { ContentFiles, type HolePunch } from './content-files.ts';
 import { ContentLayers, isLayered } from './content-layers.ts';
+import { ContentSync } from './content-sync.ts';
 import type { CacheFigures, Contents, DraftBase, Lease, Piece } from './contents.ts';
 import { type Disk, systemDisk } from './disk.ts';
 import type { Draft } from './draft.ts';
 import { indexBytes } from './environment.ts';
 import { clip } from './extents.ts';
 import { LayerSettling } from './layer-settling.ts';
+import { LayerTrust } from './layer-trust.ts';
 import { countReference } from './node-table.ts';
 import { OpenDrafts } from './open-drafts.ts';
-import { isFrozenFile, SealedMarks } from './sealed-marks.ts';
+import { SealedMarks } from './sealed-marks.ts';
+import { SmallBytes } from './small-bytes.ts';
 import type { ContentRecord, StoreWriter, Transaction } from './tables.ts';
 import { VersionBlocks } from './version-blocks.ts';
 
@@ -68,16 +70,9 @@ export class ContentStore implements Contents {
   readonly #collector: ContentCollector;
   readonly #drafts: OpenDrafts;
 
-  /** Name of this run of the machine, to be stored when the cache was looked through; null when it is. */
-  #newBootId: string | null;
-  /** The machine was started since, and the cache was not looked through yet. */
-  #isSuspect: boolean;
-  readonly #adoptedHere = new Set<ContentId>();
-  /** Small contents of which it was said that they are damaged. */
-  readonly #damagedInline = new Set<ContentId>();
-  /** Background syncs of sealed files, one after another. */
-  #syncs: Promise<void> = Promise.resolve();
-  #closed = false;
+  readonly #trust: LayerTrust;
+  readonly #small: SmallBytes;
+  readonly #sync: ContentSync;
 
   constructor(deps: ContentStoreDeps) {
     const { store, directory, clock, log } = deps;
@@ -85,10 +80,8 @@ export class ContentStore implements Contents {
     this.#clock = clock;
     this.#log = log;
     this.#options = deps.options;
-    const bootId = deps.bootId === undefined ? currentBootId() : deps.bootId;
-    const lastBootId = store.get('meta', 'boot');
-    this.#newBootId = bootId === lastBootId ? null : bootId;
-    this.#isSuspect = this.#newBootId !== null && lastBootId !== undefined;
+    this.#trust = new LayerTrust({ store, log, bootId: deps.bootId });
+    this.#small = new SmallBytes({ store, log });
     const holes = deps.holes === undefined ? addonHoles(log) : deps.holes;
     this.#files = new ContentFiles({ directory, disk: deps.disk ?? systemDisk, holes });
     const files = this.#files;
@@ -101,10 +94,10 @@ export class ContentStore implements Contents {
       source: {
         draft: (id) => this.#drafts.get(id),
         record: (id) => this.#known(id),
-        inlineBytes: (id) => this.#inlineBytes(id),
+        inlineBytes: (id) => this.#small.of(id),
         blockMap: (id) => this.#blocks.map(id),
         memoryBlock: (id, block) => this.#blocks.memoryBlock(id, block),
-        trustsLayers: (id) => this.#trustsLayers(id),
+        trustsLayers: (id) => this.#trust.isGiven(id),
         damaged: (id, block, sizeBytes, below) => this.#blocks.damaged(id, block, sizeBytes, below),
         checkFrozen: (id, record, start, end) => this.#marks.check(id, record, start, end),
       },
@@ -131,6 +124,10 @@ export class ContentStore implements Contents {
       inlineBytesMax: deps.options.inlineMaxBytes,
       lease: (id) => this.lease(id),
     });
+    this.#sync = new ContentSync({
+      ...{ store, files, log, drafts: this.#drafts, marks: this.#marks },
+      lease: (id) => this.lease(id),
+    });
     this.#settling = new LayerSettling({
       store,
       files,
@@ -149,9 +146,9 @@ export class ContentStore implements Contents {
       eviction: this.#eviction,
       settling: this.#settling,
       log,
-      trustsLayers: (id) => this.#trustsLayers(id),
+      trustsLayers: (id) => this.#trust.isGiven(id),
       frozen: (id) => {
-        if (!this.#marks.has(id)) this.#syncSoon(id);
+        if (!this.#marks.has(id)) this.#sync.soon(id);
       },
       forget: (id) => this.#forget(id),
     });
@@ -242,26 +239,12 @@ export class ContentStore implements Contents {
     if (!record.sealed) tx.put('content', id, { ...record, sealed: true });
     tx.afterCommit(() => {
       this.#drafts.putDown(id);
-      if (record.where === 'file') this.#syncSoon(id);
+      if (record.where === 'file') this.#sync.soon(id);
     });
   }
 
-  async syncFile(id: ContentId): Promise<void> {
-    const lease = this.lease(id);
-    try {
-      for (let at: ContentId | null = id; at !== null; ) {
-        const open: Draft | undefined = this.#drafts.get(at);
-        const record = this.record(at);
-        const base: ContentId | null = open === undefined ? (record?.base ?? null) : open.base;
-        const inFile = open === undefined ? record?.where === 'file' : open.memory === null;
-        // What was written here may be in the layers below, too; a version without layers can be fetched again.
-        const isOurs = at === id || record?.kind === 'draft' || (record !== undefined && isLayered(record));
-        if (inFile && isOurs) await this.#files.sync(at, record?.kind === 'version' ? 'cache' : 'drafts');
-        at = base;
-      }
-    } finally {
-      lease.release();
-    }
+  syncFile(id: ContentId): Promise<void> {
+    return this.#sync.sync(id);
   }
 
   pieces(id: ContentId, extent: Extent): Piece[] {
@@ -354,7 +337,7 @@ export class ContentStore implements Contents {
       this.#usage.setDraft(id, 0);
       this.#usage.setCached(id, markedBytes);
       if (markedBytes > 0) this.#usage.touch('file', id, 0, record.sizeBytes, this.#clock.elapsedMs());
-      if (this.#isSuspect) this.#adoptedHere.add(id);
+      this.#trust.adopted(id);
       if (record.where === 'file') this.#moveToCache(id);
       this.#blocks.forget(id);
       this.#settling.add(id);
@@ -410,18 +393,7 @@ export class ContentStore implements Contents {
    * resolved nothing is evicted. To be called once, after the store was opened.
    */
   async takeStock(signal: AbortSignal): Promise<void> {
-    const isComplete = await this.#collector.takeStock(signal);
-    const boot = this.#newBootId;
-    if (!isComplete) return;
-    this.#isSuspect = false;
-    this.#adoptedHere.clear();
-    if (boot === null) return;
-    try {
-      this.#store.transact((tx) => tx.put('meta', 'boot', boot));
-      this.#newBootId = null;
-    } catch (err) {
-      this.#log.warn({ err }, 'the cache will be looked through again at the next start');
-    }
+    if (await this.#collector.takeStock(signal)) this.#trust.lookedThrough();
   }
 
   /**
@@ -445,7 +417,7 @@ export class ContentStore implements Contents {
 
   /** Stores block maps and closes the files; the store itself is closed by its owner, after this. */
   close(): void {
-    this.#closed = true;
+    this.#sync.close();
     this.#blocks.close();
     this.#files.closeAll();
   }
@@ -454,43 +426,6 @@ export class ContentStore implements Contents {
     const record = this.#store.get('content', id);
     if (record === undefined) throw new StorageError(`content ${id} is not there`);
     return record;
-  }
-
-  #inlineBytes(id: ContentId): Uint8Array | 'damaged' {
-    const bytes = this.#store.get('inline', id);
-    if (bytes === undefined) throw new StorageError(`the bytes of content ${id} are not there`);
-    if (bytes === 'damaged' && !this.#damagedInline.has(id)) {
-      this.#damagedInline.add(id);
-      if (this.#known(id).kind === 'draft')
-        this.#log.error({ content: id }, 'a change that only this machine has is damaged');
-      else this.#log.warn({ content: id }, 'cached bytes are damaged: they will be fetched again');
-    }
-    return bytes;
-  }
-
-  /**
-   * After a power cut the own ranges of a version may name bytes that did not reach the disk, and unlike blocks they have no
-   * marks: those of an earlier run of the machine are fetched again.
-   */
-  #trustsLayers(id: ContentId): boolean {
-    return !this.#isSuspect || this.#adoptedHere.has(id);
-  }
-
-  /**
-   * What is to become a version should not lose its bytes in a power cut while its record stays. One file after another: the
-   * pool is also needed by those who wait.
-   */
-  #syncSoon(id: ContentId): void {
-    this.#syncs = this.#syncs.then(async () => {
-      try {
-        if (this.#closed || this.record(id)?.where !== 'file') return;
-        await this.syncFile(id);
-        const record = this.record(id);
-        if (!this.#closed && record !== undefined && isFrozenFile(record)) await this.#marks.make(id);
-      } catch (err) {
-        if (!this.#closed) this.#log.warn({ err, content: id }, 'sealed content not synced');
-      }
-    });
   }
 
   #moveToCache(id: ContentId): void {
@@ -508,7 +443,7 @@ export class ContentStore implements Contents {
     if (record.where === 'file' || this.#files.wasMade(id)) return;
     this.#files.create(id, 'cache');
     if (record.where === 'inline' && isLayered(record)) {
-      const own = this.#inlineBytes(id);
+      const own = this.#small.of(id);
       if (own === 'damaged') {
         this.#settling.distrust(id);
         return;

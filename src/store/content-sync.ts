@@ -1,0 +1,76 @@
+import type { Logger } from '../base/log.ts';
+import type { ContentId } from '../base/vocabulary.ts';
+import type { ContentFiles } from './content-files.ts';
+import { isLayered } from './content-layers.ts';
+import type { Lease } from './contents.ts';
+import type { Draft } from './draft.ts';
+import type { OpenDrafts } from './open-drafts.ts';
+import { isFrozenFile, type SealedMarks } from './sealed-marks.ts';
+import type { ContentRecord, StoreReader } from './tables.ts';
+
+/** Makes the bytes of contents survive a power cut: when somebody waits for it (fsync), and behind the scenes once they are sealed. */
+export class ContentSync {
+  readonly #store: StoreReader;
+  readonly #files: ContentFiles;
+  readonly #drafts: Pick<OpenDrafts, 'get'>;
+  readonly #marks: SealedMarks;
+  readonly #log: Logger;
+  readonly #lease: (id: ContentId) => Lease;
+  /** One file after another: the pool is also needed by those who wait. */
+  #behind: Promise<void> = Promise.resolve();
+  #closed = false;
+
+  constructor(deps: {
+    store: StoreReader;
+    files: ContentFiles;
+    drafts: Pick<OpenDrafts, 'get'>;
+    marks: SealedMarks;
+    log: Logger;
+    lease: (id: ContentId) => Lease;
+  }) {
+    this.#store = deps.store;
+    this.#files = deps.files;
+    this.#drafts = deps.drafts;
+    this.#marks = deps.marks;
+    this.#log = deps.log;
+    this.#lease = deps.lease;
+  }
+
+  /** Resolves when what was written here survives, in the content's file and in those of the layers below. */
+  async sync(id: ContentId): Promise<void> {
+    const lease = this.#lease(id);
+    try {
+      for (let at: ContentId | null = id; at !== null; ) {
+        const open: Draft | undefined = this.#drafts.get(at);
+        const record: ContentRecord | undefined = this.#store.get('content', at);
+        const base: ContentId | null = open === undefined ? (record?.base ?? null) : open.base;
+        const inFile = open === undefined ? record?.where === 'file' : open.memory === null;
+        // What was written here may be in the layers below, too; a version without layers can be fetched again.
+        const isOurs = at === id || record?.kind === 'draft' || (record !== undefined && isLayered(record));
+        if (inFile && isOurs) await this.#files.sync(at, record?.kind === 'version' ? 'cache' : 'drafts');
+        at = base;
+      }
+    } finally {
+      lease.release();
+    }
+  }
+
+  /** What is to become a version should not lose its bytes in a power cut while its record stays. Marks it then. */
+  soon(id: ContentId): void {
+    this.#behind = this.#behind.then(async () => {
+      try {
+        if (this.#closed || this.#store.get('content', id)?.where !== 'file') return;
+        await this.sync(id);
+        const record = this.#store.get('content', id);
+        if (!this.#closed && record !== undefined && isFrozenFile(record)) await this.#marks.make(id);
+      } catch (err) {
+        if (!this.#closed) this.#log.warn({ err, content: id }, 'sealed content not synced');
+      }
+    });
+  }
+
+  /** Nothing is begun any more. */
+  close(): void {
+    this.#closed = true;
+  }
+}

@@ -1,0 +1,29 @@
+import { StorageError } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
+import type { ContentId } from '../base/vocabulary.ts';
+import type { StoreReader } from './tables.ts';
+
+/** The bytes of small contents, which lie in LMDB; of damaged ones it is said once that they are. */
+export class SmallBytes {
+  readonly #store: StoreReader;
+  readonly #log: Logger;
+  readonly #told = new Set<ContentId>();
+
+  constructor(deps: { store: StoreReader; log: Logger }) {
+    this.#store = deps.store;
+    this.#log = deps.log;
+  }
+
+  /** @throws StorageError when they are not there */
+  of(id: ContentId): Uint8Array | 'damaged' {
+    const bytes = this.#store.get('inline', id);
+    if (bytes === undefined) throw new StorageError(`the bytes of content ${id} are not there`);
+    if (bytes === 'damaged' && !this.#told.has(id)) {
+      this.#told.add(id);
+      if (this.#store.get('content', id)?.kind === 'draft')
+        this.#log.error({ content: id }, 'a change that only this machine has is damaged');
+      else this.#log.warn({ content: id }, 'cached bytes are damaged: they will be fetched again');
+    }
+    return bytes;
+  }
+}
