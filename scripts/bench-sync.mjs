@@ -13,6 +13,7 @@ const RCLONE_ROUNDS = 1;
 const FILES = quick ? 200 : 1000;
 const FOLDERS = 40;
 const CALLS = 1000;
+const WARM_FILES = 3000;
 const PATIENCE_MS = 180_000;
 const CALL_NAMES = { mkdir: 'mkdir', close: 'close of 4 KiB that were written', rename: 'rename', unlink: 'unlink' };
 const UNPACK_HERE = `unpack ${FILES} files until the last close`;
@@ -44,9 +45,13 @@ try {
   const bound = ground.bindfs('bound');
   if (bound !== null) local.push(['bindfs', bound]);
 
-  // A mount lives for days, and what it does in its first second is compiled meanwhile: that is a row of its own.
-  run(`mkdir ${ours.directory}/first`);
-  results.note(UNPACK_COLD, 's', OURS, run(`tar -xf ${archive} -C ${ours.directory}/first`).seconds);
+  // A mount lives for days, and what it does in its first seconds is compiled meanwhile: that is a row of its own. What comes and goes
+  // at once is never pushed.
+  for (let files = 0; files < WARM_FILES; files += FILES) {
+    const { seconds } = run(`tar -xf ${archive} -C ${ours.directory}`);
+    if (files === 0) results.note(UNPACK_COLD, 's', OURS, seconds);
+    run(`rm -r ${ours.directory}/unpacked`);
+  }
   ours.cfs('sync', '--wait');
 
   for (let round = 0; round < ROUNDS; round++) {
