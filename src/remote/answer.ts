@@ -1,4 +1,5 @@
 import { ProtocolError } from '../base/errors.ts';
+import type { ReusedReads } from './reused-reads.ts';
 
 export type AnswerHeaders = Readonly<Record<string, string | string[] | undefined>>;
 
@@ -23,6 +24,7 @@ export class Answer implements AsyncIterable<Uint8Array> {
   readonly status: number;
   readonly headers: AnswerHeaders;
   readonly #source: AnswerSource;
+  readonly #reads: ReusedReads;
   readonly #chunks: Uint8Array[] = [];
   #waitingBytes = 0;
   #paused = false;
@@ -30,10 +32,11 @@ export class Answer implements AsyncIterable<Uint8Array> {
   #failure: Error | null = null;
   #wake: (() => void) | null = null;
 
-  constructor(status: number, headers: AnswerHeaders, source: AnswerSource) {
+  constructor(status: number, headers: AnswerHeaders, source: AnswerSource, reads: ReusedReads) {
     this.status = status;
     this.headers = headers;
     this.#source = source;
+    this.#reads = reads;
   }
 
   /** A header that may come once; the first of several. */
@@ -109,9 +112,14 @@ export class Answer implements AsyncIterable<Uint8Array> {
     }
   }
 
+  /** What the body gave and nobody reads any more, to be filled again. It may be left to the collector as well. */
+  takeBack(chunk: Uint8Array): void {
+    this.#reads.takeBack(chunk);
+  }
+
   /** For the transport: bytes arrived. */
   arrived(chunk: Uint8Array): void {
-    this.#chunks.push(chunk);
+    this.#chunks.push(this.#reads.kept(chunk));
     this.#waitingBytes += chunk.byteLength;
     if (!this.#paused && this.#waitingBytes > WAITING_BYTES_MAX) {
       this.#paused = true;

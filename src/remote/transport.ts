@@ -1,4 +1,4 @@
-import type { LookupFunction } from 'node:net';
+import type { LookupFunction, OnReadOpts } from 'node:net';
 import { createSecureContext } from 'node:tls';
 import { Agent, type Dispatcher, EnvHttpProxyAgent } from 'undici';
 import type { Clock } from '../base/clock.ts';
@@ -6,6 +6,7 @@ import { ProtocolError, TransportError, UsageError } from '../base/errors.ts';
 import { Answer, type AnswerHeaders } from './answer.ts';
 import { systemCertificates } from './certificates.ts';
 import { NameLookup } from './name-lookup.ts';
+import { ReusedReads } from './reused-reads.ts';
 
 /** A body of known length that can be sent again from its beginning. */
 export interface RequestBody {
@@ -83,6 +84,7 @@ export class Transport {
   readonly #clock: Clock;
   readonly #documents: Dispatcher;
   readonly #data: Dispatcher;
+  readonly #reads = new ReusedReads();
 
   /** @throws UsageError for an address that is none, or would send secrets in the clear */
   constructor(options: TransportOptions) {
@@ -105,7 +107,8 @@ export class Transport {
       lookup: (options.names ?? new NameLookup()).lookup,
     };
     this.#documents = connections(how);
-    this.#data = connections(how);
+    // What TLS has decrypted Node hands over in small pieces of their own.
+    this.#data = connections(isTls ? how : { ...how, onread: this.#reads.onread });
   }
 
   /**
@@ -124,7 +127,7 @@ export class Transport {
     if (stream !== null) headers['Content-Length'] = String(stream.length);
     const data = stream !== null || path.endsWith('/data');
     return await new Promise<Answer>((resolve, reject) => {
-      const exchange = new Exchange(request, resolve, reject);
+      const exchange = new Exchange(request, this.#reads, resolve, reject);
       if (!data) exchange.expireAfter(this.#deadlines.documentMs, this.#clock);
       const dispatcher = data ? this.#data : this.#documents;
       dispatcher.dispatch(
@@ -162,6 +165,7 @@ export class Transport {
 /** undici's events of one exchange, as an Answer. */
 class Exchange implements Dispatcher.DispatchHandler {
   readonly #request: TransportRequest;
+  readonly #reads: ReusedReads;
   readonly #resolve: (answer: Answer) => void;
   readonly #reject: (error: unknown) => void;
   readonly #aborted = () => this.#abort();
@@ -172,8 +176,14 @@ class Exchange implements Dispatcher.DispatchHandler {
   #ended: Error | null = null;
   #cancelExpiry: () => void = () => {};
 
-  constructor(request: TransportRequest, resolve: (answer: Answer) => void, reject: (error: unknown) => void) {
+  constructor(
+    request: TransportRequest,
+    reads: ReusedReads,
+    resolve: (answer: Answer) => void,
+    reject: (error: unknown) => void,
+  ) {
     this.#request = request;
+    this.#reads = reads;
     this.#resolve = resolve;
     this.#reject = reject;
     request.signal?.addEventListener('abort', this.#aborted, { once: true });
@@ -196,7 +206,7 @@ class Exchange implements Dispatcher.DispatchHandler {
 
   onResponseStart(controller: Dispatcher.DispatchController, status: number, headers: AnswerHeaders): void {
     if (status < 200) return;
-    this.#answer = new Answer(status, headers, controller);
+    this.#answer = new Answer(status, headers, controller, this.#reads);
     this.#resolve(this.#answer);
   }
 
@@ -302,8 +312,9 @@ function connections(how: {
   loopback: boolean;
   connectionsMax: number;
   lookup: LookupFunction;
+  onread?: OnReadOpts;
 }): Dispatcher {
-  const { deadlines, certificates, loopback, connectionsMax, lookup } = how;
+  const { deadlines, certificates, loopback, connectionsMax, lookup, onread } = how;
   // Made once: reading a system's hundred certificates takes milliseconds, and would be done for every connection.
   const tls = certificates === null ? {} : { secureContext: createSecureContext({ ca: certificates }) };
   const options = {
@@ -313,7 +324,7 @@ function connections(how: {
     headersTimeout: deadlines.answerMs,
     bodyTimeout: deadlines.bodyMs,
     maxHeaderSize: ANSWER_HEADER_BYTES_MAX,
-    connect: { timeout: deadlines.connectMs, lookup, ...tls },
+    connect: { timeout: deadlines.connectMs, lookup, ...tls, ...(onread !== undefined && { onread }) },
   };
   return loopback
     ? new Agent(options)

@@ -8,6 +8,8 @@ export interface IncomingData {
   readonly extent: Extent;
   /** Exactly `extent`, or it rejects. Read it to the end, or leave it: both free the connection. */
   readonly chunks: AsyncIterable<Uint8Array>;
+  /** For a chunk that nobody reads any more: its memory is filled again. Whoever keeps a chunk does not call this. */
+  takeBack?(chunk: Uint8Array): void;
 }
 
 interface DataRequest {
@@ -38,7 +40,8 @@ export async function openVersionData(requests: Requests, request: DataRequest):
   const { extent } = request;
   if (extent.start >= extent.end) return { extent, chunks: nothing() };
   const first = await openOnce(requests, request, extent);
-  return { extent: first.extent, chunks: chunksOf(requests, request, first) };
+  const chunks = chunksOf(requests, request, first);
+  return { extent: first.extent, chunks, takeBack: (chunk) => first.answer.takeBack(chunk) };
 }
 
 interface OpenAnswer {

@@ -14,6 +14,8 @@ const MEMORY_BYTES_MAX = 4 * 1024 * 1024;
 export interface Incoming {
   readonly extent: Extent;
   readonly chunks: AsyncIterable<Uint8Array>;
+  /** Hears of each chunk whose bytes have landed: its memory may be filled again. */
+  takeBack?(chunk: Uint8Array): void;
 }
 
 /**
@@ -43,7 +45,7 @@ export async function land(
 }
 
 async function landInMemory(
-  { extent, chunks }: Incoming,
+  { extent, chunks, takeBack }: Incoming,
   asked: Extent,
   arrived: (bytes: number) => void,
 ): Promise<FetchedRange> {
@@ -56,6 +58,7 @@ async function landInMemory(
     if (from < until) bytes.set(chunk.subarray(from, until), at + from - kept.start);
     at += chunk.byteLength;
     arrived(chunk.byteLength);
+    takeBack?.(chunk);
     if (at >= kept.end) break;
   }
   if (at < kept.end) throw new ProtocolError(`${kept.end - at} bytes are missing`);
@@ -63,7 +66,7 @@ async function landInMemory(
 }
 
 async function landInFile(
-  { extent, chunks }: Incoming,
+  { extent, chunks, takeBack }: Incoming,
   file: FileHandle,
   path: string,
   arrived: (bytes: number) => void,
@@ -82,7 +85,10 @@ async function landInFile(
     batchBytes = 0;
     const end = at;
     writing = asStorageError(path, () => writeAll(file, buffers, position))
-      .then(() => written({ start: extent.start, end }))
+      .then(() => {
+        for (const buffer of buffers) takeBack?.(buffer);
+        written({ start: extent.start, end });
+      })
       .catch((error: unknown) => {
         failure = error;
       })

@@ -1,0 +1,57 @@
+import type { OnReadOpts, Socket } from 'node:net';
+
+/** What one read of a socket may bring. Node itself allots 64 KiB for each. */
+const READ_BYTES = 128 * 1024;
+/**
+ * Shorter reads are passed on as copies. It is more than all headers of an answer may have: undici keeps views of a header whose rest
+ * is yet to come, and these must not change under it.
+ */
+const SHARED_BYTES_MIN = 64 * 1024;
+/** Pieces that wait to be filled again: as many as one fast download has in hand. */
+const SPARE_MAX = 32;
+
+/**
+ * Reads of sockets into one buffer, and the pieces into which a body's bytes are copied from there, which go round (ADR 16). Memory that Node
+ * allots for each read is garbage a moment later, and lives just long enough to make its collection dear.
+ *
+ * undici takes its bytes from the socket as ever, only that it is told of them within the read's callback: when that returns, nobody
+ * has a view of the buffer but who copied.
+ */
+export class ReusedReads {
+  readonly #buffer = Buffer.allocUnsafeSlow(READ_BYTES);
+  readonly #spare: Buffer[] = [];
+  /** Memory that is out. Only this comes back, and once. */
+  readonly #lent = new WeakMap<ArrayBufferLike, Buffer>();
+
+  /** For `net.connect`. */
+  readonly onread: OnReadOpts = { buffer: this.#buffer, callback: passOn };
+
+  /** `chunk`, or a copy of it where the next read would overwrite it. */
+  kept(chunk: Uint8Array): Uint8Array {
+    if (chunk.buffer !== this.#buffer.buffer) return chunk;
+    const piece = this.#spare.pop() ?? Buffer.allocUnsafeSlow(READ_BYTES);
+    this.#lent.set(piece.buffer, piece);
+    piece.set(chunk);
+    return piece.subarray(0, chunk.byteLength);
+  }
+
+  /** Takes back what `kept` gave, to fill it again: nobody may read it any more. What is not given back is the collector's. */
+  takeBack(chunk: Uint8Array): void {
+    const piece = this.#lent.get(chunk.buffer);
+    if (piece === undefined) return;
+    this.#lent.delete(chunk.buffer);
+    if (this.#spare.length < SPARE_MAX) this.#spare.push(piece);
+  }
+}
+
+/** @returns whether the socket is to be read on; if not, its stream begins again by itself when it has been emptied */
+function passOn(this: unknown, bytes: number, buffer: Uint8Array): boolean {
+  const socket = this as Socket; // Node calls it as a method of the socket, its types do not say so.
+  if (bytes < SHARED_BYTES_MIN) return socket.push(Buffer.from(buffer.subarray(0, bytes)));
+  socket.push(buffer.subarray(0, bytes));
+  socket.emit('readable');
+  // Left by a reader that has paused, in the middle of it or before: the next read must not overwrite it.
+  const left: Buffer | null = socket.readableLength > 0 ? socket.read() : null;
+  if (left !== null) socket.unshift(Buffer.from(left));
+  return socket.readableLength < socket.readableHighWaterMark;
+}
