@@ -272,10 +272,7 @@ export class FileSystem implements FileSystemOps {
 
   open(ino: Inode, flags: OpenFlags, ctx: OpContext): Answer<OpenReply> {
     if (flags.access !== 'read' || flags.truncate) this.mayWrite();
-    const waiting = this.#deps.freshness.beforeOpen(ino, ctx.signal);
-    return after(waiting instanceof Promise ? unlessAborted(waiting, ctx.signal) : waiting, () =>
-      this.#open(ino, flags, ctx),
-    );
+    return after(this.#deps.freshness.beforeOpen(ino, ctx), () => this.#open(ino, flags, ctx));
   }
 
   create(

@@ -123,9 +123,9 @@ export class Freshness {
   /**
    * Call before a file is opened: waits for a listing that is not old, so that one does not edit yesterday's version; for each
    * listing at most `openWaitMs` from its beginning on, however many open. Once that was in vain nobody waits until the
-   * service answered; nor when offline. Rejects only when `signal` aborts.
+   * service answered; nor when offline. Rejects only when the caller's signal aborts.
    */
-  beforeOpen(ino: Inode, signal: AbortSignal): void | Promise<void> {
+  beforeOpen(ino: Inode, caller: { readonly signal: AbortSignal }): void | Promise<void> {
     const folder = this.#tree.node(ino)?.remote?.parent;
     if (folder === undefined || this.#tree.node(folder) === undefined) return;
     this.#use(folder);
@@ -139,7 +139,7 @@ export class Freshness {
       () => this.#reachability.late(),
       () => {},
     );
-    return unlessAborted(Promise.race([listing, patience]), signal).finally(() => waiting.abort());
+    return unlessAborted(Promise.race([listing, patience]), caller.signal).finally(() => waiting.abort());
   }
 
   /**

@@ -4,7 +4,7 @@ import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 
 /** A signal costs more than most answers: whoever finds everything here must not ask for one. */
-test('reading, writing and truncating what is here asks for no signal', async () => {
+test('opening, reading, writing and truncating what is here asks for no signal', async () => {
   const tower = await LeftTower.build();
   try {
     const mount = new InProcessMount(tower.fileSystem);
@@ -20,7 +20,6 @@ test('reading, writing and truncating what is here asks for no signal', async ()
     };
     const flags = { access: 'read-write', append: false, truncate: false, raw: 2 } as const;
     const { handle } = await tower.fileSystem.open(ino, flags, ctx);
-    asked = 0;
 
     const answers = [
       tower.fileSystem.lookup(ROOT_INODE, 'file', ctx),

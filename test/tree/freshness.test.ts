@@ -362,15 +362,15 @@ describe('Freshness', () => {
     });
 
     it('asks nothing while the listing is young', () => {
-      expect(freshness.beforeOpen(ino('a'), never)).toBeUndefined();
-      expect(freshness.beforeOpen(localFile(fixture.tree, ROOT_INODE, 'new').ino, never)).toBeUndefined();
+      expect(freshness.beforeOpen(ino('a'), { signal: never })).toBeUndefined();
+      expect(freshness.beforeOpen(localFile(fixture.tree, ROOT_INODE, 'new').ino, { signal: never })).toBeUndefined();
     });
 
     it('learns of a newer version', async () => {
       fixture.clock.advance(30_000);
       service.drop(file('1', 'a').url);
       service.put(ROOT_URL, file('1', 'a', 55, START_MS + 30_000));
-      await freshness.beforeOpen(ino('a'), never);
+      await freshness.beforeOpen(ino('a'), { signal: never });
       expect(fixture.tree.child(ROOT_INODE, 'a')?.local?.sizeBytes).toBe(55);
     });
 
@@ -382,7 +382,7 @@ describe('Freshness', () => {
         });
       fixture.clock.advance(30_000);
       const done = vi.fn();
-      const waiting = Promise.resolve(freshness.beforeOpen(ino('a'), never)).then(done);
+      const waiting = Promise.resolve(freshness.beforeOpen(ino('a'), { signal: never })).then(done);
       await quiet();
       fixture.clock.advance(499);
       await quiet();
@@ -407,29 +407,29 @@ describe('Freshness', () => {
         answer = resolve;
       });
       service.before = () => hanging;
-      const first = freshness.beforeOpen(ino('a'), never);
+      const first = freshness.beforeOpen(ino('a'), { signal: never });
       fixture.clock.advance(300);
-      const late = freshness.beforeOpen(ino('a'), never);
+      const late = freshness.beforeOpen(ino('a'), { signal: never });
       fixture.clock.advance(200);
       // The second joined the same listing: it is waited for 500 ms in all, not by each.
       await Promise.all([first, late]);
-      for (let open = 0; open < 300; open++) expect(freshness.beforeOpen(ino('a'), never)).toBeUndefined();
-      expect(freshness.beforeOpen(b, never)).toBeUndefined();
+      for (let open = 0; open < 300; open++) expect(freshness.beforeOpen(ino('a'), { signal: never })).toBeUndefined();
+      expect(freshness.beforeOpen(b, { signal: never })).toBeUndefined();
       answer();
       service.before = () => {};
       await quiet();
       fixture.clock.advance(30_000);
-      expect(freshness.beforeOpen(b, never)).toBeInstanceOf(Promise);
+      expect(freshness.beforeOpen(b, { signal: never })).toBeInstanceOf(Promise);
     });
 
     it('does not wait again for a listing that hangs, whoever else is answered', async () => {
       fixture.clock.advance(30_000);
       service.before = () => new Promise<void>(() => {});
-      const waiting = freshness.beforeOpen(ino('a'), never);
+      const waiting = freshness.beforeOpen(ino('a'), { signal: never });
       fixture.clock.advance(500);
       await waiting;
       freshness.reachable();
-      expect(freshness.beforeOpen(ino('a'), never)).toBeUndefined();
+      expect(freshness.beforeOpen(ino('a'), { signal: never })).toBeUndefined();
     });
 
     it('says at once that it cannot know a folder whose first listing hangs, when the service is found to be away', async () => {
@@ -447,15 +447,15 @@ describe('Freshness', () => {
     it('does not wait when the service is away', async () => {
       fixture.clock.advance(40_000);
       service.failure = offline();
-      await freshness.beforeOpen(ino('a'), never);
-      expect(freshness.beforeOpen(ino('a'), never)).toBeUndefined();
+      await freshness.beforeOpen(ino('a'), { signal: never });
+      expect(freshness.beforeOpen(ino('a'), { signal: never })).toBeUndefined();
     });
 
     it('ends with the caller', async () => {
       fixture.clock.advance(30_000);
       service.before = () => new Promise<void>(() => {});
       const interrupted = new AbortController();
-      const waiting = freshness.beforeOpen(ino('a'), interrupted.signal);
+      const waiting = freshness.beforeOpen(ino('a'), interrupted);
       interrupted.abort(new DOMException('interrupted', 'AbortError'));
       await expect(waiting).rejects.toThrow('interrupted');
     });
