@@ -76,7 +76,7 @@ function details(status: Status, nowMs: number): string[] {
   if (status.phase === 'draining') lines.push('unmounting now');
   lines.push(
     pending.count === 0
-      ? 'pending    nothing: the service has everything'
+      ? `pending    nothing${parked.length === 0 ? ': the service has everything' : ''}`
       : `pending    ${pending.count} (${formatBytes(pending.bytes)}), kept on this machine`,
   );
   for (const change of pending.changes.slice(0, SHOWN_MAX)) {

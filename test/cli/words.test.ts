@@ -143,6 +143,16 @@ describe('the status for people', () => {
     ]);
   });
 
+  test('the service has everything only where nothing is parked either', () => {
+    const pending = { count: 0, bytes: 0, changes: [] };
+    const status = { ...(state.status as Status), pending };
+
+    expect(statusText({ ...state, status }, 0)).toMatch(/^ {2}pending {4}nothing$/m);
+    expect(statusText({ ...state, status: { ...status, parked: [] } }, 0)).toContain(
+      'pending    nothing: the service has everything',
+    );
+  });
+
   /** [S-status-1] Both directions: a field that is gone must not stay in the document. */
   test('each field that scripts may read is in docs/commands.md', () => {
     const quota = { limitBytes: 2, usedBytes: 1, atMs: 1 };
