@@ -45,11 +45,10 @@ function mutated(bytes: Buffer, edits: readonly { at: number; cut: number; put: 
 
 test(`a mutated document ends in a value or a ProtocolError, soon and in little memory (${RUNS} documents)`, () => {
   let slowestMs = 0;
-  let values = 0;
   const attempt = (act: () => unknown) => {
     const startMs = performance.now();
     try {
-      if (typeof act() === 'object') values += 1;
+      act();
     } catch (error) {
       if (!(error instanceof ProtocolError)) throw error;
     }
@@ -65,8 +64,8 @@ test(`a mutated document ends in a value or a ProtocolError, soon and in little 
         for (const act of [() => decode(body), () => rootName(body)]) {
           const before = process.memoryUsage.rss();
           let ms = attempt(act);
-          // A collection of garbage, or another process, is not the document's doing: then it is fast the second time.
-          if (ms > SLOW_MS) ms = attempt(act);
+          // A collection of garbage, or another process, is not the document's doing: then it is fast another time.
+          for (let again = 0; ms > SLOW_MS && again < 10; again++) ms = attempt(act);
           expect(ms).toBeLessThan(SLOW_MS);
           expect(process.memoryUsage.rss() - before).toBeLessThan(LARGE_BYTES);
           slowestMs = Math.max(slowestMs, ms);
@@ -76,7 +75,26 @@ test(`a mutated document ends in a value or a ProtocolError, soon and in little 
     { numRuns: RUNS },
   );
 
-  // Mutations that are never harmless would show nothing about the decoders.
-  expect(values).toBeGreaterThan(RUNS / 40); // about one of twenty, as the dice fall
   expect(slowestMs).toBeLessThan(SLOW_MS);
 }, 600_000);
+
+// Mutations that are never harmless would show nothing about the decoders, and harmless ones nothing about the parser. No dice here.
+test.each(DOCUMENTS)('of small insertions into $name some are harmless and some are not', ({ name, decode }) => {
+  const bytes = bytesOf.get(name) as Buffer;
+  const outcomes = { values: 0, refusals: 0 };
+  for (let step = 0; step < 100; step++) {
+    for (const put of [' ', 'x', '<']) {
+      try {
+        decode(mutated(bytes, [{ at: step / 100, cut: 0, put: Buffer.from(put) }]));
+        outcomes.values += 1;
+      } catch (error) {
+        expect(error).toBeInstanceOf(ProtocolError);
+        outcomes.refusals += 1;
+      }
+    }
+  }
+
+  expect(outcomes.values).toBeGreaterThan(0);
+  // At the least those of `<`: none of these places is inside a comment.
+  expect(outcomes.refusals).toBeGreaterThanOrEqual(100);
+});
