@@ -1,29 +1,15 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Clock } from '../base/clock.ts';
-import { ApiError, FsError, ProtocolError, TransportError } from '../base/errors.ts';
-import type { Logger } from '../base/log.ts';
-import type { BodyPiece, RemoteVersion } from '../base/resources.ts';
-import {
-  type ContentId,
-  type Extent,
-  type Inode,
-  type ResourceUrl,
-  timespecOfMs,
-  type VersionUrl,
-} from '../base/vocabulary.ts';
+import { ApiError, TransportError } from '../base/errors.ts';
+import type { RemoteVersion } from '../base/resources.ts';
+import type { ContentId, Inode, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
 import { layersOf } from '../store/content-layers.ts';
-import type { Contents } from '../store/contents.ts';
-import { newInode, writeNode } from '../store/node-table.ts';
+import { writeNode } from '../store/node-table.ts';
 import { timeLimit } from '../store/service-time.ts';
-import type { NodeRecord, StoreWriter, Transaction, UploadRecord } from '../store/tables.ts';
-import { baseOf, conflictName, judgeHistory, type Verdict } from './conflict.ts';
+import type { UploadRecord } from '../store/tables.ts';
+import { Acknowledgement, type AcknowledgementDeps } from './acknowledgement.ts';
+import { type Complete, DraftBody } from './draft-body.ts';
 import { hadNoEffect, ParkedError, PostponedError } from './failure.ts';
-import type { Intents } from './intents.ts';
 import { mediaTypeOf, SYMLINK_MEDIA_TYPE } from './media-type.ts';
-import type { OnTreeChange } from './name-push.ts';
-import { ownerOf } from './outcome.ts';
 import type { RemoteChanges, UploadService } from './remote-changes.ts';
-import { pathOf, type SyncEvent } from './sync-event.ts';
 
 /**
  * One frozen draft → one version.
@@ -55,6 +41,8 @@ import { pathOf, type SyncEvent } from './sync-event.ts';
  */
 export class UploadSession {
   readonly #deps: UploadSessionDeps;
+  readonly #body: DraftBody;
+  readonly #acknowledgement: Acknowledgement;
   /** Files whose plain PUT may have taken effect unheard. After a restart every one that was begun. */
   readonly #unheard = new Set<Inode>();
   /** Versions made in this process to which nothing was sent yet. */
@@ -62,6 +50,8 @@ export class UploadSession {
 
   constructor(deps: UploadSessionDeps) {
     this.#deps = deps;
+    this.#body = new DraftBody(deps);
+    this.#acknowledgement = new Acknowledgement(deps);
   }
 
   /**
@@ -147,7 +137,7 @@ export class UploadSession {
       }
     }
     if (this.#isUnwanted(ino, file)) return;
-    const body = await this.#body(content, { start: 0, end: sizeBytes }, signal);
+    const body = await this.#body.of(content, { start: 0, end: sizeBytes }, signal);
     // From here on the answer may be lost; a restart does not know whether this line was reached, and asks.
     this.#unheard.add(ino);
     let serverTimeMs: number | null;
@@ -174,7 +164,7 @@ export class UploadSession {
         continue;
       }
       const history = await this.#history(file, signal);
-      this.#acknowledge(ino, file, content, version, history);
+      this.#acknowledgement.ofVersion(ino, file, content, version, history);
       return;
     }
     throw new ParkedError('refused', `${VERSIONS_MAX} versions in a row disappeared or came out with another length`);
@@ -210,7 +200,7 @@ export class UploadSession {
       if (start > sizeBytes) return 'lost';
       // Only here: what is complete already is acknowledged, so that the file's deletion knows what it deletes.
       if (this.#isUnwanted(ino, file)) return 'unwanted';
-      const body = await this.#body(content, { start, end: sizeBytes }, signal);
+      const body = await this.#body.of(content, { start, end: sizeBytes }, signal);
       try {
         progress = await uploads.putVersionData(version, start, body, signal);
       } catch (error) {
@@ -251,180 +241,9 @@ export class UploadSession {
     return (await this.#deps.changes.resource(file, 'file', signal)) === null ? new FileGone() : error;
   }
 
-  /**
-   * What is sent: stretches of local files and small bytes, never the whole in memory. What is missing of a base is fetched
-   * first: a version that no more than names its base cannot be sent.
-   */
-  async #body(content: ContentId, extent: Extent, signal: AbortSignal): Promise<readonly BodyPiece[]> {
-    const { contents, complete } = this.#deps;
-    // The first look at a block after a start compares it with its mark: not all of a large file in one turn.
-    for (let at = extent.start; extent.end - at > LOOK_BYTES; at += LOOK_BYTES) {
-      contents.pieces(content, { start: at, end: at + LOOK_BYTES });
-      await nextTurn();
-      signal.throwIfAborted();
-    }
-    for (let round = 0; round < COMPLETIONS_MAX; round++) {
-      const pieces = contents.pieces(content, extent);
-      const missing = pieces.filter((piece) => piece.kind === 'missing');
-      if (missing.length === 0) {
-        return pieces.map((piece): BodyPiece => {
-          if (piece.kind === 'slice')
-            return { kind: 'file', path: piece.path, offset: piece.position, length: piece.length };
-          if (piece.kind === 'zeros') return { kind: 'zeros', length: piece.length };
-          if (piece.kind === 'bytes') return { kind: 'bytes', bytes: piece.bytes.slice() };
-          throw new Error('a missing piece in a complete row');
-        });
-      }
-      try {
-        for (const piece of missing) await complete(piece.content, piece.extent, signal);
-      } catch (error) {
-        if (error instanceof ApiError && error.status === 404) {
-          throw new ParkedError('base-lost', 'the service no longer has the version that was changed', {
-            cause: error,
-          });
-        }
-        throw error;
-      }
-    }
-    throw new FsError('EIO', 'bytes that were fetched are missing again');
-  }
-
   #acknowledgeFill(ino: Inode, file: ResourceUrl, content: ContentId, lastModifiedMs: number | null): void {
-    const { store, contents, intents, clock, onEvent } = this.#deps;
-    const sizeBytes = contents.sizeOf(content);
     this.#unheard.delete(ino);
-    store.transact((tx) => {
-      const node = ownerOf(tx, file);
-      if (node?.remote) {
-        // Which version it is was not said, and asking costs a request for each small file: the draft stays as it is, the
-        // bytes are here (`MadeHere` asks when the cache needs their room). A version of another file is not kept under this
-        // one's name: it is asked for when it is needed.
-        const record = tx.get('content', content);
-        const isDraft = record?.kind === 'draft';
-        if (isDraft) {
-          tx.put('content', content, { ...record, resource: file });
-          tx.afterCommit(() => this.#deps.onNameless(content));
-        }
-        const remote = { ...node.remote, content: isDraft ? content : null, sizeBytes, lastModifiedMs };
-        const isSame = node.local !== null && node.local.content === content;
-        const local = isSame && node.local !== null && !isDraft ? { ...node.local, content: null } : node.local;
-        writeNode(tx, node, { ...node, local, remote }, clock.nowMs());
-      }
-      intents.end(tx, ino);
-    });
-    onEvent({ type: 'uploaded', path: pathOf(store, store.get('resource', file) ?? ino), version: 1, sizeBytes });
-  }
-
-  /** One record makes the draft the version; nothing is fetched back. */
-  #acknowledge(
-    ino: Inode,
-    file: ResourceUrl,
-    content: ContentId,
-    version: VersionUrl,
-    history: readonly RemoteVersion[],
-  ): void {
-    const { store, contents, intents, onEvent, onTreeChange, onDirty } = this.#deps;
-    const sizeBytes = contents.sizeOf(content);
-    const owner = store.get('resource', file);
-    const before = owner === undefined ? undefined : store.get('node', owner);
-    const verdict = judgeHistory(history, version, baseOf(store, content, before));
-    if (verdict.type === 'unknown') throw new ProtocolError('the history of the file lacks the version just completed');
-    const copy = store.transact((tx) => {
-      const node = ownerOf(tx, file);
-      const copied = node === undefined ? null : this.#settle(tx, node, content, version, verdict);
-      intents.end(tx, ino);
-      return copied;
-    });
-    const path = pathOf(store, owner ?? ino);
-    const count = history.filter((entry) => entry.complete).length;
-    if (verdict.type === 'ours') {
-      onEvent({ type: 'uploaded', path, version: count < HISTORY_VERSIONS ? count : null, sizeBytes });
-    } else if (before?.local) {
-      onTreeChange([{ kind: 'inode', ino: before.ino, contentChanged: true }]);
-    }
-    if (copy?.local) {
-      onDirty(copy.ino);
-      onTreeChange([{ kind: 'entry', parent: copy.local.parent, name: copy.local.name }]);
-      onEvent({ type: 'conflict', path, copy: pathOf(store, copy.ino) });
-    }
-  }
-
-  /** @returns the conflicted copy, when one was made */
-  #settle(
-    tx: Transaction,
-    node: NodeRecord,
-    content: ContentId,
-    version: VersionUrl,
-    verdict: Exclude<Verdict, { type: 'unknown' }>,
-  ): NodeRecord | null {
-    const { contents, clock } = this.#deps;
-    if (!node.remote) return null;
-    const nowMs = clock.nowMs();
-    const file = node.remote.resource;
-    const isOurs = verdict.type === 'ours';
-    const isDraft = tx.get('content', content)?.kind === 'draft';
-    const newest = verdict.version;
-    let adopted = content;
-    if (!isOurs) adopted = contents.versionContent(tx, newest.url, file, newest.sizeBytes);
-    else if (isDraft) contents.adopt(tx, content, version, file);
-    // The bytes of another file's version (a conflicted copy): from now on they are this one's.
-    else adopted = contents.versionContent(tx, version, file, newest.sizeBytes);
-
-    const remote = {
-      ...node.remote,
-      content: adopted,
-      sizeBytes: newest.sizeBytes,
-      lastModifiedMs: newest.lastModifiedMs,
-    };
-    let { local } = node;
-    let copy: NodeRecord | null = null;
-    if (local !== null && isOurs && verdict.theirs !== null) {
-      const theirs = contents.versionContent(tx, verdict.theirs.url, file, verdict.theirs.sizeBytes);
-      copy = this.#copy(tx, node, theirs, verdict.theirs.sizeBytes, verdict.theirs.lastModifiedMs ?? nowMs, nowMs);
-    }
-    if (local !== null && !isOurs && !verdict.oursIsKept) {
-      copy = this.#copy(tx, node, content, contents.sizeOf(content), nowMs, nowMs);
-    }
-    if (local !== null && local.content === content && adopted !== content) {
-      local = { ...local, content: adopted, sizeBytes: newest.sizeBytes };
-      if (!isOurs)
-        local = { ...local, mtime: timespecOfMs(newest.lastModifiedMs ?? nowMs), ctime: timespecOfMs(nowMs) };
-    }
-    if (!isOurs && isDraft && verdict.oursIsKept) contents.adopt(tx, content, version, file);
-    writeNode(tx, node, { ...node, local, remote }, nowMs);
-    return copy;
-  }
-
-  /** A file beside `node` with the bytes of the other side; it is made on the service like any new file. */
-  #copy(
-    tx: Transaction,
-    { local, kind, localOnly }: NodeRecord,
-    content: ContentId,
-    sizeBytes: number,
-    mtimeMs: number,
-    nowMs: number,
-  ): NodeRecord | null {
-    if (local === null) return null;
-    const { host, log } = this.#deps;
-    const isTaken = (name: string): boolean => tx.get('name', [local.parent, name]) !== undefined;
-    const copy: NodeRecord = {
-      ino: newInode(tx),
-      kind,
-      localOnly,
-      local: {
-        ...local,
-        name: conflictName(local.name, { nowMs, host, isTaken }),
-        mtime: timespecOfMs(mtimeMs),
-        ctime: timespecOfMs(nowMs),
-        xattrs: null,
-        content,
-        sizeBytes,
-      },
-      remote: null,
-    };
-    writeNode(tx, undefined, copy, nowMs);
-    log.info({ ino: copy.ino }, 'changed here and elsewhere, both are kept');
-    return copy;
+    this.#acknowledgement.ofFill(ino, file, content, lastModifiedMs);
   }
 
   #setVersion(ino: Inode, version: VersionUrl | null): void {
@@ -459,25 +278,12 @@ export class UploadSession {
   }
 }
 
-export interface UploadSessionDeps {
-  readonly store: StoreWriter;
-  readonly contents: Contents;
+export interface UploadSessionDeps extends AcknowledgementDeps {
   readonly changes: Pick<RemoteChanges, 'resource'>;
   readonly uploads: UploadService;
-  readonly intents: Intents;
-  /** Fetches what is not here of a version, so that a draft over it can be sent. @throws ApiError 404 when it is gone */
-  readonly complete: (content: ContentId, extent: Extent, signal: AbortSignal) => Promise<void>;
+  readonly complete: Complete;
   /** The service does not have the file any more. */
   readonly onGone: (ino: Inode, file: ResourceUrl) => void;
-  readonly onEvent: (event: SyncEvent) => void;
-  readonly onTreeChange: OnTreeChange;
-  /** Another node than the one that is pushed has to be pushed now. */
-  readonly onDirty: (ino: Inode) => void;
-  /** A draft is a version on the service, which did not say which one. */
-  readonly onNameless: (content: ContentId) => void;
-  readonly clock: Clock;
-  readonly log: Logger;
-  readonly host: string;
   readonly plainPutMaxBytes: number;
 }
 
@@ -490,7 +296,3 @@ const VERSIONS_MAX = 3;
 const SENDS_MAX = 8;
 const REFUSALS_MAX = 5;
 const REFUSAL_PAUSE_MS = 500;
-const COMPLETIONS_MAX = 8;
-const LOOK_BYTES = 4 * 1024 * 1024;
-/** "Up to five historical versions are kept" (wire-facts 6.1) beside the newest: a longer history does not count them all. */
-const HISTORY_VERSIONS = 6;

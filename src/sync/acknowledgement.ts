@@ -1,0 +1,181 @@
+import type { Clock } from '../base/clock.ts';
+import { ProtocolError } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
+import type { RemoteVersion } from '../base/resources.ts';
+import { type ContentId, type Inode, type ResourceUrl, timespecOfMs, type VersionUrl } from '../base/vocabulary.ts';
+import type { Contents } from '../store/contents.ts';
+import { newInode, writeNode } from '../store/node-table.ts';
+import type { NodeRecord, StoreWriter, Transaction } from '../store/tables.ts';
+import { baseOf, conflictName, judgeHistory, type Verdict } from './conflict.ts';
+import type { Intents } from './intents.ts';
+import type { OnTreeChange } from './name-push.ts';
+import { ownerOf } from './outcome.ts';
+import { pathOf, type SyncEvent } from './sync-event.ts';
+
+export interface AcknowledgementDeps {
+  readonly store: StoreWriter;
+  readonly contents: Contents;
+  readonly intents: Intents;
+  readonly onEvent: (event: SyncEvent) => void;
+  readonly onTreeChange: OnTreeChange;
+  /** Another node than the one that is pushed has to be pushed now. */
+  readonly onDirty: (ino: Inode) => void;
+  /** A draft is a version on the service, which did not say which one. */
+  readonly onNameless: (content: ContentId) => void;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly host: string;
+}
+
+/**
+ * What an upload leaves here when the service has acknowledged it, in one record: the draft becomes the version, the file has it,
+ * the intent ends; and where somebody else made a version meanwhile, both are kept.
+ */
+export class Acknowledgement {
+  readonly #deps: AcknowledgementDeps;
+
+  constructor(deps: AcknowledgementDeps) {
+    this.#deps = deps;
+  }
+
+  /** The first bytes of a file that we made are there. Which version they are was not said. */
+  ofFill(ino: Inode, file: ResourceUrl, content: ContentId, lastModifiedMs: number | null): void {
+    const { store, contents, intents, clock, onEvent } = this.#deps;
+    const sizeBytes = contents.sizeOf(content);
+    store.transact((tx) => {
+      const node = ownerOf(tx, file);
+      if (node?.remote) {
+        // Asking which version it is costs a request for each small file: the draft stays as it is, the
+        // bytes are here (`MadeHere` asks when the cache needs their room). A version of another file is not kept under this
+        // one's name: it is asked for when it is needed.
+        const record = tx.get('content', content);
+        const isDraft = record?.kind === 'draft';
+        if (isDraft) {
+          tx.put('content', content, { ...record, resource: file });
+          tx.afterCommit(() => this.#deps.onNameless(content));
+        }
+        const remote = { ...node.remote, content: isDraft ? content : null, sizeBytes, lastModifiedMs };
+        const isSame = node.local !== null && node.local.content === content;
+        const local = isSame && node.local !== null && !isDraft ? { ...node.local, content: null } : node.local;
+        writeNode(tx, node, { ...node, local, remote }, clock.nowMs());
+      }
+      intents.end(tx, ino);
+    });
+    onEvent({ type: 'uploaded', path: pathOf(store, store.get('resource', file) ?? ino), version: 1, sizeBytes });
+  }
+
+  /** A version is complete. One record makes the draft that version; nothing is fetched back. */
+  ofVersion(
+    ino: Inode,
+    file: ResourceUrl,
+    content: ContentId,
+    version: VersionUrl,
+    history: readonly RemoteVersion[],
+  ): void {
+    const { store, contents, intents, onEvent, onTreeChange, onDirty } = this.#deps;
+    const sizeBytes = contents.sizeOf(content);
+    const owner = store.get('resource', file);
+    const before = owner === undefined ? undefined : store.get('node', owner);
+    const verdict = judgeHistory(history, version, baseOf(store, content, before));
+    if (verdict.type === 'unknown') throw new ProtocolError('the history of the file lacks the version just completed');
+    const copy = store.transact((tx) => {
+      const node = ownerOf(tx, file);
+      const copied = node === undefined ? null : this.#settle(tx, node, content, version, verdict);
+      intents.end(tx, ino);
+      return copied;
+    });
+    const path = pathOf(store, owner ?? ino);
+    const count = history.filter((entry) => entry.complete).length;
+    if (verdict.type === 'ours') {
+      onEvent({ type: 'uploaded', path, version: count < HISTORY_VERSIONS ? count : null, sizeBytes });
+    } else if (before?.local) {
+      onTreeChange([{ kind: 'inode', ino: before.ino, contentChanged: true }]);
+    }
+    if (copy?.local) {
+      onDirty(copy.ino);
+      onTreeChange([{ kind: 'entry', parent: copy.local.parent, name: copy.local.name }]);
+      onEvent({ type: 'conflict', path, copy: pathOf(store, copy.ino) });
+    }
+  }
+
+  /** @returns the conflicted copy, when one was made */
+  #settle(
+    tx: Transaction,
+    node: NodeRecord,
+    content: ContentId,
+    version: VersionUrl,
+    verdict: Exclude<Verdict, { type: 'unknown' }>,
+  ): NodeRecord | null {
+    const { contents, clock } = this.#deps;
+    if (!node.remote) return null;
+    const nowMs = clock.nowMs();
+    const file = node.remote.resource;
+    const isOurs = verdict.type === 'ours';
+    const isDraft = tx.get('content', content)?.kind === 'draft';
+    const newest = verdict.version;
+    let adopted = content;
+    if (!isOurs) adopted = contents.versionContent(tx, newest.url, file, newest.sizeBytes);
+    else if (isDraft) contents.adopt(tx, content, version, file);
+    // The bytes of another file's version (a conflicted copy): from now on they are this one's.
+    else adopted = contents.versionContent(tx, version, file, newest.sizeBytes);
+
+    const remote = {
+      ...node.remote,
+      content: adopted,
+      sizeBytes: newest.sizeBytes,
+      lastModifiedMs: newest.lastModifiedMs,
+    };
+    let { local } = node;
+    let copy: NodeRecord | null = null;
+    if (local !== null && isOurs && verdict.theirs !== null) {
+      const theirs = contents.versionContent(tx, verdict.theirs.url, file, verdict.theirs.sizeBytes);
+      copy = this.#copy(tx, node, theirs, verdict.theirs.sizeBytes, verdict.theirs.lastModifiedMs ?? nowMs, nowMs);
+    }
+    if (local !== null && !isOurs && !verdict.oursIsKept) {
+      copy = this.#copy(tx, node, content, contents.sizeOf(content), nowMs, nowMs);
+    }
+    if (local !== null && local.content === content && adopted !== content) {
+      local = { ...local, content: adopted, sizeBytes: newest.sizeBytes };
+      if (!isOurs)
+        local = { ...local, mtime: timespecOfMs(newest.lastModifiedMs ?? nowMs), ctime: timespecOfMs(nowMs) };
+    }
+    if (!isOurs && isDraft && verdict.oursIsKept) contents.adopt(tx, content, version, file);
+    writeNode(tx, node, { ...node, local, remote }, nowMs);
+    return copy;
+  }
+
+  /** A file beside `node` with the bytes of the other side; it is made on the service like any new file. */
+  #copy(
+    tx: Transaction,
+    { local, kind, localOnly }: NodeRecord,
+    content: ContentId,
+    sizeBytes: number,
+    mtimeMs: number,
+    nowMs: number,
+  ): NodeRecord | null {
+    if (local === null) return null;
+    const { host, log } = this.#deps;
+    const isTaken = (name: string): boolean => tx.get('name', [local.parent, name]) !== undefined;
+    const copy: NodeRecord = {
+      ino: newInode(tx),
+      kind,
+      localOnly,
+      local: {
+        ...local,
+        name: conflictName(local.name, { nowMs, host, isTaken }),
+        mtime: timespecOfMs(mtimeMs),
+        ctime: timespecOfMs(nowMs),
+        xattrs: null,
+        content,
+        sizeBytes,
+      },
+      remote: null,
+    };
+    writeNode(tx, undefined, copy, nowMs);
+    log.info({ ino: copy.ino }, 'changed here and elsewhere, both are kept');
+    return copy;
+  }
+}
+
+/** "Up to five historical versions are kept" (wire-facts 6.1) beside the newest: a longer history does not count them all. */
+const HISTORY_VERSIONS = 6;
