@@ -4,8 +4,8 @@ import type { SeededRandom } from '../store/seeded-random.ts';
 
 const FOLDERS = ['d', 'e', 'd/e'];
 const NAMES = ['a', 'b', 'c', 'f', 'g'];
-/** Inline, a block and a bit, several blocks. */
-const SIZES = [1, 900, 17_000, 140_000, 400_000];
+/** Inline, a block and a bit, several blocks; the shortest still tells one save from every other. */
+const SIZES = [12, 900, 17_000, 140_000, 400_000];
 /** The mount died under the call. */
 const DEAD = new Set(['ENOTCONN', 'ECONNABORTED', 'ECONNREFUSED', 'EIO']);
 

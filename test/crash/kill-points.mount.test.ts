@@ -10,17 +10,21 @@ import { SyscallProcess } from '../harness/syscall-process.ts';
 import { treeDifferences, treeDigests } from '../harness/tree-digests.ts';
 import { SeededRandom } from '../store/seeded-random.ts';
 import { CrashModel } from './crash-model.ts';
-import { KILL_POINTS, type KillPoint } from './points.ts';
+import { ANY_MOMENT, KILL_POINTS, type KillPoint } from './points.ts';
 
 /**
  * SIGKILL of the mount, of the server, of both, at every named step of the store and of an upload and at any moment, under load.
- * Each life begins by showing what the last one promised. A kill counts only if the service lacked something then.
+ * Each life begins by showing what the last one promised, and then the service has to have all of it, nothing twice; but for one
+ * life in four, which is killed while it makes up for the kill before. A kill counts only if the service lacked something then.
  */
 const SEED = Number(process.env.CFS_SEED ?? 1);
 const KILLS = Number(process.env.CFS_KILLS ?? 50);
-/** After so many kills the service is given time, and has to have everything, nothing twice. */
-const CHECK_EVERY = 10;
+/** After so many kills a mount with an empty store shows the same. */
+const FRESH_EVERY = 25;
 const STEPS = 60;
+/** Of a kill at any moment: how long after the load began, at most. */
+const MOMENT_MS_MAX = 400;
+const BACK_MS = 2_000;
 const FLAGS = ['--settle', '30ms'];
 const SCRIPT = fileURLToPath(new URL('./kill-points.mjs', import.meta.url));
 
@@ -50,19 +54,25 @@ describe.skipIf(missing !== null)(`SIGKILL at every step${missing === null ? '' 
         const point = deck.next();
         const both = random.below(4) === 0;
         const nth = 1 + random.below(point.nthMax);
-        await arm(
-          { point: point.name, nth },
-          point.victim === 'mount' ? mount.pid : server.pid,
-          killFiles[point.victim],
-        );
+        const momentMs = random.below(MOMENT_MS_MAX);
+        const victimPid = point.victim === 'mount' ? mount.pid : server.pid;
+        if (point.name !== ANY_MOMENT) await arm({ point: point.name, nth }, victimPid, killFiles[point.victim]);
         const writer = await SyscallProcess.start(mount.directory);
+        const moment = setTimeout(() => {
+          if (point.name === ANY_MOMENT) process.kill(victimPid, 'SIGKILL');
+        }, momentMs);
         const alive = await model.work(writer, STEPS + random.below(STEPS)).catch((error: unknown) => {
           throw new Error(`life ${life}, ${point.name}: ${(error as Error).message}`, { cause: error });
         });
+        clearTimeout(moment);
         await writer.dispose();
         model.trace.push(`--- life ${life}: ${both ? 'both, ' : ''}${point.victim}, ${point.name} ${nth}`);
         const reached = point.victim === 'mount' ? !alive : !server.isAlive;
-        if (point.victim === 'mount') await mount.kill9();
+        // A call that failed means that the mount was dead, not that it refused.
+        if (!alive) {
+          expect(point.victim, `life ${life}: a call failed under a living mount`).toBe('mount');
+          await mount.gone();
+        } else if (point.victim === 'mount') await mount.kill9();
         if (both || point.victim === 'server') await server.kill9();
         if (both && point.victim === 'server') await mount.kill9();
 
@@ -81,13 +91,21 @@ describe.skipIf(missing !== null)(`SIGKILL at every step${missing === null ? '' 
         expect(model.settle(await treeDigests(mount)), `after life ${life}, ${point.name}`).toEqual([]);
         if (wasPending) {
           kills += 1;
-          const name = `${both ? 'both, ' : ''}${point.victim}: ${reached ? point.name : 'at any moment'}`;
+          const name = `${both ? 'both, ' : ''}${point.victim}: ${reached ? point.name : 'when the load was over'}`;
           counted.set(name, (counted.get(name) ?? 0) + 1);
         }
-        if (kills % CHECK_EVERY === 0 || kills === KILLS) await expectPushed(mount, model);
+        const looksFresh = kills === KILLS || (wasPending && kills % FRESH_EVERY === 0);
+        if (looksFresh || random.below(4) > 0) await expectPushed(mount, model);
+        if (looksFresh) {
+          expect(await sentTwice(mount), 'versions that were made twice').toEqual([]);
+          const fresh = await MountFixture.start({ server, flags: FLAGS });
+          try {
+            expect(treeDifferences(await treeDigests(fresh), model.tree), 'seen with an empty cache').toEqual([]);
+          } finally {
+            await fresh.dispose();
+          }
+        }
       }
-      const fresh = await mount.freshStore(FLAGS);
-      expect(treeDifferences(await treeDigests(fresh), model.tree), 'seen with an empty cache').toEqual([]);
       await mount.unmount();
       expect((await mount.cfs(['doctor', '--store'], { timeoutMs: 60_000 })).code, 'the store is whole').toBe(0);
     } catch (error) {
@@ -104,10 +122,12 @@ describe.skipIf(missing !== null)(`SIGKILL at every step${missing === null ? '' 
       await server.dispose();
       await rm(scratch, { recursive: true, force: true });
     }
-    const named = [...counted.keys()].filter((name) => !name.includes('any moment'));
+    const named = [...counted.keys()].filter((name) => !/any moment|was over/.test(name));
     console.info(
       `${kills} kills (SEED=${SEED}) under ${model.acknowledged} writes, at ${new Set(named).size} named steps; back after ` +
-        `${Math.round(Math.max(...readyMs))} ms at most\n${[...counted]
+        `${Math.round(Math.max(...readyMs))} ms at most, ${readyMs.filter((ms) => ms >= BACK_MS).length} times after more than ${BACK_MS} ms\n${[
+          ...counted,
+        ]
           .sort()
           .map(([name, count]) => `  ${count} × ${name}`)
           .join('\n')}`,
@@ -146,4 +166,16 @@ async function pendingCount(mount: MountFixture): Promise<number> {
 async function expectPushed(mount: MountFixture, model: CrashModel): Promise<void> {
   await mount.sync();
   expect(treeDifferences(await mount.serverTree(), model.tree), 'what the service has').toEqual([]);
+}
+
+/** Files of which two versions in a row have the same bytes: what was sent again although it had arrived. */
+async function sentTwice(mount: MountFixture): Promise<string[]> {
+  const { reader } = mount.server;
+  const twice: string[] = [];
+  for (const entry of await reader.list()) {
+    if (entry.kind !== 'file') continue;
+    const digests = await reader.versionDigests(entry);
+    if (digests.some((digest, at) => digest === digests[at + 1])) twice.push(`${entry.path}: ${digests.join(', ')}`);
+  }
+  return twice;
 }

@@ -6,6 +6,9 @@ export interface KillPoint {
   readonly nthMax: number;
 }
 
+/** No step: whenever it comes, in the middle of a call or of a request. */
+export const ANY_MOMENT = 'at any moment';
+
 const STORE = ['journal-write', 'content-write'].flatMap((name) => [`${name} before`, `${name} torn`, `${name} after`]);
 /** Seldom under a short load: a new file of the journal, contents that are removed or cut. */
 const STORE_SELDOM = ['journal-rename', 'content-create', 'content-remove', 'content-truncate'].flatMap((name) => [
@@ -26,4 +29,6 @@ export const KILL_POINTS: readonly KillPoint[] = [
   ...STORE_SELDOM.map((name) => ({ victim: 'mount' as const, name, nthMax: 2 })),
   ...[...UPLOAD, 'data partly sent', 'listing answered'].map((name) => ({ victim: 'mount' as const, name, nthMax: 4 })),
   ...SERVER.map((name) => ({ victim: 'server' as const, name, nthMax: 6 })),
+  ...Array.from({ length: 6 }, () => ({ victim: 'mount' as const, name: ANY_MOMENT, nthMax: 1 })),
+  ...Array.from({ length: 3 }, () => ({ victim: 'server' as const, name: ANY_MOMENT, nthMax: 1 })),
 ];
