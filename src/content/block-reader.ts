@@ -170,9 +170,9 @@ export class BlockReader {
     }
   }
 
-  /** What one connection brings in a time that nobody minds, bytes: the length of a range that is asked for ahead. */
-  get paceBytes(): number {
-    return Math.max(FETCH_BYTES_MIN, Math.min(FETCH_BYTES_MAX, this.#rate * FETCH_MS));
+  /** What one connection brings in a time that nobody minds, bytes: the length of a range that is asked for ahead; null: not known yet. */
+  get paceBytes(): number | null {
+    return this.#rate === 0 ? null : Math.max(FETCH_BYTES_MIN, Math.min(FETCH_BYTES_MAX, this.#rate * FETCH_MS));
   }
 
   /** What a reader of the missing piece has to wait for. */
@@ -211,9 +211,8 @@ export class BlockReader {
   /** A run of missing bytes as ranges of about equal length: a short rest would pay the way to the service for little. */
   #parts(run: Extent, isAhead: boolean): readonly Extent[] {
     const length = run.end - run.start;
-    const limit = isAhead
-      ? this.paceBytes
-      : Math.max(FETCH_BYTES_MIN, Math.min(this.paceBytes, length / PARTS_OF_LONG));
+    const paceBytes = this.paceBytes ?? FETCH_BYTES_MIN;
+    const limit = isAhead ? paceBytes : Math.max(FETCH_BYTES_MIN, Math.min(paceBytes, length / PARTS_OF_LONG));
     const count = Math.max(1, Math.round(length / limit));
     const step = BLOCK_BYTES * Math.ceil(length / count / BLOCK_BYTES);
     const parts: Extent[] = [];

@@ -2,6 +2,11 @@ import { BLOCK_BYTES, type Extent } from '../base/vocabulary.ts';
 
 /** The first window of a stream. It grows while its reader has to wait: up to what the line brings while one range arrives. */
 const WINDOW_FIRST_BYTES = 512 * 1024;
+/**
+ * That of a file that is read from its start on, unless the line is known to be slow: most of those are read to their end, and a
+ * window that is one request for each connection at once saves a way to the service. Files of some MiB come whole in it.
+ */
+const WINDOW_FIRST_OF_FILE_BYTES = 8 * 1024 * 1024;
 const WINDOW_GROWTH = 8;
 /**
  * A window is asked for in so many requests, one for each connection. Long ones where the window is: a request of 1 MiB to a
@@ -10,10 +15,12 @@ const WINDOW_GROWTH = 8;
 const REQUESTS_PER_WINDOW = 8;
 const REQUESTS_WAITING = 2;
 const REQUEST_BYTES_MIN = 1024 * 1024;
-/** Towards the end of a file requests become shorter, so that the connections end together: not below this. */
+/**
+ * Towards the end of a file requests become shorter, so that the connections end together: not below this. A share is more than an eighth of what
+ * was not asked for yet, for the other connections are busy with what they have.
+ */
 const REQUEST_BYTES_LAST = 2 * 1024 * 1024;
-/** What one request asks for where nobody says how fast the line is. */
-const PACE_BYTES = 4 * 1024 * 1024;
+const SHARES_OF_REST = 6;
 /**
  * Whoever begins with a short read may want no more than what stands at the beginning (thumbnails, media types, archives): nothing is
  * asked for ahead until reading goes on beyond this, or in long reads.
@@ -40,6 +47,7 @@ interface Stream {
   last: number;
   /** Reads in a row that ended where the last one began: one may be the kernel's disorder, two are a direction. */
   backwards: number;
+  readonly isFromStart: boolean;
   /** Began at the start of the file and has not shown yet that it goes on. */
   mayBeHeader: boolean;
   lastBytes: number;
@@ -56,14 +64,20 @@ export class ReadAhead {
   #lastStart: number | null = null;
   #stride = 0;
   #stridesSeen = 0;
-  #paceBytes = PACE_BYTES;
+  #paceBytes: number | null = null;
 
   /**
    * @param hadToWait whether this read found bytes missing: then the window was too short
-   * @param paceBytes what one connection brings in the time that one request may take: slow lines get short windows
+   * @param paceBytes what one connection brings in the time that one request may take: slow lines get short windows; null while that
+   *   is not known
    * @returns what to prefetch now, in order of need; null for a read that goes on nowhere: what was asked for is not needed soon
    */
-  afterRead(extent: Extent, sizeBytes: number, hadToWait: boolean, paceBytes = PACE_BYTES): readonly Extent[] | null {
+  afterRead(
+    extent: Extent,
+    sizeBytes: number,
+    hadToWait: boolean,
+    paceBytes: number | null = null,
+  ): readonly Extent[] | null {
     this.#paceBytes = paceBytes;
     this.#noteStride(extent);
     const stream = this.#streamOf(extent);
@@ -86,10 +100,10 @@ export class ReadAhead {
   #begin(extent: Extent): void {
     if (this.#streams.length === STREAMS_MAX) this.#streams.shift();
     const { start, end } = extent;
-    const [mayBeHeader, lastBytes] = [start === 0, 0];
+    const isFromStart = start === 0;
     this.#streams.push({
       ...{ direction: 1, next: end, windowBytes: 0, askedTo: end },
-      ...{ last: start, backwards: 0, mayBeHeader, lastBytes },
+      ...{ last: start, backwards: 0, isFromStart, mayBeHeader: isFromStart, lastBytes: 0 },
     });
   }
 
@@ -117,13 +131,16 @@ export class ReadAhead {
   }
 
   #advance(stream: Stream, extent: Extent, sizeBytes: number, hadToWait: boolean): Extent | null {
+    const longest = (REQUESTS_PER_WINDOW + REQUESTS_WAITING) * this.#requestBytesMax();
     const grown =
-      hadToWait || stream.windowBytes === 0 ? Math.max(WINDOW_FIRST_BYTES, stream.windowBytes * WINDOW_GROWTH) : 0;
-    const longest = (REQUESTS_PER_WINDOW + REQUESTS_WAITING) * Math.max(REQUEST_BYTES_MIN, this.#paceBytes);
+      hadToWait || stream.windowBytes === 0
+        ? Math.max(this.#firstWindowBytes(stream), stream.windowBytes * WINDOW_GROWTH)
+        : 0;
     stream.windowBytes = Math.min(longest, Math.max(grown, stream.windowBytes));
-    // Asking in large steps keeps the requests long; in too large ones, the connections idle until the next.
+    // Asking in large steps keeps the requests long; in too large ones, the connections idle until the next. While the window
+    // grows, the next step may be much longer, and the line better known.
     const requestBytes = this.#requestBytes(stream, sizeBytes);
-    const stepBytes = Math.min(stream.windowBytes / 2, requestBytes);
+    const stepBytes = Math.min(stream.windowBytes / 2, stream.windowBytes < longest ? Infinity : requestBytes);
     if (stream.direction === 1) {
       stream.next = Math.max(extent.end, Math.min(stream.next, extent.end + SLACK_BYTES));
       const start = Math.max(stream.askedTo, extent.end);
@@ -159,8 +176,17 @@ export class ReadAhead {
 
   /** The length of a request that begins, going the stream's way, with `leftBytes` before the end of the file. */
   #requestBytes({ windowBytes }: Stream, leftBytes: number): number {
-    const long = Math.max(REQUEST_BYTES_MIN, Math.min(windowBytes / REQUESTS_PER_WINDOW, this.#paceBytes));
-    return Math.min(long, Math.max(REQUEST_BYTES_LAST, leftBytes / REQUESTS_PER_WINDOW));
+    const long = Math.max(REQUEST_BYTES_MIN, Math.min(windowBytes / REQUESTS_PER_WINDOW, this.#requestBytesMax()));
+    return Math.min(long, Math.max(REQUEST_BYTES_LAST, leftBytes / SHARES_OF_REST));
+  }
+
+  #requestBytesMax(): number {
+    return Math.max(REQUEST_BYTES_MIN, this.#paceBytes ?? 0);
+  }
+
+  #firstWindowBytes({ isFromStart, direction }: Stream): number {
+    const isSlow = this.#paceBytes !== null && this.#paceBytes <= REQUEST_BYTES_MIN;
+    return isFromStart && direction === 1 && !isSlow ? WINDOW_FIRST_OF_FILE_BYTES : WINDOW_FIRST_BYTES;
   }
 
   /** `wanted` as requests of their own, nearest first. */

@@ -66,7 +66,25 @@ test('a reader who never has to wait gets no longer windows', () => {
   for (const start of rowOf(400, 0, 128 * KIB))
     asked.push(...(readAhead.afterRead({ start, end: start + 128 * KIB }, SIZE, false) ?? []));
 
-  expect(Math.max(...asked.map(({ start, end }) => end - start))).toBeLessThanOrEqual(512 * KIB);
+  expect(Math.max(...asked.map(({ start, end }) => end - start))).toBe(MIB);
+  expect((asked.at(-1)?.end ?? 0) - 400 * 128 * KIB).toBeLessThanOrEqual(8 * MIB);
+});
+
+test('a file that is read from its start keeps every connection busy at once; other places and slow lines begin with less', () => {
+  const first = (start: number, paceBytes: number | null): readonly Extent[] => {
+    const readAhead = new ReadAhead();
+    readAhead.afterRead({ start, end: start + 256 * KIB }, SIZE, true, paceBytes);
+    return readAhead.afterRead({ start: start + 256 * KIB, end: start + 512 * KIB }, SIZE, true, paceBytes) ?? [];
+  };
+  const begun = (paceBytes: number | null): readonly Extent[] =>
+    new ReadAhead().afterRead({ start: 0, end: 256 * KIB }, SIZE, true, paceBytes) ?? [];
+
+  for (const paceBytes of [null, 16 * MIB]) {
+    expect(begun(paceBytes)).toHaveLength(8);
+    expect(begun(paceBytes).at(-1)?.end).toBeLessThanOrEqual(9 * MIB);
+  }
+  expect(begun(MIB)).toEqual([{ start: 256 * KIB, end: 768 * KIB }]);
+  expect(first(500 * MIB, 16 * MIB)).toHaveLength(1);
 });
 
 describe('what goes on is there before it is read', () => {
