@@ -54,6 +54,8 @@ const FILES = 500;
 const READERS = 8;
 /** In the folder whose listing is under way; `npm run soak -- hanging` has 100,000. */
 const ENTRIES = Number(process.env.CFS_ENTRIES ?? 600);
+/** In soak, on a machine of one's own. */
+const P99_MS_MAX = process.env.CFS_P99_MS === undefined ? null : Number(process.env.CFS_P99_MS);
 
 describe.skipIf(missing !== null)(`a server that stops${missing === null ? '' : ` (needs: ${missing})`}`, () => {
   let server: ReferenceServer;
@@ -75,7 +77,6 @@ describe.skipIf(missing !== null)(`a server that stops${missing === null ? '' : 
         const some = Array.from({ length: READERS }, (_, at) => n + at);
         await Promise.all(some.map((at) => made(many, `<folder><displayName>e${at}</displayName></folder>`)));
       }
-      mount = await MountFixture.start({ server });
     },
     30_000 + ENTRIES * 20,
   );
@@ -84,48 +85,77 @@ describe.skipIf(missing !== null)(`a server that stops${missing === null ? '' : 
     await server?.dispose();
   });
 
-  test(`${FILES} files are made and renamed while ${READERS} reads hang and a listing is under way`, async () => {
-    onTestFailed(() => mount.printLogs());
-    const [writer, lister] = [await SyscallProcess.start(mount.directory), await SyscallProcess.start(mount.directory)];
-    await writer.mkdir('mine');
-    await lister.readdir('large');
-    const readers = await Promise.all(Array.from({ length: READERS }, () => SyscallProcess.start(mount.directory)));
-    const hanging = readers.map(async (reader, n) => {
-      const fd = await reader.open(`large/f${n}`, O_RDONLY);
-      server.pause();
-      return reader.read(fd, 2_000_000, 100).then(
-        () => 'read',
-        (error: CallError) => error.errno,
-      );
-    });
-    const listing = lister.readdir('many').then(
-      (entries) => entries.length,
-      (error: CallError) => error.errno,
-    );
-
+  /** @returns how long each took, sorted, in milliseconds */
+  async function saved(folder: string, writer: SyscallProcess): Promise<readonly number[]> {
+    await writer.mkdir(folder);
     const tookMs: number[] = [];
     for (let n = 0; n < FILES; n++) {
       const begun = performance.now();
-      const fd = await writer.open('mine/new', O_CREAT | O_WRONLY, 0o644);
+      const fd = await writer.open(`${folder}/new`, O_CREAT | O_WRONLY, 0o644);
       await writer.write(fd, 0, Buffer.from(`file ${n}`));
       await writer.close(fd);
-      await writer.rename('mine/new', `mine/f${n}`);
+      await writer.rename(`${folder}/new`, `${folder}/f${n}`);
       tookMs.push(performance.now() - begun);
     }
+    expect((await writer.readdir(folder)).length).toBe(FILES);
+    return tookMs.sort((a, b) => a - b);
+  }
 
-    tookMs.sort((a, b) => a - b);
-    const at = (part: number) => (tookMs[Math.floor(tookMs.length * part)] ?? 0).toFixed(1);
-    console.info(`create, write, close, rename beside hanging reads: p50 ${at(0.5)} ms, p99 ${at(0.99)} ms`);
-    expect((await writer.readdir('mine')).length).toBe(FILES);
-    server.resume();
-    // Whoever was caught by the pause goes on, and so does the listing.
-    for (const outcome of await Promise.all(hanging)) expect(outcome).toBe('read');
-    expect(await listing).toBe(Math.ceil(ENTRIES / READERS) * READERS);
-    for (const process of [writer, lister, ...readers]) await process.dispose();
-    await mount.sync();
-    const pushed = [...(await server.reader.filledDigests()).keys()].filter((name) => name.startsWith('mine/f'));
-    expect(pushed.length).toBe(FILES);
-  });
+  test.each([
+    ['a stopped server', 'the listing waits', () => server.pause(), () => server.resume()],
+    [
+      'a server that answers no read',
+      'the main thread works at the listing',
+      () => server.setFaults([{ on: 'GET', path: 'fileVersionData', times: 'always', then: { hang: true } }]),
+      async () => {
+        await server.setFaults([]);
+        // What hangs would do so until somebody gives up.
+        await server.kill9();
+        await server.restart();
+      },
+    ],
+  ] as const)(
+    `${FILES} files are made and renamed while ${READERS} reads hang at %s and %s`,
+    async (trouble, _meanwhile, begin, end) => {
+      onTestFailed(() => mount.printLogs());
+      // Nothing is here: each test is the first to read and to list.
+      mount = await MountFixture.start({ server });
+      const start = () => SyscallProcess.start(mount.directory);
+      const [writer, lister] = [await start(), await start()];
+      await lister.readdir('large');
+      const readers = await Promise.all(Array.from({ length: READERS }, start));
+      const opened = await Promise.all(readers.map((reader, n) => reader.open(`large/f${n}`, O_RDONLY)));
+      await begin();
+      const outcome = (call: Promise<unknown>) =>
+        call.then(
+          () => 'done',
+          (error: CallError) => error.errno,
+        );
+      let isListed = false;
+      const hanging = readers.map((reader, n) => outcome(reader.read(opened[n] ?? -1, 2_000_000, 100)));
+      const listing = lister.readdir('many').finally(() => {
+        isListed = true;
+      });
+
+      const tookMs = await saved('mine', writer);
+
+      const at = (part: number) => tookMs[Math.floor(tookMs.length * part)] ?? 0;
+      const figures = `p50 ${at(0.5).toFixed(1)} ms, p99 ${at(0.99).toFixed(1)} ms`;
+      console.info(`create, write, close, rename beside ${trouble}: ${figures}; listed meanwhile: ${isListed}`);
+      if (P99_MS_MAX !== null) expect(at(0.99)).toBeLessThanOrEqual(P99_MS_MAX);
+      await end();
+      // Whoever was caught goes on, or hears of it, and so does the listing.
+      for (const one of await Promise.all(hanging)) expect(['done', 'ETIMEDOUT']).toContain(one);
+      expect((await listing).length).toBe(Math.ceil(ENTRIES / READERS) * READERS);
+      for (const process of [writer, lister, ...readers]) await process.dispose();
+      await mount.sync();
+      const pushed = [...(await server.reader.filledDigests()).keys()].filter((name) => name.startsWith('mine/f'));
+      expect(pushed.length).toBe(FILES);
+      await mount.run('rm -r mine');
+      await mount.sync();
+      await mount.dispose();
+    },
+  );
 });
 
 async function connectionOf(mount: MountFixture): Promise<string | undefined> {
