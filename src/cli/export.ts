@@ -3,7 +3,6 @@ import { type FileHandle, mkdir, open, rm, symlink } from 'node:fs/promises';
 import { dirname, join, relative, resolve } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
-import type { Extent } from '../base/vocabulary.ts';
 import { accountPaths, type Paths, storeDirectories } from '../config/paths.ts';
 import { formatBytes } from '../config/units.ts';
 import type { UnsyncedFile } from '../control/status-model.ts';
@@ -13,9 +12,14 @@ import { withPath } from './failure.ts';
 import { visible } from './mount-event.ts';
 import { accountStates } from './running-mounts.ts';
 import type { CommandOutput } from './sync.ts';
-import { openUnsyncedInMount, openUnsyncedInStore, type UnsyncedSource } from './unsynced-source.ts';
+import {
+  openUnsyncedInMount,
+  openUnsyncedInStore,
+  type UnsyncedReader,
+  type UnsyncedSource,
+} from './unsynced-source.ts';
 
-/** How much is read at once; a hole is as long as one of these at most. */
+/** How much is read at once; through a mount a hole is as long as one of these at least. */
 const PIECE_BYTES = 128 * 1024;
 
 /**
@@ -104,14 +108,14 @@ async function copyOut(source: UnsyncedSource, file: UnsyncedFile, path: string)
   const reader = await source.open(file);
   try {
     if (file.kind === 'symlink') {
-      const target = await reader.read({ start: 0, end: file.sizeBytes });
-      if (target === null) return file.sizeBytes;
-      await symlink(Buffer.from(target), path);
+      const [target] = await reader.read({ start: 0, end: file.sizeBytes });
+      if (target === undefined || target.bytes === null) return file.sizeBytes;
+      await symlink(Buffer.from(target.bytes), path);
       return 0;
     }
     const copy = await open(path, 'wx');
     try {
-      return await copyBytes((extent) => reader.read(extent), copy, file.sizeBytes);
+      return await copyBytes(reader, copy, file.sizeBytes);
     } catch (error) {
       await rm(path);
       throw withPath(error, path);
@@ -123,19 +127,20 @@ async function copyOut(source: UnsyncedSource, file: UnsyncedFile, path: string)
   }
 }
 
-async function copyBytes(
-  read: (extent: Extent) => Promise<Uint8Array | null>,
-  copy: FileHandle,
-  sizeBytes: number,
-): Promise<number> {
+async function copyBytes(reader: UnsyncedReader, copy: FileHandle, sizeBytes: number): Promise<number> {
   let missing = 0;
   for (let start = 0; start < sizeBytes; start += PIECE_BYTES) {
-    const end = Math.min(sizeBytes, start + PIECE_BYTES);
-    const bytes = await read({ start, end });
-    if (bytes === null) missing += end - start;
-    else
-      for (let at = 0; at < bytes.byteLength; ) at += (await copy.write(bytes, at, undefined, start + at)).bytesWritten;
+    let at = start;
+    for (const { length, bytes } of await reader.read({ start, end: Math.min(sizeBytes, start + PIECE_BYTES) })) {
+      if (bytes === null) missing += length;
+      else await writeAll(copy, bytes, at);
+      at += length;
+    }
   }
   await copy.truncate(sizeBytes);
   return missing;
+}
+
+async function writeAll(copy: FileHandle, bytes: Uint8Array, position: number): Promise<void> {
+  for (let at = 0; at < bytes.byteLength; ) at += (await copy.write(bytes, at, undefined, position + at)).bytesWritten;
 }

@@ -19,9 +19,15 @@ export interface UnsyncedSource {
 }
 
 export interface UnsyncedReader {
-  /** null: these bytes, or some of them, cannot be had. */
-  read(extent: Extent): Promise<Uint8Array | null>;
+  /** The bytes of an extent that lies within the file, in parts. */
+  read(extent: Extent): Promise<readonly UnsyncedPart[]>;
   close(): Promise<void>;
+}
+
+export interface UnsyncedPart {
+  readonly length: number;
+  /** null: these bytes, or some of them, cannot be had. */
+  readonly bytes: Uint8Array | null;
 }
 
 /** Through a mount that runs: it alone may use its store. The bytes come from the mount like for any program. */
@@ -41,17 +47,18 @@ export function openUnsyncedInMount(socketPath: string, directory: string): Unsy
     open: async ({ path, kind }) => {
       if (kind === 'symlink') {
         const target = readlinkSync(join(directory, path), { encoding: 'buffer' });
-        return { read: async () => target, close: async () => {} };
+        return { read: async () => [{ length: target.byteLength, bytes: target }], close: async () => {} };
       }
       const file = await open(join(directory, path), 'r');
       return {
         read: async ({ start, end }) => {
           const bytes = new Uint8Array(end - start);
+          const length = bytes.byteLength;
           try {
-            const { bytesRead } = await file.read(bytes, 0, bytes.byteLength, start);
-            return bytesRead === bytes.byteLength ? bytes : null;
+            const { bytesRead } = await file.read(bytes, 0, length, start);
+            return [{ length, bytes: bytesRead === length ? bytes : null }];
           } catch (error) {
-            if (NOT_HERE.has((error as NodeJS.ErrnoException).code ?? '')) return null;
+            if (NOT_HERE.has((error as NodeJS.ErrnoException).code ?? '')) return [{ length, bytes: null }];
             throw error;
           }
         },
@@ -95,7 +102,7 @@ export async function openUnsyncedInStore(directory: string, clock: Clock): Prom
     open: async ({ ino }) => {
       const content = store.get('node', ino as Inode)?.local?.content ?? null;
       return {
-        read: async (extent) => (content === null ? null : readHere(contents, content, extent)),
+        read: async (extent) => readHere(contents, content, extent),
         close: async () => {},
       };
     },
@@ -106,11 +113,19 @@ export async function openUnsyncedInStore(directory: string, clock: Clock): Prom
   };
 }
 
-function readHere(contents: ContentStore, content: ContentId, extent: Extent): Uint8Array | null {
+/** Each byte that is here, however little of its block is: a change in a block whose rest is nowhere is still somebody's. */
+function readHere(contents: ContentStore, content: ContentId | null, { start, end }: Extent): readonly UnsyncedPart[] {
+  const nothing = [{ length: end - start, bytes: null }];
+  if (content === null) return nothing;
   try {
-    return contents.readAll(content, extent);
+    let at = start;
+    return contents.pieces(content, { start, end }).map(({ kind, length }) => {
+      const part = { start: at, end: at + length };
+      at = part.end;
+      return { length, bytes: kind === 'missing' ? null : contents.readAll(content, part) };
+    });
   } catch (error) {
-    if (error instanceof FsError) return null;
+    if (error instanceof FsError) return nothing;
     throw error;
   }
 }

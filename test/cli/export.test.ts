@@ -1,0 +1,74 @@
+import { mkdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { systemClock } from '../../src/base/clock.ts';
+import { silentLogger } from '../../src/base/log.ts';
+import { BLOCK_BYTES, type Inode, type ResourceUrl, ROOT_INODE, type VersionUrl } from '../../src/base/vocabulary.ts';
+import { exitCode } from '../../src/cli/exit-codes.ts';
+import { exportCommand } from '../../src/cli/export.ts';
+import { pathsOf } from '../../src/config/paths.ts';
+import { ContentStore } from '../../src/store/content-store.ts';
+import { Store } from '../../src/store/environment.ts';
+import { writeNode } from '../../src/store/node-table.ts';
+import { sampleLocal, sampleNode } from '../store/sample-records.ts';
+import { CommandHome } from './cli-harness.ts';
+
+let home: CommandHome;
+
+beforeEach(() => {
+  home = new CommandHome();
+});
+
+afterEach(() => home.dispose());
+
+const SIZE = 3 * BLOCK_BYTES;
+const CHANGES = [
+  { at: 5, text: 'mine' },
+  { at: BLOCK_BYTES - 2, text: 'over the edge' },
+  { at: SIZE - 1, text: '.' },
+];
+
+/** A file of which nothing is here but what was written into it. */
+async function fillStore(directory: string): Promise<void> {
+  mkdirSync(directory, { recursive: true });
+  const store = await Store.open({ directory, clock: systemClock, log: silentLogger });
+  const options = { inlineMaxBytes: 4096, cacheBytes: 1e9 };
+  const contents = new ContentStore({ store, directory, clock: systemClock, log: silentLogger, options });
+  store.transact((tx) => {
+    const local = sampleLocal(ROOT_INODE, '');
+    writeNode(tx, undefined, sampleNode(ROOT_INODE, { kind: 'folder', localOnly: true, local }), 0);
+    const file = 'https://service.example/file/1';
+    const base = contents.versionContent(tx, `${file}/version/1` as VersionUrl, file as ResourceUrl, SIZE);
+    const content = contents.createDraft(tx, { content: base, sizeBytes: SIZE });
+    const ino = tx.nextId('inode') as Inode;
+    const changed = sampleLocal(ROOT_INODE, 'letter', { content, sizeBytes: SIZE });
+    writeNode(tx, undefined, { ...sampleNode(ino), local: changed }, 0);
+    for (const { at, text } of CHANGES) contents.write(content, at, Buffer.from(text));
+    contents.flush(tx, content);
+  });
+  contents.close();
+  await store.close();
+}
+
+test('every byte that was changed is in the copy, however little of its block is here', async () => {
+  await fillStore(home.plantAccount().storeDirectory);
+  const directory = home.path('copy');
+  let warned = '';
+  const deps = {
+    paths: pathsOf(home.env),
+    clock: systemClock,
+    print: () => {},
+    redraw: null,
+    warn: (text: string) => {
+      warned += text;
+    },
+  };
+
+  const code = await exportCommand(deps, { directory, account: null });
+
+  const wanted = Buffer.alloc(SIZE);
+  for (const { at, text } of CHANGES) wanted.write(text, at);
+  expect(Buffer.compare(readFileSync(join(directory, 'letter')), wanted)).toBe(0);
+  expect(warned).toMatch(/^letter: .* of 384 KiB are not here: zeros\n$/);
+  expect(code).toBe(exitCode('store'));
+});
