@@ -186,7 +186,7 @@ export class Store implements StoreWriter {
     }
     const { rows, effects } = ended;
     if (rows.length > 0) this.#record(rows);
-    for (const effect of effects) effect();
+    runAll(effects);
     return result;
   }
 
@@ -341,6 +341,19 @@ async function syncIndex(directory: string, disk: Disk): Promise<void> {
 /** What LMDB's file takes of the disk. */
 export function indexBytes(directory: string): number {
   return (statSync(join(directory, 'index', 'data.mdb'), { throwIfNoEntry: false })?.blocks ?? 0) * 512;
+}
+
+/** All of them, whatever one throws: they keep memory in step with what is recorded by now. @throws what the first one threw */
+function runAll(effects: readonly (() => void)[]): void {
+  let failure: { readonly error: unknown } | null = null;
+  for (const effect of effects) {
+    try {
+      effect();
+    } catch (error) {
+      failure ??= { error };
+    }
+  }
+  if (failure !== null) throw failure.error;
 }
 
 function firstBehind(rows: readonly Row[], key: Uint8Array): number {
