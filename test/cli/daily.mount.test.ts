@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, readFileSync, readlinkSync, statSync, writeFileS
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { exitCode } from '../../src/cli/exit-codes.ts';
-import { type CommandResult, runCommand } from '../harness/command.ts';
+import { runCommand } from '../harness/command.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
 import { ReferenceServer } from '../harness/reference-server.ts';
 import { PROJECT, textOf } from '../imports.ts';
@@ -199,20 +199,6 @@ test('cfs login takes what is not secret from flags, the password from standard 
   }
 });
 
-test('at a terminal cfs sync --wait draws a bar with bytes, files, rate and time left; elsewhere there is no such thing', async () => {
-  const own = await mounted('--settle', '1h', '--up-limit', '1MiB');
-  await own.run('head -c 3000000 /dev/urandom > bar.bin');
-
-  const drawn = await onTerminal(own, `"${process.execPath}" "${CFS}" sync --wait`);
-
-  expect(drawn).toMatch(/\[#+-+\] 0 of 1 changes, [\d.]+ [KM]iB of 2\.9 MiB, [\d.]+ [KM]iB\/s, [\d.]+ m?s left/);
-  for (const line of drawn.split(/[\r\n]+/)) expect(line.replaceAll('\x1b[K', '').length).toBeLessThan(80);
-  expect(drawn).toContain('pushed 1, parked 0');
-  await own.run('printf x > small.txt');
-  const plain = await own.cfs(['sync', '--wait']);
-  expect(plain.stdout + plain.stderr).not.toMatch(/\r|\[#/);
-});
-
 /** [S-status-1] */
 test('cfs status --json has the fields that the documents name, and --watch prints a line whenever something changed', async () => {
   const own = await mounted('--settle', '1h');
@@ -234,9 +220,6 @@ test('cfs status --json has the fields that the documents name, and --watch prin
   const documented = [...textOf('docs/commands.md').matchAll(/^\| `([^`]+)` \|/gm)].map(([, field = '']) => field);
   const fields = fieldsOf(JSON.parse((await own.cfs(['status', '--json'])).stdout));
   expect(fields.filter((field) => !documented.includes(field))).toEqual([]);
-  expect(await onTerminal(own, `timeout 3 "${process.execPath}" "${CFS}" status --watch`)).toMatch(
-    /storage .* with the service/,
-  );
 });
 
 /** [S-metrics-1] */
@@ -271,15 +254,6 @@ test('cfs metrics counts what programs and the service do, and cfs log-level cha
   await own.run('mkdir .Trash-2', { anyExitCode: true });
   expect(await debugLines()).not.toBe('0\n');
 });
-
-/** What a program prints when it stands on a terminal. */
-async function onTerminal(own: MountFixture, command: string): Promise<string> {
-  const result: CommandResult = await runCommand(['script', '-qec', command, '/dev/null'], {
-    env: own.env(),
-    anyExitCode: true,
-  });
-  return result.stdout;
-}
 
 /** The paths of all values: `accounts[].name`. */
 function fieldsOf(value: unknown, path = ''): readonly string[] {

@@ -9,6 +9,9 @@ import { CommandHome } from './cli-harness.ts';
 /** What only a person at a terminal sees: questions, and bars. One mount for all; the last test ends it. */
 
 const CFS = [process.execPath, join(PROJECT, 'dist/cli/cfs.js')] as const;
+/** Nothing is coloured, so that NO_COLOR holds whether it is set or not. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: that is what a terminal gets
+const COLOUR = /\x1b\[[\d;]*m/;
 let mount: MountFixture;
 
 beforeAll(async () => {
@@ -85,14 +88,43 @@ test('cfs trash empty asks first, and does nothing for any other word than yes',
   expect((await mount.cfs(['trash', 'list'])).stdout).toBe('the trash is empty\n');
 });
 
-test('cfs umount draws a bar of what it pushes, and ends when all of it is there', async () => {
+test('cfs sync --wait draws a bar with bytes, files, rate and time left; away from a terminal there is no such thing', async () => {
   await mount.run('head -c 3000000 /dev/urandom > bar.bin');
+
+  const { code, seen } = await atTerminal([...CFS, 'sync', '--wait'], { env: mount.env() });
+
+  expect(code).toBe(0);
+  expectBar(seen);
+  expect(seen).toContain('pushed 1, parked 0');
+  await mount.run('printf x > small.txt');
+  const plain = await mount.cfs(['sync', '--wait']);
+  expect(plain.stdout + plain.stderr).not.toMatch(/\r|\[#/);
+});
+
+test('cfs status --watch shows how it stands until Ctrl-C', async () => {
+  const { code, seen } = await atTerminal([...CFS, 'status', '--watch'], {
+    env: mount.env(),
+    turns: [['with the service', '\x03']],
+  });
+
+  expect([code, seen]).toEqual([0, expect.stringMatching(/storage .* with the service/)]);
+  expect(seen).not.toMatch(COLOUR);
+});
+
+test('cfs umount draws a bar of what it pushes, and ends when all of it is there', async () => {
+  await mount.run('head -c 3000000 /dev/urandom > last.bin');
 
   const { code, seen } = await atTerminal([...CFS, 'umount'], { env: mount.env() });
 
   expect(seen).toContain('pushing what is pending (1 change); Ctrl-C stops waiting, the unmount goes on');
-  expect(seen).toMatch(/\[#+-+\] 0 of 1 changes, [\d.]+ [KM]iB of 2\.9 MiB, [\d.]+ [KM]iB\/s, [\d.]+ m?s left/);
-  for (const line of seen.split(/[\r\n]+/)) expect(line.replaceAll('\x1b[K', '').length).toBeLessThan(80);
+  expectBar(seen);
   expect([code, seen]).toEqual([0, expect.stringContaining(`unmounted ${mount.directory}`)]);
-  expect([...(await mount.serverTree()).keys()]).toContain('bar.bin');
+  expect([...(await mount.serverTree()).keys()]).toContain('last.bin');
 });
+
+/** A bar of one file of 3,000,000 bytes, in a terminal of 80 columns. */
+function expectBar(seen: string): void {
+  expect(seen).toMatch(/\[#+-+\] 0 of 1 changes, [\d.]+ [KM]iB of 2\.9 MiB, [\d.]+ [KM]iB\/s, [\d.]+ m?s left/);
+  expect(seen).not.toMatch(COLOUR);
+  for (const line of seen.split(/[\r\n]+/)) expect(line.replaceAll('\x1b[K', '').length).toBeLessThan(80);
+}
