@@ -19,8 +19,11 @@ mount -t tmpfs none /run && mkdir -p /run/systemd/system # sd_booted(3)
 root=/sys/fs/cgroup
 [ -d $root/systemd ] && root=$root/systemd
 group=$root/cfs-test-$$
+manager=
 mkdir "$group" || { echo "no manager: no cgroup can be made"; exit 0; }
 end() {
+  # It leaves the group for one of its own, and would keep every mount of this machine in its copy of the namespace.
+  [ -z "$manager" ] || kill -9 "$manager" 2> /dev/null
   for _ in $(seq 100); do
     find "$group" -name cgroup.procs -exec cat {} + | xargs -r kill -9 2> /dev/null
     find "$group" -depth -type d -exec rmdir {} \; 2> /dev/null
@@ -30,9 +33,10 @@ end() {
 }
 trap end EXIT
 sh -c 'echo $$ > "$0/cgroup.procs" && exec /lib/systemd/systemd --user --log-target=null' "$group" &
+manager=$!
 for _ in $(seq 300); do
   systemctl --user show-environment > /dev/null 2>&1 && break
-  kill -0 $! 2> /dev/null || break
+  kill -0 $manager 2> /dev/null || break
   sleep 0.1
 done
 systemctl --user show-environment > /dev/null 2>&1 || { echo "no manager: systemd --user does not start here"; exit 0; }
