@@ -38,7 +38,8 @@ export default defineConfig({
           pool: 'forks',
           fileParallelism: false,
           testTimeout: Number(process.env.CFS_TEST_MS_MAX ?? 120_000),
-          hookTimeout: 60_000,
+          // A server, a sign-in and a mount: seconds, and a minute where ten others want the processors.
+          hookTimeout: 180_000,
         },
       },
     ],
