@@ -121,7 +121,7 @@ export class Takeover {
       const isNew = this.#failure === null;
       this.#failure = this.#failureOf(error);
       const fields = { err: error, full: this.#failure.full };
-      if (isNew) log.error(fields, 'index not written: new changes are refused until it can be');
+      if (isNew) log.error(fields, 'index not written: only short changes are taken until it can be');
       else log.debug(fields, 'index still not written');
       return;
     }
