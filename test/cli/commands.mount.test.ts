@@ -225,6 +225,14 @@ test('cfs umount that waits for a service that is away ends when --now, or a sig
       await mount.gone();
       await mount.mount();
     }
+    const limited = await mount.cfs(['umount', '--timeout', '300ms'], { anyExitCode: true });
+    expect([limited.code, limited.stderr]).toEqual([
+      exitCode('pending'),
+      expect.stringMatching(
+        /^3 changes not with the service yet; kept here and pushed at the next start, nothing is lost\n/,
+      ),
+    ]);
+    await mount.gone();
   } finally {
     await mount.dispose();
     await own.dispose();
