@@ -7,6 +7,8 @@ const READ_BYTES = 128 * 1024;
  * is yet to come, and these must not change under it.
  */
 const SHARED_BYTES_MIN = 64 * 1024;
+/** What fills less than half of a piece gets memory of its own length. */
+const PIECE_BYTES_MIN = READ_BYTES / 2;
 /** Pieces that wait to be filled again: as many as one fast download has in hand. */
 const SPARE_MAX = 32;
 
@@ -29,6 +31,8 @@ export class ReusedReads {
   /** `chunk`, or a copy of it where the next read would overwrite it. */
   kept(chunk: Uint8Array): Uint8Array {
     if (chunk.buffer !== this.#buffer.buffer) return chunk;
+    // A chunked body may come in crumbs: a whole piece for each would be a lot of memory for little.
+    if (chunk.byteLength < PIECE_BYTES_MIN) return Buffer.from(chunk);
     const piece = this.#spare.pop() ?? Buffer.allocUnsafeSlow(READ_BYTES);
     this.#lent.set(piece.buffer, piece);
     piece.set(chunk);

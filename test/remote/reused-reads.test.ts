@@ -100,13 +100,13 @@ describe('pieces', () => {
   const shared = reads.onread.buffer as Buffer;
 
   test('go round when they are given back, and only then', () => {
-    const first = reads.kept(shared.subarray(10, 20));
-    const second = reads.kept(shared.subarray(0, 30));
+    const first = reads.kept(shared.subarray(10));
+    const second = reads.kept(shared.subarray(0, 64 * KIB));
     reads.takeBack(first.subarray(3));
     const third = reads.kept(shared);
 
     expect([second.buffer === first.buffer, third.buffer === first.buffer]).toEqual([false, true]);
-    expect([first.byteLength, second.byteLength, third.byteLength]).toEqual([10, 30, READ_BYTES]);
+    expect([first.byteLength, second.byteLength, third.byteLength]).toEqual([READ_BYTES - 10, 64 * KIB, READ_BYTES]);
   });
 
   test('are filled once for each time they were given back, and nobody else’s memory is', () => {
@@ -117,6 +117,15 @@ describe('pieces', () => {
 
     expect(new Set(later).size).toBe(3);
     expect([later.includes(mine.buffer), later.includes(shared.buffer)]).toEqual([false, false]);
+  });
+
+  test.each([1, 64 * KIB - 1])('are not spent on the %i bytes of one chunk of many', (length) => {
+    shared.fill('a');
+    const kept = reads.kept(shared.subarray(0, length));
+    shared.fill('b');
+
+    expect(kept.buffer.byteLength).toBeLessThan(READ_BYTES);
+    expect(Buffer.from(kept).equals(Buffer.alloc(length, 'a'))).toBe(true);
   });
 
   test('are not made of what did not come from the shared buffer', () => {
