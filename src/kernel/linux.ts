@@ -31,6 +31,8 @@ const BACKGROUND_MAX = 4096;
 const CONGESTION_THRESHOLD = 1024;
 /** A mount that the kernel does not greet in this time does not come any more. */
 const INIT_MS_MAX = 10_000;
+/** How long the end of a connection is waited for after the mount was taken away; it comes at once, or not before somebody else ends. */
+const ELSEWHERE_MS_MAX = 3_000;
 const DEADLINE_MS = 30_000;
 /** Each takes half a millisecond at most (connection.c, TURN_NS). */
 const CAUGHT_UP_TURNS_MAX = 200;
@@ -255,9 +257,26 @@ class Mount implements LinuxMount {
   }
 
   async unmount(how: 'orderly' | 'lazily'): Promise<void> {
-    if (!this.#over && mountOn(this.directory) !== null) await MountPoint.unmountInBackground(this.directory, how);
+    const isOurs = !this.#over && mountOn(this.directory) !== null;
+    if (isOurs) await MountPoint.unmountInBackground(this.directory, how);
     // Lazily: files that are still open keep the connection alive. `ended` comes when the last is closed.
-    if (how === 'orderly') await this.ended;
+    if (how === 'lazily') return;
+    // In order: nobody here uses it any more. A mount namespace that was copied meanwhile (a container, unshare(1)) has it for as long
+    // as it lives, and is not waited for.
+    const cancel = !isOurs
+      ? () => {}
+      : this.#clock.after(ELSEWHERE_MS_MAX, () => {
+          this.#log.warn(
+            { directory: this.directory },
+            'another mount namespace still has the mount: ended for it too',
+          );
+          this.#end(constants.errno.ENODEV);
+        });
+    try {
+      await this.ended;
+    } finally {
+      cancel();
+    }
   }
 
   /** struct fuse_init_in → struct fuse_init_out. @throws FsError EPROTO for a kernel that is too old */

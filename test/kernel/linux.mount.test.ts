@@ -386,6 +386,18 @@ describe('coming and going', () => {
     expect(await driver.exited).toBe(0);
   });
 
+  test.skipIf(process.getuid?.() !== 0)('another mount namespace that has it does not hold up its end', async () => {
+    const driver = await mounted();
+    const holder = started('unshare', ['--mount', 'sh', '-c', 'echo there; exec sleep 300']);
+    await new Promise((resolve) => holder.child.stdout?.once('data', resolve));
+
+    await driver.do({ do: 'unmount', how: 'orderly' });
+
+    expect(await driver.ended).toEqual({ how: 'unmounted', destroyed: true });
+    holder.child.kill('SIGKILL');
+    await holder.finished;
+  });
+
   test('a busy mount is not unmounted in order, but lazily', async () => {
     const driver = await mounted();
     await shell(`echo x > ${driver.path('f')}`);
