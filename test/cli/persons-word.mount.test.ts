@@ -1,0 +1,60 @@
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, onTestFailed, test } from 'vitest';
+import { exitCode } from '../../src/cli/exit-codes.ts';
+import { runCommand } from '../harness/command.ts';
+import { MountFixture } from '../harness/mount-fixture.ts';
+import { PROJECT } from '../imports.ts';
+
+/** What the mount does only at a person's word: try again what is parked, and believe that many files at once are gone. */
+
+let mount: MountFixture;
+
+beforeAll(async () => {
+  mount = await MountFixture.start({ flags: ['--settle', '1h'] });
+});
+
+afterAll(() => mount?.dispose());
+
+/** On the data of the running service, as whoever runs it would. */
+async function setQuota(bytes: string): Promise<void> {
+  const { data, account } = mount.server;
+  const cfs = join(PROJECT, 'dist/cli/cfs.js');
+  await runCommand([process.execPath, cfs, 'serve', 'user', 'quota', account.username, bytes, '--data', data]);
+}
+
+test('what is parked is told with its reason and an exit code, and cfs retry pushes it once that is gone', async () => {
+  onTestFailed(mount.printLogs);
+  await setQuota('10KiB');
+  await mount.run('head -c 50000 /dev/urandom > large.bin');
+
+  const refused = await mount.cfs(['sync', '--wait'], { anyExitCode: true });
+  expect([refused.code, refused.stdout]).toEqual([exitCode('parked'), 'pushed 0, parked 1\n']);
+  expect(refused.stderr).toMatch(/^parked: large\.bin: .+\n$/);
+  const status = await mount.cfs(['status'], { anyExitCode: true });
+  expect([status.code, status.stdout]).toEqual([
+    exitCode('parked'),
+    expect.stringMatching(/parked {5}upload large\.bin: /),
+  ]);
+  expect(status.stdout).toMatch(/^ {2}pending {4}nothing$/m); // and not: the service has everything
+
+  await setQuota('1GiB');
+  expect((await mount.cfs(['retry'])).stdout).toBe('1 taken up again\n');
+  await mount.sync();
+  expect([...(await mount.serverTree()).keys()]).toContain('large.bin');
+  expect((await mount.cfs(['retry'])).stdout).toBe('nothing is parked\n');
+});
+
+test('many files that are gone elsewhere stay here until cfs refresh --accept believes it', async () => {
+  onTestFailed(mount.printLogs);
+  await mount.run('mkdir many; for n in $(seq 120); do echo $n > many/$n; done');
+  await mount.sync();
+  const other = await mount.freshStore();
+  await other.run('rm many/*');
+  await other.sync();
+  const left = async (): Promise<string> => (await mount.run('ls many | wc -l')).stdout;
+
+  await mount.cfs(['refresh', join(mount.directory, 'many')]);
+  expect(await left()).toBe('120\n');
+  await mount.cfs(['refresh', '--accept', join(mount.directory, 'many')]);
+  expect(await left()).toBe('0\n');
+});
