@@ -29,6 +29,7 @@ import { failureOf } from './failure.ts';
 import { type MountEvent, printEvent } from './mount-event.ts';
 import { answerLauncher, type MountRequest, readMountRequest } from './mount-request.ts';
 import { type MainService, type MountService, STOP_ID, type StopOutcome, type WorkerStart } from './mount-seam.ts';
+import { SignInWatch } from './sign-in-watch.ts';
 import { withProgress } from './sync-progress.ts';
 import { WorkerWatch } from './worker-watch.ts';
 
@@ -77,6 +78,7 @@ class MountingProcess {
   #quota: Status['quota'] = null;
   #quotaIsDue = false;
   readonly #notices: DesktopNotices;
+  readonly #signIns: SignInWatch;
   #isLearningQuota = false;
   #connection: ConnectionStatus;
 
@@ -100,8 +102,19 @@ class MountingProcess {
       clock: systemClock,
       log: log.child({ part: 'remote' }),
       onSignInRequired: () => this.#signInRequired(),
+      onSignedIn: () => this.#signedIn(),
     });
     const service = this.#service;
+    this.#signIns = new SignInWatch({
+      accountFile: request.accountFile,
+      inUse: account,
+      clock: systemClock,
+      onSignIn: (other) => {
+        log.info('another sign-in is tried');
+        service.useSignIn(other, other.refreshToken);
+        void this.#learnQuota(); // any question shows whether it is accepted
+      },
+    });
     const names = new Names();
     const shownName = (name: string) => names.toFileName(name);
     this.#transfer = createTransfer({
@@ -283,6 +296,7 @@ class MountingProcess {
 
   async #finished(outcome: StopOutcome): Promise<void> {
     this.#watch.stop();
+    this.#signIns.stop();
     this.#event({
       type: 'unmounted',
       directory: this.#request.directory,
@@ -303,6 +317,7 @@ class MountingProcess {
   }
 
   #signInRequired(): void {
+    this.#signIns.start();
     if (this.#connection.state === 'sign-in-needed') return;
     this.#connection = {
       state: 'sign-in-needed',
@@ -312,9 +327,18 @@ class MountingProcess {
     this.#event({ type: 'sign-in-needed' });
   }
 
+  #signedIn(): void {
+    this.#signIns.stop();
+    this.#connectionChanged(true);
+  }
+
   #connectionChanged(online: boolean): void {
     const was = this.#connection;
     if (online === (was.state === 'online')) return;
+    if (online && this.#service.signInRequired) {
+      this.#signInRequired();
+      return;
+    }
     const nowMs = systemClock.nowMs();
     const reason = online ? null : 'the service does not answer';
     this.#connection = { state: online ? 'online' : 'offline', sinceMs: nowMs, reason };

@@ -31,26 +31,30 @@ interface HeldToken {
  * here does not matter; after a suspended night, when the monotonic clock stood still, the refusal (401) renews it.
  *
  * A refused refresh token is a state: every request fails with SignInError at once, `onSignInRequired` is told once, and the
- * service is asked again at most every minute, in case it was its mistake.
+ * service is asked again at most every minute, in case it was its mistake. `onSignedIn` is told when that state ends.
  */
 export class AccessToken {
   readonly #issue: (signal: AbortSignal) => Promise<IssuedToken>;
   readonly #clock: Clock;
   readonly #onSignInRequired: (error: SignInError) => void;
+  readonly #onSignedIn: () => void;
   readonly #closing = new AbortController();
   #held: HeldToken | null = null;
   #underWay: Promise<IssuedToken> | null = null;
   #refused: { readonly error: SignInError; readonly askAgainMs: number } | null = null;
+  #isRefusalTold = false;
 
   /** `issue` asks the service; it throws SignInError where the service refuses for good. */
   constructor(options: {
     issue: (signal: AbortSignal) => Promise<IssuedToken>;
     clock: Clock;
     onSignInRequired: (error: SignInError) => void;
+    onSignedIn: () => void;
   }) {
     this.#issue = options.issue;
     this.#clock = options.clock;
     this.#onSignInRequired = options.onSignInRequired;
+    this.#onSignedIn = options.onSignedIn;
   }
 
   /** Whether somebody has to sign in again before anything works. */
@@ -74,10 +78,11 @@ export class AccessToken {
     return this.current(signal);
   }
 
-  /** Forgets the token and the refusal: the refresh token has changed. */
+  /** Forgets the token, the refusal, and what is being asked: the refresh token has changed. */
   reset(): void {
     this.#held = null;
     this.#refused = null;
+    this.#underWay = null;
   }
 
   close(): void {
@@ -89,32 +94,43 @@ export class AccessToken {
     if (this.#refused !== null && this.#clock.elapsedMs() < this.#refused.askAgainMs) {
       return Promise.reject(this.#refused.error);
     }
-    this.#underWay ??= this.#ask().finally(() => {
-      this.#underWay = null;
-    });
+    this.#underWay ??= this.#ask();
     return signal === undefined ? this.#underWay : orAborted(this.#underWay, signal);
   }
 
-  async #ask(): Promise<IssuedToken> {
+  #ask(): Promise<IssuedToken> {
+    const asked: Promise<IssuedToken> = this.#answer(() => this.#underWay === asked).finally(() => {
+      if (this.#underWay === asked) this.#underWay = null;
+    });
+    return asked;
+  }
+
+  /** @param isCurrent false once another refresh token came: this answer then says nothing of it */
+  async #answer(isCurrent: () => boolean): Promise<IssuedToken> {
     const askedMs = this.#clock.elapsedMs();
     try {
       const issued = await this.#issue(this.#closing.signal);
+      if (!isCurrent()) return await this.current(this.#closing.signal);
       const lifeMs = issued.expiresMs - (issued.serverTimeMs ?? this.#clock.nowMs());
       if (lifeMs <= 0) throw new ProtocolError('the service gave an access token that has expired');
       const aheadMs = Math.min(AHEAD_MS, lifeMs * AHEAD_OF_LIFE);
       this.#held = { issued, renewAtMs: askedMs + lifeMs - aheadMs };
       this.#refused = null;
+      if (this.#isRefusalTold) this.#onSignedIn();
+      this.#isRefusalTold = false;
       return issued;
     } catch (error) {
+      if (error instanceof SignInError && !isCurrent()) return await this.current(this.#closing.signal);
       if (error instanceof SignInError) this.#refuse(error);
       throw error;
     }
   }
 
   #refuse(error: SignInError): void {
-    const isNew = this.#refused === null;
     this.#refused = { error, askAgainMs: this.#clock.elapsedMs() + REFUSED_AGAIN_MS };
-    if (isNew) this.#onSignInRequired(error);
+    if (this.#isRefusalTold) return;
+    this.#isRefusalTold = true;
+    this.#onSignInRequired(error);
   }
 }
 

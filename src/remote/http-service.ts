@@ -37,6 +37,8 @@ export interface HttpServiceOptions extends TransportOptions {
   readonly log: Logger;
   /** Told once, when the service refuses the refresh token. */
   readonly onSignInRequired?: (error: SignInError) => void;
+  /** Told when the service accepts it, or another one, after that. */
+  readonly onSignedIn?: () => void;
 }
 
 /**
@@ -51,7 +53,7 @@ export class HttpService {
   /** Workspaces, albums, shares, contacts, public links. */
   readonly account: AccountService;
   readonly #base: string;
-  readonly #keys: ApplicationKeys;
+  #keys: ApplicationKeys;
   readonly #transport: Transport;
   readonly #token: AccessToken;
   readonly #requests: Requests;
@@ -70,6 +72,7 @@ export class HttpService {
         options.log.error({ err: error }, 'sign in again');
         options.onSignInRequired?.(error);
       },
+      onSignedIn: () => options.onSignedIn?.(),
     });
     this.#requests = new Requests({
       transport: this.#transport,
@@ -96,13 +99,14 @@ export class HttpService {
    */
   async signIn(credentials: Credentials, signal?: AbortSignal): Promise<string> {
     const token = await createRefreshToken(this.#requests, this.#base, { ...credentials, ...this.#keys }, signal);
-    this.useRefreshToken(token);
+    this.useSignIn(this.#keys, token);
     return token;
   }
 
-  /** Goes on with another refresh token, as after `cfs login`. */
-  useRefreshToken(token: string): void {
-    this.#refreshToken = token;
+  /** Goes on with what `cfs login` brought. */
+  useSignIn(keys: ApplicationKeys, refreshToken: string): void {
+    this.#keys = keys;
+    this.#refreshToken = refreshToken;
     this.#user = null;
     this.#token.reset();
   }

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { SignInError } from '../../src/base/errors.ts';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
 import type { HttpService } from '../../src/remote/http-service.ts';
-import { clientOf, HastyClock } from './client.ts';
+import { clientOf, HastyClock, KEYS } from './client.ts';
 import { hang, loseAnswer, reply, ScriptedServer, until, xml } from './scripted-server.ts';
 
 const FOLDER = '<folder><displayName>a</displayName><contents>c</contents></folder>';
@@ -11,13 +11,19 @@ let server: ScriptedServer;
 let clock: HastyClock;
 let service: HttpService;
 let refusals: SignInError[];
+let acceptances: number;
 
 beforeEach(async () => {
   server = await ScriptedServer.start();
   server.otherwise = xml(FOLDER);
   clock = new HastyClock();
   refusals = [];
-  service = clientOf(server.baseUrl, { clock, onSignInRequired: (error) => refusals.push(error) });
+  acceptances = 0;
+  service = clientOf(server.baseUrl, {
+    clock,
+    onSignInRequired: (error) => refusals.push(error),
+    onSignedIn: () => acceptances++,
+  });
 });
 
 afterEach(async () => {
@@ -117,11 +123,42 @@ describe('a refused refresh token', () => {
     await ask().catch(() => {});
     server.tokens = new ScriptedTokens(server).good;
 
-    service.useRefreshToken(server.url('/app-authorization/R2'));
+    service.useSignIn(KEYS, server.url('/app-authorization/R2'));
     await ask();
 
     expect(service.signInRequired).toBe(false);
+    expect(acceptances).toBe(1);
     expect(server.tokenRequests.at(-1)?.body.toString()).toContain('/app-authorization/R2</refreshToken>');
+  });
+
+  test('ends with another one that came while the service still thought about the first', async () => {
+    let refuse = () => {};
+    server.tokens = {
+      act: (socket, request) => {
+        refuse = () => reply(401).act(socket, request);
+      },
+    };
+    const waiting = ask();
+    await until(() => server.tokenRequests.length === 1, 'the token is asked for');
+
+    server.tokens = new ScriptedTokens(server).good;
+    service.useSignIn(KEYS, server.url('/app-authorization/R2'));
+    refuse();
+
+    expect(await waiting).toMatchObject({ name: 'a' });
+    expect(service.signInRequired).toBe(false);
+    expect(refusals).toEqual([]);
+  });
+
+  test('and another one that is refused as well are one refusal', async () => {
+    await ask().catch(() => {});
+
+    service.useSignIn(KEYS, server.url('/app-authorization/R2'));
+    await expect(ask()).rejects.toMatchObject({ name: 'SignInError' });
+
+    expect(refusals).toHaveLength(1);
+    expect(acceptances).toBe(0);
+    expect(service.signInRequired).toBe(true);
   });
 });
 

@@ -30,6 +30,7 @@ export function clientOf(
     refreshToken?: string | null;
     certificates?: string;
     onSignInRequired?: (error: SignInError) => void;
+    onSignedIn?: () => void;
   } = {},
 ): HttpService {
   return new HttpService({

@@ -235,7 +235,7 @@ export const FINDINGS = {
   'mount-signed-out': problem('mount', 'signIn', {
     symptom: '`sign in again` in `cfs status`',
     cause: 'the service refused the saved sign-in while it was mounted',
-    cure: 'cfs login URL, then cfs umount and cfs-mount',
+    cure: 'cfs login URL: the mount goes on by itself',
   }),
   'changes-parked': problem('mount', 'parked', {
     symptom: '`parked` in `cfs status`',
