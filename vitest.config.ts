@@ -11,6 +11,9 @@ if (!Number.isSafeInteger(seed)) throw new Error(`CFS_CASES_SEED is neither a nu
 console.info(`seed of generated cases: CFS_CASES_SEED=${seed}`);
 const env = { CFS_CASES_SEED: String(seed) };
 
+// A condition is waited for, not a time: a second is nothing on a busy machine.
+const POLL = { timeout: 25_000 };
+
 // `unit` needs no build and no mount. `mount` runs the built dist/ in child processes: nothing here touches a mount from
 // the thread that answers it.
 export default defineConfig({
@@ -27,6 +30,7 @@ export default defineConfig({
           pool: 'threads',
           isolate: false,
           testTimeout: 30_000,
+          expect: { poll: POLL },
         },
       },
       {
@@ -40,6 +44,7 @@ export default defineConfig({
           testTimeout: Number(process.env.CFS_TEST_MS_MAX ?? 120_000),
           // A server, a sign-in and a mount: seconds, and a minute where ten others want the processors.
           hookTimeout: 180_000,
+          expect: { poll: POLL },
         },
       },
     ],

@@ -253,7 +253,10 @@ class MountingWorker implements MountService {
       try {
         await this.#mounted.unmount('orderly');
       } catch (error) {
-        if (!(error instanceof FsError) || error.errno !== 'EBUSY') throw error;
+        if (!(error instanceof FsError) || error.errno !== 'EBUSY') {
+          this.#stopping = null; // still mounted: whoever asks again has another try
+          throw error;
+        }
         busy = true;
         await this.#mounted.unmount('lazily');
       }

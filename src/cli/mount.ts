@@ -286,11 +286,18 @@ class MountingProcess {
       stopped.catch(() => {}); // the first one tells
       return this.#stopping;
     }
-    this.#stopping = stopped.then((outcome) => {
-      // The control client gets its answer before the socket goes.
-      setImmediate(() => void this.#finished(outcome));
-      return outcome;
-    });
+    this.#stopping = stopped.then(
+      (outcome) => {
+        // The control client gets its answer before the socket goes.
+        setImmediate(() => void this.#finished(outcome));
+        return outcome;
+      },
+      (error: unknown) => {
+        this.#stopping = null;
+        this.#phase = 'running';
+        throw error;
+      },
+    );
     return this.#stopping;
   }
 
