@@ -53,8 +53,8 @@ test('ten thousand callers that wait hold less than 64 MiB, and known answers st
   await driver.do({ do: 'rule', op: 'lookup', ino: names, effect: 'hang' });
   const before = heldMiB();
 
-  const readers = started(callers, ['read', driver.path('slow'), '5000'], 60_000);
-  const lookers = started(callers, ['stat', driver.path('names/n'), '5000'], 60_000);
+  const readers = started(callers, ['read', driver.path('slow'), '5000'], 90_000);
+  const lookers = started(callers, ['stat', driver.path('names/n'), '5000'], 90_000);
   const { binding } = await driver.until(({ hanging }) => hanging === 10_000, 'all of them wait');
 
   expect(heldMiB() - before).toBeLessThan(64);

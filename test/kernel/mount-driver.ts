@@ -115,11 +115,13 @@ export class MountDriver {
 
   /** Waits until the state is as wanted. */
   async until(wanted: (state: HostState) => boolean, what: string): Promise<HostState> {
-    const end = performance.now() + 20_000;
+    const end = performance.now() + 60_000;
     for (;;) {
       const state = await this.state();
       if (wanted(state)) return state;
       if (performance.now() > end) throw new Error(`waited in vain until ${what}: ${JSON.stringify(state)}`);
+      // The process that is asked is the one that is to get on.
+      await new Promise((resolve) => setTimeout(resolve, 10));
     }
   }
 
