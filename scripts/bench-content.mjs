@@ -109,6 +109,7 @@ async function readFirst() {
       const times = timedReads(large, offsets, 4096);
       results.note('random 4 KiB read, mean', 'ms', OURS, times.reduce((sum, each) => sum + each, 0) / times.length);
       results.note('… bytes fetched per read', 'KiB', OURS, (fetchedBytes(reader) - random) / 1024 / times.length);
+      warmMemory(ground.base, 2 * BIG_MIB);
       const seconds = secondsToRead(`${reader.directory}/big-${round}`);
       results.note('first sequential read', 'MB/s', OURS, rate(BIG_MIB, seconds));
       await memoryOf('reading far away');
@@ -117,6 +118,7 @@ async function readFirst() {
       const theirs = await ground.rclone(`rclone-${round}`);
       if (theirs === null) continue;
       run(`ls ${theirs.directory}`);
+      warmMemory(ground.base, 2 * BIG_MIB);
       const theirSeconds = secondsToRead(`${theirs.directory}/big-${round}`);
       results.note('first sequential read', 'MB/s', 'rclone', rate(BIG_MIB, theirSeconds));
       ground.unmount(theirs.directory);
@@ -142,8 +144,10 @@ async function readAgain() {
       run(`ls ${again.directory}`);
       for (const measure of ['read after a restart, first', 'read after a restart, then']) {
         run(DROP);
+        warmMemory(ground.base, 2 * BIG_MIB);
         results.note(measure, 'MB/s', OURS, rate(BIG_MIB, secondsToRead(`${again.directory}/big`)));
         run(DROP);
+        warmMemory(ground.base, 2 * BIG_MIB);
         results.note(measure, 'MB/s', 'ext4', rate(BIG_MIB, secondsToRead(`${ground.base}/big`)));
       }
       ground.unmount(again.directory);
@@ -165,6 +169,7 @@ async function write() {
     ];
     for (let round = 0; round < ROUNDS; round++) {
       for (const [peer, target] of peers) {
+        warmMemory(ground.base, 1.5 * HUGE_MIB);
         const { seconds } = run(`dd if=${ground.base}/huge of=${target(round)} bs=1M 2>/dev/null`);
         results.note('write in calls of 1 MiB until close', 'MB/s', peer, rate(HUGE_MIB, seconds));
         if (peer !== OURS) run(`rm ${target(round)}`);

@@ -6,7 +6,6 @@
 export const ALONE = [
   'test/cli/doctor.mount.test.ts', // looks at every mount there is
   'test/cli/package.mount.test.ts', // builds dist/, on which all others run, and asks the doctor
-  // Its mount namespace is a copy with all mounts there are: they would not end before it does.
 ];
 
 /** Longest first, so that none of them is the last one under way; what is not here takes less than ten seconds or so. */

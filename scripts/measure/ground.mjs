@@ -60,11 +60,28 @@ export class Ground {
     this.cfs('login', this.origin);
   }
 
-  /** A server in a process of its own. @returns its origin */
+  /**
+   * A server in a process of its own. It stands for another machine: that it shares the processors of this one must not keep a client from
+   * them, of whatever kind, so everybody goes before it.
+   * @returns its origin
+   */
   async serve(data, flags) {
     const server = spawn(
-      process.execPath,
-      [dist('cli/cfs.js'), 'serve', '--data', data, '--log-level', 'error', '--ready-fd', '3', ...flags],
+      'nice',
+      [
+        '-n',
+        '10',
+        process.execPath,
+        dist('cli/cfs.js'),
+        'serve',
+        '--data',
+        data,
+        '--log-level',
+        'error',
+        '--ready-fd',
+        '3',
+        ...flags,
+      ],
       {
         env: this.#env,
         stdio: ['ignore', 'ignore', 'inherit', 'pipe'],
