@@ -323,7 +323,7 @@ async function writeSource(path) {
 async function child(...args) {
   const process_ = fork(fileURLToPath(import.meta.url), args, {
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
-    execArgv: ['--expose-gc'],
+    execArgv: ['--expose-gc', ...(args[0] === '--decode' ? process.execArgv : [])],
   });
   const first = await new Promise((resolve, reject) => {
     process_.once('message', resolve);

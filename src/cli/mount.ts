@@ -1,4 +1,5 @@
 import { fileURLToPath } from 'node:url';
+import { setFlagsFromString } from 'node:v8';
 import { Worker } from 'node:worker_threads';
 import { systemClock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
@@ -138,6 +139,8 @@ class MountingProcess {
       accountName: `${account.username} (${account.origin})`,
       owner: { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 },
     };
+    // The flag of this process (`MOUNT_FLAGS`) would go before the Worker's own limit.
+    setFlagsFromString('--max-semi-space-size=0');
     const worker = new Worker(fileURLToPath(new URL('./mount-worker.js', import.meta.url)), {
       workerData: start,
       resourceLimits: { maxYoungGenerationSizeMb: WORKER_YOUNG_MIB },

@@ -3,6 +3,7 @@ import { mkdtempSync, rmdirSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { systemClock } from '../../src/base/clock.ts';
 import { mountOn } from '../../src/kernel/mount-table.ts';
 import type { HostCommand, HostOptions, HostState } from './memory-mount-host.ts';
 
@@ -121,7 +122,7 @@ export class MountDriver {
       if (wanted(state)) return state;
       if (performance.now() > end) throw new Error(`waited in vain until ${what}: ${JSON.stringify(state)}`);
       // The process that is asked is the one that is to get on.
-      await new Promise((resolve) => setTimeout(resolve, 10));
+      await systemClock.sleep(10);
     }
   }
 
