@@ -121,8 +121,10 @@ async function converge(mounts: readonly MountFixture[], server: ReferenceServer
     const wanted = await bagOfService(server.reader);
     const differences: string[] = [];
     for (const [index, mount] of mounts.entries()) {
-      for (const line of bagDifferences(await bagOfMount(mount), wanted))
-        differences.push(`mount ${index + 1} ${line}`);
+      // What others did may come while it is looked at: a folder that was listed is gone then.
+      const bag = await bagOfMount(mount).catch((error: Error) => error);
+      if (bag instanceof Error) differences.push(`mount ${index + 1}: ${bag.message}`);
+      else for (const line of bagDifferences(bag, wanted)) differences.push(`mount ${index + 1} ${line}`);
     }
     if (differences.length === 0) return wanted;
     if (performance.now() - begun > CONVERGE_MS_MAX) {
