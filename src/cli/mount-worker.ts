@@ -54,7 +54,7 @@ class MountingWorker implements MountService {
   #counting: Pick<LinuxMount, 'metrics' | 'state'> | null = null;
   #stopping: Promise<StopOutcome> | null = null;
   /** Aborted with the limit, ms, of whoever does not want to wait until everything is pushed. */
-  readonly #hurry = new AbortController();
+  #hurry = new AbortController();
   /** What tells how much is left, by the number of a `sync`. */
   readonly #left = new Map<number, () => SyncLeft>();
 
@@ -254,7 +254,9 @@ class MountingWorker implements MountService {
         await this.#mounted.unmount('orderly');
       } catch (error) {
         if (!(error instanceof FsError) || error.errno !== 'EBUSY') {
-          this.#stopping = null; // still mounted: whoever asks again has another try
+          // Still mounted: whoever asks again has another try, with a limit of their own.
+          this.#stopping = null;
+          this.#hurry = new AbortController();
           throw error;
         }
         busy = true;

@@ -17,6 +17,7 @@ import { ReferenceServer } from '../../src/server/reference-server.ts';
 import { Store } from '../../src/store/environment.ts';
 import { writeNode } from '../../src/store/node-table.ts';
 import { rootNode } from '../../src/tree/root-node.ts';
+import { idleStatus } from '../control/idle-status.ts';
 import { sampleNode } from '../store/sample-records.ts';
 import { CommandHome } from './cli-harness.ts';
 import { Authority, DoctorGround, type Report } from './doctor-ground.ts';
@@ -335,22 +336,7 @@ function openStore(directory: string = ground.files.storeDirectory): Promise<Sto
 }
 
 function statusOf(changes: Partial<Status>): Status {
-  return {
-    schema: 1,
-    directory: '/home/ann/Cloud',
-    account: { origin: server.origin, username: 'ann@example.com' },
-    pid: process.pid,
-    startedMs: 1,
-    phase: 'running',
-    connection: { state: 'online', sinceMs: 1, reason: null },
-    pending: { count: 0, bytes: 0, changes: [] },
-    parked: [],
-    pinned: [],
-    transfers: [],
-    cache: { usedBytes: 0, limitBytes: 0, unsyncedBytes: 0 },
-    quota: null,
-    ...changes,
-  };
+  return idleStatus({ account: { origin: server.origin, username: 'ann@example.com' }, ...changes });
 }
 
 /** A mount that answers at its socket, and no other part of it. */

@@ -12,7 +12,7 @@ import { failureOf } from '../../src/cli/failure.ts';
 import { accountPaths, pathsOf } from '../../src/config/paths.ts';
 import type { ControlHandlers } from '../../src/control/methods.ts';
 import { ControlServer } from '../../src/control/server.ts';
-import type { Status } from '../../src/control/status-model.ts';
+import { idleStatus } from '../control/idle-status.ts';
 import { HastyClock } from '../remote/client.ts';
 import { CommandHome } from './cli-harness.ts';
 
@@ -167,7 +167,7 @@ async function mountTwo(): Promise<void> {
     const { name } = home.plantAccount({ userId, username: `user${userId}@example.com` });
     const { socketPath } = accountPaths(pathsOf(home.env), name);
     const handlers = {
-      status: () => statusAt(home.path(`Cloud${userId}`)),
+      status: () => idleStatus({ directory: home.path(`Cloud${userId}`) }),
       metrics: () => {
         throw new FsError('EIO', 'counted');
       },
@@ -176,24 +176,6 @@ async function mountTwo(): Promise<void> {
     controls.push(control);
     await control.listen();
   }
-}
-
-function statusAt(directory: string): Status {
-  return {
-    schema: 1,
-    directory,
-    account: { origin: 'http://127.0.0.1:9', username: 'ann@example.com' },
-    pid: process.pid,
-    startedMs: 1,
-    phase: 'running',
-    connection: { state: 'online', sinceMs: 1, reason: null },
-    pending: { count: 0, bytes: 0, changes: [] },
-    parked: [],
-    pinned: [],
-    transfers: [],
-    cache: { usedBytes: 0, limitBytes: 0, unsyncedBytes: 0 },
-    quota: null,
-  };
 }
 
 function wordsOf(name: CommandName, path: string): string[] {

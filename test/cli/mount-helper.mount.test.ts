@@ -100,3 +100,25 @@ test('what is wrong reaches the terminal, and the exit code is that of cfs-mount
   expect(stderr).toContain('cfs-mount: -o: unknown: frobnicate');
   expect(stdout).toBe('code 6\ncode 2\n0\n');
 });
+
+test('a mount that could not be ended is still one, and can be ended later', async () => {
+  const { stdout, stderr, code } = await inNamespace(`
+    cp /usr/bin/umount '${home.path('umount')}'
+    printf '%s\\n' '#!/bin/sh' '[ -e ${home.path('refuse')} ] && { echo "umount: $4: refused" >&2; exit 1; }' \\
+      'exec ${home.path('umount')} "$@"' > '${home.path('refusing')}'
+    chmod +x '${home.path('refusing')}'
+    mount -t fuse.cfs-mount ${ANN} "$ann"
+    mount --bind '${home.path('refusing')}' /usr/bin/umount
+    touch '${home.path('refuse')}'
+    cfs umount "$ann" 2> '${home.path('said')}' && echo ended
+    grep -o 'could not unmount' '${home.path('said')}'
+    echo still here > "$ann/file"
+    rm '${home.path('refuse')}'
+    cfs umount "$ann" && echo ended
+    grep -c " $ann " /proc/mounts || true
+    umount /usr/bin/umount`);
+
+  expect(stderr).toBe('');
+  expect(code).toBe(0);
+  expect(stdout).toMatch(/\ncould not unmount\nunmounted .*\nended\n0\n$/);
+});

@@ -9,23 +9,9 @@ import { silentLogger } from '../../src/base/log.ts';
 import { callControl, NoMountError } from '../../src/control/client.ts';
 import type { ControlHandlers } from '../../src/control/methods.ts';
 import { ControlServer } from '../../src/control/server.ts';
-import type { Status } from '../../src/control/status-model.ts';
+import { idleStatus } from './idle-status.ts';
 
-const STATUS: Status = {
-  schema: 1,
-  directory: '/home/ann/Cloud',
-  account: { origin: 'http://127.0.0.1:1', username: 'ann@example.com' },
-  pid: 1,
-  startedMs: 1,
-  phase: 'running',
-  connection: { state: 'online', sinceMs: 1, reason: null },
-  pending: { count: 0, bytes: 0, changes: [] },
-  parked: [],
-  pinned: [],
-  transfers: [],
-  cache: { usedBytes: 0, limitBytes: 0, unsyncedBytes: 0 },
-  quota: null,
-};
+const STATUS = idleStatus();
 
 const HANDLERS: ControlHandlers = {
   status: () => STATUS,

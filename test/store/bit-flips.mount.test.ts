@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { beforeAll, expect, test } from 'vitest';
 import { SeededRandom } from './seeded-random.ts';
+import { storeProgram } from './store-program.ts';
 import { TemporaryStores } from './temporary-store.ts';
 
 /**
@@ -19,21 +20,8 @@ const seed = Number(process.env.CFS_CASES_SEED ?? 1);
 const stores = new TemporaryStores();
 
 /** Every file is called after what it holds: its first byte and its length. Each part of a file by another road to the disk. */
-const CHILD = `
-const [dist, directory] = process.argv.slice(1);
-const { Store } = await import(dist + '/store/environment.js');
-const { ContentStore } = await import(dist + '/store/content-store.js');
-const { newInode, writeNode } = await import(dist + '/store/node-table.js');
-const { systemClock: clock } = await import(dist + '/base/clock.js');
-const { silentLogger: log } = await import(dist + '/base/log.js');
-const fs = await import('node:fs');
-const store = await Store.open({ directory, log, clock, segmentBytes: 65536 });
-const contents = new ContentStore({ store, directory, log, clock, options: { inlineMaxBytes: 4096, cacheBytes: 1e9 } });
-const time = { sec: 1, nsec: 0 };
-const file = 'https://service.example/file/';
+const CHILD = `${storeProgram({ segmentBytes: 65_536, cacheBytes: 1e9 })}
 const bytesOf = (n, size) => Buffer.from(Array.from({ length: size }, (_, at) => (n + at * 7 + (at >> 8)) & 0xff));
-const local = (parent, name, content, sizeBytes) =>
-  ({ parent, name, mode: 420, uid: 0, gid: 0, atime: time, mtime: time, ctime: time, xattrs: null, content, sizeBytes });
 const enter = (tx, n, size, content) => {
   const ino = newInode(tx);
   writeNode(tx, undefined, { ino, kind: 'file', localOnly: false, local: local(1, n + '-' + size, content, size), remote: null }, n);

@@ -2,13 +2,10 @@ import { closeSync, openSync, readdirSync, statSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { systemClock } from '../../src/base/clock.ts';
-import { silentLogger } from '../../src/base/log.ts';
-import { BLOCK_BYTES, type ContentId, type ResourceUrl, type VersionUrl } from '../../src/base/vocabulary.ts';
+import { BLOCK_BYTES, type ContentId, type ResourceUrl } from '../../src/base/vocabulary.ts';
 import { sharesOf } from '../../src/store/cache-budget.ts';
-import { ContentStore, type ContentStoreOptions } from '../../src/store/content-store.ts';
-import type { Store } from '../../src/store/environment.ts';
-import { countReference } from '../../src/store/node-table.ts';
+import type { ContentStoreDeps, ContentStoreOptions } from '../../src/store/content-store.ts';
+import { type ContentPlace, openPlace, referredVersion } from './content-place.ts';
 import { TemporaryStores } from './temporary-store.ts';
 
 /** `--cache-size` counts what the disk says, of content files and of LMDB's file. */
@@ -18,51 +15,26 @@ const FILE = 'https://service.example/file/1' as ResourceUrl;
 const MIB = 1024 * 1024;
 const ALL = { start: 0, end: Number.MAX_SAFE_INTEGER };
 
-interface Place {
-  readonly directory: string;
-  readonly store: Store;
-  readonly contents: ContentStore;
-}
-
-async function open(
-  options: Partial<ContentStoreOptions>,
-  directory: string = stores.directory(),
-  holes?: { punchHole(): void },
-): Promise<Place> {
-  const store = await stores.open(directory);
-  const contents = new ContentStore({
-    store,
-    directory,
-    clock: systemClock,
-    log: silentLogger,
-    options: { inlineMaxBytes: 4096, cacheBytes: 1e12, ...options },
-    ...(holes === undefined ? {} : { holes }),
-  });
-  return { directory, store, contents };
-}
-
-async function stop({ store, contents }: Place): Promise<void> {
+async function stop({ store, contents }: ContentPlace): Promise<void> {
   contents.close();
   await store.close();
 }
 
-function version({ store, contents }: Place, sizeBytes: number, name: string): ContentId {
-  return store.transact((tx) => {
-    const id = contents.versionContent(tx, `${FILE}/version/${name}` as VersionUrl, FILE, sizeBytes);
-    countReference(tx, id, 1);
-    return id;
-  });
-}
+const open = (options: Partial<ContentStoreOptions>, directory?: string, deps?: Partial<ContentStoreDeps>) =>
+  openPlace(stores, options, directory, deps);
+
+const version = (place: ContentPlace, sizeBytes: number, name: string): ContentId =>
+  referredVersion(place, FILE, sizeBytes, name);
 
 /** What a fetch does: writes into the file, then says so. */
-function fetch({ contents }: Place, id: ContentId, start: number, end: number): void {
+function fetch({ contents }: ContentPlace, id: ContentId, start: number, end: number): void {
   const fd = openSync(contents.fetchPath(id) as string, 'r+');
   writeSync(fd, new Uint8Array(end - start).fill(id), 0, end - start, start);
   closeSync(fd);
   contents.landed(id, { start, end }, null);
 }
 
-function isHere({ contents }: Place, id: ContentId): boolean {
+function isHere({ contents }: ContentPlace, id: ContentId): boolean {
   return contents.readAll(id, ALL) !== null;
 }
 
@@ -133,7 +105,7 @@ test('blocks that the disk does not take back are still counted, and their files
       throw new Error('EOPNOTSUPP');
     },
   };
-  const place = await open({ cacheBytes: 4 * MIB }, stores.directory(), cannot);
+  const place = await open({ cacheBytes: 4 * MIB }, undefined, { holes: cannot });
   for (let n = 0; n < 8; n++) fetch(place, version(place, MIB + 4096, `${n}`), 0, MIB + 4096);
   for (let round = 0; round < 4; round++) place.contents.collect();
 

@@ -11,14 +11,12 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
-import { systemClock } from '../../src/base/clock.ts';
-import { silentLogger } from '../../src/base/log.ts';
 import { BLOCK_BYTES, type ContentId, type ResourceUrl, type VersionUrl } from '../../src/base/vocabulary.ts';
-import { ContentStore, type ContentStoreDeps, type ContentStoreOptions } from '../../src/store/content-store.ts';
+import type { ContentStoreDeps, ContentStoreOptions } from '../../src/store/content-store.ts';
 import { type Disk, systemDisk } from '../../src/store/disk.ts';
-import type { Store } from '../../src/store/environment.ts';
 import { countReference } from '../../src/store/node-table.ts';
 import { checkBytes } from '../../src/store/store-check.ts';
+import { type ContentPlace, openPlace, referredVersion } from './content-place.ts';
 import { SeededRandom } from './seeded-random.ts';
 import { TemporaryStores } from './temporary-store.ts';
 
@@ -29,46 +27,20 @@ const MIB = 1024 * 1024;
 const INDEX_BYTES = MIB / 2;
 const ALL = { start: 0, end: Number.MAX_SAFE_INTEGER };
 
-interface Place {
-  readonly directory: string;
-  readonly store: Store;
-  readonly contents: ContentStore;
-}
-
-async function open(
-  options: Partial<ContentStoreOptions> = {},
-  directory: string = stores.directory(),
-  deps: Partial<ContentStoreDeps> = {},
-): Promise<Place> {
-  const store = await stores.open(directory);
-  const contents = new ContentStore({
-    store,
-    directory,
-    clock: systemClock,
-    log: silentLogger,
-    options: { inlineMaxBytes: 4096, cacheBytes: 1e12, ...options },
-    ...deps,
-  });
-  return { directory, store, contents };
-}
-
 /** vitest compares element by element, which takes seconds for a megabyte. */
 function expectBytes(found: Uint8Array | null, wanted: Uint8Array, what = 'bytes'): void {
   expect(found?.byteLength, `length of ${what}`).toBe(wanted.byteLength);
   expect(Buffer.compare(found as Uint8Array, wanted), what).toBe(0);
 }
 
-/** A version that somebody refers to. */
-function version({ store, contents }: Place, sizeBytes: number, name = '1'): ContentId {
-  return store.transact((tx) => {
-    const id = contents.versionContent(tx, `${FILE}/version/${name}` as VersionUrl, FILE, sizeBytes);
-    countReference(tx, id, 1);
-    return id;
-  });
-}
+const open = (options?: Partial<ContentStoreOptions>, directory?: string, deps?: Partial<ContentStoreDeps>) =>
+  openPlace(stores, options, directory, deps);
+
+const version = (place: ContentPlace, sizeBytes: number, name = '1'): ContentId =>
+  referredVersion(place, FILE, sizeBytes, name);
 
 /** What a fetch does: writes into the file, then says so. */
-function fetch({ contents }: Place, id: ContentId, bytes: Uint8Array, start = 0): string {
+function fetch({ contents }: ContentPlace, id: ContentId, bytes: Uint8Array, start = 0): string {
   const path = contents.fetchPath(id) as string;
   const fd = openSync(path, 'r+');
   writeSync(fd, bytes, 0, bytes.byteLength, start);
@@ -77,7 +49,7 @@ function fetch({ contents }: Place, id: ContentId, bytes: Uint8Array, start = 0)
   return path;
 }
 
-async function stop({ store, contents }: Place): Promise<void> {
+async function stop({ store, contents }: ContentPlace): Promise<void> {
   contents.close();
   await store.close();
 }

@@ -2,6 +2,7 @@ import { beforeAll, expect, test } from 'vitest';
 import { CrashingDisk, type DiskEvent } from './crashing-disk.ts';
 import { examine, type Image, type RecordedLife, record } from './recorded-life.ts';
 import { SeededRandom } from './seeded-random.ts';
+import { storeProgram } from './store-program.ts';
 import { TemporaryStores } from './temporary-store.ts';
 
 /**
@@ -21,24 +22,11 @@ const stores = new TemporaryStores();
  * File n holds the byte n; what is written over it in place the byte n + 100. The names of what SIGKILL (`kept`) and what a power
  * cut (`synced`) must not take any more are written into `acks`; `over` before somebody begins to write over a file.
  */
-const CHILD = `
-const [dist, directory] = process.argv.slice(1);
-const { Store } = await import(dist + '/store/environment.js');
-const { ContentStore } = await import(dist + '/store/content-store.js');
-const { newInode, writeNode } = await import(dist + '/store/node-table.js');
-const { systemClock: clock } = await import(dist + '/base/clock.js');
-const { silentLogger: log } = await import(dist + '/base/log.js');
-const fs = await import('node:fs');
+const CHILD = `${storeProgram({ segmentBytes: 32_768, cacheBytes: 900_000 })}
 const acks = fs.openSync(directory + '/acks', 'w');
 const tell = (what, n) => fs.writeSync(acks, what + ' ' + n + '\\n');
-const store = await Store.open({ directory, log, clock, segmentBytes: 32768 });
-const contents = new ContentStore({ store, directory, log, clock, options: { inlineMaxBytes: 4096, cacheBytes: 900000 } });
 const never = new AbortController().signal;
 await contents.takeStock(never);
-const file = 'https://service.example/file/';
-const time = { sec: 1, nsec: 0 };
-const local = (parent, name, content, sizeBytes) =>
-  ({ parent, name, mode: 420, uid: 0, gid: 0, atime: time, mtime: time, ctime: time, xattrs: null, content, sizeBytes });
 const enter = (tx, n, size, content) => {
   const node = { ino: newInode(tx), kind: 'file', localOnly: false, local: local(1, n + '-' + size, content, size), remote: null };
   writeNode(tx, undefined, node, n);

@@ -2,6 +2,7 @@ import { beforeAll, expect, test } from 'vitest';
 import { CrashingDisk } from './crashing-disk.ts';
 import { examine, type Image, type RecordedLife, record } from './recorded-life.ts';
 import { SeededRandom } from './seeded-random.ts';
+import { storeProgram } from './store-program.ts';
 import { TemporaryStores } from './temporary-store.ts';
 
 const CUTS = 200;
@@ -15,22 +16,9 @@ const stores = new TemporaryStores();
  * A life of the store: change n writes row n % ROWS, so that the rows together tell which n they belong to; every few changes
  * a draft's file, a landed block, an adoption. What a power cut must not take is told by writing it into `acks`.
  */
-const CHILD = `
-const [dist, directory] = process.argv.slice(1);
-const { Store } = await import(dist + '/store/environment.js');
-const { ContentStore } = await import(dist + '/store/content-store.js');
-const { newInode, removeNode, writeNode } = await import(dist + '/store/node-table.js');
-const { systemClock: clock } = await import(dist + '/base/clock.js');
-const { silentLogger: log } = await import(dist + '/base/log.js');
-const fs = await import('node:fs');
+const CHILD = `${storeProgram({ segmentBytes: 32_768, cacheBytes: 1e9 })}
 const acks = fs.openSync(directory + '/acks', 'w');
-const store = await Store.open({ directory, log, clock, segmentBytes: 32768 });
-const contents = new ContentStore({ store, directory, log, clock, options: { inlineMaxBytes: 4096, cacheBytes: 1e9 } });
 const turn = () => new Promise((resolve) => setImmediate(resolve));
-const file = 'https://service.example/file/';
-const time = { sec: 1, nsec: 0 };
-const local = (parent, name, content, sizeBytes) =>
-  ({ parent, name, mode: 420, uid: 0, gid: 0, atime: time, mtime: time, ctime: time, xattrs: null, content, sizeBytes });
 const remote = (n, content, sizeBytes) => ({ resource: file + n, parent: 1, name: 'f' + n, shownAs: 'f' + n, sizeBytes,
   lastModifiedMs: n, mediaType: null, content, createdHereMs: null });
 store.transact((tx) => {
