@@ -21,7 +21,9 @@ const END_MS_MAX = 10_000;
 
 /**
  * `cfs umount [DIR]`: ends a mount in order. Exit code: ok when everything is with the service, pending or parked when
- * something stays queued here; the mount is gone in every case.
+ * something stays queued here; the mount is gone in all three.
+ *
+ * @throws UsageError, StorageError when it could not be taken away: it is still there
  */
 export async function umountCommand(
   deps: CommandOutput & { paths: Paths; clock: Clock },
@@ -49,9 +51,14 @@ export async function umountCommand(
   const directory = visible(mount.status.directory);
   deps.print(`unmounted ${directory}${outcome.busy ? ' (it was busy: programs that still use it get errors)' : ''}\n`);
   if (outcome.pending === 0) return exitCode('ok');
-  deps.warn(
-    `${changes(outcome.pending)} not with the service yet; kept here and pushed at the next start, nothing is lost\n`,
-  );
+  const queued = outcome.pending - outcome.parked;
+  if (queued > 0)
+    deps.warn(`${changes(queued)} not with the service yet; kept here and pushed at the next start, nothing is lost\n`);
+  // No start pushes these: they wait for a person.
+  if (outcome.parked > 0)
+    deps.warn(
+      `${changes(outcome.parked)} parked; kept here: once mounted again cfs status says why, cfs retry tries again\n`,
+    );
   for (const { kind, path } of outcome.left) deps.warn(`  ${kind} ${visible(path)}\n`);
   if (outcome.pending > outcome.left.length) deps.warn(`  and ${outcome.pending - outcome.left.length} more\n`);
   return outcome.parked > 0 ? exitCode('parked') : exitCode('pending');

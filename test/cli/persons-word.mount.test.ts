@@ -37,6 +37,13 @@ test('what is parked is told with its reason and an exit code, and cfs retry pus
   ]);
   expect(status.stdout).toMatch(/^ {2}pending {4}nothing$/m); // and not: the service has everything
 
+  const { code, stderr } = await mount.unmount(['--now']);
+  expect([code, stderr]).toEqual([
+    exitCode('parked'),
+    '1 change parked; kept here: once mounted again cfs status says why, cfs retry tries again\n  upload large.bin\n',
+  ]);
+  await mount.mount();
+
   await setQuota('1GiB');
   expect((await mount.cfs(['retry'])).stdout).toBe('1 taken up again\n');
   await mount.sync();
