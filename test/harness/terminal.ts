@@ -15,7 +15,9 @@ export function atTerminal(
   options: { readonly env: Readonly<Record<string, string | undefined>>; readonly turns?: readonly Turn[] },
 ): Promise<{ readonly code: number; readonly seen: string }> {
   const turns = [...(options.turns ?? [])];
-  const command = argv.map((word) => `'${word.replaceAll("'", "'\\''")}'`).join(' ');
+  const words = argv.map((word) => `'${word.replaceAll("'", "'\\''")}'`).join(' ');
+  // Whatever $SHELL is: one that stays before the program hears Ctrl-C as well, and dash then answers 130 in its place.
+  const command = `exec ${words}`;
   return new Promise((resolve, reject) => {
     const child = spawn('script', ['-qec', command, '/dev/null'], {
       stdio: 'pipe',
