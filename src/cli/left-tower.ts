@@ -138,6 +138,7 @@ export async function buildLeftTower(deps: LeftTowerDeps): Promise<LeftTower> {
       clock,
       log: log.child({ part: 'content' }),
       shutdown,
+      openWaitMs: options.openWaitMs,
       onWritten: (ino) => sync.changed(ino),
     },
     clock,

@@ -28,6 +28,8 @@ export interface OpenFileDeps {
   readonly clock: Clock;
   readonly log: Logger;
   readonly shutdown: AbortSignal;
+  /** How long whoever opens a file in doubt waits to learn of a newer version, as for a listing (`--open-wait`); 0: not at all. */
+  readonly openWaitMs: number;
   /** The newest version is not the one the listing told of: size and time of the node changed, the kernel must hear of it. */
   readonly onRepinned: (ino: Inode) => void;
   /** What was written is not there any more: size, times and bytes are those of the last flush, the kernel must hear of it. */
@@ -52,9 +54,6 @@ export interface Writing {
   /** Emptied since the last close(2): what is there now is the beginning of something else. */
   readonly wasEmptied: boolean;
 }
-
-/** As long as an open waits for a listing (`--open-wait`), about: where there is no answer, what is here is shown. */
-const DOUBT_WAIT_MS = 500;
 
 /**
  * The bytes of one file as its handles see them: one object per inode in use, shared by its handles.
@@ -361,10 +360,10 @@ export class OpenFile {
 
   /** Nobody waits long to hear that what is here is the newest. @returns null when nobody says so */
   async #askBriefly<T>(question: (signal: AbortSignal) => Promise<T | null>): Promise<T | null> {
-    const { patience, clock, log, shutdown } = this.#deps;
-    if (patience.isAway) return null;
+    const { patience, clock, log, shutdown, openWaitMs } = this.#deps;
+    if (patience.isAway || openWaitMs === 0) return null;
     const late = new AbortController();
-    const cancel = clock.after(DOUBT_WAIT_MS, () => late.abort(new FsError('ETIMEDOUT', 'no answer in time')));
+    const cancel = clock.after(openWaitMs, () => late.abort(new FsError('ETIMEDOUT', 'no answer in time')));
     const signal = AbortSignal.any([shutdown, late.signal]);
     try {
       return await unlessAborted(question(signal), signal);

@@ -4,7 +4,8 @@ import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { isInDoubt, writeNode } from '../../src/store/node-table.ts';
 import { doubtedTime } from '../../src/store/service-time.ts';
 import { VersionService } from '../content/version-service.ts';
-import { LeftTower } from '../harness/left-tower.ts';
+import { LeftTower, type TowerOptions } from '../harness/left-tower.ts';
+import { ManualClock } from '../kernel/manual-clock.ts';
 
 /**
  * Bytes that were fetched within two seconds of their change: somebody may have saved again since, with the same length and the
@@ -17,11 +18,13 @@ let service: VersionService;
 let tower: LeftTower;
 let mount: InProcessMount;
 
-beforeEach(async () => {
+async function build(options: TowerOptions = {}): Promise<void> {
   service = new VersionService();
-  tower = await LeftTower.build({ listing: service, source: service });
+  tower = await LeftTower.build({ listing: service, source: service, ...options });
   mount = new InProcessMount(tower.fileSystem);
-});
+}
+
+beforeEach(() => build());
 afterEach(() => tower.close());
 
 /** A file that is here and in doubt. */
@@ -71,6 +74,42 @@ test('without an answer what is here is read, and asked about the next time', as
   expect(isDoubted(ino)).toBe(true);
   service.put('file', Buffer.from('two'), SAVED_MS);
   expect((await mount.readFile('file')).toString()).toBe('two');
+});
+
+test('an answer is waited for as long as --open-wait says, and no longer', async () => {
+  await tower.close();
+  const clock = new ManualClock();
+  await build({ clock, openWaitMs: 3_000 });
+  const ino = await doubted();
+  service.newestVersion = () => new Promise(() => {});
+  const fd = await mount.open('file', 'r');
+  const timers = clock.timers;
+  let read: string | null = null;
+  const reading = mount.read(fd, 0, 3).then((bytes) => {
+    read = bytes.toString();
+  });
+  await expect.poll(() => clock.timers).toBe(timers + 1);
+
+  clock.advance(2_999);
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(read).toBe(null);
+  clock.advance(1);
+  await reading;
+
+  expect(read).toBe('one');
+  expect(isDoubted(ino)).toBe(true);
+  await mount.close(fd);
+});
+
+test('with --open-wait 0 nobody is asked: what is here is read at once', async () => {
+  await tower.close();
+  await build({ openWaitMs: 0 });
+  await doubted();
+  const { pins } = service;
+  service.put('file', Buffer.from('two'), SAVED_MS);
+
+  expect((await mount.readFile('file')).toString()).toBe('one');
+  expect(service.pins).toBe(pins);
 });
 
 test('a write goes over the newest version', async () => {

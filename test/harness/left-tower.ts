@@ -82,14 +82,14 @@ export class LeftTower {
       uid: process.getuid?.() ?? 0,
       gid: process.getgid?.() ?? 0,
     });
-    const readTimeoutMs = options.readTimeoutMs ?? 30_000;
+    const { readTimeoutMs = 30_000, openWaitMs = 500 } = options;
     this.freshness = new Freshness({
       tree: this.tree,
       listing: options.listing ?? emptyListing,
       marks,
       clock,
       log,
-      options: { dirTtlMs: 30_000, openWaitMs: 500, readTimeoutMs },
+      options: { dirTtlMs: 30_000, openWaitMs, readTimeoutMs },
     });
     const source = options.source ?? noVersions;
     const shutdown = this.#shutdown.signal;
@@ -109,6 +109,7 @@ export class LeftTower {
         clock,
         log,
         shutdown,
+        openWaitMs,
         onWritten: (ino) => {
           this.written.push(ino);
           options.onWritten?.(ino);
@@ -155,6 +156,8 @@ export interface TowerOptions {
   readonly source?: VersionSource;
   /** How long who reads waits for the service; as long as a busy machine takes, unless told. */
   readonly readTimeoutMs?: number;
+  /** How long who opens a file waits to learn of a newer version; half a second, unless told. */
+  readonly openWaitMs?: number;
   /** What the store's files lie on. */
   readonly disk?: Disk;
   /** Size of a file of the journal. */
