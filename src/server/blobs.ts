@@ -2,7 +2,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { constants, createReadStream } from 'node:fs';
 import { link, mkdir, open, readdir, stat, truncate, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { Readable } from 'node:stream';
+import { BlobReader } from './blob-reader.ts';
 import { BlobWriter, syncDirectory } from './blob-writer.ts';
 import type { Database } from './database.ts';
 
@@ -18,6 +18,7 @@ export class Blobs {
   readonly #directory: string;
   readonly #database: Database;
   readonly #known = new Set<string>();
+  readonly #reader = new BlobReader();
   #writers = 0;
 
   constructor(deps: { directory: string; database: Database }) {
@@ -58,11 +59,10 @@ export class Blobs {
     return this.#database.smallBlobs.get(name) ?? null;
   }
 
-  /** Bytes `[start, end)` of a blob, as a stream. */
-  read(name: string, start: number, end: number): Readable {
+  /** Bytes `[start, end)` of a blob. A piece is good until the next is asked for. */
+  read(name: string, start: number, end: number): AsyncIterable<Uint8Array> | Iterable<Uint8Array> {
     const small = this.small(name);
-    if (small !== null) return Readable.from([small.subarray(start, end)], { objectMode: false });
-    return createReadStream(this.#pathOf(name), { start, end: end - 1, highWaterMark: READ_BYTES });
+    return small !== null ? [small.subarray(start, end)] : this.#reader.read(this.#pathOf(name), start, end);
   }
 
   /** A second name for a blob that is a file. */
@@ -132,5 +132,5 @@ export class Blobs {
   }
 }
 
-/** What a download asks of the disk at once. */
+/** What hashing asks of the disk at once. */
 const READ_BYTES = 512 * 1024;

@@ -1,6 +1,5 @@
 import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Readable } from 'node:stream';
 import type { Clock } from '../base/clock.ts';
 import { ProtocolError } from '../base/errors.ts';
 import { errorPage } from '../protocol/error-page.ts';
@@ -136,24 +135,19 @@ export class Exchange {
     await this.#send(status, { ...headers, ...own }, body);
   }
 
-  /** Bytes from a stream; ends early, with the line, when the reader goes away. */
-  async sendData(status: number, headers: Readonly<Record<string, string>>, data: Readable): Promise<void> {
-    const response = this.#response;
-    if (!(await this.#begin(status, headers))) {
-      data.destroy();
-      return;
-    }
-    const gone = (): void => void data.destroy();
-    response.once('close', gone);
+  /** Bytes piece by piece, each used no more when the next is asked for; ends early, with the line, when the reader goes away. */
+  async sendData(
+    status: number,
+    headers: Readonly<Record<string, string>>,
+    data: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+  ): Promise<void> {
+    if (!(await this.#begin(status, headers))) return;
     try {
-      for await (const chunk of data as AsyncIterable<Uint8Array>) if (!(await this.#write(chunk))) return;
-      response.end();
+      for await (const chunk of data) if (!(await this.#write(chunk))) return;
+      this.#response.end();
     } catch {
       // Begun answers cannot be taken back: the reader sees a body that is too short.
       this.hangUp();
-    } finally {
-      response.off('close', gone);
-      data.destroy();
     }
   }
 
@@ -217,7 +211,7 @@ export class Exchange {
     limit.abort();
   }
 
-  /** @returns false when there is nobody left to write to */
+  /** Resolves when the kernel has the bytes. @returns false when there is nobody left to write to */
   async #write(chunk: Uint8Array): Promise<boolean> {
     const response = this.#response;
     if (response.destroyed) return false;
@@ -225,17 +219,13 @@ export class Exchange {
     const room = (cutAt ?? Infinity) - this.#bytesOut;
     const sent = chunk.byteLength <= room ? chunk : chunk.subarray(0, room);
     this.#bytesOut += sent.byteLength;
-    if (this.#bytesOut === cutAt) {
-      // What was written has to leave first: destroying throws away what is still queued.
-      if (sent.byteLength === 0) this.hangUp();
-      else response.write(sent, () => this.hangUp());
-      return false;
-    }
-    response.write(sent);
-    if (this.#bandwidth !== Infinity) await this.#clock.sleep((sent.byteLength / this.#bandwidth) * 1000);
-    // Asked now: it may have drained during the pause, and that is told only once.
-    if (response.writableNeedDrain && !response.destroyed) await drained(response);
-    return !response.destroyed;
+    const leaving = written(response, sent);
+    const isCut = this.#bytesOut === cutAt;
+    if (!isCut && this.#bandwidth !== Infinity) await this.#clock.sleep((sent.byteLength / this.#bandwidth) * 1000);
+    // Also before the line is cut: destroying throws away what is still queued.
+    await leaving;
+    if (isCut) this.hangUp();
+    return !isCut && !response.destroyed;
   }
 }
 
@@ -282,12 +272,15 @@ function front(chunks: readonly Uint8Array[], bytes: number): readonly Uint8Arra
   });
 }
 
-function drained(response: ServerResponse): Promise<void> {
+/** Resolves when the kernel has taken `bytes`, or the line is gone. */
+function written(response: ServerResponse, bytes: Uint8Array): Promise<void> {
+  if (bytes.byteLength === 0) return Promise.resolve();
   return new Promise((resolve) => {
     const done = (): void => {
-      response.off('drain', done).off('close', done);
+      response.off('close', done);
       resolve();
     };
-    response.on('drain', done).on('close', done);
+    response.on('close', done);
+    response.write(bytes, done);
   });
 }

@@ -1,4 +1,3 @@
-import { Readable } from 'node:stream';
 import { decodeFileUpdate, encodeFile, encodeFileVersion, encodeFileVersions } from '../protocol/messages.ts';
 import type { FileRow, VersionRow } from './database.ts';
 import type { Exchange } from './exchange.ts';
@@ -113,7 +112,7 @@ async function sendFile(
   if (picture === null) return sendBlob(service, exchange, file.name, data);
   const jpeg = await service.pictures.scaled(service.blobs.source(data.blob), file.mediaType, picture);
   const headers = { 'Content-Type': 'image/jpeg', 'Content-Length': String(jpeg.byteLength) };
-  await exchange.sendData(200, headers, Readable.from([jpeg], { objectMode: false }));
+  await exchange.sendData(200, headers, [jpeg]);
 }
 
 /** Data of a complete version, or the range of it that was asked for (docs/service.md 6.4). Never compressed, never 304. */
@@ -139,7 +138,7 @@ async function sendBlob(
     'Content-Disposition': `attachment; filename*=UTF-8''${headerName(name)}`,
     ...(range === null ? {} : { 'Content-Range': `bytes ${start + shift}-${end - 1 + shift}/${sizeBytes}` }),
   };
-  const bytes = start === end ? Readable.from([]) : service.blobs.read(data.blob, start, end);
+  const bytes = start === end ? [] : service.blobs.read(data.blob, start, end);
   await exchange.sendData(range === null ? 200 : 206, headers, bytes);
 }
 

@@ -1,0 +1,85 @@
+import { randomFillSync } from 'node:crypto';
+import { mkdtempSync, readdirSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
+import { stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { BlobReader } from '../../src/server/blob-reader.ts';
+
+const KIB = 1024;
+const SIZE_BYTES = 2300 * KIB;
+
+describe('reading a blob', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'cfs-blob-reader-'));
+  const path = join(directory, 'blob');
+  const bytes = randomFillSync(Buffer.alloc(SIZE_BYTES));
+  beforeAll(() => writeFileSync(path, bytes));
+  afterAll(() => rmSync(directory, { recursive: true }));
+
+  const isOpen = (): boolean =>
+    readdirSync('/proc/self/fd').some((fd) => {
+      try {
+        return readlinkSync(`/proc/self/fd/${fd}`) === path;
+      } catch {
+        return false; // the one that reads the directory
+      }
+    });
+
+  test('gives what was asked for, also to several at once that are slow', async () => {
+    const reader = new BlobReader();
+    const range = fc
+      .tuple(fc.nat(SIZE_BYTES - 1), fc.nat(SIZE_BYTES - 1))
+      .map(([a, b]) => ({ start: Math.min(a, b), end: Math.max(a, b) + 1 }));
+    await fc.assert(
+      fc.asyncProperty(fc.array(range, { minLength: 1, maxLength: 4 }), async (ranges) => {
+        const read = async ({ start, end }: { start: number; end: number }): Promise<boolean> => {
+          const pieces: Buffer[] = [];
+          for await (const piece of reader.read(path, start, end)) {
+            await stat(path); // what is read ahead must not touch this piece
+            pieces.push(Buffer.from(piece));
+          }
+          return bytes.subarray(start, end).equals(Buffer.concat(pieces));
+        };
+        expect(await Promise.all(ranges.map(read))).toEqual(ranges.map(() => true));
+      }),
+      { numRuns: 40 },
+    );
+    expect(isOpen()).toBe(false);
+  });
+
+  test('takes two buffers, however long it is and however often', async () => {
+    const reader = new BlobReader();
+    const memory = new Set<ArrayBufferLike>();
+    for (let round = 0; round < 3; round++)
+      for await (const piece of reader.read(path, 0, SIZE_BYTES)) memory.add(piece.buffer);
+
+    expect(memory.size).toBe(2);
+  });
+
+  test('that is left in the middle closes the file, and its buffers are used again', async () => {
+    const reader = new BlobReader();
+    const memory = new Set<ArrayBufferLike>();
+    for (let round = 0; round < 3; round++) {
+      for await (const piece of reader.read(path, 0, SIZE_BYTES)) {
+        memory.add(piece.buffer);
+        break;
+      }
+      expect(isOpen()).toBe(false);
+    }
+
+    expect(memory.size).toBeLessThanOrEqual(2);
+  });
+
+  test('that is shorter than its row says fails behind its last byte', async () => {
+    const reader = new BlobReader();
+    let got = 0;
+    const all = async (): Promise<void> => {
+      for await (const piece of reader.read(path, 0, SIZE_BYTES + 1)) got += piece.byteLength;
+    };
+
+    await expect(all()).rejects.toThrow(`a file ends at ${SIZE_BYTES}`);
+    expect(got).toBe(SIZE_BYTES);
+    expect(isOpen()).toBe(false);
+  });
+});
