@@ -1,4 +1,5 @@
 import type { OnReadOpts, Socket } from 'node:net';
+import type { Clock } from '../base/clock.ts';
 
 /** What one read of a socket may bring. Node itself allots 64 KiB for each. */
 const READ_BYTES = 128 * 1024;
@@ -9,8 +10,14 @@ const READ_BYTES = 128 * 1024;
 const SHARED_BYTES_MIN = 64 * 1024;
 /** What fills less than half of a piece gets memory of its own length. */
 const PIECE_BYTES_MIN = READ_BYTES / 2;
-/** Pieces that wait to be filled again: as many as one fast download has in hand. */
-const SPARE_MAX = 32;
+/**
+ * Pieces that wait to be filled again: as many as eight connections have in hand that bring more than the disk takes at once. Each one that is
+ * dropped instead is 128 KiB outside of V8's heap, and some hundred of them make V8 mark all of it.
+ */
+const SPARE_MAX = 192;
+/** So many of them stay when no download has given one back for a while. */
+const SPARE_RESTING_MAX = 32;
+const REST_MS = 5_000;
 
 /**
  * Reads of sockets into one buffer, and the pieces into which a body's bytes are copied from there, which go round (ADR 16). Memory that Node
@@ -20,10 +27,18 @@ const SPARE_MAX = 32;
  * has a view of the buffer but who copied.
  */
 export class ReusedReads {
+  readonly #clock: Clock;
   readonly #buffer = Buffer.allocUnsafeSlow(READ_BYTES);
   readonly #spare: Buffer[] = [];
   /** Memory that is out. Only this comes back, and once. */
   readonly #lent = new WeakMap<ArrayBufferLike, Buffer>();
+  /** Nothing came back since the clock was asked last. */
+  #isResting = false;
+  #isRestAwaited = false;
+
+  constructor(deps: { clock: Clock }) {
+    this.#clock = deps.clock;
+  }
 
   /** For `net.connect`. */
   readonly onread: OnReadOpts = { buffer: this.#buffer, callback: passOn };
@@ -45,6 +60,20 @@ export class ReusedReads {
     if (piece === undefined) return;
     this.#lent.delete(chunk.buffer);
     if (this.#spare.length < SPARE_MAX) this.#spare.push(piece);
+    this.#isResting = false;
+    if (this.#spare.length > SPARE_RESTING_MAX) this.#awaitRest();
+  }
+
+  #awaitRest(): void {
+    if (this.#isRestAwaited) return;
+    this.#isRestAwaited = true;
+    this.#clock.after(REST_MS, () => {
+      this.#isRestAwaited = false;
+      if (this.#isResting) this.#spare.splice(SPARE_RESTING_MAX);
+      if (this.#spare.length <= SPARE_RESTING_MAX) return;
+      this.#isResting = true;
+      this.#awaitRest();
+    });
   }
 }
 

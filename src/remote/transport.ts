@@ -84,7 +84,7 @@ export class Transport {
   readonly #clock: Clock;
   readonly #documents: Dispatcher;
   readonly #data: Dispatcher;
-  readonly #reads = new ReusedReads();
+  readonly #reads: ReusedReads;
 
   /** @throws UsageError for an address that is none, or would send secrets in the clear */
   constructor(options: TransportOptions) {
@@ -97,6 +97,7 @@ export class Transport {
     this.#deadlines = { ...DEADLINES, ...options.deadlines };
     this.#userAgent = options.userAgent;
     this.#clock = options.clock;
+    this.#reads = new ReusedReads({ clock: options.clock });
     const isTls = base.protocol === 'https:';
     const certificates = options.certificates === undefined && isTls ? systemCertificates(null) : options.certificates;
     const how = {

@@ -1,9 +1,11 @@
 import { Socket } from 'node:net';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { systemClock } from '../../src/base/clock.ts';
 import type { VersionUrl } from '../../src/base/vocabulary.ts';
 import type { HttpService } from '../../src/remote/http-service.ts';
 import { ReusedReads } from '../../src/remote/reused-reads.ts';
+import { ManualClock } from '../kernel/manual-clock.ts';
 import { clientOf } from './client.ts';
 import { answer, ScriptedServer, type Step, until } from './scripted-server.ts';
 
@@ -32,7 +34,7 @@ describe('a read into the shared buffer', () => {
   }
 
   beforeEach(() => {
-    reads = new ReusedReads();
+    reads = new ReusedReads({ clock: systemClock });
     shared = reads.onread.buffer as Buffer;
     socket = new Socket();
   });
@@ -96,7 +98,8 @@ describe('a read into the shared buffer', () => {
 });
 
 describe('pieces', () => {
-  const reads = new ReusedReads();
+  const clock = new ManualClock();
+  const reads = new ReusedReads({ clock });
   const shared = reads.onread.buffer as Buffer;
 
   test('go round when they are given back, and only then', () => {
@@ -126,6 +129,26 @@ describe('pieces', () => {
 
     expect(kept.buffer.byteLength).toBeLessThan(READ_BYTES);
     expect(Buffer.from(kept).equals(Buffer.alloc(length, 'a'))).toBe(true);
+  });
+
+  test('all go round that one fast download has in hand; when it is over most are left to the collector', () => {
+    const inHand = (): Uint8Array[] => Array.from({ length: 150 }, () => reads.kept(shared));
+    const again = (pieces: readonly Uint8Array[], before: readonly Uint8Array[]): number => {
+      const memory = new Set(before.map(({ buffer }) => buffer));
+      return pieces.filter(({ buffer }) => memory.has(buffer)).length;
+    };
+    const giveBack = (pieces: readonly Uint8Array[]): void => {
+      for (const piece of pieces) reads.takeBack(piece);
+    };
+    const first = inHand();
+    giveBack(first);
+    clock.advance(9_000); // a line that pauses
+    const second = inHand();
+    expect(again(second, first)).toBe(150);
+
+    giveBack(second);
+    clock.advance(20_000);
+    expect(again(inHand(), second)).toBe(32);
   });
 
   test('are not made of what did not come from the shared buffer', () => {
