@@ -11,32 +11,15 @@ import {
 } from '../conformance/file-api.ts';
 import type { SeededRandom } from '../store/seeded-random.ts';
 import type { Ledger } from './ledger.ts';
+import { isOfTheKilled, isToBeExpected, type Weather } from './weather.ts';
 
 /** Few, so that clients meet; folders in folders, so that whole trees move and go. */
 const FOLDERS = ['', 'd', 'e', 'd/e'];
 const NAMES = ['a', 'b', 'c', 'Größe'];
 /** Inline, a block and a bit, several blocks. */
 const SIZES = [0, 30, 700, 17_000, 140_000, 300_000];
-/**
- * What an operation may answer because somebody else was there first, or because the service is away; EIO where the answer to a
- * read was no answer (garbage, another range).
- */
-const EXPECTED = new Set([
-  'ENOENT',
-  'EEXIST',
-  'ENOTEMPTY',
-  'EISDIR',
-  'ENOTDIR',
-  'EINVAL',
-  'ETIMEDOUT',
-  'ESTALE',
-  'EIO',
-  'EBUSY',
-]);
 /** Pauses of somebody at work (ms): most steps follow at once, some when the last one was pushed. */
 const PAUSES_MS = [0, 0, 0, 0, 30, 200, 500];
-/** The mount was killed under the operation. */
-const DEAD = new Set(['ENOTCONN', 'ECONNABORTED']);
 
 type Step =
   | 'save'
@@ -84,8 +67,12 @@ export class MountedClient {
     this.#trace = deps.trace;
   }
 
-  /** @returns how many were taken; fewer than asked for when the mount died meanwhile */
-  async run(steps: number): Promise<number> {
+  /**
+   * @param isKilled whether the mount will be killed meanwhile
+   * @returns how many were taken; fewer than asked for when it was
+   * @throws Error for an errno that nothing in this weather explains
+   */
+  async run(steps: number, weather: Weather, isKilled: boolean): Promise<number> {
     for (let step = 0; step < steps; step++) {
       const what = this.#random.pick(STEPS);
       const path = this.#path();
@@ -95,10 +82,11 @@ export class MountedClient {
         this.#note(`${what} ${path} ${told}`);
       } catch (error) {
         if (!(error instanceof CallError)) throw error;
-        this.#note(`${what} ${path} → ${error.errno}`);
-        if (DEAD.has(error.errno)) return step;
-        if (!EXPECTED.has(error.errno))
-          throw new Error(`${this.#name}: ${what} ${path}: ${error.message}`, { cause: error });
+        this.#note(`${what} ${path} → ${error.message}`);
+        if (isKilled && isOfTheKilled(error.errno)) return step;
+        if (!isToBeExpected(error.errno, weather)) {
+          throw new Error(`${this.#name}, ${weather}: ${what} ${path}: ${error.message}`, { cause: error });
+        }
       }
     }
     return steps;
@@ -139,7 +127,7 @@ export class MountedClient {
           await this.#giveUp(path);
           await api.rename(draft, path);
         } catch (error) {
-          if (!(error instanceof CallError) || DEAD.has(error.errno)) throw error;
+          if (!(error instanceof CallError) || isOfTheKilled(error.errno)) throw error;
           this.#ledger.supersede(bytes, this.#name);
           await api.unlink(draft).catch(() => {});
           throw error;

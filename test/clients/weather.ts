@@ -38,6 +38,33 @@ const FAULTS: readonly Fault[] = [
   { acceptBytes: 500 },
 ];
 
+/** What an operation on a mount may end with in any weather. */
+const EVER: ReadonlySet<string> = new Set([
+  // Somebody else was there first;
+  ...['ENOENT', 'EEXIST', 'ENOTEMPTY', 'EISDIR', 'ENOTDIR'],
+  // put the folder into one of the folder's own;
+  'EINVAL',
+  // or dropped the version that was being read (S-read-2).
+  'ESTALE',
+  // No answer within --read-timeout: a second is nothing on a busy machine, and a mount that just met no service believes that a
+  // moment longer.
+  'ETIMEDOUT',
+]);
+/** Where the service is made to talk nonsense, as well: an answer that the question cannot have (S-read-3). */
+const WHEN_ROUGH = 'EIO';
+/** On a mount that is killed, as well. */
+const WHEN_KILLED: ReadonlySet<string> = new Set(['ENOTCONN', 'ECONNABORTED']);
+
+/** Whether an operation may end so in this weather. Anything else is a failure of the mount. */
+export function isToBeExpected(errno: string, weather: Weather): boolean {
+  return EVER.has(errno) || (weather === 'rough' && errno === WHEN_ROUGH);
+}
+
+/** Whether an operation ends so because its mount was killed. */
+export function isOfTheKilled(errno: string): boolean {
+  return WHEN_KILLED.has(errno);
+}
+
 export function forecast(random: SeededRandom): Weather {
   return random.pick(WEATHERS);
 }

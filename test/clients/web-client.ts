@@ -1,4 +1,4 @@
-import { systemClock } from '../../src/base/clock.ts';
+import type { Clock } from '../../src/base/clock.ts';
 import type { ServerEntry, ServerReader } from '../harness/server-reader.ts';
 import type { SeededRandom } from '../store/seeded-random.ts';
 import type { Ledger } from './ledger.ts';
@@ -24,13 +24,25 @@ const STEPS: readonly Step[] = [
 
 /** Somebody in a browser: random requests on the line, with nothing of our client between. */
 export class WebClient {
+  readonly #clock: Clock;
+  readonly #name: string;
   readonly #reader: ServerReader;
   readonly #random: SeededRandom;
   readonly #ledger: Ledger;
   readonly #trace: string[];
   #count = 0;
 
-  constructor(deps: { reader: ServerReader; random: SeededRandom; ledger: Ledger; trace: string[] }) {
+  /** @param deps.name stands in all that it writes: no two have the same */
+  constructor(deps: {
+    clock: Clock;
+    name: string;
+    reader: ServerReader;
+    random: SeededRandom;
+    ledger: Ledger;
+    trace: string[];
+  }) {
+    this.#clock = deps.clock;
+    this.#name = deps.name;
     this.#reader = deps.reader;
     this.#random = deps.random;
     this.#ledger = deps.ledger;
@@ -43,14 +55,14 @@ export class WebClient {
     for (let step = 0; step < steps; step++) {
       const what = this.#random.pick(STEPS);
       let outcome = '';
-      await systemClock.sleep(this.#random.below(400));
+      await this.#clock.sleep(this.#random.below(400));
       try {
         outcome = await this.#take(what);
         done += 1;
       } catch (error) {
         outcome = `→ ${(error as Error).message.slice(0, 80)}`;
       }
-      this.#trace.push(`${new Date().toISOString().slice(14, 23)} web: ${what} ${outcome}`);
+      this.#trace.push(`${new Date().toISOString().slice(14, 23)} ${this.#name}: ${what} ${outcome}`);
     }
     return done;
   }
@@ -95,17 +107,17 @@ export class WebClient {
         return await this.#fill(url, what);
       } catch (error) {
         if (tries === FILLS_MAX) throw error;
-        await systemClock.sleep(100);
+        await this.#clock.sleep(100);
       }
     }
   }
 
   async #fill(url: string, what: string): Promise<string> {
-    const mark = `web ${++this.#count}|`;
+    const mark = `${this.#name} ${++this.#count}|`;
     const bytes = Buffer.from(mark.repeat(Math.ceil(this.#random.pick(SIZES) / mark.length)));
-    const digest = this.#ledger.announce(bytes, `web ${this.#count} (${what})`);
+    const digest = this.#ledger.announce(bytes, `${this.#name} ${this.#count} (${what})`);
     await this.#send('PUT', url, bytes);
-    this.#ledger.accept(digest, 'web');
+    this.#ledger.accept(digest, this.#name);
     return `${what} #${this.#count}`;
   }
 
@@ -117,7 +129,10 @@ export class WebClient {
   async #send(method: string, url: string, body?: string | Uint8Array): Promise<Response> {
     const answer = await this.#reader.send(method, url, body);
     const text = await answer.text();
-    if (!answer.ok) throw new Error(`${answer.status} ${text.slice(0, 60)}`);
+    // With 200 come a page of somebody on the way, where nothing was done, and a version of which only a part was taken.
+    if (!answer.ok || (answer.status === 200 && /^<html|<presentOnServer>false</.test(text))) {
+      throw new Error(`${answer.status} ${text.slice(0, 60)}`);
+    }
     return answer;
   }
 }
