@@ -11,15 +11,19 @@
 //   npm run soak -- hanging         saves beside a stopped server and a listing of 100,000 entries
 //   npm run soak -- conformance     the conformance suite with 100,000 entries in a folder
 //
-// Each prints its seeds; CFS_SEED=N repeats one, and a seed that failed goes into the list of its test file.
+// Each says which tests have passed as it goes, and at its end what was done, in figures, and which tests failed. New seeds begin at one
+// that is drawn and said: CFS_FIRST_SEED=N repeats that. CFS_SEED=N repeats one; a seed that failed goes into the list of its test file.
 import { spawn } from 'node:child_process';
-import { readdirSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
+const FIGURES = 'figures: '; // test/harness/figures.ts
 
-/** `files` of vitest's project `mount`, or a `command` for node; `environment(amount)`: what makes it long. */
+/** `files` and `project` of vitest, `mount` unless said; `environment(amount)`: what makes it long. */
 const parts = new Map(
   await Promise.all(
     readdirSync(join(root, 'scripts/soak'))
@@ -34,25 +38,57 @@ if (name !== undefined && !parts.has(name)) {
   console.error(`no such part: ${name} (there are ${[...parts.keys()].join(', ')})`);
   process.exit(2);
 }
+const firstSeed = process.env.CFS_FIRST_SEED ?? String(1_000_000 + Math.floor(Math.random() * 1_000_000_000));
 
-function run(command, args, env) {
+/** Shows what a command says. @returns its exit code, and its lines of figures */
+function run(args, env) {
   return new Promise((resolve) => {
-    const child = spawn(command, args, { cwd: root, stdio: 'inherit', env: { ...process.env, ...env } });
-    child.on('exit', (code) => resolve(code ?? 1));
-    child.on('error', () => resolve(1));
+    const stdio = ['ignore', 'pipe', 'inherit'];
+    const child = spawn(process.execPath, args, { cwd: root, stdio, env: { ...process.env, ...env } });
+    const figures = [];
+    createInterface({ input: child.stdout }).on('line', (line) => {
+      console.log(line);
+      if (line.startsWith(FIGURES)) figures.push(line.slice(FIGURES.length));
+    });
+    child.on('close', (code) => resolve({ code: code ?? 1, figures }));
+    child.on('error', () => resolve({ code: 1, figures }));
   });
 }
 
-if ((await run(process.execPath, ['scripts/bootstrap.mjs'], {})) !== 0) process.exit(1);
-const failed = [];
-for (const [part, { files, environment, command }] of parts) {
-  if (name !== undefined && part !== name) continue;
-  console.log(`\n== soak: ${part}`);
-  const started = performance.now();
-  const vitest = ['node_modules/vitest/vitest.mjs', 'run', '--project', 'mount', ...(files ?? [])];
-  const code = await run(process.execPath, command ?? vitest, environment(amount));
-  console.log(`${part}: ${code === 0 ? 'held' : 'FAILED'} after ${Math.round((performance.now() - started) / 1000)} s`);
-  if (code !== 0) failed.push(part);
+/** @param report path of what vitest's json reporter wrote */
+function outcomeIn(report) {
+  try {
+    const tests = JSON.parse(readFileSync(report, 'utf8')).testResults.flatMap((file) => file.assertionResults);
+    const failed = tests.filter(({ status }) => status === 'failed').map(({ fullName }) => fullName);
+    return { passed: tests.filter(({ status }) => status === 'passed').length, failed };
+  } catch {
+    return { passed: 0, failed: ['no results'] };
+  }
 }
-if (failed.length > 0) console.log(`\nfailed: ${failed.join(', ')}`);
-process.exit(failed.length === 0 ? 0 : 1);
+
+if ((await run(['scripts/bootstrap.mjs'], {})).code !== 0) process.exit(1);
+const scratch = mkdtempSync(join(tmpdir(), 'cfs-soak-'));
+const summary = [];
+let isSound = true;
+for (const [part, { files, project = 'mount', environment }] of parts) {
+  if (name !== undefined && part !== name) continue;
+  console.log(`\n== soak: ${part} (CFS_FIRST_SEED=${firstSeed})`);
+  const started = performance.now();
+  const report = join(scratch, `${part}.json`);
+  const reporters = ['--no-color', '--reporter=verbose', '--reporter=json', `--outputFile.json=${report}`];
+  const { code, figures } = await run(
+    ['node_modules/vitest/vitest.mjs', 'run', '--project', project, ...reporters, ...files],
+    { CFS_FIRST_SEED: firstSeed, ...environment(amount) },
+  );
+  const { passed, failed } = outcomeIn(report);
+  if (code !== 0) isSound = false;
+  summary.push(
+    ...figures.map((line) => `  ${line}`),
+    ...failed.map((test) => `  FAILED ${test}`),
+    `${part}: ${code === 0 ? 'held' : 'FAILED'} after ${Math.round((performance.now() - started) / 1000)} s, ` +
+      `${passed} tests passed, ${failed.length} failed (CFS_FIRST_SEED=${firstSeed})`,
+  );
+}
+rmSync(scratch, { recursive: true, force: true });
+console.log(`\n${summary.join('\n')}`);
+process.exit(isSound ? 0 : 1);

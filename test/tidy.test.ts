@@ -41,12 +41,14 @@ test('no source file holds more than one noun can need', () => {
   expect(long).toEqual([]);
 });
 
-test('the mount files whose order or place npm test names are there', () => {
-  const named = [...textOf('scripts/test-files.mjs').matchAll(/'(test\/[^']+\.mount\.test\.ts)'/g)].map(
-    ([, file = '']) => file,
+test('the test files that npm test and npm run soak name are there', () => {
+  const lists = scripts.filter((file) => file === 'scripts/test-files.mjs' || file.startsWith('scripts/soak/'));
+  const named = lists.flatMap((list) =>
+    [...textOf(list).matchAll(/'(test\/[^']+\.test\.ts)'/g)].map(([, file = '']) => file),
   );
 
-  expect(named.length).toBeGreaterThan(0);
+  expect(lists.length).toBeGreaterThan(1);
+  expect(named.length).toBeGreaterThan(lists.length);
   expect(named.filter((file) => !tests.includes(file))).toEqual([]);
 });
 

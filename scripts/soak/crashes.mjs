@@ -1,3 +1,8 @@
-// SIGKILL of mount, server and both, at every named step and at any moment.
+// SIGKILL of mount, server and both, at every named step and at any moment: 50 for each seed, of which one is a kept one.
+const KILLS = 50;
+const KEPT = 1;
 export const files = ['test/crash/kill-points.mount.test.ts'];
-export const environment = (kills = '1000') => ({ CFS_KILLS: kills });
+export const environment = (kills = '1000') => ({
+  CFS_KILLS: String(KILLS),
+  CFS_RUNS: String(Math.max(0, Math.ceil(Number(kills) / KILLS) - KEPT)),
+});

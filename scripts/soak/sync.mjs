@@ -1,12 +1,6 @@
 // Names and sync against the model of the service: 1,000,000 generated cases of the sync and 100,000 of the tree unless told.
-export const command = [
-  'node_modules/vitest/vitest.mjs',
-  'run',
-  '--project',
-  'unit',
-  'test/sync/sync-convergence.test.ts',
-  'test/tree/convergence.test.ts',
-];
+export const project = 'unit';
+export const files = ['test/sync/sync-convergence.test.ts', 'test/tree/convergence.test.ts'];
 
 /** Three properties share them. */
 export function environment(cases = '1000000') {

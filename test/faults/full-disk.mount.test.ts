@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import type { FsError } from '../../src/base/errors.ts';
 import { InProcessMount } from '../../src/kernel/in-process.ts';
+import { tellFigures } from '../harness/figures.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 import { listingOf, SyncedTower, sourceOf } from '../harness/synced-tower.ts';
 import { MODEL_ROOT } from '../sync/model-service.ts';
@@ -229,7 +230,7 @@ async function live(fullFrom: number, once: boolean): Promise<{ steps: number; r
 test.each([
   ['from then on', false],
   ['once', true],
-] as const)('a disk that is full at each step of the store, %s', { timeout: 110_000 }, async (_, once) => {
+] as const)('a disk that is full at each step of the store, %s', { timeout: 480_000 / STRIDE }, async (when, once) => {
   const { steps } = await live(Number.POSITIVE_INFINITY, false);
   let refused = 0;
   const seed = Number(process.env.CFS_CASES_SEED ?? 0);
@@ -240,7 +241,9 @@ test.each([
     });
     if (refusals > 0) refused += 1;
   }
-  console.info(`${wanted.length} of ${steps} steps that need room; at ${refused} of them a program was told`);
+  tellFigures(
+    `full ${when}: ${wanted.length} of ${steps} steps that need room; at ${refused} of them a program was told`,
+  );
   if (ONLY === undefined) expect(refused).toBeGreaterThan(wanted.length / 4);
 });
 

@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
+import { tellFigures } from '../harness/figures.ts';
 import type { Held } from './cycle-host.ts';
 import { compiledSources, MountDriver, makeMountPoint, run, script, shell, started } from './mount-driver.ts';
 
@@ -124,6 +125,7 @@ test('thirty-two threads of mixed calls and eight finds get no wrong answer, and
 
   const calls = await script<number>(driver.directory, MIXED(seconds), limitMs);
 
+  tellFigures(`${calls} calls of 32 threads beside 8 finds in ${seconds} s`);
   expect(calls).toBeGreaterThan(1000);
   for (const { finished } of finds) expect((await finished).signal).toBeNull();
   const state = await driver.until(({ openHandles }) => openHandles === 0, 'all handles are released');

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
 import { type CallError, O_CREAT, O_RDONLY, O_WRONLY } from '../conformance/file-api.ts';
+import { tellFigures } from '../harness/figures.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
 import { ReferenceServer } from '../harness/reference-server.ts';
 import { SyscallProcess } from '../harness/syscall-process.ts';
@@ -141,7 +142,7 @@ describe.skipIf(missing !== null)(`a server that stops${missing === null ? '' : 
 
       const at = (part: number) => tookMs[Math.floor(tookMs.length * part)] ?? 0;
       const figures = `p50 ${at(0.5).toFixed(1)} ms, p99 ${at(0.99).toFixed(1)} ms`;
-      console.info(`create, write, close, rename beside ${trouble}: ${figures}; listed meanwhile: ${isListed}`);
+      tellFigures(`create, write, close, rename beside ${trouble}: ${figures}; listed meanwhile: ${isListed}`);
       if (P99_MS_MAX !== null) expect(at(0.99)).toBeLessThanOrEqual(P99_MS_MAX);
       await end();
       // Whoever was caught goes on, or hears of it, and so does the listing.

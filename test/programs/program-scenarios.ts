@@ -18,10 +18,27 @@ const FILES = Number(process.env.CFS_FILES ?? 400);
 const COMMITS = Number(process.env.CFS_COMMITS ?? 20);
 /** Of what takes as long as there are files. */
 const LONG_MS = 120_000 + FILES * 60;
+const PROJECT = new URL('../..', import.meta.url).pathname;
+/** Packages from npm's cache, and from the registry what is not there. */
+const WITH_REGISTRY = process.env.CFS_NPM_REGISTRY === '1';
 
 /** FILES small files in 20 folders, all different. */
 const TREE = `for d in $(seq 1 20); do mkdir -p tree/$d; for n in $(seq 1 ${FILES / 20}); do echo "file $n of $d" > tree/$d/f$n; done
       done`;
+
+/** Some 3,000 files in 200 MiB, here and in a directory of the system. */
+const PROJECT_PACKAGES: ProgramScenario = {
+  name: 'npm ci of the packages of this project',
+  needs: ['npm', 'diff', 'mktemp'],
+  timeoutMs: LONG_MS,
+  script: `
+    other=$(mktemp -d); trap 'rm -rf "$other"' EXIT
+    cp '${PROJECT}package.json' '${PROJECT}package-lock.json' '${PROJECT}.npmrc' .; cp package.json package-lock.json .npmrc "$other"
+    for place in . "$other"; do (cd "$place" && npm ci --prefer-offline --ignore-scripts --silent && npm ls --all > /dev/null); done
+    diff -r --no-dereference node_modules "$other/node_modules"
+    node_modules/.bin/tsc --version | grep -q Version; echo 'let n: number = 1; export { n }' > n.ts; node_modules/.bin/tsc --ignoreConfig n.ts; test -s n.js
+    rm -r node_modules`,
+};
 
 export const PROGRAM_SCENARIOS: readonly ProgramScenario[] = [
   {
@@ -350,4 +367,5 @@ export const PROGRAM_SCENARIOS: readonly ProgramScenario[] = [
       test "$(find node_modules -name '*.js' | wc -l)" = 63
       rm -r node_modules; npm ci --offline --silent; test "$(node -p 'require("@x/two/lib/7.js")')" = 7`,
   },
+  ...(WITH_REGISTRY ? [PROJECT_PACKAGES] : []),
 ];

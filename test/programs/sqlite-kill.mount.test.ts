@@ -1,9 +1,12 @@
 import { spawnSync } from 'node:child_process';
 import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
+import { tellFigures } from '../harness/figures.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
 import { treeDifferences, treeDigests } from '../harness/tree-digests.ts';
 
 const ROUNDS = Number(process.env.CFS_RUNS ?? 2);
+/** That sqlite3 has acknowledged when the mount is killed. */
+const ROWS = 10;
 const absent = spawnSync('sh', ['-c', 'command -v sqlite3'], { stdio: 'ignore' }).status === 0 ? null : 'sqlite3';
 const missing = missingForMounts() ?? absent;
 
@@ -20,6 +23,7 @@ describe.skipIf(missing !== null)(`sqlite3 and SIGKILL${missing === null ? '' : 
 
   test.each(['delete', 'wal'])(
     'journal_mode=%s: the committed rows are there, and the database is whole',
+    { timeout: 120_000 + ROUNDS * 30_000 },
     async (mode) => {
       onTestFailed(() => mount.printLogs());
       await mount.run(
@@ -31,9 +35,9 @@ describe.skipIf(missing !== null)(`sqlite3 and SIGKILL${missing === null ? '' : 
         // The last insert before the kill may be committed without having said so.
         const { stdout } = await mount.run(
           `: > ${acknowledged}
-         (for n in $(seq 1 200); do sqlite3 ${mode}.db "insert into t(s) values(hex(randomblob(500)))" && echo "$n" >> ${acknowledged}; done) 2> /dev/null &
+         (while sqlite3 ${mode}.db "insert into t(s) values(hex(randomblob(500)))"; do echo done >> ${acknowledged}; done) 2> /dev/null &
          writer=$!
-         until [ "$(wc -l < ${acknowledged})" -ge $((10 * ${round})) ]; do sleep 0.01; done
+         until [ "$(wc -l < ${acknowledged})" -ge ${ROWS} ]; do sleep 0.01; done
          kill -9 ${mount.pid}; wait $writer || true
          wc -l < ${acknowledged}; rm ${acknowledged}`,
           { timeoutMs: 100_000 },
@@ -51,6 +55,7 @@ describe.skipIf(missing !== null)(`sqlite3 and SIGKILL${missing === null ? '' : 
       }
       await mount.sync();
       expect(treeDifferences(await mount.serverTree(), await treeDigests(mount))).toEqual([]);
+      tellFigures(`sqlite3, journal_mode=${mode}: ${ROUNDS} kills, ${inserted} rows committed, none lost`);
     },
   );
 });
