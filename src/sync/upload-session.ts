@@ -43,8 +43,11 @@ export class UploadSession {
   readonly #deps: UploadSessionDeps;
   readonly #body: DraftBody;
   readonly #acknowledgement: Acknowledgement;
-  /** Files whose plain PUT may have taken effect unheard. After a restart every one that was begun. */
-  readonly #unheard = new Set<Inode>();
+  /**
+   * Files whose plain PUT may have taken effect unheard. After a restart every one that was begun. By resource: the node that began
+   * the upload may have handed it over.
+   */
+  readonly #unheard = new Set<ResourceUrl>();
   /** Versions made in this process to which nothing was sent yet. */
   readonly #untouched = new Set<VersionUrl>();
 
@@ -128,7 +131,7 @@ export class UploadSession {
   async #fill(ino: Inode, file: ResourceUrl, content: ContentId, signal: AbortSignal): Promise<void> {
     const { changes, uploads, contents } = this.#deps;
     const sizeBytes = contents.sizeOf(content);
-    if (this.#unheard.has(ino)) {
+    if (this.#unheard.has(file)) {
       const now = await changes.resource(file, 'file', signal);
       if (now === null) throw new FileGone();
       if (now.kind === 'file' && now.presentOnServer && now.sizeBytes === sizeBytes) {
@@ -139,12 +142,12 @@ export class UploadSession {
     if (this.#isUnwanted(ino, file)) return;
     const body = await this.#body.of(content, { start: 0, end: sizeBytes }, signal);
     // From here on the answer may be lost; a restart does not know whether this line was reached, and asks.
-    this.#unheard.add(ino);
+    this.#unheard.add(file);
     let serverTimeMs: number | null;
     try {
       serverTimeMs = await uploads.putFileData(file, body, this.#mediaType(file), signal);
     } catch (error) {
-      if (hadNoEffect(error)) this.#unheard.delete(ino);
+      if (hadNoEffect(error)) this.#unheard.delete(file);
       throw await this.#goneOr(error, file, signal);
     }
     // The next listing tells the time. A later one than this is of bytes that somebody else sent since.
@@ -242,7 +245,7 @@ export class UploadSession {
   }
 
   #acknowledgeFill(ino: Inode, file: ResourceUrl, content: ContentId, lastModifiedMs: number | null): void {
-    this.#unheard.delete(ino);
+    this.#unheard.delete(file);
     this.#acknowledgement.ofFill(ino, file, content, lastModifiedMs);
   }
 
@@ -274,7 +277,10 @@ export class UploadSession {
 
   /** The uploads of table `upload` were begun by an earlier process: what it did with them is not known. */
   resume(inos: readonly Inode[]): void {
-    for (const ino of inos) this.#unheard.add(ino);
+    for (const ino of inos) {
+      const file = this.#deps.intents.of(ino)?.resource ?? null;
+      if (file !== null) this.#unheard.add(file);
+    }
   }
 }
 

@@ -78,6 +78,46 @@ const RUNS = Number(process.env.CFS_SYNC_RUNS ?? 60);
 /** A case takes some ten milliseconds, on a busy machine some more. */
 const TIME_MS_MAX = Math.max(60_000, RUNS * 200);
 
+type History = [{ isFolder: boolean; at: number; name: number }[], Step[]];
+
+/** Histories that once failed: with nobody else, and with another client at work. */
+const ONCE_FAILED: Readonly<Record<'alone' | 'shared', History[]>> = {
+  alone: [
+    // The upload whose answer was lost had gone over to the file that was renamed over its own; then both were removed.
+    [
+      [
+        { isFolder: false, at: 0, name: 0 },
+        { isFolder: true, at: 0, name: 1 },
+      ],
+      [
+        { do: 'write', at: 0, name: 2 },
+        { do: 'rename', at: 8, to: 13, name: 2 },
+        { do: 'wait', ms: 2500 },
+        { do: 'write', at: 0, name: 2 },
+        { do: 'answer', which: 0 },
+        { do: 'rename', at: 23, to: 7, name: 2 },
+        { do: 'lose-reply', which: 0 },
+        { do: 'remove-all', at: 0, name: 1 },
+      ],
+    ],
+  ],
+  shared: [
+    // A folder was un-parked by what came to lie in it, and nobody knew that it was to be tried.
+    [
+      [
+        { isFolder: true, at: 0, name: 2 },
+        { isFolder: true, at: 0, name: 0 },
+        { isFolder: true, at: 10, name: 0 },
+      ],
+      [
+        { do: 'foreign', what: 4, at: 0, to: 22, name: 0 },
+        { do: 'rename', at: 0, to: 35, name: 0 },
+        { do: 'rename', at: 10, to: 0, name: 1 },
+      ],
+    ],
+  ],
+};
+
 class Run {
   readonly world: SyncWorld;
   #count = 0;
@@ -362,7 +402,7 @@ describe('the service becomes what is here', () => {
         fc.asyncProperty(remote, fc.array(step, { maxLength: 40, size: 'max' }), (entries, steps) =>
           converges(deletion, entries, steps),
         ),
-        { numRuns: RUNS, verbose: 0 },
+        { numRuns: RUNS, verbose: 0, examples: ONCE_FAILED.alone },
       );
     },
     TIME_MS_MAX,
@@ -375,23 +415,6 @@ function withoutMarks(tree: Map<string, string | null>): string[] {
     .map(([path, bytes]) => `${path.replace(/ \((conflicted copy [^)]*|\d+|twice)\)/g, '')} ${bytes}`)
     .sort();
 }
-
-/** Histories that once failed. */
-const ONCE_FAILED: [{ isFolder: boolean; at: number; name: number }[], Step[]][] = [
-  // A folder was un-parked by what came to lie in it, and nobody knew that it was to be tried.
-  [
-    [
-      { isFolder: true, at: 0, name: 2 },
-      { isFolder: true, at: 0, name: 0 },
-      { isFolder: true, at: 10, name: 0 },
-    ],
-    [
-      { do: 'foreign', what: 4, at: 0, to: 22, name: 0 },
-      { do: 'rename', at: 0, to: 35, name: 0 },
-      { do: 'rename', at: 10, to: 0, name: 1 },
-    ],
-  ],
-];
 
 describe('with another client at work', () => {
   /** Both come to show the same, and nobody's bytes are lost: not one's that the other overwrote, moved or deleted. */
@@ -428,7 +451,7 @@ describe('with another client at work', () => {
             }
           },
         ),
-        { numRuns: RUNS, verbose: 0, examples: ONCE_FAILED },
+        { numRuns: RUNS, verbose: 0, examples: ONCE_FAILED.shared },
       );
     },
     TIME_MS_MAX,
