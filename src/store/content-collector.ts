@@ -57,23 +57,25 @@ export class ContentCollector {
     this.#firstNewId = Number(deps.store.get('meta', 'next-content') ?? 1);
   }
 
-  /** Removes contents without references that nobody leases. */
-  collect(): void {
+  /** Removes contents without references that nobody leases. @returns whether there may be more of them */
+  collect(): boolean {
     const ids: ContentId[] = [];
     for (const [id] of this.#store.all('garbage')) {
       if (this.#files.isHeld(id)) continue;
       ids.push(id);
       if (ids.length >= COLLECTED_PER_CALL_MAX) break;
     }
-    if (ids.length === 0) return;
+    if (ids.length === 0) return false;
     try {
       this.#store.transact((tx) => {
         for (const id of ids) this.#destroy(tx, id);
       });
     } catch (err) {
       this.#log.warn({ err, count: ids.length }, 'contents not collected');
+      return false;
     }
     this.#removeFiles();
+    return ids.length === COLLECTED_PER_CALL_MAX;
   }
 
   /** Whether everything was looked at. */

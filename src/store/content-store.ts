@@ -371,12 +371,13 @@ export class ContentStore implements Contents {
     };
   }
 
-  collect(): void {
+  collect(): boolean {
     this.#drafts.putDownIdle();
     this.#blocks.save();
-    this.#collector.collect();
+    const isMore = this.#collector.collect();
     this.#eviction.measure();
     this.#eviction.evict();
+    return isMore;
   }
 
   usage(): CacheFigures {

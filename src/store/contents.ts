@@ -103,8 +103,11 @@ export interface Contents {
    * takes; for whoever reads slices later, on another thread.
    */
   lease(id: ContentId, use?: 'open' | 'copying'): Lease;
-  /** Removes what nothing refers to, evicts down to the budget. Cheap when there is nothing to do. */
-  collect(): void;
+  /**
+   * Removes what nothing refers to, some at a time, and evicts down to the budget. Cheap when there is nothing to do.
+   * @returns whether there is more to remove
+   */
+  collect(): boolean;
   /** How much is kept here. */
   usage(): CacheFigures;
   /** By how much all that is here, drafts included, exceeds the cache's budget; 0 when it does not. */

@@ -1,3 +1,4 @@
+import { byKey, RowGroup } from './row-group.ts';
 import { behindPrefix, encodePrefix } from './row-key.ts';
 import type { TableName, Tables } from './tables.ts';
 
@@ -14,16 +15,9 @@ export interface Row {
   sequence: number;
 }
 
-/** Rows of one table with the same first member (of a whole table where keys are not tuples). */
-interface Group {
-  readonly rows: Map<number | string, Row>;
-  /** In key order; null until someone asks. */
-  sorted: Row[] | null;
-}
-
 /** A layer of rows over what lies below: found by key, walked in order. */
 export class Overlay {
-  readonly #groups = new Map<TableName, Map<number, Group>>();
+  readonly #groups = new Map<TableName, Map<number, RowGroup<Row>>>();
   #count = 0;
 
   get count(): number {
@@ -33,8 +27,8 @@ export class Overlay {
   find<T extends TableName>(table: T, key: Tables[T]['key']): Row | undefined {
     const groups = this.#groups.get(table);
     if (groups === undefined) return undefined;
-    if (typeof key === 'object') return groups.get(key[0])?.rows.get(key[1]);
-    return groups.get(0)?.rows.get(key);
+    if (typeof key === 'object') return groups.get(key[0])?.get(key[1]);
+    return groups.get(0)?.get(key);
   }
 
   set(row: Row): void {
@@ -47,13 +41,10 @@ export class Overlay {
     const first = typeof key === 'object' ? key[0] : 0;
     let group = groups.get(first);
     if (group === undefined) {
-      group = { rows: new Map(), sorted: null };
+      group = new RowGroup();
       groups.set(first, group);
     }
-    const second = typeof key === 'object' ? key[1] : key;
-    if (!group.rows.has(second)) this.#count++;
-    group.rows.set(second, row);
-    group.sorted = null;
+    if (group.set(typeof key === 'object' ? key[1] : key, row)) this.#count++;
   }
 
   /** Removes `row` if it is still the newest one of its key; says whether it was. */
@@ -63,33 +54,25 @@ export class Overlay {
     const second = typeof key === 'object' ? key[1] : key;
     const groups = this.#groups.get(table);
     const group = groups?.get(first);
-    if (groups === undefined || group === undefined || group.rows.get(second) !== row) return false;
-    group.rows.delete(second);
-    group.sorted = null;
+    if (groups === undefined || group === undefined || group.get(second) !== row) return false;
+    group.delete(second);
     this.#count--;
-    if (group.rows.size === 0) groups.delete(first);
+    if (group.size === 0) groups.delete(first);
     return true;
   }
 
   *rows(): Iterable<Row> {
-    for (const groups of this.#groups.values()) for (const group of groups.values()) yield* group.rows.values();
+    for (const groups of this.#groups.values()) for (const group of groups.values()) yield* group.rows();
   }
 
   /** Rows of a table in key order, those with first member `first` only if one is given, from `start` (inclusive) on. */
   inOrder(table: TableName, first: number | undefined, start: Uint8Array): readonly Row[] {
     const groups = this.#groups.get(table);
     if (groups === undefined) return [];
-    let sorted: Row[];
-    if (first === undefined) {
-      sorted = [...groups.values()].flatMap((group) => [...group.rows.values()]).sort(byKey);
-    } else {
-      const group = groups.get(first);
-      if (group === undefined) return [];
-      group.sorted ??= [...group.rows.values()].sort(byKey);
-      sorted = group.sorted;
-    }
-    const from = firstAtOrBehind(sorted, start);
-    return from === 0 ? sorted : sorted.slice(from);
+    if (first !== undefined) return groups.get(first)?.inOrder(start) ?? [];
+    const rows = [...groups.values()].map((group) => group.inOrder(start)).filter((group) => group.length > 0);
+    // What has the same first member lies together.
+    return rows.sort(([a], [b]) => byKey(a as Row, b as Row)).flat();
   }
 }
 
@@ -123,19 +106,4 @@ export function* merged<L extends Found>(lower: Iterable<L>, upper: readonly Row
 export function rangeOf(table: TableName, first: number | undefined): { readonly start: Buffer; readonly end: Buffer } {
   const start = encodePrefix(table, first);
   return { start, end: behindPrefix(start) };
-}
-
-function byKey(a: Row, b: Row): number {
-  return Buffer.compare(a.keyBytes, b.keyBytes);
-}
-
-function firstAtOrBehind(sorted: readonly Row[], start: Uint8Array): number {
-  let low = 0;
-  let high = sorted.length;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if (Buffer.compare((sorted[middle] as Row).keyBytes, start) < 0) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }

@@ -108,7 +108,7 @@ export class SyncLoop {
     this.#due = new DueTimes({ clock, settleMs: options.settleMs, onDue: () => this.#wake() });
     this.#queue = new PushQueue(options.transfers);
     const madeHere = new MadeHere(deps);
-    this.#tidying = new Tidying({ store, contents, madeHere, clock, log, isBusy: () => this.#pushing.size > 0 });
+    this.#tidying = new Tidying({ contents, madeHere, clock, log, isBusy: () => this.#pushing.size > 0 });
     const onDirty = (ino: Inode): void => this.#reconsider(ino);
     const onNameless = (content: ContentId): void => madeHere.add(content);
     this.#pusher = new Pusher({ ...deps, intents: this.#intents, index: this.#index, onDirty, onNameless });

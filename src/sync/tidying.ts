@@ -1,7 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { Contents } from '../store/contents.ts';
-import type { StoreReader } from '../store/tables.ts';
 import type { MadeHere } from './made-here.ts';
 
 /**
@@ -43,27 +42,18 @@ export class Tidying {
       const isAnswered = !isBusy() && (await madeHere.nameVersions(this.#stopped.signal));
       if (!isBusy()) await contents.settleLayers(this.#stopped.signal);
       if (this.#stopped.signal.aborted) return;
-      const before = this.#garbage();
-      contents.collect();
-      const after = this.#garbage();
       // What is leased waits for the next change; a long row of the rest goes on in portions.
-      if ((isAnswered && madeHere.isNeeded) || (after !== null && after !== before)) this.soon(PORTION_MS);
+      const isMore = contents.collect();
+      if ((isAnswered && madeHere.isNeeded) || isMore) this.soon(PORTION_MS);
     } catch (err) {
       log.warn({ err }, 'contents not tidied');
     } finally {
       this.#isRunning = false;
     }
   }
-
-  /** The first content that nothing refers to. */
-  #garbage(): number | null {
-    for (const [id] of this.#deps.store.all('garbage')) return id;
-    return null;
-  }
 }
 
 export interface TidyingDeps {
-  readonly store: StoreReader;
   readonly contents: Pick<Contents, 'settleLayers' | 'collect'>;
   readonly madeHere: Pick<MadeHere, 'nameVersions' | 'isNeeded'>;
   readonly clock: Clock;

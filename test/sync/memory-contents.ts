@@ -144,7 +144,7 @@ export class MemoryContents implements Contents {
   }
 
   /** Drops what nothing refers to: a reference that was forgotten shows as bytes that are gone. */
-  collect(): void {
+  collect(): boolean {
     for (const [id] of [...this.#store.all('garbage')]) {
       const record = this.record(id);
       if (record?.refs !== 0) continue;
@@ -157,6 +157,7 @@ export class MemoryContents implements Contents {
         if (record.base !== null) countReference(tx, record.base, -1);
       });
     }
+    return false;
   }
 
   /** Throws away what could be fetched again. */
