@@ -3,8 +3,10 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { describe, expect, onTestFailed, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
+import { tellFigures } from '../harness/figures.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
 import { ReferenceServer } from '../harness/reference-server.ts';
+import { seedsOf } from '../harness/seeds.ts';
 import { SyscallProcess } from '../harness/syscall-process.ts';
 import { SeededRandom } from '../store/seeded-random.ts';
 import { Ledger } from './ledger.ts';
@@ -19,11 +21,7 @@ import { WebClient } from './web-client.ts';
  * both mounts and the service show the same, and every content that a `close(2)` accepted is in a version or in a copy,
  * unless the client that made it replaced or removed it itself. Seeds that once failed stay in the list.
  */
-const KEPT_SEEDS = [2];
-const SEEDS =
-  process.env.CFS_SEED !== undefined
-    ? [Number(process.env.CFS_SEED)]
-    : [...KEPT_SEEDS, ...Array.from({ length: Number(process.env.CFS_RUNS ?? 0) }, (_, run) => 1_000 + run)];
+const SEEDS = seedsOf([2]);
 const ROUNDS = Number(process.env.CFS_ROUNDS ?? 8);
 const STEPS = 14;
 const FLAGS = ['--settle', '300ms', '--dir-ttl', '500ms', '--open-wait', '100ms', '--read-timeout', '1s'];
@@ -60,20 +58,22 @@ describe.skipIf(missing !== null)(`clients of one account${missing === null ? ''
             }),
         );
 
+        let operations = 0;
         for (let round = 0; round < ROUNDS; round++) {
           const weather = round === 0 ? 'calm' : forecast(random);
           trace.push(`--- round ${round}: ${weather}`);
           for (const [index, mount] of mounts.entries()) processes[index] = await SyscallProcess.start(mount.directory);
+          const { reader } = server;
           const web = new WebClient({
             clock: systemClock,
             name: `web${round}`,
-            reader: server.reader,
+            reader,
             random: new SeededRandom(seed * 1_000 + round),
             ledger,
             trace,
           });
           // Signed in before the weather turns.
-          await server.reader.places();
+          await reader.places();
           await begin(weather, server, random);
           const dying = weather === 'first-dies' ? first : weather === 'second-dies' ? second : null;
           const work = Promise.all([
@@ -89,16 +89,19 @@ describe.skipIf(missing !== null)(`clients of one account${missing === null ? ''
             await server.kill9();
             await server.restart();
           }
-          await work;
+          for (const done of await work) operations += done;
           await end(weather, server);
           for (const process of processes) await process.dispose();
           if (dying !== null) await dying.mount();
         }
 
         const agreed = await converge(mounts, server);
-        trace.push(`agreed on ${agreed.length} entries`);
+        const { accepted } = ledger;
+        tellFigures(
+          `SEED=${seed}: ${ROUNDS} rounds, ${operations} operations, ${accepted} contents accepted; ${agreed.length} entries at the end`,
+        );
         // A few dozen; how many depends on how busy the machine is. With none the rest would say nothing.
-        expect(ledger.accepted, 'contents that were accepted').toBeGreaterThan(ROUNDS);
+        expect(accepted, 'contents that were accepted').toBeGreaterThan(ROUNDS);
         expect(ledger.missing(await server.reader.everyVersion())).toEqual([]);
       } catch (error) {
         for (const mount of mounts) trace.push(await mount.logs());
