@@ -75,7 +75,7 @@ export class DirtyIndex {
     for (const inos of this.#byFolder.get(folder)?.values() ?? []) yield* inos;
   }
 
-  /** A node whose bytes are to be pushed and lie in that content, or in a draft over it. */
+  /** A node whose bytes are to be pushed, or are being pushed, and lie in that content or in a draft over it. */
   needsContent(content: ContentId): Inode | null {
     for (const ino of this.#byContent.get(content) ?? []) return ino;
     return null;
@@ -83,16 +83,19 @@ export class DirtyIndex {
 
   #refreshContents(ino: Inode, node: NodeRecord | undefined): void {
     const before = this.#contents.get(ino);
-    if (before === undefined && (node === undefined || !isContentDirty(node))) return;
+    // What was frozen for the service is not what the file holds any more when that was written anew.
+    const frozen = this.#store.get('upload', ino)?.content ?? null;
+    const dirty = node !== undefined && isContentDirty(node) ? (node.local?.content ?? null) : null;
+    const tops = [frozen, dirty].filter((content) => content !== null);
+    if (before === undefined && tops.length === 0) return;
     for (const content of before ?? []) {
       const inos = this.#byContent.get(content);
       inos?.delete(ino);
       if (inos?.size === 0) this.#byContent.delete(content);
     }
     this.#contents.delete(ino);
-    if (node === undefined || !isContentDirty(node)) return;
-    const top = node.local?.content ?? null;
-    const contents = top === null ? [] : layersOf(top, (id) => this.#store.get('content', id));
+    if (tops.length === 0) return;
+    const contents = tops.flatMap((top) => layersOf(top, (id) => this.#store.get('content', id)));
     for (const content of contents) {
       const inos = this.#byContent.get(content) ?? new Set<Inode>();
       this.#byContent.set(content, inos);

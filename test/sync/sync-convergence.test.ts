@@ -100,6 +100,22 @@ const ONCE_FAILED: Readonly<Record<'alone' | 'shared', History[]>> = {
         { do: 'remove-all', at: 0, name: 1 },
       ],
     ],
+    // A draft that was being pushed lay over another file's version, and was not the newest any more when that file was deleted.
+    [
+      [{ isFolder: false, at: 0, name: 0 }],
+      [
+        { do: 'rename', at: 0, to: 0, name: 1 },
+        { do: 'write', at: 0, name: 0 },
+        { do: 'patch', at: 0, name: 1 },
+        { do: 'wait', ms: 2500 },
+        { do: 'lose-request', which: 3 },
+        { do: 'answer', which: 0 },
+        { do: 'remove-all', at: 0, name: 0 },
+        { do: 'write', at: 0, name: 1 },
+        { do: 'lose-request', which: 0 },
+        { do: 'evict' },
+      ],
+    ],
   ],
   shared: [
     // A folder was un-parked by what came to lie in it, and nobody knew that it was to be tried.
