@@ -14,7 +14,7 @@ import {
 import type { Contents, Lease } from '../store/contents.ts';
 import { isInDoubt, writeNode } from '../store/node-table.ts';
 import { undoubted } from '../store/service-time.ts';
-import type { LocalFacet, NodeRecord, StoreWriter } from '../store/tables.ts';
+import type { FileBytes, LocalFacet, NodeRecord, StoreWriter } from '../store/tables.ts';
 import { type BlockReader, type Caller, type PresentPiece, unlessAborted } from './block-reader.ts';
 import type { Patience } from './patience.ts';
 import type { VersionSource } from './version-source.ts';
@@ -30,8 +30,8 @@ export interface OpenFileDeps {
   readonly shutdown: AbortSignal;
   /** How long whoever opens a file in doubt waits to learn of a newer version, as for a listing (`--open-wait`); 0: not at all. */
   readonly openWaitMs: number;
-  /** The newest version is not the one the listing told of: size and time of the node changed, the kernel must hear of it. */
-  readonly onRepinned: (ino: Inode) => void;
+  /** The newest version is not the one the listing told of, which was `was`: size and time of the node changed, the kernel must hear of it. */
+  readonly onRepinned: (ino: Inode, was: FileBytes) => void;
   /** What was written is not there any more: size, times and bytes are those of the last flush, the kernel must hear of it. */
   readonly onReverted: (ino: Inode) => void;
   /** A flush wrote bytes down: there is something to push. */
@@ -55,6 +55,8 @@ export interface Writing {
   readonly wasEmptied: boolean;
 }
 
+const NO_LONGER_KEPT = 'the service no longer has what was opened';
+
 /**
  * The bytes of one file as its handles see them: one object per inode in use, shared by its handles.
  *
@@ -73,6 +75,8 @@ export class OpenFile {
   #isClosed = false;
   /** How much longer the pinned version is than the kernel was told; it asks again for a file that is opened, not for one that is. */
   #unheardBytes = 0;
+  /** What whoever has it open was told of, and reads to the end, whatever took its place since; null while that is the newest. */
+  #kept: FileBytes | null = null;
   /** Unlinked while open: nothing of it is written down or pushed any more. */
   #orphan: NodeRecord | null = null;
 
@@ -104,7 +108,8 @@ export class OpenFile {
 
   /** The file's length for its handles. */
   get sizeBytes(): number {
-    return this.#content !== null ? this.#deps.contents.sizeOf(this.#content) : (this.#node()?.local?.sizeBytes ?? 0);
+    if (this.#content !== null) return this.#deps.contents.sizeOf(this.#content);
+    return (this.#kept ?? this.#node()?.local)?.sizeBytes ?? 0;
   }
 
   /** The content that is read or written now; null before the first access. */
@@ -117,6 +122,15 @@ export class OpenFile {
     this.#orphan = node;
     // Held from now on: nothing else names these bytes any more.
     this.#holdLatest(node.local?.content ?? null);
+  }
+
+  /**
+   * Somebody replaced `was`, and nobody writes here: from now on this is what `was` is, for those who have it open. Its length is what the
+   * kernel has for them: by that it would cut a longer version short, and fill up a shorter one with zeros (fuse_short_read).
+   */
+  keep(was: FileBytes): void {
+    if (this.#content === null && was.content !== null) this.#hold(was.content);
+    this.#kept = was;
   }
 
   /**
@@ -275,6 +289,7 @@ export class OpenFile {
 
   /** Takes what the node names already; no request. */
   #pinKnown(): void {
+    if (this.#kept !== null) return;
     // The record of an orphan stays as it was when its name went: what was written since is newer.
     if (this.#orphan !== null && this.#content !== null) return;
     const node = this.#node();
@@ -291,6 +306,7 @@ export class OpenFile {
   #needsPin(): boolean {
     this.#pinKnown();
     if (this.#content !== null) return false;
+    if (this.#kept !== null) return this.#kept.sizeBytes > 0;
     const node = this.#node();
     return node?.local != null && node.remote !== null && (node.remote.sizeBytes ?? 0) > 0;
   }
@@ -311,6 +327,7 @@ export class OpenFile {
     const { store, contents, source, patience, clock } = this.#deps;
     const told = this.#node();
     const resource = told?.remote?.resource;
+    if (this.#kept !== null) return this.#askForKept(resource, this.#kept);
     if (told === undefined || resource === undefined) return;
     const newest = (signal: AbortSignal) => source.newestVersion(resource, signal);
     const version = isInDoubt(told) ? await this.#askBriefly(newest) : await patience.ask(newest);
@@ -348,14 +365,27 @@ export class OpenFile {
       writeNode(tx, node, { ...node, local, remote }, clock.nowMs());
       return id;
     });
-    // Held even where the node went on without it: whoever opened this file reads what was there.
-    if (!this.#isClosed) {
-      if (this.#content === null) this.#hold(content);
-      this.#pinKnown();
+    if (isOther && told.local !== null) {
+      this.#unheardBytes = version.sizeBytes - toldBytes;
+      this.#deps.onRepinned(this.ino, told.local);
     }
-    if (!isOther) return;
-    this.#unheardBytes = version.sizeBytes - toldBytes;
-    this.#deps.onRepinned(this.ino);
+    // A length that the kernel cannot be told for those who have it open is not theirs.
+    if (this.#kept !== null && this.#content === null) throw new FsError('ESTALE', NO_LONGER_KEPT);
+    if (this.#isClosed) return;
+    // Held even where the node went on without it: whoever opened this file reads what was there.
+    if (this.#content === null) this.#hold(content);
+    this.#pinKnown();
+  }
+
+  /** The bytes of what was replaced before any of them was read. @throws FsError ESTALE the service has dropped them */
+  async #askForKept(resource: ResourceUrl | undefined, { sizeBytes }: FileBytes): Promise<void> {
+    const { source, patience } = this.#deps;
+    const version =
+      resource === undefined
+        ? null
+        : await patience.ask((signal) => source.versionOfLength(resource, sizeBytes, signal));
+    if (version === null || resource === undefined || !this.#holdOlder(version, resource))
+      throw new FsError('ESTALE', NO_LONGER_KEPT);
   }
 
   /** Nobody waits long to hear that what is here is the newest. @returns null when nobody says so */
@@ -390,7 +420,8 @@ export class OpenFile {
       const id = contents.versionContent(tx, url, resource, sizeBytes);
       // Only the lease keeps it from collection.
       if (tx.get('content', id)?.refs === 0) tx.put('garbage', id, true);
-      const folder = this.#node()?.remote?.parent;
+      // The listing told of another one: it is asked for again.
+      const folder = this.#kept === null ? this.#node()?.remote?.parent : undefined;
       if (folder !== undefined && tx.get('folder', folder) !== undefined) tx.put('folder', folder, { listedMs: 0 });
       return id;
     });

@@ -28,9 +28,10 @@ import type {
   RenameMode,
 } from '../kernel/binding.ts';
 import type { Contents } from '../store/contents.ts';
-import type { LocalFacet, NodeRecord } from '../store/tables.ts';
+import type { FileBytes, LocalFacet, NodeRecord } from '../store/tables.ts';
 import type { Freshness } from '../tree/freshness.ts';
 import type { Tree, TreeInvalidation } from '../tree/tree.ts';
+import { after, lastly } from './answer.ts';
 import { fillDirectory } from './directory.ts';
 import { type FileHandle, Handles } from './handles.ts';
 import { KernelCache } from './kernel-cache.ts';
@@ -83,9 +84,16 @@ export class FileSystem implements FileSystemOps {
   constructor(deps: FileSystemDeps) {
     this.#deps = deps;
     this.#tree = deps.tree;
-    const onOtherBytes = (ino: Inode): void => this.#cache.otherBytes(ino);
-    this.files = new OpenFiles({ ...deps.openFile, onRepinned: onOtherBytes, onReverted: onOtherBytes });
-    this.#cache = new KernelCache(this.files);
+    this.files = new OpenFiles({
+      ...deps.openFile,
+      onRepinned: (ino, was) => this.#repinned(ino, was),
+      onReverted: (ino) => this.#cache.otherBytes(ino),
+    });
+    this.#cache = new KernelCache({
+      files: this.files,
+      view: () => this.#view,
+      placeOf: (ino) => this.#tree.node(ino)?.local ?? null,
+    });
     const ahead = new VersionsAhead({ ...deps.openFile, isOpen: (ino) => this.files.isOpen(ino) });
     this.#versionSeen = (node) => ahead.seen(node);
     const { entryTimeoutMs, attributeTimeoutMs } = deps.options;
@@ -426,6 +434,13 @@ export class FileSystem implements FileSystemOps {
     else void file.pinning?.then(fetch, () => {});
   }
 
+  /** A first read found another version than was told of, and the service has dropped that one. */
+  #repinned(ino: Inode, was: FileBytes): void {
+    // Of a longer one the kernel asks for the rest when it is told. A shorter one it would fill up with zeros.
+    if (this.#view.local(ino).sizeBytes < was.sizeBytes) this.#cache.contentChanged(ino, was);
+    else this.#cache.otherBytes(ino);
+  }
+
   /** Acts once `folder` was listed at least once: at once, or after a wait no longer than the caller wants. */
   #afterListing<T>(folder: Inode, ctx: OpContext, act: () => Answer<T>): Answer<T> {
     // `ctx.signal` is made when it is asked for: nobody pays for it who does not wait.
@@ -531,23 +546,4 @@ function stopFetchingAhead(handle: FileHandle): void {
 function withoutPrivilege(mode: number): number {
   const kept = mode & ~S_ISUID;
   return kept & S_IXGRP ? kept & ~S_ISGID : kept;
-}
-
-/** `next` with the answer of `first`: at once when it is there, later when it is a promise. */
-function after<T, R>(first: Answer<T>, next: (value: T) => Answer<R>): Answer<R> {
-  return first instanceof Promise ? first.then(next) : next(first);
-}
-
-/** Runs `act`, and `cleanup` when it has ended in whatever way. */
-function lastly<T>(act: () => Answer<T>, cleanup: () => void): Answer<T> {
-  let answer: Answer<T>;
-  try {
-    answer = act();
-  } catch (error) {
-    cleanup();
-    throw error;
-  }
-  if (answer instanceof Promise) return answer.finally(cleanup);
-  cleanup();
-  return answer;
 }

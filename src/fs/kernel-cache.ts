@@ -1,8 +1,10 @@
 import type { Inode } from '../base/vocabulary.ts';
+import type { OpenFile } from '../content/open-file.ts';
 import type { Invalidator, OpenReply } from '../kernel/binding.ts';
 import { isInDoubt } from '../store/node-table.ts';
-import type { NodeRecord } from '../store/tables.ts';
+import type { FileBytes, NodeRecord } from '../store/tables.ts';
 import type { TreeInvalidation } from '../tree/tree.ts';
+import type { NodeView } from './node-view.ts';
 import type { OpenFiles } from './open-files.ts';
 
 /** More notifications than this are never under way (`kernel/invalidate`). */
@@ -14,14 +16,23 @@ const UNTOLD_MAX = 25_000;
  */
 export class KernelCache {
   readonly #files: OpenFiles;
+  readonly #view: () => Pick<NodeView, 'olderAttributes'>;
+  readonly #placeOf: (ino: Inode) => { readonly parent: Inode; readonly name: string } | null;
   /** Inodes whose bytes (or entries) changed on the service since the kernel last opened them. */
   readonly #changedElsewhere = new Set<Inode>();
   /** Inodes whose size may have changed and was in no answer since: the notification may still be under way. Oldest first. */
   readonly #untold = new Set<Inode>();
   #invalidator: Invalidator | null = null;
 
-  constructor(files: OpenFiles) {
-    this.#files = files;
+  constructor(deps: {
+    files: OpenFiles;
+    view: () => Pick<NodeView, 'olderAttributes'>;
+    /** Where the name of a file leads to it; null for one that has none. */
+    placeOf: (ino: Inode) => { readonly parent: Inode; readonly name: string } | null;
+  }) {
+    this.#files = deps.files;
+    this.#view = deps.view;
+    this.#placeOf = deps.placeOf;
   }
 
   /** The connection stands: notifications may be sent from now on. */
@@ -62,7 +73,7 @@ export class KernelCache {
           this.#invalidator?.deleted(change.parent, change.ino, change.name);
           break;
         case 'inode':
-          if (change.contentChanged) this.contentChanged(change.ino);
+          if (change.was !== null) this.contentChanged(change.ino, change.was);
           else this.#invalidator?.inode(change.ino, -1, 0);
           break;
         default:
@@ -71,20 +82,40 @@ export class KernelCache {
     }
   }
 
-  /** The service has other bytes than before: open handles keep theirs, the next open sees the new ones. */
-  contentChanged(ino: Inode): void {
-    this.#files.detach(ino);
-    this.otherBytes(ino);
+  /** The service has other bytes than `was`: open handles keep theirs, the next open sees the new ones. */
+  contentChanged(ino: Inode, was: FileBytes): void {
+    const canBeTwo = this.#invalidator?.replaced !== undefined;
+    const left = this.#files.detach(ino, canBeTwo ? 'goes' : 'stays');
+    this.#changed(ino);
+    if (left === null || !this.#becomesTwo(ino, left, was)) this.#invalidator?.inode(ino, 0, 0);
   }
 
   /** The file has other bytes and another size than the kernel was told, for its open handles too. */
   otherBytes(ino: Inode): void {
+    this.#changed(ino);
+    this.#invalidator?.inode(ino, 0, 0);
+  }
+
+  /**
+   * To the kernel, which has one size and one set of pages for each, what `left` has open and what the name leads to are two files from now
+   * on. With one size for both it would cut the longer version short, and fill up the shorter one with zeros.
+   */
+  #becomesTwo(ino: Inode, left: OpenFile, was: FileBytes): boolean {
+    const place = this.#placeOf(ino);
+    if (place === null) return false;
+    const older = () =>
+      this.#files.isInUse(left) ? this.#view().olderAttributes(ino, left.sizeBytes, was.mtime) : null;
+    if (!this.#invalidator?.replaced?.(place.parent, place.name, ino, older)) return false;
+    left.keep(was);
+    return true;
+  }
+
+  #changed(ino: Inode): void {
     this.#changedElsewhere.add(ino);
     this.#untold.add(ino);
     for (const oldest of this.#untold) {
       if (this.#untold.size <= UNTOLD_MAX) break;
       this.#untold.delete(oldest);
     }
-    this.#invalidator?.inode(ino, 0, 0);
   }
 }

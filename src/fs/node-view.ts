@@ -73,6 +73,13 @@ export class NodeView {
     return { attributes: this.#attributes(this.node(ino)), attributeTimeoutMs: this.#attributeTimeoutMs };
   }
 
+  /** What a file is for those who opened it before somebody replaced its bytes; null for one that is gone. */
+  olderAttributes(ino: Inode, sizeBytes: number, mtime: Timespec): Attributes | null {
+    const node = this.#orphans.get(ino) ?? this.#tree.node(ino);
+    if (node?.local == null) return null;
+    return attributesOf(node, { ...node.local, sizeBytes, mtime }, null, this.#orphans.has(ino) ? 0 : 1);
+  }
+
   now(): Timespec {
     return timespecOfMs(this.#clock.nowMs());
   }

@@ -63,12 +63,21 @@ export class OpenFiles {
   }
 
   /**
-   * The service has a newer version: handles that read already keep theirs, the next open sees the new one. A file that
-   * nobody read yet stays: it pins the new version at its first miss.
+   * The service has a newer version: handles that read already keep theirs, the next open sees the new one. A file that nobody
+   * read yet stays, it pins the new version at its first miss; unless it `goes`, because the kernel can keep its length.
+   *
+   * @returns what only readers have open from now on; null where there is none
    */
-  detach(ino: Inode): void {
+  detach(ino: Inode, unread: 'stays' | 'goes'): OpenFile | null {
     const entry = this.#current.get(ino);
-    if (entry?.file.isPinned && entry.file.unflushed === null) this.#current.delete(ino);
+    if (entry === undefined || entry.file.unflushed !== null) return null;
+    if (!entry.file.isPinned && (unread === 'stays' || entry.writers > 0)) return null;
+    this.#current.delete(ino);
+    return entry.writers === 0 ? entry.file : null;
+  }
+
+  isInUse(file: OpenFile): boolean {
+    return this.#entries.has(file);
   }
 
   /** The last name is gone; open handles go on with their bytes. */

@@ -224,6 +224,12 @@ export interface Invalidator {
   entry(parent: Inode, name: string): void;
   /** The name is gone: also ends watches and lets `child` go where it is still in use. */
   deleted(parent: Inode, child: Inode, name: string): void;
+  /**
+   * The bytes of `ino` were replaced, and programs go on reading those that they opened: to the kernel the name is another file from now
+   * on, with pages and a size of its own. `older`: what those programs have open, null once it is closed. False, or absent, where
+   * a file cannot be two: then `inode` is the word.
+   */
+  replaced?(parent: Inode, name: string, ino: Inode, older: () => Attributes | null): boolean;
 }
 
 export interface MountOptions {

@@ -1,5 +1,6 @@
 import type { Inode, NodeKind } from '../base/vocabulary.ts';
 import type { DirectorySink, Entry } from './binding.ts';
+import type { NodeIds } from './node-ids.ts';
 import { DIRENT_BYTES, ENTRY_OUT_BYTES } from './protocol.ts';
 import type { Wire } from './wire.ts';
 
@@ -12,6 +13,7 @@ export class DirectoryWriter implements DirectorySink {
   /** Lookups that the kernel owes us for what was added; taken back when the reply does not reach it. */
   readonly lookups: Inode[] = [];
   readonly #wireOf: (region: ArrayBuffer) => Wire;
+  readonly #nodeIds: NodeIds;
   readonly #capacity: number;
   #wire: Wire;
   #start: number;
@@ -20,12 +22,14 @@ export class DirectoryWriter implements DirectorySink {
   constructor(options: {
     wire: Wire;
     wireOf: (region: ArrayBuffer) => Wire;
+    nodeIds: NodeIds;
     start: number;
     capacity: number;
     wantsEntries: boolean;
   }) {
     this.#wire = options.wire;
     this.#wireOf = options.wireOf;
+    this.#nodeIds = options.nodeIds;
     this.#start = options.start;
     this.#capacity = options.capacity;
     this.wantsEntries = options.wantsEntries;
@@ -53,7 +57,7 @@ export class DirectoryWriter implements DirectorySink {
       // `.` and `..` take no lookup (fuse_direntplus_link skips them); without attributes the nodeid 0 says "ask when needed".
       const given = entry !== null && name !== '.' && name !== '..';
       if (given) this.lookups.push(entry.attributes.ino);
-      if (given) wire.entry(at, entry);
+      if (given) wire.entry(at, entry, this.#nodeIds.lookedUp(entry.attributes.ino));
       else wire.bytes.fill(0, at, at + ENTRY_OUT_BYTES);
     }
     wire.dirent(at + entryBytes, ino, cookie, kind, nameBytes);

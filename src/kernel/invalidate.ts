@@ -2,6 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Inode } from '../base/vocabulary.ts';
 import type { Invalidator } from './binding.ts';
 import type { AddonConnection } from './native.ts';
+import type { NodeIds, OlderAttributes } from './node-ids.ts';
 import * as P from './protocol.ts';
 import type { Wire } from './wire.ts';
 
@@ -42,6 +43,7 @@ type PlaceOf = (folder: Inode) => { readonly parent: Inode; readonly name: strin
 export class KernelInvalidator implements Invalidator {
   readonly #connection: AddonConnection;
   readonly #wire: Wire;
+  readonly #nodeIds: NodeIds;
   readonly #messageStart: number;
   readonly #clock: Clock;
   readonly #hasEpoch: () => boolean;
@@ -63,6 +65,7 @@ export class KernelInvalidator implements Invalidator {
   constructor(deps: {
     connection: AddonConnection;
     wire: Wire;
+    nodeIds: NodeIds;
     clock: Clock;
     messageStart: number;
     /** Whether the kernel knows FUSE_NOTIFY_INC_EPOCH. */
@@ -71,6 +74,7 @@ export class KernelInvalidator implements Invalidator {
   }) {
     this.#connection = deps.connection;
     this.#wire = deps.wire;
+    this.#nodeIds = deps.nodeIds;
     this.#messageStart = deps.messageStart;
     this.#clock = deps.clock;
     this.#hasEpoch = deps.hasEpoch;
@@ -101,6 +105,12 @@ export class KernelInvalidator implements Invalidator {
 
   deleted(parent: Inode, child: Inode, name: string): void {
     this.#submit({ kind: 'deleted', ino: parent, child, name, offset: 0, length: 0 });
+  }
+
+  replaced(parent: Inode, name: string, ino: Inode, older: OlderAttributes): boolean {
+    if (this.#closed || !this.#nodeIds.replace(ino, older)) return false;
+    this.entry(parent, name);
+    return true;
   }
 
   /** A request about `ino` is not answered at once. */
@@ -202,7 +212,7 @@ export class KernelInvalidator implements Invalidator {
     let code: number;
     if (notice.kind === 'inode') {
       code = P.Notify.INVAL_INODE;
-      wire.setU64(body, notice.ino);
+      wire.setU64(body, this.#nodeIds.currentOf(notice.ino));
       wire.setU64(body + 8, notice.offset);
       wire.setU64(body + 16, notice.length);
       length += 24;
@@ -218,7 +228,7 @@ export class KernelInvalidator implements Invalidator {
         wire.setU32(body + 12, 0);
       } else {
         code = P.Notify.DELETE;
-        wire.setU64(body + 8, notice.child);
+        wire.setU64(body + 8, this.#nodeIds.currentOf(notice.child));
         wire.setU32(body + 16, nameBytes);
         wire.setU32(body + 20, 0);
       }

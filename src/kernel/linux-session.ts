@@ -1,9 +1,9 @@
-import type { Inode } from '../base/vocabulary.ts';
 import type { FileSystemOps, ReadReply } from './binding.ts';
 import type { CallerState } from './caller-signals.ts';
 import { DirectoryWriter } from './directory-writer.ts';
 import type { KernelInvalidator } from './invalidate.ts';
 import * as N from './native.ts';
+import type { NodeIds } from './node-ids.ts';
 import type { OpBoundary } from './op-boundary.ts';
 import * as P from './protocol.ts';
 import { Opcode } from './protocol.ts';
@@ -27,6 +27,7 @@ export class LinuxSession {
   readonly #connection: N.AddonConnection;
   readonly #invalidator: KernelInvalidator;
   readonly #wire: Wire;
+  readonly #nodeIds: NodeIds;
   readonly #reader: RequestReader;
   readonly #replies: ReplyWriter;
   readonly #takingBack: TakingBack;
@@ -49,6 +50,7 @@ export class LinuxSession {
     connection: N.AddonConnection;
     invalidator: KernelInvalidator;
     wire: Wire;
+    nodeIds: NodeIds;
     smallSlots: number;
     largeSlots: number;
     callerState: (pid: number) => CallerState;
@@ -59,6 +61,7 @@ export class LinuxSession {
     this.#connection = deps.connection;
     this.#invalidator = deps.invalidator;
     this.#wire = deps.wire;
+    this.#nodeIds = deps.nodeIds;
     this.#smallSlots = deps.smallSlots;
     this.#largeSlots = deps.largeSlots;
     this.#callerState = deps.callerState;
@@ -68,10 +71,12 @@ export class LinuxSession {
       ops: deps.ops,
       wire: deps.wire,
       attributesChanged: (ino) => deps.invalidator.inode(ino, -1, 0),
+      bytesChanged: (ino) => deps.invalidator.inode(ino, 0, 0),
       makeWriter: (limit, wantsEntries) =>
         new DirectoryWriter({
           wire: this.#wire,
           wireOf: (region) => new Wire(region),
+          nodeIds: this.#nodeIds,
           start: this.#scratch + P.OUT_HEADER_BYTES,
           capacity: Math.min(limit, N.PAYLOAD_BYTES_MAX),
           wantsEntries,
@@ -84,6 +89,7 @@ export class LinuxSession {
     });
     this.#replies = new ReplyWriter({
       wire: deps.wire,
+      nodeIds: deps.nodeIds,
       connection: deps.connection,
       told: (attributes) => this.#reader.noteAttributes(attributes),
       poolAnswers: (request) => this.#began(request),
@@ -121,12 +127,12 @@ export class LinuxSession {
     const at = wire.u32(item + N.ITEM_REQUEST * 4);
     switch (wire.u32(at + P.IN_OPCODE)) {
       case Opcode.FORGET:
-        this.#takingBack.forget(wire.u64(at + P.IN_NODEID) as Inode, wire.u64(at + P.IN_HEADER_BYTES));
+        this.#forget(wire.u64(at + P.IN_NODEID), wire.u64(at + P.IN_HEADER_BYTES));
         return N.TAKEN;
       case Opcode.BATCH_FORGET: {
         const count = wire.u32(at + P.IN_HEADER_BYTES);
         for (let k = 0, one = at + P.IN_HEADER_BYTES + 8; k < count; k++, one += 16) {
-          this.#takingBack.forget(wire.u64(one) as Inode, wire.u64(one + 8));
+          this.#forget(wire.u64(one), wire.u64(one + 8));
         }
         return N.TAKEN;
       }
@@ -135,7 +141,7 @@ export class LinuxSession {
         return N.TAKEN;
     }
 
-    const request = new Request(wire, at, this.#boundary.nowMs());
+    const request = new Request(wire, at, this.#nodeIds, this.#boundary.nowMs());
     this.#batch[i] = request;
     const out = wire.u32(item + N.ITEM_SLOT_START * 4);
     try {
@@ -163,6 +169,10 @@ export class LinuxSession {
       wire.header(out, P.OUT_HEADER_BYTES, -errno, request.uniqueLow, request.uniqueHigh);
       return P.OUT_HEADER_BYTES;
     }
+  }
+
+  #forget(nodeId: number, count: number): void {
+    this.#takingBack.forget(this.#nodeIds.forgotten(nodeId, count), count);
   }
 
   #failed(request: Request, error: unknown): number {

@@ -13,6 +13,7 @@ import { MOUNT_REFUSAL } from './mount-refusal.ts';
 import { mountOn } from './mount-table.ts';
 import { type AddonConnection, type KernelAddon, loadKernelAddon, PAYLOAD_BYTES_MAX } from './native.ts';
 import { type Agreement, type MaskableFeature, negotiate } from './negotiation.ts';
+import { NodeIds } from './node-ids.ts';
 import { OpBoundary, type OpMetrics, type OpName } from './op-boundary.ts';
 import * as P from './protocol.ts';
 import { Wire } from './wire.ts';
@@ -185,9 +186,11 @@ class Mount implements LinuxMount {
     }
     this.#connection = connection;
     this.#wire = new Wire(connection.region);
+    const nodeIds = new NodeIds();
     this.invalidator = new KernelInvalidator({
       connection,
       wire: this.#wire,
+      nodeIds,
       clock: deps.clock,
       messageStart: MESSAGE_START,
       hasEpoch: () => this.#features.has('epoch'),
@@ -199,6 +202,7 @@ class Mount implements LinuxMount {
       connection,
       invalidator: this.invalidator,
       wire: this.#wire,
+      nodeIds,
       smallSlots: SMALL_SLOTS,
       largeSlots: LARGE_SLOTS,
       callerState,

@@ -13,6 +13,7 @@ import type {
 } from './binding.ts';
 import type { DirectoryWriter } from './directory-writer.ts';
 import * as N from './native.ts';
+import type { NodeIds } from './node-ids.ts';
 import * as P from './protocol.ts';
 import { Opcode } from './protocol.ts';
 import type { Request } from './request.ts';
@@ -30,6 +31,7 @@ const NOBODY_WAITS: ReadonlySet<number> = new Set([
 
 export interface ReplyWriterDeps {
   readonly wire: Wire;
+  readonly nodeIds: NodeIds;
   readonly connection: Pick<N.AddonConnection, 'send' | 'sendPieces' | 'scratchStart'>;
   /** Called with all attributes that the kernel learns. */
   readonly told: (attributes: Attributes | null) => void;
@@ -72,12 +74,12 @@ export class ReplyWriter {
       case Opcode.SYMLINK:
       case Opcode.LINK:
         request.value = value;
-        length = wire.entry(body, value as Entry | NegativeEntry);
+        length = this.#entry(body, value as Entry | NegativeEntry);
         this.#deps.told((value as Entry | NegativeEntry).attributes);
         break;
       case Opcode.CREATE:
         request.value = value;
-        length = wire.entry(body, value as Entry);
+        length = this.#entry(body, value as Entry);
         length += wire.open(body + length, (value as Entry & { open: OpenReply }).open, request.access);
         this.#deps.told((value as Entry).attributes);
         break;
@@ -125,6 +127,11 @@ export class ReplyWriter {
     length += P.OUT_HEADER_BYTES;
     wire.header(out, length, 0, request.uniqueLow, request.uniqueHigh);
     return length;
+  }
+
+  #entry(at: number, entry: Entry | NegativeEntry): number {
+    if (entry.attributes === null) return this.#wire.entry(at, entry);
+    return this.#wire.entry(at, entry, this.#deps.nodeIds.lookedUp(entry.attributes.ino));
   }
 
   /** What GETXATTR and LISTXATTR answer: the value, or its length when the caller has no room yet (size 0). */

@@ -41,12 +41,22 @@ const ALLOCATE_MODES: ReadonlyMap<number, AllocateMode> = new Map([
 
 const SETUID_SETGID = 0o6000;
 
+/** Operations that change what an inode is to others. */
+const CHANGES: ReadonlySet<number> = new Set([
+  Opcode.SETATTR,
+  Opcode.WRITE,
+  Opcode.FALLOCATE,
+  Opcode.SETXATTR,
+  Opcode.REMOVEXATTR,
+]);
+
 /** Decodes one request and calls the operation it asks for. */
 export class RequestReader {
   readonly #ops: FileSystemOps;
   readonly #wire: Wire;
   readonly #makeWriter: (limit: number, wantsEntries: boolean) => DirectoryWriter;
   readonly #attributesChanged: (ino: Inode) => void;
+  readonly #bytesChanged: (ino: Inode) => void;
   /**
    * Files that the kernel knows to have a setuid or setgid bit, and their mode. With HANDLE_KILLPRIV_V2 it leaves clearing them to
    * us, and says so with nearly every write: the set makes that free for all other files.
@@ -59,11 +69,14 @@ export class RequestReader {
     makeWriter: (limit: number, wantsEntries: boolean) => DirectoryWriter;
     /** The kernel should ask for attributes again. */
     attributesChanged: (ino: Inode) => void;
+    /** The kernel should ask for attributes and bytes again. */
+    bytesChanged: (ino: Inode) => void;
   }) {
     this.#ops = deps.ops;
     this.#wire = deps.wire;
     this.#makeWriter = deps.makeWriter;
     this.#attributesChanged = deps.attributesChanged;
+    this.#bytesChanged = deps.bytesChanged;
   }
 
   /** The errno of an answer that the binding gave by itself, thrown or returned; null for any other answer or failure. */
@@ -88,6 +101,28 @@ export class RequestReader {
    * @param copyWrites whether the bytes of a WRITE must outlive the slot
    */
   call(request: Request, at: number, data: number, copyWrites: boolean): Answer<unknown> {
+    if (request.older === null) return this.#call(request, at, data, copyWrites);
+    if (request.opcode === Opcode.GETATTR) {
+      request.op = 'getattr';
+      const attributes = request.older();
+      if (attributes !== null) return { attributes, attributeTimeoutMs: 0 };
+    }
+    const answer = this.#call(request, at, data, copyWrites);
+    if (!CHANGES.has(request.opcode)) return answer;
+    return answer instanceof Promise
+      ? answer.then((value) => this.#changedByOlder(request, value))
+      : this.#changedByOlder(request, answer);
+  }
+
+  /** What the kernel knows by the number of today changed by another one: it cannot know that these are one file. */
+  #changedByOlder(request: Request, value: unknown): unknown {
+    if (value instanceof Refusal) return value;
+    this.#bytesChanged(request.nodeid);
+    const attributes = request.opcode === Opcode.SETATTR ? (request.older?.() ?? null) : null;
+    return attributes === null ? value : { attributes, attributeTimeoutMs: 0 };
+  }
+
+  #call(request: Request, at: number, data: number, copyWrites: boolean): Answer<unknown> {
     const ops = this.#ops;
     const wire = this.#wire;
     const ino = request.nodeid;

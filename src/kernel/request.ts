@@ -1,6 +1,7 @@
 import type { Inode } from '../base/vocabulary.ts';
 import type { OpContext } from './binding.ts';
 import type { DirectoryWriter } from './directory-writer.ts';
+import type { NodeIds, OlderAttributes } from './node-ids.ts';
 import type { OpName, PendingOp } from './op-boundary.ts';
 import * as P from './protocol.ts';
 import type { Wire } from './wire.ts';
@@ -11,6 +12,8 @@ export class Request implements OpContext, PendingOp {
   readonly uniqueLow: number;
   readonly uniqueHigh: number;
   readonly nodeid: Inode;
+  /** Asked by a number from before the file was replaced: what it is for those who have it open so; null for all others. */
+  readonly older: OlderAttributes | null;
   readonly uid: number;
   readonly gid: number;
   readonly pid: number;
@@ -33,11 +36,13 @@ export class Request implements OpContext, PendingOp {
   #controller: AbortController | null = null;
   #aborted: Error | null = null;
 
-  constructor(wire: Wire, at: number, startedMs: number) {
+  constructor(wire: Wire, at: number, nodeIds: NodeIds, startedMs: number) {
     this.opcode = wire.u32(at + P.IN_OPCODE);
     this.uniqueLow = wire.u32(at + P.IN_UNIQUE);
     this.uniqueHigh = wire.u32(at + P.IN_UNIQUE + 4);
-    this.nodeid = wire.u64(at + P.IN_NODEID) as Inode;
+    const nodeId = wire.u64(at + P.IN_NODEID);
+    this.nodeid = nodeIds.inodeOf(nodeId);
+    this.older = nodeIds.olderOf(nodeId);
     this.uid = wire.u32(at + P.IN_UID);
     this.gid = wire.u32(at + P.IN_GID);
     this.pid = wire.u32(at + P.IN_PID);

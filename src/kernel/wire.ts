@@ -126,13 +126,13 @@ export class Wire {
   }
 
   /** struct fuse_entry_out. A nodeid of 0 is a name that is known to be absent. */
-  entry(at: number, entry: Entry | NegativeEntry): number {
+  entry(at: number, entry: Entry | NegativeEntry, nodeId = entry.attributes?.ino ?? 0): number {
     if (entry.attributes === null) {
       this.bytes.fill(0, at, at + P.ENTRY_OUT_BYTES);
       this.#timeout(at + 16, at + 32, entry.entryTimeoutMs);
       return P.ENTRY_OUT_BYTES;
     }
-    this.setU64(at, entry.attributes.ino);
+    this.setU64(at, nodeId);
     this.setU64(at + 8, 0); // generation: inodes are never reused
     this.#timeout(at + 16, at + 32, entry.entryTimeoutMs);
     this.#timeout(at + 24, at + 36, entry.attributeTimeoutMs);

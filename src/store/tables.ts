@@ -28,6 +28,9 @@ export interface LocalFacet {
   readonly sizeBytes: number;
 }
 
+/** What a file holds: its bytes, how many they are, since when. */
+export type FileBytes = Pick<LocalFacet, 'content' | 'sizeBytes' | 'mtime'>;
+
 /** What the service last told about a node's resource. Written by listings and acknowledged pushes, by nothing else. */
 export interface RemoteFacet {
   readonly resource: ResourceUrl;

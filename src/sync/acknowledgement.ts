@@ -89,7 +89,7 @@ export class Acknowledgement {
     if (verdict.type === 'ours') {
       onEvent({ type: 'uploaded', path, version: count < HISTORY_VERSIONS ? count : null, sizeBytes });
     } else if (before?.local) {
-      onTreeChange([{ kind: 'inode', ino: before.ino, contentChanged: true }]);
+      onTreeChange([{ kind: 'inode', ino: before.ino, was: before.local }]);
     }
     if (copy?.local) {
       onDirty(copy.ino);

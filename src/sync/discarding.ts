@@ -125,7 +125,7 @@ export class Discarding {
     const bytes = { content: remote.content, sizeBytes: remote.sizeBytes ?? 0, mtime, ctime: timespecOfMs(nowMs) };
     writeNode(tx, node, { ...node, local: { ...node.local, ...bytes } }, nowMs);
     this.#askAgain(tx, remote.parent);
-    forget.push({ kind: 'inode', ino, contentChanged: true });
+    forget.push({ kind: 'inode', ino, was: node.local });
   }
 
   /** What does not keep its name gets another for a moment, that nobody sees. */

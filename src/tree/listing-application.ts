@@ -3,7 +3,7 @@ import type { Logger } from '../base/log.ts';
 import type { RemoteEntry, RemoteResource } from '../base/resources.ts';
 import { type Inode, type NodeKind, type ResourceUrl, ROOT_INODE, timespecOfMs } from '../base/vocabulary.ts';
 import { childOf, isDirty, isInDoubt, newInode, writeNode } from '../store/node-table.ts';
-import type { NodeRecord, StoreWriter, Transaction } from '../store/tables.ts';
+import type { FileBytes, NodeRecord, StoreWriter, Transaction } from '../store/tables.ts';
 import {
   isMissing,
   type Listing,
@@ -40,7 +40,8 @@ export type AbsenceOutcome = 'kept' | 'moved' | 'removed' | 'held';
 export type TreeInvalidation =
   /** The name is there, gone, or another inode's. */
   | { readonly kind: 'entry'; readonly parent: Inode; readonly name: string }
-  | { readonly kind: 'inode'; readonly ino: Inode; readonly contentChanged: boolean }
+  /** `was`: what the file held, where it holds other bytes now, or may; null where only attributes changed. */
+  | { readonly kind: 'inode'; readonly ino: Inode; readonly was: FileBytes | null }
   /** The name and its inode are gone for good. */
   | { readonly kind: 'deleted'; readonly parent: Inode; readonly ino: Inode; readonly name: string };
 
@@ -216,7 +217,7 @@ export class ListingApplication {
       this.#othersSeenMs = this.#clock.elapsedMs();
     const forget = plan.changes.flatMap(invalidationsOf);
     if (wasListed && plan.changes.some(isNameChange)) {
-      forget.push({ kind: 'inode', ino: listing.folder, contentChanged: false });
+      forget.push({ kind: 'inode', ino: listing.folder, was: null });
     }
     this.#changedThere(forget);
     for (const { before, after } of plan.changes) {
@@ -323,7 +324,7 @@ function invalidationsOf({ before, after }: NodeChange): TreeInvalidation[] {
     was.mtime !== is.mtime ||
     // Whoever reads next has to come here, so that the service is asked.
     (isInDoubt(after) && !(before !== undefined && isInDoubt(before)));
-  if (contentChanged || was !== is) forget.push({ kind: 'inode', ino, contentChanged });
+  if (contentChanged || was !== is) forget.push({ kind: 'inode', ino, was: contentChanged ? was : null });
   return forget;
 }
 

@@ -1,5 +1,5 @@
 import { constants } from 'node:fs';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type HandleId, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { VersionService } from '../content/version-service.ts';
@@ -153,4 +153,61 @@ test('a file that somebody else made since the kernel looked is opened by O_CREA
   await expect(create(constants.O_CREAT | constants.O_EXCL)).rejects.toMatchObject({ errno: 'EEXIST' });
 
   expect((await mount.readFile('file')).toString()).toBe('oheirs');
+});
+
+describe('where the kernel can take what is open and what the name leads to for two files', () => {
+  const deaf = { inode: () => undefined, entry: () => undefined, deleted: () => undefined };
+  beforeEach(() => tower.fileSystem.init({ ...deaf, replaced: () => true }));
+
+  test.each(['shorter', 'longer'])(
+    'what was opened and not read is read as it was told, not the %s one',
+    async (how) => {
+      service.put('file', Buffer.alloc(1_000, 'told'), 1_000_000);
+      const fd = await mount.open('file', 'r');
+      service.put('file', Buffer.alloc(how === 'shorter' ? 10 : 2_000, 'newer'), 2_000_000);
+      await tower.freshness.refresh();
+
+      expect((await mount.read(fd, 0, 3_000)).toString()).toBe('told'.repeat(250));
+      const next = await mount.open('file', 'r');
+      expect((await mount.read(next, 0, 5)).toString()).toBe('newer');
+      await mount.close(fd);
+      await mount.close(next);
+    },
+  );
+
+  test('what the service has dropped meanwhile is ESTALE for them, never another length', async () => {
+    const { version } = service.put('file', Buffer.alloc(1_000, 'told'), 1_000_000);
+    const fd = await mount.open('file', 'r');
+    service.put('file', Buffer.from('short'), 2_000_000);
+    service.dropVersion(version);
+    await tower.freshness.refresh();
+
+    await expect(mount.read(fd, 0, 1_000)).rejects.toMatchObject({ errno: 'ESTALE' });
+    await expect(mount.read(fd, 0, 1_000)).rejects.toMatchObject({ errno: 'ESTALE' });
+    await mount.close(fd);
+    expect((await mount.readFile('file')).toString()).toBe('short');
+  });
+
+  test('a shorter one that the first read finds, of which no listing told, neither', async () => {
+    const { version } = service.put('file', Buffer.alloc(1_000, 'told'), 1_000_000);
+    const fd = await mount.open('file', 'r');
+    service.put('file', Buffer.from('short'), 2_000_000);
+    service.dropVersion(version);
+
+    await expect(mount.read(fd, 0, 1_000)).rejects.toMatchObject({ errno: 'ESTALE' });
+    expect((await mount.stat('file')).sizeBytes).toBe(5);
+    expect((await mount.readFile('file')).toString()).toBe('short');
+    await mount.close(fd);
+  });
+
+  test('what may be written into stays one file: a write is behind what is newest', async () => {
+    service.put('file', Buffer.from('told'), 1_000_000);
+    const fd = await mount.open('file', 'a');
+    service.put('file', Buffer.from('newer'), 2_000_000);
+    await tower.freshness.refresh();
+
+    await mount.write(fd, 0, Buffer.from('!'));
+    await mount.close(fd);
+    expect((await mount.readFile('file')).toString()).toBe('newer!');
+  });
 });

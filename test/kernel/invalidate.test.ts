@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import type { Inode } from '../../src/base/vocabulary.ts';
 import { KernelInvalidator } from '../../src/kernel/invalidate.ts';
 import type { AddonConnection } from '../../src/kernel/native.ts';
+import { NodeIds } from '../../src/kernel/node-ids.ts';
 import { Wire } from '../../src/kernel/wire.ts';
 import { ManualClock } from './manual-clock.ts';
 
@@ -26,12 +27,13 @@ function setUp(options: { epoch?: boolean } = {}) {
     },
   } as unknown as AddonConnection;
   const clock = new ManualClock();
+  const nodeIds = new NodeIds();
   const invalidator = new KernelInvalidator({
-    ...{ connection, clock, wire: new Wire(region), messageStart: 2048 },
+    ...{ connection, clock, wire: new Wire(region), nodeIds, messageStart: 2048 },
     hasEpoch: () => options.epoch ?? true,
     placeOf: (folder) => (folder === 1 ? null : { parent: ino(1), name: `folder-${folder}` }),
   });
-  return { invalidator, sent, queue, clock };
+  return { invalidator, sent, queue, clock, nodeIds };
 }
 
 const ino = (number: number): Inode => number as Inode;
@@ -145,4 +147,16 @@ test('much about the bytes of one file that is busy is said once', () => {
   invalidator.ended(ino(5));
 
   expect(sent.length).toBeLessThan(20_000);
+});
+
+test('of a file that became two, the name is told, and what is said of it is said of the newer one', () => {
+  const { invalidator, sent, nodeIds } = setUp();
+
+  expect(invalidator.replaced(ino(1), 'name', ino(5), () => null)).toBe(true);
+  invalidator.inode(ino(5), 0, 0);
+  invalidator.inode(ino(6), 0, 0);
+
+  expect(nodeIds.currentOf(ino(5))).not.toBe(5);
+  // The low half of its number: no notification is about the older one, whose size and pages stay.
+  expect(sent).toEqual(['entry 1 name', `inode ${nodeIds.currentOf(ino(5)) % 2 ** 32}`, 'inode 6']);
 });

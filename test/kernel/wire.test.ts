@@ -7,6 +7,7 @@ import { stateOfStatus } from '../../src/kernel/caller-signals.ts';
 import { DirectoryWriter } from '../../src/kernel/directory-writer.ts';
 import { readMountTable } from '../../src/kernel/mount-table.ts';
 import { MASKABLE_FEATURES, negotiate } from '../../src/kernel/negotiation.ts';
+import { NodeIds } from '../../src/kernel/node-ids.ts';
 import { Wire } from '../../src/kernel/wire.ts';
 
 const safe = fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER });
@@ -83,6 +84,7 @@ test('a listing holds exactly what fits, whether it is answered at once or later
         const wire = new Wire(new ArrayBuffer(4096));
         wire.bytes.fill(0xee);
         const writer = new DirectoryWriter({
+          nodeIds: new NodeIds(),
           wire,
           wireOf: (region) => new Wire(region),
           start: 16,

@@ -527,7 +527,7 @@ describe('a time that is too young', () => {
     expect(listAt(fixture, START_MS + 30_000, [entry]).changes).toBe(1);
     const doubted = child(fixture, ROOT_INODE, 'a');
     expect([doubted.local?.content, doubted.remote?.content, isInDoubt(doubted)]).toEqual([content, content, true]);
-    expect(fixture.forgotten.at(-1)).toMatchObject({ kind: 'inode', contentChanged: true });
+    expect(fixture.forgotten.at(-1)).toMatchObject({ kind: 'inode', was: { content } });
     expect(listAt(fixture, START_MS + 60_000, [entry]).changes).toBe(0);
     // Another time settles it, and so does somebody who asks (test/fs/doubt.test.ts).
     expect(listAt(fixture, START_MS + 90_000, [file('a', 'a', 3, START_MS + 1000)]).changes).toBe(1);

@@ -1,0 +1,101 @@
+import type { Inode } from '../base/vocabulary.ts';
+import type { Attributes } from './binding.ts';
+
+/** Numbers from here on are no inode's: those of the tree count from 1, and `.versions/` has its own beyond 2^51. */
+const FIRST_SUCCESSOR = 2 ** 50;
+const SUCCESSORS_END = 2 ** 51;
+/** Files with a second number at a time. Past it the kernel goes on with one, as every other file system has it. */
+const SUCCESSORS_MAX = 100_000;
+
+/** What a file is for those who opened it before it was replaced; null once nobody has it open any more. */
+export type OlderAttributes = () => Attributes | null;
+
+/**
+ * The numbers by which the kernel knows inodes: nearly always the inode itself.
+ *
+ * To the kernel an inode has one size and one set of pages. A file whose bytes somebody else replaced while programs read it here has
+ * two of each: those who read go on by the number they have, and whoever looks for the name is given another, its successor. What
+ * stat(2) shows as the inode stays the same. A number is never used twice.
+ */
+export class NodeIds {
+  /** Files with more than one number. */
+  readonly #replaced = new Map<Inode, Replaced>();
+  /** Numbers that are no inode's: whose they are, and how many lookups of them the kernel owes us. */
+  readonly #successors = new Map<number, { readonly ino: Inode; lookups: number }>();
+  #next = FIRST_SUCCESSOR;
+
+  /** The inode that the kernel means. */
+  inodeOf(nodeId: number): Inode {
+    return (isSuccessor(nodeId) ? (this.#successors.get(nodeId)?.ino ?? nodeId) : nodeId) as Inode;
+  }
+
+  /** What is said of an inode now is said of this number. */
+  currentOf(ino: Inode): number {
+    return this.#replaced.size > 0 ? (this.#replaced.get(ino)?.current ?? ino) : ino;
+  }
+
+  /** The number for the answer to a lookup; the kernel tells by FORGET when it lets go of it. */
+  lookedUp(ino: Inode): number {
+    const nodeId = this.currentOf(ino);
+    const successor = nodeId === ino ? undefined : this.#successors.get(nodeId);
+    if (successor !== undefined) successor.lookups++;
+    return nodeId;
+  }
+
+  /** FORGET. @returns the inode that was meant */
+  forgotten(nodeId: number, count: number): Inode {
+    const ino = this.inodeOf(nodeId);
+    const replaced = this.#replaced.size > 0 ? this.#replaced.get(ino) : undefined;
+    if (replaced === undefined) {
+      this.#successors.delete(nodeId);
+      return ino;
+    }
+    const successor = this.#successors.get(nodeId);
+    if (successor !== undefined) successor.lookups -= count;
+    this.#tidy(ino, replaced);
+    const isInUse = nodeId === replaced.current || replaced.older.has(nodeId);
+    if (!isInUse && (successor?.lookups ?? 0) <= 0) this.#successors.delete(nodeId);
+    return ino;
+  }
+
+  /** What a number that was replaced stands for while somebody has it open; null for every other. */
+  olderOf(nodeId: number): OlderAttributes | null {
+    if (this.#replaced.size === 0) return null;
+    return this.#replaced.get(this.inodeOf(nodeId))?.older.get(nodeId) ?? null;
+  }
+
+  /** From now on the name leads to another number. @returns false when there are too many: nothing was changed */
+  replace(ino: Inode, older: OlderAttributes): boolean {
+    if (this.#successors.size >= SUCCESSORS_MAX) for (const each of this.#replaced) this.#tidy(...each);
+    if (this.#successors.size >= SUCCESSORS_MAX || this.#next >= SUCCESSORS_END) return false;
+    const replaced = this.#replaced.get(ino) ?? { current: ino, older: new Map() };
+    this.#replaced.set(ino, replaced);
+    replaced.older.set(replaced.current, older);
+    replaced.current = this.#next++;
+    this.#successors.set(replaced.current, { ino, lookups: 0 });
+    return true;
+  }
+
+  /** Lets go of numbers that neither the kernel nor a program has. The name leads to no number that somebody reads an older file by. */
+  #tidy(ino: Inode, replaced: Replaced): void {
+    const isKnown = (nodeId: number): boolean => (this.#successors.get(nodeId)?.lookups ?? 0) > 0;
+    for (const [nodeId, older] of replaced.older) {
+      if (older() !== null) continue;
+      replaced.older.delete(nodeId);
+      if (!isKnown(nodeId)) this.#successors.delete(nodeId);
+    }
+    if (replaced.older.size > 0 || isKnown(replaced.current)) return;
+    this.#successors.delete(replaced.current);
+    this.#replaced.delete(ino);
+  }
+}
+
+interface Replaced {
+  current: number;
+  /** The numbers before. */
+  readonly older: Map<number, OlderAttributes>;
+}
+
+function isSuccessor(nodeId: number): boolean {
+  return nodeId >= FIRST_SUCCESSOR && nodeId < SUCCESSORS_END;
+}

@@ -1,0 +1,170 @@
+import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
+import { MAP_SHARED, O_CREAT, O_RDONLY, O_WRONLY, PROT_READ } from '../conformance/file-api.ts';
+import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
+import { OtherProgram } from '../harness/other-program.ts';
+import { SyscallProcess } from '../harness/syscall-process.ts';
+
+/**
+ * Another machine saves a file while programs have it open here. The kernel has one size and one set of pages for an inode, and goes by
+ * them without asking: it cuts a longer version short, and fills up a shorter one with zeros.
+ */
+
+const PIECE_BYTES = 64 * 1024;
+const SHORT_BYTES = 700_001;
+const LONG_BYTES = 1_300_003;
+
+const missing = missingForMounts();
+describe.skipIf(missing !== null)(`a file that is replaced while it is read${missing ?? ''}`, () => {
+  let mount: MountFixture;
+  let other: OtherProgram;
+  let reader: SyscallProcess;
+  let bystander: SyscallProcess;
+  beforeAll(async () => {
+    mount = await MountFixture.start();
+    other = await OtherProgram.signIn(mount.server.account);
+    reader = await SyscallProcess.start(mount.directory);
+    bystander = await SyscallProcess.start(mount.directory);
+  });
+  afterAll(async () => {
+    await reader?.dispose();
+    await bystander?.dispose();
+    await mount?.dispose();
+  });
+
+  /** A file of the other machine, that the kernel has been told of; what replaces it is heard of when `replace` returns. */
+  async function filled(name: string, letter: string, sizeBytes: number) {
+    const url = await other.client.createFilled(other.systemFolder('2'), name, Buffer.alloc(sizeBytes, letter));
+    await mount.cfs(['refresh']);
+    expect((await reader.stat(name)).sizeBytes).toBe(sizeBytes);
+    return async (next: string, nextBytes: number): Promise<void> => {
+      const version = (await other.client.send('POST', `${url}/version`)).headers.location as string;
+      await other.client.send('PUT', `${version}/data`, { body: Buffer.alloc(nextBytes, next) });
+      await mount.cfs(['refresh']);
+    };
+  }
+
+  /** What read(2) gives until it says that the file ends, while others look at the file, as `LETTER*LENGTH …`. */
+  async function readOut(fd: number, name: string): Promise<string> {
+    const pieces: Uint8Array[] = [];
+    for (;;) {
+      const [piece] = await Promise.all([reader.process.readHere(fd, PIECE_BYTES), bystander.stat(name)]);
+      if (piece.length === 0) return runsOf(Buffer.concat(pieces));
+      pieces.push(piece);
+    }
+  }
+
+  async function mapped(fd: number, sizeBytes: number): Promise<string> {
+    const mapping = await reader.process.mmap(fd, 0, sizeBytes, PROT_READ, MAP_SHARED);
+    const bytes = await reader.process.peek(mapping, 0, sizeBytes);
+    await reader.process.munmap(mapping);
+    return runsOf(bytes);
+  }
+
+  /** copy_file_range(2), which is how cp(1) reads. */
+  async function copied(fd: number, name: string): Promise<string> {
+    const to = await reader.open(`copy of ${name}`, O_CREAT | O_WRONLY);
+    for (let at = 0, got = 1; got > 0; at += got) got = await reader.process.copyFileRange(fd, at, to, at, PIECE_BYTES);
+    await reader.close(to);
+    const copy = await reader.open(`copy of ${name}`, O_RDONLY);
+    const found = await readOut(copy, `copy of ${name}`);
+    await reader.close(copy);
+    return found;
+  }
+
+  /** [S-read-2] */
+  test.each([
+    { how: 'shorter', begun: true, from: LONG_BYTES, to: SHORT_BYTES },
+    { how: 'shorter', begun: false, from: LONG_BYTES, to: SHORT_BYTES },
+    { how: 'longer', begun: true, from: SHORT_BYTES, to: LONG_BYTES },
+    { how: 'longer', begun: false, from: SHORT_BYTES, to: LONG_BYTES },
+  ])('by a $how one is read whole by whoever has it open (begun: $begun)', async ({ how, begun, from, to }) => {
+    onTestFailed(mount.printLogs);
+    const name = `${how} ${begun}`;
+    const replace = await filled(name, 'A', from);
+    const fds = [];
+    for (let n = 0; n < 3; n++) fds.push(await reader.open(name, O_RDONLY));
+    const [read = 0, map = 0, copy = 0] = fds;
+    if (begun) for (const fd of fds) await reader.read(fd, 0, 10);
+
+    await replace('B', to);
+
+    expect(await readOut(read, name)).toBe(`A*${from}`);
+    expect(await mapped(map, from)).toBe(`A*${from}`);
+    expect(await copied(copy, name)).toBe(`A*${from}`);
+    expect((await reader.fstat(read)).sizeBytes).toBe(from);
+    await expect.poll(async () => (await bystander.stat(name)).sizeBytes).toBe(to);
+    expect((await reader.fstat(read)).ino).toBe((await bystander.stat(name)).ino);
+
+    const next = await reader.open(name, O_RDONLY);
+    expect(await readOut(next, name)).toBe(`B*${to}`);
+    expect(await mapped(next, to)).toBe(`B*${to}`);
+    expect(await mapped(map, from)).toBe(`A*${from}`);
+    for (const fd of [...fds, next]) await reader.close(fd);
+    const last = await reader.open(name, O_RDONLY);
+    expect(await readOut(last, name)).toBe(`B*${to}`);
+    await reader.close(last);
+  });
+
+  test('twice is three files to the kernel, each whole, and one again when they are closed', async () => {
+    onTestFailed(mount.printLogs);
+    const replace = await filled('twice', 'A', LONG_BYTES);
+    const first = await reader.open('twice', O_RDONLY);
+    await reader.read(first, 0, 10);
+    await replace('B', SHORT_BYTES);
+    await expect.poll(async () => (await bystander.stat('twice')).sizeBytes).toBe(SHORT_BYTES);
+    const second = await reader.open('twice', O_RDONLY);
+    await reader.read(second, 0, 10);
+    await replace('C', LONG_BYTES + 1);
+    await expect.poll(async () => (await bystander.stat('twice')).sizeBytes).toBe(LONG_BYTES + 1);
+    const third = await reader.open('twice', O_RDONLY);
+
+    expect(await readOut(second, 'twice')).toBe(`B*${SHORT_BYTES}`);
+    expect(await readOut(first, 'twice')).toBe(`A*${LONG_BYTES}`);
+    expect(await readOut(third, 'twice')).toBe(`C*${LONG_BYTES + 1}`);
+    for (const fd of [first, second, third]) await reader.close(fd);
+
+    await replace('D', 10);
+    await expect.poll(async () => (await bystander.stat('twice')).sizeBytes).toBe(10);
+    const fourth = await reader.open('twice', O_RDONLY);
+    expect(await readOut(fourth, 'twice')).toBe('D*10');
+    await reader.close(fourth);
+  });
+
+  test('and then changed here is changed for whoever looks at it, and stays what it was for whoever reads on', async () => {
+    onTestFailed(mount.printLogs);
+    const replace = await filled('changed', 'A', SHORT_BYTES);
+    const older = await reader.open('changed', O_RDONLY);
+    await reader.read(older, 0, 10);
+    await replace('B', LONG_BYTES);
+    await expect.poll(async () => (await bystander.stat('changed')).sizeBytes).toBe(LONG_BYTES);
+
+    const writer = await bystander.open('changed', O_WRONLY);
+    await bystander.write(writer, LONG_BYTES, Buffer.from('CC'));
+    expect((await reader.stat('changed')).sizeBytes).toBe(LONG_BYTES + 2);
+    const newer = await reader.open('changed', O_RDONLY);
+    expect(await readOut(newer, 'changed')).toBe(`B*${LONG_BYTES} C*2`);
+    expect(await readOut(older, 'changed')).toBe(`A*${SHORT_BYTES}`);
+    await bystander.close(writer);
+    await reader.close(newer);
+
+    // The mode is the file's, by whichever number the kernel has it.
+    await reader.process.fchmod(older, 0o640);
+    await expect.poll(async () => (await bystander.stat('changed')).mode).toBe(0o640);
+    await reader.unlink('changed');
+    expect(await mapped(older, SHORT_BYTES)).toBe(`A*${SHORT_BYTES}`);
+    expect((await reader.fstat(older)).nlink).toBe(0);
+    await reader.close(older);
+    await mount.sync();
+  });
+});
+
+function runsOf(bytes: Uint8Array): string {
+  const runs: string[] = [];
+  for (let at = 0; at < bytes.length; ) {
+    let end = at + 1;
+    while (end < bytes.length && bytes[end] === bytes[at]) end++;
+    runs.push(`${bytes[at] === 0 ? 'zeros' : String.fromCharCode(bytes[at] as number)}*${end - at}`);
+    at = end;
+  }
+  return runs.join(' ');
+}

@@ -1,0 +1,93 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import type { Inode } from '../../src/base/vocabulary.ts';
+import type { Attributes } from '../../src/kernel/binding.ts';
+import { NodeIds } from '../../src/kernel/node-ids.ts';
+
+const INO = 7 as Inode;
+const SHOWN = { sizeBytes: 3 } as Attributes;
+
+test('an inode is its own number until it is replaced while somebody has it open', () => {
+  const ids = new NodeIds();
+  let isOpen = true;
+  expect([ids.lookedUp(INO), ids.inodeOf(INO), ids.olderOf(INO)]).toEqual([INO, INO, null]);
+
+  expect(ids.replace(INO, () => (isOpen ? SHOWN : null))).toBe(true);
+  const next = ids.lookedUp(INO);
+
+  expect(next).not.toBe(INO);
+  expect([ids.inodeOf(INO), ids.inodeOf(next)]).toEqual([INO, INO]);
+  expect([ids.olderOf(INO)?.(), ids.olderOf(next)]).toEqual([SHOWN, null]);
+  expect(ids.currentOf(8 as Inode)).toBe(8);
+
+  isOpen = false;
+  expect(ids.forgotten(INO, 1)).toBe(INO);
+  expect(ids.currentOf(INO)).toBe(next); // the kernel knows it by this one
+  expect(ids.forgotten(next, 1)).toBe(INO);
+  expect(ids.currentOf(INO)).toBe(INO);
+});
+
+test('a name that the kernel let go of does not lead back to what somebody still reads', () => {
+  const ids = new NodeIds();
+  let isOpen = true;
+  ids.replace(INO, () => (isOpen ? SHOWN : null));
+
+  ids.forgotten(ids.lookedUp(INO), 1);
+  expect(ids.currentOf(INO)).not.toBe(INO);
+  expect(ids.olderOf(INO)?.()).toBe(SHOWN);
+
+  isOpen = false;
+  ids.forgotten(INO, 1);
+  expect(ids.currentOf(INO)).toBe(INO);
+});
+
+/** What a kernel may do with three files: look them up, open, close, let go of numbers that nobody has open. */
+test('whatever is opened, replaced and forgotten: each number is one file, and none is kept for nothing', () => {
+  const step = fc.record({
+    ino: fc.integer({ min: 1, max: 3 }),
+    what: fc.constantFrom('look up', 'open', 'close', 'forget', 'replace'),
+    which: fc.nat(),
+  });
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 80 }), (steps) => {
+      const ids = new NodeIds();
+      /** By number, what the kernel has: lookups, and how often each generation of the file is open. */
+      const known = new Map<number, { ino: Inode; lookups: number; open: { count: number } }>();
+      const generation = new Map<Inode, { count: number }>();
+      const openOf = (ino: Inode) => generation.get(ino) ?? generation.set(ino, { count: 0 }).get(ino) ?? { count: 0 };
+      const forget = (nodeId: number): void => {
+        const { ino, lookups } = known.get(nodeId) ?? { ino: 0, lookups: 0 };
+        known.delete(nodeId);
+        expect(ids.forgotten(nodeId, lookups)).toBe(ino);
+      };
+      for (const { ino: number, what, which } of steps) {
+        const ino = number as Inode;
+        const open = openOf(ino);
+        const all = [...known.keys()].filter((nodeId) => known.get(nodeId)?.ino === ino);
+        const nodeId = all[which % Math.max(all.length, 1)];
+        const one = nodeId === undefined ? undefined : known.get(nodeId);
+        if (what === 'look up') {
+          const id = ids.lookedUp(ino);
+          const entry = known.get(id) ?? { ino, lookups: 0, open };
+          // Never the number of something older that is being read.
+          if (entry.open !== open) expect(entry.open.count).toBe(0);
+          known.set(id, { ino, lookups: entry.lookups + 1, open });
+        } else if (what === 'open' && one?.open === open) open.count++;
+        else if (what === 'close' && one !== undefined && one.open.count > 0) one.open.count--;
+        else if (what === 'forget' && nodeId !== undefined && one?.open.count === 0) forget(nodeId);
+        else if (what === 'replace' && open.count > 0) {
+          ids.replace(ino, () => (open.count > 0 ? SHOWN : null));
+          generation.set(ino, { count: 0 });
+        }
+        for (const [id, { ino: whose, open: opened }] of known) {
+          expect(ids.inodeOf(id)).toBe(whose);
+          const isOlder = opened.count > 0 && opened !== openOf(whose);
+          if (isOlder) expect(ids.olderOf(id)?.()).toBe(SHOWN);
+        }
+      }
+      for (const entry of known.values()) entry.open.count = 0;
+      for (const nodeId of [...known.keys()]) forget(nodeId);
+      for (const ino of [1, 2, 3] as Inode[]) expect(ids.currentOf(ino)).toBe(ino);
+    }),
+  );
+});
