@@ -73,9 +73,15 @@ export class PushMarks {
     return this.#endedNodes.size + this.#endedResources.size;
   }
 
-  /** Whether a listing with this number says anything about the node. */
+  /**
+   * Whether a listing with this number says anything about the node: neither it nor the resource that it has now, which another
+   * node may have had then, was changed by a push that had not ended when the listing was requested.
+   */
   mayJudge(ino: Inode, requestedSequence: number): boolean {
-    return !this.isBusy(ino) && requestedSequence > (this.#endedNodes.get(ino) ?? 0);
+    if (this.isBusy(ino) || requestedSequence <= (this.#endedNodes.get(ino) ?? 0)) return false;
+    if (this.#endedResources.size === 0) return true;
+    const resource = this.#store.get('node', ino)?.remote?.resource;
+    return resource === undefined || requestedSequence > (this.#endedResources.get(resource) ?? 0);
   }
 
   /**
