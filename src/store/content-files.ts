@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { StorageError } from '../base/errors.ts';
 import { BLOCK_BYTES, type ContentId } from '../base/vocabulary.ts';
@@ -42,7 +42,9 @@ export class ContentFiles {
     this.#disk = deps.disk;
     this.#holes = deps.holes;
     for (const place of ['drafts', 'cache'] as const) deps.disk.makeDirectory(join(deps.directory, place));
-    writeFileSync(join(deps.directory, 'cache', 'CACHEDIR.TAG'), CACHE_TAG, { mode: 0o600 });
+    const tag = join(deps.directory, 'cache', 'CACHEDIR.TAG');
+    // Once: a start on a full disk has no room for it.
+    if (!existsSync(tag)) writeFileSync(tag, CACHE_TAG, { mode: 0o600 });
   }
 
   get canPunchHoles(): boolean {

@@ -29,6 +29,8 @@ export interface StoreOptions {
   readonly overlayBytesMax?: number;
   /** Stands between the journal and the file system in tests. */
   readonly disk?: Disk;
+  /** Stands between the store and LMDB in tests. */
+  readonly openIndex?: (path: string) => RootDatabase<Buffer, Buffer>;
 }
 
 const SEGMENT_BYTES = 8 * 1024 * 1024;
@@ -42,8 +44,9 @@ const ROW_OVERHEAD_BYTES = 1000;
 const ID_BLOCK = 1000;
 /** Decoded nodes, and decoded contents. */
 const DECODED = { onceMax: 1_000, againMax: 20_000 } as const;
-/** Values of a change that is recorded while LMDB finds no room. */
+/** While LMDB finds no room, this part of a journal file is left to changes whose values are so short: a deletion may be what makes room. */
 const SHORT_BYTES_MAX = 4096;
+const ROOM_FOR_SHORT_SHARE = 1 / 8;
 const DISK_FULL_BELOW_BYTES = 1024 * 1024;
 const COUNTERS = { inode: { key: 'next-inode', first: 2 }, content: { key: 'next-content', first: 1 } } as const;
 
@@ -59,6 +62,7 @@ export class Store implements StoreWriter {
   readonly #lock: OwnerLock;
   readonly #log: Logger;
   readonly #overlayBytesMax: number;
+  readonly #roomForShortBytes: number;
   readonly #overlay = new Overlay();
   readonly #takeover: Takeover;
   /** Decoded records that are read again and again; the overlay goes before it, so it is never newer or older than the truth. */
@@ -83,6 +87,7 @@ export class Store implements StoreWriter {
     this.#log = options.log;
     this.#damage = new DamagedRows({ log: options.log });
     this.#overlayBytesMax = options.overlayBytesMax ?? OVERLAY_BYTES_MAX;
+    this.#roomForShortBytes = (options.segmentBytes ?? SEGMENT_BYTES) * ROOM_FOR_SHORT_SHARE;
     this.#takeover = new Takeover({
       database,
       clock: options.clock,
@@ -109,12 +114,7 @@ export class Store implements StoreWriter {
     const lock = OwnerLock.take(directory);
     let store: Store | undefined;
     try {
-      const database = openLmdb<Buffer, Buffer>({
-        path: join(directory, 'index'),
-        noSubdir: false,
-        encoding: 'binary',
-        keyEncoding: 'binary',
-      });
+      const database = (options.openIndex ?? openIndex)(join(directory, 'index'));
       store = new Store(options, database, lock);
       store.#checkSchema(); // before a record is looked at that this version may not understand
       const disk = options.disk ?? systemDisk;
@@ -290,13 +290,16 @@ export class Store implements StoreWriter {
       row.valueBytes = encodeValue(row.table, row.key, row.keyBytes, row.value as never);
       valueBytes += row.valueBytes.byteLength;
     }
+    const journal = this.#journal as Journal;
+    const recordBytes = encodedRowsBytes(rows);
     const { failure } = this.#takeover;
-    // On a full disk the journal still has room: it is left to what is short, for a deletion may be what makes room again.
-    const isTaken = failure?.full === true && valueBytes <= SHORT_BYTES_MAX && pressure < 1;
+    // What finds no room in LMDB finds it in the journal, for as long as that has some.
+    const fits = valueBytes <= SHORT_BYTES_MAX || journal.roomBytes - recordBytes >= this.#roomForShortBytes;
+    const isTaken = failure?.full === true && pressure < 1 && fits;
     if (failure !== null && !isTaken) throw failure;
     // Gently at first: the thread that waits is the one that hands over.
     if (pressure >= 1) Atomics.wait(this.#waiting, 0, 0, Math.min(2, (pressure - 1) * 4));
-    const sequence = (this.#journal as Journal).append(encodedRowsBytes(rows), (target) => encodeRows(rows, target));
+    const sequence = journal.append(recordBytes, (target) => encodeRows(rows, target));
     for (const row of rows) row.sequence = sequence;
     this.#keep(rows, sequence);
   }
@@ -336,6 +339,11 @@ async function syncIndex(directory: string, disk: Disk): Promise<void> {
   const fd = disk.open(join(folder, 'data.mdb'), 'read');
   await disk.sync(fd).finally(() => disk.close(fd));
   for (const each of [folder, directory]) await disk.syncDirectory(each);
+}
+
+/** LMDB with its defaults; its map grows by itself, so that only the disk bounds it. */
+export function openIndex(path: string): RootDatabase<Buffer, Buffer> {
+  return openLmdb<Buffer, Buffer>({ path, noSubdir: false, encoding: 'binary', keyEncoding: 'binary' });
 }
 
 /** What LMDB's file takes of the disk. */

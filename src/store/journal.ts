@@ -1,11 +1,21 @@
-import { join } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import { StorageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { Disk } from './disk.ts';
 import {
+  allocateFitting,
+  beginSegment,
+  type OpenSegment,
+  readWhole,
+  reserveFitting,
+  type Segment,
+  segmentPath,
+  segmentsIn,
+  sparePath,
+  syncSegment,
+} from './journal-files.ts';
+import {
   decodeHeader,
-  encodeHeader,
   HEADER_BYTES,
   type JournalRecord,
   RECORD_HEADER_BYTES,
@@ -28,23 +38,6 @@ export interface JournalOptions {
   readonly clock: Clock;
 }
 
-interface Segment {
-  readonly number: number;
-  readonly path: string;
-  /** Sequence number of its last record; `firstSequence - 1` while it has none. */
-  last: number;
-}
-
-interface OpenSegment extends Segment {
-  readonly fd: number;
-  readonly salt: number;
-  readonly sizeBytes: number;
-  position: number;
-}
-
-/** Name of a file that was allocated ahead and has no number yet. */
-const SPARE = 'spare';
-
 export class Journal {
   readonly #options: JournalOptions;
   /** Older files, oldest first: dropped from the front once LMDB holds their records for good. */
@@ -52,7 +45,7 @@ export class Journal {
   #current: OpenSegment;
   /** Files that were rotated away from and not synced yet. */
   #unsynced: OpenSegment[] = [];
-  /** Whether the next file lies ready under SPARE. */
+  /** Whether the next file lies ready under `sparePath`. */
   #hasSpare = false;
   #allocation: Promise<void> | null = null;
   #directorySync: Promise<void>;
@@ -86,11 +79,7 @@ export class Journal {
   ): Promise<Journal> {
     const { directory, disk, log } = options;
     disk.makeDirectory(directory);
-    const files = disk
-      .list(directory)
-      .filter((name) => /^\d{10}$/.test(name))
-      .sort()
-      .map((name) => ({ number: Number(name), path: join(directory, name) }));
+    const files = segmentsIn(disk, directory);
 
     let last = applied;
     let intact = true;
@@ -120,17 +109,21 @@ export class Journal {
       kept.push({ ...file, last: own });
     }
     for (const path of forgotten) disk.remove(path);
-    disk.remove(join(directory, SPARE));
     if (forgotten.length > 0) await disk.syncDirectory(directory);
+    // What they took may be all the room there is for the new one.
+    disk.remove(sparePath(directory));
+    const needed = kept.filter((segment) => segment.last > applied);
+    for (const { path, last: own } of kept) if (own <= applied) disk.remove(path);
     // An earlier run may have been killed before it synced them: what this run promises rests on them.
-    for (const { path } of kept) await syncFile(disk, path);
+    for (const { path } of needed) await syncSegment(disk, path);
 
     const number = (files.at(-1)?.number ?? 0) + 1;
     const path = segmentPath(directory, number);
-    await disk.allocate(path, options.segmentBytes);
-    const current = begin(options, number, path, options.segmentBytes, last + 1);
+    const sizeBytes = await allocateFitting(disk, path, options.segmentBytes);
+    if (sizeBytes < options.segmentBytes) log.warn({ sizeBytes }, 'the disk is almost full: a short journal file');
+    const current = beginSegment(options, { number, path, sizeBytes, firstSequence: last + 1 });
     await disk.syncDirectory(directory);
-    return new Journal(options, kept, current, Promise.resolve());
+    return new Journal(options, needed, current, Promise.resolve());
   }
 
   /** Sequence number of the newest record. */
@@ -141,6 +134,12 @@ export class Journal {
   /** How many files there are, the current one included. */
   get files(): number {
     return this.#older.length + 1;
+  }
+
+  /** How much more it takes without asking the disk for room, bytes. */
+  get roomBytes(): number {
+    const { sizeBytes, position } = this.#current;
+    return sizeBytes - position + (this.#hasSpare ? this.#options.segmentBytes - HEADER_BYTES : 0);
   }
 
   /**
@@ -246,14 +245,13 @@ export class Journal {
     const path = segmentPath(directory, number);
     let sizeBytes = segmentBytes;
     if (this.#hasSpare && neededBytes <= segmentBytes) {
-      disk.rename(join(directory, SPARE), path);
+      disk.rename(sparePath(directory), path);
       this.#hasSpare = false;
     } else {
-      sizeBytes = Math.max(segmentBytes, neededBytes);
-      allocateNow(disk, path, sizeBytes);
+      sizeBytes = reserveFitting(disk, path, segmentBytes, neededBytes);
     }
     const previous = this.#current;
-    this.#current = begin(this.#options, number, path, sizeBytes, previous.last + 1);
+    this.#current = beginSegment(this.#options, { number, path, sizeBytes, firstSequence: previous.last + 1 });
     this.#older.push(previous);
     this.#unsynced.push(previous);
     this.#directorySync = this.#directorySync.then(() => disk.syncDirectory(directory));
@@ -263,7 +261,7 @@ export class Journal {
   #allocateSpare(): void {
     if (this.#closed) return;
     const { disk, directory, segmentBytes, log } = this.#options;
-    const path = join(directory, SPARE);
+    const path = sparePath(directory);
     this.#allocation = disk
       .allocate(path, segmentBytes)
       .then(
@@ -292,54 +290,4 @@ export class Journal {
       // Its checksum does not fit either, and the next append writes over it.
     }
   }
-}
-
-function begin(
-  options: JournalOptions,
-  number: number,
-  path: string,
-  sizeBytes: number,
-  firstSequence: number,
-): OpenSegment {
-  const { disk, clock } = options;
-  const salt = Math.floor(clock.random() * 0x1_0000_0000);
-  const fd = disk.open(path, 'write');
-  try {
-    disk.write(fd, encodeHeader({ salt, firstSequence }), 0);
-  } catch (error) {
-    disk.close(fd);
-    throw error;
-  }
-  return { number, path, fd, salt, sizeBytes, position: HEADER_BYTES, last: firstSequence - 1 };
-}
-
-function allocateNow(disk: Disk, path: string, sizeBytes: number): void {
-  const fd = disk.open(path, 'create');
-  try {
-    disk.reserve(fd, sizeBytes);
-  } catch (error) {
-    disk.close(fd);
-    disk.remove(path);
-    throw error;
-  }
-  disk.close(fd);
-}
-
-async function syncFile(disk: Disk, path: string): Promise<void> {
-  const fd = disk.open(path, 'write');
-  await disk.sync(fd).finally(() => disk.close(fd));
-}
-
-function readWhole(disk: Disk, path: string): Buffer {
-  const fd = disk.open(path, 'read');
-  try {
-    const bytes = Buffer.allocUnsafe(disk.sizeBytes(fd));
-    return bytes.subarray(0, disk.read(fd, bytes, 0));
-  } finally {
-    disk.close(fd);
-  }
-}
-
-function segmentPath(directory: string, number: number): string {
-  return join(directory, String(number).padStart(10, '0'));
 }

@@ -32,6 +32,8 @@ const BACKLOG_BYTES = 8 * 1024 * 1024;
 const BACKLOG_BATCH_ROWS_MAX = 3000;
 const BATCH_DELAY_MS = 50;
 const RETRY_DELAY_MS = 1000;
+/** A batch that found no room is tried with half of its rows: what little room there is takes some of them, and gives up the journal's. */
+const SMALLER_SHARE = 0.5;
 const COMMIT_ERROR_WAIT_MS = 1000;
 const CLOSE_WAIT_MS = 200;
 
@@ -47,6 +49,8 @@ export class Takeover {
   #running: Promise<void> | null = null;
   #cancelTimer: (() => void) | null = null;
   #failure: StorageError | null = null;
+  /** Of a batch, while there is little room. */
+  #rowsMax = Number.POSITIVE_INFINITY;
   #closed = false;
 
   constructor(options: TakeoverOptions) {
@@ -120,13 +124,16 @@ export class Takeover {
     } catch (error) {
       const isNew = this.#failure === null;
       this.#failure = this.#failureOf(error);
-      const fields = { err: error, full: this.#failure.full };
-      if (isNew) log.error(fields, 'index not written: only short changes are taken until it can be');
-      else log.debug(fields, 'index still not written');
+      if (this.#failure.full) this.#rowsMax = Math.max(1, rowsOf(records) * SMALLER_SHARE);
+      if (!isNew) log.debug({ err: error }, 'index still not written');
+      else if (this.#failure.full)
+        log.error({ err: error }, 'no room for the index: changes are taken while the journal has some');
+      else log.error({ err: error }, 'index not written: nothing can be changed until it is');
       return;
     }
     if (this.#failure !== null) log.info({}, 'index written again');
     this.#failure = null;
+    this.#rowsMax /= SMALLER_SHARE;
     this.#pending.splice(0, records.length);
     for (const record of records) {
       this.#rows -= record.rows.length;
@@ -141,7 +148,8 @@ export class Takeover {
   }
 
   #nextBatch(): PendingRecord[] {
-    const rowsMax = this.#bytes > BACKLOG_BYTES ? BACKLOG_BATCH_ROWS_MAX : BATCH_ROWS_MAX;
+    const wanted = this.#bytes > BACKLOG_BYTES ? BACKLOG_BATCH_ROWS_MAX : BATCH_ROWS_MAX;
+    const rowsMax = Math.min(wanted, this.#rowsMax);
     let rows = 0;
     let count = 0;
     for (const record of this.#pending) {
@@ -194,4 +202,8 @@ export class Takeover {
       throw error;
     }
   }
+}
+
+function rowsOf(records: readonly PendingRecord[]): number {
+  return records.reduce((sum, { rows }) => sum + rows.length, 0);
 }

@@ -1,6 +1,6 @@
 import { copyFileSync, mkdirSync, readdirSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { StorageError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
@@ -295,6 +295,97 @@ test('where the next file is late its room is reserved at once, and not by writi
   const { journal: next, replayed } = await open(stores.copyOf(directory));
   expect(replayed).toHaveLength(last + 1);
   await next.close();
+});
+
+/** A disk on which files may take so much together. */
+function diskOf(room: { bytes: number }): Disk {
+  const sizes = new Map<string, number>();
+  const takes = (path: string, sizeBytes: number): void => {
+    const others = [...sizes].reduce((sum, [name, bytes]) => sum + (name === path ? 0 : bytes), 0);
+    if (others + sizeBytes > room.bytes) throw new StorageError('no room', { full: true });
+    sizes.set(path, sizeBytes);
+  };
+  const pathOf = new Map<number, string>();
+  return {
+    ...systemDisk,
+    open: (path, how) => {
+      const fd = systemDisk.open(path, how);
+      pathOf.set(fd, path);
+      return fd;
+    },
+    allocate: async (path, sizeBytes) => {
+      takes(path, sizeBytes);
+      await systemDisk.allocate(path, sizeBytes);
+    },
+    reserve: (fd, sizeBytes) => {
+      takes(pathOf.get(fd) as string, sizeBytes);
+      systemDisk.reserve(fd, sizeBytes);
+    },
+    rename: (from, to) => {
+      systemDisk.rename(from, to);
+      sizes.set(to, sizes.get(from) as number);
+      sizes.delete(from);
+    },
+    remove: (path) => {
+      systemDisk.remove(path);
+      sizes.delete(path);
+    },
+  };
+}
+
+describe('on an almost full disk', () => {
+  const segmentBytes = 1024 * 1024;
+  const text = 'x'.repeat(10_000);
+
+  test('a file is as long as there is room for, at a start and later', async () => {
+    const directory = join(stores.directory(), 'journal');
+    const room = { bytes: 300 * 1024 };
+    const { journal } = await open(directory, { segmentBytes, disk: diskOf(room) });
+    expect(statSync(join(directory, '0000000001')).size).toBe(256 * 1024);
+
+    room.bytes = 400 * 1024;
+    let accepted = 0;
+    const fill = (): void => {
+      for (; accepted < 1_000; accepted++) append(journal, text);
+    };
+    expect(fill).toThrow(expect.objectContaining({ full: true }));
+    expect(statSync(join(directory, '0000000002')).size).toBe(128 * 1024);
+    expect(accepted).toBeGreaterThan(30);
+    await journal.close();
+    const { journal: next, replayed } = await open(directory);
+    expect(replayed).toHaveLength(accepted);
+    await next.close();
+  });
+
+  test('a start is refused in words where there is next to none, and loses nothing', async () => {
+    const directory = join(stores.directory(), 'journal');
+    const { journal } = await open(directory, { segmentBytes });
+    append(journal, text);
+    await journal.close();
+
+    const refused = open(directory, { segmentBytes, disk: diskOf({ bytes: 1024 }) });
+
+    await expect(refused).rejects.toMatchObject({ full: true, message: expect.stringContaining('disk is full') });
+    const { journal: next, replayed } = await open(directory);
+    expect(replayed).toHaveLength(1);
+    await next.close();
+  });
+
+  test('a start has the room of the files that are not needed any more', async () => {
+    const directory = join(stores.directory(), 'journal');
+    const disk = diskOf({ bytes: 2 * segmentBytes });
+    const { journal } = await open(directory, { segmentBytes, disk });
+    for (let i = 0; i < 20; i++) append(journal, text);
+    const applied = journal.last;
+    await journal.close();
+
+    const { journal: next, replayed } = await open(directory, { segmentBytes, disk, applied });
+
+    expect(replayed).toEqual([]);
+    expect(readdirSync(directory)).toEqual(['0000000002']);
+    expect(statSync(join(directory, '0000000002')).size).toBe(segmentBytes);
+    await next.close();
+  });
 });
 
 test('a failed fdatasync is not forgotten: nothing is promised any more in this run', async () => {

@@ -1,0 +1,144 @@
+import { join } from 'node:path';
+import type { Clock } from '../base/clock.ts';
+import { StorageError } from '../base/errors.ts';
+import type { Disk } from './disk.ts';
+import { encodeHeader, HEADER_BYTES } from './journal-segment.ts';
+
+/** The files of the journal: their names, their room, and how one is begun. */
+
+/** A file of the journal. */
+export interface Segment {
+  readonly number: number;
+  readonly path: string;
+  /** Sequence number of its last record; `firstSequence - 1` while it has none. */
+  last: number;
+}
+
+/** The one that records are appended to. */
+export interface OpenSegment extends Segment {
+  readonly fd: number;
+  readonly salt: number;
+  readonly sizeBytes: number;
+  position: number;
+}
+
+/**
+ * On an almost full disk a file is as long as there is room for, down to this: what it takes are deletions and other short changes,
+ * and a start that can show what is here.
+ */
+const SEGMENT_BYTES_MIN = 64 * 1024;
+
+/** The file that is allocated ahead and has no number yet. */
+export function sparePath(directory: string): string {
+  return join(directory, 'spare');
+}
+
+export function segmentPath(directory: string, number: number): string {
+  return join(directory, String(number).padStart(10, '0'));
+}
+
+/** What lies there, in the order in which it was written. */
+export function segmentsIn(
+  disk: Disk,
+  directory: string,
+): readonly { readonly number: number; readonly path: string }[] {
+  return disk
+    .list(directory)
+    .filter((name) => /^\d{10}$/.test(name))
+    .sort()
+    .map((name) => ({ number: Number(name), path: join(directory, name) }));
+}
+
+/**
+ * A file whose blocks are on the disk, in the pool.
+ *
+ * @returns its length: `wantedBytes`, or as much as there is room for
+ * @throws StorageError full when there is next to none
+ */
+export async function allocateFitting(disk: Disk, path: string, wantedBytes: number): Promise<number> {
+  let failure: unknown;
+  for (const sizeBytes of sizesDownTo(wantedBytes, SEGMENT_BYTES_MIN)) {
+    try {
+      await disk.allocate(path, sizeBytes);
+      return sizeBytes;
+    } catch (error) {
+      disk.remove(path);
+      if (!isFull(error)) throw error;
+      failure = error;
+    }
+  }
+  throw new StorageError('the disk is full: there is no room for the journal', { cause: failure, full: true });
+}
+
+/**
+ * A file that has its room now: nothing waits for a device (its first syncs are slower).
+ *
+ * @param leastBytes what is to be written into it
+ * @returns its length: `wantedBytes`, more where that is needed, or as much as there is room for
+ * @throws StorageError full
+ */
+export function reserveFitting(disk: Disk, path: string, wantedBytes: number, leastBytes: number): number {
+  const fd = disk.open(path, 'create');
+  let failure: unknown;
+  try {
+    for (const sizeBytes of sizesDownTo(Math.max(wantedBytes, leastBytes), Math.max(SEGMENT_BYTES_MIN, leastBytes))) {
+      try {
+        disk.reserve(fd, sizeBytes);
+        return sizeBytes;
+      } catch (error) {
+        if (!isFull(error)) throw error;
+        disk.truncate(fd, 0);
+        failure = error;
+      }
+    }
+    throw failure;
+  } catch (error) {
+    disk.remove(path);
+    throw error;
+  } finally {
+    disk.close(fd);
+  }
+}
+
+/** Writes the header of a file that has its room. */
+export function beginSegment(
+  { disk, clock }: { readonly disk: Disk; readonly clock: Clock },
+  file: { readonly number: number; readonly path: string; readonly sizeBytes: number; readonly firstSequence: number },
+): OpenSegment {
+  const { number, path, sizeBytes, firstSequence } = file;
+  const salt = Math.floor(clock.random() * 0x1_0000_0000);
+  const fd = disk.open(path, 'write');
+  try {
+    disk.write(fd, encodeHeader({ salt, firstSequence }), 0);
+  } catch (error) {
+    disk.close(fd);
+    throw error;
+  }
+  return { number, path, fd, salt, sizeBytes, position: HEADER_BYTES, last: firstSequence - 1 };
+}
+
+export async function syncSegment(disk: Disk, path: string): Promise<void> {
+  const fd = disk.open(path, 'write');
+  await disk.sync(fd).finally(() => disk.close(fd));
+}
+
+export function readWhole(disk: Disk, path: string): Buffer {
+  const fd = disk.open(path, 'read');
+  try {
+    const bytes = Buffer.allocUnsafe(disk.sizeBytes(fd));
+    return bytes.subarray(0, disk.read(fd, bytes, 0));
+  } finally {
+    disk.close(fd);
+  }
+}
+
+/** Each half of the one before, `leastBytes` last. */
+function* sizesDownTo(wantedBytes: number, leastBytes: number): Generator<number> {
+  let sizeBytes = wantedBytes;
+  for (; sizeBytes > leastBytes; sizeBytes = Math.floor(sizeBytes / 2)) yield sizeBytes;
+  yield Math.min(wantedBytes, leastBytes);
+}
+
+function isFull(error: unknown): boolean {
+  return error instanceof StorageError && error.full;
+}

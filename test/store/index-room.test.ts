@@ -1,0 +1,135 @@
+import { statSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { StorageError } from '../../src/base/errors.ts';
+import type { ContentId } from '../../src/base/vocabulary.ts';
+import { type Disk, systemDisk } from '../../src/store/disk.ts';
+import type { Store } from '../../src/store/environment.ts';
+import { ManualClock } from '../kernel/manual-clock.ts';
+import { RefusingIndex } from './refusing-index.ts';
+import { TemporaryStores } from './temporary-store.ts';
+
+/** What happens while LMDB cannot take over what the journal accepted. */
+
+const SEGMENT_BYTES = 256 * 1024;
+const LONG_BYTES = 20_000;
+/** LMDB's map before it has grown. */
+const FIRST_MAP_BYTES = 128 * 1024;
+
+const stores = new TemporaryStores();
+
+function put(store: Store, id: number, length: number): void {
+  store.transact((tx) => tx.put('inline', id as ContentId, new Uint8Array(length).fill(id)));
+}
+
+function refusalOf(store: Store, id: number, length: number): unknown {
+  try {
+    put(store, id, length);
+    return null;
+  } catch (error) {
+    return error;
+  }
+}
+
+/** Ids up to `last` whose bytes are not those that were put. */
+function lost(store: Store, last: number): number[] {
+  return Array.from({ length: last }, (_, index) => index + 1).filter((id) => {
+    const bytes = store.get('inline', id as ContentId);
+    return !(bytes instanceof Uint8Array) || bytes.at(0) !== id % 256 || bytes.at(-1) !== id % 256;
+  });
+}
+
+async function until(clock: ManualClock, condition: () => boolean): Promise<void> {
+  await expect
+    .poll(() => {
+      clock.advance(1_000);
+      return condition();
+    })
+    .toBe(true);
+}
+
+test('MDB_MAP_FULL: the journal takes changes for as long as it has room, short ones to the end, and nothing is lost', async () => {
+  const index = new RefusingIndex();
+  const clock = new ManualClock();
+  const directory = stores.directory();
+  let isFull = false;
+  const noRoom = (): never => {
+    throw new StorageError('no room', { full: true });
+  };
+  const disk: Disk = {
+    ...systemDisk,
+    allocate: async (path, sizeBytes) => (isFull ? noRoom() : systemDisk.allocate(path, sizeBytes)),
+    reserve: (fd, sizeBytes) => (isFull ? noRoom() : systemDisk.reserve(fd, sizeBytes)),
+  };
+  const store = await stores.open(directory, { clock, disk, segmentBytes: SEGMENT_BYTES, openIndex: index.open });
+  await store.settle();
+  index.rowsMax = 0;
+  isFull = true;
+  let last = 0;
+  put(store, ++last, LONG_BYTES);
+  await until(clock, () => index.refused > 0);
+
+  let refusal: unknown = null;
+  for (; refusal === null; last += refusal === null ? 1 : 0) refusal = refusalOf(store, last + 1, LONG_BYTES);
+  expect(refusal).toBeInstanceOf(StorageError);
+  expect(refusal).toMatchObject({ full: true });
+  expect(last * LONG_BYTES).toBeGreaterThan(SEGMENT_BYTES / 2);
+  // More of them than a long one would have taken.
+  for (let more = 0; more < (1.1 * LONG_BYTES) / 200; more++) put(store, ++last, 200);
+  expect(lost(store, last)).toEqual([]);
+  // As SIGKILL would leave it.
+  expect(lost(await stores.open(stores.copyOf(directory)), last)).toEqual([]);
+
+  index.rowsMax = Number.POSITIVE_INFINITY;
+  isFull = false;
+  await until(clock, () => refusalOf(store, last + 1, LONG_BYTES) === null);
+  await until(clock, () => store.pressure() === 0);
+  await store.close();
+  expect(lost(await stores.open(directory), last + 1)).toEqual([]);
+});
+
+test('what little room there is takes a part of what waits: a batch that is refused is tried in smaller ones', async () => {
+  const index = new RefusingIndex();
+  const clock = new ManualClock();
+  const store = await stores.open(stores.directory(), { clock, openIndex: index.open });
+  await store.settle();
+  index.rowsMax = 4;
+  for (let id = 1; id <= 40; id++) put(store, id, 100);
+
+  await until(clock, () => store.pressure() === 0);
+
+  expect(index.refused).toBeGreaterThan(0);
+  expect(lost(store, 40)).toEqual([]);
+});
+
+test('where LMDB fails for another reason nothing is taken, and reading goes on', async () => {
+  const index = new RefusingIndex();
+  index.message = 'MDB_CORRUPTED: Located page was wrong type';
+  const clock = new ManualClock();
+  const store = await stores.open(stores.directory(), { clock, openIndex: index.open });
+  await store.settle();
+  index.rowsMax = 0;
+  put(store, 1, 100);
+  await until(clock, () => index.refused > 0);
+
+  expect(refusalOf(store, 2, 100)).toMatchObject({ full: false });
+  expect(lost(store, 1)).toEqual([]);
+
+  index.rowsMax = Number.POSITIVE_INFINITY;
+  await until(clock, () => refusalOf(store, 2, 100) === null);
+  expect(lost(store, 2)).toEqual([]);
+});
+
+test('the map of the index grows with it: what it held, and what is read meanwhile, stays', async () => {
+  const directory = stores.directory();
+  const store = await stores.open(directory, { segmentBytes: 8 * 1024 * 1024 });
+  let last = 0;
+  for (let round = 0; round < 8; round++) {
+    for (let more = 0; more < 100; more++) put(store, ++last, LONG_BYTES);
+    await store.settle();
+    expect(lost(store, last)).toEqual([]);
+  }
+  expect(statSync(join(directory, 'index', 'data.mdb')).size).toBeGreaterThan(100 * FIRST_MAP_BYTES);
+  await store.close();
+  expect(lost(await stores.open(directory), last)).toEqual([]);
+});
