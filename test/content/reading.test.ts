@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { StorageError, TransportError } from '../../src/base/errors.ts';
@@ -57,6 +58,18 @@ test('a small file costs one question and one fetch', async () => {
 
   expect(service.pins).toBe(1);
   expect(service.fetches.map(({ extent }) => extent)).toEqual([{ start: 0, end: MIB }]);
+});
+
+test('a small file is fetched whole, whatever part of it is read first', async () => {
+  service.put('file', bytesOf(MIB));
+  const fd = await mount.open('file', 'r');
+
+  await mount.read(fd, MIB / 2, 10);
+  await mount.read(fd, 0, 10);
+  await mount.read(fd, MIB - 10, 10);
+
+  expect(service.fetches.map(({ extent }) => extent)).toEqual([{ start: 0, end: MIB }]);
+  await mount.close(fd);
 });
 
 test('a read in the middle of a large file fetches little more than it needs', async () => {
@@ -378,6 +391,17 @@ test('a service without Range is read once, and all of it is kept', async () => 
 });
 
 describe('fetching ahead', () => {
+  test('says of each fetch whether somebody waits for it: the line is theirs first', async () => {
+    service.put('file', bytesOf(16 * MIB));
+    const fd = await mount.open('file', 'r');
+    await mount.read(fd, 0, MIB);
+    await expect.poll(() => service.fetches.length).toBeGreaterThan(1);
+
+    const waitedFor = service.fetches.filter(({ isAhead }) => !isAhead);
+    expect(waitedFor.map(({ extent }) => extent)).toEqual([{ start: 0, end: MIB }]);
+    await mount.close(fd);
+  });
+
   test('ends with the handle, but not where a reader waits for the same bytes', async () => {
     const bytes = bytesOf(16 * MIB);
     service.put('file', bytes);
@@ -389,12 +413,12 @@ describe('fetching ahead', () => {
     const begun = service.fetches.length;
     const waiting = mount.read(one, 2 * MIB, 4 * MIB); // misses, and asks ahead of it
     await expect.poll(() => service.fetches.length).toBeGreaterThan(begun + 4);
-    const joined = mount.read(two, 5 * MIB, 1000);
+    const joined = mount.read(two, 7 * MIB, 1000);
 
     await mount.close(one);
     open();
 
-    expect(Buffer.compare(await joined, bytes.subarray(5 * MIB, 5 * MIB + 1000))).toBe(0);
+    expect(Buffer.compare(await joined, bytes.subarray(7 * MIB, 7 * MIB + 1000))).toBe(0);
     expect(Buffer.compare(await waiting, bytes.subarray(2 * MIB, 6 * MIB))).toBe(0);
     await mount.close(two);
   });
@@ -433,16 +457,20 @@ describe('fetching ahead', () => {
     other.abort(new DOMException('closed', 'AbortError'));
   });
 
-  test('a handle that is closed at once leaves no fetch of the rest behind', async () => {
+  test.each([
+    ['closed', (fd: number) => mount.close(fd)],
+    ['read elsewhere', (fd: number) => mount.read(fd, 30 * MIB + 5, 10)],
+  ] as const)('a handle that is %s at once leaves no fetch of the rest behind', async (_, turn) => {
     service.put('file', bytesOf(32 * MIB));
     const fd = await mount.open('file', 'r');
     await mount.read(fd, 0, 1);
     const { opened, open } = gate();
     service.gate = opened;
-    const reads = [];
+    const reads: Promise<unknown>[] = [];
     for (let at = MIB; at < 3 * MIB; at += 256 * 1024) reads.push(mount.read(fd, at, 256 * 1024));
     await expect.poll(() => service.fetches.length).toBeGreaterThan(2);
-    await mount.close(fd);
+    reads.push(turn(fd));
+    await nextTurn();
     open();
     await Promise.all(reads);
     service.gate = null;

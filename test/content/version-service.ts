@@ -18,7 +18,7 @@ export class VersionService implements VersionSource, VersionHistory, RemoteList
   readonly #files = new Map<ResourceUrl, StoredFile>();
   #nextVersion = 1;
   /** Every fetch that was asked for, in order. */
-  readonly fetches: { readonly version: VersionUrl; readonly extent: Extent }[] = [];
+  readonly fetches: { readonly version: VersionUrl; readonly extent: Extent; readonly isAhead: boolean }[] = [];
   pins = 0;
   /** How often a whole history was asked for. */
   histories = 0;
@@ -94,7 +94,7 @@ export class VersionService implements VersionSource, VersionHistory, RemoteList
     written: (extent: Extent) => void,
     signal: AbortSignal,
   ): Promise<FetchedRange> {
-    this.fetches.push({ version, extent });
+    this.fetches.push({ version, extent, isAhead: target.isAhead ?? false });
     await this.#trouble(signal);
     const stored = [...this.#files.values()].flatMap((file) => file.versions).find(({ url }) => url === version);
     if (stored === undefined) throw new ApiError(404, `GET ${version}/data`, 'no such version');

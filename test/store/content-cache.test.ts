@@ -205,6 +205,21 @@ test('a disk below its reserve is not cached on, and reading goes on from memory
   await stop(place);
 });
 
+test('what is cached goes when the disk is below its reserve', async () => {
+  const before = await open();
+  const bytes = new SeededRandom(4).bytes(32 * BLOCK_BYTES);
+  fetch(before, version(before, bytes.byteLength), bytes);
+  expect(before.contents.usage().cacheBytes).toBeGreaterThanOrEqual(bytes.byteLength);
+  await stop(before);
+
+  const place = await open({ reserveBytes: Number.MAX_SAFE_INTEGER }, before.directory);
+  await place.contents.takeStock(new AbortController().signal);
+  place.contents.collect();
+
+  expect(place.contents.usage().cacheBytes).toBe(0);
+  await stop(place);
+});
+
 test('files that belong to nothing are removed, those of this run and of records are not', async () => {
   const first = await open();
   const id = version(first, 2 * BLOCK_BYTES);

@@ -125,6 +125,9 @@ interface Row {
 
 const PUT_DATA = { on: 'PUT', path: 'fileVersionData' } as const;
 const OLD = Buffer.from('before');
+/** Behind what is sent when the server stops at the first byte. */
+const PATCH_AT = SIZE_BYTES - 10;
+const PATCH = Buffer.from('patch');
 
 /** Writes a file under the row's trouble, and looks at what comes of it. */
 async function upload(row: Row, at: number, how: 'changed' | 'made'): Promise<void> {
@@ -248,6 +251,21 @@ describe('at several bytes of the body', () => {
       more: SIZE_BYTES,
       meanwhile: (name) => served.mount.writeFile(name, bytesOf(cases + 1_000_000)),
       expected: ({ bytes, old }) => [[bytesOf(cases + 1_000_000), bytes, old]],
+    },
+    {
+      name: 'changed in place meanwhile: the version that is being sent has none of it',
+      rules: () => [{ ...PUT_DATA, then: HELD }],
+      more: SIZE_BYTES,
+      meanwhile: async (name) => {
+        const file = await served.mount.open(name, 'r+');
+        await served.mount.write(file, PATCH_AT, PATCH);
+        await served.mount.close(file);
+      },
+      expected: ({ bytes, old }) => {
+        const patched = Buffer.from(bytes);
+        PATCH.copy(patched, PATCH_AT);
+        return [[patched, bytes, old]];
+      },
     },
     {
       name: 'the file is deleted elsewhere meanwhile: what was changed here is made anew',

@@ -485,6 +485,44 @@ describe('whether the service can be reached', () => {
 });
 
 describe('limits', () => {
+  test('what is fetched ahead goes on when somebody has the bytes that he waits for', async () => {
+    const limitedClock = new ManualClock();
+    const limits = { upBytesPerSecond: null, downBytesPerSecond: 2_000_000 };
+    const slow = createTransfer({ service, clock: limitedClock, log: silentLogger, limits });
+    server.otherwise = serveBytes;
+    const read = (end: number, isAhead: boolean) => {
+      const target = { kind: 'memory', isAhead } as const;
+      return slow.versions.readVersion(versionUrl(), { start: 0, end }, BYTES.byteLength, target, unheard, signal);
+    };
+    const doneOf = (bytesTotal: number) =>
+      slow.stats().running.find((transfer) => transfer.bytesTotal === bytesTotal)?.bytesDone ?? null;
+    const [aheadBytes, waitedBytes] = [BYTES.byteLength - 1, 400_000];
+
+    const ahead = read(aheadBytes, true);
+    await expect.poll(() => doneOf(aheadBytes)).toBeGreaterThan(0);
+    const waited = read(waitedBytes, false);
+    await expect.poll(() => server.requests.length).toBe(2);
+    // What is asked for and answered after it: its bytes have come, and wait for their turn.
+    for (let times = 0; times < 5; times++) {
+      const tiny = { start: 0, end: 1 + times };
+      await transfer.versions.readVersion(versionUrl(), tiny, BYTES.byteLength, { kind: 'memory' }, unheard, signal);
+    }
+    const step = async (): Promise<void> => {
+      limitedClock.advance(1);
+      await new Promise((resolve) => setImmediate(resolve));
+    };
+    while ((doneOf(waitedBytes) ?? 0) === 0) await step();
+    const aheadBefore = doneOf(aheadBytes) as number;
+    while (doneOf(waitedBytes) !== null) await step();
+    const aheadAfter = doneOf(aheadBytes) as number;
+    await waited;
+
+    // Fair shares would give each the same.
+    expect(aheadAfter - aheadBefore).toBeLessThan(waitedBytes / 4);
+    while (doneOf(aheadBytes) !== null) await step();
+    expect((await ahead).extent.end).toBe(aheadBytes);
+  });
+
   test('hold in both directions, and the bytes are the same', async () => {
     const limits = { upBytesPerSecond: 1_000_000, downBytesPerSecond: 2_000_000 };
     const slow = createTransfer({ service, clock, log: silentLogger, limits });
