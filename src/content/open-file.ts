@@ -208,6 +208,11 @@ export class OpenFile {
   flush(attributes: Partial<Omit<LocalFacet, 'parent' | 'name'>> = {}): boolean {
     const { store, contents } = this.#deps;
     const draft = this.#content;
+    if (this.#orphan !== null && this.#unflushed !== null) {
+      // Never written down; what fstat(2) shows has to follow all the same.
+      const { mtime, ctime } = this.#unflushed;
+      this.#unflushed = { mtime: attributes.mtime ?? mtime, ctime: attributes.ctime ?? ctime };
+    }
     if (draft === null || this.#orphan !== null) return false;
     const times = this.#unflushed;
     if (times === null && !contents.isUnflushed(draft)) return false;

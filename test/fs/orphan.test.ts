@@ -47,3 +47,24 @@ test('a file that was never read or written before it lost its name is there whe
   expect((await mount.read(fd, 0, 100)).toString()).toBe('nameless');
   await mount.close(fd);
 });
+
+test('times that are set on a file that lost its name are shown, also after it was written', async () => {
+  const fd = await mount.open('file', 'w+');
+  const { ino } = await mount.stat('file');
+  await mount.unlink('file');
+  await mount.write(fd, 0, Buffer.from('written'));
+  const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
+  const [mtime, atime] = [
+    { sec: 1_000, nsec: 7 },
+    { sec: 2_000, nsec: 8 },
+  ] as const;
+
+  await tower.fileSystem.setattr(ino, { mtime, atime }, null, ctx); // futimens(2)
+  expect(await mount.fstat(fd)).toMatchObject({ mtime, atime, sizeBytes: 7 });
+
+  await mount.write(fd, 7, Buffer.from(' again'));
+  const later = await mount.fstat(fd);
+  expect(later).toMatchObject({ atime, sizeBytes: 13 });
+  expect(later.mtime.sec).toBeGreaterThan(mtime.sec);
+  await mount.close(fd);
+});
