@@ -9,6 +9,7 @@ import { type Account, accountFileOf, writeAccountFile } from './account-file.ts
 import { believedCertificates } from './believed-certificates.ts';
 import { exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
+import { settledOptions } from './option-flags.ts';
 import type { Prompt } from './prompt.ts';
 
 /** What a sign-in needs; all of it may stand in the environment, and what does not is asked for at a terminal. */
@@ -58,10 +59,12 @@ export async function loginCommand(
   },
 ): Promise<number> {
   const origin = originOf(flags.url ?? deps.env.CFS_URL ?? null);
+  // The environment and config.toml say it for this command as for a mount.
+  const insecure = flags.insecure || settledOptions(deps.env, deps.paths).insecure;
   const inputs = await gatherInputs(flags.given ?? {}, deps.env, deps.prompt);
   const { name, account } = await signIn(
     { paths: deps.paths, clock: deps.clock, log: silentLogger },
-    { origin, inputs, insecure: flags.insecure, certificates: believedCertificates(deps.env, origin) },
+    { origin, inputs, insecure, certificates: believedCertificates(deps.env, origin) },
   );
   deps.print(`signed in to ${account.origin} as ${visible(account.username)} (account ${visible(name)})\n`);
   return exitCode('ok');

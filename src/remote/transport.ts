@@ -91,7 +91,7 @@ export class Transport {
     const base = parsedBase(options.baseUrl);
     const loopback = isLoopback(base.hostname);
     if (base.protocol === 'http:' && !loopback && options.insecure !== true) {
-      throw new UsageError(`${base.origin} would get the password in the clear: use https, or say --insecure`);
+      throw new UsageError(`${base.origin} would get the password in the clear: use https, or cfs login --insecure`);
     }
     this.origin = base.origin;
     this.#deadlines = { ...DEADLINES, ...options.deadlines };

@@ -98,6 +98,16 @@ test('a service in the clear is spoken with where the person said so at the sign
     expect(readAccountFile(accountPaths(paths, name).accountFile).insecure).toBe(true);
     const user = await withService({ paths, clock: systemClock, env: {} }, name, (service) => service.user(undefined));
     expect(user.url).toContain(publicOrigin);
+
+    // Said by the environment, it is said to every command.
+    const env = { CFS_USERNAME: as.username, CFS_PASSWORD: as.password, CFS_APPLICATION: as.application };
+    const secrets = { CFS_ACCESS_KEY_ID: as.accessKeyId, CFS_PRIVATE_ACCESS_KEY: as.privateAccessKey };
+    const elsewhere = pathsOf({ HOME: join(ground, 'elsewhere') });
+    const rest = { paths: elsewhere, clock: systemClock, prompt: null, print: () => {} };
+    const flags = { url: publicOrigin, insecure: false };
+    await expect(loginCommand({ ...rest, env: { ...env, ...secrets } }, flags)).rejects.toThrow(/cfs login --insecure/);
+    await loginCommand({ ...rest, env: { ...env, ...secrets, CFS_INSECURE: '1' } }, flags);
+    expect(readAccountFile(accountPaths(elsewhere, name).accountFile).insecure).toBe(true);
   } finally {
     await clear.close();
   }
