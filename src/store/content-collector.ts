@@ -29,6 +29,8 @@ export class ContentCollector {
   readonly #forget: (id: ContentId) => void;
   /** Ids of this run lie at or above it: their files may be ahead of their records. */
   readonly #firstNewId: number;
+  /** Goes through what nothing refers to and nobody holds; null between two rounds. */
+  #round: Iterator<ContentId, undefined> | null = null;
   /** Their records are gone; their files go when no power cut can undo that. */
   readonly #doomed: ContentId[] = [];
 
@@ -59,23 +61,43 @@ export class ContentCollector {
 
   /** Removes contents without references that nobody leases. @returns whether there may be more of them */
   collect(): boolean {
-    const ids: ContentId[] = [];
-    for (const [id] of this.#store.all('garbage')) {
-      if (this.#files.isHeld(id)) continue;
-      ids.push(id);
-      if (ids.length >= COLLECTED_PER_CALL_MAX) break;
-    }
-    if (ids.length === 0) return false;
+    const ids = this.#garbage();
+    if (ids.size === 0) return false;
     try {
       this.#store.transact((tx) => {
         for (const id of ids) this.#destroy(tx, id);
       });
     } catch (err) {
-      this.#log.warn({ err, count: ids.length }, 'contents not collected');
+      this.#round = null;
+      this.#log.warn({ err, count: ids.size }, 'contents not collected');
       return false;
     }
     this.#removeFiles();
-    return ids.length === COLLECTED_PER_CALL_MAX;
+    return ids.size === COLLECTED_PER_CALL_MAX;
+  }
+
+  /**
+   * A portion. It begins where the last one ended, and goes around once: in front of that lies what LMDB still has of those that are
+   * gone, and reading over all of them for each portion would take longer with each.
+   */
+  #garbage(): Set<ContentId> {
+    const ids = new Set<ContentId>();
+    for (let isWhole = this.#round === null; ids.size < COLLECTED_PER_CALL_MAX; ) {
+      this.#round ??= this.#unheld();
+      const { done, value } = this.#round.next();
+      if (!done) {
+        ids.add(value);
+        continue;
+      }
+      this.#round = null;
+      if (isWhole) break;
+      isWhole = true;
+    }
+    return ids;
+  }
+
+  *#unheld(): Generator<ContentId, undefined> {
+    for (const [id] of this.#store.all('garbage')) if (!this.#files.isHeld(id)) yield id;
   }
 
   /** Whether everything was looked at. */

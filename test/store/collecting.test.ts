@@ -1,0 +1,75 @@
+import { expect, test } from 'vitest';
+import { systemClock } from '../../src/base/clock.ts';
+import { silentLogger } from '../../src/base/log.ts';
+import type { ContentId } from '../../src/base/vocabulary.ts';
+import { ContentStore } from '../../src/store/content-store.ts';
+import { countReference } from '../../src/store/node-table.ts';
+import type { StoreWriter } from '../../src/store/tables.ts';
+import { TemporaryStores } from './temporary-store.ts';
+
+const stores = new TemporaryStores();
+
+/** Drafts of a few bytes to which nobody refers any more, and how many rows of the table of such were read since. */
+async function abandoned(count: number) {
+  const directory = stores.directory();
+  const inner = await stores.open(directory);
+  let reads = 0;
+  const store = new Proxy<StoreWriter>(inner, {
+    get(target, name: keyof StoreWriter) {
+      if (name !== 'all') return typeof target[name] === 'function' ? target[name].bind(target) : target[name];
+      return function* (table: Parameters<StoreWriter['all']>[0]) {
+        for (const row of target.all(table)) {
+          if (table === 'garbage') reads += 1;
+          yield row;
+        }
+      };
+    },
+  });
+  const options = { inlineMaxBytes: 4096, cacheBytes: 1e12 };
+  const contents = new ContentStore({ store, directory, clock: systemClock, log: silentLogger, options });
+  const draft = (): ContentId =>
+    inner.transact((tx) => {
+      const id = contents.createDraft(tx, null);
+      contents.write(id, 0, Buffer.from('some'));
+      contents.flush(tx, id);
+      countReference(tx, id, 1);
+      return id;
+    });
+  const leave = (id: ContentId): void => inner.transact((tx) => countReference(tx, id, -1));
+  const ids = Array.from({ length: count }, draft);
+  for (const id of ids) leave(id);
+  const isThere = (id: ContentId): boolean => contents.record(id) !== undefined;
+  return { inner, contents, draft, leave, ids, isThere, reads: () => reads };
+}
+
+test('a long row of contents that nothing refers to is gone through once, not from its beginning for each portion', async () => {
+  const { inner, contents, ids, isThere, reads } = await abandoned(3_000);
+  const held = ids.slice(0, 500).map((id) => contents.lease(id));
+  await inner.settle();
+
+  let portions = 1;
+  while (contents.collect()) portions += 1;
+
+  expect(portions).toBeGreaterThan(10);
+  expect(ids.filter(isThere)).toEqual(ids.slice(0, 500));
+  // Once for each, and once more for those that are held and for the last portion.
+  expect(reads()).toBeLessThanOrEqual(3_000 + 500 + 200);
+  for (const lease of held) lease.release();
+  while (contents.collect());
+  expect(ids.filter(isThere)).toEqual([]);
+  contents.close();
+});
+
+test('what is left behind the place where a portion ended goes with the next one that finds room', async () => {
+  const { contents, draft, leave, ids, isThere } = await abandoned(300);
+  const lease = contents.lease(ids[0] as ContentId);
+  const last = draft();
+  expect(contents.collect()).toBe(true);
+  lease.release();
+  leave(last);
+
+  expect(contents.collect()).toBe(false);
+
+  expect([...ids, last].filter(isThere)).toEqual([]);
+  contents.close();
+});
