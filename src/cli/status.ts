@@ -1,7 +1,8 @@
 import type { Clock } from '../base/clock.ts';
-import type { Paths } from '../config/paths.ts';
+import { accountPaths, type Paths, storeDirectories } from '../config/paths.ts';
 import { formatBytes, formatDuration } from '../config/units.ts';
 import type { Status } from '../control/status-model.ts';
+import { waitingChanges } from '../store/waiting-changes.ts';
 import { exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
 import { pinText } from './pin.ts';
@@ -10,6 +11,16 @@ import { watch } from './status-watch.ts';
 
 /** How many pending changes a person is shown; scripts read all that `--json` has. */
 const SHOWN_MAX = 10;
+
+/** Changes below a root that is not mounted: no mount tells of them, and none pushes them. */
+export interface WaitingBelow {
+  readonly root: 'briefcase' | 'account';
+  readonly changes: number;
+}
+
+interface ShownAccount extends AccountState {
+  readonly waiting: readonly WaitingBelow[];
+}
 
 /** `cfs status`: every account, one after another. Exit code: parked where something is parked, otherwise ok. */
 export async function statusCommand(
@@ -21,17 +32,24 @@ export async function statusCommand(
     readonly isTerminal?: boolean;
   },
 ): Promise<number> {
-  let states = await accountStates(deps.paths);
+  const shownAccounts = async (): Promise<readonly ShownAccount[]> =>
+    Promise.all(
+      (await accountStates(deps.paths)).map(async (state) => ({
+        ...state,
+        waiting: await waitingOf(deps.paths, state),
+      })),
+    );
+  let states = await shownAccounts();
   const shown = (): string => {
     // A line for each look, where somebody reads them as they come.
     if (flags.json) return `${JSON.stringify({ accounts: states }, null, flags.watchUntil == null ? 2 : 0)}\n`;
     if (states.length === 0) return 'not signed in: run cfs login URL\n';
-    return `${states.map((state) => statusText(state, deps.clock.nowMs())).join('\n\n')}\n`;
+    return `${states.map((state) => statusText(state, deps.clock.nowMs(), state.waiting)).join('\n\n')}\n`;
   };
   if (flags.watchUntil == null) deps.print(shown());
   else {
     const look = async (): Promise<string> => {
-      states = await accountStates(deps.paths);
+      states = await shownAccounts();
       return shown();
     };
     await watch({ ...deps, isTerminal: flags.isTerminal === true && !flags.json }, look, flags.watchUntil);
@@ -39,16 +57,29 @@ export async function statusCommand(
   return states.some(({ status }) => (status?.parked.length ?? 0) > 0) ? exitCode('parked') : exitCode('ok');
 }
 
+async function waitingOf(paths: Paths, { name }: AccountState): Promise<readonly WaitingBelow[]> {
+  const [usual, ofAccount] = storeDirectories(accountPaths(paths, name));
+  const below = [
+    { root: 'briefcase' as const, changes: await waitingChanges(usual) },
+    { root: 'account' as const, changes: await waitingChanges(ofAccount) },
+  ];
+  return below.filter(({ changes }) => changes > 0);
+}
+
 /** One account as a few lines of at most 80 columns; a word that is longer, as a path, makes a longer one. */
-export function statusText(state: AccountState, nowMs: number): string {
+export function statusText(state: AccountState, nowMs: number, waiting: readonly WaitingBelow[] = []): string {
   const who = `${visible(state.username)} at ${state.origin}`;
   if (state.silent) return `${who}\n  mounted, but the process does not answer: see ${state.name}/mount.log`;
-  if (state.status === null) return `${who}\n  not mounted`;
+  const below = waiting.map(({ root, changes }) => {
+    const what = `${changes} ${changes === 1 ? 'change' : 'changes'} below --root ${root}`;
+    return `waiting    ${what}, which ${state.status === null ? 'the next mount pushes' : 'is not mounted'}`;
+  });
+  if (state.status === null) return [who, '  not mounted', ...below.flatMap((line) => folded(`  ${line}`))].join('\n');
   const { status } = state;
   return [
     who,
     `  mounted    ${visible(status.directory)} (process ${status.pid})`,
-    ...details(status, nowMs).flatMap((line) => folded(`  ${line}`)),
+    ...[...details(status, nowMs), ...below].flatMap((line) => folded(`  ${line}`)),
   ].join('\n');
 }
 

@@ -75,6 +75,11 @@ export class OwnerLock {
   }
 }
 
+/** The process that has the store in `directory` open; null for none. */
+export function ownerOf(directory: string): number | null {
+  return livingOwner(join(directory, 'owner'));
+}
+
 function livingOwner(path: string): number | null {
   let text: string;
   let inode: number;

@@ -10,6 +10,7 @@ import type { Account } from '../../src/cli/account-file.ts';
 import { type FindingName, findingKinds } from '../../src/cli/doctor/finding.ts';
 import { exitCode } from '../../src/cli/exit-codes.ts';
 import { type SignInInputs, signIn } from '../../src/cli/login.ts';
+import { statusCommand } from '../../src/cli/status.ts';
 import { pathsOf } from '../../src/config/paths.ts';
 import { ControlServer } from '../../src/control/server.ts';
 import type { Status } from '../../src/control/status-model.ts';
@@ -230,6 +231,12 @@ test('changes of the root that is not mounted are told beside a mount of the oth
   const words = text.replace(/\s+/g, ' ');
   expect(words).toContain(`mounted by process ${process.pid}: not read meanwhile`);
   expect(words).toContain('1 change waits in the store of --root account, which is not mounted');
+  let status = '';
+  const show = (shown: string): void => {
+    status += shown;
+  };
+  await statusCommand({ paths: pathsOf(ground.home.env), clock: systemClock, print: show }, { json: true });
+  expect(JSON.parse(status)).toMatchObject({ accounts: [{ waiting: [{ root: 'account', changes: 1 }] }] });
 });
 
 test.each(findingKinds())('%s is named, and nothing else', async (name, kind) => {

@@ -156,11 +156,20 @@ describe('the status for people', () => {
   /** [S-status-1] Both directions: a field that is gone must not stay in the document. */
   test('each field that scripts may read is in docs/commands.md', () => {
     const quota = { limitBytes: 2, usedBytes: 1, atMs: 1 };
-    const whole = { ...state, isForeign: true, status: { ...(state.status as Status), quota } };
+    const waiting = [{ root: 'account', changes: 1 }];
+    const whole = { ...state, waiting, isForeign: true, status: { ...(state.status as Status), quota } };
     const documented = [...textOf('docs/commands.md').matchAll(/^\| `(accounts[^`]+)` \|/gm)].map(([, field]) => field);
 
     expect(new Set(fieldsOf({ accounts: [whole] }))).toEqual(
       new Set(documented.filter((field) => field !== 'accounts[].status' && field !== 'accounts[].status.quota')),
+    );
+  });
+
+  test('what waits below a root that is not mounted is one line', () => {
+    const text = statusText(state, 70_000, [{ root: 'account', changes: 1 }]);
+    expect(text.split('\n').at(-1)).toBe('  waiting    1 change below --root account, which is not mounted');
+    expect(statusText({ ...state, status: null }, 0, [{ root: 'briefcase', changes: 3 }])).toBe(
+      'ann@example.com at https://host\n  not mounted\n  waiting    3 changes below --root briefcase, which the next mount pushes',
     );
   });
 
