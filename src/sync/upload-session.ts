@@ -7,7 +7,7 @@ import { timeLimit } from '../store/service-time.ts';
 import type { UploadRecord } from '../store/tables.ts';
 import { Acknowledgement, type AcknowledgementDeps } from './acknowledgement.ts';
 import { type Complete, DraftBody } from './draft-body.ts';
-import { hadNoEffect, ParkedError, PostponedError } from './failure.ts';
+import { failureOf, hadNoEffect, ParkedError, PostponedError } from './failure.ts';
 import { mediaTypeOf, SYMLINK_MEDIA_TYPE } from './media-type.ts';
 import type { RemoteChanges, UploadService } from './remote-changes.ts';
 
@@ -33,6 +33,7 @@ import type { RemoteChanges, UploadService } from './remote-changes.ts';
  * | complete, but of another length | never believed: another version is made; parked when it happens again |
  * | 401, 413, 5xx, 429 | the sync loop waits, parks or asks to sign in; the session stays and is gone on with |
  * | the plain PUT cut, or its answer lost | the file is asked: our length present is ours; else it is sent again |
+ * | what the draft lies over is gone, and the file holds other bytes by now | it is given up, those are the next version |
  * | the draft changed meanwhile | the frozen one is finished; what came after is the next version |
  * | file deleted here meanwhile | given up between two requests; the file's deletion takes the half version along |
  * | the history lost (or crash before it) | the version says that it is complete, the history is asked again |
@@ -64,7 +65,7 @@ export class UploadSession {
   async push(ino: Inode, signal: AbortSignal): Promise<void> {
     const record = this.#deps.intents.of(ino) ?? this.#freeze(ino);
     if (record === null || record.resource === null || record.content === null) return;
-    const { contents } = this.#deps;
+    const { contents, intents } = this.#deps;
     // The draft, and the cached blocks of what lies under it, stay while they are sent.
     const leases = layersOf(record.content, (id) => contents.record(id)).map((id) => contents.lease(id));
     try {
@@ -72,6 +73,7 @@ export class UploadSession {
       else await this.#makeVersion(ino, record.resource, record.content, signal);
     } catch (error) {
       if (error instanceof FileGone) this.#deps.onGone(ino, record.resource);
+      else if (isBaseLost(error) && this.#isWrittenAnew(record.resource, record.content)) intents.forget(ino);
       else throw error;
     } finally {
       for (const lease of leases) lease.release();
@@ -267,6 +269,14 @@ export class UploadSession {
     return true;
   }
 
+  /** Whether the file holds other bytes by now, which need nothing of what was frozen. */
+  #isWrittenAnew(file: ResourceUrl, frozen: ContentId): boolean {
+    const { store, contents } = this.#deps;
+    const owner = store.get('resource', file);
+    const now = owner === undefined ? null : (store.get('node', owner)?.local?.content ?? null);
+    return now !== null && !layersOf(now, (id) => contents.record(id)).includes(frozen);
+  }
+
   #mediaType(file: ResourceUrl): string {
     const { store } = this.#deps;
     const owner = store.get('resource', file);
@@ -291,6 +301,11 @@ export interface UploadSessionDeps extends AcknowledgementDeps {
   /** The service does not have the file any more. */
   readonly onGone: (ino: Inode, file: ResourceUrl) => void;
   readonly plainPutMaxBytes: number;
+}
+
+function isBaseLost(error: unknown): boolean {
+  const failure = failureOf(error);
+  return failure.type === 'park' && failure.reason === 'base-lost';
 }
 
 /** The file's 404, on whichever request it came. */

@@ -271,6 +271,25 @@ describe('what happens meanwhile', () => {
     expect(world.sync.status().parked).toMatchObject([{ path: 'f', reason: 'base-lost' }]);
     expect(versionsOf(world, file)[0]).toBe('theirs 7');
   });
+
+  test('the version it lies over is gone, and the file is written anew: that is pushed, theirs a copy', async () => {
+    const world = new SyncWorld();
+    const file = world.service.add('file', MODEL_ROOT, 'f', Buffer.from(NEW));
+    world.learn();
+    world.patch('/f', 2, 'XY');
+    for (let n = 0; n < 8; n++) world.service.addVersion(file, Buffer.from(`theirs ${n}`));
+    world.service.auto = () => ({ type: 'answer' });
+    world.clock.advance(SETTLE_MS + 1);
+    await world.quiet();
+    expect(world.sync.status().parked).toMatchObject([{ reason: 'base-lost' }]);
+
+    world.write('/f', 'written anew');
+    await pass(world);
+
+    expect(world.sync.status().parked).toEqual([]);
+    expect(versionsOf(world, file)[0]).toBe('written anew');
+    expect([...world.service.tree().values()]).toEqual(expect.arrayContaining(['written anew', 'theirs 7']));
+  });
 });
 
 describe('changed here and elsewhere', () => {
