@@ -68,6 +68,10 @@ struct connection {
   uint32_t singles;  /* batches so far: now and then one looks for more than one caller */
   uint64_t answered; /* when the last batch was, monotonic nanoseconds */
   int32_t trust;     /* above 0: the next request is worth waiting for awake */
+  uint64_t slow_reply_ns; /* a long reply that took this long made the others wait */
+  uint32_t pool_run;      /* how many long replies the pool was given after the last slow one; 0: that was not slow */
+  uint32_t pool_left;     /* how many of them are still to come */
+  uint64_t pool_replies;  /* long replies given to the pool for that, so far */
 };
 
 /* ---- lifetime ---- */
@@ -492,9 +496,24 @@ static int start_job(napi_env env, struct connection *c, uint64_t unique, const 
 }
 
 /*
+ * A long reply costs what its pages cost: 0.1 to 0.2 ms for 1 MiB, but 3 ms where a host has to find each new page of the reader's page
+ * cache first, and everybody else waits for this thread. Then the pool sends the next ones, in longer and longer runs as long as the one
+ * between two runs was slow again.
+ */
+#define LONG_REPLY (128u * 1024u)
+#define POOL_RUN_FIRST 16u
+#define POOL_RUN_MAX 1024u
+
+static void note_long_reply(struct connection *c, uint64_t took_ns) {
+  if (took_ns < c->slow_reply_ns) c->pool_run = 0;
+  else c->pool_run = c->pool_run == 0 ? POOL_RUN_FIRST : c->pool_run * 2 > POOL_RUN_MAX ? POOL_RUN_MAX : c->pool_run * 2;
+  c->pool_left = c->pool_run;
+}
+
+/*
  * sendPieces(uniqueLow, uniqueHigh, pieces, done): a READ reply gathered from Uint8Arrays and from slices of files
- * (Float64Array: descriptor, position, length). 0: sent; 1: a slice was not in the page cache, `done(errno)` is called when the
- * pool has sent it (an errno has been answered as EIO); negative errno: nothing was sent.
+ * (Float64Array: descriptor, position, length). 0: sent; 1: a slice was not in the page cache, or long replies take long:
+ * `done(errno)` is called when the pool has sent it (an errno has been answered as EIO); negative errno: nothing was sent.
  */
 static napi_value connection_send_pieces(napi_env env, napi_callback_info info) {
   napi_value argv[4], element;
@@ -517,17 +536,22 @@ static napi_value connection_send_pieces(napi_env env, napi_callback_info info) 
   if (total > PAYLOAD_MAX) return number_of(env, -EINVAL);
   uint64_t unique = (uint64_t)high << 32 | low;
 
-  bool ready = true;
+  bool has_slices = false;
+  for (uint32_t i = 0; i < count; i++) has_slices |= pieces[i].bytes == NULL;
+  bool is_long = has_slices && total >= LONG_REPLY, ready = true;
+  if (is_long && c->pool_left > 0) {
+    c->pool_left--;
+    c->pool_replies++;
+    ready = false;
+  }
+  uint64_t started = is_long ? monotonic_ns() : 0;
   size_t used = 0; /* of the scratch area */
-  for (uint32_t i = 0; i < count; i++) {
+  for (uint32_t i = 0; ready && i < count; i++) {
     iov[i + 1] = (struct iovec){pieces[i].bytes, pieces[i].length};
     if (pieces[i].bytes != NULL || pieces[i].length == 0) continue;
     struct iovec target = {c->scratch + PAGE + used, pieces[i].length};
     ssize_t n = preadv2(pieces[i].fd, &target, 1, pieces[i].position, RWF_NOWAIT);
-    if (n != (ssize_t)pieces[i].length) {
-      ready = false;
-      break;
-    }
+    ready = n == (ssize_t)pieces[i].length;
     used += pieces[i].length;
     iov[i + 1] = target;
   }
@@ -541,7 +565,9 @@ static napi_value connection_send_pieces(napi_env env, napi_callback_info info) 
   do {
     n = writev(c->fd, iov, (int)count + 1);
   } while (n < 0 && errno == EINTR);
-  return number_of(env, n < 0 ? -errno : 0);
+  int failure = n < 0 ? errno : 0;
+  if (is_long) note_long_reply(c, monotonic_ns() - started);
+  return number_of(env, -failure);
 }
 
 /* notify(offset, length, queueMax): 1 when queued, 0 when the queue is full. */
@@ -557,7 +583,7 @@ static napi_value connection_notify(napi_env env, napi_callback_info info) {
   return number_of(env, notifier_push(c->notifier, c->region + offset, length, queue_max) ? 1 : 0);
 }
 
-/* counts(): [notifications written, unknown to the kernel, failed, waiting, free small slots, free large slots] */
+/* counts(): [notifications written, unknown to the kernel, failed, waiting, free small slots, free large slots, pool_replies] */
 static napi_value connection_counts(napi_env env, napi_callback_info info) {
   napi_value result, argv[1];
   struct connection *c = arguments_of(env, info, 0, argv);
@@ -565,7 +591,8 @@ static napi_value connection_counts(napi_env env, napi_callback_info info) {
   if (c == NULL) return result;
   struct notifier_counts n = notifier_counts(c->notifier);
   double values[] = {(double)n.written, (double)n.unknown,           (double)n.failed,
-                     (double)n.waiting, (double)c->small_free_count, (double)c->large_free_count};
+                     (double)n.waiting, (double)c->small_free_count, (double)c->large_free_count,
+                     (double)c->pool_replies};
   for (uint32_t i = 0; i < sizeof values / sizeof *values; i++) {
     TRY_NAPI(napi_set_element(env, result, i, number_of(env, values[i])));
   }
@@ -603,25 +630,26 @@ static bool reference(napi_env env, napi_value value, napi_ref *ref) {
 }
 
 /*
- * openConnection(fd, smallSlots, largeSlots, onBatch, onUnsent, onEnded): serves `fd` from now on and owns it.
+ * openConnection(fd, smallSlots, largeSlots, slowReplyNs, onBatch, onUnsent, onEnded): serves `fd` from now on and owns it.
  * Returns an object of the functions above and the region, or a negative errno.
  */
 napi_value connection_open(napi_env env, napi_callback_info info) {
-  napi_value argv[6], result, buffer, resource, name;
-  size_t argc = 6;
+  napi_value argv[7], result, buffer, resource, name;
+  size_t argc = 7;
   int32_t fd;
-  uint32_t small_count, large_count;
+  uint32_t small_count, large_count, slow_reply_ns;
   uv_loop_t *loop;
   TRY_NAPI(napi_get_cb_info(env, info, &argc, argv, NULL, NULL));
-  if (argc < 6 || napi_get_value_int32(env, argv[0], &fd) != napi_ok ||
+  if (argc < 7 || napi_get_value_int32(env, argv[0], &fd) != napi_ok ||
       napi_get_value_uint32(env, argv[1], &small_count) != napi_ok ||
-      napi_get_value_uint32(env, argv[2], &large_count) != napi_ok || small_count < BATCH_MAX || large_count < 2) {
+      napi_get_value_uint32(env, argv[2], &large_count) != napi_ok ||
+      napi_get_value_uint32(env, argv[3], &slow_reply_ns) != napi_ok || small_count < BATCH_MAX || large_count < 2) {
     return number_of(env, -EINVAL);
   }
   TRY_NAPI(napi_get_uv_event_loop(env, (struct uv_loop_s **)&loop));
   struct connection *c = calloc(1, sizeof *c);
   if (c == NULL) return number_of(env, -ENOMEM);
-  *c = (struct connection){.fd = fd, .env = env, .small_count = small_count, .large_count = large_count};
+  *c = (struct connection){.fd = fd, .env = env, .small_count = small_count, .large_count = large_count, .slow_reply_ns = slow_reply_ns};
   c->poll = calloc(1, uv_handle_size(UV_HANDLE_TYPE_POLL));
   c->notifier = notifier_create(fd);
   if (c->poll == NULL || c->notifier == NULL || !allocate_region(c)) return number_of(env, -ENOMEM); /* ends the start */
@@ -634,8 +662,8 @@ napi_value connection_open(napi_env env, napi_callback_info info) {
   bool ok = napi_create_object(env, &result) == napi_ok && napi_create_object(env, &resource) == napi_ok &&
             napi_create_string_utf8(env, "FUSE", NAPI_AUTO_LENGTH, &name) == napi_ok &&
             napi_async_init(env, resource, name, &c->async) == napi_ok && reference(env, resource, &c->resource) &&
-            reference(env, argv[3], &c->on_batch) && reference(env, argv[4], &c->on_unsent) &&
-            reference(env, argv[5], &c->on_ended) &&
+            reference(env, argv[4], &c->on_batch) && reference(env, argv[5], &c->on_unsent) &&
+            reference(env, argv[6], &c->on_ended) &&
             napi_create_external_arraybuffer(env, c->region, c->region_length, region_finalized, c, &buffer) == napi_ok &&
             napi_set_named_property(env, result, "region", buffer) == napi_ok &&
             napi_set_named_property(env, result, "scratchStart", number_of(env, item_offset(c, c->scratch))) == napi_ok &&

@@ -16,6 +16,8 @@ import { OpenPush } from '../fs/open-push.ts';
 import type { Pins } from '../fs/pins.ts';
 import { ContentStore } from '../store/content-store.ts';
 import { Store } from '../store/environment.ts';
+import { keepHouse } from '../store/housekeeping.ts';
+import { WritePace } from '../store/write-pace.ts';
 import type { RemoteChanges, UploadService } from '../sync/remote-changes.ts';
 import type { SyncEvent } from '../sync/sync-event.ts';
 import { SyncLoop } from '../sync/sync-loop.ts';
@@ -81,6 +83,7 @@ export async function buildLeftTower(deps: LeftTowerDeps): Promise<LeftTower> {
     clock,
     log: log.child({ part: 'contents' }),
     isKept: (content) => pins?.keeps(content) ?? false,
+    pace: new WritePace({ clock }),
     options: { inlineMaxBytes: options.inlineMaxBytes, cacheBytes, reserveBytes },
   });
   const quota = new AccountQuota(store);
@@ -190,6 +193,6 @@ export async function buildLeftTower(deps: LeftTowerDeps): Promise<LeftTower> {
   });
   pins = additions.pins;
   tree.onLocalChange((ino) => sync.changed(ino));
-  void contents.keepHouse(shutdown);
+  void keepHouse(contents, { clock, log: log.child({ part: 'contents' }) }, shutdown);
   return { store, contents, tree, freshness, patience, reader, fileSystem, ...additions, sync, quota, cacheBytes };
 }

@@ -72,6 +72,8 @@ export class OpenFile {
   #unflushed: { mtime: Timespec; ctime: Timespec } | null = null;
   #writing: Writing | null = null;
   #pinning: Promise<void> | null = null;
+  /** Settles when the pool has written what it has at hand: what changes the file next comes after it. */
+  #beingWritten: Promise<void> | null = null;
   #isClosed = false;
   /** How much longer the pinned version is than the kernel was told; it asks again for a file that is opened, not for one that is. */
   #unheardBytes = 0;
@@ -146,35 +148,29 @@ export class OpenFile {
   }
 
   /**
-   * Copies `data` in. A promise only when the base is not known yet.
+   * Copies `data` in. A promise only when the base is not known yet, or while the system makes writers wait for its disk.
    *
    * @param how `append`: `offset` is where the kernel takes the end of the file to be
    */
   write(offset: number, data: Uint8Array, caller: Caller, how: 'at' | 'append' = 'at'): void | Promise<void> {
-    if (this.#needsPin()) {
-      // The kernel's buffer is only ours until the answer, and the answer waits for this promise.
-      return this.#startPinning(caller.signal).then(() => this.#writePinned(offset, data, how));
-    }
-    this.#writePinned(offset, data, how);
+    // The kernel's buffer is only ours until the answer, and the answer waits for this promise.
+    return this.#change(caller, () => this.#writePinned(offset, data, how));
   }
 
   /** Sets the length. A promise only when the base is not known yet and some of it stays. */
   truncate(sizeBytes: number, caller: Caller): void | Promise<void> {
-    if (sizeBytes > 0 && this.#needsPin())
-      return this.#startPinning(caller.signal).then(() => this.#truncatePinned(sizeBytes));
-    this.#truncatePinned(sizeBytes);
+    if (sizeBytes === 0) return this.#inOrder(() => this.#truncatePinned(0));
+    return this.#change(caller, () => this.#truncatePinned(sizeBytes));
   }
 
   /** Makes a range read as zeros without changing the length (punch hole, zero range). */
   zero(extent: Extent, caller: Caller): void | Promise<void> {
-    const act = (): void => {
+    return this.#change(caller, () => {
       const draft = this.#draft();
       const end = Math.min(extent.end, this.#deps.contents.sizeOf(draft));
       if (extent.start < end) this.#deps.contents.zero(draft, { start: extent.start, end });
       this.#touch();
-    };
-    if (this.#needsPin()) return this.#startPinning(caller.signal).then(act);
-    act();
+    });
   }
 
   /** SEEK_DATA, SEEK_HOLE over what is known; bytes that were never fetched count as data. */
@@ -268,12 +264,32 @@ export class OpenFile {
     return this.#deps.reader.read(this.#content, { start: extent.start, end }, caller, take);
   }
 
-  #writePinned(offset: number, data: Uint8Array, how: 'at' | 'append'): void {
+  /** Changes the file once its base is known. */
+  #change(caller: Caller, act: () => void | Promise<void>): void | Promise<void> {
+    if (this.#needsPin()) return this.#startPinning(caller.signal).then(() => this.#inOrder(act));
+    return this.#inOrder(act);
+  }
+
+  /** After the write that the pool has at hand, if it has one. */
+  #inOrder(act: () => void | Promise<void>): void | Promise<void> {
+    const done = this.#beingWritten === null ? act() : this.#beingWritten.then(act);
+    if (done === undefined) return;
+    const over = done
+      .catch(() => {})
+      .then(() => {
+        if (this.#beingWritten === over) this.#beingWritten = null;
+      });
+    this.#beingWritten = over;
+    return done;
+  }
+
+  #writePinned(offset: number, data: Uint8Array, how: 'at' | 'append'): void | Promise<void> {
     const draft = this.#draft();
     const end = this.#deps.contents.sizeOf(draft);
     // Appended at the end that a listing told of, to a version that ends elsewhere: never into its middle.
     const isAtOldEnd = how === 'append' && offset + this.#unheardBytes === end;
-    this.#deps.contents.write(draft, isAtOldEnd ? end : offset, data);
+    const written = this.#deps.contents.writeAtPace(draft, isAtOldEnd ? end : offset, data);
+    if (written !== undefined) return written.then(() => this.#touch());
     this.#touch();
   }
 

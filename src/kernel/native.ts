@@ -18,12 +18,14 @@ export interface KernelAddon {
    *
    * `onBatch(count)`: `count` requests stand in the region, described by the control words; each must be answered in place
    * (ITEM_REPLY) or taken (TAKEN) before it returns, else the addon answers EIO. `onUnsent(count)`: replies of that batch with a
-   * nonzero ITEM_ERRNO did not reach the kernel. `onEnded(errno)`: nothing more will come; ENODEV means unmounted.
+   * nonzero ITEM_ERRNO did not reach the kernel. `onEnded(errno)`: nothing more will come; ENODEV means unmounted. `slowReplyNs`: after
+   * a long reply to READ that took this long, the pool sends the next ones.
    */
   openConnection(
     fd: number,
     smallSlots: number,
     largeSlots: number,
+    slowReplyNs: number,
     onBatch: (count: number) => void,
     onUnsent: (count: number) => void,
     onEnded: (errno: number) => void,
@@ -39,7 +41,8 @@ export interface AddonConnection {
   /**
    * A reply to READ from Uint8Arrays and slices of files (Float64Array of descriptor, position, length).
    *
-   * @returns 0 when sent; 1 when a thread of the pool reads and sends it: `done(errno)` follows, a failure was answered as EIO
+   * @returns 0 when sent; 1 when a thread of the pool reads and sends it (what is not in the page cache, long replies while they take
+   *   long): `done(errno)` follows, a failure was answered as EIO
    */
   sendPieces(
     uniqueLow: number,
@@ -51,7 +54,7 @@ export interface AddonConnection {
   release(slot: number, large: number): void;
   /** Queues the message that stands in the region for the notifying threads. @returns 0 when `queueMax` wait already */
   notify(offset: number, length: number, queueMax: number): number;
-  /** [notifications written, unknown to the kernel, failed, waiting, free small slots, free large slots] */
+  /** [notifications written, unknown to the kernel, failed, waiting, free small slots, free large slots, slow replies left to the pool] */
   counts(): readonly number[];
   close(): void;
 }

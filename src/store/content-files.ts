@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { StorageError } from '../base/errors.ts';
 import { BLOCK_BYTES, type ContentId } from '../base/vocabulary.ts';
 import type { Disk } from './disk.ts';
+import type { WritePace } from './write-pace.ts';
 
 /** Drafts are the user's only copy, the cache is not: they lie in different folders. */
 export type Place = 'drafts' | 'cache';
@@ -34,12 +35,16 @@ export class ContentFiles {
   /** Folders whose entries may not be on the disk yet. */
   readonly #unsyncedFolders = new Set<string>();
   readonly #folders = new Set<string>();
+  readonly #pace: WritePace | null;
+  /** Descriptors that the pool writes to. INVARIANT: at most one write each, for a file's changes come one after another (OpenFile). */
+  readonly #written = new Set<number>();
   /** One for all blocks that are only looked at: a new buffer for each costs more than the look. */
   readonly #scratch = Buffer.allocUnsafeSlow(BLOCK_BYTES);
 
-  constructor(deps: { directory: string; disk: Disk; holes: HolePunch | null }) {
+  constructor(deps: { directory: string; disk: Disk; holes: HolePunch | null; pace: WritePace | null }) {
     this.#directory = deps.directory;
     this.#disk = deps.disk;
+    this.#pace = deps.pace;
     this.#holes = deps.holes;
     for (const place of ['drafts', 'cache'] as const) deps.disk.makeDirectory(join(deps.directory, place));
     const tag = join(deps.directory, 'cache', 'CACHEDIR.TAG');
@@ -119,6 +124,25 @@ export class ContentFiles {
 
   write(id: ContentId, place: Place, bytes: Uint8Array, position: number): void {
     this.#disk.write(this.descriptor(id, place), bytes, position);
+  }
+
+  /**
+   * For bytes that come one stretch after another, however many: at once, or in the pool while the system makes who writes wait for its
+   * disk. `bytes` are needed until then, and the file is held.
+   */
+  writeAtPace(id: ContentId, place: Place, bytes: Uint8Array, position: number): void | Promise<void> {
+    const pace = this.#pace;
+    const fd = this.descriptor(id, place);
+    if (pace === null) return this.#disk.write(fd, bytes, position);
+    if (!pace.isHeldUp) return pace.timed(() => this.#disk.write(fd, bytes, position));
+    this.hold(id);
+    this.#written.add(fd);
+    return pace
+      .timedLater(() => this.#disk.writeLater(fd, bytes, position))
+      .finally(() => {
+        this.#written.delete(fd);
+        this.release(id);
+      });
   }
 
   /** Makes a range read as zeros; gives its blocks back where the disk can. */
@@ -224,8 +248,9 @@ export class ContentFiles {
     this.#disk.close(open.fd);
   }
 
+  /** All but those which the pool is writing to: their numbers must not become another file's. */
   closeAll(): void {
-    for (const id of [...this.#open.keys()]) this.close(id);
+    for (const [id, { fd }] of [...this.#open]) if (!this.#written.has(fd)) this.close(id);
   }
 
   /** Ids of the files that lie in one of the 256 folders. */

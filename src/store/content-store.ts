@@ -22,6 +22,7 @@ import { SealedMarks } from './sealed-marks.ts';
 import { SmallBytes } from './small-bytes.ts';
 import type { ContentRecord, StoreWriter, Transaction } from './tables.ts';
 import { VersionBlocks } from './version-blocks.ts';
+import type { WritePace } from './write-pace.ts';
 
 export interface ContentStoreDeps {
   readonly store: StoreWriter;
@@ -34,6 +35,8 @@ export interface ContentStoreDeps {
   readonly disk?: Disk;
   /** How blocks are given back; null: not at all. Without it our addon, where it is built. */
   readonly holes?: HolePunch | null;
+  /** Notices when the system makes writers wait; without: they wait. */
+  readonly pace?: WritePace;
   /** Whether a content is never evicted, for a person asked for it to stay; without: none. */
   readonly isKept?: (content: ContentId) => boolean;
   /** Names this run of the machine; tests restart it. */
@@ -83,7 +86,10 @@ export class ContentStore implements Contents {
     this.#trust = new LayerTrust({ store, log, bootId: deps.bootId });
     this.#small = new SmallBytes({ store, log });
     const holes = deps.holes === undefined ? addonHoles(log) : deps.holes;
-    this.#files = new ContentFiles({ directory, disk: deps.disk ?? systemDisk, holes });
+    this.#files = new ContentFiles({
+      ...{ directory, disk: deps.disk ?? systemDisk, holes },
+      pace: deps.pace ?? null,
+    });
     const files = this.#files;
     const usage = this.#usage;
     this.#blocks = new VersionBlocks({ store, files, usage, clock, log });
@@ -208,6 +214,14 @@ export class ContentStore implements Contents {
     this.#drafts.open(draft).write(offset, data);
   }
 
+  writeAtPace(draft: ContentId, offset: number, data: Uint8Array): void | Promise<void> {
+    return this.#drafts.open(draft).writeAtPace(offset, data);
+  }
+
+  isBeingWritten(draft: ContentId): boolean {
+    return this.#drafts.get(draft)?.isBeingWritten ?? false;
+  }
+
   truncate(draft: ContentId, sizeBytes: number): void {
     this.#drafts.open(draft).truncate(sizeBytes);
   }
@@ -233,6 +247,7 @@ export class ContentStore implements Contents {
   }
 
   seal(tx: Transaction, id: ContentId): void {
+    if (this.isBeingWritten(id)) throw new Error(`content ${id} is being written`);
     this.flush(tx, id);
     const record = tx.get('content', id);
     if (record === undefined) throw new StorageError(`content ${id} is not there`);
@@ -397,25 +412,6 @@ export class ContentStore implements Contents {
     if (await this.#collector.takeStock(signal)) this.#trust.lookedThrough();
   }
 
-  /**
-   * Looks after the contents until `signal` is aborted: takes stock once, then collects, evicts and settles layers every few
-   * seconds. Never rejects.
-   */
-  async keepHouse(signal: AbortSignal): Promise<void> {
-    await this.takeStock(signal);
-    while (!signal.aborted) {
-      try {
-        this.collect();
-        await this.settleLayers(signal);
-        await this.#clock.sleep(HOUSEKEEPING_MS, signal);
-      } catch (err) {
-        if (signal.aborted) return;
-        this.#log.error({ err }, 'looking after the contents failed');
-        await this.#clock.sleep(HOUSEKEEPING_MS, signal).catch(() => {});
-      }
-    }
-  }
-
   /** Stores block maps and closes the files; the store itself is closed by its owner, after this. */
   close(): void {
     this.#sync.close();
@@ -470,7 +466,6 @@ export class ContentStore implements Contents {
   }
 }
 
-const HOUSEKEEPING_MS = 2000;
 const SEEK_WINDOW_BYTES = 64 * 1024 * 1024;
 
 const EMPTY: Omit<ContentRecord, 'kind' | 'sealed' | 'sizeBytes'> = {

@@ -51,6 +51,13 @@ export interface Contents {
   sizeOf(id: ContentId): number;
   /** Copies `data` into an open draft. @throws StorageError full */
   write(draft: ContentId, offset: number, data: Uint8Array): void;
+  /**
+   * As `write`, for who must not be held up. A promise only while the system makes writers wait for its disk: `data` is needed until it
+   * settles, the length counts from then on, and the next change of the draft comes after it.
+   */
+  writeAtPace(draft: ContentId, offset: number, data: Uint8Array): void | Promise<void>;
+  /** Whether such a promise has not settled: then the draft cannot be sealed. */
+  isBeingWritten(draft: ContentId): boolean;
   /** Sets the length of an open draft; what is gained reads as zeros. */
   truncate(draft: ContentId, sizeBytes: number): void;
   /** Makes `extent` of an open draft read as zeros, within its size. */

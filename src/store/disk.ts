@@ -11,6 +11,7 @@ import {
   renameSync,
   statSync,
   unlinkSync,
+  write,
   writeSync,
 } from 'node:fs';
 import { open } from 'node:fs/promises';
@@ -35,6 +36,8 @@ export interface Disk {
   read(fd: number, target: Uint8Array, position: number): number;
   /** Writes all of `bytes`, or throws: what of it reached the file then is unknown. @throws StorageError */
   write(fd: number, bytes: Uint8Array, position: number): void;
+  /** As `write`, in the pool: `bytes` and the descriptor are needed until it settles. */
+  writeLater(fd: number, bytes: Uint8Array, position: number): Promise<void>;
   truncate(fd: number, sizeBytes: number): void;
   sizeBytes(fd: number): number;
   /** What a file takes of the disk (its blocks, not its length); 0 where there is none. */
@@ -57,6 +60,7 @@ const ZEROS = new Uint8Array(256 * 1024);
 const flagsOf = { read: 'r', write: 'r+', create: 'w+' } as const;
 const fdatasyncInPool = promisify(fdatasync);
 const fsyncInPool = promisify(fsync);
+const writeInPool = promisify(write);
 
 /** The failure of a system call on the store's files as a StorageError; `full` where the disk is. */
 export function storageErrorOf(error: unknown, what: string): StorageError {
@@ -92,6 +96,14 @@ export const systemDisk: Disk = {
       let done = 0;
       while (done < bytes.byteLength) done += writeSync(fd, bytes, done, bytes.byteLength - done, position + done);
     }),
+  writeLater: async (fd, bytes, position) => {
+    try {
+      for (let done = 0; done < bytes.byteLength; )
+        done += (await writeInPool(fd, bytes, done, bytes.byteLength - done, position + done)).bytesWritten;
+    } catch (error) {
+      throw storageErrorOf(error, 'write failed');
+    }
+  },
   truncate: (fd, sizeBytes) => attempt('truncate failed', () => ftruncateSync(fd, sizeBytes)),
   sizeBytes: (fd) => attempt('stat failed', () => fstatSync(fd).size),
   diskBytes: (path) => attempt('stat failed', () => (statSync(path, { throwIfNoEntry: false })?.blocks ?? 0) * 512),

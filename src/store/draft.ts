@@ -24,6 +24,7 @@ export class Draft {
   #memory: Uint8Array | null;
   #changes = 0;
   #flushedChanges = 0;
+  #isBeingWritten = false;
 
   constructor(
     deps: { files: ContentFiles; inlineBytesMax: number },
@@ -70,12 +71,48 @@ export class Draft {
     return this.#memory;
   }
 
+  /** The pool is writing to it: what comes of that is not known yet. */
+  get isBeingWritten(): boolean {
+    return this.#isBeingWritten;
+  }
+
   write(offset: number, data: Uint8Array): void {
     if (data.byteLength === 0) return;
+    if (!this.#keptInMemory(offset, data)) this.#files.write(this.id, 'drafts', data, offset);
+    this.#noteWritten(offset, offset + data.byteLength);
+  }
+
+  /** See `Contents.writeAtPace`. */
+  writeAtPace(offset: number, data: Uint8Array): void | Promise<void> {
+    if (data.byteLength === 0) return;
+    const end = offset + data.byteLength;
+    if (!this.#keptInMemory(offset, data)) {
+      const written = this.#files.writeAtPace(this.id, 'drafts', data, offset);
+      if (written !== undefined) return this.#writtenLater(written, offset, end);
+    }
+    this.#noteWritten(offset, end);
+  }
+
+  /** Whether the draft is as short with `data` as what is kept in memory; otherwise it is in its file from now on. */
+  #keptInMemory(offset: number, data: Uint8Array): boolean {
     const end = offset + data.byteLength;
     if (this.#memory !== null && end > this.#inlineBytesMax) this.#spill();
-    if (this.#memory === null) this.#files.write(this.id, 'drafts', data, offset);
-    else this.#room(end).set(data, offset);
+    if (this.#memory === null) return false;
+    this.#room(end).set(data, offset);
+    return true;
+  }
+
+  async #writtenLater(written: Promise<void>, offset: number, end: number): Promise<void> {
+    this.#isBeingWritten = true;
+    try {
+      await written;
+      this.#noteWritten(offset, end);
+    } finally {
+      this.#isBeingWritten = false;
+    }
+  }
+
+  #noteWritten(offset: number, end: number): void {
     addExtent(this.#extents, offset, end);
     this.#sizeBytes = Math.max(this.#sizeBytes, end);
     this.#changes++;

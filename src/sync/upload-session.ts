@@ -105,6 +105,7 @@ export class UploadSession {
         writeNode(tx, node, after, clock.nowMs());
         node = after;
       }
+      if (contents.isBeingWritten(content)) throw new PostponedError('it is being written to at this moment');
       if (!tx.get('content', content)?.sealed) contents.seal(tx, content);
       const frozen = tx.get('content', content);
       if (frozen !== undefined && node.local !== null && frozen.sizeBytes !== node.local.sizeBytes) {

@@ -32,6 +32,7 @@ export class FillingDisk {
       }
       systemDisk.write(fd, bytes, position);
     },
+    writeLater: async (fd, bytes, position) => this.disk.write(fd, bytes, position),
     allocate: async (path, sizeBytes) => {
       this.#needsRoom();
       await systemDisk.allocate(path, sizeBytes);

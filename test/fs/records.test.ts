@@ -19,6 +19,7 @@ class CountingDisk {
       if (this.#journals.has(fd)) this.records++;
       return systemDisk.write(fd, bytes, position);
     },
+    writeLater: async (fd, bytes, position) => this.disk.write(fd, bytes, position),
   };
 }
 

@@ -15,6 +15,7 @@ class FillableDisk {
       if (this.isFull) throw new StorageError('no space', { full: true });
       systemDisk.write(fd, bytes, position);
     },
+    writeLater: async (fd, bytes, position) => this.disk.write(fd, bytes, position),
   };
 }
 

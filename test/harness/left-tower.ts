@@ -12,6 +12,7 @@ import { FileSystem } from '../../src/fs/file-system.ts';
 import { ContentStore } from '../../src/store/content-store.ts';
 import type { Disk } from '../../src/store/disk.ts';
 import { Store } from '../../src/store/environment.ts';
+import type { WritePace } from '../../src/store/write-pace.ts';
 import { Freshness } from '../../src/tree/freshness.ts';
 import { Names } from '../../src/tree/names.ts';
 import { PushMarks } from '../../src/tree/push-marks.ts';
@@ -63,6 +64,7 @@ export class LeftTower {
       log,
       options: { inlineMaxBytes: 16 * 1024, cacheBytes: 1024 ** 3, ...options.contents },
       ...(options.disk && { disk: options.disk }),
+      ...(options.pace && { pace: options.pace }),
     });
     const { contents } = this;
     const marks = new PushMarks({ store });
@@ -160,6 +162,8 @@ export interface TowerOptions {
   readonly openWaitMs?: number;
   /** What the store's files lie on. */
   readonly disk?: Disk;
+  /** Notices when that disk makes writers wait; without: nobody does. */
+  readonly pace?: WritePace;
   /** Size of a file of the journal. */
   readonly segmentBytes?: number;
   readonly contents?: {

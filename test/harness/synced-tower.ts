@@ -30,7 +30,9 @@ export class SyncedTower {
     this.mount = new InProcessMount(tower.fileSystem);
   }
 
-  static async build(options: Pick<TowerOptions, 'contents' | 'disk' | 'segmentBytes'> = {}): Promise<SyncedTower> {
+  static async build(
+    options: Pick<TowerOptions, 'contents' | 'disk' | 'pace' | 'segmentBytes'> = {},
+  ): Promise<SyncedTower> {
     const clock = new ManualClock();
     const service = new ModelService();
     service.auto = () => ({ type: 'answer' });

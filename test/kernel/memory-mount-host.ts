@@ -24,6 +24,7 @@ export interface HostOptions {
   /** Reads of every file are answered with slices of this one. */
   readonly sliceOf?: string;
   readonly deadlineMs?: number;
+  readonly slowReplyMs?: number;
   readonly logLevel?: LogLevel;
 }
 
@@ -195,6 +196,7 @@ if (isMainThread) {
     log: createLogger({ level: options.logLevel ?? 'silent' }),
     clock: systemClock,
     ...(options.deadlineMs !== undefined && { deadlineMs: options.deadlineMs }),
+    ...(options.slowReplyMs !== undefined && { slowReplyMs: options.slowReplyMs }),
   }).then(
     (mount) => {
       reply({ mounted: mount.descriptor });

@@ -67,6 +67,12 @@ export class MemoryContents implements Contents {
   zero(): void {
     throw new Error('not needed');
   }
+  writeAtPace(): void {
+    throw new Error('not needed');
+  }
+  isBeingWritten(): boolean {
+    return false;
+  }
   isUnflushed(): boolean {
     return false;
   }
