@@ -240,6 +240,8 @@ async function busy() {
       while(performance.now()<end){const n='${mount.directory}/names/f'+(1+t.length%200);const s=performance.now();fs.statSync(n);
       t.push(performance.now()-s);Atomics.wait(new Int32Array(new SharedArrayBuffer(4)),0,0,1);}
       t.sort((a,b)=>a-b);console.log(t[Math.floor(t.length*0.5)],t[Math.floor(t.length*0.99)]);`;
+    // What goes up stands twice in the page cache, what comes down as well.
+    warmMemory(ground.base, 4 * HUGE_MIB);
     const { out } = run(
       `cp ${ground.base}/huge ${mount.directory}/up & sleep 0.5; cat ${mount.directory}/down > /dev/null & ` +
         `node -e "${script.replaceAll('"', '\\"').replaceAll('$', '\\$')}"; kill %2 2>/dev/null; wait %1; true`,
