@@ -5,6 +5,7 @@ import type { Clock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
 import { accountPaths, type Paths, storeDirectories } from '../config/paths.ts';
 import { formatBytes } from '../config/units.ts';
+import { PART_BYTES_MAX } from '../control/methods.ts';
 import type { UnsyncedFile } from '../control/status-model.ts';
 import { chooseAccount } from './account-file.ts';
 import { exitCode } from './exit-codes.ts';
@@ -19,8 +20,8 @@ import {
   type UnsyncedSource,
 } from './unsynced-source.ts';
 
-/** How much is read at once; through a mount a hole is as long as one of these at least. */
-const PIECE_BYTES = 128 * 1024;
+/** How much is read at once. */
+const PIECE_BYTES = PART_BYTES_MAX;
 
 /**
  * `cfs export DIR`: copies out what exists on this machine only, whether it is mounted or not and whatever the service says. Nothing

@@ -1,5 +1,5 @@
 import type { LogLevel } from '../base/log.ts';
-import type { Inode, ResourceUrl } from '../base/vocabulary.ts';
+import type { Extent, Inode, ResourceUrl } from '../base/vocabulary.ts';
 import type { MountMetrics } from '../control/mount-metrics.ts';
 import type {
   DiscardedChange,
@@ -14,6 +14,7 @@ import type {
 import type { SyncLeft } from '../sync/sync-request.ts';
 import type { MountEvent } from './mount-event.ts';
 import type { MountRequest } from './mount-request.ts';
+import type { UnsyncedPart } from './pending-changes.ts';
 
 /**
  * What the two threads of a mount say to each other beside the four services of `transfer/`: typed here once, so that both
@@ -66,6 +67,8 @@ export interface MountService {
   pinned(ino: Inode): Promise<PinnedPath | null>;
   locate(path: string): Promise<Located>;
   unsynced(after: number): Promise<{ readonly files: readonly UnsyncedFile[]; readonly next: number | null }>;
+  /** What is here of the bytes of a file that `unsynced` named. */
+  unsyncedParts(ino: number, extent: Extent): Promise<readonly UnsyncedPart[]>;
   metrics(): Promise<WorkerMetrics>;
   logLevel(level: LogLevel): Promise<void>;
   /** The account's quota as the service told it, for statfs(2). */
@@ -84,6 +87,10 @@ export interface MainService {
   event(event: MountEvent): Promise<void>;
   /** The mount is gone without `stop` having been asked for: unmounted from outside, or the connection broke. */
   ended(outcome: StopOutcome): Promise<void>;
+  /** Unmounted from outside: what is pending is pushed, and then the process ends. */
+  draining(): Promise<void>;
+  /** The store is about to be given up: from here on its next owner may be asked at the control socket, and not this one. */
+  puttingDown(): Promise<void>;
   /** Said every second by a Worker that still turns. */
   alive(): Promise<void>;
 }

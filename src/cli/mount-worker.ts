@@ -5,7 +5,7 @@ import { systemClock } from '../base/clock.ts';
 import { FsError, TransportError, UsageError } from '../base/errors.ts';
 import { createLogger, type Logger, type LogLevel } from '../base/log.ts';
 import { type Channel, Port } from '../base/port.ts';
-import { type Inode, type ResourceUrl, ROOT_INODE, type VersionUrl } from '../base/vocabulary.ts';
+import { type Extent, type Inode, type ResourceUrl, ROOT_INODE, type VersionUrl } from '../base/vocabulary.ts';
 import type {
   DiscardedChange,
   Located,
@@ -32,7 +32,7 @@ import {
   type WorkerStart,
   type WorkerStatus,
 } from './mount-seam.ts';
-import { firstLeft, pendingChanges, unsyncedFiles } from './pending-changes.ts';
+import { firstLeft, partsHere, pendingChanges, type UnsyncedPart, unsyncedFiles } from './pending-changes.ts';
 
 /**
  * The left tower's composition root: everything that answers the kernel, and the only writer of the store, in a Worker of
@@ -55,6 +55,8 @@ class MountingWorker implements MountService {
   #stopping: Promise<StopOutcome> | null = null;
   /** Aborted with the limit, ms, of whoever does not want to wait until everything is pushed. */
   #hurry = new AbortController();
+  /** Aborted by whoever wants the store now: nothing more is pushed. */
+  #enough = new AbortController();
   /** What tells how much is left, by the number of a `sync`. */
   readonly #left = new Map<number, () => SyncLeft>();
 
@@ -124,6 +126,7 @@ class MountingWorker implements MountService {
   stop(timeoutMs: number | null): Promise<StopOutcome> {
     // Whoever gives a limit ends the wait of a stop that has none: the service may not come back today.
     if (this.#stopping !== null && timeoutMs !== null) this.#hurry.abort(timeoutMs);
+    if (this.#stopping !== null && timeoutMs === 0) this.#enough.abort();
     this.#stopping ??= this.#stop(timeoutMs);
     return this.#stopping;
   }
@@ -202,6 +205,11 @@ class MountingWorker implements MountService {
     return unsyncedFiles(this.#built.store, after);
   }
 
+  async unsyncedParts(ino: number, extent: Extent): Promise<readonly UnsyncedPart[]> {
+    const { store, contents } = this.#built;
+    return partsHere(contents, store.get('node', ino as Inode)?.local?.content ?? null, extent);
+  }
+
   async metrics(): Promise<WorkerMetrics> {
     const { sync, contents, reader, store, cacheBytes } = this.#built;
     const usage = contents.usage();
@@ -257,6 +265,7 @@ class MountingWorker implements MountService {
           // Still mounted: whoever asks again has another try, with a limit of their own.
           this.#stopping = null;
           this.#hurry = new AbortController();
+          this.#enough = new AbortController();
           throw error;
         }
         busy = true;
@@ -265,7 +274,7 @@ class MountingWorker implements MountService {
       if (!busy) await this.#mounted.ended;
     }
     // An unflushed draft of a writer that was still there goes back to its last flush: never half a file as a version.
-    if (drainMs > 0) await this.#watched(STOP_ID, (onBegin) => sync.drain(drainMs, onBegin));
+    if (drainMs > 0) await this.#watched(STOP_ID, (onBegin) => sync.drain(drainMs, onBegin, this.#enough.signal));
     this.#built.pins.stop();
     await sync.stop();
     freshness.stop();
@@ -274,6 +283,7 @@ class MountingWorker implements MountService {
     const left = firstLeft(pendingChanges(store, sync.pendingChanges()).changes, status.parked);
     contents.collect();
     contents.close();
+    await this.#main.puttingDown();
     await store.close();
     return { pending: status.pending, parked: status.parked.length, left, busy };
   }
@@ -306,6 +316,7 @@ class MountingWorker implements MountService {
       this.#hurry.abort(drainMs);
       return;
     }
+    void this.#main.draining().catch(() => {});
     void this.stop(drainMs).then((outcome) => this.#main.ended(outcome));
   }
 

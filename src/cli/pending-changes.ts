@@ -1,4 +1,7 @@
+import { FsError } from '../base/errors.ts';
+import type { ContentId, Extent } from '../base/vocabulary.ts';
 import { LISTED_MAX, type PendingChange, type UnsyncedFile } from '../control/status-model.ts';
+import type { Contents } from '../store/contents.ts';
 import type { NodeRecord, StoreReader } from '../store/tables.ts';
 import { changeKindOf, pathOf, type PendingChange as SyncPendingChange } from '../sync/sync-event.ts';
 
@@ -52,4 +55,32 @@ export function unsyncedFiles(
 function isOnlyHere(node: NodeRecord): boolean {
   const kind = changeKindOf(node);
   return kind === 'upload' || kind === 'create-folder';
+}
+
+/** Bytes of a file, in a row with others. */
+export interface UnsyncedPart {
+  readonly length: number;
+  /** null: these bytes, or some of them, cannot be had. */
+  readonly bytes: Uint8Array | null;
+}
+
+/** Each byte that is here, however little of its block is: a change in a block whose rest is nowhere is still somebody's. */
+export function partsHere(
+  contents: Pick<Contents, 'pieces' | 'readAll'>,
+  content: ContentId | null,
+  { start, end }: Extent,
+): readonly UnsyncedPart[] {
+  const nothing = [{ length: end - start, bytes: null }];
+  if (content === null) return nothing;
+  try {
+    let at = start;
+    return contents.pieces(content, { start, end }).map(({ kind, length }) => {
+      const part = { start: at, end: at + length };
+      at = part.end;
+      return { length, bytes: kind === 'missing' ? null : contents.readAll(content, part) };
+    });
+  } catch (error) {
+    if (error instanceof FsError) return nothing;
+    throw error;
+  }
 }

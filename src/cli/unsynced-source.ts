@@ -2,14 +2,13 @@ import { existsSync, readlinkSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../base/clock.ts';
-import { FsError } from '../base/errors.ts';
 import { silentLogger } from '../base/log.ts';
-import type { ContentId, Extent, Inode } from '../base/vocabulary.ts';
+import type { Extent, Inode } from '../base/vocabulary.ts';
 import { callControl } from '../control/client.ts';
 import type { UnsyncedFile } from '../control/status-model.ts';
 import { ContentStore } from '../store/content-store.ts';
 import { openStore } from './accounts.ts';
-import { unsyncedFiles } from './pending-changes.ts';
+import { partsHere, type UnsyncedPart, unsyncedFiles } from './pending-changes.ts';
 
 /** What exists on this machine only, from whoever has it. */
 export interface UnsyncedSource {
@@ -24,14 +23,13 @@ export interface UnsyncedReader {
   close(): Promise<void>;
 }
 
-export interface UnsyncedPart {
-  readonly length: number;
-  /** null: these bytes, or some of them, cannot be had. */
-  readonly bytes: Uint8Array | null;
-}
-
-/** Through a mount that runs: it alone may use its store. The bytes come from the mount like for any program. */
+/**
+ * Through a mount that runs: it alone may use its store. The bytes come from the mount like for any program, so that what the service
+ * has of a file is fetched; where that cannot be had, the mount is asked for what is here, however little it is of a page or block.
+ */
 export function openUnsyncedInMount(socketPath: string, directory: string): UnsyncedSource {
+  // Waited for once, not with every piece.
+  let isAway = false;
   return {
     files: async function* () {
       for (let after: number | null = 0; after !== null; ) {
@@ -44,7 +42,7 @@ export function openUnsyncedInMount(socketPath: string, directory: string): Unsy
         after = page.next;
       }
     },
-    open: async ({ path, kind }) => {
+    open: async ({ ino, path, kind }) => {
       if (kind === 'symlink') {
         const target = readlinkSync(join(directory, path), { encoding: 'buffer' });
         return { read: async () => [{ length: target.byteLength, bytes: target }], close: async () => {} };
@@ -52,15 +50,22 @@ export function openUnsyncedInMount(socketPath: string, directory: string): Unsy
       const file = await open(join(directory, path), 'r');
       return {
         read: async ({ start, end }) => {
-          const bytes = new Uint8Array(end - start);
-          const length = bytes.byteLength;
-          try {
-            const { bytesRead } = await file.read(bytes, 0, length, start);
-            return [{ length, bytes: bytesRead === length ? bytes : null }];
-          } catch (error) {
-            if (NOT_HERE.has((error as NodeJS.ErrnoException).code ?? '')) return [{ length, bytes: null }];
-            throw error;
+          if (!isAway) {
+            const bytes = new Uint8Array(end - start);
+            try {
+              const { bytesRead } = await file.read(bytes, 0, bytes.byteLength, start);
+              if (bytesRead === bytes.byteLength) return [{ length: bytesRead, bytes }];
+            } catch (error) {
+              const { code = '' } = error as NodeJS.ErrnoException;
+              if (!NOT_HERE.has(code)) throw error;
+              isAway = code === 'ETIMEDOUT';
+            }
           }
+          const { parts } = await callControl(socketPath, 'unsyncedParts', { ino, start, end });
+          return parts.map(({ length, base64 }) => ({
+            length,
+            bytes: base64 === null ? null : Buffer.from(base64, 'base64'),
+          }));
         },
         close: () => file.close(),
       };
@@ -102,7 +107,7 @@ export async function openUnsyncedInStore(directory: string, clock: Clock): Prom
     open: async ({ ino }) => {
       const content = store.get('node', ino as Inode)?.local?.content ?? null;
       return {
-        read: async (extent) => readHere(contents, content, extent),
+        read: async (extent) => partsHere(contents, content, extent),
         close: async () => {},
       };
     },
@@ -111,21 +116,4 @@ export async function openUnsyncedInStore(directory: string, clock: Clock): Prom
       await store.close();
     },
   };
-}
-
-/** Each byte that is here, however little of its block is: a change in a block whose rest is nowhere is still somebody's. */
-function readHere(contents: ContentStore, content: ContentId | null, { start, end }: Extent): readonly UnsyncedPart[] {
-  const nothing = [{ length: end - start, bytes: null }];
-  if (content === null) return nothing;
-  try {
-    let at = start;
-    return contents.pieces(content, { start, end }).map(({ kind, length }) => {
-      const part = { start: at, end: at + length };
-      at = part.end;
-      return { length, bytes: kind === 'missing' ? null : contents.readAll(content, part) };
-    });
-  } catch (error) {
-    if (error instanceof FsError) return nothing;
-    throw error;
-  }
 }

@@ -83,6 +83,12 @@ export interface ControlMethods {
     /** `next` is the `after` of the next page; null at the end. */
     readonly result: { readonly files: readonly UnsyncedFile[]; readonly next: number | null };
   };
+  /** The bytes of one of them that are here, in parts; `base64` is null for what is not. At most PART_BYTES_MAX are asked for at once. */
+  readonly unsyncedParts: {
+    readonly params: { readonly ino: number; readonly start: number; readonly end: number };
+    readonly progress: never;
+    readonly result: { readonly parts: readonly { readonly length: number; readonly base64: string | null }[] };
+  };
   readonly metrics: { readonly params: Record<string, never>; readonly progress: never; readonly result: MountMetrics };
   /** How much the log says from now on, until the mount ends; null: it is only asked for. @returns how much it says now */
   readonly logLevel: {
@@ -96,8 +102,10 @@ export type MethodName = keyof ControlMethods;
 
 export const METHOD_NAMES: readonly MethodName[] = [
   ...(['status', 'sync', 'umount', 'refresh', 'retry', 'discard', 'pin', 'unpin'] as const),
-  ...(['locate', 'unsynced', 'metrics', 'logLevel'] as const),
+  ...(['locate', 'unsynced', 'unsyncedParts', 'metrics', 'logLevel'] as const),
 ];
+
+export const PART_BYTES_MAX = 128 * 1024;
 
 /** What a handler gets beside its parameters. */
 export interface CallContext<Progress> {

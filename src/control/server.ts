@@ -11,6 +11,7 @@ import {
   type ControlHandlers,
   METHOD_NAMES,
   type MethodName,
+  PART_BYTES_MAX,
   type RequestLine,
 } from './methods.ts';
 import { type SocketAddress, socketAddress } from './socket-address.ts';
@@ -39,6 +40,7 @@ export class ControlServer {
   readonly #sockets = new Set<Socket>();
   readonly #underWay = new Set<Promise<void>>();
   #address: SocketAddress | null = null;
+  #stopped: Promise<void> | null = null;
 
   constructor(deps: {
     socketPath: string;
@@ -79,20 +81,26 @@ export class ControlServer {
     this.#server.on('error', (err) => this.#log.warn({ err }, 'control socket failed'));
   }
 
+  /** Takes the socket away: its path is the next owner's. Who is connected stays so. */
+  stopListening(): void {
+    if (this.#stopped !== null) return;
+    this.#stopped = new Promise((resolve) => this.#server.close(() => resolve()));
+    rmSync(this.#path, { force: true });
+  }
+
   /**
    * Ends all calls and takes the socket away. Calls whose handlers end within a second are still answered, so an `umount`
    * handler returns when the mount is gone, and whoever closes this server does so after it: a handler never waits for this.
    */
   async close(): Promise<void> {
     this.#closing.abort(new UsageError('the mount is ending', 1));
-    const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
+    this.stopListening();
     await Promise.race([Promise.allSettled(this.#underWay), this.#clock.sleep(1000)]);
     for (const socket of this.#sockets) {
       socket.end();
       this.#clock.after(1000, () => socket.destroy());
     }
-    await closed;
-    rmSync(this.#path, { force: true });
+    await this.#stopped;
     this.#address?.release();
   }
 
@@ -191,6 +199,14 @@ function checkedParams(method: MethodName, params: unknown): unknown {
       return {};
     case 'unsynced':
       return { after: numberOf(given, 'after') ?? 0 };
+    case 'unsyncedParts': {
+      const [ino = 0, start = 0, end = 0] = (['ino', 'start', 'end'] as const).map(
+        (name) => numberOf(given, name) ?? 0,
+      );
+      if (end < start || end - start > PART_BYTES_MAX)
+        throw new UsageError(`end: expected up to ${PART_BYTES_MAX} bytes from start on`);
+      return { ino, start, end };
+    }
     case 'logLevel': {
       const level = LOG_LEVELS.find((known) => known === given.level) ?? null;
       if (level === null && given.level !== null)

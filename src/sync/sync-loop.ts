@@ -185,16 +185,17 @@ export class SyncLoop {
     return request.report;
   }
 
-  /** As `syncNow`, for at most that long. @returns how many nodes are left to be pushed, parked ones included */
-  async drain(timeoutMs: number, onBegin?: OnBegin): Promise<{ left: number }> {
+  /** As `syncNow`, for at most that long, or until `enough`. @returns how many nodes are left to be pushed, parked ones included */
+  async drain(timeoutMs: number, onBegin?: OnBegin, enough?: AbortSignal): Promise<{ left: number }> {
     const deadline = new AbortController();
+    const signal = enough === undefined ? deadline.signal : AbortSignal.any([deadline.signal, enough]);
     const timeUp = (): void => deadline.abort(new DOMException('drained long enough', 'TimeoutError'));
     // A timer cannot wait for ever: it would fire at once.
     const cancel = Number.isFinite(timeoutMs) ? this.#deps.clock.after(timeoutMs, timeUp) : () => {};
     try {
-      await this.syncNow(deadline.signal, null, onBegin);
+      await this.syncNow(signal, null, onBegin);
     } catch (error) {
-      if (!deadline.signal.aborted) throw error;
+      if (!signal.aborted) throw error;
     } finally {
       cancel();
     }

@@ -87,6 +87,32 @@ test('what cfs export cannot have is zeros in the copy, named, and told by the e
 });
 
 /** [S-export-1] */
+test('beside a mount a change that is shorter than a page is exported to the byte, though nothing else of its block is here', async () => {
+  const own = await mounted('--settle', '1h');
+  await own.run('head -c 3000000 /dev/urandom > base.bin');
+  await own.sync();
+  const other = await own.freshStore(['--settle', '1h', '--read-timeout', '1s']);
+  await other.run('tail -c 1 base.bin | wc -c'); // which version it is, and its end
+  server.pause();
+  try {
+    await other.run(`printf mine | dd of=base.bin bs=4 seek=1000005 oflag=seek_bytes conv=notrunc status=none`);
+    const copy = join(other.directory, '../copy');
+
+    const result = await other.cfs(['export', copy], { anyExitCode: true });
+
+    expect(result.code).toBe(exitCode('store'));
+    expect(result.stderr).toMatch(/^base\.bin: [\d.]+ MiB of 2\.9 MiB are not here: zeros\n$/);
+    const bytes = readFileSync(join(copy, 'base.bin'));
+    expect(bytes).toHaveLength(3_000_000);
+    const around = Buffer.alloc(1_000);
+    around.write('mine', 500);
+    expect(Buffer.compare(bytes.subarray(1_000_005 - 500, 1_000_005 + 500), around)).toBe(0);
+  } finally {
+    server.resume();
+  }
+});
+
+/** [S-export-1] */
 test('what was changed below --root account is exported and kept from cfs logout --forget like the rest', async () => {
   const own = await mounted('--settle', '1h', '--root', 'account');
   const beside = (name: string): string => join(own.directory, '..', name);

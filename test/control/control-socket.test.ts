@@ -24,11 +24,14 @@ const HANDLERS: ControlHandlers = {
   retry: () => ({ retried: 0 }),
   locate: () => ({ path: 'a', kind: 'file', sizeBytes: 0, resource: null, isPending: true }),
   unsynced: () => ({ files: [], next: null }),
+  unsyncedParts: () => ({ parts: [] }),
   metrics: () => {
     throw new Error('not asked for in these tests');
   },
   logLevel: ({ level }) => ({ level: level ?? 'info' }),
 };
+
+const NO_CONTEXT = { signal: new AbortController().signal, progress: () => {} };
 
 let directory: string;
 const servers: ControlServer[] = [];
@@ -88,6 +91,27 @@ test('only the owner reaches the socket, whatever the mask of the process', asyn
 
   expect(statSync(path).mode & 0o777).toBe(0o600);
   expect(statSync(dirname(path)).mode & 0o777).toBe(0o700);
+});
+
+test('who gives the store up takes its own socket away, and not that of the next owner', async () => {
+  let finish = (): void => {};
+  const finished = new Promise<void>((resolve) => {
+    finish = resolve;
+  });
+  const path = await listening({ umount: () => finished.then(() => HANDLERS.umount({ timeoutMs: 0 }, NO_CONTEXT)) });
+  const [first] = servers as [ControlServer];
+  const asked = callControl(path, 'umount', { timeoutMs: 0 });
+  await callControl(path, 'status', {});
+
+  first.stopListening();
+  expect(existsSync(path)).toBe(false);
+  await listening({ status: () => ({ ...STATUS, pid: 2 }) }, { path });
+  finish();
+  // Who had asked before is answered.
+  expect(await asked).toMatchObject({ pending: 0 });
+  await first.close();
+
+  expect(await callControl(path, 'status', {})).toMatchObject({ pid: 2 });
 });
 
 test('a path that is too long for a socket address works all the same, and is taken away again', async () => {

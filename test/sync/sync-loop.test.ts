@@ -539,6 +539,17 @@ describe('syncNow', () => {
 
     expect(await drained).toEqual({ left: 1 });
   });
+
+  test('drain ends at once when somebody else wants the store', async () => {
+    const world = new SyncWorld();
+    world.write('/f', 'x');
+    const enough = new AbortController();
+    const drained = world.sync.drain(1_800_000, undefined, enough.signal);
+    await world.quiet();
+    enough.abort();
+
+    expect(await drained).toEqual({ left: 1 });
+  });
 });
 
 test('the pushes of many small files run side by side, two for each place', async () => {

@@ -1,0 +1,61 @@
+import { mkdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
+import { runCommand } from '../harness/command.ts';
+import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
+
+/** One store, one owner: who has it, and how it goes from one mount to the next. */
+
+/** Longer than any test waits. */
+const DRAIN = '30min';
+
+/** Whether a process is there; one that ended stays listed until its parent asks for it. */
+function isRunning(pid: number): boolean {
+  try {
+    return !/^State:\s+[ZX]/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
+  } catch {
+    return false;
+  }
+}
+
+const missing = missingForMounts();
+describe.skipIf(missing !== null)(`a store in use${missing === null ? '' : ` (needs: ${missing})`}`, () => {
+  let mount: MountFixture;
+  beforeAll(async () => {
+    mount = await MountFixture.start({ flags: ['--drain', DRAIN, '--settle', '1s'] });
+  });
+  afterAll(() => mount?.dispose());
+
+  test('is refused to a second mount, with the process that has it', async () => {
+    onTestFailed(mount.printLogs);
+    const second = join(mount.directory, '..', 'second');
+    mkdirSync(second);
+    const program = [process.execPath, join(import.meta.dirname, '../../dist/cli/cfs-mount.js'), second];
+
+    const { code, stderr } = await runCommand(program, { env: mount.env(), anyExitCode: true });
+
+    expect(stderr).toContain(`process ${mount.pid}`);
+    expect(code).toBe(5);
+  });
+
+  test('is handed over by a mount that is ending and would go on pushing for half an hour', async () => {
+    onTestFailed(mount.printLogs);
+    await mount.run('ls');
+    await mount.server.kill9();
+    await mount.run('echo pending > pending; head -c 3000000 /dev/urandom > large');
+    const digest = (await mount.run('sha256sum large')).stdout.slice(0, 64);
+    const { pid } = mount;
+    await runCommand(['fusermount3', '-u', mount.directory]);
+    expect(isRunning(pid)).toBe(true);
+
+    await mount.mount();
+
+    expect(mount.pid).not.toBe(pid);
+    expect((await mount.run('cat pending; sha256sum large')).stdout).toBe(`pending\n${digest}  large\n`);
+    await expect.poll(() => isRunning(pid), { timeout: 60_000 }).toBe(false);
+    // The one that went took its own socket away, and not that of the next.
+    await mount.server.restart();
+    await mount.sync();
+    expect((await mount.serverTree()).get('large')).toBe(digest);
+  });
+});
