@@ -122,12 +122,14 @@ export class Store implements StoreWriter {
       const segmentBytes = options.segmentBytes ?? SEGMENT_BYTES;
       await migrate({ database, directory, segmentBytes, disk, clock, log });
       const applied = readApplied(database);
-      const opening = store;
+      const replayed: { readonly sequence: number; readonly rows: readonly Row[] }[] = [];
       store.#journal = await Journal.open(
         { directory: join(directory, 'journal'), segmentBytes, disk, log, clock },
         applied,
-        ({ sequence, payload }) => opening.#keep(decodeRows(Buffer.from(payload), sequence), sequence),
+        ({ sequence, payload }) => replayed.push({ sequence, rows: decodeRows(Buffer.from(payload), sequence) }),
       );
+      // Not before the journal has its file: on an almost full disk LMDB would take the room for it.
+      for (const { rows, sequence } of replayed) store.#keep(rows, sequence);
       store.#begin(store.#journal);
       return store;
     } catch (error) {

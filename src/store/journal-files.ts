@@ -52,7 +52,7 @@ export function segmentsIn(
 /**
  * A file whose blocks are on the disk, in the pool.
  *
- * @returns its length: `wantedBytes`, or as much as there is room for
+ * @returns its length: `wantedBytes`, or where there is less room about half of that: the rest is for the index
  * @throws StorageError full when there is next to none
  */
 export async function allocateFitting(disk: Disk, path: string, wantedBytes: number): Promise<number> {
@@ -60,7 +60,10 @@ export async function allocateFitting(disk: Disk, path: string, wantedBytes: num
   for (const sizeBytes of sizesDownTo(wantedBytes, SEGMENT_BYTES_MIN)) {
     try {
       await disk.allocate(path, sizeBytes);
-      return sizeBytes;
+      if (sizeBytes === wantedBytes) return sizeBytes;
+      const keptBytes = Math.max(Math.floor(sizeBytes / 2), SEGMENT_BYTES_MIN);
+      cut(disk, path, keptBytes);
+      return keptBytes;
     } catch (error) {
       disk.remove(path);
       if (!isFull(error)) throw error;
@@ -127,6 +130,15 @@ export function readWhole(disk: Disk, path: string): Buffer {
   try {
     const bytes = Buffer.allocUnsafe(disk.sizeBytes(fd));
     return bytes.subarray(0, disk.read(fd, bytes, 0));
+  } finally {
+    disk.close(fd);
+  }
+}
+
+function cut(disk: Disk, path: string, sizeBytes: number): void {
+  const fd = disk.open(path, 'write');
+  try {
+    disk.truncate(fd, sizeBytes);
   } finally {
     disk.close(fd);
   }

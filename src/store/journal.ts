@@ -84,6 +84,7 @@ export class Journal {
     let last = applied;
     let intact = true;
     const kept: Segment[] = [];
+    const needless: string[] = [];
     const forgotten: string[] = [];
     for (const file of files) {
       const bytes = readWhole(disk, file.path);
@@ -106,16 +107,16 @@ export class Journal {
         replay(record);
         last = own;
       }
-      kept.push({ ...file, last: own });
+      if (own <= applied || own < header.firstSequence) needless.push(file.path);
+      else kept.push({ ...file, last: own });
     }
     for (const path of forgotten) disk.remove(path);
     if (forgotten.length > 0) await disk.syncDirectory(directory);
     // What they took may be all the room there is for the new one.
     disk.remove(sparePath(directory));
-    const needed = kept.filter((segment) => segment.last > applied);
-    for (const { path, last: own } of kept) if (own <= applied) disk.remove(path);
+    for (const path of needless) disk.remove(path);
     // An earlier run may have been killed before it synced them: what this run promises rests on them.
-    for (const { path } of needed) await syncSegment(disk, path);
+    for (const { path } of kept) await syncSegment(disk, path);
 
     const number = (files.at(-1)?.number ?? 0) + 1;
     const path = segmentPath(directory, number);
@@ -123,7 +124,7 @@ export class Journal {
     if (sizeBytes < options.segmentBytes) log.warn({ sizeBytes }, 'the disk is almost full: a short journal file');
     const current = beginSegment(options, { number, path, sizeBytes, firstSequence: last + 1 });
     await disk.syncDirectory(directory);
-    return new Journal(options, needed, current, Promise.resolve());
+    return new Journal(options, kept, current, Promise.resolve());
   }
 
   /** Sequence number of the newest record. */

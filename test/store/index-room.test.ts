@@ -40,12 +40,11 @@ function lost(store: Store, last: number): number[] {
 }
 
 async function until(clock: ManualClock, condition: () => boolean): Promise<void> {
-  await expect
-    .poll(() => {
-      clock.advance(1_000);
-      return condition();
-    })
-    .toBe(true);
+  const passing = (): boolean => {
+    clock.advance(1_000);
+    return condition();
+  };
+  await expect.poll(passing, { interval: 5 }).toBe(true);
 }
 
 test('MDB_MAP_FULL: the journal takes changes for as long as it has room, short ones to the end, and nothing is lost', async () => {
@@ -86,6 +85,34 @@ test('MDB_MAP_FULL: the journal takes changes for as long as it has room, short 
   await until(clock, () => store.pressure() === 0);
   await store.close();
   expect(lost(await stores.open(directory), last + 1)).toEqual([]);
+});
+
+test('a start takes nothing over before the journal has its file: LMDB would take the room for it', async () => {
+  const refusing = new RefusingIndex();
+  const directory = stores.directory();
+  const before = await stores.open(directory, { clock: new ManualClock(), openIndex: refusing.open });
+  refusing.rowsMax = 0;
+  for (let id = 1; id <= 600; id++) put(before, id, 100);
+  const left = stores.copyOf(directory);
+  const index = new RefusingIndex();
+  const clock = new ManualClock();
+  let asked = -1;
+  const disk: Disk = {
+    ...systemDisk,
+    allocate: async (path, sizeBytes) => {
+      clock.advance(1_000);
+      await new Promise((resolve) => setImmediate(resolve));
+      if (asked < 0) asked = index.asked;
+      await systemDisk.allocate(path, sizeBytes);
+    },
+  };
+
+  const store = await stores.open(left, { clock, disk, openIndex: index.open });
+
+  expect(asked).toBe(0);
+  await until(clock, () => store.pressure() === 0);
+  expect(lost(store, 600)).toEqual([]);
+  refusing.rowsMax = Number.POSITIVE_INFINITY;
 });
 
 test('what little room there is takes a part of what waits: a batch that is refused is tried in smaller ones', async () => {

@@ -7,7 +7,8 @@ export class RefusingIndex {
   rowsMax = Number.POSITIVE_INFINITY;
   /** How it says so. The map of ours grows by itself; one that may not says this. */
   message = 'MDB_MAP_FULL: Environment mapsize limit reached';
-  /** Transactions so far that were refused. */
+  /** Transactions so far, and those of them that were refused. */
+  asked = 0;
   refused = 0;
 
   readonly open = (path: string): RootDatabase<Buffer, Buffer> => {
@@ -20,6 +21,7 @@ export class RefusingIndex {
         return Promise.resolve(true);
       };
     const batch = (action: () => void): Promise<boolean> => {
+      this.asked++;
       counted = 0;
       action();
       const rows = counted;
