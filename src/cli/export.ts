@@ -39,6 +39,11 @@ export async function exportCommand(
   for (const { source, folder } of await sourcesOf(deps, name, directory)) {
     try {
       for await (const file of source.files()) {
+        if (file.damage !== undefined) {
+          done.damaged++;
+          deps.warn(`${file.path}: not copied: ${file.damage}\n`);
+          continue;
+        }
         const missing = await copyOut(source, file, join(directory, folder, file.path));
         done.files++;
         done.bytes += file.sizeBytes;
@@ -55,7 +60,7 @@ export async function exportCommand(
     }
   }
   deps.print(
-    done.files === 0
+    done.files === 0 && done.damaged === 0
       ? 'nothing is on this machine only\n'
       : `${done.files} copied to ${visible(flags.directory)} (${formatBytes(done.bytes)})\n`,
   );

@@ -1,5 +1,5 @@
-import { FsError } from '../base/errors.ts';
-import type { ContentId, Extent } from '../base/vocabulary.ts';
+import { FsError, StorageError } from '../base/errors.ts';
+import type { ContentId, Extent, Inode } from '../base/vocabulary.ts';
 import { LISTED_MAX, type PendingChange, type UnsyncedFile } from '../control/status-model.ts';
 import type { Contents } from '../store/contents.ts';
 import type { NodeRecord, StoreReader } from '../store/tables.ts';
@@ -43,13 +43,25 @@ export function unsyncedFiles(
   const files: UnsyncedFile[] = [];
   for (const [ino, { parked }] of store.all('dirty')) {
     if (ino <= after) continue;
-    const node = store.get('node', ino);
-    if (node?.local == null || !isOnlyHere(node)) continue;
-    const { sizeBytes } = node.local;
-    files.push({ ino, path: pathOf(store, ino), kind: node.kind, sizeBytes, parked: parked?.detail ?? null });
+    const file = unsyncedFile(store, ino, parked?.detail ?? null);
+    if (file === null) continue;
+    files.push(file);
     if (files.length === LISTED_MAX) return { files, next: ino };
   }
   return { files, next: null };
+}
+
+/** null: the service has it whole. */
+function unsyncedFile(store: StoreReader, ino: Inode, parked: string | null): UnsyncedFile | null {
+  try {
+    const node = store.get('node', ino);
+    if (node?.local == null || !isOnlyHere(node)) return null;
+    return { ino, path: pathOf(store, ino), kind: node.kind, sizeBytes: node.local.sizeBytes, parked };
+  } catch (error) {
+    // One that is damaged does not keep the others from being copied.
+    if (!(error instanceof StorageError)) throw error;
+    return { ino, path: `inode ${ino}`, kind: 'file', sizeBytes: 0, parked, damage: error.message };
+  }
 }
 
 function isOnlyHere(node: NodeRecord): boolean {

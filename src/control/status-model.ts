@@ -112,6 +112,8 @@ export interface UnsyncedFile {
   readonly sizeBytes: number;
   /** Why it is parked; null for what only waits. */
   readonly parked: string | null;
+  /** Set where what is stored about it, or about a folder above it, is damaged: neither name nor bytes are known. */
+  readonly damage?: string;
 }
 
 /** Where a `sync` stands, sent while it waits. */

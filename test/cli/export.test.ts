@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
@@ -71,4 +71,38 @@ test('every byte that was changed is in the copy, however little of its block is
   expect(Buffer.compare(readFileSync(join(directory, 'letter')), wanted)).toBe(0);
   expect(warned).toMatch(/^letter: .* of 384 KiB are not here: zeros\n$/);
   expect(code).toBe(exitCode('store'));
+});
+
+/** [S-damage-2] */
+test('a file of which the row is damaged is named, and keeps no other from being copied', async () => {
+  const { storeDirectory } = home.plantAccount();
+  await fillStore(storeDirectory);
+  const store = await Store.open({ directory: storeDirectory, clock: systemClock, log: silentLogger });
+  const damaged = store.transact((tx) => {
+    const ino = tx.nextId('inode') as Inode;
+    const local = sampleLocal(ROOT_INODE, 'garbled', { sizeBytes: 0 });
+    writeNode(tx, undefined, { ...sampleNode(ino), local }, 0);
+    return ino;
+  });
+  await store.close();
+  const index = join(storeDirectory, 'index', 'data.mdb');
+  const bytes = readFileSync(index);
+  for (let at = bytes.indexOf('garbled'); at >= 0; at = bytes.indexOf('garbled', at)) bytes.write('mangled', at);
+  writeFileSync(index, bytes);
+  let warned = '';
+  const deps = {
+    paths: pathsOf(home.env),
+    clock: systemClock,
+    print: () => {},
+    redraw: null,
+    warn: (text: string) => {
+      warned += text;
+    },
+  };
+
+  const code = await exportCommand(deps, { directory: home.path('copy'), account: null });
+
+  expect(code).toBe(exitCode('store'));
+  expect(warned).toContain(`inode ${damaged}: not copied: the store is damaged: row node ${damaged}`);
+  expect(readFileSync(home.path('copy/letter')).subarray(5, 9).toString()).toBe('mine');
 });
