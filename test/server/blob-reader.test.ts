@@ -43,7 +43,7 @@ describe('reading a blob', () => {
         };
         expect(await Promise.all(ranges.map(read))).toEqual(ranges.map(() => true));
       }),
-      { numRuns: 40 },
+      { numRuns: 20 },
     );
     expect(isOpen()).toBe(false);
   });
