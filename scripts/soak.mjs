@@ -58,9 +58,17 @@ function run(args, env) {
 /** @param report path of what vitest's json reporter wrote */
 function outcomeIn(report) {
   try {
-    const tests = JSON.parse(readFileSync(report, 'utf8')).testResults.flatMap((file) => file.assertionResults);
-    const failed = tests.filter(({ status }) => status === 'failed').map(({ fullName }) => fullName);
-    return { passed: tests.filter(({ status }) => status === 'passed').length, failed };
+    const files = JSON.parse(readFileSync(report, 'utf8')).testResults;
+    const tests = files.flatMap((file) => file.assertionResults);
+    const namesOf = (wanted) => tests.filter(({ status }) => status === wanted).map(({ fullName }) => fullName);
+    const failed = namesOf('failed');
+    // A hook that fails is no test.
+    const broken = files.filter(
+      ({ status, assertionResults }) =>
+        status === 'failed' && !assertionResults.some((test) => test.status === 'failed'),
+    );
+    failed.push(...broken.map((file) => `${file.name.slice(root.length)}: outside of its tests`));
+    return { passed: namesOf('passed').length, failed };
   } catch {
     return { passed: 0, failed: ['no results'] };
   }

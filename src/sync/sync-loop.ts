@@ -392,7 +392,8 @@ export class SyncLoop {
   #startPushes(): void {
     const nowMs = this.#deps.clock.elapsedMs();
     if (nowMs < this.#line.closedUntilMs) return;
-    for (;;) {
+    // What is left of the queue is for the next turn: a folder of thousands may have been deleted since it was put there.
+    for (let decided = 0; decided < DECISIONS_PER_TURN; decided++) {
       if (this.#line.isProbing && this.#queue.running > 0) return;
       const next = this.#queue.take();
       if (next === null) return;

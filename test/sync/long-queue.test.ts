@@ -1,0 +1,44 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { SETTLE_MS, SyncWorld } from './sync-world.ts';
+
+const FILES = 5_000;
+/** Records that a turn of the loop may read: it decides about some hundreds of nodes, and looks at a few records for each. */
+const READS_MAX = 8_000;
+
+test('no turn of the loop looks at a whole folder of thousands, made and deleted before its turn came', async () => {
+  const world = new SyncWorld();
+  world.mkdir('/d');
+  await world.settle();
+  let reads = 0;
+  const read = world.store.get.bind(world.store);
+  world.store.get = (table, key) => {
+    reads += 1;
+    return read(table, key);
+  };
+  for (let n = 0; n < FILES; n++) world.write(`/d/f${n}`, 'text');
+  world.clock.advance(SETTLE_MS + 1);
+  const turns: number[] = [];
+  const watched = async (): Promise<void> => {
+    for (let turn = 0; turn < 200; turn++) {
+      reads = 0;
+      await nextTurn();
+      turns.push(reads);
+    }
+  };
+  await watched();
+  expect(world.service.pending.length).toBeGreaterThan(0);
+  for (let n = 0; n < FILES; n++) world.remove(`/d/f${n}`);
+  world.sync.status(); // looks at all that changed
+  await watched();
+  turns.length = 0;
+
+  world.service.settleAll({ type: 'answer' });
+  await watched();
+
+  expect(Math.max(...turns)).toBeGreaterThan(0);
+  expect(Math.max(...turns)).toBeLessThan(READS_MAX);
+  await world.converge();
+  expect([...world.service.tree().keys()]).toEqual(['/d']);
+  expect(world.sync.status().pending).toBe(0);
+});
