@@ -12,7 +12,7 @@ import { SeededRandom } from '../store/seeded-random.ts';
 import { Ledger } from './ledger.ts';
 import { MountedClient } from './mounted-client.ts';
 import { type Bag, bagDifferences, bagOfMount, bagOfService } from './same-trees.ts';
-import { begin, end, forecast } from './weather.ts';
+import { begin, end, forecast, type Weather } from './weather.ts';
 import { WebClient } from './web-client.ts';
 
 /**
@@ -59,8 +59,10 @@ describe.skipIf(missing !== null)(`clients of one account${missing === null ? ''
         );
 
         let operations = 0;
+        let unheard = 0;
+        let before: Weather = 'calm';
         for (let round = 0; round < ROUNDS; round++) {
-          const weather = round === 0 ? 'calm' : forecast(random);
+          const weather: Weather = round === 0 ? 'calm' : forecast(random);
           trace.push(`--- round ${round}: ${weather}`);
           for (const [index, mount] of mounts.entries()) processes[index] = await SyscallProcess.start(mount.directory);
           const { reader } = server;
@@ -77,7 +79,9 @@ describe.skipIf(missing !== null)(`clients of one account${missing === null ? ''
           await begin(weather, server, random);
           const dying = weather === 'first-dies' ? first : weather === 'second-dies' ? second : null;
           const work = Promise.all([
-            ...clients.map((client, index) => client.run(STEPS, weather, mounts[index] === dying)),
+            ...clients.map((client, index) =>
+              client.run(STEPS, { weather, before, isKilled: mounts[index] === dying }),
+            ),
             weather === 'away' || weather === 'frozen' ? 0 : web.run(STEPS / 2),
           ]);
           work.catch(() => {});
@@ -90,9 +94,11 @@ describe.skipIf(missing !== null)(`clients of one account${missing === null ? ''
             await server.restart();
           }
           for (const done of await work) operations += done;
+          unheard += web.unheard;
           await end(weather, server);
           for (const process of processes) await process.dispose();
           if (dying !== null) await dying.mount();
+          before = weather;
         }
 
         const agreed = await converge(mounts, server);
@@ -102,6 +108,8 @@ describe.skipIf(missing !== null)(`clients of one account${missing === null ? ''
         );
         // A few dozen; how many depends on how busy the machine is. With none the rest would say nothing.
         expect(accepted, 'contents that were accepted').toBeGreaterThan(ROUNDS);
+        const unfilled = (await server.reader.list()).filter(({ sizeBytes }) => sizeBytes < 0);
+        expect(unfilled.length, 'files that were made and never filled').toBeLessThanOrEqual(unheard);
         expect(ledger.missing(await server.reader.everyVersion())).toEqual([]);
       } catch (error) {
         for (const mount of mounts) trace.push(await mount.logs());

@@ -68,11 +68,12 @@ export class MountedClient {
   }
 
   /**
-   * @param isKilled whether the mount will be killed meanwhile
-   * @returns how many were taken; fewer than asked for when it was
-   * @throws Error for an errno that nothing in this weather explains
+   * @param round `isKilled`: whether the mount will be killed meanwhile; `before`: the weather of the round before
+   * @returns how many were taken; fewer than asked for when it was killed
+   * @throws Error for an errno that nothing explains
    */
-  async run(steps: number, weather: Weather, isKilled: boolean): Promise<number> {
+  async run(steps: number, round: { weather: Weather; before: Weather; isKilled: boolean }): Promise<number> {
+    const { weather, before, isKilled } = round;
     for (let step = 0; step < steps; step++) {
       const what = this.#random.pick(STEPS);
       const path = this.#path();
@@ -84,7 +85,7 @@ export class MountedClient {
         if (!(error instanceof CallError)) throw error;
         this.#note(`${what} ${path} → ${error.message}`);
         if (isKilled && isOfTheKilled(error.errno)) return step;
-        if (!isToBeExpected(error.errno, weather)) {
+        if (!isToBeExpected(error.errno, weather, before)) {
           throw new Error(`${this.#name}, ${weather}: ${what} ${path}: ${error.message}`, { cause: error });
         }
       }
@@ -135,16 +136,19 @@ export class MountedClient {
         return '';
       }
       case 'rename': {
-        const to = this.#path();
-        if (to === path) return 'to itself';
+        const from = this.#anything(path);
+        const to = this.#anything(this.#path());
+        if (to === from) return 'to itself';
         await this.#giveUp(to);
-        await api.rename(path, to);
-        return `→ ${to}`;
+        await api.rename(from, to);
+        return `${from} → ${to}`;
       }
-      case 'unlink':
-        await this.#giveUp(path);
-        await api.unlink(path);
-        return '';
+      case 'unlink': {
+        const gone = this.#anything(path);
+        await this.#giveUp(gone);
+        await api.unlink(gone);
+        return gone;
+      }
       case 'mkdir':
         await api.mkdir(this.#folder());
         return '';
@@ -231,6 +235,11 @@ export class MountedClient {
     const folder = this.#random.pick(FOLDERS);
     const name = this.#random.pick(NAMES);
     return folder === '' ? name : `${folder}/${name}`;
+  }
+
+  /** Mostly that; else one of the folders, which somebody else may have made a file of. */
+  #anything(path: string): string {
+    return this.#random.below(4) === 0 ? this.#folder() : path;
   }
 
   #folder(): string {

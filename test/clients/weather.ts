@@ -50,14 +50,17 @@ const EVER: ReadonlySet<string> = new Set([
   // moment longer.
   'ETIMEDOUT',
 ]);
-/** Where the service is made to talk nonsense, as well: an answer that the question cannot have (S-read-3). */
+/**
+ * Where the service is made to talk nonsense, as well: an answer that the question cannot have (S-read-3). In the round after that
+ * too, where a question that was asked before was still on its way.
+ */
 const WHEN_ROUGH = 'EIO';
 /** On a mount that is killed, as well. */
 const WHEN_KILLED: ReadonlySet<string> = new Set(['ENOTCONN', 'ECONNABORTED']);
 
-/** Whether an operation may end so in this weather. Anything else is a failure of the mount. */
-export function isToBeExpected(errno: string, weather: Weather): boolean {
-  return EVER.has(errno) || (weather === 'rough' && errno === WHEN_ROUGH);
+/** Whether an operation may end so in this weather and after that. Anything else is a failure of the mount. */
+export function isToBeExpected(errno: string, weather: Weather, before: Weather): boolean {
+  return EVER.has(errno) || (errno === WHEN_ROUGH && (weather === 'rough' || before === 'rough'));
 }
 
 /** Whether an operation ends so because its mount was killed. */

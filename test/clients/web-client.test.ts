@@ -34,11 +34,14 @@ const FAULTS: Readonly<Record<string, Fault>> = {
   silence: { actButNeverAnswer: true },
 };
 
-test.each(Object.entries(FAULTS))('what the web client takes for accepted is there: %s', async (name, fault) => {
-  const email = `${name}@example.com`;
+async function readerOf(email: string): Promise<ServerReader> {
   const { application, accessKeyId, privateAccessKey } = await signUp(server, email);
   const keys = { application, accessKeyId, privateAccessKey };
-  const reader = new ServerReader({ url: server.origin, username: email, password: TEST_PASSWORD, ...keys });
+  return new ServerReader({ url: server.origin, username: email, password: TEST_PASSWORD, ...keys });
+}
+
+test.each(Object.entries(FAULTS))('what the web client takes for accepted is there: %s', async (name, fault) => {
+  const reader = await readerOf(`${name}@example.com`);
   const ledger = new Ledger();
   const work = (run: number) =>
     new WebClient({ clock, name: `web${run}`, reader, random: new SeededRandom(run), ledger, trace: [] }).run(8);
@@ -52,4 +55,19 @@ test.each(Object.entries(FAULTS))('what the web client takes for accepted is the
   expect(before).toBeGreaterThan(0);
   expect(ledger.accepted).toBeGreaterThan(before);
   expect(ledger.missing(await reader.everyVersion())).toEqual([]);
+});
+
+test('files that the web client made without hearing of it are counted', async () => {
+  const reader = await readerOf('unheard@example.com');
+  await reader.places();
+  const ledger = new Ledger();
+  const web = new WebClient({ clock, name: 'web', reader, random: new SeededRandom(3), ledger, trace: [] });
+
+  server.faults = [{ on: 'POST', times: 'always', then: { actButNeverAnswer: true } }];
+  await web.run(20);
+  server.faults = [];
+
+  const unfilled = (await reader.list()).filter(({ sizeBytes }) => sizeBytes < 0);
+  expect(unfilled.length).toBeGreaterThan(0);
+  expect(web.unheard).toBe(unfilled.length);
 });

@@ -31,6 +31,7 @@ export class WebClient {
   readonly #ledger: Ledger;
   readonly #trace: string[];
   #count = 0;
+  #unheard = 0;
 
   /** @param deps.name stands in all that it writes: no two have the same */
   constructor(deps: {
@@ -47,6 +48,11 @@ export class WebClient {
     this.#random = deps.random;
     this.#ledger = deps.ledger;
     this.#trace = deps.trace;
+  }
+
+  /** How many files it may have made without hearing of it: nobody knows of them, and nobody fills them. */
+  get unheard(): number {
+    return this.#unheard;
   }
 
   /** A request that fails on the way is given up, as a person would. @returns how many were answered as wished */
@@ -78,7 +84,11 @@ export class WebClient {
       return this.#ask('POST', folder, `<folder><displayName>${name}</displayName></folder>`, name);
     if (step === 'create') {
       if (entries.some(({ parent, path }) => parent === folder && path.endsWith(name))) return 'taken';
-      const made = await this.#send('POST', folder, `<file><displayName>${name}</displayName><mediaType/></file>`);
+      const document = `<file><displayName>${name}</displayName><mediaType/></file>`;
+      const made = await this.#send('POST', folder, document).catch((error: unknown) => {
+        if (!(error instanceof RefusedError)) this.#unheard += 1;
+        throw error;
+      });
       return await this.#fillSurely(`${made.headers.get('location')}/data`, name);
     }
     if (step === 'write' || step === 'version') {
@@ -131,8 +141,11 @@ export class WebClient {
     const text = await answer.text();
     // With 200 come a page of somebody on the way, where nothing was done, and a version of which only a part was taken.
     if (!answer.ok || (answer.status === 200 && /^<html|<presentOnServer>false</.test(text))) {
-      throw new Error(`${answer.status} ${text.slice(0, 60)}`);
+      throw new RefusedError(`${answer.status} ${text.slice(0, 60)}`);
     }
     return answer;
   }
 }
+
+/** The service, or somebody on the way, answered that it was not done. */
+class RefusedError extends Error {}

@@ -28,6 +28,8 @@ export interface ServerEntry {
 /** Downloads at the same time. */
 const READERS_MAX = 4;
 const REQUEST_MS_MAX = 60_000;
+/** No connection is used twice: the server may have closed it, or died, a moment before, and nothing here asks again. */
+const HEADERS = { 'user-agent': 'cfs-test/1', connection: 'close' };
 
 export class ServerReader {
   readonly #who: SignIn;
@@ -95,7 +97,7 @@ export class ServerReader {
     await this.#rootUrl();
     return fetch(this.#at(url), {
       method,
-      headers: { authorization: this.#token ?? '', 'user-agent': 'cfs-test/1' },
+      headers: { ...HEADERS, authorization: this.#token ?? '' },
       ...(body !== undefined && { body: typeof body === 'string' ? body : Buffer.from(body) }),
       signal: AbortSignal.timeout(REQUEST_MS_MAX),
     });
@@ -125,13 +127,12 @@ export class ServerReader {
 
   /** The same without files that were made and not filled yet. */
   async filledDigests(): Promise<Map<string, string>> {
-    const filled = (await this.list()).filter(({ kind, sizeBytes }) => kind === 'folder' || sizeBytes >= 0);
-    return new Map(await this.#digestsOf(filled));
+    return new Map(await this.listFilledDigests());
   }
 
   /** The same with equal names. */
-  async listDigests(): Promise<[path: string, digest: string][]> {
-    return this.#digestsOf(await this.list());
+  async listFilledDigests(): Promise<[path: string, digest: string][]> {
+    return this.#digestsOf((await this.list()).filter(isFilled));
   }
 
   async #digestsOf(entries: readonly ServerEntry[]): Promise<[path: string, digest: string][]> {
@@ -237,7 +238,7 @@ export class ServerReader {
     return checked(
       await fetch(this.#at(url), {
         method: 'POST',
-        headers: { 'content-type': 'application/xml; charset=UTF-8', 'user-agent': 'cfs-test/1' },
+        headers: { ...HEADERS, 'content-type': 'application/xml; charset=UTF-8' },
         body: `<?xml version="1.0" encoding="UTF-8"?><${root}>${elements.join('')}</${root}>`,
         signal: AbortSignal.timeout(REQUEST_MS_MAX),
       }),
@@ -246,9 +247,13 @@ export class ServerReader {
   }
 
   async #get(url: string): Promise<Response> {
-    const headers = { authorization: this.#token ?? '', 'user-agent': 'cfs-test/1' };
+    const headers = { ...HEADERS, authorization: this.#token ?? '' };
     return checked(await fetch(this.#at(url), { headers, signal: AbortSignal.timeout(REQUEST_MS_MAX) }), `GET ${url}`);
   }
+}
+
+function isFilled({ kind, sizeBytes }: ServerEntry): boolean {
+  return kind === 'folder' || sizeBytes >= 0;
 }
 
 async function checked(response: Response, what: string): Promise<Response> {
