@@ -17,7 +17,9 @@ import { undoubted } from '../store/service-time.ts';
 import type { FileBytes, LocalFacet, NodeRecord, StoreWriter } from '../store/tables.ts';
 import { type BlockReader, type Caller, type PresentPiece, unlessAborted } from './block-reader.ts';
 import type { Patience } from './patience.ts';
+import { ReadProgress } from './read-progress.ts';
 import type { VersionSource } from './version-source.ts';
+import type { UnflushedAttributes, Writing } from './writing.ts';
 
 export interface OpenFileDeps {
   readonly store: StoreWriter;
@@ -38,23 +40,6 @@ export interface OpenFileDeps {
   readonly onWritten: (ino: Inode) => void;
 }
 
-/** What a flush has not written down yet, and stat(2) must show already. */
-export interface UnflushedAttributes {
-  readonly sizeBytes: number;
-  readonly mtime: Timespec;
-  readonly ctime: Timespec;
-}
-
-/** When its handles changed it, by `elapsedMs`. */
-export interface Writing {
-  readonly sinceMs: number;
-  readonly lastMs: number;
-  /** The latest fsync(2) after a change; null for none. */
-  readonly syncedMs: number | null;
-  /** Emptied since the last close(2): what is there now is the beginning of something else. */
-  readonly wasEmptied: boolean;
-}
-
 const NO_LONGER_KEPT = 'the service no longer has what was opened';
 
 /**
@@ -65,6 +50,7 @@ const NO_LONGER_KEPT = 'the service no longer has what was opened';
  */
 export class OpenFile {
   readonly ino: Inode;
+  readonly progress = new ReadProgress();
   readonly #deps: OpenFileDeps;
 
   #content: ContentId | null = null;
@@ -133,6 +119,20 @@ export class OpenFile {
   keep(was: FileBytes): void {
     if (this.#content === null && was.content !== null) this.#hold(was.content);
     this.#kept = was;
+  }
+
+  /** What was kept is of no more use to those who have it open: from now on this is `newest` for them. */
+  follow(newest: FileBytes): void {
+    this.#lease?.release();
+    this.#lease = null;
+    this.#content = null;
+    this.progress.restart();
+    this.keep(newest);
+  }
+
+  /** What this is for those who have it open since before it was replaced; null: the newest. */
+  get kept(): FileBytes | null {
+    return this.#kept;
   }
 
   /**

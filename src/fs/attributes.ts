@@ -1,4 +1,4 @@
-import type { UnflushedAttributes } from '../content/open-file.ts';
+import type { UnflushedAttributes } from '../content/writing.ts';
 import type { Attributes } from '../kernel/binding.ts';
 import type { LocalFacet, NodeRecord } from '../store/tables.ts';
 

@@ -92,7 +92,8 @@ export class FileSystem implements FileSystemOps {
     this.#cache = new KernelCache({
       files: this.files,
       view: () => this.#view,
-      placeOf: (ino) => this.#tree.node(ino)?.local ?? null,
+      localOf: (ino) => this.#tree.node(ino)?.local ?? null,
+      clock: deps.clock,
     });
     const ahead = new VersionsAhead({ ...deps.openFile, isOpen: (ino) => this.files.isOpen(ino) });
     this.#versionSeen = (node) => ahead.seen(node);
@@ -306,12 +307,14 @@ export class FileSystem implements FileSystemOps {
   }
 
   read(_ino: Inode, handle: HandleId, offset: number, length: number, ctx: OpContext): Answer<ReadReply> {
-    const { file, flags } = this.#handles.file(handle);
+    const reader = this.#handles.file(handle);
+    const { file, flags } = reader;
     if (flags.access === 'write') throw new FsError('EBADF');
     const extent = { start: offset, end: Math.min(offset + length, FILE_BYTES_MAX) };
     const reply = file.read(extent, ctx, (pieces) => replyOf(pieces, this.#deps.contents));
     // Asked for ahead at once, beside what is waited for, not after it.
-    this.#readAhead(this.#handles.file(handle), extent, reply instanceof Promise);
+    this.#readAhead(reader, extent, reply instanceof Promise);
+    file.progress.noted(reader, extent.end, file.sizeBytes);
     return reply;
   }
 
@@ -343,6 +346,7 @@ export class FileSystem implements FileSystemOps {
     const { file, flags } = closed;
     this.#handles.remove(handle);
     stopFetchingAhead(closed);
+    file.progress.left(closed);
     try {
       // What a shared mapping wrote after the last close(2) arrives between flush and release.
       if (flags.access !== 'read') file.flush();

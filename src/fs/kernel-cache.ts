@@ -1,9 +1,11 @@
+import type { Clock } from '../base/clock.ts';
 import type { Inode } from '../base/vocabulary.ts';
 import type { OpenFile } from '../content/open-file.ts';
 import type { Invalidator, OpenReply } from '../kernel/binding.ts';
 import { isInDoubt } from '../store/node-table.ts';
-import type { FileBytes, NodeRecord } from '../store/tables.ts';
+import type { FileBytes, LocalFacet, NodeRecord } from '../store/tables.ts';
 import type { TreeInvalidation } from '../tree/tree.ts';
+import { LeftBehind } from './left-behind.ts';
 import type { NodeView } from './node-view.ts';
 import type { OpenFiles } from './open-files.ts';
 
@@ -17,7 +19,8 @@ const UNTOLD_MAX = 25_000;
 export class KernelCache {
   readonly #files: OpenFiles;
   readonly #view: () => Pick<NodeView, 'olderAttributes'>;
-  readonly #placeOf: (ino: Inode) => { readonly parent: Inode; readonly name: string } | null;
+  readonly #localOf: (ino: Inode) => LocalFacet | null;
+  readonly #clock: Pick<Clock, 'elapsedMs'>;
   /** Inodes whose bytes (or entries) changed on the service since the kernel last opened them. */
   readonly #changedElsewhere = new Set<Inode>();
   /** Inodes whose size may have changed and was in no answer since: the notification may still be under way. Oldest first. */
@@ -27,12 +30,14 @@ export class KernelCache {
   constructor(deps: {
     files: OpenFiles;
     view: () => Pick<NodeView, 'olderAttributes'>;
-    /** Where the name of a file leads to it; null for one that has none. */
-    placeOf: (ino: Inode) => { readonly parent: Inode; readonly name: string } | null;
+    /** What a file is and where its name leads to it; null for one that has none. */
+    localOf: (ino: Inode) => LocalFacet | null;
+    clock: Pick<Clock, 'elapsedMs'>;
   }) {
     this.#files = deps.files;
     this.#view = deps.view;
-    this.#placeOf = deps.placeOf;
+    this.#localOf = deps.localOf;
+    this.#clock = deps.clock;
   }
 
   /** The connection stands: notifications may be sent from now on. */
@@ -101,10 +106,16 @@ export class KernelCache {
    * on. With one size for both it would cut the longer version short, and fill up the shorter one with zeros.
    */
   #becomesTwo(ino: Inode, left: OpenFile, was: FileBytes): boolean {
-    const place = this.#placeOf(ino);
+    const place = this.#localOf(ino);
     if (place === null) return false;
-    const older = () =>
-      this.#files.isInUse(left) ? this.#view().olderAttributes(ino, left.sizeBytes, was.mtime) : null;
+    const users = () => this.#files.usersOf(left);
+    const behind = new LeftBehind({ file: left, users, newest: () => this.#localOf(ino), clock: this.#clock });
+    const older = (asker?: 'program' | 'read') => {
+      if (users() === 0) return null;
+      if (asker === 'program') behind.looked();
+      else if (asker === 'read') behind.reading();
+      return this.#view().olderAttributes(ino, left.sizeBytes, (left.kept ?? was).mtime);
+    };
     if (!this.#invalidator?.replaced?.(place.parent, place.name, ino, older)) return false;
     left.keep(was);
     return true;

@@ -76,8 +76,9 @@ export class OpenFiles {
     return entry.writers === 0 ? entry.file : null;
   }
 
-  isInUse(file: OpenFile): boolean {
-    return this.#entries.has(file);
+  /** How many have it open. */
+  usersOf(file: OpenFile): number {
+    return this.#entries.get(file)?.users ?? 0;
   }
 
   /** The last name is gone; open handles go on with their bytes. */

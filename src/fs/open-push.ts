@@ -1,7 +1,8 @@
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { ContentId, Inode } from '../base/vocabulary.ts';
-import type { OpenFile, Writing } from '../content/open-file.ts';
+import type { OpenFile } from '../content/open-file.ts';
+import type { Writing } from '../content/writing.ts';
 import { isContentDirty } from '../store/node-table.ts';
 import type { StoreReader } from '../store/tables.ts';
 import type { OpenFiles } from './open-files.ts';

@@ -226,10 +226,10 @@ export interface Invalidator {
   deleted(parent: Inode, child: Inode, name: string): void;
   /**
    * The bytes of `ino` were replaced, and programs go on reading those that they opened: to the kernel the name is another file from now
-   * on, with pages and a size of its own. `older`: what those programs have open, null once it is closed. False, or absent, where
-   * a file cannot be two: then `inode` is the word.
+   * on, with pages and a size of its own. `older`: what those programs have open, null once it is closed, and who asks: a program by
+   * stat(2), or the kernel on behalf of a read(2). False, or absent, where a file cannot be two: then `inode` is the word.
    */
-  replaced?(parent: Inode, name: string, ino: Inode, older: () => Attributes | null): boolean;
+  replaced?(parent: Inode, name: string, ino: Inode, older: (asker?: 'program' | 'read') => Attributes | null): boolean;
 }
 
 export interface MountOptions {

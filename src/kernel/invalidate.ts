@@ -108,8 +108,11 @@ export class KernelInvalidator implements Invalidator {
   }
 
   replaced(parent: Inode, name: string, ino: Inode, older: OlderAttributes): boolean {
+    const before = this.#nodeIds.currentOf(ino) as Inode;
     if (this.#closed || !this.#nodeIds.replace(ino, older)) return false;
     this.entry(parent, name);
+    // Who has it open and asks for its size asks here from now on.
+    this.#submit({ kind: 'inode', ino, child: before, name: '', offset: -1, length: 0 });
     return true;
   }
 
@@ -212,7 +215,7 @@ export class KernelInvalidator implements Invalidator {
     let code: number;
     if (notice.kind === 'inode') {
       code = P.Notify.INVAL_INODE;
-      wire.setU64(body, this.#nodeIds.currentOf(notice.ino));
+      wire.setU64(body, notice.child !== 0 ? notice.child : this.#nodeIds.currentOf(notice.ino));
       wire.setU64(body + 8, notice.offset);
       wire.setU64(body + 16, notice.length);
       length += 24;
@@ -245,7 +248,7 @@ export class KernelInvalidator implements Invalidator {
 function onceEach(notices: readonly Notice[]): Iterable<Notice> {
   const byKey = new Map<string, Notice>();
   for (const notice of notices) {
-    const key = `${notice.kind === 'inode' ? 'i' : 'n'}${notice.ino}/${notice.name}`;
+    const key = notice.kind === 'inode' ? `i${notice.ino}/${notice.child}` : `n${notice.ino}/${notice.name}`;
     const before = byKey.get(key);
     const sameRange = before?.offset === notice.offset && before.length === notice.length;
     byKey.set(key, before === undefined || sameRange ? notice : { ...notice, offset: 0, length: 0 });

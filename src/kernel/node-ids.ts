@@ -7,8 +7,12 @@ const SUCCESSORS_END = 2 ** 51;
 /** Files with a second number at a time. Past it the kernel goes on with one, as every other file system has it. */
 const SUCCESSORS_MAX = 100_000;
 
-/** What a file is for those who opened it before it was replaced; null once nobody has it open any more. */
-export type OlderAttributes = () => Attributes | null;
+/**
+ * What a file is for those who opened it before it was replaced; null once nobody has it open any more.
+ *
+ * @param asker `program`: stat(2) of the descriptor; `read`: the kernel, on behalf of a read(2); without: nobody asks
+ */
+export type OlderAttributes = (asker?: 'program' | 'read') => Attributes | null;
 
 /**
  * The numbers by which the kernel knows inodes: nearly always the inode itself.

@@ -104,7 +104,9 @@ export class RequestReader {
     if (request.older === null) return this.#call(request, at, data, copyWrites);
     if (request.opcode === Opcode.GETATTR) {
       request.op = 'getattr';
-      const attributes = request.older();
+      // The kernel names the handle where it asks by itself (fuse_update_attributes); stat(2) of a descriptor has none.
+      const isRead = (this.#wire.u32(at + P.IN_HEADER_BYTES) & P.GETATTR_FH) !== 0;
+      const attributes = request.older(isRead ? 'read' : 'program');
       if (attributes !== null) return { attributes, attributeTimeoutMs: 0 };
     }
     const answer = this.#call(request, at, data, copyWrites);

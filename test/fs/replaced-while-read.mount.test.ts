@@ -105,6 +105,35 @@ describe.skipIf(missing !== null)(`a file that is replaced while it is read${mis
     await reader.close(last);
   });
 
+  /** [S-follow-1] */
+  test('and read to its end by somebody who waits for more, as tail -f does, is shown to that one: what is added, and what replaces it', async () => {
+    onTestFailed(mount.printLogs);
+    const replace = await filled('log', 'A', SHORT_BYTES);
+    const fd = await reader.open('log', O_RDONLY);
+    const half = await reader.open('log', O_RDONLY);
+    await reader.read(half, 0, 10);
+    expect(await readOut(fd, 'log')).toBe(`A*${SHORT_BYTES}`);
+    const waited = (sizeBytes: number) =>
+      expect.poll(async () => (await reader.fstat(fd)).sizeBytes, { timeout: 25_000, interval: 500 }).toBe(sizeBytes);
+
+    await replace('A', SHORT_BYTES + 5);
+    // Somebody else is in the middle of it.
+    for (let looks = 0; looks < 4; looks++) await waited(SHORT_BYTES);
+    expect((await reader.read(half, SHORT_BYTES - 10, 100)).length).toBe(10);
+    for (let looks = 0; looks < 4; looks++) await waited(SHORT_BYTES);
+    expect(await readOut(half, 'log')).toBe(`A*${SHORT_BYTES}`);
+    await reader.close(half);
+    await waited(SHORT_BYTES + 5);
+    expect(await readOut(fd, 'log')).toBe('A*5');
+    await replace('B', SHORT_BYTES + 9);
+    await waited(SHORT_BYTES + 9);
+    expect(await readOut(fd, 'log')).toBe('B*4');
+    await replace('C', 7);
+    await waited(7);
+    expect(runsOf(await reader.read(fd, 0, PIECE_BYTES))).toBe('C*7');
+    await reader.close(fd);
+  });
+
   test('twice is three files to the kernel, each whole, and one again when they are closed', async () => {
     onTestFailed(mount.printLogs);
     const replace = await filled('twice', 'A', LONG_BYTES);

@@ -157,6 +157,6 @@ test('of a file that became two, the name is told, and what is said of it is sai
   invalidator.inode(ino(6), 0, 0);
 
   expect(nodeIds.currentOf(ino(5))).not.toBe(5);
-  // The low half of its number: no notification is about the older one, whose size and pages stay.
-  expect(sent).toEqual(['entry 1 name', `inode ${nodeIds.currentOf(ino(5)) % 2 ** 32}`, 'inode 6']);
+  // Of the older one the size is asked for again. What changes later is said of the newer one (here the low half of its number).
+  expect(sent).toEqual(['entry 1 name', 'inode 5', `inode ${nodeIds.currentOf(ino(5)) % 2 ** 32}`, 'inode 6']);
 });

@@ -1,0 +1,18 @@
+import type { Timespec } from '../base/vocabulary.ts';
+
+/** What a flush has not written down yet, and stat(2) must show already. */
+export interface UnflushedAttributes {
+  readonly sizeBytes: number;
+  readonly mtime: Timespec;
+  readonly ctime: Timespec;
+}
+
+/** When its handles changed it, by `elapsedMs`. */
+export interface Writing {
+  readonly sinceMs: number;
+  readonly lastMs: number;
+  /** The latest fsync(2) after a change; null for none. */
+  readonly syncedMs: number | null;
+  /** Emptied since the last close(2): what is there now is the beginning of something else. */
+  readonly wasEmptied: boolean;
+}
