@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { cpSync, rmSync } from 'node:fs';
+import { cpSync, readdirSync, rmSync, statfsSync, statSync, truncateSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
@@ -8,6 +8,8 @@ import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
  * A mount whose store lies on a real file system of 64 MiB, which fills: with changes that nobody can push, with names until LMDB
  * finds no page, with what is read. The process lives, whoever writes is told, and what was closed is there when there is room again.
  */
+
+const MIB = 1024 * 1024;
 
 const missing = process.getuid?.() === 0 ? missingForMounts() : 'root: it mounts a file system of 64 MiB for the store';
 
@@ -47,36 +49,77 @@ for line in sys.stdin:
     if found != digest: print(name, found)
 `;
 
+/** A mount that is not made yet, with its state on a file system of its own and 12 MiB in `old/large` on the service. */
+class SmallDisk {
+  readonly mount: MountFixture;
+  /** SHA-256 of `old/large`. */
+  readonly digest: string;
+  readonly #state: string;
+
+  private constructor(mount: MountFixture, digest: string, state: string) {
+    this.mount = mount;
+    this.digest = digest;
+    this.#state = state;
+  }
+
+  static async start(flags: readonly string[]): Promise<SmallDisk> {
+    const mount = await MountFixture.start({ flags });
+    const { stdout } = await mount.run('mkdir old; head -c 12M /dev/urandom > old/large; sha256sum old/large');
+    await mount.sync();
+    await mount.unmount();
+    const state = mount.env().XDG_STATE_HOME as string;
+    cpSync(state, `${state}.aside`, { recursive: true });
+    expect(spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=64m,mode=755', 'tmpfs', state]).status).toBe(0);
+    // Only the sign-in: nothing is known of the account's tree, nothing is cached.
+    cpSync(`${state}.aside`, state, { recursive: true, filter: (from) => !/\/store(\/|$)/.test(from) });
+    return new SmallDisk(mount, stdout.split(' ')[0] as string, state);
+  }
+
+  get freeBytes(): number {
+    const { bavail, bsize } = statfsSync(this.#state);
+    return bavail * bsize;
+  }
+
+  /** Somebody else's file. */
+  fill(name: string, sizeBytes: number): string {
+    const file = path.join(this.#state, name);
+    expect(spawnSync('fallocate', ['-l', `${sizeBytes}`, file]).status).toBe(0);
+    return file;
+  }
+
+  /** Files of the store below one of its folders. */
+  files(folder: 'cache' | 'journal'): readonly string[] {
+    const accounts = path.join(this.#state, 'cfs', 'accounts');
+    const below = path.join(accounts, readdirSync(accounts)[0] as string, 'store', folder);
+    const found = readdirSync(below, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
+    return found.map(({ parentPath, name }) => path.join(parentPath, name));
+  }
+
+  async dispose(): Promise<void> {
+    await this.mount.unmount(['--now']).catch(() => {});
+    spawnSync('umount', ['-l', this.#state]);
+    await this.mount.dispose();
+    rmSync(`${this.#state}.aside`, { recursive: true, force: true });
+  }
+}
+
 describe.skipIf(missing !== null)(`a disk of 64 MiB${missing === null ? '' : ` (needs: ${missing})`}`, () => {
+  let disk: SmallDisk;
   let mount: MountFixture;
-  let state: string;
   let ballast: string;
   /** Lines of FILLER. */
   let told = '';
 
   beforeAll(async () => {
-    mount = await MountFixture.start({ flags: ['--settle', '1s'] });
-    const { stdout } = await mount.run('mkdir old; head -c 12M /dev/urandom > old/large; sha256sum old/large');
-    told += `kept old/large ${stdout.split(' ')[0]}\n`;
-    await mount.sync();
-    await mount.unmount();
-    state = mount.env().XDG_STATE_HOME as string;
-    cpSync(state, `${state}.aside`, { recursive: true });
-    expect(spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=64m,mode=755', 'tmpfs', state]).status).toBe(0);
-    // Only the sign-in: nothing is known of the account's tree, nothing is cached.
-    cpSync(`${state}.aside`, state, { recursive: true, filter: (from) => !/\/store(\/|$)/.test(from) });
+    disk = await SmallDisk.start(['--settle', '1s']);
+    mount = disk.mount;
+    told += `kept old/large ${disk.digest}\n`;
     // More than a start needs for its journal.
-    ballast = path.join(state, 'ballast');
-    expect(spawnSync('fallocate', ['-l', '16M', ballast]).status).toBe(0);
+    ballast = disk.fill('ballast', 16 * MIB);
     await mount.mount();
   });
 
-  afterAll(async () => {
-    await mount?.unmount(['--now']).catch(() => {});
-    if (state !== undefined) spawnSync('umount', ['-l', state]);
-    await mount?.dispose();
-    if (state !== undefined) rmSync(`${state}.aside`, { recursive: true, force: true });
-  });
+  afterAll(() => disk?.dispose());
 
   async function fill(folder: string, count: number, size: number, how: 'stop' | 'on'): Promise<readonly string[]> {
     const { stdout } = await mount.run(`mkdir -p ${folder}; exec python3 - ${folder} ${count} ${size} ${how}`, {
@@ -141,13 +184,35 @@ describe.skipIf(missing !== null)(`a disk of 64 MiB${missing === null ? '' : ` (
     expect(told).toContain(stdout.split(' ')[0]);
   });
 
-  test('killed while it is full it starts again when there is room, with all that was closed, and pushes it', async () => {
+  test('killed while it is full it starts again where a journal file has no room, with all that was closed', async () => {
     onTestFailed(mount.printLogs);
-    const { pid } = mount;
     expect(await mount.logs()).not.toMatch(/unhandled|uncaught/i);
     await mount.kill9();
-    expect(pid).toBeGreaterThan(0);
+    // What lay ready for the journal is taken by somebody else, as all the room but one MiB.
+    for (const spare of disk.files('journal').filter((file) => file.endsWith('spare'))) rmSync(spare);
+    const rest = disk.freeBytes - MIB;
+    if (rest > 0) disk.fill('rest', rest);
+    else truncateSync(ballast, statSync(ballast).size + rest);
+    expect(Math.abs(disk.freeBytes - MIB)).toBeLessThan(MIB / 2);
+
+    await mount.mount();
+
+    const lengths = disk.files('journal').map((file) => statSync(file).size);
+    expect(Math.min(...lengths)).toBeLessThan(8 * MIB);
+    expect(await lost()).toBe('');
+    await mount.run('rm large/f00004');
+    told = told
+      .split('\n')
+      .filter((line) => !line.includes('large/f00004'))
+      .join('\n');
+  });
+
+  test('killed again it starts when there is room, with all that was closed, and pushes it', async () => {
+    onTestFailed(mount.printLogs);
+    expect(await mount.logs()).not.toMatch(/unhandled|uncaught/i);
+    await mount.kill9();
     rmSync(ballast);
+    rmSync(path.join(ballast, '../rest'), { force: true });
     await mount.mount();
 
     expect(await lost()).toBe('');
@@ -161,3 +226,61 @@ describe.skipIf(missing !== null)(`a disk of 64 MiB${missing === null ? '' : ` (
     for (const line of kept) expect(service.get(line.split(' ')[1] as string), line).toBe(line.split(' ')[2]);
   });
 });
+
+describe.skipIf(missing !== null)(
+  `a disk with less room than --cache-reserve${missing === null ? '' : ` (needs: ${missing})`}`,
+  () => {
+    let disk: SmallDisk;
+    let mount: MountFixture;
+
+    beforeAll(async () => {
+      disk = await SmallDisk.start(['--settle', '1s', '--cache-reserve', '1GiB']);
+      mount = disk.mount;
+      await mount.mount();
+    });
+
+    afterAll(() => disk?.dispose());
+
+    /** Bytes of the service that are kept in files. */
+    const cachedBytes = (): number =>
+      disk
+        .files('cache')
+        .filter((file) => !file.endsWith('CACHEDIR.TAG'))
+        .reduce((sum, file) => sum + (statSync(file, { throwIfNoEntry: false })?.blocks ?? 0) * 512, 0);
+
+    test('reading goes on, and nothing of it is kept', async () => {
+      onTestFailed(mount.printLogs);
+      expect((await mount.run('sha256sum old/large')).stdout).toContain(disk.digest);
+      expect(cachedBytes()).toBe(0);
+    });
+
+    test('the reserve is for what is written: it is accepted, pushed, and given back', async () => {
+      onTestFailed(mount.printLogs);
+      const { stdout } = await mount.run('head -c 4M /dev/urandom > made; sha256sum made');
+      await mount.sync();
+      expect((await mount.serverTree()).get('made')).toBe(stdout.split(' ')[0]);
+      await expect.poll(cachedBytes, { timeout: 60_000 }).toBe(0);
+      expect((await mount.run('sha256sum made')).stdout).toBe(stdout);
+    });
+
+    test('when it is used up write(2) or close(2) say ENOSPC, and what was accepted before is kept and pushed', async () => {
+      onTestFailed(mount.printLogs);
+      await mount.server.kill9();
+      const { stdout } = await mount.run('mkdir full; exec python3 - full 100 2097152 stop', { input: FILLER });
+      const lines = stdout.split('\n').filter((line) => line !== '');
+      const kept = lines.filter((line) => line.startsWith('kept'));
+      expect(lines.at(-1)).toMatch(/^refused \S+ ENOSPC$/);
+      expect(kept.length).toBeGreaterThan(3);
+
+      await mount.server.restart();
+      await mount.sync();
+
+      const service = await mount.serverTree();
+      for (const line of kept) expect(service.get(line.split(' ')[1] as string), line).toBe(line.split(' ')[2]);
+      // What was pushed is given back within moments.
+      await mount.run('until head -c 2M /dev/urandom > again; do sleep 0.2; done 2> /dev/null');
+      await mount.sync();
+      expect(await mount.logs()).not.toMatch(/unhandled|uncaught/i);
+    });
+  },
+);
