@@ -48,6 +48,13 @@ class FileState {
   pending = new Map<number, PageWrite[]>();
   syncBegan = 0;
 
+  /** Cut to nothing. */
+  empty(): void {
+    this.durable = Buffer.alloc(0);
+    this.sizeBytes = 0;
+    this.pending.clear();
+  }
+
   write(offset: number, bytes: Buffer | null, length: number, time: number): void {
     for (let at = offset; at < offset + length; ) {
       const page = Math.floor(at / PAGE_BYTES);
@@ -93,7 +100,7 @@ class FileState {
 }
 
 type NameChange =
-  | { readonly kind: 'create'; readonly path: string; readonly inode: number; readonly time: number }
+  | { readonly kind: 'create'; readonly path: string; readonly file: FileState; readonly time: number }
   | { readonly kind: 'rename'; readonly path: string; readonly to: string; readonly time: number }
   | { readonly kind: 'remove'; readonly path: string; readonly time: number };
 
@@ -105,9 +112,13 @@ export class CrashingDisk {
   readonly #root: string;
   /** Files whose syncs do not work: what `noSync` would be. */
   readonly #deaf: (path: string) => boolean;
+  /**
+   * By inode, as long as that is the file's: a file system gives the number of a removed one to the next, but never before the removal is
+   * on the disk. Names lead to the file itself, so that one whose removal a cut takes back is what it was.
+   */
   readonly #files = new Map<number, FileState>();
   readonly #pathOf = new Map<number, string>();
-  #names = new Map<string, number>();
+  #names = new Map<string, FileState>();
   #pendingNames: NameChange[] = [];
   readonly #directories = new Set<string>();
   #time = 0;
@@ -125,10 +136,11 @@ export class CrashingDisk {
         const path = payload.toString();
         this.#pathOf.set(inode, path);
         if ((event.flags & 1) !== 0) {
-          this.#files.set(inode, new FileState());
-          this.#pendingNames.push({ kind: 'create', path, inode, time });
+          const file = new FileState();
+          this.#files.set(inode, file);
+          this.#pendingNames.push({ kind: 'create', path, file, time });
         } else if ((event.flags & 2) !== 0) {
-          this.#files.set(inode, new FileState());
+          this.#file(inode).empty();
         }
         return;
       }
@@ -195,13 +207,13 @@ export class CrashingDisk {
     this.#write(target, names, (file) => file.whole());
   }
 
-  #write(target: string, names: ReadonlyMap<string, number>, bytesOf: (file: FileState) => Buffer): void {
+  #write(target: string, names: ReadonlyMap<string, FileState>, bytesOf: (file: FileState) => Buffer): void {
     for (const directory of this.#directories) mkdirSync(this.#in(target, directory), { recursive: true });
-    for (const [path, inode] of names) {
+    for (const [path, file] of names) {
       if (path.endsWith('lock.mdb')) continue;
       const copy = this.#in(target, path);
       mkdirSync(dirname(copy), { recursive: true });
-      writeFileSync(copy, bytesOf(this.#file(inode)));
+      writeFileSync(copy, bytesOf(file));
     }
   }
 
@@ -231,14 +243,14 @@ export class CrashingDisk {
   }
 }
 
-function applyName(names: Map<string, number>, change: NameChange): void {
+function applyName(names: Map<string, FileState>, change: NameChange): void {
   if (change.kind === 'create') {
-    names.set(change.path, change.inode);
+    names.set(change.path, change.file);
     return;
   }
-  const inode = names.get(change.path);
+  const file = names.get(change.path);
   names.delete(change.path);
-  if (change.kind === 'rename' && inode !== undefined) names.set(change.to, inode);
+  if (change.kind === 'rename' && file !== undefined) names.set(change.to, file);
 }
 
 function applied(file: Buffer, { at, bytes, length }: PageWrite): Buffer {
