@@ -57,7 +57,8 @@ test('ten thousand callers that wait hold less than 64 MiB, and known answers st
   const lookers = started(callers, ['stat', driver.path('names/n'), '5000'], 90_000);
   const { binding } = await driver.until(({ hanging }) => hanging === 10_000, 'all of them wait');
 
-  expect(heldMiB() - before).toBeLessThan(64);
+  // A sanitizer's shadow and redzones count as well: what it looks for is something else.
+  if (process.env.CFS_TEST_SANITIZER === undefined) expect(heldMiB() - before).toBeLessThan(64);
   expect([binding.freeSmallSlots, binding.freeLargeSlots]).toEqual([256, 32]);
   await expectKnownAnswers();
   await driver.do({ do: 'release' });
