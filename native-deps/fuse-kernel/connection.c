@@ -506,7 +506,8 @@ static int start_job(napi_env env, struct connection *c, uint64_t unique, const 
 
 static void note_long_reply(struct connection *c, uint64_t took_ns) {
   if (took_ns < c->slow_reply_ns) c->pool_run = 0;
-  else c->pool_run = c->pool_run == 0 ? POOL_RUN_FIRST : c->pool_run * 2 > POOL_RUN_MAX ? POOL_RUN_MAX : c->pool_run * 2;
+  else if (c->pool_run == 0) c->pool_run = POOL_RUN_FIRST;
+  else if (c->pool_run < POOL_RUN_MAX) c->pool_run *= 2;
   c->pool_left = c->pool_run;
 }
 
@@ -649,7 +650,8 @@ napi_value connection_open(napi_env env, napi_callback_info info) {
   TRY_NAPI(napi_get_uv_event_loop(env, (struct uv_loop_s **)&loop));
   struct connection *c = calloc(1, sizeof *c);
   if (c == NULL) return number_of(env, -ENOMEM);
-  *c = (struct connection){.fd = fd, .env = env, .small_count = small_count, .large_count = large_count, .slow_reply_ns = slow_reply_ns};
+  *c = (struct connection){.fd = fd, .env = env, .small_count = small_count, .large_count = large_count,
+                           .slow_reply_ns = slow_reply_ns};
   c->poll = calloc(1, uv_handle_size(UV_HANDLE_TYPE_POLL));
   c->notifier = notifier_create(fd);
   if (c->poll == NULL || c->notifier == NULL || !allocate_region(c)) return number_of(env, -ENOMEM); /* ends the start */

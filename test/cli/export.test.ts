@@ -53,18 +53,7 @@ async function fillStore(directory: string): Promise<void> {
 test('every byte that was changed is in the copy, however little of its block is here', async () => {
   await fillStore(home.plantAccount().storeDirectory);
   const directory = home.path('copy');
-  let warned = '';
-  const deps = {
-    paths: pathsOf(home.env),
-    clock: systemClock,
-    print: () => {},
-    redraw: null,
-    warn: (text: string) => {
-      warned += text;
-    },
-  };
-
-  const code = await exportCommand(deps, { directory, account: null });
+  const { code, warned } = await exported(directory);
 
   const wanted = Buffer.alloc(SIZE);
   for (const { at, text } of CHANGES) wanted.write(text, at);
@@ -89,20 +78,18 @@ test('a file of which the row is damaged is named, and keeps no other from being
   const bytes = readFileSync(index);
   for (let at = bytes.indexOf('garbled'); at >= 0; at = bytes.indexOf('garbled', at)) bytes.write('mangled', at);
   writeFileSync(index, bytes);
-  let warned = '';
-  const deps = {
-    paths: pathsOf(home.env),
-    clock: systemClock,
-    print: () => {},
-    redraw: null,
-    warn: (text: string) => {
-      warned += text;
-    },
-  };
-
-  const code = await exportCommand(deps, { directory: home.path('copy'), account: null });
+  const { code, warned } = await exported(home.path('copy'));
 
   expect(code).toBe(exitCode('store'));
   expect(warned).toContain(`inode ${damaged}: not copied: the store is damaged: row node ${damaged}`);
   expect(readFileSync(home.path('copy/letter')).subarray(5, 9).toString()).toBe('mine');
 });
+
+async function exported(directory: string): Promise<{ readonly code: number; readonly warned: string }> {
+  let warned = '';
+  const warn = (text: string): void => {
+    warned += text;
+  };
+  const deps = { paths: pathsOf(home.env), clock: systemClock, print: () => {}, redraw: null, warn };
+  return { code: await exportCommand(deps, { directory, account: null }), warned };
+}

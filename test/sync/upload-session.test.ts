@@ -258,7 +258,8 @@ describe('what happens meanwhile', () => {
     expect(versionsOf(world, file)).toEqual(['01XY456789', NEW]);
   });
 
-  test('the version it lies over is gone: parked as base-lost, nothing is made up', async () => {
+  /** A file of which a part was changed here, whose version the service dropped for eight of somebody else's meanwhile. */
+  async function baseLost() {
     const world = new SyncWorld();
     const file = world.service.add('file', MODEL_ROOT, 'f', Buffer.from(NEW));
     world.learn();
@@ -267,20 +268,18 @@ describe('what happens meanwhile', () => {
     world.service.auto = () => ({ type: 'answer' });
     world.clock.advance(SETTLE_MS + 1);
     await world.quiet();
+    return { world, file };
+  }
+
+  test('the version it lies over is gone: parked as base-lost, nothing is made up', async () => {
+    const { world, file } = await baseLost();
 
     expect(world.sync.status().parked).toMatchObject([{ path: 'f', reason: 'base-lost' }]);
     expect(versionsOf(world, file)[0]).toBe('theirs 7');
   });
 
   test('the version it lies over is gone, and the file is written anew: that is pushed, theirs a copy', async () => {
-    const world = new SyncWorld();
-    const file = world.service.add('file', MODEL_ROOT, 'f', Buffer.from(NEW));
-    world.learn();
-    world.patch('/f', 2, 'XY');
-    for (let n = 0; n < 8; n++) world.service.addVersion(file, Buffer.from(`theirs ${n}`));
-    world.service.auto = () => ({ type: 'answer' });
-    world.clock.advance(SETTLE_MS + 1);
-    await world.quiet();
+    const { world, file } = await baseLost();
     expect(world.sync.status().parked).toMatchObject([{ reason: 'base-lost' }]);
 
     world.write('/f', 'written anew');
