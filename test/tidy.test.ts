@@ -8,7 +8,6 @@ const SOURCE_LINES_MAX = 500; // the aim is 60–350 lines; past this a file hol
 /** What is longer today. These numbers only ever get smaller; a new name here needs a very good reason. */
 const LONGER: Readonly<Record<string, number>> = {
   'src/fs/file-system.ts': 560,
-  'src/sync/sync-loop.ts': 575,
 };
 const BANNED_NAMES = /^(utils?|helpers?|common|misc|types|index|manager|shared)\.[cm]?[jt]s$|util\.ts$/;
 

@@ -18,6 +18,7 @@
  * listing   one folder's contents as the service told them, with the sequence number of its request.
  * parked    a change that retrying cannot help, kept and shown until someone acts.
  * settle    the pause after the last change before a change is pushed.
+ * agenda    which dirty nodes are to be decided about and when, and which may be pushed now.
  * drain     push everything, or put it down safely.
  */
 

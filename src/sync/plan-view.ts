@@ -1,28 +1,18 @@
 import type { Inode } from '../base/vocabulary.ts';
 import { isContentDirty } from '../store/node-table.ts';
-import type { DirtyIndex } from './dirty-index.ts';
+import type { AgendaDeps } from './agenda.ts';
 import type { DueTimes } from './due-times.ts';
-import type { Intents } from './intents.ts';
 import type { PlanView } from './plan.ts';
-import type { SyncDeps } from './sync-loop.ts';
 import type { VersionPace } from './version-pace.ts';
 
-/** What the loop knows beyond the store. */
-export interface LoopState {
-  readonly index: DirtyIndex;
-  readonly intents: Intents;
-  readonly due: DueTimes;
-  readonly pace: VersionPace;
-  isPushing(ino: Inode): boolean;
-  /** Somebody waits for it (`cfs sync --wait`): it does not settle. */
-  isUrgent(ino: Inode): boolean;
-  isSplit(folder: Inode): boolean;
-}
-
-/** The plan's eyes on the store and on the loop that asks it. */
-export function planViewOf(deps: SyncDeps, state: LoopState): PlanView {
+/** The plan's eyes on the store, and on the agenda that asks it. */
+export function planViewOf(deps: PlanViewDeps): PlanView {
   const { store, clock, options, names, isOpen, isBeingWritten } = deps;
-  const { index, intents, due, pace, isPushing, isUrgent, isSplit } = state;
+  const { index, intents, due, pace, pushing, requests, splits } = deps;
+  const isUrgent = (ino: Inode): boolean => {
+    for (const request of requests) if (request.has(ino)) return true;
+    return false;
+  };
   return {
     get nowMs() {
       return clock.nowMs();
@@ -45,7 +35,7 @@ export function planViewOf(deps: SyncDeps, state: LoopState): PlanView {
       const pacedMs = node !== undefined && isContentDirty(node) ? pace.notBeforeMs(ino) : 0;
       return Math.max(due.settledMs(ino), triedMs, pacedMs);
     },
-    isPushing,
+    isPushing: (ino) => pushing.has(ino),
     isUnsure: (ino) => store.get('upload', ino) !== undefined,
     predecessor: (ino) => intents.predecessor(ino),
     occupants: (parent, remoteName) => index.occupants(parent, remoteName),
@@ -53,7 +43,14 @@ export function planViewOf(deps: SyncDeps, state: LoopState): PlanView {
     needsContent: (content) => index.needsContent(content),
     isOpen,
     isBeingWritten,
-    isSplit,
+    isSplit: (folder) => splits.has(folder),
     remoteName: (fileName) => names.toRemoteName(fileName),
   };
+}
+
+export interface PlanViewDeps extends Omit<AgendaDeps, 'line' | 'log' | 'onWork'> {
+  readonly due: DueTimes;
+  readonly pace: VersionPace;
+  /** Folders that cannot go to the trash in one piece. */
+  readonly splits: ReadonlySet<Inode>;
 }

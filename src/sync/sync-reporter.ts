@@ -1,7 +1,5 @@
 import type { Inode } from '../base/vocabulary.ts';
-import type { DirtyIndex } from './dirty-index.ts';
-import type { DueTimes } from './due-times.ts';
-import type { PlanView } from './plan.ts';
+import type { Agenda } from './agenda.ts';
 import type { ServiceLine } from './service-line.ts';
 import { changeKindOf, type ParkedChange, type PendingChange, parkedChange, type SyncStatus } from './sync-event.ts';
 import type { SyncDeps } from './sync-loop.ts';
@@ -15,35 +13,32 @@ export class SyncReporter {
   }
 
   get status(): SyncStatus {
-    const { store, index, due, line, pushing } = this.#deps;
+    const { store, agenda, line, pushing } = this.#deps;
     const parked: ParkedChange[] = [];
     let pending = 0;
-    for (const ino of index.inos()) {
-      const dirty = store.get('dirty', ino);
-      if (dirty === undefined) continue;
+    for (const [ino, dirty] of agenda.dirty()) {
       pending++;
       if (dirty.parked !== null) parked.push(parkedChange(store, ino, dirty.parked));
     }
     const { offlineSinceMs, signInNeeded } = line;
-    return { pending, pushing: pushing.size, postponed: due.postponed, parked, offlineSinceMs, signInNeeded };
+    return { pending, pushing: pushing.size, postponed: agenda.postponed, parked, offlineSinceMs, signInNeeded };
   }
 
   /** All that is to be pushed and not parked, in no order. */
   *pendingChanges(): Iterable<PendingChange> {
-    const { store, clock, index, due, view, pushing } = this.#deps;
-    for (const ino of index.inos()) {
+    const { store, clock, agenda, pushing } = this.#deps;
+    for (const [ino, dirty] of agenda.dirty()) {
       const node = store.get('node', ino);
-      const dirty = store.get('dirty', ino);
-      if (node === undefined || dirty === undefined || dirty.parked !== null) continue;
+      if (node === undefined || dirty.parked !== null) continue;
       const kind = changeKindOf(node);
-      const dueMs = view.settledMs(ino);
+      const dueMs = agenda.dueMs(ino);
       const isDue = dueMs <= clock.elapsedMs() || pushing.has(ino);
       yield {
         ino,
         kind,
         sizeBytes: kind === 'upload' ? (node.local?.sizeBytes ?? null) : null,
         dueMs: isDue ? null : Math.round(clock.nowMs() + dueMs - clock.elapsedMs()),
-        attempts: due.failuresOf(ino),
+        attempts: agenda.failuresOf(ino),
       };
     }
   }
@@ -59,10 +54,8 @@ export class SyncReporter {
 }
 
 export interface SyncReporterDeps extends Pick<SyncDeps, 'store' | 'clock'> {
-  readonly index: DirtyIndex;
-  readonly due: DueTimes;
+  readonly agenda: Pick<Agenda, 'dirty' | 'dueMs' | 'failuresOf' | 'postponed'>;
   readonly line: ServiceLine;
-  readonly view: PlanView;
   /** Nodes that are being pushed. */
   readonly pushing: { readonly size: number; has(ino: Inode): boolean };
 }

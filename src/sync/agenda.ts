@@ -1,0 +1,358 @@
+import type { Inode } from '../base/vocabulary.ts';
+import { writeNode } from '../store/node-table.ts';
+import type { DirtyRecord, NodeRecord, UploadRecord } from '../store/tables.ts';
+import type { DirtyIndex } from './dirty-index.ts';
+import { DueTimes } from './due-times.ts';
+import type { Intents } from './intents.ts';
+import { type Action, type Decision, decide, type PlanView } from './plan.ts';
+import { planViewOf } from './plan-view.ts';
+import { PushQueue } from './push-queue.ts';
+import type { ServiceLine } from './service-line.ts';
+import type { SyncDeps } from './sync-loop.ts';
+import type { SyncRequest } from './sync-request.ts';
+import { VersionPace } from './version-pace.ts';
+import { Waits } from './waits.ts';
+
+/**
+ * Which dirty nodes are to be decided about and when, and what may be pushed now. It asks the plan and remembers what came of
+ * it: a place in the queue, the moment until which a node settles or its failures put it off, whose push it waits for. In
+ * memory only: after a start all that is dirty is decided about again.
+ *
+ * It pushes nothing. Whoever does takes from `ready` and tells of the end: `succeeded` or `failed`, then `ended`.
+ */
+export class Agenda {
+  readonly #deps: AgendaDeps;
+  readonly #index: DirtyIndex;
+  readonly #view: PlanView;
+  readonly #due: DueTimes;
+  readonly #pace: VersionPace;
+  readonly #queue: PushQueue;
+  readonly #waits = new Waits();
+  /** Folders that cannot go to the trash in one piece. */
+  readonly #splits = new Set<Inode>();
+  /** Records that changed since the index looked at them. */
+  readonly #stale = new Set<Inode>();
+  /** To be decided about in the next turn. */
+  readonly #todo = new Set<Inode>();
+  #sweepIsDue = false;
+
+  constructor(deps: AgendaDeps) {
+    this.#deps = deps;
+    const { clock, options } = deps;
+    this.#index = deps.index;
+    this.#due = new DueTimes({ clock, settleMs: options.settleMs, onDue: deps.onWork });
+    this.#pace = new VersionPace(clock);
+    this.#queue = new PushQueue(options.transfers);
+    this.#view = planViewOf({ ...deps, due: this.#due, pace: this.#pace, splits: this.#splits });
+  }
+
+  /** Begins with all that is dirty, and with what an earlier process began. */
+  load(begun: readonly Inode[]): void {
+    for (const ino of begun) this.#todo.add(ino);
+    for (const [ino] of this.#deps.store.all('dirty')) {
+      this.#index.refresh(ino);
+      this.#todo.add(ino);
+    }
+  }
+
+  /** A user changed the node: it settles. Cheap: to be called in the path of an operation. */
+  changed(ino: Inode): void {
+    this.#stale.add(ino);
+    this.#due.changed(ino);
+  }
+
+  /** Decides about a node in the next turn, whatever it waits for in time. */
+  reconsider(ino: Inode): void {
+    this.#due.skip(ino);
+    this.#index.refresh(ino);
+    this.#todo.add(ino);
+    this.#deps.onWork();
+  }
+
+  /** All that is dirty at this moment. */
+  *dirty(): Iterable<readonly [Inode, DirtyRecord]> {
+    this.#refreshStale();
+    for (const ino of this.#index.inos()) {
+      const record = this.#deps.store.get('dirty', ino);
+      if (record !== undefined) yield [ino, record];
+    }
+  }
+
+  /** Decides about some of what is to be decided about. Never long. */
+  decideSome(): void {
+    this.#refreshStale();
+    for (const ino of this.#deps.intents.handOverIdle((begun) => this.#deps.pushing.has(begun))) this.#todo.add(ino);
+    for (const ino of this.#due.takeDue()) this.#todo.add(ino);
+    let decided = 0;
+    for (const ino of this.#todo) {
+      this.#todo.delete(ino);
+      try {
+        this.#consider(ino);
+      } catch (error) {
+        // A full disk, or our mistake: one node's trouble does not end the sync of the others.
+        this.#deps.log.error({ ino, err: error }, 'push not decided');
+        this.#due.failed(ino, null);
+      }
+      if (++decided === DECISIONS_PER_TURN) break;
+    }
+  }
+
+  /** What may be pushed now; it counts as begun when it is handed out. */
+  *ready(): Iterable<Push> {
+    const { store, clock, line, pushing, intents, onWork } = this.#deps;
+    const nowMs = clock.elapsedMs();
+    if (nowMs < line.closedUntilMs) return;
+    // What is left of the queue is for the next turn: a folder of thousands may have been deleted since it was put there.
+    for (let decided = 0; decided < DECISIONS_PER_TURN; decided++) {
+      if (line.isProbing && this.#queue.running > 0) return;
+      const next = this.#queue.take();
+      if (next === null) return;
+      // Since it was put there things may have changed.
+      const decision = this.#decide(next.ino);
+      if (decision.type !== 'push' || pushing.has(decision.action.ino)) {
+        this.#queue.ended(next.weight);
+        this.#todo.add(next.ino);
+        onWork();
+        continue;
+      }
+      const { action } = decision;
+      const { ino } = action;
+      this.#queue.delete(ino);
+      const before = { node: store.get('node', ino), intent: intents.of(ino) };
+      yield { action, asker: next.ino, weight: next.weight, startedMs: nowMs, before };
+    }
+  }
+
+  /**
+   * After a turn: asks for the next one, now or at the moment that something waits for.
+   * @returns whether nothing moves any more until then
+   */
+  rest(): boolean {
+    const { clock, line } = this.#deps;
+    if (this.#asksForTurn()) return false;
+    this.#due.armNext();
+    const { closedUntilMs } = line;
+    if (this.#queue.size > 0 && closedUntilMs > clock.elapsedMs()) this.#due.arm(closedUntilMs);
+    if (this.#queue.running > 0 || this.#queue.size > 0) return false;
+    if (!this.#sweepIsDue) return true;
+    this.#sweepIsDue = false;
+    this.#sweep();
+    return !this.#asksForTurn();
+  }
+
+  /** The push was carried out, or was found to be none (`Pusher`). */
+  succeeded(push: Push, outcome: 'done' | 'split' | 'unchanged'): void {
+    const { store, clock, intents, log } = this.#deps;
+    const { action, before } = push;
+    const { ino, type } = action;
+    if (outcome === 'split') this.#split(ino);
+    if (type === 'upload' && outcome === 'done') this.#pace.note(ino);
+    this.#due.pushed(action, clock.elapsedMs() - push.startedMs);
+    const isSame = store.get('node', ino) === before.node && intents.of(ino) === before.intent;
+    if (isSame && !this.#splits.has(ino)) {
+      // Nothing came of it (somebody else was faster, mostly): not again at once.
+      log.debug({ ino, action: type }, 'push changed nothing');
+      this.#due.failed(ino, null);
+    } else {
+      this.#due.succeeded(ino);
+    }
+  }
+
+  /** The node's push failed and is tried again after a pause. `afterMs`: what the service asked for. */
+  failed(ino: Inode, afterMs: number | null): void {
+    this.#due.failed(ino, afterMs);
+  }
+
+  /** The push is over, however it went: decides again about its node, and about all that waited for it. */
+  ended({ action, asker, weight, before }: Push): void {
+    const { ino } = action;
+    this.#queue.ended(weight);
+    this.#sweepIsDue = true;
+    this.#index.refresh(ino);
+    this.#todo.add(ino);
+    this.#todo.add(asker);
+    const parent = before.node?.remote?.parent;
+    if (parent !== undefined) this.#wakeWaiters(parent);
+    this.#wakeWaiters(ino);
+  }
+
+  /**
+   * What keeps a node from being pushed for as long as nobody acts; null when it is on its way.
+   * @param decided what was decided about others already, in the same look at everything
+   */
+  blockerOf(
+    ino: Inode,
+    decided: Map<Inode, Decision>,
+  ): { readonly ino: Inode; readonly why: 'open' | 'parked' } | null {
+    const seen = new Set<Inode>();
+    for (let at = ino; !seen.has(at); ) {
+      seen.add(at);
+      if (this.#deps.store.get('dirty', at)?.parked) return { ino: at, why: 'parked' };
+      const decision = decided.get(at) ?? this.#decide(at);
+      decided.set(at, decision);
+      if (decision.type === 'open') return { ino: at, why: 'open' };
+      if (decision.type !== 'wait') return null;
+      at = decision.for;
+    }
+    return null;
+  }
+
+  /** When the node may be pushed, of `elapsedMs`; in the past for one that waits for no moment. */
+  dueMs(ino: Inode): number {
+    return this.#view.settledMs(ino);
+  }
+
+  /** How often in a row the node's push failed. */
+  failuresOf(ino: Inode): number {
+    return this.#due.failuresOf(ino);
+  }
+
+  /** How often a push was put off since the start. */
+  get postponed(): number {
+    return this.#due.postponed;
+  }
+
+  /** Asks for no turn any more because of a moment. */
+  stop(): void {
+    this.#due.stop();
+  }
+
+  #consider(ino: Inode): void {
+    this.#queue.delete(ino);
+    const before = this.#waits.end(ino);
+    const decision = this.#decide(ino);
+    switch (decision.type) {
+      case 'push':
+        this.#queue.add(ino, this.#weightOf(decision.action));
+        return;
+      case 'inherit':
+        this.#inherit(decision.ino, decision.from);
+        return;
+      case 'split':
+        this.#split(decision.ino);
+        return;
+      case 'wait':
+        this.#waits.add(ino, decision.for);
+        for (const request of this.#deps.requests)
+          if (request.waitsFor(ino, decision.for)) this.reconsider(decision.for);
+        if (decision.for !== before) this.#wakeWaiters(ino);
+        return;
+      case 'settle':
+        this.#due.delay(ino, decision.untilMs);
+        return;
+      case 'open':
+      case 'nothing':
+        if (decision.type === 'nothing' && !this.#index.has(ino)) {
+          this.#due.forget(ino);
+          this.#splits.delete(ino);
+        }
+        this.#wakeWaiters(ino);
+        return;
+      default:
+        decision satisfies never;
+    }
+  }
+
+  #decide(ino: Inode): Decision {
+    let decision: Decision = { type: 'nothing' };
+    for (let attempt = 0; attempt < 3; attempt++) {
+      this.#index.refresh(ino);
+      decision = decide(ino, this.#view);
+      if (decision.type !== 'wait' || this.#deps.pushing.has(decision.for)) break;
+      // Its record may have changed without a word to us (a merge; a resource that was taken over): then decide again.
+      if (!this.#index.refresh(decision.for).changed) break;
+    }
+    return decision;
+  }
+
+  /** The bytes of `heir` become the next version of the file that `from` was: the one step that needs no push. */
+  #inherit(heir: Inode, from: Inode): void {
+    const { store, clock } = this.#deps;
+    const nowMs = clock.nowMs();
+    store.transact((tx) => {
+      const old = tx.get('node', from);
+      const node = tx.get('node', heir);
+      if (old === undefined || node === undefined) return;
+      writeNode(tx, old, { ...old, remote: node.remote }, nowMs);
+      writeNode(tx, node, { ...node, remote: old.remote }, nowMs);
+    });
+    for (const ino of [from, heir]) {
+      this.#index.refresh(ino);
+      this.#todo.add(ino);
+      this.#wakeWaiters(ino);
+    }
+  }
+
+  #split(folder: Inode): void {
+    this.#splits.add(folder);
+    this.#todo.add(folder);
+    for (const child of this.#index.remoteChildren(folder)) this.#todo.add(child);
+    this.#wakeWaiters(folder);
+  }
+
+  /**
+   * Nothing is under way any more: looks after what changed without a word to us. A merge may have cleaned what others wait
+   * for.
+   */
+  #sweep(): void {
+    for (const [ino, { parked }] of this.#deps.store.all('dirty')) {
+      if (parked !== null || this.#due.isWaiting(ino)) continue;
+      this.#index.refresh(ino);
+      this.#todo.add(ino);
+    }
+  }
+
+  #wakeWaiters(ino: Inode): void {
+    for (const waiter of this.#waits.waitersOf(ino)) if (waiter !== ino) this.#todo.add(waiter);
+    this.#asksForTurn();
+  }
+
+  /** @returns whether there is something to decide about */
+  #asksForTurn(): boolean {
+    if (this.#todo.size === 0) return false;
+    this.#deps.onWork();
+    return true;
+  }
+
+  #weightOf(action: Action): 'small' | 'large' {
+    if (action.type !== 'upload' && action.type !== 'create-file' && action.type !== 'find-out') return 'small';
+    const { store, options, intents } = this.#deps;
+    const content = intents.of(action.ino)?.content ?? store.get('node', action.ino)?.local?.content ?? null;
+    const sizeBytes = content === null ? 0 : (store.get('content', content)?.sizeBytes ?? 0);
+    return sizeBytes > options.plainPutMaxBytes ? 'large' : 'small';
+  }
+
+  #refreshStale(): void {
+    for (const ino of this.#stale) this.#index.refresh(ino);
+    this.#stale.clear();
+  }
+}
+
+/** One step that the service takes part in, from when it may begin to its end. */
+export interface Push {
+  readonly action: Action;
+  /** Whom the plan was asked about: the step may be about another node, in its way. */
+  readonly asker: Inode;
+  readonly weight: 'small' | 'large';
+  /** Of `elapsedMs`. */
+  readonly startedMs: number;
+  /** What is known of the step's node: as long as it is the same, nothing came of the push. */
+  readonly before: { readonly node: NodeRecord | undefined; readonly intent: UploadRecord | undefined };
+}
+
+export interface AgendaDeps
+  extends Pick<SyncDeps, 'store' | 'names' | 'isOpen' | 'isBeingWritten' | 'clock' | 'log' | 'options'> {
+  readonly index: DirtyIndex;
+  readonly intents: Intents;
+  /** Nothing is ready while it is closed. */
+  readonly line: Pick<ServiceLine, 'closedUntilMs' | 'isProbing'>;
+  /** Nodes that are being pushed. */
+  readonly pushing: { has(ino: Inode): boolean };
+  /** What somebody waits for (`cfs sync --wait`) does not settle. */
+  readonly requests: Iterable<Pick<SyncRequest, 'has' | 'waitsFor'>>;
+  /** There is something to decide about: a turn is to come. */
+  readonly onWork: () => void;
+}
+
+/** So that no turn takes longer than a millisecond or two. */
+const DECISIONS_PER_TURN = 200;
