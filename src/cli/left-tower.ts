@@ -145,7 +145,6 @@ export async function buildLeftTower(deps: LeftTowerDeps): Promise<LeftTower> {
       onWritten: (ino) => sync.changed(ino),
     },
     clock,
-    log: log.child({ part: 'fs' }),
     quota: () => quota.known,
     options: {
       entryTimeoutMs: options.entryTimeoutMs,

@@ -1,3 +1,4 @@
+import type { FileSystemStats } from '../kernel/binding.ts';
 import type { StoreWriter } from '../store/tables.ts';
 
 /** Bytes. */
@@ -30,3 +31,24 @@ export class AccountQuota {
     this.#store.transact((tx) => tx.put('meta', KEY, JSON.stringify(this.#known)));
   }
 }
+
+/** The account as df(1) shows it. `quota`: null when it was never heard. */
+export function statsOf(quota: Quota | null): FileSystemStats {
+  const limitBytes = quota?.limitBytes ?? UNKNOWN_QUOTA_BYTES;
+  const freeBytes = Math.max(0, limitBytes - (quota?.usedBytes ?? 0));
+  const blocksFree = Math.floor(freeBytes / STATFS_BLOCK_BYTES);
+  return {
+    blockBytes: STATFS_BLOCK_BYTES,
+    blocks: Math.ceil(limitBytes / STATFS_BLOCK_BYTES),
+    blocksFree,
+    blocksAvailable: blocksFree,
+    // No limit on the number of files is known: as many as bytes could name.
+    files: 2 ** 32,
+    filesFree: 2 ** 32 - 1,
+    nameBytesMax: 255,
+  };
+}
+
+const STATFS_BLOCK_BYTES = 4096;
+/** Shown by df(1) until the account's quota was heard. */
+const UNKNOWN_QUOTA_BYTES = 2 ** 40;

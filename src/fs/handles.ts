@@ -1,19 +1,6 @@
 import { FsError } from '../base/errors.ts';
 import type { HandleId, Inode } from '../base/vocabulary.ts';
-import type { OpenFile } from '../content/open-file.ts';
-import type { ReadAhead } from '../content/read-ahead.ts';
-import type { OpenFlags } from '../kernel/binding.ts';
-
-/** One open(2) of a file. */
-export interface FileHandle {
-  readonly kind: 'file';
-  readonly ino: Inode;
-  readonly file: OpenFile;
-  readonly flags: OpenFlags;
-  readonly readAhead: ReadAhead;
-  /** Ends what is being fetched ahead for this handle and nobody waits for; null while there is nothing. */
-  fetchingAhead: AbortController | null;
-}
+import type { FileHandle } from './file-handle.ts';
 
 /** One opendir(2). */
 export interface FolderHandle {

@@ -18,7 +18,7 @@ const UNTOLD_MAX = 25_000;
  */
 export class KernelCache {
   readonly #files: OpenFiles;
-  readonly #view: () => Pick<NodeView, 'olderAttributes'>;
+  readonly #view: () => Pick<NodeView, 'local' | 'olderAttributes'>;
   readonly #localOf: (ino: Inode) => LocalFacet | null;
   readonly #clock: Pick<Clock, 'elapsedMs'>;
   /** Inodes whose bytes (or entries) changed on the service since the kernel last opened them. */
@@ -29,7 +29,7 @@ export class KernelCache {
 
   constructor(deps: {
     files: OpenFiles;
-    view: () => Pick<NodeView, 'olderAttributes'>;
+    view: () => Pick<NodeView, 'local' | 'olderAttributes'>;
     /** What a file is and where its name leads to it; null for one that has none. */
     localOf: (ino: Inode) => LocalFacet | null;
     clock: Pick<Clock, 'elapsedMs'>;
@@ -93,6 +93,13 @@ export class KernelCache {
     const left = this.#files.detach(ino, canBeTwo ? 'goes' : 'stays');
     this.#changed(ino);
     if (left === null || !this.#becomesTwo(ino, left, was)) this.#invalidator?.inode(ino, 0, 0);
+  }
+
+  /** A first read found another version than was told of, which was `was`, and the service has dropped that one. */
+  repinned(ino: Inode, was: FileBytes): void {
+    // Of a longer one the kernel asks for the rest when it is told. A shorter one it would fill up with zeros.
+    if (this.#view().local(ino).sizeBytes < was.sizeBytes) this.contentChanged(ino, was);
+    else this.otherBytes(ino);
   }
 
   /** The file has other bytes and another size than the kernel was told, for its open handles too. */

@@ -118,7 +118,6 @@ export class LeftTower {
         },
       },
       clock,
-      log,
       quota: () => null,
       options: { entryTimeoutMs: 1_000, attributeTimeoutMs: 1_000, readOnly: false },
     });
