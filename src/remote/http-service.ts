@@ -179,6 +179,7 @@ export class HttpService {
       for (const version of versionsOf(document)) versions.set(version.url, version);
       // Left out, hasMore means no: nobody saw a history in pages (wire-facts 6.1), and a service may not know `start` here.
       if (document.hasMore !== true || versions.size === before) return [...versions.values()];
+      if (versions.size > VERSIONS_MAX) throw new ProtocolError(`${file}: a history without end`);
       start += document.versions.length;
     }
   }
@@ -349,6 +350,9 @@ export class HttpService {
     return location as ResourceUrl | null;
   }
 }
+
+/** Of one file, far beyond what a service keeps: who tells more never ends. */
+const VERSIONS_MAX = 100_000;
 
 /** The one call that carries a version of the interface, and in exactly this spelling (wire-facts 1). */
 const SYNC_FOLDER_HEADERS = { 'X-SugarSync-API-Version': '1.5' };

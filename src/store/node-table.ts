@@ -1,6 +1,6 @@
-import type { ContentId, Inode, Timespec } from '../base/vocabulary.ts';
+import { type ContentId, type Inode, ROOT_INODE, type Timespec } from '../base/vocabulary.ts';
 import { isDoubted } from './service-time.ts';
-import type { DirtyRecord, NodeRecord, StoreReader, Transaction } from './tables.ts';
+import type { DirtyRecord, NodeRecord, RemoteFacet, StoreReader, Transaction } from './tables.ts';
 
 /**
  * The one place that writes node records, so that the indexes (dentries, resources, dirty, references of contents) can
@@ -107,6 +107,43 @@ export function newInode(tx: Transaction): Inode {
 export function childOf(reader: StoreReader, parent: Inode, name: string): NodeRecord | undefined {
   const ino = reader.get('name', [parent, name]);
   return ino === undefined ? undefined : reader.get('node', ino);
+}
+
+type NodeReader = { get(table: 'node', ino: Inode): NodeRecord | undefined };
+
+/**
+ * A node and the folders above it: as users see them (`here`; of what was deleted here, where the service has it), or as the service
+ * told last (`there`). Places are learnt one after another: of two folders that change places each may seem to lie in the other one
+ * for a while, and a service may tell anything. So each is given once, and whoever goes up goes by this.
+ */
+export function* upwards(reader: NodeReader, ino: Inode, by: 'here' | 'there'): Generator<NodeRecord> {
+  const seen = new Set<Inode>();
+  for (let at: Inode | undefined = ino; at !== undefined && !seen.has(at); ) {
+    const node: NodeRecord | undefined = reader.get('node', at);
+    if (node === undefined) return;
+    yield node;
+    seen.add(at);
+    at = (by === 'here' ? node.local?.parent : undefined) ?? node.remote?.parent;
+  }
+}
+
+/**
+ * The folders that have to be there again before something can lie in `ino`, the highest first, each with the folder it goes to:
+ * where the service has it, and the root where that is nowhere.
+ */
+export function deletedAbove(
+  reader: NodeReader,
+  ino: Inode,
+): readonly { readonly node: NodeRecord; readonly remote: RemoteFacet; readonly parent: Inode }[] {
+  const gone: { node: NodeRecord; remote: RemoteFacet; parent: Inode }[] = [];
+  for (const node of upwards(reader, ino, 'there')) {
+    const { local, remote } = node;
+    if (local !== null || remote === null) break;
+    gone.unshift({ node, remote, parent: remote.parent });
+  }
+  const [highest] = gone;
+  if (highest !== undefined && reader.get('node', highest.parent)?.local == null) highest.parent = ROOT_INODE;
+  return gone;
 }
 
 /** Counts one reference of a content up or down; at 0 it is queued for collection. */

@@ -78,7 +78,7 @@ function* checkIndexes(store: StoreReader): Generator<string> {
     if (store.get('node', ino)?.kind !== 'folder') yield `node ${ino} has a listing and is no folder`;
   }
   for (const [ino, upload] of store.all('upload')) {
-    if (store.get('node', ino) === undefined) yield `an upload belongs to node ${ino}, which is not there`;
+    // Its node may be gone: what was made for it, perhaps, is found out, and deleted.
     if (upload.content !== null && store.get('content', upload.content) === undefined) {
       yield `the upload of node ${ino} names content ${upload.content}, which is not there`;
     }

@@ -1,6 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import { type Inode, ROOT_INODE, timespecOfMs } from '../base/vocabulary.ts';
-import { isContentDirty, removeNode, writeNode } from '../store/node-table.ts';
+import { deletedAbove, isContentDirty, removeNode, writeNode } from '../store/node-table.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet, StoreWriter, Transaction } from '../store/tables.ts';
 import { isEmpty, isWithin } from '../tree/live-folder.ts';
 import type { TreeInvalidation } from '../tree/tree.ts';
@@ -91,29 +91,27 @@ export class Discarding {
 
   /** What was deleted here is there again, and the folders that it lies in. */
   #revive(tx: Transaction, ino: Inode, forget: TreeInvalidation[]): void {
-    const node = tx.get('node', ino);
-    if (node === undefined || node.local !== null || node.remote === null) return;
-    const { remote } = node;
-    this.#revive(tx, remote.parent, forget);
     const nowMs = this.#deps.clock.nowMs();
-    const time = timespecOfMs(remote.lastModifiedMs ?? nowMs);
     const root = tx.get('node', ROOT_INODE)?.local;
-    const local: LocalFacet = {
-      parent: remote.parent,
-      name: this.#freeName(tx, remote),
-      mode: node.kind === 'folder' ? 0o755 : 0o644,
-      uid: root?.uid ?? 0,
-      gid: root?.gid ?? 0,
-      atime: time,
-      mtime: time,
-      ctime: timespecOfMs(nowMs),
-      xattrs: null,
-      content: remote.content,
-      sizeBytes: remote.sizeBytes ?? 0,
-    };
-    writeNode(tx, node, { ...node, local }, nowMs);
-    this.#askAgain(tx, remote.parent);
-    forget.push({ kind: 'entry', parent: local.parent, name: local.name });
+    for (const { node, remote, parent } of deletedAbove(tx, ino)) {
+      const time = timespecOfMs(remote.lastModifiedMs ?? nowMs);
+      const local: LocalFacet = {
+        parent,
+        name: this.#freeName(tx, { ...remote, parent }),
+        mode: node.kind === 'folder' ? 0o755 : 0o644,
+        uid: root?.uid ?? 0,
+        gid: root?.gid ?? 0,
+        atime: time,
+        mtime: time,
+        ctime: timespecOfMs(nowMs),
+        xattrs: null,
+        content: remote.content,
+        sizeBytes: remote.sizeBytes ?? 0,
+      };
+      writeNode(tx, node, { ...node, local }, nowMs);
+      this.#askAgain(tx, parent);
+      forget.push({ kind: 'entry', parent, name: local.name });
+    }
   }
 
   #revertBytes(tx: Transaction, ino: Inode, forget: TreeInvalidation[]): void {

@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { ApiError } from '../base/errors.ts';
 import { type Inode, type ResourceUrl, ROOT_INODE } from '../base/vocabulary.ts';
-import { writeNode } from '../store/node-table.ts';
+import { upwards, writeNode } from '../store/node-table.ts';
 import type { StoreWriter } from '../store/tables.ts';
 import { isWithin } from '../tree/live-folder.ts';
 import type { TreeInvalidation } from '../tree/tree.ts';
@@ -30,7 +30,7 @@ export class GivingWay {
     signal: AbortSignal,
   ): Promise<ReadonlySet<ResourceUrl> | null> {
     const way = new Set<ResourceUrl>();
-    for (let at: ResourceUrl | null = target; at !== null && way.size < PATH_NAMES_MAX; ) {
+    for (let at: ResourceUrl | null = target; at !== null && !way.has(at) && way.size < PATH_NAMES_MAX; ) {
       way.add(at);
       if (at === resource) return way;
       at = await this.#parentOf(at, signal);
@@ -58,11 +58,12 @@ export class GivingWay {
       const node = tx.get('node', ino);
       if (!node?.local || !node.remote) return [];
       const { local, remote } = node;
-      let parent = remote.parent;
       // Deleted here, or in this one, here or there: then the one above it.
-      for (let at = tx.get('node', parent); at?.remote && parent !== ROOT_INODE; at = tx.get('node', parent)) {
-        if (at.local !== null && !isWithin(tx, parent, ino) && !inside.has(at.remote.resource)) break;
-        parent = at.remote.parent;
+      let parent = ROOT_INODE;
+      for (const at of upwards(tx, remote.parent, 'there')) {
+        if (at.local === null || isWithin(tx, at.ino, ino) || inside.has(at.remote?.resource as ResourceUrl)) continue;
+        parent = at.ino;
+        break;
       }
       const isTaken = (name: string): boolean => tx.get('name', [parent, name]) !== undefined;
       const name = isTaken(remote.shownAs) ? naming.distinct(remote.shownAs, isTaken) : remote.shownAs;

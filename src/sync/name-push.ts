@@ -12,7 +12,7 @@ import { GivingWay } from './giving-way.ts';
 import type { Intents } from './intents.ts';
 import { LastLook } from './last-look.ts';
 import { mediaTypeOf, SYMLINK_MEDIA_TYPE } from './media-type.ts';
-import { ownerOf, recordCreated, recordDeleted, recordGone, recordRelocated } from './outcome.ts';
+import { mustBeUnknown, ownerOf, recordCreated, recordDeleted, recordGone, recordRelocated } from './outcome.ts';
 import type { Action } from './plan.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 import { pathOf, type SyncEvent } from './sync-event.ts';
@@ -311,6 +311,7 @@ export class NamePush {
   ): Inode {
     const { store, intents, clock } = this.#deps;
     return store.transact((tx) => {
+      mustBeUnknown(tx, made.url);
       const maker = intents.beneficiary(tx, ino);
       intents.end(tx, ino);
       const nowMs = clock.nowMs();
@@ -375,16 +376,16 @@ export class NamePush {
 
   #tombstonesBelow(ino: Inode): readonly Inode[] {
     const { index, store } = this.#deps;
-    const found: Inode[] = [];
+    const found = new Set<Inode>();
     for (let at: Inode | undefined = ino, todo: Inode[] = []; at !== undefined; at = todo.pop()) {
       for (const child of index.remoteChildren(at)) {
         const node = store.get('node', child);
-        if (node === undefined || node.local !== null) continue;
-        found.push(child);
+        if (node === undefined || node.local !== null || child === ino || found.has(child)) continue;
+        found.add(child);
         if (node.kind === 'folder') todo.push(child);
       }
     }
-    return found;
+    return [...found];
   }
 
   #begin(ino: Inode, intent: Pick<UploadRecord, 'action' | 'parentResource' | 'name' | 'resource'>): void {

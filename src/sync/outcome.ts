@@ -1,3 +1,4 @@
+import { ProtocolError } from '../base/errors.ts';
 import type { Inode, NodeKind, ResourceUrl } from '../base/vocabulary.ts';
 import { isContentDirty, newInode, removeNode, writeNode } from '../store/node-table.ts';
 import type { NodeRecord, RemoteFacet, Transaction } from '../store/tables.ts';
@@ -37,7 +38,7 @@ export function recordSurplus(tx: Transaction, kind: NodeKind, facet: RemoteFace
   return ino;
 }
 
-/** The service has `resource` at another place now, maybe under another URL. */
+/** The service has `resource` at another place now, maybe under another URL. @throws ProtocolError where another has that one */
 export function recordRelocated(
   tx: Transaction,
   resource: ResourceUrl,
@@ -46,7 +47,14 @@ export function recordRelocated(
 ): void {
   const node = ownerOf(tx, resource);
   if (!node?.remote) return;
+  if (now.resource !== resource) mustBeUnknown(tx, now.resource);
   writeNode(tx, node, { ...node, remote: { ...node.remote, ...now } }, nowMs);
+}
+
+/** @throws ProtocolError where a resource of ours has the address that the service gave to a new one */
+export function mustBeUnknown(tx: Transaction, resource: ResourceUrl): void {
+  if (tx.get('resource', resource) !== undefined)
+    throw new ProtocolError(`${resource}: the address of another resource`);
 }
 
 /** The service does not have `resource` any more, because we asked for that. */

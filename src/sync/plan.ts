@@ -194,6 +194,7 @@ function placeIsFree(node: NodeRecord, local: LocalFacet, view: PlanView): Decis
 /** Null when the service would not be asked to put a folder into itself. */
 function outOfItself(ino: Inode, target: Inode, view: PlanView): Decision | null {
   let firstMover: Inode | null = null;
+  const seen = new Set<Inode>();
   for (let at = target; ; ) {
     if (at === ino) return firstMover === null ? null : { type: 'wait', for: firstMover, because: 'above' };
     const node = view.node(at);
@@ -201,7 +202,9 @@ function outOfItself(ino: Inode, target: Inode, view: PlanView): Decision | null
     // Where that one is, the service knows better than we do.
     if (isUncertain(at, view)) return { type: 'wait', for: at, because: 'above' };
     if (firstMover === null && node.local?.parent !== node.remote.parent) firstMover = at;
-    if (node.remote.parent === at) return null;
+    // Those that lie in each other, by what is known of them: a listing tells.
+    if (seen.has(node.remote.parent)) return null;
+    seen.add(at);
     at = node.remote.parent;
   }
 }
@@ -265,8 +268,11 @@ function stepOfDeletedFolder(node: NodeRecord, view: PlanView): Decision {
   }
   const below: Inode[] = [];
   const folders = [ino];
+  const seen = new Set<Inode>(folders);
   for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
     for (const child of view.remoteChildren(folder)) {
+      if (seen.has(child)) continue;
+      seen.add(child);
       const inside = view.node(child);
       if (isUncertain(child, view)) return { type: 'wait', for: child, because: 'below' };
       if (inside === undefined) continue;

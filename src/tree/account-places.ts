@@ -1,6 +1,7 @@
 import { FsError } from '../base/errors.ts';
 import type { FolderPlace, ListingPage, RemoteEntry, RemoteResource } from '../base/resources.ts';
 import { type Inode, type NodeKind, type ResourceUrl, ROOT_INODE } from '../base/vocabulary.ts';
+import { upwards } from '../store/node-table.ts';
 import type { StoreWriter } from '../store/tables.ts';
 import type { RemoteListing } from './remote-listing.ts';
 
@@ -66,17 +67,14 @@ export class AccountPlaces {
   }
 
   #zoneOf(ino: Inode): Zone {
-    for (let at = ino; ; ) {
+    for (const { ino: at, remote } of upwards(this.#store, ino, 'here')) {
       if (at === ROOT_INODE) return at === ino ? MADE : OWN;
-      const node = this.#store.get('node', at);
-      const place = node?.remote == null ? undefined : this.#placeOf(node.remote.resource);
+      const place = remote === null ? undefined : this.#placeOf(remote.resource);
       if (place === 'made') return at === ino ? MADE : OWN;
       if (place !== undefined) return { kind: 'share', folder: at, readOnly: place === 'read-only' };
-      const parent = node?.local?.parent ?? node?.remote?.parent;
-      // Gone, and never in a place of its own: whoever asks is told so by the tree.
-      if (parent === undefined || parent === at) return OWN;
-      at = parent;
     }
+    // Gone, and never in a place of its own: whoever asks is told so by the tree.
+    return OWN;
   }
 
   #placeOf(folder: ResourceUrl): FolderPlace | undefined {

@@ -6,6 +6,7 @@ import { type Inode, ROOT_INODE } from '../base/vocabulary.ts';
 import { AbsenceQuestions } from './absence-questions.ts';
 import { ListingAhead } from './listing-ahead.ts';
 import { type AbsenceQuestion, REMOVALS_BELIEVED_MAX } from './listing-application.ts';
+import { listPages } from './listing-pages.ts';
 import type { PushMarks } from './push-marks.ts';
 import { Reachability } from './reachability.ts';
 import type { RemoteListing } from './remote-listing.ts';
@@ -31,8 +32,6 @@ export interface HeldRemovals {
 }
 
 const QUESTIONS_AT_ONCE_MAX = 4;
-/** A page of a listing has at least one entry, so this bounds what a service that never ends can make us ask. */
-const PAGES_MAX = 100_000;
 /** Fewer missing entries than this are never "half of the folder at once". */
 const HALF_MISSING_MIN = 20;
 
@@ -200,14 +199,7 @@ export class Freshness {
     const sequence = this.#marks.nextSequence();
     const requestedMs = this.#clock.nowMs();
     try {
-      const entries: RemoteEntry[] = [];
-      let serverTimeMs: number | null = null;
-      for (let page = 0, more = true; more && page < PAGES_MAX; page++) {
-        const told = await this.#listing.listPage(node.remote.resource, entries.length, this.#stop.signal);
-        serverTimeMs ??= told.serverTimeMs;
-        entries.push(...told.entries);
-        more = told.hasMore && told.entries.length > 0;
-      }
+      const { entries, serverTimeMs } = await listPages(this.#listing, node.remote.resource, this.#stop.signal);
       this.#reachability.answered();
       const listed = { folder, sequence, requestedMs, serverTimeMs };
       const outcome = await this.#merge(listed, entries);

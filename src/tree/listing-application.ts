@@ -204,7 +204,7 @@ export class ListingApplication {
     const wasListed = this.#store.get('folder', listing.folder) !== undefined;
     const plan = this.#store.transact((tx) => {
       const folder = tx.get('node', listing.folder);
-      if (folder === undefined || folder.remote === null) return { changes: [], postponed: [], unlisted: [] };
+      if (folder?.kind !== 'folder' || folder.remote === null) return { changes: [], postponed: [], unlisted: [] };
       const made = mergeEntries(this.#viewOf(tx, folder, sequence), listing, batch);
       this.#write(tx, made.changes);
       for (const ino of made.unlisted) tx.remove('folder', ino);

@@ -1,6 +1,6 @@
 import type { RemoteEntry } from '../base/resources.ts';
 import { type Inode, type NodeKind, type ResourceUrl, ROOT_INODE, timespecOfMs } from '../base/vocabulary.ts';
-import { isContentDirty } from '../store/node-table.ts';
+import { deletedAbove, isContentDirty, upwards } from '../store/node-table.ts';
 import { YOUNG_MS, youngTime } from '../store/service-time.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet } from '../store/tables.ts';
 import type { Names } from './names.ts';
@@ -91,6 +91,7 @@ class Merge implements MergePlan {
   /** Nodes that are about to leave their names. */
   readonly #leaving = new Set<Inode>();
   #plainNames: Set<string> | null = null;
+  readonly #reader = { get: (_table: 'node', ino: Inode) => this.#node(ino) };
 
   constructor(view: MergeView, listing: Listing) {
     this.#view = view;
@@ -133,6 +134,8 @@ class Merge implements MergePlan {
 
   #update(node: NodeRecord, base: RemoteFacet, entry: RemoteEntry): void {
     const { folder } = this.#listing;
+    if ((node.kind === 'folder') !== (entry.kind === 'folder')) return; // an address is of one thing for ever
+    if (node.ino === folder) return; // nothing lies in itself
     const moved = base.parent !== folder;
     const renamed = base.name !== entry.name;
     const { local } = node;
@@ -249,30 +252,29 @@ class Merge implements MergePlan {
 
   /** Brings back a folder that was deleted here, and those above it: something in it is there again. */
   #restore(ino: Inode): void {
-    const folder = this.#node(ino);
-    if (folder === undefined || folder.local !== null || folder.remote === null) return;
-    const { parent, shownAs } = folder.remote;
-    this.#restore(parent);
-    const name = this.#isHeld(parent, shownAs, ino)
-      ? this.#view.names.distinct(shownAs, (candidate) => this.#isHeld(parent, candidate, ino))
-      : shownAs;
-    const time = timespecOfMs(this.#listing.requestedMs);
-    this.#put(folder, {
-      ...folder,
-      local: {
-        parent,
-        name,
-        mode: modeOf('folder', this.#view.umask),
-        ...this.#view.owner,
-        atime: time,
-        mtime: time,
-        ctime: time,
-        xattrs: null,
-        content: null,
-        sizeBytes: 0,
-      },
-      remote: { ...folder.remote, shownAs: name },
-    });
+    for (const { node, remote, parent } of deletedAbove(this.#reader, ino)) {
+      const { shownAs } = remote;
+      const name = this.#isHeld(parent, shownAs, node.ino)
+        ? this.#view.names.distinct(shownAs, (candidate) => this.#isHeld(parent, candidate, node.ino))
+        : shownAs;
+      const time = timespecOfMs(this.#listing.requestedMs);
+      this.#put(node, {
+        ...node,
+        local: {
+          parent,
+          name,
+          mode: modeOf('folder', this.#view.umask),
+          ...this.#view.owner,
+          atime: time,
+          mtime: time,
+          ctime: time,
+          xattrs: null,
+          content: null,
+          sizeBytes: 0,
+        },
+        remote: { ...remote, shownAs: name },
+      });
+    }
   }
 
   #localOf(entry: RemoteEntry, kind: NodeKind, name: string): LocalFacet {
@@ -322,14 +324,8 @@ class Merge implements MergePlan {
 
   /** Whether `ino` lies in `ancestor`, or is it, as users see the tree. */
   #isWithin(ino: Inode, ancestor: Inode): boolean {
-    for (let at = ino; ; ) {
-      if (at === ancestor) return true;
-      if (at === ROOT_INODE) return false;
-      const node = this.#node(at);
-      const parent = node?.local?.parent ?? node?.remote?.parent;
-      if (parent === undefined) return false;
-      at = parent;
-    }
+    for (const above of upwards(this.#reader, ino, 'here')) if (above.ino === ancestor) return true;
+    return false;
   }
 
   #node(ino: Inode): NodeRecord | undefined {

@@ -263,6 +263,35 @@ describe('the versions of a file', () => {
     expect(await service.newestVersion(file)).toMatchObject({ url: 'v2' });
   });
 
+  test('are all there where they are many, and come in pages', async () => {
+    const all = Array.from({ length: 1_000 }, (_, n) => version(n, complete));
+    server.otherwise = {
+      act: (socket, request) => {
+        const start = Number(new URL(request.path, server.baseUrl).searchParams.get('start') ?? 0);
+        const page = all.slice(start, start + 300);
+        xml(`<fileVersions hasMore="${start + 300 < all.length}">${page.join('')}</fileVersions>`).act(socket, request);
+      },
+    };
+
+    const versions = await service.versions(server.url('/file/:sc:1:2') as ResourceUrl);
+
+    expect(versions.map(({ url }) => url)).toEqual(all.map((_, n) => `v${n}`));
+  });
+
+  test('that never end are given up', async () => {
+    let told = 0;
+    server.otherwise = {
+      act: (socket, request) => {
+        const page = Array.from({ length: 5_000 }, () => version(told++, complete));
+        xml(`<fileVersions hasMore="true">${page.join('')}</fileVersions>`).act(socket, request);
+      },
+    };
+
+    await expect(service.versions(server.url('/file/:sc:1:2') as ResourceUrl)).rejects.toMatchObject({
+      name: 'ProtocolError',
+    });
+  });
+
   test('are none of a file that is gone, or was never filled', async () => {
     const file = server.url('/file/:sc:1:2') as ResourceUrl;
     server.steps = [reply(404), xml('<fileVersions/>')];

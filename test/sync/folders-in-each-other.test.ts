@@ -1,0 +1,93 @@
+import { beforeEach, expect, test } from 'vitest';
+import { type Inode, type ResourceUrl, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { checkStore } from '../tree/tree-fixture.ts';
+import { MODEL_ROOT } from './model-service.ts';
+import { SETTLE_MS, SyncWorld } from './sync-world.ts';
+
+/**
+ * Two folders that lie in each other, by what was heard of each: somebody else moves B into A and out again, then A into B, and
+ * listings of A and B come between, one of each. Or the service says so itself, and means it.
+ */
+let world: SyncWorld;
+let [a, b] = ['', ''] as ResourceUrl[] as [ResourceUrl, ResourceUrl];
+
+beforeEach(() => {
+  world = new SyncWorld();
+  world.service.auto = () => ({ type: 'answer' });
+  a = world.service.add('folder', MODEL_ROOT, 'A');
+  b = world.service.add('folder', MODEL_ROOT, 'B');
+  world.service.add('folder', MODEL_ROOT, 'C');
+  world.learn();
+  move(b, a);
+  list(a);
+  move(b, MODEL_ROOT);
+  move(a, b);
+  list(b);
+  const parentOf = (url: ResourceUrl) => world.store.get('node', inoOf(url))?.remote?.parent;
+  expect([parentOf(a), parentOf(b)]).toEqual([inoOf(b), inoOf(a)]);
+});
+
+const inoOf = (url: ResourceUrl): Inode => world.store.get('resource', url) ?? ROOT_INODE;
+
+/** Done by somebody else. */
+function move(url: ResourceUrl, parent: ResourceUrl): void {
+  const resource = world.service.resources.get(url);
+  if (resource !== undefined) resource.parent = parent;
+}
+
+function list(folder: ResourceUrl): void {
+  const sequence = world.marks.nextSequence();
+  world.tree.merge(inoOf(folder), world.service.listing(folder), sequence, world.clock.nowMs(), null);
+  world.marks.finish(sequence);
+}
+
+async function settle(): Promise<void> {
+  world.clock.advance(SETTLE_MS + 1);
+  await world.quiet();
+}
+
+async function expectBothAlike(): Promise<void> {
+  for (let round = 0; round < 3; round++) {
+    world.learn();
+    await world.converge();
+  }
+  expect(world.localTree()).toEqual(world.service.tree());
+  expect(world.sync.status()).toMatchObject({ pending: 0, parked: [] });
+  checkStore(world.store, 'by others too');
+}
+
+test('something else is moved into them', async () => {
+  world.rename('/C', '/A/C');
+  await settle();
+
+  await expectBothAlike();
+  expect([...world.localTree().keys()].some((path) => path.endsWith('/A/C'))).toBe(true);
+});
+
+test('both are deleted here', async () => {
+  world.removeAll('/A');
+  await settle();
+
+  await expectBothAlike();
+  expect([...world.localTree().keys()]).toEqual(['/C']);
+});
+
+test('both are deleted here, and somebody else puts something into one of them', async () => {
+  world.service.add('file', a, 'new', Buffer.from('new'));
+  world.removeAll('/A');
+  list(a);
+  await settle();
+
+  await expectBothAlike();
+  expect([...world.localTree().values()]).toContain('new');
+});
+
+test('the service says so itself, and refuses a move: the one who asks who lies in whom ends', async () => {
+  move(b, a);
+  world.service.auto = (name) => (name.startsWith('relocate') ? { type: 'refuse', status: 403 } : { type: 'answer' });
+  world.rename('/C', '/A/C');
+  for (let round = 0; round < 5; round++) await settle();
+
+  expect(world.sync.status().parked.map(({ reason }) => reason)).toContain('forbidden');
+  expect(world.service.requests.length).toBeLessThan(100);
+});
