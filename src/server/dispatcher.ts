@@ -98,10 +98,8 @@ export class Dispatcher {
     if (fault.hangUpBefore === true) return exchange.hangUp();
     if (fault.hang === true) return exchange.hang();
     if (fault.garbage === true) return exchange.sendHtml(200, GARBAGE);
-    if (fault.status !== undefined) {
-      const retry = fault.retryAfterSeconds;
-      throw new Refusal(fault.status, 'Ordered trouble', retry === undefined ? {} : { 'Retry-After': String(retry) });
-    }
+    const { orderedRefusal } = exchange;
+    if (orderedRefusal !== null && fault.acceptBytes === undefined) throw orderedRefusal;
     if (endpoint === null) throw notFound();
     const handlers = this.#handlers[endpoint.kind] as Readonly<Record<string, Handler<EndpointKind>>> | undefined;
     const isKnown = handlers !== undefined && Object.hasOwn(handlers, method);

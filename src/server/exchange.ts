@@ -5,7 +5,7 @@ import { ProtocolError } from '../base/errors.ts';
 import { errorPage } from '../protocol/error-page.ts';
 import { type DecodeDocument, rootName } from '../protocol/xml.ts';
 import type { Fault } from './fault-plan.ts';
-import { malformed, type Refusal } from './refusal.ts';
+import { malformed, Refusal } from './refusal.ts';
 import { RequestBody } from './request-body.ts';
 
 /** How a request's body ended: all of it came; the line broke; a fault stopped it; it was longer than allowed. */
@@ -65,6 +65,14 @@ export class Exchange {
 
   get text(): string | null {
     return this.#text;
+  }
+
+  /** What the fault wants answered: at once, or when `acceptBytes` of the body were taken. */
+  get orderedRefusal(): Refusal | null {
+    const { status, retryAfterSeconds } = this.fault;
+    if (status === undefined) return null;
+    const headers = retryAfterSeconds === undefined ? {} : { 'Retry-After': String(retryAfterSeconds) };
+    return new Refusal(status, 'Ordered trouble', headers);
   }
 
   /** Announced length of the body; null for a chunked one. */

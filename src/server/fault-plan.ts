@@ -20,7 +20,7 @@ export interface FaultRule {
 export interface Fault {
   /** Waits before anything else. */
   readonly delayMs?: number;
-  /** Answers so, and does nothing. */
+  /** Answers so, and does nothing; with `acceptBytes` in the middle of a body, of which it keeps what it keeps of a cut. */
   readonly status?: number;
   /** With `status`: a Retry-After header. */
   readonly retryAfterSeconds?: number;

@@ -40,7 +40,7 @@ export class Uploads {
     try {
       const outcome = await exchange.receive((chunks) => writer.write(chunks), roomBytes);
       if (outcome === 'tooLong') throw overQuota();
-      if (outcome !== 'complete') throw new Refusal(500, 'The data did not arrive in full');
+      if (outcome !== 'complete') throw exchange.orderedRefusal ?? new Refusal(500, 'The data did not arrive in full');
       const finished = await writer.finish();
       const arrived = { blob, sizeBytes: writer.sizeBytes, ...finished };
       const { version, dropped } = await this.#database.changeTogether(() => this.#histories.add(file, arrived));
@@ -56,7 +56,7 @@ export class Uploads {
 
   /**
    * More of a version, from `offset` on. It is complete when the request's body ended as announced.
-   * @throws Refusal 403 for a complete version, 416 when it holds another number of bytes, 413
+   * @throws Refusal 403 for a complete version, 416 when it holds another number of bytes, 413; what arrived before is kept
    */
   async append(file: FileRow, version: VersionRow, offset: number, exchange: Exchange): Promise<VersionRow> {
     // ASSUMED (docs/service.md 7.5): the status; that a complete version never changes is documented.
@@ -90,6 +90,7 @@ export class Uploads {
       const { sizeBytes } = writer;
       await this.#database.changeTogether(() => this.#histories.recordProgress(version, sizeBytes));
       if (outcome === 'tooLong') throw overQuota();
+      if (outcome === 'stopped' && exchange.orderedRefusal !== null) throw exchange.orderedRefusal;
       return version;
     }
     const finished = await writer.finish();

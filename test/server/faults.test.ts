@@ -120,6 +120,19 @@ test('a plain upload that is stopped leaves the file as it was', async () => {
   expect((await user.client.get(`${file}/data`)).text).toBe('0123456789');
 });
 
+test('a status in the middle of a body: what came of a version is kept, of a plain upload nothing', async () => {
+  const target = await user.client.createFile(user.folder('2'), 'refused');
+  const version = (await user.client.send('POST', `${target}/version`)).headers.location as string;
+  server.faults = [{ on: 'PUT', times: 2, then: { acceptBytes: 4, status: 503, retryAfterSeconds: 7 } }];
+
+  const { status, headers } = await user.client.send('PUT', `${version}/data`, { body: '0123456789' });
+  const plain = await user.client.send('PUT', `${file}/data`, { body: 'something else' });
+
+  expect([status, headers['retry-after'], plain.status]).toEqual([503, '7', 503]);
+  expect(texts((await user.client.get(version)).text, 'storedSize')).toEqual(['4']);
+  expect((await user.client.get(`${file}/data`)).text).toBe('0123456789');
+});
+
 test('ranges can be ignored or lied about', async () => {
   const range = { Range: 'bytes=2-4' };
   server.faults = [
