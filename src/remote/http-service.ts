@@ -250,17 +250,14 @@ export class HttpService {
   /** Moves to *Deleted Files*, under its name; a folder goes whole. Gone already is success, if it says so itself. */
   async moveToTrash(url: ResourceUrl, kind: NodeKind, name: string, signal?: AbortSignal): Promise<void> {
     const { deletedFiles } = this.#user ?? (await this.user(signal));
-    try {
-      await this.relocate(url, kind, deletedFiles, name, signal);
-    } catch (error) {
-      if (!(error instanceof ApiError) || error.status !== 404) throw error;
-      if ((await this.resource(url, kind, signal)) !== null) throw error;
-    }
+    await this.#unlessGone({ url, kind, signal }, () => this.relocate(url, kind, deletedFiles, name, signal));
   }
 
-  /** Deletes for ever; a folder must be empty, its contents would be orphaned. Gone already is success. */
-  async deleteForever(url: ResourceUrl, _kind: NodeKind, signal?: AbortSignal): Promise<void> {
-    await nullWhenGone(() => this.#requests.send({ method: 'DELETE', url, repetition: 'always', signal }, discarded));
+  /** Deletes for ever; a folder must be empty, its contents would be orphaned. Gone already is success, if it says so itself. */
+  async deleteForever(url: ResourceUrl, kind: NodeKind, signal?: AbortSignal): Promise<void> {
+    await this.#unlessGone({ url, kind, signal }, () =>
+      this.#requests.send({ method: 'DELETE', url, repetition: 'always', signal }, discarded),
+    );
   }
 
   // --- sending bytes (UploadService) ---
@@ -334,6 +331,19 @@ export class HttpService {
 
   // --- underneath ---
 
+  /** Whatever said that it is not there: only the resource itself is believed. */
+  async #unlessGone(
+    { url, kind, signal }: { url: ResourceUrl; kind: NodeKind; signal: AbortSignal | undefined },
+    act: () => Promise<unknown>,
+  ): Promise<void> {
+    try {
+      await act();
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status !== 404) throw error;
+      if ((await this.resource(url, kind, signal)) !== null) throw error;
+    }
+  }
+
   async #issueToken(signal: AbortSignal) {
     const { accessKeyId, privateAccessKey } = this.#keys;
     const refreshToken = this.#refreshToken;
@@ -351,7 +361,7 @@ export class HttpService {
   }
 }
 
-/** Of one file, far beyond what a service keeps: who tells more never ends. */
+/** Of one file: the service keeps a handful (wire-facts 6.1). */
 const VERSIONS_MAX = 100_000;
 
 /** The one call that carries a version of the interface, and in exactly this spelling (wire-facts 1). */

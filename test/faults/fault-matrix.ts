@@ -16,10 +16,16 @@ export interface Request {
   readonly path: string;
   /** Bodies of how many bytes it has: what a fault at a byte means. */
   readonly body: 'data up' | 'data down' | 'document';
+  /** Trouble of another request that leads to this one. */
+  readonly after?: FaultRule;
+  /** What becomes of what is deleted; the trash has it, unless said. */
+  readonly deletion?: 'forever';
   /** Before the trouble: what there is. */
   prepare?(there: Place): Promise<void>;
   /** During it. @returns what the program that does it is told */
   act(there: Place): Promise<string>;
+  /** When it is over, where nothing is done about it by itself in less than `--dir-ttl`. */
+  again?(there: Place): Promise<void>;
 }
 
 export interface Place {
@@ -54,6 +60,11 @@ const withFile = async ({ client, folder, tower }: Place): Promise<void> => {
   await eventually(() => tower.mount.readFile('file'));
 };
 
+const withFolder = async ({ client, folder, tower }: Place): Promise<void> => {
+  await client.createFolder(folder, 'sub');
+  await eventually(() => tower.mount.readdir('sub'));
+};
+
 export const REQUESTS: readonly Request[] = [
   {
     name: 'sign in',
@@ -80,6 +91,23 @@ export const REQUESTS: readonly Request[] = [
     prepare: async ({ client, folder }) => void (await client.createFilled(folder, 'file', OLD)),
     act: ({ tower }) => told(tower.mount.readdir('.')),
   },
+  ...(['file', 'folder'] as const).map(
+    (kind): Request => ({
+      name: `ask what became of a ${kind}`,
+      group: 'listing',
+      on: 'GET',
+      path: kind,
+      body: 'document',
+      prepare: async ({ client, folder, tower }) => {
+        const goes =
+          kind === 'file' ? await client.createFilled(folder, 'goes', OLD) : await client.createFolder(folder, 'goes');
+        await eventually(() => tower.mount.readdir('.'));
+        await client.send('DELETE', goes);
+      },
+      act: ({ tower }) => told(tower.refresh()),
+      again: ({ tower }) => tower.refresh(),
+    }),
+  ),
   {
     name: 'find a version',
     group: 'read',
@@ -144,6 +172,16 @@ export const REQUESTS: readonly Request[] = [
     }),
   ),
   {
+    name: 'ask how much of a version arrived',
+    group: 'write',
+    on: 'GET',
+    path: 'fileVersion',
+    body: 'document',
+    after: { on: 'PUT', path: 'fileVersionData', then: { status: 500 } },
+    prepare: withFile,
+    act: (there) => pushed(there, there.tower.mount.writeFile('file', NEW)),
+  },
+  {
     name: 'make a folder',
     group: 'namespace',
     on: 'POST',
@@ -183,15 +221,48 @@ export const REQUESTS: readonly Request[] = [
     act: (there) => pushed(there, there.tower.mount.unlink('file')),
   },
   {
-    name: 'look into a folder that goes',
+    name: 'learn where the trash is',
     group: 'namespace',
     on: 'GET',
-    path: 'folderContents',
+    path: 'user',
     body: 'document',
-    prepare: async ({ client, folder, tower }) => {
-      await client.createFolder(folder, 'sub');
-      await eventually(() => tower.mount.readdir('sub'));
-    },
+    prepare: withFile,
+    act: (there) => pushed(there, there.tower.mount.unlink('file')),
+  },
+  ...(
+    [
+      ['look into a folder that goes', 'GET', 'folderContents'],
+      ['throw a folder away', 'PUT', 'folder'],
+    ] as const
+  ).map(
+    ([name, on, path]): Request => ({
+      name,
+      group: 'namespace',
+      on,
+      path,
+      body: 'document',
+      prepare: withFolder,
+      act: (there) => pushed(there, there.tower.mount.rmdir('sub')),
+    }),
+  ),
+  {
+    name: 'delete a file for ever',
+    group: 'namespace',
+    on: 'DELETE',
+    path: 'file',
+    body: 'document',
+    deletion: 'forever',
+    prepare: withFile,
+    act: (there) => pushed(there, there.tower.mount.unlink('file')),
+  },
+  {
+    name: 'delete a folder for ever',
+    group: 'namespace',
+    on: 'DELETE',
+    path: 'folder',
+    body: 'document',
+    deletion: 'forever',
+    prepare: withFolder,
     act: (there) => pushed(there, there.tower.mount.rmdir('sub')),
   },
 ];

@@ -90,16 +90,18 @@ async function outcomeOf(lane: Lane, { request, column, times }: Cell, number: n
   server.faults = [];
   const folder = await user.client.createFolder(user.folder('2'), `cell ${number}`);
   const waits = endsByWaiting(request, column[0], times) ? SHORT_WAITS : LONG_WAITS;
-  const tower = await FaultyTower.build(server.origin, user, folder as ResourceUrl, waits);
+  const tower = await FaultyTower.build(server.origin, user, folder as ResourceUrl, waits, request.deletion);
   try {
     const signIn = () => tower.service.signIn({ username: user.email, password: TEST_PASSWORD });
     const there: Place = { tower, client: user.client, folder, signIn };
     await request.prepare?.(there);
-    server.faults = [{ on: request.on, path: request.path, times, then: fault }];
+    const { on, path, after } = request;
+    server.faults = [...(after === undefined ? [] : [after]), { on, path, times, then: fault }];
     const outcome = await request.act(there);
     server.faults = [];
     if (request.group === 'login') return outcome;
     await tower.recover();
+    await request.again?.(there);
     await eventually(async () => {
       const here = await inMount(tower);
       expect(await onService(user.client, folder), 'what the service has, and what is here').toEqual(here);

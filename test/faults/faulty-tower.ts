@@ -47,7 +47,13 @@ export class FaultyTower {
   }
 
   /** @param root folder of the account that is mounted */
-  static async build(origin: string, user: TestUser, root: ResourceUrl, waits: Waits): Promise<FaultyTower> {
+  static async build(
+    origin: string,
+    user: Omit<TestUser, 'client' | 'folder'>,
+    root: ResourceUrl,
+    waits: Waits,
+    deletion: 'trash' | 'forever' = 'trash',
+  ): Promise<FaultyTower> {
     const { readTimeoutMs, silenceMs } = waits;
     const clock = hastyClock;
     const log = silentLogger;
@@ -94,7 +100,7 @@ export class FaultyTower {
         settleMs: 1,
         transfers: 4,
         saveWindowMs: 60_000,
-        deletion: 'trash',
+        deletion,
         plainPutMaxBytes: 1024 * 1024,
         host: 'host',
       },
@@ -135,6 +141,11 @@ export class FaultyTower {
       }
       await nextTurn();
     }
+  }
+
+  /** As `cfs refresh`. */
+  refresh(): Promise<void> {
+    return this.tower.freshness.refresh();
   }
 
   async close(): Promise<void> {

@@ -236,6 +236,7 @@ test('deleting or trashing what is gone already is success', async () => {
   };
 
   await service.deleteForever(folder(), 'folder');
+  expect(server.requests.map(({ method }) => method)).toEqual(['DELETE', 'GET']);
   await service.moveToTrash(folder(), 'folder', 'a');
 
   const [moving, asking] = server.requests.slice(-2);
