@@ -31,6 +31,7 @@ import { afterHandover } from './handover.ts';
 import { type MountEvent, printEvent } from './mount-event.ts';
 import { answerLauncher, type MountRequest, readMountRequest } from './mount-request.ts';
 import { type MainService, type MountService, STOP_ID, type StopOutcome, type WorkerStart } from './mount-seam.ts';
+import { QuotaWatch } from './quota-watch.ts';
 import { SignInWatch } from './sign-in-watch.ts';
 import { withProgress } from './sync-progress.ts';
 import { WorkerWatch } from './worker-watch.ts';
@@ -80,11 +81,9 @@ class MountingProcess {
   /** A mount that was unmounted from outside, and is then asked to end, says so twice. */
   #hasFinished = false;
   #lastSync = STOP_ID;
-  #quota: Status['quota'] = null;
-  #quotaIsDue = false;
   readonly #notices: DesktopNotices;
   readonly #signIns: SignInWatch;
-  #isLearningQuota = false;
+  readonly #quota: QuotaWatch;
   #connection: ConnectionStatus;
 
   constructor(request: MountRequest, account: Account, certificates: string | null, log: Logger) {
@@ -117,8 +116,14 @@ class MountingProcess {
       onSignIn: (other) => {
         log.info('another sign-in is tried');
         service.useSignIn(other, other.refreshToken);
-        void this.#learnQuota(); // any question shows whether it is accepted
+        void this.#quota.ask(); // any question shows whether it is accepted
       },
+    });
+    this.#quota = new QuotaWatch({
+      question: async () => (await service.user(AbortSignal.timeout(30_000))).quota,
+      onQuota: ({ limitBytes, usedBytes }) => this.#mount.quota(limitBytes, usedBytes),
+      clock: systemClock,
+      log,
     });
     const names = new Names();
     const shownName = (name: string) => names.toFileName(name);
@@ -246,46 +251,14 @@ class MountingProcess {
       account: this.#account.username,
       pending: pending.count,
     });
-    void this.#learnQuota();
-  }
-
-  async #learnQuota(): Promise<void> {
-    if (this.#isLearningQuota) return;
-    this.#isLearningQuota = true;
-    try {
-      const { quota } = await this.#service.user(AbortSignal.timeout(30_000));
-      if (quota === null) return;
-      this.#quota = { ...quota, atMs: systemClock.nowMs() };
-      await this.#mount.quota(quota.limitBytes, quota.usedBytes);
-    } catch (err) {
-      this.#log.debug({ err }, 'quota not learnt');
-    } finally {
-      this.#isLearningQuota = false;
-    }
-  }
-
-  /** What was pushed counts towards the quota: asked for when a row of pushes has ended, and not for each of them. */
-  #quotaChanges(): void {
-    if (this.#quotaIsDue) return;
-    this.#quotaIsDue = true;
-    const sinceMs = systemClock.nowMs() - (this.#quota?.atMs ?? 0);
-    systemClock.after(Math.max(QUOTA_SETTLE_MS, QUOTA_PAUSE_MS - sinceMs), () => {
-      this.#quotaIsDue = false;
-      void this.#learnQuota();
-    });
-  }
-
-  /** What is told is what is known: whoever asks for the status does not wait for the service. */
-  #refreshQuota(): void {
-    const isOld = this.#quota === null || systemClock.nowMs() - this.#quota.atMs > QUOTA_MS_MAX;
-    if (isOld && this.#connection.state === 'online') void this.#learnQuota();
+    void this.#quota.ask();
   }
 
   #event(event: MountEvent): void {
     this.#log.info({ event }, 'event');
     if (this.#request.foreground) printEvent(event);
     this.#notices.tell(event);
-    if (event.type === 'uploaded' || event.type === 'deleted') this.#quotaChanges();
+    if (event.type === 'uploaded' || event.type === 'deleted') this.#quota.pushed();
   }
 
   async #interrupted(signal: NodeJS.Signals): Promise<void> {
@@ -407,12 +380,13 @@ class MountingProcess {
       bytes: { fetched: bytesDownloaded, pushed: bytesUploaded },
       requests: this.#service.requestCounts,
       queue: { ...queue, transfersRunning: running.length, transfersWaiting: waiting },
-      quota: this.#quota,
+      quota: this.#quota.known,
     };
   }
 
   async #status(): Promise<Status> {
-    this.#refreshQuota();
+    // What is told is what is known: whoever asks for the status does not wait for the service.
+    if (this.#connection.state === 'online') this.#quota.looked();
     const { running } = this.#transfer.stats();
     const worker = await this.#mount.status(running.map(({ url }) => url));
     return {
@@ -428,7 +402,7 @@ class MountingProcess {
       pinned: worker.pinned,
       transfers: running.map((transfer, index) => shownTransfer(transfer, worker.paths[index] ?? null)),
       cache: worker.cache,
-      quota: this.#quota,
+      quota: this.#quota.known,
     };
   }
 }
@@ -459,9 +433,5 @@ const OPTIMISED_AFTER = 270_000;
  * less than V8's 16 MiB, by helper threads that a small machine does not have (docs/performance.md, *Unpacking*).
  */
 const WORKER_YOUNG_MIB = 12;
-const QUOTA_SETTLE_MS = 1_000;
-const QUOTA_PAUSE_MS = 5_000;
-/** How old a quota may be before it is asked for again, behind the back of whoever looks. */
-const QUOTA_MS_MAX = 300_000;
 
 endProcess(await mountMain(process.env));
