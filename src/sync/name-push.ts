@@ -1,9 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { ApiError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
-import type { RemoteEntry } from '../base/resources.ts';
 import type { Inode, NodeKind, ResourceUrl } from '../base/vocabulary.ts';
-import { isContentDirty, removeNode } from '../store/node-table.ts';
 import type { NodeRecord, RemoteFacet, StoreWriter, UploadRecord } from '../store/tables.ts';
 import type { TreeInvalidation } from '../tree/tree.ts';
 import type { DirtyIndex } from './dirty-index.ts';
@@ -12,7 +10,8 @@ import { GivingWay } from './giving-way.ts';
 import type { Intents } from './intents.ts';
 import { LastLook } from './last-look.ts';
 import { mediaTypeOf, SYMLINK_MEDIA_TYPE } from './media-type.ts';
-import { mustBeUnknown, ownerOf, recordCreated, recordDeleted, recordGone, recordRelocated } from './outcome.ts';
+import type { NameOutcome } from './name-outcome.ts';
+import { recordRelocated } from './outcome.ts';
 import type { Action } from './plan.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 import { pathOf, type SyncEvent } from './sync-event.ts';
@@ -35,12 +34,11 @@ export interface NamePushDeps {
   readonly changes: RemoteChanges;
   readonly intents: Intents;
   readonly index: DirtyIndex;
+  readonly outcome: NameOutcome;
   readonly clock: Clock;
   readonly log: Logger;
   readonly onEvent: (event: SyncEvent) => void;
   readonly onTreeChange: OnTreeChange;
-  /** Whether a handle of the node is open. */
-  readonly isOpen: (ino: Inode) => boolean;
   /** Another node than the one that is pushed has to be pushed now. */
   readonly onDirty: (ino: Inode) => void;
   /** The name of this machine in the names of conflicted copies. */
@@ -52,16 +50,18 @@ type ActionOf<T extends Action['type']> = Extract<Action, { type: T }>;
 
 /**
  * Carries out what the plan decides about names: makes, moves, deletes. What a request may have done without our hearing of
- * it is asked for before it is repeated (`findOut`); the intent in table `upload` says what to ask for, also after a crash.
+ * it is asked for before it is repeated (`FindingOut`); the intent in table `upload` says what to ask for, also after a crash.
  */
 export class NamePush {
   readonly #deps: NamePushDeps;
+  readonly #outcome: NameOutcome;
   readonly #taken: TakenNames;
   readonly #givingWay: GivingWay;
   readonly #lastLook: LastLook;
 
   constructor(deps: NamePushDeps) {
     this.#deps = deps;
+    this.#outcome = deps.outcome;
     this.#taken = new TakenNames(deps);
     this.#givingWay = new GivingWay(deps);
     this.#lastLook = new LastLook(deps);
@@ -109,57 +109,9 @@ export class NamePush {
         ? changes.moveToTrash(resource, node.kind, shownAs, signal)
         : changes.deleteForever(resource, node.kind, signal),
     );
-    this.#deleted(ino, resource, below);
+    this.#outcome.deleted(ino, resource, below);
     onEvent({ type: 'deleted', path, to: deletion });
     return 'done';
-  }
-
-  /** Learns what a push did whose answer never came. Afterwards the remote facet is right, and the intent is gone. */
-  async findOut(ino: Inode, record: UploadRecord, signal: AbortSignal): Promise<void> {
-    const { changes, intents, store } = this.#deps;
-    if (record.resource === null) {
-      await this.#findCreated(ino, record, signal);
-      return;
-    }
-    const owner = store.get('resource', record.resource);
-    const node = owner === undefined ? undefined : store.get('node', owner);
-    if (!node?.remote) {
-      intents.forget(ino);
-      return;
-    }
-    const found = await changes.resource(record.resource, node.kind, signal);
-    const foundParent = found?.parent ? store.get('resource', found.parent) : undefined;
-    if (record.action === 'trash') {
-      if (found === null || (found.parent !== null && foundParent === undefined)) {
-        this.#deleted(ino, record.resource, this.#tombstonesBelow(ino));
-      } else {
-        intents.forget(ino);
-      }
-      return;
-    }
-    if (found === null) {
-      this.#gone(ino, record.resource);
-      return;
-    }
-    store.transact((tx) => {
-      intents.end(tx, ino);
-      // Somewhere we do not know: somebody else moved it, and a listing will say so.
-      if (foundParent === undefined || !node.remote) return;
-      const fileName = node.local?.name ?? node.remote.shownAs;
-      const facet = {
-        resource: found.url,
-        parent: foundParent,
-        name: found.name,
-        shownAs: this.#shownAs(fileName, found.name),
-      };
-      if (found.name === node.remote.name && foundParent === node.remote.parent) return;
-      recordRelocated(tx, node.remote.resource, facet, this.#deps.clock.nowMs());
-    });
-  }
-
-  /** The service says that it does not have the resource (any more). */
-  gone(ino: Inode, resource: ResourceUrl): void {
-    this.#gone(ino, resource);
   }
 
   async #create(
@@ -185,16 +137,16 @@ export class NamePush {
             ? changes.createFolder(parentResource, asked, signal)
             : changes.createFile(parentResource, asked, mediaType, signal),
         );
-        return this.#created(ino, kind, { url, parent, name: asked, fileName: name }) === ino;
+        return this.#outcome.created(ino, kind, { url, parent, name: asked, fileName: name }) === ino;
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;
-        if (error.status === 404) return this.#parentMissing(parent, parentResource, error, signal);
+        if (error.status === 404) return this.#outcome.parentMissing(parent, parentResource, error, signal);
         // Some answer 400 for a folder's name that is taken (wire-facts 4.3).
         const mayBeTaken = error.status === 409 || (error.status === 400 && kind === 'folder');
         if (!mayBeTaken || attempt === NAME_ATTEMPTS_MAX) throw nameRefused(error);
         const way = await this.#taken.wayAround({ ino, kind, self: null, folder: parentResource, name: asked }, signal);
         if (way.type === 'adopt') {
-          const made = this.#created(ino, kind, { url: way.url, parent, name: asked, fileName: name });
+          const made = this.#outcome.created(ino, kind, { url: way.url, parent, name: asked, fileName: name });
           // It was there before: what is in it is not known yet.
           store.transact((tx) => tx.remove('folder', made));
           return made === ino;
@@ -237,8 +189,9 @@ export class NamePush {
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;
         if (error.status === 404) {
-          if ((await changes.resource(remote.resource, kind, signal)) === null) this.#gone(ino, remote.resource);
-          else await this.#parentMissing(targetIno, target, error, signal);
+          if ((await changes.resource(remote.resource, kind, signal)) === null)
+            this.#outcome.gone(ino, remote.resource);
+          else await this.#outcome.parentMissing(targetIno, target, error, signal);
           return;
         }
         // A service that is busy refuses nothing.
@@ -269,125 +222,6 @@ export class NamePush {
     }
   }
 
-  async #findCreated(ino: Inode, record: UploadRecord, signal: AbortSignal): Promise<void> {
-    const { store, changes, intents } = this.#deps;
-    const { parentResource, name } = record;
-    const parent = parentResource === null ? undefined : store.get('resource', parentResource);
-    if (parentResource === null || name === null || parent === undefined) {
-      intents.forget(ino);
-      return;
-    }
-    let entries: readonly RemoteEntry[];
-    try {
-      entries = await changes.list(parentResource, signal);
-    } catch (error) {
-      if (!(error instanceof ApiError) || error.status !== 404) throw error;
-      intents.forget(ino);
-      await this.#parentMissing(parent, parentResource, error, signal);
-      return;
-    }
-    const isFolder = record.action === 'create-folder';
-    const ours = entries.find(
-      (entry) =>
-        entry.name === name &&
-        (entry.kind === 'folder') === isFolder &&
-        // A file that has bytes already is not one that we made and never filled.
-        (entry.kind === 'folder' || !entry.presentOnServer) &&
-        store.get('resource', entry.url) === undefined,
-    );
-    if (ours === undefined) {
-      intents.forget(ino);
-      return;
-    }
-    const node = store.get('node', ino);
-    const kind = node?.kind ?? (isFolder ? 'folder' : 'file');
-    this.#created(ino, kind, { url: ours.url, parent, name, fileName: this.#shownAs(node?.local?.name, name) });
-  }
-
-  #created(
-    ino: Inode,
-    kind: NodeKind,
-    made: { url: ResourceUrl; parent: Inode; name: string; fileName: string },
-  ): Inode {
-    const { store, intents, clock } = this.#deps;
-    return store.transact((tx) => {
-      mustBeUnknown(tx, made.url);
-      const maker = intents.beneficiary(tx, ino);
-      intents.end(tx, ino);
-      const nowMs = clock.nowMs();
-      const facet: RemoteFacet = {
-        resource: made.url,
-        parent: made.parent,
-        name: made.name,
-        shownAs: made.fileName,
-        sizeBytes: null,
-        lastModifiedMs: null,
-        mediaType: null,
-        content: null,
-        createdHereMs: nowMs,
-      };
-      const owner = recordCreated(tx, maker, kind, facet, nowMs);
-      if (owner !== ino) tx.afterCommit(() => this.#deps.onDirty(owner));
-      return owner;
-    });
-  }
-
-  #deleted(ino: Inode, resource: ResourceUrl, below: readonly Inode[]): void {
-    const { store, intents, clock, index } = this.#deps;
-    // The deepest first: what a crash leaves of it is still below the folder whose deletion is then found out.
-    const inside = [...below].reverse();
-    for (let at = 0; at < inside.length; at += NODES_PER_RECORD) {
-      const some = inside.slice(at, at + NODES_PER_RECORD);
-      store.transact((tx) => {
-        for (const child of some) {
-          const node = tx.get('node', child);
-          if (node !== undefined && node.local === null) removeNode(tx, node, clock.nowMs());
-          tx.afterCommit(() => index.refresh(child));
-        }
-      });
-    }
-    store.transact((tx) => {
-      recordDeleted(tx, resource, clock.nowMs());
-      intents.end(tx, ino);
-    });
-  }
-
-  #gone(ino: Inode, resource: ResourceUrl): void {
-    const { store, intents, clock, onTreeChange, log, isOpen } = this.#deps;
-    log.info({ ino }, 'resource was deleted elsewhere');
-    const removed = store.transact((tx) => {
-      intents.end(tx, ino);
-      const node = ownerOf(tx, resource);
-      // Whoever has it open may be about to write: tried again until it is closed.
-      if (node?.kind === 'file' && node.local !== null && !isContentDirty(node) && isOpen(node.ino)) return null;
-      return recordGone(tx, resource, clock.nowMs());
-    });
-    if (removed?.local)
-      onTreeChange([{ kind: 'deleted', parent: removed.local.parent, ino: removed.ino, name: removed.local.name }]);
-  }
-
-  /** A 404 that may be the folder's: then it is made anew before what goes into it. @returns false, or throws `error` */
-  async #parentMissing(parent: Inode, resource: ResourceUrl, error: ApiError, signal: AbortSignal): Promise<false> {
-    if ((await this.#deps.changes.resource(resource, 'folder', signal)) !== null) throw error;
-    this.#gone(parent, resource);
-    this.#deps.onDirty(parent);
-    return false;
-  }
-
-  #tombstonesBelow(ino: Inode): readonly Inode[] {
-    const { index, store } = this.#deps;
-    const found = new Set<Inode>();
-    for (let at: Inode | undefined = ino, todo: Inode[] = []; at !== undefined; at = todo.pop()) {
-      for (const child of index.remoteChildren(at)) {
-        const node = store.get('node', child);
-        if (node === undefined || node.local !== null || child === ino || found.has(child)) continue;
-        found.add(child);
-        if (node.kind === 'folder') todo.push(child);
-      }
-    }
-    return [...found];
-  }
-
   #begin(ino: Inode, intent: Pick<UploadRecord, 'action' | 'parentResource' | 'name' | 'resource'>): void {
     const { store, intents, clock } = this.#deps;
     store.transact((tx) => {
@@ -404,12 +238,6 @@ export class NamePush {
       throw error;
     }
   }
-
-  #shownAs(localName: string | undefined, remoteName: string): string {
-    const { naming } = this.#deps;
-    if (localName !== undefined && naming.toRemoteName(localName) === remoteName) return localName;
-    return naming.toFileName(remoteName);
-  }
 }
 
 /** Where a node waits for its name to be free; seen by others for a moment. */
@@ -424,5 +252,3 @@ function nameRefused(error: ApiError): Error {
 
 /** Names tried for one node before its push is parked. */
 const NAME_ATTEMPTS_MAX = 4;
-/** Nodes changed by one journal record at most, so that no turn of the thread takes long. */
-const NODES_PER_RECORD = 500;

@@ -1,24 +1,29 @@
 import type { ContentId, Inode } from '../base/vocabulary.ts';
 import type { DirtyIndex } from './dirty-index.ts';
+import { FindingOut } from './finding-out.ts';
 import type { Intents } from './intents.ts';
+import { NameOutcome } from './name-outcome.ts';
 import { NamePush } from './name-push.ts';
 import type { Action } from './plan.ts';
 import type { SyncDeps } from './sync-loop.ts';
 import { settleUnchanged } from './unchanged-draft.ts';
 import { UploadSession } from './upload-session.ts';
 
-/** Carries out one step of the plan: names by `NamePush`, bytes by `UploadSession`. */
+/** Carries out one step of the plan: names by `NamePush` and `FindingOut`, bytes by `UploadSession`. */
 export class Pusher {
   readonly #deps: PusherDeps;
   readonly #names: NamePush;
+  readonly #findingOut: FindingOut;
   readonly #session: UploadSession;
 
   constructor(deps: PusherDeps) {
     this.#deps = deps;
     const { options, names } = deps;
     const { deletion, plainPutMaxBytes, host } = options;
-    this.#names = new NamePush({ ...deps, naming: names, deletion, host });
-    const onGone = this.#names.gone.bind(this.#names);
+    const outcome = new NameOutcome(deps);
+    this.#names = new NamePush({ ...deps, outcome, naming: names, deletion, host });
+    this.#findingOut = new FindingOut({ ...deps, outcome, naming: names });
+    const onGone = outcome.gone.bind(outcome);
     this.#session = new UploadSession({ ...deps, onGone, plainPutMaxBytes, host });
   }
 
@@ -38,7 +43,7 @@ export class Pusher {
         const record = this.#deps.intents.of(ino);
         if (record === undefined) break;
         if (record.resource !== null && record.content !== null) await this.#session.push(ino, signal);
-        else await this.#names.findOut(ino, record, signal);
+        else await this.#findingOut.findOut(ino, record, signal);
         break;
       }
       case 'create-folder':

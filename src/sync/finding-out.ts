@@ -1,0 +1,136 @@
+import type { Clock } from '../base/clock.ts';
+import { ApiError } from '../base/errors.ts';
+import type { RemoteEntry } from '../base/resources.ts';
+import type { Inode } from '../base/vocabulary.ts';
+import type { StoreWriter, UploadRecord } from '../store/tables.ts';
+import type { DirtyIndex } from './dirty-index.ts';
+import type { Intents } from './intents.ts';
+import type { NameOutcome } from './name-outcome.ts';
+import type { RemoteNaming } from './name-push.ts';
+import { recordRelocated } from './outcome.ts';
+import type { RemoteChanges } from './remote-changes.ts';
+
+/**
+ * Asks what a push of names did whose answer never came: by what its intent says it was to do, also after a crash, and before
+ * anything is repeated.
+ */
+export class FindingOut {
+  readonly #deps: FindingOutDeps;
+
+  constructor(deps: FindingOutDeps) {
+    this.#deps = deps;
+  }
+
+  /** Afterwards the remote facet is right, and the intent is gone. */
+  async findOut(ino: Inode, record: UploadRecord, signal: AbortSignal): Promise<void> {
+    const { changes, intents, store } = this.#deps;
+    if (record.resource === null) {
+      await this.#findCreated(ino, record, signal);
+      return;
+    }
+    const owner = store.get('resource', record.resource);
+    const node = owner === undefined ? undefined : store.get('node', owner);
+    if (!node?.remote) {
+      intents.forget(ino);
+      return;
+    }
+    const found = await changes.resource(record.resource, node.kind, signal);
+    const foundParent = found?.parent ? store.get('resource', found.parent) : undefined;
+    if (record.action === 'trash') {
+      if (found === null || (found.parent !== null && foundParent === undefined)) {
+        this.#deps.outcome.deleted(ino, record.resource, this.#tombstonesBelow(ino));
+      } else {
+        intents.forget(ino);
+      }
+      return;
+    }
+    if (found === null) {
+      this.#deps.outcome.gone(ino, record.resource);
+      return;
+    }
+    store.transact((tx) => {
+      intents.end(tx, ino);
+      // Somewhere we do not know: somebody else moved it, and a listing will say so.
+      if (foundParent === undefined || !node.remote) return;
+      const fileName = node.local?.name ?? node.remote.shownAs;
+      const facet = {
+        resource: found.url,
+        parent: foundParent,
+        name: found.name,
+        shownAs: this.#shownAs(fileName, found.name),
+      };
+      if (found.name === node.remote.name && foundParent === node.remote.parent) return;
+      recordRelocated(tx, node.remote.resource, facet, this.#deps.clock.nowMs());
+    });
+  }
+
+  async #findCreated(ino: Inode, record: UploadRecord, signal: AbortSignal): Promise<void> {
+    const { store, changes, intents } = this.#deps;
+    const { parentResource, name } = record;
+    const parent = parentResource === null ? undefined : store.get('resource', parentResource);
+    if (parentResource === null || name === null || parent === undefined) {
+      intents.forget(ino);
+      return;
+    }
+    let entries: readonly RemoteEntry[];
+    try {
+      entries = await changes.list(parentResource, signal);
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status !== 404) throw error;
+      intents.forget(ino);
+      await this.#deps.outcome.parentMissing(parent, parentResource, error, signal);
+      return;
+    }
+    const isFolder = record.action === 'create-folder';
+    const ours = entries.find(
+      (entry) =>
+        entry.name === name &&
+        (entry.kind === 'folder') === isFolder &&
+        // A file that has bytes already is not one that we made and never filled.
+        (entry.kind === 'folder' || !entry.presentOnServer) &&
+        store.get('resource', entry.url) === undefined,
+    );
+    if (ours === undefined) {
+      intents.forget(ino);
+      return;
+    }
+    const node = store.get('node', ino);
+    const kind = node?.kind ?? (isFolder ? 'folder' : 'file');
+    this.#deps.outcome.created(ino, kind, {
+      url: ours.url,
+      parent,
+      name,
+      fileName: this.#shownAs(node?.local?.name, name),
+    });
+  }
+
+  #tombstonesBelow(ino: Inode): readonly Inode[] {
+    const { index, store } = this.#deps;
+    const found = new Set<Inode>();
+    for (let at: Inode | undefined = ino, todo: Inode[] = []; at !== undefined; at = todo.pop()) {
+      for (const child of index.remoteChildren(at)) {
+        const node = store.get('node', child);
+        if (node === undefined || node.local !== null || child === ino || found.has(child)) continue;
+        found.add(child);
+        if (node.kind === 'folder') todo.push(child);
+      }
+    }
+    return [...found];
+  }
+
+  #shownAs(localName: string | undefined, remoteName: string): string {
+    const { naming } = this.#deps;
+    if (localName !== undefined && naming.toRemoteName(localName) === remoteName) return localName;
+    return naming.toFileName(remoteName);
+  }
+}
+
+export interface FindingOutDeps {
+  readonly store: StoreWriter;
+  readonly naming: RemoteNaming;
+  readonly changes: Pick<RemoteChanges, 'resource' | 'list'>;
+  readonly intents: Intents;
+  readonly index: DirtyIndex;
+  readonly outcome: NameOutcome;
+  readonly clock: Clock;
+}

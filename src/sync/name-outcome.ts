@@ -1,0 +1,110 @@
+import type { Clock } from '../base/clock.ts';
+import type { ApiError } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
+import type { Inode, NodeKind, ResourceUrl } from '../base/vocabulary.ts';
+import { isContentDirty, removeNode } from '../store/node-table.ts';
+import type { RemoteFacet, StoreWriter } from '../store/tables.ts';
+import type { DirtyIndex } from './dirty-index.ts';
+import type { Intents } from './intents.ts';
+import type { OnTreeChange } from './name-push.ts';
+import { mustBeUnknown, ownerOf, recordCreated, recordDeleted, recordGone } from './outcome.ts';
+import type { RemoteChanges } from './remote-changes.ts';
+
+/** Writes down what came of a push of names, whether its answer came or it was found out: in one record with the end of its intent. */
+export class NameOutcome {
+  readonly #deps: NameOutcomeDeps;
+
+  constructor(deps: NameOutcomeDeps) {
+    this.#deps = deps;
+  }
+
+  /** A resource was made for `ino`, or found to have been. @returns who has it now */
+  created(
+    ino: Inode,
+    kind: NodeKind,
+    made: { url: ResourceUrl; parent: Inode; name: string; fileName: string },
+  ): Inode {
+    const { store, intents, clock } = this.#deps;
+    return store.transact((tx) => {
+      mustBeUnknown(tx, made.url);
+      const maker = intents.beneficiary(tx, ino);
+      intents.end(tx, ino);
+      const nowMs = clock.nowMs();
+      const facet: RemoteFacet = {
+        resource: made.url,
+        parent: made.parent,
+        name: made.name,
+        shownAs: made.fileName,
+        sizeBytes: null,
+        lastModifiedMs: null,
+        mediaType: null,
+        content: null,
+        createdHereMs: nowMs,
+      };
+      const owner = recordCreated(tx, maker, kind, facet, nowMs);
+      if (owner !== ino) tx.afterCommit(() => this.#deps.onDirty(owner));
+      return owner;
+    });
+  }
+
+  /** The resource was deleted, or found to have been, with the tombstones `below` it. */
+  deleted(ino: Inode, resource: ResourceUrl, below: readonly Inode[]): void {
+    const { store, intents, clock, index } = this.#deps;
+    // The deepest first: what a crash leaves of it is still below the folder whose deletion is then found out.
+    const inside = [...below].reverse();
+    for (let at = 0; at < inside.length; at += NODES_PER_RECORD) {
+      const some = inside.slice(at, at + NODES_PER_RECORD);
+      store.transact((tx) => {
+        for (const child of some) {
+          const node = tx.get('node', child);
+          if (node !== undefined && node.local === null) removeNode(tx, node, clock.nowMs());
+          tx.afterCommit(() => index.refresh(child));
+        }
+      });
+    }
+    store.transact((tx) => {
+      recordDeleted(tx, resource, clock.nowMs());
+      intents.end(tx, ino);
+    });
+  }
+
+  /** The service says that it does not have the resource (any more), and it was not this push. */
+  gone(ino: Inode, resource: ResourceUrl): void {
+    const { store, intents, clock, onTreeChange, log, isOpen } = this.#deps;
+    log.info({ ino }, 'resource was deleted elsewhere');
+    const removed = store.transact((tx) => {
+      intents.end(tx, ino);
+      const node = ownerOf(tx, resource);
+      // Whoever has it open may be about to write: tried again until it is closed.
+      if (node?.kind === 'file' && node.local !== null && !isContentDirty(node) && isOpen(node.ino)) return null;
+      return recordGone(tx, resource, clock.nowMs());
+    });
+    if (removed?.local)
+      onTreeChange([{ kind: 'deleted', parent: removed.local.parent, ino: removed.ino, name: removed.local.name }]);
+  }
+
+  /** A 404 that may be the folder's: then it is made anew before what goes into it. @returns false, or throws `error` */
+  async parentMissing(parent: Inode, resource: ResourceUrl, error: ApiError, signal: AbortSignal): Promise<false> {
+    if ((await this.#deps.changes.resource(resource, 'folder', signal)) !== null) throw error;
+    this.gone(parent, resource);
+    this.#deps.onDirty(parent);
+    return false;
+  }
+}
+
+export interface NameOutcomeDeps {
+  readonly store: StoreWriter;
+  readonly changes: Pick<RemoteChanges, 'resource'>;
+  readonly intents: Intents;
+  readonly index: DirtyIndex;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly onTreeChange: OnTreeChange;
+  /** Whether a handle of the node is open. */
+  readonly isOpen: (ino: Inode) => boolean;
+  /** Another node than the one that is pushed has to be pushed now. */
+  readonly onDirty: (ino: Inode) => void;
+}
+
+/** Nodes changed by one journal record at most, so that no turn of the thread takes long. */
+const NODES_PER_RECORD = 500;
