@@ -4,7 +4,7 @@ import { deletedAbove, isContentDirty, upwards } from '../store/node-table.ts';
 import { YOUNG_MS, youngTime } from '../store/service-time.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet } from '../store/tables.ts';
 import type { Names } from './names.ts';
-import { isRewritten, keptTime, kindOf, modeOf, sizeOf } from './remote-entry.ts';
+import { isNotArrived, isRewritten, keptTime, kindOf, modeOf, sizeOf } from './remote-entry.ts';
 
 /**
  * What the service says now → what becomes of our nodes. Pure: reads a view, returns changes.
@@ -188,9 +188,12 @@ class Merge implements MergePlan {
     }
 
     const told = this.#remoteOf(entry, shownAs, base);
-    const remote = isContentDirty(node) ? withBytesOf(base, told) : told;
+    // What was acknowledged and did not arrive stays ours, and is sent as the next version; what is there instead is not its base.
+    const lost = !isContentDirty(node) && isNotArrived(base, entry);
+    const kept = lost ? { ...base, content: null } : isContentDirty(node) ? base : null;
+    const remote = kept === null ? told : withBytesOf(kept, told);
     const theirs = this.#bytesOf(entry);
-    const takesBytes = isRewritten(base, entry) && !isContentDirty(node);
+    const takesBytes = kept === null && isRewritten(base, entry);
     const takesPlace = parent !== local.parent || name !== local.name;
     if (isSame(base, remote) && !takesPlace && !takesBytes) return;
     const bytes = takesBytes ? { ...theirs, ctime: timespecOfMs(this.#listing.requestedMs) } : {};

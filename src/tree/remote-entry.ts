@@ -29,6 +29,20 @@ export function isRewritten(base: RemoteFacet, entry: RemoteEntry): boolean {
 }
 
 /**
+ * Whether `entry` tells that the bytes are not there which the service acknowledged when we made the file: it has none, or, of the
+ * moment when we sent them, others in length. What is of a later time somebody saved over them; what a listing has confirmed once
+ * is not asked about again.
+ */
+export function isNotArrived(base: RemoteFacet, entry: RemoteEntry): boolean {
+  const { createdHereMs, content, sizeBytes, lastModifiedMs } = base;
+  if (entry.kind === 'folder' || createdHereMs === null || content === null) return false;
+  const isConfirmed = lastModifiedMs !== null && !isLimit(lastModifiedMs);
+  if (isConfirmed || sizeOf(entry) === sizeBytes) return false;
+  if (sizeOf(entry) === null) return true;
+  return lastModifiedMs !== null && entry.lastModifiedMs !== null && entry.lastModifiedMs <= lastModifiedMs;
+}
+
+/**
  * What is kept of the time of bytes that were not rewritten.
  *
  * @param young it was told too early to be trusted

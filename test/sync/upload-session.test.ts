@@ -124,6 +124,55 @@ describe('wherever the line dies', () => {
   });
 });
 
+describe('whatever request of it is under way', () => {
+  /** Before the n-th request is answered, each n until one finds the upload done. */
+  async function atEach(begin: () => SyncWorld, act: (world: SyncWorld, file: ResourceUrl) => void) {
+    const ended: SyncWorld[] = [];
+    for (let nth = 1, isLate = false; !isLate; nth++) {
+      const world = begin();
+      let asked = 0;
+      world.service.auto = () => {
+        const file = world.node('/f').remote?.resource;
+        if (++asked === nth && file !== undefined) act(world, file);
+        return { type: 'answer' };
+      };
+      await pass(world);
+      isLate = asked < nth;
+      if (!isLate) ended.push(world);
+    }
+    expect(ended.length).toBeGreaterThan(1);
+    return ended;
+  }
+
+  test('the file is deleted elsewhere: what was changed here is made anew', async () => {
+    const worlds = await atEach(
+      () => changed().world,
+      (world, file) => world.service.resources.delete(file),
+    );
+    for (const world of worlds) expect(world.service.tree()).toEqual(new Map([['/f', NEW]]));
+  });
+
+  test.each(['small', NEW])('a new file (%s) is deleted elsewhere: it is made anew', async (text) => {
+    const worlds = await atEach(
+      () => made(text),
+      (world, file) => world.service.resources.delete(file),
+    );
+    for (const world of worlds) expect(world.service.tree()).toEqual(new Map([['/f', text]]));
+  });
+
+  test('the file is saved elsewhere: both are kept, and one copy at most', async () => {
+    const worlds = await atEach(
+      () => changed().world,
+      (world, file) => world.service.addVersion(file, Buffer.from('theirs')),
+    );
+    for (const world of worlds) {
+      expect([...world.service.allBytes()]).toEqual(expect.arrayContaining([NEW, 'theirs']));
+      expect(world.service.tree().size).toBeLessThanOrEqual(2);
+      expect(world.localTree()).toEqual(world.service.tree());
+    }
+  });
+});
+
 describe('what the service answers', () => {
   test('416: our version is asked again after a pause, nothing is spliced', async () => {
     const { world, file } = changed();
@@ -311,6 +360,50 @@ describe('changed here and elsewhere', () => {
 
   /** Longer than the whole seconds of a Date header and clocks that differ are allowed for (src/store/service-time.ts). */
   const LATER_MS = 2_500;
+
+  /** The first bytes of a file are acknowledged; before its folder is listed again the service has others, or none. */
+  async function acknowledged(has: (world: SyncWorld, file: ResourceUrl) => void): Promise<SyncWorld> {
+    const world = made('ours');
+    world.service.auto = () => ({ type: 'answer' });
+    await pass(world);
+    has(world, world.node('/f').remote?.resource as ResourceUrl);
+    world.learn();
+    return world;
+  }
+
+  test.each(['ou', 'ours and more', null])(
+    'made here and acknowledged, but the next listing tells another length (%s): what is here stays, and is sent again',
+    async (kept) => {
+      const world = await acknowledged(({ service }, file) => {
+        const resource = service.resources.get(file);
+        if (resource === undefined) throw new Error('no file was made');
+        resource.versions = [];
+        if (kept !== null) service.addVersion(file, Buffer.from(kept));
+      });
+      expect(world.bytesOf(world.node('/f'))).toBe('ours');
+      await pass(world);
+
+      const tree = world.service.tree();
+      expect(tree.get('/f')).toBe('ours');
+      // It may be what somebody else saved in the same moment.
+      expect([...tree.values()].sort()).toEqual(kept === null ? ['ours'] : ['ours', kept].sort());
+      world.learn();
+      expect(world.localTree()).toEqual(tree);
+    },
+  );
+
+  test('made here, saved elsewhere with another length before anybody listed it: theirs is seen, and nothing is sent', async () => {
+    const world = await acknowledged(({ service }, file) => {
+      service.nowMs += LATER_MS;
+      service.addVersion(file, Buffer.from('their longer one'));
+    });
+    const { receivedBytes } = world.service;
+    await pass(world);
+
+    expect(world.service.tree()).toEqual(new Map([['/f', 'their longer one']]));
+    expect(world.localTree()).toEqual(world.service.tree());
+    expect(world.service.receivedBytes).toBe(receivedBytes);
+  });
 
   test('made here, saved elsewhere with the same length before anybody listed it: theirs is seen', async () => {
     const world = made('ours');
