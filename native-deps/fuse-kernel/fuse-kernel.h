@@ -45,6 +45,9 @@ napi_value connection_open(napi_env env, napi_callback_info info);
 /* files.c: hole punching and reads that do not block, also used by the store. */
 bool files_register(napi_env env, napi_value exports);
 
+/* checksum.c: crc32 with the processor's own instructions. */
+bool checksum_register(napi_env env, napi_value exports);
+
 /* datagram.c: one message to a datagram socket. */
 bool datagram_register(napi_env env, napi_value exports);
 #ifdef CFS_FAULTY

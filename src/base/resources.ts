@@ -79,6 +79,19 @@ export type FetchTarget = ({ readonly kind: 'memory' } | { readonly kind: 'file'
   readonly isAhead?: boolean;
 };
 
+/** crc32 of the bytes of blocks that follow each other, from block `first` on; of a version's last block, of what it has. */
+export interface BlockMarks {
+  readonly first: number;
+  readonly marks: readonly number[];
+}
+
+/** What of a fetch is in its file by now, from its start on, and the marks of the blocks that are new in it, where they were computed. */
+export interface WrittenExtent {
+  readonly start: number;
+  readonly end: number;
+  readonly marks?: BlockMarks;
+}
+
 /**
  * What a fetch brought. `extent` may reach further than what was asked for: a service that ignores Range sends everything,
  * and all of it is kept. `bytes` is there for the memory target only.

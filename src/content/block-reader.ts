@@ -1,6 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { ApiError, FsError, ProtocolError, StorageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
+import type { WrittenExtent } from '../base/resources.ts';
 import { BLOCK_BYTES, type ContentId, type Extent } from '../base/vocabulary.ts';
 import type { Contents, Piece } from '../store/contents.ts';
 import { Fetch } from './fetch.ts';
@@ -299,14 +300,17 @@ export class BlockReader {
     // nobody asked for may have been here before, so it is taken in only where nothing was given up.
     const givenUp = this.#contents.givenUp(content);
     let takenTo: number | null = null;
+    const marks = new Map<number, number>();
     const take = (there: Extent): void => {
       const isAllThere = this.#contents.givenUp(content) === givenUp;
       const start = Math.max(takenTo ?? there.start, isAllThere ? 0 : extent.start);
-      this.#landed(fetch, { start, end: isAllThere ? there.end : Math.min(there.end, extent.end) });
+      this.#landed(fetch, { start, end: isAllThere ? there.end : Math.min(there.end, extent.end) }, marks);
       takenTo = there.end === sizeBytes ? sizeBytes : there.end - (there.end % BLOCK_BYTES);
     };
-    const written = (there: Extent): void => {
+    const written = (there: WrittenExtent): void => {
       this.#patience.bytesCame();
+      const { first = 0, marks: fresh = [] } = there.marks ?? {};
+      for (const [at, mark] of fresh.entries()) marks.set(first + at, mark);
       if (signal.aborted || there.start > extent.start) return;
       try {
         take(there);
@@ -331,8 +335,8 @@ export class BlockReader {
   }
 
   /** More of a range is in the file. First the map, then the readers, who look into it. */
-  #landed(fetch: Fetch, extent: Extent): void {
-    if (extent.start < extent.end) this.#contents.landed(fetch.content, extent, null);
+  #landed(fetch: Fetch, extent: Extent, marks: ReadonlyMap<number, number>): void {
+    if (extent.start < extent.end) this.#contents.landed(fetch.content, extent, null, marks);
     const before = fetch.landedTo;
     const end = fetch.wholeTo(extent.end);
     if (end <= before) return;

@@ -1,4 +1,4 @@
-import type { FetchedRange, FetchTarget, RemoteVersion } from '../base/resources.ts';
+import type { FetchedRange, FetchTarget, RemoteVersion, WrittenExtent } from '../base/resources.ts';
 import type { Extent, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
 
 /** What reading needs from the service. Satisfied by `transfer/` across the threads, by fakes in tests. */
@@ -21,7 +21,7 @@ export interface VersionSource {
     extent: Extent,
     sizeBytes: number,
     target: FetchTarget,
-    written: (extent: Extent) => void,
+    written: (there: WrittenExtent) => void,
     signal: AbortSignal,
   ): Promise<FetchedRange>;
 }

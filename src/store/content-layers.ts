@@ -1,4 +1,4 @@
-import { crc32 } from 'node:zlib';
+import { crc32 } from '../base/checksum.ts';
 import { FsError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { BLOCK_BYTES, type ContentId, type Extent } from '../base/vocabulary.ts';
@@ -189,7 +189,7 @@ export class ContentLayers {
     } catch (err) {
       this.#log.warn({ content: id, block, err }, 'cached block cannot be read: it will be fetched again');
     }
-    if (bytes?.byteLength === length && crc32(bytes) === map.markOf(block)) {
+    if (bytes?.byteLength === length && crc32(bytes, 0) === map.markOf(block)) {
       map.verified(block);
       return true;
     }

@@ -315,13 +315,13 @@ export class ContentStore implements Contents {
     return this.#files.path(version, 'cache');
   }
 
-  landed(version: ContentId, extent: Extent, bytes: Uint8Array | null): void {
+  landed(version: ContentId, extent: Extent, bytes: Uint8Array | null, marks?: ReadonlyMap<number, number>): void {
     const record = this.record(version);
     if (record === undefined) return;
     const { sizeBytes } = record;
     const range = clip(extent, sizeBytes);
     if (bytes === null) {
-      this.#blocks.arrived(version, range, sizeBytes);
+      this.#blocks.arrived(version, range, sizeBytes, marks);
     } else if (sizeBytes > this.#options.inlineMaxBytes || range.start > 0 || range.end < sizeBytes) {
       this.#blocks.arrivedInMemory(version, range, bytes, sizeBytes);
     } else {

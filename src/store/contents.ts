@@ -89,8 +89,11 @@ export interface Contents {
 
   /** The file that a fetch of this version content writes into (made if need be). Null: too small, ask for bytes instead. */
   fetchPath(version: ContentId): string | null;
-  /** Fetched bytes are here: in the file already (`bytes` null), or handed over. Order: bytes, then the map. */
-  landed(version: ContentId, extent: Extent, bytes: Uint8Array | null): void;
+  /**
+   * Fetched bytes are here: in the file already (`bytes` null), or handed over. Order: bytes, then the map. `marks`, by block, are computed
+   * from the file where they are left out.
+   */
+  landed(version: ContentId, extent: Extent, bytes: Uint8Array | null, marks?: ReadonlyMap<number, number>): void;
   /**
    * Counts the blocks of a leased version that were given up: where it did not change, what was written to the file meanwhile is
    * there, also over blocks that had been there before.

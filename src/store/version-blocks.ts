@@ -1,5 +1,5 @@
-import { crc32 } from 'node:zlib';
 import { LRUCache } from 'lru-cache';
+import { crc32 } from '../base/checksum.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import { BLOCK_BYTES, type ContentId, type Extent } from '../base/vocabulary.ts';
@@ -9,12 +9,6 @@ import type { ContentFiles } from './content-files.ts';
 import type { StoreWriter, Transaction } from './tables.ts';
 
 const MAPS_MAX = 4096;
-/**
- * Two MiB that landed are marked in the same turn of the loop (25 µs per block); more than that in later ones. Of a turn, not of a call: after
- * a wait for a processor the news of many ranges come in one.
- */
-const MARKED_AT_ONCE_MAX = 16;
-const MARKED_PER_TURN = 8;
 const SAVE_DELAY_MS = 200;
 /** Blocks in memory for a disk without room: enough that a read gets what it fetched. */
 const MEMORY_BYTES_MAX = 16 * 1024 * 1024;
@@ -37,10 +31,6 @@ export class VersionBlocks {
     maxSize: MEMORY_BYTES_MAX,
     sizeCalculation: (bytes) => bytes.byteLength + 1,
   });
-  readonly #unmarked: { readonly id: ContentId; readonly block: number }[] = [];
-  /** Blocks marked since the loop turned last. */
-  #markedInTurn = 0;
-  #isTurnAwaited = false;
   #cancelSave: (() => void) | null = null;
   #closed = false;
 
@@ -68,20 +58,20 @@ export class VersionBlocks {
     return this.#memory.size === 0 ? undefined : this.#memory.get(`${id}/${block}`);
   }
 
-  /** The file holds the bytes of `extent`: its whole blocks are here. */
-  arrived(id: ContentId, extent: Extent, sizeBytes: number): void {
+  /** The file holds the bytes of `extent`: its whole blocks are here. `marks`: of blocks that were marked on their way. */
+  arrived(id: ContentId, extent: Extent, sizeBytes: number, marks?: ReadonlyMap<number, number>): void {
     const map = this.map(id);
     for (const block of wholeBlocks(extent, sizeBytes)) {
       this.#memory.delete(`${id}/${block}`);
       if (map.isPresent(block)) continue;
       map.landed(block);
       this.#usage.addCached(id, blockLength(block, sizeBytes));
-      if (this.#markedInTurn++ < MARKED_AT_ONCE_MAX) this.mark(id, block, sizeBytes);
-      else this.#unmarked.push({ id, block });
+      const mark = marks?.get(block);
+      if (mark === undefined) this.#mark(id, block, sizeBytes);
+      else this.markAs(id, block, mark);
     }
     this.#usage.changed(id);
     this.#usage.touch('file', id, extent.start, extent.end, this.#clock.elapsedMs());
-    if (this.#markedInTurn > 0) this.#awaitTurn();
   }
 
   /** There is no room on the disk: keep the whole blocks of `extent` for the readers who wait for them. */
@@ -90,17 +80,6 @@ export class VersionBlocks {
       const at = block * BLOCK_BYTES - extent.start;
       this.#memory.set(`${id}/${block}`, bytes.slice(at, at + blockLength(block, sizeBytes)));
     }
-  }
-
-  /** Computes the mark of a block whose bytes are in the file; its map row is to be stored. */
-  mark(id: ContentId, block: number, sizeBytes: number): void {
-    const length = blockLength(block, sizeBytes);
-    const start = block * BLOCK_BYTES;
-    const bytes = this.#files.lend(id, 'cache', start, length);
-    // A file that ends early has a hole there: the rest of the block is zeros.
-    const zeros = new Uint8Array(length - bytes.byteLength);
-    if (zeros.byteLength > 0) this.#files.write(id, 'cache', zeros, start + bytes.byteLength);
-    this.markAs(id, block, crc32(zeros, crc32(bytes)));
   }
 
   /** A mark that was computed elsewhere; its map row is to be stored. */
@@ -168,10 +147,20 @@ export class VersionBlocks {
   }
 
   close(): void {
-    this.#markSome(this.#unmarked.length);
     this.#closed = true;
     this.save();
     this.#cancelSave?.();
+  }
+
+  /** For a block whose bytes are in the file and have no mark yet. */
+  #mark(id: ContentId, block: number, sizeBytes: number): void {
+    const length = blockLength(block, sizeBytes);
+    const start = block * BLOCK_BYTES;
+    const bytes = this.#files.lend(id, 'cache', start, length);
+    // A file that ends early has a hole there: the rest of the block is zeros.
+    const zeros = new Uint8Array(length - bytes.byteLength);
+    if (zeros.byteLength > 0) this.#files.write(id, 'cache', zeros, start + bytes.byteLength);
+    this.markAs(id, block, crc32(zeros, crc32(bytes, 0)));
   }
 
   #saveSoon(id: ContentId): void {
@@ -179,37 +168,9 @@ export class VersionBlocks {
     if (!this.#closed) this.#cancelSave ??= this.#clock.after(SAVE_DELAY_MS, () => this.save());
   }
 
-  /** One for all who have blocks to be marked: each with its own would make every turn longer. */
-  #awaitTurn(): void {
-    if (this.#isTurnAwaited) return;
-    this.#isTurnAwaited = true;
-    setImmediate(() => {
-      this.#isTurnAwaited = false;
-      this.#markedInTurn = 0;
-      this.#markSome(MARKED_PER_TURN);
-    });
-  }
-
-  #markSome(count: number): void {
-    if (this.#closed) return;
-    for (const { id, block } of this.#unmarked.splice(0, count)) {
-      const map = this.#maps.get(id);
-      if (map === undefined || !map.isPresent(block) || map.isMarked(block)) continue;
-      try {
-        const record = this.#store.get('content', id);
-        if (record !== undefined) this.mark(id, block, record.sizeBytes);
-      } catch (err) {
-        this.#log.warn({ content: id, block, err }, 'block not marked');
-        map.cleared(block);
-      }
-    }
-    if (this.#unmarked.length > 0) this.#awaitTurn();
-  }
-
   #forgetOldMaps(): void {
     for (const id of this.#maps.keys()) {
       if (this.#unsaved.has(id) || this.#files.isHeld(id)) continue;
-      if (this.#unmarked.some((entry) => entry.id === id)) continue;
       this.#maps.delete(id);
       if (this.#maps.size <= MAPS_MAX / 2) return;
     }

@@ -1,8 +1,9 @@
 import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { ProtocolError, StorageError } from '../base/errors.ts';
-import type { FetchedRange, FetchTarget } from '../base/resources.ts';
+import type { FetchedRange, FetchTarget, WrittenExtent } from '../base/resources.ts';
 import type { Extent } from '../base/vocabulary.ts';
+import { ArrivingMarks } from './arriving-marks.ts';
 
 /** Collected before a write begins: smaller ones are many system calls, and many errands of another thread. */
 const WRITE_BYTES_MIN = 256 * 1024;
@@ -20,7 +21,7 @@ export interface Incoming {
 
 /**
  * Asks for bytes and puts them where they belong. Into a file: at their own offsets, written when this resolves (not synced).
- * `arrived` hears of bytes, `written` of what of the extent is in the file, from its start on. The file is opened first: an answer that nobody reads would hold its connection.
+ * `arrived` hears of bytes, `written` of what of the extent is in the file, from its start on, with marks. The file is opened first: an answer that nobody reads would hold its connection.
  *
  * @throws StorageError where the file cannot take them, `full` for a full disk · what the chunks throw
  */
@@ -29,7 +30,7 @@ export async function land(
   asked: Extent,
   target: FetchTarget,
   arrived: (bytes: number) => void,
-  written: (extent: Extent) => void,
+  written: (there: WrittenExtent) => void,
 ): Promise<FetchedRange> {
   if (target.kind === 'memory') return await landInMemory(await ask(), asked, arrived);
   const file = await asStorageError(target.path, () =>
@@ -70,9 +71,10 @@ async function landInFile(
   file: FileHandle,
   path: string,
   arrived: (bytes: number) => void,
-  written: (extent: Extent) => void,
+  written: (there: WrittenExtent) => void,
 ): Promise<void> {
   let at = extent.start;
+  const marking = new ArrivingMarks(extent.start);
   let batch: Uint8Array[] = [];
   let batchBytes = 0;
   // One batch is written while the next arrives. Its failure is kept for the next await: nobody may be waiting for it yet.
@@ -84,10 +86,12 @@ async function landInFile(
     batch = [];
     batchBytes = 0;
     const end = at;
+    if (end === extent.end) marking.end();
+    const marks = marking.take();
     writing = asStorageError(path, () => writeAll(file, buffers, position))
       .then(() => {
         for (const buffer of buffers) takeBack?.(buffer);
-        written({ start: extent.start, end });
+        written({ start: extent.start, end, marks });
       })
       .catch((error: unknown) => {
         failure = error;
@@ -100,6 +104,7 @@ async function landInFile(
     for await (const chunk of chunks) {
       if (failure !== null) break;
       batch.push(chunk);
+      marking.add(chunk);
       batchBytes += chunk.byteLength;
       arrived(chunk.byteLength);
       if (batchBytes >= WRITE_BYTES_MAX) await writing;

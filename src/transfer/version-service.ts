@@ -1,4 +1,4 @@
-import type { FetchedRange, FetchTarget, RemoteVersion } from '../base/resources.ts';
+import type { FetchedRange, FetchTarget, RemoteVersion, WrittenExtent } from '../base/resources.ts';
 import type { Extent, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
 import type { AccountTree } from '../remote/account-tree.ts';
 import type { HttpService } from '../remote/http-service.ts';
@@ -46,7 +46,7 @@ export class VersionService {
     extent: Extent,
     sizeBytes: number,
     target: FetchTarget,
-    written: (extent: Extent) => void,
+    written: (there: WrittenExtent) => void,
     signal: AbortSignal,
   ): Promise<FetchedRange> {
     const { isAhead = false } = target;

@@ -1,8 +1,16 @@
 import { closeSync, openSync, writeSync } from 'node:fs';
 import { ApiError, TransportError } from '../../src/base/errors.ts';
-import type { FetchedRange, FetchTarget, ListingPage, RemoteFile, RemoteVersion } from '../../src/base/resources.ts';
+import type {
+  FetchedRange,
+  FetchTarget,
+  ListingPage,
+  RemoteFile,
+  RemoteVersion,
+  WrittenExtent,
+} from '../../src/base/resources.ts';
 import type { Extent, ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
 import type { VersionHistory, VersionSource } from '../../src/content/version-source.ts';
+import { ArrivingMarks } from '../../src/transfer/arriving-marks.ts';
 import type { RemoteListing } from '../../src/tree/remote-listing.ts';
 
 interface StoredFile {
@@ -91,7 +99,7 @@ export class VersionService implements VersionSource, VersionHistory, RemoteList
     extent: Extent,
     sizeBytes: number,
     target: FetchTarget,
-    written: (extent: Extent) => void,
+    written: (there: WrittenExtent) => void,
     signal: AbortSignal,
   ): Promise<FetchedRange> {
     this.fetches.push({ version, extent, isAhead: target.isAhead ?? false });
@@ -107,7 +115,10 @@ export class VersionService implements VersionSource, VersionHistory, RemoteList
     try {
       const first = Math.min(this.bytesBeforeHalt, bytes.byteLength);
       writeSync(fd, bytes, 0, first, sent.start);
-      written({ start: sent.start, end: sent.start + first });
+      const marking = new ArrivingMarks(sent.start);
+      marking.add(bytes.subarray(0, first));
+      if (first === bytes.byteLength) marking.end();
+      written({ start: sent.start, end: sent.start + first, marks: marking.take() });
       if (first < bytes.byteLength) {
         await this.#halt(signal);
         writeSync(fd, bytes, first, bytes.byteLength - first, sent.start + first);

@@ -5,13 +5,14 @@ import { mkdtemp, readFile, rm, stat, truncate, writeFile } from 'node:fs/promis
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { MessageChannel } from 'node:worker_threads';
+import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { StorageError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import { Port } from '../../src/base/port.ts';
-import type { BodyPiece } from '../../src/base/resources.ts';
-import type { Extent, ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
+import type { BodyPiece, WrittenExtent } from '../../src/base/resources.ts';
+import { BLOCK_BYTES, type ResourceUrl, type VersionUrl } from '../../src/base/vocabulary.ts';
 import type { VersionSource } from '../../src/content/version-source.ts';
 import type { HttpService } from '../../src/remote/http-service.ts';
 import type { RemoteChanges, UploadService } from '../../src/sync/remote-changes.ts';
@@ -99,9 +100,11 @@ describe('a fetch', () => {
     const path = join(folder, 'content');
     await writeFile(path, 'before');
     const extent = { start: 1_000_000, end: 2_500_001 };
-    const told: Extent[] = [];
+    const told: WrittenExtent[] = [];
+    const { port1, port2 } = new MessageChannel();
+    new Port(port1).offer('versions', transfer.versions);
 
-    const fetched = await transfer.versions.readVersion(
+    const fetched = await new Port(port2).remote<VersionSource>('versions').readVersion(
       versionUrl(),
       extent,
       BYTES.byteLength,
@@ -118,7 +121,14 @@ describe('a fetch', () => {
     // Told in steps, each from the start on, when the bytes are in the file; the last step is all of it.
     expect(told.length).toBeGreaterThan(1);
     expect(told.every(({ start }) => start === extent.start)).toBe(true);
-    expect(told.at(-1)).toEqual(extent);
+    expect(told.at(-1)).toMatchObject(extent);
+    // And the marks of the blocks that came whole, or to the end, once each.
+    const marks = told.flatMap(({ marks }) => marks?.marks.map((mark, at) => [marks.first + at, mark]) ?? []);
+    const wanted: [number, number][] = [];
+    for (let block = 8; block * BLOCK_BYTES < extent.end; block++)
+      wanted.push([block, crc32(BYTES.subarray(block * BLOCK_BYTES, Math.min((block + 1) * BLOCK_BYTES, extent.end)))]);
+    expect(marks).toEqual(wanted);
+    port1.close();
     const written = await readFile(path);
     expect(written.byteLength).toBe(extent.end);
     expect(written.subarray(0, 6).toString()).toBe('before');

@@ -1,0 +1,97 @@
+/*
+ * crc32 as zlib computes it (reflected, polynomial 0xedb88320), by carry-less multiplication: V. Gopal et al., "Fast CRC Computation
+ * for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009. Exported only where the processor has it; src/base/checksum.ts takes
+ * zlib's otherwise, and test/base/checksum.test.ts holds the two against each other.
+ */
+#include "fuse-kernel.h"
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+
+/* What is folded at once. */
+#define STRIDE 64
+
+/* x^n modulo the polynomial, reflected, for folding over 4 × 128 and 128 bits and for the reduction (ibid., section 4). */
+static const uint64_t FOLD_4[2] = {0x0154442bd4, 0x01c6e41596};
+static const uint64_t FOLD_1[2] = {0x01751997d0, 0x00ccaa009e};
+static const uint64_t FOLD_64[2] = {0x0163cd6124, 0};
+static const uint64_t BARRETT[2] = {0x01db710641, 0x01f7011641};
+
+static const uint32_t NIBBLES[16] = {
+    0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4, 0x4db26158, 0x5005713c,
+    0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c, 0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c,
+};
+
+#define FOLDS __attribute__((target("pclmul,sse4.1")))
+
+FOLDS static __m128i folded(__m128i value, __m128i by, __m128i next) {
+  __m128i low = _mm_clmulepi64_si128(value, by, 0x00), high = _mm_clmulepi64_si128(value, by, 0x11);
+  return _mm_xor_si128(_mm_xor_si128(low, high), next);
+}
+
+FOLDS static __m128i load(const void *from) { return _mm_loadu_si128((const __m128i *)from); }
+
+/* `length` is a multiple of 16, at least STRIDE. The inverted crc goes in and comes out. */
+FOLDS static uint32_t crc_of_strides(uint32_t crc, const uint8_t *bytes, size_t length) {
+  __m128i x0 = _mm_xor_si128(load(bytes), _mm_cvtsi32_si128((int)crc));
+  __m128i x1 = load(bytes + 16), x2 = load(bytes + 32), x3 = load(bytes + 48), by = load(FOLD_4);
+  for (bytes += STRIDE, length -= STRIDE; length >= STRIDE; bytes += STRIDE, length -= STRIDE) {
+    x0 = folded(x0, by, load(bytes));
+    x1 = folded(x1, by, load(bytes + 16));
+    x2 = folded(x2, by, load(bytes + 32));
+    x3 = folded(x3, by, load(bytes + 48));
+  }
+  by = load(FOLD_1);
+  x0 = folded(folded(folded(x0, by, x1), by, x2), by, x3);
+  for (; length > 0; bytes += 16, length -= 16) x0 = folded(x0, by, load(bytes));
+  /* 128 bits to 64, to 32 and what is left over, and the remainder of that. */
+  const __m128i low32 = _mm_setr_epi32(~0, 0, ~0, 0);
+  x0 = _mm_xor_si128(_mm_srli_si128(x0, 8), _mm_clmulepi64_si128(x0, by, 0x10));
+  x0 = _mm_xor_si128(_mm_srli_si128(x0, 4), _mm_clmulepi64_si128(_mm_and_si128(x0, low32), load(FOLD_64), 0x00));
+  by = load(BARRETT);
+  __m128i quotient = _mm_and_si128(_mm_clmulepi64_si128(_mm_and_si128(x0, low32), by, 0x10), low32);
+  return (uint32_t)_mm_extract_epi32(_mm_xor_si128(x0, _mm_clmulepi64_si128(quotient, by, 0x00)), 1);
+}
+
+static uint32_t crc_of(uint32_t crc, const uint8_t *bytes, size_t length) {
+  crc = ~crc;
+  if (length >= STRIDE) {
+    size_t whole = length & ~(size_t)15;
+    crc = crc_of_strides(crc, bytes, whole);
+    bytes += whole;
+    length -= whole;
+  }
+  for (; length > 0; bytes++, length--) {
+    crc ^= *bytes;
+    crc = crc >> 4 ^ NIBBLES[crc & 15];
+    crc = crc >> 4 ^ NIBBLES[crc & 15];
+  }
+  return ~crc;
+}
+
+/* crc32(bytes, crc of what came before) */
+static napi_value checksum(napi_env env, napi_callback_info info) {
+  napi_value argv[2];
+  size_t argc = 2, length;
+  uint32_t before;
+  void *data;
+  TRY_NAPI(napi_get_cb_info(env, info, &argc, argv, NULL, NULL));
+  TRY_NAPI(napi_get_typedarray_info(env, argv[0], NULL, &length, &data, NULL, NULL));
+  TRY_NAPI(napi_get_value_uint32(env, argv[1], &before));
+  return number_of(env, (double)crc_of(before, data, length));
+}
+
+bool checksum_register(napi_env env, napi_value exports) {
+  if (!__builtin_cpu_supports("pclmul") || !__builtin_cpu_supports("sse4.1")) return true;
+  return define_function(env, exports, "crc32", checksum, NULL);
+}
+
+#else
+
+bool checksum_register(napi_env env, napi_value exports) {
+  (void)env;
+  (void)exports;
+  return true;
+}
+
+#endif
