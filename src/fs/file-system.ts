@@ -124,7 +124,13 @@ export class FileSystem implements FileSystemOps {
   // Names
 
   lookup(parent: Inode, name: string, ctx: OpContext): Answer<Entry | NegativeEntry> {
-    return this.#afterListing(parent, ctx, () => this.#view.lookup(parent, name));
+    const { freshness } = this.#deps;
+    if (freshness.isListed(parent)) return this.#view.lookup(parent, name);
+    if (this.#tree.child(parent, name) === undefined)
+      return this.#afterListing(parent, ctx, () => this.#view.lookup(parent, name));
+    // What is known is shown, also where the folder could not be listed yet: it may be what was made here.
+    void Promise.resolve(freshness.ensureListed(parent, ctx.signal)).catch(() => {});
+    return this.#view.lookup(parent, name);
   }
 
   forget(ino: Inode): void {

@@ -141,8 +141,10 @@ export class Discarding {
     if (!node?.local || node.remote === null) return;
     const { remote } = node;
     this.#revive(tx, remote.parent, forget);
+    // Somebody may have deleted that folder meanwhile: what is heard of this one next says where it is.
+    const home = tx.get('node', remote.parent)?.local == null ? ROOT_INODE : remote.parent;
     // The folder it was in lies in it by now: that one goes back first.
-    for (let at = remote.parent, depth = 0; isWithin(tx, remote.parent, ino) && depth < DEPTH_MAX; depth++) {
+    for (let at = home, depth = 0; isWithin(tx, home, ino) && depth < DEPTH_MAX; depth++) {
       const above = tx.get('node', at);
       if (!above?.local || above.remote === null || at === ino) break;
       const next = above.local.parent;
@@ -152,13 +154,13 @@ export class Discarding {
       }
       at = next;
     }
-    if (isWithin(tx, remote.parent, ino)) return;
+    if (isWithin(tx, home, ino)) return;
     const now = tx.get('node', ino);
     if (!now?.local) return;
-    const name = this.#freeName(tx, remote);
-    writeNode(tx, now, { ...now, local: { ...now.local, parent: remote.parent, name } }, this.#deps.clock.nowMs());
-    this.#askAgain(tx, remote.parent);
-    forget.push({ kind: 'entry', parent: remote.parent, name });
+    const name = this.#freeName(tx, { ...remote, parent: home });
+    writeNode(tx, now, { ...now, local: { ...now.local, parent: home, name } }, this.#deps.clock.nowMs());
+    this.#askAgain(tx, home);
+    forget.push({ kind: 'entry', parent: home, name });
   }
 
   #freeName(tx: Transaction, { parent, shownAs }: Pick<RemoteFacet, 'parent' | 'shownAs'>): string {

@@ -215,6 +215,7 @@ class Merge implements MergePlan {
       const taken = (name: string): boolean => this.#isHeld(remote.parent, name, node.ino);
       const name = taken(remote.shownAs) ? this.#view.names.distinct(remote.shownAs, taken) : remote.shownAs;
       this.#restore(remote.parent);
+      if (this.#node(remote.parent)?.local == null) continue; // gone meanwhile: so is, perhaps, what lay in it
       this.#put(node, { ...node, local: { ...local, parent: remote.parent, name } });
     }
   }

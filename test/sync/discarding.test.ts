@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { type Inode, type ResourceUrl, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { SeededRandom } from '../store/seeded-random.ts';
 import { checkStore } from '../tree/tree-fixture.ts';
 import { MODEL_ROOT } from './model-service.ts';
@@ -61,6 +61,21 @@ describe('[S-discard-1] changes that are given up', () => {
     await world.sync.discard(ROOT_INODE, 'discard');
 
     await expectNothingLeft(world);
+  });
+
+  test('of what was moved out of a folder that somebody deleted meanwhile: it stays within sight', async () => {
+    const world = knownWorld();
+    const a = world.node('/a').remote?.resource as ResourceUrl;
+    world.rename('/a/old', '/b/moved');
+    world.service.resources.delete(a);
+    const sequence = world.marks.nextSequence();
+    world.tree.settleAbsence(world.node('/a').ino, null, sequence, true);
+    world.marks.finish(sequence);
+    expect(world.find('/a')).toBeUndefined();
+    await world.sync.discard(world.node('/b/moved').ino, 'discard');
+
+    expect(world.localTree().get('/old')).toBe('old bytes');
+    checkStore(world.store, 'by others too');
   });
 
   test('of one file only: the others are pushed', async () => {

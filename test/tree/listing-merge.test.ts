@@ -619,4 +619,24 @@ describe('folders that were moved into each other', () => {
     expect(namesIn(tree, child(fixture, ours.ino, 'below').ino)).toEqual(['B/']);
     checkStore(fixture.store);
   });
+
+  it('out of a folder that is gone meanwhile: nothing is put where nobody sees it', () => {
+    const fixture = makeTree();
+    const { tree, marks } = fixture;
+    const [a, b, home] = [folder('a', 'A'), folder('b', 'B'), folder('home', 'home')];
+    merge(fixture, ROOT_INODE, [b, home]);
+    const [theirs, gone] = [child(fixture, ROOT_INODE, 'B'), child(fixture, ROOT_INODE, 'home')];
+    merge(fixture, gone.ino, [a]);
+    merge(fixture, theirs.ino, []);
+    const ours = child(fixture, gone.ino, 'A');
+    merge(fixture, ours.ino, []);
+    tree.rename(gone.ino, 'A', theirs.ino, 'A', 'replace');
+    tree.settleAbsence(gone.ino, null, marks.nextSequence(), true);
+
+    merge(fixture, ours.ino, [b]);
+
+    expect(namesIn(tree, ROOT_INODE)).toEqual(['B/']);
+    expect(namesIn(tree, theirs.ino)).toEqual(['A/']);
+    checkStore(fixture.store);
+  });
 });
