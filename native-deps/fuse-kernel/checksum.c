@@ -8,10 +8,12 @@
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 
-/* What is folded at once. */
+/* What is folded at once: four lanes of 16 bytes, and four times that where the processor has registers for it. */
 #define STRIDE 64
+#define WIDE_STRIDE (4 * STRIDE)
 
-/* x^n modulo the polynomial, reflected, for folding over 4 × 128 and 128 bits and for the reduction (ibid., section 4). */
+/* x^n modulo the polynomial, reflected, for folding over 16, 4 and 1 × 128 bits and for the reduction (ibid., section 4). */
+static const uint64_t FOLD_16[2] = {0x011542778a, 0x01322d1430};
 static const uint64_t FOLD_4[2] = {0x0154442bd4, 0x01c6e41596};
 static const uint64_t FOLD_1[2] = {0x01751997d0, 0x00ccaa009e};
 static const uint64_t FOLD_64[2] = {0x0163cd6124, 0};
@@ -31,11 +33,10 @@ FOLDS static __m128i folded(__m128i value, __m128i by, __m128i next) {
 
 FOLDS static __m128i load(const void *from) { return _mm_loadu_si128((const __m128i *)from); }
 
-/* `length` is a multiple of 16, at least STRIDE. The inverted crc goes in and comes out. */
-FOLDS static uint32_t crc_of_strides(uint32_t crc, const uint8_t *bytes, size_t length) {
-  __m128i x0 = _mm_xor_si128(load(bytes), _mm_cvtsi32_si128((int)crc));
-  __m128i x1 = load(bytes + 16), x2 = load(bytes + 32), x3 = load(bytes + 48), by = load(FOLD_4);
-  for (bytes += STRIDE, length -= STRIDE; length >= STRIDE; bytes += STRIDE, length -= STRIDE) {
+/* The inverted crc of four lanes and of what follows them, a multiple of 16 bytes. */
+FOLDS static uint32_t crc_of_lanes(const __m128i *lanes, const uint8_t *bytes, size_t length) {
+  __m128i x0 = lanes[0], x1 = lanes[1], x2 = lanes[2], x3 = lanes[3], by = load(FOLD_4);
+  for (; length >= STRIDE; bytes += STRIDE, length -= STRIDE) {
     x0 = folded(x0, by, load(bytes));
     x1 = folded(x1, by, load(bytes + 16));
     x2 = folded(x2, by, load(bytes + 32));
@@ -53,11 +54,50 @@ FOLDS static uint32_t crc_of_strides(uint32_t crc, const uint8_t *bytes, size_t 
   return (uint32_t)_mm_extract_epi32(_mm_xor_si128(x0, _mm_clmulepi64_si128(quotient, by, 0x00)), 1);
 }
 
+/* `length` is a multiple of 16, at least STRIDE. The inverted crc goes in and comes out. */
+FOLDS static uint32_t crc_of_strides(uint32_t crc, const uint8_t *bytes, size_t length) {
+  __m128i lanes[4] = {_mm_xor_si128(load(bytes), _mm_cvtsi32_si128((int)crc)), load(bytes + 16), load(bytes + 32), load(bytes + 48)};
+  return crc_of_lanes(lanes, bytes + STRIDE, length - STRIDE);
+}
+
+#if (defined(__clang__) && __clang_major__ >= 9) || (!defined(__clang__) && __GNUC__ >= 9)
+#define FOLDS_WIDE __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.1")))
+
+FOLDS_WIDE static __m512i folded_wide(__m512i value, __m512i by, __m512i next) {
+  __m512i low = _mm512_clmulepi64_epi128(value, by, 0x00), high = _mm512_clmulepi64_epi128(value, by, 0x11);
+  return _mm512_xor_si512(_mm512_xor_si512(low, high), next);
+}
+
+FOLDS_WIDE static __m512i load_wide(const void *from) { return _mm512_loadu_si512(from); }
+
+/* As crc_of_strides, of at least WIDE_STRIDE: each register is four lanes. */
+FOLDS_WIDE static uint32_t crc_of_wide_strides(uint32_t crc, const uint8_t *bytes, size_t length) {
+  __m512i x0 = _mm512_xor_si512(load_wide(bytes), _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)crc)));
+  __m512i x1 = load_wide(bytes + 64), x2 = load_wide(bytes + 128), x3 = load_wide(bytes + 192);
+  __m512i by = _mm512_broadcast_i32x4(load(FOLD_16));
+  for (bytes += WIDE_STRIDE, length -= WIDE_STRIDE; length >= WIDE_STRIDE; bytes += WIDE_STRIDE, length -= WIDE_STRIDE) {
+    x0 = folded_wide(x0, by, load_wide(bytes));
+    x1 = folded_wide(x1, by, load_wide(bytes + 64));
+    x2 = folded_wide(x2, by, load_wide(bytes + 128));
+    x3 = folded_wide(x3, by, load_wide(bytes + 192));
+  }
+  by = _mm512_broadcast_i32x4(load(FOLD_4));
+  __m128i lanes[4];
+  _mm512_storeu_si512(lanes, folded_wide(folded_wide(folded_wide(x0, by, x1), by, x2), by, x3));
+  return crc_of_lanes(lanes, bytes, length);
+}
+
+static bool is_wide(void) { return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq"); }
+#else
+#define crc_of_wide_strides crc_of_strides
+static bool is_wide(void) { return false; }
+#endif
+
 static uint32_t crc_of(uint32_t crc, const uint8_t *bytes, size_t length) {
   crc = ~crc;
   if (length >= STRIDE) {
     size_t whole = length & ~(size_t)15;
-    crc = crc_of_strides(crc, bytes, whole);
+    crc = length >= WIDE_STRIDE && is_wide() ? crc_of_wide_strides(crc, bytes, whole) : crc_of_strides(crc, bytes, whole);
     bytes += whole;
     length -= whole;
   }
