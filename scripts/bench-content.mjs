@@ -273,7 +273,8 @@ async function busy() {
 
 /**
  * Without distance: what our own work costs. A mount lives for days, and what it does in its first seconds is compiled meanwhile: each reads
- * another file first, and how long that took is a row of its own.
+ * another file first, and how long that took is a row of its own. Nobody is the first whom the server serves, another one begins in
+ * each round, and before each read what was written is on the disk.
  */
 async function near() {
   const first = 'first sequential read of a fresh mount, no distance';
@@ -288,34 +289,39 @@ async function near() {
   ];
   const served = files.map(([file]) => [file, 'big']);
   await withFiles([], served, async (ground) => {
+    const data = { other: await ground.dataOf('other'), big: await ground.dataOf('big') };
+    const secondsOfCurl = (file) => {
+      rmSync(join(ground.base, 'curled'), { force: true });
+      const { url, authorization } = data[file];
+      return run(`curl -sf -H 'Authorization: ${authorization}' -o ${ground.base}/curled '${url}'`).seconds;
+    };
     const readBoth = (peer, read) => {
       for (const [file, measure] of files) {
+        run('sync');
         // The bytes will stand twice in the page cache, as the kernel's of the mount and as those of its file.
         warmMemory(ground.base, 3 * BIG_MIB);
         results.note(measure, 'MB/s', peer, rate(BIG_MIB, read(file)));
       }
     };
-    const data = { other: await ground.dataOf('other'), big: await ground.dataOf('big') };
-    for (let round = 0; round < ROUNDS; round++) {
+    const ours = async (round) => {
       const reader = ground.mount(`near-${round}`);
       run(`ls ${reader.directory}; sleep 0.3`);
       const memoryOf = watchMemory(reader.pid());
       readBoth(OURS, (file) => secondsToRead(`${reader.directory}/${file}`));
       await memoryOf('reading at full speed');
       ground.unmount(reader.directory);
-      readBoth('curl', (file) => {
-        rmSync(join(ground.base, 'curled'), { force: true });
-        const { url, authorization } = data[file];
-        return run(`curl -sf -H 'Authorization: ${authorization}' -o ${ground.base}/curled '${url}'`).seconds;
-      });
-      for (const [peer, flags] of Object.entries(rcloneFlags)) {
-        const theirs = await ground.rclone(`${peer.replaceAll(/\W/g, '')}-${round}`, flags);
-        if (theirs === null) continue;
-        run(`ls ${theirs.directory}`);
-        readBoth(peer, (file) => secondsToRead(`${theirs.directory}/${file}`));
-        ground.unmount(theirs.directory);
-      }
-    }
+    };
+    const rclone = (peer) => async (round) => {
+      const theirs = await ground.rclone(`${peer.replaceAll(/\W/g, '')}-${round}`, rcloneFlags[peer]);
+      if (theirs === null) return;
+      run(`ls ${theirs.directory}`);
+      readBoth(peer, (file) => secondsToRead(`${theirs.directory}/${file}`));
+      ground.unmount(theirs.directory);
+    };
+    const peers = [ours, () => readBoth('curl', secondsOfCurl), ...Object.keys(rcloneFlags).map(rclone)];
+    for (const [file] of files) secondsOfCurl(file);
+    for (let round = 0; round < ROUNDS; round++)
+      for (let turn = 0; turn < peers.length; turn++) await peers[(round + turn) % peers.length](round);
   });
   results.gate(later, 'at least', 0.7, 'curl');
   for (const peer of Object.keys(rcloneFlags)) results.gate(later, 'at least', 1, peer);
