@@ -1,9 +1,18 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import type { ContentId, Inode, ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
+import {
+  BLOCK_BYTES,
+  type ContentId,
+  type Inode,
+  type ResourceUrl,
+  type VersionUrl,
+} from '../../src/base/vocabulary.ts';
 import type { Store } from '../../src/store/environment.ts';
 import { newInode, removeNode, writeNode } from '../../src/store/node-table.ts';
-import { checkStore } from '../../src/store/store-check.ts';
+import { checkBytes, checkStore } from '../../src/store/store-check.ts';
 import type { ContentRecord, NodeRecord, Transaction } from '../../src/store/tables.ts';
+import { openPlace, referredVersion } from './content-place.ts';
 import { sampleContent, sampleLocal, sampleNode, sampleRemote } from './sample-records.ts';
 import { TemporaryStores } from './temporary-store.ts';
 
@@ -12,8 +21,8 @@ const FILE = 2 as Inode;
 const VERSION = 1 as ContentId;
 
 /** A root with a clean file, a dirty one and a tombstone, their contents, one of them garbage. */
-async function soundStore(): Promise<Store> {
-  const store = await stores.open();
+async function soundStore(directory?: string): Promise<Store> {
+  const store = await stores.open(directory);
   store.transact((tx) => {
     writeNode(tx, undefined, sampleNode(1, { kind: 'folder', localOnly: true, local: sampleLocal(1, '') }), 0);
     const version = newContent(tx, {
@@ -53,6 +62,22 @@ test('a store that was only changed through its tables has nothing to complain a
   expect([...checkStore(store)]).toEqual([]);
 });
 
+/** Of a version with a file of two blocks: a row of its block map that names so many blocks. */
+function putBlocks(tx: Transaction, row: number, count: number): void {
+  tx.put('content', VERSION, { ...record(tx, VERSION), where: 'file', sizeBytes: 2 * BLOCK_BYTES });
+  tx.put('blocks', [VERSION, row], Buffer.from('0200000000'.repeat(count), 'hex'));
+}
+
+const CREATION = {
+  action: 'create-file',
+  startedMs: 0,
+  parentResource: 'p' as ResourceUrl,
+  name: 'n',
+  resource: null,
+  content: null,
+  version: null,
+} as const;
+
 const record = (tx: Transaction, id: ContentId): ContentRecord => tx.get('content', id) as ContentRecord;
 const node = (tx: Transaction): NodeRecord => tx.get('node', FILE) as NodeRecord;
 
@@ -71,12 +96,21 @@ test.each<[sentence: RegExp, damage: (tx: Transaction) => void]>([
     /node 2 lies in 9, which is not there/,
     (tx) => tx.put('node', FILE, { ...node(tx), local: sampleLocal(9, 'clean') }),
   ],
+  [
+    /node 2 lies in 3, which is no folder/,
+    (tx) => tx.put('node', FILE, { ...node(tx), local: sampleLocal(3, 'clean') }),
+  ],
   [/node 9999 lies beyond the counter/, (tx) => tx.put('node', 9999 as Inode, sampleNode(9999))],
   [/exists neither here nor/, (tx) => tx.put('node', FILE, { ...node(tx), local: null, remote: null })],
   [
     /names content 55, which is not there/,
     (tx) => tx.put('node', FILE, { ...node(tx), local: sampleLocal(1, 'clean', { content: 55 as ContentId }) }),
   ],
+  [
+    /the upload of node 2 names content 55, which is not there/,
+    (tx) => tx.put('upload', FILE, { ...CREATION, content: 55 as ContentId }),
+  ],
+  [/content 9999 lies beyond the counter/, (tx) => tx.put('content', 9999 as ContentId, record(tx, VERSION))],
   [/content 1 counts 9 references and has 3/, (tx) => tx.put('content', VERSION, { ...record(tx, VERSION), refs: 9 })],
   [/content 1 is garbage and referred to/, (tx) => tx.put('garbage', VERSION, true)],
   [/content 3 is referred to by nothing/, (tx) => tx.remove('garbage', 3 as ContentId)],
@@ -100,6 +134,8 @@ test.each<[sentence: RegExp, damage: (tx: Transaction) => void]>([
     /block map of 1 belongs to no sealed content with a file/,
     (tx) => tx.put('blocks', [VERSION, 0], new Uint8Array(5)),
   ],
+  [/row 1 of the block map of 1 lies beyond its size/, (tx) => putBlocks(tx, 1, 1)],
+  [/block 2 of content 1 lies beyond its size/, (tx) => putBlocks(tx, 0, 3)],
   [/content 1 is not found by its version/, (tx) => tx.remove('version', 'v1' as VersionUrl)],
   [/a version leads to content 2, which is another/, (tx) => tx.put('version', 'v2' as VersionUrl, 2 as ContentId)],
   [/node 2 has a listing and is no folder/, (tx) => tx.put('folder', FILE, { listedMs: 1 })],
@@ -111,8 +147,37 @@ test.each<[sentence: RegExp, damage: (tx: Transaction) => void]>([
 
 test('a creation of unknown outcome whose file was deleted here meanwhile is nothing broken', async () => {
   const store = await soundStore();
-  const begun = { action: 'create-file', parentResource: 'p' as ResourceUrl, name: 'n', resource: null } as const;
-  store.transact((tx) => tx.put('upload', 77 as Inode, { ...begun, startedMs: 0, content: null, version: null }));
+  store.transact((tx) => tx.put('upload', 77 as Inode, CREATION));
 
   expect([...checkStore(store)]).toEqual([]);
+});
+
+test('every block of a version is compared, also that which nobody has read since the start', async () => {
+  const first = await openPlace(stores);
+  const id = referredVersion(first, 'f' as ResourceUrl, 3 * BLOCK_BYTES, '1');
+  const path = first.contents.fetchPath(id) as string;
+  writeFileSync(path, Buffer.alloc(3 * BLOCK_BYTES, 'abc'));
+  first.contents.landed(id, { start: 0, end: 3 * BLOCK_BYTES }, null);
+  first.contents.close();
+  await first.store.close();
+  const file = Buffer.from(readFileSync(path));
+  file.writeUInt8(file.readUInt8(BLOCK_BYTES + 9) ^ 4, BLOCK_BYTES + 9);
+  writeFileSync(path, file);
+
+  const { store, contents } = await openPlace(stores, {}, first.directory);
+  expect([...checkBytes(store, contents)]).toEqual([`block 1 of content ${id} is damaged`]);
+  contents.close();
+});
+
+test('small bytes that are not what was written are named', async () => {
+  const directory = stores.directory();
+  const before = await soundStore(directory);
+  before.transact((tx) => tx.put('inline', VERSION, Buffer.from('recognizable')));
+  await before.close();
+  const index = join(directory, 'index', 'data.mdb');
+  const bytes = readFileSync(index);
+  for (let at = bytes.indexOf('recogn'); at >= 0; at = bytes.indexOf('recogn', at + 1)) bytes.write('forgot', at);
+  writeFileSync(index, bytes);
+
+  expect([...checkStore(await stores.open(directory))]).toEqual(['the small bytes of content 1 are damaged']);
 });
