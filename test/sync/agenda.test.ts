@@ -1,0 +1,189 @@
+import { beforeEach, expect, test } from 'vitest';
+import { silentLogger } from '../../src/base/log.ts';
+import { type Inode, type ResourceUrl, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { writeNode } from '../../src/store/node-table.ts';
+import { Agenda, type Push } from '../../src/sync/agenda.ts';
+import { DirtyIndex } from '../../src/sync/dirty-index.ts';
+import { Intents } from '../../src/sync/intents.ts';
+import { Names } from '../../src/tree/names.ts';
+import { PushMarks } from '../../src/tree/push-marks.ts';
+import { Tree } from '../../src/tree/tree.ts';
+import { MemoryStore } from '../tree/memory-store.ts';
+import { ManualClock } from '../tree/tree-fixture.ts';
+import { MemoryContents } from './memory-contents.ts';
+
+/** The agenda by itself: no service, and nobody who pushes but the test. */
+
+const SETTLE_MS = 2_000;
+const url = (name: string): ResourceUrl => `http://127.0.0.1/${name}` as ResourceUrl;
+
+let clock: ManualClock;
+let store: MemoryStore;
+let tree: Tree;
+let agenda: Agenda;
+let line: { closedUntilMs: number; isProbing: boolean };
+let pushing: Set<Inode>;
+/** How often a turn was asked for. */
+let asked: number;
+
+beforeEach(() => {
+  clock = new ManualClock();
+  store = new MemoryStore();
+  line = { closedUntilMs: 0, isProbing: false };
+  pushing = new Set();
+  asked = 0;
+  Tree.plant(store, clock, { resource: url('root'), uid: 1, gid: 1 });
+  const names = new Names();
+  const marks = new PushMarks({ store });
+  const index = new DirtyIndex(store);
+  const contents = new MemoryContents(store);
+  const options = { saveWindowMs: 60_000, settleMs: SETTLE_MS };
+  tree = new Tree({ store, contents, names, marks, clock, log: silentLogger, options });
+  agenda = new Agenda({
+    store,
+    names,
+    index,
+    intents: new Intents({ store, index, marks }),
+    line,
+    pushing,
+    requests: [],
+    isOpen: () => false,
+    isBeingWritten: () => false,
+    clock,
+    log: silentLogger,
+    options: { ...options, transfers: 4, deletion: 'trash', plainPutMaxBytes: 8, host: 'host' },
+    onWork: () => {
+      asked += 1;
+    },
+  });
+  tree.onLocalChange((ino) => agenda.changed(ino));
+});
+
+function make(name: string, kind: 'file' | 'folder' = 'folder', parent: Inode = ROOT_INODE): Inode {
+  return tree.create(parent, name, { kind, mode: 0o755, uid: 1, gid: 1 }).ino;
+}
+
+/** One turn. @returns what is being pushed from now on */
+function turn(): Push[] {
+  agenda.decideSome();
+  const begun: Push[] = [];
+  for (const push of agenda.ready()) {
+    pushing.add(push.action.ino);
+    begun.push(push);
+  }
+  return begun;
+}
+
+const inosOf = (pushes: readonly Push[]): Inode[] => pushes.map(({ action }) => action.ino);
+
+/** The service has the node as it is here now. */
+function acknowledge(push: Push): void {
+  const { ino } = push.action;
+  store.transact((tx) => {
+    const node = tx.get('node', ino);
+    if (node?.local == null) throw new Error('not there');
+    const { parent, name, content, sizeBytes } = node.local;
+    const unknown = { lastModifiedMs: null, mediaType: null, createdHereMs: null };
+    const remote = { resource: url(String(ino)), parent, name, shownAs: name, content, sizeBytes, ...unknown };
+    writeNode(tx, node, { ...node, remote }, clock.nowMs());
+  });
+  agenda.succeeded(push, 'done');
+  over(push);
+}
+
+function over(push: Push): void {
+  pushing.delete(push.action.ino);
+  agenda.ended(push);
+}
+
+test('what was changed is ready when it has settled, and only once', () => {
+  const ino = make('a');
+  clock.advance(SETTLE_MS - 1);
+  expect(turn()).toEqual([]);
+  expect([agenda.rest(), asked]).toEqual([true, 0]);
+
+  clock.advance(1);
+
+  expect(asked).toBe(1);
+  const begun = turn();
+  expect(begun.map(({ action }) => action)).toEqual([{ type: 'create-folder', ino, parent: ROOT_INODE, name: 'a' }]);
+  expect([turn(), agenda.rest()]).toEqual([[], false]);
+});
+
+test('a change begins the settle time anew', () => {
+  const ino = make('a');
+  clock.advance(SETTLE_MS - 1);
+  tree.change(ino, { mode: 0o700 });
+  agenda.changed(ino);
+  clock.advance(SETTLE_MS - 1);
+  expect(turn()).toEqual([]);
+
+  clock.advance(1);
+
+  expect(inosOf(turn())).toEqual([ino]);
+});
+
+test('what lies in a new folder waits until the folder was pushed, and nothing is left afterwards', () => {
+  const folder = make('folder');
+  const file = make('file', 'file', folder);
+  clock.advance(SETTLE_MS);
+  const [first, ...others] = turn();
+  expect([first?.action.ino, others]).toEqual([folder, []]);
+
+  if (first !== undefined) acknowledge(first);
+  const second = turn();
+  expect(inosOf(second)).toEqual([file]);
+  for (const push of second) acknowledge(push);
+
+  expect(turn()).toEqual([]);
+  agenda.rest(); // looks once after what changed without a word
+  expect([turn(), agenda.rest(), [...agenda.dirty()]]).toEqual([[], true, []]);
+});
+
+test('while the line is closed nothing is ready, and a turn comes when it opens', () => {
+  const ino = make('a');
+  clock.advance(SETTLE_MS);
+  line.closedUntilMs = clock.elapsedMs() + 5_000;
+  expect(turn()).toEqual([]);
+  expect(agenda.rest()).toBe(false);
+  asked = 0;
+
+  clock.advance(5_000);
+
+  expect(asked).toBe(1);
+  expect(inosOf(turn())).toEqual([ino]);
+});
+
+test('while it is not known whether the service answers, one tries for all', () => {
+  const inos = [make('a'), make('b'), make('c')];
+  clock.advance(SETTLE_MS);
+  line.isProbing = true;
+  const [probe, ...others] = turn();
+  expect(others).toEqual([]);
+
+  line.isProbing = false;
+  if (probe !== undefined) acknowledge(probe);
+
+  expect(inosOf(turn())).toEqual(inos.filter((ino) => ino !== probe?.action.ino));
+});
+
+test('a push that fails is ready again after a pause that grows, unless somebody wants it now', () => {
+  const ino = make('a');
+  clock.advance(SETTLE_MS);
+  const pauses: number[] = [];
+  for (let attempt = 1; attempt <= 3; attempt++) {
+    const [push] = turn();
+    if (push === undefined) throw new Error('not ready');
+    agenda.failed(ino, null);
+    over(push);
+    expect([turn(), agenda.rest(), agenda.failuresOf(ino)]).toEqual([[], expect.anything(), attempt]);
+    pauses.push(agenda.dueMs(ino) - clock.elapsedMs());
+    if (attempt < 3) clock.advance(agenda.dueMs(ino) - clock.elapsedMs());
+  }
+
+  expect(pauses[0]).toBeGreaterThan(0);
+  expect(pauses).toEqual([...pauses].sort((a, b) => a - b));
+  expect(new Set(pauses).size).toBe(3);
+  agenda.reconsider(ino);
+  expect(inosOf(turn())).toEqual([ino]);
+});
