@@ -49,7 +49,7 @@ export class LastLook {
     // Nothing of ours is left in it, something of theirs is: the folder comes back with their next listing.
     store.transact((tx) => {
       const node = tx.get('node', folder.ino);
-      if (node?.remote) {
+      if (node?.remote && node.local === null) {
         tx.put('folder', node.remote.parent, { listedMs: 0 });
         removeNode(tx, node, this.#deps.clock.nowMs());
       }

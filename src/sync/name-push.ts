@@ -102,6 +102,8 @@ export class NamePush {
     if (!node?.remote || node.local !== null) return 'done';
     const { resource, shownAs } = node.remote;
     if (node.kind === 'folder' && !(await this.#lastLook.holdsOnly(node, below, signal))) return 'split';
+    // A listing has brought it back during the look.
+    if (store.get('node', ino)?.local !== null) return 'done';
     const path = pathOf(store, ino);
     this.#begin(ino, { action: 'trash', parentResource: null, name: null, resource });
     await this.#sent(ino, () =>

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
+import { checkStore } from '../tree/tree-fixture.ts';
 import { MODEL_ROOT } from './model-service.ts';
 import { SETTLE_MS, SyncWorld } from './sync-world.ts';
 
@@ -60,3 +61,33 @@ test('a folder that could not be looked into is not trashed, and no look goes on
   await world.converge();
   expect(world.service.requests.at(-1)).toBe('trash a');
 });
+
+test.each(['the look sees what came into it', 'the look was answered before that came'])(
+  'a folder that a listing brings back while it is looked into stays: %s',
+  async (which) => {
+    const world = new SyncWorld();
+    const url = world.service.add('folder', MODEL_ROOT, 'a');
+    world.learn();
+    const { ino } = world.node('/a');
+    world.removeAll('/a');
+    world.clock.advance(SETTLE_MS + 1);
+    await world.quiet();
+    const [look] = world.service.pending.splice(0);
+
+    const come = () => {
+      world.service.add('file', url, 'theirs', Buffer.from('y'));
+      const sequence = world.marks.nextSequence();
+      world.tree.merge(ino, world.service.listing(url), sequence, world.clock.nowMs(), null);
+      world.marks.finish(sequence);
+    };
+    if (which.startsWith('the look sees')) come();
+    look?.settle({ type: 'answer' });
+    if (!which.startsWith('the look sees')) come();
+    await world.quiet();
+    await world.converge();
+
+    expect([...world.localTree().keys()]).toEqual(['/a', '/a/theirs']);
+    expect(world.service.isInTrash(url)).toBe(false);
+    checkStore(world.store, 'by others too');
+  },
+);
