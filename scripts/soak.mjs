@@ -7,6 +7,7 @@
 //   npm run soak -- model           1,000,000 operations beside a plain directory
 //   npm run soak -- sync            1,000,000 generated histories of two clients and a service that loses requests
 //   npm run soak -- programs        cp, tar, rsync and zip of 10,000 files, 500 commits, sqlite3 killed 25 times
+//   npm run soak -- hostile         a service that tells anything: 500 seeds, 100,000 histories of listings
 //   npm run soak -- disk            a disk that is full at each step of the store that needs room
 //   npm run soak -- hanging         saves beside a stopped server and a listing of 100,000 entries
 //   npm run soak -- conformance     the conformance suite with 100,000 entries in a folder

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
+import { checkStore } from '../tree/tree-fixture.ts';
 import { MODEL_ROOT, MODEL_TRASH, type ModelResource } from './model-service.ts';
 import { SETTLE_MS, SyncWorld } from './sync-world.ts';
 
@@ -440,6 +441,23 @@ test('a file that is renamed over one whose creation got no answer goes on with 
   expect(world.service.tree()).toEqual(new Map([['/f', 'two']]));
   expect(world.service.childrenOf(MODEL_TRASH)).toEqual([]);
   expect([...world.store.all('upload')]).toEqual([]);
+});
+
+test('the address of another resource is not believed to be that of a new one', async () => {
+  const world = new SyncWorld();
+  world.service.auto = () => ({ type: 'answer' });
+  const there = world.service.add('file', MODEL_ROOT, 'there', Buffer.from('theirs'));
+  world.learn();
+  world.service.createFile = async () => there;
+  world.write('/new', 'ours');
+  await world.settle();
+
+  expect(world.sync.status().parked.map(({ reason }) => reason)).toEqual(['refused']);
+  expect([...world.localTree()].sort()).toEqual([
+    ['/new', 'ours'],
+    ['/there', 'theirs'],
+  ]);
+  checkStore(world.store, 'by others too');
 });
 
 test('two folders that were moved into each other, here and elsewhere: theirs stands, nobody has to act', async () => {

@@ -1,0 +1,8 @@
+// A service that tells anything, seed after seed: of what it says over the line, and of listings alone.
+export const project = 'unit';
+export const files = ['test/faults/hostile-service.test.ts', 'test/tree/hostile-listings.test.ts'];
+export const environment = (seeds = '500') => ({
+  CFS_RUNS: seeds,
+  CFS_TREE_RUNS: String(Number(seeds) * 200),
+  CFS_CASES_SEED: process.env.CFS_CASES_SEED ?? 'random',
+});
