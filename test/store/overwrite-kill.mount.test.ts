@@ -40,6 +40,8 @@ contents.write(draft, 0, block.fill(Number(value)));
 contents.write(draft, block.length, block);
 store.transact((tx) => contents.flush(tx, draft));
 await contents.syncFile(draft);
+// As a mount does now and then: whatever it knows of blocks by now is stored.
+contents.collect();
 await store.sync();
 writeSync(1, 'synced\\n');
 for (let over = Number(value) + 1; ; over = over === 250 ? 1 : over + 1) {
