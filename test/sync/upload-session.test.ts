@@ -392,6 +392,34 @@ describe('changed here and elsewhere', () => {
     },
   );
 
+  test('a lost answer of the plain PUT, and the file holds another length: it is sent again', async () => {
+    const world = made('ours');
+    world.service.auto = null;
+    await world.quiet();
+    world.service.settleAll({ type: 'answer' });
+    await world.quiet();
+    expect(world.service.pending.map(({ name }) => name.split(' ')[0])).toEqual(['putFileData']);
+    world.service.settleAll({ type: 'lose-request' });
+    const [file] = world.service.childrenOf(MODEL_ROOT);
+    world.service.addVersion(file?.url as ResourceUrl, Buffer.from('ou'));
+    world.service.auto = () => ({ type: 'answer' });
+    await pass(world);
+
+    expect(versionsOf(world, file?.url as ResourceUrl)).toEqual(['ours', 'ou']);
+  });
+
+  test('made here and confirmed, then saved elsewhere by a clock that was set back: theirs is seen', async () => {
+    const world = await acknowledged((confirmed, file) => {
+      confirmed.learn();
+      confirmed.service.nowMs -= LATER_MS;
+      confirmed.service.addVersion(file, Buffer.from('their longer one'));
+    });
+    await pass(world);
+
+    expect(world.localTree()).toEqual(new Map([['/f', 'their longer one']]));
+    expect(world.service.tree()).toEqual(world.localTree());
+  });
+
   test('made here, saved elsewhere with another length before anybody listed it: theirs is seen, and nothing is sent', async () => {
     const world = await acknowledged(({ service }, file) => {
       service.nowMs += LATER_MS;
