@@ -76,6 +76,7 @@ test('both are deleted here, and somebody else puts something into one of them',
   world.service.add('file', a, 'new', Buffer.from('new'));
   world.removeAll('/A');
   list(a);
+  checkStore(world.store, 'by others too');
   await settle();
 
   await expectBothAlike();

@@ -156,6 +156,10 @@ test('the pause grows with each failure, up to its limit, and what the service a
   expect(backoffMs(1, 0, limits, 7_000)).toBe(7_000);
 });
 
+test('a service that asks for a pause of years is asked again after ten minutes', () => {
+  expect(backoffMs(1, 0, { firstMs: 1_000, maxMs: 30_000 }, 999_999_999_000)).toBe(10 * 60_000);
+});
+
 test('what nothing refers to is given back once nothing is being pushed', async () => {
   const world = new SyncWorld();
   world.service.auto = () => ({ type: 'answer' });
