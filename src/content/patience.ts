@@ -50,7 +50,8 @@ export class Patience {
    * @param until ends the asking before: nobody wants the answer any more
    * @param answer `'bytes'`: its time begins anew whenever bytes come, for it or for others (`bytesCame`): a line that is slow, or that
    *   it has to share, is not one that is silent
-   * @throws FsError ETIMEDOUT when no answer came in time · what the service refused with · the reason of `until` or the shutdown
+   * @throws FsError ETIMEDOUT when no answer came in time, EIO when the last one was of no use · what the service refused with · the reason
+   *   of `until` or the shutdown
    */
   async ask<T>(
     question: (signal: AbortSignal) => Promise<T>,
@@ -72,6 +73,8 @@ export class Patience {
     wait();
     const stop = until === undefined ? this.#shutdown : AbortSignal.any([this.#shutdown, until]);
     const signal = AbortSignal.any([stop, deadline.signal]);
+    /** What came of the question before this one. */
+    let before: unknown = null;
     try {
       for (let attempt = 0; ; attempt++) {
         try {
@@ -84,7 +87,10 @@ export class Patience {
           if (!isWorthAskingAgain(error) && !deadline.signal.aborted) throw error;
           const pauseMs = Math.min(RETRY_FIRST_MS * 2 ** attempt, RETRY_LONGEST_MS) * (0.5 + this.#clock.random() / 2);
           const waitMs = Math.max(pauseMs, error instanceof ApiError ? (error.retryAfterMs ?? 0) : 0);
-          if (deadline.signal.aborted || silentMs() + waitMs > limitMs) throw this.#timedOut(error);
+          // A question that the end of the time cut short says nothing: what the one before it came to does.
+          if (deadline.signal.aborted) throw this.#timedOut(before ?? error);
+          if (silentMs() + waitMs > limitMs) throw this.#timedOut(error);
+          before = error;
           this.#log.debug({ attempt, waitMs, err: error }, 'question to be repeated');
           await this.#clock.sleep(waitMs, stop);
         }

@@ -118,6 +118,21 @@ test.each([
   expect(asked).toBe(1);
 });
 
+test('a refusal, and then a question that the end of the time cuts short: the refusal is what is told', async () => {
+  const clock = new SleepClock();
+  const reader = patience(clock);
+  let asked = 0;
+
+  const answer = reader.ask(async (signal) => {
+    if (++asked < 3) throw new ApiError(503, 'GET /file/1/data', 'the service is busy');
+    queueMicrotask(() => clock.pass(30_000));
+    return new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
+  });
+
+  await expect(answer).rejects.toMatchObject({ errno: 'EIO', message: 'the service is busy' });
+  expect({ asked, isAway: reader.isAway }).toEqual({ asked: 3, isAway: false });
+});
+
 test('a service that is busy is asked again after as long as it says', async () => {
   const clock = new SleepClock();
   let asked = 0;

@@ -7,7 +7,7 @@ import type { ResourceUrl } from '../../src/base/vocabulary.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
 import { signUp, TEST_PASSWORD, type TestUser } from '../server/raw-client.ts';
 import { eventually, FAULTS, faultOf, inMount, onService, type Place, REQUESTS, type Request } from './fault-matrix.ts';
-import { FaultyTower, LONG_WAITS, SHORT_WAITS } from './faulty-tower.ts';
+import { FaultyTower, LONG_WAITS, SHORT_WAITS, SOME_WAITS, type Waits } from './faulty-tower.ts';
 
 /**
  * Every kind of request meets every kind of trouble, once and for as long as it is asked: the outcome is what docs/faults.md
@@ -89,7 +89,7 @@ async function outcomeOf(lane: Lane, { request, column, times }: Cell, number: n
   const { server, user } = lane;
   server.faults = [];
   const folder = await user.client.createFolder(user.folder('2'), `cell ${number}`);
-  const waits = endsByWaiting(request, column[0], times) ? SHORT_WAITS : LONG_WAITS;
+  const waits = waitsOf(request, column[0], times);
   const tower = await FaultyTower.build(server.origin, user, folder as ResourceUrl, waits, request.deletion);
   try {
     const signIn = () => tower.service.signIn({ username: user.email, password: TEST_PASSWORD });
@@ -114,15 +114,17 @@ async function outcomeOf(lane: Lane, { request, column, times }: Cell, number: n
 }
 
 /**
- * Silence ends by somebody's patience, and so does what the document says ends with ETIMEDOUT. Everything else has all the time that a
- * busy machine takes: short of it, what is tried again would be given up too early.
+ * Silence ends by somebody's patience, and so does what the document says ends with ETIMEDOUT, or with EIO however often it is asked.
+ * Everything else has all the time that a busy machine takes: short of it, what is tried again would be given up too early.
  */
-function endsByWaiting(request: Request, column: string, times: 1 | 'always'): boolean {
-  if (column === 'hang' || column === 'lost after') return true;
+function waitsOf(request: Request, column: string, times: 1 | 'always'): Waits {
+  if (column === 'hang' || column === 'lost after') return SHORT_WAITS;
   const [once, always] = split(readFileSync(DOCUMENT, 'utf8'), '### Whenever it is asked');
   const row = (times === 1 ? once : always).split('\n').find((line) => line.startsWith(`| ${nameOf(request)} |`));
   const [, ...cells] = row?.split(' | ') ?? [];
-  return cells.at(FAULTS.findIndex(([name]) => name === column)) === 'ETIMEDOUT';
+  const outcome = cells.at(FAULTS.findIndex(([name]) => name === column));
+  if (outcome === 'ETIMEDOUT') return SHORT_WAITS;
+  return outcome === 'EIO' && times === 'always' ? SOME_WAITS : LONG_WAITS;
 }
 
 function nameOf({ group, name }: Request): string {

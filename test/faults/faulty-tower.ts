@@ -26,6 +26,8 @@ export interface Waits {
 
 /** For what ends by waiting in vain. */
 export const SHORT_WAITS: Waits = { readTimeoutMs: HASTE * 1_000, silenceMs: 1_500 };
+/** For what is asked again for as long as somebody waits, and refused each time: one answer comes in time on any machine. */
+export const SOME_WAITS: Waits = { readTimeoutMs: HASTE * 8_000, silenceMs: 60_000 };
 /** For what ends otherwise, however busy the machine. */
 export const LONG_WAITS: Waits = { readTimeoutMs: HASTE * 60_000, silenceMs: 60_000 };
 const CONVERGE_MS_MAX = 60_000;
