@@ -5,6 +5,7 @@ import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { randomFillSync } from 'node:crypto';
 import { closeSync, existsSync, mkdirSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { Ground, run } from './measure/ground.mjs';
 import { OURS, Results } from './measure/results.mjs';
 import { warmMemory } from './measure/warm-memory.mjs';
@@ -19,6 +20,7 @@ const CONNECTIONS = 8;
 const CONNECTION_MB_PER_SECOND = 25;
 const LATENCY_MS = 30;
 const FAR = ['--latency', `${LATENCY_MS}ms`, '--bandwidth', `${CONNECTION_MB_PER_SECOND}MB`];
+const LOOKS = fileURLToPath(new URL('./measure/looks.mjs', import.meta.url));
 const DROP = 'sync; echo 1 > /proc/sys/vm/drop_caches || true';
 
 const results = new Results('content', { rounds: ROUNDS, quick, bigMiB: BIG_MIB, hugeMiB: HUGE_MIB });
@@ -237,7 +239,7 @@ async function busy() {
         warmMemory(ground.base, 4 * HUGE_MIB);
         const { out } = run(
           `cp ${ground.base}/huge ${mount.directory}/up-${coming} & sleep 0.5; cat ${mount.directory}/${coming} > /dev/null & ` +
-            `node scripts/measure/looks.mjs ${quick ? 3000 : 10_000} 200 ${directories.join(' ')}; kill %2 2>/dev/null; wait %1; true`,
+            `node ${LOOKS} ${quick ? 3000 : 10_000} 200 ${directories.join(' ')}; kill %2 2>/dev/null; wait %1; true`,
         );
         JSON.parse(out).forEach(say);
         await memoryOf('both at once');

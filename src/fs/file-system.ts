@@ -125,11 +125,12 @@ export class FileSystem implements FileSystemOps {
 
   lookup(parent: Inode, name: string, ctx: OpContext): Answer<Entry | NegativeEntry> {
     const { freshness } = this.#deps;
-    if (freshness.isListed(parent)) return this.#view.lookup(parent, name);
-    if (this.#tree.child(parent, name) === undefined)
-      return this.#afterListing(parent, ctx, () => this.#view.lookup(parent, name));
-    // What is known is shown, also where the folder could not be listed yet: it may be what was made here.
-    void Promise.resolve(freshness.ensureListed(parent, ctx.signal)).catch(() => {});
+    if (!freshness.isListed(parent)) {
+      if (this.#tree.child(parent, name) === undefined)
+        return this.#afterListing(parent, ctx, () => this.#view.lookup(parent, name));
+      // What is known is shown, also where the folder could not be listed yet: it may be what was made here.
+      freshness.listBehind(parent);
+    }
     return this.#view.lookup(parent, name);
   }
 

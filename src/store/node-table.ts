@@ -127,6 +127,12 @@ export function* upwards(reader: NodeReader, ino: Inode, by: 'here' | 'there'): 
   }
 }
 
+/** Whether a node lies in `folder`, or is it, as users see it; of what was deleted here, where the service has it. */
+export function liesIn(reader: NodeReader, ino: Inode, folder: Inode): boolean {
+  for (const above of upwards(reader, ino, 'here')) if (above.ino === folder) return true;
+  return false;
+}
+
 /**
  * The folders that have to be there again before something can lie in `ino`, the highest first, each with the folder it goes to:
  * where the service has it, and the root where that is nowhere.

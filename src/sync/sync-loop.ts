@@ -3,6 +3,7 @@ import { UsageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { ContentId, Extent, Inode } from '../base/vocabulary.ts';
 import type { Contents } from '../store/contents.ts';
+import { liesIn } from '../store/node-table.ts';
 import type { StoreWriter } from '../store/tables.ts';
 import { Agenda, type Push } from './agenda.ts';
 import { DirtyIndex } from './dirty-index.ts';
@@ -17,7 +18,7 @@ import type { RemoteChanges, UploadService } from './remote-changes.ts';
 import { ServiceLine } from './service-line.ts';
 import { type PendingChange, pathOf, type SyncEvent, type SyncStatus } from './sync-event.ts';
 import { SyncReporter } from './sync-reporter.ts';
-import { isWithin, type OnBegin, type SyncReport, SyncRequest } from './sync-request.ts';
+import { type OnBegin, type SyncReport, SyncRequest } from './sync-request.ts';
 import { Tidying } from './tidying.ts';
 
 export interface SyncOptions {
@@ -331,6 +332,6 @@ export class SyncLoop {
   #dirtyWithin(within: Inode | null): Inode[] {
     const { store } = this.#deps;
     const inos = Array.from(this.#agenda.dirty(), ([ino]) => ino);
-    return within === null ? inos : inos.filter((ino) => isWithin(store, ino, within));
+    return within === null ? inos : inos.filter((ino) => liesIn(store, ino, within));
   }
 }

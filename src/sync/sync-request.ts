@@ -1,7 +1,7 @@
 import type { ContentId, Inode } from '../base/vocabulary.ts';
 import type { NodeRecord, StoreReader } from '../store/tables.ts';
 import type { Decision } from './plan.ts';
-import { changeKindOf, PATH_NAMES_MAX, type ParkedChange, parkedChange, pathOf } from './sync-event.ts';
+import { changeKindOf, type ParkedChange, parkedChange, pathOf } from './sync-event.ts';
 
 /** What became of what one `syncNow` was to push. */
 export interface SyncReport {
@@ -180,16 +180,4 @@ function isReached(node: NodeRecord | undefined, wanted: Wanted): boolean {
   const remote = node?.remote ?? null;
   if (!wanted.exists || remote === null) return !wanted.exists && remote === null;
   return remote.parent === wanted.parent && remote.shownAs === wanted.name && remote.content === wanted.content;
-}
-
-/** Whether a node lies in `folder` or is it, as users see it, or as the service does for what was deleted here. */
-export function isWithin(store: StoreReader, ino: Inode, folder: Inode): boolean {
-  for (let at = ino, seen = 0; seen < PATH_NAMES_MAX; seen++) {
-    if (at === folder) return true;
-    const node = store.get('node', at);
-    const parent = node?.local?.parent ?? node?.remote?.parent;
-    if (parent === undefined || parent === at) return false;
-    at = parent;
-  }
-  return false;
 }

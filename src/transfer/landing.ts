@@ -21,7 +21,8 @@ export interface Incoming {
 
 /**
  * Asks for bytes and puts them where they belong. Into a file: at their own offsets, written when this resolves (not synced).
- * `arrived` hears of bytes, `written` of what of the extent is in the file, from its start on, with marks. The file is opened first: an answer that nobody reads would hold its connection.
+ * `arrived` hears of bytes, `written` of what of the extent is in the file, from its start on, with marks. The file is opened first: an
+ * answer that nobody reads would hold its connection.
  *
  * @throws StorageError where the file cannot take them, `full` for a full disk · what the chunks throw
  */

@@ -97,6 +97,11 @@ export class Freshness {
     return true;
   }
 
+  /** Begins to list a folder that never was, of which what is known is shown meanwhile: nobody waits. */
+  listBehind(folder: Inode): void {
+    if (!this.#isPausing(folder)) void this.#inBackground(folder);
+  }
+
   /**
    * Call before the entries of a folder are looked at. Nothing to wait for when they are known; a promise when the folder was
    * never listed. The wait ends with `signal` or after `readTimeoutMs`, the listing goes on for others.

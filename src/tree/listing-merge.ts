@@ -1,6 +1,6 @@
 import type { RemoteEntry } from '../base/resources.ts';
 import { type Inode, type NodeKind, type ResourceUrl, ROOT_INODE, timespecOfMs } from '../base/vocabulary.ts';
-import { deletedAbove, isContentDirty, upwards } from '../store/node-table.ts';
+import { deletedAbove, isContentDirty, liesIn } from '../store/node-table.ts';
 import { YOUNG_MS, youngTime } from '../store/service-time.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet } from '../store/tables.ts';
 import type { Names } from './names.ts';
@@ -328,8 +328,7 @@ class Merge implements MergePlan {
 
   /** Whether `ino` lies in `ancestor`, or is it, as users see the tree. */
   #isWithin(ino: Inode, ancestor: Inode): boolean {
-    for (const above of upwards(this.#reader, ino, 'here')) if (above.ino === ancestor) return true;
-    return false;
+    return liesIn(this.#reader, ino, ancestor);
   }
 
   #node(ino: Inode): NodeRecord | undefined {
