@@ -1,5 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
+import { processLife } from '../base/process-life.ts';
 import type { Paths } from '../config/paths.ts';
 import { callControl } from '../control/client.ts';
 import { exitCode } from './exit-codes.ts';
@@ -85,11 +86,7 @@ function freeDeadMount(directory: string): boolean {
 async function processEnded(pid: number, clock: Clock): Promise<void> {
   const started = clock.elapsedMs();
   while (clock.elapsedMs() - started < END_MS_MAX) {
-    try {
-      process.kill(pid, 0);
-    } catch {
-      return;
-    }
+    if (processLife(pid) === 'ended') return;
     await new Promise<void>((resolve) => setTimeout(resolve, 10)); // not clock.sleep: that one does not keep the process alive
   }
 }

@@ -11,6 +11,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { UsageError } from '../base/errors.ts';
+import { processLife, processStart } from '../base/process-life.ts';
 import { currentBootId } from './boot-id.ts';
 
 /** Exit code: another process has this account mounted. */
@@ -50,7 +51,7 @@ export class OwnerLock {
           if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
         }
         const owner = livingOwner(path);
-        if (owner !== null && isEnding(owner) && waitedMs < ENDING_MS_MAX) {
+        if (owner !== null && processLife(owner) === 'ending' && waitedMs < ENDING_MS_MAX) {
           pause(LOOK_AGAIN_MS);
           waitedMs += LOOK_AGAIN_MS;
           continue;
@@ -111,48 +112,13 @@ function putAside(path: string, aside: string): void {
   unlinkSync(aside);
 }
 
-/** When a process began, in the kernel's ticks since boot with the boot's id; null when there is no such process. */
+/** When a process began, with the boot's id; null when there is no such process, or nothing of it runs any more. */
 function startTimeOf(pid: number): string | null {
-  try {
-    // proc(5): field 22.
-    const fields = statOf(pid);
-    // A dead process that nobody has asked about yet, and whose other threads are gone as well (field 20).
-    if (ENDED.has(fields[0] ?? '') && Number(fields[17]) <= 1) return null;
-    const started = fields[19] ?? '';
-    return `${started}@${currentBootId()}`;
-  } catch {
-    return processExists(pid) ? 'unknown' : null;
-  }
-}
-
-/** Killed, and its threads are still on their way out of the kernel: they may finish a write, but begin none. */
-function isEnding(pid: number): boolean {
-  try {
-    return ENDED.has(statOf(pid)[0] ?? '');
-  } catch {
-    return false;
-  }
-}
-
-/** Zombie and dead, as proc(5) calls them. */
-const ENDED: ReadonlySet<string> = new Set(['Z', 'X']);
-
-/** The fields of /proc/PID/stat from the third on: what stands before may contain anything. */
-function statOf(pid: number): readonly string[] {
-  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-  return stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  if (processLife(pid) === 'ended') return null;
+  const started = processStart(pid);
+  return started === null ? 'unknown' : `${started}@${currentBootId()}`;
 }
 
 function pause(ms: number): void {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
-}
-
-/** Where there is no /proc. */
-function processExists(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM';
-  }
 }

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
-import { afterEach, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
+import { processLife } from '../../src/base/process-life.ts';
 import { mountOn } from '../../src/kernel/mount-table.ts';
-import { runCommand } from '../harness/command.ts';
 import { missingForFuseNative } from '../harness/fuse-native.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
 
@@ -29,7 +29,7 @@ function libraryOf(pid: number): number {
 }
 
 function waitUntilGone(pid: number): Promise<unknown> {
-  return runCommand(['sh', '-c', `while [ -e /proc/${pid} ]; do sleep 0.02; done`], { timeoutMs: 20_000 });
+  return vi.waitUntil(() => processLife(pid) === 'ended', { timeout: 60_000 });
 }
 
 describe.skipIf(missing !== null)(

@@ -3,6 +3,8 @@ import { existsSync, readFileSync } from 'node:fs';
 import { chmod, mkdir, mkdtemp, readdir, readFile, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { vi } from 'vitest';
+import { processLife } from '../../src/base/process-life.ts';
 import { type CommandOptions, type CommandResult, runCommand, runScript } from './command.ts';
 import type { Ground } from './ground.ts';
 import { ReferenceServer } from './reference-server.ts';
@@ -13,6 +15,7 @@ const SANITIZER = process.env.CFS_TEST_SANITIZER;
 const CFS = path.join(DIST, 'cfs.js');
 const CFS_MOUNT = path.join(DIST, 'cfs-mount.js');
 const SYNC_MS_MAX = 180_000;
+const GONE_MS_MAX = 60_000;
 const LOG_LINES_SHOWN = 60;
 
 /** Whether mounts can be tested here; null when they can, else what is missing. @throws Error under CFS_REQUIRE_FUSE=1 */
@@ -130,24 +133,14 @@ export class MountFixture implements Ground {
   /** Ends the process of the mount without a chance to tidy up, and waits until it is gone. */
   async kill9(): Promise<void> {
     const { pid } = this;
-    if (isAlive(pid)) process.kill(pid, 'SIGKILL');
+    if (processLife(pid) === 'running') process.kill(pid, 'SIGKILL');
     await this.gone();
   }
 
   /** Waits until the process of the mount has ended, after somebody ended it. */
   async gone(): Promise<void> {
     const { pid } = this;
-    await runCommand(
-      [
-        'sh',
-        '-c',
-        // The first thread may be a zombie while others, which hold the device too, are still on their way out.
-        `while [ -e /proc/${pid} ] && ! { grep -q '^State:.Z' /proc/${pid}/status && [ $(ls /proc/${pid}/task | wc -l) -le 1 ]; } 2> /dev/null; do sleep 0.01; done`,
-      ],
-      {
-        timeoutMs: 30_000,
-      },
-    );
+    await vi.waitUntil(() => processLife(pid) === 'ended', { timeout: GONE_MS_MAX, interval: 10 });
     this.#pid = null;
   }
 
@@ -187,7 +180,7 @@ export class MountFixture implements Ground {
   /** Unmounts whatever is left, ends only what was started here, and removes everything. */
   async dispose(): Promise<void> {
     for (const store of this.#stores) await store.dispose();
-    if (this.#pid !== null && isAlive(this.#pid)) {
+    if (this.#pid !== null && processLife(this.#pid) === 'running') {
       await this.unmount(['--now']).catch(() => {});
     }
     this.#detach();
@@ -215,20 +208,11 @@ export class MountFixture implements Ground {
 
   /** The last resort, also at the exit of the test process: nothing stays mounted, no process of ours stays. */
   #detach(): void {
-    if (this.#pid !== null && isAlive(this.#pid)) process.kill(this.#pid, 'SIGKILL');
+    if (this.#pid !== null && processLife(this.#pid) === 'running') process.kill(this.#pid, 'SIGKILL');
     this.#pid = null;
     if (readFileSync('/proc/mounts', 'utf8').includes(` ${this.directory} `)) {
       spawnSync('fusermount3', ['-uz', this.directory], { timeout: 10_000 });
     }
-  }
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch {
-    return false;
   }
 }
 

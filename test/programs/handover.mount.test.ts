@@ -1,6 +1,7 @@
-import { mkdirSync, readFileSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
+import { processLife } from '../../src/base/process-life.ts';
 import { runCommand } from '../harness/command.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
 
@@ -8,15 +9,6 @@ import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
 
 /** Longer than any test waits. */
 const DRAIN = '30min';
-
-/** Whether a process is there; one that ended stays listed until its parent asks for it. */
-function isRunning(pid: number): boolean {
-  try {
-    return !/^State:\s+[ZX]/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
-  } catch {
-    return false;
-  }
-}
 
 const missing = missingForMounts();
 describe.skipIf(missing !== null)(`a store in use${missing === null ? '' : ` (needs: ${missing})`}`, () => {
@@ -46,13 +38,13 @@ describe.skipIf(missing !== null)(`a store in use${missing === null ? '' : ` (ne
     const digest = (await mount.run('sha256sum large')).stdout.slice(0, 64);
     const { pid } = mount;
     await runCommand(['fusermount3', '-u', mount.directory]);
-    expect(isRunning(pid)).toBe(true);
+    expect(processLife(pid)).toBe('running');
 
     await mount.mount();
 
     expect(mount.pid).not.toBe(pid);
     expect((await mount.run('cat pending; sha256sum large')).stdout).toBe(`pending\n${digest}  large\n`);
-    await expect.poll(() => isRunning(pid), { timeout: 60_000 }).toBe(false);
+    await expect.poll(() => processLife(pid), { timeout: 60_000 }).toBe('ended');
     // The one that went took its own socket away, and not that of the next.
     await mount.server.restart();
     await mount.sync();

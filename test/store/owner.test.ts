@@ -2,10 +2,11 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { UsageError } from '../../src/base/errors.ts';
 import { SCHEMA_VERSION } from '../../src/store/migration.ts';
 import { OwnerLock } from '../../src/store/owner-lock.ts';
+import { deadButListed } from '../harness/dead-but-listed.ts';
 import { TemporaryStores } from './temporary-store.ts';
 
 const stores = new TemporaryStores();
@@ -43,17 +44,10 @@ test('the lock of a process that is gone is taken over, also when its pid was gi
   await once(child, 'exit');
 });
 
-/** A killed process keeps its entry until its parent has asked for it; some parents never do. */
 test('the lock of a process that is dead but still listed is taken over', async () => {
   const directory = stores.directory();
-  const parent = spawn('sh', ['-c', 'sleep 0.3 & echo $!; exec sleep 60'], { stdio: ['ignore', 'pipe', 'inherit'] });
-  const [line] = (await once(parent.stdout, 'data')) as [Buffer];
-  const pid = Number(line.toString());
-  const fields = (): string[] =>
-    readFileSync(`/proc/${pid}/stat`, 'utf8')
-      .replace(/^.*\) /s, '')
-      .split(' ');
-  await expect.poll(() => fields()[0]).toBe('Z');
+  const { pid, fields, dispose } = await deadButListed();
+  onTestFinished(dispose);
   const held = OwnerLock.take(directory);
   const path = join(directory, 'owner');
   const [, own = '', inode] = readFileSync(path, 'utf8').trim().split(' ');
@@ -63,8 +57,6 @@ test('the lock of a process that is dead but still listed is taken over', async 
 
   taken.release();
   held.release();
-  parent.kill();
-  await once(parent, 'exit');
 });
 
 test('a copy of a store has no owner', async () => {
