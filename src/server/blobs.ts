@@ -40,7 +40,12 @@ export class Blobs {
         const path = await this.#writablePath(name);
         const flags = offset === 0 ? constants.O_CREAT | constants.O_TRUNC : 0;
         const file = await open(path, constants.O_RDWR | flags, 0o600);
-        if (offset > 0) await file.truncate(offset);
+        try {
+          if (offset > 0) await file.truncate(offset);
+        } catch (error) {
+          await file.close();
+          throw error;
+        }
         return { file, path };
       },
       closed: () => {

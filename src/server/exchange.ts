@@ -1,5 +1,7 @@
 import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import type { Writable } from 'node:stream';
 import type { Clock } from '../base/clock.ts';
 import { ProtocolError } from '../base/errors.ts';
 import { errorPage } from '../protocol/error-page.ts';
@@ -26,6 +28,7 @@ export class Exchange {
   #bytesIn = 0;
   #bytesOut = 0;
   #status = 0;
+  #answerCutAt = Infinity;
   /** The last answer's text, for a listing that is to be stale one day. */
   #text: string | null = null;
 
@@ -87,9 +90,9 @@ export class Exchange {
    * @param bytesMax what the body may be long at most
    */
   async receive(sink: (chunks: readonly Uint8Array[]) => Promise<void>, bytesMax: number): Promise<BodyOutcome> {
-    const { fault } = this;
     if (this.#expectsContinue && !this.#response.headersSent) this.#response.writeContinue();
-    const orderedEnd = Math.min(fault.acceptBytes ?? Infinity, fault.hangUpAfterBytes ?? Infinity);
+    const cutAt = this.#cutOf(this.contentLength);
+    const orderedEnd = Math.min(this.fault.acceptBytes ?? Infinity, cutAt);
     for (;;) {
       const chunks = await this.#body.next();
       if (chunks === null) break;
@@ -99,7 +102,8 @@ export class Exchange {
       this.#bytesIn += bytes;
       if (bytes > 0) await sink(kept);
       if (this.#bandwidth !== Infinity) await this.#clock.sleep((bytes / this.#bandwidth) * 1000);
-      if (this.#bytesIn === orderedEnd) return this.#orderedOutcome();
+      if (this.#bytesIn === cutAt) this.hangUp();
+      if (this.#bytesIn === orderedEnd) return this.#bytesIn === cutAt ? 'interrupted' : 'stopped';
       if (bytes < lengthOf(chunks)) return 'tooLong';
     }
     return this.#body.isComplete ? 'complete' : 'interrupted';
@@ -149,7 +153,7 @@ export class Exchange {
     headers: Readonly<Record<string, string>>,
     data: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
   ): Promise<void> {
-    if (!(await this.#begin(status, headers))) return;
+    if (!(await this.#begin(status, headers, Number(headers['Content-Length'])))) return;
     try {
       for await (const chunk of data) if (!(await this.#write(chunk))) return;
       this.#response.end();
@@ -168,23 +172,33 @@ export class Exchange {
     if (!this.request.socket.destroyed) await once(this.request.socket, 'close').catch(() => {});
   }
 
-  #orderedOutcome(): BodyOutcome {
-    if (this.#bytesIn !== this.fault.hangUpAfterBytes) return 'stopped';
-    this.hangUp();
-    return 'interrupted';
+  /** After how many bytes of a body the fault cuts the line; Infinity for one that it leaves whole, or that is empty. */
+  #cutOf(bodyBytes: number | null): number {
+    const { hangUpAfterBytes = Infinity } = this.fault;
+    if (bodyBytes === 0) return Infinity;
+    if (typeof hangUpAfterBytes === 'number') return hangUpAfterBytes;
+    if (bodyBytes === null) return Infinity;
+    return hangUpAfterBytes === 'half' ? Math.floor(bodyBytes / 2) : bodyBytes - 1;
   }
 
   /** Sends the head. @returns false when the answer is lost instead */
-  async #begin(status: number, headers: Readonly<Record<string, string>>): Promise<boolean> {
-    const { actButNeverAnswer } = this.fault;
+  async #begin(status: number, headers: Readonly<Record<string, string>>, bodyBytes: number): Promise<boolean> {
+    const { actButNeverAnswer, hangUpInHead } = this.fault;
     if (actButNeverAnswer === 'hang') await this.hang();
     if (actButNeverAnswer !== undefined && actButNeverAnswer !== false) {
       this.hangUp();
       return false;
     }
+    if (hangUpInHead === true) {
+      await written(this.request.socket, this.request.socket, Buffer.from(HALF_A_HEAD));
+      this.hangUp();
+      return false;
+    }
     const response = this.#response;
-    if (response.destroyed || response.headersSent) return false;
+    if (this.#isGone || response.headersSent) return false;
     this.#status = status;
+    // A request with a body is cut in that.
+    this.#answerCutAt = this.contentLength === 0 ? this.#cutOf(bodyBytes) : Infinity;
     response.writeHead(status, {
       ...headers,
       ...COMMON_HEADERS,
@@ -200,10 +214,18 @@ export class Exchange {
     }
     // Decided before the head is sent: it says whether the line stays open.
     const leavesBodyUnread = this.#leavesBodyUnread();
-    if (!(await this.#begin(status, headers))) return;
+    if (!(await this.#begin(status, headers, body?.byteLength ?? 0))) return;
     if (body !== null && !(await this.#write(body))) return;
     if (leavesBodyUnread) await this.#letSenderFinish();
     this.#response.end();
+  }
+
+  /**
+   * Whether nobody is left to write to. Asked of the line: a response that waits behind another one on the same line has no line yet, and
+   * never hears that it is gone.
+   */
+  get #isGone(): boolean {
+    return this.request.socket.destroyed;
   }
 
   #leavesBodyUnread(): boolean {
@@ -222,18 +244,17 @@ export class Exchange {
   /** Resolves when the kernel has the bytes. @returns false when there is nobody left to write to */
   async #write(chunk: Uint8Array): Promise<boolean> {
     const response = this.#response;
-    if (response.destroyed) return false;
-    const cutAt = this.contentLength === 0 ? this.fault.hangUpAfterBytes : undefined;
-    const room = (cutAt ?? Infinity) - this.#bytesOut;
+    if (this.#isGone) return false;
+    const room = this.#answerCutAt - this.#bytesOut;
     const sent = chunk.byteLength <= room ? chunk : chunk.subarray(0, room);
     this.#bytesOut += sent.byteLength;
-    const leaving = written(response, sent);
-    const isCut = this.#bytesOut === cutAt;
+    const leaving = written(response, this.request.socket, sent);
+    const isCut = this.#bytesOut === this.#answerCutAt;
     if (!isCut && this.#bandwidth !== Infinity) await this.#clock.sleep((sent.byteLength / this.#bandwidth) * 1000);
     // Also before the line is cut: destroying throws away what is still queued.
     await leaving;
     if (isCut) this.hangUp();
-    return !isCut && !response.destroyed;
+    return !isCut && !this.#isGone;
   }
 }
 
@@ -258,6 +279,7 @@ function or400<T>(read: () => T): T {
 
 const DOCUMENT_BYTES_MAX = 256 * 1024;
 const SMALL_BODY_BYTES = 64 * 1024;
+const HALF_A_HEAD = 'HTTP/1.1 200 OK\r\nContent-Ty';
 const LINGER_MS = 2000;
 const LINGER_BYTES_MAX = 64 * 1024 * 1024;
 /** Any origin may read any answer (interface 1). */
@@ -280,15 +302,15 @@ function front(chunks: readonly Uint8Array[], bytes: number): readonly Uint8Arra
   });
 }
 
-/** Resolves when the kernel has taken `bytes`, or the line is gone. */
-function written(response: ServerResponse, bytes: Uint8Array): Promise<void> {
-  if (bytes.byteLength === 0) return Promise.resolve();
+/** Resolves when the kernel has taken `bytes`, or the line is gone: Node tells neither to a response that waits for its turn on it. */
+function written(to: Writable, line: Socket, bytes: Uint8Array): Promise<void> {
+  if (bytes.byteLength === 0 || line.destroyed) return Promise.resolve();
   return new Promise((resolve) => {
     const done = (): void => {
-      response.off('close', done);
+      line.off('close', done);
       resolve();
     };
-    response.on('close', done);
-    response.write(bytes, done);
+    line.on('close', done);
+    to.write(bytes, done);
   });
 }

@@ -28,8 +28,13 @@ export interface Fault {
   readonly hangUpBefore?: boolean;
   /** Does what was asked for, then ends the connection instead of answering: lost after. `hang`: keeps it open in silence. */
   readonly actButNeverAnswer?: boolean | 'hang';
-  /** Ends the connection after so many bytes of the request's body, or of the answer's where the request has none. */
-  readonly hangUpAfterBytes?: number;
+  /**
+   * Ends the connection after so many bytes of the request's body, or of the answer's where the request has none: a number, `'half'` of
+   * those that were announced, or `'allButOne'`.
+   */
+  readonly hangUpAfterBytes?: number | 'half' | 'allButOne';
+  /** Does what was asked for, then ends the connection in the middle of the answer's head. */
+  readonly hangUpInHead?: boolean;
   /** Takes so many bytes of the body and says so: an honest incomplete answer (500 where there is none: plain PUT). */
   readonly acceptBytes?: number;
   /** Of this request's bodies, both ways. */
@@ -99,7 +104,8 @@ const FAULT_TYPES: Readonly<Record<keyof Fault, readonly string[]>> = {
   retryAfterSeconds: ['number'],
   hangUpBefore: ['boolean'],
   actButNeverAnswer: ['boolean', 'hang'],
-  hangUpAfterBytes: ['number'],
+  hangUpAfterBytes: ['number', 'half', 'allButOne'],
+  hangUpInHead: ['boolean'],
   acceptBytes: ['number'],
   bandwidthBytesPerSecond: ['number'],
   staleListing: ['boolean'],

@@ -303,6 +303,8 @@ function trackSockets(http: Server): Set<Socket> {
     sockets.add(socket);
     socket.on('close', () => sockets.delete(socket));
     socket.setNoDelay(true);
+    // Each answer that waits for its turn on a line listens for its end (Exchange): as many as the other side asks for at once.
+    socket.setMaxListeners(0);
   });
   return sockets;
 }

@@ -101,6 +101,30 @@ test('a download is cut after exactly so many bytes', async () => {
   await until(() => server.requests.bytesOut === before + 4);
 });
 
+test('a body is cut in its middle, or before its last byte; one that is empty is not', async () => {
+  server.faults = [
+    { on: 'GET', path: 'fileData', then: { hangUpAfterBytes: 'half' } },
+    { on: 'GET', path: 'fileData', nth: 2, then: { hangUpAfterBytes: 'allButOne' } },
+    { on: 'POST', path: 'fileVersions', times: 'always', then: { hangUpAfterBytes: 'allButOne' } },
+  ];
+  const before = server.requests.bytesOut;
+
+  await expect(user.client.get(`${file}/data`)).rejects.toThrow();
+  await until(() => server.requests.bytesOut === before + 5);
+  await expect(user.client.get(`${file}/data`)).rejects.toThrow();
+  await until(() => server.requests.bytesOut === before + 5 + 9);
+  expect((await user.client.send('POST', `${file}/version`)).status).toBe(201);
+});
+
+test('an answer that is cut in its head was done, and says nothing', async () => {
+  const folder = await user.client.createFolder(user.folder('2'), 'cut in the head');
+  server.faults = [{ on: 'POST', then: { hangUpInHead: true } }];
+
+  await expect(user.client.createFile(folder, 'done')).rejects.toThrow();
+
+  expect(texts((await user.client.get(`${folder}/contents`)).text, 'displayName')).toEqual(['done']);
+});
+
 test('an upload is cut after exactly so many bytes', async () => {
   const target = await user.client.createFile(user.folder('2'), 'cut');
   const version = (await user.client.send('POST', `${target}/version`)).headers.location as string;
