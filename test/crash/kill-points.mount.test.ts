@@ -165,9 +165,7 @@ async function arm(what: { point: string; nth: number }, pid: number, killFile: 
 
 /** Changes that the service lacks, as a living mount says. */
 async function pendingCount(mount: MountFixture): Promise<number> {
-  const { stdout } = await mount.cfs(['status', '--json'], { anyExitCode: true });
-  const { accounts } = JSON.parse(stdout) as { accounts: { status: { pending: { count: number } } | null }[] };
-  return accounts[0]?.status?.pending.count ?? 0;
+  return (await mount.status())?.pending.count ?? 0;
 }
 
 async function expectPushed(mount: MountFixture, model: CrashModel): Promise<void> {

@@ -30,7 +30,7 @@ function filledWith(text: string, bytes: number): Buffer {
 }
 
 async function pinned(): Promise<readonly PinnedPath[]> {
-  return JSON.parse((await mount.cfs(['status', '--json'])).stdout).accounts[0].status.pinned;
+  return (await mount.status())?.pinned ?? [];
 }
 
 /** What can be read of a file while the service does not answer: its first word. @throws Error for a read that fails */

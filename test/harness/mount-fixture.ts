@@ -4,7 +4,12 @@ import { chmod, mkdir, mkdtemp, readdir, readFile, realpath, rm } from 'node:fs/
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { vi } from 'vitest';
+import { systemClock } from '../../src/base/clock.ts';
 import { processLife } from '../../src/base/process-life.ts';
+import { accountStates } from '../../src/cli/running-mounts.ts';
+import { syncCommand } from '../../src/cli/sync.ts';
+import { pathsOf } from '../../src/config/paths.ts';
+import type { Status } from '../../src/control/status-model.ts';
 import { type CommandOptions, type CommandResult, runCommand, runScript } from './command.ts';
 import type { Ground } from './ground.ts';
 import { ReferenceServer } from './reference-server.ts';
@@ -33,7 +38,8 @@ export function missingForMounts(): string | null {
 
 /**
  * A mount of the built program with everything of its own: a server (shared where given), XDG directories, an account, a
- * directory. The test process never touches the directory: `run` and `sync` are child processes with time limits.
+ * directory. The test process never touches the directory: `run` and `cfs` are child processes with time limits. What `cfs sync` and
+ * `cfs status` do is a question to the control socket: asked from here it costs a tenth of a start of Node.
  */
 export class MountFixture implements Ground {
   readonly server: ReferenceServer;
@@ -110,7 +116,19 @@ export class MountFixture implements Ground {
 
   /** Pushes everything that is closed and waits for exactly that. @throws Error when something is parked */
   async sync(): Promise<void> {
-    await this.cfs(['sync', '--wait'], { timeoutMs: SYNC_MS_MAX });
+    let said = '';
+    const say = (text: string): void => {
+      said += text;
+    };
+    const deps = { paths: pathsOf(this.env()), clock: systemClock, print: say, warn: say, redraw: null };
+    const code = await syncCommand(deps, { file: null, account: null, wait: true, timeoutMs: SYNC_MS_MAX });
+    if (code !== 0) throw new Error(`cfs sync ended with ${code}: ${said}`);
+  }
+
+  /** What the mount says of itself; null where none answers. */
+  async status(): Promise<Status | null> {
+    const [account] = await accountStates(pathsOf(this.env()));
+    return account?.status ?? null;
   }
 
   /** Mounts; returns when the mount answers. */
@@ -118,10 +136,8 @@ export class MountFixture implements Ground {
     await runCommand([process.execPath, CFS_MOUNT, this.directory, ...flags], {
       env: { ...this.env(), ...this.#env, ...(SANITIZER !== undefined && { LD_PRELOAD: SANITIZER }) },
     });
-    const { stdout } = await this.cfs(['status', '--json'], { anyExitCode: true });
-    const { accounts } = JSON.parse(stdout) as { accounts: { status: { pid: number } | null }[] };
-    this.#pid = accounts[0]?.status?.pid ?? null;
-    if (this.#pid === null) throw new Error(`mounted, and the status knows no process: ${stdout}`);
+    this.#pid = (await this.status())?.pid ?? null;
+    if (this.#pid === null) throw new Error('mounted, and no process says so');
   }
 
   /** Process that answers the kernel. */

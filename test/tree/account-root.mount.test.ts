@@ -98,7 +98,7 @@ test('files travel between the own folders and into a share that may be changed'
   await mount.run(`rm ${shared}/three.txt`);
   await mount.sync();
   expect((await owner.client.get(`${owner.systemFolder('3')}/contents`)).text).not.toContain('three.txt');
-  expect(JSON.parse((await mount.cfs(['status', '--json'])).stdout).accounts[0].status.parked).toEqual([]);
+  expect((await mount.status())?.parked).toEqual([]);
 });
 
 /** [S-account-3] */
@@ -114,7 +114,7 @@ test.each([
   'mv "Shared with me" Shares',
 ])('%s is refused with EPERM, and nothing is parked', async (script) => {
   expect(await refusal(script)).toMatch(/Operation not permitted/);
-  expect(JSON.parse((await mount.cfs(['status', '--json'])).stdout).accounts[0].status.pending.count).toBe(0);
+  expect((await mount.status())?.pending.count).toBe(0);
 });
 
 /** [S-account-4] */
@@ -169,5 +169,5 @@ test('a share follows what its owner allows, and goes when it is taken back', as
   await administer((administration) => administration.unshare(OWNER, '3', server.account.username));
   await mount.cfs(['refresh', `${mount.directory}/${person}`]);
   expect(await lines(`ls "${person}"`)).toEqual(['Magic Briefcase']);
-  expect(JSON.parse((await mount.cfs(['status', '--json'])).stdout).accounts[0].status.parked).toEqual([]);
+  expect((await mount.status())?.parked).toEqual([]);
 });
