@@ -53,8 +53,8 @@ export class BlockReader {
   readonly #patience: Patience;
   readonly #readTimeoutMs: number;
 
-  /** Fetches under way, by block. INVARIANT: at most one per block, however many readers wait for it. */
-  readonly #fetches = new Map<string, Fetch>();
+  /** Fetches under way. INVARIANT: at most one of them is bringing a block, however many readers wait for it. */
+  readonly #fetches = new Map<ContentId, Set<Fetch>>();
   /** Bytes under way that no reader asked for. */
   #prefetchingBytes = 0;
   /** What one connection brings, bytes per millisecond, the way to the service included. */
@@ -92,7 +92,7 @@ export class BlockReader {
       return take(pieces);
     }
     this.#misses++;
-    return this.#readMissing(id, extent, caller.signal, take);
+    return this.#readMissing(id, extent, caller.signal, take, pieces);
   }
 
   /** Reads since the start: answered with what was here, or after fetching. */
@@ -153,12 +153,12 @@ export class BlockReader {
     extent: Extent,
     signal: AbortSignal,
     take: (pieces: readonly PresentPiece[]) => T,
+    known: readonly Piece[] = this.#contents.pieces(id, extent),
   ): Promise<T> {
     const lease = this.#contents.lease(id);
     try {
       const startedMs = this.#clock.elapsedMs();
-      for (;;) {
-        const pieces = this.#contents.pieces(id, extent);
+      for (let pieces = known; ; pieces = this.#contents.pieces(id, extent)) {
         if (isPresent(pieces)) return take(pieces);
         // A budget smaller than one read may evict what was just fetched: give up by time, not by rounds.
         if (this.#clock.elapsedMs() - startedMs > this.#readTimeoutMs)
@@ -190,23 +190,20 @@ export class BlockReader {
     const { content } = piece;
     const sizeBytes = this.#contents.sizeOf(content);
     const extent = sizeBytes <= WHOLE_BYTES_MAX ? { start: 0, end: sizeBytes } : piece.extent;
-    const joined = new Set<Fetch>();
-    let runStart = -1;
-    for (let start = extent.start - (extent.start % BLOCK_BYTES); ; start += BLOCK_BYTES) {
-      const underWay = start < extent.end ? this.#fetches.get(`${content}/${start}`) : undefined;
-      if (runStart >= 0 && (start >= extent.end || underWay !== undefined)) {
-        for (const part of this.#parts({ start: runStart, end: Math.min(start, sizeBytes) }, prefetch !== null))
-          joined.add(this.#fetch(content, part, sizeBytes, prefetch));
-        runStart = -1;
-      }
-      if (start >= extent.end) break;
-      if (underWay === undefined) {
-        if (runStart < 0) runStart = start;
-      } else if (!underWay.wasGivenUp) {
-        joined.add(underWay);
-      }
+    const underWay = [...(this.#fetches.get(content) ?? [])].filter((fetch) => fetch.isBringing(extent));
+    underWay.sort((a, b) => a.landedTo - b.landedTo);
+    const fetches = underWay.filter(({ wasGivenUp }) => !wasGivenUp);
+    const begin = (run: Extent): void => {
+      for (const part of this.#parts(run, prefetch !== null))
+        fetches.push(this.#fetch(content, part, sizeBytes, prefetch));
+    };
+    let { start } = extent;
+    for (const fetch of underWay) {
+      begin({ start, end: fetch.landedTo });
+      start = fetch.extent.end;
     }
-    return [...joined];
+    begin({ start, end: extent.end });
+    return fetches;
   }
 
   /** A run of missing bytes as ranges of about equal length: a short rest would pay the way to the service for little. */
@@ -235,13 +232,12 @@ export class BlockReader {
     const bytes = prefetch === null ? 0 : extent.end - extent.start;
     prefetch?.addEventListener('abort', onAbort, { once: true });
     this.#prefetchingBytes += bytes;
-    for (let start = extent.start; start < extent.end; start += BLOCK_BYTES)
-      this.#fetches.set(`${content}/${start}`, fetch);
+    this.#note(fetch);
     const over = (): void => {
       prefetch?.removeEventListener('abort', onAbort);
       this.#prefetchingBytes -= bytes;
       lease.release();
-      this.#forget(fetch, extent);
+      this.#forget(fetch);
     };
     this.#fetchPatiently(fetch, sizeBytes, giveUp.signal).then(
       () => {
@@ -256,12 +252,16 @@ export class BlockReader {
     return fetch;
   }
 
-  /** The blocks of `extent` are here, or do not come: whoever misses one from now on asks anew. */
-  #forget(fetch: Fetch, extent: Extent): void {
-    for (let start = extent.start; start < extent.end; start += BLOCK_BYTES) {
-      const key = `${fetch.content}/${start}`;
-      if (this.#fetches.get(key) === fetch) this.#fetches.delete(key);
-    }
+  #note(fetch: Fetch): void {
+    const fetches = this.#fetches.get(fetch.content) ?? new Set();
+    this.#fetches.set(fetch.content, fetches.add(fetch));
+  }
+
+  /** Its blocks are here, or do not come: whoever misses one from now on asks anew. */
+  #forget(fetch: Fetch): void {
+    const fetches = this.#fetches.get(fetch.content);
+    fetches?.delete(fetch);
+    if (fetches?.size === 0) this.#fetches.delete(fetch.content);
   }
 
   async #fetchPatiently(fetch: Fetch, sizeBytes: number, giveUp: AbortSignal): Promise<void> {
@@ -337,11 +337,8 @@ export class BlockReader {
   /** More of a range is in the file. First the map, then the readers, who look into it. */
   #landed(fetch: Fetch, extent: Extent, marks: ReadonlyMap<number, number>): void {
     if (extent.start < extent.end) this.#contents.landed(fetch.content, extent, null, marks);
-    const before = fetch.landedTo;
     const end = fetch.wholeTo(extent.end);
-    if (end <= before) return;
-    this.#forget(fetch, { start: before, end });
-    fetch.landed(end);
+    if (end > fetch.landedTo) fetch.landed(end);
   }
 }
 

@@ -40,6 +40,11 @@ export class Fetch {
     return this.#landedTo;
   }
 
+  /** Whether some of `extent` is still to come with it. */
+  isBringing(extent: Extent): boolean {
+    return Math.max(this.#landedTo, extent.start) < Math.min(this.extent.end, extent.end);
+  }
+
   /** Resolves when the bytes up to `position`, or to the end of the range, have landed; rejects with the fetch. */
   reached(position: number): Promise<void> {
     if (this.#isOver) return this.#failure === undefined ? Promise.resolve() : Promise.reject(this.#failure);

@@ -11,8 +11,6 @@ const ENTRY_BYTES = 5;
 const ROW_BYTES = BLOCKS_PER_ROW * ENTRY_BYTES;
 
 const ABSENT = 0;
-/** Here, mark not computed yet: true for this run only, never stored. */
-const UNMARKED = 1;
 const MARKED = 2;
 
 export class BlockMap {
@@ -70,11 +68,10 @@ export class BlockMap {
     this.#verified.add(block);
   }
 
-  /** The block's bytes are in the file; its mark follows. */
-  landed(block: number): void {
-    this.#row(block)[(block % BLOCKS_PER_ROW) * ENTRY_BYTES] = UNMARKED;
+  /** The block's bytes are in the file, and not those that were found damaged. */
+  landed(block: number, mark: number): void {
     this.#damaged.delete(block);
-    this.#verified.add(block);
+    this.marked(block, mark);
   }
 
   marked(block: number, mark: number): void {

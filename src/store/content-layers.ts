@@ -134,15 +134,23 @@ export class ContentLayers {
       return;
     }
     const map = this.#source.blockMap(id);
-    for (let at = start; at < end; ) {
-      const block = Math.floor(at / BLOCK_BYTES);
-      const stop = Math.min((block + 1) * BLOCK_BYTES, end);
+    const find = (block: number): Uint8Array | 'file' | 'below' | 'missing' => {
       const kept = this.#source.memoryBlock(id, block);
-      if (kept !== undefined)
-        append(out, bytesPiece(kept.subarray(at - block * BLOCK_BYTES, stop - block * BLOCK_BYTES)));
-      else if (this.#isSound(id, record, map, block)) append(out, this.#slice(id, 'cache', at, stop));
-      else if (layered && !map.isDamaged(block)) this.#walkBelowVersion(id, record, at, stop, out);
-      else append(out, missing(id, at, stop, record.sizeBytes));
+      if (kept !== undefined) return kept;
+      if (this.#isSound(id, record, map, block)) return 'file';
+      return layered && !map.isDamaged(block) ? 'below' : 'missing';
+    };
+    for (let at = start; at < end; ) {
+      // Neighbours that are found in the same place are one piece.
+      const first = Math.floor(at / BLOCK_BYTES);
+      const found = find(first);
+      let behind = first + 1;
+      while (behind * BLOCK_BYTES < end && find(behind) === found) behind++;
+      const stop = Math.min(behind * BLOCK_BYTES, end);
+      if (found === 'file') append(out, this.#slice(id, 'cache', at, stop));
+      else if (found === 'below') this.#walkBelowVersion(id, record, at, stop, out);
+      else if (found === 'missing') append(out, missing(id, at, stop, record.sizeBytes));
+      else append(out, bytesPiece(found.subarray(at - first * BLOCK_BYTES, stop - first * BLOCK_BYTES)));
       at = stop;
     }
   }

@@ -62,13 +62,11 @@ export class VersionBlocks {
   arrived(id: ContentId, extent: Extent, sizeBytes: number, marks?: ReadonlyMap<number, number>): void {
     const map = this.map(id);
     for (const block of wholeBlocks(extent, sizeBytes)) {
-      this.#memory.delete(`${id}/${block}`);
+      if (this.#memory.size > 0) this.#memory.delete(`${id}/${block}`);
       if (map.isPresent(block)) continue;
-      map.landed(block);
+      map.landed(block, marks?.get(block) ?? this.#markOf(id, block, sizeBytes));
+      this.#saveSoon(id);
       this.#usage.addCached(id, blockLength(block, sizeBytes));
-      const mark = marks?.get(block);
-      if (mark === undefined) this.#mark(id, block, sizeBytes);
-      else this.markAs(id, block, mark);
     }
     this.#usage.changed(id);
     this.#usage.touch('file', id, extent.start, extent.end, this.#clock.elapsedMs());
@@ -153,14 +151,14 @@ export class VersionBlocks {
   }
 
   /** For a block whose bytes are in the file and have no mark yet. */
-  #mark(id: ContentId, block: number, sizeBytes: number): void {
+  #markOf(id: ContentId, block: number, sizeBytes: number): number {
     const length = blockLength(block, sizeBytes);
     const start = block * BLOCK_BYTES;
     const bytes = this.#files.lend(id, 'cache', start, length);
     // A file that ends early has a hole there: the rest of the block is zeros.
     const zeros = new Uint8Array(length - bytes.byteLength);
     if (zeros.byteLength > 0) this.#files.write(id, 'cache', zeros, start + bytes.byteLength);
-    this.markAs(id, block, crc32(zeros, crc32(bytes, 0)));
+    return crc32(zeros, crc32(bytes, 0));
   }
 
   #saveSoon(id: ContentId): void {
@@ -177,8 +175,8 @@ export class VersionBlocks {
   }
 }
 
-function* wholeBlocks({ start, end }: Extent, sizeBytes: number): Generator<number> {
-  for (let block = Math.ceil(start / BLOCK_BYTES); block * BLOCK_BYTES < end; block++) {
-    if (Math.min((block + 1) * BLOCK_BYTES, sizeBytes) <= end) yield block;
-  }
+function wholeBlocks({ start, end }: Extent, sizeBytes: number): number[] {
+  const first = Math.ceil(start / BLOCK_BYTES);
+  const behind = end >= sizeBytes ? Math.ceil(sizeBytes / BLOCK_BYTES) : Math.floor(end / BLOCK_BYTES);
+  return Array.from({ length: Math.max(0, behind - first) }, (_, at) => first + at);
 }
