@@ -79,7 +79,7 @@ export class ReferenceServer {
   readonly #unlock: () => Promise<void>;
   readonly #http: Server;
   readonly #dispatcher: Dispatcher;
-  readonly #sockets: Set<Socket>;
+  readonly #lines: Lines;
   readonly #stopHousekeeping: () => void;
 
   /**
@@ -99,7 +99,7 @@ export class ReferenceServer {
       await sweepBlobs(parts);
       for (const version of parts.histories.all()) parts.sealer.add(version);
       const http = createHttp(options);
-      const sockets = trackSockets(http);
+      const lines = new Lines(http);
       const kept = parts.database.meta.get('port') as number | undefined;
       const asked = options.listen?.port;
       const port = await listen(http, host, asked === undefined || asked === 0 ? (kept ?? 0) : asked);
@@ -108,7 +108,7 @@ export class ReferenceServer {
         void parts.database.meta.put('port', port);
         void parts.database.meta.put('origin', origin);
       });
-      return new ReferenceServer(options, { ...parts, unlock }, http, sockets, origin, port);
+      return new ReferenceServer(options, { ...parts, unlock }, http, lines, origin, port);
     } catch (error) {
       await parts.database.close();
       await unlock();
@@ -120,7 +120,7 @@ export class ReferenceServer {
     options: ReferenceServerOptions,
     parts: Parts & { unlock: () => Promise<void> },
     http: Server,
-    sockets: Set<Socket>,
+    lines: Lines,
     origin: string,
     port: number,
   ) {
@@ -129,7 +129,7 @@ export class ReferenceServer {
     this.#parts = parts;
     this.#unlock = parts.unlock;
     this.#http = http;
-    this.#sockets = sockets;
+    this.#lines = lines;
     this.administration = new Administration(parts);
     this.requests = new RequestLog({ entriesMax: options.requestsKept ?? 10_000 });
     this.#dispatcher = new Dispatcher({
@@ -166,7 +166,12 @@ export class ReferenceServer {
 
   /** Lines that are open right now. */
   get connections(): number {
-    return this.#sockets.size;
+    return this.#lines.open.size;
+  }
+
+  /** All that came over lines since the start: heads and bodies, kept or thrown away. */
+  get bytesArrived(): number {
+    return this.#lines.bytesArrived;
   }
 
   /** Versions that some request is writing to right now. */
@@ -180,7 +185,7 @@ export class ReferenceServer {
     const closed = new Promise<void>((resolve) => void this.#http.close(() => resolve()));
     this.#http.closeIdleConnections();
     const endLines = (): void => {
-      for (const socket of this.#sockets) socket.destroy();
+      for (const socket of this.#lines.open) socket.destroy();
     };
     const graceMs = options.graceMs ?? 0;
     if (graceMs === 0) endLines();
@@ -297,16 +302,29 @@ function createHttp(options: ReferenceServerOptions): Server {
   return http as Server;
 }
 
-function trackSockets(http: Server): Set<Socket> {
-  const sockets = new Set<Socket>();
-  http.on('connection', (socket: Socket) => {
-    sockets.add(socket);
-    socket.on('close', () => sockets.delete(socket));
-    socket.setNoDelay(true);
-    // Each answer that waits for its turn on a line listens for its end (Exchange): as many as the other side asks for at once.
-    socket.setMaxListeners(0);
-  });
-  return sockets;
+/** The lines of a server, and what came over them. */
+class Lines {
+  readonly open = new Set<Socket>();
+  #bytesOfClosed = 0;
+
+  constructor(http: Server) {
+    http.on('connection', (socket: Socket) => {
+      this.open.add(socket);
+      socket.on('close', () => {
+        this.open.delete(socket);
+        this.#bytesOfClosed += socket.bytesRead;
+      });
+      socket.setNoDelay(true);
+      // Each answer that waits for its turn on a line listens for its end (Exchange): as many as the other side asks for at once.
+      socket.setMaxListeners(0);
+    });
+  }
+
+  get bytesArrived(): number {
+    let bytes = this.#bytesOfClosed;
+    for (const socket of this.open) bytes += socket.bytesRead;
+    return bytes;
+  }
 }
 
 function listen(http: Server, host: string, port: number): Promise<number> {

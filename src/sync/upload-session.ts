@@ -33,6 +33,7 @@ import type { RemoteChanges, UploadService } from './remote-changes.ts';
  * | complete, but of another length | never believed: another version is made; parked when it happens again |
  * | 401, 413, 5xx, 429 | the sync loop waits, parks or asks to sign in; the session stays and is gone on with |
  * | the plain PUT cut, or its answer lost | the file is asked: our length present is ours; else it is sent again |
+ * | SIGKILL in the plain PUT | the same, and asked twice: what was on its way may still be being put on a disk |
  * | what the draft lies over is gone, and the file holds other bytes by now | it is given up, those are the next version |
  * | the draft changed meanwhile | the frozen one is finished; what came after is the next version |
  * | file deleted here meanwhile | given up between two requests; the file's deletion takes the half version along |
@@ -49,6 +50,8 @@ export class UploadSession {
    * the upload may have handed it over.
    */
   readonly #unheard = new Set<ResourceUrl>();
+  /** Of these, those that an earlier process began: nobody waited since then. */
+  readonly #leftBehind = new Set<ResourceUrl>();
   /** Versions made in this process to which nothing was sent yet. */
   readonly #untouched = new Set<VersionUrl>();
 
@@ -132,15 +135,19 @@ export class UploadSession {
 
   /** The first bytes of a file that we made, in one request. */
   async #fill(ino: Inode, file: ResourceUrl, content: ContentId, signal: AbortSignal): Promise<void> {
-    const { changes, uploads, contents } = this.#deps;
+    const { changes, uploads, contents, clock } = this.#deps;
     const sizeBytes = contents.sizeOf(content);
-    if (this.#unheard.has(file)) {
+    while (this.#unheard.has(file)) {
       const now = await changes.resource(file, 'file', signal);
       if (now === null) throw new FileGone();
       if (now.kind === 'file' && now.presentOnServer && now.sizeBytes === sizeBytes) {
         this.#acknowledgeFill(ino, file, content, now.lastModifiedMs);
         return;
       }
+      if (!this.#leftBehind.has(file)) break;
+      // Sent again now, bytes that a dead process had sent would stand twice in the history as soon as they arrive.
+      await clock.sleep(STILL_ARRIVING_MS, signal);
+      this.#leftBehind.delete(file);
     }
     if (this.#isUnwanted(ino, file)) return;
     const body = await this.#body.of(content, { start: 0, end: sizeBytes }, signal);
@@ -290,7 +297,9 @@ export class UploadSession {
   resume(inos: readonly Inode[]): void {
     for (const ino of inos) {
       const file = this.#deps.intents.of(ino)?.resource ?? null;
-      if (file !== null) this.#unheard.add(file);
+      if (file === null) continue;
+      this.#unheard.add(file);
+      this.#leftBehind.add(file);
     }
   }
 }
@@ -318,3 +327,5 @@ const VERSIONS_MAX = 3;
 const SENDS_MAX = 8;
 const REFUSALS_MAX = 5;
 const REFUSAL_PAUSE_MS = 500;
+/** How long a service takes, at most and mostly, to put on its disk what came over a line that has ended. */
+const STILL_ARRIVING_MS = 2_000;

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import type { Fault, FaultRule } from '../../src/server/fault-plan.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
@@ -13,7 +13,8 @@ import { accessToken, type RawClient, signUp, type TestUser } from '../server/ra
 /**
  * What interrupts an upload, a row each, against the reference server over HTTP: at every request of it, and at several bytes of
  * its body. Whatever happens, the service ends with the bytes that were written, once; and all that it took is the file, a
- * mebibyte for each interruption, and what the interruption itself threw away.
+ * mebibyte for each interruption, and what the interruption itself threw away. All that came to it, kept or not, is a socket's buffer
+ * more for each.
  */
 
 const MIB = 1024 * 1024;
@@ -22,6 +23,13 @@ const SIZE_BYTES = 1.25 * MIB + 17;
 /** Goes in one plain PUT, of which the service keeps nothing when it is interrupted. */
 const PLAIN_BYTES = MIB - 65_537;
 const HOUR_MS = 3600_000;
+/** What a line holds at most between the two programs: a socket's buffer at each end (tcp(7): the last numbers). */
+const LINE_BYTES = ['tcp_wmem', 'tcp_rmem']
+  .map((name) => Number(readFileSync(`/proc/sys/net/ipv4/${name}`, 'utf8').trim().split(/\s+/).at(-1)))
+  .reduce((one, other) => one + other);
+/** Sent twice it is more than is allowed, whatever the system's buffers. */
+const LARGE_BYTES = 2 * MIB + 1.5 * LINE_BYTES;
+const HEAD_BYTES_MAX = 1024;
 /** A bandwidth of which each byte takes so long marks the body in which the server stops (`Gate`). */
 const HELD_MS_PER_BYTE = 1e6;
 const HELD: Fault = { bandwidthBytesPerSecond: 1000 / HELD_MS_PER_BYTE };
@@ -74,10 +82,12 @@ const body = randomBytes(SIZE_BYTES);
 let cases = 0;
 let tokenAheadMs = 0;
 /** Of servers that ended. */
-let formerBytes = 0;
+const former = { bytesTaken: 0, bytesArrived: 0, requests: 0 };
 
-/** Of all bodies, as the server took them. */
-const bytesTaken = (): number => formerBytes + server.requests.bytesIn;
+/** Of all bodies, as the server took them; and all that came over its lines, what it threw away included. */
+const bytesTaken = (): number => former.bytesTaken + server.requests.bytesIn;
+const bytesArrived = (): number => former.bytesArrived + server.bytesArrived;
+const requestsSent = (): number => former.requests + server.requests.total;
 const openServer = () => ReferenceServer.open({ dataDirectory: directory, clock: gate.clock });
 
 beforeAll(async () => {
@@ -95,7 +105,7 @@ afterAll(async () => {
 
 /** Bytes of their own. */
 function bytesOf(seed: number, sizeBytes = SIZE_BYTES): Buffer {
-  const bytes = Buffer.from(body.subarray(0, sizeBytes));
+  const bytes = Buffer.alloc(sizeBytes, body);
   bytes.writeUInt32LE(seed, 0);
   return bytes;
 }
@@ -109,7 +119,7 @@ async function elsewhere(): Promise<RawClient> {
 }
 
 /** Another version of a file, one that was never there, and one whose first bytes are few. */
-type Upload = 'changed' | 'made' | 'made in one PUT';
+type Upload = 'changed' | 'made' | 'made in one PUT' | 'large';
 
 interface Row {
   readonly name: string;
@@ -121,8 +131,6 @@ interface Row {
   readonly interruptions?: number;
   /** What of the bytes sent till then the service does not keep, so that they have to be sent again. */
   readonly lost?: (at: number) => number;
-  /** Whether a plain PUT that is still being served when the file is asked about it may leave its bytes twice. */
-  readonly isTwiceFine?: boolean;
   /** Whether one more version is to be sent. */
   readonly isTwo?: boolean;
   /** What is to be there in the end, newest first; the new bytes over the old ones without. */
@@ -139,7 +147,7 @@ const PATCH = Buffer.from('patch');
 /** Writes a file under the row's trouble, and looks at what comes of it. */
 async function upload(row: Row, at: number, how: Upload): Promise<void> {
   const name = `f${++cases}`;
-  const sizeBytes = how === 'made in one PUT' ? PLAIN_BYTES : SIZE_BYTES;
+  const sizeBytes = how === 'made in one PUT' ? PLAIN_BYTES : how === 'large' ? LARGE_BYTES : SIZE_BYTES;
   const bytes = bytesOf(cases, sizeBytes);
   const next = bytesOf(cases + 1_000_000, sizeBytes);
   if (how === 'changed') {
@@ -147,7 +155,12 @@ async function upload(row: Row, at: number, how: Upload): Promise<void> {
     await served.converge();
   }
   server.faults = row.rules(at, how === 'made in one PUT' ? FILE_DATA : VERSION_DATA);
-  const before = bytesTaken();
+  const before = {
+    taken: bytesTaken(),
+    arrived: bytesArrived(),
+    requests: requestsSent(),
+    refused: server.requests.count({ status: 416 }),
+  };
   if (row.meanwhile !== undefined) gate.arm(at);
   await served.mount.writeFile(name, bytes);
   if (row.meanwhile !== undefined) {
@@ -159,20 +172,27 @@ async function upload(row: Row, at: number, how: Upload): Promise<void> {
     if (served.sync.status().parked.length > 0) served.sync.retry();
     return served.isSynced;
   }, 'everything is pushed');
-  const sent = bytesTaken() - before;
+  const sent = bytesTaken() - before.taken;
+  const arrived = bytesArrived() - before.arrived - (requestsSent() - before.requests) * HEAD_BYTES_MAX;
   server.faults = [];
 
   const where = `${row.name}, ${how}, at ${at}`;
   const old = how === 'changed' ? [OLD] : [];
   const expected = row.expected?.({ bytes, next, old }) ?? [bytes, ...old];
   const files = await filesIn(await elsewhere(), user.folder('2'), name);
-  const isTwiceFine = row.isTwiceFine === true && how === 'made in one PUT';
-  const found = files.map(({ versions }) => (isTwiceFine ? [...new Set(versions)] : versions));
-  expect(found, where).toEqual([expected.map(digest)]);
+  expect(
+    files.map(({ versions }) => versions),
+    where,
+  ).toEqual([expected.map(digest)]);
   const lost = row.lost?.(Math.min(at, sizeBytes)) ?? 0;
-  const allowed = sizeBytes * (row.isTwo ? 2 : 1) + (row.interruptions ?? 1) * MIB + lost;
+  const interruptions = row.interruptions ?? 1;
+  const allowed = sizeBytes * (row.isTwo ? 2 : 1) + interruptions * MIB + lost;
   expect(sent, `bytes that the server took: ${where}`).toBeLessThanOrEqual(allowed);
   expect(sent, `bytes that the server took: ${where}`).toBeGreaterThanOrEqual(sizeBytes);
+  // A 416 is one more: the old transfer was still being served when the rest began to be sent.
+  const refused = server.requests.count({ status: 416 }) - before.refused;
+  const thrownAway = (interruptions + Math.max(0, refused)) * LINE_BYTES + Math.max(0, refused) * MIB;
+  expect(arrived, `bytes that arrived: ${where}`).toBeLessThanOrEqual(allowed + thrownAway);
 }
 
 describe('at several bytes of the body', () => {
@@ -238,17 +258,25 @@ describe('at several bytes of the body', () => {
         const closing = server.close();
         gate.release();
         await closing;
-        formerBytes += server.requests.bytesIn;
+        former.bytesTaken += server.requests.bytesIn;
+        former.bytesArrived += server.bytesArrived;
+        former.requests += server.requests.total;
         server = await openServer();
       },
     },
     {
       name: 'SIGKILL: another process goes on with the disk as it is',
-      isTwiceFine: true,
       rules: (_at, put) => [{ ...put, then: HELD }],
       meanwhile: async () => {
         const left = await served.killed();
+        const asked = () => server.requests.count({ method: 'GET' });
+        const sent = () => server.requests.count({ method: 'PUT' });
+        const [askedBefore, sentBefore] = [asked(), sent()];
         served = await ServedTower.build(user, { directory: left });
+        // It asks while the old transfer is still being served, and that one comes to its end after the answer.
+        await served.until(() => asked() > askedBefore, 'the new process has asked');
+        gate.release();
+        await vi.waitUntil(() => sent() > sentBefore, { timeout: 100_000, interval: 1 });
       },
     },
     {
@@ -319,4 +347,16 @@ describe('at every request of an upload', () => {
     for (let nth = 1; nth <= 5; nth++) await upload(row, nth, 'made');
     for (let nth = 1; nth <= 4; nth++) await upload(row, nth, 'changed');
   });
+});
+
+describe('a file of which sending it twice is far more than what may be sent twice', () => {
+  const at = LARGE_BYTES - MIB;
+  const rows: readonly Row[] = [
+    { name: 'cut near its end', rules: () => [{ ...VERSION_DATA, then: { hangUpAfterBytes: at } }] },
+    { name: 'an honest incomplete near its beginning', rules: () => [{ ...VERSION_DATA, then: { acceptBytes: MIB } }] },
+    { name: '503 in the middle', rules: () => [{ ...VERSION_DATA, then: { acceptBytes: at / 2, status: 503 } }] },
+    { name: '413 before anything was taken', rules: () => [{ ...VERSION_DATA, then: { status: 413 } }] },
+  ];
+
+  test.each(rows)('$name', (row) => upload(row, at, 'large'));
 });

@@ -392,6 +392,25 @@ describe('changed here and elsewhere', () => {
     },
   );
 
+  test('SIGKILL in the plain PUT, which the service has not done yet when it is asked: it is not sent twice', async () => {
+    const world = made('ours');
+    world.service.auto = null;
+    await world.quiet();
+    world.service.settleAll({ type: 'answer' });
+    await world.quiet();
+    const [underWay] = world.service.pending.splice(0);
+    expect(underWay?.name).toMatch(/^putFileData/);
+    world.restart();
+    const [file] = world.service.childrenOf(MODEL_ROOT);
+    world.service.auto = () => ({ type: 'answer' });
+    await world.quiet();
+    expect(world.service.requests.at(-1), 'asked by the new process').toBe(`resource ${file?.url}`);
+    underWay?.settle({ type: 'lose-reply' });
+    await pass(world);
+
+    expect(versionsOf(world, file?.url as ResourceUrl)).toEqual(['ours']);
+  });
+
   test('a lost answer of the plain PUT, and the file holds another length: it is sent again', async () => {
     const world = made('ours');
     world.service.auto = null;
