@@ -7,6 +7,7 @@ import { type Logger, silentLogger } from '../../src/base/log.ts';
 import { BLOCK_BYTES, type ContentId, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { LeftTower } from '../harness/left-tower.ts';
+import { HastyClock } from '../remote/client.ts';
 import { VersionService } from './version-service.ts';
 
 const MIB = 1024 * 1024;
@@ -396,17 +397,30 @@ test('a line that is cut is tried again behind the reader, for the version and f
 });
 
 test('a service that stays away is ETIMEDOUT after --read-timeout, never the end of the file', async () => {
+  const clock = new HastyClock();
+  clock.sleep = systemClock.sleep;
+  const told = await LeftTower.build({ listing: service, source: service, clock });
+  const mount = new InProcessMount(told.fileSystem);
   service.put('file', bytesOf(4 * MIB));
   const fd = await mount.open('file', 'r');
   await mount.read(fd, 0, 1);
   service.failuresLeft = 1_000;
+  const stoppedMs = clock.elapsedMs();
+  // The waits between two tries are over at once, and count.
+  clock.sleep = async (ms) => {
+    clock.aheadMs += ms;
+    await nextTurn();
+  };
 
   await expect(mount.read(fd, 3 * MIB, 100)).rejects.toMatchObject({ errno: 'ETIMEDOUT' });
+  expect(clock.elapsedMs() - stoppedMs).toBeGreaterThan(25_000);
 
   // Back again, everything is as before.
   service.failuresLeft = 0;
+  clock.sleep = systemClock.sleep;
   expect(await mount.read(fd, 2 * MIB, 100)).toHaveLength(100);
   await mount.close(fd);
+  await told.close();
 });
 
 test('a version that vanished while it was read is ESTALE, never short data', async () => {
