@@ -28,6 +28,10 @@ export const LONG = [
   'test/server/killed.mount.test.ts',
   'test/server/rclone.mount.test.ts',
   'test/cli/service.mount.test.ts',
+  'test/faults/small-disk.mount.test.ts',
+  'test/crash/restart.mount.test.ts',
+  'test/sync/move-over.mount.test.ts',
+  'test/conformance/masked-mount.mount.test.ts',
   'test/programs/hanging-server.mount.test.ts',
   'test/faults/full-disk.mount.test.ts',
   'test/sync/upload-interruptions.mount.test.ts',
@@ -36,4 +40,5 @@ export const LONG = [
   'test/programs/request-budget.mount.test.ts',
   'test/programs/sqlite-kill.mount.test.ts',
   'test/kernel/linux-load.mount.test.ts',
+  'test/faults/held-names.mount.test.ts',
 ];
