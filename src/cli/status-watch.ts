@@ -20,15 +20,13 @@ export async function watch(
     last = text;
     if (signal.aborted) return;
     await new Promise<void>((resolve) => {
-      const cancel = deps.clock.after(LOOK_EVERY_MS, resolve);
-      signal.addEventListener(
-        'abort',
-        () => {
-          cancel();
-          resolve();
-        },
-        { once: true },
-      );
+      const go = (): void => {
+        cancel();
+        signal.removeEventListener('abort', go);
+        resolve();
+      };
+      const cancel = deps.clock.after(LOOK_EVERY_MS, go);
+      signal.addEventListener('abort', go, { once: true });
     });
   }
 }
