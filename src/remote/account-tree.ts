@@ -61,7 +61,10 @@ export class AccountTree {
     if (url === user.workspaces) return { kind: 'folder', url, name: WORKSPACES_NAME, place: 'made', parent };
     if (url === user.receivedShares) return { kind: 'folder', url, name: SHARES_NAME, place: 'made', parent };
     const owner = ownerOf(url);
-    if (owner === null) return await this.#service.resource(url, kind, signal);
+    if (owner === null) {
+      const told = await this.#service.resource(url, kind, signal);
+      return told?.kind === 'folder' ? { ...told, parent: await this.#parentOf(told, user, signal) } : told;
+    }
     const found = (await this.#owners(user, signal)).find((entry) => entry.url === url);
     return found === undefined ? null : { ...found, parent: user.receivedShares as ResourceUrl };
   }
@@ -140,12 +143,32 @@ export class AccountTree {
     });
   }
 
+  /** Where a folder is shown. The service tells no parent of what it has on top: believed, that would be a folder that went away. */
+  async #parentOf(
+    { url, parent }: RemoteResource,
+    user: RemoteUser,
+    signal: AbortSignal | undefined,
+  ): Promise<ResourceUrl | null> {
+    const endpoint = parseUrl(this.#base, url);
+    if (endpoint?.kind === 'workspace') return user.workspaces;
+    if (endpoint?.kind === 'folder' && endpoint.id.uid !== this.#uidOf(user)) {
+      const share = (await this.#shares(signal)).find(({ folder }) => folder === url);
+      return share === undefined ? parent : ownerFolder(user, share.owner);
+    }
+    return parent ?? (url === user.deletedFiles ? null : user.syncFolders);
+  }
+
+  #uidOf(user: RemoteUser): string | null {
+    const endpoint = parseUrl(this.#base, user.syncFolders);
+    return endpoint?.kind === 'userCollection' ? endpoint.uid : null;
+  }
+
   async #owners(user: RemoteUser, signal: AbortSignal | undefined): Promise<readonly RemoteFolder[]> {
     const owners = new Set((await this.#shares(signal)).map(({ owner }) => owner ?? ''));
     const folders: RemoteFolder[] = [];
     for (const owner of owners) {
-      const url = `${user.receivedShares}${OWNER_MARK}${owner}` as ResourceUrl;
-      folders.push({ kind: 'folder', url, name: await this.#contactName(owner, signal), place: 'made' });
+      const name = await this.#contactName(owner, signal);
+      folders.push({ kind: 'folder', url: ownerFolder(user, owner), name, place: 'made' });
     }
     return folders;
   }
@@ -164,6 +187,8 @@ export class AccountTree {
     const parts = [contact?.firstName, contact?.lastName].filter((part) => part != null && part !== '');
     // Whoever shares and is no contact (any more) goes by the last part of the address that the share gives.
     const name = parts.join(' ') || contact?.emailAddress || (owner.split('/').at(-1) as string);
+    // Who could not be asked about has a name again when the service is well: only what it told is kept.
+    if (contact === null) return name;
     if (this.#contacts.size >= CONTACTS_MAX) this.#contacts.clear();
     this.#contacts.set(owner, name);
     return name;
@@ -198,6 +223,10 @@ function linkTo(workspace: ResourceUrl, name: string, target: string): RemoteFil
 function targetOf(url: string): string | null {
   const at = url.indexOf(LINK_MARK);
   return at === -1 ? null : decodeURIComponent(url.slice(at + LINK_MARK.length));
+}
+
+function ownerFolder(user: RemoteUser, owner: string): ResourceUrl {
+  return `${user.receivedShares}${OWNER_MARK}${owner}` as ResourceUrl;
 }
 
 function ownerOf(url: string): string | null {

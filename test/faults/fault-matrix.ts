@@ -1,4 +1,4 @@
-import { vi } from 'vitest';
+import { expect, vi } from 'vitest';
 import type { Fault, FaultRule } from '../../src/server/fault-plan.ts';
 import type { RawClient } from '../server/raw-client.ts';
 import { texts } from '../server/raw-client.ts';
@@ -14,8 +14,10 @@ export interface Request {
   readonly group: 'login' | 'listing' | 'read' | 'write' | 'namespace';
   readonly on: FaultRule['on'];
   readonly path: string;
-  /** Bodies of how many bytes it has: what a fault at a byte means. */
-  readonly body: 'data up' | 'data down' | 'document';
+  /** What the request carries, or else its answer: what a fault at a byte means. */
+  readonly body: 'data up' | 'data down' | 'document' | 'none';
+  /** What is mounted; a folder, unless said. */
+  readonly shows?: 'account';
   /** Trouble of another request that leads to this one. */
   readonly after?: FaultRule;
   /** What becomes of what is deleted; the trash has it, unless said. */
@@ -38,7 +40,7 @@ export interface Place {
 
 /** Where there is no trouble, only a busy machine. */
 export function eventually<T>(ask: () => Promise<T>): Promise<T> {
-  return vi.waitFor(ask, { timeout: 60_000, interval: 10 });
+  return vi.waitFor(ask, { timeout: 120_000, interval: 10 });
 }
 
 async function told(doing: Promise<unknown>): Promise<string> {
@@ -60,10 +62,41 @@ const withFile = async ({ client, folder, tower }: Place): Promise<void> => {
   await eventually(() => tower.mount.readFile('file'));
 };
 
+/** A listing of a whole account, asked for by the folder that shows it; those above it are listed already. */
+function accountListing(name: string, path: Request['path'], above: readonly string[], shown: string): Request {
+  return {
+    name,
+    group: 'listing',
+    on: 'GET',
+    path,
+    body: 'document',
+    shows: 'account',
+    prepare: async ({ tower }) => {
+      for (const folder of above) await eventually(() => tower.mount.readdir(folder));
+    },
+    act: ({ tower }) => told(tower.mount.readdir(shown)),
+    again: ({ tower }) => tower.refresh(),
+  };
+}
+
 const withFolder = async ({ client, folder, tower }: Place): Promise<void> => {
   await client.createFolder(folder, 'sub');
   await eventually(() => tower.mount.readdir('sub'));
 };
+
+const PUBLIC_LINK = 'user.cfs.public_link';
+
+function setLink({ tower }: Place): Promise<void> {
+  return tower.mount.setxattr('file', PUBLIC_LINK, Buffer.from('on'));
+}
+
+async function linkOnService({ client, folder }: Place): Promise<string | null> {
+  const [file = ''] = texts((await client.get(`${folder}/contents`)).text, 'ref');
+  return /<publicLink enabled="true">(.*)<\/publicLink>/.exec((await client.get(file)).text)?.[1] ?? null;
+}
+
+/** Where an account shows what the one who shares has given it. */
+export const SHARER_SHOWN = 'Shared with me/sharer';
 
 export const REQUESTS: readonly Request[] = [
   {
@@ -107,6 +140,19 @@ export const REQUESTS: readonly Request[] = [
       act: ({ tower }) => told(tower.refresh()),
       again: ({ tower }) => tower.refresh(),
     }),
+  ),
+  accountListing('learn what the account has', 'user', [], '.'),
+  accountListing('list the sync folders', 'userCollectionContents', [], '.'),
+  accountListing('list one of them', 'folderContents', ['.'], 'Documents'),
+  accountListing('list the computers', 'userCollectionContents', ['.'], 'Workspaces'),
+  accountListing('list what a computer has', 'workspaceContents', ['.', 'Workspaces'], 'Workspaces/Laptop'),
+  accountListing('list what others share', 'userCollectionContents', ['.'], 'Shared with me'),
+  accountListing('learn who shares it', 'contact', ['.'], 'Shared with me'),
+  accountListing(
+    'list a share',
+    'folderContents',
+    ['.', 'Shared with me', SHARER_SHOWN],
+    `${SHARER_SHOWN}/Mobile Photos`,
   ),
   {
     name: 'find a version',
@@ -156,7 +202,7 @@ export const REQUESTS: readonly Request[] = [
   },
   ...(
     [
-      ['begin a version', 'POST', 'fileVersions', 'document'],
+      ['begin a version', 'POST', 'fileVersions', 'none'],
       ['send its bytes', 'PUT', 'fileVersionData', 'data up'],
       ['look at the history', 'GET', 'fileVersions', 'document'],
     ] as const
@@ -212,6 +258,24 @@ export const REQUESTS: readonly Request[] = [
     act: (there) => pushed(there, there.tower.mount.rename('sub', 'renamed')),
   },
   {
+    name: 'set a public link',
+    group: 'namespace',
+    on: 'PUT',
+    path: 'file',
+    body: 'document',
+    prepare: withFile,
+    // Done when it returns (S-xattr-3), not later.
+    act: async (there) => {
+      const outcome = await told(setLink(there));
+      return outcome === 'works' && (await linkOnService(there)) === null ? 'NOT DONE' : outcome;
+    },
+    again: async (there) => {
+      await setLink(there);
+      const link = await there.tower.mount.getxattr('file', PUBLIC_LINK);
+      expect(Buffer.from(link).toString(), 'the link').toBe(await linkOnService(there));
+    },
+  },
+  {
     name: 'throw a file away',
     group: 'namespace',
     on: 'PUT',
@@ -250,7 +314,7 @@ export const REQUESTS: readonly Request[] = [
     group: 'namespace',
     on: 'DELETE',
     path: 'file',
-    body: 'document',
+    body: 'none',
     deletion: 'forever',
     prepare: withFile,
     act: (there) => pushed(there, there.tower.mount.unlink('file')),
@@ -260,7 +324,7 @@ export const REQUESTS: readonly Request[] = [
     group: 'namespace',
     on: 'DELETE',
     path: 'folder',
-    body: 'document',
+    body: 'none',
     deletion: 'forever',
     prepare: withFolder,
     act: (there) => pushed(there, there.tower.mount.rmdir('sub')),
@@ -269,12 +333,17 @@ export const REQUESTS: readonly Request[] = [
 
 type Column = readonly [name: string, fault: Fault | ((request: Request) => Fault | null)];
 
+const CUTS = { 20: 'cut at byte 20', half: 'cut in the middle', allButOne: 'cut before the last byte' } as const;
+
 /** The columns. Null: it cannot happen to that request. */
 export const FAULTS: readonly Column[] = [
   ['lost before', { hangUpBefore: true }],
   ['lost after', { actButNeverAnswer: true }],
   ...[401, 403, 404, 409, 413, 416, 429, 500, 503].map((status): Column => [String(status), { status }]),
-  ['cut', { hangUpAfterBytes: 20 }],
+  ['cut in the head', { hangUpInHead: true }],
+  ...([20, 'half', 'allButOne'] as const).map(
+    (at): Column => [CUTS[at], ({ body }) => (body === 'none' ? null : { hangUpAfterBytes: at })],
+  ),
   ['hang', { hang: true }],
   ['garbage', { garbage: true }],
   ['wrong length', ({ body }) => wrongLength(body)],
@@ -309,8 +378,9 @@ export async function inMount(tower: FaultyTower, folder = '.', prefix = ''): Pr
   for (const { name } of await mount.readdir(folder)) {
     if (name === '.' || name === '..') continue;
     const path = `${prefix}${name}`;
-    if ((await mount.lstat(path)).kind === 'folder')
-      found.push(`${path}/`, ...(await inMount(tower, path, `${path}/`)));
+    const { kind } = await mount.lstat(path);
+    if (kind === 'folder') found.push(`${path}/`, ...(await inMount(tower, path, `${path}/`)));
+    else if (kind === 'symlink') found.push(`${path} -> ${await mount.readlink(path)}`);
     else found.push(`${path}: ${await mount.readFile(path)}`);
   }
   return found.sort();

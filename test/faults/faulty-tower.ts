@@ -1,8 +1,14 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
+import { Patience } from '../../src/content/patience.ts';
+import { CloudAttributes } from '../../src/fs/cloud-attributes.ts';
+import { ComposedFileSystem } from '../../src/fs/composed-file-system.ts';
+import { FileHistory } from '../../src/fs/file-history.ts';
+import { VersionsDirectory } from '../../src/fs/versions-directory.ts';
 import { InProcessMount } from '../../src/kernel/in-process.ts';
+import { AccountTree } from '../../src/remote/account-tree.ts';
 import { HttpService } from '../../src/remote/http-service.ts';
 import { SyncLoop } from '../../src/sync/sync-loop.ts';
 import { createTransfer } from '../../src/transfer/transfer.ts';
@@ -30,7 +36,9 @@ export const SHORT_WAITS: Waits = { readTimeoutMs: HASTE * 1_000, silenceMs: 1_5
 export const SOME_WAITS: Waits = { readTimeoutMs: HASTE * 8_000, silenceMs: 60_000 };
 /** For what ends otherwise, however busy the machine. */
 export const LONG_WAITS: Waits = { readTimeoutMs: HASTE * 60_000, silenceMs: 60_000 };
-const CONVERGE_MS_MAX = 60_000;
+const CONVERGE_MS_MAX = 120_000;
+/** Between two looks at the sync: who looks without a pause takes the processor from what is looked at. */
+const LOOK_MS = 2;
 
 /** System calls at one end, the real client and HTTP at the other, everything of ours between them, in this process. */
 export class FaultyTower {
@@ -40,23 +48,23 @@ export class FaultyTower {
   readonly mount: InProcessMount;
   readonly #reachable: () => void;
 
-  private constructor(parts: { service: HttpService; tower: LeftTower; sync: SyncLoop; reachable: () => void }) {
+  private constructor(parts: {
+    service: HttpService;
+    tower: LeftTower;
+    sync: SyncLoop;
+    mounted: ComposedFileSystem;
+    reachable: () => void;
+  }) {
     this.service = parts.service;
     this.tower = parts.tower;
     this.sync = parts.sync;
-    this.mount = new InProcessMount(parts.tower.fileSystem);
+    this.mount = new InProcessMount(parts.mounted);
     this.#reachable = parts.reachable;
   }
 
-  /** @param root folder of the account that is mounted */
-  static async build(
-    origin: string,
-    user: Omit<TestUser, 'client' | 'folder'>,
-    root: ResourceUrl,
-    waits: Waits,
-    deletion: 'trash' | 'forever' = 'trash',
-  ): Promise<FaultyTower> {
-    const { readTimeoutMs, silenceMs } = waits;
+  static async build(options: TowerOptions): Promise<FaultyTower> {
+    const { origin, user, root } = options;
+    const { readTimeoutMs, silenceMs } = options.waits;
     const clock = hastyClock;
     const log = silentLogger;
     const service = new HttpService({
@@ -73,7 +81,8 @@ export class FaultyTower {
         documentMs: silenceMs * 4,
       },
     });
-    const transfer = createTransfer({ service, clock, log });
+    const account = new AccountTree({ service, baseUrl: origin, shownName: (name) => name });
+    const transfer = createTransfer({ service, clock, log, ...(options.shows === 'account' && { account }) });
     let sync: SyncLoop | null = null;
     const tower = await LeftTower.build({
       clock,
@@ -102,7 +111,7 @@ export class FaultyTower {
         settleMs: 1,
         transfers: 4,
         saveWindowMs: 60_000,
-        deletion,
+        deletion: options.deletion ?? 'trash',
         plainPutMaxBytes: 1024 * 1024,
         host: 'host',
       },
@@ -114,7 +123,24 @@ export class FaultyTower {
       tower.freshness.reachable();
       loop.reachable();
     };
-    return new FaultyTower({ service, tower, sync, reachable });
+    const { tree, freshness } = tower;
+    const shutdown = new AbortController().signal;
+    const patience = new Patience({ clock, log, shutdown, readTimeoutMs });
+    const source = transfer.versions;
+    const history = new FileHistory({ source, patience, clock });
+    const mounted = new ComposedFileSystem({
+      files: fileSystem,
+      versions: new VersionsDirectory({ tree, freshness, history, store, contents, reader }),
+      attributes: new CloudAttributes({
+        ...{ tree, contents, source, patience },
+        links: transfer.links,
+        stateOf: (ino) => loop.stateOf(ino),
+      }),
+      tree,
+      places: null,
+      showVersions: false,
+    });
+    return new FaultyTower({ service, tower, sync, mounted, reachable });
   }
 
   /** Until what is pending was pushed, or it is known why it is not. */
@@ -128,7 +154,7 @@ export class FaultyTower {
       if (parked.length > 0) return `parked: ${parked[0]?.reason}`;
       if (postponed > 1) return 'tries again';
       if (systemClock.elapsedMs() - begunMs > CONVERGE_MS_MAX) return `stuck: ${JSON.stringify(this.sync.status())}`;
-      await nextTurn();
+      await sleep(LOOK_MS);
     }
   }
 
@@ -141,7 +167,7 @@ export class FaultyTower {
       if (systemClock.elapsedMs() - begunMs > CONVERGE_MS_MAX) {
         throw new Error(`not pushed after the trouble: ${JSON.stringify(this.sync.status())}`);
       }
-      await nextTurn();
+      await sleep(LOOK_MS);
     }
   }
 
@@ -155,4 +181,15 @@ export class FaultyTower {
     await this.service.close();
     await this.tower.close();
   }
+}
+
+interface TowerOptions {
+  readonly origin: string;
+  readonly user: Omit<TestUser, 'client' | 'folder'>;
+  /** What is mounted: a folder, or the sync folders with all that an account has besides. */
+  readonly root: ResourceUrl;
+  readonly shows: 'folder' | 'account';
+  readonly waits: Waits;
+  /** What becomes of what is deleted; the trash has it, unless told. */
+  readonly deletion?: 'trash' | 'forever' | undefined;
 }

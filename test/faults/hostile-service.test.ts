@@ -33,7 +33,12 @@ test.each(SEEDS)('a service that tells anything harms nobody (SEED=%i)', { timeo
     accessKeyId: 'key',
     privateAccessKey: 'private',
   };
-  const tower = await FaultyTower.build(server.origin, user as never, server.root as ResourceUrl, WAITS);
+  const { origin, root } = server;
+  const tower = await FaultyTower.build({
+    ...{ origin, user: user as never, waits: WAITS },
+    root: root as ResourceUrl,
+    shows: 'folder',
+  });
   const trace: string[] = [];
   onTestFailed(() => console.error(trace.slice(-20).join('\n')));
   const closed = new Map<Inode, Buffer>();
