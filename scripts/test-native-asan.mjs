@@ -1,6 +1,6 @@
 // The addon under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer: `npm run test:native-asan` (needs gcc with libasan;
-// outside CI). First it shows on an addon with mistakes on purpose that it would find them; then it runs the tests of the kernel binding
-// and the whole conformance suite on a real mount. Further arguments go to vitest, e.g. -t "hanging".
+// outside CI). First it shows on an addon with mistakes on purpose that it would find them; then it runs the tests of the kernel binding,
+// the whole conformance suite on a real mount, and the tests of the receiver. Further arguments go to vitest, e.g. -t "hanging".
 //
 // Fails on any report about the addon, and on leaks whose memory the addon itself allocated; Node's own leaks at exit are not ours to
 // judge.
@@ -97,6 +97,34 @@ function sanitizedProgram() {
   return join(tree, 'dist/cli/');
 }
 
+/** The unit tests of the receiver, which load the addon themselves, in a tree that has the sanitized one. */
+function receiverTested() {
+  const tree = join(place, 'units');
+  mkdirSync(join(tree, 'native-deps/fuse-kernel'), { recursive: true });
+  for (const name of ['src', 'test', 'package.json', 'vitest.config.ts'])
+    cpSync(join(root, name), join(tree, name), { recursive: true });
+  symlinkSync(join(root, 'node_modules'), join(tree, 'node_modules'));
+  symlinkSync(join(build, 'sanitized'), join(tree, 'native-deps/fuse-kernel/build'));
+  const { logs, env } = reporting('receiver');
+  const words = ['run', '--project', 'unit', '--pool', 'forks', 'test/transfer/direct-downloads'];
+  const tests = spawnSync(process.execPath, [join(root, 'node_modules/vitest/vitest.mjs'), ...words], {
+    cwd: tree,
+    stdio: 'inherit',
+    env: { ...env, LD_PRELOAD: libasan },
+  });
+  return judged('the receiver', logs, tests.status);
+}
+
+/** Shows the reports. @returns whether there are none, and the tests passed */
+function judged(what, logs, status) {
+  const reports = reportsIn(logs);
+  console.error(
+    `test-native-asan: ${what}: ${readdirSync(logs).length} report files, ${reports.length} reports about the addon`,
+  );
+  for (const report of reports.slice(0, 10)) console.error(report);
+  return reports.length === 0 && status === 0;
+}
+
 function tested() {
   built();
   const { logs, env } = reporting('tests');
@@ -107,12 +135,7 @@ function tested() {
     stdio: 'inherit',
     env: { ...env, CFS_TEST_SANITIZER: libasan, CFS_TEST_DIST: sanitizedProgram() },
   });
-  const reports = reportsIn(logs);
-  console.error(
-    `test-native-asan: ${readdirSync(logs).length} report files, ${reports.length} reports about the addon`,
-  );
-  for (const report of reports.slice(0, 10)) console.error(report);
-  return reports.length === 0 && tests.status === 0;
+  return judged('the binding', logs, tests.status) && receiverTested();
 }
 
 let holds = false;

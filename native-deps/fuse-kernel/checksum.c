@@ -93,7 +93,7 @@ static bool is_wide(void) { return __builtin_cpu_supports("avx512f") && __builti
 static bool is_wide(void) { return false; }
 #endif
 
-static uint32_t crc_of(uint32_t crc, const uint8_t *bytes, size_t length) {
+uint32_t checksum_of(uint32_t crc, const uint8_t *bytes, size_t length) {
   crc = ~crc;
   if (length >= STRIDE) {
     size_t whole = length & ~(size_t)15;
@@ -118,15 +118,25 @@ static napi_value checksum(napi_env env, napi_callback_info info) {
   TRY_NAPI(napi_get_cb_info(env, info, &argc, argv, NULL, NULL));
   TRY_NAPI(napi_get_typedarray_info(env, argv[0], NULL, &length, &data, NULL, NULL));
   TRY_NAPI(napi_get_value_uint32(env, argv[1], &before));
-  return number_of(env, (double)crc_of(before, data, length));
+  return number_of(env, (double)checksum_of(before, data, length));
 }
 
+bool checksum_is_fast(void) { return __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1"); }
+
 bool checksum_register(napi_env env, napi_value exports) {
-  if (!__builtin_cpu_supports("pclmul") || !__builtin_cpu_supports("sse4.1")) return true;
+  if (!checksum_is_fast()) return true;
   return define_function(env, exports, "crc32", checksum, NULL);
 }
 
 #else
+
+bool checksum_is_fast(void) { return false; }
+
+uint32_t checksum_of(uint32_t crc, const uint8_t *bytes, size_t length) {
+  (void)bytes;
+  (void)length;
+  return crc;
+}
 
 bool checksum_register(napi_env env, napi_value exports) {
   (void)env;

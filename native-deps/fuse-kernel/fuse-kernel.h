@@ -47,6 +47,12 @@ bool files_register(napi_env env, napi_value exports);
 
 /* checksum.c: crc32 with the processor's own instructions. */
 bool checksum_register(napi_env env, napi_value exports);
+/* Whether this processor has them; `checksum_of` is for C what crc32 is for JavaScript, only where it does. */
+bool checksum_is_fast(void);
+uint32_t checksum_of(uint32_t before, const uint8_t *bytes, size_t length);
+
+/* receiver-calls.c: bodies of answers, from their sockets into files. */
+bool receiver_register(napi_env env, napi_value exports);
 
 /* datagram.c: one message to a datagram socket. */
 bool datagram_register(napi_env env, napi_value exports);

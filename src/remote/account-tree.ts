@@ -11,7 +11,7 @@ import { parseUrl } from '../protocol/endpoints.ts';
 import type { RemoteShare, RemoteUser } from './account.ts';
 import { nullWhenGone } from './answer-reading.ts';
 import type { HttpService } from './http-service.ts';
-import type { IncomingData } from './version-data.ts';
+import type { IncomingData, Landing } from './version-data.ts';
 
 /** What the folders are called that the account does not have as such. */
 export const WORKSPACES_NAME = 'Workspaces';
@@ -92,6 +92,17 @@ export class AccountTree {
     if (target === null) return await this.#service.readVersion(version, extent, sizeBytes, signal);
     const bytes = Buffer.from(target).subarray(extent.start, extent.end);
     return { extent, chunks: oneChunk(bytes) };
+  }
+
+  async bringVersion(
+    version: VersionUrl,
+    extent: Extent,
+    sizeBytes: number,
+    landing: Landing,
+    signal: AbortSignal,
+  ): Promise<number> {
+    if (targetOf(version) !== null) return extent.start;
+    return await this.#service.bringVersion(version, extent, sizeBytes, landing, signal);
   }
 
   async versions(file: ResourceUrl, signal?: AbortSignal): Promise<readonly RemoteVersion[]> {

@@ -1,7 +1,6 @@
 import { ProtocolError } from '../base/errors.ts';
+import { AnswerHead, type AnswerHeaders } from './answer-head.ts';
 import type { ReusedReads } from './reused-reads.ts';
-
-export type AnswerHeaders = Readonly<Record<string, string | string[] | undefined>>;
 
 /** What steers the connection an answer comes on. */
 export interface AnswerSource {
@@ -20,9 +19,7 @@ const DISCARD_BYTES_MAX = 256 * 1024;
  * One answer of the service: status, headers, and a body that is read once, as it arrives. Memory is bounded: a reader that
  * stops reading stops the connection. A body that breaks off rejects, it never just ends.
  */
-export class Answer implements AsyncIterable<Uint8Array> {
-  readonly status: number;
-  readonly headers: AnswerHeaders;
+export class Answer extends AnswerHead implements AsyncIterable<Uint8Array> {
   readonly #source: AnswerSource;
   readonly #reads: ReusedReads;
   readonly #chunks: Uint8Array[] = [];
@@ -33,33 +30,9 @@ export class Answer implements AsyncIterable<Uint8Array> {
   #wake: (() => void) | null = null;
 
   constructor(status: number, headers: AnswerHeaders, source: AnswerSource, reads: ReusedReads) {
-    this.status = status;
-    this.headers = headers;
+    super(status, headers);
     this.#source = source;
     this.#reads = reads;
-  }
-
-  /** A header that may come once; the first of several. */
-  header(name: string): string | null {
-    const value = this.headers[name];
-    return (Array.isArray(value) ? value[0] : value) ?? null;
-  }
-
-  /** The service's clock when it answered, milliseconds since the epoch; null where it sent none that makes sense. */
-  get serverTimeMs(): number | null {
-    const ms = Date.parse(this.header('date') ?? '');
-    return Number.isNaN(ms) ? null : ms;
-  }
-
-  /** The announced length of the body in bytes; null for a chunked one. */
-  get contentLength(): number | null {
-    const raw = this.header('content-length');
-    return raw !== null && /^\d{1,15}$/.test(raw) ? Number(raw) : null;
-  }
-
-  /** Media type without parameters, in lower case; empty where there is none. */
-  get mediaType(): string {
-    return ((this.header('content-type') ?? '').split(';')[0] as string).trim().toLowerCase();
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array, void, undefined> {

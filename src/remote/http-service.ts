@@ -28,7 +28,7 @@ import { Requests, type ServiceRequest } from './requests.ts';
 import { fileOf, progressOf, userOf, versionsOf } from './resource-mapping.ts';
 import { createRefreshToken, issueAccessToken } from './tokens.ts';
 import { type RequestBody, Transport, type TransportOptions } from './transport.ts';
-import { type IncomingData, openVersionData } from './version-data.ts';
+import { bringVersionData, type IncomingData, type Landing, openVersionData } from './version-data.ts';
 
 export interface HttpServiceOptions extends TransportOptions {
   readonly keys: ApplicationKeys;
@@ -198,6 +198,18 @@ export class HttpService {
     signal?: AbortSignal,
   ): Promise<IncomingData> {
     return await openVersionData(this.#requests, { url: `${version}/data`, extent, sizeBytes, signal });
+  }
+
+  /** As `readVersion`, into a file; see `bringVersionData`. */
+  async bringVersion(
+    version: VersionUrl,
+    extent: Extent,
+    sizeBytes: number,
+    landing: Landing,
+    signal: AbortSignal,
+  ): Promise<number> {
+    const request = { url: `${version}/data`, extent, sizeBytes, signal };
+    return await bringVersionData(this.#requests, request, landing);
   }
 
   // --- changing names (RemoteChanges) ---

@@ -4,7 +4,9 @@ import type { Logger } from '../base/log.ts';
 import { errorPageMessage } from '../protocol/error-page.ts';
 import type { AccessToken } from './access-token.ts';
 import type { Answer } from './answer.ts';
-import { isCertificateFailure, type Method, type RequestBody, type Transport } from './transport.ts';
+import type { Download } from './direct-downloads.ts';
+import { isCertificateFailure } from './exchange.ts';
+import type { Method, RequestBody, Transport } from './transport.ts';
 
 /**
  * From a request to an answer that means yes: the token, redirects, and what may be repeated.
@@ -44,6 +46,10 @@ export interface ServiceRequest {
   readonly signal?: AbortSignal | undefined;
   /** The answer is somebody's data, which may be a page. */
   readonly isData?: boolean;
+}
+
+export interface DataDownload extends Omit<Download, 'path'> {
+  readonly url: string;
 }
 
 /** An answer with a status of 200 to 299, or the 301 of a PUT. */
@@ -99,6 +105,28 @@ export class Requests {
         );
         await this.#clock.sleep(pauseMs, request.signal);
       }
+    }
+  }
+
+  /**
+   * Brings data into a file without their passing through here, as far as that goes (`DirectDownloads`). Never rejects.
+   *
+   * @returns up to where it is there. The rest, which may be all of it, is for `send`: that one also says what was wrong.
+   */
+  async bring({ url, headers, ...download }: DataDownload): Promise<number> {
+    const { direct } = this.#transport;
+    const { start } = download.extent;
+    if (!direct?.isWilling) return start;
+    try {
+      const { token } = await this.#token.current(download.signal);
+      this.#sent++;
+      return await direct.bring({
+        ...download,
+        path: this.#transport.pathOf(url),
+        headers: this.#transport.headersOf({ ...headers, Authorization: token }),
+      });
+    } catch {
+      return start;
     }
   }
 

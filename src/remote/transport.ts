@@ -3,9 +3,12 @@ import { createSecureContext } from 'node:tls';
 import { Agent, type Dispatcher, EnvHttpProxyAgent } from 'undici';
 import type { Clock } from '../base/clock.ts';
 import { ProtocolError, TransportError, UsageError } from '../base/errors.ts';
-import { Answer, type AnswerHeaders } from './answer.ts';
+import type { Answer } from './answer.ts';
 import { systemCertificates } from './certificates.ts';
+import { DirectDownloads } from './direct-downloads.ts';
+import { Exchange, originOf } from './exchange.ts';
 import { NameLookup } from './name-lookup.ts';
+import { Receiver } from './receiver.ts';
 import { ReusedReads } from './reused-reads.ts';
 
 /** A body of known length that can be sent again from its beginning. */
@@ -85,6 +88,10 @@ export class Transport {
   readonly #documents: Dispatcher;
   readonly #data: Dispatcher;
   readonly #reads: ReusedReads;
+  readonly #lookup: LookupFunction;
+  readonly #isPlain: boolean;
+  /** Opened when it is wanted first: it is a thread. */
+  #direct: DirectDownloads | null | undefined;
 
   /** @throws UsageError for an address that is none, or would send secrets in the clear */
   constructor(options: TransportOptions) {
@@ -100,12 +107,14 @@ export class Transport {
     this.#reads = new ReusedReads({ clock: options.clock });
     const isTls = base.protocol === 'https:';
     const certificates = options.certificates === undefined && isTls ? systemCertificates(null) : options.certificates;
+    this.#lookup = (options.names ?? new NameLookup()).lookup;
+    this.#isPlain = !isTls && (loopback || !isProxied());
     const how = {
       deadlines: this.#deadlines,
       certificates: certificates ?? null,
       loopback,
       connectionsMax: options.connections ?? CONNECTIONS_MAX,
-      lookup: (options.names ?? new NameLookup()).lookup,
+      lookup: this.#lookup,
     };
     this.#documents = connections(how);
     // What TLS has decrypted Node hands over in small pieces of their own.
@@ -122,9 +131,9 @@ export class Transport {
     const { body, signal } = request;
     if (signal?.aborted) throw signal.reason;
     // The token goes with every request: it must not go anywhere else.
-    const path = this.#pathOf(request.url);
+    const path = this.pathOf(request.url);
     const stream = body !== null && typeof body !== 'string' && body.length > 0 ? body : null;
-    const headers: Record<string, string> = { 'User-Agent': this.#userAgent, ...request.headers };
+    const headers = this.headersOf(request.headers);
     if (stream !== null) headers['Content-Length'] = String(stream.length);
     const data = stream !== null || path.endsWith('/data');
     return await new Promise<Answer>((resolve, reject) => {
@@ -146,8 +155,28 @@ export class Transport {
     });
   }
 
-  /** Path and query of an address on this server; also of one that writes the same origin in another way. */
-  #pathOf(url: string): string {
+  /** Downloads past V8, where there are any: not with TLS, nor through a proxy, nor without the addon. */
+  get direct(): DirectDownloads | null {
+    if (!this.#isPlain) return null;
+    if (this.#direct === undefined) {
+      const [origin, lookup] = [this.origin, this.#lookup];
+      const receiver = Receiver.open();
+      const parts = { origin, lookup, clock: this.#clock, deadlines: this.#deadlines };
+      this.#direct = receiver === null ? null : new DirectDownloads({ receiver, ...parts });
+    }
+    return this.#direct;
+  }
+
+  headersOf(headers: Readonly<Record<string, string>>): Record<string, string> {
+    return { 'User-Agent': this.#userAgent, ...headers };
+  }
+
+  /**
+   * Path and query of an address on this server; also of one that writes the same origin in another way.
+   *
+   * @throws ProtocolError for any other
+   */
+  pathOf(url: string): string {
     if (url.startsWith(`${this.origin}/`)) return url.slice(this.origin.length);
     const parsed = URL.canParse(url) ? new URL(url) : null;
     if (parsed?.origin !== this.origin) {
@@ -159,152 +188,9 @@ export class Transport {
   /** Ends all connections, those in use too. */
   async close(): Promise<void> {
     const gone = new TransportError('the connection to the service was closed here');
+    this.#direct?.close();
     await Promise.all([this.#documents.destroy(gone), this.#data.destroy(gone)]);
   }
-}
-
-/** undici's events of one exchange, as an Answer. */
-class Exchange implements Dispatcher.DispatchHandler {
-  readonly #request: TransportRequest;
-  readonly #reads: ReusedReads;
-  readonly #resolve: (answer: Answer) => void;
-  readonly #reject: (error: unknown) => void;
-  readonly #aborted = () => this.#abort();
-  #controller: Dispatcher.DispatchController | null = null;
-  #answer: Answer | null = null;
-  #sent = false;
-  /** Why it was ended from here: by its signal, or its deadline. */
-  #ended: Error | null = null;
-  #cancelExpiry: () => void = () => {};
-
-  constructor(
-    request: TransportRequest,
-    reads: ReusedReads,
-    resolve: (answer: Answer) => void,
-    reject: (error: unknown) => void,
-  ) {
-    this.#request = request;
-    this.#reads = reads;
-    this.#resolve = resolve;
-    this.#reject = reject;
-    request.signal?.addEventListener('abort', this.#aborted, { once: true });
-  }
-
-  /** Ends the exchange, wherever it is, unless it has ended by then. */
-  expireAfter(ms: number, clock: Clock): void {
-    this.#cancelExpiry = clock.after(ms, () => {
-      const { method, url } = this.#request;
-      const message = `${method} ${url.slice(originOf(url).length)}: not done after ${ms} ms`;
-      this.#end(new TransportError(message, { timedOut: true, neverSent: !this.#sent }));
-    });
-  }
-
-  onRequestStart(controller: Dispatcher.DispatchController): void {
-    this.#controller = controller;
-    if (this.#ended !== null) controller.abort(this.#ended);
-    else this.#sent = true;
-  }
-
-  onResponseStart(controller: Dispatcher.DispatchController, status: number, headers: AnswerHeaders): void {
-    if (status < 200) return;
-    this.#answer = new Answer(status, headers, controller, this.#reads);
-    this.#resolve(this.#answer);
-  }
-
-  onResponseData(_controller: Dispatcher.DispatchController, chunk: Uint8Array): void {
-    this.#answer?.arrived(chunk);
-  }
-
-  onResponseEnd(): void {
-    this.#settle();
-    this.#answer?.finished(null);
-  }
-
-  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
-    this.#settle();
-    const failure = this.#ended ?? failureOf(error, this.#request, this.#sent);
-    if (this.#answer === null) this.#reject(failure);
-    else this.#answer.finished(failure);
-  }
-
-  /** A request that still waits for a connection has no controller: it is abandoned here, and ended when its turn comes. */
-  #abort(): void {
-    this.#end(this.#reason());
-  }
-
-  #end(reason: Error): void {
-    this.#settle();
-    this.#ended = reason;
-    if (this.#answer === null) this.#reject(reason);
-    else this.#answer.finished(reason);
-    this.#controller?.abort(reason);
-  }
-
-  #settle(): void {
-    this.#cancelExpiry();
-    this.#request.signal?.removeEventListener('abort', this.#aborted);
-  }
-
-  #reason(): Error {
-    const reason: unknown = this.#request.signal?.reason;
-    return reason instanceof Error ? reason : new DOMException(String(reason), 'AbortError');
-  }
-}
-
-const NEVER_SENT: ReadonlySet<string> = new Set([
-  'ECONNREFUSED',
-  'ENOTFOUND',
-  'EAI_AGAIN',
-  'EHOSTUNREACH',
-  'ENETUNREACH',
-  'ENETDOWN',
-  'EADDRNOTAVAIL',
-  'UND_ERR_CONNECT_TIMEOUT',
-]);
-
-const TIMED_OUT: ReadonlySet<string> = new Set([
-  'UND_ERR_CONNECT_TIMEOUT',
-  'UND_ERR_HEADERS_TIMEOUT',
-  'UND_ERR_BODY_TIMEOUT',
-  'ETIMEDOUT',
-]);
-
-/** Certificates that do not convince: said plainly, because only a person can do something about it. */
-const TLS_CODE =
-  /^(ERR_TLS_|ERR_SSL_|UNABLE_TO_|SELF_SIGNED|DEPTH_ZERO|CERT_|INVALID_(CA|PURPOSE)|HOSTNAME_MISMATCH|PATH_LENGTH)/;
-
-/** An error of undici, or of the body's source, as one of ours. */
-function failureOf(error: Error, request: TransportRequest, sent: boolean): Error {
-  const code = codeOf(error);
-  const what = `${request.method} ${request.url.slice(originOf(request.url).length)}`;
-  if (code.startsWith('HPE_') || code === 'UND_ERR_HEADERS_OVERFLOW' || error.name === 'HTTPParserError') {
-    return new ProtocolError(`${what}: the answer is not HTTP: ${error.message}`, { cause: error });
-  }
-  if (TLS_CODE.test(code)) {
-    const message = `${what}: no trusted connection: ${error.message}`;
-    return new TransportError(message, { neverSent: true, cause: error });
-  }
-  // undici's errors and the system's have a code; what has none came from the body's source and is not about the line.
-  if (code === '') return error;
-  return new TransportError(`${what}: ${error.message === '' ? code : error.message}`, {
-    timedOut: TIMED_OUT.has(code),
-    neverSent: !sent || NEVER_SENT.has(code),
-    cause: error,
-  });
-}
-
-/** Whether the other side's certificate did not convince: no attempt will change that, a person has to. */
-export function isCertificateFailure(error: TransportError): boolean {
-  return TLS_CODE.test(codeOf(error.cause));
-}
-
-function codeOf(error: unknown): string {
-  if (!(error instanceof Error)) return '';
-  const { code } = error as { code?: unknown };
-  if (typeof code === 'string' && code !== '') return code;
-  // Several addresses were tried (RFC 8305): each failed in its own way, and none was reached.
-  if (error instanceof AggregateError) return codeOf(error.errors[0]);
-  return '';
 }
 
 function connections(how: {
@@ -332,6 +218,11 @@ function connections(how: {
     : new EnvHttpProxyAgent({ ...options, requestTls: tls, proxyTls: { lookup, ...tls } });
 }
 
+/** For plain http. As undici takes it from the environment. */
+function isProxied(): boolean {
+  return (process.env.http_proxy ?? process.env.HTTP_PROXY ?? '') !== '';
+}
+
 function parsedBase(baseUrl: string): URL {
   const base = URL.canParse(baseUrl) ? new URL(baseUrl) : null;
   if (base === null || (base.protocol !== 'http:' && base.protocol !== 'https:') || base.username !== '') {
@@ -342,8 +233,4 @@ function parsedBase(baseUrl: string): URL {
 
 function isLoopback(hostname: string): boolean {
   return hostname === 'localhost' || hostname === '[::1]' || /^127(\.\d{1,3}){3}$/.test(hostname);
-}
-
-function originOf(url: string): string {
-  return /^[a-z]+:\/\/[^/?#]*/i.exec(url)?.[0] ?? '';
 }

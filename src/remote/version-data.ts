@@ -1,6 +1,7 @@
 import { ProtocolError, TransportError } from '../base/errors.ts';
 import type { Extent } from '../base/vocabulary.ts';
 import type { Answer } from './answer.ts';
+import type { AnswerHead } from './answer-head.ts';
 import type { Requests } from './requests.ts';
 
 /** Bytes on their way. `extent` is what will come, which may be more than was asked for. */
@@ -44,6 +45,32 @@ export async function openVersionData(requests: Requests, request: DataRequest):
   return { extent: first.extent, chunks, takeBack: (chunk) => first.answer.takeBack(chunk) };
 }
 
+/** Where bytes go that need not pass through here: into a file, at their own offsets. */
+export interface Landing {
+  readonly fd: number;
+  /** Hears up to where they are there, and of the marks of blocks that became whole. */
+  readonly landed: (at: number, marks: readonly number[]) => void;
+}
+
+/** @returns up to where the bytes are in the file; `openVersionData` is for the rest, which may be all of them */
+export async function bringVersionData(
+  requests: Requests,
+  { url, extent, sizeBytes, signal }: DataRequest & { readonly signal: AbortSignal },
+  landing: Landing,
+): Promise<number> {
+  const isExpected = (head: AnswerHead): boolean => {
+    if (head.status !== 200 && head.status !== 206) return false;
+    try {
+      const { start, end } = checkedExtent(head, extent, sizeBytes);
+      return start === extent.start && end === extent.end;
+    } catch {
+      return false;
+    }
+  };
+  const headers = rangeOf(extent, sizeBytes);
+  return await requests.bring({ url, headers, extent, isExpected, signal, ...landing });
+}
+
 interface OpenAnswer {
   readonly answer: Answer;
   readonly extent: Extent;
@@ -51,8 +78,7 @@ interface OpenAnswer {
 
 async function openOnce(requests: Requests, request: DataRequest, extent: Extent): Promise<OpenAnswer> {
   const { url, sizeBytes, signal } = request;
-  const isWhole = extent.start === 0 && extent.end === sizeBytes;
-  const headers: Record<string, string> = isWhole ? {} : { Range: `bytes=${extent.start}-${extent.end - 1}` };
+  const headers = rangeOf(extent, sizeBytes);
   return await requests.send(
     { method: 'GET', url, repetition: 'always', headers, signal, isData: true },
     async ({ answer }) => {
@@ -66,7 +92,12 @@ async function openOnce(requests: Requests, request: DataRequest, extent: Extent
   );
 }
 
-function checkedExtent(answer: Answer, asked: Extent, sizeBytes: number): Extent {
+function rangeOf(extent: Extent, sizeBytes: number): Record<string, string> {
+  const isWhole = extent.start === 0 && extent.end === sizeBytes;
+  return isWhole ? {} : { Range: `bytes=${extent.start}-${extent.end - 1}` };
+}
+
+function checkedExtent(answer: AnswerHead, asked: Extent, sizeBytes: number): Extent {
   // The service sends data as an attachment of type octet-stream, whatever it is (wire-facts 5.4).
   const isPage = /^(text\/html|(application|text)\/(xhtml\+)?xml)$/.test(answer.mediaType);
   if (isPage && !/^attachment/i.test(answer.header('content-disposition') ?? '')) {
@@ -80,7 +111,7 @@ function checkedExtent(answer: Answer, asked: Extent, sizeBytes: number): Extent
   return extent;
 }
 
-function contentRange(answer: Answer, asked: Extent, sizeBytes: number): Extent {
+function contentRange(answer: AnswerHead, asked: Extent, sizeBytes: number): Extent {
   const raw = answer.header('content-range') ?? '';
   const match = /^bytes (\d{1,15})-(\d{1,15})\/(\d{1,15}|\*)$/.exec(raw.trim());
   const [, first = '', last = '', total = ''] = match ?? [];

@@ -2,7 +2,7 @@ import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { ProtocolError, StorageError } from '../base/errors.ts';
 import type { FetchedRange, FetchTarget, WrittenExtent } from '../base/resources.ts';
-import type { Extent } from '../base/vocabulary.ts';
+import { BLOCK_BYTES, type Extent } from '../base/vocabulary.ts';
 import { ArrivingMarks } from './arriving-marks.ts';
 
 /** Collected before a write begins: smaller ones are many system calls, and many errands of another thread. */
@@ -19,6 +19,14 @@ export interface Incoming {
   takeBack?(chunk: Uint8Array): void;
 }
 
+/** Where bytes come from. */
+export interface Supply {
+  /** Into the file at their own offsets without passing through here, as far as that goes. @returns up to where they are there */
+  bring?(fd: number, landed: (at: number, marks: readonly number[]) => void): Promise<number>;
+  /** @param start the rest from here on; what comes may be more */
+  ask(start: number): Promise<Incoming>;
+}
+
 /**
  * Asks for bytes and puts them where they belong. Into a file: at their own offsets, written when this resolves (not synced).
  * `arrived` hears of bytes, `written` of what of the extent is in the file, from its start on, with marks. The file is opened first: an
@@ -27,20 +35,24 @@ export interface Incoming {
  * @throws StorageError where the file cannot take them, `full` for a full disk · what the chunks throw
  */
 export async function land(
-  ask: () => Promise<Incoming>,
+  supply: Supply,
   asked: Extent,
   target: FetchTarget,
   arrived: (bytes: number) => void,
   written: (there: WrittenExtent) => void,
 ): Promise<FetchedRange> {
-  if (target.kind === 'memory') return await landInMemory(await ask(), asked, arrived);
+  if (target.kind === 'memory') return await landInMemory(await supply.ask(asked.start), asked, arrived);
   const file = await asStorageError(target.path, () =>
     open(target.path, constants.O_WRONLY | constants.O_CREAT, 0o600),
   );
   try {
-    const incoming = await ask();
-    await landInFile(incoming, file, target.path, arrived, written);
-    return { extent: incoming.extent, bytes: null };
+    const brought = await bringIntoFile(supply, asked, file, arrived, written);
+    if (brought === asked.end) return { extent: asked, bytes: null };
+    const incoming = await supply.ask(brought);
+    const { start, end } = incoming.extent;
+    const extent = { start: start === brought ? asked.start : start, end };
+    await landInFile(incoming, extent.start, file, target.path, arrived, written);
+    return { extent, bytes: null };
   } finally {
     await file.close();
   }
@@ -67,8 +79,29 @@ async function landInMemory(
   return { extent: kept, bytes };
 }
 
+/** @returns up to where bytes are in the file now */
+async function bringIntoFile(
+  supply: Supply,
+  { start }: Extent,
+  file: FileHandle,
+  arrived: (bytes: number) => void,
+  written: (there: WrittenExtent) => void,
+): Promise<number> {
+  let before = start;
+  let first = Math.ceil(start / BLOCK_BYTES);
+  const landed = (at: number, marks: readonly number[]): void => {
+    arrived(at - before);
+    before = at;
+    written({ start, end: at, marks: { first, marks } });
+    first += marks.length;
+  };
+  return (await supply.bring?.(file.fd, landed)) ?? start;
+}
+
+/** @param start where what is there begins, when the extent follows it */
 async function landInFile(
   { extent, chunks, takeBack }: Incoming,
+  start: number,
   file: FileHandle,
   path: string,
   arrived: (bytes: number) => void,
@@ -92,7 +125,7 @@ async function landInFile(
     writing = asStorageError(path, () => writeAll(file, buffers, position))
       .then(() => {
         for (const buffer of buffers) takeBack?.(buffer);
-        written({ start: extent.start, end, marks });
+        written({ start, end, marks });
       })
       .catch((error: unknown) => {
         failure = error;

@@ -3,7 +3,7 @@ import type { Extent, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
 import type { AccountTree } from '../remote/account-tree.ts';
 import type { HttpService } from '../remote/http-service.ts';
 import type { Connectivity } from './connectivity.ts';
-import { land } from './landing.ts';
+import { land, type Supply } from './landing.ts';
 import type { RateLimit } from './rate-limit.ts';
 import type { TransferQueue } from './transfer-queue.ts';
 
@@ -53,9 +53,9 @@ export class VersionService {
     const transfer = { kind: 'download', url: version, bytesTotal: extent.end - extent.start, isAhead } as const;
     return this.#queue.run(transfer, signal, (meter) =>
       this.#connectivity.watched(() => {
-        const ask = async () => {
-          const incoming = await this.#service.readVersion(version, extent, sizeBytes, signal);
-          meter.expects(incoming.extent.end - incoming.extent.start);
+        const ask = async (start: number) => {
+          const incoming = await this.#service.readVersion(version, { start, end: extent.end }, sizeBytes, signal);
+          meter.expects(start - extent.start + incoming.extent.end - incoming.extent.start);
           if (this.#limit === null) return incoming;
           const chunks = this.#limit.paced(incoming.chunks, isAhead ? 'later' : 'now', signal);
           return { extent: incoming.extent, chunks };
@@ -64,7 +64,11 @@ export class VersionService {
           meter.moved(bytes);
           this.#connectivity.heard();
         };
-        return land(ask, extent, target, arrived, written);
+        // What is to be slowed down has to pass through here.
+        const bring: Supply['bring'] = (fd, landed) =>
+          this.#service.bringVersion(version, extent, sizeBytes, { fd, landed }, signal);
+        const supply = this.#limit === null ? { ask, bring } : { ask };
+        return land(supply, extent, target, arrived, written);
       }, 'data'),
     );
   }

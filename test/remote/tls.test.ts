@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { TransportError } from '../../src/base/errors.ts';
-import { isCertificateFailure } from '../../src/remote/transport.ts';
+import { isCertificateFailure } from '../../src/remote/exchange.ts';
 import { Authority } from '../cli/doctor-ground.ts';
 import { clientOf } from './client.ts';
 

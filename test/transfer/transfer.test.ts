@@ -199,7 +199,7 @@ describe('a fetch', () => {
 
   test('onto a full disk says that the disk is full, and frees the connection', async () => {
     const head = { 'Content-Length': String(BYTES.byteLength) };
-    server.steps = [raw(answer(200, head, BYTES.subarray(0, 2_000_000)), 'stay')];
+    server.otherwise = raw(answer(200, head, BYTES.subarray(0, 2_000_000)), 'stay');
     const target = { kind: 'file', path: '/dev/full' } as const;
     const extent = { start: 0, end: BYTES.byteLength };
 
@@ -209,7 +209,7 @@ describe('a fetch', () => {
       name: 'StorageError',
       full: true,
     });
-    await until(() => !server.isOpen(server.requests[0]?.connection ?? 0), 'its connection ends');
+    await until(() => server.requests.every(({ connection }) => !server.isOpen(connection)), 'its connections end');
   });
 });
 

@@ -1,0 +1,241 @@
+/* JavaScript's side of the receiver: what src/remote/receiver.ts calls, and how it is told. */
+#include "receiver.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+/* A receiver as an object of JavaScript. It lives until both its object and the function that tells are gone. */
+struct held {
+  struct receiver receiver;
+  napi_threadsafe_function tell;
+  int holders;
+  bool is_hooked;
+};
+
+static struct held *held_of(struct receiver *r) { return (struct held *)((char *)r - offsetof(struct held, receiver)); }
+
+static void on_news(struct receiver *r) { napi_call_threadsafe_function(held_of(r)->tell, NULL, napi_tsfn_nonblocking); }
+
+/* A line's news as they are told: phase, how far its body is in the file, why it is over, and the head that came or the new marks. */
+struct message {
+  uint32_t line;
+  enum phase phase;
+  uint64_t at;
+  int failure;
+  size_t length;
+  void *bytes;
+};
+
+static bool told(napi_env env, napi_value function, const struct message *message) {
+  napi_value undefined, bytes;
+  void *copy;
+  if (napi_get_undefined(env, &undefined) != napi_ok) return false;
+  if (napi_create_buffer_copy(env, message->length, message->bytes, &copy, &bytes) != napi_ok) return false;
+  napi_value arguments[] = {number_of(env, message->line), number_of(env, message->phase), number_of(env, (double)message->at),
+                            number_of(env, message->failure), bytes};
+  return napi_call_function(env, undefined, function, 5, arguments, NULL) == napi_ok;
+}
+
+/* With the lock. @returns false where there is no memory, or nothing more to tell */
+static bool next_message(struct receiver *r, struct message *message) {
+  struct line *line = receiver_news(r);
+  if (line == NULL) return false;
+  bool is_head = line->phase == TOLD;
+  message->line = line->id;
+  message->phase = line->phase;
+  message->at = line->at;
+  message->failure = line->failure;
+  message->length = is_head ? line->head_length : line->marks_have * sizeof *line->marks;
+  message->bytes = malloc(message->length + 1);
+  if (message->bytes == NULL) return false;
+  if (message->length > 0) memcpy(message->bytes, is_head ? (void *)line->early : (void *)line->marks, message->length);
+  if (!is_head) line->marks_have = 0;
+  line->told_to = line->at;
+  if (line->phase == GONE) receiver_forget(r, line);
+  return true;
+}
+
+static void call_javascript(napi_env env, napi_value function, void *context, void *data) {
+  (void)data;
+  struct receiver *r = context;
+  bool goes_on = env != NULL;
+  while (goes_on && !r->is_closed) {
+    struct message message = {.bytes = NULL};
+    pthread_mutex_lock(&r->lock);
+    goes_on = next_message(r, &message);
+    if (!goes_on) r->is_telling = false;
+    pthread_mutex_unlock(&r->lock);
+    if (goes_on && !told(env, function, &message)) {
+      /* It threw: Node ends the process, or the environment ends. Whoever goes on is told with the next news. */
+      goes_on = false;
+      if (!r->is_closed) {
+        pthread_mutex_lock(&r->lock);
+        r->is_telling = false;
+        pthread_mutex_unlock(&r->lock);
+      }
+    }
+    free(message.bytes);
+  }
+}
+
+static void let_go(struct held *held) {
+  if (--held->holders == 0) free(held);
+}
+
+/* The environment ends: the thread must not outlive what it calls. */
+static void environment_ends(void *argument) {
+  struct held *held = argument;
+  held->is_hooked = false;
+  receiver_close(&held->receiver);
+}
+
+static void teller_gone(napi_env env, void *data, void *hint) {
+  (void)data;
+  struct held *held = held_of(hint);
+  if (held->is_hooked) napi_remove_env_cleanup_hook(env, environment_ends, held);
+  let_go(held);
+}
+
+static void end(struct held *held) {
+  if (held->receiver.is_closed) return;
+  receiver_close(&held->receiver);
+  napi_release_threadsafe_function(held->tell, napi_tsfn_abort);
+}
+
+static void object_gone(napi_env env, void *data, void *hint) {
+  (void)env;
+  (void)hint;
+  end(data);
+  let_go(data);
+}
+
+#define ARGUMENTS_MAX 4
+
+struct call {
+  struct held *held;
+  struct receiver *receiver;
+  struct line *line;
+  napi_value values[ARGUMENTS_MAX];
+  double numbers[ARGUMENTS_MAX]; /* -1 for what is no number */
+};
+
+/* Fills the call and takes the lock. @returns false after the receiver's end, without the lock */
+static bool called(napi_env env, napi_callback_info info, size_t count, struct call *call) {
+  napi_value self;
+  size_t argc = ARGUMENTS_MAX;
+  if (napi_get_cb_info(env, info, &argc, call->values, &self, NULL) != napi_ok || argc < count) return false;
+  if (napi_unwrap(env, self, (void **)&call->held) != napi_ok || call->held->receiver.is_closed) return false;
+  for (size_t i = 0; i < ARGUMENTS_MAX; i++) {
+    if (i >= count || napi_get_value_double(env, call->values[i], &call->numbers[i]) != napi_ok) call->numbers[i] = -1;
+  }
+  call->receiver = &call->held->receiver;
+  pthread_mutex_lock(&call->receiver->lock);
+  call->line = call->numbers[0] < 0 ? NULL : receiver_line(call->receiver, (uint32_t)call->numbers[0]);
+  return true;
+}
+
+static napi_value answered(napi_env env, struct call *call, double result) {
+  pthread_mutex_unlock(&call->receiver->lock);
+  return number_of(env, result);
+}
+
+/* adopt(fd): a connected socket, of which it keeps a duplicate. @returns the line's number, or a negative errno */
+static napi_value adopt(napi_env env, napi_callback_info info) {
+  struct call call;
+  if (!called(env, info, 1, &call)) return number_of(env, -EBADF);
+  struct line *line = receiver_adopt(call.receiver, (int)call.numbers[0]);
+  return answered(env, &call, line == NULL ? -errno : (double)line->id);
+}
+
+/* ask(line, request): sends it on an idle line. @returns 0, or a negative errno */
+static napi_value ask(napi_env env, napi_callback_info info) {
+  struct call call;
+  void *request;
+  size_t length;
+  if (!called(env, info, 2, &call)) return number_of(env, -EBADF);
+  bool is_sent = call.line != NULL && napi_get_typedarray_info(env, call.values[1], NULL, &length, &request, NULL, NULL) == napi_ok;
+  return answered(env, &call, is_sent ? receiver_ask(call.receiver, call.line, request, length) : -EBADF);
+}
+
+/* land(line, fd, position, length): so much of a body goes there. @returns 0, or a negative errno */
+static napi_value land(napi_env env, napi_callback_info info) {
+  struct call call;
+  if (!called(env, info, 4, &call)) return number_of(env, -EBADF);
+  double position = call.numbers[2], length = call.numbers[3];
+  if (call.line == NULL || position < 0 || length < 1) return answered(env, &call, -EBADF);
+  return answered(env, &call, receiver_land(call.receiver, call.line, (int)call.numbers[1], (uint64_t)position, (uint64_t)length));
+}
+
+/* received(line): bytes that came since it was adopted, those that wait in the socket included; -1 for a line that is gone. */
+static napi_value received(napi_env env, napi_callback_info info) {
+  struct call call;
+  int waiting;
+  if (!called(env, info, 1, &call)) return number_of(env, -1);
+  bool is_there = call.line != NULL && ioctl(call.line->fd, FIONREAD, &waiting) == 0;
+  return answered(env, &call, is_there ? (double)call.line->received + waiting : -1);
+}
+
+/* drop(line): closes it, whatever it is doing; JavaScript is told when it is gone. */
+static napi_value drop(napi_env env, napi_callback_info info) {
+  struct call call;
+  if (!called(env, info, 1, &call)) return number_of(env, -EBADF);
+  if (call.line != NULL) receiver_drop(call.receiver, call.line);
+  return answered(env, &call, 0);
+}
+
+/* hold(isHeld): whether the environment's loop stays for what is to be told. */
+static napi_value hold(napi_env env, napi_callback_info info) {
+  struct call call;
+  if (!called(env, info, 1, &call)) return number_of(env, -EBADF);
+  napi_status done = call.numbers[0] > 0 ? napi_ref_threadsafe_function(env, call.held->tell) : napi_unref_threadsafe_function(env, call.held->tell);
+  return answered(env, &call, done == napi_ok ? 0 : -EINVAL);
+}
+
+/* close(): all lines; nothing is written, and nobody is told anything, after it has returned. */
+static napi_value close_all(napi_env env, napi_callback_info info) {
+  struct call call;
+  if (!called(env, info, 0, &call)) return number_of(env, 0);
+  pthread_mutex_unlock(&call.receiver->lock);
+  end(call.held);
+  return number_of(env, 0);
+}
+
+/* openReceiver(told): told(line, phase, at, failure, bytes). @returns the receiver, or a negative errno */
+static napi_value open_receiver(napi_env env, napi_callback_info info) {
+  napi_value argv[1], object, name;
+  size_t argc = 1;
+  TRY_NAPI(napi_get_cb_info(env, info, &argc, argv, NULL, NULL));
+  TRY_NAPI(napi_create_object(env, &object));
+  TRY_NAPI(napi_create_string_utf8(env, "receiver", NAPI_AUTO_LENGTH, &name));
+  struct held *held = calloc(1, sizeof *held);
+  if (held == NULL) return number_of(env, -ENOMEM);
+  struct receiver *r = &held->receiver;
+  held->holders = 2;
+  r->on_news = on_news;
+  if (receiver_open(r) == NULL) {
+    int failure = errno;
+    free(held);
+    return number_of(env, -failure);
+  }
+  if (napi_create_threadsafe_function(env, argv[0], NULL, name, 0, 1, r, teller_gone, r, call_javascript, &held->tell) != napi_ok) {
+    receiver_close(r);
+    free(held);
+    return NULL;
+  }
+  napi_unref_threadsafe_function(env, held->tell);
+  held->is_hooked = napi_add_env_cleanup_hook(env, environment_ends, held) == napi_ok;
+  if (napi_wrap(env, object, held, object_gone, NULL, NULL) != napi_ok) return NULL;
+  const struct { const char *name; napi_callback callback; } methods[] = {
+      {"adopt", adopt}, {"ask", ask}, {"land", land}, {"received", received}, {"drop", drop}, {"hold", hold}, {"close", close_all}};
+  for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+    if (!define_function(env, object, methods[i].name, methods[i].callback, NULL)) return NULL;
+  }
+  return object;
+}
+
+/* Only where checksum.c is fast: elsewhere the marks alone would cost more than all of this saves. */
+bool receiver_register(napi_env env, napi_value exports) {
+  return !checksum_is_fast() || define_function(env, exports, "openReceiver", open_receiver, NULL);
+}

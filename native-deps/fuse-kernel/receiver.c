@@ -1,0 +1,336 @@
+/*
+ * Bodies of plain HTTP answers, from their sockets into files without passing through V8 (ADR 20). One thread receives for all
+ * connections ("lines"), one block at a time into one buffer, which stays in the processor's cache between recv, mark and write.
+ *
+ * It knows nothing of HTTP but the empty line that ends a head, and decides nothing: deadlines, what an answer means, and which line is
+ * used for what, are JavaScript's (src/remote/direct-downloads.ts).
+ */
+#include "receiver.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Asked for while a head is awaited: a little more than one has, because what comes behind it is copied once more. */
+#define HEAD_READ_BYTES 2048
+/*
+ * JavaScript hears of a body after so many bytes or so much time, of its end at once. Each time costs two threads a message, so on a
+ * fast line the bytes decide, on a slow one the time.
+ */
+#define TOLD_BYTES (1024 * 1024)
+#define TOLD_NS 1000000L
+#define TOLD_MS 1
+#define EVENTS_MAX 16
+
+static int64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+static struct line *any_line(struct receiver *r, uint32_t id) {
+  struct line *line = r->lines;
+  while (line != NULL && line->id != id) line = line->next;
+  return line;
+}
+
+struct line *receiver_line(struct receiver *r, uint32_t id) {
+  struct line *line = any_line(r, id);
+  return line == NULL || line->is_dropped ? NULL : line;
+}
+
+/* One event of the line, whatever it waits for; with EPOLLOUT at once. */
+static int arm(struct receiver *r, struct line *line, uint32_t events) {
+  struct epoll_event event = {.events = events | EPOLLRDHUP | EPOLLONESHOT, .data.u32 = line->id};
+  return epoll_ctl(r->epoll, EPOLL_CTL_MOD, line->fd, &event) == 0 ? 0 : -errno;
+}
+
+static void tell(struct receiver *r, struct line *line) {
+  if (r->is_closed) return;
+  if (!line->is_news) {
+    line->is_news = true;
+    line->next_news = NULL;
+    *r->last_news = line;
+    r->last_news = &line->next_news;
+  }
+  if (r->is_telling) return;
+  r->is_telling = true;
+  r->on_news(r);
+}
+
+struct line *receiver_news(struct receiver *r) {
+  struct line *line = r->news;
+  if (line == NULL) return NULL;
+  r->news = line->next_news;
+  if (r->news == NULL) r->last_news = &r->news;
+  line->is_news = false;
+  return line;
+}
+
+static void fail(struct receiver *r, struct line *line, int failure) {
+  line->phase = OVER;
+  line->failure = failure;
+  tell(r, line);
+}
+
+static void end_line(struct receiver *r, struct line *line) {
+  epoll_ctl(r->epoll, EPOLL_CTL_DEL, line->fd, NULL);
+  close(line->fd);
+  if (line->file >= 0) close(line->file);
+  line->phase = GONE;
+  tell(r, line);
+}
+
+void receiver_forget(struct receiver *r, struct line *line) {
+  struct line **at = &r->lines;
+  while (*at != line) at = &(*at)->next;
+  *at = line->next;
+  free(line->marks);
+  free(line);
+}
+
+struct line *receiver_adopt(struct receiver *r, int fd) {
+  struct line *line = calloc(1, sizeof *line);
+  if (line == NULL) return NULL;
+  line->id = ++r->ids;
+  line->file = -1;
+  line->low_water = 1;
+  line->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT, .data.u32 = line->id};
+  if (line->fd < 0 || epoll_ctl(r->epoll, EPOLL_CTL_ADD, line->fd, &event) != 0) {
+    int failure = errno;
+    if (line->fd >= 0) close(line->fd);
+    free(line);
+    errno = failure;
+    return NULL;
+  }
+  line->next = r->lines;
+  r->lines = line;
+  return line;
+}
+
+void receiver_drop(struct receiver *r, struct line *line) {
+  line->is_dropped = true;
+  arm(r, line, EPOLLIN | EPOLLOUT);
+}
+
+/* A connection that nobody uses: it was closed over there, or says something unasked. Neither is of use any more. */
+static void look_at_idle(struct receiver *r, struct line *line) {
+  unsigned char byte;
+  ssize_t n = recv(line->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) arm(r, line, EPOLLIN);
+  else fail(r, line, n < 0 ? errno : n > 0 ? EPROTO : 0);
+}
+
+int receiver_ask(struct receiver *r, struct line *line, const void *request, size_t length) {
+  if (line->phase == OVER) return -ECONNRESET;
+  if (line->phase != IDLE) return -EBUSY;
+  ssize_t sent = send(line->fd, request, length, MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (sent != (ssize_t)length) return sent < 0 ? -errno : -EAGAIN;
+  line->phase = HEAD;
+  line->early_have = line->head_length = 0;
+  return arm(r, line, EPOLLIN);
+}
+
+static void receive_head(struct receiver *r, struct line *line) {
+  size_t room = sizeof line->early - line->early_have;
+  ssize_t n = recv(line->fd, line->early + line->early_have, room < HEAD_READ_BYTES ? room : HEAD_READ_BYTES, MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+    arm(r, line, EPOLLIN);
+    return;
+  }
+  if (n <= 0) {
+    fail(r, line, n < 0 ? errno : 0);
+    return;
+  }
+  line->received += (uint64_t)n;
+  line->early_have += (size_t)n;
+  const unsigned char *end = memmem(line->early, line->early_have, "\r\n\r\n", 4);
+  if (end != NULL) {
+    line->head_length = (size_t)(end - line->early) + 4;
+    line->phase = TOLD;
+    tell(r, line);
+  } else if (line->early_have == sizeof line->early) {
+    fail(r, line, EMSGSIZE);
+  } else {
+    arm(r, line, EPOLLIN);
+  }
+}
+
+/* Received at once: up to where a block ends, or the body. Whole blocks, because a page that is written in two parts costs twice. */
+static size_t step_of(const struct line *line) {
+  uint64_t left = line->end - line->at, block = BLOCK_BYTES - line->at % BLOCK_BYTES;
+  return (size_t)(left < block ? left : block);
+}
+
+/* How many bytes must have come before the thread is woken. */
+static void wait_for(struct line *line, size_t bytes) {
+  int low = bytes == 0 ? 1 : (int)bytes;
+  if (low == line->low_water) return;
+  if (setsockopt(line->fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof low) == 0) line->low_water = low;
+}
+
+int receiver_land(struct receiver *r, struct line *line, int file, uint64_t position, uint64_t length) {
+  if (line->phase != TOLD) return -EBUSY;
+  free(line->marks);
+  line->marks = malloc((length / BLOCK_BYTES + 2) * sizeof *line->marks);
+  if (line->marks == NULL) return -ENOMEM;
+  line->file = fcntl(file, F_DUPFD_CLOEXEC, 0);
+  if (line->file < 0) return -errno;
+  line->marks_have = 0;
+  line->mark = 0;
+  line->mark_is_whole = position % BLOCK_BYTES == 0;
+  line->at = line->told_to = position;
+  line->end = position + length;
+  line->phase = BODY;
+  size_t early = line->early_have - line->head_length, step = step_of(line);
+  wait_for(line, early < step ? step - early : 1);
+  /* At once: what came with the head waits for nothing. */
+  return arm(r, line, EPOLLIN | EPOLLOUT);
+}
+
+static int write_all(int fd, const unsigned char *bytes, size_t length, uint64_t position) {
+  while (length > 0) {
+    ssize_t n = pwrite(fd, bytes, length, (off_t)position);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return n < 0 ? errno : EIO;
+    bytes += n;
+    length -= (size_t)n;
+    position += (uint64_t)n;
+  }
+  return 0;
+}
+
+/* With the lock: JavaScript takes the marks away. A block is whole where it ends, or the body, behind which the file ends. */
+static void landed(struct line *line, uint32_t mark, size_t length) {
+  line->mark = mark;
+  line->at += length;
+  if (line->at % BLOCK_BYTES != 0 && line->at != line->end) return;
+  if (line->mark_is_whole) line->marks[line->marks_have++] = line->mark;
+  line->mark_is_whole = true;
+  line->mark = 0;
+}
+
+/* Up to a block, received and written without the lock. */
+static void receive_body(struct receiver *r, struct line *line) {
+  size_t room = step_of(line), early = line->early_have - line->head_length, have = early < room ? early : room;
+  int fd = line->fd, file = line->file, failure = 0, unwritten = 0;
+  uint64_t at = line->at;
+  uint32_t mark = line->mark;
+  memcpy(r->buffer, line->early + line->head_length, have);
+  line->head_length += have;
+  early = have;
+  pthread_mutex_unlock(&r->lock);
+
+  bool is_end = false;
+  if (have < room) {
+    ssize_t n = recv(fd, r->buffer + have, room - have, MSG_DONTWAIT);
+    if (n > 0) have += (size_t)n;
+    else if (n == 0) is_end = true;
+    else if (errno != EAGAIN && errno != EINTR) failure = errno;
+  }
+  if (have > 0) {
+    mark = checksum_of(mark, r->buffer, have);
+    unwritten = write_all(file, r->buffer, have, at);
+  }
+
+  pthread_mutex_lock(&r->lock);
+  line->received += have - early;
+  if (unwritten == 0 && have > 0) landed(line, mark, have);
+  if (unwritten != 0) {
+    fail(r, line, unwritten);
+  } else if (line->at == line->end) {
+    close(line->file);
+    line->file = -1;
+    wait_for(line, 1);
+    line->phase = IDLE;
+    tell(r, line);
+    /* More than was announced: whatever it is, the next answer is not where it should be. */
+    if (line->early_have > line->head_length) fail(r, line, EPROTO);
+    else arm(r, line, EPOLLIN);
+  } else if (is_end || failure != 0) {
+    fail(r, line, failure);
+  } else {
+    if (line->at - line->told_to >= TOLD_BYTES) tell(r, line);
+    else if (r->untold_ns == 0) r->untold_ns = now_ns();
+    wait_for(line, step_of(line));
+    arm(r, line, EPOLLIN);
+  }
+}
+
+static void tell_in_time(struct receiver *r) {
+  if (r->untold_ns == 0 || now_ns() - r->untold_ns < TOLD_NS) return;
+  r->untold_ns = 0;
+  for (struct line *line = r->lines; line != NULL; line = line->next) {
+    if (line->phase == BODY && line->told_to < line->at) tell(r, line);
+  }
+}
+
+static void *run(void *argument) {
+  struct receiver *r = argument;
+  pthread_setname_np(pthread_self(), "receiver");
+  pthread_mutex_lock(&r->lock);
+  while (!r->is_closed) {
+    int timeout_ms = r->untold_ns == 0 ? -1 : TOLD_MS;
+    pthread_mutex_unlock(&r->lock);
+    struct epoll_event events[EVENTS_MAX];
+    int count = epoll_wait(r->epoll, events, EVENTS_MAX, timeout_ms);
+    pthread_mutex_lock(&r->lock);
+    for (int i = 0; i < count && !r->is_closed; i++) {
+      struct line *line = any_line(r, events[i].data.u32);
+      if (line == NULL || line->phase == GONE) continue;
+      if (!line->is_dropped && line->phase == IDLE) look_at_idle(r, line);
+      if (!line->is_dropped && line->phase == HEAD) receive_head(r, line);
+      else if (!line->is_dropped && line->phase == BODY) receive_body(r, line);
+      if (line->is_dropped) end_line(r, line);
+    }
+    tell_in_time(r);
+  }
+  pthread_mutex_unlock(&r->lock);
+  return NULL;
+}
+
+struct receiver *receiver_open(struct receiver *r) {
+  r->last_news = &r->news;
+  r->epoll = epoll_create1(EPOLL_CLOEXEC);
+  r->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  struct epoll_event event = {.events = EPOLLIN, .data.u32 = 0}; /* no line has this number */
+  bool is_open = r->epoll >= 0 && r->wake >= 0 && epoll_ctl(r->epoll, EPOLL_CTL_ADD, r->wake, &event) == 0;
+  /* On a page's boundary: the copies from and to it are faster. */
+  if (is_open && (errno = posix_memalign((void **)&r->buffer, 4096, BLOCK_BYTES)) == 0) {
+    pthread_mutex_init(&r->lock, NULL);
+    errno = pthread_create(&r->thread, NULL, run, r);
+    if (errno == 0) return r;
+    pthread_mutex_destroy(&r->lock);
+  }
+  int failure = errno;
+  if (r->epoll >= 0) close(r->epoll);
+  if (r->wake >= 0) close(r->wake);
+  free(r->buffer);
+  errno = failure;
+  return NULL;
+}
+
+void receiver_close(struct receiver *r) {
+  if (r->is_closed) return;
+  pthread_mutex_lock(&r->lock);
+  r->is_closed = true;
+  pthread_mutex_unlock(&r->lock);
+  uint64_t one = 1;
+  while (write(r->wake, &one, sizeof one) < 0 && errno == EINTR) continue;
+  pthread_join(r->thread, NULL);
+  while (r->lines != NULL) {
+    if (r->lines->phase != GONE) end_line(r, r->lines);
+    receiver_forget(r, r->lines);
+  }
+  close(r->epoll);
+  close(r->wake);
+  free(r->buffer);
+  pthread_mutex_destroy(&r->lock);
+}

@@ -1,0 +1,72 @@
+export type AnswerHeaders = Readonly<Record<string, string | string[] | undefined>>;
+
+/** Status and headers of an answer. */
+export class AnswerHead {
+  readonly status: number;
+  /** By name, in lower case. */
+  readonly headers: AnswerHeaders;
+
+  constructor(status: number, headers: AnswerHeaders) {
+    this.status = status;
+    this.headers = headers;
+  }
+
+  /** A header that may come once; the first of several. */
+  header(name: string): string | null {
+    const value = this.headers[name];
+    return (Array.isArray(value) ? value[0] : value) ?? null;
+  }
+
+  /** The service's clock when it answered, milliseconds since the epoch; null where it sent none that makes sense. */
+  get serverTimeMs(): number | null {
+    const ms = Date.parse(this.header('date') ?? '');
+    return Number.isNaN(ms) ? null : ms;
+  }
+
+  /** The announced length of the body in bytes; null for a chunked one. */
+  get contentLength(): number | null {
+    const raw = this.header('content-length');
+    return raw !== null && /^\d{1,15}$/.test(raw) ? Number(raw) : null;
+  }
+
+  /** Media type without parameters, in lower case; empty where there is none. */
+  get mediaType(): string {
+    return ((this.header('content-type') ?? '').split(';')[0] as string).trim().toLowerCase();
+  }
+
+  /** Whether the connection may be used again (RFC 9112, 9.3). */
+  get isLasting(): boolean {
+    return !/(^|[,\s])close($|[,\s])/i.test([this.headers.connection ?? ''].flat().join(','));
+  }
+
+  /** How long the other side keeps an idle connection, milliseconds; null where it does not say. */
+  get keptMs(): number | null {
+    const [, seconds] = /(?:^|[,;\s])timeout=(\d{1,6})/i.exec(this.header('keep-alive') ?? '') ?? [];
+    return seconds === undefined ? null : Number(seconds) * 1000;
+  }
+}
+
+const STATUS = /^HTTP\/1\.1 ([2-5]\d\d)(?: [\t\x20-\x7e\x80-\xff]*)?$/;
+const FIELD = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[\t ]*([\t\x20-\x7e\x80-\xff]*)$/;
+
+/**
+ * A head as it came, with the empty line that ends it, of an answer whose body is delimited by one Content-Length (RFC 9112, 6.3).
+ *
+ * @returns null for any other: chunked, of unknown length, coded, HTTP/1.0, interim, malformed. They are for whoever knows all of HTTP.
+ */
+export function plainHead(bytes: Buffer): AnswerHead | null {
+  const lines = bytes.toString('latin1').slice(0, -4).split('\r\n');
+  const [, status] = STATUS.exec(lines[0] as string) ?? [];
+  if (status === undefined || status === '204' || status === '304') return null;
+  const headers: Record<string, string | string[]> = Object.create(null);
+  for (const line of lines.slice(1)) {
+    const [, name, value] = FIELD.exec(line) ?? [];
+    if (name === undefined || value === undefined) return null;
+    const key = name.toLowerCase();
+    const before = headers[key];
+    headers[key] = before === undefined ? value.trimEnd() : [before, value.trimEnd()].flat();
+  }
+  for (const name of ['transfer-encoding', 'content-encoding', 'upgrade', 'trailer']) if (name in headers) return null;
+  const head = new AnswerHead(Number(status), headers);
+  return typeof headers['content-length'] === 'string' && head.contentLength !== null ? head : null;
+}

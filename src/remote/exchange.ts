@@ -1,0 +1,155 @@
+import type { Dispatcher } from 'undici';
+import type { Clock } from '../base/clock.ts';
+import { ProtocolError, TransportError } from '../base/errors.ts';
+import { Answer } from './answer.ts';
+import type { AnswerHeaders } from './answer-head.ts';
+import type { ReusedReads } from './reused-reads.ts';
+import type { TransportRequest } from './transport.ts';
+
+/** undici's events of one exchange, as an Answer. */
+export class Exchange implements Dispatcher.DispatchHandler {
+  readonly #request: TransportRequest;
+  readonly #reads: ReusedReads;
+  readonly #resolve: (answer: Answer) => void;
+  readonly #reject: (error: unknown) => void;
+  readonly #aborted = () => this.#abort();
+  #controller: Dispatcher.DispatchController | null = null;
+  #answer: Answer | null = null;
+  #sent = false;
+  /** Why it was ended from here: by its signal, or its deadline. */
+  #ended: Error | null = null;
+  #cancelExpiry: () => void = () => {};
+
+  constructor(
+    request: TransportRequest,
+    reads: ReusedReads,
+    resolve: (answer: Answer) => void,
+    reject: (error: unknown) => void,
+  ) {
+    this.#request = request;
+    this.#reads = reads;
+    this.#resolve = resolve;
+    this.#reject = reject;
+    request.signal?.addEventListener('abort', this.#aborted, { once: true });
+  }
+
+  /** Ends the exchange, wherever it is, unless it has ended by then. */
+  expireAfter(ms: number, clock: Clock): void {
+    this.#cancelExpiry = clock.after(ms, () => {
+      const { method, url } = this.#request;
+      const message = `${method} ${url.slice(originOf(url).length)}: not done after ${ms} ms`;
+      this.#end(new TransportError(message, { timedOut: true, neverSent: !this.#sent }));
+    });
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    if (this.#ended !== null) controller.abort(this.#ended);
+    else this.#sent = true;
+  }
+
+  onResponseStart(controller: Dispatcher.DispatchController, status: number, headers: AnswerHeaders): void {
+    if (status < 200) return;
+    this.#answer = new Answer(status, headers, controller, this.#reads);
+    this.#resolve(this.#answer);
+  }
+
+  onResponseData(_controller: Dispatcher.DispatchController, chunk: Uint8Array): void {
+    this.#answer?.arrived(chunk);
+  }
+
+  onResponseEnd(): void {
+    this.#settle();
+    this.#answer?.finished(null);
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    this.#settle();
+    const failure = this.#ended ?? failureOf(error, this.#request, this.#sent);
+    if (this.#answer === null) this.#reject(failure);
+    else this.#answer.finished(failure);
+  }
+
+  /** A request that still waits for a connection has no controller: it is abandoned here, and ended when its turn comes. */
+  #abort(): void {
+    this.#end(this.#reason());
+  }
+
+  #end(reason: Error): void {
+    this.#settle();
+    this.#ended = reason;
+    if (this.#answer === null) this.#reject(reason);
+    else this.#answer.finished(reason);
+    this.#controller?.abort(reason);
+  }
+
+  #settle(): void {
+    this.#cancelExpiry();
+    this.#request.signal?.removeEventListener('abort', this.#aborted);
+  }
+
+  #reason(): Error {
+    const reason: unknown = this.#request.signal?.reason;
+    return reason instanceof Error ? reason : new DOMException(String(reason), 'AbortError');
+  }
+}
+
+const NEVER_SENT: ReadonlySet<string> = new Set([
+  'ECONNREFUSED',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'ENETDOWN',
+  'EADDRNOTAVAIL',
+  'UND_ERR_CONNECT_TIMEOUT',
+]);
+
+const TIMED_OUT: ReadonlySet<string> = new Set([
+  'UND_ERR_CONNECT_TIMEOUT',
+  'UND_ERR_HEADERS_TIMEOUT',
+  'UND_ERR_BODY_TIMEOUT',
+  'ETIMEDOUT',
+]);
+
+/** Certificates that do not convince: said plainly, because only a person can do something about it. */
+const TLS_CODE =
+  /^(ERR_TLS_|ERR_SSL_|UNABLE_TO_|SELF_SIGNED|DEPTH_ZERO|CERT_|INVALID_(CA|PURPOSE)|HOSTNAME_MISMATCH|PATH_LENGTH)/;
+
+/** An error of undici, or of the body's source, as one of ours. */
+function failureOf(error: Error, request: TransportRequest, sent: boolean): Error {
+  const code = codeOf(error);
+  const what = `${request.method} ${request.url.slice(originOf(request.url).length)}`;
+  if (code.startsWith('HPE_') || code === 'UND_ERR_HEADERS_OVERFLOW' || error.name === 'HTTPParserError') {
+    return new ProtocolError(`${what}: the answer is not HTTP: ${error.message}`, { cause: error });
+  }
+  if (TLS_CODE.test(code)) {
+    const message = `${what}: no trusted connection: ${error.message}`;
+    return new TransportError(message, { neverSent: true, cause: error });
+  }
+  // undici's errors and the system's have a code; what has none came from the body's source and is not about the line.
+  if (code === '') return error;
+  return new TransportError(`${what}: ${error.message === '' ? code : error.message}`, {
+    timedOut: TIMED_OUT.has(code),
+    neverSent: !sent || NEVER_SENT.has(code),
+    cause: error,
+  });
+}
+
+/** Whether the other side's certificate did not convince: no attempt will change that, a person has to. */
+export function isCertificateFailure(error: TransportError): boolean {
+  return TLS_CODE.test(codeOf(error.cause));
+}
+
+function codeOf(error: unknown): string {
+  if (!(error instanceof Error)) return '';
+  const { code } = error as { code?: unknown };
+  if (typeof code === 'string' && code !== '') return code;
+  // Several addresses were tried (RFC 8305): each failed in its own way, and none was reached.
+  if (error instanceof AggregateError) return codeOf(error.errors[0]);
+  return '';
+}
+
+export function originOf(url: string): string {
+  return /^[a-z]+:\/\/[^/?#]*/i.exec(url)?.[0] ?? '';
+}
