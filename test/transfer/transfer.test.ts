@@ -118,8 +118,7 @@ describe('a fetch', () => {
     );
 
     expect(fetched).toEqual({ extent, bytes: null });
-    // Told in steps, each from the start on, when the bytes are in the file; the last step is all of it.
-    expect(told.length).toBeGreaterThan(1);
+    // Told in steps, each from the start on, when the bytes are in the file; the last step, which may be the only one, is all of it.
     expect(told.every(({ start }) => start === extent.start)).toBe(true);
     expect(told.at(-1)).toMatchObject(extent);
     // And the marks of the blocks that came whole, or to the end, once each.
