@@ -2,6 +2,7 @@
 #include "receiver.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -40,7 +41,7 @@ static bool told(napi_env env, napi_value function, const struct message *messag
 
 /* With the lock. @returns false where there is no memory, or nothing more to tell */
 static bool next_message(struct receiver *r, struct message *message) {
-  struct line *line = receiver_news(r);
+  struct line *line = r->news;
   if (line == NULL) return false;
   bool is_head = line->phase == TOLD;
   message->line = line->id;
@@ -50,6 +51,7 @@ static bool next_message(struct receiver *r, struct message *message) {
   message->length = is_head ? line->head_length : line->marks_have * sizeof *line->marks;
   message->bytes = malloc(message->length + 1);
   if (message->bytes == NULL) return false;
+  receiver_take_news(r);
   if (message->length > 0) memcpy(message->bytes, is_head ? (void *)line->early : (void *)line->marks, message->length);
   if (!is_head) line->marks_have = 0;
   line->told_to = line->at;
@@ -60,24 +62,22 @@ static bool next_message(struct receiver *r, struct message *message) {
 static void call_javascript(napi_env env, napi_value function, void *context, void *data) {
   (void)data;
   struct receiver *r = context;
-  bool goes_on = env != NULL;
+  if (env == NULL) return; /* The receiver may be gone, too. */
+  bool goes_on = true;
   while (goes_on && !r->is_closed) {
     struct message message = {.bytes = NULL};
     pthread_mutex_lock(&r->lock);
     goes_on = next_message(r, &message);
-    if (!goes_on) r->is_telling = false;
     pthread_mutex_unlock(&r->lock);
-    if (goes_on && !told(env, function, &message)) {
-      /* It threw: Node ends the process, or the environment ends. Whoever goes on is told with the next news. */
-      goes_on = false;
-      if (!r->is_closed) {
-        pthread_mutex_lock(&r->lock);
-        r->is_telling = false;
-        pthread_mutex_unlock(&r->lock);
-      }
-    }
+    goes_on = goes_on && told(env, function, &message);
     free(message.bytes);
   }
+  if (r->is_closed) return;
+  pthread_mutex_lock(&r->lock);
+  /* The rest, after JavaScript threw or there was no memory, is told in a call of its own. */
+  r->is_telling = r->news != NULL;
+  if (r->is_telling) r->on_news(r);
+  pthread_mutex_unlock(&r->lock);
 }
 
 static void let_go(struct held *held) {
@@ -118,7 +118,7 @@ struct call {
   struct receiver *receiver;
   struct line *line;
   napi_value values[ARGUMENTS_MAX];
-  double numbers[ARGUMENTS_MAX]; /* -1 for what is no number */
+  int64_t numbers[ARGUMENTS_MAX]; /* -1 for what is no number, and for one that is too large */
 };
 
 /* Fills the call and takes the lock. @returns false after the receiver's end, without the lock */
@@ -128,11 +128,12 @@ static bool called(napi_env env, napi_callback_info info, size_t count, struct c
   if (napi_get_cb_info(env, info, &argc, call->values, &self, NULL) != napi_ok || argc < count) return false;
   if (napi_unwrap(env, self, (void **)&call->held) != napi_ok || call->held->receiver.is_closed) return false;
   for (size_t i = 0; i < ARGUMENTS_MAX; i++) {
-    if (i >= count || napi_get_value_double(env, call->values[i], &call->numbers[i]) != napi_ok) call->numbers[i] = -1;
+    if (i >= count || napi_get_value_int64(env, call->values[i], &call->numbers[i]) != napi_ok) call->numbers[i] = -1;
   }
   call->receiver = &call->held->receiver;
   pthread_mutex_lock(&call->receiver->lock);
-  call->line = call->numbers[0] < 0 ? NULL : receiver_line(call->receiver, (uint32_t)call->numbers[0]);
+  bool is_line = call->numbers[0] > 0 && call->numbers[0] <= UINT32_MAX;
+  call->line = is_line ? receiver_line(call->receiver, (uint32_t)call->numbers[0]) : NULL;
   return true;
 }
 
@@ -141,11 +142,13 @@ static napi_value answered(napi_env env, struct call *call, double result) {
   return number_of(env, result);
 }
 
+static int fd_of(int64_t number) { return number < 0 || number > INT_MAX ? -1 : (int)number; }
+
 /* adopt(fd): a connected socket, of which it keeps a duplicate. @returns the line's number, or a negative errno */
 static napi_value adopt(napi_env env, napi_callback_info info) {
   struct call call;
   if (!called(env, info, 1, &call)) return number_of(env, -EBADF);
-  struct line *line = receiver_adopt(call.receiver, (int)call.numbers[0]);
+  struct line *line = receiver_adopt(call.receiver, fd_of(call.numbers[0]));
   return answered(env, &call, line == NULL ? -errno : (double)line->id);
 }
 
@@ -163,9 +166,9 @@ static napi_value ask(napi_env env, napi_callback_info info) {
 static napi_value land(napi_env env, napi_callback_info info) {
   struct call call;
   if (!called(env, info, 4, &call)) return number_of(env, -EBADF);
-  double position = call.numbers[2], length = call.numbers[3];
-  if (call.line == NULL || position < 0 || length < 1) return answered(env, &call, -EBADF);
-  return answered(env, &call, receiver_land(call.receiver, call.line, (int)call.numbers[1], (uint64_t)position, (uint64_t)length));
+  int64_t position = call.numbers[2], length = call.numbers[3];
+  if (call.line == NULL || position < 0 || length < 1 || length > INT64_MAX - position) return answered(env, &call, -EBADF);
+  return answered(env, &call, receiver_land(call.receiver, call.line, fd_of(call.numbers[1]), (uint64_t)position, (uint64_t)length));
 }
 
 /* received(line): bytes that came since it was adopted, those that wait in the socket included; -1 for a line that is gone. */

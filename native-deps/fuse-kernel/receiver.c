@@ -45,7 +45,7 @@ struct line *receiver_line(struct receiver *r, uint32_t id) {
   return line == NULL || line->is_dropped ? NULL : line;
 }
 
-/* One event of the line, whatever it waits for; with EPOLLOUT at once. */
+/* One event of the line, whatever it waits for; with EPOLLOUT at once, unless the socket is full. */
 static int arm(struct receiver *r, struct line *line, uint32_t events) {
   struct epoll_event event = {.events = events | EPOLLRDHUP | EPOLLONESHOT, .data.u32 = line->id};
   return epoll_ctl(r->epoll, EPOLL_CTL_MOD, line->fd, &event) == 0 ? 0 : -errno;
@@ -64,13 +64,10 @@ static void tell(struct receiver *r, struct line *line) {
   r->on_news(r);
 }
 
-struct line *receiver_news(struct receiver *r) {
-  struct line *line = r->news;
-  if (line == NULL) return NULL;
-  r->news = line->next_news;
+void receiver_take_news(struct receiver *r) {
+  r->news->is_news = false;
+  r->news = r->news->next_news;
   if (r->news == NULL) r->last_news = &r->news;
-  line->is_news = false;
-  return line;
 }
 
 static void fail(struct receiver *r, struct line *line, int failure) {
@@ -117,24 +114,30 @@ struct line *receiver_adopt(struct receiver *r, int fd) {
 
 void receiver_drop(struct receiver *r, struct line *line) {
   line->is_dropped = true;
-  arm(r, line, EPOLLIN | EPOLLOUT);
+  shutdown(line->fd, SHUT_RDWR); /* An event in any case: a socket that is full would never be writable. */
+  arm(r, line, EPOLLIN);
 }
 
-/* A connection that nobody uses: it was closed over there, or says something unasked. Neither is of use any more. */
-static void look_at_idle(struct receiver *r, struct line *line) {
+/* Of use: it was not closed over there, and nothing was said unasked, which would be taken for the answer to what is asked next. */
+static bool is_quiet(const struct line *line) {
   unsigned char byte;
   ssize_t n = recv(line->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
-  if (n < 0 && (errno == EAGAIN || errno == EINTR)) arm(r, line, EPOLLIN);
-  else fail(r, line, n < 0 ? errno : n > 0 ? EPROTO : 0);
+  return n < 0 && (errno == EAGAIN || errno == EINTR);
+}
+
+static void look_at_idle(struct receiver *r, struct line *line) {
+  if (is_quiet(line)) arm(r, line, EPOLLIN);
+  else fail(r, line, ECONNRESET);
 }
 
 int receiver_ask(struct receiver *r, struct line *line, const void *request, size_t length) {
-  if (line->phase == OVER) return -ECONNRESET;
+  if (line->phase == OVER || (line->phase == IDLE && !is_quiet(line))) return -ECONNRESET;
   if (line->phase != IDLE) return -EBUSY;
   ssize_t sent = send(line->fd, request, length, MSG_DONTWAIT | MSG_NOSIGNAL);
   if (sent != (ssize_t)length) return sent < 0 ? -errno : -EAGAIN;
   line->phase = HEAD;
   line->early_have = line->head_length = 0;
+  line->at = line->told_to = 0; /* Not of the body before. */
   return arm(r, line, EPOLLIN);
 }
 

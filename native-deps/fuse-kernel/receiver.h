@@ -60,13 +60,13 @@ void receiver_close(struct receiver *r);
 struct line *receiver_adopt(struct receiver *r, int fd);
 /* @returns NULL for a line that is gone, or dropped */
 struct line *receiver_line(struct receiver *r, uint32_t id);
-/* Sends a request on an idle line. -EAGAIN where the socket did not take all of it. */
+/* Sends a request on an idle line. -EAGAIN where the socket did not take all of it; -ECONNRESET where it ended, or something came unasked. */
 int receiver_ask(struct receiver *r, struct line *line, const void *request, size_t length);
 /* The `length` bytes behind the head go to `position` of a duplicate of `file`. */
 int receiver_land(struct receiver *r, struct line *line, int file, uint64_t position, uint64_t length);
 void receiver_drop(struct receiver *r, struct line *line);
-/* The first of those that JavaScript is to be told of, taken from the queue; NULL: no more. */
-struct line *receiver_news(struct receiver *r);
+/* Takes the first of `news`, which JavaScript is to be told of, from the queue. */
+void receiver_take_news(struct receiver *r);
 /* Of a line that is gone. */
 void receiver_forget(struct receiver *r, struct line *line);
 

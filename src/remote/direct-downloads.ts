@@ -7,6 +7,8 @@ import { GONE, IDLE, type LineNews, OVER, type Receiver, TOLD } from './receiver
 /** An idle connection is kept so long, or as long as the other side says, less a moment for a request on its way. */
 const KEEP_ALIVE_MS = 30_000;
 const KEEP_ALIVE_MARGIN_MS = 1_000;
+/** How often it is looked in the time of a silence that is too long whether something came; that much later it may be noticed. */
+const LOOKS = 4;
 /** After a download that did not arrive this way the others go the ordinary way for so long: whatever it was, asking twice is no help. */
 const REST_MS = 60_000;
 
@@ -20,7 +22,9 @@ export interface Download {
   readonly isExpected: (head: AnswerHead) => boolean;
   /** Where it goes, at its own offsets. Open until `bring` has resolved. */
   readonly fd: number;
-  /** Hears up to where bytes are in the file, and of the marks of blocks that became whole. */
+  /** Hears of each request that was sent: one more where a connection had been closed while nobody used it. */
+  readonly asked: () => void;
+  /** Hears up to where bytes are in the file, and of the marks of blocks that became whole. Does not throw. */
   readonly landed: (at: number, marks: readonly number[]) => void;
   readonly signal: AbortSignal;
 }
@@ -46,6 +50,7 @@ export class DirectDownloads {
   readonly #parts: Parts;
   /** Used last, last. */
   readonly #idle: Line[] = [];
+  readonly #connecting = new Set<Socket>();
   #isClosed = false;
   #restsUntilMs = Number.NEGATIVE_INFINITY;
   #running = 0;
@@ -84,13 +89,16 @@ export class DirectDownloads {
   /** Ends those under way, too. */
   close(): void {
     this.#isClosed = true;
+    for (const socket of this.#connecting) socket.destroy();
     this.#parts.receiver.close();
   }
 
   async #connected(signal: AbortSignal): Promise<Line | null> {
-    const socket = await connected(this.#parts, signal);
-    if (socket === null) return null;
+    if (this.#isClosed) return null;
+    const socket = connecting(this.#parts);
+    this.#connecting.add(socket);
     try {
+      if (!(await isConnected(socket, signal))) return null;
       // Node has it only to connect: the receiver keeps a duplicate of its descriptor, of which Node does not speak.
       const { fd = -1 } = (socket as unknown as { readonly _handle: { readonly fd?: number } })._handle;
       if (fd < 0 || this.#isClosed) return null;
@@ -102,6 +110,7 @@ export class DirectDownloads {
     } catch {
       return null; // No more descriptors.
     } finally {
+      this.#connecting.delete(socket);
       socket.destroy();
     }
   }
@@ -158,6 +167,7 @@ class Line {
       this.#after(this.#deadlines.answerMs, () => this.#drop());
       try {
         this.#receiver.ask(this.#id, head);
+        download.asked();
       } catch {
         this.#closed();
       }
@@ -185,20 +195,22 @@ class Line {
       this.#drop();
       return;
     }
-    job.head = head;
-    this.#watch(this.#receiver.received(this.#id));
     try {
       this.#receiver.land(this.#id, download.fd, start, end - start);
     } catch {
       this.#drop();
+      return;
     }
+    job.head = head; // From here on news are of this body.
+    this.#watch(this.#receiver.received(this.#id), 0);
   }
 
-  /** Ends a body of which nothing comes. @param received bytes of the connection when it was looked at last */
-  #watch(received: number): void {
-    this.#after(this.#deadlines.bodyMs, () => {
+  /** Ends a body of which nothing comes. @param received bytes of the connection when some came last @param looks since then */
+  #watch(received: number, looks: number): void {
+    this.#after(this.#deadlines.bodyMs / LOOKS, () => {
       const now = this.#receiver.received(this.#id);
-      if (now > received) this.#watch(now);
+      if (now > received) this.#watch(now, 0);
+      else if (looks + 1 < LOOKS) this.#watch(received, looks + 1);
       else this.#drop();
     });
   }
@@ -246,21 +258,24 @@ class Line {
   }
 }
 
-/** @returns null where there is no connection */
-function connected({ origin, lookup, deadlines }: Parts, signal: AbortSignal): Promise<Socket | null> {
+function connecting({ origin, lookup, deadlines }: Parts): Socket {
   const { hostname, port } = new URL(origin);
+  const socket = connect({ host: hostname.replace(/^\[|\]$/g, ''), port: port === '' ? 80 : Number(port), lookup });
+  socket.pause(); // Node is not to read from it.
+  socket.setTimeout(deadlines.connectMs, () => socket.destroy());
+  socket.on('error', () => {}); // 'close' follows.
+  return socket;
+}
+
+function isConnected(socket: Socket, signal: AbortSignal): Promise<boolean> {
   return new Promise((resolve) => {
-    const socket = connect({ host: hostname.replace(/^\[|\]$/g, ''), port: port === '' ? 80 : Number(port), lookup });
     const abort = (): void => void socket.destroy();
     signal.addEventListener('abort', abort, { once: true });
     if (signal.aborted) abort();
-    socket.pause(); // Node is not to read from it.
-    socket.setTimeout(deadlines.connectMs, abort);
-    socket.on('error', () => {}); // 'close' follows.
-    socket.on('connect', () => resolve(socket));
+    socket.on('connect', () => resolve(true));
     socket.on('close', () => {
       signal.removeEventListener('abort', abort);
-      resolve(null);
+      resolve(false);
     });
   });
 }

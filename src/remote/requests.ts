@@ -48,7 +48,7 @@ export interface ServiceRequest {
   readonly isData?: boolean;
 }
 
-export interface DataDownload extends Omit<Download, 'path'> {
+export interface DataDownload extends Omit<Download, 'path' | 'asked'> {
   readonly url: string;
 }
 
@@ -109,25 +109,24 @@ export class Requests {
   }
 
   /**
-   * Brings data into a file without their passing through here, as far as that goes (`DirectDownloads`). Never rejects.
+   * Brings data into a file without their passing through here, as far as that goes (`DirectDownloads`).
    *
    * @returns up to where it is there. The rest, which may be all of it, is for `send`: that one also says what was wrong.
+   * @throws what `send` throws before it sends anything: without a token, that one would only try for one once more
    */
   async bring({ url, headers, ...download }: DataDownload): Promise<number> {
     const { direct } = this.#transport;
     const { start } = download.extent;
     if (!direct?.isWilling) return start;
-    try {
-      const { token } = await this.#token.current(download.signal);
-      this.#sent++;
-      return await direct.bring({
-        ...download,
-        path: this.#transport.pathOf(url),
-        headers: this.#transport.headersOf({ ...headers, Authorization: token }),
-      });
-    } catch {
-      return start;
-    }
+    const { token } = await this.#token.current(download.signal);
+    return await direct.bring({
+      ...download,
+      path: this.#transport.pathOf(url),
+      headers: this.#transport.headersOf({ ...headers, Authorization: token }),
+      asked: () => {
+        this.#sent++;
+      },
+    });
   }
 
   /** Since the start: all that were sent, and how often one was sent again after a failure. */
