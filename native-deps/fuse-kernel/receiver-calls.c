@@ -74,7 +74,7 @@ static void call_javascript(napi_env env, napi_value function, void *context, vo
   }
   if (r->is_closed) return;
   pthread_mutex_lock(&r->lock);
-  /* The rest, after JavaScript threw or there was no memory, is told in a call of its own. */
+  /* JavaScript threw, of which Node only warns, or there was no memory: the rest is told in a call of its own. */
   r->is_telling = r->news != NULL;
   if (r->is_telling) r->on_news(r);
   pthread_mutex_unlock(&r->lock);

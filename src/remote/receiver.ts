@@ -1,4 +1,4 @@
-import { UsageError } from '../base/errors.ts';
+import { FsError, UsageError } from '../base/errors.ts';
 import { checked, loadAddon } from '../base/native.ts';
 
 /** In which phase a line is; the numbers are receiver.h's. */
@@ -31,6 +31,13 @@ interface NativeReceiver {
 
 type Told = (line: number, phase: number, at: number, failure: number, bytes: Buffer) => void;
 
+/** A negative errno where it cannot be opened. */
+type OpenReceiver = (told: Told) => NativeReceiver | number;
+
+interface ReceiverAddon {
+  readonly openReceiver?: OpenReceiver;
+}
+
 /**
  * The addon's receiver: a thread that moves bodies from connections ("lines") into files, so that their bytes never pass through V8
  * (native-deps/fuse-kernel/receiver.c, ADR 20). All methods return at once; what comes of them is heard as news of the line.
@@ -39,18 +46,18 @@ export class Receiver {
   readonly #native: NativeReceiver;
   readonly #hearers = new Map<number, (news: LineNews) => void>();
 
-  /** @returns null where the addon has none: it was not built, or the processor has no instructions for marks */
-  static open(): Receiver | null {
+  /** @returns null where there is none: no addon, a processor without instructions for marks, no descriptors or threads left */
+  static open(addon: () => ReceiverAddon = loadAddon<ReceiverAddon>): Receiver | null {
     try {
-      const { openReceiver } = loadAddon<{ openReceiver?: (told: Told) => NativeReceiver | number }>();
+      const { openReceiver } = addon();
       return openReceiver === undefined ? null : new Receiver(openReceiver);
     } catch (error) {
-      if (error instanceof UsageError) return null;
+      if (error instanceof UsageError || error instanceof FsError) return null;
       throw error;
     }
   }
 
-  private constructor(openReceiver: (told: Told) => NativeReceiver | number) {
+  private constructor(openReceiver: OpenReceiver) {
     const opened = openReceiver((line, phase, at, _failure, bytes) => {
       const hear = this.#hearers.get(line);
       if (phase === GONE) this.#hearers.delete(line);

@@ -58,6 +58,7 @@ export async function bringVersionData(
   { url, extent, sizeBytes, signal }: DataRequest & { readonly signal: AbortSignal },
   landing: Landing,
 ): Promise<number> {
+  if (extent.start >= extent.end) return extent.start;
   const isExpected = (head: AnswerHead): boolean => {
     if (head.status !== 200 && head.status !== 206) return false;
     try {

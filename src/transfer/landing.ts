@@ -21,7 +21,10 @@ export interface Incoming {
 
 /** Where bytes come from. */
 export interface Supply {
-  /** Into the file at their own offsets without passing through here, as far as that goes. @returns up to where they are there */
+  /**
+   * Into the file at their own offsets without passing through here, as far as that goes. `landed` does not throw.
+   * @returns up to where they are there; nothing is written any more
+   */
   bring?(fd: number, landed: (at: number, marks: readonly number[]) => void): Promise<number>;
   /** @param start the rest from here on; what comes may be more */
   ask(start: number): Promise<Incoming>;
@@ -89,13 +92,21 @@ async function bringIntoFile(
 ): Promise<number> {
   let before = start;
   let first = Math.ceil(start / BLOCK_BYTES);
+  // Kept until nothing is written any more: who tells of what landed has nobody to throw at.
+  let failure: unknown = null;
   const landed = (at: number, marks: readonly number[]): void => {
-    arrived(at - before);
-    before = at;
-    written({ start, end: at, marks: { first, marks } });
-    first += marks.length;
+    try {
+      arrived(at - before);
+      before = at;
+      written({ start, end: at, marks: { first, marks } });
+      first += marks.length;
+    } catch (error) {
+      failure ??= error;
+    }
   };
-  return (await supply.bring?.(file.fd, landed)) ?? start;
+  const brought = (await supply.bring?.(file.fd, landed)) ?? start;
+  if (failure !== null) throw failure;
+  return brought;
 }
 
 /** @param start where what is there begins, when the extent follows it */

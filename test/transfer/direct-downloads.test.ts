@@ -11,7 +11,7 @@ import type { FetchedRange, WrittenExtent } from '../../src/base/resources.ts';
 import { BLOCK_BYTES, type Extent, type VersionUrl } from '../../src/base/vocabulary.ts';
 import type { HttpService } from '../../src/remote/http-service.ts';
 import { createTransfer, type Transfer } from '../../src/transfer/transfer.ts';
-import { clientOf, HastyClock } from '../remote/client.ts';
+import { clientOf, HastyClock, hasReceiver } from '../remote/client.ts';
 import {
   answer,
   hang,
@@ -39,12 +39,13 @@ let path: string;
 let told: WrittenExtent[];
 const never = new AbortController().signal;
 
-beforeEach(async () => {
+beforeEach(async ({ skip }) => {
   server = await ScriptedServer.start();
   begin({});
   folder = await mkdtemp(join(tmpdir(), 'cfs-direct-'));
   path = join(folder, 'content');
   await writeFile(path, '');
+  if (!hasReceiver()) skip();
 });
 
 afterEach(async () => {
@@ -219,12 +220,15 @@ describe('an answer that does not fit is not believed, and writes nothing:', () 
     await expect(fetch(extent)).rejects.toBeInstanceOf(ProtocolError);
 
     expect((await readFile(path)).byteLength).toBe(0);
+    expect(server.requests).toHaveLength(2);
   });
 
   test('a head without end', async () => {
     server.otherwise = raw(`HTTP/1.1 206 OK\r\nX: ${'x'.repeat(40_000)}`, 'stay');
 
     await expect(fetch(extent)).rejects.toBeInstanceOf(ProtocolError);
+
+    expect(server.requests).toHaveLength(2);
   });
 
   test('more bytes than announced: those announced are kept, the connection is not', async () => {
@@ -252,6 +256,7 @@ describe('what is no plain answer of the expected kind is asked for again in the
     await fetch(extent);
 
     await expectLanded(extent);
+    expect(server.requests).toHaveLength(2);
   });
 
   test('the whole from a service that ignores Range, all of which is kept', async () => {
@@ -260,6 +265,7 @@ describe('what is no plain answer of the expected kind is asked for again in the
     expect(await fetch(extent)).toEqual({ extent: { start: 0, end: BYTES.byteLength }, bytes: null });
 
     await expectLanded({ start: 0, end: BYTES.byteLength });
+    expect(server.requests).toHaveLength(2);
   });
 
   test('a refusal, which says what it says', async () => {
@@ -270,6 +276,7 @@ describe('what is no plain answer of the expected kind is asked for again in the
       status: 404,
       message: expect.stringContaining('404'),
     });
+    expect(server.requests).toHaveLength(2);
   });
 
   test('a refused token, which is renewed', async () => {
@@ -282,12 +289,12 @@ describe('what is no plain answer of the expected kind is asked for again in the
   });
 
   test('a redirect, which is followed', async () => {
-    server.steps = [reply(302, { Location: server.url('/x') }), reply(302, { Location: server.url('/x') }), honest];
+    server.steps = [reply(302, { Location: server.url('/x') }), reply(302, { Location: server.url('/y') }), honest];
 
     await fetch(extent);
 
     await expectLanded(extent);
-    expect(server.requests.at(-1)?.path).toBe('/x');
+    expect(server.requests.map(({ path }) => path.replace(/.*\//, ''))).toEqual(['data', 'data', 'y']);
   });
 
   test.each<[string, Step]>([
@@ -297,18 +304,54 @@ describe('what is no plain answer of the expected kind is asked for again in the
     server.steps = [step];
     server.otherwise = honest;
     await fetch(extent);
-    const asked = server.requests.length;
-    expect(asked).toBe(2);
+    expect(server.requests).toHaveLength(2);
 
-    server.steps = [cutAfter(0, 'end')];
+    clock.aheadMs += 59_000;
     await fetch(extent);
-    // Which repeats by itself what was cut.
-    expect(server.requests.length - asked).toBe(2);
+    const [, ordinary, third] = server.requests.map(({ connection }) => connection);
+    expect(third).toBe(ordinary);
 
-    clock.aheadMs += 60_000;
+    clock.aheadMs += 1_000;
     await fetch(extent);
+    expect(server.requests.at(-1)?.connection).not.toBe(ordinary);
     await fetch(extent);
-    expect(new Set(server.requests.slice(-2).map(({ connection }) => connection)).size).toBe(1);
+    expect(server.requests.at(-1)?.connection).toBe(server.requests.at(-2)?.connection);
+  });
+
+  test('but not a token that cannot be had: it is tried for as often as ever', async () => {
+    server.tokens = reply(503);
+
+    await expect(fetch(extent)).rejects.toMatchObject({ status: 503 });
+
+    expect(server.tokenRequests).toHaveLength(4);
+    expect(server.requests).toHaveLength(0);
+  });
+
+  test('nothing, where nothing is asked for', async () => {
+    const empty = { start: 1000, end: 1000 };
+
+    expect(await fetch(empty)).toEqual({ extent: empty, bytes: null });
+
+    expect(server.requests).toHaveLength(0);
+  });
+
+  test('not what the reader cannot take: that ends it, as it always did', async () => {
+    server.otherwise = honest;
+    const url = server.url('/file/:sc:1:2/version/3') as VersionUrl;
+    const refuses = (): void => {
+      throw new Error('no room on the map');
+    };
+
+    const fetched = transfer.versions.readVersion(
+      url,
+      extent,
+      BYTES.byteLength,
+      { kind: 'file', path },
+      refuses,
+      never,
+    );
+
+    await expect(fetched).rejects.toThrow('no room on the map');
   });
 });
 
@@ -375,13 +418,16 @@ describe('who gives up', () => {
     ['in its body', cutAfterAndStay(300_000)],
   ])('because nothing comes %s asks again', async (_where, step) => {
     await service.close();
-    begin({ answerMs: 100, bodyMs: 100 });
-    server.steps = [step, honest];
+    begin({ answerMs: 200, bodyMs: 200 });
+    server.steps = [step];
+    server.otherwise = honest;
 
     await fetch(extent);
 
     await expectLanded(extent);
-    expect(server.requests).toHaveLength(2);
+    // At least: a machine that is busy may be too late for the second, too, which is asked again like any.
+    expect(server.requests.length).toBeGreaterThanOrEqual(2);
+    expect(new Set(server.requests.map(({ connection }) => connection)).size).toBeGreaterThanOrEqual(2);
   });
 
   test('because the service is closed ends at once', async () => {
