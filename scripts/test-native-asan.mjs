@@ -106,7 +106,8 @@ function receiverTested() {
   symlinkSync(join(root, 'node_modules'), join(tree, 'node_modules'));
   symlinkSync(join(build, 'sanitized'), join(tree, 'native-deps/fuse-kernel/build'));
   const { logs, env } = reporting('receiver');
-  const words = ['run', '--project', 'unit', '--pool', 'forks', 'test/transfer/direct-downloads'];
+  const files = ['test/transfer/direct-downloads', 'test/remote/receiver'];
+  const words = ['run', '--project', 'unit', '--pool', 'forks', ...files];
   const tests = spawnSync(process.execPath, [join(root, 'node_modules/vitest/vitest.mjs'), ...words], {
     cwd: tree,
     stdio: 'inherit',
