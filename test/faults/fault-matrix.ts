@@ -20,6 +20,8 @@ export interface Request {
   readonly shows?: 'account';
   /** Trouble of another request that leads to this one. */
   readonly after?: FaultRule;
+  /** Limited, bytes pass through the transfer; otherwise they go from the line into the file where the addon can do it (ADR 20). */
+  readonly isDownLimited?: boolean;
   /** What becomes of what is deleted; the trash has it, unless said. */
   readonly deletion?: 'forever';
   /** Before the trouble: what there is. */
@@ -166,22 +168,8 @@ export const REQUESTS: readonly Request[] = [
     },
     act: ({ tower }) => told(tower.mount.readFile('file')),
   },
-  {
-    name: 'read its bytes',
-    group: 'read',
-    on: 'GET',
-    path: 'fileVersionData',
-    body: 'data down',
-    prepare: async ({ client, folder, tower }) => {
-      await client.createFilled(folder, 'file', OLD);
-      await eventually(() => tower.mount.readdir('.'));
-    },
-    act: async ({ tower }) => {
-      const read = tower.mount.readFile('file');
-      const answer = await told(read);
-      return answer === 'works' && Buffer.compare(await read, OLD) !== 0 ? 'WRONG BYTES' : answer;
-    },
-  },
+  readingBytes('read its bytes', { isDownLimited: false }),
+  readingBytes('read its bytes, with TLS or --down-limit', { isDownLimited: true }),
   {
     name: 'make a file',
     group: 'write',
@@ -384,4 +372,19 @@ export async function inMount(tower: FaultyTower, folder = '.', prefix = ''): Pr
     else found.push(`${path}: ${await mount.readFile(path)}`);
   }
   return found.sort();
+}
+
+function readingBytes(name: string, { isDownLimited }: { isDownLimited: boolean }): Request {
+  return {
+    ...{ name, isDownLimited, group: 'read', on: 'GET', path: 'fileVersionData', body: 'data down' },
+    prepare: async ({ client, folder, tower }) => {
+      await client.createFilled(folder, 'file', OLD);
+      await eventually(() => tower.mount.readdir('.'));
+    },
+    act: async ({ tower }) => {
+      const read = tower.mount.readFile('file');
+      const answer = await told(read);
+      return answer === 'works' && Buffer.compare(await read, OLD) !== 0 ? 'WRONG BYTES' : answer;
+    },
+  };
 }

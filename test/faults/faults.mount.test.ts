@@ -124,14 +124,15 @@ async function outcomeOf(lane: Lane, { request, column, times, waits }: Cell, nu
   if (fault === null) return '–';
   const { server } = lane;
   server.faults = [];
-  const { shows = 'folder', deletion } = request;
+  const { shows = 'folder', deletion, isDownLimited = false } = request;
   const user = shows === 'account' ? lane.holder : lane.user;
   const folder =
     shows === 'account'
       ? `${server.origin}/user/${user.uid}/folders`
       : await user.client.createFolder(user.folder('2'), `cell ${number}`);
   const { origin } = server;
-  const tower = await FaultyTower.build({ origin, user, root: folder as ResourceUrl, shows, waits, deletion });
+  const root = folder as ResourceUrl;
+  const tower = await FaultyTower.build({ origin, user, root, shows, waits, deletion, isDownLimited });
   try {
     const signIn = () => tower.service.signIn({ username: user.email, password: TEST_PASSWORD });
     const there: Place = { tower, client: user.client, folder, signIn };

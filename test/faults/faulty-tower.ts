@@ -82,7 +82,10 @@ export class FaultyTower {
       },
     });
     const account = new AccountTree({ service, baseUrl: origin, shownName: (name) => name });
-    const transfer = createTransfer({ service, clock, log, ...(options.shows === 'account' && { account }) });
+    const transfer = createTransfer({
+      ...{ service, clock, log, ...(options.shows === 'account' && { account }) },
+      ...(options.isDownLimited && { limits: { upBytesPerSecond: null, downBytesPerSecond: 1e12 } }),
+    });
     let sync: SyncLoop | null = null;
     const tower = await LeftTower.build({
       clock,
@@ -192,4 +195,5 @@ interface TowerOptions {
   readonly waits: Waits;
   /** What becomes of what is deleted; the trash has it, unless told. */
   readonly deletion?: 'trash' | 'forever' | undefined;
+  readonly isDownLimited?: boolean;
 }
