@@ -30,7 +30,7 @@ struct line {
   uint64_t received;     /* bytes since it was adopted */
   uint64_t at, end;      /* of the body: where its next byte goes, and where it ends */
   uint64_t told_to;      /* how far JavaScript knows */
-  int low_water;
+  int low_water;         /* so many bytes must have come before the thread is woken */
   uint32_t mark;         /* of what has come of the block */
   bool mark_is_whole;    /* it has come from its first byte on */
   uint32_t *marks;       /* of blocks that have become whole since JavaScript was told */
@@ -45,10 +45,11 @@ struct receiver {
   pthread_t thread;
   int epoll, wake;
   bool is_closed, is_telling;
+  bool is_patient;   /* a line may wait for more than the rest of its block */
   int64_t untold_ns; /* since when there are bytes in files that JavaScript does not know of; 0: there are none */
   uint32_t ids;
   struct line *lines, *news, **last_news;
-  unsigned char *buffer; /* of one block */
+  unsigned char *buffer; /* of one step */
   void (*on_news)(struct receiver *); /* called with the lock, once until `is_telling` is false again */
 };
 
