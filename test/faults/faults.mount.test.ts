@@ -161,6 +161,8 @@ async function outcomeOf(lane: Lane, { request, column, times, waits }: Cell, nu
  * Everything else has all the time that a busy machine takes: short of it, what is tried again would be given up too early.
  */
 function waitsOf(request: Request, column: string, times: 1 | 'always'): Waits {
+  // Whoever reads gives up before the line does, as in life, and not at about the same time.
+  if (column === 'hang' && request.group === 'read') return { ...SHORT_WAITS, silenceMs: LONG_WAITS.silenceMs };
   if (column === 'hang' || column === 'lost after') return SHORT_WAITS;
   const outcome = DOCUMENTED[times === 1 ? 0 : 1]?.get(nameOf(request))?.get(column);
   if (outcome === 'ETIMEDOUT' || outcome === undefined) return SHORT_WAITS;
