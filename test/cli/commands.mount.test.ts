@@ -146,7 +146,8 @@ test('a directory or an account that is mounted already is refused, and the moun
 });
 
 test('a dead mount is taken away by the next cfs-mount, and by cfs umount', async () => {
-  await withMount([], async (mount) => {
+  // Nothing is sent before it is killed: other tests look at everything that the server has.
+  await withMount(['--settle', '1h'], async (mount) => {
     await mount.run('printf kept > kept.txt');
     await mount.kill9();
     await mount.mount();

@@ -34,6 +34,7 @@ export class ReferenceServer {
   readonly #listens: string;
   #child: ChildProcess;
   #log: Log;
+  #asked = 0;
 
   private constructor(
     data: string,
@@ -80,6 +81,15 @@ export class ReferenceServer {
   /** What it was asked since it began, in order, as `METHOD path`; only of one that was started with `--log-level debug`. */
   get requests(): readonly string[] {
     return this.#log.requests;
+  }
+
+  /** The same, up to now: what is answered is logged, and read here, a moment later. */
+  async requestsSoFar(): Promise<readonly string[]> {
+    const last = `/last-${++this.#asked}`;
+    await fetch(this.#listens + last);
+    const isLast = (request: string): boolean => request.endsWith(last);
+    await vi.waitUntil(() => this.requests.some(isLast), { timeout: START_MS_MAX });
+    return this.requests.filter((request) => !request.includes(' /last-'));
   }
 
   get pid(): number {

@@ -24,9 +24,9 @@ describe.skipIf(missing !== null)(`requests to the service${missing === null ? '
 
   /** What the service was asked meanwhile. */
   async function askedBy(work: () => Promise<unknown>): Promise<string[]> {
-    const before = own.server.requests.length;
+    const before = (await own.server.requestsSoFar()).length;
     await work();
-    return own.server.requests.slice(before).filter((request) => !request.startsWith('GET /user/'));
+    return (await own.server.requestsSoFar()).slice(before).filter((request) => !request.startsWith('GET /user/'));
   }
 
   test('two for each new file, one for each folder and one listing of it; one for a rename; few for rm -r', {

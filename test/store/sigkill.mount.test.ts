@@ -28,6 +28,16 @@ const { writeSync } = await import('node:fs');
 const store = await Store.open({ directory, log, clock, segmentBytes: 65536 });
 const contents = new ContentStore({ store, directory, log, clock, options: { inlineMaxBytes: 4096, cacheBytes: 1e9 } });
 let n = (store.get('meta', 'n') ?? 0);
+// Whoever reads may be slow, and does not make a write to the pipe wait.
+const tell = (line) => {
+  try {
+    writeSync(1, line);
+  } catch (error) {
+    if (error.code !== 'EAGAIN') throw error;
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1);
+    tell(line);
+  }
+};
 for (;;) {
   n++;
   const size = n % 3 === 0 ? 200_000 : 1000;
@@ -42,7 +52,7 @@ for (;;) {
     tx.put('name', [1, 'n'], n);
     if (old !== undefined) tx.put('garbage', old, true);
   });
-  writeSync(1, n + '\\n');
+  tell(n + '\\n');
   if (n % 7 === 0) await new Promise((resolve) => setImmediate(resolve));
   if (n % 50 === 0) contents.collect();
 }
