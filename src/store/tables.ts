@@ -49,6 +49,8 @@ export interface RemoteFacet {
   readonly content: ContentId | null;
   /** This mount created the resource at this time (wall, ms); null when somebody else did or it is long ago (`--save-window`). */
   readonly createdHereMs: number | null;
+  /** The local content with which another file took this resource over: what lies under that draft is not what it replaces. */
+  readonly takenOverBy?: ContentId;
 }
 
 /**

@@ -91,7 +91,9 @@ export function baseOf(store: StoreReader, content: ContentId, node: NodeRecord 
   const of = (id: ContentId | null): ContentRecord | undefined => (id === null ? undefined : store.get('content', id));
   // Another file's version says nothing about what this file held: neither under a draft that came to this name, nor as what
   // this file holds too, since those bytes became the other's version under its name.
-  const own = [of(under), of(remote?.content ?? null)].find((record) => record?.resource === remote?.resource);
+  // Nor does an older version of this file, where the draft came back to a name that it had left.
+  const known = remote?.takenOverBy === content ? [remote.content] : [under, remote?.content ?? null];
+  const own = known.map(of).find((record) => record?.resource === remote?.resource);
   return {
     version: own?.version ?? null,
     sizeBytes: remote?.sizeBytes ?? null,

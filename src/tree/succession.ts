@@ -125,7 +125,8 @@ export class Succession {
       writeNode(tx, undefined, { ino, kind, localOnly, local: null, remote: orphan }, nowMs);
       tx.afterCommit(() => this.#changed(ino, 'removed'));
     }
-    return remote;
+    const content = source.local?.content ?? null;
+    return content === null ? remote : { ...remote, takenOverBy: content };
   }
 
   #moveUpload(tx: Transaction, from: Inode, to: Inode): void {

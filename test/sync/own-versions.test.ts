@@ -1,4 +1,6 @@
+import { constants } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { Inode } from '../../src/base/vocabulary.ts';
 import { SETTLE_MS, SyncedTower } from '../harness/synced-tower.ts';
 import { SeededRandom } from '../store/seeded-random.ts';
 import { MODEL_ROOT } from './model-service.ts';
@@ -31,6 +33,40 @@ describe('one client alone makes no conflicted copy', () => {
     expect(names().sort()).toEqual(['f', 'g']);
     expect((await mount.readFile('g')).toString()).toBe('first bytes of f');
   });
+
+  test.each<[string, boolean]>([
+    ['changed', true],
+    ['as it was', false],
+  ])(
+    'when a file is put aside, its name saved anew and pushed, and it comes back over it %s',
+    async (_how, isChanged) => {
+      const { mount } = world;
+      await mount.writeFile('f', Buffer.from('first bytes of f'));
+      await world.converge();
+      await mount.writeFile('f', Buffer.from('second bytes of f'));
+      await world.converge();
+      const before = await mount.readFile('f');
+
+      if (isChanged) {
+        const fd = await mount.open('f', constants.O_RDWR);
+        await mount.write(fd, 0, Buffer.from('SECOND'));
+        await mount.close(fd);
+      }
+      await mount.rename('f', 'aside');
+      await mount.writeFile('f', Buffer.from('what is there meanwhile'));
+      const { ino } = await mount.stat('f');
+      const pushed = world.sync.syncNow(undefined, ino as Inode);
+      await world.pass(0);
+      await pushed;
+      await mount.rename('aside', 'f');
+      await world.converge();
+
+      expect(names()).toEqual(['f']);
+      const expected = isChanged ? 'SECOND bytes of f' : before.toString();
+      expect((await mount.readFile('f')).toString()).toBe(expected);
+      expect(world.service.bytesOf(world.service.childrenOf(MODEL_ROOT)[0]?.url as never)?.toString()).toBe(expected);
+    },
+  );
 
   test.each([1, 2, 3, 4])('whatever it does with a few names (SEED=%i)', async (seed) => {
     const random = new SeededRandom(seed);
