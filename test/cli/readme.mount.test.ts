@@ -57,7 +57,7 @@ test.each(blocks.filter((script) => ELSEWHERE[script] === undefined))('%s', asyn
     CFS_PRIVATE_ACCESS_KEY: account.privateAccessKey,
   };
 
-  const { stderr } = await runCommand(['bash', '-eu', '-c', typed], { env });
+  const { stderr } = await runCommand(['bash', '--norc', '-eu', '-c', typed], { env });
 
   expect(stderr).toBe('');
   expect(readFileSync('/proc/mounts', 'utf8')).not.toContain(home.directory);
