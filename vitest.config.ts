@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process';
+import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
 
 // Seed of all generated cases: made from the commit, so that it is judged the same wherever it is tested and the next one covers
@@ -29,6 +30,8 @@ export default defineConfig({
           exclude: ['test/**/*.mount.test.ts'],
           pool: 'threads',
           isolate: false,
+          // One for each processor: by default one less, and half of a small machine looks on.
+          maxWorkers: availableParallelism(),
           testTimeout: 30_000,
           expect: { poll: POLL },
         },

@@ -51,6 +51,11 @@ async function check(what, command, args) {
   if (code !== 0) show(what, said);
 }
 
+async function checks() {
+  await check('types', node, ['node_modules/typescript/bin/tsc', '--noEmit']);
+  await check('lint and format', node, ['node_modules/@biomejs/biome/bin/biome', 'ci', '.']);
+}
+
 /** @param said path of what the command says */
 async function timed(command, args, limitMs, said) {
   const begun = performance.now();
@@ -161,13 +166,8 @@ if ((await run(node, ['scripts/bootstrap.mjs'], 1_200_000, { cwd: root })) !== 0
   console.log('\nset-up failed, nothing was tested\n0 passed, 1 failed, 0 skipped');
   process.exit(1);
 }
-if (filters.length === 0) {
-  heading('checks');
-  await check('types', node, ['node_modules/typescript/bin/tsc', '--noEmit']);
-  await check('lint and format', node, ['node_modules/@biomejs/biome/bin/biome', 'ci', '.']);
-}
-heading(`unit tests, Node ${process.version}`);
-await tests('unit', filters, UNIT_LIMIT_MS);
+heading(`${filters.length === 0 ? 'checks and ' : ''}unit tests, Node ${process.version}`);
+await Promise.all([filters.length === 0 ? checks() : null, tests('unit', filters, UNIT_LIMIT_MS)]);
 
 const files = mountFiles();
 const obstacle = whyNoMounts();

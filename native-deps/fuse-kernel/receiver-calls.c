@@ -19,12 +19,11 @@ static struct held *held_of(struct receiver *r) { return (struct held *)((char *
 
 static void on_news(struct receiver *r) { napi_call_threadsafe_function(held_of(r)->tell, NULL, napi_tsfn_nonblocking); }
 
-/* A line's news as they are told: phase, how far its body is in the file, why it is over, and the head that came or the new marks. */
+/* A line's news as they are told: phase, how far its body is in the file, and the head that came or the new marks. */
 struct message {
   uint32_t line;
   enum phase phase;
   uint64_t at;
-  int failure;
   size_t length;
   void *bytes;
 };
@@ -34,9 +33,8 @@ static bool told(napi_env env, napi_value function, const struct message *messag
   void *copy;
   if (napi_get_undefined(env, &undefined) != napi_ok) return false;
   if (napi_create_buffer_copy(env, message->length, message->bytes, &copy, &bytes) != napi_ok) return false;
-  napi_value arguments[] = {number_of(env, message->line), number_of(env, message->phase), number_of(env, (double)message->at),
-                            number_of(env, message->failure), bytes};
-  return napi_call_function(env, undefined, function, 5, arguments, NULL) == napi_ok;
+  napi_value arguments[] = {number_of(env, message->line), number_of(env, message->phase), number_of(env, (double)message->at), bytes};
+  return napi_call_function(env, undefined, function, 4, arguments, NULL) == napi_ok;
 }
 
 /* With the lock. @returns false where there is no memory, or nothing more to tell */
@@ -47,7 +45,6 @@ static bool next_message(struct receiver *r, struct message *message) {
   message->line = line->id;
   message->phase = line->phase;
   message->at = line->at;
-  message->failure = line->failure;
   message->length = is_head ? line->head_length : line->marks_have * sizeof *line->marks;
   message->bytes = malloc(message->length + 1);
   if (message->bytes == NULL) return false;
@@ -205,7 +202,7 @@ static napi_value close_all(napi_env env, napi_callback_info info) {
   return number_of(env, 0);
 }
 
-/* openReceiver(told): told(line, phase, at, failure, bytes). @returns the receiver, or a negative errno */
+/* openReceiver(told): told(line, phase, at, bytes). @returns the receiver, or a negative errno */
 static napi_value open_receiver(napi_env env, napi_callback_info info) {
   napi_value argv[1], object, name;
   size_t argc = 1;

@@ -28,6 +28,8 @@
 #define TOLD_BYTES (1024 * 1024)
 #define TOLD_NS 1000000L
 #define TOLD_MS 1
+/* How often it is looked, while others are busy, which line waits for the rest of a step: fast ones take several meanwhile. */
+#define LOOK_NS 10000000L
 #define EVENTS_MAX 16
 
 static int64_t now_ns(void) {
@@ -72,9 +74,9 @@ void receiver_take_news(struct receiver *r) {
   if (r->news == NULL) r->last_news = &r->news;
 }
 
-static void fail(struct receiver *r, struct line *line, int failure) {
+/* Ended over there, cut, or its disk is full: whatever it was, JavaScript drops it and asks again in its own way. */
+static void fail(struct receiver *r, struct line *line) {
   line->phase = OVER;
-  line->failure = failure;
   tell(r, line);
 }
 
@@ -129,7 +131,7 @@ static bool is_quiet(const struct line *line) {
 
 static void look_at_idle(struct receiver *r, struct line *line) {
   if (is_quiet(line)) arm(r, line, EPOLLIN);
-  else fail(r, line, ECONNRESET);
+  else fail(r, line);
 }
 
 int receiver_ask(struct receiver *r, struct line *line, const void *request, size_t length) {
@@ -151,7 +153,7 @@ static void receive_head(struct receiver *r, struct line *line) {
     return;
   }
   if (n <= 0) {
-    fail(r, line, n < 0 ? errno : 0);
+    fail(r, line);
     return;
   }
   line->received += (uint64_t)n;
@@ -162,7 +164,7 @@ static void receive_head(struct receiver *r, struct line *line) {
     line->phase = TOLD;
     tell(r, line);
   } else if (line->early_have == sizeof line->early) {
-    fail(r, line, EMSGSIZE);
+    fail(r, line);
   } else {
     arm(r, line, EPOLLIN);
   }
@@ -181,12 +183,20 @@ static void wait_for(struct line *line, size_t bytes) {
   if (setsockopt(line->fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof low) == 0) line->low_water = low;
 }
 
-/* Nothing came for a while: what has come of a step must not wait for the rest of it, somebody may be waiting for its block. */
-static void hurry(struct receiver *r) {
+/*
+ * What has come of a step must not wait for the rest of it where nothing more comes, on no line or on this one: somebody may be waiting
+ * for its block.
+ */
+static void hurry(struct receiver *r, bool is_quiet) {
+  if (!r->is_patient || (!is_quiet && now_ns() - r->looked_ns < LOOK_NS)) return;
   r->is_patient = false;
   for (struct line *line = r->lines; line != NULL; line = line->next) {
-    if (line->phase == BODY) wait_for(line, left_of(line, BLOCK_BYTES));
+    if (line->phase != BODY) continue;
+    if (is_quiet || line->at == line->looked_at) wait_for(line, left_of(line, BLOCK_BYTES));
+    else r->is_patient = true;
+    line->looked_at = line->at;
   }
+  r->looked_ns = now_ns();
 }
 
 int receiver_land(struct receiver *r, struct line *line, int file, uint64_t position, uint64_t length) {
@@ -199,7 +209,7 @@ int receiver_land(struct receiver *r, struct line *line, int file, uint64_t posi
   line->marks_have = 0;
   line->mark = 0;
   line->mark_is_whole = position % BLOCK_BYTES == 0;
-  line->at = line->told_to = position;
+  line->at = line->looked_at = line->told_to = position;
   line->end = position + length;
   line->phase = BODY;
   size_t early = line->early_have - line->head_length, block = left_of(line, BLOCK_BYTES);
@@ -208,16 +218,16 @@ int receiver_land(struct receiver *r, struct line *line, int file, uint64_t posi
   return arm(r, line, EPOLLIN | EPOLLOUT);
 }
 
-static int write_all(int fd, const unsigned char *bytes, size_t length, uint64_t position) {
+static bool write_all(int fd, const unsigned char *bytes, size_t length, uint64_t position) {
   while (length > 0) {
     ssize_t n = pwrite(fd, bytes, length, (off_t)position);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return n < 0 ? errno : EIO;
+    if (n <= 0) return false;
     bytes += n;
     length -= (size_t)n;
     position += (uint64_t)n;
   }
-  return 0;
+  return true;
 }
 
 /* With the lock: JavaScript takes the marks away. A block is whole where it ends, or the body, behind which the file ends. */
@@ -238,29 +248,26 @@ static void landed(struct line *line, const unsigned char *bytes, size_t length)
 /* Up to a step, received and written without the lock. */
 static void receive_body(struct receiver *r, struct line *line) {
   size_t room = left_of(line, STEP_BYTES), early = line->early_have - line->head_length, have = early < room ? early : room;
-  int fd = line->fd, file = line->file, failure = 0, unwritten = 0;
+  int fd = line->fd, file = line->file;
   uint64_t at = line->at;
   memcpy(r->buffer, line->early + line->head_length, have);
   line->head_length += have;
   early = have;
   pthread_mutex_unlock(&r->lock);
 
-  bool is_end = false;
+  bool is_over = false;
   if (have < room) {
     ssize_t n = recv(fd, r->buffer + have, room - have, MSG_DONTWAIT);
     if (n > 0) have += (size_t)n;
-    else if (n == 0) is_end = true;
-    else if (errno != EAGAIN && errno != EINTR) failure = errno;
+    else is_over = n == 0 || (errno != EAGAIN && errno != EINTR);
   }
-  if (have > 0) {
-    unwritten = write_all(file, r->buffer, have, at);
-  }
+  bool is_written = write_all(file, r->buffer, have, at);
 
   pthread_mutex_lock(&r->lock);
   line->received += have - early;
-  if (unwritten == 0 && have > 0) landed(line, r->buffer, have);
-  if (unwritten != 0) {
-    fail(r, line, unwritten);
+  if (is_written) landed(line, r->buffer, have);
+  if (!is_written) {
+    fail(r, line);
   } else if (line->at == line->end) {
     close(line->file);
     line->file = -1;
@@ -268,10 +275,10 @@ static void receive_body(struct receiver *r, struct line *line) {
     line->phase = IDLE;
     tell(r, line);
     /* More than was announced: whatever it is, the next answer is not where it should be. */
-    if (line->early_have > line->head_length) fail(r, line, EPROTO);
+    if (line->early_have > line->head_length) fail(r, line);
     else arm(r, line, EPOLLIN);
-  } else if (is_end || failure != 0) {
-    fail(r, line, failure);
+  } else if (is_over) {
+    fail(r, line);
   } else {
     if (line->at - line->told_to >= TOLD_BYTES) tell(r, line);
     else if (r->untold_ns == 0) r->untold_ns = now_ns();
@@ -299,7 +306,6 @@ static void *run(void *argument) {
     struct epoll_event events[EVENTS_MAX];
     int count = epoll_wait(r->epoll, events, EVENTS_MAX, timeout_ms);
     pthread_mutex_lock(&r->lock);
-    if (count == 0) hurry(r);
     for (int i = 0; i < count && !r->is_closed; i++) {
       struct line *line = any_line(r, events[i].data.u32);
       if (line == NULL || line->phase == GONE) continue;
@@ -309,6 +315,7 @@ static void *run(void *argument) {
       if (line->is_dropped) end_line(r, line);
     }
     tell_in_time(r);
+    hurry(r, count == 0);
   }
   pthread_mutex_unlock(&r->lock);
   return NULL;

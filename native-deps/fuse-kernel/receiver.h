@@ -26,10 +26,10 @@ struct line {
   int fd, file;
   enum phase phase;
   bool is_dropped, is_news;
-  int failure;           /* of OVER: an errno; 0: the other side ended it */
   uint64_t received;     /* bytes since it was adopted */
   uint64_t at, end;      /* of the body: where its next byte goes, and where it ends */
   uint64_t told_to;      /* how far JavaScript knows */
+  uint64_t looked_at;    /* where it was at the last look */
   int low_water;         /* so many bytes must have come before the thread is woken */
   uint32_t mark;         /* of what has come of the block */
   bool mark_is_whole;    /* it has come from its first byte on */
@@ -46,6 +46,7 @@ struct receiver {
   int epoll, wake;
   bool is_closed, is_telling;
   bool is_patient;   /* a line may wait for more than the rest of its block */
+  int64_t looked_ns; /* when the lines were looked at last */
   int64_t untold_ns; /* since when there are bytes in files that JavaScript does not know of; 0: there are none */
   uint32_t ids;
   struct line *lines, *news, **last_news;

@@ -15,27 +15,36 @@ export interface Clock {
   random(): number;
 }
 
+/** What a timer of Node can wait: one that is asked for more calls back at once (Node's documentation of `setTimeout`). */
+const TIMER_MS_MAX = 2 ** 31 - 1;
+
 export const systemClock: Clock = {
   nowMs: () => Date.now(),
   elapsedMs: () => performance.now(),
   sleep: (ms, signal) =>
     new Promise((resolve, reject) => {
       if (signal?.aborted) return reject(signal.reason);
-      const timer = setTimeout(() => {
+      const cancel = after(ms, () => {
         signal?.removeEventListener('abort', aborted);
         resolve();
-      }, ms);
-      timer.unref();
+      });
       const aborted = () => {
-        clearTimeout(timer);
+        cancel();
         reject(signal?.reason);
       };
       signal?.addEventListener('abort', aborted, { once: true });
     }),
-  after: (ms, callback) => {
-    const timer = setTimeout(callback, ms);
-    timer.unref();
-    return () => clearTimeout(timer);
-  },
+  after,
   random: () => Math.random(),
 };
+
+function after(ms: number, callback: () => void): () => void {
+  let timer: NodeJS.Timeout;
+  const wait = (leftMs: number): void => {
+    const next = leftMs > TIMER_MS_MAX ? () => wait(leftMs - TIMER_MS_MAX) : callback;
+    timer = setTimeout(next, Math.min(leftMs, TIMER_MS_MAX));
+    timer.unref();
+  };
+  wait(ms);
+  return () => clearTimeout(timer);
+}

@@ -46,6 +46,11 @@ export class ApiError extends Error {
   }
 }
 
+/** Whether the refusal passes by itself (wire-facts 1: real 503s; rclone retries 429, 500, 502, 503, 504 and 509). */
+export function isPassing({ status }: ApiError): boolean {
+  return status >= 500 || status === 429 || status === 408;
+}
+
 /** No usable answer came: what the service did with the request is *unknown*. Ask before repeating what may not be doubled. */
 export class TransportError extends Error {
   override readonly name = 'TransportError';

@@ -55,8 +55,25 @@ function withCommonLevel(logger: PinoLogger, children: readonly PinoLogger[]): P
 
 function destinationOf(file: string | null | undefined): DestinationStream {
   if (file === undefined) return pino.destination({ fd: 2, sync: true });
-  if (file === null) return { write: (line) => void writeSync(2, journalLine(line)) };
+  if (file === null) return journalDestination(2);
   return new LogFile(file);
+}
+
+/**
+ * Lines as the journal reads them, to `fd`. Never throws: standard error is non-blocking as soon as somebody looked at
+ * `process.stderr`, so that a reader that stalls is EAGAIN here and one that is gone EPIPE. Such a line is lost: what it
+ * tells of must go on.
+ */
+export function journalDestination(fd: number): DestinationStream {
+  return {
+    write: (line) => {
+      try {
+        writeSync(fd, journalLine(line));
+      } catch {
+        // nowhere left to say so
+      }
+    },
+  };
 }
 
 /** A line as the journal reads it from standard error: with its priority in front (sd-daemon(3)). */

@@ -41,6 +41,9 @@ export type RemoteResource = RemoteEntry & {
   readonly parent: ResourceUrl | null;
 };
 
+/** Pages of one listing: two million entries as we ask for them, or a service that never says no. */
+export const LISTING_PAGES_MAX = 4_000;
+
 /** One page of a folder's listing. */
 export interface ListingPage {
   readonly entries: readonly RemoteEntry[];

@@ -6,6 +6,7 @@ import { UsageError } from '../base/errors.ts';
 import type { DemoServerAnswer, DemoServerQuestion } from './demo-server-messages.ts';
 import { exitCode } from './exit-codes.ts';
 
+const PROGRAM = fileURLToPath(new URL('./demo-server-process.js', import.meta.url));
 const START_MS_MAX = 20_000;
 const STOP_MS_MAX = 5_000;
 
@@ -16,30 +17,29 @@ const STOP_MS_MAX = 5_000;
 export class DemoServer {
   readonly origin: string;
   readonly #child: ChildProcess;
-  readonly #ended: Promise<void>;
+  readonly #ended: Promise<UsageError>;
 
-  private constructor(child: ChildProcess, ended: Promise<void>, origin: string) {
+  private constructor(child: ChildProcess, ended: Promise<UsageError>, origin: string) {
     this.#child = child;
     this.#ended = ended;
     this.origin = origin;
   }
 
-  /** @throws UsageError (portTaken, store) in the server's own words */
-  static async start(directory: string): Promise<DemoServer> {
+  /**
+   * @param program for tests
+   * @throws UsageError (portTaken, store) in the server's own words
+   */
+  static async start(directory: string, program: string = PROGRAM): Promise<DemoServer> {
     mkdirSync(directory, { recursive: true, mode: 0o700 });
     const log = openSync(join(directory, 'server.log'), 'a', 0o600);
-    const child = spawn(
-      process.execPath,
-      ['--enable-source-maps', fileURLToPath(new URL('./demo-server-process.js', import.meta.url)), directory],
-      {
-        // A session of its own: Ctrl-C ends the mount first, which still pushes to this server.
-        detached: true,
-        cwd: '/',
-        stdio: ['ignore', log, log, 'ipc'],
-      },
-    );
+    const child = spawn(process.execPath, ['--enable-source-maps', program, directory], {
+      // A session of its own: Ctrl-C ends the mount first, which still pushes to this server.
+      detached: true,
+      cwd: '/',
+      stdio: ['ignore', log, log, 'ipc'],
+    });
     closeSync(log);
-    const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+    const ended = endOf(child);
     try {
       const answer = await answerOf(child, ended, 'listening');
       return new DemoServer(child, ended, answer.origin);
@@ -54,9 +54,7 @@ export class DemoServer {
     email: string,
     password: string,
   ): Promise<{ application: string; accessKeyId: string; privateAccessKey: string }> {
-    const answer = answerOf(this.#child, this.#ended, 'user');
-    this.#child.send({ type: 'prepare-user', email, password } satisfies DemoServerQuestion);
-    return await answer;
+    return await answerOf(this.#child, this.#ended, 'user', { type: 'prepare-user', email, password });
   }
 
   /** Ends the server in order. Its data stays. */
@@ -68,10 +66,20 @@ export class DemoServer {
   }
 }
 
+/** Resolves when there is no such process any more, or never was, with what whoever waits for an answer is told. */
+function endOf(child: ChildProcess): Promise<UsageError> {
+  return new Promise((resolve) => {
+    const end = (sentence: string): void => resolve(new UsageError(sentence, exitCode('failure')));
+    child.once('exit', () => end('the embedded server ended at once: see server.log in its directory'));
+    child.on('error', (error) => end(`the embedded server cannot be started: ${error.message}`));
+  });
+}
+
 async function answerOf<Type extends DemoServerAnswer['type']>(
   child: ChildProcess,
-  ended: Promise<void>,
+  ended: Promise<UsageError>,
   type: Type,
+  question?: DemoServerQuestion,
 ): Promise<Extract<DemoServerAnswer, { type: Type }>> {
   let timer: NodeJS.Timeout | undefined;
   let listener: (message: unknown) => void = () => {};
@@ -83,15 +91,17 @@ async function answerOf<Type extends DemoServerAnswer['type']>(
         else if (answer.type === 'failed') reject(new UsageError(answer.sentence, answer.exitCode));
       };
       child.on('message', listener);
-      void ended.then(() =>
-        reject(
-          new UsageError('the embedded server ended at once: see server.log in its directory', exitCode('failure')),
-        ),
-      );
+      void ended.then(reject);
       timer = setTimeout(
         () => reject(new UsageError('the embedded server does not answer', exitCode('failure'))),
         START_MS_MAX,
       );
+      if (question === undefined) return;
+      // Without a callback a closed channel is an 'error' of the child, which is for one that cannot be started.
+      child.send(question, (error) => {
+        if (error === null) return;
+        reject(new UsageError(`the embedded server cannot be asked: ${error.message}`, exitCode('failure')));
+      });
     });
   } finally {
     clearTimeout(timer);

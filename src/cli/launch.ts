@@ -39,7 +39,7 @@ export const MOUNT_FLAGS: readonly string[] = ['--enable-source-maps', '--max-se
  * It runs in a session of its own: Ctrl-C in a terminal reaches it once, through `signal`, and not a second time as a member
  * of the terminal's process group. UV_THREADPOOL_SIZE stands in its environment because setting it later has no effect.
  *
- * @throws UsageError with the sentence and exit code that the process gave
+ * @throws UsageError with the sentence and exit code that the process gave, or why it could not be started
  */
 export async function launchMount(request: MountRequest): Promise<LaunchedMount> {
   const { logFile } = request;
@@ -60,6 +60,8 @@ export async function launchMount(request: MountRequest): Promise<LaunchedMount>
   });
   if (log !== null) closeSync(log);
   const ended = endOf(child);
+  // It did not start: `ended` says why, and must be in somebody's hands when it does. Where descriptors are short there is no stdio.
+  if (child.pid === undefined) await ended;
   const answers = child.stdio[READY_FD] as Readable;
   try {
     await readyOf(answers, ended, request, child);
@@ -121,6 +123,7 @@ async function firstAnswer(answers: Readable) {
   return null;
 }
 
+/** Rejects only where the process could not be started. @throws UsageError */
 function endOf(child: ChildProcess): Promise<number> {
   return new Promise((resolve, reject) => {
     child.once('error', (error) =>

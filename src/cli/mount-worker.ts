@@ -53,6 +53,7 @@ class MountingWorker implements MountService {
   /** What counts operations; null with another binding. */
   #counting: Pick<LinuxMount, 'metrics' | 'state'> | null = null;
   #stopping: Promise<StopOutcome> | null = null;
+  #isUnmounted = false;
   /** Aborted with the limit, ms, of whoever does not want to wait until everything is pushed. */
   #hurry = new AbortController();
   /** Aborted by whoever wants the store now: nothing more is pushed. */
@@ -127,7 +128,15 @@ class MountingWorker implements MountService {
     // Whoever gives a limit ends the wait of a stop that has none: the service may not come back today.
     if (this.#stopping !== null && timeoutMs !== null) this.#hurry.abort(timeoutMs);
     if (this.#stopping !== null && timeoutMs === 0) this.#enough.abort();
-    this.#stopping ??= this.#stop(timeoutMs);
+    this.#stopping ??= this.#stop(timeoutMs).catch((error) => {
+      if (!this.#isUnmounted) {
+        // Still mounted: whoever asks again has another try, with a limit of their own.
+        this.#stopping = null;
+        this.#hurry = new AbortController();
+        this.#enough = new AbortController();
+      }
+      throw error;
+    });
     return this.#stopping;
   }
 
@@ -261,27 +270,30 @@ class MountingWorker implements MountService {
       try {
         await this.#mounted.unmount('orderly');
       } catch (error) {
-        if (!(error instanceof FsError) || error.errno !== 'EBUSY') {
-          // Still mounted: whoever asks again has another try, with a limit of their own.
-          this.#stopping = null;
-          this.#hurry = new AbortController();
-          this.#enough = new AbortController();
-          throw error;
-        }
+        if (!(error instanceof FsError) || error.errno !== 'EBUSY') throw error;
         busy = true;
         await this.#mounted.unmount('lazily');
       }
       if (!busy) await this.#mounted.ended;
     }
+    this.#isUnmounted = true;
     // An unflushed draft of a writer that was still there goes back to its last flush: never half a file as a version.
-    if (drainMs > 0) await this.#watched(STOP_ID, (onBegin) => sync.drain(drainMs, onBegin, this.#enough.signal));
+    // A push that fails must not keep the store from being closed, which has it all.
+    if (drainMs > 0) {
+      const drained = this.#watched(STOP_ID, (onBegin) => sync.drain(drainMs, onBegin, this.#enough.signal));
+      await drained.catch((err) => this.#log.error({ err }, 'not pushed at the end'));
+    }
     this.#built.pins.stop();
     await sync.stop();
     freshness.stop();
     this.#shutdown.abort(new FsError('EIO', 'the mount is going away'));
     const status = sync.status();
     const left = firstLeft(pendingChanges(store, sync.pendingChanges()).changes, status.parked);
-    contents.collect();
+    try {
+      contents.collect();
+    } catch (err) {
+      this.#log.warn({ err }, 'contents not collected at the end');
+    }
     contents.close();
     await this.#main.puttingDown();
     await store.close();

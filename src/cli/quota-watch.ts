@@ -5,12 +5,14 @@ import type { Quota } from '../fs/account-quota.ts';
 
 /**
  * The account's quota as the service last told it. Asked for when a row of pushes has ended, which count towards it, and when
- * somebody looks at one that is old; nobody waits for the answer, and a question that fails is asked again by the next of these.
+ * somebody looks after a while; nobody waits for the answer. Whatever a question brought, also nothing, the pause after it is the same.
  */
 export class QuotaWatch {
   readonly #deps: QuotaWatchDeps;
   #known: Status['quota'] = null;
   #isAsking = false;
+  /** When it was asked for last (by `elapsedMs`: a wall clock that is set back would put off the next time); null: not in this run. */
+  #askedMs: number | null = null;
   /** Something was pushed, and the question is to come. */
   #isDue = false;
 
@@ -28,6 +30,7 @@ export class QuotaWatch {
     if (this.#isAsking) return;
     this.#isAsking = true;
     const { question, onQuota, clock, log } = this.#deps;
+    this.#askedMs = clock.elapsedMs();
     try {
       const quota = await question();
       if (quota === null) return;
@@ -44,17 +47,19 @@ export class QuotaWatch {
   pushed(): void {
     if (this.#isDue) return;
     this.#isDue = true;
-    const { clock } = this.#deps;
-    const sinceMs = clock.nowMs() - (this.#known?.atMs ?? 0);
-    clock.after(Math.max(SETTLE_MS, PAUSE_MS - sinceMs), () => {
+    this.#deps.clock.after(Math.max(SETTLE_MS, PAUSE_MS - this.#sinceAskedMs), () => {
       this.#isDue = false;
       void this.ask();
     });
   }
 
-  /** Somebody looks: asks where what is known is old. */
+  /** Somebody looks: asks where the last question is long ago. */
   looked(): void {
-    if (this.#known === null || this.#deps.clock.nowMs() - this.#known.atMs > AGE_MS_MAX) void this.ask();
+    if (this.#sinceAskedMs > AGE_MS_MAX) void this.ask();
+  }
+
+  get #sinceAskedMs(): number {
+    return this.#askedMs === null ? Number.POSITIVE_INFINITY : this.#deps.clock.elapsedMs() - this.#askedMs;
   }
 }
 

@@ -1,11 +1,14 @@
 import { sendDatagram } from '../base/native.ts';
 
+/** However patient it is: a timer of Node that is to wait for more than 24 days never stands still. */
+const SIGN_MS_MAX = 3_600_000;
+
 /**
  * The service manager that started this process and wants to hear how it is (sd_notify(3), systemd's `Type=notify`). It gets
  * its messages from the process that it started, so `NotifyAccess=main` is enough and no message of another one counts.
  */
 export class ServiceManager {
-  /** How often a sign of life is wanted, in milliseconds: half of what systemd allows; null: not at all. */
+  /** How often a sign of life is wanted, in milliseconds: at least twice in the time that systemd allows; null: not at all. */
   readonly signEveryMs: number | null;
   readonly #socketPath: string;
 
@@ -20,7 +23,7 @@ export class ServiceManager {
     if (!/^[/@]./.test(path)) return null;
     const isForUs = env.WATCHDOG_PID === undefined || env.WATCHDOG_PID === String(process.pid);
     const microseconds = isForUs ? Number(env.WATCHDOG_USEC ?? 0) : 0;
-    return new ServiceManager(path, microseconds > 0 ? microseconds / 2000 : null);
+    return new ServiceManager(path, microseconds > 0 ? Math.min(microseconds / 2000, SIGN_MS_MAX) : null);
   }
 
   /** @param mainPid the process that is the service from now on; null: this one */

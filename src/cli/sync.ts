@@ -36,16 +36,19 @@ export async function syncCommand(
   flags: SyncFlags,
 ): Promise<number> {
   const { mount, path } = await mountAndPath(deps.paths, flags);
-  const options = flags.timeoutMs === null ? {} : { signal: AbortSignal.timeout(flags.timeoutMs) };
   if (flags.wait && mount.status.connection.state !== 'online')
     deps.warn(`the service is not reachable (${mount.status.connection.state}): waiting\n`);
   const line = new ProgressLine({ clock: deps.clock, output: deps });
+  const late = new AbortController();
+  // Not AbortSignal.timeout: it aborts at once when it is to wait for more than 24 days.
+  const timeUp = () => late.abort(new DOMException('not in time', 'TimeoutError'));
+  const cancel = flags.timeoutMs === null ? () => {} : deps.clock.after(flags.timeoutMs, timeUp);
   try {
     const outcome = await callControl(
       mount.socketPath,
       'sync',
       { path, wait: flags.wait },
-      { ...options, onProgress: (progress) => line.show(progress) },
+      { signal: late.signal, onProgress: (progress) => line.show(progress) },
     );
     line.end();
     if (!flags.wait) {
@@ -63,6 +66,8 @@ export async function syncCommand(
     line.end();
     if (!(error instanceof Error && error.name === 'TimeoutError')) throw error;
     throw new UsageError('not everything was pushed in time; what is left stays queued and safe', exitCode('pending'));
+  } finally {
+    cancel();
   }
 }
 

@@ -1,5 +1,6 @@
+import { unlessAborted } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
-import { ApiError, FsError, ProtocolError, StorageError } from '../base/errors.ts';
+import { ApiError, FsError, isPassing, ProtocolError, SignInError, StorageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { WrittenExtent } from '../base/resources.ts';
 import { BLOCK_BYTES, type ContentId, type Extent } from '../base/vocabulary.ts';
@@ -106,8 +107,8 @@ export class BlockReader {
   }
 
   /**
-   * As `complete`, behind everybody's back: while there is no answer it is tried again, as long as something refers to the content.
-   * Never rejects.
+   * As `complete`, behind everybody's back: while there is no answer, or none of use, it is tried again, as long as something refers to
+   * the content. Never rejects.
    */
   async completeBehind(id: ContentId, extent: Extent, signal: AbortSignal): Promise<void> {
     try {
@@ -117,7 +118,7 @@ export class BlockReader {
           (error: unknown) => error,
         );
         if (failure === null) return;
-        if (!(failure instanceof FsError) || failure.errno !== 'ETIMEDOUT') throw failure;
+        if (!mayPass(failure)) throw failure;
         await this.#clock.sleep(pauseMs, signal);
         if ((this.#contents.record(id)?.refs ?? 0) === 0) return;
       }
@@ -141,10 +142,15 @@ export class BlockReader {
    */
   prefetch(id: ContentId, extent: Extent, signal: AbortSignal): void {
     if (signal.aborted) return;
-    for (const piece of this.#contents.pieces(id, extent)) {
-      if (piece.kind !== 'missing') continue;
-      if (this.#prefetchingBytes >= PREFETCH_BYTES_MAX) return;
-      this.#fetchesOf(piece, signal);
+    try {
+      for (const piece of this.#contents.pieces(id, extent)) {
+        if (piece.kind !== 'missing') continue;
+        if (this.#prefetchingBytes >= PREFETCH_BYTES_MAX) return;
+        this.#fetchesOf(piece, signal);
+      }
+    } catch (err) {
+      // Damage further on is told to whoever reads there, not to who reads here.
+      this.#log.debug({ content: id, ...extent, err }, 'not fetched ahead');
     }
   }
 
@@ -346,22 +352,19 @@ export class BlockReader {
   }
 }
 
-export function isPresent(pieces: readonly Piece[]): pieces is PresentPiece[] {
-  return pieces.every((piece) => piece.kind !== 'missing');
+/**
+ * Whether what could not be had may be had later: the service was away, had trouble of its own, or somebody has to sign in first. A
+ * version that is gone, a clear refusal and damage here stay.
+ */
+function mayPass(failure: unknown): boolean {
+  if (failure instanceof SignInError) return true;
+  if (!(failure instanceof FsError)) return false;
+  const { errno, cause } = failure;
+  if (errno === 'ETIMEDOUT') return true;
+  if (errno !== 'EIO') return false;
+  return cause instanceof ProtocolError || (cause instanceof ApiError && isPassing(cause));
 }
 
-/** Waits for `work`, but no longer than the caller wants; the work itself goes on. */
-export async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  signal.throwIfAborted();
-  let stop: (() => void) | undefined;
-  const aborted = new Promise<never>((_resolve, reject) => {
-    stop = () => reject(signal.reason);
-    signal.addEventListener('abort', stop, { once: true });
-  });
-  try {
-    return await Promise.race([work, aborted]);
-  } finally {
-    if (stop) signal.removeEventListener('abort', stop);
-    work.catch(() => {});
-  }
+export function isPresent(pieces: readonly Piece[]): pieces is PresentPiece[] {
+  return pieces.every((piece) => piece.kind !== 'missing');
 }

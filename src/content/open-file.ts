@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { unlessAborted } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
 import { FsError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
@@ -15,7 +16,7 @@ import type { Contents, Lease } from '../store/contents.ts';
 import { isInDoubt, writeNode } from '../store/node-table.ts';
 import { undoubted } from '../store/service-time.ts';
 import type { FileBytes, LocalFacet, NodeRecord, StoreWriter } from '../store/tables.ts';
-import { type BlockReader, type Caller, type PresentPiece, unlessAborted } from './block-reader.ts';
+import type { BlockReader, Caller, PresentPiece } from './block-reader.ts';
 import type { Patience } from './patience.ts';
 import { ReadProgress } from './read-progress.ts';
 import type { VersionSource } from './version-source.ts';

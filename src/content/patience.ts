@@ -1,5 +1,5 @@
 import type { Clock } from '../base/clock.ts';
-import { ApiError, FsError, ProtocolError, SignInError, TransportError } from '../base/errors.ts';
+import { ApiError, FsError, isPassing, ProtocolError, SignInError, TransportError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 
 const RETRY_FIRST_MS = 200;
@@ -114,5 +114,5 @@ export class Patience {
 function isWorthAskingAgain(error: unknown): boolean {
   if (error instanceof TransportError || error instanceof ProtocolError) return true;
   if (error instanceof SignInError) return false;
-  return error instanceof ApiError && (error.status === 429 || error.status >= 500);
+  return error instanceof ApiError && isPassing(error);
 }

@@ -1,9 +1,9 @@
 import { constants } from 'node:fs';
+import { unlessAborted } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
 import { FsError } from '../base/errors.ts';
 import { type HandleId, type Inode, type NodeKind, ROOT_INODE } from '../base/vocabulary.ts';
 import type { BlockReader } from '../content/block-reader.ts';
-import { unlessAborted } from '../content/block-reader.ts';
 import type { OpenFileDeps } from '../content/open-file.ts';
 import { VersionsAhead } from '../content/versions-ahead.ts';
 import type {

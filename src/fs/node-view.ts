@@ -102,7 +102,9 @@ export class NodeView {
 
   /** The kernel let go of an inode. One without a name is never looked up again: its lookups come back all at once. */
   forget(ino: Inode): void {
-    if (this.#orphans.size > 0 && !this.#files.isOpen(ino)) this.#orphans.delete(ino);
+    if (this.#orphans.size === 0 || this.#files.isOpen(ino)) return;
+    this.#orphans.delete(ino);
+    this.#files.forget(ino);
   }
 
   #attributes(node: VisibleNode): Attributes {

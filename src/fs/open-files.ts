@@ -6,6 +6,8 @@ interface Entry {
   readonly file: OpenFile;
   users: number;
   writers: number;
+  /** Lost its name: kept without users, until the kernel forgets it. */
+  isNameless: boolean;
 }
 
 /** The files in use: one OpenFile per inode, shared by its handles and closed with the last of them. */
@@ -20,12 +22,7 @@ export class OpenFiles {
   }
 
   acquire(ino: Inode, access: 'read' | 'write'): OpenFile {
-    let entry = this.#current.get(ino);
-    if (entry === undefined) {
-      entry = { file: new OpenFile(this.#deps, ino), users: 0, writers: 0 };
-      this.#current.set(ino, entry);
-      this.#entries.set(entry.file, entry);
-    }
+    const entry = this.#entry(ino);
     entry.users++;
     if (access === 'write') entry.writers++;
     return entry.file;
@@ -35,10 +32,8 @@ export class OpenFiles {
     const entry = this.#entries.get(file);
     if (entry === undefined) return;
     if (access === 'write') entry.writers--;
-    if (--entry.users > 0) return;
-    this.#entries.delete(file);
-    if (this.#current.get(file.ino) === entry) this.#current.delete(file.ino);
-    file.close();
+    if (--entry.users > 0 || entry.isNameless) return;
+    this.#close(entry);
   }
 
   /** The one whose size and times stat(2) shows: a detached file that is written goes before one that only reads. */
@@ -48,7 +43,7 @@ export class OpenFiles {
   }
 
   isOpen(ino: Inode): boolean {
-    return this.#current.has(ino) || this.hasDetached(ino);
+    return (this.#current.get(ino)?.users ?? 0) > 0 || this.hasDetached(ino);
   }
 
   isBeingWritten(ino: Inode): boolean {
@@ -70,9 +65,11 @@ export class OpenFiles {
    */
   detach(ino: Inode, unread: 'stays' | 'goes'): OpenFile | null {
     const entry = this.#current.get(ino);
-    if (entry === undefined || entry.file.unflushed !== null) return null;
+    if (entry === undefined || entry.users === 0 || entry.file.unflushed !== null) return null;
     if (!entry.file.isPinned && (unread === 'stays' || entry.writers > 0)) return null;
     this.#current.delete(ino);
+    // Nobody will open it any more: its last handle closes it.
+    entry.isNameless = false;
     return entry.writers === 0 ? entry.file : null;
   }
 
@@ -81,10 +78,25 @@ export class OpenFiles {
     return this.#entries.get(file)?.users ?? 0;
   }
 
-  /** The last name is gone; open handles go on with their bytes. */
+  /**
+   * The last name is gone; handles go on with their bytes. So do those that are opened until the kernel forgets it: somebody may have
+   * looked it up just before, and nothing else keeps its bytes.
+   */
   orphan(node: NodeRecord): void {
-    this.#current.get(node.ino)?.file.orphan(node);
+    if (node.kind === 'file') {
+      const entry = this.#entry(node.ino);
+      entry.isNameless = true;
+      entry.file.orphan(node);
+    }
     for (const { file } of this.#detached(node.ino)) file.orphan(node);
+  }
+
+  /** Nobody can open it any more. */
+  forget(ino: Inode): void {
+    const entry = this.#current.get(ino);
+    if (entry === undefined || !entry.isNameless) return;
+    entry.isNameless = false;
+    if (entry.users === 0) this.#close(entry);
   }
 
   get files(): Iterable<OpenFile> {
@@ -93,7 +105,25 @@ export class OpenFiles {
 
   /** What is in use, and whether somebody may write into it. */
   *inUse(): Iterable<{ readonly ino: Inode; readonly isWritten: boolean }> {
-    for (const { file, writers } of this.#entries.values()) yield { ino: file.ino, isWritten: writers > 0 };
+    for (const { file, users, writers } of this.#entries.values())
+      if (users > 0) yield { ino: file.ino, isWritten: writers > 0 };
+  }
+
+  #entry(ino: Inode): Entry {
+    let entry = this.#current.get(ino);
+    if (entry === undefined) {
+      entry = { file: new OpenFile(this.#deps, ino), users: 0, writers: 0, isNameless: false };
+      this.#current.set(ino, entry);
+      this.#entries.set(entry.file, entry);
+    }
+    return entry;
+  }
+
+  #close(entry: Entry): void {
+    const { file } = entry;
+    this.#entries.delete(file);
+    if (this.#current.get(file.ino) === entry) this.#current.delete(file.ino);
+    file.close();
   }
 
   *#detached(ino: Inode): Iterable<Entry> {

@@ -30,7 +30,14 @@ export class OpenPush {
     if (until.aborted) return;
     const cancel = this.#deps.clock.after(LOOK_EVERY_MS, () => {
       until.removeEventListener('abort', cancel);
-      for (const file of this.#deps.files.files) this.#look(file);
+      for (const file of this.#deps.files.files) {
+        try {
+          this.#look(file);
+        } catch (err) {
+          // A full disk, a damaged row: thrown from a timer it would end the mount.
+          this.#deps.log.warn({ ino: file.ino, err }, 'open file not pushed');
+        }
+      }
       for (const ino of this.#given.keys()) if (!this.#deps.files.isOpen(ino)) this.#given.delete(ino);
       this.start(until);
     });
@@ -46,15 +53,10 @@ export class OpenPush {
   }
 
   #look(file: OpenFile): void {
-    const { files, store, clock, log, push } = this.#deps;
+    const { files, store, clock, push } = this.#deps;
     const { ino, writing } = file;
     if (writing === null || !files.isBeingWritten(ino) || !this.#isDue(ino, writing)) return;
-    try {
-      file.flush();
-    } catch (err) {
-      log.warn({ ino, err }, 'open file not written down, not pushed');
-      return;
-    }
+    file.flush();
     const node = store.get('node', ino);
     if (!node?.local?.content || !isContentDirty(node)) return;
     this.#given.set(ino, { content: node.local.content, atMs: clock.elapsedMs() });

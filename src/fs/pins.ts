@@ -1,9 +1,10 @@
+import { setMaxListeners } from 'node:events';
 import type { Clock } from '../base/clock.ts';
-import { FsError, UsageError } from '../base/errors.ts';
+import { type Errno, FsError, SignInError, toFsError, UsageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { type ContentId, type Extent, type Inode, ROOT_INODE } from '../base/vocabulary.ts';
 import type { BlockReader } from '../content/block-reader.ts';
-import { isInDoubt } from '../store/node-table.ts';
+import { isInDoubt, soundNode } from '../store/node-table.ts';
 import type { NodeRecord, StoreWriter } from '../store/tables.ts';
 import type { Freshness } from '../tree/freshness.ts';
 import type { Tree } from '../tree/tree.ts';
@@ -31,7 +32,7 @@ export interface PinState {
   readonly bytesHere: number;
   /** Everything that was there at the last round is here. */
   readonly isComplete: boolean;
-  /** Why the last round ended before that; null when it did not. */
+  /** What the last round met first, or was ended by; told until a round is complete, or somebody asks again. */
   readonly trouble: string | null;
 }
 
@@ -46,6 +47,8 @@ const NAMES_PER_TURN = 200;
 /** Changes come in rows. */
 const SOON_MS = 300;
 const FOLDERS_DEEP_MAX = 4096;
+/** Away, no room, at its end: the next file would meet the same. */
+const ENDS_A_ROUND: ReadonlySet<Errno> = new Set(['ETIMEDOUT', 'ENOSPC', 'EINTR']);
 
 interface Pin {
   state: PinState;
@@ -93,18 +96,19 @@ export class Pins {
 
   /** The service answers again. */
   reachable(): void {
-    for (const pin of this.#pins.values()) if (!pin.state.isComplete) pin.isStale = true;
+    for (const pin of this.#pins.values()) this.#askAgain(pin);
     this.#soon(0);
   }
 
   /** @throws UsageError for one too many: a folder takes all that is in it */
   pin(ino: Inode): void {
-    if (!this.#pins.has(ino)) {
+    const pin = this.#pins.get(ino);
+    if (pin === undefined) {
       if (this.#pins.size >= PINS_MAX)
         throw new UsageError(`${PINS_MAX} are pinned already: pin the folder above them`);
       this.#keep([...this.#pins.keys(), ino]);
       this.#pins.set(ino, { state: unknownState(ino), isStale: true });
-    }
+    } else this.#askAgain(pin);
     this.#soon(0);
   }
 
@@ -131,12 +135,19 @@ export class Pins {
     const { store } = this.#deps;
     const resource = store.get('content', content)?.resource;
     const ino = resource == null ? undefined : store.get('resource', resource);
-    if (ino === undefined || store.get('node', ino)?.local?.content !== content) return false;
+    if (ino === undefined || soundNode(store, ino)?.local?.content !== content) return false;
     return this.#pinOver(ino) !== undefined;
   }
 
   #keep(inos: readonly Inode[]): void {
     this.#deps.store.transact((tx) => tx.put('meta', KEY, JSON.stringify(inos)));
+  }
+
+  /** What the last round met says nothing about the next one. */
+  #askAgain(pin: Pin): void {
+    if (pin.state.isComplete) return;
+    pin.state = { ...pin.state, trouble: null };
+    pin.isStale = true;
   }
 
   #changed(ino: Inode): void {
@@ -151,7 +162,7 @@ export class Pins {
     for (let at = ino, deep = 0; deep < FOLDERS_DEEP_MAX; deep++) {
       const pin = this.#pins.get(at);
       if (pin !== undefined || at === ROOT_INODE) return pin;
-      const parent = this.#deps.store.get('node', at)?.local?.parent;
+      const parent = soundNode(this.#deps.store, at)?.local?.parent;
       if (parent === undefined) return undefined;
       at = parent;
     }
@@ -181,23 +192,28 @@ export class Pins {
   }
 
   async #round(pin: Pin): Promise<void> {
-    const { tree, log } = this.#deps;
+    const { tree, log, shutdown } = this.#deps;
     const { ino } = pin.state;
-    const root = tree.node(ino);
-    if (root?.local == null) {
-      this.unpin(ino);
-      return;
-    }
-    const before = pin.state;
+    const troubles = new Troubles(shutdown, log);
+    // Whatever ends a round is told as its trouble, also a damaged row: thrown from here it would end the mount.
     try {
-      const files = await this.#filesIn(root);
+      const root = tree.node(ino);
+      if (root?.local == null) {
+        this.unpin(ino);
+        return;
+      }
+      const files = await this.#filesIn(root, troubles);
+      if (troubles.isRoundOver) {
+        pin.state = { ...pin.state, isComplete: false, trouble: troubles.told };
+        return;
+      }
       let bytes = 0;
       let filesHere = 0;
       let bytesHere = 0;
       const missing: Inode[] = [];
       const doubted: Inode[] = [];
       for (const file of files) {
-        const node = tree.node(file);
+        const node = troubles.unlessMet(file, () => tree.node(file));
         const local = node?.local;
         bytes += local?.sizeBytes ?? 0;
         if (local?.content != null && this.#whole.get(file) === local.content) {
@@ -206,66 +222,88 @@ export class Pins {
           if (node !== undefined && isInDoubt(node)) doubted.push(file);
         } else missing.push(file);
       }
-      const tell = (isComplete: boolean): void => {
-        pin.state = { ino, files: files.length, bytes, filesHere, bytesHere, isComplete, trouble: null };
+      const tell = (met: string | null): void => {
+        const isComplete = troubles.told === null && filesHere === files.length;
+        const trouble = isComplete ? null : (met ?? pin.state.trouble);
+        pin.state = { ino, files: files.length, bytes, filesHere, bytesHere, isComplete, trouble };
       };
-      tell(missing.length === 0);
+      const here = (step: number): void => {
+        bytesHere += step;
+        tell(null);
+      };
+      tell(null);
       let next = 0;
       const fetchSome = async (): Promise<void> => {
-        for (let file = missing[next++]; file !== undefined && this.#pins.has(ino); file = missing[next++]) {
-          const isHere = await this.#complete(file, (step) => {
-            bytesHere += step;
-            tell(false);
-          });
-          if (isHere) filesHere++;
+        while (!troubles.isRoundOver && this.#pins.has(ino)) {
+          const file = missing[next++];
+          if (file === undefined) return;
+          if (await troubles.unlessMetBy(file, this.#complete(file, here, troubles.signal))) filesHere++;
         }
       };
+      // None of them rejects: a round that ended before all of its fetches would have those of the next one beside them.
       await Promise.all(Array.from({ length: FILES_AT_ONCE }, fetchSome));
-      tell(filesHere === files.length);
+      tell(null);
       // They are here; that they are the newest is to be asked.
-      for (const file of doubted) await this.#complete(file, () => {});
+      for (const file of doubted) {
+        if (troubles.isRoundOver) break;
+        await troubles.unlessMetBy(
+          file,
+          this.#complete(file, () => {}, troubles.signal),
+        );
+      }
+      // Told at the end: until then it goes on, and whoever waits for it waits for the others.
+      tell(troubles.told);
     } catch (error) {
-      const trouble = error instanceof Error ? error.message : String(error);
-      log.debug({ err: error, ino }, 'pinned files not complete');
-      pin.state = { ...(pin.state === before ? before : pin.state), isComplete: false, trouble };
+      troubles.met(ino, error);
+      pin.state = { ...pin.state, isComplete: false, trouble: troubles.told };
     }
   }
 
   /** All files in `root`, or itself; folders that were never listed are listed first, old ones behind our back. */
-  async #filesIn(root: NodeRecord): Promise<readonly Inode[]> {
-    const { tree, freshness, shutdown } = this.#deps;
+  async #filesIn(root: NodeRecord, troubles: Troubles): Promise<readonly Inode[]> {
+    const { store, tree, freshness } = this.#deps;
     if (root.kind !== 'folder') return [root.ino];
     const files: Inode[] = [];
     const folders: Inode[] = [root.ino];
-    for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
-      if (!freshness.isListed(folder)) await freshness.ensureListed(folder, shutdown);
+    const list = async (folder: Inode): Promise<void> => {
+      if (!freshness.isListed(folder)) await freshness.ensureListed(folder, troubles.signal);
+    };
+    const walk = async (folder: Inode): Promise<void> => {
       for (let after: string | undefined, more = true; more; ) {
         more = false;
         let seen = 0;
-        for (const { name, node } of tree.children(folder, after)) {
-          (node.kind === 'folder' ? folders : files).push(node.ino);
+        // Not `tree.children`: it ends at the first damaged node.
+        for (const [name, ino] of store.scan('name', folder, after)) {
+          const kind = troubles.unlessMet(ino, () => tree.node(ino))?.kind;
+          if (kind !== undefined) (kind === 'folder' ? folders : files).push(ino);
           after = name;
           more = ++seen === NAMES_PER_TURN;
           if (more) break;
         }
         await nextTurn();
       }
+    };
+    for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
+      await troubles.unlessMetBy(folder, list(folder));
+      if (troubles.isRoundOver) break;
+      // What is known of it, where it could not be listed.
+      await troubles.unlessMetBy(folder, walk(folder));
     }
     return files;
   }
 
   /** Fetches what is missing of the newest version, or under the draft, of a file. @returns whether it is still there to be fetched */
-  async #complete(ino: Inode, here: (bytes: number) => void): Promise<boolean> {
-    const { files, reader, shutdown } = this.#deps;
+  async #complete(ino: Inode, here: (bytes: number) => void, signal: AbortSignal): Promise<boolean> {
+    const { files, reader } = this.#deps;
     const file = files.acquire(ino, 'read');
     try {
       // Pins the version, as any reader does.
-      await file.read({ start: 0, end: 1 }, { signal: shutdown }, () => undefined);
+      await file.read({ start: 0, end: 1 }, { signal }, () => undefined);
       const { content, sizeBytes } = file;
       if (content === null) return true;
       for (const step of stepsOf(sizeBytes)) {
         if (!this.#isStarted) throw new FsError('EINTR', 'the mount is stopping');
-        const stays = await reader.keep(content, step, shutdown);
+        const stays = await reader.keep(content, step, signal);
         if (!stays) throw new FsError('ENOSPC', 'the disk has less free than --cache-reserve leaves alone');
         here(step.end - step.start);
       }
@@ -277,6 +315,62 @@ export class Pins {
       throw error;
     } finally {
       files.release(file, 'read');
+    }
+  }
+}
+
+/**
+ * What a round met. The trouble of one file or folder is its own, and all others are fetched beside it; what the others would meet as well
+ * ends the round, also what is under way of it.
+ */
+class Troubles {
+  /** Ends what is under way. */
+  readonly signal: AbortSignal;
+  readonly #log: Logger;
+  readonly #everybodys = new AbortController();
+  #told: string | null = null;
+
+  constructor(shutdown: AbortSignal, log: Logger) {
+    this.signal = AbortSignal.any([shutdown, this.#everybodys.signal]);
+    setMaxListeners(0, this.signal); // one for each request under way
+    this.#log = log;
+  }
+
+  /** The first of them, or the one that ended the round; null: none was met. */
+  get told(): string | null {
+    return this.#told;
+  }
+
+  /** Nothing more of the round is to be begun. */
+  get isRoundOver(): boolean {
+    return this.signal.aborted;
+  }
+
+  met(ino: Inode, error: unknown): void {
+    this.#log.debug({ err: error, ino }, 'pinned file or folder not complete');
+    if (this.#everybodys.signal.aborted) return;
+    const isEverybodys = error instanceof SignInError || ENDS_A_ROUND.has(toFsError(error).errno);
+    const message = error instanceof Error ? error.message : String(error);
+    this.#told = isEverybodys ? message : (this.#told ?? message);
+    if (isEverybodys) this.#everybodys.abort(error);
+  }
+
+  unlessMet<T>(ino: Inode, read: () => T): T | undefined {
+    try {
+      return read();
+    } catch (error) {
+      this.met(ino, error);
+      return undefined;
+    }
+  }
+
+  /** Never rejects. */
+  async unlessMetBy<T>(ino: Inode, work: Promise<T>): Promise<T | undefined> {
+    try {
+      return await work;
+    } catch (error) {
+      this.met(ino, error);
+      return undefined;
     }
   }
 }

@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto';
+import { unlessAborted } from '../base/abort.ts';
 import { FsError } from '../base/errors.ts';
 import { type HandleId, type Inode, ROOT_INODE, type Timespec, timespecOfMs } from '../base/vocabulary.ts';
-import { type BlockReader, unlessAborted } from '../content/block-reader.ts';
+import type { BlockReader } from '../content/block-reader.ts';
 import type {
   Answer,
   Attributes,

@@ -1,3 +1,4 @@
+import { unlessAborted } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
 import { ProtocolError, SignInError } from '../base/errors.ts';
 
@@ -94,8 +95,9 @@ export class AccessToken {
     if (this.#refused !== null && this.#clock.elapsedMs() < this.#refused.askAgainMs) {
       return Promise.reject(this.#refused.error);
     }
+    if (signal?.aborted) return Promise.reject(signal.reason); // nothing is asked for nobody
     this.#underWay ??= this.#ask();
-    return signal === undefined ? this.#underWay : orAborted(this.#underWay, signal);
+    return signal === undefined ? this.#underWay : unlessAborted(this.#underWay, signal);
   }
 
   #ask(): Promise<IssuedToken> {
@@ -132,13 +134,4 @@ export class AccessToken {
     this.#isRefusalTold = true;
     this.#onSignInRequired(error);
   }
-}
-
-function orAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const aborted = () => reject(signal.reason);
-    if (signal.aborted) return aborted();
-    signal.addEventListener('abort', aborted, { once: true });
-    void promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', aborted));
-  });
 }

@@ -19,6 +19,8 @@ export class Exchange implements Dispatcher.DispatchHandler {
   /** Why it was ended from here: by its signal, or its deadline. */
   #ended: Error | null = null;
   #cancelExpiry: () => void = () => {};
+  #isOver = false;
+  #resume: () => void = () => {};
 
   constructor(
     request: TransportRequest,
@@ -31,6 +33,24 @@ export class Exchange implements Dispatcher.DispatchHandler {
     this.#resolve = resolve;
     this.#reject = reject;
     request.signal?.addEventListener('abort', this.#aborted, { once: true });
+  }
+
+  /**
+   * A body's chunks, until the answer begins: who answers before he has all of it wants no more (an honest *incomplete*, a refusal), but
+   * undici sends on until the answer has ended, and one without a length ends when the other side likes. It is not held back for ever:
+   * a service may also begin its answer first.
+   */
+  async *whileWanted(chunks: AsyncIterable<Uint8Array>, clock: Clock): AsyncGenerator<Uint8Array, void, undefined> {
+    let hasWaited = false;
+    for await (const chunk of chunks) {
+      if (this.#answer !== null && !hasWaited) {
+        hasWaited = true;
+        await this.#overWithin(ANSWER_ENDS_MS, clock);
+      }
+      // undici would wait for ever for room on a line that is gone.
+      if (this.#isOver) throw new TransportError('the exchange is over');
+      yield chunk;
+    }
   }
 
   /** Ends the exchange, wherever it is, unless it has ended by then. */
@@ -83,7 +103,21 @@ export class Exchange implements Dispatcher.DispatchHandler {
     this.#controller?.abort(reason);
   }
 
+  /** Resolves when the exchange is over, or after `ms`. */
+  #overWithin(ms: number, clock: Clock): Promise<void> {
+    if (this.#isOver) return Promise.resolve();
+    return new Promise((resolve) => {
+      const cancel = clock.after(ms, resolve);
+      this.#resume = () => {
+        cancel();
+        resolve();
+      };
+    });
+  }
+
   #settle(): void {
+    this.#isOver = true;
+    this.#resume();
     this.#cancelExpiry();
     this.#request.signal?.removeEventListener('abort', this.#aborted);
   }
@@ -93,6 +127,9 @@ export class Exchange implements Dispatcher.DispatchHandler {
     return reason instanceof Error ? reason : new DOMException(String(reason), 'AbortError');
   }
 }
+
+/** An answer that began before its request had ended and takes longer waits for the rest of it; the reference server's takes 2 s. */
+const ANSWER_ENDS_MS = 5000;
 
 const NEVER_SENT: ReadonlySet<string> = new Set([
   'ECONNREFUSED',

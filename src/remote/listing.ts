@@ -1,5 +1,5 @@
 import { ProtocolError } from '../base/errors.ts';
-import type { ListingPage, RemoteEntry } from '../base/resources.ts';
+import { LISTING_PAGES_MAX, type ListingPage, type RemoteEntry } from '../base/resources.ts';
 import type { ResourceUrl } from '../base/vocabulary.ts';
 import { formatListingQuery, type ListingQuery } from '../protocol/endpoints.ts';
 import { decodeCollectionContents } from '../protocol/messages.ts';
@@ -22,8 +22,6 @@ interface ListingRequest {
 
 /** What the interface gives by default (4.5), said so that every server gives the same. */
 const PAGE_ENTRIES = 500;
-/** Two million entries in one folder, or a service that never says no. */
-const PAGES_MAX = 4_000;
 /** Pages in a row that bring nothing new: under change one may, but a service that ignores `start` always does. */
 const STALE_PAGES_MAX = 3;
 /** Of the whole listing, while it changes under us. */
@@ -67,7 +65,7 @@ async function readOnce(
   let isExact = true;
   let last: RemoteEntry | undefined;
   let stale = 0;
-  for (let start = 0, pages = 0; ; pages++) {
+  for (let start = 0, pages = 1; ; pages++) {
     const overlap = last === undefined ? 0 : 1;
     const query = { max: PAGE_ENTRIES + overlap, ...request.query };
     const page = await listPage(requests, { ...request, query, start: start - overlap });
@@ -78,7 +76,7 @@ async function readOnce(
     const fresh = page.entries.length - overlap;
     if (!page.hasMore || fresh <= 0) return { entries: [...entries.values()], isExact };
     stale = entries.size === before ? stale + 1 : 0;
-    if (stale === STALE_PAGES_MAX || pages === PAGES_MAX) {
+    if (stale === STALE_PAGES_MAX || pages === LISTING_PAGES_MAX) {
       throw new ProtocolError(`${request.folder}: a listing without end`);
     }
     start += fresh;

@@ -29,7 +29,7 @@ interface NativeReceiver {
   close(): number;
 }
 
-type Told = (line: number, phase: number, at: number, failure: number, bytes: Buffer) => void;
+type Told = (line: number, phase: number, at: number, bytes: Buffer) => void;
 
 /** A negative errno where it cannot be opened. */
 type OpenReceiver = (told: Told) => NativeReceiver | number;
@@ -58,7 +58,7 @@ export class Receiver {
   }
 
   private constructor(openReceiver: OpenReceiver) {
-    const opened = openReceiver((line, phase, at, _failure, bytes) => {
+    const opened = openReceiver((line, phase, at, bytes) => {
       const hear = this.#hearers.get(line);
       if (phase === GONE) this.#hearers.delete(line);
       hear?.({ phase, at, bytes });

@@ -147,7 +147,7 @@ export class Transport {
           method: request.method,
           headers,
           // undici takes async iterables, its types do not say so.
-          body: (stream?.chunks() ?? (typeof body === 'string' ? body : null)) as string | null,
+          body: (stream === null ? body : exchange.whileWanted(stream.chunks(), this.#clock)) as string | null,
           headersTimeout: stream !== null ? this.#deadlines.answerAfterBodyMs : this.#deadlines.answerMs,
         },
         exchange,

@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto';
 import { realpathSync } from 'node:fs';
-import { createServer, type Server } from 'node:net';
+import { createServer } from 'node:net';
 import { UsageError } from '../base/errors.ts';
+import { listening } from './listening.ts';
 
 /**
  * One server per data directory: two would collect each other's uploads as garbage. Held as an abstract socket, which the
@@ -14,20 +15,10 @@ export async function lockData(dataDirectory: string): Promise<() => Promise<voi
   if (process.platform !== 'linux') return async () => {};
   const id = createHash('sha256').update(realpathSync(dataDirectory)).digest('hex').slice(0, 32);
   const server = createServer((socket) => socket.destroy());
-  await listening(server, `\0cfs-serve-${id}`).catch((error: NodeJS.ErrnoException) => {
+  await listening(server, { path: `\0cfs-serve-${id}` }).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'EADDRINUSE') throw error;
     throw new UsageError(`another server runs on ${dataDirectory}`, 1, { cause: error });
   });
   server.unref();
   return () => new Promise((resolve) => void server.close(() => resolve()));
-}
-
-function listening(server: Server, path: string): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once('error', reject);
-    server.listen({ path }, () => {
-      server.off('error', reject);
-      resolve();
-    });
-  });
 }

@@ -122,15 +122,10 @@ export class Exchange {
     return decodedOr400(await this.document(), decode);
   }
 
-  /**
-   * An XML document, without a length as the service sends it (interface 4.4). Whoever still sends is told one: he sends on until he has
-   * all of the answer, and without a length that is when the line ends.
-   */
+  /** An XML document, without a length as the service sends it (interface 4.4). */
   async sendXml(status: number, xml: string, headers: Readonly<Record<string, string>> = {}): Promise<void> {
     this.#text = xml;
-    const body = Buffer.from(xml);
-    const length = this.#leavesBodyUnread() ? { 'Content-Length': String(body.byteLength) } : {};
-    await this.#send(status, { ...headers, ...length, 'Content-Type': 'application/xml; charset=UTF-8' }, body);
+    await this.#send(status, { ...headers, 'Content-Type': 'application/xml; charset=UTF-8' }, Buffer.from(xml));
   }
 
   async sendEmpty(status: number, headers: Readonly<Record<string, string>> = {}): Promise<void> {

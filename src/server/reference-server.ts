@@ -17,6 +17,7 @@ import { Documents } from './documents.ts';
 import { FaultPlan, type FaultRule } from './fault-plan.ts';
 import { Histories } from './histories.ts';
 import { collectGarbage, settlePartialUploads, sweepBlobs } from './housekeeping.ts';
+import { listening } from './listening.ts';
 import { Pictures } from './pictures.ts';
 import { Repository } from './repository.ts';
 import { RequestLog } from './request-log.ts';
@@ -149,6 +150,8 @@ export class ReferenceServer {
     const answer = (expectsContinue: boolean) => (request: IncomingMessage, response: ServerResponse) =>
       void this.#dispatcher.answer(request, response, expectsContinue);
     http.on('request', answer(false)).on('checkContinue', answer(true));
+    // A connection that could not be taken (no descriptors, no memory): the client tries again.
+    http.on('error', (err) => (options.log ?? silentLogger).warn({ err }, 'connection not accepted'));
     this.#stopHousekeeping = collectGarbage(parts, {
       uploadKeptMs: options.uploadKeptMs ?? 7 * 24 * 3600_000,
       log: options.log ?? silentLogger,
@@ -327,14 +330,12 @@ class Lines {
   }
 }
 
-function listen(http: Server, host: string, port: number): Promise<number> {
-  return new Promise((resolve, reject) => {
-    http.once('error', (error: NodeJS.ErrnoException) => {
-      const taken = error.code === 'EADDRINUSE' ? new PortTakenError(host, port, error) : error;
-      reject(taken);
-    });
-    http.listen({ host, port }, () => resolve((http.address() as AddressInfo).port));
+/** @returns the port */
+async function listen(http: Server, host: string, port: number): Promise<number> {
+  await listening(http, { host, port }).catch((error: NodeJS.ErrnoException) => {
+    throw error.code === 'EADDRINUSE' ? new PortTakenError(host, port, error) : error;
   });
+  return (http.address() as AddressInfo).port;
 }
 
 /** The port belongs to another program. The caller gives it its exit code. */

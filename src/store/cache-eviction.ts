@@ -7,6 +7,7 @@ import { sharesOf } from './cache-budget.ts';
 import { type CacheKind, type CacheUnit, type CacheUsage, UNIT_BLOCKS } from './cache-usage.ts';
 import type { ContentFiles } from './content-files.ts';
 import { isLayered } from './content-layers.ts';
+import { ifSound } from './node-table.ts';
 import type { ContentRecord, StoreWriter } from './tables.ts';
 import type { VersionBlocks } from './version-blocks.ts';
 
@@ -137,7 +138,7 @@ export class CacheEviction {
   /** Compares the count of content files that changed with what they take of the disk; those without a whole block go. */
   measure(): void {
     for (const id of this.#usage.takeUnmeasured(MEASURED_PER_CALL_MAX)) {
-      const record = this.#store.get('content', id);
+      const record = this.#sound(id);
       if (record?.kind !== 'version' || record.where === 'inline') continue;
       const diskBytes = this.#files.diskBytes(id, 'cache');
       this.#usage.measured(id, diskBytes);
@@ -172,9 +173,15 @@ export class CacheEviction {
       if (this.#copies.has(id)) continue;
       if (this.#draftsOver.has(id) || (this.#files.isHeld(id) && nowMs - unit.usedMs < LEASED_IDLE_MS)) continue;
       if (!this.#files.canPunchHoles && this.#files.isHeld(id)) continue;
+      const read = ifSound(() => ({ record: this.#store.get('content', id) }));
       // Where a block of it went, the own ranges below would show the hole.
-      if (this.#isUnsettled(id)) continue;
+      if (read?.record !== undefined && isLayered(read.record)) continue;
       units++;
+      if (read === undefined) {
+        // Damaged: what it takes of the disk stays taken, and it is not met again with each call.
+        this.#usage.forgetUnit(unit);
+        continue;
+      }
       if (this.#isKept(id)) {
         // Not met again with the next call.
         this.#usage.putBack(kind, unit);
@@ -240,13 +247,13 @@ export class CacheEviction {
     return before - this.#usage.smallCost;
   }
 
-  #isUnsettled(id: ContentId): boolean {
-    const record = this.#store.get('content', id);
-    return record !== undefined && isLayered(record);
+  /** Undefined also where its row is damaged: such a content is left alone, and keeps none of the others. */
+  #sound(id: ContentId): ContentRecord | undefined {
+    return ifSound(() => this.#store.get('content', id));
   }
 
   #removeFile(id: ContentId): void {
-    const record = this.#store.get('content', id);
+    const record = this.#sound(id);
     if (record === undefined || record.where === 'inline' || isLayered(record) || this.#files.isHeld(id)) return;
     try {
       if (record.where === 'file') this.#store.transact((tx) => tx.put('content', id, { ...record, where: 'none' }));

@@ -8,8 +8,9 @@ import type { ContentFiles } from './content-files.ts';
 import { isLayered } from './content-layers.ts';
 import { bytesOf } from './extents.ts';
 import type { LayerSettling } from './layer-settling.ts';
-import { countReference } from './node-table.ts';
+import { countReference, ifSound } from './node-table.ts';
 import { isFrozenFile } from './sealed-marks.ts';
+import { soundContents } from './sound-contents.ts';
 import type { ContentRecord, StoreWriter, Transaction } from './tables.ts';
 
 const COLLECTED_PER_CALL_MAX = 200;
@@ -31,6 +32,8 @@ export class ContentCollector {
   readonly #firstNewId: number;
   /** Goes through what nothing refers to and nobody holds; null between two rounds. */
   #round: Iterator<ContentId, undefined> | null = null;
+  /** What could not be removed for a reason of its own, like a damaged row: it stays garbage, and is not tried again in this run. */
+  readonly #left = new Set<ContentId>();
   /** Their records are gone; their files go when no power cut can undo that. */
   readonly #doomed: ContentId[] = [];
 
@@ -61,15 +64,16 @@ export class ContentCollector {
 
   /** Removes contents without references that nobody leases. @returns whether there may be more of them */
   collect(): boolean {
-    const ids = this.#garbage();
-    if (ids.size === 0) return false;
+    let ids: ReadonlySet<ContentId>;
     try {
+      ids = this.#garbage();
+      if (ids.size === 0) return false;
       this.#store.transact((tx) => {
-        for (const id of ids) this.#destroy(tx, id);
+        for (const id of ids) this.#destroyOrLeave(tx, id);
       });
     } catch (err) {
       this.#round = null;
-      this.#log.warn({ err, count: ids.size }, 'contents not collected');
+      this.#log.warn({ err }, 'contents not collected');
       return false;
     }
     this.#removeFiles();
@@ -97,18 +101,18 @@ export class ContentCollector {
   }
 
   *#unheld(): Generator<ContentId, undefined> {
-    for (const [id] of this.#store.all('garbage')) if (!this.#files.isHeld(id)) yield id;
+    for (const [id] of this.#store.all('garbage')) if (!this.#files.isHeld(id) && !this.#left.has(id)) yield id;
   }
 
-  /** Whether everything was looked at. */
+  /** Whether everything was looked at that can be; where not, it may be tried again. Nothing is evicted before. */
   async takeStock(signal: AbortSignal): Promise<boolean> {
     this.#eviction.suspend();
     try {
       let count = 0;
-      for (const [id, read] of this.#store.all('content')) {
+      for (const [id, read] of soundContents(this.#store)) {
         if (++count % RECORDS_PER_TURN === 0) await nextTurn();
         if (signal.aborted) return false;
-        if (read.kind === 'version' && read.where === 'none' && !isLayered(read)) continue;
+        if (read === undefined || (read.kind === 'version' && read.where === 'none' && !isLayered(read))) continue;
         const record = this.#store.get('content', id);
         if (record !== undefined) this.#count(id, record);
       }
@@ -116,7 +120,9 @@ export class ContentCollector {
         for (let shard = 0; shard < SHARDS; shard++) {
           if (signal.aborted) return false;
           for (const id of this.#files.idsIn(place, shard)) {
-            if (id < this.#firstNewId && this.#store.get('content', id) === undefined) this.#files.remove(id);
+            // Where the record is damaged nobody knows: the bytes of a draft are nowhere else.
+            const isNobodys = id < this.#firstNewId && ifSound(() => this.#store.get('content', id) === undefined);
+            if (isNobodys === true) this.#files.remove(id);
           }
           if (shard % 8 === 7) await nextTurn();
         }
@@ -124,7 +130,7 @@ export class ContentCollector {
       this.#eviction.resume();
       return true;
     } catch (err) {
-      this.#log.warn({ err }, 'taking stock of the cache ended early: nothing will be evicted');
+      this.#log.warn({ err }, 'taking stock of the cache ended early: nothing is evicted until it is taken');
       return false;
     }
   }
@@ -155,15 +161,31 @@ export class ContentCollector {
     this.#usage.measured(id, this.#files.diskBytes(id, 'cache'));
   }
 
+  /** One that cannot be removed keeps no other from being removed: the same portion would come again and again. */
+  #destroyOrLeave(tx: Transaction, id: ContentId): void {
+    try {
+      this.#destroy(tx, id);
+    } catch (err) {
+      this.#left.add(id);
+      this.#log.warn({ err, content: id }, 'content not collected');
+    }
+  }
+
+  /** Throws before it changed anything, or not at all. */
   #destroy(tx: Transaction, id: ContentId): void {
-    tx.remove('garbage', id);
     const record = tx.get('content', id);
-    if (record === undefined || record.refs > 0) return;
+    if (record === undefined || record.refs > 0) {
+      tx.remove('garbage', id);
+      return;
+    }
+    const { base, version } = record;
+    // A base whose row is damaged lost its count with it.
+    if (base !== null) ifSound(() => countReference(tx, base, -1));
+    tx.remove('garbage', id);
     tx.remove('content', id);
     if (record.where === 'inline') tx.remove('inline', id);
-    if (record.version !== null && tx.get('version', record.version) === id) tx.remove('version', record.version);
+    if (version !== null && ifSound(() => tx.get('version', version)) === id) tx.remove('version', version);
     for (const [row] of tx.scan('blocks', id)) tx.remove('blocks', [id, row]);
-    if (record.base !== null) countReference(tx, record.base, -1);
     tx.afterCommit(() => {
       this.#eviction.releaseBase(id);
       this.#forget(id);

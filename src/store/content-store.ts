@@ -16,7 +16,7 @@ import { indexBytes } from './environment.ts';
 import { clip } from './extents.ts';
 import { LayerSettling } from './layer-settling.ts';
 import { LayerTrust } from './layer-trust.ts';
-import { countReference } from './node-table.ts';
+import { countReference, ifSound } from './node-table.ts';
 import { OpenDrafts } from './open-drafts.ts';
 import { SealedMarks } from './sealed-marks.ts';
 import { SmallBytes } from './small-bytes.ts';
@@ -370,7 +370,9 @@ export class ContentStore implements Contents {
       this.#files.hold(at);
       if (use === 'copying') this.#eviction.beginCopy(at);
       const open: Draft | undefined = this.#drafts.get(at);
-      at = open === undefined ? (this.record(at)?.base ?? null) : open.base;
+      // A row of layers ends with one that is damaged: whoever reads it fails, and what is held so far is given back.
+      const here: ContentId = at;
+      at = open === undefined ? (ifSound(() => this.record(here))?.base ?? null) : open.base;
     }
     let released = false;
     return {
@@ -406,10 +408,14 @@ export class ContentStore implements Contents {
 
   /**
    * Takes stock of what earlier runs left (sizes, unsettled layers, files that belong to nothing), in short turns. Until it
-   * resolved nothing is evicted. To be called once, after the store was opened.
+   * resolved to true nothing is evicted. To be called after the store was opened, again where it could not be taken.
+   *
+   * @returns whether it was taken. Never rejects
    */
-  async takeStock(signal: AbortSignal): Promise<void> {
-    if (await this.#collector.takeStock(signal)) this.#trust.lookedThrough();
+  async takeStock(signal: AbortSignal): Promise<boolean> {
+    const isTaken = await this.#collector.takeStock(signal);
+    if (isTaken) this.#trust.lookedThrough();
+    return isTaken;
   }
 
   /** Stores block maps and closes the files; the store itself is closed by its owner, after this. */

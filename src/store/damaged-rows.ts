@@ -31,15 +31,21 @@ export class DamagedRows {
     bytes: Uint8Array,
   ): Tables[T]['value'] | undefined {
     try {
+      // Read as something else than was written: rows that few have, and that are looked at seldom.
+      if ((table === 'dirty' || table === 'upload') && !isSound(table, key, keyBytes, bytes))
+        this.#tell(table, key, keyBytes);
       return decodeValue(table, key, keyBytes, bytes);
     } catch (err) {
-      const id = Buffer.from(keyBytes).toString('hex');
-      if (!this.#told.has(id) && this.#told.size < TOLD_MAX) {
-        this.#told.add(id);
-        this.#log.error({ err, table, key }, 'a row of the store is damaged');
-      }
+      this.#tell(table, key, keyBytes, err);
       throw err;
     }
+  }
+
+  #tell(table: TableName, key: unknown, keyBytes: Uint8Array, err?: unknown): void {
+    const id = Buffer.from(keyBytes).toString('hex');
+    if (this.#told.has(id) || this.#told.size >= TOLD_MAX) return;
+    this.#told.add(id);
+    this.#log.error({ ...(err === undefined ? null : { err }), table, key }, 'a row of the store is damaged');
   }
 }
 

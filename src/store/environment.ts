@@ -371,7 +371,12 @@ function firstBehind(rows: readonly Row[], key: Uint8Array): number {
   return at < 0 ? rows.length : at;
 }
 
+/** False where it cannot be asked: a disk that is gone fails LMDB and this alike, and LMDB's error is the one to tell. */
 function isDiskFull(directory: string): boolean {
-  const { bavail, bsize } = statfsSync(directory);
-  return bavail * bsize < DISK_FULL_BELOW_BYTES;
+  try {
+    const { bavail, bsize } = statfsSync(directory);
+    return bavail * bsize < DISK_FULL_BELOW_BYTES;
+  } catch {
+    return false;
+  }
 }

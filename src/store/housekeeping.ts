@@ -3,26 +3,37 @@ import type { Logger } from '../base/log.ts';
 import type { ContentStore } from './content-store.ts';
 
 const PAUSE_MS = 2000;
+/** Between two tries to take stock; twice as long each time. */
+const STOCK_PAUSE_MS = 10_000;
+const STOCK_PAUSE_MAX_MS = 10 * 60_000;
 
 /**
  * Looks after the contents until `signal` is aborted: takes stock once, then collects, evicts and settles layers every few
- * seconds. Never rejects.
+ * seconds. Where stock could not be taken that is tried again, for nothing is evicted before. Never rejects.
  */
 export async function keepHouse(
   contents: Pick<ContentStore, 'takeStock' | 'collect' | 'settleLayers'>,
   deps: { readonly clock: Clock; readonly log: Logger },
   signal: AbortSignal,
 ): Promise<void> {
-  await contents.takeStock(signal);
+  const { clock, log } = deps;
+  let isStockTaken = await contents.takeStock(signal);
+  let stockPauseMs = STOCK_PAUSE_MS;
+  let stockAtMs = clock.elapsedMs() + stockPauseMs;
   while (!signal.aborted) {
     try {
+      if (!isStockTaken && clock.elapsedMs() >= stockAtMs) {
+        isStockTaken = await contents.takeStock(signal);
+        stockPauseMs = Math.min(stockPauseMs * 2, STOCK_PAUSE_MAX_MS);
+        stockAtMs = clock.elapsedMs() + stockPauseMs;
+      }
       contents.collect();
       await contents.settleLayers(signal);
-      await deps.clock.sleep(PAUSE_MS, signal);
+      await clock.sleep(PAUSE_MS, signal);
     } catch (err) {
       if (signal.aborted) return;
-      deps.log.error({ err }, 'looking after the contents failed');
-      await deps.clock.sleep(PAUSE_MS, signal).catch(() => {});
+      log.error({ err }, 'looking after the contents failed');
+      await clock.sleep(PAUSE_MS, signal).catch(() => {});
     }
   }
 }

@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { StorageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { BLOCK_BYTES, type ContentId } from '../base/vocabulary.ts';
 import { blockLength } from './block-map.ts';
@@ -7,7 +8,7 @@ import type { CacheUsage } from './cache-usage.ts';
 import type { ContentFiles } from './content-files.ts';
 import { isLayered } from './content-layers.ts';
 import type { Contents } from './contents.ts';
-import { countReference } from './node-table.ts';
+import { countReference, ifSound } from './node-table.ts';
 import type { ContentRecord, StoreWriter, Transaction } from './tables.ts';
 import type { VersionBlocks } from './version-blocks.ts';
 
@@ -28,6 +29,8 @@ export class LayerSettling {
   readonly #contents: Pick<Contents, 'pieces' | 'readAll' | 'lease'>;
   readonly #toFile: (id: ContentId) => void;
   readonly #waiting = new Set<ContentId>();
+  /** Of these it was told already that they could not be settled. */
+  readonly #told = new Set<ContentId>();
   #running: Promise<void> | null = null;
 
   constructor(deps: {
@@ -93,10 +96,14 @@ export class LayerSettling {
     for (const id of this.#waiting) {
       if (signal.aborted) return;
       try {
-        if (await this.#settle(id, signal)) this.#waiting.delete(id);
+        if (!(await this.#settle(id, signal))) continue;
+        this.#waiting.delete(id);
+        this.#told.delete(id);
       } catch (err) {
-        this.#log.warn({ err, content: id }, 'layers not settled');
-        return; // the disk may be full: later
+        this.#log[this.#told.has(id) ? 'debug' : 'warn']({ err, content: id }, 'layers not settled');
+        this.#told.add(id);
+        // On a full disk none of the others finds room either. Whatever else it is, it is this one's own trouble.
+        if (err instanceof StorageError && err.full) return;
       }
     }
   }
@@ -108,7 +115,8 @@ export class LayerSettling {
     const lease = this.#contents.lease(id);
     try {
       if (record.sizeBytes <= this.#inlineMaxBytes) {
-        const bytes = this.#contents.readAll(id, { start: 0, end: record.sizeBytes });
+        // Where the row of a layer is damaged: fetched again, like what is missing. Any other failure may pass.
+        const bytes = ifSound(() => this.#contents.readAll(id, { start: 0, end: record.sizeBytes })) ?? null;
         this.#store.transact((tx) => {
           if (bytes !== null && bytes.byteLength > 0) this.becomeInline(tx, id, bytes);
           else this.#dropAll(tx, id);
@@ -138,8 +146,8 @@ export class LayerSettling {
     if (this.#blocks.map(id).isPresent(block)) return;
     const start = block * BLOCK_BYTES;
     const end = start + blockLength(block, sizeBytes);
-    const pieces = this.#contents.pieces(id, { start, end });
-    if (pieces.some((piece) => piece.kind === 'missing')) return;
+    const pieces = ifSound(() => this.#contents.pieces(id, { start, end }));
+    if (pieces === undefined || pieces.some((piece) => piece.kind === 'missing')) return;
     const path = this.#files.path(id, 'cache');
     let at = start;
     for (const piece of pieces) {
@@ -166,8 +174,10 @@ export class LayerSettling {
   }
 
   #dropLayers(tx: Transaction, id: ContentId, record: ContentRecord, where: ContentRecord['where']): void {
+    const { base } = record;
+    // A base whose row is damaged lost its count with it.
+    if (base !== null) ifSound(() => countReference(tx, base, -1));
     tx.put('content', id, { ...record, where, base: null, baseBytes: 0, extents: [] });
-    if (record.base !== null) countReference(tx, record.base, -1);
     tx.afterCommit(() => {
       this.#eviction.releaseBase(id);
       if (where !== 'file') this.#blocks.forget(id);

@@ -1,4 +1,5 @@
 import { type ContentId, type Inode, ROOT_INODE, type Timespec } from '../base/vocabulary.ts';
+import { DamagedRow } from './record-codec.ts';
 import { isDoubted } from './service-time.ts';
 import type { DirtyRecord, NodeRecord, RemoteFacet, StoreReader, Transaction } from './tables.ts';
 
@@ -6,6 +7,24 @@ import type { DirtyRecord, NodeRecord, RemoteFacet, StoreReader, Transaction } f
  * The one place that writes node records, so that the indexes (dentries, resources, dirty, references of contents) can
  * never disagree with them.
  */
+
+/**
+ * The node, where its row is what was written; undefined also where it is damaged. For finding and for telling, where one damaged
+ * row must not hide the others: whoever decides or changes something reads the row itself, and fails.
+ */
+export function soundNode(store: StoreReader, ino: Inode): NodeRecord | undefined {
+  return ifSound(() => store.get('node', ino));
+}
+
+/** What `read` finds; undefined where it meets a row that is damaged. As `soundNode`, for other rows. */
+export function ifSound<T>(read: () => T): T | undefined {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof DamagedRow) return undefined;
+    throw error;
+  }
+}
 
 /** Whether anything of the node is to be pushed: the facets differ in existence, place, name or bytes. */
 export function isDirty(node: NodeRecord): boolean {

@@ -252,8 +252,9 @@ export function encodeValue<T extends TableName>(
 }
 
 /**
- * `bytes` may be lent: nothing of them is kept. What can be had again is answered for when its row is damaged: a row of a block map
- * is not there (its blocks are fetched again), and small bytes are `damaged`.
+ * `bytes` may be lent: nothing of them is kept. What can be had again, or done without, is answered for when its row is damaged: a row
+ * of a block map is not there (its blocks are fetched again), small bytes are `damaged`, that something is to be pushed says
+ * the row by being there, and a push whose beginning is not known any more is begun anew.
  *
  * @throws DamagedRow
  */
@@ -265,9 +266,14 @@ export function decodeValue<T extends TableName>(
 ): Tables[T]['value'] | undefined {
   if (isUnchecked(table, key)) return CODECS[table].decode(bytes, key);
   const value = openRow(keyBytes, bytes);
-  if (value !== null) return CODECS[table].decode(value, key);
+  return value === null ? valueOfDamaged(table, key) : CODECS[table].decode(value, key);
+}
+
+/** What a row that is not what was written is read as; undefined: as none. @throws DamagedRow */
+export function valueOfDamaged<T extends TableName>(table: T, key: Tables[T]['key']): Tables[T]['value'] | undefined {
   if (table === 'inline') return 'damaged' as Tables[T]['value'];
-  if (table === 'blocks') return undefined;
+  if (table === 'blocks' || table === 'upload') return undefined;
+  if (table === 'dirty') return { sinceMs: 0, parked: null } satisfies DirtyRecord as Tables[T]['value'];
   throw new DamagedRow(table, key);
 }
 

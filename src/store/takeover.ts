@@ -17,7 +17,7 @@ export interface TakeoverOptions {
   readonly database: RootDatabase<Buffer, Buffer>;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Whether the disk under the store is (almost) full: LMDB says EIO for it. */
+  /** Whether the disk under the store is (almost) full: LMDB says EIO for it. Never throws. */
   readonly isDiskFull: () => boolean;
   /** LMDB answers reads of these rows now. */
   readonly committed: (records: readonly PendingRecord[]) => void;

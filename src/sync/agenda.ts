@@ -35,6 +35,8 @@ export class Agenda {
   /** To be decided about in the next turn. */
   readonly #todo = new Set<Inode>();
   #sweepIsDue = false;
+  /** Whether the line was closed when something was to be pushed last. */
+  #isHeld = false;
 
   constructor(deps: AgendaDeps) {
     this.#deps = deps;
@@ -89,9 +91,7 @@ export class Agenda {
       try {
         this.#consider(ino);
       } catch (error) {
-        // A full disk, or our mistake: one node's trouble does not end the sync of the others.
-        this.#deps.log.error({ ino, err: error }, 'push not decided');
-        this.#due.failed(ino, null);
+        this.#undecided(ino, error);
       }
       if (++decided === DECISIONS_PER_TURN) break;
     }
@@ -101,15 +101,16 @@ export class Agenda {
   *ready(): Iterable<Push> {
     const { store, clock, line, pushing, intents, onWork } = this.#deps;
     const nowMs = clock.elapsedMs();
-    if (nowMs < line.closedUntilMs) return;
+    this.#isHeld = nowMs < line.closedUntilMs;
+    if (this.#isHeld) return;
     // What is left of the queue is for the next turn: a folder of thousands may have been deleted since it was put there.
     for (let decided = 0; decided < DECISIONS_PER_TURN; decided++) {
       if (line.isProbing && this.#queue.running > 0) return;
-      const next = this.#queue.take();
+      const next = this.#queue.take(line.isProbing ? 'probe' : 'flow');
       if (next === null) return;
       // Since it was put there things may have changed.
-      const decision = this.#decide(next.ino);
-      if (decision.type !== 'push' || pushing.has(decision.action.ino)) {
+      const decision = this.#decideAgain(next.ino);
+      if (decision?.type !== 'push' || pushing.has(decision.action.ino)) {
         this.#queue.ended(next.weight);
         this.#todo.add(next.ino);
         onWork();
@@ -117,8 +118,15 @@ export class Agenda {
       }
       const { action } = decision;
       const { ino } = action;
+      let before: Push['before'];
+      try {
+        before = { node: store.get('node', ino), intent: intents.of(ino) };
+      } catch (error) {
+        this.#queue.ended(next.weight);
+        this.#undecided(next.ino, error);
+        continue;
+      }
       this.#queue.delete(ino);
-      const before = { node: store.get('node', ino), intent: intents.of(ino) };
       yield { action, asker: next.ino, weight: next.weight, startedMs: nowMs, before };
     }
   }
@@ -128,11 +136,10 @@ export class Agenda {
    * @returns whether nothing moves any more until then
    */
   rest(): boolean {
-    const { clock, line } = this.#deps;
     if (this.#asksForTurn()) return false;
     this.#due.armNext();
-    const { closedUntilMs } = line;
-    if (this.#queue.size > 0 && closedUntilMs > clock.elapsedMs()) this.#due.arm(closedUntilMs);
+    // By what `ready` saw: the moment may have come since, and nobody else would ask for a turn.
+    if (this.#queue.size > 0 && this.#isHeld) this.#due.arm(this.#deps.line.closedUntilMs);
     if (this.#queue.running > 0 || this.#queue.size > 0) return false;
     if (!this.#sweepIsDue) return true;
     this.#sweepIsDue = false;
@@ -148,12 +155,17 @@ export class Agenda {
     if (outcome === 'split') this.#split(ino);
     if (type === 'upload' && outcome === 'done') this.#pace.note(ino);
     this.#due.pushed(action, clock.elapsedMs() - push.startedMs);
-    const isSame = store.get('node', ino) === before.node && intents.of(ino) === before.intent;
-    if (isSame && !this.#splits.has(ino)) {
+    const node = store.get('node', ino);
+    const isSame = node === before.node && intents.of(ino) === before.intent;
+    // Made, and not there when its bytes came: once more, but not at once for as long as that is so.
+    const isLostAgain =
+      (type === 'create-file' || type === 'create-folder') && node?.local != null && node.remote === null;
+    if ((isSame && !this.#splits.has(ino)) || isLostAgain) {
       // Nothing came of it (somebody else was faster, mostly): not again at once.
       log.debug({ ino, action: type }, 'push changed nothing');
       this.#due.failed(ino, null);
-    } else {
+    } else if (type !== 'find-out' || node !== before.node) {
+      // To have found out that nothing happened is no success: what fails next fails once more.
       this.#due.succeeded(ino);
     }
   }
@@ -188,7 +200,8 @@ export class Agenda {
     for (let at = ino; !seen.has(at); ) {
       seen.add(at);
       if (this.#deps.store.get('dirty', at)?.parked) return { ino: at, why: 'parked' };
-      const decision = decided.get(at) ?? this.#decide(at);
+      const decision = decided.get(at) ?? this.#decideAgain(at);
+      if (decision === null) return null;
       decided.set(at, decision);
       if (decision.type === 'open') return { ino: at, why: 'open' };
       if (decision.type !== 'wait') return null;
@@ -251,6 +264,21 @@ export class Agenda {
       default:
         decision satisfies never;
     }
+  }
+
+  /** null where that failed: it is decided about in the next turn, which tells why. */
+  #decideAgain(ino: Inode): Decision | null {
+    try {
+      return this.#decide(ino);
+    } catch {
+      return null;
+    }
+  }
+
+  /** A damaged row, a full disk, or our mistake: one node's trouble does not end the sync of the others. */
+  #undecided(ino: Inode, error: unknown): void {
+    this.#deps.onUndecided(ino, error);
+    this.#wakeWaiters(ino);
   }
 
   #decide(ino: Inode): Decision {
@@ -352,6 +380,8 @@ export interface AgendaDeps
   readonly requests: Iterable<Pick<SyncRequest, 'has' | 'waitsFor'>>;
   /** There is something to decide about: a turn is to come. */
   readonly onWork: () => void;
+  /** Nothing could be decided about the node: it is parked, or put off by `failed`. */
+  readonly onUndecided: (ino: Inode, error: unknown) => void;
 }
 
 /** So that no turn takes longer than a millisecond or two. */

@@ -22,4 +22,4 @@ export interface BackoffLimits {
 }
 
 /** No answer of the service makes us wait longer than this. */
-const RETRY_AFTER_MAX_MS = 10 * 60_000;
+export const RETRY_AFTER_MAX_MS = 10 * 60_000;

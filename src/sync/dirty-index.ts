@@ -1,6 +1,6 @@
 import type { ContentId, Inode } from '../base/vocabulary.ts';
 import { layersOf } from '../store/content-layers.ts';
-import { isContentDirty } from '../store/node-table.ts';
+import { ifSound, isContentDirty, soundNode } from '../store/node-table.ts';
 import type { NodeRecord, StoreReader } from '../store/tables.ts';
 
 /** Where a push puts a resource, or may have put it. */
@@ -22,6 +22,7 @@ export class DirtyIndex {
   readonly #byFolder = new Map<Inode, Map<string, Set<Inode>>>();
   readonly #contents = new Map<Inode, readonly ContentId[]>();
   readonly #byContent = new Map<ContentId, Set<Inode>>();
+  readonly #unreadable = new Set<Inode>();
 
   constructor(store: StoreReader) {
     this.#store = store;
@@ -42,7 +43,10 @@ export class DirtyIndex {
   /** Brings what is known of a node up to its record. */
   refresh(ino: Inode): { readonly changed: boolean } {
     const dirty = this.#store.get('dirty', ino) !== undefined;
-    const node = this.#store.get('node', ino);
+    // One that is damaged has no place, but is dirty: the agenda parks it.
+    const node = soundNode(this.#store, ino);
+    if (dirty && node === undefined) this.#unreadable.add(ino);
+    else this.#unreadable.delete(ino);
     const remote = node?.remote ?? null;
     this.#refreshContents(ino, dirty ? node : undefined);
     const target = this.#targets.get(ino);
@@ -81,6 +85,12 @@ export class DirtyIndex {
     return null;
   }
 
+  /** A dirty node whose row is damaged: which bytes it needs is not known. null for none. */
+  get unreadable(): Inode | null {
+    const [ino = null] = this.#unreadable;
+    return ino;
+  }
+
   #refreshContents(ino: Inode, node: NodeRecord | undefined): void {
     const before = this.#contents.get(ino);
     // What was frozen for the service is not what the file holds any more when that was written anew.
@@ -95,7 +105,7 @@ export class DirtyIndex {
     }
     this.#contents.delete(ino);
     if (tops.length === 0) return;
-    const contents = tops.flatMap((top) => layersOf(top, (id) => this.#store.get('content', id)));
+    const contents = tops.flatMap((top) => layersOf(top, (id) => ifSound(() => this.#store.get('content', id))));
     for (const content of contents) {
       const inos = this.#byContent.get(content) ?? new Set<Inode>();
       this.#byContent.set(content, inos);

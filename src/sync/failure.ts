@@ -1,4 +1,12 @@
-import { ApiError, FsError, ProtocolError, SignInError, StorageError, TransportError } from '../base/errors.ts';
+import {
+  ApiError,
+  FsError,
+  isPassing,
+  ProtocolError,
+  SignInError,
+  StorageError,
+  TransportError,
+} from '../base/errors.ts';
 import type { ParkReason } from '../store/tables.ts';
 
 /** What a failed push means for it and for the others. */
@@ -32,11 +40,6 @@ const REASON_OF_STATUS: ReadonlyMap<number, ParkReason> = new Map([
   [413, 'quota'],
 ]);
 
-/** Statuses that pass by themselves (wire-facts 1: real 503s; rclone retries 429, 500, 502, 503, 504 and 509). */
-function isPassing(status: number): boolean {
-  return status >= 500 || status === 429 || status === 408;
-}
-
 export function failureOf(error: unknown): Failure {
   const detail = error instanceof Error ? error.message : String(error);
   if (error instanceof ParkedError) return { type: 'park', reason: error.reason, detail };
@@ -45,7 +48,7 @@ export function failureOf(error: unknown): Failure {
   if (error instanceof ApiError) {
     // 401 after the one renewal that the transport tries by itself.
     if (error.status === 401) return { type: 'sign-in', detail };
-    if (isPassing(error.status)) {
+    if (isPassing(error)) {
       const everybody = error.status === 429 || error.status === 503;
       return { type: 'retry', detail, afterMs: error.retryAfterMs, everybody };
     }

@@ -1,5 +1,5 @@
 import type { Inode } from '../base/vocabulary.ts';
-import { countReference } from '../store/node-table.ts';
+import { countReference, soundNode } from '../store/node-table.ts';
 import type { StoreReader, StoreWriter, Transaction, UploadRecord } from '../store/tables.ts';
 import type { DirtyIndex } from './dirty-index.ts';
 
@@ -40,7 +40,7 @@ export class Intents {
 
   /** Whose push under way is now for `ino`; null for none but its own. */
   predecessor(ino: Inode): Inode | null {
-    const resource = this.#store.get('node', ino)?.remote?.resource;
+    const resource = soundNode(this.#store, ino)?.remote?.resource;
     for (const [begun, record] of this.#begun) {
       if (begun === ino) continue;
       if (record.resource !== null ? record.resource === resource : this.#find(this.#store, begun)?.ino === ino)

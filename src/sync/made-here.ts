@@ -1,10 +1,14 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { ApiError } from '../base/errors.ts';
+import type { Clock } from '../base/clock.ts';
+import { ApiError, isPassing } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { ContentId, ResourceUrl } from '../base/vocabulary.ts';
 import type { Contents } from '../store/contents.ts';
+import { DamagedRow } from '../store/record-codec.ts';
 import { mayBeTimeOf } from '../store/service-time.ts';
+import { soundContents } from '../store/sound-contents.ts';
 import type { StoreWriter } from '../store/tables.ts';
+import { backoffMs } from './backoff.ts';
 import type { UploadService } from './remote-changes.ts';
 
 /**
@@ -17,6 +21,9 @@ export class MadeHere {
   /** Sealed drafts that the service holds as versions without a known name, oldest first. */
   readonly #nameless = new Set<ContentId>();
   #isLoaded = false;
+  /** Runs in a row that ended without an answer. */
+  #failures = 0;
+  #closedUntilMs = 0;
 
   constructor(deps: MadeHereDeps) {
     this.#deps = deps;
@@ -32,31 +39,58 @@ export class MadeHere {
     return this.#nameless.size > 0 && this.#deps.contents.overBudgetBytes() > 0;
   }
 
-  /** Asks for names while the cache is over its budget, some at a time. @returns false when there was no answer */
-  async nameVersions(signal: AbortSignal): Promise<boolean> {
-    const { contents } = this.#deps;
-    if (contents.overBudgetBytes() === 0) return true;
+  /** How long nothing is asked because the service gave no answer, ms; 0: it may be asked. */
+  get pauseMs(): number {
+    return Math.max(0, Math.ceil(this.#closedUntilMs - this.#deps.clock.elapsedMs()));
+  }
+
+  /** Asks for names while the cache is over its budget, some at a time. Does nothing during a pause, which a failure begins. */
+  async nameVersions(signal: AbortSignal): Promise<void> {
+    const { contents, log } = this.#deps;
+    if (this.pauseMs > 0 || contents.overBudgetBytes() === 0) return;
     if (!this.#isLoaded) await this.#load(signal);
-    const now = [...this.#nameless].slice(0, NAMED_PER_RUN);
+    let now = [...this.#nameless].slice(0, NAMED_PER_RUN);
     const ask = async (): Promise<void> => {
       for (let next = now.shift(); next !== undefined; next = now.shift()) {
         if (signal.aborted || contents.overBudgetBytes() === 0) return;
-        // Whatever comes of it: asked again after the next start at the earliest.
+        // Whatever the answer is: asked again after the next start at the earliest.
         this.#nameless.delete(next);
-        await this.#name(next, signal);
+        try {
+          await this.#name(next, signal);
+        } catch (error) {
+          this.#nameless.add(next);
+          now = []; // what one is told, all are told
+          throw error;
+        }
       }
     };
-    const asking = await Promise.allSettled(Array.from({ length: ASKED_AT_ONCE_MAX }, ask));
+    // One alone finds out whether the service answers again.
+    const atOnce = this.#failures > 0 ? 1 : ASKED_AT_ONCE_MAX;
+    const asking = await Promise.allSettled(Array.from({ length: atOnce }, ask));
+    if (signal.aborted) return;
     const failed = asking.find((end) => end.status === 'rejected');
-    if (failed !== undefined) this.#deps.log.debug({ err: failed.reason }, 'names of versions not asked for, later');
-    return failed === undefined;
+    if (failed === undefined) {
+      this.#failures = 0;
+      return;
+    }
+    this.#failures++;
+    const pauseMs = this.#pauseOf(failed.reason);
+    this.#closedUntilMs = this.#deps.clock.elapsedMs() + pauseMs;
+    log.debug({ err: failed.reason, pauseMs }, 'names of versions not asked for, later');
+  }
+
+  /** Never short, as a pause by chance alone may be: nobody waits for these answers. */
+  #pauseOf(reason: unknown): number {
+    const limitMs = Math.min(PAUSE.firstMs * 2 ** (this.#failures - 1), PAUSE.maxMs);
+    const askedMs = reason instanceof ApiError ? reason.retryAfterMs : null;
+    return limitMs / 2 + backoffMs(this.#failures, this.#deps.clock.random() / 2, PAUSE, askedMs);
   }
 
   async #name(content: ContentId, signal: AbortSignal): Promise<void> {
     const { store, contents, uploads } = this.#deps;
-    const file = this.#fileOf(content);
-    if (file === null) return;
     try {
+      const file = this.#fileOf(content);
+      if (file === null) return;
       const complete = (await uploads.versions(file, signal)).filter((version) => version.complete);
       const [version] = complete;
       // With a second version somebody else was there: which one is ours cannot be told.
@@ -68,8 +102,8 @@ export class MadeHere {
       if (!mayBeTimeOf(listedMs ?? null, version.lastModifiedMs)) return;
       store.transact((tx) => contents.adopt(tx, content, version.url, file));
     } catch (error) {
-      if (error instanceof ApiError) return; // gone, mostly: the listing tells
-      this.#nameless.add(content);
+      // The listing tells what became of it; of a row that is damaged the store tells.
+      if (isGone(error) || error instanceof DamagedRow) return;
       throw error;
     }
   }
@@ -90,8 +124,8 @@ export class MadeHere {
     let count = 0;
     const later = [...this.#nameless];
     this.#nameless.clear();
-    for (const [content, { kind, sealed, resource }] of this.#deps.store.all('content')) {
-      if (kind === 'draft' && sealed && resource !== null) this.#nameless.add(content);
+    for (const [content, record] of soundContents(this.#deps.store)) {
+      if (record?.kind === 'draft' && record.sealed && record.resource !== null) this.#nameless.add(content);
       if (++count % RECORDS_PER_TURN === 0) await nextTurn();
       if (signal.aborted) return;
     }
@@ -104,8 +138,17 @@ export interface MadeHereDeps {
   readonly store: StoreWriter;
   readonly contents: Contents;
   readonly uploads: Pick<UploadService, 'versions'>;
+  readonly clock: Clock;
   readonly log: Logger;
 }
+
+/** Whether the answer will be the same for as long as anybody asks: a refusal that is meant for this file, neither for now nor for the login. */
+function isGone(error: unknown): boolean {
+  return error instanceof ApiError && error.status !== 401 && !isPassing(error);
+}
+
+/** The first pause is half of the first limit at least; without a wish of the service none is longer than the last. */
+const PAUSE = { firstMs: 10_000, maxMs: 10 * 60_000 };
 
 const NAMED_PER_RUN = 100;
 const ASKED_AT_ONCE_MAX = 4;

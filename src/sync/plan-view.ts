@@ -35,12 +35,15 @@ export function planViewOf(deps: PlanViewDeps): PlanView {
       const pacedMs = node !== undefined && isContentDirty(node) ? pace.notBeforeMs(ino) : 0;
       return Math.max(due.settledMs(ino), triedMs, pacedMs);
     },
+    triedMs: (ino) => due.triedMs(ino),
     isPushing: (ino) => pushing.has(ino),
     isUnsure: (ino) => store.get('upload', ino) !== undefined,
     predecessor: (ino) => intents.predecessor(ino),
     occupants: (parent, remoteName) => index.occupants(parent, remoteName),
     remoteChildren: (folder) => index.remoteChildren(folder),
-    needsContent: (content) => index.needsContent(content),
+    // What is deleted for ever waits for what may need its bytes: nobody knows which bytes a damaged node needs.
+    needsContent: (content) =>
+      index.needsContent(content) ?? (options.deletion === 'forever' ? index.unreadable : null),
     isOpen,
     isBeingWritten,
     isSplit: (folder) => splits.has(folder),

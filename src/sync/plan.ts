@@ -68,6 +68,8 @@ export interface PlanView {
   dirty(ino: Inode): DirtyRecord | undefined;
   /** When the node has been left alone for long enough; in the past for one that does not wait. */
   settledMs(ino: Inode): number;
+  /** Until when the node is not tried again because of its failures; in the past for one that may be. */
+  triedMs(ino: Inode): number;
   /** Whether a push of the node is under way. */
   isPushing(ino: Inode): boolean;
   /** Whether a push of the node was begun whose outcome is not known: its remote facet may be wrong. */
@@ -121,13 +123,19 @@ function mustGiveWay(ino: Inode, blocker: Inode, view: PlanView): boolean {
 /** `decide` without the way out of cycles: who stands in the way is waited for. */
 function step(ino: Inode, view: PlanView): Decision {
   const dirty = view.dirty(ino);
-  const node = view.node(ino);
   if (view.isPushing(ino)) return { type: 'wait', for: ino, because: 'push' };
   const predecessor = view.predecessor(ino);
   if (predecessor !== null) return { type: 'wait', for: predecessor, because: 'push' };
   if (dirty !== undefined && dirty.parked !== null) return NOTHING;
-  if (view.isUnsure(ino)) return { type: 'push', action: { type: 'find-out', ino } };
-  if (dirty === undefined || node === undefined) return NOTHING;
+  if (view.isUnsure(ino)) {
+    const triedMs = view.triedMs(ino);
+    if (triedMs > view.elapsedMs) return { type: 'settle', untilMs: triedMs };
+    return { type: 'push', action: { type: 'find-out', ino } };
+  }
+  if (dirty === undefined) return NOTHING;
+  // Not before: of what is parked the row may be damaged.
+  const node = view.node(ino);
+  if (node === undefined) return NOTHING;
   const settledMs = view.settledMs(ino);
   if (settledMs > view.elapsedMs) return { type: 'settle', untilMs: settledMs };
 

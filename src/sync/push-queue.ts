@@ -15,6 +15,8 @@ export class PushQueue {
   readonly #large = new Set<Inode>();
   #smallRunning = 0;
   #largeRunning = 0;
+  /** Of what lane the last one was. */
+  #wasLarge = false;
 
   /** @param places how many files are pushed at the same time, from 1 on */
   constructor(places: number) {
@@ -39,21 +41,30 @@ export class PushQueue {
     if (!this.#small.delete(ino)) this.#large.delete(ino);
   }
 
-  /** The next one and what it weighs, taken out and counted as running until `ended`; null when there is none, or no place. */
-  take(): { readonly ino: Inode; readonly weight: 'small' | 'large' } | null {
+  /**
+   * The next one and what it weighs, taken out and counted as running until `ended`; null when there is none, or no place.
+   *
+   * @param how `probe`: one alone tries whether there is an answer. From the lanes in turn, so that one that never gets any, for a
+   * reason of its own, does not keep the others from being tried
+   */
+  take(how: 'flow' | 'probe' = 'flow'): { readonly ino: Inode; readonly weight: 'small' | 'large' } | null {
     const free = this.#room - this.#smallRunning * SMALL - this.#largeRunning * LARGE;
     const isLarge =
-      this.#large.size > 0 &&
-      this.#largeRunning < this.#largeMax &&
-      (this.#small.size === 0 || this.#largeRunning === 0);
+      how === 'flow' ? this.#isLargeNext : this.#small.size === 0 || (this.#large.size > 0 && !this.#wasLarge);
     if (free < (isLarge ? LARGE : SMALL)) return null;
     const lane = isLarge ? this.#large : this.#small;
     const [ino] = lane;
     if (ino === undefined) return null;
     lane.delete(ino);
+    this.#wasLarge = isLarge;
     if (isLarge) this.#largeRunning++;
     else this.#smallRunning++;
     return { ino, weight: isLarge ? 'large' : 'small' };
+  }
+
+  get #isLargeNext(): boolean {
+    if (this.#large.size === 0 || this.#largeRunning >= this.#largeMax) return false;
+    return this.#small.size === 0 || this.#largeRunning === 0;
   }
 
   ended(weight: 'small' | 'large'): void {

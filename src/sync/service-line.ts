@@ -1,5 +1,5 @@
 import type { Clock } from '../base/clock.ts';
-import { backoffMs } from './backoff.ts';
+import { backoffMs, RETRY_AFTER_MAX_MS } from './backoff.ts';
 import type { SyncEvent } from './sync-event.ts';
 
 /**
@@ -13,6 +13,9 @@ export class ServiceLine {
   #signInNeeded = false;
   #failures = 0;
   #closedUntilMs = 0;
+  /** Until when the service asked to be left alone: no answer to somebody else ends that. */
+  #pausedUntilMs = 0;
+  #answers = 0;
 
   constructor(deps: { clock: Clock; onEvent: (event: SyncEvent) => void }) {
     this.#clock = deps.clock;
@@ -35,12 +38,23 @@ export class ServiceLine {
 
   /** Nothing is to be sent before that, by `elapsedMs`. */
   get closedUntilMs(): number {
-    return this.#closedUntilMs;
+    return Math.max(this.#closedUntilMs, this.#pausedUntilMs);
+  }
+
+  /** How many pushes were answered since the start: whoever fails while others are answered has a trouble of its own. */
+  get answers(): number {
+    return this.#answers;
   }
 
   answered(): void {
     this.#failures = 0;
     this.#closedUntilMs = 0;
+    this.#answers += 1;
+    this.#heard();
+  }
+
+  /** It is there, and knows us. */
+  #heard(): void {
     this.#signInNeeded = false;
     if (this.#offlineSinceMs === null) return;
     const offlineMs = Math.max(0, this.#clock.nowMs() - this.#offlineSinceMs);
@@ -62,22 +76,32 @@ export class ServiceLine {
     this.#onEvent({ type: 'sign-in-needed' });
   }
 
-  /** The service asked everybody for a pause. */
+  /** The service asked everybody for a pause: one that grows for as long as it does, and is as long as it says. */
   pause(afterMs: number | null): void {
-    this.#close(OFFLINE_BACKOFF, afterMs);
+    this.#heard();
+    this.#close(OFFLINE_BACKOFF);
+    if (afterMs === null) return;
+    const untilMs = this.#clock.elapsedMs() + Math.min(afterMs, RETRY_AFTER_MAX_MS);
+    this.#pausedUntilMs = Math.max(this.#pausedUntilMs, untilMs);
   }
 
-  /** Somebody asks for a try now. */
-  open(): void {
+  /** The service answers others: a try now, unless it asked for a pause. */
+  reachable(): void {
     this.#closedUntilMs = 0;
   }
 
-  #close(limits: { firstMs: number; maxMs: number }, afterMs: number | null = null): void {
+  /** Somebody asks for a try now, whatever the service asked for. */
+  open(): void {
+    this.#closedUntilMs = 0;
+    this.#pausedUntilMs = 0;
+  }
+
+  #close(limits: { firstMs: number; maxMs: number }): void {
     const nowMs = this.#clock.elapsedMs();
     // Several pushes fail of one cause at the same moment: that is one failure.
     if (nowMs < this.#closedUntilMs) return;
     this.#failures++;
-    this.#closedUntilMs = nowMs + backoffMs(this.#failures, this.#clock.random(), limits, afterMs);
+    this.#closedUntilMs = nowMs + backoffMs(this.#failures, this.#clock.random(), limits);
   }
 }
 

@@ -1,5 +1,5 @@
 import type { Inode } from '../base/vocabulary.ts';
-import { isContentDirty } from '../store/node-table.ts';
+import { ifSound, isContentDirty, soundNode } from '../store/node-table.ts';
 import type { NodeRecord, ParkReason, StoreReader } from '../store/tables.ts';
 
 /** What the sync did, or could not do, for a person to read. Paths are relative to the mount's root. */
@@ -64,22 +64,33 @@ export function parkedChange(
   ino: Inode,
   parked: { readonly reason: ParkReason; readonly detail: string; readonly atMs: number },
 ): ParkedChange {
-  const node = store.get('node', ino);
+  const node = soundNode(store, ino);
   return { ino, path: pathOf(store, ino), kind: node === undefined ? 'upload' : changeKindOf(node), ...parked };
 }
 
-/** Where a node is, by its local facet, or by its remote one when it was deleted here. `a/b`; empty for the root. */
+/**
+ * Where a node is, by its local facet, or by its remote one when it was deleted here. `a/b`; empty for the root. What is damaged
+ * has no name any more, and is called by its inode.
+ */
 export function pathOf(store: StoreReader, ino: Inode): string {
   const names: string[] = [];
   for (let at = ino; names.length < PATH_NAMES_MAX; ) {
-    const node = store.get('node', at);
-    if (node === undefined) break;
-    const parent = node.local?.parent ?? node.remote?.parent ?? at;
-    if (parent === at) break;
-    names.push(node.local?.name ?? node.remote?.shownAs ?? '');
-    at = parent;
+    const place = placeIn(store, at);
+    if (place === null) break;
+    names.push(place.name);
+    if (place.parent === null) break;
+    at = place.parent;
   }
   return names.reverse().join('/');
+}
+
+/** null for the root, and for what is not there (any more). */
+function placeIn(store: StoreReader, ino: Inode): { readonly name: string; readonly parent: Inode | null } | null {
+  const read = ifSound(() => ({ node: store.get('node', ino) }));
+  if (read === undefined) return { name: `inode ${ino}`, parent: null };
+  const { node } = read;
+  const parent = node?.local?.parent ?? node?.remote?.parent ?? ino;
+  return parent === ino ? null : { name: node?.local?.name ?? node?.remote?.shownAs ?? '', parent };
 }
 
 /** Deeper than any path a kernel hands out (PATH_MAX 4096); a loop in damaged records ends here. */

@@ -3,8 +3,8 @@ import { UsageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { ContentId, Extent, Inode } from '../base/vocabulary.ts';
 import type { Contents } from '../store/contents.ts';
-import { liesIn } from '../store/node-table.ts';
-import type { StoreWriter } from '../store/tables.ts';
+import { ifSound, liesIn } from '../store/node-table.ts';
+import type { StoreWriter, Transaction } from '../store/tables.ts';
 import { Agenda, type Push } from './agenda.ts';
 import { DirtyIndex } from './dirty-index.ts';
 import { type Discard, Discarding } from './discarding.ts';
@@ -56,6 +56,9 @@ export interface SyncDeps {
   readonly options: SyncOptions;
 }
 
+/** After a turn that failed. */
+const TURN_AGAIN_MS = 5_000;
+
 /**
  * Brings what is dirty to the service: starts what the agenda says is ready, some at a time, and tells it what came of each.
  * Driven by what happens (a change, an answer, a moment that was waited for); idle, it does nothing at all.
@@ -76,6 +79,8 @@ export class SyncLoop {
 
   readonly #pushing = new Map<Inode, AbortController>();
   readonly #requests = new Set<SyncRequest>();
+  /** Nodes whose last push got no answer, and how many others had got one by then. */
+  readonly #unanswered = new Map<Inode, number>();
   #turnIsDue = false;
   #state: 'new' | 'running' | 'stopped' = 'new';
   #onIdle: (() => void)[] = [];
@@ -95,7 +100,9 @@ export class SyncLoop {
     this.#tidying = new Tidying({ contents, madeHere, clock, log, isBusy: () => this.#pushing.size > 0 });
     const pushing = this.#pushing;
     const onWork = (): void => this.#wake();
-    const agenda = new Agenda({ ...deps, index, intents, line, pushing, requests: this.#requests, onWork });
+    const onUndecided = (ino: Inode, error: unknown): void => this.#undecided(ino, error);
+    const requests = this.#requests;
+    const agenda = new Agenda({ ...deps, index, intents, line, pushing, requests, onWork, onUndecided });
     this.#agenda = agenda;
     const onDirty = (ino: Inode): void => agenda.reconsider(ino);
     const onNameless = (content: ContentId): void => madeHere.add(content);
@@ -136,14 +143,15 @@ export class SyncLoop {
     this.#line.open();
     const { store, isBeingWritten } = this.#deps;
     const request = new SyncRequest({
-      inos: this.#dirtyWithin(within),
+      inos: this.#dirtyWithin(within, 'inside'), // so that it is told of
       store,
       isBusy: (ino) => this.#pushing.has(ino) || this.#intents.of(ino) !== undefined,
       isBeingWritten,
       blockerOf: (ino, decided) => this.#agenda.blockerOf(ino, decided),
       signal,
-      onEnd: () => this.#requests.delete(request),
+      onEnd: (ended) => this.#requests.delete(ended),
     });
+    if (signal?.aborted) return request.report;
     this.#requests.add(request);
     onBegin?.(() => request.left());
     for (const ino of request.inos()) this.#agenda.reconsider(ino);
@@ -214,14 +222,14 @@ export class SyncLoop {
    */
   async discard(within: Inode, how: 'preview' | 'discard'): Promise<readonly Discard[]> {
     const { isBeingWritten, onTreeChange } = this.#deps;
-    if (how === 'preview') return this.#discarding.preview(this.#dirtyWithin(within));
+    if (how === 'preview') return this.#discarding.preview(this.#dirtyWithin(within, 'outside'));
     for (let busy = true; busy; ) {
-      const pushed = this.#dirtyWithin(within).filter((ino) => this.#pushing.has(ino));
+      const pushed = this.#dirtyWithin(within, 'outside').filter((ino) => this.#pushing.has(ino));
       busy = pushed.length > 0;
       for (const ino of pushed) this.#pushing.get(ino)?.abort(new DOMException('given up', 'AbortError'));
       if (busy) await new Promise<void>((resolve) => this.#onPushEnd.push(resolve));
     }
-    const inos = this.#dirtyWithin(within);
+    const inos = this.#dirtyWithin(within, 'outside');
     if (inos.some(isBeingWritten)) throw new UsageError('a file there is open for writing: close it first');
     const given = this.#discarding.preview(inos);
     onTreeChange(this.#discarding.discard(inos));
@@ -231,7 +239,7 @@ export class SyncLoop {
 
   /** The service answered somebody: what waits for it goes on without waiting for the pause to end. */
   reachable(): void {
-    this.#line.open();
+    this.#line.reachable();
     this.#wake();
   }
 
@@ -254,7 +262,14 @@ export class SyncLoop {
     this.#turnIsDue = true;
     setImmediate(() => {
       this.#turnIsDue = false;
-      if (this.#state === 'running') this.#turn();
+      if (this.#state !== 'running') return;
+      try {
+        this.#turn();
+      } catch (err) {
+        // A row that cannot be read, where no node is to blame: nobody else would hear of it, and the mount would end.
+        this.#deps.log.error({ err }, 'the sync could not go on');
+        this.#deps.clock.after(TURN_AGAIN_MS, () => this.#wake());
+      }
     });
   }
 
@@ -272,6 +287,7 @@ export class SyncLoop {
     this.#pushing.set(ino, controller);
     try {
       const outcome = await this.#pusher.push(push.action, controller.signal);
+      if (push.action.type !== 'find-out') this.#unanswered.delete(ino);
       if (outcome !== 'unchanged') this.#line.answered();
       this.#agenda.succeeded(push, outcome);
     } catch (error) {
@@ -283,44 +299,45 @@ export class SyncLoop {
       }
     }
     this.#pushing.delete(ino);
-    this.#agenda.ended(push);
-    this.#tidying.soon();
-    for (const request of this.#requests) request.check(ino);
+    try {
+      this.#agenda.ended(push);
+      this.#tidying.soon();
+      for (const request of this.#requests) request.check(ino);
+    } catch (err) {
+      this.#deps.log.error({ ino, err }, 'the end of a push is not told to all');
+    }
     for (const heard of this.#onPushEnd.splice(0)) heard();
     if (this.#pushing.size === 0) for (const done of this.#onIdle.splice(0)) done();
     this.#wake();
   }
 
   #failed({ ino, type }: Action, failure: Failure, error: unknown): void {
-    const { log, store, clock, onEvent } = this.#deps;
+    const { log, store } = this.#deps;
     switch (failure.type) {
       case 'stopped':
         return;
       case 'offline':
         this.#line.lost(failure.detail);
+        this.#notAnswered(ino);
         log.debug({ ino, action: type, detail: failure.detail }, 'service not reached');
         return;
       case 'sign-in':
         this.#line.refused();
+        this.#notAnswered(ino);
         log.debug({ ino, action: type }, 'login refused');
         return;
       case 'retry':
-        this.#line.answered();
         if (failure.everybody) this.#line.pause(failure.afterMs);
+        else this.#line.answered();
         this.#agenda.failed(ino, failure.afterMs);
         log.warn({ ino, action: type, detail: failure.detail, err: error }, 'push postponed');
         return;
       case 'park': {
         this.#line.answered();
-        const { reason, detail } = failure;
-        store.transact((tx) => {
-          const dirty = tx.get('dirty', ino);
-          if (dirty !== undefined) tx.put('dirty', ino, { ...dirty, parked: { reason, detail, atMs: clock.nowMs() } });
-          // Nothing was sent that a later try could go on with.
-          if (this.#intents.of(ino)?.version === null) this.#intents.end(tx, ino);
-        });
-        log.error({ ino, action: type, reason, detail }, 'push refused and parked');
-        onEvent({ type: 'parked', path: pathOf(store, ino), reason });
+        store.transact((tx) => this.#park(tx, ino, failure));
+        this.#tellParked(ino, type, failure);
+        // Nothing was sent that a later try could go on with. Where that cannot be written down, it is parked all the same.
+        if (this.#intents.of(ino)?.version === null) store.transact((tx) => this.#intents.end(tx, ino));
         return;
       }
       default:
@@ -328,10 +345,51 @@ export class SyncLoop {
     }
   }
 
-  /** What is dirty at this moment, in a folder or altogether. */
-  #dirtyWithin(within: Inode | null): Inode[] {
+  /** One that gets no answer while others do is put off by itself: it must not close the line for them again and again. */
+  #notAnswered(ino: Inode): void {
+    const { answers } = this.#line;
+    const before = this.#unanswered.get(ino);
+    this.#unanswered.set(ino, answers);
+    if (before !== undefined && before < answers) this.#agenda.failed(ino, null);
+  }
+
+  /** What keeps one node from being decided about keeps no other. Never throws. */
+  #undecided(ino: Inode, error: unknown): void {
+    const failure = failureOf(error);
+    const { store } = this.#deps;
+    try {
+      if (failure.type === 'park' && store.get('dirty', ino) !== undefined) {
+        // What it began stays begun: nobody was asked what came of it.
+        store.transact((tx) => this.#park(tx, ino, failure));
+        this.#tellParked(ino, 'decide', failure);
+        return;
+      }
+    } catch (err) {
+      this.#deps.log.error({ ino, err }, 'failure not recorded');
+    }
+    this.#deps.log.error({ ino, err: error }, 'push not decided');
+    this.#agenda.failed(ino, null);
+  }
+
+  #park(tx: Transaction, ino: Inode, { reason, detail }: Parked): void {
+    const dirty = tx.get('dirty', ino);
+    if (dirty === undefined) return;
+    tx.put('dirty', ino, { ...dirty, parked: { reason, detail, atMs: this.#deps.clock.nowMs() } });
+  }
+
+  #tellParked(ino: Inode, action: Action['type'] | 'decide', { reason, detail }: Parked): void {
+    const { log, store, onEvent } = this.#deps;
+    log.error({ ino, action, reason, detail }, 'push refused and parked');
+    onEvent({ type: 'parked', path: pathOf(store, ino), reason });
+  }
+
+  /** What is dirty at this moment, in a folder or altogether. Where the way up is damaged it counts as `whereUnknown` says. */
+  #dirtyWithin(within: Inode | null, whereUnknown: 'inside' | 'outside'): Inode[] {
     const { store } = this.#deps;
     const inos = Array.from(this.#agenda.dirty(), ([ino]) => ino);
-    return within === null ? inos : inos.filter((ino) => liesIn(store, ino, within));
+    if (within === null) return inos;
+    return inos.filter((ino) => ifSound(() => liesIn(store, ino, within)) ?? whereUnknown === 'inside');
   }
 }
+
+type Parked = Extract<Failure, { type: 'park' }>;

@@ -1,4 +1,5 @@
 import type { Inode } from '../base/vocabulary.ts';
+import { soundNode } from '../store/node-table.ts';
 import type { Agenda } from './agenda.ts';
 import type { ServiceLine } from './service-line.ts';
 import { changeKindOf, type ParkedChange, type PendingChange, parkedChange, type SyncStatus } from './sync-event.ts';
@@ -28,7 +29,7 @@ export class SyncReporter {
   *pendingChanges(): Iterable<PendingChange> {
     const { store, clock, agenda, pushing } = this.#deps;
     for (const [ino, dirty] of agenda.dirty()) {
-      const node = store.get('node', ino);
+      const node = soundNode(store, ino);
       if (node === undefined || dirty.parked !== null) continue;
       const kind = changeKindOf(node);
       const dueMs = agenda.dueMs(ino);

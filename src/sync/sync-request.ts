@@ -1,4 +1,5 @@
 import type { ContentId, Inode } from '../base/vocabulary.ts';
+import { ifSound, soundNode } from '../store/node-table.ts';
 import type { NodeRecord, StoreReader } from '../store/tables.ts';
 import type { Decision } from './plan.ts';
 import { changeKindOf, type ParkedChange, parkedChange, pathOf } from './sync-event.ts';
@@ -25,7 +26,7 @@ export interface SyncRequestDeps {
     decided: Map<Inode, Decision>,
   ) => { readonly ino: Inode; readonly why: 'open' | 'parked' } | null;
   readonly signal: AbortSignal | undefined;
-  readonly onEnd: () => void;
+  readonly onEnd: (request: SyncRequest) => void;
 }
 
 /** How much of a `syncNow` is still to be done. */
@@ -61,7 +62,7 @@ export class SyncRequest {
     // Whoever asked may have gone meanwhile.
     this.report.catch(() => {});
     for (const ino of deps.inos) {
-      const node = deps.store.get('node', ino);
+      const node = soundNode(deps.store, ino);
       if (node !== undefined && deps.isBeingWritten(ino)) this.#open++;
       else this.#left.set(ino, wantedOf(node));
     }
@@ -84,7 +85,7 @@ export class SyncRequest {
   left(): SyncLeft {
     let bytes = 0;
     for (const ino of this.#left.keys()) {
-      const node = this.#deps.store.get('node', ino);
+      const node = soundNode(this.#deps.store, ino);
       if (node !== undefined && changeKindOf(node) === 'upload') bytes += node.local?.sizeBytes ?? 0;
     }
     return { changes: this.#left.size, bytes };
@@ -118,18 +119,20 @@ export class SyncRequest {
     if (wanted === undefined) return true;
     const { store, isBusy, isBeingWritten } = this.#deps;
     if (isBusy(ino)) return false;
-    const node = store.get('node', ino);
     const dirty = store.get('dirty', ino);
     if (dirty?.parked) {
       this.#left.delete(ino);
       this.#parked.push(parkedChange(store, ino, dirty.parked));
       return true;
     }
-    if (dirty === undefined || isReached(node, wanted)) {
+    const read = dirty === undefined ? 'clean' : ifSound(() => ({ node: store.get('node', ino) }));
+    if (read === undefined) return false; // damaged: it is about to be parked
+    if (read === 'clean' || isReached(read.node, wanted)) {
       this.#left.delete(ino);
       this.#pushed++;
       return true;
     }
+    const { node } = read;
     if (isBeingWritten(ino) && node?.local?.content !== wanted.content) {
       this.#left.delete(ino);
       this.#open++;
@@ -148,13 +151,13 @@ export class SyncRequest {
       this.#open++;
       return;
     }
-    const detail = `waits for ${pathOf(store, blocker.ino)}`;
+    const detail = blocker.ino === ino ? parked.detail : `waits for ${pathOf(store, blocker.ino)}`;
     this.#parked.push(parkedChange(store, ino, { ...parked, detail }));
   }
 
   #end(): void {
     this.#deps.signal?.removeEventListener('abort', this.#aborted);
-    this.#deps.onEnd();
+    this.#deps.onEnd(this);
   }
 }
 

@@ -12,6 +12,8 @@ export class Tidying {
   readonly #deps: TidyingDeps;
   readonly #stopped = new AbortController();
   #cancel: (() => void) | null = null;
+  /** Of the run that asks for names again. A timer of its own: a change in the meantime is not to wait for it. */
+  #cancelNaming: (() => void) | null = null;
   #isRunning = false;
 
   constructor(deps: TidyingDeps) {
@@ -30,6 +32,8 @@ export class Tidying {
   stop(): void {
     this.#cancel?.();
     this.#cancel = null;
+    this.#cancelNaming?.();
+    this.#cancelNaming = null;
     this.#stopped.abort(new DOMException('the mount stops', 'AbortError'));
   }
 
@@ -39,23 +43,34 @@ export class Tidying {
     if (this.#isRunning) return;
     this.#isRunning = true;
     try {
-      const isAnswered = !isBusy() && (await madeHere.nameVersions(this.#stopped.signal));
+      const isQuiet = !isBusy();
+      if (isQuiet) await madeHere.nameVersions(this.#stopped.signal);
+      if (madeHere.isNeeded) this.#nameIn(madeHere.pauseMs);
       if (!isBusy()) await contents.settleLayers(this.#stopped.signal);
       if (this.#stopped.signal.aborted) return;
       // What is leased waits for the next change; a long row of the rest goes on in portions.
       const isMore = contents.collect();
-      if ((isAnswered && madeHere.isNeeded) || isMore) this.soon(PORTION_MS);
+      const isOpen = isQuiet && madeHere.pauseMs === 0;
+      if ((isOpen && madeHere.isNeeded) || isMore) this.soon(PORTION_MS);
     } catch (err) {
       log.warn({ err }, 'contents not tidied');
     } finally {
       this.#isRunning = false;
     }
   }
+
+  #nameIn(pauseMs: number): void {
+    if (pauseMs === 0 || this.#stopped.signal.aborted) return;
+    this.#cancelNaming ??= this.#deps.clock.after(pauseMs, () => {
+      this.#cancelNaming = null;
+      this.soon(PORTION_MS);
+    });
+  }
 }
 
 export interface TidyingDeps {
   readonly contents: Pick<Contents, 'settleLayers' | 'collect'>;
-  readonly madeHere: Pick<MadeHere, 'nameVersions' | 'isNeeded'>;
+  readonly madeHere: Pick<MadeHere, 'nameVersions' | 'isNeeded' | 'pauseMs'>;
   readonly clock: Clock;
   readonly log: Logger;
   /** Whether something is being pushed, which goes first. */

@@ -14,17 +14,16 @@ export async function settleUnchanged(
   deps: {
     readonly store: StoreWriter;
     readonly contents: Contents;
-    readonly isOpen: (ino: Inode) => boolean;
     readonly clock: Clock;
   },
   ino: Inode,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const { store, contents, isOpen, clock } = deps;
+  const { store, contents, clock } = deps;
   const before = store.get('node', ino);
   const draft = before?.local?.content ?? null;
   const known = before?.remote?.content ?? null;
-  if (draft === null || known === null || draft === known || isOpen(ino)) return false;
+  if (draft === null || known === null || draft === known || isChanging(contents, draft)) return false;
   const sizeBytes = contents.sizeOf(draft);
   if (sizeBytes !== before?.remote?.sizeBytes || sizeBytes !== contents.sizeOf(known)) return false;
   const leases = [contents.lease(draft), contents.lease(known)];
@@ -35,11 +34,17 @@ export async function settleUnchanged(
   }
   return store.transact((tx) => {
     const node = tx.get('node', ino);
-    // Changed meanwhile, or held by somebody who may go on writing into the draft.
-    if (node === undefined || node !== before || node.local === null || isOpen(ino)) return false;
+    if (node === undefined || node !== before || node.local === null || isChanging(contents, draft)) return false;
+    // Whoever has it open goes on reading it, and makes another draft when he writes.
+    contents.seal(tx, draft);
     writeNode(tx, node, { ...node, local: { ...node.local, content: known } }, clock.nowMs());
     return true;
   });
+}
+
+/** Whether it was written to since it was flushed last, or is at this moment. */
+function isChanging(contents: Contents, draft: ContentId): boolean {
+  return contents.isBeingWritten(draft) || contents.isUnflushed(draft);
 }
 
 async function isSame(

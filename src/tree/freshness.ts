@@ -1,3 +1,4 @@
+import { unlessAborted } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
 import { ApiError, FsError, SignInError, TransportError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
@@ -75,7 +76,7 @@ export class Freshness {
     this.#reachability = new Reachability(deps);
     this.#watched = new WatchedFolders({ clock: deps.clock, ttlMs: deps.options.dirTtlMs });
     const list = (folder: Inode) => this.#underWay.get(folder)?.listing ?? this.#list(folder, false);
-    this.#ahead = new ListingAhead({ tree: deps.tree, list });
+    this.#ahead = new ListingAhead({ tree: deps.tree, list, log: deps.log });
   }
 
   /** Since when listings get no answer (wall, ms); null while they do. */
@@ -212,6 +213,8 @@ export class Freshness {
     } catch (error) {
       if (error instanceof ApiError) this.#reachability.answered();
       if (error instanceof ApiError && error.status === 404) {
+        // A folder that is kept though it is gone stays old: whoever works in it would ask at each step.
+        this.#watched.failed(folder);
         await this.#settleFolder(folder, accept);
         return;
       }
@@ -338,20 +341,32 @@ export class Freshness {
 
   #scheduleTick(): void {
     if (this.#cancelTick !== null || this.#stop.signal.aborted) return;
-    this.#cancelTick = this.#clock.after(Math.max(this.#dirTtlMs, 10), () => {
+    this.#cancelTick = this.#clock.after(this.#watched.unaskedMs, () => {
       this.#cancelTick = null;
       for (const folder of this.#openFolders()) this.#watched.use(folder);
-      for (const folder of this.#watched.due((each) => this.#tree.listedMs(each))) {
-        if (this.#isOld(folder) && !this.#isPausing(folder)) void this.#inBackground(folder);
+      const listedMs = (each: Inode) => this.#ifReadable(each, () => this.#tree.listedMs(each)) ?? null;
+      for (const folder of this.#watched.due(listedMs)) {
+        const isOld = this.#ifReadable(folder, () => this.#isOld(folder)) ?? false;
+        if (isOld && !this.#isPausing(folder)) void this.#inBackground(folder);
       }
       if (!this.#watched.isEmpty) this.#scheduleTick();
     });
   }
 
+  /** Reads what a timer wants to know of one node: nobody hears what is thrown there, it would end the mount. */
+  #ifReadable<T>(ino: Inode, read: () => T): T | undefined {
+    try {
+      return read();
+    } catch (err) {
+      this.#log.debug({ err, ino }, 'not looked at for a refresh');
+      return undefined;
+    }
+  }
+
   #openFolders(): Set<Inode> {
     const folders = new Set<Inode>();
     for (const { ino } of this.#openFiles()) {
-      const parent = this.#tree.node(ino)?.remote?.parent;
+      const parent = this.#ifReadable(ino, () => this.#tree.node(ino))?.remote?.parent;
       if (parent !== undefined) folders.add(parent);
       if (folders.size === WATCHED_MAX) break;
     }
@@ -364,16 +379,6 @@ interface Listed {
   readonly sequence: number;
   readonly requestedMs: number;
   readonly serverTimeMs: number | null;
-}
-
-/** `promise`, or the signal's reason when it aborts first. */
-function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  if (signal.aborted) return Promise.reject(signal.reason);
-  return new Promise((resolve, reject) => {
-    const aborted = () => reject(signal.reason);
-    signal.addEventListener('abort', aborted, { once: true });
-    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', aborted));
-  });
 }
 
 function nextTurn(): Promise<void> {

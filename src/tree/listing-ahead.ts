@@ -1,3 +1,4 @@
+import type { Logger } from '../base/log.ts';
 import { type Inode, ROOT_INODE } from '../base/vocabulary.ts';
 import type { Tree } from './tree.ts';
 
@@ -15,17 +16,23 @@ const WALKS_MAX = 32;
  * for one listing and not for one after another. One folder alone is no walk; the second one in the same parent is.
  */
 export class ListingAhead {
-  readonly #tree: Tree;
+  readonly #tree: Pick<Tree, 'node' | 'children' | 'isComplete'>;
   readonly #list: (folder: Inode) => Promise<void>;
+  readonly #log: Logger;
   /** By parent, least recently used first: how many of its folders were looked at. */
   readonly #walks = new Map<Inode, { steps: number }>();
   /** Listed ahead, not looked at yet. */
   readonly #ahead = new Set<Inode>();
   #underWay = 0;
 
-  constructor(deps: { readonly tree: Tree; readonly list: (folder: Inode) => Promise<void> }) {
+  constructor(deps: {
+    readonly tree: Pick<Tree, 'node' | 'children' | 'isComplete'>;
+    readonly list: (folder: Inode) => Promise<void>;
+    readonly log: Logger;
+  }) {
     this.#tree = deps.tree;
     this.#list = deps.list;
+    this.#log = deps.log;
   }
 
   /** Somebody looks at a folder. `first`: it was never listed. */
@@ -44,8 +51,17 @@ export class ListingAhead {
     if (walk.steps > 1) this.#fill(local.parent, local.name);
   }
 
-  /** Lists folders of `parent` behind `name`: the longer the walk, the more. */
+  /** As `#listBehind`. Nobody asked for it: a damaged row of a sibling ends it, and is no error for whoever looks at a sound one. */
   #fill(parent: Inode, name: string): void {
+    try {
+      this.#listBehind(parent, name);
+    } catch (err) {
+      this.#log.debug({ err, folder: parent }, 'not listed ahead');
+    }
+  }
+
+  /** Lists folders of `parent` behind `name`: the longer the walk, the more. */
+  #listBehind(parent: Inode, name: string): void {
     const walk = this.#walks.get(parent);
     if (walk === undefined || this.#underWay >= UNDER_WAY_MAX) return;
     let window = Math.min(2 * walk.steps, WINDOW_MAX);

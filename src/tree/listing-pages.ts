@@ -1,5 +1,5 @@
 import { ProtocolError } from '../base/errors.ts';
-import type { RemoteEntry } from '../base/resources.ts';
+import { LISTING_PAGES_MAX, type RemoteEntry } from '../base/resources.ts';
 import type { ResourceUrl } from '../base/vocabulary.ts';
 import type { RemoteListing } from './remote-listing.ts';
 
@@ -29,7 +29,7 @@ export async function listPages(
   const entries = new Map<ResourceUrl, RemoteEntry>();
   let serverTimeMs: number | null = null;
   let stale = 0;
-  for (let start = 0, more = true; more; ) {
+  for (let start = 0, pages = 1, more = true; more; pages++) {
     const page = await listing.listPage(folder, start, signal);
     serverTimeMs ??= page.serverTimeMs;
     const before = entries.size;
@@ -37,7 +37,8 @@ export async function listPages(
     start += page.entries.length;
     more = page.hasMore && page.entries.length > 0;
     stale = entries.size === before ? stale + 1 : 0;
-    if (more && (stale === STALE_PAGES_MAX || entries.size > ENTRIES_MAX)) {
+    // A page may bring one new entry: what fits into memory would be a million requests.
+    if (more && (stale === STALE_PAGES_MAX || pages === LISTING_PAGES_MAX || entries.size > ENTRIES_MAX)) {
       throw new ProtocolError(`${folder}: a listing without end`);
     }
   }

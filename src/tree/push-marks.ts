@@ -1,5 +1,6 @@
 import type { RemoteEntry } from '../base/resources.ts';
 import type { Inode, ResourceUrl } from '../base/vocabulary.ts';
+import { soundNode } from '../store/node-table.ts';
 import type { StoreReader } from '../store/tables.ts';
 
 /**
@@ -27,7 +28,7 @@ export class PushMarks {
 
   /** A push that changes the resource of `ino` begins: before its first request is sent. */
   begin(ino: Inode): void {
-    this.#underWay.set(ino, this.#store.get('node', ino)?.remote?.resource ?? null);
+    this.#underWay.set(ino, soundNode(this.#store, ino)?.remote?.resource ?? null);
   }
 
   /** The push is over and what it did is recorded in the store: after the record was written. */
@@ -104,7 +105,7 @@ export class PushMarks {
     if (this.#listings.size === 0) return;
     remember(this.#endedNodes, ino, this.#sequence);
     if (resource !== null) remember(this.#endedResources, resource, this.#sequence);
-    const now = this.#store.get('node', ino)?.remote?.resource;
+    const now = soundNode(this.#store, ino)?.remote?.resource;
     if (now !== undefined) remember(this.#endedResources, now, this.#sequence);
   }
 }

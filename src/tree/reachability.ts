@@ -46,6 +46,11 @@ export class Reachability {
 
   unanswered(error: Error): void {
     const before = this.#away;
+    if (before !== null && this.pausing !== null) {
+      // What was asked before the pause fails of the same cause: one more of many that were under way makes no pause longer.
+      this.#away = { ...before, error };
+      return;
+    }
     const pauseMs = before === null ? PAUSE_MS_MIN : Math.min(before.pauseMs * 2, PAUSE_MS_MAX);
     // Jitter: many mounts must not come back in the same moment.
     const retryAtMs = this.#clock.elapsedMs() + pauseMs * (0.75 + this.#clock.random() / 2);

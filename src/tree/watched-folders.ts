@@ -5,13 +5,15 @@ import type { Inode } from '../base/vocabulary.ts';
 export const WATCHED_MAX = 16;
 /** How long after its last use a folder is refreshed by itself. */
 const WATCHED_MS = 5 * 60_000;
+/** However short the TTL is: what nobody asked for, and what has just failed, is not asked for more often. */
+const UNASKED_MS_MIN = 1_000;
 /** A folder whose listings show nothing new is asked for less often, up to this many times the TTL. */
 const SLOWDOWN_MAX = 4;
 
 interface Watched {
   /** By `elapsedMs`. */
   usedMs: number;
-  /** How many TTLs its listing is believed before it is refreshed unasked. */
+  /** How many times `unaskedMs` its listing is believed before it is refreshed unasked. */
   slowdown: number;
   /** Not asked for again before this (by `elapsedMs`): the last listing failed. */
   retryAtMs: number;
@@ -19,14 +21,15 @@ interface Watched {
 
 /** The folders in use: which to refresh even when the kernel, which keeps names for long, has no reason to ask. */
 export class WatchedFolders {
+  /** What nobody asked for is asked no sooner than this after its listing, and what failed after its failure. */
+  readonly unaskedMs: number;
   readonly #clock: Clock;
-  readonly #ttlMs: number;
   /** Least recently used first. */
   readonly #folders = new Map<Inode, Watched>();
 
   constructor(deps: { readonly clock: Clock; readonly ttlMs: number }) {
     this.#clock = deps.clock;
-    this.#ttlMs = deps.ttlMs;
+    this.unaskedMs = Math.max(deps.ttlMs, UNASKED_MS_MIN);
   }
 
   get all(): Iterable<Inode> {
@@ -55,10 +58,10 @@ export class WatchedFolders {
     watched.slowdown = what === 'new' ? 1 : Math.min(watched.slowdown * 2, SLOWDOWN_MAX);
   }
 
-  /** Its listing failed: once in a TTL is enough to learn that again. */
+  /** Its listing failed: once in a TTL, or in some minutes where that is long, is enough to learn that again. */
   failed(folder: Inode): void {
     const watched = this.#folders.get(folder);
-    if (watched !== undefined) watched.retryAtMs = this.#clock.elapsedMs() + this.#ttlMs;
+    if (watched !== undefined) watched.retryAtMs = this.#clock.elapsedMs() + Math.min(this.unaskedMs, WATCHED_MS);
   }
 
   isPausing(folder: Inode): boolean {
@@ -77,7 +80,7 @@ export class WatchedFolders {
       if (lastMs === null) continue;
       const ageMs = this.#clock.nowMs() - lastMs;
       // Younger than now: the wall clock was set back, and nobody knows how old it is.
-      if (ageMs < 0 || ageMs >= this.#ttlMs * slowdown) due.push(folder);
+      if (ageMs < 0 || ageMs >= this.unaskedMs * slowdown) due.push(folder);
     }
     return due;
   }

@@ -1,5 +1,9 @@
-import { expect, test } from 'vitest';
-import { createLogger } from '../../src/base/log.ts';
+import { execFileSync } from 'node:child_process';
+import { closeSync, constants, mkdtempSync, openSync, readSync, rmSync, writeSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { createLogger, journalDestination } from '../../src/base/log.ts';
 
 /** Live: `cfs log-level`. */
 test('the level is that of all parts, also when it is changed later', () => {
@@ -35,3 +39,31 @@ test('no secret gets into a log line, at the top or nested', () => {
   expect(lines).toHaveLength(4);
   expect(lines.join('')).not.toContain('S3CRET');
 });
+
+test('a journal that stalls, or is gone, ends nothing: the line is lost, the next one is written', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'cfs-log-'));
+  onTestFinished(() => rmSync(directory, { recursive: true }));
+  const pipe = join(directory, 'journal');
+  execFileSync('mkfifo', [pipe]);
+  const open = (flags: number): number => openSync(pipe, flags | constants.O_NONBLOCK);
+  const reader = open(constants.O_RDONLY);
+  const writer = open(constants.O_WRONLY);
+  onTestFinished(() => closeSync(writer));
+  const log = createLogger({ level: 'info', destination: journalDestination(writer) });
+  const bytes = Buffer.alloc(1024 * 1024);
+  const read = (): string => bytes.toString('utf8', 0, readSync(reader, bytes));
+
+  for (const length of [4096, 1]) expect(() => endlessly(() => writeSync(writer, bytes, 0, length))).toThrow('EAGAIN');
+  expect(() => log.warn('said to one that stalls')).not.toThrow();
+  expect(read()).not.toContain('said');
+  log.warn('said to one that reads again');
+  expect(read()).toContain('said to one that reads again');
+
+  closeSync(reader);
+  expect(() => writeSync(writer, '.')).toThrow('EPIPE');
+  expect(() => log.warn('said to nobody')).not.toThrow();
+});
+
+function endlessly(act: () => void): never {
+  for (;;) act();
+}

@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { beforeEach, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { silentLogger } from '../../src/base/log.ts';
 import { QuotaWatch } from '../../src/cli/quota-watch.ts';
 import { ManualClock } from '../kernel/manual-clock.ts';
@@ -65,7 +65,7 @@ test('an account without a quota stays without one', async () => {
   expect([watch.known, told]).toEqual([null, []]);
 });
 
-test('a row of pushes is one question, after its end, and the next not sooner than five seconds after the answer', async () => {
+test('a row of pushes is one question, after its end, and the next not sooner than five seconds after it', async () => {
   for (let n = 0; n < 100; n++) watch.pushed();
   expect(clock.timers).toBe(1);
   clock.advance(999);
@@ -93,4 +93,56 @@ test('who looks has it asked for when it is older than five minutes, and never w
   watch.looked();
   expect(asked).toHaveLength(2);
   expect(watch.known?.usedBytes).toBe(1);
+});
+
+describe.each(['fails', 'brings no quota'])('after a question that %s', (what) => {
+  beforeEach(async () => {
+    void watch.ask();
+    if (what === 'fails') asked[0]?.fail();
+    else asked[0]?.answer(null);
+    await nextTurn();
+  });
+
+  test('who looks has it asked for after five minutes, as after any other', () => {
+    for (let second = 0; second <= 300; second++) {
+      watch.looked();
+      expect(asked).toHaveLength(1);
+      clock.advance(1_000);
+    }
+    watch.looked();
+    expect(asked).toHaveLength(2);
+  });
+
+  test('what is pushed has it asked for after five seconds, as after any other', () => {
+    watch.pushed();
+    clock.advance(4_999);
+    expect(asked).toHaveLength(1);
+    clock.advance(1);
+    expect(asked).toHaveLength(2);
+  });
+});
+
+test('the pause counts from the question, not from its answer', async () => {
+  void watch.ask();
+  clock.advance(4_000);
+  await answer(1);
+
+  watch.pushed();
+  clock.advance(1_000);
+  expect(asked).toHaveLength(2);
+});
+
+test.each([
+  ['pushed', 5_000],
+  ['looked', 300_001],
+] as const)('a wall clock that is set back puts no question off: %s', async (how, pauseMs) => {
+  void watch.ask();
+  await answer(1);
+  const before = clock.nowMs.bind(clock);
+  clock.nowMs = () => before() - 3_600_000;
+
+  if (how === 'pushed') watch.pushed();
+  clock.advance(pauseMs);
+  if (how === 'looked') watch.looked();
+  expect(asked).toHaveLength(2);
 });

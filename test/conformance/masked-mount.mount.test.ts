@@ -7,7 +7,7 @@ import { conformanceSuite } from './suite.ts';
 
 /**
  * The whole suite on a mount that does without everything that INIT negotiates: what the oldest kernel that we speak to would see.
- * Nothing may differ, only be slower.
+ * Nothing may differ, only be slower. Nothing is pushed meanwhile: that is real-mount.mount.test.ts's.
  */
 const isRoot = process.getuid?.() === 0;
 let mount: MountFixture;
@@ -16,7 +16,13 @@ conformanceSuite('a mount with every kernel feature masked off', {
   can: isRoot ? ['process', 'users'] : ['process'],
   differs: DOCUMENTED_DIFFERENCES,
   async open() {
-    const flags = ['--mask-features', MASKABLE_FEATURES.join(','), ...(isRoot ? ['--allow-other'] : [])];
+    const flags = [
+      '--settle',
+      '1h',
+      '--mask-features',
+      MASKABLE_FEATURES.join(','),
+      ...(isRoot ? ['--allow-other'] : []),
+    ];
     mount = await MountFixture.start({ flags });
     return SyscallProcess.start(mount.directory);
   },

@@ -3,12 +3,13 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
-import { StorageError, TransportError } from '../../src/base/errors.ts';
+import { ApiError, FsError, ProtocolError, SignInError, StorageError, TransportError } from '../../src/base/errors.ts';
 import { type Logger, silentLogger } from '../../src/base/log.ts';
 import { BLOCK_BYTES, type ContentId, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 import { HastyClock } from '../remote/client.ts';
+import { ManualClock } from '../tree/tree-fixture.ts';
 import { VersionService } from './version-service.ts';
 
 const MIB = 1024 * 1024;
@@ -469,6 +470,27 @@ describe('fetching ahead', () => {
     await mount.close(fd);
   });
 
+  test('meets damage further on, which is no error for who reads here', async () => {
+    const bytes = bytesOf(16 * MIB);
+    service.put('file', bytes);
+    const { contents } = tower;
+    const pieces = contents.pieces.bind(contents);
+    let refused = 0;
+    contents.pieces = (id, extent) => {
+      if (extent.end <= 2 * MIB) return pieces(id, extent);
+      refused += 1;
+      throw new FsError('EIO', 'a block is not what was written');
+    };
+    const fd = await mount.open('file', 'r');
+
+    for (let at = 0; at < 2 * MIB; at += MIB / 8)
+      expect(Buffer.compare(await mount.read(fd, at, MIB / 8), bytes.subarray(at, at + MIB / 8))).toBe(0);
+
+    expect(refused).toBeGreaterThan(0);
+    await expect(mount.read(fd, 2 * MIB, MIB)).rejects.toMatchObject({ errno: 'EIO' });
+    await mount.close(fd);
+  });
+
   test('ends with the handle, but not where a reader waits for the same bytes', async () => {
     const bytes = bytesOf(32 * MIB);
     service.put('file', bytes);
@@ -710,6 +732,54 @@ describe('writing over what the service has', () => {
     expect(Buffer.compare(await mount.readFile('file'), bytes)).toBe(0);
     await hasty.close();
   });
+
+  test.each([
+    ['has trouble of its own', true, () => new ApiError(503, 'GET /data', 'unavailable')],
+    ['has had too many requests', true, () => new ApiError(429, 'GET /data', 'too many')],
+    ['answers with what does not fit', true, () => new ProtocolError('no XML')],
+    ['waits for somebody to sign in', true, () => new SignInError('signed out')],
+    ['refuses it', false, () => new ApiError(403, 'GET /data', 'forbidden')],
+    ['no longer has it', false, () => new ApiError(404, 'GET /data', 'no such version')],
+  ] as const)(
+    'where the service %s for two minutes, the base is asked for again behind the writer: %s',
+    async (_, isAskedAgain, refusal) => {
+      const clock = new ManualClock();
+      const patient = await LeftTower.build({ clock, listing: service, source: service });
+      const mount = new InProcessMount(patient.fileSystem);
+      const bytes = bytesOf(3 * MIB);
+      const { version } = service.put('file', bytes);
+      const fd = await mount.open('file', 'r+');
+      await mount.read(fd, 0, 1);
+      const read = service.readVersion.bind(service);
+      let isRefused = true;
+      let asked = 0;
+      service.readVersion = (...of) => {
+        asked++;
+        return isRefused ? Promise.reject(refusal()) : read(...of);
+      };
+      /** Time passes in steps, and what comes of each happens. */
+      const pass = async (seconds: number): Promise<void> => {
+        for (let second = 0; second < seconds; second++) {
+          clock.advance(1_000);
+          for (let turn = 0; turn < 5; turn++) await nextTurn();
+        }
+      };
+      await mount.write(fd, 0, Buffer.from('X'));
+      await mount.close(fd);
+      await pass(120);
+      expect(asked).toBeGreaterThan(0);
+      isRefused = false;
+      asked = 0;
+      // Longer than the longest pause.
+      await pass(90);
+
+      const base = patient.store.get('version', version) as ContentId;
+      const pieces = patient.contents.pieces(base, { start: 0, end: bytes.length });
+      expect(pieces.every(({ kind }) => kind === 'slice')).toBe(isAskedAgain);
+      if (!isAskedAgain) expect(asked).toBe(0);
+      await patient.close();
+    },
+  );
 
   test('truncating to nothing asks the service for nothing', async () => {
     service.put('file', bytesOf(3 * MIB));

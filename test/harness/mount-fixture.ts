@@ -6,6 +6,7 @@ import path from 'node:path';
 import { vi } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { processLife } from '../../src/base/process-life.ts';
+import { accountFileOf, writeAccountFile } from '../../src/cli/account-file.ts';
 import { accountStates } from '../../src/cli/running-mounts.ts';
 import { syncCommand } from '../../src/cli/sync.ts';
 import { pathsOf } from '../../src/config/paths.ts';
@@ -86,8 +87,7 @@ export class MountFixture implements Ground {
     const fixture = new MountFixture(server, home, options.server === undefined, options);
     try {
       for (const folder of ['mnt', 'config', 'state', 'runtime']) await mkdir(path.join(home, folder), { mode: 0o755 });
-      const { url } = server.account;
-      await fixture.cfs(['login', url, ...(new URL(url).hostname === '127.0.0.1' ? [] : ['--insecure'])]);
+      await fixture.#signIn();
       await fixture.mount();
       return fixture;
     } catch (error) {
@@ -95,6 +95,19 @@ export class MountFixture implements Ground {
       await fixture.dispose();
       throw new Error(`${(error as Error).message}\n${logs}`, { cause: error });
     }
+  }
+
+  /** What `cfs login` does, which has its own tests: a start of Node for each mount would be a minute of `npm test`. */
+  async #signIn(): Promise<void> {
+    const { url, username, application, accessKeyId, privateAccessKey } = this.server.account;
+    const { refreshToken, user } = await this.server.reader.session();
+    const account = {
+      ...{ username, application, accessKeyId, privateAccessKey, refreshToken },
+      origin: url,
+      userId: user.slice(user.lastIndexOf('/') + 1),
+      ...(new URL(url).hostname !== '127.0.0.1' && { insecure: true as const }),
+    };
+    writeAccountFile(accountFileOf(pathsOf(this.env()), account), account);
   }
 
   /** A second mount of the same account, with an empty store. Goes with this one. */

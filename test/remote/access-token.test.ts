@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { SignInError } from '../../src/base/errors.ts';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
+import { AccessToken } from '../../src/remote/access-token.ts';
 import type { HttpService } from '../../src/remote/http-service.ts';
 import { clientOf, HastyClock, KEYS } from './client.ts';
 import { hang, loseAnswer, reply, ScriptedServer, until, xml } from './scripted-server.ts';
@@ -189,6 +190,23 @@ test('one who waits for the token may give up without taking it from the others'
   release();
 
   expect(await patient).toMatchObject({ name: 'a' });
+});
+
+test('who has given up already asks for none', async () => {
+  let asked = 0;
+  const token = new AccessToken({
+    issue: () => {
+      asked += 1;
+      return Promise.reject(new Error('no answer'));
+    },
+    clock,
+    onSignInRequired: () => {},
+    onSignedIn: () => {},
+  });
+
+  await expect(token.current(AbortSignal.abort(new Error('given up')))).rejects.toThrow('given up');
+
+  expect(asked).toBe(0);
 });
 
 test('a lost answer to a token request is asked for again', async () => {

@@ -4,7 +4,7 @@ import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
-import type { Extent } from '../../src/base/vocabulary.ts';
+import { BLOCK_BYTES, type Extent } from '../../src/base/vocabulary.ts';
 import { DirectDownloads, type Download } from '../../src/remote/direct-downloads.ts';
 import { GONE, IDLE, type LineNews, OVER, Receiver, TOLD } from '../../src/remote/receiver.ts';
 import { hasReceiver } from './client.ts';
@@ -111,6 +111,35 @@ describe.skipIf(!hasReceiver())('a line', () => {
     receiver.land(id, file, 0, 10);
     await until(() => phases(heard).includes(IDLE), 'the body is here');
     expect(readFileSync(path, 'latin1')).toBe('0123456789');
+  });
+
+  test('that brought a whole block tells of it, however busy another one is', async () => {
+    const MIB = 1024 * 1024;
+    const head = 'HTTP/1.1 200 OK\r\n\r\n';
+    const [busy, slow] = [await line(), await line()];
+    for (const { id, peer, heard } of [busy, slow]) {
+      receiver.ask(id, request);
+      peer.write(head);
+      await until(() => phases(heard).includes(TOLD), 'the head is here');
+    }
+    const nowhere = openSync('/dev/null', 'w');
+    receiver.land(busy.id, nowhere, 0, 2 ** 36);
+    closeSync(nowhere);
+    const piece = Buffer.alloc(4 * MIB);
+    const pump = (): void => {
+      while (busy.peer.writable && busy.peer.write(piece));
+    };
+    busy.peer.on('drain', pump);
+    pump();
+    await until(() => (busy.heard.at(-1)?.at ?? 0) > 64 * MIB, 'one is busy');
+
+    receiver.land(slow.id, file, 0, MIB);
+    slow.peer.write(Buffer.alloc(3 * BLOCK_BYTES));
+
+    await until(
+      () => slow.heard.at(-1)?.at === 3 * BLOCK_BYTES,
+      'the third block, of which the step has one more, is told of',
+    );
   });
 
   test('that ends with its last bytes, fewer than a block, gives them', async () => {

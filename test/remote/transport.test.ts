@@ -1,16 +1,17 @@
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { createServer as createHttpServer, type Server } from 'node:http';
+import { createServer as createHttpServer, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import { type AddressInfo, connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { systemClock } from '../../src/base/clock.ts';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { TransportError, UsageError } from '../../src/base/errors.ts';
+import type { Answer } from '../../src/remote/answer.ts';
 import { systemCertificates } from '../../src/remote/certificates.ts';
 import { Transport } from '../../src/remote/transport.ts';
-import { ScriptedServer, xml } from './scripted-server.ts';
+import { ScriptedServer, until, xml } from './scripted-server.ts';
 
 const options = { userAgent: 'cfs-mount/0.0.0 (test)', clock: systemClock };
 const ask = (transport: Transport, path = '/x') =>
@@ -104,6 +105,101 @@ describe('over TLS', () => {
 
     await expect(ask(transport)).rejects.toThrow(/no trusted connection/);
     await transport.close();
+  });
+});
+
+describe('a body whose answer begins before all of it is sent', () => {
+  const MIB = 1024 * 1024;
+  const LENGTH = 64 * MIB;
+  let server: Server;
+  let transport: Transport;
+  let received: number;
+  let isLetGo: boolean;
+
+  /** `act` answers, and hears of each piece of the body. */
+  async function serve(act: (response: ServerResponse, hasAll: () => boolean) => () => void): Promise<void> {
+    received = 0;
+    server = createHttpServer((request, response) => {
+      const more = act(response, () => received === LENGTH);
+      request.on('data', (piece: Buffer) => {
+        received += piece.byteLength;
+        more();
+      });
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  }
+
+  async function put(clock: Clock = systemClock): Promise<Answer> {
+    isLetGo = false;
+    const { port } = server.address() as AddressInfo;
+    transport = new Transport({ baseUrl: `http://127.0.0.1:${port}`, ...options, clock });
+    const body = {
+      length: LENGTH,
+      chunks: async function* () {
+        try {
+          for (let sent = 0; sent < LENGTH; sent += MIB) yield Buffer.alloc(MIB);
+        } finally {
+          isLetGo = true;
+        }
+      },
+    };
+    return transport.exchange({ method: 'PUT', url: `${transport.origin}/data`, headers: {}, body, signal: undefined });
+  }
+
+  afterEach(async () => {
+    await transport.close();
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+  });
+
+  test('is sent no further: an honest incomplete needs no length', async () => {
+    await serve((response, hasAll) => {
+      response.write('<fileVersion>');
+      let quiet = setTimeout(() => {}, 0);
+      return () => {
+        clearTimeout(quiet);
+        quiet = setTimeout(() => response.end('</fileVersion>'), hasAll() ? 0 : 300);
+      };
+    });
+
+    const answer = await put();
+
+    expect(String(await answer.bytes(100))).toBe('<fileVersion></fileVersion>');
+    expect(received).toBeLessThan(LENGTH);
+    await until(() => isLetGo, 'the source of the body is let go');
+  });
+
+  test('is let go where the line breaks under it', async () => {
+    await serve((response) => {
+      response.write('<fileVersion>');
+      let pieces = 0;
+      return () => {
+        if (++pieces === 10) response.socket?.resetAndDestroy();
+      };
+    });
+
+    await put().then(
+      (answer) => expect(answer.bytes(100)).rejects.toThrow(TransportError),
+      () => {},
+    );
+
+    await until(() => isLetGo, 'the source of the body is let go');
+    expect(received).toBeLessThan(LENGTH);
+  });
+
+  test('is sent whole to a service that begins its answers first', async () => {
+    await serve((response, hasAll) => {
+      response.write('<fileVersion>');
+      return () => {
+        if (hasAll()) response.end('</fileVersion>');
+      };
+    });
+
+    const answer = await put({ ...systemClock, after: (_ms, callback) => systemClock.after(0, callback) });
+
+    expect(String(await answer.bytes(100))).toBe('<fileVersion></fileVersion>');
+    expect(received).toBe(LENGTH);
+    await until(() => isLetGo, 'the source of the body is let go');
   });
 });
 

@@ -1,10 +1,13 @@
-import { statSync } from 'node:fs';
+import { renameSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { StorageError } from '../../src/base/errors.ts';
+import { createLogger } from '../../src/base/log.ts';
 import type { ContentId } from '../../src/base/vocabulary.ts';
 import { type Disk, systemDisk } from '../../src/store/disk.ts';
 import type { Store } from '../../src/store/environment.ts';
+import { watchUnhandled } from '../harness/unhandled.ts';
 import { ManualClock } from '../kernel/manual-clock.ts';
 import { RefusingIndex } from './refusing-index.ts';
 import { TemporaryStores } from './temporary-store.ts';
@@ -143,6 +146,36 @@ test('where LMDB fails for another reason nothing is taken, and reading goes on'
   expect(lost(store, 1)).toEqual([]);
 
   index.rowsMax = Number.POSITIVE_INFINITY;
+  await until(clock, () => refusalOf(store, 2, 100) === null);
+  expect(lost(store, 2)).toEqual([]);
+});
+
+test('where the disk is gone, LMDB fails as for another reason: nothing is taken, and it heals with the disk', async () => {
+  const unhandled = watchUnhandled();
+  const index = new RefusingIndex();
+  index.message = 'Input/output error';
+  const clock = new ManualClock();
+  const directory = stores.directory();
+  const away = `${directory}.away`;
+  const lines: string[] = [];
+  const log = createLogger({ level: 'error', destination: { write: (line) => void lines.push(line) } });
+  const store = await stores.open(directory, { clock, openIndex: index.open, log });
+  await store.settle();
+  index.rowsMax = 0;
+  put(store, 1, 100);
+  renameSync(directory, away);
+  try {
+    await until(clock, () => index.refused > 1);
+    await nextTurn();
+
+    expect(unhandled).toEqual([]);
+    expect(refusalOf(store, 2, 100)).toMatchObject({ full: false, cause: { message: index.message } });
+    expect(lines.filter((line) => line.includes('index not written'))).toHaveLength(1);
+    expect(lost(store, 1)).toEqual([]);
+  } finally {
+    renameSync(away, directory);
+    index.rowsMax = Number.POSITIVE_INFINITY;
+  }
   await until(clock, () => refusalOf(store, 2, 100) === null);
   expect(lost(store, 2)).toEqual([]);
 });

@@ -52,6 +52,9 @@ beforeEach(() => {
     clock,
     log: silentLogger,
     options: { ...options, transfers: 4, deletion: 'trash', plainPutMaxBytes: 8, host: 'host' },
+    onUndecided: (_ino, error) => {
+      throw error;
+    },
     onWork: () => {
       asked += 1;
     },
@@ -149,6 +152,21 @@ test('while the line is closed nothing is ready, and a turn comes when it opens'
   asked = 0;
 
   clock.advance(5_000);
+
+  expect(asked).toBe(1);
+  expect(inosOf(turn())).toEqual([ino]);
+});
+
+test('a line that opens between two looks at the clock is not slept through', () => {
+  const ino = make('a');
+  clock.advance(SETTLE_MS);
+  line.closedUntilMs = clock.elapsedMs() + 1;
+  expect(turn()).toEqual([]);
+  clock.advance(1);
+  asked = 0;
+
+  expect(agenda.rest()).toBe(false);
+  clock.advance(0);
 
   expect(asked).toBe(1);
   expect(inosOf(turn())).toEqual([ino]);

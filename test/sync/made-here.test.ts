@@ -1,8 +1,23 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { type ContentId, type Inode, type ResourceUrl, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { ApiError } from '../../src/base/errors.ts';
+import { silentLogger } from '../../src/base/log.ts';
+import type { RemoteVersion } from '../../src/base/resources.ts';
+import {
+  type ContentId,
+  type Inode,
+  type ResourceUrl,
+  ROOT_INODE,
+  type VersionUrl,
+} from '../../src/base/vocabulary.ts';
+import type { Contents } from '../../src/store/contents.ts';
+import { writeNode } from '../../src/store/node-table.ts';
+import { MadeHere } from '../../src/sync/made-here.ts';
 import { SyncedTower } from '../harness/synced-tower.ts';
+import { sampleContent, sampleLocal, sampleNode, sampleRemote } from '../store/sample-records.ts';
 import { SeededRandom } from '../store/seeded-random.ts';
-import { MODEL_ROOT } from './model-service.ts';
+import { MemoryStore } from '../tree/memory-store.ts';
+import { ManualClock } from '../tree/tree-fixture.ts';
+import { type Fate, MODEL_ROOT } from './model-service.ts';
 
 /** What was made here has room in the cache like what was fetched: it goes when the budget is spent, and comes back when read. */
 const BUDGET_BYTES = 100_000;
@@ -13,6 +28,8 @@ beforeEach(async () => {
 afterEach(() => world.close());
 
 const random = new SeededRandom(20261120);
+/** Each lives in a file of its own. */
+const IN_FILE = 15_000;
 /** Some live beside their names, some in files. */
 const LENGTHS = Array.from({ length: 60 }, (_, i) => (i % 3 === 0 ? 100 + i : 9_000 + i * 13));
 const bytesOf = (length: number): Buffer => Buffer.from(Array.from({ length }, () => random.below(256)));
@@ -37,6 +54,9 @@ async function calm(): Promise<void> {
   for (let i = 0; i < 20; i++) await world.pass(1_000);
 }
 
+const contentsThere = (): number => [...world.tower.store.all('content')].length;
+/** What is not named yet, and so cannot be given back. */
+const drafts = (): number => [...world.tower.store.all('content')].filter(([, { kind }]) => kind === 'draft').length;
 const historiesAsked = (): number => world.service.requests.filter((name) => name.startsWith('versions')).length;
 
 describe('[S-cache-1] files that were made here', () => {
@@ -102,4 +122,111 @@ describe('[S-cache-1] files that were made here', () => {
     expect(kept()).toBe(200_000);
     for (const [name, bytes] of made) expect(Buffer.compare(await world.mount.readFile(name), bytes), name).toBe(0);
   });
+
+  test.each<[string, Fate]>([
+    ['429', { type: 'refuse', status: 429 }],
+    ['500', { type: 'refuse', status: 500 }],
+    ['401', { type: 'refuse', status: 401 }],
+    ['a lost answer', { type: 'lose-reply' }],
+  ])(
+    'are asked about after a growing pause while the service answers with %s, and all of them later',
+    async (_, fate) => {
+      world.service.auto = (name) => (name.startsWith('versions') ? fate : { type: 'answer' });
+      await make(Array.from({ length: 200 }, () => IN_FILE));
+      await calm();
+      expect(historiesAsked()).toBeGreaterThan(0);
+      for (let second = 0; second < 3_600; second++) await world.pass(1_000);
+      expect(historiesAsked()).toBeLessThanOrEqual(25);
+      expect(drafts()).toBe(200);
+
+      // A pause has just begun: what is given up goes without waiting for its end.
+      const asked = historiesAsked();
+      for (let second = 0; second < 900 && historiesAsked() === asked; second++) await world.pass(1_000);
+      await world.mount.unlink('f0');
+      for (let second = 0; second < 60; second++) await world.pass(1_000);
+      expect(contentsThere()).toBe(199);
+      expect(historiesAsked()).toBe(asked + 1);
+
+      world.service.auto = () => ({ type: 'answer' });
+      for (let second = 0; second < 900; second++) await world.pass(1_000);
+      for (let round = 0; round < 8; round++) world.tower.contents.collect(); // as the housekeeping of a mount does
+      expect(kept()).toBeLessThanOrEqual(BUDGET_BYTES);
+      expect(drafts()).toBeLessThanOrEqual(BUDGET_BYTES / IN_FILE);
+    },
+  );
+
+  test('are asked about no sooner than the service wishes', async () => {
+    let isRefused = false;
+    const { service } = world;
+    const versions = service.versions.bind(service);
+    service.versions = async (file, signal) => {
+      if (isRefused) return versions(file, signal);
+      isRefused = true;
+      throw new ApiError(503, 'GET', 'busy', { retryAfterMs: 300_000 });
+    };
+    await make(Array.from({ length: 60 }, () => IN_FILE));
+    await calm();
+    expect(isRefused).toBe(true);
+    for (let second = 0; second < 250; second++) await world.pass(1_000);
+    expect(historiesAsked()).toBeLessThanOrEqual(3); // asked at the same moment
+    for (let second = 0; second < 100; second++) await world.pass(1_000);
+    expect(drafts()).toBeLessThanOrEqual(BUDGET_BYTES / IN_FILE);
+  });
+
+  test('those that the service will never name are asked about once, and keep no other from being named', async () => {
+    const gone = new Set<string>();
+    world.service.auto = (name) => {
+      if (name.startsWith('versions') && gone.size < 50) gone.add(name);
+      return gone.has(name) ? { type: 'refuse', status: 404 } : { type: 'answer' };
+    };
+    await make(Array.from({ length: 60 }, () => IN_FILE));
+    await calm();
+    for (let second = 0; second < 900; second++) await world.pass(1_000);
+    expect(drafts()).toBe(50);
+    expect(historiesAsked()).toBe(60);
+  });
+});
+
+test('a damaged row of one that was made here keeps no other from being named', async () => {
+  const store = new MemoryStore();
+  const ids = Array.from({ length: 10 }, (_, n) =>
+    store.transact((tx) => {
+      const [content, ino] = [tx.nextId('content') as ContentId, (n + 2) as Inode];
+      const resource = `m:file/${n}` as ResourceUrl;
+      tx.put(
+        'content',
+        content,
+        sampleContent({ sealed: true, sizeBytes: 5, version: null, resource, base: null, refs: 0 }),
+      );
+      const local = sampleLocal(1, `f${n}`, { content });
+      const remote = sampleRemote(1, `f${n}`, { content, resource, lastModifiedMs: null });
+      writeNode(tx, undefined, sampleNode(ino, { local, remote }), 0);
+      return content;
+    }),
+  );
+  const [lost, inLoad, asked] = [ids[1], ids[3], ids[6]] as [ContentId, ContentId, ContentId];
+  store.damage('content', inLoad);
+  store.damage('node', (ids.indexOf(asked) + 2) as Inode);
+  const adopted: ContentId[] = [];
+  const contents = {
+    overBudgetBytes: () => 1,
+    sizeOf: () => 5,
+    adopt: (_: unknown, content: ContentId) => adopted.push(content),
+  } as unknown as Contents;
+  const history = (file: ResourceUrl): readonly RemoteVersion[] => [
+    { url: `${file}/version/1` as VersionUrl, sizeBytes: 5, complete: true, lastModifiedMs: null, mediaType: null },
+  ];
+  const uploads = {
+    versions: async (file: ResourceUrl) => {
+      if (file === 'm:file/0') store.damage('content', lost); // it was sound when the row of those to be asked for was made
+      return history(file);
+    },
+  };
+  const madeHere = new MadeHere({ store, contents, uploads, clock: new ManualClock(), log: silentLogger });
+
+  await madeHere.nameVersions(new AbortController().signal);
+
+  expect(madeHere.pauseMs).toBe(0);
+  expect(madeHere.isNeeded).toBe(false);
+  expect(adopted.sort((one, other) => one - other)).toEqual(ids.filter((id) => ![lost, inLoad, asked].includes(id)));
 });

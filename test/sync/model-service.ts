@@ -37,7 +37,7 @@ export type Fate =
   | { readonly type: 'answer' }
   | { readonly type: 'lose-request' }
   | { readonly type: 'lose-reply' }
-  | { readonly type: 'refuse'; readonly status: number }
+  | { readonly type: 'refuse'; readonly status: number; readonly retryAfterMs?: number }
   | { readonly type: 'cut'; readonly afterBytes: number };
 
 export interface PendingRequest {
@@ -321,7 +321,7 @@ export class ModelService implements RemoteChanges, UploadService {
               reject(new TransportError(`${name}: the reply was lost`));
               return;
             case 'refuse':
-              reject(new ApiError(fate.status, name, `refused ${name}`));
+              reject(new ApiError(fate.status, name, `refused ${name}`, { retryAfterMs: fate.retryAfterMs ?? null }));
               return;
             case 'cut':
               try {

@@ -1,9 +1,16 @@
 import { constants } from 'node:fs';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { silentLogger } from '../../src/base/log.ts';
+import { ROOT_INODE } from '../../src/base/vocabulary.ts';
+import type { OpenFile } from '../../src/content/open-file.ts';
+import type { OpenFiles } from '../../src/fs/open-files.ts';
+import { OpenPush } from '../../src/fs/open-push.ts';
 import { SyncedTower } from '../harness/synced-tower.ts';
+import { MemoryStore } from '../tree/memory-store.ts';
+import { makeTree } from '../tree/tree-fixture.ts';
 import { MODEL_ROOT } from './model-service.ts';
 
-const { O_APPEND, O_CREAT, O_TRUNC, O_WRONLY } = constants;
+const { O_APPEND, O_CREAT, O_RDONLY, O_TRUNC, O_WRONLY } = constants;
 const MINUTE_MS = 60_000;
 
 let world: SyncedTower;
@@ -98,3 +105,67 @@ test('what was fsynced goes although it was never closed', async () => {
   expect(world.sync.status().pending).toBe(0);
   await world.mount.close(fd);
 });
+
+test('a save that changed no byte makes no version while somebody has the file open, to read or to write', async () => {
+  await world.mount.writeFile('f', Buffer.from('one'));
+  await world.converge();
+  const reader = await world.mount.open('f', O_RDONLY);
+  const writer = await world.mount.open('f', O_WRONLY);
+  await world.mount.write(writer, 0, Buffer.from('one'));
+  await world.mount.fsync(writer);
+  for (let at = 0; at < MINUTE_MS; at += 5_000) await world.pass(5_000);
+  await world.converge();
+
+  expect(versionsOf('f')).toEqual(['one']);
+  expect(world.sync.status().pending).toBe(0);
+
+  await world.mount.write(writer, 0, Buffer.from('two'));
+  expect((await world.mount.read(reader, 0, 10)).toString()).toBe('two');
+  await world.mount.close(writer);
+  await world.converge();
+
+  expect(versionsOf('f')).toEqual(['two', 'one']);
+  expect((await world.mount.read(reader, 0, 10)).toString()).toBe('two');
+  await world.mount.close(reader);
+  expect((await world.mount.readFile('f')).toString()).toBe('two');
+});
+
+test.each(['before it is looked at', 'when it was written down'])(
+  'an open file whose record is damaged %s keeps no other one from being pushed, then and later',
+  (when) => {
+    const store = new MemoryStore();
+    const { tree, clock } = makeTree({ store });
+    const writing = { sinceMs: 0, lastMs: 0, syncedMs: 0, wasEmptied: false };
+    const pushed: string[] = [];
+    const flushed: string[] = [];
+    const files = ['first', 'afflicted', 'last'].map((name) => {
+      const { ino } = tree.create(ROOT_INODE, name, { kind: 'file', mode: 0o644, uid: 0, gid: 0 });
+      const flush = (): boolean => {
+        flushed.push(name);
+        if (name === 'afflicted') store.damage('node', ino);
+        return true;
+      };
+      return { name, file: { ino, writing, flush } as unknown as OpenFile };
+    });
+    const afflicted = files[1]?.file.ino ?? ROOT_INODE;
+    if (when === 'before it is looked at') store.damage('node', afflicted);
+    const push = new OpenPush({
+      ...{ store, clock, log: silentLogger, openPushMs: 5 * MINUTE_MS },
+      files: {
+        files: files.map(({ file }) => file),
+        isBeingWritten: () => true,
+        isOpen: () => true,
+      } as unknown as OpenFiles,
+      push: (ino) => void pushed.push(files.find(({ file }) => file.ino === ino)?.name ?? ''),
+    });
+    push.start(new AbortController().signal);
+
+    clock.advance(5_000);
+    expect(pushed).toEqual(['first', 'last']);
+    expect(flushed.includes('afflicted')).toBe(when === 'when it was written down');
+
+    Object.assign(writing, { lastMs: clock.elapsedMs() + 1, syncedMs: clock.elapsedMs() + 1 });
+    clock.advance(5 * MINUTE_MS);
+    expect(pushed).toEqual(['first', 'last', 'first', 'last']);
+  },
+);

@@ -78,6 +78,7 @@ function decisions(sketches: readonly Sketch[], special: Partial<PlanView> = {})
     child: (parent, name) => store.get('node', store.get('name', [parent, name]) ?? (0 as Inode)),
     dirty: (ino) => store.get('dirty', ino),
     settledMs: () => 0,
+    triedMs: () => 0,
     isPushing: () => false,
     isUnsure: () => false,
     predecessor: () => null,

@@ -578,3 +578,148 @@ test('the pushes of many small files run side by side, two for each place', asyn
 
   expect(world.service.pending).toHaveLength(6);
 });
+
+/** [S-patience-1] */
+describe('a service that answers with an error for an hour', () => {
+  const CHANGES: readonly (readonly [string, (world: SyncWorld) => void])[] = [
+    ['a small file is made', (world) => void world.write('/new', 'new')],
+    ['a large file is made', (world) => void world.write('/new', 'more than eight bytes')],
+    ['a small file is changed', (world) => void world.write('/small', 'else')],
+    ['a large file is changed', (world) => void world.write('/large', 'another more than eight bytes')],
+    ['a folder is made', (world) => void world.mkdir('/new')],
+    ['a file is renamed', (world) => world.rename('/small', '/renamed')],
+    ['two files change their names', (world) => world.rename('/small', '/large', 'exchange')],
+    ['a file is deleted', (world) => world.remove('/small')],
+    ['a folder is deleted', (world) => world.removeAll('/folder')],
+  ];
+  const isLook = (name: string): boolean => /^(list|resource|versions|versionProgress)/.test(name);
+  /** Which requests it refuses; `nth` from 1 on. */
+  const WHICH: readonly (readonly [string, (nth: number, name: string) => boolean])[] = [
+    ...[0, 1, 2, 3].map((from) => [`from answer ${from} on`, (nth: number) => nth > from] as const),
+    ['to what changes something', (_nth, name) => !isLook(name)],
+    ['to what asks', (_nth, name) => isLook(name)],
+    ['to bytes', (_nth, name) => name.startsWith('put')],
+  ];
+  const cases = CHANGES.flatMap(([what, change]) =>
+    WHICH.flatMap(([which, isRefused]) =>
+      [500, 503].map((status) => [what, which, status, change, isRefused] as const),
+    ),
+  );
+
+  test.each(cases)('is not asked all the time: %s, %s, %i', async (_what, _which, status, change, isRefused) => {
+    const world = await worldWithAll();
+    const { service } = world;
+    const before = service.requests.length;
+    let told = 0;
+    // In the end it answers: who asks all the time would never come to the end of the hour.
+    service.auto = (name) => (isRefused(++told, name) && told < 500 ? { type: 'refuse', status } : { type: 'answer' });
+
+    change(world);
+    await pass(world, 3600);
+    expect(service.requests.length - before).toBeLessThan(200);
+
+    service.auto = null;
+    await world.settle();
+    expectEqualTrees(world);
+  });
+
+  test('asks less and less of all who wait', async () => {
+    const world = new SyncWorld();
+    for (let file = 0; file < 500; file++) world.write(`/${file}`, 'new');
+    const { service } = world;
+    service.auto = () => (service.requests.length < 3000 ? { type: 'refuse', status: 503 } : { type: 'answer' });
+
+    await pass(world, 3600);
+    expect(service.requests.length).toBeLessThan(400);
+
+    service.auto = null;
+    await world.settle();
+    expectEqualTrees(world);
+  });
+
+  test('that lasts as long as the service says is not ended by what others are answered', async () => {
+    const world = new SyncWorld();
+    for (let file = 0; file < 40; file++) world.write(`/${file}`, 'new');
+    world.clock.advance(SETTLE_MS + 1);
+    await world.quiet();
+    world.service.settleAll({ type: 'refuse', status: 503, retryAfterMs: 120_000 });
+    await world.quiet();
+    const asked = world.service.requests.length;
+
+    world.sync.reachable();
+    await pass(world, 119);
+    expect(world.service.requests.length).toBe(asked);
+
+    await world.settle();
+    expectEqualTrees(world);
+  });
+});
+
+/** A file that is made, and that the service has lost when its bytes come. */
+test('a service that loses what it has just made is not asked all the time', async () => {
+  const world = new SyncWorld();
+  const { service } = world;
+  let lost = 0;
+  service.auto = (name) => {
+    const [, url] = /^putFileData (.*)/.exec(name) ?? [];
+    if (url !== undefined && lost < 500) {
+      lost += 1;
+      service.resources.delete(url as ResourceUrl);
+    }
+    return { type: 'answer' };
+  };
+  world.write('/new', 'new');
+
+  await pass(world, 3600);
+  expect(lost).toBeGreaterThan(1);
+  expect(service.requests.length).toBeLessThan(300);
+
+  lost = 500;
+  await world.settle();
+  expectEqualTrees(world);
+});
+
+/** [S-patience-1] */
+describe('one file that never gets an answer', () => {
+  test.each([
+    ['a large one', '/large', 'more than eight bytes'],
+    ['a small one', '/other', 'other'],
+  ])('keeps no other from being pushed: %s', async (_what, path, text) => {
+    const world = await worldWithAll();
+    const { service } = world;
+    world.write(path, text === 'other' ? 'else' : 'another more than eight bytes');
+    const refused = path === '/large' ? /^putVersionData/ : /^putFileData|^createFile other/;
+    service.auto = (name) => ({ type: refused.test(name) ? 'lose-request' : 'answer' });
+    await pass(world, 60);
+    const before = service.requests.length;
+
+    world.mkdir('/later');
+    world.rename('/small', '/later/small');
+    await pass(world, 60);
+    expect(service.tree().get('/later/small')).toBe('small');
+
+    await pass(world, 3600);
+    expect(service.requests.length - before).toBeLessThan(700); // as one who is offline tries, twice a minute or more
+    service.auto = null;
+    await world.settle();
+    expectEqualTrees(world);
+  });
+});
+
+async function worldWithAll(): Promise<SyncWorld> {
+  const world = new SyncWorld();
+  world.write('/small', 'small');
+  world.write('/large', 'more than eight bytes');
+  world.mkdir('/folder');
+  world.write('/folder/in it', 'in it');
+  await world.settle();
+  return world;
+}
+
+/** Time passes; what is asked is answered by `auto`. */
+async function pass(world: SyncWorld, seconds: number): Promise<void> {
+  for (let second = 0; second < seconds; second++) {
+    world.clock.advance(1_000);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}

@@ -287,6 +287,135 @@ describe('Freshness', () => {
     expect(freshness.heldRemovals).toEqual([]);
   });
 
+  it('asks once in a TTL about a folder that is gone and kept, however busy it is; at once when told to', async () => {
+    const d = folder('d', 'd');
+    service.put(ROOT_URL, d);
+    service.put(d.url, ...Array.from({ length: 150 }, (_, i) => file(`f${i}`, `f${i}`)));
+    await freshness.ensureListed(ROOT_INODE, never);
+    const folderIno = ino('d');
+    await freshness.ensureListed(folderIno, never);
+    const opened = fixture.tree.child(folderIno, 'f0')?.ino as Inode;
+    service.drop(d.url);
+    service.folders.delete(d.url);
+    fixture.clock.advance(30_000);
+    await quiet();
+
+    for (let ttl = 1; ttl <= 2; ttl++) {
+      service.requests.length = 0;
+      for (let look = 0; look < 1000; look++) {
+        expect(freshness.ensureListed(folderIno, never)).toBeUndefined();
+        // Whoever opens a file waits only for the one listing.
+        await freshness.beforeOpen(opened, { signal: never });
+        fixture.clock.advance(30);
+        await quiet();
+      }
+      expect(listings().filter((request) => request.includes(d.url))).toHaveLength(1);
+      // Its own question, and that of the listing above, which lacks it.
+      expect(service.requests.filter((request) => request === `resource ${d.url}`).length).toBeLessThanOrEqual(2);
+    }
+    expect(names(folderIno)).toHaveLength(150);
+    expect(freshness.heldRemovals).toContainEqual({ folder: folderIno, nodes: 1 });
+
+    service.requests.length = 0;
+    await freshness.refresh(folderIno);
+    expect(service.requests).toEqual([`list ${d.url} 0`, `resource ${d.url}`]);
+    await freshness.refresh(undefined, { accept: true });
+    expect(names()).toEqual([]);
+  });
+
+  it('sees a folder that the service has again after it was gone and kept', async () => {
+    const d = folder('d', 'd');
+    service.put(ROOT_URL, d);
+    const entries = Array.from({ length: 150 }, (_, i) => file(`f${i}`, `f${i}`));
+    service.put(d.url, ...entries);
+    await freshness.ensureListed(ROOT_INODE, never);
+    await freshness.ensureListed(ino('d'), never);
+    service.drop(d.url);
+    service.folders.delete(d.url);
+    await freshness.refresh(ino('d'));
+    expect(freshness.heldRemovals).toHaveLength(1);
+
+    service.put(ROOT_URL, d);
+    service.put(d.url, ...entries, file('new', 'new'));
+    fixture.clock.advance(30_000);
+    freshness.isListed(ino('d'));
+    await quiet();
+
+    expect(names(ino('d'))).toContain('new');
+    expect(freshness.heldRemovals).toEqual([]);
+  });
+
+  describe.each([0, 1, 50])('with a TTL of %i ms', (dirTtlMs) => {
+    let ticks: number;
+    beforeEach(() => {
+      freshness.stop();
+      ticks = 0;
+      const counted = () => {
+        ticks += 1;
+        return [];
+      };
+      const { tree, marks, clock } = fixture;
+      const options = { dirTtlMs, openWaitMs: 500, readTimeoutMs: 7_000 };
+      const log = silentLogger;
+      freshness = new Freshness({ tree, listing: service, marks, clock, log, openFiles: counted, options });
+    });
+
+    it('refreshes unasked what is in use, once in a second and no more, also after an error', async () => {
+      service.put(ROOT_URL, ...['d', 'e', 'f'].map((name) => folder(name, name)));
+      await freshness.ensureListed(ROOT_INODE, never);
+      for (const each of ['d', 'e', 'f']) await freshness.ensureListed(ino(each), never);
+      service.before = (request) => {
+        if (request.includes('folder/e')) throw new ApiError(403, 'GET', 'no');
+        // Something new each time: what shows nothing new is refreshed less often.
+        if (request.includes('folder/d'))
+          service.put(folder('d', 'd').url, file(`${service.requests.length}`, request));
+      };
+      service.requests.length = 0;
+      for (let step = 0; step < 1000; step++) {
+        fixture.clock.advance(10);
+        await quiet();
+      }
+      const of = (name: string) => listings().filter((request) => request.includes(`folder/${name} `)).length;
+      expect(ticks).toBe(10);
+      expect(of('d')).toBeGreaterThanOrEqual(8);
+      expect(of('d')).toBeLessThanOrEqual(10);
+      expect(of('e')).toBeGreaterThanOrEqual(8);
+      expect(of('e')).toBeLessThanOrEqual(10);
+      expect(of('f')).toBeGreaterThanOrEqual(2);
+      expect(of('f')).toBeLessThanOrEqual(4);
+    });
+
+    it('pauses for a second after an error, however often somebody looks', async () => {
+      await freshness.ensureListed(ROOT_INODE, never);
+      service.failure = new ApiError(403, 'GET', 'no');
+      service.requests.length = 0;
+      for (let look = 0; look < 990; look++) {
+        fixture.clock.advance(1);
+        freshness.isListed(ROOT_INODE);
+        await quiet();
+      }
+      expect(listings()).toHaveLength(1);
+      service.failure = null;
+      fixture.clock.advance(100);
+      freshness.isListed(ROOT_INODE);
+      await quiet();
+      expect(listings()).toHaveLength(2);
+    });
+
+    it('what a program looks at itself is as fresh as it says', async () => {
+      await freshness.ensureListed(ROOT_INODE, never);
+      service.requests.length = 0;
+      for (let look = 1; look <= 5; look++) {
+        fixture.clock.advance(Math.max(dirTtlMs, 1));
+        service.put(ROOT_URL, file(`${look}`, `${look}`));
+        freshness.isListed(ROOT_INODE);
+        await quiet();
+        expect(names()).toHaveLength(look);
+      }
+      expect(listings()).toHaveLength(5);
+    });
+  });
+
   describe('without an answer', () => {
     it('serves what is known, and says at once that it cannot know the rest', async () => {
       service.put(ROOT_URL, folder('d', 'd'));

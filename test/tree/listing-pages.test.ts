@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { RemoteEntry } from '../../src/base/resources.ts';
+import { LISTING_PAGES_MAX, type RemoteEntry } from '../../src/base/resources.ts';
 import { listPages } from '../../src/tree/listing-pages.ts';
 import { file, ROOT_URL } from './tree-fixture.ts';
 
@@ -58,4 +58,14 @@ test('a service that always has more is given up before memory is short', async 
 
   await expect(listPages(listing, ROOT_URL, never)).rejects.toMatchObject({ name: 'ProtocolError' });
   expect(listing.asked.length).toBeLessThan(100);
+});
+
+test('a service that has one more entry on each page is given up after as many requests as a listing may need', async () => {
+  const page = (start: number) => [file(`${start}`, 'a')];
+  const endless = told((start) => ({ entries: page(start), hasMore: true }));
+  await expect(listPages(endless, ROOT_URL, never)).rejects.toMatchObject({ name: 'ProtocolError' });
+  expect(endless.asked).toHaveLength(LISTING_PAGES_MAX);
+
+  const long = told((start) => ({ entries: page(start), hasMore: start < LISTING_PAGES_MAX - 1 }));
+  expect((await listPages(long, ROOT_URL, never)).entries).toHaveLength(LISTING_PAGES_MAX);
 });

@@ -1,3 +1,4 @@
+import { valueOfDamaged } from '../../src/store/record-codec.ts';
 import type {
   FirstOf,
   ScannedTable,
@@ -14,9 +15,16 @@ export class MemoryStore implements StoreWriter {
   /** Keys by table and first member. */
   readonly #firsts = new Map<string, Set<string>>();
   #inTransaction = false;
+  readonly #damaged = new Set<string>();
+
+  /** The disk gives another row than was written from here on, as `Store` finds it. */
+  damage<T extends TableName>(table: T, key: Tables[T]['key']): void {
+    this.#damaged.add(`${table} ${JSON.stringify(key)}`);
+  }
 
   get<T extends TableName>(table: T, key: Tables[T]['key']): Tables[T]['value'] | undefined {
-    return this.#table(table).get(JSON.stringify(key))?.[1] as Tables[T]['value'] | undefined;
+    const row = this.#table(table).get(JSON.stringify(key));
+    return row === undefined ? undefined : this.#read(table, key, row[1] as Tables[T]['value']);
   }
 
   *scan<T extends ScannedTable>(
@@ -36,7 +44,11 @@ export class MemoryStore implements StoreWriter {
   }
 
   *all<T extends TableName>(table: T): Iterable<readonly [Tables[T]['key'], Tables[T]['value']]> {
-    yield* [...this.#table(table).values()] as (readonly [Tables[T]['key'], Tables[T]['value']])[];
+    const rows = [...this.#table(table).values()] as (readonly [Tables[T]['key'], Tables[T]['value']])[];
+    for (const [key, value] of rows) {
+      const read = this.#read(table, key, value);
+      if (read !== undefined) yield [key, read];
+    }
   }
 
   transact<R>(change: (tx: Transaction) => R): R {
@@ -48,7 +60,11 @@ export class MemoryStore implements StoreWriter {
       const rows = this.#table(table);
       const text = JSON.stringify(key);
       const before = rows.get(text);
-      undo.push(() => this.#set(table, key, text, before));
+      const wasDamaged = this.#damaged.delete(`${table} ${text}`);
+      undo.push(() => {
+        this.#set(table, key, text, before);
+        if (wasDamaged) this.#damaged.add(`${table} ${text}`);
+      });
       this.#set(table, key, text, row);
     };
     const tx: Transaction = {
@@ -78,6 +94,10 @@ export class MemoryStore implements StoreWriter {
   }
 
   async sync(): Promise<void> {}
+
+  #read<T extends TableName>(table: T, key: Tables[T]['key'], value: Tables[T]['value']): typeof value | undefined {
+    return this.#damaged.has(`${table} ${JSON.stringify(key)}`) ? valueOfDamaged(table, key) : value;
+  }
 
   #set(table: TableName, key: unknown, text: string, row: readonly [unknown, unknown] | undefined): void {
     if (row === undefined) this.#table(table).delete(text);
