@@ -14,7 +14,7 @@ import {
   write,
   writeSync,
 } from 'node:fs';
-import { open } from 'node:fs/promises';
+import { open, statfs } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { StorageError } from '../base/errors.ts';
 import { NativeFiles } from '../base/native.ts';
@@ -51,6 +51,8 @@ export interface Disk {
   syncDirectory(path: string): Promise<void>;
   /** Makes a file of `sizeBytes` zeros whose blocks are allocated and on the disk; in the pool. @throws StorageError */
   allocate(path: string, sizeBytes: number): Promise<void>;
+  /** What the file system has left for a program of ours (statfs(2) f_bavail); in the pool. @throws StorageError */
+  freeBytes(path: string): Promise<number>;
   /** Gives an empty file room for `sizeBytes`, all of it or none, at once: nothing waits for a device. @throws StorageError */
   reserve(fd: number, sizeBytes: number): void;
 }
@@ -147,6 +149,14 @@ export const systemDisk: Disk = {
       }
     } catch (error) {
       throw storageErrorOf(error, `cannot allocate ${path}`);
+    }
+  },
+  freeBytes: async (path) => {
+    try {
+      const { bavail, bsize } = await statfs(path);
+      return bavail * bsize;
+    } catch (error) {
+      throw storageErrorOf(error, `cannot ask for the room at ${path}`);
     }
   },
   reserve: (fd, sizeBytes) => {

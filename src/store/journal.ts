@@ -38,6 +38,11 @@ export interface JournalOptions {
   readonly clock: Clock;
 }
 
+/** The next file is made ahead where so many of its size are free: what is left then is for those who write. */
+const SPARE_ROOM_FILES = 2;
+/** How long after it found no room, or failed, it is tried again. */
+const SPARE_PAUSE_MS = 1000;
+
 export class Journal {
   readonly #options: JournalOptions;
   /** Older files, oldest first: dropped from the front once LMDB holds their records for good. */
@@ -48,6 +53,9 @@ export class Journal {
   /** Whether the next file lies ready under `sparePath`. */
   #hasSpare = false;
   #allocation: Promise<void> | null = null;
+  /** `elapsedMs` before which the next file is not tried again. */
+  #spareFromMs = 0;
+  #isSpareLacking = false;
   #directorySync: Promise<void>;
   #syncing: Promise<void> | null = null;
   #syncQueued: Promise<void> | null = null;
@@ -260,27 +268,48 @@ export class Journal {
   }
 
   #allocateSpare(): void {
-    if (this.#closed) return;
-    const { disk, directory, segmentBytes, log } = this.#options;
-    const path = sparePath(directory);
-    this.#allocation = disk
-      .allocate(path, segmentBytes)
+    const { clock } = this.#options;
+    if (this.#closed || clock.elapsedMs() < this.#spareFromMs) return;
+    this.#allocation = this.#spareMade()
       .then(
-        () => {
-          this.#hasSpare = true;
-        },
-        (err: unknown) => {
-          log.warn({ err }, 'no room for the next journal file');
-          try {
-            disk.remove(path);
-          } catch {
-            // What is there is written over by the next one.
-          }
-        },
+        (isMade) => this.#spareTried(isMade, null),
+        (err: unknown) => this.#spareTried(false, err),
       )
       .finally(() => {
         this.#allocation = null;
       });
+  }
+
+  /**
+   * On a disk that is almost full its attempts would take, for moments, all the room there is: whoever writes then would be told ENOSPC.
+   *
+   * @returns false where there is too little room. @throws StorageError
+   */
+  async #spareMade(): Promise<boolean> {
+    const { disk, directory, segmentBytes } = this.#options;
+    if ((await disk.freeBytes(directory)) < segmentBytes * SPARE_ROOM_FILES) return false;
+    const path = sparePath(directory);
+    try {
+      await disk.allocate(path, segmentBytes);
+      return true;
+    } catch (error) {
+      try {
+        disk.remove(path);
+      } catch {
+        // What is there is written over by the next one.
+      }
+      throw error;
+    }
+  }
+
+  #spareTried(isMade: boolean, err: unknown): void {
+    this.#hasSpare = isMade;
+    if (!isMade) {
+      this.#spareFromMs = this.#options.clock.elapsedMs() + SPARE_PAUSE_MS;
+      if (!this.#isSpareLacking)
+        this.#options.log.warn({ ...(err !== null && { err }) }, 'no room for the next journal file');
+    }
+    this.#isSpareLacking = !isMade;
   }
 
   /** Keeps a half-written record from being taken for a whole one. */

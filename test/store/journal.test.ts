@@ -1,12 +1,13 @@
 import { copyFileSync, mkdirSync, readdirSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { systemClock } from '../../src/base/clock.ts';
+import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { StorageError } from '../../src/base/errors.ts';
-import { silentLogger } from '../../src/base/log.ts';
+import { type Logger, silentLogger } from '../../src/base/log.ts';
 import { type Disk, systemDisk } from '../../src/store/disk.ts';
 import { Journal } from '../../src/store/journal.ts';
 import { HEADER_BYTES, RECORD_HEADER_BYTES } from '../../src/store/journal-segment.ts';
+import { ManualClock } from '../kernel/manual-clock.ts';
 import { SeededRandom } from './seeded-random.ts';
 import { TemporaryStores } from './temporary-store.ts';
 
@@ -19,14 +20,12 @@ interface Opened {
 
 async function open(
   directory: string,
-  options: { applied?: number; segmentBytes?: number; disk?: Disk } = {},
+  options: { applied?: number; segmentBytes?: number; disk?: Disk; clock?: Clock; log?: Logger } = {},
 ): Promise<Opened> {
   const replayed: { sequence: number; text: string }[] = [];
-  const { applied = 0, segmentBytes = 4096, disk = systemDisk } = options;
-  const journal = await Journal.open(
-    { directory, segmentBytes, disk, log: silentLogger, clock: systemClock },
-    applied,
-    ({ sequence, payload }) => replayed.push({ sequence, text: Buffer.from(payload).toString() }),
+  const { applied = 0, segmentBytes = 4096, disk = systemDisk, clock = systemClock, log = silentLogger } = options;
+  const journal = await Journal.open({ directory, segmentBytes, disk, log, clock }, applied, ({ sequence, payload }) =>
+    replayed.push({ sequence, text: Buffer.from(payload).toString() }),
   );
   return { journal, replayed };
 }
@@ -317,6 +316,7 @@ function diskOf(room: { bytes: number }): Disk {
       takes(path, sizeBytes);
       await systemDisk.allocate(path, sizeBytes);
     },
+    freeBytes: async () => room.bytes - [...sizes.values()].reduce((sum, bytes) => sum + bytes, 0),
     reserve: (fd, sizeBytes) => {
       takes(pathOf.get(fd) as string, sizeBytes);
       systemDisk.reserve(fd, sizeBytes);
@@ -360,6 +360,49 @@ describe('on an almost full disk', () => {
     const { journal: next, replayed } = await open(directory);
     expect(replayed).toHaveLength(accepted);
     await next.close();
+  });
+
+  test('the next file is not begun ahead while it would leave those who write without room, and nobody is told twice', async () => {
+    const directory = join(stores.directory(), 'journal');
+    const room = { bytes: 3 * segmentBytes - 1 };
+    const disk = diskOf(room);
+    const clock = new ManualClock();
+    const told: unknown[] = [];
+    const log = { ...silentLogger, warn: (...args: unknown[]) => void told.push(args) };
+    const tried: string[] = [];
+    const { journal } = await open(directory, {
+      segmentBytes,
+      clock,
+      log,
+      disk: {
+        ...disk,
+        allocate: (path, sizeBytes) => {
+          tried.push(path);
+          return disk.allocate(path, sizeBytes);
+        },
+      },
+    });
+    const appended = async (): Promise<boolean> => {
+      append(journal, text);
+      for (let turn = 0; turn < 10; turn++) await systemClock.sleep(1);
+      return readdirSync(directory).includes('spare');
+    };
+    tried.length = 0;
+    for (let n = 0; n < 20; n++) {
+      expect(await appended()).toBe(false);
+      clock.advance(n < 15 ? 1001 : 10);
+    }
+    expect(tried).toEqual([]);
+    expect(told).toHaveLength(1);
+
+    room.bytes += 1;
+    clock.advance(900);
+    expect(await appended()).toBe(false);
+    clock.advance(101);
+    await appended();
+    await expect.poll(() => readdirSync(directory)).toContain('spare');
+    expect(tried).toEqual([join(directory, 'spare')]);
+    await journal.close();
   });
 
   test('a start is refused in words where there is next to none, and loses nothing', async () => {
