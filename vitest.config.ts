@@ -19,6 +19,8 @@ const POLL = { timeout: 25_000 };
 // the thread that answers it.
 export default defineConfig({
   test: {
+    // Each mount file is a run of its own: what one of them compiled need not be compiled by all. Kept by content.
+    experimental: { fsModuleCache: true },
     coverage: { provider: 'v8', include: ['src/**'], reporter: ['text-summary', 'lcovonly'] },
     projects: [
       {

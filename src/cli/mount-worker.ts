@@ -50,6 +50,7 @@ class MountingWorker implements MountService {
 
   #tower: LeftTower | null = null;
   #mounted: MountedFileSystem | null = null;
+  #mounting: Promise<MountedAt> | null = null;
   /** What counts operations; null with another binding. */
   #counting: Pick<LinuxMount, 'metrics' | 'state'> | null = null;
   #stopping: Promise<StopOutcome> | null = null;
@@ -89,7 +90,12 @@ class MountingWorker implements MountService {
     Tree.plant(this.#built.store, systemClock, { resource: root, ...this.#start.owner });
   }
 
-  async mount(): Promise<MountedAt> {
+  mount(): Promise<MountedAt> {
+    this.#mounting = this.#mountNow();
+    return this.#mounting;
+  }
+
+  async #mountNow(): Promise<MountedAt> {
     const { request } = this.#start;
     const { options } = request;
     const how: MountOptions = {
@@ -263,6 +269,8 @@ class MountingWorker implements MountService {
 
   async #stop(timeoutMs: number | null): Promise<StopOutcome> {
     const { sync, freshness, contents, store } = this.#built;
+    // The directory can be seen to be mounted, and somebody ask for its end, before the kernel's first question is answered.
+    await this.#mounting?.catch(() => {});
     // "Until everything is pushed" is a wish for the time before the mount goes: it stays usable meanwhile.
     const drainMs = timeoutMs ?? (await this.#pushAll());
     let busy = false;

@@ -66,7 +66,8 @@ test('what cfs export cannot have is zeros in the copy, named, and told by the e
   await own.run('head -c 8000000 /dev/urandom > base.bin');
   await own.sync();
   const other = await own.freshStore();
-  await other.run('tail -c 1 base.bin | wc -c'); // which version it is, and its end
+  // Which version it is, and its end.
+  expect((await other.run('tail -c 1 base.bin | wc -c')).stdout).toBe('1\n');
   server.pause();
   try {
     await other.run(`printf mine | dd of=base.bin bs=1 seek=7999000 conv=notrunc status=none`);
@@ -92,7 +93,8 @@ test('beside a mount a change that is shorter than a page is exported to the byt
   await own.run('head -c 3000000 /dev/urandom > base.bin');
   await own.sync();
   const other = await own.freshStore(['--settle', '1h', '--read-timeout', '1s']);
-  await other.run('tail -c 1 base.bin | wc -c'); // which version it is, and its end
+  // Which version it is, and its end; a second is little for a first listing.
+  await expect.poll(async () => (await other.run('tail -c 1 base.bin | wc -c')).stdout).toBe('1\n');
   server.pause();
   try {
     await other.run(`printf mine | dd of=base.bin bs=4 seek=1000005 oflag=seek_bytes conv=notrunc status=none`);

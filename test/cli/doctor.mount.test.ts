@@ -2,13 +2,11 @@ import { closeSync, cpSync, openSync, readdirSync, rmSync, statSync, truncateSyn
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { exitCode } from '../../src/cli/exit-codes.ts';
-import { runCommand } from '../harness/command.ts';
+import { loneDoctor } from '../harness/lone-doctor.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
-import { PROJECT } from '../imports.ts';
 
 /** `cfs doctor` as it is installed, around a real mount: what unit tests can only pretend. One mount, which each test breaks further. */
 
-const CFS = join(PROJECT, 'dist/cli/cfs.js');
 let mount: MountFixture;
 
 beforeAll(async () => {
@@ -19,18 +17,9 @@ beforeAll(async () => {
 
 afterAll(() => mount?.dispose());
 
-/**
- * What it finds and says, and its exit code. In a mount namespace in which the other mounts of this machine are not: they may be dead,
- * and are none of ours.
- */
+/** What it finds and says, and its exit code. */
 async function doctor(): Promise<{ code: number; names: string[]; notes: string[] }> {
-  const script = `
-    findmnt -rno TARGET -t fuse.cfs-mount | while read -r other; do [ "$other" = "$1" ] || umount -lic "$other"; done
-    exec "$2" "$3" doctor --json`;
-  const { stdout, code } = await runCommand(
-    ['unshare', '--mount', 'sh', '-c', script, 'sh', mount.directory, process.execPath, CFS],
-    { env: { ...mount.env(), CFS_CACHE_RESERVE: '1MiB' }, anyExitCode: true },
-  );
+  const { stdout, code } = await loneDoctor(mount, { CFS_CACHE_RESERVE: '1MiB' });
   const { findings, checks } = JSON.parse(stdout) as {
     findings: { name: string }[];
     checks: { note: string | null }[];

@@ -118,12 +118,12 @@ async function killAll(): Promise<void> {
       // It has ended meanwhile.
     }
   }
-  await expect.poll(processes, { timeout: 10_000 }).toEqual([]);
+  await expect.poll(processes, { timeout: 60_000 }).toEqual([]);
 }
 
 async function expectNothingLeft(): Promise<void> {
   expect(isMounted()).toBe(false);
-  await expect.poll(processes, { timeout: 10_000 }).toEqual([]);
+  await expect.poll(processes, { timeout: 60_000 }).toEqual([]);
 }
 
 test('the demo account is mounted, a change becomes a version, and Ctrl-C ends everything in order', async () => {
@@ -217,7 +217,7 @@ test('when only npm start is killed, its server ends too', async () => {
       async () =>
         (await runCommand(['sh', '-c', `pgrep -fc "[d]emo-server-process.js ${home.directory}" || true`])).stdout,
       {
-        timeout: 10_000,
+        timeout: 60_000,
       },
     )
     .toBe('0\n');

@@ -10,7 +10,8 @@ import { PROJECT } from '../imports.ts';
 let mount: MountFixture;
 
 beforeAll(async () => {
-  mount = await MountFixture.start({ flags: ['--settle', '1h'] });
+  // It is told when to look: what it saw by itself while another machine deletes would be some of that, and believed.
+  mount = await MountFixture.start({ flags: ['--settle', '1h', '--dir-ttl', '1h'] });
 });
 
 afterAll(() => mount?.dispose());

@@ -5,6 +5,7 @@ import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import { HttpService } from '../../src/remote/http-service.ts';
 import { type CommandResult, runCommand } from '../harness/command.ts';
+import { loneDoctor } from '../harness/lone-doctor.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
 
 /** What SECURITY.md says of secrets, permissions and a hostile service, over a mount that works with all it has. */
@@ -174,7 +175,7 @@ test('no secret is in a log, a command line, an environment, an error or the sto
   await mount.run('mkdir folder; echo one > folder/file; echo two > folder/file; mv folder/file renamed; rm renamed');
   await mount.sync();
   await run(['status', '--json']);
-  await run(['doctor', '--json']);
+  said += (await loneDoctor(mount)).stdout;
   await run(['config', 'show']);
   const { pid } = mount;
   // Refusals are logged with what was asked for: the sign-in is taken back while the mount works with it.

@@ -105,7 +105,7 @@ test('the service is installed, says when it is ready, lives and stops, and is r
   await expect.poll(messages, { timeout: 10_000 }).toContain('WATCHDOG=1');
   service.kill('SIGTERM');
   expect(await ended).toBe(0);
-  expect(messages().find((message) => message.startsWith('STOPPING=1|STATUS=unmounting '))).toBeDefined();
+  await expect.poll(messages).toContainEqual(expect.stringMatching(/^STOPPING=1\|STATUS=unmounting /));
   expect(readFileSync('/proc/mounts', 'utf8')).not.toContain(` ${fixture.directory} `);
 
   const removed = await fixture.cfs(['service', 'remove'], { env: systemctl.env });

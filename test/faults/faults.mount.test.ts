@@ -156,6 +156,9 @@ async function outcomeOf(lane: Lane, { request, column, times, waits }: Cell, nu
   }
 }
 
+/** How long a line may be silent: longer than a service that is well is, on a busy machine. */
+const SILENCE_MS = 5_000;
+
 /**
  * Silence ends by somebody's patience, and so does what the document says ends with ETIMEDOUT, or with EIO however often it is asked.
  * Everything else has all the time that a busy machine takes: short of it, what is tried again would be given up too early.
@@ -163,8 +166,9 @@ async function outcomeOf(lane: Lane, { request, column, times, waits }: Cell, nu
 function waitsOf(request: Request, column: string, times: 1 | 'always'): Waits {
   // Whoever reads gives up before the line does, as in life, and not at about the same time.
   if (column === 'hang' && request.group === 'read') return { ...SHORT_WAITS, silenceMs: LONG_WAITS.silenceMs };
-  if (column === 'hang' || column === 'lost after') return SHORT_WAITS;
   const outcome = DOCUMENTED[times === 1 ? 0 : 1]?.get(nameOf(request))?.get(column);
+  // What comes of it is asked of a service that may have a second's work to do for the answer.
+  if (column === 'hang') return outcome === '✓' ? { ...LONG_WAITS, silenceMs: SILENCE_MS } : SHORT_WAITS;
   if (outcome === 'ETIMEDOUT' || outcome === undefined) return SHORT_WAITS;
   return outcome === 'EIO' && times === 'always' ? SOME_WAITS : LONG_WAITS;
 }

@@ -4,7 +4,7 @@ import type { PinnedPath } from '../../src/control/status-model.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
 import { OtherProgram } from '../harness/other-program.ts';
 
-const FLAGS = ['--dir-ttl', '1s', '--read-timeout', '1s', '--cache-size', '1MiB', '--settle', '100ms'];
+const FLAGS = ['--dir-ttl', '1s', '--read-timeout', '5s', '--cache-size', '1MiB', '--settle', '100ms'];
 const MIB = 1024 * 1024;
 
 let mount: MountFixture;

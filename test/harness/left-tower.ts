@@ -36,6 +36,8 @@ export const noVersions: VersionSource = {
   },
 };
 
+const SEGMENT_BYTES = 256 * 1024;
+
 /** Everything that answers the kernel, in this process, over a store in a temporary directory. */
 export class LeftTower {
   readonly directory: string;
@@ -131,7 +133,7 @@ export class LeftTower {
       clock,
       log: silentLogger,
       ...(options.disk && { disk: options.disk }),
-      ...(options.segmentBytes && { segmentBytes: options.segmentBytes }),
+      segmentBytes: options.segmentBytes ?? SEGMENT_BYTES,
     });
     return new LeftTower(options, directory, store);
   }
@@ -163,7 +165,7 @@ export interface TowerOptions {
   readonly disk?: Disk;
   /** Notices when that disk makes writers wait; without: nobody does. */
   readonly pace?: WritePace;
-  /** Size of a file of the journal. */
+  /** Size of a file of the journal; small, unless told: thousands of towers would write gigabytes. */
   readonly segmentBytes?: number;
   readonly contents?: {
     readonly inlineMaxBytes?: number;

@@ -4,12 +4,13 @@ import { chmod, mkdir, mkdtemp, readdir, readFile, realpath, rm } from 'node:fs/
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { vi } from 'vitest';
-import { systemClock } from '../../src/base/clock.ts';
+import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { processLife } from '../../src/base/process-life.ts';
 import { accountFileOf, writeAccountFile } from '../../src/cli/account-file.ts';
 import { accountStates } from '../../src/cli/running-mounts.ts';
-import { syncCommand } from '../../src/cli/sync.ts';
-import { pathsOf } from '../../src/config/paths.ts';
+import { type CommandOutput, syncCommand } from '../../src/cli/sync.ts';
+import { umountCommand } from '../../src/cli/umount.ts';
+import { type Paths, pathsOf } from '../../src/config/paths.ts';
 import type { Status } from '../../src/control/status-model.ts';
 import { type CommandOptions, type CommandResult, runCommand, runScript } from './command.ts';
 import type { Ground } from './ground.ts';
@@ -23,6 +24,8 @@ const CFS_MOUNT = path.join(DIST, 'cfs-mount.js');
 const SYNC_MS_MAX = 180_000;
 const GONE_MS_MAX = 60_000;
 const LOG_LINES_SHOWN = 60;
+
+type CommandDeps = CommandOutput & { readonly paths: Paths; readonly clock: Clock };
 
 /** Whether mounts can be tested here; null when they can, else what is missing. @throws Error under CFS_REQUIRE_FUSE=1 */
 export function missingForMounts(): string | null {
@@ -39,8 +42,8 @@ export function missingForMounts(): string | null {
 
 /**
  * A mount of the built program with everything of its own: a server (shared where given), XDG directories, an account, a
- * directory. The test process never touches the directory: `run` and `cfs` are child processes with time limits. What `cfs sync` and
- * `cfs status` do is a question to the control socket: asked from here it costs a tenth of a start of Node.
+ * directory. The test process never touches the directory: `run` and `cfs` are child processes with time limits. What `cfs sync`,
+ * `cfs status` and `cfs umount` do is a question to the control socket: asked from here it costs a tenth of a start of Node.
  */
 export class MountFixture implements Ground {
   readonly server: ReferenceServer;
@@ -129,13 +132,9 @@ export class MountFixture implements Ground {
 
   /** Pushes everything that is closed and waits for exactly that. @throws Error when something is parked */
   async sync(): Promise<void> {
-    let said = '';
-    const say = (text: string): void => {
-      said += text;
-    };
-    const deps = { paths: pathsOf(this.env()), clock: systemClock, print: say, warn: say, redraw: null };
-    const code = await syncCommand(deps, { file: null, account: null, wait: true, timeoutMs: SYNC_MS_MAX });
-    if (code !== 0) throw new Error(`cfs sync ended with ${code}: ${said}`);
+    const flags = { file: null, account: null, wait: true, timeoutMs: SYNC_MS_MAX };
+    const { code, stdout, stderr } = await this.#command((deps) => syncCommand(deps, flags));
+    if (code !== 0) throw new Error(`cfs sync ended with ${code}: ${stdout}${stderr}`);
   }
 
   /** What the mount says of itself; null where none answers. */
@@ -173,11 +172,29 @@ export class MountFixture implements Ground {
     this.#pid = null;
   }
 
-  /** Ends the mount in order. @returns the exit code of `cfs umount` */
-  async unmount(flags: readonly string[] = []): Promise<CommandResult> {
-    const result = await this.cfs(['umount', ...flags], { timeoutMs: SYNC_MS_MAX, anyExitCode: true });
+  /** Ends the mount in order, as `cfs umount`. @returns what that says and its exit code */
+  async unmount(flags: readonly '--now'[] = []): Promise<CommandResult> {
+    const how = { directory: null, account: null, timeoutMs: flags.includes('--now') ? 0 : null };
+    const result = await this.#command((deps) => umountCommand(deps, how));
     await this.gone();
     return result;
+  }
+
+  /** What a command does, done here; it must not look at the mount. */
+  async #command(run: (deps: CommandDeps) => Promise<number>): Promise<CommandResult> {
+    const output = { stdout: '', stderr: '' };
+    const code = await run({
+      paths: pathsOf(this.env()),
+      clock: systemClock,
+      print: (text) => {
+        output.stdout += text;
+      },
+      warn: (text) => {
+        output.stderr += text;
+      },
+      redraw: null,
+    });
+    return { code, ...output };
   }
 
   /** `fusermount3 -u`, as a person would; returns when the process has ended by itself. */

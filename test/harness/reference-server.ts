@@ -6,7 +6,8 @@ import path from 'node:path';
 import { createInterface } from 'node:readline';
 import { vi } from 'vitest';
 import type { FaultRule } from '../../src/server/fault-plan.ts';
-import { runCommand } from './command.ts';
+import { openAdministration } from '../../src/server/reference-server.ts';
+import { PortClaim } from './port-claim.ts';
 import { ServerReader, type SignIn } from './server-reader.ts';
 
 const CFS = new URL('../../dist/cli/cfs.js', import.meta.url).pathname;
@@ -32,6 +33,7 @@ export class ReferenceServer {
   readonly #flags: readonly string[];
   readonly #env: Readonly<Record<string, string>>;
   readonly #listens: string;
+  readonly #claim: PortClaim;
   #child: ChildProcess;
   #log: Log;
   #asked = 0;
@@ -39,12 +41,13 @@ export class ReferenceServer {
   private constructor(
     data: string,
     account: SignIn,
-    how: { flags: readonly string[]; env: Readonly<Record<string, string>>; listens: string },
+    how: { flags: readonly string[]; env: Readonly<Record<string, string>>; listens: string; claim: PortClaim },
     started: Started,
   ) {
-    const { flags, env, listens } = how;
+    const { flags, env, listens, claim } = how;
     this.#env = env;
     this.#listens = listens;
+    this.#claim = claim;
     this.data = data;
     this.account = account;
     this.#flags = flags;
@@ -62,10 +65,12 @@ export class ReferenceServer {
     name: string | null = null,
   ): Promise<ReferenceServer> {
     const data = await mkdtemp(path.join(tmpdir(), 'cfs-server-'));
-    const local = await addUser(data);
+    const claim = await PortClaim.make();
+    const local = await addUser(data, claim.port);
     const account = name === null ? local : { ...local, url: local.url.replace('127.0.0.1', name) };
     const all = name === null ? flags : [...flags, '--public-origin', account.url];
-    return new ReferenceServer(data, account, { flags: all, env, listens: local.url }, await listen(data, all, env));
+    const started = await listen(data, all, env);
+    return new ReferenceServer(data, account, { flags: all, env, listens: local.url, claim }, started);
   }
 
   /** What the service has, read directly. */
@@ -135,25 +140,24 @@ export class ReferenceServer {
     await ended(this.#child, 'SIGKILL');
     await rm(this.data, { recursive: true, force: true });
     await rm(faultFileOf(this.data), { force: true });
+    await this.#claim.release();
   }
 }
 
-/** A user of a new server, with the keys that `cfs serve user add` prints. */
-async function addUser(data: string): Promise<SignIn> {
-  const username = 'someone@example.com';
-  const password = 'a password of some length';
-  const { stdout } = await runCommand([process.execPath, CFS, 'serve', 'user', 'add', username, '--data', data], {
-    env: { CFS_PASSWORD: password },
-  });
-  const told = Object.fromEntries(stdout.split('\n').map((line) => line.split(/=(.*)/s).slice(0, 2)));
-  return {
-    url: told.CFS_URL ?? '',
-    username,
-    password,
-    application: told.CFS_APPLICATION ?? '',
-    accessKeyId: told.CFS_ACCESS_KEY_ID ?? '',
-    privateAccessKey: told.CFS_PRIVATE_ACCESS_KEY ?? '',
-  };
+/**
+ * A user of a new server, which is to have that port. What `cfs serve user add` does, which has its own tests, but for the work of
+ * guessing the password: whoever looks at the service signs in each time.
+ */
+async function addUser(data: string, port: number): Promise<SignIn> {
+  const [username, password] = ['someone@example.com', 'a password of some length'];
+  const { administration, reserve, close } = await openAdministration({ dataDirectory: data });
+  try {
+    await administration.addUser(username, password, { scryptCost: 2 ** 10 });
+    const application = administration.addApplication('cfs-mount');
+    return { url: reserve(port), username, password, application, ...administration.addKeyPair(username) };
+  } finally {
+    await close();
+  }
 }
 
 /** Listens on the port that was chosen for these data; resolves when it does. */

@@ -278,7 +278,7 @@ describe('callers that wait', () => {
     const state = await driver.until(({ hanging }) => hanging >= 1000, 'a thousand hang');
 
     expect(state.binding.freeSmallSlots).toBe(256);
-    expect(await shell(`cat ${driver.path('quick')}`, 5000)).toBe('quick');
+    expect(await shell(`cat ${driver.path('quick')}`, 20_000)).toBe('quick');
     await driver.do({ do: 'release' });
     expect((await readers.finished).stdout).toBe('all\n');
   });
@@ -296,7 +296,7 @@ describe('callers that wait', () => {
 
     await driver.until(({ hanging }) => hanging >= 300, 'three hundred hang');
 
-    expect(await shell(`cat ${driver.path('quick')}`, 5000)).toBe('quick');
+    expect(await shell(`cat ${driver.path('quick')}`, 20_000)).toBe('quick');
     await driver.do({ do: 'release' });
     expect((await writers.finished).stdout).toBe('all\n');
     const { binding } = await driver.state();

@@ -1,3 +1,6 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
 import { runScript } from '../harness/command.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
@@ -6,28 +9,32 @@ import { treeDifferences, treeDigests } from '../harness/tree-digests.ts';
 /** Real input: as many folders of /usr/share as it takes to have this much. Less in CI, which has less time. */
 const FILES_MIN = Number(process.env.CFS_COPY_FILES ?? (process.env.CI ? 800 : 2_000));
 const MIB_MIN = Number(process.env.CFS_COPY_MIB ?? (process.env.CI ? 30 : 100));
-const SOURCE = '/usr/share';
+const SYSTEM = '/usr/share';
 
 const missing = missingForMounts();
 describe.skipIf(missing !== null)(
   `a copy of ${FILES_MIN} files${missing === null ? '' : ` (needs: ${missing})`}`,
   () => {
     let mount: MountFixture;
-    let folders: string[] = [];
+    /** A copy of them: packages come and go there. */
+    let source = '';
     beforeAll(async () => {
-      folders = await chosenFolders();
+      source = await mkdtemp(path.join(tmpdir(), 'cfs-copy-'));
+      const names = (await chosenFolders()).map((folder) => `'./${folder}'`);
+      await runScript(`cp -a ${names.join(' ')} '${source}'`, { directory: SYSTEM, timeoutMs: 120_000 });
       mount = await MountFixture.start();
     });
-    afterAll(() => mount?.dispose());
+    afterAll(async () => {
+      await mount?.dispose();
+      await rm(source, { recursive: true, force: true });
+    });
 
     test('cp -r brings everything in', { timeout: 600_000 }, async () => {
       onTestFailed(() => mount.printLogs());
 
-      await mount.run(`mkdir tree; cp -r ${folders.map((folder) => `'${SOURCE}/${folder}'`).join(' ')} tree`, {
-        timeoutMs: 500_000,
-      });
+      await mount.run(`cp -r '${source}' tree`, { timeoutMs: 500_000 });
 
-      expect(treeDifferences(await treeDigests(mount, 'tree'), await sourceDigests(folders))).toEqual([]);
+      expect(treeDifferences(await treeDigests(mount, 'tree'), await digestsOf(source))).toEqual([]);
     });
 
     test('after cfs sync --wait the service has equal bytes, and nothing else', { timeout: 900_000 }, async () => {
@@ -42,17 +49,20 @@ describe.skipIf(missing !== null)(
       onTestFailed(() => mount.printLogs());
       const second = await mount.freshStore();
 
-      expect(treeDifferences(await treeDigests(second, 'tree'), await sourceDigests(folders))).toEqual([]);
+      expect(treeDifferences(await treeDigests(second, 'tree'), await digestsOf(source))).toEqual([]);
     });
 
     test('after a restart everything is as it was, without a byte from the service', { timeout: 300_000 }, async () => {
       onTestFailed(() => mount.printLogs());
       await mount.unmount();
       await mount.server.kill9(); // what is here must be enough
-      await mount.mount();
+      try {
+        await mount.mount();
 
-      expect(treeDifferences(await treeDigests(mount, 'tree'), await sourceDigests(folders))).toEqual([]);
-      await mount.server.restart();
+        expect(treeDifferences(await treeDigests(mount, 'tree'), await digestsOf(source))).toEqual([]);
+      } finally {
+        await mount.server.restart();
+      }
     });
 
     test('rm -r takes everything away, here and on the service', { timeout: 300_000 }, async () => {
@@ -74,7 +84,7 @@ async function chosenFolders(): Promise<string[]> {
          printf '%s %s %s\\n' "$(find "./$folder" -type f | wc -l)" "$(du -sk "./$folder" | cut -f1)" "$folder"
        fi
      done`,
-    { directory: SOURCE, timeoutMs: 120_000 },
+    { directory: SYSTEM, timeoutMs: 120_000 },
   );
   const candidates = stdout
     .trim()
@@ -92,22 +102,10 @@ async function chosenFolders(): Promise<string[]> {
   while (sum('files') < FILES_MIN && bySize.length > 0) chosen.push(...bySize.splice(-1));
   const [files, mebibytes] = [sum('files'), Math.round(sum('mebibytes'))];
   const note = files < FILES_MIN || mebibytes < MIB_MIN ? ' (this system has no more there)' : '';
-  console.log(`copying ${files} files, ${mebibytes} MiB: ${chosen.length} folders of ${SOURCE}${note}`);
+  console.log(`copying ${files} files, ${mebibytes} MiB: ${chosen.length} folders of ${SYSTEM}${note}`);
   return chosen.map(({ name }) => name);
 }
 
-async function sourceDigests(folders: readonly string[]): Promise<Map<string, string>> {
-  const all = await Promise.all(
-    folders.map(async (folder) => {
-      const digests = await treeDigests(
-        { run: (script, options) => runScript(script, options) },
-        `${SOURCE}/${folder}`,
-      );
-      return [
-        [`${folder}/`, 'folder'] as const,
-        ...[...digests].map(([path, digest]) => [`${folder}/${path}`, digest] as const),
-      ];
-    }),
-  );
-  return new Map(all.flat());
+function digestsOf(directory: string): Promise<Map<string, string>> {
+  return treeDigests({ run: (script, options) => runScript(script, options) }, directory);
 }

@@ -50,7 +50,7 @@ describe.skipIf(gio !== null && windows !== null)('a desktop', () => {
       GVFS_DISABLE_FUSE: '1',
       LC_ALL: 'C.UTF-8',
     };
-    return mount.run(command, { env, anyExitCode: true, timeoutMs: 90_000 });
+    return mount.run(command, { env, anyExitCode: true, timeoutMs: 110_000 });
   }
 
   /** [S-desktop-1] */

@@ -3,6 +3,7 @@
 # Runs in an X server and a session bus of its own; waits for what must appear, and says what did not.
 # usage: pcmanfm-session.sh DIRECTORY (with photos/one.txt and an empty album/ in it)
 export LC_ALL=C.UTF-8
+directory=$1
 
 appears() {
   for _ in $(seq 400); do
@@ -25,28 +26,45 @@ keys() {
   done
 }
 
+# COMMAND...: does it until CONDITION holds. A window shows before its folder's files do, and then there is nothing to select.
+until_there() {
+  wanted=$1
+  shift
+  for _ in 1 2 3; do
+    sleep 0.5
+    "$@"
+    for _ in $(seq 200); do
+      if eval "$wanted"; then return 0; fi
+      sleep 0.05
+    done
+  done
+  appears "$wanted"
+}
+# One window shows the folder that was opened last.
+shows() {
+  pcmanfm "$directory/$1"
+  opens "^$1\$"
+  sleep 0.5
+}
+copies() {
+  shows photos
+  keys '^photos$' ctrl+a ctrl+c
+  shows album
+  keys '^album$' ctrl+v
+}
+
 pcmanfm --no-desktop "$1/photos" &
 manager=$!
 opens '^photos$'
-sleep 0.5
-keys '^photos$' ctrl+a ctrl+c
-pcmanfm "$1/album"
-opens '^album$'
-sleep 0.5
-keys '^album$' ctrl+v
-appears "[ -e '$1/album/one.txt' ]"
+until_there "[ -e '$1/album/one.txt' ]" copies
 echo "copied: $(cat "$1/album/one.txt")"
-sleep 0.5
-keys '^album$' ctrl+a F2
-opens '^Rename'
+until_there "[ -n \"\$(window '^Rename')\" ]" keys '^album$' ctrl+a F2
 keys '^Rename' ctrl+a
 xdotool type renamed.txt
 keys '^Rename' Return
 appears "[ -e '$1/album/renamed.txt' ] && [ ! -e '$1/album/one.txt' ]"
 echo renamed
-sleep 0.5
-keys '^album$' ctrl+a shift+Delete
-opens '^Confirm'
+until_there "[ -n \"\$(window '^Confirm')\" ]" keys '^album$' ctrl+a shift+Delete
 keys '^Confirm' Return
 appears "[ ! -e '$1/album/renamed.txt' ]"
 echo deleted

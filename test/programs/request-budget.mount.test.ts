@@ -15,7 +15,10 @@ const missing = missingForMounts();
 describe.skipIf(missing !== null)(`requests to the service${missing === null ? '' : ` (needs: ${missing})`}`, () => {
   let own: MountFixture;
   beforeAll(async () => {
-    own = await MountFixture.start({ flags: ['--dir-ttl', '1h'], serverFlags: ['--log-level', 'debug'] });
+    own = await MountFixture.start({
+      flags: ['--dir-ttl', '1h', '--settle', '1h'],
+      serverFlags: ['--log-level', 'debug'],
+    });
     await own.run('ls');
   });
   afterAll(() => own?.dispose());

@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
 import { checkBlobs } from '../../src/server/housekeeping.ts';
 import { openParts, ReferenceServer } from '../../src/server/reference-server.ts';
+import { PortClaim } from '../harness/port-claim.ts';
 import { type RawClient, signUp, texts } from './raw-client.ts';
 
 /**
@@ -35,7 +36,8 @@ interface Acknowledged {
 
 test('an acknowledged request survives SIGKILL at every step', { timeout: 600_000 }, async () => {
   const directory = mkdtempSync(join(tmpdir(), 'cfs-killed-'));
-  const first = await ReferenceServer.open({ dataDirectory: directory });
+  const claim = await PortClaim.make();
+  const first = await ReferenceServer.open({ dataDirectory: directory, listen: { port: claim.port } });
   const { client, folder } = await signUp(first, 'a@example.com');
   await first.close();
   let lives = 0;
@@ -62,6 +64,7 @@ test('an acknowledged request survives SIGKILL at every step', { timeout: 600_00
   expect((await checkBlobs(parts)).damage).toEqual([]);
   await parts.database.close();
   rmSync(directory, { recursive: true });
+  await claim.release();
 });
 
 /** Everything that changes something, once; notes down what was acknowledged. */

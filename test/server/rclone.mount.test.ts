@@ -54,7 +54,7 @@ afterAll(async () => {
 async function run(command: string[], input = ''): Promise<string> {
   const args = ['--config', join(directory, 'rclone.conf'), '--retries', '1', '--low-level-retries', '1', ...command];
   const env = { PATH: process.env.PATH, HOME: directory };
-  const child = promisify(execFile)(rclone, args, { env, timeout: 60_000, maxBuffer: 16 * 1024 * 1024 });
+  const child = promisify(execFile)(rclone, args, { env, timeout: 300_000, maxBuffer: 16 * 1024 * 1024 });
   child.child.stdin?.end(input);
   return (await child).stdout;
 }
@@ -117,7 +117,7 @@ describe.skipIf(!isThere)('rclone', () => {
     expect(await (await fetch(`${link}?directDownload=true`)).text()).toBe('to all');
   });
 
-  test('syncs 500 files both ways and finds them equal', { timeout: 120_000 }, async () => {
+  test('syncs 500 files both ways and finds them equal', { timeout: 390_000 }, async () => {
     const names = [
       'plain',
       'spa ce',

@@ -111,7 +111,7 @@ test(`a synced block that is being overwritten when SIGKILL comes reads as old o
 
     // Frozen now, it gets its marks from what is there, and goes on reading so.
     store.transact((tx) => contents.seal(tx, draft));
-    await expect.poll(() => [...store.scan('blocks', draft)].length, { interval: 2, timeout: 5000 }).toBe(1);
+    await expect.poll(() => [...store.scan('blocks', draft)].length, { interval: 2, timeout: 25_000 }).toBe(1);
     contents.close();
     await store.close();
     const again = await stores.open(directory);

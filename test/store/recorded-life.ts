@@ -35,7 +35,7 @@ export function record(stores: TemporaryStores, program: string): RecordedLife {
   const child = spawnSync(process.execPath, ['--input-type=module', '-e', program, DIST, root], {
     env: { ...process.env, LD_PRELOAD: shim, RECORD_ROOT: root, RECORD_LOG: log, UV_USE_IO_URING: '0' },
     encoding: 'utf8',
-    timeout: 60_000,
+    timeout: 150_000,
   });
   expect(child.stderr).toBe('');
   expect(child.status).toBe(0);
@@ -60,7 +60,7 @@ export function examine(
       // LMDB tells a power cut from SIGKILL by the boot id, which is the same here: as after another boot.
       env: { ...process.env, ...(after === 'power cut' ? { LMDB_RESTORE: 'safe' } : {}) },
       encoding: 'utf8',
-      timeout: 60_000,
+      timeout: 150_000,
     });
     const lines = run.stdout.split('\n').filter((line) => line !== '');
     const answers: unknown[] = lines.map((line) => JSON.parse(line));

@@ -32,7 +32,7 @@ describe('Tree against a plain tree', () => {
         const clock = new ManualClock();
         const log = silentLogger;
         const open = async () => {
-          const store = await Store.open({ directory, clock, log });
+          const store = await Store.open({ directory, clock, log, segmentBytes: 256 * 1024 });
           const options = { inlineMaxBytes: 16_384, cacheBytes: 1e9, reserveBytes: 0 };
           const contents = new ContentStore({ store, directory, clock, log, options });
           return makeTree({ store, contents, clock });
