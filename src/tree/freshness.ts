@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import { unlessAborted } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
 import { ApiError, FsError, SignInError, TransportError } from '../base/errors.ts';
@@ -64,6 +65,7 @@ export class Freshness {
   #staleBeforeMs = 0;
 
   constructor(deps: FreshnessDeps) {
+    setMaxListeners(0, this.#stop.signal); // one for each request under way
     this.#tree = deps.tree;
     this.#listing = deps.listing;
     this.#marks = deps.marks;

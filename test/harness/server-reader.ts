@@ -31,6 +31,12 @@ const REQUEST_MS_MAX = 60_000;
 /** No connection is used twice: the server may have closed it, or died, a moment before, and nothing here asks again. */
 const HEADERS = { 'user-agent': 'cfs-test/1', connection: 'close' };
 
+/** A listing says something else than what was asked next. While nobody changes anything that is a fault of the service. */
+class ChangedMeanwhile extends Error {}
+
+/** How often a tree is looked at that somebody changes, or that takes in what a dead mount has sent. */
+const LOOKS_MAX = 20;
+
 export class ServerReader {
   readonly #who: SignIn;
   /** Where it listens, whatever its URLs begin with. */
@@ -130,9 +136,15 @@ export class ServerReader {
     return new Map(await this.listFilledDigests());
   }
 
-  /** The same with equal names. */
+  /** The same with equal names. Looks again where somebody saved or removed one of them meanwhile. */
   async listFilledDigests(): Promise<[path: string, digest: string][]> {
-    return this.#digestsOf((await this.list()).filter(isFilled));
+    for (let look = 1; ; look++) {
+      try {
+        return await this.#digestsOf((await this.list()).filter(isFilled));
+      } catch (error) {
+        if (!(error instanceof ChangedMeanwhile) || look === LOOKS_MAX) throw error;
+      }
+    }
   }
 
   async #digestsOf(entries: readonly ServerEntry[]): Promise<[path: string, digest: string][]> {
@@ -160,7 +172,9 @@ export class ServerReader {
     if (entry.sizeBytes < 0) throw new Error(`${entry.path} was created on the service and never filled`);
     const bytes = Buffer.from(await (await this.#get(`${entry.url}/data`)).arrayBuffer());
     if (bytes.byteLength !== entry.sizeBytes) {
-      throw new Error(`${entry.path}: the listing says ${entry.sizeBytes} bytes, the data has ${bytes.byteLength}`);
+      throw new ChangedMeanwhile(
+        `${entry.path}: the listing says ${entry.sizeBytes}, the data has ${bytes.byteLength}`,
+      );
     }
     return bytes;
   }
@@ -258,7 +272,8 @@ function isFilled({ kind, sizeBytes }: ServerEntry): boolean {
 
 async function checked(response: Response, what: string): Promise<Response> {
   if (response.ok) return response;
-  throw new Error(`${what}: ${response.status} ${(await response.text()).slice(0, 300)}`);
+  const Kind = response.status === 404 ? ChangedMeanwhile : Error;
+  throw new Kind(`${what}: ${response.status} ${(await response.text()).slice(0, 300)}`);
 }
 
 /** Text of the first element of that name. */
