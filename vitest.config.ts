@@ -1,4 +1,6 @@
 import { spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
 
@@ -12,6 +14,10 @@ if (!Number.isSafeInteger(seed)) throw new Error(`CFS_CASES_SEED is neither a nu
 console.info(`seed of generated cases: CFS_CASES_SEED=${seed}`);
 const env = { CFS_CASES_SEED: String(seed) };
 
+// What the compiler is told belongs to what it compiled.
+const told = createHash('sha1').update(readFileSync('tsconfig.json')).digest('hex').slice(0, 12);
+const fsModuleCachePath = `node_modules/.cache/vitest-${told}`;
+
 // A condition is waited for, not a time: a second is nothing on a busy machine.
 const POLL = { timeout: 25_000 };
 
@@ -20,7 +26,7 @@ const POLL = { timeout: 25_000 };
 export default defineConfig({
   test: {
     // Each mount file is a run of its own: what one of them compiled need not be compiled by all. Kept by content.
-    experimental: { fsModuleCache: true },
+    experimental: { fsModuleCache: !process.argv.some((word) => word.startsWith('--coverage')), fsModuleCachePath },
     coverage: { provider: 'v8', include: ['src/**'], reporter: ['text-summary', 'lcovonly'] },
     projects: [
       {

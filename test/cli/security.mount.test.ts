@@ -175,7 +175,9 @@ test('no secret is in a log, a command line, an environment, an error or the sto
   await mount.run('mkdir folder; echo one > folder/file; echo two > folder/file; mv folder/file renamed; rm renamed');
   await mount.sync();
   await run(['status', '--json']);
-  said += (await loneDoctor(mount)).stdout;
+  const doctor = await loneDoctor(mount);
+  expect(doctor.stdout).toContain('"checks"');
+  said += doctor.stdout + doctor.stderr;
   await run(['config', 'show']);
   const { pid } = mount;
   // Refusals are logged with what was asked for: the sign-in is taken back while the mount works with it.

@@ -201,14 +201,19 @@ describe.skipIf(missing !== null)(`a disk of 64 MiB${missing === null ? '' : ` (
     const held = disk.files('journal').map((file) => openSync(file, 'r'));
     try {
       await mount.mount();
-      const sizes = disk.files('journal').flatMap((file) => statSync(file, { throwIfNoEntry: false })?.size ?? []);
-      expect(Math.min(...sizes)).toBeLessThan(8 * MIB);
+      const newest =
+        disk
+          .files('journal')
+          .filter((file) => !file.endsWith('spare'))
+          .sort()
+          .at(-1) ?? '';
+      expect(statSync(newest).size).toBeLessThan(8 * MIB);
     } finally {
       for (const fd of held) closeSync(fd);
     }
     expect(await lost()).toBe('');
     // What is pushed meanwhile needs room in the journal as well, and gives it back a moment later.
-    await mount.run('until rm -f large/f00004; do sleep 0.2; done 2> /dev/null');
+    await mount.run('until rm large/f00004; do sleep 0.2; done 2> /dev/null');
     told = told
       .split('\n')
       .filter((line) => !line.includes('large/f00004'))

@@ -1,9 +1,10 @@
 import { randomInt } from 'node:crypto';
 import { mkdir, rmdir } from 'node:fs/promises';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 
-/** Below what Linux gives to whoever asks for any port (`ip_local_port_range`), above what services have. */
+/** Below what Linux gives to whoever asks for any port (`ip_local_port_range`). */
 const [FIRST, END] = [15_000, 32_000];
 const TRIES_MAX = 1_000;
 
@@ -26,7 +27,8 @@ export class PortClaim {
       const directory = path.join(tmpdir(), `cfs-test-port-${port}`);
       try {
         await mkdir(directory);
-        return new PortClaim(port, directory);
+        if (await isFree(port)) return new PortClaim(port, directory);
+        await rmdir(directory);
       } catch (error) {
         if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
       }
@@ -37,4 +39,13 @@ export class PortClaim {
   async release(): Promise<void> {
     await rmdir(this.#directory).catch(() => {});
   }
+}
+
+/** Whether no other program listens there. */
+function isFree(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.once('error', () => resolve(false));
+    server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)));
+  });
 }

@@ -66,11 +66,16 @@ export class ReferenceServer {
   ): Promise<ReferenceServer> {
     const data = await mkdtemp(path.join(tmpdir(), 'cfs-server-'));
     const claim = await PortClaim.make();
-    const local = await addUser(data, claim.port);
-    const account = name === null ? local : { ...local, url: local.url.replace('127.0.0.1', name) };
-    const all = name === null ? flags : [...flags, '--public-origin', account.url];
-    const started = await listen(data, all, env);
-    return new ReferenceServer(data, account, { flags: all, env, listens: local.url, claim }, started);
+    try {
+      const local = await addUser(data, claim.port);
+      const account = name === null ? local : { ...local, url: local.url.replace('127.0.0.1', name) };
+      const all = name === null ? flags : [...flags, '--public-origin', account.url];
+      const started = await listen(data, all, env);
+      return new ReferenceServer(data, account, { flags: all, env, listens: local.url, claim }, started);
+    } catch (error) {
+      await claim.release();
+      throw error;
+    }
   }
 
   /** What the service has, read directly. */

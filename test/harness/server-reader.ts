@@ -36,6 +36,7 @@ class ChangedMeanwhile extends Error {}
 
 /** How often a tree is looked at that somebody changes, or that takes in what a dead mount has sent. */
 const LOOKS_MAX = 20;
+const LOOK_PAUSE_MS = 100;
 
 export class ServerReader {
   readonly #who: SignIn;
@@ -143,6 +144,7 @@ export class ServerReader {
         return await this.#digestsOf((await this.list()).filter(isFilled));
       } catch (error) {
         if (!(error instanceof ChangedMeanwhile) || look === LOOKS_MAX) throw error;
+        await new Promise((resolve) => setTimeout(resolve, LOOK_PAUSE_MS));
       }
     }
   }
