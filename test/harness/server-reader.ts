@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { vi } from 'vitest';
 
 /**
  * Reads an account from the service over HTTP, with nothing of the client that is tested: what this sees is what the service
@@ -34,9 +35,8 @@ const HEADERS = { 'user-agent': 'cfs-test/1', connection: 'close' };
 /** A listing says something else than what was asked next. While nobody changes anything that is a fault of the service. */
 class ChangedMeanwhile extends Error {}
 
-/** How often a tree is looked at that somebody changes, or that takes in what a dead mount has sent. */
-const LOOKS_MAX = 20;
-const LOOK_PAUSE_MS = 100;
+/** How long a tree is looked at that somebody changes, or that takes in what a dead mount has sent. */
+const CALM_MS_MAX = 20_000;
 
 export class ServerReader {
   readonly #who: SignIn;
@@ -139,14 +139,20 @@ export class ServerReader {
 
   /** The same with equal names. Looks again where somebody saved or removed one of them meanwhile. */
   async listFilledDigests(): Promise<[path: string, digest: string][]> {
-    for (let look = 1; ; look++) {
-      try {
-        return await this.#digestsOf((await this.list()).filter(isFilled));
-      } catch (error) {
-        if (!(error instanceof ChangedMeanwhile) || look === LOOKS_MAX) throw error;
-        await new Promise((resolve) => setTimeout(resolve, LOOK_PAUSE_MS));
-      }
-    }
+    let found: [path: string, digest: string][] = [];
+    await vi.waitUntil(
+      async () => {
+        try {
+          found = await this.#digestsOf((await this.list()).filter(isFilled));
+          return true;
+        } catch (error) {
+          if (error instanceof ChangedMeanwhile) return false;
+          throw error;
+        }
+      },
+      { timeout: CALM_MS_MAX, interval: 50 },
+    );
+    return found;
   }
 
   async #digestsOf(entries: readonly ServerEntry[]): Promise<[path: string, digest: string][]> {
