@@ -2,6 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
+import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
 
 // Seed of all generated cases: made from the commit, so that it is judged the same wherever it is tested and the next one covers
@@ -15,8 +16,12 @@ console.info(`seed of generated cases: CFS_CASES_SEED=${seed}`);
 const env = { CFS_CASES_SEED: String(seed) };
 
 // What the compiler is told belongs to what it compiled.
-const told = createHash('sha1').update(readFileSync('tsconfig.json')).digest('hex').slice(0, 12);
-const fsModuleCachePath = `node_modules/.cache/vitest-${told}`;
+const here = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
+const told = createHash('sha1')
+  .update(readFileSync(here('tsconfig.json')))
+  .digest('hex')
+  .slice(0, 12);
+const fsModuleCachePath = here(`node_modules/.cache/vitest-${told}`);
 
 // A condition is waited for, not a time: a second is nothing on a busy machine.
 const POLL = { timeout: 25_000 };

@@ -101,7 +101,7 @@ function sanitizedProgram() {
 function receiverTested() {
   const tree = join(place, 'units');
   mkdirSync(join(tree, 'native-deps/fuse-kernel'), { recursive: true });
-  for (const name of ['src', 'test', 'package.json', 'vitest.config.ts'])
+  for (const name of ['src', 'test', 'package.json', 'tsconfig.json', 'vitest.config.ts'])
     cpSync(join(root, name), join(tree, name), { recursive: true });
   symlinkSync(join(root, 'node_modules'), join(tree, 'node_modules'));
   symlinkSync(join(build, 'sanitized'), join(tree, 'native-deps/fuse-kernel/build'));

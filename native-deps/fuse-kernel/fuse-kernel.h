@@ -69,7 +69,7 @@ struct notifier_counts {
   uint64_t written;
   uint64_t unknown; /* the kernel did not know the inode or name: nothing was cached, nothing to do */
   uint64_t failed;
-  uint32_t waiting;
+  uint32_t waiting; /* the kernel was not told yet */
 };
 struct notifier *notifier_create(int fd);
 /* Copies the message. False when `queue_max` are waiting already. */

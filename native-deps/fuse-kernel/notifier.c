@@ -27,6 +27,7 @@ struct notifier {
   pthread_cond_t filled;
   struct message *first, **last;
   uint32_t waiting; /* in the queue */
+  uint32_t writing; /* taken from it, and not told yet */
   uint32_t threads, idle;
   bool closed;
   struct notifier_counts counts;
@@ -67,6 +68,7 @@ static void *run(void *argument) {
     n->first = message->next;
     if (n->first == NULL) n->last = &n->first;
     n->waiting--;
+    n->writing++;
     pthread_mutex_unlock(&n->lock);
 
     ssize_t result;
@@ -77,6 +79,7 @@ static void *run(void *argument) {
     free(message);
 
     pthread_mutex_lock(&n->lock);
+    n->writing--;
     if (failure == 0) n->counts.written++;
     else if (failure == ENOENT) n->counts.unknown++;
     else n->counts.failed++;
@@ -120,7 +123,7 @@ bool notifier_push(struct notifier *n, const void *bytes, size_t length, uint32_
 struct notifier_counts notifier_counts(struct notifier *n) {
   pthread_mutex_lock(&n->lock);
   struct notifier_counts counts = n->counts;
-  counts.waiting = n->waiting;
+  counts.waiting = n->waiting + n->writing;
   pthread_mutex_unlock(&n->lock);
   return counts;
 }

@@ -171,6 +171,7 @@ class MountingWorker implements MountService {
     // A file is refreshed by the listing that it stands in.
     const folder = node?.kind === 'folder' ? node.ino : node?.local?.parent;
     await freshness.refresh(folder, { accept });
+    await this.#mounted?.told();
   }
 
   async retry(path: string | null): Promise<number> {
@@ -181,7 +182,9 @@ class MountingWorker implements MountService {
   }
 
   async discard(path: string | null, isSure: boolean): Promise<readonly DiscardedChange[]> {
-    return this.#built.sync.discard(this.#resolve(path ?? ''), isSure ? 'discard' : 'preview');
+    const given = await this.#built.sync.discard(this.#resolve(path ?? ''), isSure ? 'discard' : 'preview');
+    await this.#mounted?.told();
+    return given;
   }
 
   async left(id: number): Promise<SyncLeft | null> {

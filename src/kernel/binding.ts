@@ -260,4 +260,9 @@ export interface MountedFileSystem {
    * in the kernel's queue when the program's next command arrives here by another way.
    */
   caughtUp(): Promise<void>;
+  /**
+   * Resolves when the kernel was told all that there was to tell it: what programs look up next is what is here. It is not waited for
+   * longer than a moment, because it may stand still for as long as a program waits for the service in the same folder.
+   */
+  told(): Promise<void>;
 }

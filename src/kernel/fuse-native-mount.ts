@@ -120,6 +120,9 @@ class Mount implements MountedFileSystem {
     await new Promise((resume) => setImmediate(resume));
   }
 
+  /** It can be told nothing: what it knows is old after a second. */
+  async told(): Promise<void> {}
+
   async unmount(how: 'orderly' | 'lazily'): Promise<void> {
     if (mountOn(this.directory) !== null && this.#how !== 'unmounted')
       await MountPoint.unmountInBackground(this.directory, how);

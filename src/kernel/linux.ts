@@ -39,6 +39,8 @@ const DEADLINE_MS = 30_000;
 const SLOW_REPLY_MS = 0.5;
 /** Each takes half a millisecond at most (connection.c, TURN_NS). */
 const CAUGHT_UP_TURNS_MAX = 200;
+/** How long the kernel may stand still before nobody waits any longer until it was told. */
+const TOLD_MS_MAX = 2_000;
 
 export interface LinuxMount extends MountedFileSystem {
   /** The connection's descriptor number in this process: another thread may `abandonMount` it when this one no longer answers. */
@@ -266,6 +268,13 @@ class Mount implements LinuxMount {
       seen = this.#batches;
       await nextTurn(); // the end of this turn, whose look at the device may lie behind us
       await nextTurn();
+    }
+  }
+
+  async told(): Promise<void> {
+    const endMs = this.#clock.elapsedMs() + TOLD_MS_MAX;
+    while (!this.#over && this.state().notificationsWaiting > 0 && this.#clock.elapsedMs() < endMs) {
+      await new Promise<void>((resume) => this.#clock.after(1, resume));
     }
   }
 

@@ -263,6 +263,22 @@ describe('callers that wait', () => {
     expect(state.binding.pendingOperations).toBe(0);
   });
 
+  test('whoever waits until the kernel was told waits for what a hanging lookup holds up, but not for ever', async () => {
+    const driver = await mounted();
+    const folder = (await driver.do({ do: 'plant-folder', parent: 1, name: 'folder' })) as number;
+    await shell(`ls -d ${driver.path('folder')}`);
+    await driver.do({ do: 'rule', op: 'lookup', name: 'slow', effect: 'hang' });
+    const looker = started('ls', [driver.path('folder/slow')]);
+    await driver.until(({ hanging }) => hanging > 0, 'the lookup hangs');
+    await driver.do({ do: 'invalidate-entry', parent: folder, name: 'slow' });
+
+    expect(await driver.do({ do: 'told' })).toBe(1);
+    const told = driver.do({ do: 'told' });
+    await driver.do({ do: 'release' });
+    expect(await told).toBe(0);
+    await looker.finished;
+  });
+
   test('a thousand reads that wait hold no slots, and known answers still come at once', async () => {
     const driver = await mounted();
     await driver.do({ do: 'plant', parent: 1, name: 'quick', text: 'quick' });

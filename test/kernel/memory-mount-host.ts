@@ -57,6 +57,8 @@ export type HostCommand =
   | { readonly do: 'busy-worker'; readonly ms: number }
   /** How many handles are open when the mount says that it has looked at everything. */
   | { readonly do: 'caught-up' }
+  /** Waits; how much the kernel was not told of then. */
+  | { readonly do: 'told' }
   | { readonly do: 'abandon' }
   | { readonly do: 'kill-worker' }
   | { readonly do: 'unmount'; readonly how: 'orderly' | 'lazily' };
@@ -260,6 +262,8 @@ if (isMainThread) {
         while (performance.now() < end);
         return undefined;
       }
+      case 'told':
+        return mount.told().then(() => mount.state().notificationsWaiting);
       case 'caught-up':
         return mount.caughtUp().then(() => fileSystem.openHandles);
       case 'hang-worker':
