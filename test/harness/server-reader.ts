@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto';
-import { vi } from 'vitest';
 
 /**
  * Reads an account from the service over HTTP, with nothing of the client that is tested: what this sees is what the service
@@ -31,12 +30,6 @@ const READERS_MAX = 4;
 const REQUEST_MS_MAX = 60_000;
 /** No connection is used twice: the server may have closed it, or died, a moment before, and nothing here asks again. */
 const HEADERS = { 'user-agent': 'cfs-test/1', connection: 'close' };
-
-/** A listing says something else than what was asked next. While nobody changes anything that is a fault of the service. */
-class ChangedMeanwhile extends Error {}
-
-/** How long a tree is looked at that somebody changes, or that takes in what a dead mount has sent. */
-const CALM_MS_MAX = 20_000;
 
 export class ServerReader {
   readonly #who: SignIn;
@@ -137,22 +130,9 @@ export class ServerReader {
     return new Map(await this.listFilledDigests());
   }
 
-  /** The same with equal names. Looks again where somebody saved or removed one of them meanwhile. */
+  /** The same with equal names. */
   async listFilledDigests(): Promise<[path: string, digest: string][]> {
-    let found: [path: string, digest: string][] = [];
-    await vi.waitUntil(
-      async () => {
-        try {
-          found = await this.#digestsOf((await this.list()).filter(isFilled));
-          return true;
-        } catch (error) {
-          if (error instanceof ChangedMeanwhile) return false;
-          throw error;
-        }
-      },
-      { timeout: CALM_MS_MAX, interval: 50 },
-    );
-    return found;
+    return this.#digestsOf((await this.list()).filter(isFilled));
   }
 
   async #digestsOf(entries: readonly ServerEntry[]): Promise<[path: string, digest: string][]> {
@@ -180,9 +160,7 @@ export class ServerReader {
     if (entry.sizeBytes < 0) throw new Error(`${entry.path} was created on the service and never filled`);
     const bytes = Buffer.from(await (await this.#get(`${entry.url}/data`)).arrayBuffer());
     if (bytes.byteLength !== entry.sizeBytes) {
-      throw new ChangedMeanwhile(
-        `${entry.path}: the listing says ${entry.sizeBytes}, the data has ${bytes.byteLength}`,
-      );
+      throw new Error(`${entry.path}: the listing says ${entry.sizeBytes} bytes, the data has ${bytes.byteLength}`);
     }
     return bytes;
   }
@@ -280,8 +258,7 @@ function isFilled({ kind, sizeBytes }: ServerEntry): boolean {
 
 async function checked(response: Response, what: string): Promise<Response> {
   if (response.ok) return response;
-  const Kind = response.status === 404 ? ChangedMeanwhile : Error;
-  throw new Kind(`${what}: ${response.status} ${(await response.text()).slice(0, 300)}`);
+  throw new Error(`${what}: ${response.status} ${(await response.text()).slice(0, 300)}`);
 }
 
 /** Text of the first element of that name. */
