@@ -13,8 +13,8 @@ export interface Import {
   readonly specifier: string;
 }
 
-// `from '…'`, `import '…'` and `import('…')`; the specifier must look like one, so that prose in a text does not count.
-const IMPORT = /(?:\bfrom|\bimport)\s*\(?\s*['"]([@\w./:-]+)['"]/g;
+// `from '…'`, `import '…'`, `import('…')` and `commonJs('…')`; the specifier must look like one, so that prose in a text does not count.
+const IMPORT = /(?:\bfrom|\bimport|\bcommonJs)\s*\(?\s*['"]([@\w./:-]+)['"]/g;
 
 /** Every file with one of these endings below a folder, as paths below the project's root. */
 export function filesBelow(folder: string, endings: readonly string[]): string[] {

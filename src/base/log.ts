@@ -1,6 +1,7 @@
 import { writeSync } from 'node:fs';
 import { type DestinationStream, type Logger as PinoLogger, pino } from 'pino';
 import { LogFile } from './log-file.ts';
+import type { LogLevel } from './log-level.ts';
 
 /**
  * Constant lower-case messages, data in fields with units: `log.warn({ ino, attempt, waitMs }, 'push postponed')`.
@@ -12,10 +13,6 @@ export type Logger = Pick<PinoLogger, 'error' | 'warn' | 'info' | 'debug' | 'tra
   level: string;
   child(fields: Record<string, unknown>): Logger;
 };
-
-export const LOG_LEVELS = ['error', 'warn', 'info', 'debug', 'trace', 'silent'] as const;
-
-export type LogLevel = (typeof LOG_LEVELS)[number];
 
 /** Fields that may hold a secret, wherever they stand in a log line. Never log a whole request or account object. */
 const SECRET_FIELDS = ['password', 'privateAccessKey', 'refreshToken', 'accessToken', 'authorization', 'token'];

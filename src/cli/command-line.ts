@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { Argument, Command, CommanderError, Option } from 'commander';
 import type { CommandRow } from './command-row.ts';
 import { exitCode } from './exit-codes.ts';
@@ -55,12 +54,6 @@ export async function runProgram(program: Command, argv: readonly string[], code
     }
     return codeOf();
   });
-}
-
-/** The version of this program, from the package it is in. */
-export function programVersion(): string {
-  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
-  return (JSON.parse(text) as { version: string }).version;
 }
 
 /** Standard output and standard error of this process. */

@@ -4,7 +4,7 @@
  * Options of a mount stand in `config/options`: a row with `mountOptions` takes them too.
  */
 
-import { LOG_LEVELS } from '../base/log.ts';
+import { LOG_LEVELS } from '../base/log-level.ts';
 import { ACCOUNT, argument, type CommandRow, duration, JSON_SWITCH, optional, toggle } from './command-row.ts';
 import { SERVE_COMMANDS } from './serve-table.ts';
 

@@ -32,6 +32,7 @@ export interface LaunchedMount {
  * is 16 MiB, 7 where it is 1, for the same CPU (docs/performance.md, *Turns of the loop*).
  */
 export const MOUNT_FLAGS: readonly string[] = ['--enable-source-maps', '--max-semi-space-size=1'];
+const MOUNT_PROGRAM = fileURLToPath(new URL('./mount.js', import.meta.url));
 
 /**
  * Starts the process that mounts and waits until the mount answers.
@@ -39,22 +40,27 @@ export const MOUNT_FLAGS: readonly string[] = ['--enable-source-maps', '--max-se
  * It runs in a session of its own: Ctrl-C in a terminal reaches it once, through `signal`, and not a second time as a member
  * of the terminal's process group. UV_THREADPOOL_SIZE stands in its environment because setting it later has no effect.
  *
+ * @param how `env`: its environment, this process's own; `program`: another than ours, for tests
  * @throws UsageError with the sentence and exit code that the process gave, or why it could not be started
  */
-export async function launchMount(request: MountRequest): Promise<LaunchedMount> {
+export async function launchMount(
+  request: MountRequest,
+  how: { readonly env?: Readonly<Record<string, string | undefined>>; readonly program?: string | undefined } = {},
+): Promise<LaunchedMount> {
+  const { env = process.env, program = MOUNT_PROGRAM } = how;
   const { logFile } = request;
   if (logFile !== null) mkdirSync(dirname(logFile), { recursive: true, mode: 0o700 });
   // In the background there is nobody to read what is printed; what ends the process unexpectedly belongs into the log.
   const log = request.foreground || logFile === null ? null : openSync(logFile, 'a', 0o600);
-  const child = spawn(process.execPath, [...MOUNT_FLAGS, fileURLToPath(new URL('./mount.js', import.meta.url))], {
+  const child = spawn(process.execPath, [...MOUNT_FLAGS, program], {
     detached: true,
     cwd: '/',
     stdio: ['ignore', log ?? 'inherit', log ?? 'inherit', 'pipe'],
     env: {
-      ...process.env,
+      ...env,
       // The service manager hears of the process that it started, and of no other.
       ...Object.fromEntries([...MANAGER_VARIABLES, ...SECRET_VARIABLES].map((name) => [name, undefined])),
-      UV_THREADPOOL_SIZE: process.env.UV_THREADPOOL_SIZE ?? '16',
+      UV_THREADPOOL_SIZE: env.UV_THREADPOOL_SIZE ?? '16',
       ...mountEnvironment(request, READY_FD),
     },
   });

@@ -1,4 +1,4 @@
-import { LOG_LEVELS } from '../base/log.ts';
+import { LOG_LEVELS } from '../base/log-level.ts';
 import type { Paths } from '../config/paths.ts';
 import { callControl } from '../control/client.ts';
 import { exitCode } from './exit-codes.ts';

@@ -31,6 +31,8 @@ export async function mountCommand(
     options: Options;
     env: Readonly<Record<string, string | undefined>>;
     print: (text: string) => void;
+    /** Another program that mounts, for tests. */
+    program?: string;
   },
   flags: MountFlags,
 ): Promise<number> {
@@ -45,7 +47,7 @@ export async function mountCommand(
   try {
     const toJournal = flags.foreground && isJournal(deps.env.JOURNAL_STREAM);
     const request = mountRequest({ ...deps, toJournal }, { ...flags, directory, account: name });
-    const mount = await launchMount(request);
+    const mount = await launchMount(request, { env: deps.env, program: deps.program });
     // In the background the mounting process is the service from now on, and this one ends.
     const isBackground = !flags.foreground && !signals.interrupted;
     manager?.ready(`mounted ${visible(account.username)} at ${where}`, isBackground ? mount.pid : null);

@@ -1,4 +1,4 @@
-import type { LogLevel } from '../base/log.ts';
+import type { LogLevel } from '../base/log-level.ts';
 import type { Extent, Inode, ResourceUrl } from '../base/vocabulary.ts';
 import type { MountMetrics } from '../control/mount-metrics.ts';
 import type {

@@ -3,7 +3,8 @@ import { mkdirSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';
 import { systemClock } from '../base/clock.ts';
 import { FsError, TransportError, UsageError } from '../base/errors.ts';
-import { createLogger, type Logger, type LogLevel } from '../base/log.ts';
+import { createLogger, type Logger } from '../base/log.ts';
+import type { LogLevel } from '../base/log-level.ts';
 import { type Channel, Port } from '../base/port.ts';
 import { type Extent, type Inode, type ResourceUrl, ROOT_INODE, type VersionUrl } from '../base/vocabulary.ts';
 import type {

@@ -1,6 +1,7 @@
 import { readFileSync, writeSync } from 'node:fs';
 import { UsageError } from '../base/errors.ts';
-import { createLogger, type LogLevel } from '../base/log.ts';
+import { createLogger } from '../base/log.ts';
+import type { LogLevel } from '../base/log-level.ts';
 import type { FaultRule } from '../server/fault-plan.ts';
 import { checkBlobs } from '../server/housekeeping.ts';
 import { openParts, ReferenceServer, type ReferenceServerOptions } from '../server/reference-server.ts';

@@ -1,4 +1,4 @@
-import { LOG_LEVELS } from '../base/log.ts';
+import { LOG_LEVELS } from '../base/log-level.ts';
 import { argument, type CommandRow, duration, type FlagRow, toggle } from './command-row.ts';
 
 const DATA: FlagRow = {

@@ -1,10 +1,10 @@
 import type { Clock } from '../base/clock.ts';
 import { silentLogger } from '../base/log.ts';
+import { programVersion } from '../base/program-version.ts';
 import { accountPaths, type Paths } from '../config/paths.ts';
 import { HttpService } from '../remote/http-service.ts';
 import { readAccountFile } from './account-file.ts';
 import { believedCertificates } from './believed-certificates.ts';
-import { programVersion } from './command-line.ts';
 import { settledOptions } from './option-flags.ts';
 
 /** What a command needs that speaks with the service itself. */

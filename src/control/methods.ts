@@ -1,5 +1,5 @@
 import type { ErrorRecord } from '../base/errors.ts';
-import type { LogLevel } from '../base/log.ts';
+import type { LogLevel } from '../base/log-level.ts';
 import type { MountMetrics } from './mount-metrics.ts';
 import type {
   DiscardedChange,

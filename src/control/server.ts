@@ -3,7 +3,8 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { dirname } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import { errorToRecord, StorageError, UsageError } from '../base/errors.ts';
-import { LOG_LEVELS, type Logger } from '../base/log.ts';
+import type { Logger } from '../base/log.ts';
+import { LOG_LEVELS } from '../base/log-level.ts';
 import { JsonLines } from './json-lines.ts';
 import {
   type AnswerLine,

@@ -1,4 +1,3 @@
-import { readlinkSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { constants } from 'node:os';
 import type { Clock } from '../base/clock.ts';
@@ -105,29 +104,6 @@ export function detachDeadMount(
   deps: { clock: Clock; addon?: KernelAddon },
 ): Promise<boolean> {
   return MountPoint.detachDeadMount(directory, fsname, { addon: deps.addon ?? loadKernelAddon(), clock: deps.clock });
-}
-
-/**
- * Ends a mount whose thread no longer answers, from any other thread of the process: every caller that waits in it gets an error
- * at once, and the directory is free. `mount` is what that thread had: its `directory` and `descriptor`.
- */
-export function abandonMount(
-  mount: Pick<LinuxMount, 'directory' | 'descriptor'>,
-  addon: KernelAddon = loadKernelAddon(),
-): void {
-  if (isConnection(mount.descriptor)) addon.abandonDescriptor(mount.descriptor);
-  if (mountOn(mount.directory)?.type.startsWith('fuse')) {
-    MountPoint.unmountDirectory(mount.directory, 'lazily', addon);
-  }
-}
-
-/** A thread that ended has closed its connection already, and the number may be somebody else's by now. */
-function isConnection(descriptor: number): boolean {
-  try {
-    return readlinkSync(`/proc/self/fd/${descriptor}`).endsWith('/fuse');
-  } catch {
-    return false;
-  }
 }
 
 class Mount implements LinuxMount {

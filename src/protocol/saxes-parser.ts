@@ -1,4 +1,7 @@
-import { SaxesParser } from 'saxes';
+import type * as saxes from 'saxes';
+import { commonJs } from '../base/common-js.ts';
+
+const { SaxesParser } = commonJs('saxes') as typeof saxes;
 
 /** Where saxes 6.0.0 keeps its listeners. */
 interface ListenerPlaces {
@@ -20,7 +23,7 @@ interface ListenerPlaces {
  * there is changes after the first few parsers of a process: six documents were fast and all later ones slow. Properties
  * that were first stored under a literal name do not count; so they are, here. `test/protocol/saxes-parser.test.ts` asks V8.
  */
-export function saxesParser(): SaxesParser {
+export function saxesParser(): saxes.SaxesParser {
   const parser = new SaxesParser();
   const places = parser as unknown as ListenerPlaces;
   places.xmldeclHandler = undefined;

@@ -1,10 +1,13 @@
-import { XMLBuilder } from 'fast-xml-parser';
+import type * as fastXmlParser from 'fast-xml-parser';
 import type { SaxesParser } from 'saxes';
+import { commonJs } from '../base/common-js.ts';
 import { ProtocolError } from '../base/errors.ts';
 import type { Codec, RecordCodec } from './codec.ts';
 import { DocumentReader, shown, XML_LIMITS, type XmlLimits } from './document-reader.ts';
 import { saxesParser } from './saxes-parser.ts';
 import { Utf8Stream } from './utf8-stream.ts';
+
+const { XMLBuilder } = commonJs('fast-xml-parser') as typeof fastXmlParser;
 
 /**
  * XML in and out, by the descriptions of `codec.ts`.
@@ -173,7 +176,7 @@ function guarded(parse: () => void): void {
 
 const DECLARATION = { '@version': '1.0', '@encoding': 'UTF-8', '@standalone': 'yes' };
 
-function xmlBuilder(): XMLBuilder {
+function xmlBuilder(): fastXmlParser.XMLBuilder {
   return new XMLBuilder({
     ignoreAttributes: false,
     attributeNamePrefix: '@',

@@ -7,6 +7,7 @@ import { vi } from 'vitest';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { processLife } from '../../src/base/process-life.ts';
 import { accountFileOf, writeAccountFile } from '../../src/cli/account-file.ts';
+import { cfsMountProgram } from '../../src/cli/cfs-mount-program.ts';
 import { accountStates } from '../../src/cli/running-mounts.ts';
 import { type CommandOutput, syncCommand } from '../../src/cli/sync.ts';
 import { umountCommand } from '../../src/cli/umount.ts';
@@ -20,7 +21,7 @@ const DIST = process.env.CFS_TEST_DIST ?? new URL('../../dist/cli/', import.meta
 /** Loaded into the mounting process before all else: the sanitizer's library, when `test-native-asan.mjs` runs us. */
 const SANITIZER = process.env.CFS_TEST_SANITIZER;
 const CFS = path.join(DIST, 'cfs.js');
-const CFS_MOUNT = path.join(DIST, 'cfs-mount.js');
+const MOUNT = path.join(DIST, 'mount.js');
 const SYNC_MS_MAX = 180_000;
 const GONE_MS_MAX = 60_000;
 const LOG_LINES_SHOWN = 60;
@@ -43,7 +44,8 @@ export function missingForMounts(): string | null {
 /**
  * A mount of the built program with everything of its own: a server (shared where given), XDG directories, an account, a
  * directory. The test process never touches the directory: `run` and `cfs` are child processes with time limits. What `cfs sync`,
- * `cfs status` and `cfs umount` do is a question to the control socket: asked from here it costs a tenth of a start of Node.
+ * `cfs status` and `cfs umount` do is a question to the control socket, and `cfs-mount` starts the process that mounts: done from here
+ * that costs a tenth of a start of Node.
  */
 export class MountFixture implements Ground {
   readonly server: ReferenceServer;
@@ -145,9 +147,18 @@ export class MountFixture implements Ground {
 
   /** Mounts; returns when the mount answers. */
   async mount(flags: readonly string[] = this.#flags): Promise<void> {
-    await runCommand([process.execPath, CFS_MOUNT, this.directory, ...flags], {
-      env: { ...this.env(), ...this.#env, ...(SANITIZER !== undefined && { LD_PRELOAD: SANITIZER }) },
+    const env = {
+      ...process.env,
+      ...this.env(),
+      ...this.#env,
+      ...(SANITIZER !== undefined && { LD_PRELOAD: SANITIZER }),
+    };
+    let code = 1;
+    const program = cfsMountProgram({ env, print: () => {}, program: MOUNT }, (ended) => {
+      code = ended;
     });
+    await program.parseAsync([this.directory, ...flags], { from: 'user' });
+    if (code !== 0) throw new Error(`cfs-mount ended with ${code}`);
     this.#pid = (await this.status())?.pid ?? null;
     if (this.#pid === null) throw new Error('mounted, and no process says so');
   }

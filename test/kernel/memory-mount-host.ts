@@ -6,11 +6,13 @@ import { closeSync, existsSync, openSync, readSync, statSync } from 'node:fs';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 import { systemClock } from '../../src/base/clock.ts';
 import { FsError, UsageError } from '../../src/base/errors.ts';
-import { createLogger, type LogLevel } from '../../src/base/log.ts';
+import { createLogger } from '../../src/base/log.ts';
+import type { LogLevel } from '../../src/base/log-level.ts';
 import { stepBack } from '../../src/base/thread-priority.ts';
 import { type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { abandonMount } from '../../src/kernel/abandon.ts';
 import type { MountOptions } from '../../src/kernel/binding.ts';
-import { abandonMount, type LinuxMount, mountLinux } from '../../src/kernel/linux.ts';
+import { type LinuxMount, mountLinux } from '../../src/kernel/linux.ts';
 import { MemoryFileSystem, type MemoryFileSystemOptions } from './memory-file-system.ts';
 
 export interface HostOptions {

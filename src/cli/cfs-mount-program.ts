@@ -1,0 +1,42 @@
+import type { Command } from 'commander';
+import { programVersion } from '../base/program-version.ts';
+import { pathsOf } from '../config/paths.ts';
+import { addRow, newCommand } from './command-line.ts';
+import { CFS_MOUNT } from './command-table.ts';
+import { Invocation } from './invocation.ts';
+import { readMountWords } from './mount-words.ts';
+import { mountOptions } from './option-flags.ts';
+
+export interface MountContext {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly print: (text: string) => void;
+  /** Another program than `dist/cli/mount.js` beside this file: for tests. */
+  readonly program?: string;
+}
+
+/** `cfs-mount` as commander has it. `ended` takes its exit code. */
+export function cfsMountProgram(context: MountContext, ended: (code: number) => void): Command {
+  const program = newCommand('cfs-mount')
+    .version(programVersion(), '-V, --version', 'show the version')
+    .addHelpText('after', '\nTo end it: cfs umount <directory>, or fusermount3 -u <directory>.');
+  return addRow(program, CFS_MOUNT).action(async (first: string, second: string | undefined) => {
+    const given = new Invocation(program, [first, second]);
+    const [source, directory] = second === undefined ? [null, first] : [first, second];
+    const paths = pathsOf(context.env);
+    const words = readMountWords(given.texts('-o'));
+    const options = mountOptions(program, context.env, paths, words.options);
+    const { mountCommand } = await import('./mount-command.ts');
+    const flags = {
+      directory,
+      account: given.text('--account') ?? accountOf(source),
+      foreground: given.has('--foreground'),
+      words: words.mount,
+    };
+    ended(await mountCommand({ ...context, paths, options }, flags));
+  });
+}
+
+/** Sources that say nothing: what people write into fstab(5) where there is none. */
+function accountOf(source: string | null): string | null {
+  return source === null || ['', 'none', 'cfs', 'cfs-mount'].includes(source) ? null : source;
+}
