@@ -18,6 +18,8 @@ import {
 
 /** Longest piece that `put` and `get` move in one call. */
 const PIECE_BYTES = 1 << 20;
+/** Calls that are asked for before the answer to the first of them: fewer than descriptors a process may have. */
+const AT_ONCE = 100;
 
 /**
  * A folder of its own for one case: the calls of `FileApi` with paths inside that folder, and what cases need again and
@@ -121,6 +123,19 @@ export class Workplace {
     await this.close(fd);
   }
 
+  /** Makes empty files. One after the other as the file system sees it, without a way there and back for each. */
+  async putEmpty(paths: readonly string[]): Promise<void> {
+    await inRows(paths, async (row) => {
+      const fds = await Promise.all(row.map((path) => this.open(path, O_WRONLY | O_CREAT | O_TRUNC)));
+      await Promise.all(fds.map((fd) => this.close(fd)));
+    });
+  }
+
+  /** `unlink` of each, as `putEmpty`. */
+  async unlinkAll(paths: readonly string[]): Promise<void> {
+    await inRows(paths, (row) => Promise.all(row.map((path) => this.unlink(path))));
+  }
+
   /** All bytes of a file. */
   async get(path: Path): Promise<Buffer> {
     const fd = await this.open(path, O_RDONLY);
@@ -184,6 +199,11 @@ export class Workplace {
     this.#fds.add(fd);
     return fd;
   }
+}
+
+/** `AT_ONCE` at a time. */
+async function inRows(paths: readonly string[], each: (row: readonly string[]) => Promise<unknown>): Promise<void> {
+  for (let at = 0; at < paths.length; at += AT_ONCE) await each(paths.slice(at, at + AT_ONCE));
 }
 
 /** Asserts that a call fails with one of these errnos. */

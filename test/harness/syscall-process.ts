@@ -227,6 +227,16 @@ export class SyscallProcess implements FileApi {
     return hex === undefined || hex === '-' ? new Uint8Array() : Buffer.from(hex, 'hex');
   }
 
+  /** What is asked for in one turn goes in one write. */
+  #send(line: string): void {
+    const { stdin } = this.#child;
+    if (stdin.writableCorked === 0) {
+      stdin.cork();
+      process.nextTick(() => stdin.uncork());
+    }
+    stdin.write(line);
+  }
+
   #call(...words: readonly (string | number)[]): Promise<string[]> {
     if (this.#ended !== null) return Promise.reject(this.#ended);
     const call = words.map((word) => (String(word).length > 80 ? `${String(word).slice(0, 80)}…` : word)).join(' ');
@@ -247,7 +257,7 @@ export class SyscallProcess implements FileApi {
           reject(error);
         },
       });
-      this.#child.stdin.write(`${words.join(' ')}\n`);
+      this.#send(`${words.join(' ')}\n`);
     });
   }
 }
