@@ -43,8 +43,8 @@ export default defineConfig({
           exclude: ['test/**/*.mount.test.ts'],
           pool: 'threads',
           isolate: false,
-          // One for each processor: by default one less, and half of a small machine looks on.
-          maxWorkers: availableParallelism(),
+          // By default one less than processors, and half of a small machine looks on. A quarter of the time is waiting.
+          maxWorkers: availableParallelism() + 1,
           testTimeout: 30_000,
           expect: { poll: POLL },
         },

@@ -32,7 +32,7 @@ const random = new SeededRandom(20261120);
 const IN_FILE = 15_000;
 /** Some live beside their names, some in files. */
 const LENGTHS = Array.from({ length: 60 }, (_, i) => (i % 3 === 0 ? 100 + i : 9_000 + i * 13));
-const bytesOf = (length: number): Buffer => Buffer.from(Array.from({ length }, () => random.below(256)));
+const bytesOf = (length: number): Buffer => Buffer.from(random.bytes(length));
 
 async function make(lengths: readonly number[]): Promise<Map<string, Buffer>> {
   const made = new Map<string, Buffer>();
