@@ -9,6 +9,7 @@ import { Change } from './change.ts';
 import { type DamagedRowName, DamagedRows, findDamagedRows } from './damaged-rows.ts';
 import { DecodedRows } from './decoded-rows.ts';
 import { type Disk, systemDisk } from './disk.ts';
+import { IndexRoom, type IndexRoomDisk } from './index-room.ts';
 import { Journal } from './journal.ts';
 import { migrate, SCHEMA_VERSION } from './migration.ts';
 import { merged, Overlay, type Row, rangeOf } from './overlay.ts';
@@ -31,6 +32,8 @@ export interface StoreOptions {
   readonly disk?: Disk;
   /** Stands between the store and LMDB in tests. */
   readonly openIndex?: (path: string) => RootDatabase<Buffer, Buffer>;
+  /** Stands between LMDB and the room on the disk in tests. */
+  readonly indexRoom?: Partial<IndexRoomDisk>;
 }
 
 const SEGMENT_BYTES = 8 * 1024 * 1024;
@@ -93,6 +96,7 @@ export class Store implements StoreWriter {
       clock: options.clock,
       log: options.log,
       isDiskFull: () => isDiskFull(options.directory),
+      room: new IndexRoom(indexFile(options.directory), () => lastPageOf(database), options.indexRoom),
       committed: (records) => {
         for (const { rows } of records) for (const row of rows) this.#settled(row);
       },
@@ -350,7 +354,17 @@ export function openIndex(path: string): RootDatabase<Buffer, Buffer> {
 
 /** What LMDB's file takes of the disk. */
 export function indexBytes(directory: string): number {
-  return (statSync(join(directory, 'index', 'data.mdb'), { throwIfNoEntry: false })?.blocks ?? 0) * 512;
+  return (statSync(indexFile(directory), { throwIfNoEntry: false })?.blocks ?? 0) * 512;
+}
+
+function indexFile(directory: string): string {
+  return join(directory, 'index', 'data.mdb');
+}
+
+/** The last page that LMDB has ever used. Its `getStats` would walk the list of free pages as well. */
+function lastPageOf(database: RootDatabase<Buffer, Buffer>): number {
+  const { env } = database as unknown as { env: { info(): { lastPageNumber: number } } };
+  return env.info().lastPageNumber;
 }
 
 /** All of them, whatever one throws: they keep memory in step with what is recorded by now. @throws what the first one threw */

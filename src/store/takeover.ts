@@ -3,6 +3,7 @@ import type { Clock } from '../base/clock.ts';
 import { StorageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { APPLIED_KEY, encodeApplied } from './applied-count.ts';
+import type { IndexRoom } from './index-room.ts';
 import type { Row } from './overlay.ts';
 
 /** The rows of one journal record that LMDB does not hold yet. */
@@ -19,6 +20,8 @@ export interface TakeoverOptions {
   readonly log: Logger;
   /** Whether the disk under the store is (almost) full: LMDB says EIO for it. Never throws. */
   readonly isDiskFull: () => boolean;
+  /** Room for a batch, made before LMDB writes it. */
+  readonly room: Pick<IndexRoom, 'rowsMax' | 'makeFor' | 'close'>;
   /** LMDB answers reads of these rows now. */
   readonly committed: (records: readonly PendingRecord[]) => void;
   /** LMDB holds everything up to `sequence` on the disk. */
@@ -91,6 +94,7 @@ export class Takeover {
     this.#closed = true;
     this.#cancelTimer?.();
     await this.#running;
+    this.#options.room.close();
     const closing = this.#options.database.close();
     // lmdb-js waits for the flush of a commit that failed, which never comes.
     if (this.#failure === null) await closing;
@@ -117,10 +121,12 @@ export class Takeover {
   async #run(): Promise<void> {
     const { database, committed, flushed, log } = this.#options;
     const records = this.#nextBatch();
+    const rows = newestOf(records);
     const last = records.at(-1)?.sequence;
     if (last === undefined) return;
     try {
-      await this.#committed(this.#put(records, last));
+      if (!this.#options.room.makeFor(rows)) throw new StorageError('no room for the index', { full: true });
+      await this.#committed(this.#put(rows, last));
     } catch (error) {
       const isNew = this.#failure === null;
       this.#failure = this.#failureOf(error);
@@ -149,7 +155,7 @@ export class Takeover {
 
   #nextBatch(): PendingRecord[] {
     const wanted = this.#bytes > BACKLOG_BYTES ? BACKLOG_BATCH_ROWS_MAX : BATCH_ROWS_MAX;
-    const rowsMax = Math.min(wanted, this.#rowsMax);
+    const rowsMax = Math.min(wanted, this.#rowsMax, this.#options.room.rowsMax());
     let rows = 0;
     let count = 0;
     for (const record of this.#pending) {
@@ -160,13 +166,10 @@ export class Takeover {
     return this.#pending.slice(0, count);
   }
 
-  #put(records: readonly PendingRecord[], last: number): Promise<boolean> {
+  #put(rows: readonly Row[], last: number): Promise<boolean> {
     const { database } = this.#options;
-    // What a later record of the same batch overwrites need not be written: the batch is one transaction.
-    const newest = new Map<string, Row>();
-    for (const { rows } of records) for (const row of rows) newest.set(row.keyBytes.toString('latin1'), row);
     const commit = database.batch(() => {
-      for (const row of newest.values()) {
+      for (const row of rows) {
         if (row.valueBytes === null) void database.remove(row.keyBytes);
         else void database.put(row.keyBytes, row.valueBytes as Buffer);
       }
@@ -183,6 +186,7 @@ export class Takeover {
   }
 
   #failureOf(error: unknown): StorageError {
+    if (error instanceof StorageError) return error;
     const text = String((error as Error | null)?.message ?? error);
     const full = /no space|ENOSPC|MDB_MAP_FULL/i.test(text) || this.#options.isDiskFull();
     return new StorageError('the index of the store could not be written', { cause: error, full });
@@ -202,6 +206,13 @@ export class Takeover {
       throw error;
     }
   }
+}
+
+/** What a later record of the same batch overwrites need not be written: the batch is one transaction. */
+function newestOf(records: readonly PendingRecord[]): readonly Row[] {
+  const newest = new Map<string, Row>();
+  for (const { rows } of records) for (const row of rows) newest.set(row.keyBytes.toString('latin1'), row);
+  return [...newest.values()];
 }
 
 function rowsOf(records: readonly PendingRecord[]): number {
