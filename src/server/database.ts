@@ -1,4 +1,4 @@
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Key, open, type RootDatabase, type Database as Table } from 'lmdb';
 import { StorageError } from '../base/errors.ts';
@@ -45,22 +45,24 @@ export class Database {
   /** [uid, token] → local id of the file. */
   readonly publicLinks: Table<string, [string, string]>;
   readonly #root: RootDatabase;
+  readonly #freeBytes: () => number;
   #isChanging = false;
   #waiting: WaitingChange[] = [];
 
   /** @throws StorageError when the directory cannot be used or was written by a newer version of this program */
-  static open(dataDirectory: string): Database {
+  static open(dataDirectory: string, freeBytes: () => number = () => freeBytesOf(dataDirectory)): Database {
     try {
       mkdirSync(dataDirectory, { recursive: true, mode: 0o700 });
-      return new Database(open({ path: join(dataDirectory, 'service.mdb'), maxDbs: 32 }));
+      return new Database(open({ path: join(dataDirectory, 'service.mdb'), maxDbs: 32 }), freeBytes);
     } catch (error) {
       if (error instanceof StorageError) throw error;
       throw new StorageError(`cannot use ${dataDirectory}: ${(error as Error).message}`, { cause: error });
     }
   }
 
-  private constructor(root: RootDatabase) {
+  private constructor(root: RootDatabase, freeBytes: () => number) {
     this.#root = root;
+    this.#freeBytes = freeBytes;
     const table = <V, K extends Key>(name: string): Table<V, K> => root.openDB<V, K>({ name });
     this.meta = table('meta');
     this.users = table('users');
@@ -84,9 +86,15 @@ export class Database {
     if (this.meta.get('schema') === undefined) this.change(() => void this.meta.put('schema', SCHEMA));
   }
 
-  /** Runs `action` as one change: all of it or nothing, on the disk when this returns. What it throws undoes it. A change within a change is part of it. */
+  /**
+   * Runs `action` as one change: all of it or nothing, on the disk when this returns. What it throws undoes it. A change within a change
+   * is part of it.
+   *
+   * @throws StorageError (full) on a disk with next to no room, before LMDB meets it: that may end the process (`store/index-room.ts`)
+   */
   change<T>(action: () => T): T {
     if (this.#isChanging) return action();
+    if (this.#freeBytes() < FREE_BYTES_MIN) throw new StorageError('no room for the change', { full: true });
     this.#isChanging = true;
     try {
       return this.#root.transactionSync(action);
@@ -155,6 +163,8 @@ interface WaitingChange {
 }
 
 const SCHEMA = 1;
+/** More than a commit takes. */
+const FREE_BYTES_MIN = 4 * 1024 * 1024;
 /** Leaves the small numbers to the system folders (wire-facts 1). */
 const FIRST_NUMBER = 5000;
 /** Above every sequence number, as the end of a range. */
@@ -271,4 +281,14 @@ export interface WorkspaceRow {
 export interface ShareRow {
   readonly writeAllowed: boolean;
   readonly createdMs: number;
+}
+
+/** A disk that cannot be asked fails LMDB as well, whose error is the one to tell. */
+function freeBytesOf(directory: string): number {
+  try {
+    const { bavail, bsize } = statfsSync(directory);
+    return bavail * bsize;
+  } catch {
+    return Number.POSITIVE_INFINITY;
+  }
 }

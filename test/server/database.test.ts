@@ -69,3 +69,19 @@ test('what waits when the database closes is committed; a commit that fails is t
   database = Database.open(directory);
   expect(database.usage.get('c')).toBe(3);
 });
+
+test('on a disk without room a change is refused before LMDB writes a page, and works again when there is some', async () => {
+  await database.close();
+  let freeBytes: number | null = null;
+  database = Database.open(directory, () => freeBytes ?? Number.POSITIVE_INFINITY);
+  const before = commits();
+  freeBytes = 100_000;
+
+  expect(add('d', 1)).toThrow(expect.objectContaining({ name: 'StorageError', full: true }));
+  const together = await Promise.allSettled([1, 2].map((bytes) => database.changeTogether(add('d', bytes))));
+  expect(together.map(({ status }) => status)).toEqual(['rejected', 'rejected']);
+  expect(commits()).toBe(before);
+
+  freeBytes = null;
+  expect(add('d', 1)()).toBe(1);
+});

@@ -1,9 +1,10 @@
 import { renameSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { expect, test } from 'vitest';
-import { StorageError } from '../../src/base/errors.ts';
+import { describe, expect, test } from 'vitest';
+import { FsError, StorageError } from '../../src/base/errors.ts';
 import { createLogger } from '../../src/base/log.ts';
+import { NativeFiles } from '../../src/base/native.ts';
 import type { ContentId } from '../../src/base/vocabulary.ts';
 import { type Disk, systemDisk } from '../../src/store/disk.ts';
 import type { Store } from '../../src/store/environment.ts';
@@ -20,6 +21,7 @@ const LONG_BYTES = 20_000;
 const FIRST_MAP_BYTES = 128 * 1024;
 
 const stores = new TemporaryStores();
+const systemFiles = new NativeFiles();
 
 function put(store: Store, id: number, length: number): void {
   store.transact((tx) => tx.put('inline', id as ContentId, new Uint8Array(length).fill(id)));
@@ -192,4 +194,93 @@ test('the map of the index grows with it: what it held, and what is read meanwhi
   expect(statSync(join(directory, 'index', 'data.mdb')).size).toBeGreaterThan(100 * FIRST_MAP_BYTES);
   await store.close();
   expect(lost(await stores.open(directory), last)).toEqual([]);
+});
+
+describe('a disk with little room', () => {
+  const LITTLE_BYTES = 8 * 1024 * 1024;
+
+  test('LMDB takes few rows at a time, of which each finds its block there', async () => {
+    const index = new RefusingIndex();
+    const clock = new ManualClock();
+    const directory = stores.directory();
+    const reserved: number[] = [];
+    const room = {
+      freeBytes: () => LITTLE_BYTES,
+      reserve: (fd: number, offset: number, length: number) => {
+        systemFiles.allocate(fd, offset, length, 'keep-size');
+        reserved.push(offset + length);
+      },
+    };
+    const store = await stores.open(directory, { clock, openIndex: index.open, indexRoom: room });
+    await store.settle();
+    const before = index.asked;
+    for (let id = 1; id <= 1_000; id++) put(store, id, id % 7 === 0 ? 3_000 : 100);
+
+    await until(clock, () => store.pressure() === 0);
+
+    expect(index.asked - before).toBeGreaterThanOrEqual(1_000 / 64);
+    expect(reserved.length).toBeGreaterThan(1);
+    const { size, blocks } = statSync(join(directory, 'index/data.mdb'));
+    expect(Math.max(...reserved), 'no page lies behind what was reserved').toBeGreaterThanOrEqual(size);
+    expect(blocks * 512, 'and none is a hole').toBeGreaterThanOrEqual(size);
+    expect(lost(store, 1_000)).toEqual([]);
+  });
+
+  test('where not even those can be had LMDB is not asked, and has all when there is room again', async () => {
+    const index = new RefusingIndex();
+    const clock = new ManualClock();
+    let isFull = false;
+    const room = {
+      freeBytes: () => (isFull ? 4096 : LITTLE_BYTES),
+      reserve: () => {
+        if (isFull) throw new FsError('ENOSPC');
+      },
+    };
+    const store = await stores.open(stores.directory(), { clock, openIndex: index.open, indexRoom: room });
+    await store.settle();
+    isFull = true;
+    const before = index.asked;
+    // More than was reserved for the few rows of a new store.
+    put(store, 1, 500_000);
+    for (let turn = 0; turn < 20; turn++) {
+      clock.advance(1_000);
+      await nextTurn();
+    }
+    expect(index.asked).toBe(before);
+    expect(lost(store, 1)).toEqual([]);
+
+    isFull = false;
+    await until(clock, () => store.pressure() === 0);
+    expect(index.asked).toBeGreaterThan(before);
+    expect(lost(store, 1)).toEqual([]);
+  });
+
+  test('where a file system cannot reserve, what it says of its room has to do', async () => {
+    const index = new RefusingIndex();
+    const clock = new ManualClock();
+    let freeBytes = LITTLE_BYTES;
+    const room = {
+      freeBytes: () => freeBytes,
+      reserve: () => {
+        throw new FsError('EOPNOTSUPP');
+      },
+    };
+    const store = await stores.open(stores.directory(), { clock, openIndex: index.open, indexRoom: room });
+    await store.settle();
+    put(store, 1, 100);
+    await until(clock, () => store.pressure() === 0);
+
+    freeBytes = 4096;
+    const before = index.asked;
+    put(store, 2, 100);
+    for (let turn = 0; turn < 20; turn++) {
+      clock.advance(1_000);
+      await nextTurn();
+    }
+    expect(index.asked).toBe(before);
+
+    freeBytes = LITTLE_BYTES;
+    await until(clock, () => store.pressure() === 0);
+    expect(lost(store, 2)).toEqual([]);
+  });
 });
