@@ -22,7 +22,7 @@ const FEW_ROWS = 64;
  * behind in memory is overwritten, and the process ends some time later (*malloc(): corrupted top size*).
  *
  * Where there is little room the file's blocks are reserved before a batch, also those of pages that LMDB never wrote. Its length stays.
- * Where the file system cannot reserve, what it says of its room has to do.
+ * Where the file system cannot reserve, what it says of its room has to do (ADR 22).
  */
 export class IndexRoom {
   readonly #path: string;
@@ -64,8 +64,9 @@ export class IndexRoom {
     if (endBytes <= this.#solidBytes) return true;
     try {
       this.#fd ??= openSync(this.#path, 'r+');
-      const from = Math.min(this.#solidBytes, fstatSync(this.#fd).size);
-      this.#disk.reserve(this.#fd, from, endBytes - from);
+      // Some file systems keep the part of a reservation that they had room for: all that is left, and nothing could be written with it.
+      if (endBytes - fstatSync(this.#fd).blocks * 512 > freeBytes) return false;
+      this.#disk.reserve(this.#fd, this.#solidBytes, endBytes - this.#solidBytes);
       this.#solidBytes = endBytes;
       return true;
     } catch (error) {

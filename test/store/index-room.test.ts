@@ -226,34 +226,44 @@ describe('a disk with little room', () => {
     expect(lost(store, 1_000)).toEqual([]);
   });
 
-  test('where not even those can be had LMDB is not asked, and has all when there is room again', async () => {
-    const index = new RefusingIndex();
-    const clock = new ManualClock();
-    let isFull = false;
-    const room = {
-      freeBytes: () => (isFull ? 4096 : LITTLE_BYTES),
-      reserve: () => {
-        if (isFull) throw new FsError('ENOSPC');
-      },
-    };
-    const store = await stores.open(stores.directory(), { clock, openIndex: index.open, indexRoom: room });
-    await store.settle();
-    isFull = true;
-    const before = index.asked;
-    // More than was reserved for the few rows of a new store.
-    put(store, 1, 500_000);
-    for (let turn = 0; turn < 20; turn++) {
-      clock.advance(1_000);
-      await nextTurn();
-    }
-    expect(index.asked).toBe(before);
-    expect(lost(store, 1)).toEqual([]);
+  test.each([
+    ['the disk says so, which is not asked to reserve a part', 4096],
+    ['it says so when it is asked: somebody else took it', LITTLE_BYTES],
+  ])(
+    'where not even those can be had LMDB is not asked, and has all when there is room again: %s',
+    async (_, whenFull) => {
+      const index = new RefusingIndex();
+      const clock = new ManualClock();
+      let isFull = false;
+      let refused = 0;
+      const room = {
+        freeBytes: () => (isFull ? whenFull : LITTLE_BYTES),
+        reserve: () => {
+          if (!isFull) return;
+          refused++;
+          throw new FsError('ENOSPC');
+        },
+      };
+      const store = await stores.open(stores.directory(), { clock, openIndex: index.open, indexRoom: room });
+      await store.settle();
+      isFull = true;
+      const before = index.asked;
+      // More than was reserved for the few rows of a new store.
+      put(store, 1, 500_000);
+      for (let turn = 0; turn < 20; turn++) {
+        clock.advance(1_000);
+        await nextTurn();
+      }
+      expect(index.asked).toBe(before);
+      expect(refused > 0).toBe(whenFull === LITTLE_BYTES);
+      expect(lost(store, 1)).toEqual([]);
 
-    isFull = false;
-    await until(clock, () => store.pressure() === 0);
-    expect(index.asked).toBeGreaterThan(before);
-    expect(lost(store, 1)).toEqual([]);
-  });
+      isFull = false;
+      await until(clock, () => store.pressure() === 0);
+      expect(index.asked).toBeGreaterThan(before);
+      expect(lost(store, 1)).toEqual([]);
+    },
+  );
 
   test('where a file system cannot reserve, what it says of its room has to do', async () => {
     const index = new RefusingIndex();
