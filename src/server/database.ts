@@ -1,7 +1,8 @@
-import { mkdirSync, statfsSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Key, open, type RootDatabase, type Database as Table } from 'lmdb';
 import { StorageError } from '../base/errors.ts';
+import { freeBytesOf } from '../base/free-bytes.ts';
 
 /**
  * What the reference server keeps, as LMDB tables: everything but the bytes of larger versions (`blobs.ts`).
@@ -45,12 +46,13 @@ export class Database {
   /** [uid, token] → local id of the file. */
   readonly publicLinks: Table<string, [string, string]>;
   readonly #root: RootDatabase;
-  readonly #freeBytes: () => number;
+  /** Null where the disk cannot be asked: it fails LMDB as well, whose error is the one to tell. */
+  readonly #freeBytes: () => number | null;
   #isChanging = false;
   #waiting: WaitingChange[] = [];
 
   /** @throws StorageError when the directory cannot be used or was written by a newer version of this program */
-  static open(dataDirectory: string, freeBytes: () => number = () => freeBytesOf(dataDirectory)): Database {
+  static open(dataDirectory: string, freeBytes = () => freeBytesOf(dataDirectory)): Database {
     try {
       mkdirSync(dataDirectory, { recursive: true, mode: 0o700 });
       return new Database(open({ path: join(dataDirectory, 'service.mdb'), maxDbs: 32 }), freeBytes);
@@ -60,7 +62,7 @@ export class Database {
     }
   }
 
-  private constructor(root: RootDatabase, freeBytes: () => number) {
+  private constructor(root: RootDatabase, freeBytes: () => number | null) {
     this.#root = root;
     this.#freeBytes = freeBytes;
     const table = <V, K extends Key>(name: string): Table<V, K> => root.openDB<V, K>({ name });
@@ -94,7 +96,8 @@ export class Database {
    */
   change<T>(action: () => T): T {
     if (this.#isChanging) return action();
-    if (this.#freeBytes() < FREE_BYTES_MIN) throw new StorageError('no room for the change', { full: true });
+    if ((this.#freeBytes() ?? FREE_BYTES_MIN) < FREE_BYTES_MIN)
+      throw new StorageError('no room for the change', { full: true });
     this.#isChanging = true;
     try {
       return this.#root.transactionSync(action);
@@ -281,14 +284,4 @@ export interface WorkspaceRow {
 export interface ShareRow {
   readonly writeAllowed: boolean;
   readonly createdMs: number;
-}
-
-/** A disk that cannot be asked fails LMDB as well, whose error is the one to tell. */
-function freeBytesOf(directory: string): number {
-  try {
-    const { bavail, bsize } = statfsSync(directory);
-    return bavail * bsize;
-  } catch {
-    return Number.POSITIVE_INFINITY;
-  }
 }

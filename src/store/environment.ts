@@ -1,8 +1,9 @@
-import { mkdirSync, statfsSync, statSync } from 'node:fs';
+import { mkdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { open as openLmdb, type RootDatabase } from 'lmdb';
 import type { Clock } from '../base/clock.ts';
 import { StorageError, UsageError } from '../base/errors.ts';
+import { freeBytesOf } from '../base/free-bytes.ts';
 import type { Logger } from '../base/log.ts';
 import { readApplied } from './applied-count.ts';
 import { Change } from './change.ts';
@@ -387,10 +388,5 @@ function firstBehind(rows: readonly Row[], key: Uint8Array): number {
 
 /** False where it cannot be asked: a disk that is gone fails LMDB and this alike, and LMDB's error is the one to tell. */
 function isDiskFull(directory: string): boolean {
-  try {
-    const { bavail, bsize } = statfsSync(directory);
-    return bavail * bsize < DISK_FULL_BELOW_BYTES;
-  } catch {
-    return false;
-  }
+  return (freeBytesOf(directory) ?? Number.POSITIVE_INFINITY) < DISK_FULL_BELOW_BYTES;
 }

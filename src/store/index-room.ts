@@ -1,6 +1,7 @@
-import { closeSync, fstatSync, openSync, statfsSync } from 'node:fs';
+import { closeSync, fstatSync, openSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { FsError } from '../base/errors.ts';
+import { freeBytesOf } from '../base/free-bytes.ts';
 import { NativeFiles } from '../base/native.ts';
 import type { Row } from './overlay.ts';
 
@@ -13,7 +14,7 @@ const ROW_OVERHEAD_BYTES = 64;
 const OTHER_PAGES = 32;
 /** As much beside what is needed, and no block is reserved: nobody takes it while a batch is written. */
 const AMPLE_BYTES = 32 * 1024 * 1024;
-/** Rows of a batch while the disk has less: each may be on a page of its own, and what is reserved for them stays LMDB's. */
+/** Rows of a batch while the disk has less than twice as much: each may be on a page of its own, and what is reserved stays LMDB's. */
 const FEW_ROWS = 64;
 
 /**
@@ -38,10 +39,7 @@ export class IndexRoom {
     this.#path = path;
     this.#endBytes = () => (lastPage() + 1) * PAGE_BYTES;
     const own: IndexRoomDisk = {
-      freeBytes: () => {
-        const { bavail, bsize } = statfsSync(dirname(path));
-        return bavail * bsize;
-      },
+      freeBytes: () => freeBytesOf(dirname(path)),
       reserve: (fd, offset, length) => new NativeFiles().allocate(fd, offset, length, 'keep-size'),
     };
     this.#disk = { ...own, ...disk };
@@ -82,22 +80,19 @@ export class IndexRoom {
 
   /** A disk that cannot be asked fails LMDB as well, whose error is the one to tell. */
   #free(): number {
-    try {
-      return this.#disk.freeBytes();
-    } catch {
-      return Number.POSITIVE_INFINITY;
-    }
+    return this.#disk.freeBytes() ?? Number.POSITIVE_INFINITY;
   }
 }
 
 export interface IndexRoomDisk {
-  freeBytes(): number;
+  /** Null where the disk cannot be asked. */
+  freeBytes(): number | null;
   /** @throws FsError */
   reserve(fd: number, offset: number, length: number): void;
 }
 
 /**
- * What a transaction takes at most, bytes. Few rows may be far from each other: two pages each, the one that changes and the one that it
+ * What a transaction may take, bytes. Few rows may be far from each other: two pages each, the one that changes and the one that it
  * splits into. Of many, one record has been made (a listing, a removal of a tree), whose rows are beside each other.
  */
 function bytesFor(rows: readonly Row[]): number {

@@ -196,6 +196,14 @@ test('the map of the index grows with it: what it held, and what is read meanwhi
   expect(lost(await stores.open(directory), last)).toEqual([]);
 });
 
+/** As many seconds, in each of which LMDB would be asked again. */
+async function manyRetries(clock: ManualClock): Promise<void> {
+  for (let second = 0; second < 20; second++) {
+    clock.advance(1_000);
+    await nextTurn();
+  }
+}
+
 describe('a disk with little room', () => {
   const LITTLE_BYTES = 8 * 1024 * 1024;
 
@@ -250,10 +258,7 @@ describe('a disk with little room', () => {
       const before = index.asked;
       // More than was reserved for the few rows of a new store.
       put(store, 1, 500_000);
-      for (let turn = 0; turn < 20; turn++) {
-        clock.advance(1_000);
-        await nextTurn();
-      }
+      await manyRetries(clock);
       expect(index.asked).toBe(before);
       expect(refused > 0).toBe(whenFull === LITTLE_BYTES);
       expect(lost(store, 1)).toEqual([]);
@@ -283,10 +288,7 @@ describe('a disk with little room', () => {
     freeBytes = 4096;
     const before = index.asked;
     put(store, 2, 100);
-    for (let turn = 0; turn < 20; turn++) {
-      clock.advance(1_000);
-      await nextTurn();
-    }
+    await manyRetries(clock);
     expect(index.asked).toBe(before);
 
     freeBytes = LITTLE_BYTES;
