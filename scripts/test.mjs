@@ -1,5 +1,6 @@
-// `npm test`: everything that must hold. Set-up, types, lint, unit tests, then the tests with real mounts, each file in a process
-// of its own with a time limit: a mount that hangs must not take the rest with it. Some at a time, few alone (test-files.mjs).
+// `npm test`: everything that must hold. Set-up, types, lint, unit tests, then the tests with real mounts, a long file or a few
+// short ones in a process of its own with a time limit: a mount that hangs must not take the rest with it. Some at a time, few
+// alone (test-files.mjs).
 //
 //   npm test                     everything
 //   npm test -- test/store       only the test files whose path contains this
@@ -21,6 +22,8 @@ const UNIT_LIMIT_MS = 600_000;
 
 /** How many of them at a time: much of what they do is waiting, for timers, for a disk, for processes that start or end. */
 const LANES = Math.min(4, availableParallelism()) + 1;
+/** Short files that one process runs, one after the other: its start costs more than a mount's. */
+const SHORT_FILES_MAX = 6;
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const filters = process.argv.slice(2);
@@ -42,9 +45,14 @@ function fail(text) {
   failures.push(text);
 }
 
+/** Path of what is written down of something, without its ending. */
+function scratchOf(what) {
+  return join(scratch, what.replaceAll(/[^\w.-]/g, '_'));
+}
+
 /** One check that is not a test: passes or fails as a whole. */
 async function check(what, command, args) {
-  const said = join(scratch, `${what}.txt`);
+  const said = `${scratchOf(what)}.txt`;
   const { code, took } = await timed(command, args, UNIT_LIMIT_MS, said);
   if (code === 0) total.passed++;
   else fail(what);
@@ -74,25 +82,25 @@ function show(what, said) {
 }
 
 /**
- * Runs test files with vitest and adds its counts to the total. One line tells of what passed.
+ * Runs test files with vitest and adds its counts to the total. One line tells of what passed, and one of each of several files.
  *
  * @param files paths or parts of them; none: all of the project
  */
 async function tests(project, files, limitMs) {
-  const what = files.join(' ') || `all ${project} tests`;
-  const name = what.replaceAll(/[^\w.-]/g, '_');
-  const [report, said] = [join(scratch, `${name}.json`), join(scratch, `${name}.txt`)];
+  const [first = `all ${project} tests`, ...others] = files;
+  const what = others.length === 0 ? first : `${first} and ${others.length} more`;
+  const [report, said] = [`${scratchOf(what)}.json`, `${scratchOf(what)}.txt`];
   const args = [vitest, 'run', '--project', project, '--passWithNoTests', '--no-color'];
   args.push('--reporter=default', '--reporter=json', `--outputFile.json=${report}`, ...files);
   const { code, took } = await timed(node, args, limitMs, said);
   const failedBefore = total.failed;
-  const counts = countsOf(report, what, code, limitMs);
+  const lines = countsOf(report, what, code, limitMs);
   const passed = total.failed === failedBefore;
-  console.log(`${passed ? 'passed' : 'FAILED'} ${took}  ${what}: ${counts}`);
+  console.log(`${passed ? 'passed' : 'FAILED'} ${took}  ${lines.join(`\n${' '.repeat(17)}`)}`);
   if (!passed) show(what, said);
 }
 
-/** Adds the results in `report` to the total. @returns them in words */
+/** Adds the results in `report` to the total. @returns them in words, a line for each file of a few, and else one for all */
 function countsOf(report, what, code, limitMs) {
   let results;
   try {
@@ -100,33 +108,59 @@ function countsOf(report, what, code, limitMs) {
   } catch {
     const why = code === null ? `no end after ${limitMs / 1000} s` : 'no results';
     fail(`${what}: ${why}`);
-    return why;
+    return [`${what}: ${why}`];
   }
-  const counts = { passed: 0, failed: 0, skipped: 0 };
+  const all = new Counts();
+  const lines = [];
   for (const file of results.testResults) {
     const name = file.name.slice(root.length);
+    const counts = new Counts();
     for (const test of file.assertionResults) {
-      counts[test.status in counts ? test.status : 'skipped']++;
+      counts.add(test.status);
       if (test.status === 'failed') fail(`${name}: ${test.fullName}`);
     }
     if (file.status === 'failed' && !file.assertionResults.some((test) => test.status === 'failed'))
       fail(`${name}: could not be run`);
+    all.addAll(counts);
+    lines.push(`${name}: ${counts}`);
   }
-  total.passed += counts.passed;
-  total.skipped += counts.skipped;
+  total.passed += all.passed;
+  total.skipped += all.skipped;
   // An error outside of any test (an unhandled rejection, say) fails the run, although every test passed.
   if (code !== 0 && results.success && results.numFailedTests === 0) fail(`${what}: exit code ${code}`);
-  const words = Object.entries(counts).filter(([, count]) => count > 0);
-  return words.map(([word, count]) => `${count} ${word}`).join(', ') || 'no tests';
+  return lines.length > 0 && lines.length <= SHORT_FILES_MAX ? lines : [`${what}: ${all}`];
 }
 
-/** Some files in `LANES` lanes. */
-async function besideOthers(files) {
-  const waiting = [...files];
+class Counts {
+  passed = 0;
+  failed = 0;
+  skipped = 0;
+
+  add(status) {
+    this[status in this ? status : 'skipped']++;
+  }
+
+  addAll(counts) {
+    for (const [word, count] of Object.entries(counts)) this[word] += count;
+  }
+
+  toString() {
+    const words = Object.entries(this).filter(([, count]) => count > 0);
+    return words.map(([word, count]) => `${count} ${word}`).join(', ') || 'no tests';
+  }
+}
+
+/** `long` and `short` files in `LANES` lanes: each long one by itself, then the short ones in rows that get shorter towards the end. */
+async function inLanes(long, short) {
+  const waiting = [...short];
+  const next = () => {
+    const file = long.shift();
+    return file === undefined
+      ? waiting.splice(0, Math.ceil(Math.min(SHORT_FILES_MAX, waiting.length / LANES)))
+      : [file];
+  };
   const lane = async () => {
-    for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) {
-      await tests('mount', [file], MOUNT_FILE_LIMIT_MS);
-    }
+    for (let files = next(); files.length > 0; files = next()) await tests('mount', files, MOUNT_FILE_LIMIT_MS);
   };
   await Promise.all(Array.from({ length: LANES }, lane));
 }
@@ -179,9 +213,12 @@ if (files.length > 0 && obstacle !== null) {
   else total.skipped += count;
 } else {
   const beside = files.filter((file) => !ALONE.includes(file));
-  const short = beside.filter((file) => !LONG.includes(file));
+  const long = LONG.filter((file) => beside.includes(file));
   heading(`mount tests, ${LANES} files at a time`);
-  await besideOthers([...LONG.filter((file) => beside.includes(file)), ...short]);
+  await inLanes(
+    long,
+    beside.filter((file) => !long.includes(file)),
+  );
   heading('mount tests that run alone');
   for (const file of ALONE.filter((each) => files.includes(each))) await tests('mount', [file], MOUNT_FILE_LIMIT_MS);
 }

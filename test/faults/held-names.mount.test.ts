@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFailed, test, vi } from 'vitest';
 import { O_CREAT, O_WRONLY } from '../conformance/file-api.ts';
 import { HeldNames } from '../harness/held-names.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
@@ -18,7 +18,8 @@ describe.skipIf(missing !== null)(`a resolver that hangs${missing === null ? '' 
 
   beforeAll(async () => {
     names = await HeldNames.make();
-    Object.assign(process.env, names.env); // for every program that is started from here on
+    // For every program that is started from here on.
+    for (const [name, value] of Object.entries(names.env)) vi.stubEnv(name, value);
     server = await ReferenceServer.start([], {}, 'service.test');
     const { reader } = server;
     const { root } = await reader.places();
@@ -33,6 +34,7 @@ describe.skipIf(missing !== null)(`a resolver that hangs${missing === null ? '' 
     names?.letGo();
     await mount?.dispose();
     await server?.dispose();
+    vi.unstubAllEnvs();
     await names?.dispose();
   });
 

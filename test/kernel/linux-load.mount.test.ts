@@ -2,7 +2,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, expect, test } from 'vitest';
+import { afterEach, expect, onTestFinished, test, vi } from 'vitest';
 import { tellFigures } from '../harness/figures.ts';
 import type { Held } from './cycle-host.ts';
 import { compiledSources, MountDriver, makeMountPoint, run, script, shell, started } from './mount-driver.ts';
@@ -143,7 +143,10 @@ test('thirty-two threads of mixed calls and eight finds get no wrong answer, and
   const limitMs = (seconds + 60) * 1000;
   const listing = `end=$(($(date +%s) + ${seconds})); while [ $(date +%s) -lt $end ]; do find ${driver.directory} -ls > /dev/null 2>&1; done`;
   const finds = Array.from({ length: 8 }, () => started('sh', ['-c', listing], limitMs));
-  process.env.UV_THREADPOOL_SIZE = '32';
+  vi.stubEnv('UV_THREADPOOL_SIZE', '32');
+  onTestFinished(() => {
+    vi.unstubAllEnvs();
+  });
 
   const calls = await script<number>(driver.directory, MIXED(seconds), limitMs);
 
