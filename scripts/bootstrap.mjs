@@ -103,7 +103,8 @@ const sources = readdirSync(join(root, 'src'), { recursive: true })
   .sort();
 const outputs = new Set(sources.map((name) => name.replace(/ts$/, 'js')));
 const hash = createHash('sha256');
-for (const name of ['tsconfig.json', 'tsconfig.build.json']) hash.update(readFileSync(join(root, name)));
+for (const name of ['tsconfig.json', 'tsconfig.build.json', 'scripts/bundle.mjs'])
+  hash.update(readFileSync(join(root, name)));
 for (const name of sources) hash.update(`\0${name}\0`).update(readFileSync(join(root, 'src', name)));
 const built = hash.digest('hex');
 const dist = join(root, 'dist');
@@ -116,6 +117,7 @@ if (!complete || !stampIs(buildStamp, built)) {
   if (!complete) rmSync(join(dist, '.tsbuildinfo'), { force: true });
   // Types are judged by `npm test`: whoever only wants to start it does not wait for that.
   run(process.execPath, ['node_modules/typescript/bin/tsc', '-p', 'tsconfig.build.json', '--noCheck']);
+  run(process.execPath, ['scripts/bundle.mjs']);
   // What src/ no longer has must not stay importable.
   for (const name of readdirSync(dist, { recursive: true })) {
     if (name.endsWith('.js') && !outputs.has(name))

@@ -41,7 +41,7 @@ export async function mountFuseNative(
     deps.log.info({ directory }, 'dead mount detached');
   }
   MountPoint.checkMountPoint(directory, options);
-  const child = fork(fileURLToPath(new URL('./fuse-native.js', import.meta.url)), [], {
+  const child = fork(fileURLToPath(new URL('../kernel/fuse-native.js', import.meta.url)), [], {
     execArgv: [],
     env: { ...process.env, CFS_FUSE_NATIVE_PROCESS: '1' },
     stdio: ['ignore', 'ignore', 'pipe', 'ipc'],

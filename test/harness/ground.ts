@@ -1,3 +1,4 @@
+import { existsSync, statfsSync } from 'node:fs';
 import { chmod, mkdtemp, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -14,9 +15,17 @@ export interface Ground {
   dispose(): Promise<void>;
 }
 
+const TMPFS = 0x01021994; // linux/magic.h
+
+/** Where to make a directory that can do more than a tmpfs, which /tmp often is: zero ranges, and reads that do not wait. */
+export function placeOnDisk(): string {
+  const places = [tmpdir(), '/var/tmp', process.cwd()].filter((folder) => existsSync(folder));
+  return places.find((folder) => statfsSync(folder).type !== TMPFS) ?? tmpdir();
+}
+
 /** A directory of the system, for finding out whether a test is right. */
 export async function plainGround(): Promise<Ground> {
-  const directory = await realpath(await mkdtemp(path.join(tmpdir(), 'cfs-plain-')));
+  const directory = await realpath(await mkdtemp(path.join(placeOnDisk(), 'cfs-plain-')));
   await chmod(directory, 0o755);
   return {
     directory,

@@ -1,9 +1,9 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, expect, onTestFinished, test, vi } from 'vitest';
 import { tellFigures } from '../harness/figures.ts';
+import { placeOnDisk } from '../harness/ground.ts';
 import type { Held } from './cycle-host.ts';
 import { compiledSources, MountDriver, makeMountPoint, run, script, shell, started } from './mount-driver.ts';
 
@@ -17,7 +17,7 @@ async function mounted(options?: Parameters<typeof MountDriver.start>[0]): Promi
 }
 
 function folder(): string {
-  const made = mkdtempSync(join(tmpdir(), 'cfs-kernel-load-'));
+  const made = mkdtempSync(join(placeOnDisk(), 'cfs-kernel-load-'));
   folders.push(made);
   return made;
 }
