@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
+import { FAST_DISK } from './test/harness/fast-disk.ts';
 
 // Seed of all generated cases: made from the commit, so that it is judged the same wherever it is tested and the next one covers
 // new ground. CFS_CASES_SEED=N repeats a run, CFS_CASES_SEED=random explores.
@@ -38,7 +39,8 @@ export default defineConfig({
         test: {
           name: 'unit',
           setupFiles: ['test/seed.ts'],
-          env,
+          // Thousands of small stores and servers; CI has them on a disk (.ci/run).
+          env: { ...env, TMPDIR: process.env.TMPDIR ?? FAST_DISK },
           include: ['test/**/*.test.ts'],
           exclude: ['test/**/*.mount.test.ts'],
           pool: 'threads',

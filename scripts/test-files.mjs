@@ -1,11 +1,4 @@
-// The test files that need a mount: which run alone, and which first.
-
-/**
- * What needs something of which the machine has one. The others have servers, mounts and directories of their own, and assert no time.
- */
-export const ALONE = [
-  'test/cli/package.mount.test.ts', // builds dist/, on which all others run, and asks the doctor, who looks at every mount there is
-];
+// The test files that need a mount: which have a process of their own, and which come first.
 
 /** Each in a process of its own, longest first, so that none is the last one under way. What is not here takes less than 20 seconds or so. */
 export const LONG = [
@@ -39,4 +32,5 @@ export const LONG = [
   'test/crash/restart.mount.test.ts',
   'test/sync/move-over.mount.test.ts',
   'test/conformance/plain-directory.mount.test.ts',
+  'test/cli/package.mount.test.ts',
 ];

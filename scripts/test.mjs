@@ -1,6 +1,6 @@
-// `npm test`: everything that must hold. Set-up, types, lint, unit tests, then the tests with real mounts, a long file or a few
-// short ones in a process of its own with a time limit: a mount that hangs must not take the rest with it. Some at a time, few
-// alone (test-files.mjs).
+// `npm test`: everything that must hold. Set-up, types, lint, unit tests, then the tests with real mounts, some at a time: a long
+// file (test-files.mjs) or a few short ones in a process of its own with a time limit, since a mount that hangs must not take the rest with it.
+// They have servers, mounts and directories of their own, and assert no time.
 //
 //   npm test                     everything
 //   npm test -- test/store       only the test files whose path contains this
@@ -12,7 +12,7 @@ import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { stripVTControlCharacters } from 'node:util';
-import { ALONE, LONG } from './test-files.mjs';
+import { LONG } from './test-files.mjs';
 import { run } from './test-process.mjs';
 import { failuresIn, reportOf } from './test-report.mjs';
 
@@ -212,15 +212,12 @@ if (files.length > 0 && obstacle !== null) {
   if (process.env.CFS_REQUIRE_FUSE === '1') fail(`mount tests are required here, but there is ${obstacle}`);
   else total.skipped += count;
 } else {
-  const beside = files.filter((file) => !ALONE.includes(file));
-  const long = LONG.filter((file) => beside.includes(file));
+  const long = LONG.filter((file) => files.includes(file));
   heading(`mount tests, ${LANES} files at a time`);
   await inLanes(
     long,
-    beside.filter((file) => !long.includes(file)),
+    files.filter((file) => !long.includes(file)),
   );
-  heading('mount tests that run alone');
-  for (const file of ALONE.filter((each) => files.includes(each))) await tests('mount', [file], MOUNT_FILE_LIMIT_MS);
 }
 
 rmSync(scratch, { recursive: true, force: true });

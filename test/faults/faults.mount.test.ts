@@ -1,10 +1,10 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
+import { FAST_DISK } from '../harness/fast-disk.ts';
 import { signUp, TEST_PASSWORD, type TestUser } from '../server/raw-client.ts';
 import {
   eventually,
@@ -61,7 +61,7 @@ interface Lane {
 const lanes: Lane[] = [];
 beforeAll(async () => {
   for (let lane = 0; lane < LANES; lane++) {
-    const directory = mkdtempSync(join(tmpdir(), 'cfs-faults-'));
+    const directory = mkdtempSync(join(FAST_DISK, 'cfs-faults-'));
     const server = await ReferenceServer.open({ dataDirectory: directory });
     const user = await signUp(server, SHARER);
     const holder = await signUp(server, HOLDER);

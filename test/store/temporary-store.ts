@@ -1,13 +1,10 @@
-import { cpSync, existsSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import { Store, type StoreOptions } from '../../src/store/environment.ts';
-
-/** Where syncing costs nothing. */
-export const FAST_DISK = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
+import { FAST_DISK } from '../harness/fast-disk.ts';
 
 /** Directories and stores that end with the test that made them. */
 export class TemporaryStores {
