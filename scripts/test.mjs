@@ -94,7 +94,7 @@ async function tests(project, files, limitMs) {
   args.push('--reporter=default', '--reporter=json', `--outputFile.json=${report}`, ...files);
   const { code, took } = await timed(node, args, limitMs, said);
   const failedBefore = total.failed;
-  const lines = countsOf(report, what, code, limitMs);
+  const lines = countsOf(report, files.join(' ') || what, code, limitMs);
   const passed = total.failed === failedBefore;
   console.log(`${passed ? 'passed' : 'FAILED'} ${took}  ${lines.join(`\n${' '.repeat(17)}`)}`);
   if (!passed) show(what, said);
