@@ -46,13 +46,15 @@ function mutated(bytes: Buffer, edits: readonly { at: number; cut: number; put: 
 test(`a mutated document ends in a value or a ProtocolError, soon and in little memory (${RUNS} documents)`, () => {
   let slowestMs = 0;
   const attempt = (act: () => unknown) => {
+    const before = process.memoryUsage.rss();
     const startMs = performance.now();
     try {
       act();
     } catch (error) {
       if (!(error instanceof ProtocolError)) throw error;
     }
-    return performance.now() - startMs;
+    const ms = performance.now() - startMs;
+    return { ms, bytes: process.memoryUsage.rss() - before };
   };
 
   fc.assert(
@@ -62,12 +64,12 @@ test(`a mutated document ends in a value or a ProtocolError, soon and in little 
       ({ name, decode }, edits) => {
         const body = mutated(bytesOf.get(name) as Buffer, edits);
         for (const act of [() => decode(body), () => rootName(body)]) {
-          const before = process.memoryUsage.rss();
-          let ms = attempt(act);
-          // A collection of garbage, or another process, is not the document's doing: then it is fast another time.
-          for (let again = 0; ms > SLOW_MS && again < 10; again++) ms = attempt(act);
+          let { ms, bytes } = attempt(act);
+          // A collection of garbage, or another thread's test, is not the document's doing: then it is fast and small another time.
+          for (let again = 0; (ms > SLOW_MS || bytes > LARGE_BYTES) && again < 10; again++)
+            ({ ms, bytes } = attempt(act));
           expect(ms).toBeLessThan(SLOW_MS);
-          expect(process.memoryUsage.rss() - before).toBeLessThan(LARGE_BYTES);
+          expect(bytes).toBeLessThan(LARGE_BYTES);
           slowestMs = Math.max(slowestMs, ms);
         }
       },
