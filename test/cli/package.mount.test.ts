@@ -35,7 +35,7 @@ const SOURCES = [
     'CHANGELOG.md',
     'SECURITY.md',
   ],
-  ...['docs', 'man', 'native-deps', 'scripts', 'src'],
+  ...['docs', 'native-deps', 'scripts', 'src'],
 ];
 /** A fifth of it is the files of the two threads, which have once more what other programs load (ADR 23). */
 const PACKED_BYTES_MAX = 1.25 * 1024 ** 2;
