@@ -21,7 +21,7 @@ import { ANY_MOMENT, KILL_POINTS, type KillPoint } from './points.ts';
  */
 const SEEDS = seedsOf([1]);
 /** CI has 50, `npm run soak -- crashes` 1,000. */
-const KILLS = Number(process.env.CFS_KILLS ?? 20);
+const KILLS = Number(process.env.CFS_KILLS ?? 12);
 /** After so many kills a mount with an empty store shows the same. */
 const FRESH_EVERY = 25;
 const STEPS = 60;

@@ -21,7 +21,7 @@ function countsOf(names: readonly string[]): ReadonlyMap<string, number> {
 }
 
 /** CI has 10,000, `npm run soak -- conformance` 100,000. */
-const ENTRIES = Number(process.env.CFS_CONFORMANCE_ENTRIES ?? 3_000);
+const ENTRIES = Number(process.env.CFS_CONFORMANCE_ENTRIES ?? 1_000);
 /** In a folder that changes while it is told: as many in soak, enough for several replies of the kernel otherwise. */
 const CHANGING = ENTRIES > 10_000 ? ENTRIES : Math.min(ENTRIES, 3_000);
 const REMOVED_WHILE_TOLD = Math.min(ENTRIES, 2_000);
