@@ -59,8 +59,6 @@ export default defineConfig({
           include: ['test/**/*.mount.test.ts'],
           pool: 'forks',
           fileParallelism: false,
-          // Files that are run together have one process: test.mjs gives it few, and each leaves nothing behind.
-          isolate: false,
           testTimeout: Number(process.env.CFS_TEST_MS_MAX ?? 120_000),
           // A server, a sign-in and a mount: seconds, and a minute where ten others want the processors.
           hookTimeout: 180_000,

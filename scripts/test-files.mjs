@@ -8,7 +8,8 @@ export const LEFT_TO_CI = [
   'test/programs/plain-ground.mount.test.ts',
 ];
 
-/** Each in a process of its own, longest first, so that none is the last one under way. What is not here takes less than 20 seconds or so. */
+/** Each in a process of its own, longest first, so that none is the last one under way. What is not here takes less than 20 seconds or so,
+ * and sets nothing that others in its process would inherit (`fewer-entries.ts` does). */
 export const LONG = [
   'test/faults/faults.mount.test.ts',
   'test/crash/kill-points.mount.test.ts',

@@ -41,6 +41,7 @@ export async function mountFuseNative(
     deps.log.info({ directory }, 'dead mount detached');
   }
   MountPoint.checkMountPoint(directory, options);
+  // Not './': this is also part of dist/cli/mount-worker.js (ADR 23).
   const child = fork(fileURLToPath(new URL('../kernel/fuse-native.js', import.meta.url)), [], {
     execArgv: [],
     env: { ...process.env, CFS_FUSE_NATIVE_PROCESS: '1' },

@@ -1,8 +1,8 @@
 import { statfsSync } from 'node:fs';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { describe, test } from 'vitest';
+import { PLACES, TMPFS } from '../harness/ground.ts';
 import { SyscallProcess } from '../harness/syscall-process.ts';
 import { FALLOC_KEEP_SIZE, FALLOC_ZERO_RANGE, O_CREAT, O_RDWR } from './file-api.ts';
 import { conformanceSuite, type Difference } from './suite.ts';
@@ -14,7 +14,6 @@ import { fails } from './workplace.ts';
  * CFS_CONFORMANCE_DIR takes any directory, to count what holds there (docs/conformance.md).
  */
 const EXT4 = 0xef53; // linux/magic.h
-const TMPFS = 0x01021994;
 
 const noZeroRange: Difference = {
   reason: 'tmpfs has no FALLOC_FL_ZERO_RANGE',
@@ -24,17 +23,14 @@ const noZeroRange: Difference = {
   },
 };
 
-const candidates = [process.env.CFS_CONFORMANCE_DIR, tmpdir(), '/var/tmp', process.cwd()].filter(
-  (folder) => folder !== undefined,
-);
 const parent =
   process.env.CFS_CONFORMANCE_DIR ??
-  candidates.find((folder) => statfsSync(folder).type === EXT4) ??
-  candidates.find((folder) => statfsSync(folder).type === TMPFS);
+  PLACES.find((folder) => statfsSync(folder).type === EXT4) ??
+  PLACES.find((folder) => statfsSync(folder).type === TMPFS);
 
 if (parent === undefined) {
   describe('a plain directory', () => {
-    test.skip(`(needs: ext4 or tmpfs at one of ${candidates.join(', ')})`, () => {});
+    test.skip(`(needs: ext4 or tmpfs at one of ${PLACES.join(', ')})`, () => {});
   });
 } else {
   const onTmpfs = statfsSync(parent).type === TMPFS;

@@ -15,12 +15,13 @@ export interface Ground {
   dispose(): Promise<void>;
 }
 
-const TMPFS = 0x01021994; // linux/magic.h
+export const TMPFS = 0x01021994; // linux/magic.h
+/** Folders of the system in which a test may make its own. */
+export const PLACES: readonly string[] = [tmpdir(), '/var/tmp', process.cwd()].filter((folder) => existsSync(folder));
 
 /** Where to make a directory that can do more than a tmpfs, which /tmp often is: zero ranges, and reads that do not wait. */
 export function placeOnDisk(): string {
-  const places = [tmpdir(), '/var/tmp', process.cwd()].filter((folder) => existsSync(folder));
-  return places.find((folder) => statfsSync(folder).type !== TMPFS) ?? tmpdir();
+  return PLACES.find((folder) => statfsSync(folder).type !== TMPFS) ?? tmpdir();
 }
 
 /** A directory of the system, for finding out whether a test is right. */
