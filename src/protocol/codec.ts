@@ -90,6 +90,17 @@ export const integer: ScalarCodec<number> = scalar('an integer', {
   format: (value) => String(value),
 });
 
+/** A whole number, or the nearest that a double holds exactly: without a limit is often said as 2^63 - 1. */
+export const roomBytes: ScalarCodec<number> = scalar('an integer', {
+  emptyIsAbsent: true,
+  parse: (raw) => {
+    const digits = raw.trim();
+    if (!/^[+-]?\d{1,20}$/.test(digits)) return undefined;
+    return Math.max(-Number.MAX_SAFE_INTEGER, Math.min(Number(digits), Number.MAX_SAFE_INTEGER)) + 0;
+  },
+  format: (value) => String(value),
+});
+
 /** A moment, in milliseconds since the epoch. */
 export const instant: ScalarCodec<number> = scalar('a dateTime', {
   emptyIsAbsent: true,

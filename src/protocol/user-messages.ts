@@ -1,4 +1,4 @@
-import { flag, instant, integer, many, only, optional, record, text, word } from './codec.ts';
+import { flag, instant, integer, many, only, optional, record, roomBytes, text, word } from './codec.ts';
 import { decoderOf, encoderOf } from './xml.ts';
 
 /**
@@ -85,7 +85,7 @@ const user = record<UserDocument>({
   username: ['username', text],
   nickname: ['nickname', optional(text)],
   salt: ['salt', optional(text)],
-  quota: ['quota', optional(record<QuotaDocument>({ limit: ['limit', integer], usage: ['usage', integer] }))],
+  quota: ['quota', optional(record<QuotaDocument>({ limit: ['limit', roomBytes], usage: ['usage', roomBytes] }))],
   workspaces: ['workspaces', optional(word)],
   syncfolders: ['syncfolders', word],
   deleted: ['deleted', word],

@@ -46,7 +46,7 @@ export class AccountService {
 
   async renameWorkspace(workspace: ResourceUrl, name: string, signal?: AbortSignal): Promise<void> {
     const body = encodeWorkspaceUpdate({ displayName: name });
-    const request = { method: 'PUT', url: workspace, repetition: 'always', body, signal } as const;
+    const request = { method: 'PUT', url: workspace, repetition: 'always', body, mayReaddress: true, signal } as const;
     await this.#requests.send(request, discarded);
   }
 
@@ -90,7 +90,7 @@ export class AccountService {
   /** @returns the link that there is from now on; null after it was taken away */
   async setPublicLink(file: ResourceUrl, state: 'on' | 'off', signal?: AbortSignal): Promise<string | null> {
     const body = encodeFileUpdate({ publicLink: { enabled: state === 'on' } });
-    const request = { method: 'PUT', url: file, repetition: 'always', body, signal } as const;
+    const request = { method: 'PUT', url: file, repetition: 'always', body, mayReaddress: true, signal } as const;
     const link = await this.#requests.send(request, async ({ answer }) => {
       const bytes = await answer.bytes(DOCUMENT_BYTES_MAX);
       // The vendor's page speaks of no body, the service sends one (wire-facts 5.2).

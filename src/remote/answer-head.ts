@@ -34,6 +34,11 @@ export class AnswerHead {
     return ((this.header('content-type') ?? '').split(';')[0] as string).trim().toLowerCase();
   }
 
+  /** Whether the body is something else than the bytes that were asked for, until somebody decodes it. */
+  get isCoded(): boolean {
+    return !/^(identity)?$/i.test((this.header('content-encoding') ?? '').trim());
+  }
+
   /** Whether the connection may be used again (RFC 9112, 9.3). */
   get isLasting(): boolean {
     return !/(^|[,\s])close($|[,\s])/i.test([this.headers.connection ?? ''].flat().join(','));

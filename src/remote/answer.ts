@@ -72,17 +72,21 @@ export class Answer extends AnswerHead implements AsyncIterable<Uint8Array> {
     return chunks.length === 1 ? Buffer.from(chunks[0] as Uint8Array) : Buffer.concat(chunks);
   }
 
-  /** Reads the rest and forgets it where it is short, ends the connection where it is long. Never throws. */
-  async discard(): Promise<void> {
+  /**
+   * Reads the rest and forgets it where it is short, ends the connection where it is long. Never throws.
+   * @returns how much of it there was, at least
+   */
+  async discard(): Promise<number> {
     let length = 0;
     try {
       for await (const chunk of this) {
         length += chunk.byteLength;
-        if (length > DISCARD_BYTES_MAX) return;
+        if (length > DISCARD_BYTES_MAX) break;
       }
     } catch {
       // Nobody wanted it.
     }
+    return length;
   }
 
   /** What the body gave and nobody reads any more, to be filled again. It may be left to the collector as well. */

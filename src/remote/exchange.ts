@@ -131,17 +131,6 @@ export class Exchange implements Dispatcher.DispatchHandler {
 /** An answer that began before its request had ended and takes longer waits for the rest of it; the reference server's takes 2 s. */
 const ANSWER_ENDS_MS = 5000;
 
-const NEVER_SENT: ReadonlySet<string> = new Set([
-  'ECONNREFUSED',
-  'ENOTFOUND',
-  'EAI_AGAIN',
-  'EHOSTUNREACH',
-  'ENETUNREACH',
-  'ENETDOWN',
-  'EADDRNOTAVAIL',
-  'UND_ERR_CONNECT_TIMEOUT',
-]);
-
 const TIMED_OUT: ReadonlySet<string> = new Set([
   'UND_ERR_CONNECT_TIMEOUT',
   'UND_ERR_HEADERS_TIMEOUT',
@@ -157,10 +146,16 @@ const TLS_CODE =
 function failureOf(error: Error, request: TransportRequest, sent: boolean): Error {
   const code = codeOf(error);
   const what = `${request.method} ${request.url.slice(originOf(request.url).length)}`;
-  if (code.startsWith('HPE_') || code === 'UND_ERR_HEADERS_OVERFLOW' || error.name === 'HTTPParserError') {
+  if (error.name === 'HTTPParserError') {
+    // The connection ended within a body that was to end before it: cut, like any other.
+    if (error.message.includes('Invalid EOF state')) return new TransportError(`${what}: cut`, { cause: error });
     return new ProtocolError(`${what}: the answer is not HTTP: ${error.message}`, { cause: error });
   }
-  if (TLS_CODE.test(code)) {
+  if (code === 'UND_ERR_HEADERS_OVERFLOW') {
+    return new ProtocolError(`${what}: the answer is not HTTP: ${error.message}`, { cause: error });
+  }
+  // Later than that it is a line that garbles what it carries.
+  if (!sent && TLS_CODE.test(code)) {
     const message = `${what}: no trusted connection: ${error.message}`;
     return new TransportError(message, { neverSent: true, cause: error });
   }
@@ -168,14 +163,14 @@ function failureOf(error: Error, request: TransportRequest, sent: boolean): Erro
   if (code === '') return error;
   return new TransportError(`${what}: ${error.message === '' ? code : error.message}`, {
     timedOut: TIMED_OUT.has(code),
-    neverSent: !sent || NEVER_SENT.has(code),
+    neverSent: !sent,
     cause: error,
   });
 }
 
 /** Whether the other side's certificate did not convince: no attempt will change that, a person has to. */
 export function isCertificateFailure(error: TransportError): boolean {
-  return TLS_CODE.test(codeOf(error.cause));
+  return error.neverSent && TLS_CODE.test(codeOf(error.cause));
 }
 
 function codeOf(error: unknown): string {

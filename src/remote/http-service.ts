@@ -1,4 +1,4 @@
-import { ApiError, ProtocolError, SignInError } from '../base/errors.ts';
+import { ApiError, ProtocolError, SignInError, TransportError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { ListingPage, RemoteEntry, RemoteResource, RemoteVersion, UploadProgress } from '../base/resources.ts';
 import type { Extent, NodeKind, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
@@ -224,7 +224,7 @@ export class HttpService {
     );
     if (created !== null) return created;
     // The service does not tell a new sync folder's address (wire-facts 4.7); others may not tell a folder's.
-    const entries = await this.list(parent, signal);
+    const entries = await this.#entriesAfter(parent, signal);
     const folder = entries.findLast((entry) => entry.kind === 'folder' && entry.name === name);
     if (folder === undefined) throw new ProtocolError(`${parent}: a new folder that is not listed`);
     return folder.url;
@@ -252,7 +252,7 @@ export class HttpService {
   ): Promise<ResourceUrl> {
     const change = { displayName: name, parent };
     const body = kind === 'folder' ? encodeFolderUpdate(change) : encodeFileUpdate(change);
-    const request: ServiceRequest = { method: 'PUT', url, repetition: 'always', body, signal };
+    const request: ServiceRequest = { method: 'PUT', url, repetition: 'always', body, mayReaddress: true, signal };
     return await this.#requests.send(request, async (answered) => {
       await answered.answer.discard();
       return answered.url as ResourceUrl;
@@ -361,6 +361,16 @@ export class HttpService {
     const refreshToken = this.#refreshToken;
     if (refreshToken === null) throw new SignInError('nobody has signed in yet');
     return await issueAccessToken(this.#requests, this.#base, { accessKeyId, privateAccessKey, refreshToken }, signal);
+  }
+
+  /** Entries of a folder where something was just made. @throws TransportError where they cannot be had: no refusal of that */
+  async #entriesAfter(folder: ResourceUrl, signal: AbortSignal | undefined): Promise<readonly RemoteEntry[]> {
+    try {
+      return await this.list(folder, signal);
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      throw new TransportError(`made, but not seen: ${error.message}`, { cause: error });
+    }
   }
 
   async #document<T>(url: string, decode: DecodeDocument<T>, signal: AbortSignal | undefined): Promise<T> {

@@ -25,13 +25,13 @@ import type { Method, RequestBody, Transport } from './transport.ts';
  *
  * | redirect | GET | PUT | other |
  * | --- | --- | --- | --- |
- * | 301 | followed | done: the resource has a new address (wire-facts 1) | ProtocolError |
+ * | 301 | followed | of a name or place: done, the resource has a new address (wire-facts 1); of data: ProtocolError | ProtocolError |
  * | 302, 303 | followed | ProtocolError | ProtocolError |
  * | 307, 308 | followed | sent again there | sent again there |
  *
  * Never more than `REDIRECTS_MAX` times, and never to another origin: that is a network which wants a login, and so is a page of HTML
  * with a 2xx, which the service never sends for an answer (wire-facts 1: its pages come with refusals). Both are TransportErrors: this
- * passes, and nothing was done. Each row has its test in test/remote/requests.test.ts.
+ * passes, and nothing was done. No bytes are no page, whatever they are called: many a server calls them HTML. Each row has its test in test/remote/requests.test.ts.
  */
 export type Repetition = 'always' | 'unseen';
 
@@ -44,6 +44,8 @@ export interface ServiceRequest {
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string | RequestBody | null;
   readonly signal?: AbortSignal | undefined;
+  /** A PUT that may give the resource a new address. */
+  readonly mayReaddress?: boolean;
   /** The answer is somebody's data, which may be a page. */
   readonly isData?: boolean;
 }
@@ -52,7 +54,7 @@ export interface DataDownload extends Omit<Download, 'path' | 'asked'> {
   readonly url: string;
 }
 
-/** An answer with a status of 200 to 299, or the 301 of a PUT. */
+/** An answer with a status of 200 to 299, or the 301 of what `mayReaddress`. */
 export interface ServiceAnswer {
   readonly answer: Answer;
   /** Where the resource is now, as far as this answer says: the request's address, or that of a redirect. */
@@ -163,7 +165,7 @@ export class Requests {
       const { status } = answer;
       if (status < 300) {
         if (answer.mediaType !== 'text/html' || request.isData) return { answer, url };
-        await answer.discard();
+        if ((await answer.discard()) === 0) return { answer, url };
         throw new StrangeNetworkError(`${shownRequest(request)}: a page came instead of an answer`);
       }
       if (status === 401 && token !== null && !renewed) {
@@ -174,7 +176,7 @@ export class Requests {
       }
       if (status >= 400) throw await this.#refusal(request, answer);
       const target = redirectTarget(request, answer, url, this.#transport.origin);
-      if (status === 301 && request.method === 'PUT') return { answer, url: target };
+      if (status === 301 && request.mayReaddress) return { answer, url: target };
       await answer.discard();
       redirects += 1;
       if (redirects > REDIRECTS_MAX) throw new ProtocolError('redirected in a circle');
@@ -244,7 +246,7 @@ function redirectTarget(request: ServiceRequest, answer: Answer, url: string, or
       ? true
       : request.method === 'GET'
         ? status === 301 || status === 302 || status === 303
-        : request.method === 'PUT' && status === 301;
+        : request.mayReaddress && status === 301;
   const target = location !== null && URL.canParse(location, url) ? new URL(location, url) : null;
   if (target !== null && target.origin !== origin) {
     throw new StrangeNetworkError(`${shownRequest(request)}: redirected to another server`);

@@ -47,10 +47,12 @@ export function progressOf(document: FileVersionDocument): UploadProgress {
   return { complete, receivedBytes: bytes };
 }
 
-/** The versions of one page. @throws ProtocolError for one that has no address, or no length */
+/** The versions of one page. @throws ProtocolError for one that has no address, or is complete and has no length */
 export function versionsOf(document: FileVersionsDocument): readonly RemoteVersion[] {
   return document.versions.map((version) => {
-    const { complete, receivedBytes } = progressOf(version);
+    // What somebody's upload has reached matters to nobody here: without a number it is none.
+    const isUnknown = !version.presentOnServer && version.storedSize === undefined;
+    const { complete, receivedBytes } = isUnknown ? { complete: false, receivedBytes: 0 } : progressOf(version);
     return {
       url: versionUrlOf(version),
       sizeBytes: receivedBytes,

@@ -10,6 +10,7 @@ import { systemCertificates } from './certificates.ts';
 import { DirectDownloads } from './direct-downloads.ts';
 import { Exchange, originOf } from './exchange.ts';
 import { NameLookup } from './name-lookup.ts';
+import { surviveEndsWhilePaused } from './paused-parser.ts';
 import { Receiver } from './receiver.ts';
 import { ReusedReads } from './reused-reads.ts';
 
@@ -100,6 +101,7 @@ export class Transport {
 
   /** @throws UsageError for an address that is none, or would send secrets in the clear */
   constructor(options: TransportOptions) {
+    surviveEndsWhilePaused();
     const base = parsedBase(options.baseUrl);
     const loopback = isLoopback(base.hostname);
     if (base.protocol === 'http:' && !loopback && options.insecure !== true) {
@@ -173,7 +175,8 @@ export class Transport {
   }
 
   headersOf(headers: Readonly<Record<string, string>>): Record<string, string> {
-    return { 'User-Agent': this.#userAgent, ...headers };
+    // Unasked, a service may send any coding (RFC 9110, 12.5.3), and nothing here undoes one.
+    return { 'User-Agent': this.#userAgent, 'Accept-Encoding': 'identity', ...headers };
   }
 
   /**

@@ -34,6 +34,7 @@ const FRUITLESS_MAX = 3;
  * | 206 with any other Content-Range, or none | ProtocolError |
  * | 200 | the whole: a service that ignores Range. All of it is given, `extent` says so; its length must be the version's |
  * | 200 or 206 that is an HTML or XML page and no attachment | ProtocolError: somebody's login page |
+ * | any with a Content-Encoding | ProtocolError: its bytes are not the version's |
  * | more bytes than announced | ProtocolError |
  * | fewer, or a cut | the rest is asked for, with Range: the version cannot have changed meanwhile |
  */
@@ -104,6 +105,7 @@ function checkedExtent(answer: AnswerHead, asked: Extent, sizeBytes: number): Ex
   if (isPage && !/^attachment/i.test(answer.header('content-disposition') ?? '')) {
     throw new ProtocolError(`data was asked for, ${answer.mediaType} came`);
   }
+  if (answer.isCoded) throw new ProtocolError(`coded data came: ${answer.header('content-encoding')}`);
   const extent = answer.status === 206 ? contentRange(answer, asked, sizeBytes) : { start: 0, end: sizeBytes };
   const length = answer.contentLength;
   if (length !== null && length !== extent.end - extent.start) {
@@ -153,6 +155,8 @@ async function* chunksOf(
       cut = new TransportError(`${request.url}: ended at byte ${at} of ${end}`);
     } catch (error) {
       if (!(error instanceof TransportError)) throw error;
+      // Only the end of the end is missing: a chunked body's last line.
+      if (at === end) return;
       cut = error;
     }
     fruitless = at > before ? 0 : fruitless + 1;

@@ -43,6 +43,12 @@ describe('what a recorded document says', () => {
     });
   });
 
+  test('about a user without a limit: as much as can be said', () => {
+    const without = recorded('user').toString().replace('32212254720', '9223372036854775807');
+
+    expect(decodeUser(without)).toMatchObject({ quota: { limit: Number.MAX_SAFE_INTEGER, usage: 1_281_450 } });
+  });
+
   test('about folders', () => {
     expect(decodeFolder(recorded('folder'))).toMatchObject({ dsid: '/sc/566494/2', sharing: { enabled: false } });
     expect(decodeFolder(recorded('folder'))).not.toHaveProperty('parent');

@@ -264,6 +264,17 @@ describe('the versions of a file', () => {
     expect(await service.newestVersion(file)).toMatchObject({ url: 'v2' });
   });
 
+  test('hide none where somebody’s upload does not say how far it is', async () => {
+    const begun = '<presentOnServer>false</presentOnServer>';
+    server.otherwise = xml(`<fileVersions>${version(2, begun)}${version(1, complete)}</fileVersions>`);
+    const file = server.url('/file/:sc:1:2') as ResourceUrl;
+
+    expect((await service.versions(file)).map(({ complete, sizeBytes }) => [complete, sizeBytes])).toEqual([
+      [false, 0],
+      [true, 5],
+    ]);
+  });
+
   test('are all there where they are many, and come in pages', async () => {
     const all = Array.from({ length: 1_000 }, (_, n) => version(n, complete));
     server.otherwise = {

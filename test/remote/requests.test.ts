@@ -201,6 +201,47 @@ test.each([
   expect(server.requests).toHaveLength(1);
 });
 
+test.each([
+  ['of no length', reply(201, { Location: '/file/:sc:1:2/version/3', 'Content-Type': 'text/html' })],
+  [
+    'in no pieces',
+    raw(
+      'HTTP/1.1 201 Created\r\nLocation: /file/:sc:1:2/version/3\r\nContent-Type: text/html; charset=UTF-8\r\n' +
+        'Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
+      'stay',
+    ),
+  ],
+])('nothing is no page, even called HTML: %s', async (_what, step) => {
+  server.steps = [step];
+
+  expect(await service.createVersion(file())).toBe('/file/:sc:1:2/version/3');
+  expect(server.requests).toHaveLength(1);
+});
+
+test('a folder that was made and cannot be looked for is no refusal of it', async () => {
+  server.steps = [reply(201), reply(429, { 'Retry-After': '3600' })];
+
+  const failure = await service.createFolder(folder(), 'n').catch((error: unknown) => error);
+
+  expect(failure).toMatchObject({ name: 'TransportError', neverSent: false });
+  expect(server.requests.map(({ method }) => method)).toEqual(['POST', 'GET']);
+});
+
+describe('a document that a connection’s end cuts', () => {
+  test.each([
+    ['a length', 'Content-Length: 500\r\n'],
+    ['pieces', 'Transfer-Encoding: chunked\r\n'],
+  ])('is asked for again: %s, and the connection was to end anyway', async (what, header) => {
+    const start = what === 'pieces' ? '40\r\n<folder>' : '<folder>';
+    const cut = `HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/xml\r\n${header}\r\n${start}`;
+    server.steps = [raw(cut), xml(FOLDER)];
+
+    await service.resource(folder(), 'folder');
+
+    expect(server.requests).toHaveLength(2);
+  });
+});
+
 describe('a redirect', () => {
   test.each([301, 302, 303, 307, 308])('%i of a GET is followed', async (status) => {
     server.steps = [reply(status, { Location: server.url('/folder/:sc:1:9') }), xml(FOLDER)];
@@ -210,7 +251,7 @@ describe('a redirect', () => {
     expect(server.requests.map(({ path }) => path)).toEqual(['/folder/:sc:1:1', '/folder/:sc:1:9']);
   });
 
-  test('301 of a PUT means that the resource has a new address', async () => {
+  test('301 of a PUT that names or moves means that the resource has a new address', async () => {
     server.steps = [reply(301, { Location: server.url('/folder/:sc:1:9') })];
 
     expect(await service.relocate(folder(), 'folder', folder(), 'b')).toBe(server.url('/folder/:sc:1:9'));
@@ -227,6 +268,8 @@ describe('a redirect', () => {
 
   test.each<[string, number, () => Promise<unknown>]>([
     ['PUT', 302, () => service.relocate(folder(), 'folder', folder(), 'b')],
+    ['PUT of bytes', 301, () => service.putFileData(file(), body('bytes'), 't/t')],
+    ['PUT of more bytes', 301, () => service.putVersionData(version(), 4, body('bytes'))],
     ['POST', 301, () => service.createFolder(folder(), 'n')],
     ['POST', 303, () => service.createFolder(folder(), 'n')],
     ['DELETE', 301, () => service.deleteForever(file(), 'file')],

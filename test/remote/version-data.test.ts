@@ -57,6 +57,13 @@ test('the whole is asked for without a range', async () => {
   expect(server.requests[0]?.headers.range).toBeUndefined();
 });
 
+test('no coding is asked for, and the name of none is none', async () => {
+  server.steps = [part(4, 10, { 'Content-Encoding': 'identity' })];
+
+  expect(await read()).toEqual({ extent: ASKED, bytes: '456789' });
+  expect(server.requests[0]?.headers['accept-encoding']).toBe('identity');
+});
+
 test('nothing is not asked for', async () => {
   expect(await read({ start: 4, end: 4 })).toEqual({ extent: { start: 4, end: 4 }, bytes: '' });
   expect(server.requests).toEqual([]);
@@ -93,6 +100,7 @@ describe('an answer that does not fit is not believed:', () => {
     ['a whole of another length', reply(200, {}, BYTES.subarray(1))],
     ['a login page', reply(200, { 'Content-Type': 'text/html; charset=utf-8' }, BYTES)],
     ['an XML document', reply(200, { 'Content-Type': 'application/xml' }, BYTES)],
+    ['coded bytes', part(4, 10, { 'Content-Encoding': 'gzip' })],
     ['a chunked body that is too long', chunked(`${BYTES.toString()}!`)],
   ])('%s', async (_what, step) => {
     server.steps = [step];
@@ -127,6 +135,14 @@ describe('a body that breaks off', () => {
     server.steps = [chunked('0123'), part(4, 16)];
 
     expect(await read({ start: 0, end: 16 })).toMatchObject({ bytes: BYTES.toString() });
+  });
+
+  test('only at its end, in the line that says so, is whole', async () => {
+    const pieces = `10\r\n${BYTES}\r\n`;
+    server.steps = [raw(`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${pieces}`)];
+
+    expect(await read({ start: 0, end: 16 })).toMatchObject({ bytes: BYTES.toString() });
+    expect(server.requests).toHaveLength(1);
   });
 
   test('three times without one more byte is given up', async () => {
