@@ -1,8 +1,9 @@
 import { existsSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { StorageError } from '../base/errors.ts';
 import { BLOCK_BYTES, type ContentId } from '../base/vocabulary.ts';
 import type { Disk } from './disk.ts';
+import { SharedSyncs } from './shared-syncs.ts';
 import type { WritePace } from './write-pace.ts';
 
 /** Drafts are the user's only copy, the cache is not: they lie in different folders. */
@@ -32,8 +33,11 @@ export class ContentFiles {
   readonly #made = new Set<ContentId>();
   /** Files that could not be moved (the disk had no room for a folder), and where they lie: their records say otherwise. */
   readonly #strays = new Map<ContentId, Place>();
-  /** Folders whose entries may not be on the disk yet. */
-  readonly #unsyncedFolders = new Set<string>();
+  /** Whose bytes, and which folders' entries, are on the disk. */
+  readonly #syncedFiles = new SharedSyncs<ContentId>();
+  readonly #syncedFolders = new SharedSyncs<string>();
+  /** Files of which a sync failed: the kernel tells that once, and may have dropped the bytes. */
+  readonly #lost = new Map<ContentId, StorageError>();
   readonly #folders = new Set<string>();
   readonly #pace: WritePace | null;
   /** Descriptors that the pool writes to. INVARIANT: at most one write each, for a file's changes come one after another (OpenFile). */
@@ -69,14 +73,12 @@ export class ContentFiles {
   create(id: ContentId, place: Place): number {
     this.close(id);
     const folder = this.#folder(id, place);
-    if (!this.#folders.has(folder)) {
-      this.#disk.makeDirectory(folder);
-      this.#folders.add(folder);
-      this.#unsyncedFolders.add(join(this.#directory, place));
-    }
+    this.#makeFolder(folder);
     const fd = this.#disk.open(join(folder, String(id)), 'create');
     this.#strays.delete(id);
-    this.#unsyncedFolders.add(folder);
+    this.#syncedFiles.changed(id);
+    this.#syncedFolders.changed(folder);
+    this.#lost.delete(id);
     this.#made.add(id);
     this.#keep(id, fd);
     return fd;
@@ -123,6 +125,7 @@ export class ContentFiles {
   }
 
   write(id: ContentId, place: Place, bytes: Uint8Array, position: number): void {
+    this.#syncedFiles.changed(id);
     this.#disk.write(this.descriptor(id, place), bytes, position);
   }
 
@@ -132,15 +135,16 @@ export class ContentFiles {
    */
   writeAtPace(id: ContentId, place: Place, bytes: Uint8Array, position: number): void | Promise<void> {
     const pace = this.#pace;
+    if (pace === null) return this.write(id, place, bytes, position);
+    if (!pace.isHeldUp) return pace.timed(() => this.write(id, place, bytes, position));
     const fd = this.descriptor(id, place);
-    if (pace === null) return this.#disk.write(fd, bytes, position);
-    if (!pace.isHeldUp) return pace.timed(() => this.#disk.write(fd, bytes, position));
     this.hold(id);
     this.#written.add(fd);
     return pace
       .timedLater(() => this.#disk.writeLater(fd, bytes, position))
       .finally(() => {
         this.#written.delete(fd);
+        this.#syncedFiles.changed(id);
         this.release(id);
       });
   }
@@ -163,6 +167,7 @@ export class ContentFiles {
   /** Gives the blocks of a range back; false where the disk cannot. */
   punch(id: ContentId, place: Place, start: number, end: number): boolean {
     if (this.#holes === null) return false;
+    this.#syncedFiles.changed(id);
     try {
       this.#holes.punchHole(this.descriptor(id, place), start, end - start);
       return true;
@@ -175,14 +180,15 @@ export class ContentFiles {
   move(id: ContentId, from: Place, to: Place): void {
     const folder = this.#folder(id, to);
     try {
-      this.#disk.makeDirectory(folder);
+      this.#makeFolder(folder);
       this.#disk.rename(join(this.#folder(id, from), String(id)), join(folder, String(id)));
     } catch (error) {
       this.#strays.set(id, from);
       throw error;
     }
     this.#strays.delete(id);
-    this.#unsyncedFolders.add(folder).add(this.#folder(id, from));
+    this.#syncedFolders.changed(folder);
+    this.#syncedFolders.changed(this.#folder(id, from));
   }
 
   /** Removes the file, of a held content as soon as it is let go: its descriptor may be in use. */
@@ -194,23 +200,24 @@ export class ContentFiles {
     this.close(id);
     this.#made.delete(id);
     this.#strays.delete(id);
+    this.#syncedFiles.changed(id);
+    this.#lost.delete(id);
     this.#disk.remove(this.path(id, 'drafts'));
     this.#disk.remove(this.path(id, 'cache'));
   }
 
-  /** Bytes and directory entry survive a power cut once this resolves. */
+  /**
+   * Bytes and directory entry survive a power cut once this resolves.
+   *
+   * @throws StorageError (rejects) also when an earlier sync of the file failed, whoever asked for it
+   */
   async sync(id: ContentId, place: Place): Promise<void> {
     this.hold(id);
     try {
-      await this.#disk.sync(this.descriptor(id, place));
-      for (const folder of [this.#folder(id, place), join(this.#directory, place)]) {
-        if (!this.#unsyncedFolders.delete(folder)) continue;
-        try {
-          await this.#disk.syncDirectory(folder);
-        } catch (error) {
-          this.#unsyncedFolders.add(folder);
-          throw error;
-        }
+      await this.#syncedFiles.of(id, () => this.#syncBytes(id, place));
+      const folder = dirname(this.path(id, place));
+      for (const each of [folder, dirname(folder), this.#directory]) {
+        await this.#syncedFolders.of(each, () => this.#disk.syncDirectory(each));
       }
     } finally {
       this.release(id);
@@ -259,6 +266,28 @@ export class ContentFiles {
       .list(join(this.#directory, place, shardName(shard)))
       .map(Number)
       .filter((id) => Number.isSafeInteger(id) && id > 0) as ContentId[];
+  }
+
+  async #syncBytes(id: ContentId, place: Place): Promise<void> {
+    const lost = this.#lost.get(id);
+    if (lost !== undefined) throw lost;
+    const fd = this.descriptor(id, place);
+    try {
+      await this.#disk.sync(fd);
+    } catch (cause) {
+      this.#lost.set(
+        id,
+        new StorageError(`bytes of content ${id} may be lost: its file could not be synced`, { cause }),
+      );
+      throw cause;
+    }
+  }
+
+  #makeFolder(folder: string): void {
+    if (this.#folders.has(folder)) return;
+    this.#disk.makeDirectory(folder);
+    this.#folders.add(folder);
+    this.#syncedFolders.changed(dirname(folder));
   }
 
   #keep(id: ContentId, fd: number): void {

@@ -8,7 +8,7 @@ import type { OpenDrafts } from './open-drafts.ts';
 import { isFrozenFile, type SealedMarks } from './sealed-marks.ts';
 import type { ContentRecord, StoreReader } from './tables.ts';
 
-/** Makes the bytes of contents survive a power cut: when somebody waits for it (fsync), and behind the scenes once they are sealed. */
+/** Makes the bytes of contents survive a power cut: when somebody waits for it (fsync, a push), and behind the scenes once they are sealed. */
 export class ContentSync {
   readonly #store: StoreReader;
   readonly #files: ContentFiles;
@@ -55,7 +55,7 @@ export class ContentSync {
     }
   }
 
-  /** What is to become a version should not lose its bytes in a power cut while its record stays. Marks it then. */
+  /** What is to become a version should not lose its bytes in a power cut while its record stays. Marks it then. A push does not wait for this. */
   soon(id: ContentId): void {
     this.#behind = this.#behind.then(async () => {
       try {

@@ -74,7 +74,12 @@ export interface Contents {
   putDown(content: ContentId): boolean;
   /** No more changes: to be pushed. Flushes too. */
   seal(tx: Transaction, draft: ContentId): void;
-  /** Power-cut promise for one content: its file, and its directory entry when new. (The caller syncs the journal after it.) */
+  /**
+   * Power-cut promise for one content: its file and those of the layers below, with their directory entries. Nothing is synced twice that
+   * did not change. (Who promises it to a program syncs the journal after it.)
+   *
+   * @throws StorageError (rejects) from the first time on that the disk could not
+   */
   syncFile(id: ContentId): Promise<void>;
 
   /** The stretches of `extent` (clipped at the size), in order. Touches the LRU. Synchronous; does no I/O on file bytes. */

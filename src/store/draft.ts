@@ -130,11 +130,11 @@ export class Draft {
 
   zero({ start, end }: Extent): void {
     if (start >= end) return;
-    removeExtent(this.#extents, start, end);
     if (end >= this.#baseBytes) {
+      removeExtent(this.#extents, start, end);
       this.#baseBytes = Math.min(this.#baseBytes, start);
     } else {
-      // The base shows through: own zeros have to lie over it.
+      // The base shows through: own zeros have to lie over it. Until they do, the own bytes there are what the draft has: it may throw.
       if (this.#memory !== null && end > this.#inlineBytesMax) this.#spill();
       if (this.#memory === null) this.#files.zero(this.id, 'drafts', start, end);
       else this.#room(end).fill(0, start, end);

@@ -1,5 +1,5 @@
 import { mkdirSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { open as openLmdb, type RootDatabase } from 'lmdb';
 import type { Clock } from '../base/clock.ts';
 import { StorageError, UsageError } from '../base/errors.ts';
@@ -115,7 +115,7 @@ export class Store implements StoreWriter {
    */
   static async open(options: StoreOptions): Promise<Store> {
     const { directory, log, clock } = options;
-    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    const firstMade = mkdirSync(directory, { recursive: true, mode: 0o700 });
     const lock = OwnerLock.take(directory);
     let store: Store | undefined;
     try {
@@ -133,6 +133,7 @@ export class Store implements StoreWriter {
         applied,
         ({ sequence, payload }) => replayed.push({ sequence, rows: decodeRows(Buffer.from(payload), sequence) }),
       );
+      await syncNames(directory, firstMade ?? directory, disk);
       // Not before the journal has its file: on an almost full disk LMDB would take the room for it.
       for (const { rows, sequence } of replayed) store.#keep(rows, sequence);
       store.#begin(store.#journal);
@@ -346,6 +347,20 @@ async function syncIndex(directory: string, disk: Disk): Promise<void> {
   const fd = disk.open(join(folder, 'data.mdb'), 'read');
   await disk.sync(fd).finally(() => disk.close(fd));
   for (const each of [folder, directory]) await disk.syncDirectory(each);
+}
+
+/**
+ * What is synced below is gone with any folder above it whose name is not on the disk: that of the journal, the store's own, and those
+ * of the folders that were made for it. An earlier run that made them may have been killed before this.
+ *
+ * @param top the uppermost folder that this run made
+ */
+async function syncNames(directory: string, top: string, disk: Disk): Promise<void> {
+  const end = dirname(resolve(top));
+  for (let at = resolve(directory); ; at = dirname(at)) {
+    await disk.syncDirectory(at);
+    if (at === end || at === dirname(at)) return;
+  }
 }
 
 /** LMDB with its defaults; its map grows by itself, so that only the disk bounds it. */

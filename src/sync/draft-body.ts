@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { unlessAborted } from '../base/abort.ts';
 import { ApiError, FsError } from '../base/errors.ts';
 import type { BodyPiece } from '../base/resources.ts';
 import type { ContentId, Extent } from '../base/vocabulary.ts';
@@ -24,9 +25,13 @@ export class DraftBody {
   /**
    * What is sent: stretches of local files and small bytes, never the whole in memory. What is missing of a base is fetched
    * first: a version that no more than names its base cannot be sent.
+   *
+   * Nothing is sent before it would survive a power cut. What the service has is clean here, as a draft or as a version that this run
+   * adopted, and believed: bytes that are lost then would be read as zeros, and sent as such with the next change.
    */
   async of(content: ContentId, extent: Extent, signal: AbortSignal): Promise<readonly BodyPiece[]> {
     const contents = this.#contents;
+    await unlessAborted(contents.syncFile(content), signal);
     // The first look at a block after a start compares it with its mark: not all of a large file in one turn.
     for (let at = extent.start; extent.end - at > LOOK_BYTES; at += LOOK_BYTES) {
       contents.pieces(content, { start: at, end: at + LOOK_BYTES });

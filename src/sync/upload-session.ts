@@ -38,8 +38,9 @@ import type { RemoteChanges, UploadService } from './remote-changes.ts';
  * | the draft changed meanwhile | the frozen one is finished; what came after is the next version |
  * | file deleted here meanwhile | given up between two requests; the file's deletion takes the half version along |
  * | the history lost (or crash before it) | the version says that it is complete, the history is asked again |
+ * | power cut after anything was sent | as after SIGKILL: the draft was on the disk before its first byte was sent (`DraftBody`) |
  *
- * Each row has its test in test/sync/upload-session.test.ts.
+ * Each row has its test in test/sync/upload-session.test.ts, the last one in test/sync/upload-session-syncs.test.ts.
  */
 export class UploadSession {
   readonly #deps: UploadSessionDeps;

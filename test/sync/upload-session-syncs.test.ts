@@ -1,0 +1,147 @@
+import { constants } from 'node:fs';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { SyncedTower } from '../harness/synced-tower.ts';
+import { isDraftFile, WatchedSyncs } from '../store/watched-syncs.ts';
+import { MODEL_ROOT } from './model-service.ts';
+
+/**
+ * What the service has makes a file clean, and a clean file is believed after a power cut: not a byte of a draft is sent before its file
+ * is on the disk.
+ */
+
+const SETTLE_MS = 2_000;
+const SMALL = Buffer.alloc(100_000, 's');
+const LARGE = Buffer.alloc(1_500_000, 'l');
+
+let watched: WatchedSyncs;
+let world: SyncedTower;
+beforeEach(async () => {
+  watched = new WatchedSyncs();
+  world = await SyncedTower.build({ disk: watched.disk });
+});
+afterEach(async () => {
+  watched.letThrough();
+  await world.close();
+});
+
+const puts = (): string[] => world.service.requests.filter((name) => name.startsWith('put'));
+const syncsOfDrafts = (): string[] => watched.begun.filter(isDraftFile);
+const bytesOf = (name: string): Buffer | undefined =>
+  world.service.childrenOf(MODEL_ROOT).find((file) => file.name === name)?.versions[0]?.bytes;
+
+/** Whatever needs no sync that is held happens. */
+async function calm(): Promise<void> {
+  for (let round = 0; round < 5; round++) await world.pass(SETTLE_MS);
+}
+
+/** Changes some bytes in the middle of a file. */
+async function patch(name: string, text: string): Promise<void> {
+  const fd = await world.mount.open(name, constants.O_RDWR);
+  await world.mount.write(fd, 40_000, Buffer.alloc(20_000, text));
+  await world.mount.close(fd);
+}
+
+describe('the service gets no byte before the file is on the disk', () => {
+  test.each([
+    ['in one request', SMALL],
+    ['as a version', LARGE],
+  ])('%s', async (_, bytes) => {
+    watched.isHeld = isDraftFile;
+    await world.mount.writeFile('file', bytes);
+    await calm();
+    expect(syncsOfDrafts()).not.toEqual([]);
+    expect(puts()).toEqual([]);
+
+    watched.letThrough();
+    await world.converge();
+    expect(bytesOf('file')?.equals(bytes)).toBe(true);
+  });
+
+  test('nor before its name is', async () => {
+    watched.isHeld = (path) => /\/drafts\/..$/.test(path);
+    await world.mount.writeFile('file', SMALL);
+    await calm();
+    expect(puts()).toEqual([]);
+
+    watched.letThrough();
+    await world.converge();
+    expect(bytesOf('file')?.equals(SMALL)).toBe(true);
+  });
+
+  test('also a change over what was pushed', async () => {
+    await world.mount.writeFile('file', SMALL);
+    await world.converge();
+    const before = puts().length;
+    watched.isHeld = isDraftFile;
+    await patch('file', 'p');
+    await calm();
+    expect(puts()).toHaveLength(before);
+
+    watched.letThrough();
+    await world.converge();
+    expect(bytesOf('file')?.subarray(40_000, 60_000).equals(Buffer.alloc(20_000, 'p'))).toBe(true);
+  });
+});
+
+test('a small file is sent while a large one that was closed before it is still being synced', async () => {
+  await world.mount.writeFile('large', LARGE);
+  let first: string | null = null;
+  watched.isHeld = (path) => {
+    if (!isDraftFile(path)) return false;
+    first ??= path;
+    return path === first;
+  };
+  await calm();
+  await world.mount.writeFile('small', SMALL);
+  for (let round = 0; round < 200 && puts().length === 0; round++) await world.pass(SETTLE_MS);
+
+  expect(bytesOf('small')?.equals(SMALL)).toBe(true);
+  expect(bytesOf('large')?.byteLength ?? 0).toBe(0);
+});
+
+test('what is synced while it settles is not synced once more for the push, nor what the push had synced', async () => {
+  for (let n = 0; n < 12; n++) await world.mount.writeFile(`file${n}`, SMALL);
+  await world.mount.writeFile('large', LARGE);
+  await world.converge();
+  await calm();
+
+  expect(syncsOfDrafts().toSorted()).toEqual([...new Set(syncsOfDrafts())].toSorted());
+  expect(syncsOfDrafts()).toHaveLength(13);
+});
+
+test('what is kept beside its name has no file to wait for', async () => {
+  watched.isHeld = isDraftFile;
+  await world.mount.writeFile('short', Buffer.from('short'));
+  await world.converge();
+
+  expect(bytesOf('short')?.toString()).toBe('short');
+});
+
+test('an end does not wait for a sync that takes long', async () => {
+  watched.isHeld = isDraftFile;
+  await world.mount.writeFile('file', LARGE);
+  await calm();
+  expect(world.sync.status().pushing).toBe(1);
+
+  await world.sync.stop();
+  expect(puts()).toEqual([]);
+});
+
+test('what the disk lost is never sent, and who waits for it is told', async () => {
+  const failed = new Set<string>();
+  watched.isFailing = (path) => isDraftFile(path) && !failed.has(path) && failed.add(path).size > 0;
+  await world.mount.writeFile('file', SMALL);
+  for (let round = 0; round < 200 && world.sync.status().parked.length === 0; round++) await world.pass(SETTLE_MS);
+
+  expect(world.sync.status().parked).toMatchObject([{ reason: 'local-damage' }]);
+  expect(puts()).toEqual([]);
+  const fd = await world.mount.open('file', constants.O_RDWR);
+  await world.mount.read(fd, 0, 1);
+  await expect(world.mount.fsync(fd)).rejects.toMatchObject({ errno: 'EIO' });
+  await world.mount.close(fd);
+
+  await world.mount.writeFile('file', LARGE);
+  watched.isFailing = () => false;
+  await world.converge();
+  expect(bytesOf('file')?.equals(LARGE)).toBe(true);
+});
