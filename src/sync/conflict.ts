@@ -11,8 +11,12 @@ import type { ContentRecord, NodeRecord, StoreReader } from '../store/tables.ts'
  * | --- | --- | --- | --- |
  * | ours | – | nothing | acknowledged |
  * | ours | – | versions of others | acknowledged; the newest of them becomes a conflicted copy, one only |
- * | another's | yes | – | theirs is taken over; whoever made it makes the copy of ours |
+ * | another's | yes | – | theirs is taken over; whoever made the one right above ours saw ours, and makes the copy of it |
+ * | another's | yes, and the one right above it was complete before | – | nobody saw ours: theirs is taken over, ours becomes a conflicted copy |
  * | another's | no (the service keeps few) | – | theirs is taken over; ours becomes a conflicted copy |
+ *
+ * A history may be in the order in which its versions were begun. Which of two was complete first say their times; where they do not,
+ * two copies are better than none.
  */
 export type Verdict =
   | { readonly type: 'ours'; readonly version: RemoteVersion; readonly theirs: RemoteVersion | null }
@@ -33,10 +37,15 @@ export function judgeHistory(history: readonly RemoteVersion[], ours: VersionUrl
   const newest = complete[0];
   if (newest === undefined) return { type: 'unknown' };
   const at = complete.findIndex((version) => version.url === ours);
-  if (at !== 0) return { type: 'theirs', version: newest, oursIsKept: at > 0 };
+  if (at !== 0)
+    return { type: 'theirs', version: newest, oursIsKept: at > 0 && isLater(complete[at - 1], complete[at]) };
   const before = complete[1];
   const theirs = before === undefined || isBase(before, base) ? null : before;
   return { type: 'ours', version: newest, theirs };
+}
+
+function isLater(version: RemoteVersion | undefined, than: RemoteVersion | undefined): boolean {
+  return (version?.lastModifiedMs ?? 0) > (than?.lastModifiedMs ?? Number.POSITIVE_INFINITY);
 }
 
 function isBase(version: RemoteVersion, base: KnownBase): boolean {

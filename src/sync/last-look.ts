@@ -4,7 +4,7 @@ import type { RemoteEntry } from '../base/resources.ts';
 import type { Inode, ResourceUrl } from '../base/vocabulary.ts';
 import { removeNode } from '../store/node-table.ts';
 import { mayBeTimeOf } from '../store/service-time.ts';
-import type { NodeRecord, StoreWriter } from '../store/tables.ts';
+import type { NodeRecord, RemoteFacet, StoreWriter } from '../store/tables.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 
 /**
@@ -57,6 +57,23 @@ export class LastLook {
     return false;
   }
 
+  /**
+   * As `holdsOnly`, for a file that is deleted by itself: asked for right before, because a listing may be as old as this machine was away.
+   * @returns whether it is as it was deleted here, or gone
+   */
+  async isAsDeleted(file: NodeRecord, remote: RemoteFacet, signal: AbortSignal): Promise<boolean> {
+    const { store, changes, clock } = this.#deps;
+    const now = await changes.resource(remote.resource, file.kind, signal);
+    if (now === null || !isChangedSince(file, now)) return true;
+    store.transact((tx) => {
+      const node = tx.get('node', file.ino);
+      if (!node?.remote || node.local !== null) return;
+      tx.put('folder', node.remote.parent, { listedMs: 0 });
+      removeNode(tx, node, clock.nowMs());
+    });
+    return false;
+  }
+
   async #holdsOnly(folder: ResourceUrl, known: ReadonlySet<Inode>, signal: AbortSignal): Promise<boolean> {
     const { store, changes, clock } = this.#deps;
     let entries: readonly RemoteEntry[];
@@ -80,7 +97,7 @@ export class LastLook {
 
 export interface LastLookDeps {
   readonly store: StoreWriter;
-  readonly changes: Pick<RemoteChanges, 'list'>;
+  readonly changes: Pick<RemoteChanges, 'list' | 'resource'>;
   readonly clock: Clock;
 }
 

@@ -102,6 +102,7 @@ export class NamePush {
     if (!node?.remote || node.local !== null) return 'done';
     const { resource, shownAs } = node.remote;
     if (node.kind === 'folder' && !(await this.#lastLook.holdsOnly(node, below, signal))) return 'split';
+    if (node.kind !== 'folder' && !(await this.#lastLook.isAsDeleted(node, node.remote, signal))) return 'done';
     // A listing has brought it back during the look.
     if (store.get('node', ino)?.local !== null) return 'done';
     const path = pathOf(store, ino);

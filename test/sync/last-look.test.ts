@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
 import { checkStore } from '../tree/tree-fixture.ts';
 import { MODEL_ROOT } from './model-service.ts';
@@ -91,3 +91,53 @@ test.each(['the look sees what came into it', 'the look was answered before that
     checkStore(world.store, 'by others too');
   },
 );
+
+describe.each(['trash', 'forever'] as const)('a file that is deleted by itself (%s)', (deletion) => {
+  function deletedFile(): { world: SyncWorld; file: ResourceUrl } {
+    const world = new SyncWorld({ deletion });
+    const file = world.service.add('file', MODEL_ROOT, 'f', Buffer.from('x'));
+    world.learn();
+    world.remove('/f');
+    world.clock.advance(SETTLE_MS + 1);
+    return { world, file };
+  }
+
+  test('goes after one look at it', async () => {
+    const { world } = deletedFile();
+    world.service.requests.length = 0;
+
+    await world.converge();
+
+    expect(world.service.requests.map((name) => name.split(' ')[0])).toEqual([
+      'resource',
+      deletion === 'trash' ? 'trash' : 'delete',
+    ]);
+    expect(world.service.tree()).toEqual(new Map());
+  });
+
+  test('is theirs again where somebody saved it since, unseen here', async () => {
+    const { world, file } = deletedFile();
+    world.service.addVersion(file, Buffer.from('theirs'));
+
+    await world.converge();
+    world.learn();
+
+    expect(world.service.tree()).toEqual(new Map([['/f', 'theirs']]));
+    expect([...world.localTree().keys()]).toEqual(['/f']);
+    expect(world.service.requests.filter((name) => /^(trash|delete)/.test(name))).toEqual([]);
+    expect(world.sync.status().pending).toBe(0);
+  });
+
+  test('stays where it could not be looked at', async () => {
+    const { world, file } = deletedFile();
+    await world.quiet();
+
+    expect(world.service.pending.map(({ name }) => name)).toEqual([`resource ${file}`]);
+    world.service.pending.splice(0)[0]?.settle({ type: 'refuse', status: 503 });
+    await world.quiet();
+
+    expect([...world.service.tree().keys()]).toEqual(['/f']);
+    await world.converge();
+    expect(world.service.tree()).toEqual(new Map());
+  });
+});

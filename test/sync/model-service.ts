@@ -63,6 +63,8 @@ export class ModelService implements RemoteChanges, UploadService {
   /** Names are unique in a folder; otherwise repeated ones are allowed. */
   uniqueNames = true;
   foldsCase = false;
+  /** A history stands in the order in which its versions were begun; otherwise in that of their completion. */
+  asBegun = false;
   nowMs = 1_700_000_000_000;
   #next = 1;
 
@@ -387,8 +389,9 @@ export class ModelService implements RemoteChanges, UploadService {
     return this.resources.get(file)?.versions.find((version) => version.url === url);
   }
 
-  /** "Newest first": a version is as new as its completion. */
+  /** "Newest first": a version is as new as its completion, or as its beginning. */
   #promote(url: VersionUrl): void {
+    if (this.asBegun) return;
     const resource = this.#get(url.slice(0, url.indexOf('/version/')) as ResourceUrl);
     const at = resource.versions.findIndex((version) => version.url === url);
     const [version] = resource.versions.splice(at, 1);

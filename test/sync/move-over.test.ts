@@ -50,12 +50,12 @@ function expectBothHistories(now: Moved): void {
   expect(world.service.violations).toEqual([]);
 }
 
-test('costs two small requests', async () => {
+test('costs three small requests', async () => {
   const now = moved();
   await now.world.converge();
 
   expectBothHistories(now);
-  expect(now.world.service.requests.map((name) => name.split(' ')[0])).toEqual(['trash', 'relocate']);
+  expect(now.world.service.requests.map((name) => name.split(' ')[0])).toEqual(['resource', 'trash', 'relocate']);
 });
 
 test.each([

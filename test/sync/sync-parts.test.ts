@@ -36,11 +36,11 @@ describe('the name of a conflicted copy', () => {
 });
 
 describe('who wins by the history', () => {
-  const version = (url: string, complete = true, sizeBytes = 3): RemoteVersion => ({
+  const version = (url: string, complete = true, sizeBytes = 3, lastModifiedMs: number | null = 1): RemoteVersion => ({
     url: url as VersionUrl,
     sizeBytes,
     complete,
-    lastModifiedMs: 1,
+    lastModifiedMs,
     mediaType: null,
   });
   const ours = 'ours' as VersionUrl;
@@ -50,7 +50,6 @@ describe('who wins by the history', () => {
     ['ours over its base', ['ours', 'base'], 'ours -'],
     ['ours over the first of theirs', ['ours', 'theirs', 'base'], 'ours theirs'],
     ['one copy only, of the newest', ['ours', 'newer', 'older', 'base'], 'ours newer'],
-    ['theirs after ours', ['theirs', 'ours', 'base'], 'theirs kept'],
     ['ours pushed out', ['theirs', 'base'], 'theirs lost'],
   ])('%s', (_what, history, expected) => {
     const verdict = judgeHistory(
@@ -65,6 +64,22 @@ describe('who wins by the history', () => {
           ? `theirs ${verdict.oursIsKept ? 'kept' : 'lost'}`
           : 'unknown';
     expect(said).toBe(expected);
+  });
+
+  test.each([
+    ['later', 8, 7, true],
+    ['earlier: begun after ours, and complete before it', 6, 7, false],
+    ['at the same moment', 7, 7, false],
+    ['at a moment that nobody tells', null, 7, false],
+    ['at some moment, ours at one that nobody tells', 7, null, false],
+  ])('theirs is above ours, complete %s', (_what, theirsMs, oursMs, oursIsKept) => {
+    const history = [
+      version('last', true, 3, 9),
+      version('theirs', true, 3, theirsMs),
+      version('ours', true, 3, oursMs),
+    ];
+
+    expect(judgeHistory(history, ours, base)).toMatchObject({ type: 'theirs', version: { url: 'last' }, oursIsKept });
   });
 
   test('a version under upload says nothing', () => {

@@ -495,6 +495,23 @@ describe('changed here and elsewhere', () => {
     expect(world.localTree()).toEqual(world.service.tree());
   });
 
+  test('theirs was begun after ours and complete before it, and stands above: nobody saw ours, it is kept as a copy', async () => {
+    const { world, file } = changed();
+    world.service.asBegun = true;
+    once(world, 'putVersionData', { type: 'cut', afterBytes: 3 });
+    await world.quiet();
+    world.service.addVersion(file, Buffer.from('theirs'));
+    await pass(world);
+
+    expect(world.service.tree()).toEqual(
+      new Map([
+        ['/f', 'theirs'],
+        ['/f (conflicted copy 2023-11-14 host)', NEW],
+      ]),
+    );
+    expect(world.localTree()).toEqual(world.service.tree());
+  });
+
   test('ours has left the history before we looked: it is kept as a copy', async () => {
     const { world, file } = changed();
     let isLate = true;
