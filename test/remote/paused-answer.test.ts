@@ -40,16 +40,20 @@ function framed(framing: Framing, announced: number, bytes: Buffer): Buffer {
   return Buffer.concat([head('Transfer-Encoding: chunked\r\n'), start, bytes, end]);
 }
 
-function sent(bytes: Buffer, then: (socket: Socket) => void): Step {
-  return { act: (socket) => void socket.write(bytes, () => setTimeout(() => then(socket), 20)) };
+/** As long as it takes for what is on its way to arrive here and there: nothing tells of a connection that waits. */
+async function turns(): Promise<void> {
+  for (let turn = 0; turn < 1_000; turn++) await new Promise((resolve) => setImmediate(resolve));
 }
 
-const gone = () => new Promise((resolve) => setTimeout(resolve, 80));
+function sent(bytes: Buffer, then: (socket: Socket) => void): Step {
+  return { act: (socket) => void socket.write(bytes, () => void turns().then(() => then(socket))) };
+}
 
 async function readSlowly(length: number, byteAt: (at: number) => number): Promise<void> {
   const incoming = await service.readVersion(server.url('/v') as VersionUrl, { start: 0, end: length }, length);
-  // Unread so far: by now it waits, and the other side is gone.
-  await gone();
+  // Unread so far: it waits, and the other side is gone.
+  await turns();
+  await turns();
   let at = 0;
   for await (const chunk of incoming.chunks) {
     expect(chunk[0]).toBe(byteAt(at));
@@ -106,7 +110,8 @@ test('an answer that nobody reads any more is let go', async () => {
   const length = 1024 * KIB;
   server.steps = [sent(framed('length', length, pattern(length)), (socket) => socket.end())];
   const incoming = await service.readVersion(server.url('/v') as VersionUrl, { start: 0, end: length }, length);
-  await gone();
+  await turns();
+  await turns();
 
   const iterator = incoming.chunks[Symbol.asyncIterator]();
   await iterator.next();
