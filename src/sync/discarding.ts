@@ -1,6 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import { type Inode, ROOT_INODE, timespecOfMs } from '../base/vocabulary.ts';
-import { deletedAbove, isContentDirty, removeNode, writeNode } from '../store/node-table.ts';
+import { deletedAbove, isContentDirty, newInode, removeNode, writeNode } from '../store/node-table.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet, StoreWriter, Transaction } from '../store/tables.ts';
 import { isEmpty, isWithin } from '../tree/live-folder.ts';
 import type { TreeInvalidation } from '../tree/tree.ts';
@@ -108,7 +108,12 @@ export class Discarding {
         content: remote.content,
         sizeBytes: remote.sizeBytes ?? 0,
       };
-      writeNode(tx, node, { ...node, local }, nowMs);
+      if (node.kind === 'folder') writeNode(tx, node, { ...node, local }, nowMs);
+      else {
+        // Whoever has the deleted one open keeps it as it is: without a name, and another file than this.
+        removeNode(tx, node, nowMs);
+        writeNode(tx, undefined, { ...node, ino: newInode(tx), local }, nowMs);
+      }
       this.#askAgain(tx, parent);
       forget.push({ kind: 'entry', parent, name: local.name });
     }

@@ -151,11 +151,11 @@ class Merge implements MergePlan {
       const name = this.#nameFor(entry, node.ino);
       if (name === null) return;
       this.#restore(folder);
-      this.#put(node, {
-        ...node,
-        local: this.#localOf(entry, node.kind, name),
-        remote: this.#remoteOf(entry, name, base),
-      });
+      const local = this.#localOf(entry, node.kind, name);
+      const remote = this.#remoteOf(entry, name, base);
+      // Whoever has the deleted one open keeps it as it is: without a name, and another file than this.
+      this.#put(node, { ...node, remote: null });
+      this.#put(undefined, { ...node, ino: this.#view.newInode(), local, remote });
       return;
     }
 

@@ -123,7 +123,9 @@ describe('one attribute changed here × one changed there', () => {
     merge(fixture, one, listed);
     merge(fixture, two, []);
 
-    const node = tree.node(ino);
+    // What comes back is another inode than what was deleted.
+    const node = tree.node(store.get('resource', x.url) ?? ino);
+    expect(node?.ino === ino || (here === 'deleted' && there === 'written') || node === undefined).toBe(true);
     const parent = node?.local == null ? null : tree.node(node.local.parent)?.local?.name;
     const place = node?.local == null ? 'gone' : `${parent === '' ? '' : `${parent}/`}${node.local.name}`;
     const bytes =
