@@ -162,6 +162,8 @@ export async function buildLeftTower(deps: LeftTowerDeps): Promise<LeftTower> {
     complete: (content, extent, signal) => completed(reader, content, extent, signal),
     isOpen: (ino) => fileSystem.files.isOpen(ino),
     isBeingWritten: (ino) => openPush.isHeldBack(ino),
+    isOpenForWriting: (ino) => fileSystem.files.isBeingWritten(ino),
+    beforePush: (ino) => freshness.beforePush(ino),
     clock,
     log: log.child({ part: 'sync' }),
     onEvent: deps.onEvent,

@@ -1,4 +1,3 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { unlessAborted } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
 import { FsError } from '../base/errors.ts';
@@ -14,13 +13,14 @@ import {
 } from '../base/vocabulary.ts';
 import type { Contents, Lease } from '../store/contents.ts';
 import { isInDoubt, writeNode } from '../store/node-table.ts';
-import { undoubted } from '../store/service-time.ts';
 import type { FileBytes, LocalFacet, NodeRecord, StoreWriter } from '../store/tables.ts';
 import type { BlockReader, Caller, PresentPiece } from './block-reader.ts';
+import { recordNewest } from './newest-version.ts';
 import type { Patience } from './patience.ts';
 import { ReadProgress } from './read-progress.ts';
+import { seekIn } from './seek.ts';
 import type { VersionSource } from './version-source.ts';
-import type { UnflushedAttributes, Writing } from './writing.ts';
+import type { UnflushedAttributes, WritePlace, Writing } from './writing.ts';
 
 export interface OpenFileDeps {
   readonly store: StoreWriter;
@@ -35,8 +35,8 @@ export interface OpenFileDeps {
   readonly openWaitMs: number;
   /** The newest version is not the one the listing told of, which was `was`: size and time of the node changed, the kernel must hear of it. */
   readonly onRepinned: (ino: Inode, was: FileBytes) => void;
-  /** What was written is not there any more: size, times and bytes are those of the last flush, the kernel must hear of it. */
-  readonly onReverted: (ino: Inode) => void;
+  /** The bytes are others than those that were read or written here before, for who has it open too: the kernel must hear of it. */
+  readonly onOtherBytes: (ino: Inode) => void;
   /** A flush wrote bytes down: there is something to push. */
   readonly onWritten: (ino: Inode) => void;
 }
@@ -62,7 +62,10 @@ export class OpenFile {
   /** Settles when the pool has written what it has at hand: what changes the file next comes after it. */
   #beingWritten: Promise<void> | null = null;
   #isClosed = false;
-  /** How much longer the pinned version is than the kernel was told; it asks again for a file that is opened, not for one that is. */
+  /**
+   * How much longer the pinned version is than the kernel was told; it asks again for a file that is opened, not for one that is. Only
+   * where who writes does not say whether he appends.
+   */
   #unheardBytes = 0;
   /** What whoever has it open was told of, and reads to the end, whatever took its place since; null while that is the newest. */
   #kept: FileBytes | null = null;
@@ -124,9 +127,7 @@ export class OpenFile {
 
   /** What was kept is of no more use to those who have it open: from now on this is `newest` for them. */
   follow(newest: FileBytes): void {
-    this.#lease?.release();
-    this.#lease = null;
-    this.#content = null;
+    this.#letGo();
     this.progress.restart();
     this.keep(newest);
   }
@@ -151,16 +152,20 @@ export class OpenFile {
   /**
    * Copies `data` in. A promise only when the base is not known yet, or while the system makes writers wait for its disk.
    *
-   * @param how `append`: `offset` is where the kernel takes the end of the file to be
+   * @param place `end`: `offset` is where the kernel takes the end of the file to be
    */
-  write(offset: number, data: Uint8Array, caller: Caller, how: 'at' | 'append' = 'at'): void | Promise<void> {
+  write(offset: number, data: Uint8Array, caller: Caller, place: WritePlace = 'offset'): void | Promise<void> {
+    if (place !== 'offset') this.#turnToNewest(offset, place);
     // The kernel's buffer is only ours until the answer, and the answer waits for this promise.
-    return this.#change(caller, () => this.#writePinned(offset, data, how));
+    return this.#change(caller, () => this.#writePinned(offset, data, place));
   }
 
   /** Sets the length. A promise only when the base is not known yet and some of it stays. */
   truncate(sizeBytes: number, caller: Caller): void | Promise<void> {
-    if (sizeBytes === 0) return this.#inOrder(() => this.#truncatePinned(0));
+    if (sizeBytes === 0) {
+      this.#leaveGivenUp();
+      return this.#inOrder(() => this.#truncatePinned(0));
+    }
     return this.#change(caller, () => this.#truncatePinned(sizeBytes));
   }
 
@@ -180,19 +185,7 @@ export class OpenFile {
     const sizeBytes = this.sizeBytes;
     if (offset < 0 || offset >= sizeBytes) throw new FsError('ENXIO');
     if (this.#content === null) return whence === 'data' ? offset : sizeBytes;
-    const content = this.#content;
-    const data = this.#deps.contents.nextData(content, offset);
-    if (whence === 'data') {
-      if (data === null) throw new FsError('ENXIO');
-      return Math.max(offset, data.start);
-    }
-    let hole = offset;
-    for (let next = data; next !== null && next.start <= hole; next = this.#deps.contents.nextData(content, hole)) {
-      hole = Math.min(next.end, sizeBytes);
-      if (hole >= sizeBytes) break;
-      await nextTurn();
-    }
-    return Math.min(hole, sizeBytes);
+    return seekIn(this.#deps.contents, this.#content, offset, whence);
   }
 
   /**
@@ -235,7 +228,9 @@ export class OpenFile {
   async sync(): Promise<void> {
     this.flush();
     if (this.#writing !== null) this.#writing = { ...this.#writing, syncedMs: this.#deps.clock.elapsedMs() };
-    if (this.#content !== null && this.#orphan === null) await this.#deps.contents.syncFile(this.#content);
+    // Who has only opened it means what others wrote before.
+    const content = this.#content ?? this.#node()?.local?.content ?? null;
+    if (content !== null && this.#orphan === null) await this.#deps.contents.syncFile(content);
     await this.#deps.store.sync();
   }
 
@@ -243,15 +238,13 @@ export class OpenFile {
   close(): void {
     const content = this.#content;
     this.#isClosed = true;
-    this.#lease?.release();
-    this.#lease = null;
-    this.#content = null;
+    this.#letGo();
     if (content === null || !this.#deps.contents.putDown(content) || this.#orphan !== null) return;
     this.#deps.log.warn(
       { ino: this.ino },
       'what was written could not be kept: the file is what it was at its last close',
     );
-    this.#deps.onReverted(this.ino);
+    this.#deps.onOtherBytes(this.ino);
   }
 
   #node(): NodeRecord | undefined {
@@ -267,6 +260,7 @@ export class OpenFile {
 
   /** Changes the file once its base is known. */
   #change(caller: Caller, act: () => void | Promise<void>): void | Promise<void> {
+    this.#leaveGivenUp();
     if (this.#needsPin()) return this.#startPinning(caller.signal).then(() => this.#inOrder(act));
     return this.#inOrder(act);
   }
@@ -284,17 +278,19 @@ export class OpenFile {
     return done;
   }
 
-  #writePinned(offset: number, data: Uint8Array, how: 'at' | 'append'): void | Promise<void> {
+  #writePinned(offset: number, data: Uint8Array, place: WritePlace): void | Promise<void> {
     const draft = this.#draft();
     const end = this.#deps.contents.sizeOf(draft);
     // Appended at the end that a listing told of, to a version that ends elsewhere: never into its middle.
-    const isAtOldEnd = how === 'append' && offset + this.#unheardBytes === end;
-    const written = this.#deps.contents.writeAtPace(draft, isAtOldEnd ? end : offset, data);
+    const isAtEnd = place === 'end' || (place === 'end-or-offset' && offset + this.#unheardBytes === end);
+    const written = this.#deps.contents.writeAtPace(draft, isAtEnd ? end : offset, data);
     if (written !== undefined) return written.then(() => this.#touch());
     this.#touch();
   }
 
   #truncatePinned(sizeBytes: number): void {
+    // What is emptied may be in doubt, nobody was asked: it lies below all the same, to go back to until the next close.
+    if (this.#content === null) this.#holdLatest(this.#node()?.local?.content ?? null);
     const draft = this.#draft(sizeBytes);
     if (this.#deps.contents.sizeOf(draft) !== sizeBytes) this.#deps.contents.truncate(draft, sizeBytes);
     this.#touch();
@@ -307,6 +303,46 @@ export class OpenFile {
     const lastMs = this.#deps.clock.elapsedMs();
     const { sinceMs = lastMs, syncedMs = null, wasEmptied = false } = this.#writing ?? {};
     this.#writing = { sinceMs, lastMs, syncedMs, wasEmptied };
+  }
+
+  /**
+   * What is appended goes behind the newest version that is known. Whoever has it open lets go of an older one, which he read or which
+   * was pushed of what he wrote: appended to that, by the newest one's length, it would be behind zeros or in the middle.
+   */
+  #turnToNewest(offset: number, place: 'end' | 'end-or-offset'): void {
+    const { contents, onOtherBytes } = this.#deps;
+    const held = this.#content;
+    const newest = this.#orphan === null ? this.#node()?.local : null;
+    if (held === null || newest == null || newest.content === held) return;
+    // What is written here is the newest, or becomes a version beside theirs.
+    const isDraft = newest.content !== null && contents.record(newest.content)?.kind === 'draft';
+    if (isDraft || contents.record(held)?.sealed === false) return;
+    const isEnd = place === 'end' || offset === newest.sizeBytes || offset >= contents.sizeOf(held);
+    if (!isEnd) return;
+    this.#unheardBytes = newest.sizeBytes - offset;
+    this.#letGo();
+    onOtherBytes(this.ino);
+  }
+
+  /** An open draft that nothing names any more was given up (`cfs discard`): nobody would keep what is written on it. */
+  #leaveGivenUp(): void {
+    const { contents } = this.#deps;
+    const held = this.#content;
+    // An orphan's draft is named by nobody, and the pool's write needs the one it has at hand.
+    if (held === null || this.#orphan !== null || this.#beingWritten !== null) return;
+    const local = this.#node()?.local;
+    if (local == null || local.content === held) return;
+    const record = contents.record(held);
+    if (record === undefined || record.sealed || record.refs > 0) return;
+    this.#letGo();
+    this.#unflushed = null;
+    contents.putDown(held);
+  }
+
+  #letGo(): void {
+    this.#lease?.release();
+    this.#lease = null;
+    this.#content = null;
   }
 
   /** Takes what the node names already; no request. */
@@ -346,13 +382,14 @@ export class OpenFile {
   }
 
   async #askForVersion(purpose: 'read' | 'write'): Promise<void> {
-    const { store, contents, source, patience, clock } = this.#deps;
+    const { store, contents, source, patience, clock, openWaitMs } = this.#deps;
     const told = this.#node();
     const resource = told?.remote?.resource;
     if (this.#kept !== null) return this.#askForKept(resource, this.#kept);
     if (told === undefined || resource === undefined) return;
     const newest = (signal: AbortSignal) => source.newestVersion(resource, signal);
-    const version = isInDoubt(told) ? await this.#askBriefly(newest) : await patience.ask(newest);
+    // Nobody waits long to hear that what is here is the newest.
+    const version = await (isInDoubt(told) ? patience.askBriefly(newest, openWaitMs) : patience.ask(newest));
     if (version === null && isInDoubt(told)) return this.#holdLatest(this.#node()?.local?.content ?? null);
     if (version === null) {
       const node = this.#node();
@@ -364,31 +401,9 @@ export class OpenFile {
       const older = await patience.ask((signal) => source.versionOfLength(resource, toldSizeBytes, signal));
       if (older !== null && this.#holdOlder(older, resource)) return;
     }
-    let isOther = false;
-    let toldBytes = version.sizeBytes;
-    const content = store.transact((tx) => {
-      const id = contents.versionContent(tx, version.url, resource, version.sizeBytes);
-      const node = tx.get('node', this.ino);
-      // Somebody wrote here, the file was replaced or removed, or a listing told of other bytes while we asked: left alone.
-      const isSame = node?.remote?.resource === resource && node.remote.lastModifiedMs === told.remote?.lastModifiedMs;
-      if (node?.local == null || node.remote == null || !isSame || (node.local.content !== null && !isInDoubt(node))) {
-        // Only the lease keeps it from collection.
-        if (tx.get('content', id)?.refs === 0) tx.put('garbage', id, true);
-        return id;
-      }
-      toldBytes = node.local.sizeBytes;
-      isOther = toldBytes !== version.sizeBytes || (node.local.content !== null && node.local.content !== id);
-      const mtime =
-        isOther && version.lastModifiedMs !== null ? timespecOfMs(version.lastModifiedMs) : node.local.mtime;
-      // The listing's time stays: if this version is newer, the next listing shows it and the history is asked once more.
-      const lastModifiedMs = undoubted(node.remote.lastModifiedMs);
-      const remote = { ...node.remote, content: id, sizeBytes: version.sizeBytes, lastModifiedMs };
-      const local: LocalFacet = { ...node.local, content: id, sizeBytes: version.sizeBytes, mtime };
-      writeNode(tx, node, { ...node, local, remote }, clock.nowMs());
-      return id;
-    });
-    if (isOther && told.local !== null) {
-      this.#unheardBytes = version.sizeBytes - toldBytes;
+    const { content, other } = recordNewest({ store, contents, clock }, { told, resource, version });
+    if (other !== null && told.local !== null) {
+      this.#unheardBytes += other.longerBytes;
       this.#deps.onRepinned(this.ino, told.local);
     }
     // A length that the kernel cannot be told for those who have it open is not theirs.
@@ -408,23 +423,6 @@ export class OpenFile {
         : await patience.ask((signal) => source.versionOfLength(resource, sizeBytes, signal));
     if (version === null || resource === undefined || !this.#holdOlder(version, resource))
       throw new FsError('ESTALE', NO_LONGER_KEPT);
-  }
-
-  /** Nobody waits long to hear that what is here is the newest. @returns null when nobody says so */
-  async #askBriefly<T>(question: (signal: AbortSignal) => Promise<T | null>): Promise<T | null> {
-    const { patience, clock, log, shutdown, openWaitMs } = this.#deps;
-    if (patience.isAway || openWaitMs === 0) return null;
-    const late = new AbortController();
-    const cancel = clock.after(openWaitMs, () => late.abort(new FsError('ETIMEDOUT', 'no answer in time')));
-    const signal = AbortSignal.any([shutdown, late.signal]);
-    try {
-      return await unlessAborted(question(signal), signal);
-    } catch (err) {
-      log.debug({ ino: this.ino, err }, 'not asked whether this is the newest version');
-      return null;
-    } finally {
-      cancel();
-    }
   }
 
   /**

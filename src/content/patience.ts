@@ -1,3 +1,4 @@
+import { unlessAborted } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
 import { ApiError, FsError, isPassing, ProtocolError, SignInError, TransportError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
@@ -95,6 +96,22 @@ export class Patience {
           await this.#clock.sleep(waitMs, stop);
         }
       }
+    } finally {
+      cancel();
+    }
+  }
+
+  /** Asks once, for who can do without the answer. @returns null when there is none within `waitMs`, whatever the reason */
+  async askBriefly<T>(question: (signal: AbortSignal) => Promise<T | null>, waitMs: number): Promise<T | null> {
+    if (this.#isAway || waitMs === 0) return null;
+    const late = new AbortController();
+    const cancel = this.#clock.after(waitMs, () => late.abort(new FsError('ETIMEDOUT', 'no answer in time')));
+    const signal = AbortSignal.any([this.#shutdown, late.signal]);
+    try {
+      return await unlessAborted(question(signal), signal);
+    } catch (err) {
+      this.#log.debug({ err }, 'a question that can wait got no answer');
+      return null;
     } finally {
       cancel();
     }

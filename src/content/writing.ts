@@ -7,6 +7,9 @@ export interface UnflushedAttributes {
   readonly ctime: Timespec;
 }
 
+/** Where what is written belongs; `'end-or-offset'`: at the end if `offset` is where the writer may take that to be. */
+export type WritePlace = 'offset' | 'end' | 'end-or-offset';
+
 /** When its handles changed it, by `elapsedMs`. */
 export interface Writing {
   readonly sinceMs: number;

@@ -17,6 +17,7 @@ import type {
   OpenReply,
   ReadReply,
   RenameMode,
+  WritePlace,
 } from '../kernel/binding.ts';
 import type { AccountPlaces } from '../tree/account-places.ts';
 import type { Tree } from '../tree/tree.ts';
@@ -187,8 +188,15 @@ export class ComposedFileSystem implements FileSystemOps {
     return this.#of(ino).read(ino, handle, offset, length, ctx);
   }
 
-  write(ino: Inode, handle: HandleId, offset: number, data: Uint8Array, ctx: OpContext): Answer<number> {
-    return this.#of(ino).write(ino, handle, offset, data, ctx);
+  write(
+    ino: Inode,
+    handle: HandleId,
+    offset: number,
+    data: Uint8Array,
+    ctx: OpContext,
+    place?: WritePlace,
+  ): Answer<number> {
+    return this.#of(ino).write(ino, handle, offset, data, ctx, place);
   }
 
   flush(ino: Inode, handle: HandleId): Answer<void> {

@@ -4,7 +4,7 @@ import type { Extent, Inode } from '../base/vocabulary.ts';
 import type { BlockReader } from '../content/block-reader.ts';
 import type { OpenFile } from '../content/open-file.ts';
 import { ReadAhead } from '../content/read-ahead.ts';
-import type { AllocateMode, Answer, OpContext, OpenFlags, ReadReply } from '../kernel/binding.ts';
+import type { AllocateMode, Answer, OpContext, OpenFlags, ReadReply, WritePlace } from '../kernel/binding.ts';
 import type { Contents } from '../store/contents.ts';
 import { after } from './answer.ts';
 import type { NodeView } from './node-view.ts';
@@ -45,12 +45,13 @@ export class FileHandle {
   }
 
   /** @throws FsError EBADF, EFBIG */
-  write(offset: number, data: Uint8Array, ctx: OpContext): Answer<number> {
+  write(offset: number, data: Uint8Array, ctx: OpContext, place?: WritePlace): Answer<number> {
     if (this.#flags.access === 'read') throw new FsError('EBADF');
     if (offset + data.byteLength > FILE_BYTES_MAX) throw new FsError('EFBIG');
-    // Also for O_APPEND: the kernel takes the size for the offset, under the inode's lock. And what a shared mapping wrote
-    // comes through any handle that is open for writing, at its own place (test/model found it appended).
-    return after(this.file.write(offset, data, ctx, this.#flags.append ? 'append' : 'at'), () => {
+    // What a shared mapping wrote comes through any handle that is open for writing, at its own place (test/model found it appended):
+    // where the binding cannot tell, O_APPEND says little.
+    const where = place ?? (this.#flags.append ? 'end-or-offset' : 'offset');
+    return after(this.file.write(offset, data, ctx, where), () => {
       dropPrivilege(this.#deps.view, this.file.ino, ctx);
       return data.byteLength;
     });

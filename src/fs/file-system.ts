@@ -23,6 +23,7 @@ import type {
   OpenReply,
   ReadReply,
   RenameMode,
+  WritePlace,
 } from '../kernel/binding.ts';
 import type { Contents } from '../store/contents.ts';
 import type { NodeRecord } from '../store/tables.ts';
@@ -45,7 +46,7 @@ export interface FileSystemDeps {
   readonly freshness: Freshness;
   readonly contents: Contents;
   readonly prefetcher: Pick<BlockReader, 'prefetch' | 'paceBytes'>;
-  readonly openFile: Omit<OpenFileDeps, 'onRepinned' | 'onReverted'>;
+  readonly openFile: Omit<OpenFileDeps, 'onRepinned' | 'onOtherBytes'>;
   readonly clock: Clock;
   /** The account's quota and use, bytes, as last heard; null when never heard. Never a request. */
   readonly quota: () => Quota | null;
@@ -79,7 +80,7 @@ export class FileSystem implements FileSystemOps {
     this.files = new OpenFiles({
       ...deps.openFile,
       onRepinned: (ino, was) => this.#cache.repinned(ino, was),
-      onReverted: (ino) => this.#cache.otherBytes(ino),
+      onOtherBytes: (ino) => this.#cache.otherBytes(ino),
     });
     this.#cache = new KernelCache({
       files: this.files,
@@ -303,8 +304,15 @@ export class FileSystem implements FileSystemOps {
     return this.#handles.file(handle).read(offset, length, ctx);
   }
 
-  write(_ino: Inode, handle: HandleId, offset: number, data: Uint8Array, ctx: OpContext): Answer<number> {
-    return this.#handles.file(handle).write(offset, data, ctx);
+  write(
+    _ino: Inode,
+    handle: HandleId,
+    offset: number,
+    data: Uint8Array,
+    ctx: OpContext,
+    place?: WritePlace,
+  ): Answer<number> {
+    return this.#handles.file(handle).write(offset, data, ctx, place);
   }
 
   flush(_ino: Inode, handle: HandleId): Answer<void> {

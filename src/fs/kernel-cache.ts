@@ -8,9 +8,12 @@ import type { TreeInvalidation } from '../tree/tree.ts';
 import { LeftBehind } from './left-behind.ts';
 import type { NodeView } from './node-view.ts';
 import type { OpenFiles } from './open-files.ts';
+import { RecentInodes } from './recent-inodes.ts';
 
 /** More notifications than this are never under way (`kernel/invalidate`). */
 const UNTOLD_MAX = 25_000;
+/** A tree of this size is read again and again out of the kernel's cache; a larger one comes from here each time. A few MiB. */
+export const UNCHANGED_MAX = 100_000;
 
 /**
  * What the kernel keeps of ours, and when it must let go: names, attributes, bytes and listings may stay in its caches for
@@ -21,10 +24,13 @@ export class KernelCache {
   readonly #view: () => Pick<NodeView, 'local' | 'olderAttributes'>;
   readonly #localOf: (ino: Inode) => LocalFacet | null;
   readonly #clock: Pick<Clock, 'elapsedMs'>;
-  /** Inodes whose bytes (or entries) changed on the service since the kernel last opened them. */
-  readonly #changedElsewhere = new Set<Inode>();
-  /** Inodes whose size may have changed and was in no answer since: the notification may still be under way. Oldest first. */
-  readonly #untold = new Set<Inode>();
+  /**
+   * Inodes whose bytes (or entries) did not change on the service since the kernel last opened them. Not those that did: one of these
+   * that is forgotten would be shown as it was for ever.
+   */
+  readonly #unchanged = new RecentInodes(UNCHANGED_MAX);
+  /** Inodes whose size may have changed and was in no answer since: the notification may still be under way. */
+  readonly #untold = new RecentInodes(UNTOLD_MAX);
   #invalidator: Invalidator | null = null;
 
   constructor(deps: {
@@ -47,7 +53,9 @@ export class KernelCache {
 
   /** Whether an open may go on with what the kernel has of this inode; asked once per open. */
   mayKeep(ino: Inode): boolean {
-    return !this.#changedElsewhere.delete(ino);
+    const isUnchanged = this.#unchanged.delete(ino);
+    this.#unchanged.add(ino);
+    return isUnchanged;
   }
 
   /** How a new handle uses what the kernel has of a file; asked once per open. */
@@ -70,11 +78,11 @@ export class KernelCache {
     for (const change of changes) {
       switch (change.kind) {
         case 'entry':
-          this.#changedElsewhere.add(change.parent);
+          this.#unchanged.delete(change.parent);
           this.#invalidator?.entry(change.parent, change.name);
           break;
         case 'deleted':
-          this.#changedElsewhere.add(change.parent);
+          this.#unchanged.delete(change.parent);
           this.#invalidator?.deleted(change.parent, change.ino, change.name);
           break;
         case 'inode':
@@ -129,11 +137,7 @@ export class KernelCache {
   }
 
   #changed(ino: Inode): void {
-    this.#changedElsewhere.add(ino);
+    this.#unchanged.delete(ino);
     this.#untold.add(ino);
-    for (const oldest of this.#untold) {
-      if (this.#untold.size <= UNTOLD_MAX) break;
-      this.#untold.delete(oldest);
-    }
   }
 }

@@ -120,6 +120,11 @@ export interface FileSystemStats {
 }
 
 export type RenameMode = 'replace' | 'no-replace' | 'exchange';
+/**
+ * Where the bytes of a write belong: where `offset` says, or at the end (O_APPEND), which the kernel, that may not have heard of a newer
+ * size, takes to be at `offset`. What a shared mapping wrote belongs at its offset, whatever handle it comes through.
+ */
+export type WritePlace = 'offset' | 'end';
 export type AllocateMode = 'allocate' | 'keep-size' | 'punch-hole' | 'zero-range' | 'zero-range-keep-size';
 
 /** The open(2) flags that reach a file system, decoded. The raw number is there for what is not listed. */
@@ -175,8 +180,18 @@ export interface FileSystemOps {
     ctx: OpContext,
   ): Answer<Entry & { readonly open: OpenReply }>;
   read(ino: Inode, handle: HandleId, offset: number, length: number, ctx: OpContext): Answer<ReadReply>;
-  /** `data` is valid until the answer is given, not longer. @returns bytes taken: all of them, or it throws. */
-  write(ino: Inode, handle: HandleId, offset: number, data: Uint8Array, ctx: OpContext): Answer<number>;
+  /**
+   * `data` is valid until the answer is given, not longer. `place` is absent where the binding is not told.
+   * @returns bytes taken: all of them, or it throws.
+   */
+  write(
+    ino: Inode,
+    handle: HandleId,
+    offset: number,
+    data: Uint8Array,
+    ctx: OpContext,
+    place?: WritePlace,
+  ): Answer<number>;
   /** close(2), once per descriptor that shares the handle; perhaps not for handles that only read. The last moment at which a failure reaches the process. */
   flush(ino: Inode, handle: HandleId, ctx: OpContext): Answer<void>;
   /** The last descriptor and mapping of the handle are gone. What it throws, the kernel drops. */

@@ -172,11 +172,11 @@ export class InProcessMount {
   async write(descriptor: number, offset: number, bytes: Uint8Array): Promise<number> {
     const file = this.#file(descriptor);
     if (file.isFolder || (file.flags & 3) === O_RDONLY) throw new FsError('EBADF');
-    const at =
-      (file.flags & O_APPEND) !== 0 ? (await this.#getattr(file.ino, file.handle)).attributes.sizeBytes : offset;
+    const place = (file.flags & O_APPEND) !== 0 ? 'end' : 'offset';
+    const at = place === 'end' ? (await this.#getattr(file.ino, file.handle)).attributes.sizeBytes : offset;
     // What the caller does with its buffer after the call is its own business.
     const copy = Buffer.from(bytes);
-    return this.#do('write', file.ino, () => this.#ops.write(file.ino, file.handle, at, copy, this.#ctx));
+    return this.#do('write', file.ino, () => this.#ops.write(file.ino, file.handle, at, copy, this.#ctx, place));
   }
 
   async ftruncate(descriptor: number, sizeBytes: number): Promise<void> {

@@ -77,6 +77,8 @@ export const BATCH_MAX = 32;
 export const SMALL_SLOT_BYTES = 8192;
 /** Longest payload in either direction: max_write, and the longest read. */
 export const PAYLOAD_BYTES_MAX = 1024 * 1024;
+/** Most pieces of one reply to READ: more are not taken. */
+export const PIECES_MAX = 1000;
 export const SCRATCH_BYTES = 4096 + PAYLOAD_BYTES_MAX;
 
 export function loadKernelAddon(): KernelAddon {

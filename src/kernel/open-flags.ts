@@ -22,12 +22,17 @@ export function rawFlags(flags: OpenLetters | number): number {
   return typeof flags === 'number' ? flags : FLAGS_OF_LETTERS[flags];
 }
 
+/** Whether who has it open writes at the end. */
+export function isAppending(raw: number): boolean {
+  return (raw & O_APPEND) !== 0;
+}
+
 /** The flags that reach a file system, decoded. */
 export function openFlags(raw: number): OpenFlags {
   const access = raw & (O_WRONLY | O_RDWR);
   return {
     access: access === O_RDONLY ? 'read' : access === O_WRONLY ? 'write' : 'read-write',
-    append: (raw & O_APPEND) !== 0,
+    append: isAppending(raw),
     truncate: (raw & O_TRUNC) !== 0,
     raw,
   };

@@ -91,6 +91,8 @@ export const FATTR_CTIME = 1 << 10;
 export const FATTR_KILL_SUIDGID = 1 << 11;
 
 export const GETATTR_FH = 1 << 0;
+/** fuse_write_in.write_flags. CACHE: from a shared mapping, through a handle that the kernel guessed (fuse_writepages). */
+export const WRITE_CACHE = 1 << 0;
 export const WRITE_KILL_SUIDGID = 1 << 2;
 export const OPEN_KILL_SUIDGID = 1 << 0;
 export const FSYNC_FDATASYNC = 1 << 0;

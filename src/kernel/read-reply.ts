@@ -6,18 +6,53 @@ import type { FileSlice, ReadReply } from './binding.ts';
 export function bytesOf(reply: ReadReply): Buffer {
   const pieces = Array.isArray(reply) ? reply : [reply as Exclude<ReadReply, readonly unknown[]>];
   try {
-    return Buffer.concat(pieces.map((piece) => (piece instanceof Uint8Array ? piece : bytesOfSlice(piece))));
+    const bytes = Buffer.alloc(pieces.reduce((total, piece) => total + piece.length, 0));
+    const stretches = new Map<number, Stretch>();
+    let at = 0;
+    for (const piece of pieces) {
+      const target = bytes.subarray(at, at + piece.length);
+      if (piece instanceof Uint8Array) target.set(piece);
+      else copySlice(piece, target, stretches, bytes.byteLength - at);
+      at += piece.length;
+    }
+    return bytes;
   } finally {
     for (const piece of pieces) if (!(piece instanceof Uint8Array)) piece.sent?.();
   }
 }
 
-function bytesOfSlice(slice: FileSlice): Buffer {
-  const bytes = Buffer.alloc(slice.length);
-  for (let have = 0; have < slice.length; ) {
-    const count = readSync(slice.fd, bytes, have, slice.length - have, slice.position + have);
+/** What was read of a file. */
+interface Stretch {
+  readonly position: number;
+  readonly bytes: Buffer;
+}
+
+/**
+ * Of a file that is there in thousands of slices, between those of another one, the stretch that the reply covers is read at once: a
+ * call for each would take many times as long.
+ */
+function copySlice(slice: FileSlice, target: Buffer, stretches: Map<number, Stretch>, reachBytes: number): void {
+  const { fd, position, length } = slice;
+  let stretch = stretches.get(fd);
+  if (stretch === undefined || position < stretch.position || position + length > endOf(stretch)) {
+    stretch = { position, bytes: readAt(fd, position, length, reachBytes) };
+    stretches.set(fd, stretch);
+  }
+  stretch.bytes.copy(target, 0, position - stretch.position, position - stretch.position + length);
+}
+
+function endOf({ position, bytes }: Stretch): number {
+  return position + bytes.byteLength;
+}
+
+/** At least `length` bytes, and up to `reachBytes` where the file goes on. @throws FsError EIO */
+function readAt(fd: number, position: number, length: number, reachBytes: number): Buffer {
+  const bytes = Buffer.alloc(reachBytes);
+  let have = 0;
+  while (have < length) {
+    const count = readSync(fd, bytes, have, reachBytes - have, position + have);
     if (count === 0) throw new FsError('EIO', 'a file slice reaches past the end of its file');
     have += count;
   }
-  return bytes;
+  return bytes.subarray(0, have);
 }

@@ -16,6 +16,7 @@ import * as N from './native.ts';
 import type { NodeIds } from './node-ids.ts';
 import * as P from './protocol.ts';
 import { Opcode } from './protocol.ts';
+import { bytesOf } from './read-reply.ts';
 import type { Request } from './request.ts';
 import type { Wire } from './wire.ts';
 
@@ -167,7 +168,10 @@ export class ReplyWriter {
     return N.TAKEN;
   }
 
-  /** Small reads are copied into the slot; others are gathered from where their bytes are. */
+  /**
+   * Small reads are copied into the slot; others are gathered from where their bytes are. What lies in more pieces than the addon
+   * gathers (a file that was written here and there, a few bytes at a time) is put together before.
+   */
   #read(request: Request, reply: ReadReply, out: number, later: boolean): number {
     const value = Array.isArray(reply) && reply.length === 1 ? (reply[0] as Uint8Array | FileSlice) : reply;
     if (value instanceof Uint8Array && value.length <= IN_PLACE_BYTES_MAX && value.length <= request.limit) {
@@ -177,16 +181,16 @@ export class ReplyWriter {
       return length;
     }
     const given: readonly (Uint8Array | FileSlice)[] = Array.isArray(value) ? value : [value as Uint8Array | FileSlice];
-    const pieces: (Uint8Array | Float64Array)[] = [];
     let total = 0;
-    for (const piece of given) {
-      total += piece.length;
-      pieces.push(piece instanceof Uint8Array ? piece : Float64Array.of(piece.fd, piece.position, piece.length));
-    }
+    for (const piece of given) total += piece.length;
     if (total > request.limit) {
       allSent(given);
       throw new FsError('EIO', `a read of ${request.limit} bytes was answered with ${total}`);
     }
+    if (given.length > N.PIECES_MAX) return this.#read(request, bytesOf(given), out, later);
+    const pieces = given.map((piece) =>
+      piece instanceof Uint8Array ? piece : Float64Array.of(piece.fd, piece.position, piece.length),
+    );
     const result = this.#connection.sendPieces(request.uniqueLow, request.uniqueHigh, pieces, (errno) => {
       allSent(given);
       this.#deps.sent(request, errno);

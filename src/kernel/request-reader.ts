@@ -10,7 +10,7 @@ import type {
   RenameMode,
 } from './binding.ts';
 import type { DirectoryWriter } from './directory-writer.ts';
-import { openFlags } from './open-flags.ts';
+import { isAppending, openFlags } from './open-flags.ts';
 import * as P from './protocol.ts';
 import { Opcode } from './protocol.ts';
 import type { Request } from './request.ts';
@@ -200,10 +200,13 @@ export class RequestReader {
         const length = wire.u32(body + 16);
         const view = wire.bytes.subarray(data, data + length);
         const bytes = copyWrites ? Buffer.from(view) : view;
-        const kills = (wire.u32(body + 20) & P.WRITE_KILL_SUIDGID) !== 0;
-        return kills && this.#privileged.has(ino)
-          ? this.#afterKill(request, true, () => ops.write(ino, handle, offset, bytes, request))
-          : ops.write(ino, handle, offset, bytes, request);
+        const flags = wire.u32(body + 20);
+        // What fcntl(2) made of the descriptor's flags since, not what it was opened with.
+        const isAppend = (flags & P.WRITE_CACHE) === 0 && isAppending(wire.u32(body + 32));
+        const place = isAppend ? 'end' : 'offset';
+        return (flags & P.WRITE_KILL_SUIDGID) !== 0 && this.#privileged.has(ino)
+          ? this.#afterKill(request, true, () => ops.write(ino, handle, offset, bytes, request, place))
+          : ops.write(ino, handle, offset, bytes, request, place);
       }
       case Opcode.STATFS:
         request.op = 'statfs';

@@ -76,6 +76,7 @@ function unpackXattrs(xattrs: Readonly<Record<string, Uint8Array>> | null): Loca
   return Object.fromEntries(Object.entries(xattrs).map(([name, value]) => [name, new Uint8Array(value)]));
 }
 
+/** The last one is left out where there is none, as in all rows of older programs: they need no step of a migration. */
 function packRemote(remote: RemoteFacet | null): readonly unknown[] | null {
   if (remote === null) return null;
   return [
@@ -88,6 +89,7 @@ function packRemote(remote: RemoteFacet | null): readonly unknown[] | null {
     remote.mediaType,
     remote.content,
     remote.createdHereMs,
+    ...(remote.takenOverBy === undefined ? [] : [remote.takenOverBy]),
   ];
 }
 
@@ -103,6 +105,7 @@ function unpackRemote(row: readonly unknown[] | null): RemoteFacet | null {
     mediaType: row[6] as string | null,
     content: row[7] as ContentId | null,
     createdHereMs: row[8] as number | null,
+    ...(row[9] !== undefined && { takenOverBy: row[9] as ContentId }),
   };
 }
 

@@ -1,3 +1,4 @@
+import { unlessAborted } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
@@ -46,7 +47,12 @@ export interface SyncDeps {
   /** Fetches what is missing of a version, so that a draft over it can be sent. */
   readonly complete: (content: ContentId, extent: Extent, signal: AbortSignal) => Promise<void>;
   readonly isOpen: (ino: Inode) => boolean;
+  /** Whether a program is at it, and what it holds is not to be pushed now. */
   readonly isBeingWritten: (ino: Inode) => boolean;
+  /** Whether a program has it open for writing, also where what it holds may be pushed meanwhile. */
+  readonly isOpenForWriting: (ino: Inode) => boolean;
+  /** Looks whether what a change is to be pushed into is still where it was, if that was not seen lately. Absent: it is. Never rejects. */
+  readonly beforePush?: (ino: Inode) => void | Promise<void>;
   readonly clock: Clock;
   readonly log: Logger;
   /** For a person to read. */
@@ -218,10 +224,10 @@ export class SyncLoop {
    * Where one of them is on its way, that is ended first.
    *
    * @param how `'preview'`: only tells what that would be
-   * @throws UsageError while one of the files is being written
+   * @throws UsageError while one of the files is open for writing
    */
   async discard(within: Inode, how: 'preview' | 'discard'): Promise<readonly Discard[]> {
-    const { isBeingWritten, onTreeChange } = this.#deps;
+    const { isOpenForWriting, onTreeChange } = this.#deps;
     if (how === 'preview') return this.#discarding.preview(this.#dirtyWithin(within, 'outside'));
     for (let busy = true; busy; ) {
       const pushed = this.#dirtyWithin(within, 'outside').filter((ino) => this.#pushing.has(ino));
@@ -230,7 +236,7 @@ export class SyncLoop {
       if (busy) await new Promise<void>((resolve) => this.#onPushEnd.push(resolve));
     }
     const inos = this.#dirtyWithin(within, 'outside');
-    if (inos.some(isBeingWritten)) throw new UsageError('a file there is open for writing: close it first');
+    if (inos.some(isOpenForWriting)) throw new UsageError('a file there is open for writing: close it first');
     const given = this.#discarding.preview(inos);
     onTreeChange(this.#discarding.discard(inos));
     for (const ino of inos) this.#agenda.reconsider(ino);
@@ -286,7 +292,8 @@ export class SyncLoop {
     const controller = new AbortController();
     this.#pushing.set(ino, controller);
     try {
-      const outcome = await this.#pusher.push(push.action, controller.signal);
+      const isOvertaken = await this.#isOvertaken(push, controller.signal);
+      const outcome = isOvertaken ? 'unchanged' : await this.#pusher.push(push.action, controller.signal);
       if (push.action.type !== 'find-out') this.#unanswered.delete(ino);
       if (outcome !== 'unchanged') this.#line.answered();
       this.#agenda.succeeded(push, outcome);
@@ -309,6 +316,16 @@ export class SyncLoop {
     for (const heard of this.#onPushEnd.splice(0)) heard();
     if (this.#pushing.size === 0) for (const done of this.#onIdle.splice(0)) done();
     this.#wake();
+  }
+
+  /** Whether there is something else to be done about the node by now, because of what was seen right before its push. */
+  async #isOvertaken({ action, before }: Push, signal: AbortSignal): Promise<boolean> {
+    // What a push did has to be found out whatever became of its place, and what is deleted is looked at by itself.
+    if (action.type === 'find-out' || action.type === 'delete') return false;
+    const looking = this.#deps.beforePush?.(action.ino);
+    if (looking === undefined) return false;
+    await unlessAborted(looking, signal);
+    return this.#deps.store.get('node', action.ino) !== before.node;
   }
 
   #failed({ ino, type }: Action, failure: Failure, error: unknown): void {

@@ -5,6 +5,7 @@ import { ApiError, FsError, SignInError, TransportError } from '../base/errors.t
 import type { Logger } from '../base/log.ts';
 import type { RemoteEntry } from '../base/resources.ts';
 import { type Inode, ROOT_INODE } from '../base/vocabulary.ts';
+import { isContentDirty } from '../store/node-table.ts';
 import { AbsenceQuestions } from './absence-questions.ts';
 import { ListingAhead } from './listing-ahead.ts';
 import { type AbsenceQuestion, REMOVALS_BELIEVED_MAX } from './listing-application.ts';
@@ -34,6 +35,10 @@ export interface HeldRemovals {
 }
 
 const QUESTIONS_AT_ONCE_MAX = 4;
+/** What is pushed goes into folders that were listed so long ago at most. */
+const PUSH_AGE_MS_MAX = 5 * 60_000;
+/** How long a push waits for that, at most: it is to go on where a folder cannot be listed. */
+const PUSH_WAIT_MS_MAX = 10_000;
 /** Fewer missing entries than this are never "half of the folder at once". */
 const HALF_MISSING_MIN = 20;
 
@@ -150,6 +155,19 @@ export class Freshness {
   }
 
   /**
+   * Call before a change is pushed: lists the folders on the way to it that were not listed for long, or not since the service was away. What
+   * is pushed into something that somebody trashed meanwhile would be accepted there, and seen by nobody. Never rejects.
+   */
+  beforePush(ino: Inode): void | Promise<void> {
+    const old = [...this.#foldersAbove(ino)].filter((folder) => this.#isOldForPush(folder));
+    if (old.length === 0) return;
+    const waiting = new AbortController();
+    const late = this.#clock.sleep(PUSH_WAIT_MS_MAX, waiting.signal).catch(() => {});
+    const listed = Promise.all(old.map((folder) => this.#inBackground(folder)));
+    return Promise.race([listed, late]).then(() => waiting.abort());
+  }
+
+  /**
    * Lists a folder now and waits for it; without one: the root and every folder in use, and everything else when it is next
    * looked at. `accept`: removals that were held back are believed.
    */
@@ -252,12 +270,11 @@ export class Freshness {
     const { folder } = listed;
     const { questions } = outcome;
     const half = questions.length >= HALF_MISSING_MIN && questions.length > listedEntries;
-    if ((questions.length > REMOVALS_BELIEVED_MAX || half) && !accept) {
-      this.#hold(folder, questions.length);
-      return;
-    }
+    const isHeld = (questions.length > REMOVALS_BELIEVED_MAX || half) && !accept;
+    if (isHeld) this.#hold(folder, questions.length);
     let held = 0;
-    const waiting = [...questions];
+    // What was changed here would be pushed to where nobody looks: it does not wait for a person's word.
+    const waiting = isHeld ? questions.filter(({ ino }) => this.#isChangedHere(ino)) : [...questions];
     const asking = this.#questions();
     const ask = async () => {
       for (let question = waiting.pop(); question !== undefined; question = waiting.pop()) {
@@ -273,6 +290,7 @@ export class Freshness {
       else this.#log.warn({ err: error, folder }, 'missing entries not asked for');
       return;
     }
+    if (isHeld) return;
     if (held > 0) {
       this.#hold(folder, held);
       return;
@@ -329,6 +347,34 @@ export class Freshness {
     this.#staleBeforeMs = Math.min(this.#staleBeforeMs, nowMs);
     // A wall clock that was set back must not make a listing young for ever.
     return ageMs >= this.#dirTtlMs || ageMs < 0 || listedMs < this.#staleBeforeMs;
+  }
+
+  #isOldForPush(folder: Inode): boolean {
+    const listedMs = this.#tree.listedMs(folder);
+    if (listedMs === null || this.#tree.node(folder)?.remote == null) return false;
+    if (this.#watched.isPausing(folder)) return false;
+    const ageMs = this.#clock.nowMs() - listedMs;
+    return ageMs >= PUSH_AGE_MS_MAX || ageMs < 0 || listedMs <= this.#reachability.lostMs || this.#held.has(folder);
+  }
+
+  /** The folders that lead to a node on the service, and those that will when its change is pushed. */
+  #foldersAbove(ino: Inode): Set<Inode> {
+    const above = new Set<Inode>();
+    const node = this.#ifReadable(ino, () => this.#tree.node(ino));
+    for (const start of [node?.remote?.parent, node?.local?.parent]) {
+      for (let at = start; at !== undefined && !above.has(at); ) {
+        above.add(at);
+        const folder: Inode = at;
+        const next = this.#ifReadable(folder, () => this.#tree.node(folder));
+        at = next?.remote?.parent ?? next?.local?.parent;
+      }
+    }
+    return above;
+  }
+
+  #isChangedHere(ino: Inode): boolean {
+    const node = this.#tree.node(ino);
+    return node !== undefined && isContentDirty(node);
   }
 
   /** Whether asking is known to be of no use for the moment. */

@@ -364,11 +364,12 @@ const NO_BYTES = { sizeBytes: null, lastModifiedMs: null, content: null, created
  * the history and knows by that what is somebody else's (`sync/conflict`).
  */
 function withBytesOf(
-  base: Pick<RemoteFacet, 'sizeBytes' | 'lastModifiedMs' | 'content' | 'createdHereMs'>,
+  base: Pick<RemoteFacet, 'sizeBytes' | 'lastModifiedMs' | 'content' | 'createdHereMs' | 'takenOverBy'>,
   told: RemoteFacet,
 ): RemoteFacet {
-  const { sizeBytes, lastModifiedMs, content, createdHereMs } = base;
-  return { ...told, sizeBytes, lastModifiedMs, content, createdHereMs };
+  const { sizeBytes, lastModifiedMs, content, createdHereMs, takenOverBy } = base;
+  const bytes = { sizeBytes, lastModifiedMs, content, createdHereMs };
+  return { ...told, ...bytes, ...(takenOverBy !== undefined && { takenOverBy }) };
 }
 
 function isSame(a: RemoteFacet, b: RemoteFacet): boolean {

@@ -106,6 +106,7 @@ export class FaultyTower {
       complete: (content, extent, signal) => reader.complete(content, extent, signal),
       isOpen: (ino) => fileSystem.files.isOpen(ino),
       isBeingWritten: () => false,
+      isOpenForWriting: () => false,
       clock,
       log,
       onEvent: () => {},

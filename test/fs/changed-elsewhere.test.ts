@@ -1,7 +1,9 @@
 import { constants } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { type HandleId, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { type HandleId, type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { InProcessMount } from '../../src/kernel/in-process.ts';
+import type { OpenLetters } from '../../src/kernel/open-flags.ts';
+import { writeNode } from '../../src/store/node-table.ts';
 import { VersionService } from '../content/version-service.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 
@@ -17,13 +19,31 @@ beforeEach(async () => {
 afterEach(() => tower.close());
 
 /** A handle that read the first version, and then learnt nothing of the second one. */
-async function detached(): Promise<number> {
+async function detached(flags: OpenLetters = 'r+', newer = Buffer.alloc(120_000, 'second ')): Promise<number> {
   service.put('file', Buffer.alloc(100_000, 'first '), 1_000_000);
-  const fd = await mount.open('file', 'r+');
+  const fd = await mount.open('file', flags);
   await mount.read(fd, 0, 10);
-  service.put('file', Buffer.alloc(120_000, 'second '), 2_000_000);
+  service.put('file', newer, 2_000_000);
   await tower.freshness.refresh();
   return fd;
+}
+
+/** What an upload leaves here when the service has acknowledged what the file holds now (sync/acknowledgement). */
+function pushed(ino: Inode, name: string, text: string, as: 'a version' | 'its first bytes'): void {
+  const { file, version } = service.put(name, Buffer.from(text), 1_000_000);
+  const { store, contents } = tower;
+  store.transact((tx) => {
+    const node = tx.get('node', ino);
+    if (node?.local?.content == null) throw new Error('there is nothing to push');
+    const { content, parent } = node.local;
+    contents.seal(tx, content);
+    const record = tx.get('content', content);
+    if (as === 'a version') contents.adopt(tx, content, version, file);
+    else if (record !== undefined) tx.put('content', content, { ...record, resource: file });
+    const bytes = { sizeBytes: node.local.sizeBytes, lastModifiedMs: 1_000_000, mediaType: null, content };
+    const remote = { resource: file, parent, name, shownAs: name, createdHereMs: null, ...bytes };
+    writeNode(tx, node, { ...node, remote }, 0);
+  });
 }
 
 test('a handle of an older version that writes is being written: half of it is never pushed', async () => {
@@ -130,6 +150,113 @@ test('what is appended goes behind a newer version than the listing told of, nev
 
   expect((await mount.readFile('file')).toString()).toBe('longer than listed one two three');
 });
+
+describe.each([
+  { how: 'longer', newer: Buffer.alloc(120_000, 'second ') },
+  { how: 'shorter', newer: Buffer.alloc(70_000, 'second ') },
+  { how: 'empty', newer: Buffer.alloc(0) },
+])('a writer that read an older version than the newest, which is $how', ({ newer }) => {
+  const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
+  const flags = { access: 'read-write', append: true, truncate: false, raw: 0 } as const;
+  const appended = (text: string): Buffer => Buffer.concat([newer, Buffer.from(text)]);
+
+  test('appends behind the newest, wherever the kernel was told that it ends', async () => {
+    const fd = await detached('a+', newer);
+    await mount.write(fd, 0, Buffer.from(' one'));
+    await mount.write(fd, 0, Buffer.from(' two'));
+
+    expect((await mount.fstat(fd)).sizeBytes).toBe(newer.byteLength + 8);
+    expect((await mount.read(fd, 0, 200_000)).equals(appended(' one two'))).toBe(true);
+    await mount.close(fd);
+    expect((await mount.readFile('file')).equals(appended(' one two'))).toBe(true);
+  });
+
+  test.each([
+    { binding: 'a binding that tells appends from mappings', place: 'end' },
+    { binding: 'one that cannot', place: undefined },
+  ] as const)('appends there where the kernel still has the size of the older one: $binding', async ({ place }) => {
+    service.put('file', Buffer.alloc(100_000, 'first '), 1_000_000);
+    const { ino } = await mount.stat('file');
+    const { handle } = await tower.fileSystem.open(ino, flags, ctx);
+    await tower.fileSystem.read(ino, handle, 0, 10, ctx);
+    service.put('file', newer, 2_000_000);
+    await tower.freshness.refresh();
+
+    await tower.fileSystem.write(ino, handle, 100_000, Buffer.from(' one'), ctx, place);
+    await tower.fileSystem.write(ino, handle, 100_004, Buffer.from(' two'), ctx, place);
+    await tower.fileSystem.release(ino, handle);
+    expect((await mount.readFile('file')).equals(appended(' one two'))).toBe(true);
+  });
+
+  test('appends there where it has read nothing, and the kernel has that size', async () => {
+    service.put('file', Buffer.alloc(40_960, 'first '), 1_000_000);
+    const { ino } = await mount.stat('file');
+    const { handle } = await tower.fileSystem.open(ino, flags, ctx);
+    service.put('file', newer, 2_000_000);
+    await tower.freshness.refresh();
+
+    await tower.fileSystem.write(ino, handle, 40_960, Buffer.from(' one'), ctx, 'end');
+    await tower.fileSystem.release(ino, handle);
+    expect((await mount.readFile('file')).equals(appended(' one'))).toBe(true);
+  });
+
+  test('is told of the newest bytes by the kernel, which kept some of the older ones', async () => {
+    const forgotten: number[] = [];
+    const deaf = { inode: (ino: number) => void forgotten.push(ino), entry: () => {}, deleted: () => {} };
+    const fd = await detached('a+', newer);
+    tower.fileSystem.init(deaf);
+    await mount.write(fd, 0, Buffer.from(' one'));
+
+    expect(forgotten).toContain((await mount.fstat(fd)).ino);
+    await mount.close(fd);
+  });
+});
+
+test('what a shared mapping wrote comes through a handle that appends, and goes to its own place', async () => {
+  service.put('file', Buffer.alloc(100_000, 'first '), 1_000_000);
+  const { ino } = await mount.stat('file');
+  const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
+  const flags = { access: 'read-write', append: true, truncate: false, raw: 0 } as const;
+  const { handle } = await tower.fileSystem.open(ino, flags, ctx);
+  await tower.fileSystem.read(ino, handle, 0, 10, ctx);
+  service.put('file', Buffer.alloc(120_000, 'second '), 2_000_000);
+  await tower.freshness.refresh();
+
+  await tower.fileSystem.write(ino, handle, 8_192, Buffer.alloc(4_096, 'page'), ctx, 'offset');
+  await tower.fileSystem.release(ino, handle);
+  const bytes = await mount.readFile('file');
+  expect(bytes.byteLength).toBe(100_000);
+  expect(bytes.subarray(8_192, 12_288).equals(Buffer.alloc(4_096, 'page'))).toBe(true);
+});
+
+describe.each(['a version', 'its first bytes'] as const)(
+  'a file that was pushed as %s while it is open, and saved elsewhere since',
+  (as) => {
+    async function made(flags: OpenLetters): Promise<number> {
+      const fd = await mount.open('file', flags);
+      await mount.write(fd, 0, Buffer.from('made here\n'));
+      await mount.fsync(fd);
+      pushed((await mount.fstat(fd)).ino, 'file', 'made here\n', as);
+      service.put('file', Buffer.from('made here\nand elsewhere\n'), 2_000_000);
+      await tower.freshness.refresh();
+      return fd;
+    }
+
+    test('is appended to behind what was saved elsewhere', async () => {
+      const fd = await made('ax');
+      await mount.write(fd, 0, Buffer.from('and here\n'));
+      await mount.close(fd);
+      expect((await mount.readFile('file')).toString()).toBe('made here\nand elsewhere\nand here\n');
+    });
+
+    test('is written in its middle as it was when it was opened', async () => {
+      const fd = await made('wx');
+      await mount.write(fd, 5, Buffer.from('HERE'));
+      await mount.close(fd);
+      expect((await mount.readFile('file')).toString()).toBe('made HERE\n');
+    });
+  },
+);
 
 test('echo >> file, right after a mount with an empty store', async () => {
   service.put('file', Buffer.from('from elsewhere\n'));

@@ -3,11 +3,14 @@ import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { type Disk, systemDisk } from '../../src/store/disk.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 
-/** A disk that syncs no draft until somebody looks, and then tells which files were synced. */
+/** A disk that is done with no draft until somebody looks, and tells which files were synced by then. */
 class WatchedDisk {
   readonly #paths = new Map<number, string>();
-  isWatched = false;
-  readonly synced: string[] = [];
+  readonly synced = new Set<string>();
+  look = (): void => {};
+  readonly #looked = new Promise<void>((resolve) => {
+    this.look = resolve;
+  });
   readonly disk: Disk = {
     ...systemDisk,
     open: (path, how) => {
@@ -17,8 +20,8 @@ class WatchedDisk {
     },
     sync: async (fd) => {
       const path = this.#paths.get(fd) ?? '';
-      if (this.isWatched) this.synced.push(path);
-      else if (path.includes('/drafts/')) return new Promise(() => {});
+      if (path.includes('/drafts/')) await this.#looked;
+      this.synced.add(path);
     },
   };
 }
@@ -36,12 +39,36 @@ test('fsync(2) syncs all that was written here, also what is being pushed below 
     const fd = await mount.open('file', 'r+');
     await mount.write(fd, 0, Buffer.alloc(50_000, 'newer'));
 
-    watched.isWatched = true;
-    await mount.fsync(fd);
+    let isOver = false;
+    const synced = mount.fsync(fd).then(() => {
+      isOver = true;
+    });
+    for (let turns = 0; turns < 10; turns++) await new Promise((resolve) => setImmediate(resolve));
+    expect(isOver).toBe(false);
+    watched.look();
+    await synced;
 
-    const drafts = watched.synced.filter((path) => path.includes('/drafts/'));
+    const drafts = [...watched.synced].filter((path) => path.includes('/drafts/'));
     expect(drafts).toHaveLength(2);
     expect(drafts.some((path) => path.endsWith(`/${content}`))).toBe(true);
+    await mount.close(fd);
+  } finally {
+    await tower.close();
+  }
+});
+
+test('fsync(2) by who opened the file again syncs what others wrote and closed', async () => {
+  const watched = new WatchedDisk();
+  const tower = await LeftTower.build({ disk: watched.disk });
+  try {
+    const mount = new InProcessMount(tower.fileSystem);
+    await mount.writeFile('file', Buffer.alloc(300_000, 'closed'));
+    const fd = await mount.open('file', 'r');
+    watched.look();
+
+    await mount.fsync(fd);
+
+    expect([...watched.synced].filter((path) => path.includes('/drafts/'))).toHaveLength(1);
     await mount.close(fd);
   } finally {
     await tower.close();

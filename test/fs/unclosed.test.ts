@@ -1,8 +1,10 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { StorageError } from '../../src/base/errors.ts';
+import type { Inode } from '../../src/base/vocabulary.ts';
 import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { type Disk, systemDisk } from '../../src/store/disk.ts';
-import { removeNode } from '../../src/store/node-table.ts';
+import { removeNode, writeNode } from '../../src/store/node-table.ts';
+import { doubtedTime } from '../../src/store/service-time.ts';
 import { VersionService } from '../content/version-service.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 
@@ -71,6 +73,33 @@ describe.each([100, 300_000])('a file of %i bytes', (length) => {
     expect(Buffer.compare(await mount.readFile('file'), kept)).toBe(0);
   });
 
+  test('from elsewhere, in doubt, that is emptied and not closed again is what it was', async () => {
+    service.put('file', kept, 1_000_000);
+    await mount.readFile('file');
+    const { ino } = await mount.stat('file');
+    doubt(ino);
+    const { pins } = service;
+    const fd = await mount.open('file', 'w');
+    await mount.write(fd, 0, Buffer.alloc(length / 2, 'half '));
+    expect(service.pins).toBe(pins); // of what is emptied nobody has to know which version it is
+
+    await restart();
+
+    expect(Buffer.compare(await mount.readFile('file'), kept)).toBe(0);
+    expect((await mount.stat('file')).sizeBytes).toBe(length);
+  });
+
+  test('from elsewhere, in doubt, that is written anew and closed is what was written', async () => {
+    service.put('file', kept, 1_000_000);
+    await mount.readFile('file');
+    doubt((await mount.stat('file')).ino);
+    await mount.writeFile('file', Buffer.from('anew'));
+
+    await restart();
+
+    expect((await mount.readFile('file')).toString()).toBe('anew');
+  });
+
   test('whose new bytes a full disk refuses is what its last close kept, and can be written again', async () => {
     await mount.writeFile('file', kept);
     const fd = await mount.open('file', 'w');
@@ -84,6 +113,52 @@ describe.each([100, 300_000])('a file of %i bytes', (length) => {
     fillable.isFull = false;
     await mount.writeFile('file', Buffer.from('short'));
     expect((await mount.readFile('file')).toString()).toBe('short');
+  });
+});
+
+/** As fetched within two seconds of its last change (store/service-time). */
+function doubt(ino: Inode): void {
+  tower.store.transact((tx) => {
+    const node = tx.get('node', ino);
+    if (node?.remote == null) throw new Error('the service has the file');
+    writeNode(tx, node, { ...node, remote: { ...node.remote, lastModifiedMs: doubtedTime(1_000_000) } }, 0);
+  });
+}
+
+/** What `cfs discard` makes of a file (sync/discarding): it holds again what the service has. */
+function givenUp(ino: Inode): void {
+  tower.store.transact((tx) => {
+    const node = tx.get('node', ino);
+    if (node?.local == null || node.remote === null) throw new Error('there is nothing to give up');
+    const { content, sizeBytes } = node.remote;
+    writeNode(tx, node, { ...node, local: { ...node.local, content, sizeBytes: sizeBytes ?? 0 } }, 0);
+  });
+}
+
+describe.each([100, 300_000])('what was given up of a file of %i bytes while a program had it open', (length) => {
+  const theirs = Buffer.alloc(length, 'theirs ');
+
+  test.each([
+    { how: 'write(2)', act: (fd: number) => mount.write(fd, 10, Buffer.from('behind')) },
+    { how: 'ftruncate(2)', act: (fd: number) => mount.ftruncate(fd, 50) },
+    { how: 'ftruncate(2) to nothing', act: (fd: number) => mount.ftruncate(fd, 0) },
+    { how: 'fallocate(2)', act: (fd: number) => mount.fallocate(fd, 'punch-hole', 20, 10) },
+  ])('is not written on: what comes by $how after it reaches the file, over what the service has', async ({ act }) => {
+    service.put('file', theirs);
+    service.put('twin', theirs);
+    const twin = await mount.open('twin', 'r+');
+    await act(twin);
+    await mount.close(twin);
+    const fd = await mount.open('file', 'r+');
+    await mount.write(fd, 0, Buffer.from('given up'));
+    await mount.fsync(fd);
+
+    givenUp((await mount.fstat(fd)).ino);
+    await act(fd);
+    await mount.close(fd);
+
+    await restart();
+    expect((await mount.readFile('file')).equals(await mount.readFile('twin'))).toBe(true);
   });
 });
 

@@ -87,6 +87,7 @@ export class ServedTower {
         complete: (content, extent, signal) => completed(reader, content, extent, signal),
         isOpen: (ino) => fileSystem.files.isOpen(ino),
         isBeingWritten: () => false,
+        isOpenForWriting: () => false,
         clock,
         log: silentLogger,
         onEvent: (event) => events.push(event),

@@ -56,6 +56,8 @@ export class SyncedTower {
       complete: (content, extent, signal) => reader.complete(content, extent, signal),
       isOpen: (ino) => fileSystem.files.isOpen(ino),
       isBeingWritten: (ino) => openPush.isHeldBack(ino),
+      isOpenForWriting: (ino) => fileSystem.files.isBeingWritten(ino),
+      beforePush: (ino) => tower.freshness.beforePush(ino),
       clock,
       log: silentLogger,
       onEvent: () => {},

@@ -126,6 +126,17 @@ describe('[S-discard-1] changes that are given up', () => {
     expect(world.sync.status().pending).toBe(1);
   });
 
+  test('not while a program has it open for writing either, though what it holds may be pushed', async () => {
+    const world = knownWorld();
+    const { ino } = world.write('/a/old', 'synced, and kept open');
+    world.openForWriting.add(ino);
+
+    await expect(world.sync.discard(ROOT_INODE, 'discard')).rejects.toThrow(/open for writing/);
+    expect(world.bytesOf(world.node('/a/old'))).toBe('synced, and kept open');
+    await world.settle();
+    expect(world.service.tree().get('/a/old')).toBe('synced, and kept open');
+  });
+
   test('are told first, with what would be lost, and nothing is done', async () => {
     const world = knownWorld();
     world.write('/a/old', 'changed');

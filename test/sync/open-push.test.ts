@@ -106,6 +106,25 @@ test('what was fsynced goes although it was never closed', async () => {
   await world.mount.close(fd);
 });
 
+test('a file that is open for writing cannot be given up, though it is to be pushed open: what is written later stays', async () => {
+  await world.mount.writeFile('f', Buffer.from('one'));
+  await world.converge();
+  const fd = await world.mount.open('f', O_WRONLY);
+  await world.mount.write(fd, 0, Buffer.from('two'));
+  await world.mount.fsync(fd);
+  world.service.auto = null; // nothing is frozen before it is given up
+  await world.pass(5_000);
+
+  await expect(world.sync.discard(ROOT_INODE, 'discard')).rejects.toThrow(/open for writing/);
+  world.service.auto = () => ({ type: 'answer' });
+  await world.mount.write(fd, 3, Buffer.from(' and three'));
+  await world.mount.close(fd);
+  await world.converge();
+
+  expect(versionsOf('f')[0]).toBe('two and three');
+  expect((await world.mount.readFile('f')).toString()).toBe('two and three');
+});
+
 test('a save that changed no byte makes no version while somebody has the file open, to read or to write', async () => {
   await world.mount.writeFile('f', Buffer.from('one'));
   await world.converge();

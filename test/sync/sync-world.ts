@@ -25,6 +25,8 @@ export class SyncWorld {
   readonly events: SyncEvent[] = [];
   readonly open = new Set<Inode>();
   readonly beingWritten = new Set<Inode>();
+  /** Open for writing, also where what they hold may be pushed. */
+  readonly openForWriting = new Set<Inode>();
   readonly #options: Partial<SyncOptions>;
   marks: PushMarks;
   tree: Tree;
@@ -65,6 +67,7 @@ export class SyncWorld {
       complete: async (content) => this.#complete(content),
       isOpen: (ino) => this.open.has(ino),
       isBeingWritten: (ino) => this.beingWritten.has(ino),
+      isOpenForWriting: (ino) => this.openForWriting.has(ino) || this.beingWritten.has(ino),
       clock,
       log: silentLogger,
       onEvent: (event) => this.events.push(event),

@@ -1,0 +1,46 @@
+import type { Clock } from '../base/clock.ts';
+import type { RemoteVersion } from '../base/resources.ts';
+import { type ContentId, type ResourceUrl, timespecOfMs } from '../base/vocabulary.ts';
+import type { Contents } from '../store/contents.ts';
+import { isInDoubt, writeNode } from '../store/node-table.ts';
+import { undoubted } from '../store/service-time.ts';
+import type { LocalFacet, NodeRecord, StoreWriter } from '../store/tables.ts';
+
+/** The newest version of a file, as it stands here. */
+export interface NewestVersion {
+  readonly content: ContentId;
+  /** Where it is not the one that the listing told of: how much longer it is. */
+  readonly other: { readonly longerBytes: number } | null;
+}
+
+/**
+ * The service said which version is the newest: the node is that from now on.
+ *
+ * @param answer `told`: the node as it was when we asked
+ */
+export function recordNewest(
+  { store, contents, clock }: { readonly store: StoreWriter; readonly contents: Contents; readonly clock: Clock },
+  answer: { readonly told: NodeRecord; readonly resource: ResourceUrl; readonly version: RemoteVersion },
+): NewestVersion {
+  const { told, resource, version } = answer;
+  return store.transact((tx) => {
+    const content = contents.versionContent(tx, version.url, resource, version.sizeBytes);
+    const node = tx.get('node', told.ino);
+    // Somebody wrote here, the file was replaced or removed, or a listing told of other bytes while we asked: left alone.
+    const isSame = node?.remote?.resource === resource && node.remote.lastModifiedMs === told.remote?.lastModifiedMs;
+    if (node?.local == null || node.remote == null || !isSame || (node.local.content !== null && !isInDoubt(node))) {
+      // Only the lease keeps it from collection.
+      if (tx.get('content', content)?.refs === 0) tx.put('garbage', content, true);
+      return { content, other: null };
+    }
+    const longerBytes = version.sizeBytes - node.local.sizeBytes;
+    const isOther = longerBytes !== 0 || (node.local.content !== null && node.local.content !== content);
+    const mtime = isOther && version.lastModifiedMs !== null ? timespecOfMs(version.lastModifiedMs) : node.local.mtime;
+    // The listing's time stays: if this version is newer, the next listing shows it and the history is asked once more.
+    const lastModifiedMs = undoubted(node.remote.lastModifiedMs);
+    const remote = { ...node.remote, content, sizeBytes: version.sizeBytes, lastModifiedMs };
+    const local: LocalFacet = { ...node.local, content, sizeBytes: version.sizeBytes, mtime };
+    writeNode(tx, node, { ...node, local, remote }, clock.nowMs());
+    return { content, other: isOther ? { longerBytes } : null };
+  });
+}

@@ -1,0 +1,113 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { TransportError } from '../../src/base/errors.ts';
+import type { ResourceUrl } from '../../src/base/vocabulary.ts';
+import { SyncedTower } from '../harness/synced-tower.ts';
+import { MODEL_ROOT } from '../sync/model-service.ts';
+
+/**
+ * What was changed here is pushed while nobody has heard yet that it, or a folder that it lies in, was thrown away elsewhere. The service
+ * takes it: what lies in the trash is as good as any other. It must not stay there.
+ */
+
+let synced: SyncedTower;
+let folder: ResourceUrl;
+let file: ResourceUrl;
+
+beforeEach(async () => {
+  synced = await SyncedTower.build();
+  const { service, tower, mount } = synced;
+  folder = service.add('folder', MODEL_ROOT, 'folder');
+  file = service.add('file', folder, 'file', Buffer.from('theirs'));
+  await tower.freshness.refresh();
+  await mount.readFile('folder/file');
+});
+afterEach(() => synced.close());
+
+const never = new AbortController().signal;
+
+async function trash(what: 'file' | 'folder'): Promise<void> {
+  await synced.service.moveToTrash(what === 'file' ? file : folder, what, what, never);
+}
+
+/** How this machine came to know nothing of it. */
+const UNHEARD = {
+  'nobody looked for long': () => synced.clock.advance(10 * 60_000),
+  'the service was away': () => synced.tower.freshness.unreachable(new TransportError('away')),
+};
+
+async function isThere(path: string, text: string): Promise<void> {
+  const { service, mount, tower } = synced;
+  await synced.converge();
+  expect(service.tree().get(`/${path}`)).toBe(text);
+  await tower.freshness.refresh();
+  expect((await mount.readFile(path)).toString()).toBe(text);
+}
+
+describe.each(Object.entries(UNHEARD))('%s', (_how, pass) => {
+  test.each(['file', 'folder'] as const)('an edit is made anew as a file (its %s trashed)', async (what) => {
+    const { mount } = synced;
+    await trash(what);
+    const fd = await mount.open('folder/file', 'r+');
+    pass();
+    await mount.write(fd, 0, Buffer.from('ours'));
+    await mount.close(fd);
+
+    await isThere('folder/file', 'oursrs');
+  });
+
+  test('a file that was made in a folder that is in the trash makes the folder anew', async () => {
+    const { mount, service } = synced;
+    await trash('folder');
+    pass();
+    await mount.writeFile('folder/new', Buffer.from('new'));
+
+    await isThere('folder/new', 'new');
+    expect([...service.tree().keys()].sort()).toEqual(['/folder', '/folder/new']);
+  });
+
+  test('a file that was only renamed stays in the trash: that is what was wanted last', async () => {
+    const { mount, service } = synced;
+    await trash('file');
+    await mount.rename('folder/file', 'folder/other');
+    pass();
+
+    await synced.converge();
+    expect([...service.tree().keys()]).toEqual(['/folder']);
+  });
+});
+
+test('what is asked before a push is asked once for many, and not while it is known', async () => {
+  const { mount, service, clock, tower } = synced;
+  const listings: string[] = [];
+  const listing = service.listing.bind(service);
+  service.listing = (url) => {
+    listings.push(url);
+    return listing(url);
+  };
+  for (let n = 0; n < 20; n++) await mount.writeFile(`folder/f${n}`, Buffer.from('x'));
+  await synced.converge();
+  expect(listings).toEqual([]);
+
+  tower.freshness.stop(); // no listings but those that pushes ask for
+  clock.advance(10 * 60_000);
+  for (let n = 0; n < 20; n++) await mount.writeFile(`folder/f${n}`, Buffer.from('y'));
+  await synced.converge();
+  expect(listings.length).toBeLessThanOrEqual(2);
+});
+
+test('an edit under removals that wait for a person is not pushed into the trash', async () => {
+  const { mount, service, tower } = synced;
+  const many = Array.from({ length: 150 }, (_, n) => service.add('file', folder, `f${n}`, Buffer.from('x')));
+  await tower.freshness.refresh();
+  await mount.readdir('folder');
+  for (const each of many) await service.moveToTrash(each, 'file', 'f', never);
+  await tower.freshness.refresh();
+  expect(tower.freshness.heldRemovals).toHaveLength(1);
+
+  await mount.writeFile('folder/f7', Buffer.from('ours'));
+  await synced.converge();
+
+  expect(service.tree().get('/folder/f7')).toBe('ours');
+  await tower.freshness.refresh(undefined, { accept: true });
+  expect((await mount.readFile('folder/f7')).toString()).toBe('ours');
+});
