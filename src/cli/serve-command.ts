@@ -68,7 +68,9 @@ export async function runServer(dataDirectory: string, flags: ServeFlags, contex
     process.once('SIGTERM', stop);
     process.once('SIGINT', stop);
   });
-  if (flags.faultFile !== undefined) process.on('SIGHUP', () => orderAgain(server, flags.faultFile ?? '', context));
+  const { faultFile } = flags;
+  // Without one the signal ends the server as it ends any program: a terminal that is closed, but not under nohup(1).
+  if (faultFile !== null) process.on('SIGHUP', () => orderAgain(server, faultFile, context));
   context.print(`listening on ${server.origin}\n`);
   if (flags.readyFd !== null) announce(flags.readyFd, server.origin);
   await stopped;
@@ -101,6 +103,19 @@ export async function checkData(dataDirectory: string, context: Printer): Promis
 }
 
 const GRACE_MS = 2000;
+/** Nobody asks this server for them. */
+const REQUESTS_KEPT = 100;
+
+/** Lines that cannot be written (a full disk, a reader that is gone) are lost: what they tell of must go on. */
+const standardError = {
+  write: (line: string): void => {
+    try {
+      writeSync(2, line);
+    } catch {
+      // Nowhere left to say so.
+    }
+  },
+};
 
 function announce(fd: number, origin: string): void {
   try {
@@ -130,7 +145,8 @@ function optionsOf(dataDirectory: string, flags: ServeFlags): ReferenceServerOpt
     ...(flags.faultFile === null ? {} : { faults: faultsOf(flags.faultFile) }),
     latencyMs: flags.latencyMs,
     ...(flags.bandwidthBytes === null ? {} : { bandwidthBytesPerSecond: flags.bandwidthBytes }),
-    log: createLogger({ level: flags.logLevel as LogLevel }),
+    log: createLogger({ level: flags.logLevel as LogLevel, destination: standardError }),
+    requestsKept: REQUESTS_KEPT,
   };
 }
 

@@ -105,18 +105,17 @@ export class Accounts {
 
   async #signIn(username: string, password: string, remote: string): Promise<UserRow> {
     const email = username.trim().toLowerCase();
-    const key = `${email}\0${remote}`;
-    this.#guesses.check(key);
+    // Hashed: what anybody may send is kept, and is as long as he likes.
+    return this.#guesses.inTurn(hashOf(`${email}\0${remote}`), () => this.#userOf(email, password));
+  }
+
+  /** Null for anything wrong. */
+  async #userOf(email: string, password: string): Promise<UserRow | null> {
     const uid = email.length > EMAIL_CHARS_MAX ? undefined : this.#database.emails.get(email);
     const user = uid === undefined ? undefined : this.#database.users.get(uid);
     // Also for a user who does not exist: the time of the answer must not tell.
     const matches = await passwordMatches(password, user?.password ?? NOBODYS_PASSWORD);
-    if (user === undefined || !matches) {
-      this.#guesses.failed(key);
-      throw unauthorized();
-    }
-    this.#guesses.succeeded(key);
-    return user;
+    return user === undefined || !matches ? null : user;
   }
 
   #checkApplication(id: string): void {
@@ -138,33 +137,58 @@ const EMAIL_CHARS_MAX = 254;
 const KEY_CHARS_MAX = 100;
 const NO_HASH = new Uint8Array(32);
 
-/** Wrong passwords from one address for one user: free at first, then each costs twice the pause of the one before. */
+/**
+ * Wrong passwords from one address for one user: free at first, then each costs twice the pause of the one before.
+ *
+ * INVARIANT: at most one guess of a key is being looked at. Those that are sent together would be free otherwise, however many; and
+ * counting them before they are looked at would put programs that sign in together with the right password into the pause.
+ */
 class PasswordGuesses {
   readonly #clock: Clock;
   readonly #wrong = new Map<string, { count: number; notBeforeMs: number }>();
+  readonly #last = new Map<string, Promise<unknown>>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
+  /** Whom `look` finds, after all earlier guesses of `key`. @throws Refusal 401 when that is nobody; 503 while the pause lasts */
+  inTurn<T>(key: string, look: () => Promise<T | null>): Promise<T> {
+    const guess = (this.#last.get(key) ?? Promise.resolve()).then(() => this.#guess(key, look));
+    const done = guess
+      .catch(() => {})
+      .finally(() => {
+        if (this.#last.get(key) === done) this.#last.delete(key);
+      });
+    this.#last.set(key, done);
+    return guess;
+  }
+
+  async #guess<T>(key: string, look: () => Promise<T | null>): Promise<T> {
+    this.#check(key);
+    const found = await look();
+    if (found === null) {
+      this.#failed(key);
+      throw unauthorized();
+    }
+    this.#wrong.delete(key);
+    return found;
+  }
+
   /** @throws Refusal 503 with Retry-After while the pause lasts (5xx is all that interface 7 leaves besides 400 and 401) */
-  check(key: string): void {
+  #check(key: string): void {
     const waitMs = (this.#wrong.get(key)?.notBeforeMs ?? 0) - this.#clock.elapsedMs();
     if (waitMs <= 0) return;
     throw new Refusal(503, 'Too many wrong passwords', { 'Retry-After': String(Math.ceil(waitMs / 1000)) });
   }
 
-  failed(key: string): void {
+  #failed(key: string): void {
     const count = (this.#wrong.get(key)?.count ?? 0) + 1;
     const pauseMs =
       count < FREE_GUESSES ? 0 : Math.min(GUESS_PAUSE_MS * 2 ** (count - FREE_GUESSES), GUESS_PAUSE_MAX_MS);
     this.#wrong.delete(key);
     this.#wrong.set(key, { count, notBeforeMs: this.#clock.elapsedMs() + pauseMs });
     if (this.#wrong.size > GUESSERS_MAX) this.#wrong.delete(this.#wrong.keys().next().value as string);
-  }
-
-  succeeded(key: string): void {
-    this.#wrong.delete(key);
   }
 }
 

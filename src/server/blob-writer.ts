@@ -1,6 +1,6 @@
 import { createHash, type Hash } from 'node:crypto';
 import { constants } from 'node:fs';
-import { type FileHandle, open } from 'node:fs/promises';
+import { type FileHandle, open, unlink } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
 /** What became of a blob that was written to its end. */
@@ -21,13 +21,23 @@ export class BlobWriter {
   #held: Uint8Array[] | null;
   #opened: { readonly file: FileHandle; readonly path: string } | null = null;
   #end: number;
-  #syncedEnd: number;
+  /** Bytes that are certainly on the disk. */
+  #syncedBytes: number;
   #syncing: Promise<void> | null = null;
+  /**
+   * What went wrong first on the disk. Linux tells of bytes that it could not write once per open file (fsync(2)): the next sync of the
+   * same one succeeds, as if they were there.
+   */
+  #failure: { readonly error: unknown } | null = null;
   #isClosed = false;
 
-  /** @param options.closed called once, when the writer is done */
+  /**
+   * @param options.syncedBytes how many of the first `offset` bytes are certainly on the disk
+   * @param options.closed called once, when the writer is done
+   */
   constructor(options: {
     offset: number;
+    syncedBytes: number;
     openFile: () => Promise<{ file: FileHandle; path: string }>;
     closed: () => void;
   }) {
@@ -36,7 +46,7 @@ export class BlobWriter {
     this.#hash = options.offset === 0 ? createHash('sha256') : null;
     this.#held = options.offset === 0 ? [] : null;
     this.#end = options.offset;
-    this.#syncedEnd = options.offset;
+    this.#syncedBytes = options.syncedBytes;
   }
 
   /** Bytes that the blob holds. */
@@ -44,15 +54,16 @@ export class BlobWriter {
     return this.#end;
   }
 
-  /** One call at a time. */
+  /** One call at a time. @throws Error also when bytes of an earlier call turn out to be lost */
   async write(chunks: readonly Uint8Array[]): Promise<void> {
+    if (this.#failure !== null) throw this.#failure.error;
     const bytes = chunks.reduce((sum, chunk) => sum + chunk.byteLength, 0);
     if (this.#held !== null && this.#end + bytes <= SMALL_BYTES_MAX) this.#held.push(...chunks);
     else await this.#writeAt(await this.#file(), chunks, this.#end);
     this.#end += bytes;
     if (this.#end > HASHED_AT_ONCE_BYTES_MAX) this.#hash = null;
     for (const chunk of chunks) this.#hash?.update(chunk);
-    if (this.#held === null && this.#end - this.#syncedEnd >= SYNC_BYTES) this.#syncBehind();
+    if (this.#held === null && this.#end - this.#syncedBytes >= SYNC_BYTES) this.#syncBehind();
   }
 
   /** Puts a file on the disk and closes it; leaves a small blob to the caller. */
@@ -67,17 +78,23 @@ export class BlobWriter {
   async suspend(): Promise<void> {
     const file = await this.#file();
     await this.#syncing;
-    await Promise.all([file.sync(), syncDirectory(dirname(this.#opened?.path as string))]);
+    if (this.#failure !== null) throw this.#failure.error;
+    await this.#noted(Promise.all([file.sync(), syncDirectory(dirname(this.#opened?.path as string))]));
+    this.#syncedBytes = this.#end;
     await this.close();
   }
 
-  /** Without any promise about the disk. */
+  /** Without any promise about the disk; but what it failed to take is cut off, so that nobody goes on behind it. */
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#closedNow();
     await this.#syncing;
-    await this.#opened?.file.close();
+    if (this.#opened === null) return;
+    const { file, path } = this.#opened;
+    // On a disk that takes not even that nobody can go on at all.
+    if (this.#failure !== null) await file.truncate(this.#syncedBytes).catch(() => unlink(path).catch(() => {}));
+    await file.close();
   }
 
   /** The file; what was held in memory goes there first. */
@@ -93,7 +110,7 @@ export class BlobWriter {
   async #writeAt(file: FileHandle, chunks: readonly Uint8Array[], start: number): Promise<void> {
     let at = start;
     for (let rest = chunks; rest.length > 0; ) {
-      const { bytesWritten } = await file.writev(rest, at);
+      const { bytesWritten } = await this.#noted(file.writev(rest, at));
       at += bytesWritten;
       rest = skip(rest, bytesWritten);
     }
@@ -101,13 +118,27 @@ export class BlobWriter {
 
   /** Brings the disk along while bytes arrive, so that the end has not everything to wait for. */
   #syncBehind(): void {
-    if (this.#syncing !== null || this.#opened === null) return;
-    this.#syncedEnd = this.#end;
-    // A failure comes back from the sync at the end.
-    const done = (): void => {
-      this.#syncing = null;
-    };
-    this.#syncing = this.#opened.file.datasync().then(done, done);
+    if (this.#syncing !== null || this.#opened === null || this.#failure !== null) return;
+    const end = this.#end;
+    this.#syncing = this.#noted(this.#opened.file.datasync())
+      .then(() => {
+        this.#syncedBytes = end;
+      })
+      // Told by the next write, or by `suspend`.
+      .catch(() => {})
+      .finally(() => {
+        this.#syncing = null;
+      });
+  }
+
+  /** What the disk answers; that it failed is not forgotten. */
+  async #noted<T>(answer: Promise<T>): Promise<T> {
+    try {
+      return await answer;
+    } catch (error) {
+      this.#failure ??= { error };
+      throw error;
+    }
   }
 }
 

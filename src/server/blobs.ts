@@ -31,11 +31,15 @@ export class Blobs {
     return randomBytes(16).toString('hex');
   }
 
-  /** A new blob, or with `offset` more of one that is a file already; what lies behind `offset` is cut off. */
-  write(name: string, offset: number): BlobWriter {
+  /**
+   * A new blob, or with `offset` more of one that is a file already; what lies behind `offset` is cut off.
+   * @param syncedBytes how much of that was certainly on the disk when it was last written to
+   */
+  write(name: string, offset: number, syncedBytes = 0): BlobWriter {
     this.#writers += 1;
     return new BlobWriter({
       offset,
+      syncedBytes,
       openFile: async () => {
         const path = await this.#writablePath(name);
         const flags = offset === 0 ? constants.O_CREAT | constants.O_TRUNC : 0;

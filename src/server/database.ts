@@ -1,4 +1,4 @@
-import { mkdirSync } from 'node:fs';
+import { chmodSync, mkdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Key, open, type RootDatabase, type Database as Table } from 'lmdb';
 import { StorageError } from '../base/errors.ts';
@@ -54,8 +54,13 @@ export class Database {
   /** @throws StorageError when the directory cannot be used or was written by a newer version of this program */
   static open(dataDirectory: string, freeBytes = () => freeBytesOf(dataDirectory)): Database {
     try {
+      // Says nothing about a directory that was there: the files keep other users of the machine out themselves.
       mkdirSync(dataDirectory, { recursive: true, mode: 0o700 });
-      return new Database(open({ path: join(dataDirectory, 'service.mdb'), maxDbs: 32 }), freeBytes);
+      const path = join(dataDirectory, 'service.mdb');
+      for (const file of [path, `${path}-lock`]) makePrivate(file);
+      // lmdb's declarations do not know the last one; its default is 0664.
+      const options = { path, maxDbs: 32, permissionsMode: PRIVATE_MODE };
+      return new Database(open(options), freeBytes);
     } catch (error) {
       if (error instanceof StorageError) throw error;
       throw new StorageError(`cannot use ${dataDirectory}: ${(error as Error).message}`, { cause: error });
@@ -166,8 +171,15 @@ interface WaitingChange {
 }
 
 const SCHEMA = 1;
+const PRIVATE_MODE = 0o600;
 /** More than a commit takes. */
 const FREE_BYTES_MIN = 4 * 1024 * 1024;
+/** Its owner's alone: earlier versions of this program let everybody read it. */
+function makePrivate(file: string): void {
+  const mode = statSync(file, { throwIfNoEntry: false })?.mode ?? PRIVATE_MODE;
+  if ((mode & 0o077) !== 0) chmodSync(file, PRIVATE_MODE);
+}
+
 /** Leaves the small numbers to the system folders (wire-facts 1). */
 const FIRST_NUMBER = 5000;
 /** Above every sequence number, as the end of a range. */

@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Clock } from '../base/clock.ts';
+import { StorageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { type Endpoint, type EndpointKind, parsePath } from '../protocol/endpoints.ts';
 import { accountHandlers } from './account-handlers.ts';
@@ -9,7 +10,7 @@ import type { FaultPlan } from './fault-plan.ts';
 import { fileHandlers } from './file-handlers.ts';
 import { folderHandlers } from './folder-handlers.ts';
 import { type Handler, type HandlerTable, type Method, OPEN_ENDPOINTS, type Service } from './handler-table.ts';
-import { notFound, Refusal, unauthorized } from './refusal.ts';
+import { noRoom, notFound, Refusal, unauthorized } from './refusal.ts';
 import type { RequestLog } from './request-log.ts';
 import { tokenHandlers } from './token-handlers.ts';
 
@@ -137,11 +138,11 @@ export class Dispatcher {
   }
 
   async #refuse(exchange: Exchange, error: unknown, fields: { method: string; path: string }): Promise<void> {
-    const isRefusal = error instanceof Refusal;
-    if (!isRefusal) this.#log.error({ err: error, method: fields.method }, 'request failed');
+    const refusal = refusalOf(error);
+    if (refusal !== error) this.#log.error({ err: error, method: fields.method }, 'request failed');
+    else if (refusal.status === 507) this.#log.warn({ method: fields.method }, 'no room for an upload');
     // An answer that was begun cannot become another one: the line ends, and the other side sees that it is not whole.
     if (exchange.status !== 0) return exchange.hangUp();
-    const refusal = isRefusal ? error : new Refusal(500, 'Internal server error');
     await exchange.sendRefusal(refusal).catch(() => exchange.hangUp());
   }
 }
@@ -156,6 +157,13 @@ const LISTINGS: ReadonlySet<EndpointKind> = new Set([
 const TOLD_MAX = 1000;
 const GARBAGE =
   '<html><head><title>Welcome</title></head><body><p>Please accept the terms of this network</p></body></html>';
+
+function refusalOf(error: unknown): Refusal {
+  if (error instanceof Refusal) return error;
+  const code = (error as NodeJS.ErrnoException | null)?.code;
+  const isFull = (error instanceof StorageError && error.full) || code === 'ENOSPC' || code === 'EDQUOT';
+  return isFull ? noRoom() : new Refusal(500, 'Internal server error');
+}
 
 function splitTarget(target: string): [path: string, query: string] {
   const mark = target.indexOf('?');

@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs';
+import { StorageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { Parts } from './reference-server.ts';
 
@@ -13,7 +15,21 @@ export async function settlePartialUploads(parts: Parts, bootId: string): Promis
     const sizeBytes = await blobs.sizeBytes(row.blob);
     if (sizeBytes !== null && sizeBytes > row.sizeBytes) await blobs.truncate(row.blob, row.sizeBytes);
   }
-  database.change(() => void database.meta.put('bootId', bootId));
+  try {
+    database.change(() => void database.meta.put('bootId', bootId));
+  } catch (error) {
+    // A server starts on a full disk, too. The next start cuts once more, which costs an upload what was not synced by then.
+    if (!(error instanceof StorageError && error.full)) throw error;
+  }
+}
+
+/** Changes with every start of the machine; the same text where the system does not tell. */
+export function bootId(): string {
+  try {
+    return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
+  } catch {
+    return 'unknown';
+  }
 }
 
 /**

@@ -1,7 +1,7 @@
-import { mkdirSync, readFileSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerOptions, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
-import type { AddressInfo, Socket } from 'node:net';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
@@ -12,11 +12,13 @@ import { Blobs } from './blobs.ts';
 import { Collections } from './collections.ts';
 import { lockData } from './data-lock.ts';
 import { Database } from './database.ts';
+import { DiskReserve, type DiskSpace, diskSpaceOf } from './disk-reserve.ts';
 import { Dispatcher } from './dispatcher.ts';
 import { Documents } from './documents.ts';
 import { FaultPlan, type FaultRule } from './fault-plan.ts';
 import { Histories } from './histories.ts';
-import { collectGarbage, settlePartialUploads, sweepBlobs } from './housekeeping.ts';
+import { bootId, collectGarbage, settlePartialUploads, sweepBlobs } from './housekeeping.ts';
+import { Lines } from './lines.ts';
 import { listening } from './listening.ts';
 import { Pictures } from './pictures.ts';
 import { Repository } from './repository.ts';
@@ -63,6 +65,8 @@ export interface ReferenceServerOptions {
   readonly silenceMaxMs?: number;
   /** Requests that the log keeps; 10,000. */
   readonly requestsKept?: number;
+  /** The file system of the data; asked of the system by default. */
+  readonly disk?: DiskSpace;
 }
 
 /**
@@ -92,6 +96,7 @@ export class ReferenceServer {
     if (options.tls === undefined && options.insecure !== true && !LOOPBACK.test(host)) {
       throw new UsageError(`plain HTTP on ${host} can be overheard: give --tls-cert and --tls-key, or --insecure`);
     }
+    const http = createHttp(options);
     mkdirSync(options.dataDirectory, { recursive: true, mode: 0o700 });
     const unlock = await lockData(options.dataDirectory);
     const parts = openParts(options);
@@ -99,18 +104,15 @@ export class ReferenceServer {
       await settlePartialUploads(parts, bootId());
       await sweepBlobs(parts);
       for (const version of parts.histories.all()) parts.sealer.add(version);
-      const http = createHttp(options);
       const lines = new Lines(http);
       const kept = parts.database.meta.get('port') as number | undefined;
       const asked = options.listen?.port;
       const port = await listen(http, host, asked === undefined || asked === 0 ? (kept ?? 0) : asked);
       const origin = originOf(options, host, port);
-      parts.database.change(() => {
-        void parts.database.meta.put('port', port);
-        void parts.database.meta.put('origin', origin);
-      });
+      keepAddress(parts.database, port, origin);
       return new ReferenceServer(options, { ...parts, unlock }, http, lines, origin, port);
     } catch (error) {
+      http.close();
       await parts.database.close();
       await unlock();
       throw error;
@@ -216,7 +218,7 @@ export interface Parts {
 
 export function openParts(options: ReferenceServerOptions): Parts {
   const clock = options.clock ?? systemClock;
-  const database = Database.open(options.dataDirectory);
+  const database = Database.open(options.dataDirectory, options.disk?.freeBytes);
   const blobs = new Blobs({ directory: join(options.dataDirectory, 'blobs'), database });
   const repository = new Repository({
     database,
@@ -233,7 +235,8 @@ export function openParts(options: ReferenceServerOptions): Parts {
     acceptAnyKeys: options.acceptAnyKeys ?? false,
   });
   const sealer = new Sealer({ database, blobs, histories, clock, log: options.log ?? silentLogger });
-  const uploads = new Uploads({ database, blobs, histories, sealer });
+  const reserve = new DiskReserve(options.disk ?? diskSpaceOf(options.dataDirectory));
+  const uploads = new Uploads({ database, blobs, histories, sealer, reserve });
   return { database, clock, accounts, repository, histories, blobs, sealer, uploads };
 }
 
@@ -249,10 +252,7 @@ export async function openAdministration(options: {
     origin: () => (meta.get('origin') as string | undefined) ?? null,
     reserve: (port) => {
       const origin = `http://127.0.0.1:${port}`;
-      parts.database.change(() => {
-        void meta.put('port', port);
-        void meta.put('origin', origin);
-      });
+      keepAddress(parts.database, port, origin);
       return origin;
     },
     close: () => parts.database.close(),
@@ -266,6 +266,16 @@ export interface OpenAdministration {
   /** Sets the port of a server that has not started yet. @returns its origin */
   reserve(port: number): string;
   close(): Promise<void>;
+}
+
+/** Most starts find it kept already: a server starts on a full disk, too. */
+function keepAddress(database: Database, port: number, origin: string): void {
+  const { meta } = database;
+  if (meta.get('port') === port && meta.get('origin') === origin) return;
+  database.change(() => {
+    void meta.put('port', port);
+    void meta.put('origin', origin);
+  });
 }
 
 function originOf(options: ReferenceServerOptions, host: string, port: number): string {
@@ -305,31 +315,6 @@ function createHttp(options: ReferenceServerOptions): Server {
   return http as Server;
 }
 
-/** The lines of a server, and what came over them. */
-class Lines {
-  readonly open = new Set<Socket>();
-  #bytesOfClosed = 0;
-
-  constructor(http: Server) {
-    http.on('connection', (socket: Socket) => {
-      this.open.add(socket);
-      socket.on('close', () => {
-        this.open.delete(socket);
-        this.#bytesOfClosed += socket.bytesRead;
-      });
-      socket.setNoDelay(true);
-      // Each answer that waits for its turn on a line listens for its end (Exchange): as many as the other side asks for at once.
-      socket.setMaxListeners(0);
-    });
-  }
-
-  get bytesArrived(): number {
-    let bytes = this.#bytesOfClosed;
-    for (const socket of this.open) bytes += socket.bytesRead;
-    return bytes;
-  }
-}
-
 /** @returns the port */
 async function listen(http: Server, host: string, port: number): Promise<number> {
   await listening(http, { host, port }).catch((error: NodeJS.ErrnoException) => {
@@ -342,14 +327,5 @@ async function listen(http: Server, host: string, port: number): Promise<number>
 export class PortTakenError extends UsageError {
   constructor(host: string, port: number, cause: unknown) {
     super(`port ${port} of ${host}, where clients know this server, is taken by another program`, 12, { cause });
-  }
-}
-
-/** Changes with every start of the machine; the same text where the system does not tell. */
-function bootId(): string {
-  try {
-    return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
-  } catch {
-    return 'unknown';
   }
 }

@@ -39,3 +39,9 @@ export function unauthorized(message = 'Authorization required'): Refusal {
 export function overQuota(): Refusal {
   return new Refusal(413, 'Storage limit exceeded');
 }
+
+/** The server's own disk is full (RFC 4918 11.5), which passes: a client that is told 413 would not try again by itself. */
+export function noRoom(): Refusal {
+  // ASSUMED (docs/service.md 2.4): the interface names no status for it.
+  return new Refusal(507, 'No room left on the server');
+}

@@ -3,7 +3,7 @@ import type { EndpointKind } from '../protocol/endpoints.ts';
 /** One request as the server saw it. Bytes are those of bodies. */
 export interface RequestEntry {
   readonly method: string;
-  /** Without the query. */
+  /** Without the query; both cut off where they are long. */
   readonly path: string;
   readonly query: string;
   readonly kind: EndpointKind | null;
@@ -77,8 +77,16 @@ export class RequestLog {
     this.#total += 1;
     this.#bytesIn += entry.bytesIn;
     this.#bytesOut += entry.bytesOut;
-    this.#entries.push(entry);
+    this.#entries.push({ ...entry, path: front(entry.path), query: front(entry.query) });
     // In one piece now and then: shifting an array per request would cost more than the request.
     if (this.#entries.length > this.#entriesMax * 2) this.#entries = this.#entries.slice(-this.#entriesMax);
   }
+}
+
+/** Of a path and of a query: more than any address of ours has. A head may be 32 KiB, and anybody may send one. */
+const TEXT_CHARS_MAX = 512;
+
+/** A copy: a slice would keep the whole text alive. */
+function front(text: string): string {
+  return Buffer.from(text.slice(0, TEXT_CHARS_MAX)).toString();
 }

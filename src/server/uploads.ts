@@ -1,7 +1,8 @@
 import type { BlobWriter } from './blob-writer.ts';
 import type { Blobs } from './blobs.ts';
 import type { Database, FileRow, VersionRow } from './database.ts';
-import type { Exchange } from './exchange.ts';
+import type { DiskReserve } from './disk-reserve.ts';
+import type { BodyOutcome, Exchange } from './exchange.ts';
 import type { Histories } from './histories.ts';
 import { forbidden, notFound, overQuota, Refusal } from './refusal.ts';
 import type { Sealer } from './sealer.ts';
@@ -18,13 +19,21 @@ export class Uploads {
   readonly #blobs: Blobs;
   readonly #histories: Histories;
   readonly #sealer: Sealer;
+  readonly #reserve: DiskReserve;
   readonly #underWay = new Map<string, BlobWriter | null>();
 
-  constructor(deps: { database: Database; blobs: Blobs; histories: Histories; sealer: Sealer }) {
+  constructor(deps: {
+    database: Database;
+    blobs: Blobs;
+    histories: Histories;
+    sealer: Sealer;
+    reserve: DiskReserve;
+  }) {
     this.#database = deps.database;
     this.#blobs = deps.blobs;
     this.#sealer = deps.sealer;
     this.#histories = deps.histories;
+    this.#reserve = deps.reserve;
   }
 
   /** Bytes that the service holds of an incomplete version, also while they arrive. */
@@ -32,13 +41,13 @@ export class Uploads {
     return this.#underWay.get(keyOf(version))?.sizeBytes ?? (await this.#blobs.sizeBytes(version.blob)) ?? 0;
   }
 
-  /** A new version in one step. Of an upload that ends early nothing is kept. @throws Refusal 413, 500 when it was cut short */
+  /** A new version in one step. Of an upload that ends early nothing is kept. @throws Refusal 413, 507, 500 when it was cut short */
   async replaceData(file: FileRow, exchange: Exchange): Promise<VersionRow> {
-    const roomBytes = this.#room(file, exchange.contentLength ?? 0);
+    const roomBytes = this.#room(file, 0, exchange);
     const blob = this.#blobs.newName();
     const writer = this.#blobs.write(blob, 0);
     try {
-      const outcome = await exchange.receive((chunks) => writer.write(chunks), roomBytes);
+      const outcome = await this.#take(writer, roomBytes, exchange);
       if (outcome === 'tooLong') throw overQuota();
       if (outcome !== 'complete') throw exchange.orderedRefusal ?? new Refusal(500, 'The data did not arrive in full');
       const finished = await writer.finish();
@@ -56,7 +65,7 @@ export class Uploads {
 
   /**
    * More of a version, from `offset` on. It is complete when the request's body ended as announced.
-   * @throws Refusal 403 for a complete version, 416 when it holds another number of bytes, 413; what arrived before is kept
+   * @throws Refusal 403 for a complete version, 416 when it holds another number of bytes, 413, 507; what arrived before is kept
    */
   async append(file: FileRow, version: VersionRow, offset: number, exchange: Exchange): Promise<VersionRow> {
     // ASSUMED (docs/service.md 7.5): the status; that a complete version never changes is documented.
@@ -68,8 +77,8 @@ export class Uploads {
     try {
       const stored = (await this.#blobs.sizeBytes(version.blob)) ?? 0;
       if (offset !== stored) throw wrongOffset(stored);
-      const roomBytes = this.#room(file, offset + (exchange.contentLength ?? 0)) - offset;
-      writer = this.#blobs.write(version.blob, offset);
+      const roomBytes = this.#room(file, offset, exchange);
+      writer = this.#blobs.write(version.blob, offset, Math.min(offset, version.sizeBytes));
       this.#underWay.set(key, writer);
       return await this.#receive(version, writer, roomBytes, exchange);
     } finally {
@@ -84,7 +93,7 @@ export class Uploads {
   }
 
   async #receive(version: VersionRow, writer: BlobWriter, roomBytes: number, exchange: Exchange): Promise<VersionRow> {
-    const outcome = await exchange.receive((chunks) => writer.write(chunks), roomBytes);
+    const outcome = await this.#take(writer, roomBytes, exchange);
     if (outcome !== 'complete') {
       await writer.suspend();
       const { sizeBytes } = writer;
@@ -109,9 +118,19 @@ export class Uploads {
     }
   }
 
-  #room(file: FileRow, sizeBytes: number): number {
-    const roomBytes = this.#histories.roomBytes(file);
-    if (sizeBytes > roomBytes) throw overQuota();
+  #take(writer: BlobWriter, roomBytes: number, exchange: Exchange): Promise<BodyOutcome> {
+    return exchange.receive((chunks) => {
+      const bytes = chunks.reduce((sum, chunk) => sum + chunk.byteLength, 0);
+      return this.#reserve.spend(bytes, () => writer.write(chunks));
+    }, roomBytes);
+  }
+
+  /** How many bytes may come behind `offset`. @throws Refusal 413 or 507 when more than that are announced */
+  #room(file: FileRow, offset: number, exchange: Exchange): number {
+    const announced = exchange.contentLength ?? 0;
+    const roomBytes = this.#histories.roomBytes(file) - offset;
+    if (announced > roomBytes) throw overQuota();
+    this.#reserve.check(announced);
     return roomBytes;
   }
 }

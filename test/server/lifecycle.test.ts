@@ -1,5 +1,15 @@
 import { execFileSync } from 'node:child_process';
-import { appendFileSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { request as httpsRequest } from 'node:https';
 import { type AddressInfo, connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -42,6 +52,27 @@ test('a server comes back where it was, with everything it had', async () => {
   expect(second.origin).toBe(first.origin);
   expect((await user.client.get(`${file}/data`)).text).toBe('data');
   await second.close();
+});
+
+test('other users of the machine can read no file, whatever the directory that was there lets them', async () => {
+  chmodSync(directory, 0o755);
+  const modes = () =>
+    readdirSync(directory, { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isFile())
+      .map(({ parentPath, name }) => (statSync(join(parentPath, name)).mode & 0o777).toString(8));
+  const server = await open();
+  const user = await signUp(server, 'a@example.com');
+  await user.client.createFilled(user.folder('2'), 'large', PAD);
+  const asMade = modes();
+  await server.close();
+  // As earlier versions left them.
+  for (const name of ['service.mdb', 'service.mdb-lock']) chmodSync(join(directory, name), 0o644);
+
+  const again = await open();
+
+  expect(asMade).toEqual(['600', '600', '600']);
+  expect(modes()).toEqual(asMade);
+  await again.close();
 });
 
 test('a port that another program has is said so, in one sentence and with an exit code of its own', async () => {

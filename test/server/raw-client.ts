@@ -1,5 +1,5 @@
 import { request as httpRequest, type IncomingHttpHeaders } from 'node:http';
-import type { KeyPair } from '../../src/server/administration.ts';
+import type { Administration, KeyPair } from '../../src/server/administration.ts';
 import type { ReferenceServer } from '../../src/server/reference-server.ts';
 
 export interface RawAnswer {
@@ -103,8 +103,17 @@ export interface TestUser extends KeyPair {
 const PASSWORD = 'correct horse battery staple';
 
 /** A user with everything, signed in over HTTP. */
-export async function signUp(server: ReferenceServer, email: string, quotaBytes?: number): Promise<TestUser> {
-  const { administration, origin } = server;
+export function signUp(server: ReferenceServer, email: string, quotaBytes?: number): Promise<TestUser> {
+  return signUpAt(server.origin, server.administration, email, quotaBytes);
+}
+
+/** The same with a server that is another process. */
+export async function signUpAt(
+  origin: string,
+  administration: Administration,
+  email: string,
+  quotaBytes?: number,
+): Promise<TestUser> {
   const quota = quotaBytes === undefined ? {} : { quotaBytes };
   const { userId: uid } = await administration.addUser(email, PASSWORD, { scryptCost: 2 ** 10, ...quota });
   const application = administration.addApplication('tests');

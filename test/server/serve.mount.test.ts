@@ -1,6 +1,6 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { closeSync, mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -52,12 +52,15 @@ function variables(text: string): Record<string, string> {
 }
 
 /** @returns the running server once it has said where it listens */
-async function start(args: string[] = []): Promise<{ child: ChildProcess; line: string; ready: string }> {
+async function start(
+  args: string[] = [],
+  stderr: 'inherit' | number = 'inherit',
+): Promise<{ child: ChildProcess; line: string; ready: string }> {
   const child = spawn(
     process.execPath,
     [PROGRAM, 'serve', '--data', join(directory, 'data'), '--ready-fd', '3', ...args],
     {
-      stdio: ['ignore', 'pipe', 'inherit', 'pipe'],
+      stdio: ['ignore', 'pipe', stderr, 'pipe'],
       env: { PATH: process.env.PATH, HOME: directory },
     },
   );
@@ -67,10 +70,12 @@ async function start(args: string[] = []): Promise<{ child: ChildProcess; line: 
   return { child, line, ready };
 }
 
-async function stop(child: ChildProcess, signal: NodeJS.Signals): Promise<number | null> {
+/** @returns the exit code, or the signal that ended it */
+async function stop(child: ChildProcess, signal: NodeJS.Signals): Promise<number | NodeJS.Signals> {
   const ended = once(child, 'exit');
   child.kill(signal);
-  return (await ended)[0] as number | null;
+  const [code, by] = (await ended) as [number | null, NodeJS.Signals];
+  return code ?? by;
 }
 
 test('a user added before the first start can sign in at the address that was printed, also after a restart', async () => {
@@ -122,6 +127,34 @@ test('a fault file brings the trouble it says', async () => {
   await stop(child, 'SIGTERM');
 
   expect(status).toBe(503);
+});
+
+test('a terminal that is closed ends the server; with a fault file the signal reads that again', async () => {
+  const file = join(directory, 'again.json');
+  writeFileSync(file, '[]');
+  const ordering = await start(['--fault-file', file]);
+  const lines = createInterface(ordering.child.stdout as NodeJS.ReadableStream);
+
+  ordering.child.kill('SIGHUP');
+  const [said] = await once(lines, 'line');
+  await stop(ordering.child, 'SIGTERM');
+  const plain = await start();
+
+  expect(said).toBe('ordered trouble: 0 rules');
+  expect(await stop(plain.child, 'SIGHUP')).toBe('SIGHUP');
+});
+
+test('a log that cannot be written does not end the server', async () => {
+  const full = openSync('/dev/full', 'w');
+  const { child, line } = await start(['--log-level', 'debug'], full);
+  closeSync(full);
+  const client = new RawClient(line.slice('listening on '.length));
+
+  const first = await client.get('/user');
+  const second = await client.get('/user');
+
+  expect([first.status, second.status]).toEqual([401, 401]);
+  expect(await stop(child, 'SIGTERM')).toBe(0);
 });
 
 test('mistakes are one sentence and a code', async () => {

@@ -119,6 +119,27 @@ test('wrong passwords cost longer and longer pauses, for the right one as well, 
   expect(longer.headers['retry-after']).toBe('2');
 });
 
+test('wrong passwords that come together are no more free than one after the other', async () => {
+  const { email } = await signUp(server, 'hurried@example.com');
+
+  const together = await Promise.all(Array.from({ length: 50 }, () => request({ email, password: 'wrong' })));
+  const right = await request({ email });
+  elapsedMs += 1001;
+  const later = await request({ email });
+
+  expect(together.filter(({ status }) => status === 401)).toHaveLength(5);
+  expect(together.filter(({ status }) => status === 503)).toHaveLength(45);
+  expect([right.status, later.status]).toEqual([503, 201]);
+});
+
+test('right passwords that come together do not wait for a pause', async () => {
+  const { email } = await signUp(server, 'busy@example.com');
+
+  const together = await Promise.all(Array.from({ length: 20 }, () => request({ email })));
+
+  expect(new Set(together.map(({ status }) => status))).toEqual(new Set([201]));
+});
+
 test('a developer account has at most ten key pairs', () => {
   const { administration } = server;
   for (let count = 1; count < 10; count++) administration.addKeyPair('a@example.com');
