@@ -1,8 +1,8 @@
 import { existsSync, readdirSync } from 'node:fs';
-import { type FileHandle, mkdir, open, rm, symlink } from 'node:fs/promises';
+import { access, constants, type FileHandle, mkdir, open, rm, symlink } from 'node:fs/promises';
 import { dirname, join, relative, resolve } from 'node:path';
 import type { Clock } from '../base/clock.ts';
-import { UsageError } from '../base/errors.ts';
+import { FsError, StorageError, UsageError } from '../base/errors.ts';
 import { accountPaths, type Paths, storeDirectories } from '../config/paths.ts';
 import { formatBytes } from '../config/units.ts';
 import { PART_BYTES_MAX } from '../control/methods.ts';
@@ -11,6 +11,7 @@ import { chooseAccount } from './account-file.ts';
 import { exitCode } from './exit-codes.ts';
 import { withPath } from './failure.ts';
 import { visible } from './mount-event.ts';
+import { mountPathOf } from './mount-point.ts';
 import { accountStates } from './running-mounts.ts';
 import type { CommandOutput } from './sync.ts';
 import {
@@ -23,9 +24,12 @@ import {
 /** How much is read at once. */
 const PIECE_BYTES = PART_BYTES_MAX;
 
+/** The place of the copies is full or not for writing, or the mount is dead: the next file would fare no better. */
+const ENDS_ALL: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', 'EROFS', 'ENOTCONN']);
+
 /**
  * `cfs export DIR`: copies out what exists on this machine only, whether it is mounted or not and whatever the service says. Nothing
- * here changes. Exit code: ok, or store where bytes could not be had; what could is there.
+ * here changes. Exit code: ok, or store where a file or bytes of it could not be had or copied; what could is there.
  */
 export async function exportCommand(
   deps: CommandOutput & { readonly paths: Paths; readonly clock: Clock },
@@ -44,7 +48,16 @@ export async function exportCommand(
           deps.warn(`${file.path}: not copied: ${file.damage}\n`);
           continue;
         }
-        const missing = await copyOut(source, file, join(directory, folder, file.path));
+        if (done.files === 0) await madeWritable(directory);
+        let missing: number;
+        try {
+          missing = await copyOut(source, file, join(directory, folder, file.path));
+        } catch (error) {
+          if (!concernsOneFile(error)) throw error;
+          done.damaged++;
+          deps.warn(`${visible(file.path)}: not copied: ${visible((error as Error).message)}\n`);
+          continue;
+        }
         done.files++;
         done.bytes += file.sizeBytes;
         deps.redraw?.(`${done.files} copied, ${formatBytes(done.bytes)}: ${visible(file.path)}`);
@@ -67,6 +80,22 @@ export async function exportCommand(
   return done.damaged === 0 ? exitCode('ok') : exitCode('store');
 }
 
+/**
+ * Whether others may be copied although this one was not: a stick that takes no such name, no link or nothing of this size, a file
+ * that may not be read or has another name by now.
+ */
+export function concernsOneFile(error: unknown): boolean {
+  if (error instanceof FsError || error instanceof StorageError) return true;
+  const { code, syscall } = error as NodeJS.ErrnoException;
+  return code !== undefined && syscall !== undefined && !ENDS_ALL.has(code);
+}
+
+/** @throws where nothing can be copied to it at all: that is said once, not of every file */
+async function madeWritable(directory: string): Promise<void> {
+  await mkdir(directory, { recursive: true });
+  await access(directory, constants.W_OK);
+}
+
 interface FolderOfSource {
   readonly source: UnsyncedSource;
   /** Below the directory of the copies: each root is a tree of its own, whose names may be those of the other. */
@@ -83,7 +112,8 @@ async function sourcesOf(
   const mounted = state?.status ?? null;
   const sources: FolderOfSource[] = [];
   if (state !== undefined && mounted !== null) {
-    if (!relative(mounted.directory, directory).startsWith('..'))
+    // Copies there would be new files of the mount, to be copied in their turn.
+    if (!relative(mounted.directory, mountPathOf(directory)).startsWith('..'))
       throw new UsageError(`${visible(directory)} lies in the mount itself: say a folder elsewhere`);
     sources.push({ source: openUnsyncedInMount(state.socketPath, mounted.directory), folder: '' });
   }
@@ -121,12 +151,13 @@ async function copyOut(source: UnsyncedSource, file: UnsyncedFile, path: string)
     }
     const copy = await open(path, 'wx');
     try {
-      return await copyBytes(reader, copy, file.sizeBytes);
-    } catch (error) {
-      await rm(path);
-      throw withPath(error, path);
-    } finally {
+      const missing = await copyBytes(reader, copy, file.sizeBytes);
       await copy.close();
+      return missing;
+    } catch (error) {
+      await copy.close().catch(() => {});
+      await rm(path).catch(() => {}); // why it was not copied is what a person should hear
+      throw withPath(error, path);
     }
   } finally {
     await reader.close();

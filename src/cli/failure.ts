@@ -87,8 +87,8 @@ const DISK_FAILURES: ReadonlyMap<string, { readonly sentence: string; readonly r
  * developer who sets CFS_LOG_LEVEL=debug.
  */
 export async function runToExit(program: string, run: () => Promise<number>): Promise<void> {
-  // A reader that went away (`cfs status | head -1`) is no failure of ours.
-  process.stdout.on('error', () => {});
+  // A reader that went away (`cfs status | head -1`, `cfs sync --wait 2>&1 | head -1`) is no failure of ours.
+  for (const output of [process.stdout, process.stderr]) output.on('error', () => {});
   // Pauses between attempts do not keep a process alive by themselves.
   const alive = setInterval(() => {}, 60_000);
   let code: number;

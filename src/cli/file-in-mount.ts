@@ -1,4 +1,5 @@
 import { lstatSync } from 'node:fs';
+import { join } from 'node:path';
 import { UsageError } from '../base/errors.ts';
 import type { ResourceUrl } from '../base/vocabulary.ts';
 import type { Paths } from '../config/paths.ts';
@@ -13,15 +14,18 @@ import { mountAndPath } from './sync.ts';
 export interface InMount {
   readonly mount: RunningMount;
   readonly located: Located;
+  /** Where it lies in the mount: the person may have named a link to it. */
+  readonly place: string;
 }
 
 /** @throws UsageError (missing) no such file · (notMounted) a path outside all mounts */
 export async function findInMount(paths: Paths, file: string): Promise<InMount> {
   const { mount, path } = await mountAndPath(paths, { file, account: null });
+  const place = join(mount.status.directory, path ?? '');
   // The mount knows what was looked at: this asks it to look.
-  if (lstatSync(file, { throwIfNoEntry: false }) === undefined)
+  if (lstatSync(place, { throwIfNoEntry: false }) === undefined)
     throw new UsageError(`there is no ${visible(file)}`, exitCode('missing'));
-  return { mount, located: await callControl(mount.socketPath, 'locate', { path }) };
+  return { mount, place, located: await callControl(mount.socketPath, 'locate', { path }) };
 }
 
 /** As `findInMount`, for a file that the service has. @throws UsageError (usage) a folder · (pending) not with the service yet */

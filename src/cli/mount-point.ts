@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { accessSync, constants, lstatSync, readdirSync, readFileSync, realpathSync } from 'node:fs';
+import { accessSync, constants, lstatSync, readdirSync, readFileSync, readlinkSync, realpathSync } from 'node:fs';
 import { basename, delimiter, dirname, join, resolve } from 'node:path';
 import { UsageError } from '../base/errors.ts';
 import { exitCode } from './exit-codes.ts';
@@ -17,6 +17,8 @@ export interface MountEntry {
 export const SYSTEM_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 /** How long a mount may take to answer before it counts as hanging. */
 const PROBE_MS_MAX = 3000;
+/** path_resolution(7): more are a circle. */
+const LINKS_MAX = 40;
 
 /** @throws UsageError (noFuse) when no mount is possible on this system, saying what to install or load. */
 export function checkFuse(env: Readonly<Record<string, string | undefined>>): void {
@@ -92,13 +94,36 @@ export function isOurs(mount: MountEntry): boolean {
   return mount.type === `fuse.${MOUNT_SUBTYPE}`;
 }
 
-/** The path of what would be mounted at `directory`, found without touching `directory` itself. */
+/**
+ * The path of what is, or would be, mounted at `directory`: where a link leads to, as the mount table has it. Found without touching
+ * what is mounted there.
+ */
 export function mountPathOf(directory: string): string {
-  const absolute = resolve(directory);
+  let path = namedPathOf(directory);
+  for (let links = 0; links < LINKS_MAX && mountAt(path) === null; links++) {
+    const target = linkTarget(path);
+    if (target === null) break;
+    path = namedPathOf(resolve(dirname(path), target));
+  }
+  return path;
+}
+
+/** Links in the folders above are followed; the last part is taken as named, and not touched. */
+export function namedPathOf(path: string): string {
+  const absolute = resolve(path);
   try {
     return join(realpathSync(dirname(absolute)), basename(absolute));
   } catch {
     return absolute;
+  }
+}
+
+/** null: no link. */
+function linkTarget(path: string): string | null {
+  try {
+    return readlinkSync(path);
+  } catch {
+    return null;
   }
 }
 

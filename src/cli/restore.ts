@@ -20,6 +20,9 @@ export interface RestoreFlags {
   readonly to: string | null;
 }
 
+/** How often a file may be saved while the version is put beside it. */
+const TRIES_MAX = 3;
+
 /**
  * `cfs restore FILE@VERSION [--to PATH]`. The version is fetched whole before anything changes. In place, what was not pushed yet
  * is pushed first: it must not be lost without ever having been a version.
@@ -41,7 +44,7 @@ export async function restoreCommand(deps: ServiceDeps & CommandOutput, flags: R
       await fetchVersion({ service, output: deps }, chosen, spool);
       return chosen;
     });
-    if (flags.to === null) await replace(file, spool, found);
+    if (flags.to === null) await replace(spool, found);
     else await copyNew(spool, target);
     const size = formatBytes(version.sizeBytes);
     deps.print(
@@ -65,26 +68,39 @@ function newFileAt(path: string, name: string): string {
   return target;
 }
 
-/** As an editor saves: a new file beside it, then the name. Whoever reads meanwhile reads one or the other. */
-async function replace(file: string, spool: string, { mount, located }: InMount): Promise<void> {
-  if (located.isPending) {
-    const { parked } = await callControl(mount.socketPath, 'sync', { path: located.path, wait: true });
-    if (parked.length > 0) {
-      throw new UsageError(
-        `${visible(file)} holds a change that is parked (${parked[0]?.reason}): copy it away, or cfs discard it, first`,
-        exitCode('parked'),
-      );
+/**
+ * As an editor saves: a new file beside it, then the name. Whoever reads meanwhile reads one or the other. The rename throws away
+ * what the service does not have, so what counts is what is pending then, not what was before a fetch of minutes.
+ */
+async function replace(spool: string, found: InMount): Promise<void> {
+  const { place } = found;
+  const fresh = join(dirname(place), `.${basename(place).slice(0, 40)}.${process.pid}.cfs-restore`);
+  for (let tries = 0; tries < TRIES_MAX; tries++) {
+    // Before the copy: one that waits beside an upload of minutes is pushed itself, and then is no save of this file any more.
+    await push(found);
+    try {
+      await copyFile(spool, fresh, constants.COPYFILE_EXCL);
+      await chmod(fresh, statSync(place).mode & 0o7777);
+      const { isPending } = await callControl(found.mount.socketPath, 'locate', { path: found.located.path });
+      if (!isPending) return await rename(fresh, place);
+    } finally {
+      await rm(fresh, { force: true });
     }
   }
-  const fresh = join(dirname(file), `.${basename(file).slice(0, 40)}.${process.pid}.cfs-restore`);
-  try {
-    await copyFile(spool, fresh, constants.COPYFILE_EXCL);
-    await chmod(fresh, statSync(file).mode & 0o7777);
-    await rename(fresh, file);
-  } catch (error) {
-    await rm(fresh, { force: true });
-    throw error;
-  }
+  throw new UsageError(
+    `${visible(place)} is being written to: try again once it is closed; nothing was changed`,
+    exitCode('pending'),
+  );
+}
+
+async function push({ mount, located, place }: InMount): Promise<void> {
+  const { parked } = await callControl(mount.socketPath, 'sync', { path: located.path, wait: true });
+  const [first] = parked;
+  if (first === undefined) return;
+  throw new UsageError(
+    `${visible(place)} holds a change that is parked (${first.reason}): copy it away, or cfs discard it, first`,
+    exitCode('parked'),
+  );
 }
 
 async function copyNew(spool: string, target: string): Promise<void> {

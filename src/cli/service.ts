@@ -9,7 +9,7 @@ import { chooseAccount } from './account-file.ts';
 import { EXIT_CODES, exitCode } from './exit-codes.ts';
 import { withPath } from './failure.ts';
 import { visible } from './mount-event.ts';
-import { mountPathOf } from './mount-point.ts';
+import { namedPathOf } from './mount-point.ts';
 import { unitNameOf, unitText } from './service-unit.ts';
 
 /** What an end needs beyond the push of what is pending. */
@@ -38,7 +38,7 @@ export async function installService(
   flags: { readonly directory: string; readonly account: string | null },
 ): Promise<number> {
   const { name, account } = chooseAccount(deps.paths, flags.account);
-  const directory = mountPathOf(flags.directory);
+  const directory = namedPathOf(flags.directory);
   const refuse = (reason: string): never => {
     throw new UsageError(`${visible(directory)} ${reason}`, exitCode('mountPoint'));
   };
@@ -94,7 +94,7 @@ export async function removeService(deps: ServiceDeps, flags: { readonly directo
 /** @throws UsageError where there is none, or where several fit */
 function chooseUnit(folder: string, directory: string | null): string {
   const units = unitsIn(folder);
-  const wanted = directory === null ? null : unitNameOf(mountPathOf(directory));
+  const wanted = directory === null ? null : unitNameOf(namedPathOf(directory));
   const fitting = units.filter((unit) => wanted === null || unit === wanted);
   const [only, second] = fitting;
   if (only !== undefined && second === undefined) return only;

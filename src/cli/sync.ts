@@ -1,12 +1,11 @@
-import { realpathSync } from 'node:fs';
-import { basename, dirname, join, relative, resolve } from 'node:path';
+import { relative } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
 import type { Paths } from '../config/paths.ts';
 import { callControl } from '../control/client.ts';
 import { exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
-import { mountPathOf } from './mount-point.ts';
+import { mountPathOf, namedPathOf } from './mount-point.ts';
 import { ProgressLine } from './progress-line.ts';
 import { accountStates, chooseMount, isRunning, noMount, type RunningMount } from './running-mounts.ts';
 
@@ -79,24 +78,26 @@ export async function mountAndPath(
   if (flags.file === null) {
     return { mount: await chooseMount(paths, { directory: null, account: flags.account }), path: null };
   }
-  const wanted = realPathOf(flags.file);
   const states = await accountStates(paths);
-  const mount = states.filter(isRunning).find(({ status }) => isWithin(wanted, status.directory));
-  if (mount === undefined) throw noMount(states, `${visible(flags.file)} lies in no mount that is running`);
+  const running = states.filter(isRunning);
+  // A link within a mount is meant itself: it may be what is to be pushed. One elsewhere means what it leads to.
+  const found = within(running, namedPathOf(flags.file)) ?? within(running, mountPathOf(flags.file));
+  if (found === null) throw noMount(states, `${visible(flags.file)} lies in no mount that is running`);
+  return found;
+}
+
+/** A mount may lie in another: the innermost has it. */
+function within(
+  mounts: readonly RunningMount[],
+  wanted: string,
+): { readonly mount: RunningMount; readonly path: string | null } | null {
+  let mount: RunningMount | null = null;
+  for (const each of mounts) {
+    const { directory } = each.status;
+    const isIn = wanted === directory || wanted.startsWith(`${directory}/`);
+    if (isIn && directory.length > (mount?.status.directory.length ?? 0)) mount = each;
+  }
+  if (mount === null) return null;
   const path = relative(mount.status.directory, wanted);
   return { mount, path: path === '' ? null : path };
-}
-
-function isWithin(path: string, directory: string): boolean {
-  return path === directory || path.startsWith(`${directory}/`);
-}
-
-/** Links in the folders above are followed, the file itself is taken as named: it may be a link that is to be pushed. */
-function realPathOf(file: string): string {
-  const absolute = resolve(file);
-  try {
-    return join(realpathSync(dirname(absolute)), basename(absolute));
-  } catch {
-    return mountPathOf(absolute);
-  }
 }

@@ -1,5 +1,6 @@
 import { statSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
+import type { Clock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
 import type { RemoteEntry } from '../base/resources.ts';
 import type { ResourceUrl } from '../base/vocabulary.ts';
@@ -9,6 +10,7 @@ import { callControl, NoMountError } from '../control/client.ts';
 import type { HttpService } from '../remote/http-service.ts';
 import { chooseAccount } from './account-file.ts';
 import { exitCode } from './exit-codes.ts';
+import { failureOf } from './failure.ts';
 import { findInMount } from './file-in-mount.ts';
 import { visible } from './mount-event.ts';
 import type { Prompt } from './prompt.ts';
@@ -22,6 +24,11 @@ export interface TrashItem {
   readonly entry: RemoteEntry;
 }
 
+/** What emptying it takes of the service. */
+type Trash = Pick<HttpService, 'user' | 'list' | 'resource' | 'deleteForever'>;
+
+/** How long an item is believed to lie in the trash, while what is in it is deleted. */
+const BELIEVED_MS = 2_000;
 /** A folder within a folder …: deeper than any path. */
 const DEPTH_MAX = 4096;
 
@@ -61,7 +68,7 @@ export async function trashRestoreCommand(
     await service.relocate(entry.url, entry.kind, folder, newName, signal);
     return newName;
   });
-  await shownBy(accountPaths(deps.paths, name).socketPath, target?.path ?? null);
+  await shownBy(deps, accountPaths(deps.paths, name).socketPath, target?.path ?? null);
   deps.print(
     `${visible(restored)} is back${flags.to === null ? ' in the top folder' : ` in ${visible(target?.shown ?? '')}`}\n`,
   );
@@ -80,16 +87,42 @@ export async function trashEmptyCommand(
       deps.print('the trash is empty\n');
       return exitCode('ok');
     }
-    const what = `${items.length} ${items.length === 1 ? 'item' : 'items'}`;
-    if (!flags.yes) await confirm(deps.prompt, what);
-    for (const [index, { entry }] of items.entries()) {
-      deps.redraw?.(`deleting ${index + 1} of ${items.length}: ${visible(entry.name)}`);
-      await deleteWhole(service, entry, 0);
-    }
-    deps.redraw?.('');
-    deps.print(`${what} deleted for ever\n`);
+    if (!flags.yes) await confirm(deps.prompt, itemsText(items.length));
+    const deleted = await deleteItems({ ...deps, service }, items);
+    const left = items.length - deleted;
+    const others = left === 0 ? '' : `; ${left} no longer in the trash, and left alone`;
+    deps.print(`${itemsText(deleted)} deleted for ever${others}\n`);
     return exitCode('ok');
   });
+}
+
+/**
+ * Deletes for ever what still lies in the trash when its turn comes: between the list and its end are a person who thinks and
+ * thousands of requests, and what was taken out meanwhile lives under the same address. @returns how many items are gone
+ */
+export async function deleteItems(
+  deps: Pick<CommandOutput, 'warn' | 'redraw'> & { readonly service: Trash; readonly clock: Clock },
+  items: readonly TrashItem[],
+): Promise<number> {
+  const { service, clock } = deps;
+  const { deletedFiles } = await service.user(AbortSignal.timeout(DOCUMENTS_MS_MAX));
+  let deleted = 0;
+  for (const [index, { entry }] of items.entries()) {
+    deps.redraw?.(`deleting ${index + 1} of ${items.length}: ${visible(entry.name)}`);
+    let thereMs: number | null = null;
+    const isStillThere = async (): Promise<boolean> => {
+      const nowMs = clock.elapsedMs();
+      if (thereMs !== null && nowMs - thereMs < BELIEVED_MS) return true;
+      const isThere = await isInTrash(service, entry, deletedFiles);
+      if (isThere) thereMs = nowMs;
+      return isThere;
+    };
+    if (await deleteWhole(service, entry, isStillThere, 0)) deleted++;
+    else if (thereMs !== null)
+      deps.warn(`${visible(entry.name)} was taken out while it was deleted: some of what was in it is gone\n`);
+  }
+  deps.redraw?.('');
+  return deleted;
 }
 
 /** One line for each: id, size, when it was saved last, name. */
@@ -168,11 +201,13 @@ async function targetOf(deps: ServiceDeps, to: string): Promise<Target> {
 }
 
 /** A mount that runs shows it at once; without one there is nobody to tell. */
-async function shownBy(socketPath: string, path: string | null): Promise<void> {
+async function shownBy(output: CommandOutput, socketPath: string, path: string | null): Promise<void> {
   try {
     await callControl(socketPath, 'refresh', { path: path ?? '', accept: false });
   } catch (error) {
-    if (!(error instanceof NoMountError)) throw error;
+    if (error instanceof NoMountError) return;
+    // It is restored all the same, and whoever heard of a failure would do it again.
+    output.warn(`the mount does not show it yet: ${visible(failureOf(error).sentence)}\n`);
   }
 }
 
@@ -182,10 +217,31 @@ async function confirm(prompt: Prompt | null, what: string): Promise<void> {
   if (answer.trim().toLowerCase() !== 'yes') throw new UsageError('nothing was deleted');
 }
 
-/** What is in a folder first: the service would leave it behind, out of reach. */
-async function deleteWhole(service: HttpService, entry: RemoteEntry, depth: number): Promise<void> {
-  const signal = AbortSignal.timeout(DOCUMENTS_MS_MAX);
-  if (entry.kind === 'folder' && depth < DEPTH_MAX)
-    for (const child of await service.list(entry.url, signal)) await deleteWhole(service, child, depth + 1);
+function itemsText(count: number): string {
+  return `${count} ${count === 1 ? 'item' : 'items'}`;
+}
+
+async function isInTrash(service: Trash, { url, kind }: RemoteEntry, trash: ResourceUrl): Promise<boolean> {
+  const now = await service.resource(url, kind, AbortSignal.timeout(DOCUMENTS_MS_MAX));
+  if (now === null) return false;
+  // Where the folder above is told under another address than the user's trash, the listing decides.
+  return now.parent === trash || (await listed(service, trash)).some((entry) => entry.url === url);
+}
+
+function listed(service: Trash, folder: ResourceUrl): Promise<readonly RemoteEntry[]> {
+  return service.list(folder, AbortSignal.timeout(DOCUMENTS_MS_MAX));
+}
+
+/** What is in a folder first: the service would leave it behind, out of reach. @returns false: it was taken out meanwhile */
+async function deleteWhole(
+  service: Trash,
+  entry: RemoteEntry,
+  isStillThere: () => Promise<boolean>,
+  depth: number,
+): Promise<boolean> {
+  const children = entry.kind === 'folder' && depth < DEPTH_MAX ? await listed(service, entry.url) : [];
+  for (const child of children) if (!(await deleteWhole(service, child, isStillThere, depth + 1))) return false;
+  if (!(await isStillThere())) return false;
   await service.deleteForever(entry.url, entry.kind, AbortSignal.timeout(DOCUMENTS_MS_MAX));
+  return true;
 }

@@ -1,4 +1,4 @@
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { exitCode } from '../../src/cli/exit-codes.ts';
@@ -162,6 +162,26 @@ test('a dead mount is taken away by the next cfs-mount, and by cfs umount', asyn
 
     expect(code).toBe(0);
     expect(stdout).toContain('took away the dead mount');
+    const table = await runCommand(['grep', '-c', mount.directory, '/proc/mounts'], { anyExitCode: true });
+    expect(table.stdout).toBe('0\n');
+  });
+});
+
+test('a link to the directory of a mount names it, dead or alive', async () => {
+  await withMount([], async (mount) => {
+    const link = join(mount.directory, '..', 'link');
+    symlinkSync('mnt', link);
+    await mount.run('mkdir folder && printf kept > folder/kept.txt');
+
+    expect(await mount.cfs(['sync', '--wait', link])).toMatchObject({ code: 0 });
+    expect(await namesOnServer(mount)).toContain('folder/kept.txt');
+    expect((await mount.cfs(['pin', link])).stdout).toContain(`${mount.directory} is kept here: `);
+    expect((await mount.cfs(['umount', link])).stdout).toBe(`unmounted ${mount.directory}\n`);
+    await mount.gone();
+
+    await mount.mount();
+    await mount.kill9();
+    expect((await mount.cfs(['umount', link])).stdout).toContain('took away the dead mount');
     const table = await runCommand(['grep', '-c', mount.directory, '/proc/mounts'], { anyExitCode: true });
     expect(table.stdout).toBe('0\n');
   });

@@ -1,16 +1,19 @@
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
+import { StorageError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import { BLOCK_BYTES, type Inode, type ResourceUrl, ROOT_INODE, type VersionUrl } from '../../src/base/vocabulary.ts';
 import { exitCode } from '../../src/cli/exit-codes.ts';
-import { exportCommand } from '../../src/cli/export.ts';
+import { concernsOneFile, exportCommand } from '../../src/cli/export.ts';
 import { pathsOf } from '../../src/config/paths.ts';
+import { NoMountError } from '../../src/control/client.ts';
 import { ContentStore } from '../../src/store/content-store.ts';
 import { Store } from '../../src/store/environment.ts';
 import { writeNode } from '../../src/store/node-table.ts';
 import { sampleLocal, sampleNode } from '../store/sample-records.ts';
+import { answeringMount } from './answering-mount.ts';
 import { CommandHome } from './cli-harness.ts';
 
 let home: CommandHome;
@@ -84,6 +87,68 @@ test('a file of which the row is damaged is named, and keeps no other from being
   expect(warned).toContain(`inode ${damaged}: not copied: the store is damaged: row node ${damaged}`);
   expect(readFileSync(home.path('copy/letter')).subarray(5, 9).toString()).toBe('mine');
 });
+
+/** [S-export-1] */
+test('a file that cannot be copied is named, and keeps no other from being copied', async () => {
+  const { storeDirectory } = home.plantAccount();
+  await fillStore(storeDirectory);
+  const long = 'long'.repeat(70); // as a stick refuses `a:b`: with another errno, at the same place
+  await addFiles(storeDirectory, long, 'after it');
+  const { code, warned } = await exported(home.path('copy'));
+
+  expect(readdirSync(home.path('copy'))).toEqual(['after it', 'letter']);
+  expect(warned).toContain(`\n${long}: not copied: ENAMETOOLONG: name too long, open '`);
+  expect(code).toBe(exitCode('store'));
+});
+
+test('a place of the copies that takes nothing at all ends the export', async () => {
+  const { storeDirectory } = home.plantAccount();
+  await fillStore(storeDirectory);
+  await addFiles(storeDirectory, 'after it');
+  writeFileSync(home.path('file'), '');
+
+  await expect(exported(home.path('file/copy'))).rejects.toMatchObject({ code: 'ENOTDIR' });
+});
+
+test('a place of the copies that leads into the mount by a link is refused', async () => {
+  const { name } = home.plantAccount();
+  const directory = home.path('mounted');
+  mkdirSync(directory);
+  symlinkSync('mounted', home.path('Cloud'));
+  await answeringMount(home, { name, directory }, { unsynced: () => ({ files: [], next: null }) });
+
+  for (const place of ['Cloud', 'Cloud/copy'])
+    await expect(exported(home.path(place))).rejects.toThrow('lies in the mount itself');
+});
+
+test.each([
+  ['a name that the place does not take', error('EINVAL'), true],
+  ['a file that may not be read', error('EACCES'), true],
+  ['a full disk', error('ENOSPC'), false],
+  ['a quota that is used up', error('EDQUOT'), false],
+  ['a mount that died meanwhile', error('ENOTCONN'), false],
+  ['damage in the store', new StorageError('damaged'), true],
+  ['a mount that ended meanwhile', new NoMountError('ENOENT', 'gone'), false],
+  ['a defect of ours', new TypeError('x is undefined'), false],
+])('%s: whether the other files are copied all the same', (_what, thrown, isSo) => {
+  expect(concernsOneFile(thrown)).toBe(isSo);
+});
+
+function error(code: string): Error {
+  return Object.assign(new Error(code), { code, syscall: 'write' });
+}
+
+/** Empty ones, in this order. */
+async function addFiles(directory: string, ...names: readonly string[]): Promise<void> {
+  const store = await Store.open({ directory, clock: systemClock, log: silentLogger });
+  store.transact((tx) => {
+    for (const name of names) {
+      const ino = tx.nextId('inode') as Inode;
+      writeNode(tx, undefined, { ...sampleNode(ino), local: sampleLocal(ROOT_INODE, name) }, 0);
+    }
+  });
+  await store.close();
+}
 
 async function exported(directory: string): Promise<{ readonly code: number; readonly warned: string }> {
   let warned = '';

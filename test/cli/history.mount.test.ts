@@ -1,6 +1,6 @@
-import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { exitCode } from '../../src/cli/exit-codes.ts';
 import type { CommandResult } from '../harness/command.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
@@ -20,6 +20,8 @@ afterAll(async () => {
 const cfs = (...args: string[]): Promise<CommandResult> => mount.cfs(args, { anyExitCode: true, timeoutMs: 60_000 });
 const at = (name: string): string => join(mount.directory, name);
 const beside = (name: string): string => join(mount.directory, '..', name);
+/** Below it lie the versions that are being fetched. */
+const spools = (): string => beside('state/cfs/accounts');
 
 /** Saves `texts` one after another, each as a version. @returns their names, oldest first */
 async function save(name: string, ...texts: string[]): Promise<readonly string[]> {
@@ -64,6 +66,34 @@ test('cfs restore makes a file what it was, as its next version, and keeps what 
   expect((await cfs('restore', `${at('back.txt')}@${replaced?.name}`, '--to', beside('replaced.txt'))).code).toBe(0);
   expect(readFileSync(beside('replaced.txt'), 'utf8')).toBe('never pushed');
   expect((await mount.run('ls -A')).stdout).not.toContain('cfs-restore');
+});
+
+/** [S-history-2] */
+test('what is saved while cfs restore fetches is in the history, under what was restored', async () => {
+  const old = 2 * 1024 ** 2;
+  await mount.run(`head -c ${old} /dev/urandom > slow.bin`);
+  await mount.sync();
+  await save('slow.bin', 'second');
+  const { server } = mount;
+  await server.setFaults([
+    { on: 'GET', path: 'fileVersionData', times: 'always', then: { bandwidthBytesPerSecond: old / 4 } },
+  ]);
+  try {
+    const restored = cfs('restore', `${at('slow.bin')}@-1`);
+    const isFetching = (): boolean =>
+      readdirSync(spools(), { recursive: true }).some((name) => /fetched\/\d+$/.test(`${name}`));
+    await vi.waitUntil(isFetching, { timeout: 60_000, interval: 10 });
+    // It is in the middle now, and stays there.
+    server.pause();
+    await mount.run("printf 'saved meanwhile' > slow.bin").finally(() => server.resume());
+
+    expect(await restored).toMatchObject({ code: 0, stderr: '' });
+  } finally {
+    await server.setFaults([]);
+  }
+  expect((await mount.run('stat -c %s slow.bin')).stdout).toBe(`${old}\n`);
+  await mount.sync();
+  expect((await versionsOf('slow.bin')).map(({ sizeBytes }) => sizeBytes)).toEqual([old, 15, 6, old]);
 });
 
 test('cfs restore --to writes a new file, in a folder under its own name, and never over another', async () => {
