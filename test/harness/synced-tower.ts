@@ -4,6 +4,7 @@ import type { ResourceUrl } from '../../src/base/vocabulary.ts';
 import type { VersionSource } from '../../src/content/version-source.ts';
 import { OpenPush } from '../../src/fs/open-push.ts';
 import { InProcessMount } from '../../src/kernel/in-process.ts';
+import { type Disk, systemDisk } from '../../src/store/disk.ts';
 import { SyncLoop } from '../../src/sync/sync-loop.ts';
 import type { RemoteListing } from '../../src/tree/remote-listing.ts';
 import { MODEL_ROOT, ModelService } from '../sync/model-service.ts';
@@ -21,8 +22,16 @@ export class SyncedTower {
   readonly tower: LeftTower;
   readonly sync: SyncLoop;
   readonly mount: InProcessMount;
+  readonly #disk: CountingDisk;
 
-  private constructor(clock: ManualClock, service: ModelService, tower: LeftTower, sync: SyncLoop) {
+  private constructor(
+    clock: ManualClock,
+    service: ModelService,
+    tower: LeftTower,
+    sync: SyncLoop,
+    countingDisk: CountingDisk,
+  ) {
+    this.#disk = countingDisk;
     this.clock = clock;
     this.service = service;
     this.tower = tower;
@@ -30,13 +39,18 @@ export class SyncedTower {
     this.mount = new InProcessMount(tower.fileSystem);
   }
 
-  static async build(
-    options: Pick<TowerOptions, 'contents' | 'disk' | 'pace' | 'segmentBytes'> = {},
-  ): Promise<SyncedTower> {
+  static async build({
+    heldSyncs = () => 0,
+    ...options
+  }: Pick<TowerOptions, 'contents' | 'disk' | 'pace' | 'segmentBytes'> & {
+    /** How many wait for the disk because the test wants it so. */
+    readonly heldSyncs?: () => number;
+  } = {}): Promise<SyncedTower> {
     const clock = new ManualClock();
     const service = new ModelService();
     service.auto = () => ({ type: 'answer' });
     let sync: SyncLoop | null = null;
+    const countingDisk = new CountingDisk(options.disk ?? systemDisk, heldSyncs);
     const tower = await LeftTower.build({
       clock,
       root: MODEL_ROOT,
@@ -44,6 +58,7 @@ export class SyncedTower {
       source: sourceOf(service),
       onWritten: (ino) => sync?.changed(ino),
       ...options,
+      disk: countingDisk.disk,
     });
     const { store, contents, names, marks, reader, fileSystem } = tower;
     sync = new SyncLoop({
@@ -83,14 +98,18 @@ export class SyncedTower {
     openPush.start(new AbortController().signal);
     tower.tree.onLocalChange((ino) => loop.changed(ino));
     loop.start();
-    return new SyncedTower(clock, service, tower, loop);
+    return new SyncedTower(clock, service, tower, loop, countingDisk);
   }
 
-  /** Time passes, and everything that needs no more of it happens. */
+  /** Time passes, and everything that needs no more of it happens. What waits for the disk does not need any. */
   async pass(ms: number): Promise<void> {
     this.clock.advance(ms);
     for (let calm = 0, turn = 0, seen = -1; calm < 8 && turn < TURNS_MAX; turn++) {
       await new Promise((resolve) => setImmediate(resolve));
+      if (this.#disk.isBusy) {
+        [calm, turn] = [0, 0];
+        continue;
+      }
       const now = this.service.requests.length * 1_000 + this.sync.status().pushing;
       calm = now === seen ? calm + 1 : 0;
       seen = now;
@@ -110,6 +129,34 @@ export class SyncedTower {
   async close(what: 'remove' | 'keep' = 'remove'): Promise<void> {
     await this.sync.stop();
     await this.tower.close(what);
+  }
+}
+
+/** Knows whether somebody waits for it. */
+class CountingDisk {
+  readonly disk: Disk;
+  readonly #held: () => number;
+  #waiting = 0;
+
+  constructor(disk: Disk, held: () => number) {
+    this.#held = held;
+    const counted = async (work: () => Promise<void>): Promise<void> => {
+      this.#waiting += 1;
+      try {
+        await work();
+      } finally {
+        this.#waiting -= 1;
+      }
+    };
+    this.disk = {
+      ...disk,
+      sync: (fd) => counted(() => disk.sync(fd)),
+      syncDirectory: (path) => counted(() => disk.syncDirectory(path)),
+    };
+  }
+
+  get isBusy(): boolean {
+    return this.#waiting > this.#held();
   }
 }
 

@@ -14,6 +14,7 @@ const seed = Number(process.env.CFS_CASES_SEED ?? 1);
 /** Images at each step after a power cut: each is another mixture. */
 const CUTS_PER_STEP = Number(process.env.CFS_RUNS ?? 1);
 const IMAGES_AT_ONCE = 60;
+const LIVES_MAX = 5;
 /** Of the file that is written over in place. */
 const OVER_BYTES = 70_000;
 const stores = new TemporaryStores();
@@ -179,12 +180,20 @@ test.each([
   ['the names of drafts', /\/drafts(\/..)?$/],
   ['the journal', /\/journal\//],
 ])('without the syncs of %s the same cuts lose something: this test can see it', (_, deaf) => {
-  expect(cutEverywhere('synced', (path) => deaf.test(path)).length).toBeGreaterThan(0);
+  let problems = cutEverywhere('synced', (path) => deaf.test(path));
+  // On a slow disk the index may have been ahead of the journal at every single cut: then nobody needs the journal.
+  for (let more = 0; more < LIVES_MAX && problems.length === 0; more++) {
+    problems = cutEverywhere('synced', (path) => deaf.test(path), record(stores, CHILD));
+  }
+  expect(problems.length).toBeGreaterThan(0);
 });
 
 /** After each event of a content file an image or two. @returns what is wrong with them; at the first few it is left */
-function cutEverywhere(promise: 'kept' | 'synced', deaf?: (path: string) => boolean): string[] {
-  const { root, events } = life;
+function cutEverywhere(
+  promise: 'kept' | 'synced',
+  deaf?: (path: string) => boolean,
+  { root, events }: RecordedLife = life,
+): string[] {
   const random = new SeededRandom(seed);
   const disk = new CrashingDisk(root, deaf);
   const after = promise === 'synced' ? 'power cut' : 'SIGKILL';

@@ -23,6 +23,11 @@ export class WatchedSyncs {
     syncDirectory: (path) => this.#watched(path, () => systemDisk.syncDirectory(path)),
   };
 
+  /** How many wait for `letThrough`. */
+  get held(): number {
+    return this.#waiting.length;
+  }
+
   /** From here on no sync waits. */
   letThrough(): void {
     this.isHeld = () => false;

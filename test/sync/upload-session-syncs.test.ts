@@ -17,7 +17,7 @@ let watched: WatchedSyncs;
 let world: SyncedTower;
 beforeEach(async () => {
   watched = new WatchedSyncs();
-  world = await SyncedTower.build({ disk: watched.disk });
+  world = await SyncedTower.build({ disk: watched.disk, heldSyncs: () => watched.held });
 });
 afterEach(async () => {
   watched.letThrough();
