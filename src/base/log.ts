@@ -51,21 +51,26 @@ function withCommonLevel(logger: PinoLogger, children: readonly PinoLogger[]): P
 }
 
 function destinationOf(file: string | null | undefined): DestinationStream {
-  if (file === undefined) return pino.destination({ fd: 2, sync: true });
+  if (file === undefined) return lineDestination(2);
   if (file === null) return journalDestination(2);
   return new LogFile(file);
 }
 
-/**
- * Lines as the journal reads them, to `fd`. Never throws: standard error is non-blocking as soon as somebody looked at
- * `process.stderr`, so that a reader that stalls is EAGAIN here and one that is gone EPIPE. Such a line is lost: what it
- * tells of must go on.
- */
+/** Lines as the journal reads them; see `lineDestination`. */
 export function journalDestination(fd: number): DestinationStream {
+  const lines = lineDestination(fd);
+  return { write: (line) => lines.write(journalLine(line)) };
+}
+
+/**
+ * Never throws: standard error is non-blocking as soon as somebody looked at `process.stderr`, so that a reader that stalls is EAGAIN
+ * here and one that is gone EPIPE; and it may be a file on a full disk. Such a line is lost: what it tells of must go on.
+ */
+export function lineDestination(fd: number): DestinationStream {
   return {
     write: (line) => {
       try {
-        writeSync(fd, journalLine(line));
+        writeSync(fd, line);
       } catch {
         // nowhere left to say so
       }

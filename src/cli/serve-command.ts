@@ -106,17 +106,6 @@ const GRACE_MS = 2000;
 /** Nobody asks this server for them. */
 const REQUESTS_KEPT = 100;
 
-/** Lines that cannot be written (a full disk, a reader that is gone) are lost: what they tell of must go on. */
-const standardError = {
-  write: (line: string): void => {
-    try {
-      writeSync(2, line);
-    } catch {
-      // Nowhere left to say so.
-    }
-  },
-};
-
 function announce(fd: number, origin: string): void {
   try {
     writeSync(fd, `${JSON.stringify({ origin })}\n`);
@@ -145,7 +134,7 @@ function optionsOf(dataDirectory: string, flags: ServeFlags): ReferenceServerOpt
     ...(flags.faultFile === null ? {} : { faults: faultsOf(flags.faultFile) }),
     latencyMs: flags.latencyMs,
     ...(flags.bandwidthBytes === null ? {} : { bandwidthBytesPerSecond: flags.bandwidthBytes }),
-    log: createLogger({ level: flags.logLevel as LogLevel, destination: standardError }),
+    log: createLogger({ level: flags.logLevel as LogLevel }),
     requestsKept: REQUESTS_KEPT,
   };
 }

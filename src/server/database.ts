@@ -174,6 +174,7 @@ const SCHEMA = 1;
 const PRIVATE_MODE = 0o600;
 /** More than a commit takes. */
 const FREE_BYTES_MIN = 4 * 1024 * 1024;
+
 /** Its owner's alone: earlier versions of this program let everybody read it. */
 function makePrivate(file: string): void {
   const mode = statSync(file, { throwIfNoEntry: false })?.mode ?? PRIVATE_MODE;

@@ -3,7 +3,7 @@ import { closeSync, constants, mkdtempSync, openSync, readSync, rmSync, writeSyn
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { createLogger, journalDestination } from '../../src/base/log.ts';
+import { createLogger, journalDestination, lineDestination } from '../../src/base/log.ts';
 
 /** Live: `cfs log-level`. */
 test('the level is that of all parts, also when it is changed later', () => {
@@ -63,6 +63,15 @@ test('a journal that stalls, or is gone, ends nothing: the line is lost, the nex
   // A child that another thread starts at this moment has the reader until its exec(2).
   await expect.poll(() => failureOf(() => writeSync(writer, '.'))).toContain('EPIPE');
   expect(() => log.warn('said to nobody')).not.toThrow();
+});
+
+test('a log on a full disk ends nothing either', () => {
+  const full = openSync('/dev/full', constants.O_WRONLY);
+  onTestFinished(() => closeSync(full));
+  expect(failureOf(() => writeSync(full, '.'))).toContain('ENOSPC');
+  const log = createLogger({ level: 'info', destination: lineDestination(full) });
+
+  expect(() => log.warn('said to a full disk')).not.toThrow();
 });
 
 function endlessly(act: () => void): never {
