@@ -155,16 +155,18 @@ export class Freshness {
   }
 
   /**
-   * Call before a change is pushed: lists the folders on the way to it that were not listed for long, or not since the service was away. What
-   * is pushed into something that somebody trashed meanwhile would be accepted there, and seen by nobody. Never rejects.
+   * Call before a change is pushed: lists the folders on the way to it that were not listed for long (the service was away, mostly). What is
+   * pushed into something that somebody trashed meanwhile would be accepted there, and seen by nobody. Never rejects.
    */
   beforePush(ino: Inode): void | Promise<void> {
-    const old = [...this.#foldersAbove(ino)].filter((folder) => this.#isOldForPush(folder));
-    if (old.length === 0) return;
+    const looks = [...this.#foldersAbove(ino)]
+      .filter((folder) => this.#isOldForPush(folder))
+      .map((folder) => this.#inBackground(folder));
+    if (looks.length === 0) looks.push(...this.#lookWhereHeld(ino));
+    if (looks.length === 0) return;
     const waiting = new AbortController();
     const late = this.#clock.sleep(PUSH_WAIT_MS_MAX, waiting.signal).catch(() => {});
-    const listed = Promise.all(old.map((folder) => this.#inBackground(folder)));
-    return Promise.race([listed, late]).then(() => waiting.abort());
+    return Promise.race([Promise.all(looks), late]).then(() => waiting.abort());
   }
 
   /**
@@ -354,7 +356,22 @@ export class Freshness {
     if (listedMs === null || this.#tree.node(folder)?.remote == null) return false;
     if (this.#watched.isPausing(folder)) return false;
     const ageMs = this.#clock.nowMs() - listedMs;
-    return ageMs >= PUSH_AGE_MS_MAX || ageMs < 0 || listedMs <= this.#reachability.lostMs || this.#held.has(folder);
+    return ageMs >= PUSH_AGE_MS_MAX || ageMs < 0;
+  }
+
+  /** What lies in a folder whose removals wait for a person's word may be one of them, however lately the folder was listed. */
+  #lookWhereHeld(ino: Inode): Promise<void>[] {
+    if (this.#held.size === 0) return [];
+    const node = this.#ifReadable(ino, () => this.#tree.node(ino));
+    if (node?.remote == null || !this.#held.has(node.remote.parent) || !isContentDirty(node)) return [];
+    const question = { ino, resource: node.remote.resource, kind: node.kind };
+    const settled = this.#questions().settle(question, false, this.#stop.signal);
+    return [
+      settled.then(
+        () => {},
+        (err: unknown) => this.#log.debug({ err, ino }, 'not asked for before its push'),
+      ),
+    ];
   }
 
   /** The folders that lead to a node on the service, and those that will when its change is pushed. */

@@ -16,7 +16,6 @@ export class Reachability {
     readonly error: Error;
   } | null = null;
   #isSlow = false;
-  #lostMs = 0;
 
   constructor(deps: { readonly clock: Clock; readonly log: Logger }) {
     this.#clock = deps.clock;
@@ -26,11 +25,6 @@ export class Reachability {
   /** Since when the service does not answer (wall, ms); null while it does. */
   get awaySinceMs(): number | null {
     return this.#away?.sinceMs ?? null;
-  }
-
-  /** When somebody last got no answer (wall, ms); 0 for never in this run. */
-  get lostMs(): number {
-    return this.#lostMs;
   }
 
   /** Why asking is known to be of no use for the moment; null when it may be of use. */
@@ -51,7 +45,6 @@ export class Reachability {
   }
 
   unanswered(error: Error): void {
-    this.#lostMs = this.#clock.nowMs();
     const before = this.#away;
     if (before !== null && this.pausing !== null) {
       // What was asked before the pause fails of the same cause: one more of many that were under way makes no pause longer.

@@ -1,5 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { TransportError } from '../../src/base/errors.ts';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
 import { SyncedTower } from '../harness/synced-tower.ts';
 import { MODEL_ROOT } from '../sync/model-service.ts';
@@ -29,11 +28,11 @@ async function trash(what: 'file' | 'folder'): Promise<void> {
   await synced.service.moveToTrash(what === 'file' ? file : folder, what, what, never);
 }
 
-/** How this machine came to know nothing of it. */
-const UNHEARD = {
-  'nobody looked for long': () => synced.clock.advance(10 * 60_000),
-  'the service was away': () => synced.tower.freshness.unreachable(new TransportError('away')),
-};
+/** Nobody here has listed anything since. */
+function pass(): void {
+  synced.tower.freshness.stop(); // by itself it would
+  synced.clock.advance(10 * 60_000);
+}
 
 async function isThere(path: string, text: string): Promise<void> {
   const { service, mount, tower } = synced;
@@ -43,41 +42,39 @@ async function isThere(path: string, text: string): Promise<void> {
   expect((await mount.readFile(path)).toString()).toBe(text);
 }
 
-describe.each(Object.entries(UNHEARD))('%s', (_how, pass) => {
-  test.each(['file', 'folder'] as const)('an edit is made anew as a file (its %s trashed)', async (what) => {
-    const { mount } = synced;
-    await trash(what);
-    const fd = await mount.open('folder/file', 'r+');
-    pass();
-    await mount.write(fd, 0, Buffer.from('ours'));
-    await mount.close(fd);
+test.each(['file', 'folder'] as const)('an edit is made anew as a file (its %s trashed)', async (what) => {
+  const { mount } = synced;
+  await trash(what);
+  const fd = await mount.open('folder/file', 'r+');
+  pass();
+  await mount.write(fd, 0, Buffer.from('ours'));
+  await mount.close(fd);
 
-    await isThere('folder/file', 'oursrs');
-  });
+  await isThere('folder/file', 'oursrs');
+});
 
-  test('a file that was made in a folder that is in the trash makes the folder anew', async () => {
-    const { mount, service } = synced;
-    await trash('folder');
-    pass();
-    await mount.writeFile('folder/new', Buffer.from('new'));
+test('a file that was made in a folder that is in the trash makes the folder anew', async () => {
+  const { mount, service } = synced;
+  await trash('folder');
+  pass();
+  await mount.writeFile('folder/new', Buffer.from('new'));
 
-    await isThere('folder/new', 'new');
-    expect([...service.tree().keys()].sort()).toEqual(['/folder', '/folder/new']);
-  });
+  await isThere('folder/new', 'new');
+  expect([...service.tree().keys()].sort()).toEqual(['/folder', '/folder/new']);
+});
 
-  test('a file that was only renamed stays in the trash: that is what was wanted last', async () => {
-    const { mount, service } = synced;
-    await trash('file');
-    await mount.rename('folder/file', 'folder/other');
-    pass();
+test('a file that was only renamed stays in the trash: that is what was wanted last', async () => {
+  const { mount, service } = synced;
+  await trash('file');
+  await mount.rename('folder/file', 'folder/other');
+  pass();
 
-    await synced.converge();
-    expect([...service.tree().keys()]).toEqual(['/folder']);
-  });
+  await synced.converge();
+  expect([...service.tree().keys()]).toEqual(['/folder']);
 });
 
 test('what is asked before a push is asked once for many, and not while it is known', async () => {
-  const { mount, service, clock, tower } = synced;
+  const { mount, service } = synced;
   const listings: string[] = [];
   const listing = service.listing.bind(service);
   service.listing = (url) => {
@@ -88,8 +85,7 @@ test('what is asked before a push is asked once for many, and not while it is kn
   await synced.converge();
   expect(listings).toEqual([]);
 
-  tower.freshness.stop(); // no listings but those that pushes ask for
-  clock.advance(10 * 60_000);
+  pass();
   for (let n = 0; n < 20; n++) await mount.writeFile(`folder/f${n}`, Buffer.from('y'));
   await synced.converge();
   expect(listings.length).toBeLessThanOrEqual(2);
