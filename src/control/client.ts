@@ -38,8 +38,8 @@ export async function callControl<Method extends MethodName>(
   options.signal?.addEventListener('abort', aborted, { once: true });
   try {
     return await new Promise<ControlMethods[Method]['result']>((resolve, reject) => {
-      socket.on('error', reject);
-      socket.on('close', () => reject(new NoMountError('EPIPE', 'the mount ended before it answered')));
+      socket.on('error', (error) => reject(isEnd(error) ? new NoMountError('EPIPE', ENDED, { cause: error }) : error));
+      socket.on('close', () => reject(new NoMountError('EPIPE', ENDED)));
       socket.on('data', (chunk) => {
         try {
           for (const line of lines.push(chunk)) {
@@ -58,6 +58,13 @@ export async function callControl<Method extends MethodName>(
     options.signal?.removeEventListener('abort', aborted);
     socket.destroy();
   }
+}
+
+const ENDED = 'the mount ended before it answered';
+
+/** What is left unread when a process is killed resets its connections. */
+function isEnd({ code }: NodeJS.ErrnoException): boolean {
+  return code === 'ECONNRESET' || code === 'EPIPE';
 }
 
 async function connectTo(socketPath: string): Promise<Socket> {

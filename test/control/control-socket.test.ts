@@ -1,5 +1,5 @@
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { connect, type Socket } from 'node:net';
+import { connect, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -240,6 +240,18 @@ test('closing answers the call that is just ending, and cuts off the one that is
   expect(await umount).toEqual({ pending: 3, parked: 0, left: [], busy: false });
   await expect(sync).rejects.toThrow(NoMountError);
   await closed;
+});
+
+test('a mount that is killed with the question unread has ended, too', async () => {
+  const path = join(directory, 'control.sock');
+  // Never read from: what lies there when it is closed resets the connection.
+  const dying = createServer({ pauseOnConnect: true }, (socket) => setImmediate(() => socket.destroy()));
+  await new Promise<void>((resolve) => dying.listen(path, resolve));
+  try {
+    await expect(callControl(path, 'status', {})).rejects.toMatchObject({ name: 'NoMountError', code: 'EPIPE' });
+  } finally {
+    await new Promise((resolve) => dying.close(resolve));
+  }
 });
 
 describe('nothing that arrives can keep the mount busy', () => {
