@@ -99,8 +99,12 @@ export function isOurs(mount: MountEntry): boolean {
  * what is mounted there.
  */
 export function mountPathOf(directory: string): string {
+  const mounts = mountTable();
+  // Nor what lies in a mount of ours, which may not answer: a link there is meant itself.
+  const isMounted = (path: string): boolean =>
+    mounts.some((each) => path === each.directory || (isOurs(each) && path.startsWith(`${each.directory}/`)));
   let path = namedPathOf(directory);
-  for (let links = 0; links < LINKS_MAX && mountAt(path) === null; links++) {
+  for (let links = 0; links < LINKS_MAX && !isMounted(path); links++) {
     const target = linkTarget(path);
     if (target === null) break;
     path = namedPathOf(resolve(dirname(path), target));

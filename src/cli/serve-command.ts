@@ -69,8 +69,9 @@ export async function runServer(dataDirectory: string, flags: ServeFlags, contex
     process.once('SIGINT', stop);
   });
   const { faultFile } = flags;
-  // Without one the signal ends the server as it ends any program: a terminal that is closed, but not under nohup(1).
   if (faultFile !== null) process.on('SIGHUP', () => orderAgain(server, faultFile, context));
+  // Without one the terminal's end is the server's, as of any program. Node does not leave it to nohup(1), which is known by where the output goes.
+  else if (!process.stdout.isTTY && !process.stderr.isTTY) process.on('SIGHUP', () => {});
   context.print(`listening on ${server.origin}\n`);
   if (flags.readyFd !== null) announce(flags.readyFd, server.origin);
   await stopped;

@@ -74,9 +74,9 @@ export class Answer extends AnswerHead implements AsyncIterable<Uint8Array> {
 
   /**
    * Reads the rest and forgets it where it is short, ends the connection where it is long. Never throws.
-   * @returns how much of it there was, at least
+   * @returns how much of it there was, at least; null where it broke off
    */
-  async discard(): Promise<number> {
+  async discard(): Promise<number | null> {
     let length = 0;
     try {
       for await (const chunk of this) {
@@ -84,7 +84,7 @@ export class Answer extends AnswerHead implements AsyncIterable<Uint8Array> {
         if (length > DISCARD_BYTES_MAX) break;
       }
     } catch {
-      // Nobody wanted it.
+      return null; // nobody wanted it
     }
     return length;
   }

@@ -54,6 +54,11 @@ export class BlobWriter {
     return this.#end;
   }
 
+  /** Those of them that are certainly on the disk: all that are left once a failed writer is closed. */
+  get syncedBytes(): number {
+    return this.#syncedBytes;
+  }
+
   /** One call at a time. @throws Error also when bytes of an earlier call turn out to be lost */
   async write(chunks: readonly Uint8Array[]): Promise<void> {
     if (this.#failure !== null) throw this.#failure.error;

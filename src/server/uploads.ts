@@ -93,7 +93,10 @@ export class Uploads {
   }
 
   async #receive(version: VersionRow, writer: BlobWriter, roomBytes: number, exchange: Exchange): Promise<VersionRow> {
-    const outcome = await this.#take(writer, roomBytes, exchange);
+    const outcome = await this.#take(writer, roomBytes, exchange).catch(async (error) => {
+      await this.#keepWhatArrived(version, writer);
+      throw error;
+    });
     if (outcome !== 'complete') {
       await writer.suspend();
       const { sizeBytes } = writer;
@@ -116,6 +119,14 @@ export class Uploads {
       if (error instanceof Refusal && error.status === 404) await this.#blobs.remove([version.blob]);
       throw error;
     }
+  }
+
+  /** Of an upload that the disk ended: what is certainly there is not sent again, and not cut off by the next start of the machine. */
+  async #keepWhatArrived(version: VersionRow, writer: BlobWriter): Promise<void> {
+    await writer.suspend().catch(() => writer.close());
+    const { syncedBytes } = writer;
+    const kept = this.#database.changeTogether(() => this.#histories.recordProgress(version, syncedBytes));
+    await kept.catch(() => {}); // why the upload ended is what its sender has to hear
   }
 
   #take(writer: BlobWriter, roomBytes: number, exchange: Exchange): Promise<BodyOutcome> {

@@ -4,7 +4,7 @@ import type { Logger } from '../base/log.ts';
 import type { RemoteVersion } from '../base/resources.ts';
 import { type ContentId, type Inode, type ResourceUrl, timespecOfMs, type VersionUrl } from '../base/vocabulary.ts';
 import type { Contents } from '../store/contents.ts';
-import { newInode, writeNode } from '../store/node-table.ts';
+import { newInode, removeNode, writeNode } from '../store/node-table.ts';
 import type { NodeRecord, StoreWriter, Transaction } from '../store/tables.ts';
 import { baseOf, conflictName, judgeHistory, type Verdict } from './conflict.ts';
 import type { Intents } from './intents.ts';
@@ -111,6 +111,12 @@ export class Acknowledgement {
     const nowMs = clock.nowMs();
     const file = node.remote.resource;
     const isOurs = verdict.type === 'ours';
+    if (node.local === null && !isOurs) {
+      // Deleted here while it was sent, and saved by somebody since: it is theirs again, and comes back with its folder's next listing.
+      tx.put('folder', node.remote.parent, { listedMs: 0 });
+      removeNode(tx, node, nowMs);
+      return null;
+    }
     const isDraft = tx.get('content', content)?.kind === 'draft';
     const newest = verdict.version;
     let adopted = content;

@@ -292,11 +292,12 @@ export class SyncLoop {
     const controller = new AbortController();
     this.#pushing.set(ino, controller);
     try {
-      const isOvertaken = await this.#isOvertaken(push, controller.signal);
-      const outcome = isOvertaken ? 'unchanged' : await this.#pusher.push(push.action, controller.signal);
-      if (push.action.type !== 'find-out') this.#unanswered.delete(ino);
-      if (outcome !== 'unchanged') this.#line.answered();
-      this.#agenda.succeeded(push, outcome);
+      if (!(await this.#isOvertaken(push, controller.signal))) {
+        const outcome = await this.#pusher.push(push.action, controller.signal);
+        if (push.action.type !== 'find-out') this.#unanswered.delete(ino);
+        if (outcome !== 'unchanged') this.#line.answered();
+        this.#agenda.succeeded(push, outcome);
+      }
     } catch (error) {
       try {
         this.#failed(push.action, failureOf(error), error);
@@ -322,10 +323,14 @@ export class SyncLoop {
   async #isOvertaken({ action, before }: Push, signal: AbortSignal): Promise<boolean> {
     // What a push did has to be found out whatever became of its place, and what is deleted is looked at by itself.
     if (action.type === 'find-out' || action.type === 'delete') return false;
-    const looking = this.#deps.beforePush?.(action.ino);
+    const { store, isBeingWritten, beforePush } = this.#deps;
+    const looking = beforePush?.(action.ino);
     if (looking === undefined) return false;
     await unlessAborted(looking, signal);
-    return this.#deps.store.get('node', action.ino) !== before.node;
+    if (action.type === 'upload') {
+      if (isBeingWritten(action.ino)) return true; // opened again meanwhile: half a file is never pushed
+    } else if (store.get('node', action.parent)?.remote == null) return true;
+    return store.get('node', action.ino) !== before.node;
   }
 
   #failed({ ino, type }: Action, failure: Failure, error: unknown): void {

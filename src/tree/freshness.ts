@@ -39,6 +39,9 @@ const QUESTIONS_AT_ONCE_MAX = 4;
 const PUSH_AGE_MS_MAX = 5 * 60_000;
 /** How long a push waits for that, at most: it is to go on where a folder cannot be listed. */
 const PUSH_WAIT_MS_MAX = 10_000;
+/** How long what cannot be listed is not asked for again by pushes, and how many such folders are remembered. */
+const PUSH_LOOK_PAUSE_MS = 60_000;
+const PUSH_LOOKS_MAX = 1_000;
 /** Fewer missing entries than this are never "half of the folder at once". */
 const HALF_MISSING_MIN = 20;
 
@@ -65,6 +68,8 @@ export class Freshness {
   readonly #underWay = new Map<Inode, { readonly listing: Promise<void>; readonly begunMs: number }>();
   readonly #watched: WatchedFolders;
   readonly #held = new Map<Inode, number>();
+  /** When a push last asked for a folder (by `elapsedMs`); the oldest first. */
+  readonly #pushLooks = new Map<Inode, number>();
   #cancelTick: (() => void) | null = null;
   /** Listings requested before this (wall, ms) are old, whatever the TTL: `cfs refresh`. */
   #staleBeforeMs = 0;
@@ -160,8 +165,8 @@ export class Freshness {
    */
   beforePush(ino: Inode): void | Promise<void> {
     const looks = [...this.#foldersAbove(ino)]
-      .filter((folder) => this.#isOldForPush(folder))
-      .map((folder) => this.#inBackground(folder));
+      .filter((folder) => this.#ifReadable(folder, () => this.#isOldForPush(folder)) ?? false)
+      .map((folder) => this.#lookForPush(folder));
     if (looks.length === 0) looks.push(...this.#lookWhereHeld(ino));
     if (looks.length === 0) return;
     const waiting = new AbortController();
@@ -354,9 +359,22 @@ export class Freshness {
   #isOldForPush(folder: Inode): boolean {
     const listedMs = this.#tree.listedMs(folder);
     if (listedMs === null || this.#tree.node(folder)?.remote == null) return false;
-    if (this.#watched.isPausing(folder)) return false;
     const ageMs = this.#clock.nowMs() - listedMs;
-    return ageMs >= PUSH_AGE_MS_MAX || ageMs < 0;
+    if (ageMs >= 0 && ageMs < PUSH_AGE_MS_MAX) return false;
+    const nowMs = this.#clock.elapsedMs();
+    const underWay = this.#underWay.get(folder);
+    if (underWay !== undefined) return nowMs - underWay.begunMs < PUSH_WAIT_MS_MAX;
+    return nowMs - (this.#pushLooks.get(folder) ?? Number.NEGATIVE_INFINITY) >= PUSH_LOOK_PAUSE_MS;
+  }
+
+  #lookForPush(folder: Inode): Promise<void> {
+    this.#pushLooks.delete(folder);
+    this.#pushLooks.set(folder, this.#clock.elapsedMs());
+    for (const oldest of this.#pushLooks.keys()) {
+      if (this.#pushLooks.size <= PUSH_LOOKS_MAX) break;
+      this.#pushLooks.delete(oldest);
+    }
+    return this.#inBackground(folder);
   }
 
   /** What lies in a folder whose removals wait for a person's word may be one of them, however lately the folder was listed. */

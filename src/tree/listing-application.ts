@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { RemoteEntry, RemoteResource } from '../base/resources.ts';
 import { type Inode, type NodeKind, type ResourceUrl, ROOT_INODE, timespecOfMs } from '../base/vocabulary.ts';
-import { childOf, isDirty, isInDoubt, newInode, writeNode } from '../store/node-table.ts';
+import { childOf, isContentDirty, isDirty, isInDoubt, newInode, writeNode } from '../store/node-table.ts';
 import type { FileBytes, NodeRecord, StoreWriter, Transaction } from '../store/tables.ts';
 import {
   isMissing,
@@ -233,8 +233,12 @@ export class ListingApplication {
     }
     const open = [...this.#openFiles()];
     const written = new Set(open.filter(({ isWritten }) => isWritten).map(({ ino }) => ino));
-    // Whoever reads, reads on: asked again with the next listing, when it is closed.
-    if (open.some(({ ino }) => !this.#isWanted(ino, written) && isWithin(this.#store, ino, node.ino))) return 'kept';
+    // Whoever reads, reads on: asked again with the next listing, when it is closed. What was changed here stays in any case.
+    const isOnlyRead = (ino: Inode): boolean => {
+      const read = this.#store.get('node', ino);
+      return !this.#isWanted(ino, written) && !(read !== undefined && isContentDirty(read));
+    };
+    if (open.some(({ ino }) => isOnlyRead(ino) && isWithin(this.#store, ino, node.ino))) return 'kept';
     const view = {
       children: (parent: Inode) => this.#childrenOf(parent),
       isBusy: (ino: Inode) => this.#marks.isBusy(ino),

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { ApiError } from '../../src/base/errors.ts';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
-import { SyncedTower } from '../harness/synced-tower.ts';
+import { SETTLE_MS, SyncedTower } from '../harness/synced-tower.ts';
 import { MODEL_ROOT } from '../sync/model-service.ts';
 
 /**
@@ -106,4 +107,60 @@ test('an edit under removals that wait for a person is not pushed into the trash
   expect(service.tree().get('/folder/f7')).toBe('ours');
   await tower.freshness.refresh(undefined, { accept: true });
   expect((await mount.readFile('folder/f7')).toString()).toBe('ours');
+});
+
+test('an edit is made anew also while somebody else reads the file', async () => {
+  const { mount } = synced;
+  const reader = await mount.open('folder/file', 'r');
+  await mount.read(reader, 0, 1);
+  await trash('file');
+  const fd = await mount.open('folder/file', 'r+');
+  pass();
+  await mount.write(fd, 0, Buffer.from('ours'));
+  await mount.close(fd);
+
+  await isThere('folder/file', 'oursrs');
+  await mount.close(reader);
+});
+
+test('a file that is opened again while its folders are looked at is not pushed half written', async () => {
+  const { mount, service, tower } = synced;
+  let seen = (): void => {};
+  const look = new Promise<void>((resolve) => {
+    seen = resolve;
+  });
+  await mount.writeFile('folder/file', Buffer.from('first, whole'));
+  tower.freshness.beforePush = () => look;
+  await synced.pass(SETTLE_MS + 1);
+  expect(synced.sync.status().pushing).toBe(1);
+
+  const fd = await mount.open('folder/file', 'r+');
+  await mount.write(fd, 0, Buffer.from('SECOND'));
+  seen();
+  await synced.pass(SETTLE_MS + 1);
+  expect(service.bytesOf(file)?.toString()).toBe('theirs');
+
+  await mount.write(fd, 6, Buffer.from(' WHOLE'));
+  await mount.close(fd);
+  await synced.converge();
+  expect(service.bytesOf(file)?.toString()).toBe('SECOND WHOLE');
+});
+
+test('a folder that cannot be listed is asked for now and then, not before each push into it', async () => {
+  const { mount, service } = synced;
+  pass();
+  const { listing } = service;
+  let asked = 0;
+  service.listing = (url) => {
+    if (url !== folder) return listing.call(service, url);
+    asked += 1;
+    throw new ApiError(500, 'listing', 'it does not list this one');
+  };
+  for (let n = 0; n < 10; n++) {
+    await mount.writeFile(`folder/f${n}`, Buffer.from('x'));
+    await synced.converge();
+  }
+
+  expect(asked).toBeLessThanOrEqual(3);
+  expect(service.tree().size).toBe(12);
 });

@@ -218,6 +218,13 @@ test.each([
   expect(server.requests).toHaveLength(1);
 });
 
+test('but bytes that were announced as HTML and did not come may have been a page', async () => {
+  server.otherwise = raw('HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 500\r\n\r\n');
+
+  await expect(service.putFileData(file(), body('x'), 't/t')).rejects.toBeInstanceOf(TransportError);
+  expect(server.requests).toHaveLength(1);
+});
+
 test('a folder that was made and cannot be looked for is no refusal of it', async () => {
   server.steps = [reply(201), reply(429, { 'Retry-After': '3600' })];
 

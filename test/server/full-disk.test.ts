@@ -30,6 +30,14 @@ const disk: DiskSpace = {
   freeBytes: () => DISK_BYTES - othersBytes - blobBytes(),
 };
 
+async function restartMachine(): Promise<void> {
+  await server.close();
+  const parts = openParts({ dataDirectory: directory, disk });
+  await settlePartialUploads(parts, 'another start of the machine');
+  await parts.database.close();
+  server = await openServer();
+}
+
 const openServer = () => ReferenceServer.open({ dataDirectory: directory, disk });
 
 beforeEach(async () => {
@@ -67,8 +75,7 @@ test('an upload that leaves too little is 507, announced before it is read; sign
   expect([announced.status, taken, chunked.status, plain.status]).toEqual([507, 0, 507, 507]);
   expect(disk.freeBytes()).toBeGreaterThanOrEqual(RESERVE_BYTES);
   expect(disk.freeBytes()).toBeLessThan(RESERVE_BYTES + 2 * MIB);
-  await server.close();
-  server = await openServer();
+  await restartMachine();
   user.client.token = await accessToken(server.origin, user, user.refreshToken);
   expect(Number(texts((await user.client.get(version)).text, 'storedSize')[0])).toBeGreaterThan(DISK_BYTES / 2);
   expect((await user.client.send('DELETE', file)).status).toBe(204);
@@ -109,11 +116,7 @@ test('a disk that others have filled refuses changes with 507, is read from and 
   othersBytes = DISK_BYTES;
 
   const refused = await user.client.send('DELETE', file);
-  await server.close();
-  const parts = openParts({ dataDirectory: directory, disk });
-  await settlePartialUploads(parts, 'another start of the machine');
-  await parts.database.close();
-  server = await openServer();
+  await restartMachine();
   const read = await user.client.get(`${file}/data`);
   othersBytes = 0;
   const removed = await user.client.send('DELETE', file);

@@ -129,7 +129,7 @@ test('a fault file brings the trouble it says', async () => {
   expect(status).toBe(503);
 });
 
-test('a terminal that is closed ends the server; with a fault file the signal reads that again', async () => {
+test('with a fault file SIGHUP reads that again; without one it ends nothing where there is no terminal, as under nohup', async () => {
   const file = join(directory, 'again.json');
   writeFileSync(file, '[]');
   const ordering = await start(['--fault-file', file]);
@@ -138,10 +138,27 @@ test('a terminal that is closed ends the server; with a fault file the signal re
   ordering.child.kill('SIGHUP');
   const [said] = await once(lines, 'line');
   await stop(ordering.child, 'SIGTERM');
-  const plain = await start();
+  const plain = await start([], openSync('/dev/null', 'w'));
+  plain.child.kill('SIGHUP');
 
   expect(said).toBe('ordered trouble: 0 rules');
-  expect(await stop(plain.child, 'SIGHUP')).toBe('SIGHUP');
+  expect((await new RawClient(plain.line.slice('listening on '.length)).get('/user')).status).toBe(401);
+  expect(await stop(plain.child, 'SIGTERM')).toBe(0);
+});
+
+test('a terminal that is closed ends the server', async () => {
+  const command = `exec '${process.execPath}' '${PROGRAM}' serve --data '${join(directory, 'data')}'`;
+  const terminal = spawn('script', ['-qec', command, '/dev/null'], {
+    stdio: 'pipe',
+    env: { PATH: process.env.PATH, HOME: directory },
+  });
+  const [line] = (await once(createInterface(terminal.stdout), 'line')) as [string];
+  const client = new RawClient(line.trim().slice('listening on '.length));
+  expect((await client.get('/user')).status).toBe(401);
+
+  terminal.kill('SIGKILL');
+
+  await expect.poll(() => client.get('/user').then(String, () => 'gone'), { timeout: 20_000 }).toBe('gone');
 });
 
 test('a log that cannot be written does not end the server', async () => {

@@ -512,6 +512,24 @@ describe('changed here and elsewhere', () => {
     expect(world.localTree()).toEqual(world.service.tree());
   });
 
+  test('deleted here while it was sent, and saved elsewhere since: it is theirs', async () => {
+    const { world, file } = changed();
+    let isFirst = true;
+    world.service.auto = (name) => {
+      if (name.startsWith('versions') && isFirst) {
+        isFirst = false;
+        world.remove('/f');
+        world.service.addVersion(file, Buffer.from('theirs'));
+      }
+      return { type: 'answer' };
+    };
+    await pass(world);
+    world.learn();
+
+    expect(world.service.tree()).toEqual(new Map([['/f', 'theirs']]));
+    expect([...world.localTree().keys()]).toEqual(['/f']);
+  });
+
   test('ours has left the history before we looked: it is kept as a copy', async () => {
     const { world, file } = changed();
     let isLate = true;
