@@ -83,8 +83,7 @@ export const word: ScalarCodec<string> = scalar('a word', {
 export const integer: ScalarCodec<number> = scalar('an integer', {
   emptyIsAbsent: true,
   parse: (raw) => {
-    const digits = raw.trim();
-    const value = /^[+-]?\d{1,20}$/.test(digits) ? Number(digits) : Number.NaN;
+    const value = wholeNumber(raw);
     return Number.isSafeInteger(value) ? value + 0 : undefined;
   },
   format: (value) => String(value),
@@ -94,12 +93,18 @@ export const integer: ScalarCodec<number> = scalar('an integer', {
 export const roomBytes: ScalarCodec<number> = scalar('an integer', {
   emptyIsAbsent: true,
   parse: (raw) => {
-    const digits = raw.trim();
-    if (!/^[+-]?\d{1,20}$/.test(digits)) return undefined;
-    return Math.max(-Number.MAX_SAFE_INTEGER, Math.min(Number(digits), Number.MAX_SAFE_INTEGER)) + 0;
+    const value = wholeNumber(raw);
+    if (Number.isNaN(value)) return undefined;
+    return Math.max(-Number.MAX_SAFE_INTEGER, Math.min(value, Number.MAX_SAFE_INTEGER)) + 0;
   },
   format: (value) => String(value),
 });
+
+/** NaN for anything else; beyond what a double holds exactly the nearest that it holds. */
+function wholeNumber(raw: string): number {
+  const digits = raw.trim();
+  return /^[+-]?\d{1,20}$/.test(digits) ? Number(digits) : Number.NaN;
+}
 
 /** A moment, in milliseconds since the epoch. */
 export const instant: ScalarCodec<number> = scalar('a dateTime', {

@@ -146,12 +146,11 @@ const TLS_CODE =
 function failureOf(error: Error, request: TransportRequest, sent: boolean): Error {
   const code = codeOf(error);
   const what = `${request.method} ${request.url.slice(originOf(request.url).length)}`;
-  if (error.name === 'HTTPParserError') {
-    // The connection ended within a body that was to end before it: cut, like any other.
-    if (error.message.includes('Invalid EOF state')) return new TransportError(`${what}: cut`, { cause: error });
-    return new ProtocolError(`${what}: the answer is not HTTP: ${error.message}`, { cause: error });
-  }
-  if (code === 'UND_ERR_HEADERS_OVERFLOW') {
+  const isNoHttp = error.name === 'HTTPParserError';
+  // The connection ended within a body that was to end before it: cut, like any other.
+  if (isNoHttp && error.message.includes('Invalid EOF state'))
+    return new TransportError(`${what}: cut`, { cause: error });
+  if (isNoHttp || code === 'UND_ERR_HEADERS_OVERFLOW') {
     return new ProtocolError(`${what}: the answer is not HTTP: ${error.message}`, { cause: error });
   }
   // Later than that it is a line that garbles what it carries.
