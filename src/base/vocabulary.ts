@@ -20,6 +20,8 @@
  * settle    the pause after the last change before a change is pushed.
  * agenda    which dirty nodes are to be decided about and when, and which may be pushed now.
  * drain     push everything, or put it down safely.
+ * look      a listing that a push waits for: is the place still there that it goes into?
+ * reserve   the part of its disk that `cfs serve` leaves free.
  */
 
 declare const brand: unique symbol;

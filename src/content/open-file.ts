@@ -20,7 +20,7 @@ import type { Patience } from './patience.ts';
 import { ReadProgress } from './read-progress.ts';
 import { seekIn } from './seek.ts';
 import type { VersionSource } from './version-source.ts';
-import type { UnflushedAttributes, WritePlace, Writing } from './writing.ts';
+import type { ContentPlace, UnflushedAttributes, Writing } from './writing.ts';
 
 export interface OpenFileDeps {
   readonly store: StoreWriter;
@@ -154,7 +154,7 @@ export class OpenFile {
    *
    * @param place `end`: `offset` is where the kernel takes the end of the file to be
    */
-  write(offset: number, data: Uint8Array, caller: Caller, place: WritePlace = 'offset'): void | Promise<void> {
+  write(offset: number, data: Uint8Array, caller: Caller, place: ContentPlace = 'offset'): void | Promise<void> {
     if (place !== 'offset') this.#turnToNewest(offset, place);
     // The kernel's buffer is only ours until the answer, and the answer waits for this promise.
     return this.#change(caller, () => this.#writePinned(offset, data, place));
@@ -278,7 +278,7 @@ export class OpenFile {
     return done;
   }
 
-  #writePinned(offset: number, data: Uint8Array, place: WritePlace): void | Promise<void> {
+  #writePinned(offset: number, data: Uint8Array, place: ContentPlace): void | Promise<void> {
     const draft = this.#draft();
     const end = this.#deps.contents.sizeOf(draft);
     // Appended at the end that a listing told of, to a version that ends elsewhere: never into its middle.

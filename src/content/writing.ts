@@ -8,7 +8,7 @@ export interface UnflushedAttributes {
 }
 
 /** Where what is written belongs; `'end-or-offset'`: at the end if `offset` is where the writer may take that to be. */
-export type WritePlace = 'offset' | 'end' | 'end-or-offset';
+export type ContentPlace = 'offset' | 'end' | 'end-or-offset';
 
 /** When its handles changed it, by `elapsedMs`. */
 export interface Writing {

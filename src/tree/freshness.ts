@@ -7,9 +7,11 @@ import type { RemoteEntry } from '../base/resources.ts';
 import { type Inode, ROOT_INODE } from '../base/vocabulary.ts';
 import { isContentDirty } from '../store/node-table.ts';
 import { AbsenceQuestions } from './absence-questions.ts';
+import { ifReadable } from './if-readable.ts';
 import { ListingAhead } from './listing-ahead.ts';
 import { type AbsenceQuestion, REMOVALS_BELIEVED_MAX } from './listing-application.ts';
 import { listPages } from './listing-pages.ts';
+import { PushLook } from './push-look.ts';
 import type { PushMarks } from './push-marks.ts';
 import { Reachability } from './reachability.ts';
 import type { RemoteListing } from './remote-listing.ts';
@@ -35,13 +37,6 @@ export interface HeldRemovals {
 }
 
 const QUESTIONS_AT_ONCE_MAX = 4;
-/** What is pushed goes into folders that were listed so long ago at most. */
-const PUSH_AGE_MS_MAX = 5 * 60_000;
-/** How long a push waits for that, at most: it is to go on where a folder cannot be listed. */
-const PUSH_WAIT_MS_MAX = 10_000;
-/** How long what cannot be listed is not asked for again by pushes, and how many such folders are remembered. */
-const PUSH_LOOK_PAUSE_MS = 60_000;
-const PUSH_LOOKS_MAX = 1_000;
 /** Fewer missing entries than this are never "half of the folder at once". */
 const HALF_MISSING_MIN = 20;
 
@@ -61,6 +56,7 @@ export class Freshness {
   readonly #openWaitMs: number;
   readonly #readTimeoutMs: number;
   readonly #ahead: ListingAhead;
+  readonly #pushLook: PushLook;
   readonly #reachability: Reachability;
   readonly #stop = new AbortController();
 
@@ -68,8 +64,6 @@ export class Freshness {
   readonly #underWay = new Map<Inode, { readonly listing: Promise<void>; readonly begunMs: number }>();
   readonly #watched: WatchedFolders;
   readonly #held = new Map<Inode, number>();
-  /** When a push last asked for a folder (by `elapsedMs`); the oldest first. */
-  readonly #pushLooks = new Map<Inode, number>();
   #cancelTick: (() => void) | null = null;
   /** Listings requested before this (wall, ms) are old, whatever the TTL: `cfs refresh`. */
   #staleBeforeMs = 0;
@@ -89,6 +83,15 @@ export class Freshness {
     this.#watched = new WatchedFolders({ clock: deps.clock, ttlMs: deps.options.dirTtlMs });
     const list = (folder: Inode) => this.#underWay.get(folder)?.listing ?? this.#list(folder, false);
     this.#ahead = new ListingAhead({ tree: deps.tree, list, log: deps.log });
+    this.#pushLook = new PushLook({
+      tree: deps.tree,
+      clock: deps.clock,
+      log: deps.log,
+      begunMs: (folder) => this.#underWay.get(folder)?.begunMs,
+      isHeld: (folder) => this.#held.has(folder),
+      list: (folder) => this.#inBackground(folder),
+      ask: (question) => this.#questions().settle(question, false, this.#stop.signal),
+    });
   }
 
   /** Since when listings get no answer (wall, ms); null while they do. */
@@ -164,14 +167,7 @@ export class Freshness {
    * pushed into something that somebody trashed meanwhile would be accepted there, and seen by nobody. Never rejects.
    */
   beforePush(ino: Inode): void | Promise<void> {
-    const looks = [...this.#foldersAbove(ino)]
-      .filter((folder) => this.#ifReadable(folder, () => this.#isOldForPush(folder)) ?? false)
-      .map((folder) => this.#lookForPush(folder));
-    if (looks.length === 0) looks.push(...this.#lookWhereHeld(ino));
-    if (looks.length === 0) return;
-    const waiting = new AbortController();
-    const late = this.#clock.sleep(PUSH_WAIT_MS_MAX, waiting.signal).catch(() => {});
-    return Promise.race([Promise.all(looks), late]).then(() => waiting.abort());
+    return this.#pushLook.before(ino);
   }
 
   /**
@@ -356,57 +352,6 @@ export class Freshness {
     return ageMs >= this.#dirTtlMs || ageMs < 0 || listedMs < this.#staleBeforeMs;
   }
 
-  #isOldForPush(folder: Inode): boolean {
-    const listedMs = this.#tree.listedMs(folder);
-    if (listedMs === null || this.#tree.node(folder)?.remote == null) return false;
-    const ageMs = this.#clock.nowMs() - listedMs;
-    if (ageMs >= 0 && ageMs < PUSH_AGE_MS_MAX) return false;
-    const nowMs = this.#clock.elapsedMs();
-    const underWay = this.#underWay.get(folder);
-    if (underWay !== undefined) return nowMs - underWay.begunMs < PUSH_WAIT_MS_MAX;
-    return nowMs - (this.#pushLooks.get(folder) ?? Number.NEGATIVE_INFINITY) >= PUSH_LOOK_PAUSE_MS;
-  }
-
-  #lookForPush(folder: Inode): Promise<void> {
-    this.#pushLooks.delete(folder);
-    this.#pushLooks.set(folder, this.#clock.elapsedMs());
-    for (const oldest of this.#pushLooks.keys()) {
-      if (this.#pushLooks.size <= PUSH_LOOKS_MAX) break;
-      this.#pushLooks.delete(oldest);
-    }
-    return this.#inBackground(folder);
-  }
-
-  /** What lies in a folder whose removals wait for a person's word may be one of them, however lately the folder was listed. */
-  #lookWhereHeld(ino: Inode): Promise<void>[] {
-    if (this.#held.size === 0) return [];
-    const node = this.#ifReadable(ino, () => this.#tree.node(ino));
-    if (node?.remote == null || !this.#held.has(node.remote.parent) || !isContentDirty(node)) return [];
-    const question = { ino, resource: node.remote.resource, kind: node.kind };
-    const settled = this.#questions().settle(question, false, this.#stop.signal);
-    return [
-      settled.then(
-        () => {},
-        (err: unknown) => this.#log.debug({ err, ino }, 'not asked for before its push'),
-      ),
-    ];
-  }
-
-  /** The folders that lead to a node on the service, and those that will when its change is pushed. */
-  #foldersAbove(ino: Inode): Set<Inode> {
-    const above = new Set<Inode>();
-    const node = this.#ifReadable(ino, () => this.#tree.node(ino));
-    for (const start of [node?.remote?.parent, node?.local?.parent]) {
-      for (let at = start; at !== undefined && !above.has(at); ) {
-        above.add(at);
-        const folder: Inode = at;
-        const next = this.#ifReadable(folder, () => this.#tree.node(folder));
-        at = next?.remote?.parent ?? next?.local?.parent;
-      }
-    }
-    return above;
-  }
-
   #isChangedHere(ino: Inode): boolean {
     const node = this.#tree.node(ino);
     return node !== undefined && isContentDirty(node);
@@ -427,29 +372,19 @@ export class Freshness {
     this.#cancelTick = this.#clock.after(this.#watched.unaskedMs, () => {
       this.#cancelTick = null;
       for (const folder of this.#openFolders()) this.#watched.use(folder);
-      const listedMs = (each: Inode) => this.#ifReadable(each, () => this.#tree.listedMs(each)) ?? null;
+      const listedMs = (each: Inode) => ifReadable(this.#log, each, () => this.#tree.listedMs(each)) ?? null;
       for (const folder of this.#watched.due(listedMs)) {
-        const isOld = this.#ifReadable(folder, () => this.#isOld(folder)) ?? false;
+        const isOld = ifReadable(this.#log, folder, () => this.#isOld(folder)) ?? false;
         if (isOld && !this.#isPausing(folder)) void this.#inBackground(folder);
       }
       if (!this.#watched.isEmpty) this.#scheduleTick();
     });
   }
 
-  /** Reads what a timer wants to know of one node: nobody hears what is thrown there, it would end the mount. */
-  #ifReadable<T>(ino: Inode, read: () => T): T | undefined {
-    try {
-      return read();
-    } catch (err) {
-      this.#log.debug({ err, ino }, 'not looked at for a refresh');
-      return undefined;
-    }
-  }
-
   #openFolders(): Set<Inode> {
     const folders = new Set<Inode>();
     for (const { ino } of this.#openFiles()) {
-      const parent = this.#ifReadable(ino, () => this.#tree.node(ino))?.remote?.parent;
+      const parent = ifReadable(this.#log, ino, () => this.#tree.node(ino))?.remote?.parent;
       if (parent !== undefined) folders.add(parent);
       if (folders.size === WATCHED_MAX) break;
     }

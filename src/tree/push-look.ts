@@ -1,0 +1,105 @@
+import type { Clock } from '../base/clock.ts';
+import type { Logger } from '../base/log.ts';
+import type { Inode } from '../base/vocabulary.ts';
+import { isContentDirty } from '../store/node-table.ts';
+import { ifReadable } from './if-readable.ts';
+import type { AbsenceQuestion } from './listing-application.ts';
+import type { Tree } from './tree.ts';
+
+export interface PushLookDeps {
+  readonly tree: Tree;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** When the listing of a folder that is under way began (by `elapsedMs`); undefined: none is. */
+  readonly begunMs: (folder: Inode) => number | undefined;
+  /** Whether removals of a folder wait for a person's word. */
+  readonly isHeld: (folder: Inode) => boolean;
+  /** Lists a folder, or waits for the listing that is under way; never rejects. */
+  readonly list: (folder: Inode) => Promise<void>;
+  /** Asks the service for one node and believes the answer. */
+  readonly ask: (question: AbsenceQuestion) => Promise<unknown>;
+}
+
+/** What is pushed goes into folders that were listed so long ago at most. */
+const AGE_MS_MAX = 5 * 60_000;
+/** How long a push waits for that, at most: it is to go on where a folder cannot be listed. */
+const WAIT_MS_MAX = 10_000;
+/** How long what cannot be listed is not asked for again by pushes, and how many such folders are remembered. */
+const PAUSE_MS = 60_000;
+const REMEMBERED_MAX = 1_000;
+
+/** A look before a push (ADR 24): is the place still there that a change is about to be pushed into? */
+export class PushLook {
+  readonly #deps: PushLookDeps;
+  /** When a push last asked for a folder (by `elapsedMs`); the oldest first. */
+  readonly #askedMs = new Map<Inode, number>();
+
+  constructor(deps: PushLookDeps) {
+    this.#deps = deps;
+  }
+
+  /** Lists the folders on the way to a node that were not listed for long, and waits a while for that. Never rejects. */
+  before(ino: Inode): void | Promise<void> {
+    const { clock, log } = this.#deps;
+    const looks = [...this.#foldersAbove(ino)]
+      .filter((folder) => ifReadable(log, folder, () => this.#isOld(folder)) ?? false)
+      .map((folder) => this.#look(folder));
+    if (looks.length === 0) looks.push(...this.#lookWhereHeld(ino));
+    if (looks.length === 0) return;
+    const waiting = new AbortController();
+    const late = clock.sleep(WAIT_MS_MAX, waiting.signal).catch(() => {});
+    return Promise.race([Promise.all(looks), late]).then(() => waiting.abort());
+  }
+
+  #isOld(folder: Inode): boolean {
+    const { tree, clock, begunMs } = this.#deps;
+    const listedMs = tree.listedMs(folder);
+    if (listedMs === null || tree.node(folder)?.remote == null) return false;
+    const ageMs = clock.nowMs() - listedMs;
+    if (ageMs >= 0 && ageMs < AGE_MS_MAX) return false;
+    const nowMs = clock.elapsedMs();
+    const underWayMs = begunMs(folder);
+    if (underWayMs !== undefined) return nowMs - underWayMs < WAIT_MS_MAX;
+    return nowMs - (this.#askedMs.get(folder) ?? Number.NEGATIVE_INFINITY) >= PAUSE_MS;
+  }
+
+  #look(folder: Inode): Promise<void> {
+    this.#askedMs.delete(folder);
+    this.#askedMs.set(folder, this.#deps.clock.elapsedMs());
+    for (const oldest of this.#askedMs.keys()) {
+      if (this.#askedMs.size <= REMEMBERED_MAX) break;
+      this.#askedMs.delete(oldest);
+    }
+    return this.#deps.list(folder);
+  }
+
+  /** What lies in a folder whose removals wait for a person's word may be one of them, however lately the folder was listed. */
+  #lookWhereHeld(ino: Inode): Promise<void>[] {
+    const { tree, log, isHeld, ask } = this.#deps;
+    const node = ifReadable(log, ino, () => tree.node(ino));
+    if (node?.remote == null || !isHeld(node.remote.parent) || !isContentDirty(node)) return [];
+    const answered = ask({ ino, resource: node.remote.resource, kind: node.kind });
+    return [
+      answered.then(
+        () => {},
+        (err: unknown) => log.debug({ err, ino }, 'not asked for before its push'),
+      ),
+    ];
+  }
+
+  /** The folders that lead to a node on the service, and those that will when its change is pushed. */
+  #foldersAbove(ino: Inode): Set<Inode> {
+    const { tree, log } = this.#deps;
+    const above = new Set<Inode>();
+    const node = ifReadable(log, ino, () => tree.node(ino));
+    for (const start of [node?.remote?.parent, node?.local?.parent]) {
+      for (let at = start; at !== undefined && !above.has(at); ) {
+        above.add(at);
+        const folder: Inode = at;
+        const next = ifReadable(log, folder, () => tree.node(folder));
+        at = next?.remote?.parent ?? next?.local?.parent;
+      }
+    }
+    return above;
+  }
+}
