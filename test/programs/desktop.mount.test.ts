@@ -87,8 +87,9 @@ describe.skipIf(gio !== null && windows !== null)('a desktop', () => {
     await mount.run('mkdir photos album; printf one > photos/one.txt');
     await mount.sync();
 
+    // -noreset: without it the server begins anew whenever its last client leaves, and refuses whoever is connecting just then.
     const { code, stdout, stderr } = await inSession(
-      `xvfb-run -a -s "-screen 0 1024x768x24" dbus-run-session -- ${SESSION} "$PWD"`,
+      `xvfb-run -a -s "-screen 0 1024x768x24 -noreset" dbus-run-session -- ${SESSION} "$PWD"`,
     );
 
     expect(stdout, stderr).toBe('copied: one\nrenamed\ndeleted\n');
