@@ -121,7 +121,12 @@ async function round(name, server) {
     await until(() => isMounted(directory), `${name} to mount`);
   }
   try {
-    const words = [directory, String(child?.pid ?? process.pid), ...(server?.short ? ['short'] : []), ...(options.quick ? ['quick'] : [])];
+    const words = [
+      directory,
+      String(child?.pid ?? process.pid),
+      ...(server?.short ? ['short'] : []),
+      ...(options.quick ? ['quick'] : []),
+    ];
     const result = spawnSync(at('measure'), words, {
       encoding: 'utf8',
       timeout: 180_000,
