@@ -13,9 +13,9 @@ import { warmMemory } from './measure/warm-memory.mjs';
 const quick = process.argv.includes('--quick');
 const only = process.argv.find((word) => word.startsWith('--part='))?.slice('--part='.length) ?? null;
 const ROUNDS = quick ? 1 : 3;
-const BIG_MIB = quick ? 48 : 256;
-const HUGE_MIB = quick ? 96 : 1024;
-const RANDOM_READS = quick ? 20 : 200;
+const BIG_MIB = quick ? 64 : 256;
+const HUGE_MIB = quick ? 128 : 1024;
+const RANDOM_READS = quick ? 40 : 200;
 const CONNECTIONS = 8;
 const CONNECTION_MB_PER_SECOND = 25;
 const LATENCY_MS = 30;
@@ -239,7 +239,7 @@ async function busy() {
         warmMemory(ground.base, 4 * HUGE_MIB);
         const { out } = run(
           `cp ${ground.base}/huge ${mount.directory}/up-${coming} & sleep 0.5; cat ${mount.directory}/${coming} > /dev/null & ` +
-            `node ${LOOKS} ${quick ? 1000 : 10_000} 200 ${directories.join(' ')}; kill %2 2>/dev/null; wait %1; true`,
+            `node ${LOOKS} ${quick ? 3000 : 10_000} 200 ${directories.join(' ')}; kill %2 2>/dev/null; wait %1; true`,
         );
         JSON.parse(out).forEach(say);
         await memoryOf('both at once');

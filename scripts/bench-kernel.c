@@ -2,7 +2,7 @@
  * What scripts/bench-kernel.mjs measures on one mounted directory; prints one JSON object. A process of its own, so that it shares
  * nothing with the file system under test. argv: the directory (with a folder "many" of 10,000 files in it), the server's pid, and
  * "short" for peers of which only names, attributes and 4 KiB reads are compared, or "tail" for the 99th percentile of metadata alone;
- * "quick" as the last word: a quarter of everything.
+ * "quick" as the last word: a quarter of the getattrs and of the bytes.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

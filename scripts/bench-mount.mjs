@@ -23,7 +23,7 @@ import { OURS, Results } from './measure/results.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const quick = process.argv.includes('--quick');
-const ROUNDS = quick ? 1 : 5;
+const ROUNDS = quick ? 2 : 5;
 const BIG_BYTES = quick ? 128 * 1024 ** 2 : 1024 ** 3;
 const FILES = quick ? 200 : 1000;
 

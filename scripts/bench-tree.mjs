@@ -18,7 +18,7 @@ const NODES_BELOW_TOP = 1 + FOLDERS * (1 + FILES);
 const LOOKUPS = 3000;
 const FLAGS = ['--dir-ttl', '24h', '--entry-timeout', '0s', '--attr-timeout', '0s'];
 const quick = process.argv.includes('--quick');
-const ROUNDS = quick ? 1 : 3;
+const ROUNDS = quick ? 2 : 3;
 const SIZES = [['10⁴', 1], ['10⁵', 10], ...(quick ? [] : [['10⁶', 100]])];
 
 if (process.argv[2] === '--plant') {
