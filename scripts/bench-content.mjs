@@ -74,58 +74,45 @@ function watchMemory(pid) {
   };
 }
 
-/** Big files and a huge one on the server, written there through a mount that is gone afterwards. */
-async function withFiles(serveFlags, files, work) {
-  const ground = await Ground.lay({ serveFlags });
-  try {
-    bytesFile(join(ground.base, 'big'), BIG_MIB);
-    bytesFile(join(ground.base, 'huge'), HUGE_MIB);
-    if (files.length > 0) {
-      const writer = ground.mount('writer');
-      for (const [name, source] of files) run(`cp ${ground.base}/${source} ${writer.directory}/${name}`);
-      // The last close(2) returns before the kernel says that nobody has the file open.
-      run('sleep 0.5');
-      writer.cfs('sync', '--wait');
-      ground.unmount(writer.directory);
-    }
-    await work(ground);
-  } finally {
-    await ground.clear();
-  }
+/** Files on the server, written there by a mount that is gone afterwards. */
+function plant(files) {
+  const writer = ground.mount('planter');
+  for (const [name, source] of files) run(`cp ${ground.base}/${source} ${writer.directory}/${name}`);
+  // The last close(2) returns before the kernel says that nobody has the file open.
+  run('sleep 0.5');
+  writer.cfs('sync', '--wait');
+  ground.unmount(writer.directory);
 }
 
 async function readFirst() {
-  const files = [...Array(ROUNDS).keys()].map((round) => [`big-${round}`, 'big']);
-  await withFiles(FAR, [...files, ['huge', 'huge']], async (ground) => {
-    for (let round = 0; round < ROUNDS; round++) {
-      const reader = ground.mount(`reader-${round}`);
-      run(`ls ${reader.directory}; sleep 1`);
-      const memoryOf = watchMemory(reader.pid());
-      const large = `${reader.directory}/huge`;
-      results.note('first byte of a large file', 'ms', OURS, timedReads(large, [0], 1)[0]);
-      const before = fetchedBytes(reader);
-      results.note('its last 100 bytes', 'ms', OURS, timedReads(large, [HUGE_MIB * 1024 ** 2 - 100], 100)[0]);
-      results.note('… bytes fetched for them', 'KiB', OURS, (fetchedBytes(reader) - before) / 1024);
-      const offsets = Array.from({ length: RANDOM_READS }, (_, i) => 4096 * (hash(i) % (HUGE_MIB * 256)));
-      const random = fetchedBytes(reader);
-      const times = timedReads(large, offsets, 4096);
-      results.note('random 4 KiB read, mean', 'ms', OURS, times.reduce((sum, each) => sum + each, 0) / times.length);
-      results.note('… bytes fetched per read', 'KiB', OURS, (fetchedBytes(reader) - random) / 1024 / times.length);
-      warmMemory(ground.base, 2 * BIG_MIB);
-      const seconds = secondsToRead(`${reader.directory}/big-${round}`);
-      results.note('first sequential read', 'MB/s', OURS, rate(BIG_MIB, seconds));
-      await memoryOf('reading far away');
-      ground.unmount(reader.directory);
+  for (let round = 0; round < ROUNDS; round++) {
+    const reader = ground.mount(`reader-${round}`);
+    run(`ls ${reader.directory}; sleep 1`);
+    const memoryOf = watchMemory(reader.pid);
+    const large = `${reader.directory}/huge`;
+    results.note('first byte of a large file', 'ms', OURS, timedReads(large, [0], 1)[0]);
+    const before = fetchedBytes(reader);
+    results.note('its last 100 bytes', 'ms', OURS, timedReads(large, [HUGE_MIB * 1024 ** 2 - 100], 100)[0]);
+    results.note('… bytes fetched for them', 'KiB', OURS, (fetchedBytes(reader) - before) / 1024);
+    const offsets = Array.from({ length: RANDOM_READS }, (_, i) => 4096 * (hash(i) % (HUGE_MIB * 256)));
+    const random = fetchedBytes(reader);
+    const times = timedReads(large, offsets, 4096);
+    results.note('random 4 KiB read, mean', 'ms', OURS, times.reduce((sum, each) => sum + each, 0) / times.length);
+    results.note('… bytes fetched per read', 'KiB', OURS, (fetchedBytes(reader) - random) / 1024 / times.length);
+    warmMemory(ground.base, 2 * BIG_MIB);
+    const seconds = secondsToRead(`${reader.directory}/big-${round}`);
+    results.note('first sequential read', 'MB/s', OURS, rate(BIG_MIB, seconds));
+    await memoryOf('reading far away');
+    ground.unmount(reader.directory);
 
-      const theirs = await ground.rclone(`rclone-${round}`);
-      if (theirs === null) continue;
-      run(`ls ${theirs.directory}`);
-      warmMemory(ground.base, 2 * BIG_MIB);
-      const theirSeconds = secondsToRead(`${theirs.directory}/big-${round}`);
-      results.note('first sequential read', 'MB/s', 'rclone', rate(BIG_MIB, theirSeconds));
-      ground.unmount(theirs.directory);
-    }
-  });
+    const theirs = await ground.rclone(`rclone-${round}`);
+    if (theirs === null) continue;
+    run(`ls ${theirs.directory}`);
+    warmMemory(ground.base, 2 * BIG_MIB);
+    const theirSeconds = secondsToRead(`${theirs.directory}/big-${round}`);
+    results.note('first sequential read', 'MB/s', 'rclone', rate(BIG_MIB, theirSeconds));
+    ground.unmount(theirs.directory);
+  }
   results.gate('first byte of a large file', 'at most', LATENCY_MS + 20);
   results.gate('its last 100 bytes', 'at most', LATENCY_MS + 20);
   results.gate('… bytes fetched for them', 'at most', 256);
@@ -137,54 +124,52 @@ async function readFirst() {
 
 /** From the store after a restart, the page cache dropped: verification included, then without. */
 async function readAgain() {
-  await withFiles([], [['big', 'big']], async (ground) => {
-    for (let round = 0; round < ROUNDS; round++) {
-      const reader = ground.mount(`reader-${round}`);
-      secondsToRead(`${reader.directory}/big`);
-      ground.unmount(reader.directory);
-      const again = ground.mount(`again-${round}`, [], `reader-${round}`);
-      run(`ls ${again.directory}`);
-      for (const measure of ['read after a restart, first', 'read after a restart, then']) {
-        run(DROP);
-        warmMemory(ground.base, 2 * BIG_MIB);
-        results.note(measure, 'MB/s', OURS, rate(BIG_MIB, secondsToRead(`${again.directory}/big`)));
-        run(DROP);
-        warmMemory(ground.base, 2 * BIG_MIB);
-        results.note(measure, 'MB/s', 'ext4', rate(BIG_MIB, secondsToRead(`${ground.base}/big`)));
-      }
-      ground.unmount(again.directory);
+  for (let round = 0; round < ROUNDS; round++) {
+    const reader = ground.mount(`kept-${round}`);
+    secondsToRead(`${reader.directory}/big`);
+    ground.unmount(reader.directory);
+    const again = ground.mount(`again-${round}`, [], `kept-${round}`);
+    run(`ls ${again.directory}`);
+    for (const measure of ['read after a restart, first', 'read after a restart, then']) {
+      run(DROP);
+      warmMemory(ground.base, 2 * BIG_MIB);
+      results.note(measure, 'MB/s', OURS, rate(BIG_MIB, secondsToRead(`${again.directory}/big`)));
+      run(DROP);
+      warmMemory(ground.base, 2 * BIG_MIB);
+      results.note(measure, 'MB/s', 'ext4', rate(BIG_MIB, secondsToRead(`${ground.base}/big`)));
     }
-  });
+    ground.unmount(again.directory);
+  }
   results.gate('read after a restart, first', 'at least', 0.5, 'ext4');
   results.gate('read after a restart, then', 'at least', 0.8, 'ext4');
 }
 
 async function write() {
-  await withFiles([], [], async (ground) => {
-    const passthrough = passthroughOver(ground);
-    const writer = ground.mount('written', ['--settle', '10min', '--drain', '0s']);
-    const memoryOf = watchMemory(writer.pid());
-    const peers = [
-      [OURS, (round) => `${writer.directory}/huge-${round}`],
-      ['ext4', () => join(ground.base, 'copy')],
-      ...(passthrough === null ? [] : [['passthrough', () => passthrough]]),
-    ];
-    for (let round = 0; round < ROUNDS; round++) {
-      for (const [peer, target] of peers) {
-        warmMemory(ground.base, 1.5 * HUGE_MIB);
-        const { seconds } = run(`dd if=${ground.base}/huge of=${target(round)} bs=1M 2>/dev/null`);
-        results.note('write in calls of 1 MiB until close', 'MB/s', peer, rate(HUGE_MIB, seconds));
-        if (peer !== OURS) run(`rm ${target(round)}`);
-      }
+  const passthrough = passthroughOver();
+  const writer = ground.mount('written', ['--settle', '10min', '--drain', '0s']);
+  const memoryOf = watchMemory(writer.pid);
+  const peers = [
+    [OURS, (round) => `${writer.directory}/huge-${round}`],
+    ['ext4', () => join(ground.base, 'copy')],
+    ...(passthrough === null ? [] : [['passthrough', () => passthrough]]),
+  ];
+  for (let round = 0; round < ROUNDS; round++) {
+    for (const [peer, target] of peers) {
+      warmMemory(ground.base, 1.5 * HUGE_MIB);
+      const { seconds } = run(`dd if=${ground.base}/huge of=${target(round)} bs=1M 2>/dev/null`);
+      results.note('write in calls of 1 MiB until close', 'MB/s', peer, rate(HUGE_MIB, seconds));
+      if (peer !== OURS) run(`rm ${target(round)}`);
     }
-    await memoryOf('writing');
-    spawnSync('fusermount3', ['-uzq', join(ground.base, 'passthrough')]);
-  });
+  }
+  await memoryOf('writing');
+  spawnSync('fusermount3', ['-uzq', join(ground.base, 'passthrough')]);
+  ground.end(writer);
+  rmSync(join(ground.base, 'state-written'), { recursive: true });
   results.gate('write in calls of 1 MiB until close', 'at least', 0.8, 'passthrough');
 }
 
 /** libfuse's example, built where Debian's libfuse3-dev brings its source. @returns a file below it, on the same disk; or null */
-function passthroughOver(ground) {
+function passthroughOver() {
   const example = '/usr/share/doc/libfuse3-dev/examples/passthrough_ll.c';
   if (!existsSync(example) || spawnSync('pkg-config', ['fuse3']).status !== 0) return null;
   const flags = execFileSync('pkg-config', ['--cflags', '--libs', 'fuse3'], { encoding: 'utf8' }).trim().split(/\s+/);
@@ -202,75 +187,67 @@ function passthroughOver(ground) {
 
 /** From a `cp` to the service having it all, beside one PUT of curl. */
 async function upload() {
-  await withFiles(FAR, [], async (ground) => {
-    const writer = ground.mount('writer');
-    for (let round = 0; round < ROUNDS; round++) {
-      const memoryOf = watchMemory(writer.pid());
-      const start = performance.now();
-      run(`cp ${ground.base}/big ${writer.directory}/big-${round}; sleep 0.1`);
-      writer.cfs('sync', '--wait');
-      const seconds = (performance.now() - start) / 1000 - 0.1;
-      results.note('until the service holds it', 'MB/s', OURS, rate(BIG_MIB, seconds));
-      await memoryOf('uploading far away');
-      const { url, authorization } = await ground.emptyFile(`curl-${round}`);
-      const curl = run(`curl -sf -H 'Authorization: ${authorization}' -T ${ground.base}/big '${url}'`);
-      results.note('until the service holds it', 'MB/s', 'curl -T', rate(BIG_MIB, curl.seconds));
-    }
-  });
+  const writer = ground.mount('writer');
+  for (let round = 0; round < ROUNDS; round++) {
+    const memoryOf = watchMemory(writer.pid);
+    const start = performance.now();
+    run(`cp ${ground.base}/big ${writer.directory}/up-${round}; sleep 0.1`);
+    writer.cfs('sync', '--wait');
+    const seconds = (performance.now() - start) / 1000 - 0.1;
+    results.note('until the service holds it', 'MB/s', OURS, rate(BIG_MIB, seconds));
+    await memoryOf('uploading far away');
+    const { url, authorization } = await ground.emptyFile(`curl-${round}`);
+    const curl = run(`curl -sf -H 'Authorization: ${authorization}' -T ${ground.base}/big '${url}'`);
+    results.note('until the service holds it', 'MB/s', 'curl -T', rate(BIG_MIB, curl.seconds));
+  }
+  ground.unmount(writer.directory);
   results.gate('until the service holds it', 'at least', 0.85, 'curl -T');
 }
 
 /**
  * stat(2) of known names while one large file goes up and another comes down: with a mount as everybody has it, where the kernel
- * remembers what it was told; then with one whose names it must ask for at each look, beside a bindfs that has nothing else to do.
+ * remembers what it was told; then (no gate, and not in the quick run) with one whose names it must ask for at each look, beside a bindfs
+ * that has nothing else to do.
  */
 async function busy() {
-  await withFiles(
-    FAR,
-    [
-      ['down', 'huge'],
-      ['again', 'huge'],
-    ],
-    async (ground) => {
-      const namesIn = (directory) => run(`cd ${directory}; for i in $(seq 0 199); do : > f$i; done; ls > /dev/null`);
-      const lookBeside = async (mount, coming, directories, say) => {
-        const memoryOf = watchMemory(mount.pid());
-        // What goes up stands twice in the page cache, what comes down as well.
-        warmMemory(ground.base, 4 * HUGE_MIB);
-        const { out } = run(
-          `cp ${ground.base}/huge ${mount.directory}/up-${coming} & sleep 0.5; cat ${mount.directory}/${coming} > /dev/null & ` +
-            `node ${LOOKS} ${quick ? 3000 : 10_000} 200 ${directories.join(' ')}; kill %2 2>/dev/null; wait %1; true`,
-        );
-        JSON.parse(out).forEach(say);
-        await memoryOf('both at once');
-      };
-      const options = ['--settle', '100ms', '--drain', '0s'];
-      const usual = ground.mount('busy', options);
-      namesIn(usual.directory);
-      usual.cfs('sync', '--wait');
-      await lookBeside(usual, 'down', [usual.directory], ({ p50, p99 }) => {
-        results.note('stat while bytes go up and down, p50', 'ms', OURS, p50);
-        results.note('stat while bytes go up and down, p99', 'ms', OURS, p99);
-      });
-      ground.unmount(usual.directory);
-      const asked = ground.mount('busy', [...options, '--entry-timeout', '0']);
-      const [plain, bound] = ['plain', 'bound'].map((name) => join(ground.base, name));
-      for (const directory of [plain, bound]) mkdirSync(directory);
-      namesIn(plain);
-      const hasBindfs = spawnSync('bindfs', ['-o', 'entry_timeout=0,attr_timeout=300', plain, bound]).status === 0;
-      try {
-        const directories = [asked.directory, ...(hasBindfs ? [bound] : [])];
-        await lookBeside(asked, 'again', directories, ({ p50, p99 }, at) => {
-          const peer = at === 0 ? OURS : 'bindfs';
-          results.note('the same, the kernel asks at each look, p50', 'ms', peer, p50);
-          results.note('the same, the kernel asks at each look, p99', 'ms', peer, p99);
-        });
-      } finally {
-        spawnSync('fusermount3', ['-u', bound]);
-      }
-    },
-  );
+  const namesIn = (directory) => run(`cd ${directory}; for i in $(seq 0 199); do : > f$i; done; ls > /dev/null`);
+  const options = ['--settle', '100ms', '--drain', '0s'];
+  const lookBeside = async (name, flags, besides, say) => {
+    const mount = ground.mount(name, [...options, ...flags]);
+    run(`mkdir ${mount.directory}/${name}`);
+    const looked = join(mount.directory, name);
+    namesIn(looked);
+    mount.cfs('sync', '--wait');
+    const memoryOf = watchMemory(mount.pid);
+    // What goes up stands twice in the page cache, what comes down as well.
+    warmMemory(ground.base, 4 * HUGE_MIB);
+    const { out } = run(
+      `cp ${ground.base}/huge ${looked}/up & sleep 0.5; cat ${mount.directory}/huge > /dev/null & ` +
+        `node ${LOOKS} ${quick ? 3000 : 10_000} 200 ${[looked, ...besides].join(' ')}; kill %2 2>/dev/null; wait %1; true`,
+    );
+    JSON.parse(out).forEach(say);
+    await memoryOf('both at once');
+    ground.end(mount);
+  };
+  await lookBeside('usual', [], [], ({ p50, p99 }) => {
+    results.note('stat while bytes go up and down, p50', 'ms', OURS, p50);
+    results.note('stat while bytes go up and down, p99', 'ms', OURS, p99);
+  });
   results.gate('stat while bytes go up and down, p99', 'at most', 1);
+  if (quick) return;
+  const [plain, bound] = ['plain', 'bound'].map((name) => join(ground.base, name));
+  for (const directory of [plain, bound]) mkdirSync(directory);
+  namesIn(plain);
+  const hasBindfs = spawnSync('bindfs', ['-o', 'entry_timeout=0,attr_timeout=300', plain, bound]).status === 0;
+  try {
+    await lookBeside('asked', ['--entry-timeout', '0'], hasBindfs ? [bound] : [], ({ p50, p99 }, at) => {
+      const peer = at === 0 ? OURS : 'bindfs';
+      results.note('the same, the kernel asks at each look, p50', 'ms', peer, p50);
+      results.note('the same, the kernel asks at each look, p99', 'ms', peer, p99);
+    });
+  } finally {
+    spawnSync('fusermount3', ['-u', bound]);
+  }
 }
 
 /**
@@ -289,48 +266,67 @@ async function near() {
     ['other', first],
     ['big', later],
   ];
-  const served = files.map(([file]) => [file, 'big']);
-  await withFiles([], served, async (ground) => {
-    const data = { other: await ground.dataOf('other'), big: await ground.dataOf('big') };
-    const secondsOfCurl = (file) => {
-      rmSync(join(ground.base, 'curled'), { force: true });
-      const { url, authorization } = data[file];
-      return run(`curl -sf -H 'Authorization: ${authorization}' -o ${ground.base}/curled '${url}'`).seconds;
-    };
-    const readBoth = (peer, read) => {
-      for (const [file, measure] of files) {
-        run('sync');
-        // The bytes will stand twice in the page cache, as the kernel's of the mount and as those of its file.
-        warmMemory(ground.base, 3 * BIG_MIB);
-        results.note(measure, 'MB/s', peer, rate(BIG_MIB, read(file)));
-      }
-    };
-    const ours = async (round) => {
-      const reader = ground.mount(`near-${round}`);
-      run(`ls ${reader.directory}; sleep 0.3`);
-      const memoryOf = watchMemory(reader.pid());
-      readBoth(OURS, (file) => secondsToRead(`${reader.directory}/${file}`));
-      await memoryOf('reading at full speed');
-      ground.unmount(reader.directory);
-    };
-    const rclone = (peer) => async (round) => {
-      const theirs = await ground.rclone(`${peer.replaceAll(/\W/g, '')}-${round}`, rcloneFlags[peer]);
-      if (theirs === null) return;
-      run(`ls ${theirs.directory}`);
-      readBoth(peer, (file) => secondsToRead(`${theirs.directory}/${file}`));
-      ground.unmount(theirs.directory);
-    };
-    const peers = [ours, () => readBoth('curl', secondsOfCurl), ...Object.keys(rcloneFlags).map(rclone)];
-    for (const [file] of files) secondsOfCurl(file);
-    for (let round = 0; round < ROUNDS; round++)
-      for (let turn = 0; turn < peers.length; turn++) await peers[(round + turn) % peers.length](round);
-  });
+  const data = { other: await ground.dataOf('other'), big: await ground.dataOf('big') };
+  const secondsOfCurl = (file) => {
+    rmSync(join(ground.base, 'curled'), { force: true });
+    const { url, authorization } = data[file];
+    return run(`curl -sf -H 'Authorization: ${authorization}' -o ${ground.base}/curled '${url}'`).seconds;
+  };
+  const readBoth = (peer, read) => {
+    for (const [file, measure] of files) {
+      run('sync');
+      // The bytes will stand twice in the page cache, as the kernel's of the mount and as those of its file.
+      warmMemory(ground.base, 3 * BIG_MIB);
+      results.note(measure, 'MB/s', peer, rate(BIG_MIB, read(file)));
+    }
+  };
+  const ours = async (round) => {
+    const reader = ground.mount(`near-${round}`);
+    run(`ls ${reader.directory}; sleep 0.3`);
+    const memoryOf = watchMemory(reader.pid);
+    readBoth(OURS, (file) => secondsToRead(`${reader.directory}/${file}`));
+    await memoryOf('reading at full speed');
+    ground.unmount(reader.directory);
+  };
+  const rclone = (peer) => async (round) => {
+    const theirs = await ground.rclone(`${peer.replaceAll(/\W/g, '')}-${round}`, rcloneFlags[peer]);
+    if (theirs === null) return;
+    run(`ls ${theirs.directory}`);
+    readBoth(peer, (file) => secondsToRead(`${theirs.directory}/${file}`));
+    ground.unmount(theirs.directory);
+  };
+  const peers = [ours, () => readBoth('curl', secondsOfCurl), ...Object.keys(rcloneFlags).map(rclone)];
+  for (const [file] of files) secondsOfCurl(file);
+  for (let round = 0; round < ROUNDS; round++)
+    for (let turn = 0; turn < peers.length; turn++) await peers[(round + turn) % peers.length](round);
   results.gate(later, 'at least', 0.7, 'curl');
   for (const peer of Object.keys(rcloneFlags)) results.gate(later, 'at least', 1, peer);
 }
 
-const PARTS = { read: readFirst, again: readAgain, write, upload, busy, near };
-for (const [name, part] of Object.entries(PARTS)) if (only === null || only === name) await part();
+/** The parts in their order: on a server beside us, then on the same one far away. */
+const NEAR = { near, write, again: readAgain };
+const DISTANT = { read: readFirst, upload, busy };
+
+const ground = await Ground.lay();
+try {
+  bytesFile(join(ground.base, 'big'), BIG_MIB);
+  bytesFile(join(ground.base, 'huge'), HUGE_MIB);
+  // Beside the server: far away, this would be most of the time of the whole.
+  const firstReads = Array.from({ length: ROUNDS }, (_, round) => [`big-${round}`, 'big']);
+  plant([['other', 'big'], ['big', 'big'], ...firstReads, ['huge', 'huge']]);
+  await partsOf(NEAR);
+  await ground.move(FAR);
+  // Nobody waits for the disk under what is served or copied from now on: the last part has dropped the page cache.
+  run(`cd ${ground.base} && find server big huge -type f -exec cat {} + > /dev/null`);
+  await partsOf(DISTANT);
+} finally {
+  await ground.clear();
+}
+
+async function partsOf(parts) {
+  for (const [name, part] of Object.entries(parts)) if (only === null || only === name) await part();
+}
+
 for (const { measure } of results.summary().rows)
   if (measure.startsWith('private memory')) results.gate(measure, 'at most', 200);
 process.exitCode = results.finish();

@@ -1,13 +1,12 @@
 // The whole path of a mount, as a person has it: the real file system and store behind the kernel, the embedded server beside
 // it, against bindfs and ext4 in the same interleaved run. Attribute and entry timeouts are 0 where an operation is to reach
-// the mount; reads use O_DIRECT where the kernel's page cache would answer.
-import { spawn, spawnSync } from 'node:child_process';
+// the mount; reads use O_DIRECT where the kernel's page cache would answer. `--quick`: two rounds, fewer bytes, without ext4.
+import { spawnSync } from 'node:child_process';
 import {
   closeSync,
   constants,
   fstatSync,
   mkdirSync,
-  mkdtempSync,
   openSync,
   readSync,
   rmSync,
@@ -15,16 +14,14 @@ import {
   writeFileSync,
   writeSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { Ground, run } from './measure/ground.mjs';
 import { OURS, Results } from './measure/results.mjs';
 
-const root = fileURLToPath(new URL('..', import.meta.url));
 const quick = process.argv.includes('--quick');
 const ROUNDS = quick ? 2 : 5;
-const BIG_BYTES = quick ? 128 * 1024 ** 2 : 1024 ** 3;
+const BIG_BYTES = quick ? 64 * 1024 ** 2 : 1024 ** 3;
 const FILES = quick ? 200 : 1000;
 
 /** What the workload measures: [its key, the measure, its unit]. */
@@ -121,56 +118,23 @@ function workload(directory) {
   return result;
 }
 
-const base = mkdtempSync(join(tmpdir(), 'cfs-bench-'));
-const env = { ...process.env };
-for (const name of ['CONFIG', 'STATE', 'CACHE', 'DATA']) env[`XDG_${name}_HOME`] = join(base, name.toLowerCase());
-env.XDG_RUNTIME_DIR = join(base, 'run');
-mkdirSync(env.XDG_RUNTIME_DIR, { mode: 0o700 });
-const cfs = (...args) => {
-  const run = spawnSync(process.execPath, [join(root, 'dist/cli/cfs.js'), ...args], { env, encoding: 'utf8' });
-  if (run.status !== 0) throw new Error(`cfs ${args.join(' ')}: ${run.stderr}`);
-  return run.stdout;
-};
-const mountPoint = join(base, 'mount');
-const plain = join(base, 'plain');
-const behind = join(base, 'behind');
-const bound = join(base, 'bound');
-for (const directory of [mountPoint, plain, behind, bound]) mkdirSync(directory);
-
-const server = spawn(
-  process.execPath,
-  [join(root, 'dist/cli/cfs.js'), 'serve', '--data', join(base, 'server'), '--listen', '127.0.0.1:0'],
-  {
-    env,
-    stdio: ['pipe', 'pipe', 'inherit'],
-  },
-);
+const ground = await Ground.lay();
 try {
-  await new Promise((resolve) => createInterface(server.stdout).once('line', resolve));
-  env.CFS_PASSWORD = 'bench-password';
-  const account = cfs('serve', 'user', 'add', 'bench@example.com', '--data', join(base, 'server'));
-  for (const line of account.split('\n')) {
-    const [, name, value] = /^(CFS_\w+)=(.*)$/.exec(line) ?? [];
-    if (name !== undefined) env[name] = value;
-  }
-  cfs('login', env.CFS_URL);
-  const mount = () => {
-    const timeouts = ['--attr-timeout', '0s', '--entry-timeout', '0s'];
-    const words = [join(root, 'dist/cli/cfs-mount.js'), mountPoint, ...timeouts, '--settle', '10m'];
-    const mounted = spawnSync(process.execPath, words, { env, encoding: 'utf8' });
-    if (mounted.status !== 0) throw new Error(mounted.stderr);
-  };
+  // What it pushes is no part of this: it begins after everything, and is kept.
+  const flags = ['--attr-timeout', '0s', '--entry-timeout', '0s', '--settle', '10m', '--drain', '0s'];
+  let mount = ground.mount('mount', flags);
+  const [behind, bound] = [ground.directory('behind'), ground.directory('bound')];
   const bind = () => spawnSync('bindfs', ['-o', 'attr_timeout=0,entry_timeout=0', behind, bound]).status === 0;
-  mount();
   const peers = [
-    { name: OURS, directory: mountPoint },
-    { name: 'ext4', directory: plain },
+    { name: OURS, directory: mount.directory },
+    ...(quick ? [] : [{ name: 'ext4', directory: ground.directory('plain') }]),
   ];
   if (bind()) peers.push({ name: 'bindfs', directory: bound });
-  for (const { directory } of peers) {
-    mkdirSync(join(directory, COLD));
-    for (let i = 0; i < COLD_FILES; i++) writeFileSync(join(directory, COLD, `name-${i}`), '');
-  }
+  const planted = peers.map(
+    ({ directory }) =>
+      `(mkdir ${directory}/${COLD} && cd ${directory}/${COLD} && for i in $(seq 0 ${COLD_FILES - 1}); do : > name-$i; done) &`,
+  );
+  run(`${planted.join(' ')} wait`);
 
   const results = new Results('mount', { rounds: ROUNDS, quick });
   const measuredBy = (workload, { name, directory }) => {
@@ -181,8 +145,8 @@ try {
   };
   for (let round = 0; round < ROUNDS; round++) {
     // Processes that have answered nothing yet.
-    spawnSync(process.execPath, [join(root, 'dist/cli/cfs.js'), 'umount', '--now'], { env }); // what is not pushed is kept
-    mount();
+    ground.end(mount);
+    mount = ground.mount('mount', flags);
     if (peers.some(({ name }) => name === 'bindfs')) {
       spawnSync('fusermount3', ['-u', bound]);
       bind();
@@ -196,9 +160,6 @@ try {
   for (const gate of GATES) results.gate(...gate);
   process.exitCode = results.finish();
 } finally {
-  spawnSync('fusermount3', ['-u', bound]);
-  spawnSync('fusermount3', ['-u', mountPoint]);
-  spawnSync('sleep', ['1']);
-  server.kill();
-  rmSync(base, { recursive: true, force: true });
+  spawnSync('fusermount3', ['-u', join(ground.base, 'bound')]);
+  await ground.clear();
 }

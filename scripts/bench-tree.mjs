@@ -4,7 +4,7 @@
 // The nodes are written straight into the store with the project's own writer, as listings would have left them: clean, on the
 // service too, their folders listed just now and believed for a day, so that nothing is asked of the service meanwhile.
 import { execFileSync } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Ground, run } from './measure/ground.mjs';
@@ -15,9 +15,9 @@ const FILES = 99;
 const FOLDERS = 100;
 /** A top folder, its folders, their files. */
 const NODES_BELOW_TOP = 1 + FOLDERS * (1 + FILES);
-const LOOKUPS = 3000;
 const FLAGS = ['--dir-ttl', '24h', '--entry-timeout', '0s', '--attr-timeout', '0s'];
 const quick = process.argv.includes('--quick');
+const LOOKUPS = quick ? 1500 : 3000;
 const ROUNDS = quick ? 2 : 3;
 const SIZES = [['10⁴', 1], ['10⁵', 10], ...(quick ? [] : [['10⁶', 100]])];
 
@@ -29,13 +29,13 @@ if (process.argv[2] === '--plant') {
 const results = new Results('tree', { rounds: ROUNDS, quick });
 const lookups = {};
 const starts = {};
-const trees = [];
+const ground = await Ground.lay();
 try {
-  for (const [size, tops] of SIZES) trees.push({ size, tops, ...(await planted(tops)) });
+  const trees = SIZES.map(([size, tops]) => ({ size, tops, nodes: planted(tops) }));
   // In turns: what a machine does beside this meets all sizes.
   for (let round = 0; round < ROUNDS; round++) for (const tree of trees) measure(tree, round === ROUNDS - 1);
 } finally {
-  for (const { ground } of trees) await ground.clear();
+  await ground.clear();
 }
 const [smallest, largest] = [SIZES[0][0], SIZES.at(-1)[0]];
 const ratio = (times) => median(times[largest]) / median(times[smallest]);
@@ -46,27 +46,24 @@ results.gate(`until ready, ${largest} beside ${smallest} nodes`, 'at most', 1.25
 results.gate(`lookup, ${largest} beside ${smallest} nodes`, 'at most', 2);
 process.exitCode = results.finish();
 
-/** A server, and a store beside it that holds the tree. */
-async function planted(tops) {
-  const ground = await Ground.lay();
-  try {
-    ended(ground, ground.mount('tree', FLAGS)); // the store has its root from now on
-    const accounts = join(ground.base, 'state-tree', 'cfs', 'accounts');
-    const store = join(accounts, readdirSync(accounts)[0], 'store');
-    const { seconds } = run(`${process.execPath} ${fileURLToPath(import.meta.url)} --plant '${store}' ${tops}`);
-    const nodes = 1 + tops * NODES_BELOW_TOP;
-    console.log(`${nodes} nodes planted in ${seconds.toFixed(1)} s`);
-    return { ground, nodes };
-  } catch (error) {
-    await ground.clear();
-    throw error;
-  }
+/** A mount whose store holds the tree. @returns its nodes */
+function planted(tops) {
+  const mount = mounted(tops);
+  ground.end(mount); // the store has its root from now on
+  const { seconds } = run(`${process.execPath} ${fileURLToPath(import.meta.url)} --plant '${mount.store}' ${tops}`);
+  const nodes = 1 + tops * NODES_BELOW_TOP;
+  console.log(`${nodes} nodes planted in ${seconds.toFixed(1)} s`);
+  return nodes;
+}
+
+function mounted(tops) {
+  return ground.mount(`tree-${tops}`, FLAGS);
 }
 
 /** One start: how long, lookups, and after the last of them a walk over everything. */
-function measure({ ground, size, tops, nodes }, isLast) {
+function measure({ size, tops, nodes }, isLast) {
   const start = performance.now();
-  const mount = ground.mount('tree', FLAGS);
+  const mount = mounted(tops);
   starts[size] ??= [];
   starts[size].push(performance.now() - start);
   results.note(`until ready, ${size} nodes`, 'ms', OURS, starts[size].at(-1));
@@ -77,23 +74,14 @@ function measure({ ground, size, tops, nodes }, isLast) {
     const found = run('find . | wc -l', { cwd: mount.directory });
     if (Number(found.out) !== nodes) throw new Error(`find saw ${found.out.trim()} of ${nodes} nodes`);
     results.note(`find over ${size} nodes`, 'per s', OURS, nodes / found.seconds);
-    results.note(`private memory after find over ${size} nodes`, 'MiB', OURS, anonymousMiB(mount.pid()));
+    results.note(`private memory after find over ${size} nodes`, 'MiB', OURS, anonymousMiB(mount.pid));
   }
-  ended(ground, mount);
+  ground.end(mount);
 }
 
 /** Private memory of a process without the slots that it shares with the kernel's side of it: RssAnon. */
 function anonymousMiB(pid) {
   return Number(/RssAnon:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) / 1024;
-}
-
-/** Unmounts, and waits until the process has let go of the store. */
-function ended(ground, mount) {
-  const pid = mount.pid();
-  ground.unmount(mount.directory);
-  run(`while [ -e /proc/${pid} ] && ! grep -q '^State:.Z' /proc/${pid}/status; do sleep 0.05; done`, {
-    timeoutMs: 60_000,
-  });
 }
 
 /** Writes `tops` top folders with all that is below them into the store of a mount that has ended. */

@@ -1,19 +1,15 @@
 // What the benchmarks stand on: an embedded server at a chosen distance, an account, our mount and rclone's of the same
 // account, all in one temporary directory, gone at the end. Only processes started here are ended.
 import { spawn, spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { ownerOf } from '../../dist/store/owner-lock.js';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const dist = (path) => join(root, 'dist', path);
-
-/** The middle one. */
-export function median(values) {
-  return [...values].sort((a, b) => a - b)[Math.floor((values.length - 1) / 2)];
-}
 
 /** Runs `command` in a process of its own, so that nothing here ever waits in a mount. @returns seconds and output */
 export function run(command, { timeoutMs = 600_000, cwd, env = process.env } = {}) {
@@ -30,6 +26,14 @@ export function run(command, { timeoutMs = 600_000, cwd, env = process.env } = {
   return { seconds, out: done.stdout };
 }
 
+/** Ends a process that was started here. */
+async function ended(child) {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const exit = new Promise((resolve) => child.once('exit', resolve));
+  child.kill();
+  await exit;
+}
+
 export class Ground {
   /** @param options serveFlags: of `cfs serve`, the distance for example */
   static async lay({ serveFlags = [] } = {}) {
@@ -40,19 +44,22 @@ export class Ground {
 
   base = mkdtempSync(join(tmpdir(), 'cfs-bench-'));
   origin = '';
+  #data = join(this.base, 'server');
+  #rcloneFile = join(this.base, 'rclone.conf');
+  #server = null;
   #env = { ...process.env };
   #children = [];
   #mounts = [];
+  #stores = new Set();
 
   async #begin(serveFlags) {
     for (const name of ['CONFIG', 'STATE', 'CACHE', 'DATA'])
       this.#env[`XDG_${name}_HOME`] = join(this.base, name.toLowerCase());
     this.#env.XDG_RUNTIME_DIR = join(this.base, 'run');
     mkdirSync(this.#env.XDG_RUNTIME_DIR, { mode: 0o700 });
-    const data = join(this.base, 'server');
-    this.origin = await this.serve(data, serveFlags);
+    this.origin = await this.#serve(serveFlags);
     this.#env.CFS_PASSWORD = 'bench-password';
-    const account = this.cfs('serve', 'user', 'add', 'bench@example.com', '--data', data);
+    const account = this.cfs('serve', 'user', 'add', 'bench@example.com', '--data', this.#data);
     for (const line of account.split('\n')) {
       const [, name, value] = /^(CFS_\w+)=(.*)$/.exec(line) ?? [];
       if (name !== undefined) this.#env[name] = value;
@@ -65,7 +72,7 @@ export class Ground {
    * them, of whatever kind, so everybody goes before it.
    * @returns its origin
    */
-  async serve(data, flags) {
+  async #serve(flags) {
     const server = spawn(
       'nice',
       [
@@ -75,7 +82,7 @@ export class Ground {
         dist('cli/cfs.js'),
         'serve',
         '--data',
-        data,
+        this.#data,
         '--log-level',
         'error',
         '--ready-fd',
@@ -88,11 +95,20 @@ export class Ground {
       },
     );
     this.#children.push(server);
+    this.#server = server;
     const line = await new Promise((resolve, reject) => {
       createInterface(server.stdio[3]).once('line', resolve);
       server.once('exit', (code) => reject(new Error(`the server ended with ${code}`)));
     });
     return JSON.parse(line).origin;
+  }
+
+  /** The same server at the same address, somewhere else: ended, and started over its data with other flags. Nothing is mounted meanwhile. */
+  async move(serveFlags) {
+    await ended(this.#server);
+    const origin = await this.#serve(serveFlags);
+    if (origin !== this.origin) throw new Error(`the server moved from ${this.origin} to ${origin}`);
+    rmSync(this.#rcloneFile, { force: true }); // its tokens were of the server before
   }
 
   cfs(...args) {
@@ -111,7 +127,7 @@ export class Ground {
     return path;
   }
 
-  /** Our mount. `state`: a store of its own, empty at first. @returns the directory */
+  /** Our mount. `state`: a store of its own, empty at first. @returns where it is, its store, the process, and `cfs` for it */
   mount(name, flags = [], state = name) {
     const directory = this.directory(name);
     const env = {
@@ -120,7 +136,8 @@ export class Ground {
       XDG_RUNTIME_DIR: this.directory(`run-${state}`),
     };
     spawnSync('chmod', ['700', env.XDG_RUNTIME_DIR]);
-    if (!existsSync(env.XDG_STATE_HOME)) this.#inEnv(env, 'login', this.origin);
+    // Signed in as this ground is; a login of its own would cost half a second of a password's hash.
+    if (!existsSync(env.XDG_STATE_HOME)) spawnSync('cp', ['-a', this.#env.XDG_STATE_HOME, env.XDG_STATE_HOME]);
     const done = spawnSync(process.execPath, [dist('cli/cfs-mount.js'), directory, ...flags], {
       env,
       encoding: 'utf8',
@@ -128,11 +145,10 @@ export class Ground {
     });
     if (done.status !== 0) throw new Error(`cfs-mount: ${done.stderr}`);
     this.#mounts.push(directory);
-    return {
-      directory,
-      cfs: (...args) => this.#inEnv(env, ...args),
-      pid: () => pidOf(JSON.parse(this.#inEnv(env, 'status', '--json'))),
-    };
+    const accounts = join(env.XDG_STATE_HOME, 'cfs', 'accounts');
+    const store = join(accounts, readdirSync(accounts)[0], 'store');
+    this.#stores.add(store);
+    return { directory, store, pid: ownerOf(store), cfs: (...args) => this.#inEnv(env, ...args) };
   }
 
   #inEnv(env, ...args) {
@@ -170,7 +186,7 @@ export class Ground {
   }
 
   async #rcloneConfig() {
-    const path = join(this.base, 'rclone.conf');
+    const path = this.#rcloneFile;
     if (existsSync(path)) return path;
     const { application, accessKeyId, privateAccessKey, username, password } = {
       application: this.#env.CFS_APPLICATION,
@@ -261,32 +277,29 @@ export class Ground {
       spawnSync('sleep', ['0.05']);
   }
 
+  /** Unmounts one of ours, and waits until its process has let go of the store. */
+  end(mount) {
+    this.unmount(mount.directory);
+    if (!this.#isFree(mount.store, 60_000))
+      throw new Error(`process ${mount.pid} keeps the store of ${mount.directory}`);
+  }
+
+  #isFree(store, patienceMs) {
+    for (const end = performance.now() + patienceMs; ownerOf(store) !== null; ) {
+      if (performance.now() > end) return false;
+      spawnSync('sleep', ['0.05']);
+    }
+    return true;
+  }
+
+  /** Ends everything: mounts first, and the server when their processes are gone (one that still pushes is not waited for long). */
   async clear() {
-    for (const directory of this.#mounts) this.unmount(directory);
-    for (const directory of this.#mounts) spawnSync('fusermount3', ['-uzq', directory]);
-    spawnSync('sleep', ['0.5']);
-    for (const child of this.#children) child.kill();
+    const mounts = readFileSync('/proc/mounts', 'utf8');
+    const left = this.#mounts.filter((directory) => mounts.includes(` ${directory} `));
+    for (const directory of left) this.unmount(directory);
+    for (const directory of left) spawnSync('fusermount3', ['-uzq', directory]);
+    for (const store of this.#stores) this.#isFree(store, 2000);
+    await Promise.all(this.#children.map(ended));
     rmSync(this.base, { recursive: true, force: true });
   }
-}
-
-/** Of the first mount that a status names. */
-function pidOf(status) {
-  return status.accounts.map((account) => account.status?.pid).find((pid) => pid !== undefined);
-}
-
-/** Private memory of a process, MiB: anonymous pages and shared slots, without what is mapped from files. */
-export function privateMiB(pid) {
-  const status = readFileSync(`/proc/${pid}/status`, 'utf8');
-  const of = (name) => Number(new RegExp(`${name}:\\s+(\\d+) kB`).exec(status)?.[1] ?? 0);
-  return (of('RssAnon') + of('RssShmem')) / 1024;
-}
-
-export function writeResults(name, results) {
-  const directory = join(root, 'bench-results');
-  mkdirSync(directory, { recursive: true });
-  writeFileSync(
-    join(directory, `${name}.json`),
-    `${JSON.stringify({ date: new Date().toISOString(), node: process.version, ...results }, null, 2)}\n`,
-  );
 }
