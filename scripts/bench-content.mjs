@@ -3,7 +3,7 @@
 //   npm run bench -- content --part=read | again | write | upload | busy | near     one part (all of them without the flag)
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { randomFillSync } from 'node:crypto';
-import { closeSync, existsSync, mkdirSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs';
+import { closeSync, mkdirSync, openSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Ground, run } from './measure/ground.mjs';
@@ -62,26 +62,30 @@ function fetchedBytes(mount) {
 function watchMemory(pid) {
   const script = `const fs=require('fs');let peak=0;const look=()=>{try{const s=fs.readFileSync('/proc/${pid}/status','utf8');
     const of=(n)=>Number(new RegExp(n+':\\\\s+(\\\\d+) kB').exec(s)?.[1]??0);peak=Math.max(peak,of('RssAnon')+of('RssShmem'));}catch{}};
-    setInterval(look,200);process.on('SIGTERM',()=>{look();fs.writeSync(1,String(peak/1024));process.exit(0)});`;
-  const child = spawn(process.execPath, ['-e', script], { stdio: ['ignore', 'pipe', 'inherit'] });
+    setInterval(look,200);process.on('SIGTERM',()=>{look();fs.writeSync(1,String(peak/1024));process.exit(0)});
+    process.stdin.resume().on('end',()=>process.exit(1));`; // with this process
+  const child = spawn(process.execPath, ['-e', script], { stdio: ['pipe', 'pipe', 'inherit'] });
   const text = [];
   child.stdout.on('data', (chunk) => text.push(chunk));
   return async (what) => {
     const ended = new Promise((resolve) => child.once('close', resolve));
     child.kill();
     await ended;
-    results.note(`private memory, ${what}`, 'MiB', OURS, Number(Buffer.concat(text)));
+    const peak = Number(Buffer.concat(text));
+    if (!(peak > 0)) throw new Error(`nobody saw the memory of process ${pid}`);
+    results.note(`private memory, ${what}`, 'MiB', OURS, peak);
   };
 }
 
 /** Files on the server, written there by a mount that is gone afterwards. */
-function plant(files) {
+async function plant(files) {
   const writer = ground.mount('planter');
   for (const [name, source] of files) run(`cp ${ground.base}/${source} ${writer.directory}/${name}`);
   // The last close(2) returns before the kernel says that nobody has the file open.
   run('sleep 0.5');
   writer.cfs('sync', '--wait');
-  ground.unmount(writer.directory);
+  await ground.discard(writer);
+  run('sync');
 }
 
 async function readFirst() {
@@ -103,7 +107,7 @@ async function readFirst() {
     const seconds = secondsToRead(`${reader.directory}/big-${round}`);
     results.note('first sequential read', 'MB/s', OURS, rate(BIG_MIB, seconds));
     await memoryOf('reading far away');
-    ground.unmount(reader.directory);
+    await ground.discard(reader);
 
     const theirs = await ground.rclone(`rclone-${round}`);
     if (theirs === null) continue;
@@ -111,7 +115,7 @@ async function readFirst() {
     warmMemory(ground.base, 2 * BIG_MIB);
     const theirSeconds = secondsToRead(`${theirs.directory}/big-${round}`);
     results.note('first sequential read', 'MB/s', 'rclone', rate(BIG_MIB, theirSeconds));
-    ground.unmount(theirs.directory);
+    await ground.discard(theirs);
   }
   results.gate('first byte of a large file', 'at most', LATENCY_MS + 20);
   results.gate('its last 100 bytes', 'at most', LATENCY_MS + 20);
@@ -127,7 +131,7 @@ async function readAgain() {
   for (let round = 0; round < ROUNDS; round++) {
     const reader = ground.mount(`kept-${round}`);
     secondsToRead(`${reader.directory}/big`);
-    ground.unmount(reader.directory);
+    ground.end(reader);
     const again = ground.mount(`again-${round}`, [], `kept-${round}`);
     run(`ls ${again.directory}`);
     for (const measure of ['read after a restart, first', 'read after a restart, then']) {
@@ -138,20 +142,20 @@ async function readAgain() {
       warmMemory(ground.base, 2 * BIG_MIB);
       results.note(measure, 'MB/s', 'ext4', rate(BIG_MIB, secondsToRead(`${ground.base}/big`)));
     }
-    ground.unmount(again.directory);
+    await ground.discard(again);
   }
   results.gate('read after a restart, first', 'at least', 0.5, 'ext4');
   results.gate('read after a restart, then', 'at least', 0.8, 'ext4');
 }
 
 async function write() {
-  const passthrough = passthroughOver();
+  const passthrough = ground.passthrough('passthrough');
   const writer = ground.mount('written', ['--settle', '10min', '--drain', '0s']);
   const memoryOf = watchMemory(writer.pid);
   const peers = [
     [OURS, (round) => `${writer.directory}/huge-${round}`],
     ['ext4', () => join(ground.base, 'copy')],
-    ...(passthrough === null ? [] : [['passthrough', () => passthrough]]),
+    ...(passthrough === null ? [] : [['passthrough', () => join(passthrough, 'huge')]]),
   ];
   for (let round = 0; round < ROUNDS; round++) {
     for (const [peer, target] of peers) {
@@ -162,27 +166,8 @@ async function write() {
     }
   }
   await memoryOf('writing');
-  spawnSync('fusermount3', ['-uzq', join(ground.base, 'passthrough')]);
-  ground.end(writer);
-  rmSync(join(ground.base, 'state-written'), { recursive: true });
+  await ground.discard(writer);
   results.gate('write in calls of 1 MiB until close', 'at least', 0.8, 'passthrough');
-}
-
-/** libfuse's example, built where Debian's libfuse3-dev brings its source. @returns a file below it, on the same disk; or null */
-function passthroughOver() {
-  const example = '/usr/share/doc/libfuse3-dev/examples/passthrough_ll.c';
-  if (!existsSync(example) || spawnSync('pkg-config', ['fuse3']).status !== 0) return null;
-  const flags = execFileSync('pkg-config', ['--cflags', '--libs', 'fuse3'], { encoding: 'utf8' }).trim().split(/\s+/);
-  const program = join(ground.base, 'passthrough_ll');
-  const defines = ['-DHAVE_UTIMENSAT', '-DHAVE_POSIX_FALLOCATE'];
-  execFileSync('cc', ['-O2', '-w', ...defines, '-o', program, example, ...flags]);
-  const [directory, source] = [join(ground.base, 'passthrough'), join(ground.base, 'source')];
-  for (const each of [directory, source]) mkdirSync(each);
-  const child = spawn(program, ['-f', '-o', `source=${source}`, directory], { stdio: 'ignore' });
-  child.unref();
-  for (let i = 0; i < 100 && !readFileSync('/proc/mounts', 'utf8').includes(` ${directory} `); i++)
-    spawnSync('sleep', ['0.05']);
-  return join(directory, 'huge');
 }
 
 /** From a `cp` to the service having it all, beside one PUT of curl. */
@@ -200,7 +185,7 @@ async function upload() {
     const curl = run(`curl -sf -H 'Authorization: ${authorization}' -T ${ground.base}/big '${url}'`);
     results.note('until the service holds it', 'MB/s', 'curl -T', rate(BIG_MIB, curl.seconds));
   }
-  ground.unmount(writer.directory);
+  await ground.discard(writer);
   results.gate('until the service holds it', 'at least', 0.85, 'curl -T');
 }
 
@@ -212,24 +197,25 @@ async function upload() {
 async function busy() {
   const namesIn = (directory) => run(`cd ${directory}; for i in $(seq 0 199); do : > f$i; done; ls > /dev/null`);
   const options = ['--settle', '100ms', '--drain', '0s'];
-  const lookBeside = async (name, flags, besides, say) => {
-    const mount = ground.mount(name, [...options, ...flags]);
-    run(`mkdir ${mount.directory}/${name}`);
-    const looked = join(mount.directory, name);
-    namesIn(looked);
-    mount.cfs('sync', '--wait');
+  const lookBeside = async (coming, flags, besides, say) => {
+    const mount = ground.mount('busy', [...options, ...flags]);
+    // The second time they are known, and the process is another one.
+    if (coming === 'huge') {
+      namesIn(mount.directory);
+      mount.cfs('sync', '--wait');
+    }
     const memoryOf = watchMemory(mount.pid);
     // What goes up stands twice in the page cache, what comes down as well.
     warmMemory(ground.base, 4 * HUGE_MIB);
     const { out } = run(
-      `cp ${ground.base}/huge ${looked}/up & sleep 0.5; cat ${mount.directory}/huge > /dev/null & ` +
-        `node ${LOOKS} ${quick ? 3000 : 10_000} 200 ${[looked, ...besides].join(' ')}; kill %2 2>/dev/null; wait %1; true`,
+      `cp ${ground.base}/huge ${mount.directory}/up-${coming} & sleep 0.5; cat ${mount.directory}/${coming} > /dev/null & ` +
+        `node ${LOOKS} ${quick ? 3000 : 10_000} 200 ${[mount.directory, ...besides].join(' ')}; kill %2 2>/dev/null; wait %1; true`,
     );
     JSON.parse(out).forEach(say);
     await memoryOf('both at once');
     ground.end(mount);
   };
-  await lookBeside('usual', [], [], ({ p50, p99 }) => {
+  await lookBeside('huge', [], [], ({ p50, p99 }) => {
     results.note('stat while bytes go up and down, p50', 'ms', OURS, p50);
     results.note('stat while bytes go up and down, p99', 'ms', OURS, p99);
   });
@@ -240,7 +226,7 @@ async function busy() {
   namesIn(plain);
   const hasBindfs = spawnSync('bindfs', ['-o', 'entry_timeout=0,attr_timeout=300', plain, bound]).status === 0;
   try {
-    await lookBeside('asked', ['--entry-timeout', '0'], hasBindfs ? [bound] : [], ({ p50, p99 }, at) => {
+    await lookBeside('again', ['--entry-timeout', '0'], hasBindfs ? [bound] : [], ({ p50, p99 }, at) => {
       const peer = at === 0 ? OURS : 'bindfs';
       results.note('the same, the kernel asks at each look, p50', 'ms', peer, p50);
       results.note('the same, the kernel asks at each look, p99', 'ms', peer, p99);
@@ -286,14 +272,14 @@ async function near() {
     const memoryOf = watchMemory(reader.pid);
     readBoth(OURS, (file) => secondsToRead(`${reader.directory}/${file}`));
     await memoryOf('reading at full speed');
-    ground.unmount(reader.directory);
+    await ground.discard(reader);
   };
   const rclone = (peer) => async (round) => {
     const theirs = await ground.rclone(`${peer.replaceAll(/\W/g, '')}-${round}`, rcloneFlags[peer]);
     if (theirs === null) return;
     run(`ls ${theirs.directory}`);
     readBoth(peer, (file) => secondsToRead(`${theirs.directory}/${file}`));
-    ground.unmount(theirs.directory);
+    await ground.discard(theirs);
   };
   const peers = [ours, () => readBoth('curl', secondsOfCurl), ...Object.keys(rcloneFlags).map(rclone)];
   for (const [file] of files) secondsOfCurl(file);
@@ -313,7 +299,8 @@ try {
   bytesFile(join(ground.base, 'huge'), HUGE_MIB);
   // Beside the server: far away, this would be most of the time of the whole.
   const firstReads = Array.from({ length: ROUNDS }, (_, round) => [`big-${round}`, 'big']);
-  plant([['other', 'big'], ['big', 'big'], ...firstReads, ['huge', 'huge']]);
+  const large = quick ? ['huge'] : ['huge', 'again'];
+  await plant([['other', 'big'], ['big', 'big'], ...firstReads, ...large.map((name) => [name, 'huge'])]);
   await partsOf(NEAR);
   await ground.move(FAR);
   // Nobody waits for the disk under what is served or copied from now on: the last part has dropped the page cache.

@@ -5,6 +5,7 @@ import { spawnSync } from 'node:child_process';
 import {
   closeSync,
   constants,
+  existsSync,
   fstatSync,
   mkdirSync,
   openSync,
@@ -17,6 +18,7 @@ import {
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Ground, run } from './measure/ground.mjs';
+import { plant } from './measure/plant.mjs';
 import { OURS, Results } from './measure/results.mjs';
 
 const quick = process.argv.includes('--quick');
@@ -55,7 +57,7 @@ function coldWorkload(directory) {
   const times = [];
   for (let i = 0, at = 0; i < COLD_FILES; i++, at = (at + 1_009) % COLD_FILES) {
     const start = process.hrtime.bigint();
-    statSync(`/proc/self/fd/${folder}/name-${at}`);
+    statSync(`/proc/self/fd/${folder}/file-${at}.bin`);
     times.push(Number(process.hrtime.bigint() - start) / 1000);
   }
   return { coldUs: times.sort((a, b) => a - b)[Math.floor(times.length / 2)] };
@@ -120,8 +122,7 @@ function workload(directory) {
 
 const ground = await Ground.lay();
 try {
-  // What it pushes is no part of this: it begins after everything, and is kept.
-  const flags = ['--attr-timeout', '0s', '--entry-timeout', '0s', '--settle', '10m', '--drain', '0s'];
+  const flags = '--dir-ttl 24h --attr-timeout 0s --entry-timeout 0s --settle 10m --drain 0s'.split(' ');
   let mount = ground.mount('mount', flags);
   const [behind, bound] = [ground.directory('behind'), ground.directory('bound')];
   const bind = () => spawnSync('bindfs', ['-o', 'attr_timeout=0,entry_timeout=0', behind, bound]).status === 0;
@@ -130,11 +131,13 @@ try {
     ...(quick ? [] : [{ name: 'ext4', directory: ground.directory('plain') }]),
   ];
   if (bind()) peers.push({ name: 'bindfs', directory: bound });
-  const planted = peers.map(
-    ({ directory }) =>
-      `(mkdir ${directory}/${COLD} && cd ${directory}/${COLD} && for i in $(seq 0 ${COLD_FILES - 1}); do : > name-$i; done) &`,
-  );
-  run(`${planted.join(' ')} wait`);
+  // Known, and not a change: a start would push that at once, and have the nodes in memory.
+  ground.end(mount);
+  plant(mount.store, { [COLD]: COLD_FILES });
+  for (const directory of [behind, join(ground.base, 'plain')].filter(existsSync)) {
+    const folder = join(directory, COLD);
+    run(`mkdir ${folder} && cd ${folder} && for i in $(seq 0 ${COLD_FILES - 1}); do : > file-$i.bin; done`);
+  }
 
   const results = new Results('mount', { rounds: ROUNDS, quick });
   const measuredBy = (workload, { name, directory }) => {
@@ -145,7 +148,7 @@ try {
   };
   for (let round = 0; round < ROUNDS; round++) {
     // Processes that have answered nothing yet.
-    ground.end(mount);
+    if (round > 0) ground.end(mount);
     mount = ground.mount('mount', flags);
     if (peers.some(({ name }) => name === 'bindfs')) {
       spawnSync('fusermount3', ['-u', bound]);

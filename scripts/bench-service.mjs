@@ -1,7 +1,7 @@
 // `npm run bench -- service`: the client beside what it is measured against, in the same run on the same machine.
 //   --bytes=N    length of the file that goes up and down (1 GiB)
 //   --rounds=N   of each transfer (3); medians count
-//   --quick      128 MiB, two rounds, 5,000 small requests in each turn
+//   --quick      128 MiB, two rounds, three turns of 5,000 small requests, no parser alone
 // The reference server and a raw TCP server run in processes of their own, so that CPU and memory here are the client's.
 import { execFile, fork } from 'node:child_process';
 import { createReadStream, createWriteStream, mkdtempSync, rmSync, statSync } from 'node:fs';
@@ -86,7 +86,7 @@ async function decodeOnce() {
   const bare = [];
   let turn = 0;
   // More than the first few: V8 once gave up on the parser from the seventh document on.
-  for (let round = 0; round < (quick ? 7 : 11); round++) {
+  for (let round = 0; round < 11; round++) {
     global.gc();
     let before = process.cpuUsage();
     let done = false;

@@ -1,16 +1,13 @@
 // `npm run bench -- tree [--quick]`: what a mount costs by the size of its tree, 10⁴, 10⁵ and 10⁶ nodes (`--quick` without the last):
 // until it is ready, what `find` over all of it leaves in memory, and a lookup of a name that is known.
 //
-// The nodes are written straight into the store with the project's own writer, as listings would have left them: clean, on the
-// service too, their folders listed just now and believed for a day, so that nothing is asked of the service meanwhile.
+// The nodes are written straight into the store (measure/plant.mjs), so that nothing is asked of the service meanwhile.
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { Ground, run } from './measure/ground.mjs';
+import { plant } from './measure/plant.mjs';
 import { median, OURS, Results } from './measure/results.mjs';
 
-const root = fileURLToPath(new URL('..', import.meta.url));
 const FILES = 99;
 const FOLDERS = 100;
 /** A top folder, its folders, their files. */
@@ -20,11 +17,6 @@ const quick = process.argv.includes('--quick');
 const LOOKUPS = quick ? 1500 : 3000;
 const ROUNDS = quick ? 2 : 3;
 const SIZES = [['10⁴', 1], ['10⁵', 10], ...(quick ? [] : [['10⁶', 100]])];
-
-if (process.argv[2] === '--plant') {
-  await plant(process.argv[3], Number(process.argv[4]));
-  process.exit(0);
-}
 
 const results = new Results('tree', { rounds: ROUNDS, quick });
 const lookups = {};
@@ -50,7 +42,9 @@ process.exitCode = results.finish();
 function planted(tops) {
   const mount = mounted(tops);
   ground.end(mount); // the store has its root from now on
-  const { seconds } = run(`${process.execPath} ${fileURLToPath(import.meta.url)} --plant '${mount.store}' ${tops}`);
+  const rows = (name, count, each) =>
+    Object.fromEntries(Array.from({ length: count }, (_, i) => [`${name}-${i}`, each]));
+  const { seconds } = plant(mount.store, rows('top', tops, rows('folder', FOLDERS, FILES)));
   const nodes = 1 + tops * NODES_BELOW_TOP;
   console.log(`${nodes} nodes planted in ${seconds.toFixed(1)} s`);
   return nodes;
@@ -82,50 +76,6 @@ function measure({ size, tops, nodes }, isLast) {
 /** Private memory of a process without the slots that it shares with the kernel's side of it: RssAnon. */
 function anonymousMiB(pid) {
   return Number(/RssAnon:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) / 1024;
-}
-
-/** Writes `tops` top folders with all that is below them into the store of a mount that has ended. */
-async function plant(directory, tops) {
-  const fromDist = (path) => import(join(root, 'dist', path));
-  const { Store } = await fromDist('store/environment.js');
-  const { newInode, writeNode } = await fromDist('store/node-table.js');
-  const { systemClock } = await fromDist('base/clock.js');
-  const { silentLogger } = await fromDist('base/log.js');
-  const { ROOT_INODE, timespecOfMs } = await fromDist('base/vocabulary.js');
-  const store = await Store.open({ directory, clock: systemClock, log: silentLogger });
-  const nowMs = systemClock.nowMs();
-  const now = timespecOfMs(nowMs);
-  const { remote: there, local: here } = store.get('node', ROOT_INODE);
-  const { origin } = new URL(there.resource);
-  const put = (tx, kind, parent, name) => {
-    const ino = newInode(tx);
-    const isFolder = kind === 'folder';
-    const sizeBytes = isFolder ? 0 : 1000;
-    const times = { atime: now, mtime: now, ctime: now };
-    const local = { ...here, ...times, parent, name, mode: isFolder ? 0o755 : 0o644, sizeBytes };
-    const remote = {
-      ...{ resource: `${origin}/${kind}/:sc:1:${1_000_000_000 + ino}`, parent, name, shownAs: name },
-      sizeBytes: isFolder ? null : sizeBytes,
-      lastModifiedMs: isFolder ? null : nowMs,
-      mediaType: isFolder ? null : 'application/octet-stream',
-      ...{ content: null, createdHereMs: null },
-    };
-    writeNode(tx, undefined, { ino, kind, localOnly: false, local, remote }, nowMs);
-    if (isFolder) tx.put('folder', ino, { listedMs: nowMs });
-    return ino;
-  };
-  store.transact((tx) => tx.put('folder', ROOT_INODE, { listedMs: nowMs }));
-  for (let t = 0; t < tops; t++) {
-    const top = store.transact((tx) => put(tx, 'folder', ROOT_INODE, `top-${t}`));
-    for (let f = 0; f < FOLDERS; f++) {
-      store.transact((tx) => {
-        const folder = put(tx, 'folder', top, `folder-${f}`);
-        for (let i = 0; i < FILES; i++) put(tx, 'file', folder, `file-${i}.bin`);
-      });
-      if (store.pressure() > 0.5) await store.settle();
-    }
-  }
-  await store.close();
 }
 
 /** In a process of its own: paths of three known names, in an order that is nobody's. @returns µs for each of the three lookups */

@@ -1,11 +1,12 @@
 // What the benchmarks stand on: an embedded server at a chosen distance, an account, our mount and rclone's of the same
 // account, all in one temporary directory, gone at the end. Only processes started here are ended.
-import { spawn, spawnSync } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { processLife } from '../../dist/base/process-life.js';
 import { ownerOf } from '../../dist/store/owner-lock.js';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
@@ -26,6 +27,15 @@ export function run(command, { timeoutMs = 600_000, cwd, env = process.env } = {
   return { seconds, out: done.stdout };
 }
 
+/** Whether the process of a mount has ended, after so long at most. */
+function hasEnded({ pid }, patienceMs) {
+  for (const end = performance.now() + patienceMs; processLife(pid) !== 'ended'; ) {
+    if (performance.now() > end) return false;
+    spawnSync('sleep', ['0.05']);
+  }
+  return true;
+}
+
 /** Ends a process that was started here. */
 async function ended(child) {
   if (child.exitCode !== null || child.signalCode !== null) return;
@@ -38,19 +48,23 @@ export class Ground {
   /** @param options serveFlags: of `cfs serve`, the distance for example */
   static async lay({ serveFlags = [] } = {}) {
     const ground = new Ground();
-    await ground.#begin(serveFlags);
+    try {
+      await ground.#begin(serveFlags);
+    } catch (error) {
+      await ground.clear();
+      throw error;
+    }
     return ground;
   }
 
   base = mkdtempSync(join(tmpdir(), 'cfs-bench-'));
   origin = '';
   #data = join(this.base, 'server');
-  #rcloneFile = join(this.base, 'rclone.conf');
   #server = null;
   #env = { ...process.env };
   #children = [];
   #mounts = [];
-  #stores = new Set();
+  #ours = [];
 
   async #begin(serveFlags) {
     for (const name of ['CONFIG', 'STATE', 'CACHE', 'DATA'])
@@ -108,7 +122,6 @@ export class Ground {
     await ended(this.#server);
     const origin = await this.#serve(serveFlags);
     if (origin !== this.origin) throw new Error(`the server moved from ${this.origin} to ${origin}`);
-    rmSync(this.#rcloneFile, { force: true }); // its tokens were of the server before
   }
 
   cfs(...args) {
@@ -127,7 +140,7 @@ export class Ground {
     return path;
   }
 
-  /** Our mount. `state`: a store of its own, empty at first. @returns where it is, its store, the process, and `cfs` for it */
+  /** Our mount. `state`: a store of its own, empty at first. @returns where it is, its store, its process, all that it keeps, and `cfs` for it */
   mount(name, flags = [], state = name) {
     const directory = this.directory(name);
     const env = {
@@ -147,8 +160,11 @@ export class Ground {
     this.#mounts.push(directory);
     const accounts = join(env.XDG_STATE_HOME, 'cfs', 'accounts');
     const store = join(accounts, readdirSync(accounts)[0], 'store');
-    this.#stores.add(store);
-    return { directory, store, pid: ownerOf(store), cfs: (...args) => this.#inEnv(env, ...args) };
+    const pid = ownerOf(store);
+    if (pid === null) throw new Error(`nobody has the store of ${directory}`);
+    const mount = { directory, store, pid, kept: env.XDG_STATE_HOME, cfs: (...args) => this.#inEnv(env, ...args) };
+    this.#ours.push(mount);
+    return mount;
   }
 
   #inEnv(env, ...args) {
@@ -174,7 +190,7 @@ export class Ground {
     for (let i = 0; i < 200 && !readFileSync('/proc/mounts', 'utf8').includes(` ${directory} `); i++)
       spawnSync('sleep', ['0.05']);
     this.#mounts.push(directory);
-    return { directory, child };
+    return { directory, child, kept: cache };
   }
 
   /** A directory that bindfs passes on to another one; null where bindfs is missing. */
@@ -185,8 +201,24 @@ export class Ground {
     return directory;
   }
 
+  /** libfuse's example over a directory, built where Debian's libfuse3-dev brings its source; null elsewhere. */
+  passthrough(name) {
+    const example = '/usr/share/doc/libfuse3-dev/examples/passthrough_ll.c';
+    if (!existsSync(example) || spawnSync('pkg-config', ['fuse3']).status !== 0) return null;
+    const flags = execFileSync('pkg-config', ['--cflags', '--libs', 'fuse3'], { encoding: 'utf8' }).trim().split(/\s+/);
+    const program = join(this.base, 'passthrough_ll');
+    const defines = ['-DHAVE_UTIMENSAT', '-DHAVE_POSIX_FALLOCATE'];
+    execFileSync('cc', ['-O2', '-w', ...defines, '-o', program, example, ...flags]);
+    const [behind, directory] = [this.directory(`${name}-behind`), this.directory(name)];
+    this.#children.push(spawn(program, ['-f', '-o', `source=${behind}`, directory], { stdio: 'ignore' }));
+    for (let i = 0; i < 100 && !readFileSync('/proc/mounts', 'utf8').includes(` ${directory} `); i++)
+      spawnSync('sleep', ['0.05']);
+    this.#mounts.push(directory);
+    return directory;
+  }
+
   async #rcloneConfig() {
-    const path = this.#rcloneFile;
+    const path = join(this.base, 'rclone.conf');
     if (existsSync(path)) return path;
     const { application, accessKeyId, privateAccessKey, username, password } = {
       application: this.#env.CFS_APPLICATION,
@@ -277,28 +309,29 @@ export class Ground {
       spawnSync('sleep', ['0.05']);
   }
 
-  /** Unmounts one of ours, and waits until its process has let go of the store. */
+  /** Unmounts one of ours, and waits until its process is gone. */
   end(mount) {
     this.unmount(mount.directory);
-    if (!this.#isFree(mount.store, 60_000))
-      throw new Error(`process ${mount.pid} keeps the store of ${mount.directory}`);
+    if (!hasEnded(mount, 60_000)) throw new Error(`process ${mount.pid} does not end, it had ${mount.directory}`);
   }
 
-  #isFree(store, patienceMs) {
-    for (const end = performance.now() + patienceMs; ownerOf(store) !== null; ) {
-      if (performance.now() > end) return false;
-      spawnSync('sleep', ['0.05']);
+  /** Unmounts ours or rclone's, and removes what it has kept: the next one finds the disk as this one did. */
+  async discard(mount) {
+    if (mount.child === undefined) this.end(mount);
+    else {
+      this.unmount(mount.directory);
+      await ended(mount.child);
     }
-    return true;
+    rmSync(mount.kept, { recursive: true, force: true });
   }
 
-  /** Ends everything: mounts first, and the server when their processes are gone (one that still pushes is not waited for long). */
+  /** Ends everything: mounts first, the server after their processes (one that still pushes is not waited for long). */
   async clear() {
     const mounts = readFileSync('/proc/mounts', 'utf8');
     const left = this.#mounts.filter((directory) => mounts.includes(` ${directory} `));
     for (const directory of left) this.unmount(directory);
     for (const directory of left) spawnSync('fusermount3', ['-uzq', directory]);
-    for (const store of this.#stores) this.#isFree(store, 2000);
+    for (const mount of this.#ours) hasEnded(mount, 2000);
     await Promise.all(this.#children.map(ended));
     rmSync(this.base, { recursive: true, force: true });
   }

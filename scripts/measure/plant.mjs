@@ -1,0 +1,64 @@
+// A tree that a mount knows, written straight into its store with the project's own writer, as listings would have left it: clean, on the
+// service too, its folders listed just now. Under `--dir-ttl 24h` the service, which has nothing of it, is not asked.
+//   const { seconds } = plant(store, { photos: { summer: 99 } })     of a mount that has ended: two folders, and 99 files in the inner one
+import { fileURLToPath } from 'node:url';
+import { run } from './ground.mjs';
+
+/** Files that are written at once. */
+const AT_ONCE = 100;
+
+/** A folder is an object of folders, or a number: of files in it, `file-0.bin` and so on. */
+export function plant(store, shape) {
+  return run(`${process.execPath} ${fileURLToPath(import.meta.url)} '${store}' '${JSON.stringify(shape)}'`);
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) await write(process.argv[2], JSON.parse(process.argv[3]));
+
+async function write(directory, shape) {
+  const { Store } = await import('../../dist/store/environment.js');
+  const { newInode, writeNode } = await import('../../dist/store/node-table.js');
+  const { systemClock } = await import('../../dist/base/clock.js');
+  const { silentLogger } = await import('../../dist/base/log.js');
+  const { ROOT_INODE, timespecOfMs } = await import('../../dist/base/vocabulary.js');
+  const store = await Store.open({ directory, clock: systemClock, log: silentLogger });
+  const nowMs = systemClock.nowMs();
+  const now = timespecOfMs(nowMs);
+  const { remote: there, local: here } = store.get('node', ROOT_INODE);
+  const { origin } = new URL(there.resource);
+  const put = (tx, kind, parent, name) => {
+    const ino = newInode(tx);
+    const isFolder = kind === 'folder';
+    const sizeBytes = isFolder ? 0 : 1000;
+    const times = { atime: now, mtime: now, ctime: now };
+    const local = { ...here, ...times, parent, name, mode: isFolder ? 0o755 : 0o644, sizeBytes };
+    const remote = {
+      ...{ resource: `${origin}/${kind}/:sc:1:${1_000_000_000 + ino}`, parent, name, shownAs: name },
+      sizeBytes: isFolder ? null : sizeBytes,
+      lastModifiedMs: isFolder ? null : nowMs,
+      mediaType: isFolder ? null : 'application/octet-stream',
+      ...{ content: null, createdHereMs: null },
+    };
+    writeNode(tx, undefined, { ino, kind, localOnly: false, local, remote }, nowMs);
+    if (isFolder) tx.put('folder', ino, { listedMs: nowMs });
+    return ino;
+  };
+  const fill = async (folder, content) => {
+    if (typeof content === 'object') {
+      for (const [name, inner] of Object.entries(content))
+        await fill(
+          store.transact((tx) => put(tx, 'folder', folder, name)),
+          inner,
+        );
+      return;
+    }
+    for (let i = 0; i < content; i += AT_ONCE) {
+      store.transact((tx) => {
+        for (let n = i; n < Math.min(content, i + AT_ONCE); n++) put(tx, 'file', folder, `file-${n}.bin`);
+      });
+      if (store.pressure() > 0.5) await store.settle();
+    }
+  };
+  store.transact((tx) => tx.put('folder', ROOT_INODE, { listedMs: nowMs }));
+  await fill(ROOT_INODE, shape);
+  await store.close();
+}
