@@ -40,7 +40,7 @@ const GATES = [
   ['stat of a node not in memory, first after a start', 'at most', 2, 'bindfs'],
 ];
 const COLD_FILES = 3000;
-const COLD = 'cold';
+const COLD = 'cold-0';
 
 if (process.argv[2] === '--cold') {
   console.log(JSON.stringify(coldWorkload(process.argv[3])));
@@ -57,7 +57,7 @@ function coldWorkload(directory) {
   const times = [];
   for (let i = 0, at = 0; i < COLD_FILES; i++, at = (at + 1_009) % COLD_FILES) {
     const start = process.hrtime.bigint();
-    statSync(`/proc/self/fd/${folder}/file-${at}.bin`);
+    statSync(`/proc/self/fd/${folder}/name-${at}`);
     times.push(Number(process.hrtime.bigint() - start) / 1000);
   }
   return { coldUs: times.sort((a, b) => a - b)[Math.floor(times.length / 2)] };
@@ -133,10 +133,14 @@ try {
   if (bind()) peers.push({ name: 'bindfs', directory: bound });
   // Known, and not a change: a start would push that at once, and have the nodes in memory.
   ground.end(mount);
-  plant(mount.store, { [COLD]: COLD_FILES });
+  const levels = [
+    ['cold', 1],
+    ['name', COLD_FILES],
+  ];
+  plant(mount.store, levels);
   for (const directory of [behind, join(ground.base, 'plain')].filter(existsSync)) {
     const folder = join(directory, COLD);
-    run(`mkdir ${folder} && cd ${folder} && for i in $(seq 0 ${COLD_FILES - 1}); do : > file-$i.bin; done`);
+    run(`mkdir ${folder} && cd ${folder} && for i in $(seq 0 ${COLD_FILES - 1}); do : > name-$i; done`);
   }
 
   const results = new Results('mount', { rounds: ROUNDS, quick });

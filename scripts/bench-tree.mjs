@@ -42,9 +42,12 @@ process.exitCode = results.finish();
 function planted(tops) {
   const mount = mounted(tops);
   ground.end(mount); // the store has its root from now on
-  const rows = (name, count, each) =>
-    Object.fromEntries(Array.from({ length: count }, (_, i) => [`${name}-${i}`, each]));
-  const { seconds } = plant(mount.store, rows('top', tops, rows('folder', FOLDERS, FILES)));
+  const levels = [
+    ['top', tops],
+    ['folder', FOLDERS],
+    ['file', FILES],
+  ];
+  const { seconds } = plant(mount.store, levels);
   const nodes = 1 + tops * NODES_BELOW_TOP;
   console.log(`${nodes} nodes planted in ${seconds.toFixed(1)} s`);
   return nodes;
@@ -83,7 +86,7 @@ function lookedUp(directory, tops) {
   const script = `const fs=require('fs');let seed=12345;
     const below=(n)=>{seed=(Math.imul(seed,1664525)+1013904223)>>>0;return Math.floor(seed/2**32*n);};const t=[];
     for(let i=0;i<${LOOKUPS};i++){
-      const p='${directory}/top-'+below(${tops})+'/folder-'+below(${FOLDERS})+'/file-'+below(${FILES})+'.bin';
+      const p='${directory}/top-'+below(${tops})+'/folder-'+below(${FOLDERS})+'/file-'+below(${FILES});
       const s=process.hrtime.bigint();fs.statSync(p);t.push(Number(process.hrtime.bigint()-s)/3000);}
     t.sort((a,b)=>a-b);console.log(t[t.length>>1]);`;
   return Number(execFileSync(process.execPath, ['-e', script], { encoding: 'utf8', timeout: 120_000 }));

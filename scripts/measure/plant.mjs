@@ -1,20 +1,20 @@
 // A tree that a mount knows, written straight into its store with the project's own writer, as listings would have left it: clean, on the
 // service too, its folders listed just now. Under `--dir-ttl 24h` the service, which has nothing of it, is not asked.
-//   const { seconds } = plant(store, { photos: { summer: 99 } })     of a mount that has ended: two folders, and 99 files in the inner one
+//   const { seconds } = plant(store, [['top', 2], ['file', 99]])     of a mount that has ended: top-0/file-0 to top-1/file-98
 import { fileURLToPath } from 'node:url';
 import { run } from './ground.mjs';
 
 /** Files that are written at once. */
 const AT_ONCE = 100;
 
-/** A folder is an object of folders, or a number: of files in it, `file-0.bin` and so on. */
-export function plant(store, shape) {
-  return run(`${process.execPath} ${fileURLToPath(import.meta.url)} '${store}' '${JSON.stringify(shape)}'`);
+/** `levels`, from the root: [name, how many in each of those above]. The last ones are files. */
+export function plant(store, levels) {
+  return run(`${process.execPath} ${fileURLToPath(import.meta.url)} '${store}' '${JSON.stringify(levels)}'`);
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) await write(process.argv[2], JSON.parse(process.argv[3]));
 
-async function write(directory, shape) {
+async function write(directory, levels) {
   const { Store } = await import('../../dist/store/environment.js');
   const { newInode, writeNode } = await import('../../dist/store/node-table.js');
   const { systemClock } = await import('../../dist/base/clock.js');
@@ -42,23 +42,22 @@ async function write(directory, shape) {
     if (isFolder) tx.put('folder', ino, { listedMs: nowMs });
     return ino;
   };
-  const fill = async (folder, content) => {
-    if (typeof content === 'object') {
-      for (const [name, inner] of Object.entries(content))
-        await fill(
-          store.transact((tx) => put(tx, 'folder', folder, name)),
-          inner,
-        );
+  const fill = async (folder, [[name, count], ...below]) => {
+    if (below.length > 0) {
+      for (let i = 0; i < count; i++) {
+        const inner = store.transact((tx) => put(tx, 'folder', folder, `${name}-${i}`));
+        await fill(inner, below);
+      }
       return;
     }
-    for (let i = 0; i < content; i += AT_ONCE) {
+    for (let i = 0; i < count; i += AT_ONCE) {
       store.transact((tx) => {
-        for (let n = i; n < Math.min(content, i + AT_ONCE); n++) put(tx, 'file', folder, `file-${n}.bin`);
+        for (let n = i; n < Math.min(count, i + AT_ONCE); n++) put(tx, 'file', folder, `${name}-${n}`);
       });
       if (store.pressure() > 0.5) await store.settle();
     }
   };
   store.transact((tx) => tx.put('folder', ROOT_INODE, { listedMs: nowMs }));
-  await fill(ROOT_INODE, shape);
+  await fill(ROOT_INODE, levels);
   await store.close();
 }
