@@ -23,7 +23,7 @@ import { OURS, Results } from './measure/results.mjs';
 
 const quick = process.argv.includes('--quick');
 const ROUNDS = quick ? 2 : 5;
-const BIG_BYTES = quick ? 64 * 1024 ** 2 : 1024 ** 3;
+const BIG_BYTES = quick ? 32 * 1024 ** 2 : 1024 ** 3;
 const FILES = quick ? 200 : 1000;
 
 /** What the workload measures: [its key, the measure, its unit]. */

@@ -11,7 +11,7 @@ import { OURS, Results } from './measure/results.mjs';
 const quick = process.argv.includes('--quick');
 const ROUNDS = quick ? 1 : 3;
 const RCLONE_ROUNDS = 1;
-const FILES = quick ? 150 : 1000;
+const FILES = quick ? 100 : 1000;
 const FOLDERS = 40;
 const CALLS = 1000;
 const WARM_FILES = 3000;
