@@ -1,9 +1,9 @@
 // The gates of bytes: reading what is not here, reading it again, writing, and uploading, with the server 30 ms away at
 // 25 MB/s per connection, and once without distance; beside rclone's mount, curl, libfuse's passthrough and ext4 in the same run.
 //   npm run bench -- content --part=read | again | write | upload | busy | near     one part (all of them without the flag)
-import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { randomFillSync } from 'node:crypto';
-import { closeSync, mkdirSync, openSync, rmSync, writeSync } from 'node:fs';
+import { closeSync, openSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Ground, run } from './measure/ground.mjs';
@@ -78,7 +78,7 @@ function watchMemory(pid) {
 }
 
 /** Files on the server, written there by a mount that is gone afterwards. */
-async function plant(files) {
+async function fillServer(files) {
   const writer = ground.mount('planter');
   for (const [name, source] of files) run(`cp ${ground.base}/${source} ${writer.directory}/${name}`);
   // The last close(2) returns before the kernel says that nobody has the file open.
@@ -221,19 +221,13 @@ async function busy() {
   });
   results.gate('stat while bytes go up and down, p99', 'at most', 1);
   if (quick) return;
-  const [plain, bound] = ['plain', 'bound'].map((name) => join(ground.base, name));
-  for (const directory of [plain, bound]) mkdirSync(directory);
-  namesIn(plain);
-  const hasBindfs = spawnSync('bindfs', ['-o', 'entry_timeout=0,attr_timeout=300', plain, bound]).status === 0;
-  try {
-    await lookBeside('again', ['--entry-timeout', '0'], hasBindfs ? [bound] : [], ({ p50, p99 }, at) => {
-      const peer = at === 0 ? OURS : 'bindfs';
-      results.note('the same, the kernel asks at each look, p50', 'ms', peer, p50);
-      results.note('the same, the kernel asks at each look, p99', 'ms', peer, p99);
-    });
-  } finally {
-    spawnSync('fusermount3', ['-u', bound]);
-  }
+  const bound = ground.bindfs('bound', ['-o', 'entry_timeout=0,attr_timeout=300']);
+  if (bound !== null) namesIn(join(ground.base, 'bound-behind'));
+  await lookBeside('again', ['--entry-timeout', '0'], bound === null ? [] : [bound], ({ p50, p99 }, at) => {
+    const peer = at === 0 ? OURS : 'bindfs';
+    results.note('the same, the kernel asks at each look, p50', 'ms', peer, p50);
+    results.note('the same, the kernel asks at each look, p99', 'ms', peer, p99);
+  });
 }
 
 /**
@@ -300,7 +294,7 @@ try {
   // Beside the server: far away, this would be most of the time of the whole.
   const firstReads = Array.from({ length: ROUNDS }, (_, round) => [`big-${round}`, 'big']);
   const large = quick ? ['huge'] : ['huge', 'again'];
-  await plant([['other', 'big'], ['big', 'big'], ...firstReads, ...large.map((name) => [name, 'huge'])]);
+  await fillServer([['other', 'big'], ['big', 'big'], ...firstReads, ...large.map((name) => [name, 'huge'])]);
   await partsOf(NEAR);
   await ground.move(FAR);
   // Nobody waits for the disk under what is served or copied from now on: the last part has dropped the page cache.

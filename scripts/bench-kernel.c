@@ -3,7 +3,7 @@
  * nothing with the file system under test. argv: the directory (with a folder "many" of 10,000 files in it), the server's pid, and a part:
  * "short" for listings, names, attributes and 4 KiB reads, "bytes" for whole files, "tail" for the 99th percentile of metadata; without
  * it, all but the tails. "quick" as the last word: 64 MiB for 384, 10 for 40, half of the getattr (with as many before them), of the
- * calls of the tails and of the files that are created, and half a second for each median.
+ * calls of the tails and of the files that are created, and half a second for each median of getattr and lookup.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

@@ -4,10 +4,11 @@
 // Ours is an in-memory file system (test/kernel/memory-file-system.ts) behind the binding; peers pass through to a tmpfs. Rounds are
 // interleaved and every round mounts anew, so that first listings are first; the table shows medians, and which gates hold.
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { builtPassthrough } from './measure/passthrough.mjs';
 import { OURS, Results } from './measure/results.mjs';
 
 const { values: options } = parseArgs({
@@ -49,21 +50,7 @@ function prepare() {
     mkdirSync(join(at(name), 'many'));
     for (let i = 0; i < FILES; i++) writeFileSync(join(at(name), 'many', `file-${i}`), '');
   }
-  const example = '/usr/share/doc/libfuse3-dev/examples/passthrough_ll.c';
-  const withPassthrough = existsSync(example) && has('pkg-config');
-  if (withPassthrough) {
-    const flags = execFileSync('pkg-config', ['--cflags', '--libs', 'fuse3'], { encoding: 'utf8' }).trim().split(/\s+/);
-    execFileSync('cc', [
-      '-O2',
-      '-w',
-      '-DHAVE_UTIMENSAT',
-      '-DHAVE_POSIX_FALLOCATE',
-      '-o',
-      at('passthrough_ll'),
-      example,
-      ...flags,
-    ]);
-  }
+  const passthrough = builtPassthrough(place);
   const host = JSON.stringify({
     mount: { directory: at('ours') },
     plantFiles: FILES,
@@ -74,9 +61,9 @@ function prepare() {
     tmpfs: null,
     ours: { command: [process.execPath, join(sources, 'test/kernel/memory-mount-host.js'), host] },
     ...(has('bindfs') && { bindfs: { command: ['bindfs', '-f', at('source'), at('bindfs')] } }),
-    ...(withPassthrough && {
+    ...(passthrough !== null && {
       passthrough_ll: {
-        command: [at('passthrough_ll'), '-f', '-o', `source=${at('source')}`, at('passthrough_ll.mount')],
+        command: [passthrough, '-f', '-o', `source=${at('source')}`, at('passthrough_ll.mount')],
         ...(options.quick && { part: 'bytes' }), // its only gate
       },
     }),

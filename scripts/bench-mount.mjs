@@ -5,7 +5,6 @@ import { spawnSync } from 'node:child_process';
 import {
   closeSync,
   constants,
-  existsSync,
   fstatSync,
   mkdirSync,
   openSync,
@@ -124,13 +123,13 @@ const ground = await Ground.lay();
 try {
   const flags = '--dir-ttl 24h --attr-timeout 0s --entry-timeout 0s --settle 10m --drain 0s'.split(' ');
   let mount = ground.mount('mount', flags);
-  const [behind, bound] = [ground.directory('behind'), ground.directory('bound')];
-  const bind = () => spawnSync('bindfs', ['-o', 'attr_timeout=0,entry_timeout=0', behind, bound]).status === 0;
+  const bind = () => ground.bindfs('bound', ['-o', 'attr_timeout=0,entry_timeout=0']);
+  const bound = bind();
   const peers = [
     { name: OURS, directory: mount.directory },
     ...(quick ? [] : [{ name: 'ext4', directory: ground.directory('plain') }]),
   ];
-  if (bind()) peers.push({ name: 'bindfs', directory: bound });
+  if (bound !== null) peers.push({ name: 'bindfs', directory: bound });
   // Known, and not a change: a start would push that at once, and have the nodes in memory.
   ground.end(mount);
   const levels = [
@@ -138,8 +137,8 @@ try {
     ['name', COLD_FILES],
   ];
   plant(mount.store, levels);
-  for (const directory of [behind, join(ground.base, 'plain')].filter(existsSync)) {
-    const folder = join(directory, COLD);
+  for (const name of quick ? ['bound-behind'] : ['bound-behind', 'plain']) {
+    const folder = join(ground.directory(name), COLD);
     run(`mkdir ${folder} && cd ${folder} && for i in $(seq 0 ${COLD_FILES - 1}); do : > name-$i; done`);
   }
 
@@ -154,8 +153,8 @@ try {
     // Processes that have answered nothing yet.
     if (round > 0) ground.end(mount);
     mount = ground.mount('mount', flags);
-    if (peers.some(({ name }) => name === 'bindfs')) {
-      spawnSync('fusermount3', ['-u', bound]);
+    if (bound !== null) {
+      ground.unmount(bound);
       bind();
     }
     for (const peer of peers) {
@@ -167,6 +166,5 @@ try {
   for (const gate of GATES) results.gate(...gate);
   process.exitCode = results.finish();
 } finally {
-  spawnSync('fusermount3', ['-u', join(ground.base, 'bound')]);
   await ground.clear();
 }

@@ -1,6 +1,6 @@
 // What the benchmarks stand on: an embedded server at a chosen distance, an account, our mount and rclone's of the same
 // account, all in one temporary directory, gone at the end. Only processes started here are ended.
-import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,6 +8,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { processLife } from '../../dist/base/process-life.js';
 import { ownerOf } from '../../dist/store/owner-lock.js';
+import { builtPassthrough } from './passthrough.mjs';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const dist = (path) => join(root, 'dist', path);
@@ -37,7 +38,7 @@ function hasEnded({ pid }, patienceMs) {
 }
 
 /** Ends a process that was started here. */
-async function ended(child) {
+async function endProcess(child) {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const exit = new Promise((resolve) => child.once('exit', resolve));
   child.kill();
@@ -119,7 +120,7 @@ export class Ground {
 
   /** The same server at the same address, somewhere else: ended, and started over its data with other flags. Nothing is mounted meanwhile. */
   async move(serveFlags) {
-    await ended(this.#server);
+    await endProcess(this.#server);
     const origin = await this.#serve(serveFlags);
     if (origin !== this.origin) throw new Error(`the server moved from ${this.origin} to ${origin}`);
   }
@@ -193,22 +194,18 @@ export class Ground {
     return { directory, child, kept: cache };
   }
 
-  /** A directory that bindfs passes on to another one; null where bindfs is missing. */
-  bindfs(name) {
+  /** A directory that bindfs passes on to another one, `NAME-behind`; null where bindfs is missing. */
+  bindfs(name, flags = []) {
     const [behind, directory] = [this.directory(`${name}-behind`), this.directory(name)];
-    if (spawnSync('bindfs', [behind, directory]).status !== 0) return null;
+    if (spawnSync('bindfs', [...flags, behind, directory]).status !== 0) return null;
     this.#mounts.push(directory);
     return directory;
   }
 
-  /** libfuse's example over a directory, built where Debian's libfuse3-dev brings its source; null elsewhere. */
+  /** A directory that libfuse's example passes on to another one; null where it cannot be built. */
   passthrough(name) {
-    const example = '/usr/share/doc/libfuse3-dev/examples/passthrough_ll.c';
-    if (!existsSync(example) || spawnSync('pkg-config', ['fuse3']).status !== 0) return null;
-    const flags = execFileSync('pkg-config', ['--cflags', '--libs', 'fuse3'], { encoding: 'utf8' }).trim().split(/\s+/);
-    const program = join(this.base, 'passthrough_ll');
-    const defines = ['-DHAVE_UTIMENSAT', '-DHAVE_POSIX_FALLOCATE'];
-    execFileSync('cc', ['-O2', '-w', ...defines, '-o', program, example, ...flags]);
+    const program = builtPassthrough(this.base);
+    if (program === null) return null;
     const [behind, directory] = [this.directory(`${name}-behind`), this.directory(name)];
     this.#children.push(spawn(program, ['-f', '-o', `source=${behind}`, directory], { stdio: 'ignore' }));
     for (let i = 0; i < 100 && !readFileSync('/proc/mounts', 'utf8').includes(` ${directory} `); i++)
@@ -320,7 +317,7 @@ export class Ground {
     if (mount.child === undefined) this.end(mount);
     else {
       this.unmount(mount.directory);
-      await ended(mount.child);
+      await endProcess(mount.child);
     }
     rmSync(mount.kept, { recursive: true, force: true });
   }
@@ -332,7 +329,7 @@ export class Ground {
     for (const directory of left) this.unmount(directory);
     for (const directory of left) spawnSync('fusermount3', ['-uzq', directory]);
     for (const mount of this.#ours) hasEnded(mount, 2000);
-    await Promise.all(this.#children.map(ended));
+    await Promise.all(this.#children.map(endProcess));
     rmSync(this.base, { recursive: true, force: true });
   }
 }
