@@ -1,45 +1,40 @@
 // The test files that need a mount: which are left to CI, which have a process of their own, and which come first.
 
-/** Run where CFS_WHOLE=1 (.ci/run), or by their names: they judge other tests on a plain directory, or the mount on a kernel of long ago. */
+/**
+ * Run where CFS_WHOLE=1 (.ci/run), or by their names: they judge other tests on a plain directory, or the mount by the whole conformance suite
+ * once more, on a kernel of long ago and with the other binding.
+ */
 export const LEFT_TO_CI = [
+  'test/conformance/fuse-native.mount.test.ts',
   'test/conformance/masked-mount.mount.test.ts',
   'test/conformance/plain-directory.mount.test.ts',
   'test/model/plain-twins.mount.test.ts',
   'test/programs/plain-ground.mount.test.ts',
 ];
 
-/** Each in a process of its own, longest first, so that none is the last one under way. What is not here takes less than 20 seconds or so,
- * and sets nothing that others in its process would inherit (`fewer-entries.ts` does). */
+/**
+ * Each in a process of its own, longest first, so that none is the last one under way. What is not here takes less than half a minute or so,
+ * and sets nothing that others in its process would inherit (`fewer-entries.ts` does).
+ */
 export const LONG = [
   'test/faults/faults.mount.test.ts',
-  'test/crash/kill-points.mount.test.ts',
+  'test/programs/programs.mount.test.ts',
   'test/sync/upload-interruptions.mount.test.ts',
   'test/cli/commands.mount.test.ts',
-  'test/programs/programs.mount.test.ts',
-  'test/conformance/real-mount.mount.test.ts',
   'test/programs/hanging-server.mount.test.ts',
+  'test/crash/kill-points.mount.test.ts',
   'test/crash/kill-after-close.mount.test.ts',
-  'test/server/rclone.mount.test.ts',
+  'test/faults/small-disk.mount.test.ts',
   'test/conformance/fuse-native.mount.test.ts',
+  'test/conformance/real-mount.mount.test.ts',
+  'test/conformance/masked-mount.mount.test.ts',
+  'test/conformance/plain-directory.mount.test.ts',
+  'test/server/rclone.mount.test.ts',
+  'test/programs/big-copy.mount.test.ts',
+  'test/programs/plain-ground.mount.test.ts',
   'test/cli/npm-start.mount.test.ts',
   'test/cli/daily.mount.test.ts',
   'test/kernel/linux.mount.test.ts',
-  'test/programs/big-copy.mount.test.ts',
   'test/store/power-cut.mount.test.ts',
-  'test/faults/small-disk.mount.test.ts',
   'test/model/mount-model.mount.test.ts',
-  'test/clients/clients.mount.test.ts',
-  'test/cli/bad-use.mount.test.ts',
-  'test/programs/request-budget.mount.test.ts',
-  'test/store/content-cuts.mount.test.ts',
-  'test/cli/history.mount.test.ts',
-  'test/server/killed.mount.test.ts',
-  'test/kernel/linux-load.mount.test.ts',
-  'test/cli/doctor.mount.test.ts',
-  'test/programs/plain-ground.mount.test.ts',
-  'test/conformance/masked-mount.mount.test.ts',
-  'test/crash/restart.mount.test.ts',
-  'test/sync/move-over.mount.test.ts',
-  'test/conformance/plain-directory.mount.test.ts',
-  'test/cli/package.mount.test.ts',
 ];

@@ -1,14 +1,14 @@
-import { open } from 'node:fs/promises';
 import { StorageError } from '../base/errors.ts';
 import type { BodyPiece } from '../base/resources.ts';
+import { PieceFiles } from './piece-files.ts';
 
 /**
- * What is read from a file, and given to the connection, at once; one such piece is read ahead. Larger ones would let a slow
- * line look silent: the deadline counts from piece to piece.
+ * What is read from files, and given to the connection, at once; one such chunk is read ahead. Larger ones would let a slow
+ * line look silent: the deadline counts from chunk to chunk.
  */
-const READ_BYTES = 512 * 1024;
+const CHUNK_BYTES = 512 * 1024;
 /**
- * Read into in turns: with a new one for every piece, a third of an upload's CPU is the collection of garbage. One is being
+ * Read into in turns: with a new one for every chunk, a third of an upload's CPU is the collection of garbage. One is being
  * read into, one goes out, and of the one before the connection may still hold what it queues (64 KiB at most, see `chunks`).
  */
 const BUFFERS = 3;
@@ -21,7 +21,8 @@ export interface UploadBody {
 }
 
 /**
- * The pieces of a body as one stream of exactly their length. Files are read as the connection takes them, never whole.
+ * The pieces of a body as one stream of exactly their length, in chunks that are as long as can be, however short the pieces are: of a file
+ * that is written here and there, a database, there are as many as it has pages. Files are read as the connection takes them, never whole.
  *
  * `sent` hears of every chunk as it is taken, and of a negative number when all begins again. Reading throws StorageError for a file that is shorter than promised or cannot
  * be read: the request then breaks off, and never ends early as if it were complete.
@@ -34,75 +35,99 @@ export function uploadBody(pieces: readonly BodyPiece[], sent: (bytes: number) =
       // Sent from its beginning again, as after a renewed token: what was counted before did not arrive.
       if (counted > 0) sent(-counted);
       counted = 0;
-      for (const piece of pieces) {
-        for await (const chunk of chunksOf(piece)) {
+      const files = new PieceFiles();
+      const filled = new ChunkFilling(pieces, files);
+      let next = filled.next();
+      try {
+        for (let chunk = await next; chunk !== null; chunk = await next) {
+          // While this chunk goes out the next comes in.
+          next = filled.next();
+          next.catch(() => {}); // heard when its turn comes
           counted += chunk.byteLength;
           sent(chunk.byteLength);
           yield chunk;
         }
+      } finally {
+        // Also where the connection broke: files must not be closed under a read.
+        await next.catch(() => {});
+        await files.close();
       }
     },
   };
 }
 
 export function bodyLength(pieces: readonly BodyPiece[]): number {
-  return pieces.reduce((sum, piece) => sum + (piece.kind === 'bytes' ? piece.bytes.byteLength : piece.length), 0);
+  return pieces.reduce((sum, piece) => sum + lengthOf(piece), 0);
 }
 
-async function* chunksOf(piece: BodyPiece): AsyncGenerator<Uint8Array, void, undefined> {
-  switch (piece.kind) {
-    case 'bytes':
-      if (piece.bytes.byteLength > 0) yield piece.bytes;
-      return;
-    case 'zeros': {
-      const zeros = new Uint8Array(Math.min(READ_BYTES, piece.length));
-      for (let left = piece.length; left > 0; left -= zeros.byteLength) yield zeros.subarray(0, left);
-      return;
-    }
-    case 'file':
-      yield* fileChunks(piece.path, piece.offset, piece.length);
-      return;
-    default:
-      piece satisfies never;
+function lengthOf(piece: BodyPiece): number {
+  return piece.kind === 'bytes' ? piece.bytes.byteLength : piece.length;
+}
+
+/** Chunks that are filled from the pieces, one after the other. */
+class ChunkFilling {
+  readonly #pieces: readonly BodyPiece[];
+  readonly #files: PieceFiles;
+  readonly #buffers: Buffer[] = [];
+  #bytesLeft: number;
+  /** The piece that comes next, and how much of it went into the chunk before. */
+  #index = 0;
+  #at = 0;
+
+  constructor(pieces: readonly BodyPiece[], files: PieceFiles) {
+    this.#pieces = pieces;
+    this.#files = files;
+    this.#bytesLeft = bodyLength(pieces);
   }
-}
 
-async function* fileChunks(path: string, offset: number, length: number): AsyncGenerator<Uint8Array, void, undefined> {
-  if (length === 0) return;
-  const file = await asStorageError(path, () => open(path, 'r'));
-  let buffers: Buffer[] = [];
-  const read = (at: number) => {
-    const bytes = Math.min(READ_BYTES, length - at);
-    const used = buffers.length === BUFFERS ? buffers.shift() : undefined;
-    const buffer = used ?? Buffer.allocUnsafeSlow(bytes);
-    buffers.push(buffer);
-    const reading = asStorageError(path, () => file.read(buffer, 0, bytes, offset + at));
-    reading.catch(() => {}); // heard when its turn comes
-    return reading;
-  };
-  let reading = read(0);
-  try {
-    for (let at = 0; at < length; ) {
-      const { bytesRead, buffer } = await reading;
-      if (bytesRead === 0) throw new StorageError(`${path}: ends ${length - at} bytes before what was promised`);
-      at += bytesRead;
-      // Three short pieces fit into the connection's queue: these are not read into again.
-      if (bytesRead < READ_BYTES) buffers = [];
-      // While this piece goes out the next comes in.
-      if (at < length) reading = read(at);
-      yield bytesRead === buffer.byteLength ? buffer : buffer.subarray(0, bytesRead);
+  /** All but the last are full. One at a time. @returns null after the last one @throws StorageError */
+  async next(): Promise<Uint8Array | null> {
+    const bytes = Math.min(CHUNK_BYTES, this.#bytesLeft);
+    if (bytes === 0) return null;
+    const chunk = this.#buffer(bytes).subarray(0, bytes);
+    for (let filled = 0; filled < bytes; ) {
+      const piece = this.#pieces[this.#index] as BodyPiece;
+      const length = Math.min(lengthOf(piece) - this.#at, bytes - filled);
+      const target = chunk.subarray(filled, filled + length);
+      // Nothing is waited for where the bytes are at hand: a promise for each of thousands would cost more than they do.
+      if (length > 0 && !this.#copy(piece, target)) await this.#read(piece, target);
+      filled += length;
+      this.#at += length;
+      if (this.#at === lengthOf(piece)) {
+        this.#index++;
+        this.#at = 0;
+      }
     }
-  } finally {
-    // Also where the connection broke: the file must not be closed under a read.
-    await reading.catch(() => {});
-    await file.close();
+    this.#bytesLeft -= bytes;
+    return chunk;
   }
-}
 
-async function asStorageError<T>(path: string, act: () => Promise<T>): Promise<T> {
-  try {
-    return await act();
-  } catch (error) {
-    throw new StorageError(`${path}: cannot be read`, { cause: error });
+  #copy(piece: BodyPiece, target: Buffer): boolean {
+    switch (piece.kind) {
+      case 'bytes':
+        target.set(piece.bytes.subarray(this.#at, this.#at + target.byteLength));
+        return true;
+      case 'zeros':
+        target.fill(0);
+        return true;
+      case 'file':
+        return this.#files.copy(piece.path, target, piece.offset + this.#at);
+      default:
+        return piece satisfies never;
+    }
+  }
+
+  async #read(piece: BodyPiece, target: Buffer): Promise<void> {
+    if (piece.kind !== 'file') return;
+    const bytesRead = await this.#files.read(piece.path, target, piece.offset + this.#at);
+    if (bytesRead === target.byteLength) return;
+    const missing = piece.length - this.#at - bytesRead;
+    throw new StorageError(`${piece.path}: ends ${missing} bytes before what was promised`);
+  }
+
+  #buffer(bytes: number): Buffer {
+    const buffer = this.#buffers.length < BUFFERS ? Buffer.allocUnsafeSlow(bytes) : (this.#buffers.shift() as Buffer);
+    this.#buffers.push(buffer);
+    return buffer;
   }
 }
