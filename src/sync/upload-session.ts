@@ -70,8 +70,9 @@ export class UploadSession {
     const record = this.#deps.intents.of(ino) ?? this.#freeze(ino);
     if (record === null || record.resource === null || record.content === null) return;
     const { contents, intents } = this.#deps;
-    // The draft, and the cached blocks of what lies under it, stay while they are sent.
-    const leases = layersOf(record.content, (id) => contents.record(id)).map((id) => contents.lease(id));
+    // The draft, and the cached blocks of what lay under it when this began, stay while they are sent, however long that takes: the body
+    // names places in their files, and where a block went it would send zeros.
+    const lease = contents.lease(record.content, 'copying');
     try {
       if (record.action === 'create-file') await this.#fill(ino, record.resource, record.content, signal);
       else await this.#makeVersion(ino, record.resource, record.content, signal);
@@ -80,7 +81,7 @@ export class UploadSession {
       else if (isBaseLost(error) && this.#isWrittenAnew(record.resource, record.content)) intents.forget(ino);
       else throw error;
     } finally {
-      for (const lease of leases) lease.release();
+      lease.release();
     }
   }
 

@@ -2,23 +2,29 @@ import { type FileHandle, open } from 'node:fs/promises';
 import { StorageError } from '../base/errors.ts';
 
 /**
- * What is read at least, for the pieces that follow in the same file. Of the drafts of a database each page is a piece: a call for each of them, with
+ * What is read at least for a short piece, for those that follow in the same file. Of the drafts of a database each page is a piece: a call for each of them, with
  * the file opened and closed around it, was ten times what it costs to send them.
  */
 const WINDOW_BYTES = 64 * 1024;
+/** Longer ones are read by themselves: two of them would not fit. */
+const SHORT_BYTES_MAX = WINDOW_BYTES / 2;
 /** As many as the pieces of one content come from at once: a draft, the one below it, the version below that. */
 const OPEN_MAX = 8;
 
 interface OpenFile {
   readonly handle: FileHandle;
-  /** What was read of it last, and where that begins. */
+  /** Where short pieces are read into, from the first one on. */
+  memory: Buffer | null;
+  /** What of it was read last, and where that begins. */
   window: Buffer;
   windowAt: number;
 }
 
+const NOTHING = Buffer.alloc(0);
+
 /** The files that the pieces of a body lie in, open while it is sent. What is read of them does not change: frozen drafts, and versions. */
 export class PieceFiles {
-  /** The one that was opened last comes last. */
+  /** The one that was read last comes last. */
   readonly #open = new Map<string, OpenFile>();
 
   /** Fills `target` with what is at hand. @returns whether it was */
@@ -35,11 +41,13 @@ export class PieceFiles {
   async read(path: string, target: Buffer, position: number): Promise<number> {
     try {
       const file = this.#open.get(path) ?? (await this.#opened(path));
+      this.#open.delete(path);
+      this.#open.set(path, file);
       const bytes = target.byteLength;
-      if (bytes >= WINDOW_BYTES) return await read(file.handle, target, position, bytes);
-      const window = Buffer.from(file.window.buffer, 0, WINDOW_BYTES);
-      file.window = window.subarray(0, 0);
-      file.window = window.subarray(0, await read(file.handle, window, position, bytes));
+      if (bytes > SHORT_BYTES_MAX) return await read(file.handle, target, position, bytes);
+      file.memory ??= Buffer.allocUnsafeSlow(WINDOW_BYTES);
+      file.window = NOTHING;
+      file.window = file.memory.subarray(0, await read(file.handle, file.memory, position, bytes));
       file.windowAt = position;
       return file.window.copy(target);
     } catch (error) {
@@ -48,7 +56,7 @@ export class PieceFiles {
   }
 
   async close(): Promise<void> {
-    await Promise.all([...this.#open.values()].map(({ handle }) => handle.close()));
+    await Promise.all([...this.#open.values()].map(closed));
     this.#open.clear();
   }
 
@@ -56,13 +64,15 @@ export class PieceFiles {
     const [first] = this.#open;
     if (first !== undefined && this.#open.size >= OPEN_MAX) {
       this.#open.delete(first[0]);
-      await first[1].handle.close();
+      await closed(first[1]);
     }
-    const window = Buffer.allocUnsafeSlow(WINDOW_BYTES).subarray(0, 0);
-    const file: OpenFile = { handle: await open(path, 'r'), window, windowAt: 0 };
-    this.#open.set(path, file);
-    return file;
+    return { handle: await open(path, 'r'), memory: null, window: NOTHING, windowAt: 0 };
   }
+}
+
+/** Whatever comes of it: nothing was written. */
+async function closed({ handle }: OpenFile): Promise<void> {
+  await handle.close().catch(() => {});
 }
 
 /** Fills `target`, a read may bring less, or of it at least so many `bytes`. @returns how many: fewer where the file ends */

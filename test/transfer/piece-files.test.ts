@@ -101,10 +101,16 @@ describe('the files of pieces', () => {
     expect(paths.filter(isOpen)).toEqual([]);
   });
 
-  test('that are not there are a StorageError, and none of them stays open', async () => {
-    const path = join(folder, 'none');
-    await expect(files.read(path, Buffer.alloc(1), 0)).rejects.toBeInstanceOf(StorageError);
-    await files.close();
-    expect(isOpen(path)).toBe(false);
+  test('are those that were read last, when there are too many', async () => {
+    const paths = Array.from({ length: OPEN_MAX + 1 }, (_, n) => file(`used-${n}`));
+    for (const path of paths.slice(0, OPEN_MAX)) await take(path, 0, 1);
+    await take(paths[0] as string, 2 * WINDOW_BYTES, 1);
+    await take(paths[OPEN_MAX] as string, 0, 1);
+
+    expect(paths.map(isOpen)).toEqual(paths.map((_, n) => n !== 1));
+  });
+
+  test('that are not there are a StorageError', async () => {
+    await expect(files.read(join(folder, 'none'), Buffer.alloc(1), 0)).rejects.toBeInstanceOf(StorageError);
   });
 });

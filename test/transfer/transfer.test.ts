@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { mkdtemp, readFile, rm, stat, truncate, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -214,8 +214,10 @@ describe('a fetch', () => {
 
 describe('a body', () => {
   test('of pieces is their bytes, in order and exact', async () => {
-    const path = join(folder, 'draft');
+    const [path, base] = [join(folder, 'draft'), join(folder, 'base')];
+    const reversed = Buffer.from(BYTES).reverse();
     await writeFile(path, BYTES);
+    await writeFile(base, reversed);
     const piece = fc.oneof(
       fc.uint8Array({ maxLength: 50 }).map((bytes): BodyPiece => ({ kind: 'bytes', bytes })),
       fc.nat({ max: 400_000 }).map((length): BodyPiece => ({ kind: 'zeros', length })),
@@ -224,8 +226,8 @@ describe('a body', () => {
         .map(([offset, length]): BodyPiece => ({ kind: 'file', path, offset, length })),
       // The pages of a database.
       fc
-        .tuple(fc.nat({ max: 2_000_000 }), fc.nat({ max: 9000 }))
-        .map(([offset, length]): BodyPiece => ({ kind: 'file', path, offset, length })),
+        .tuple(fc.constantFrom(path, base), fc.nat({ max: 2_000_000 }), fc.nat({ max: 9000 }))
+        .map(([path, offset, length]): BodyPiece => ({ kind: 'file', path, offset, length })),
     );
 
     await fc.assert(
@@ -235,7 +237,7 @@ describe('a body', () => {
             if (part.kind === 'bytes') return part.bytes;
             return part.kind === 'zeros'
               ? Buffer.alloc(part.length)
-              : BYTES.subarray(part.offset, part.offset + part.length);
+              : (part.path === path ? BYTES : reversed).subarray(part.offset, part.offset + part.length);
           }),
         );
         let counted = 0;
@@ -311,6 +313,38 @@ describe('a body', () => {
 
     await expect(transfer.uploads.putFileData(fileUrl(), pieces, 't/t', signal)).rejects.toBeInstanceOf(StorageError);
     expect(server.requests).toEqual([]); // the request never became complete, so the server never saw one
+  });
+
+  test('says how much of a piece is missing, and lets go of its files however it ends', async () => {
+    const path = join(folder, 'draft');
+    await writeFile(path, BYTES.subarray(0, 700_000));
+    const body = uploadBody(
+      [
+        { kind: 'file', path, offset: 10, length: 100 },
+        { kind: 'file', path, offset: 0, length: 1_000_000 },
+      ],
+      () => {},
+    );
+    const openFiles = () =>
+      readdirSync('/proc/self/fd').filter((fd) => {
+        try {
+          return readlinkSync(`/proc/self/fd/${fd}`) === path;
+        } catch {
+          return false;
+        }
+      });
+
+    const chunks = body.chunks()[Symbol.asyncIterator]();
+    expect((await chunks.next()).value?.byteLength).toBe(512 * 1024);
+    expect(openFiles()).toHaveLength(1);
+    await expect(chunks.next()).rejects.toThrow(`${path}: ends 300000 bytes before what was promised`);
+    expect(openFiles()).toEqual([]);
+
+    // Nobody wants the rest.
+    const others = body.chunks()[Symbol.asyncIterator]();
+    await others.next();
+    await others.return?.();
+    expect(openFiles()).toEqual([]);
   });
 
   test('of a file that is not there is a StorageError', async () => {
