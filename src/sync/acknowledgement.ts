@@ -119,6 +119,9 @@ export class Acknowledgement {
     }
     const isDraft = tx.get('content', content)?.kind === 'draft';
     const newest = verdict.version;
+    if (!isOurs && node.local !== null && node.local.content !== content) {
+      return this.#settleUnder(tx, node, content, version, verdict);
+    }
     let adopted = content;
     if (!isOurs) adopted = contents.versionContent(tx, newest.url, file, newest.sizeBytes);
     else if (isDraft) contents.adopt(tx, content, version, file);
@@ -147,6 +150,34 @@ export class Acknowledgement {
     }
     if (!isOurs && isDraft && verdict.oursIsKept) contents.adopt(tx, content, version, file);
     writeNode(tx, node, { ...node, local, remote }, nowMs);
+    return copy;
+  }
+
+  /**
+   * Somebody's version is the newest, and what was sent is not what the file holds here by now. Theirs stays unknown until that is sent, as where a
+   * listing tells of it: taken for what it was made over, it would be buried without a word.
+   */
+  #settleUnder(
+    tx: Transaction,
+    node: NodeRecord,
+    content: ContentId,
+    version: VersionUrl,
+    verdict: Extract<Verdict, { type: 'theirs' }>,
+  ): NodeRecord | null {
+    const { contents, clock } = this.#deps;
+    if (!node.remote) return null;
+    const nowMs = clock.nowMs();
+    const { resource } = node.remote;
+    const isDraft = tx.get('content', content)?.kind === 'draft';
+    let known = node.remote.content;
+    let copy: NodeRecord | null = null;
+    if (!verdict.oursIsKept) {
+      copy = this.#copy(tx, node, content, contents.sizeOf(content), nowMs, nowMs);
+    } else if (isDraft) {
+      contents.adopt(tx, content, version, resource);
+      known = content;
+    } else known = contents.versionContent(tx, version, resource, contents.sizeOf(content));
+    writeNode(tx, node, { ...node, remote: { ...node.remote, content: known, createdHereMs: null } }, nowMs);
     return copy;
   }
 

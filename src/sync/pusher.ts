@@ -1,5 +1,6 @@
 import type { ContentId, Inode } from '../base/vocabulary.ts';
 import type { DirtyIndex } from './dirty-index.ts';
+import { PostponedError } from './failure.ts';
 import { FindingOut } from './finding-out.ts';
 import type { Intents } from './intents.ts';
 import { NameOutcome } from './name-outcome.ts';
@@ -59,6 +60,8 @@ export class Pusher {
       }
       case 'upload':
         if (await settleUnchanged(this.#deps, ino, signal)) return 'unchanged';
+        // Opened again while its bytes were compared: half a file is never pushed.
+        if (this.#deps.isBeingWritten(ino)) throw new PostponedError('it is being written to again');
         await this.#session.push(ino, signal);
         break;
       case 'relocate':

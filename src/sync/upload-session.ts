@@ -1,4 +1,4 @@
-import { ApiError, TransportError } from '../base/errors.ts';
+import { ApiError, StorageError, TransportError } from '../base/errors.ts';
 import type { RemoteVersion } from '../base/resources.ts';
 import type { ContentId, Inode, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
 import { layersOf } from '../store/content-layers.ts';
@@ -34,7 +34,9 @@ import type { RemoteChanges, UploadService } from './remote-changes.ts';
  * | 401, 413, 5xx, 429 | the sync loop waits, parks or asks to sign in; the session stays and is gone on with |
  * | the plain PUT cut, or its answer lost | the file is asked: our length present is ours; else it is sent again |
  * | SIGKILL in the plain PUT | the same, and asked twice: what was on its way may still be being put on a disk |
- * | what the draft lies over is gone, and the file holds other bytes by now | it is given up, those are the next version |
+ * | a file of the draft's layers was moved meanwhile | our version is asked, the rest is sent from where it lies now |
+ * | parked (refused, too large, damaged, what it lies over is gone), and the file holds other bytes by now | it is given up, those are the next version |
+ * | the plain PUT of other bytes was not heard of | a version of its own is made: the length of the file says nothing |
  * | the draft changed meanwhile | the frozen one is finished; what came after is the next version |
  * | file deleted here meanwhile | given up between two requests; the file's deletion takes the half version along |
  * | the history lost (or crash before it) | the version says that it is complete, the history is asked again |
@@ -47,10 +49,10 @@ export class UploadSession {
   readonly #body: DraftBody;
   readonly #acknowledgement: Acknowledgement;
   /**
-   * Files whose plain PUT may have taken effect unheard. After a restart every one that was begun. By resource: the node that began
-   * the upload may have handed it over.
+   * Files whose plain PUT may have taken effect unheard, and of which content. After a restart every one that was begun. By resource: the
+   * node that began the upload may have handed it over.
    */
-  readonly #unheard = new Set<ResourceUrl>();
+  readonly #unheard = new Map<ResourceUrl, ContentId>();
   /** Of these, those that an earlier process began: nobody waited since then. */
   readonly #leftBehind = new Set<ResourceUrl>();
   /** Versions made in this process to which nothing was sent yet. */
@@ -78,7 +80,8 @@ export class UploadSession {
       else await this.#makeVersion(ino, record.resource, record.content, signal);
     } catch (error) {
       if (error instanceof FileGone) this.#deps.onGone(ino, record.resource);
-      else if (isBaseLost(error) && this.#isWrittenAnew(record.resource, record.content)) intents.forget(ino);
+      // Too large, refused, damaged, or what it lies over is gone: it would keep what was saved since from ever being sent.
+      else if (isForPerson(error) && this.#isWrittenAnew(record.resource, record.content)) intents.forget(ino);
       else throw error;
     } finally {
       lease.release();
@@ -121,8 +124,10 @@ export class UploadSession {
         writeNode(tx, node, { ...node, local }, clock.nowMs());
       }
       const isFirst = remote.sizeBytes === null && remote.createdHereMs !== null;
-      // A draft over a base becomes a version whose URL is known: only then its base can go.
-      const isPlain = isFirst && (frozen?.base ?? null) === null && (frozen?.sizeBytes ?? 0) <= plainPutMaxBytes;
+      // A draft over a base becomes a version whose URL is known: only then its base can go. So does one that follows another of which
+      // nothing was heard: asked for its length, the file could speak of that one.
+      const isAlone = (frozen?.base ?? null) === null && (this.#unheard.get(remote.resource) ?? content) === content;
+      const isPlain = isFirst && isAlone && (frozen?.sizeBytes ?? 0) <= plainPutMaxBytes;
       const record: UploadRecord = {
         action: isPlain ? 'create-file' : 'new-version',
         startedMs: clock.nowMs(),
@@ -141,7 +146,7 @@ export class UploadSession {
   async #fill(ino: Inode, file: ResourceUrl, content: ContentId, signal: AbortSignal): Promise<void> {
     const { changes, uploads, contents, clock } = this.#deps;
     const sizeBytes = contents.sizeOf(content);
-    while (this.#unheard.has(file)) {
+    while (this.#unheard.get(file) === content) {
       const now = await changes.resource(file, 'file', signal);
       if (now === null) throw new FileGone();
       if (now.kind === 'file' && now.presentOnServer && now.sizeBytes === sizeBytes) {
@@ -156,7 +161,7 @@ export class UploadSession {
     if (this.#isUnwanted(ino, file)) return;
     const body = await this.#body.of(content, { start: 0, end: sizeBytes }, signal);
     // From here on the answer may be lost; a restart does not know whether this line was reached, and asks.
-    this.#unheard.add(file);
+    this.#unheard.set(file, content);
     let serverTimeMs: number | null;
     try {
       serverTimeMs = await uploads.putFileData(file, body, this.#mediaType(file), signal);
@@ -181,6 +186,7 @@ export class UploadSession {
         continue;
       }
       const history = await this.#history(file, signal);
+      this.#unheard.delete(file);
       this.#acknowledgement.ofVersion(ino, file, content, version, history);
       return;
     }
@@ -211,7 +217,7 @@ export class UploadSession {
     let progress = this.#untouched.delete(version)
       ? { complete: false, receivedBytes: 0 }
       : await uploads.versionProgress(version, signal);
-    for (let sends = 0, refusals = 0; progress !== null && !progress.complete; ) {
+    for (let sends = 0, refusals = 0, moves = 0; progress !== null && !progress.complete; ) {
       if (sends++ === SENDS_MAX) throw new TransportError('the version keeps ending early');
       const start = progress.receivedBytes;
       if (start > sizeBytes) return 'lost';
@@ -221,6 +227,10 @@ export class UploadSession {
       try {
         progress = await uploads.putVersionData(version, start, body, signal);
       } catch (error) {
+        if (isMoved(error) && ++moves <= MOVES_MAX) {
+          progress = await uploads.versionProgress(version, signal);
+          continue;
+        }
         if (!(error instanceof ApiError)) throw error;
         if (error.status === 404) return 'lost';
         const isMoving = error.status === 416;
@@ -300,10 +310,10 @@ export class UploadSession {
   /** The uploads of table `upload` were begun by an earlier process: what it did with them is not known. */
   resume(inos: readonly Inode[]): void {
     for (const ino of inos) {
-      const file = this.#deps.intents.of(ino)?.resource ?? null;
-      if (file === null) continue;
-      this.#unheard.add(file);
-      this.#leftBehind.add(file);
+      const { resource = null, content = null } = this.#deps.intents.of(ino) ?? {};
+      if (resource === null || content === null) continue;
+      this.#unheard.set(resource, content);
+      this.#leftBehind.add(resource);
     }
   }
 }
@@ -317,9 +327,13 @@ export interface UploadSessionDeps extends AcknowledgementDeps {
   readonly plainPutMaxBytes: number;
 }
 
-function isBaseLost(error: unknown): boolean {
-  const failure = failureOf(error);
-  return failure.type === 'park' && failure.reason === 'base-lost';
+function isForPerson(error: unknown): boolean {
+  return failureOf(error).type === 'park';
+}
+
+/** What it lies over became a version meanwhile, as another file's (a conflicted copy's) upload, and its file is in the cache now. */
+function isMoved(error: unknown): boolean {
+  return error instanceof StorageError && (error.cause as NodeJS.ErrnoException | undefined)?.code === 'ENOENT';
 }
 
 /** The file's 404, on whichever request it came. */
@@ -330,6 +344,8 @@ const VERSIONS_MAX = 3;
 /** Transfers of one version without a break in the connection before the line is taken for bad. */
 const SENDS_MAX = 8;
 const REFUSALS_MAX = 5;
+/** Files of a body that were somewhere else when they were opened. */
+const MOVES_MAX = 8;
 const REFUSAL_PAUSE_MS = 500;
 /** How long a service takes, at most and mostly, to put on its disk what came over a line that has ended. */
 const STILL_ARRIVING_MS = 2_000;

@@ -1,0 +1,210 @@
+import { constants, existsSync } from 'node:fs';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { StorageError } from '../../src/base/errors.ts';
+import type { ResourceUrl } from '../../src/base/vocabulary.ts';
+import { SyncedTower } from '../harness/synced-tower.ts';
+import { MODEL_ROOT } from './model-service.ts';
+
+/** Saves that fall between two steps of a push: what is sent is whole, what was closed is sent, and nobody else's bytes are buried. */
+
+const ANSWER = { type: 'answer' } as const;
+
+let world: SyncedTower;
+beforeEach(async () => {
+  world = await SyncedTower.build();
+});
+afterEach(() => world.close());
+
+/** Answers all requests until one waits whose name begins so. */
+async function until(prefix: string): Promise<void> {
+  const { service } = world;
+  for (let round = 0; round < 60; round++) {
+    await world.pass(2_000);
+    if (service.pending.some(({ name }) => name.startsWith(prefix))) return;
+    for (const request of service.pending.splice(0)) request.settle(ANSWER);
+  }
+  throw new Error(`nobody asks for ${prefix}`);
+}
+
+/** From now on, and what waits. */
+function answerAll(): void {
+  const { service } = world;
+  service.auto = () => ANSWER;
+  for (const request of service.pending.splice(0)) request.settle(ANSWER);
+}
+
+async function untilParked(): Promise<void> {
+  for (let round = 0; round < 60 && world.sync.status().parked.length === 0; round++) await world.pass(10_000);
+  expect(world.sync.status().parked).toHaveLength(1);
+}
+
+async function patch(at: number, bytes: Buffer): Promise<void> {
+  const fd = await world.mount.open('file', constants.O_RDWR);
+  await world.mount.write(fd, at, bytes);
+  await world.mount.close(fd);
+}
+
+const fileOf = (): ResourceUrl => world.service.childrenOf(MODEL_ROOT)[0]?.url as ResourceUrl;
+const shown = (): (string | null)[] => [...world.service.tree().values()];
+
+test('a file that is emptied while it is compared with what was sent is not pushed before it is closed', async () => {
+  const { service, mount, tower } = world;
+  const bytes = Buffer.alloc(4 * 1024 * 1024, 'bytes');
+  await mount.writeFile('file', bytes);
+  await world.converge();
+  bytes[bytes.byteLength - 1] = 0;
+  await mount.writeFile('file', bytes);
+  const readAll = tower.contents.readAll.bind(tower.contents);
+  let opened: number | null = null;
+  tower.contents.readAll = (id, extent) => {
+    tower.contents.readAll = readAll;
+    void mount.open('file', constants.O_WRONLY | constants.O_TRUNC).then(async (fd) => {
+      await mount.write(fd, 0, Buffer.from('half'));
+      opened = fd;
+    });
+    return readAll(id, extent);
+  };
+  for (let round = 0; round < 5; round++) await world.pass(2_000);
+
+  expect(opened).not.toBeNull();
+  const sizes = [...service.resources.values()].flatMap(({ versions }) =>
+    versions.map((each) => each.bytes.byteLength),
+  );
+  expect(sizes).not.toContain(4);
+  expect(sizes).not.toContain(0);
+
+  await mount.write(opened as unknown as number, 4, Buffer.from(' and half'));
+  await mount.close(opened as unknown as number);
+  await world.converge();
+  expect(shown()).toEqual(['half and half']);
+});
+
+test('what is saved after a first PUT of which nothing was heard is sent, though it is as long', async () => {
+  let stage: 'put' | 'asked' | 'over' = 'put';
+  world.service.auto = (name) => {
+    if (stage === 'put' && name.startsWith('putFileData')) {
+      stage = 'asked';
+      return { type: 'lose-reply' };
+    }
+    return stage === 'asked' && name.startsWith('resource') ? { type: 'refuse', status: 403 } : ANSWER;
+  };
+  await world.mount.writeFile('file', Buffer.from('AAAA'));
+  await untilParked();
+  stage = 'over';
+  await world.mount.writeFile('file', Buffer.from('BBBB'));
+  await world.converge();
+
+  expect(shown()).toContain('BBBB');
+  expect(
+    world.service
+      .childrenOf(MODEL_ROOT)
+      .find(({ name }) => name === 'file')
+      ?.versions[0]?.bytes.toString(),
+  ).toBe('BBBB');
+});
+
+describe("somebody's version that comes while the file is saved again here is not buried by that", () => {
+  test('made before our look at the history', async () => {
+    const { service, mount } = world;
+    await mount.writeFile('file', Buffer.from('base'));
+    await world.converge();
+    service.auto = null;
+    await mount.writeFile('file', Buffer.from('first'));
+    await until('putVersionData');
+    await mount.writeFile('file', Buffer.from('second'));
+    await until('versions');
+    service.addVersion(fileOf(), Buffer.from('theirs!'));
+    answerAll();
+    await world.converge();
+
+    expect(shown().toSorted()).toEqual(['second', 'theirs!']);
+  });
+
+  test.each(['patched', 'written anew'])(
+    'begun after ours and complete before it, where the file is %s',
+    async (how) => {
+      const { service, mount } = world;
+      await mount.writeFile('file', Buffer.from('base'));
+      await world.converge();
+      service.asBegun = true;
+      service.auto = null;
+      await mount.writeFile('file', Buffer.from('first'));
+      await until('putVersionData');
+      service.addVersion(fileOf(), Buffer.from('theirs!'));
+      if (how === 'patched') await patch(5, Buffer.from('+second'));
+      else await mount.writeFile('file', Buffer.from('second'));
+      answerAll();
+      await world.converge();
+
+      expect(shown()).toContain('theirs!');
+      expect(shown()).toContain(how === 'patched' ? 'first+second' : 'second');
+    },
+  );
+});
+
+test('what lies over a change that becomes a version of another file meanwhile is sent', async () => {
+  const { service, mount } = world;
+  const expected = Buffer.alloc(300_000, 'base');
+  await mount.writeFile('file', expected);
+  await world.converge();
+  const file = fileOf();
+  service.asBegun = true;
+  // As a body is read: a file of it is opened when its turn comes, and that is late.
+  const [ours, copies]: [(() => void)[], (() => void)[]] = [[], []];
+  let moves = 0;
+  const put = service.putVersionData.bind(service);
+  const sendsNow: typeof put = async (url, offset, body, signal) => {
+    const moved = body.find((piece) => piece.kind === 'file' && !existsSync(piece.path));
+    if (moved?.kind === 'file') {
+      moves++;
+      const cause = Object.assign(new Error('not there'), { code: 'ENOENT' });
+      throw new StorageError(`${moved.path}: cannot be read`, { cause });
+    }
+    return put(url, offset, body, signal);
+  };
+  service.putVersionData = async (url, ...rest) => {
+    await new Promise<void>((resolve) => (url.startsWith(`${file}/`) ? ours : copies).push(resolve));
+    return sendsNow(url, ...rest);
+  };
+  await patch(0, Buffer.alloc(100_000, 'first'));
+  expected.fill('first', 0, 100_000);
+  for (let round = 0; round < 20 && ours.length === 0; round++) await world.pass(2_000);
+  service.addVersion(file, Buffer.from('theirs!'));
+  await patch(150_000, Buffer.alloc(100_000, 'second'));
+  expected.fill('second', 150_000, 250_000);
+  ours.shift()?.();
+  for (let round = 0; round < 40; round++) await world.pass(2_000);
+  // The file, and the copy of what it lies over.
+  expect([ours.length, copies.length]).toEqual([1, 1]);
+  copies.shift()?.();
+  await world.pass(0);
+  service.putVersionData = sendsNow;
+  ours.shift()?.();
+  await world.converge();
+
+  expect(moves).toBe(1);
+  expect(world.sync.status().parked).toEqual([]);
+  expect(service.resources.get(file)?.versions[0]?.bytes.equals(expected)).toBe(true);
+});
+
+test('a smaller save over one that the quota refused is sent', async () => {
+  const { service, mount } = world;
+  await mount.writeFile('file', Buffer.from('base'));
+  await world.converge();
+  service.auto = (name) => (name.startsWith('putVersionData') ? { type: 'refuse', status: 413 } : ANSWER);
+  await mount.writeFile('file', Buffer.from('too large'));
+  await untilParked();
+  const put = service.putVersionData.bind(service);
+  service.auto = () => ANSWER;
+  service.putVersionData = (url, offset, body, signal) => {
+    const bytes = body.reduce((sum, each) => sum + (each.kind === 'bytes' ? each.bytes.byteLength : each.length), 0);
+    service.auto = (name) =>
+      name.startsWith('putVersionData') && bytes > 5 ? { type: 'refuse', status: 413 } : ANSWER;
+    return put(url, offset, body, signal);
+  };
+  await mount.writeFile('file', Buffer.from('small'));
+  await world.converge();
+
+  expect(shown()).toEqual(['small']);
+  expect(world.sync.status().parked).toEqual([]);
+});
