@@ -144,14 +144,14 @@ async function copyOut(source: UnsyncedSource, file: UnsyncedFile, path: string)
   const reader = await source.open(file);
   try {
     if (file.kind === 'symlink') {
-      const [target] = await reader.read({ start: 0, end: file.sizeBytes });
-      if (target === undefined || target.bytes === null) return file.sizeBytes;
+      const [target] = await reader.read({ start: 0, end: reader.sizeBytes });
+      if (target === undefined || target.bytes === null) return reader.sizeBytes;
       await symlink(Buffer.from(target.bytes), path);
       return 0;
     }
     const copy = await open(path, 'wx');
     try {
-      const missing = await copyBytes(reader, copy, file.sizeBytes);
+      const missing = await copyBytes(reader, copy);
       await copy.close();
       return missing;
     } catch (error) {
@@ -164,15 +164,19 @@ async function copyOut(source: UnsyncedSource, file: UnsyncedFile, path: string)
   }
 }
 
-async function copyBytes(reader: UnsyncedReader, copy: FileHandle, sizeBytes: number): Promise<number> {
+async function copyBytes(reader: UnsyncedReader, copy: FileHandle): Promise<number> {
+  const { sizeBytes } = reader;
   let missing = 0;
   for (let start = 0; start < sizeBytes; start += PIECE_BYTES) {
+    const end = Math.min(sizeBytes, start + PIECE_BYTES);
     let at = start;
-    for (const { length, bytes } of await reader.read({ start, end: Math.min(sizeBytes, start + PIECE_BYTES) })) {
+    for (const { length, bytes } of await reader.read({ start, end })) {
       if (bytes === null) missing += length;
       else await writeAll(copy, bytes, at);
       at += length;
     }
+    // Cut short since it was opened.
+    missing += end - at;
   }
   await copy.truncate(sizeBytes);
   return missing;

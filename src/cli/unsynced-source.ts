@@ -18,6 +18,8 @@ export interface UnsyncedSource {
 }
 
 export interface UnsyncedReader {
+  /** Of the file that was opened: it may be another one by now than when it was listed. */
+  readonly sizeBytes: number;
   /** The bytes of an extent that lies within the file, in parts. */
   read(extent: Extent): Promise<readonly UnsyncedPart[]>;
   close(): Promise<void>;
@@ -42,13 +44,16 @@ export function openUnsyncedInMount(socketPath: string, directory: string): Unsy
         after = page.next;
       }
     },
-    open: async ({ ino, path, kind }) => {
+    open: async ({ path, kind }) => {
       if (kind === 'symlink') {
         const target = readlinkSync(join(directory, path), { encoding: 'buffer' });
-        return { read: async () => [{ length: target.byteLength, bytes: target }], close: async () => {} };
+        const sizeBytes = target.byteLength;
+        return { sizeBytes, read: async () => [{ length: sizeBytes, bytes: target }], close: async () => {} };
       }
       const file = await open(join(directory, path), 'r');
+      const { ino, size: sizeBytes } = await file.stat();
       return {
+        sizeBytes,
         read: async ({ start, end }) => {
           if (!isAway) {
             const bytes = new Uint8Array(end - start);
@@ -104,9 +109,10 @@ export async function openUnsyncedInStore(directory: string, clock: Clock): Prom
         after = page.next;
       }
     },
-    open: async ({ ino }) => {
+    open: async ({ ino, sizeBytes }) => {
       const content = store.get('node', ino as Inode)?.local?.content ?? null;
       return {
+        sizeBytes,
         read: async (extent) => partsHere(contents, content, extent),
         close: async () => {},
       };

@@ -129,11 +129,9 @@ export class BlockReader {
 
   /** As `complete`. @returns whether it stays: a version for which the disk has no room is in memory only, for a moment */
   async keep(id: ContentId, extent: Extent, signal: AbortSignal): Promise<boolean> {
-    return await this.#readMissing(id, extent, signal, (pieces) => {
-      const record = this.#contents.record(id);
-      const isOfFile = record?.kind === 'version' && record.where !== 'inline';
-      return !isOfFile || pieces.every(({ kind }) => kind !== 'bytes');
-    });
+    return await this.#readMissing(id, extent, signal, (pieces) =>
+      pieces.every((piece) => piece.kind !== 'bytes' || piece.isPassing !== true),
+    );
   }
 
   /**
@@ -231,7 +229,9 @@ export class BlockReader {
 
   /** Not tied to the reader who asked first: that one may be interrupted while others wait. */
   #fetch(content: ContentId, extent: Extent, sizeBytes: number, prefetch: AbortSignal | null): Fetch {
-    const lease = this.#contents.lease(content);
+    // One that is fetched whole brings blocks that are here already: where one went between its writing and our hearing of it, the hole would
+    // be taken in as it was marked.
+    const lease = this.#contents.lease(content, sizeBytes <= WHOLE_BYTES_MAX ? 'copying' : 'open');
     const giveUp = new AbortController();
     const fetch = new Fetch(content, extent, prefetch !== null);
     const onAbort = (): void => {

@@ -64,6 +64,23 @@ export class ContentFiles {
     return join(this.#folder(id, this.#strays.get(id) ?? place), String(id));
   }
 
+  /**
+   * `path`, for somebody who makes the file where there is none: first it is brought there from where a crash between the record of an adoption
+   * and the move left it. A second one beside it would hide its bytes.
+   */
+  find(id: ContentId, place: Place): string {
+    const path = this.path(id, place);
+    if (this.#open.has(id) || existsSync(path)) return path;
+    const other = place === 'cache' ? 'drafts' : 'cache';
+    if (!existsSync(join(this.#folder(id, other), String(id)))) return path;
+    try {
+      this.move(id, other, place);
+    } catch {
+      // It is used where it lies.
+    }
+    return this.path(id, place);
+  }
+
   /** What the file takes of the disk; 0 where there is none. */
   diskBytes(id: ContentId, place: Place): number {
     return this.#disk.diskBytes(this.path(id, place));

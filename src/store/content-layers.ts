@@ -150,7 +150,10 @@ export class ContentLayers {
       if (found === 'file') append(out, this.#slice(id, 'cache', at, stop));
       else if (found === 'below') this.#walkBelowVersion(id, record, at, stop, out);
       else if (found === 'missing') append(out, missing(id, at, stop, record.sizeBytes));
-      else append(out, bytesPiece(found.subarray(at - first * BLOCK_BYTES, stop - first * BLOCK_BYTES)));
+      else {
+        const bytes = found.subarray(at - first * BLOCK_BYTES, stop - first * BLOCK_BYTES);
+        append(out, { ...bytesPiece(bytes), isPassing: true });
+      }
       at = stop;
     }
   }
@@ -235,7 +238,7 @@ export function layersOf(top: ContentId, record: (id: ContentId) => ContentRecor
   return layers;
 }
 
-function bytesPiece(bytes: Uint8Array): Piece {
+function bytesPiece(bytes: Uint8Array): Extract<Piece, { kind: 'bytes' }> {
   return { kind: 'bytes', length: bytes.byteLength, bytes };
 }
 

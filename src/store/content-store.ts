@@ -312,7 +312,7 @@ export class ContentStore implements Contents {
       if (error instanceof StorageError) return null;
       throw error;
     }
-    return this.#files.path(version, 'cache');
+    return this.#files.find(version, 'cache');
   }
 
   landed(version: ContentId, extent: Extent, bytes: Uint8Array | null, marks?: ReadonlyMap<number, number>): void {

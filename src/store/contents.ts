@@ -8,8 +8,8 @@ import type { ContentRecord, Transaction } from './tables.ts';
 
 /** A stretch of a content, in order, without gaps. */
 export type Piece =
-  /** Valid until the next change of that content: copy what is kept. */
-  | { readonly kind: 'bytes'; readonly length: number; readonly bytes: Uint8Array }
+  /** Valid until the next change of that content: copy what is kept. `isPassing`: fetched past the disk, and in memory for a moment only. */
+  | { readonly kind: 'bytes'; readonly length: number; readonly bytes: Uint8Array; readonly isPassing?: boolean }
   /** In a content file; `fd` stays open while a lease on the content is held, `path` names the same file. */
   | {
       readonly kind: 'slice';

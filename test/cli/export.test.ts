@@ -121,6 +121,21 @@ test('a place of the copies that leads into the mount by a link is refused', asy
     await expect(exported(home.path(place))).rejects.toThrow('lies in the mount itself');
 });
 
+test.each([40, 200])(
+  'a file that is %i bytes long by the time it is copied, and was 100 when it was listed, is copied as it is',
+  async (length) => {
+    const { name } = home.plantAccount();
+    const directory = home.path('mounted');
+    mkdirSync(directory);
+    writeFileSync(join(directory, 'letter'), Buffer.alloc(length, 'a'));
+    const files = [{ ino: 7, path: 'letter', kind: 'file', sizeBytes: 100, parked: null }];
+    await answeringMount(home, { name, directory }, { unsynced: () => ({ files, next: null }) } as never);
+
+    await exported(home.path('copy'));
+    expect(readFileSync(home.path('copy/letter'), 'utf8')).toBe('a'.repeat(length));
+  },
+);
+
 test.each([
   ['a name that the place does not take', error('EINVAL'), true],
   ['a file that may not be read', error('EACCES'), true],

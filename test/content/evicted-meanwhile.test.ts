@@ -1,0 +1,50 @@
+import { closeSync, openSync, writeSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { ApiError } from '../../src/base/errors.ts';
+import { BLOCK_BYTES } from '../../src/base/vocabulary.ts';
+import { InProcessMount } from '../../src/kernel/in-process.ts';
+import { ArrivingMarks } from '../../src/transfer/arriving-marks.ts';
+import { LeftTower } from '../harness/left-tower.ts';
+import { ManualClock } from '../tree/tree-fixture.ts';
+import { VersionService } from './version-service.ts';
+
+test('a block that was here before its file is fetched whole is not given up between its being written and our hearing of it', async () => {
+  const service = new VersionService();
+  const clock = new ManualClock();
+  const bytes = Buffer.alloc(4 * BLOCK_BYTES, 7);
+  service.put('file', bytes);
+  const tower = await LeftTower.build({
+    listing: service,
+    source: service,
+    clock,
+    readTimeoutMs: 600_000,
+    contents: { cacheBytes: 0 },
+  });
+  const mount = new InProcessMount(tower.fileSystem);
+  const fd = await mount.open('file', 'r');
+  // A fetch that breaks off leaves the first block.
+  Object.assign(service, {
+    bytesBeforeHalt: BLOCK_BYTES,
+    haltedAt: () => Promise.reject(new ApiError(403, 'GET', 'no')),
+  });
+  await mount.read(fd, 3 * BLOCK_BYTES, 10).catch(() => {});
+  expect((await mount.read(fd, 0, 10))[0]).toBe(7);
+  // The next one waited for its turn, and is told of a moment after it was written.
+  service.readVersion = async (_version, extent, _size, target, written) => {
+    const marking = new ArrivingMarks(0);
+    marking.add(bytes);
+    marking.end();
+    clock.advance(31_000);
+    const file = openSync((target as { path: string }).path, 'r+');
+    writeSync(file, bytes, 0, bytes.byteLength, 0);
+    closeSync(file);
+    tower.contents.collect();
+    written({ ...extent, marks: marking.take() });
+    return { extent, bytes: null };
+  };
+
+  expect((await mount.read(fd, 3 * BLOCK_BYTES, 10))[0]).toBe(7);
+  expect((await mount.read(fd, 0, 10))[0]).toBe(7);
+  await mount.close(fd);
+  await tower.close();
+});
