@@ -5,7 +5,7 @@ import type { RemoteVersion } from '../base/resources.ts';
 import { type ContentId, type Inode, type ResourceUrl, timespecOfMs, type VersionUrl } from '../base/vocabulary.ts';
 import type { Contents } from '../store/contents.ts';
 import { newInode, removeNode, writeNode } from '../store/node-table.ts';
-import type { NodeRecord, StoreWriter, Transaction } from '../store/tables.ts';
+import type { NodeRecord, RemoteFacet, StoreWriter, Transaction } from '../store/tables.ts';
 import { baseOf, conflictName, judgeHistory, type Verdict } from './conflict.ts';
 import type { Intents } from './intents.ts';
 import type { OnTreeChange } from './name-push.ts';
@@ -78,9 +78,10 @@ export class Acknowledgement {
     const before = owner === undefined ? undefined : store.get('node', owner);
     const verdict = judgeHistory(history, version, baseOf(store, content, before));
     if (verdict.type === 'unknown') throw new ProtocolError('the history of the file lacks the version just completed');
+    const own = history.find(({ url }) => url === version) ?? null;
     const copy = store.transact((tx) => {
       const node = ownerOf(tx, file);
-      const copied = node === undefined ? null : this.#settle(tx, node, content, version, verdict);
+      const copied = node === undefined ? null : this.#settle(tx, node, content, version, verdict, own);
       intents.end(tx, ino);
       return copied;
     });
@@ -105,6 +106,7 @@ export class Acknowledgement {
     content: ContentId,
     version: VersionUrl,
     verdict: Exclude<Verdict, { type: 'unknown' }>,
+    own: RemoteVersion | null,
   ): NodeRecord | null {
     const { contents, clock } = this.#deps;
     if (!node.remote) return null;
@@ -120,7 +122,7 @@ export class Acknowledgement {
     const isDraft = tx.get('content', content)?.kind === 'draft';
     const newest = verdict.version;
     if (!isOurs && node.local !== null && node.local.content !== content) {
-      return this.#settleUnder(tx, node, content, version, verdict);
+      return this.#settleUnder(tx, node, content, version, verdict.oursIsKept ? own : null);
     }
     let adopted = content;
     if (!isOurs) adopted = contents.versionContent(tx, newest.url, file, newest.sizeBytes);
@@ -156,28 +158,31 @@ export class Acknowledgement {
   /**
    * Somebody's version is the newest, and what was sent is not what the file holds here by now. Theirs stays unknown until that is sent, as where a
    * listing tells of it: taken for what it was made over, it would be buried without a word.
+   *
+   * @param kept ours in the history; null: it is not, and becomes a copy
    */
   #settleUnder(
     tx: Transaction,
     node: NodeRecord,
     content: ContentId,
     version: VersionUrl,
-    verdict: Extract<Verdict, { type: 'theirs' }>,
+    kept: RemoteVersion | null,
   ): NodeRecord | null {
     const { contents, clock } = this.#deps;
     if (!node.remote) return null;
     const nowMs = clock.nowMs();
     const { resource } = node.remote;
-    const isDraft = tx.get('content', content)?.kind === 'draft';
-    let known = node.remote.content;
+    let remote: RemoteFacet = { ...node.remote, createdHereMs: null };
     let copy: NodeRecord | null = null;
-    if (!verdict.oursIsKept) {
+    if (kept === null) {
       copy = this.#copy(tx, node, content, contents.sizeOf(content), nowMs, nowMs);
-    } else if (isDraft) {
-      contents.adopt(tx, content, version, resource);
-      known = content;
-    } else known = contents.versionContent(tx, version, resource, contents.sizeOf(content));
-    writeNode(tx, node, { ...node, remote: { ...node.remote, content: known, createdHereMs: null } }, nowMs);
+    } else {
+      const isDraft = tx.get('content', content)?.kind === 'draft';
+      if (isDraft) contents.adopt(tx, content, version, resource);
+      const known = isDraft ? content : contents.versionContent(tx, version, resource, kept.sizeBytes);
+      remote = { ...remote, content: known, sizeBytes: kept.sizeBytes, lastModifiedMs: kept.lastModifiedMs };
+    }
+    writeNode(tx, node, { ...node, remote }, nowMs);
     return copy;
   }
 

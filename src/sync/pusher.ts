@@ -1,6 +1,5 @@
 import type { ContentId, Inode } from '../base/vocabulary.ts';
 import type { DirtyIndex } from './dirty-index.ts';
-import { PostponedError } from './failure.ts';
 import { FindingOut } from './finding-out.ts';
 import type { Intents } from './intents.ts';
 import { NameOutcome } from './name-outcome.ts';
@@ -34,7 +33,7 @@ export class Pusher {
   }
 
   /**
-   * @returns 'split' when a folder holds what is not ours to delete; 'unchanged' when a draft holds nothing new
+   * @returns 'split' when a folder holds what is not ours to delete; 'unchanged' when a draft holds nothing new, or is being written to again
    * @throws what `RemoteChanges` and `UploadService` throw, ParkedError, PostponedError; what is begun stays an intent
    */
   async push(action: Action, signal: AbortSignal): Promise<'done' | 'split' | 'unchanged'> {
@@ -61,7 +60,7 @@ export class Pusher {
       case 'upload':
         if (await settleUnchanged(this.#deps, ino, signal)) return 'unchanged';
         // Opened again while its bytes were compared: half a file is never pushed.
-        if (this.#deps.isBeingWritten(ino)) throw new PostponedError('it is being written to again');
+        if (this.#deps.isBeingWritten(ino)) return 'unchanged';
         await this.#session.push(ino, signal);
         break;
       case 'relocate':

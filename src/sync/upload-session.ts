@@ -80,9 +80,11 @@ export class UploadSession {
       else await this.#makeVersion(ino, record.resource, record.content, signal);
     } catch (error) {
       if (error instanceof FileGone) this.#deps.onGone(ino, record.resource);
+      else if (!isForPerson(error) || !this.#isWrittenAnew(record.resource, record.content)) throw error;
+      // What is in the history by now is gone on with: forgotten, it would be taken for somebody else's.
+      else if (await this.#isComplete(ino, signal)) throw error;
       // Too large, refused, damaged, or what it lies over is gone: it would keep what was saved since from ever being sent.
-      else if (isForPerson(error) && this.#isWrittenAnew(record.resource, record.content)) intents.forget(ino);
-      else throw error;
+      else intents.forget(ino);
     } finally {
       lease.release();
     }
@@ -291,6 +293,12 @@ export class UploadSession {
     return true;
   }
 
+  async #isComplete(ino: Inode, signal: AbortSignal): Promise<boolean> {
+    const { intents, uploads } = this.#deps;
+    const version = intents.of(ino)?.version ?? null;
+    return version !== null && (await uploads.versionProgress(version, signal))?.complete === true;
+  }
+
   /** Whether the file holds other bytes by now, which need nothing of what was frozen. */
   #isWrittenAnew(file: ResourceUrl, frozen: ContentId): boolean {
     const { store, contents } = this.#deps;
@@ -344,8 +352,8 @@ const VERSIONS_MAX = 3;
 /** Transfers of one version without a break in the connection before the line is taken for bad. */
 const SENDS_MAX = 8;
 const REFUSALS_MAX = 5;
-/** Files of a body that were somewhere else when they were opened. */
-const MOVES_MAX = 8;
+/** Files of a body that were somewhere else when they were opened; fewer than `SENDS_MAX`: one that is nowhere is not the line's fault. */
+const MOVES_MAX = 4;
 const REFUSAL_PAUSE_MS = 500;
 /** How long a service takes, at most and mostly, to put on its disk what came over a line that has ended. */
 const STILL_ARRIVING_MS = 2_000;

@@ -1,7 +1,7 @@
 import { constants, existsSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { StorageError } from '../../src/base/errors.ts';
-import type { ResourceUrl } from '../../src/base/vocabulary.ts';
+import type { ContentId, Inode, ResourceUrl } from '../../src/base/vocabulary.ts';
 import { SyncedTower } from '../harness/synced-tower.ts';
 import { MODEL_ROOT } from './model-service.ts';
 
@@ -140,6 +140,71 @@ describe("somebody's version that comes while the file is saved again here is no
       expect(shown()).toContain(how === 'patched' ? 'first+second' : 'second');
     },
   );
+});
+
+test("somebody's version below one of ours, of which the history was refused, is not hidden by what was saved since", async () => {
+  const { service, mount } = world;
+  await mount.writeFile('file', Buffer.from('base'));
+  await world.converge();
+  service.auto = null;
+  await mount.writeFile('file', Buffer.from('first'));
+  await until('putVersionData');
+  service.addVersion(fileOf(), Buffer.from('theirs!'));
+  await mount.writeFile('file', Buffer.from('second'));
+  await until('versions');
+  for (const request of service.pending.splice(0)) request.settle({ type: 'refuse', status: 403 });
+  service.auto = () => ANSWER;
+  for (let round = 0; round < 40 && world.sync.status().parked.length === 0; round++) await world.pass(2_000);
+  world.sync.retry(); // a person, where it was parked
+  await world.converge();
+
+  expect(shown().toSorted()).toEqual(['second', 'theirs!']);
+});
+
+describe("what is discarded here after somebody's version came over one of ours", () => {
+  async function discarded(theirs: string): Promise<Inode> {
+    const { service, mount, tower } = world;
+    await mount.writeFile('file', Buffer.from('base'));
+    await world.converge();
+    const ino = tower.store.get('resource', fileOf()) as Inode;
+    service.auto = null;
+    await mount.writeFile('file', Buffer.from('first is longer'));
+    await until('putVersionData');
+    await mount.writeFile('file', Buffer.from('second'));
+    await until('versions');
+    service.addVersion(fileOf(), Buffer.from(theirs));
+    for (const request of service.pending.splice(0)) request.settle(ANSWER);
+    await world.pass(0);
+    await world.sync.discard(ino, 'discard');
+    return ino;
+  }
+
+  test('leaves a file that is as long as its bytes', async () => {
+    const ino = await discarded('theirs!');
+    const { local } = world.tower.store.get('node', ino) ?? {};
+    expect(local?.sizeBytes).toBe(world.tower.contents.sizeOf(local?.content as ContentId));
+  });
+
+  test('gives way to theirs, also where that is as long as what both were made over', async () => {
+    await discarded('thei');
+    world.service.auto = () => ANSWER;
+    for (let round = 0; round < 10; round++) {
+      await world.pass(60_000);
+      await world.tower.freshness.refresh();
+    }
+    expect((await world.mount.readFile('file')).toString()).toBe('thei');
+  });
+});
+
+test('a file of a body that is nowhere is told to a person, and is not the fault of the line', async () => {
+  const { service, mount } = world;
+  await mount.writeFile('file', Buffer.from('base'));
+  await world.converge();
+  service.putVersionData = async () => {
+    throw new StorageError('gone', { cause: Object.assign(new Error('gone'), { code: 'ENOENT' }) });
+  };
+  await mount.writeFile('file', Buffer.from('first'));
+  await untilParked();
 });
 
 test('what lies over a change that becomes a version of another file meanwhile is sent', async () => {
