@@ -42,7 +42,8 @@ import type { RemoteChanges, UploadService } from './remote-changes.ts';
  * | the history lost (or crash before it) | the version says that it is complete, the history is asked again |
  * | power cut after anything was sent | as after SIGKILL: the draft was on the disk before its first byte was sent (`DraftBody`) |
  *
- * Each row has its test in test/sync/upload-session.test.ts, the last one in test/sync/upload-session-syncs.test.ts.
+ * Each row has its test in test/sync/upload-session.test.ts, the last one in test/sync/upload-session-syncs.test.ts, those of
+ * saves that fall between two steps in test/sync/interleavings.test.ts.
  */
 export class UploadSession {
   readonly #deps: UploadSessionDeps;

@@ -33,6 +33,16 @@ function answerAll(): void {
   for (const request of service.pending.splice(0)) request.settle(ANSWER);
 }
 
+/** A file that the service has, and a save of it whose bytes wait to be answered. From now on all requests do. */
+async function savedAndSent(base: string, change: string): Promise<void> {
+  const { service, mount } = world;
+  await mount.writeFile('file', Buffer.from(base));
+  await world.converge();
+  service.auto = null;
+  await mount.writeFile('file', Buffer.from(change));
+  await until('putVersionData');
+}
+
 async function untilParked(): Promise<void> {
   for (let round = 0; round < 60 && world.sync.status().parked.length === 0; round++) await world.pass(10_000);
   expect(world.sync.status().parked).toHaveLength(1);
@@ -106,11 +116,7 @@ test('what is saved after a first PUT of which nothing was heard is sent, though
 describe("somebody's version that comes while the file is saved again here is not buried by that", () => {
   test('made before our look at the history', async () => {
     const { service, mount } = world;
-    await mount.writeFile('file', Buffer.from('base'));
-    await world.converge();
-    service.auto = null;
-    await mount.writeFile('file', Buffer.from('first'));
-    await until('putVersionData');
+    await savedAndSent('base', 'first');
     await mount.writeFile('file', Buffer.from('second'));
     await until('versions');
     service.addVersion(fileOf(), Buffer.from('theirs!'));
@@ -124,12 +130,8 @@ describe("somebody's version that comes while the file is saved again here is no
     'begun after ours and complete before it, where the file is %s',
     async (how) => {
       const { service, mount } = world;
-      await mount.writeFile('file', Buffer.from('base'));
-      await world.converge();
       service.asBegun = true;
-      service.auto = null;
-      await mount.writeFile('file', Buffer.from('first'));
-      await until('putVersionData');
+      await savedAndSent('base', 'first');
       service.addVersion(fileOf(), Buffer.from('theirs!'));
       if (how === 'patched') await patch(5, Buffer.from('+second'));
       else await mount.writeFile('file', Buffer.from('second'));
@@ -144,11 +146,7 @@ describe("somebody's version that comes while the file is saved again here is no
 
 test("somebody's version below one of ours, of which the history was refused, is not hidden by what was saved since", async () => {
   const { service, mount } = world;
-  await mount.writeFile('file', Buffer.from('base'));
-  await world.converge();
-  service.auto = null;
-  await mount.writeFile('file', Buffer.from('first'));
-  await until('putVersionData');
+  await savedAndSent('base', 'first');
   service.addVersion(fileOf(), Buffer.from('theirs!'));
   await mount.writeFile('file', Buffer.from('second'));
   await until('versions');
@@ -164,12 +162,8 @@ test("somebody's version below one of ours, of which the history was refused, is
 describe("what is discarded here after somebody's version came over one of ours", () => {
   async function discarded(theirs: string): Promise<Inode> {
     const { service, mount, tower } = world;
-    await mount.writeFile('file', Buffer.from('base'));
-    await world.converge();
+    await savedAndSent('base', 'first is longer');
     const ino = tower.store.get('resource', fileOf()) as Inode;
-    service.auto = null;
-    await mount.writeFile('file', Buffer.from('first is longer'));
-    await until('putVersionData');
     await mount.writeFile('file', Buffer.from('second'));
     await until('versions');
     service.addVersion(fileOf(), Buffer.from(theirs));

@@ -1,10 +1,11 @@
 import { randomBytes } from 'node:crypto';
-import { mkdtempSync, readdirSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { StorageError } from '../../src/base/errors.ts';
 import { PieceFiles } from '../../src/transfer/piece-files.ts';
+import { openDescriptors } from './open-descriptors.ts';
 
 const WINDOW_BYTES = 64 * 1024;
 const OPEN_MAX = 8;
@@ -36,15 +37,7 @@ async function take(path: string, position: number, length: number) {
   return { isAtHand, bytes: target.subarray(0, bytesRead) };
 }
 
-function isOpen(path: string): boolean {
-  return readdirSync('/proc/self/fd').some((fd) => {
-    try {
-      return readlinkSync(`/proc/self/fd/${fd}`) === path;
-    } catch {
-      return false; // the descriptor of this very listing
-    }
-  });
-}
+const isOpen = (path: string): boolean => openDescriptors(path) > 0;
 
 describe('the files of pieces', () => {
   test('are read once for all the short pieces that lie near each other, in each of several files', async () => {
