@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import { UsageError } from '../base/errors.ts';
 import { type Inode, ROOT_INODE, timespecOfMs } from '../base/vocabulary.ts';
 import { deletedAbove, isContentDirty, newInode, removeNode, writeNode } from '../store/node-table.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet, StoreWriter, Transaction } from '../store/tables.ts';
@@ -43,16 +44,28 @@ export class Discarding {
   }
 
   /**
-   * Gives up what `preview` told of, all or nothing. None of them may be on its way to the service.
+   * Gives up what `preview` told of, all or nothing. None of them may be on its way to the service. What was asked of it unheard (a name
+   * made, or moved) is still found out, and undone.
    * @returns what the kernel has to forget
+   * @throws UsageError where a deletion may have taken effect: what is shown again here could be gone there. Not where a person has been told
+   * that this cannot be found out
    */
   discard(inos: readonly Inode[]): readonly TreeInvalidation[] {
     const { store, intents } = this.#deps;
     const forget: TreeInvalidation[] = [];
+    const isUnheard = (ino: Inode): boolean =>
+      intents.of(ino)?.action === 'trash' && store.get('dirty', ino)?.parked == null;
+    if (inos.some(isUnheard))
+      throw new UsageError(
+        'the service was asked to delete something there and has not answered yet: wait until it does',
+      );
     // The deepest first: a folder goes when it is empty.
     const deepestFirst = [...inos].sort((a, b) => depthOf(store, b) - depthOf(store, a));
     store.transact((tx) => {
-      for (const ino of inos) if (intents.of(ino) !== undefined) intents.end(tx, ino);
+      for (const ino of inos) {
+        const { action, content = null } = intents.of(ino) ?? {};
+        if (content !== null || action === 'trash') intents.end(tx, ino);
+      }
       for (const ino of inos) this.#dropFile(tx, ino, forget);
       // Names are free only when all have left theirs.
       const names = new Map<Inode, string>();

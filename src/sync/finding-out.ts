@@ -96,12 +96,8 @@ export class FindingOut {
     }
     const node = store.get('node', ino);
     const kind = node?.kind ?? (isFolder ? 'folder' : 'file');
-    this.#deps.outcome.created(ino, kind, {
-      url: ours.url,
-      parent,
-      name,
-      fileName: this.#shownAs(node?.local?.name, name),
-    });
+    const made = { url: ours.url, parent, name, fileName: this.#shownAs(node?.local?.name, name) };
+    this.#deps.outcome.created(ino, kind, made, 'found');
   }
 
   #tombstonesBelow(ino: Inode): readonly Inode[] {

@@ -18,11 +18,17 @@ export class NameOutcome {
     this.#deps = deps;
   }
 
-  /** A resource was made for `ino`, or found to have been. @returns who has it now */
+  /**
+   * A resource was made for `ino`, or was found where one was to be made.
+   *
+   * @param how what is only found may be somebody else's, who has put something into it, or is about to
+   * @returns who has it now
+   */
   created(
     ino: Inode,
     kind: NodeKind,
     made: { url: ResourceUrl; parent: Inode; name: string; fileName: string },
+    how: 'made' | 'found',
   ): Inode {
     const { store, intents, clock } = this.#deps;
     return store.transact((tx) => {
@@ -39,9 +45,10 @@ export class NameOutcome {
         lastModifiedMs: null,
         mediaType: null,
         content: null,
-        createdHereMs: nowMs,
+        createdHereMs: how === 'made' ? nowMs : null,
       };
       const owner = recordCreated(tx, maker, kind, facet, nowMs);
+      if (how === 'found' && kind === 'folder') tx.put('folder', owner, { listedMs: 0 });
       if (owner !== ino) tx.afterCommit(() => this.#deps.onDirty(owner));
       return owner;
     });

@@ -140,7 +140,7 @@ export class NamePush {
             ? changes.createFolder(parentResource, asked, signal)
             : changes.createFile(parentResource, asked, mediaType, signal),
         );
-        return this.#outcome.created(ino, kind, { url, parent, name: asked, fileName: name }) === ino;
+        return this.#outcome.created(ino, kind, { url, parent, name: asked, fileName: name }, 'made') === ino;
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;
         if (error.status === 404) return this.#outcome.parentMissing(parent, parentResource, error, signal);
@@ -149,10 +149,8 @@ export class NamePush {
         if (!mayBeTaken || attempt === NAME_ATTEMPTS_MAX) throw nameRefused(error);
         const way = await this.#taken.wayAround({ ino, kind, self: null, folder: parentResource, name: asked }, signal);
         if (way.type === 'adopt') {
-          const made = this.#outcome.created(ino, kind, { url: way.url, parent, name: asked, fileName: name });
-          // It was there before: what is in it is not known yet.
-          store.transact((tx) => tx.remove('folder', made));
-          return made === ino;
+          const found = { url: way.url, parent, name: asked, fileName: name };
+          return this.#outcome.created(ino, kind, found, 'found') === ino;
         }
         if (way.type !== 'rename') {
           if (error.status === 400) throw nameRefused(error);

@@ -282,9 +282,10 @@ function stepOfDeletedFolder(node: NodeRecord, view: PlanView): Decision {
       if (seen.has(child)) continue;
       seen.add(child);
       const inside = view.node(child);
+      if (view.dirty(child)?.parked != null) return { type: 'split', ino };
       if (isUncertain(child, view)) return { type: 'wait', for: child, because: 'below' };
       if (inside === undefined) continue;
-      if (view.dirty(child)?.parked !== null || view.isOpen(child)) return { type: 'split', ino };
+      if (view.isOpen(child)) return { type: 'split', ino };
       if (inside.local !== null) return { type: 'wait', for: child, because: 'below' };
       below.push(child);
       if (inside.kind === 'folder') folders.push(child);

@@ -224,7 +224,7 @@ export class SyncLoop {
    * Where one of them is on its way, that is ended first.
    *
    * @param how `'preview'`: only tells what that would be
-   * @throws UsageError while one of the files is open for writing
+   * @throws UsageError while one of the files is open for writing, or nothing has been heard of a deletion (`Discarding`)
    */
   async discard(within: Inode, how: 'preview' | 'discard'): Promise<readonly Discard[]> {
     const { isOpenForWriting, onTreeChange } = this.#deps;
@@ -356,10 +356,15 @@ export class SyncLoop {
         return;
       case 'park': {
         this.#line.answered();
+        const isWanted = store.get('dirty', ino) !== undefined;
         store.transact((tx) => this.#park(tx, ino, failure));
         this.#tellParked(ino, type, failure);
-        // Nothing was sent that a later try could go on with. Where that cannot be written down, it is parked all the same.
-        if (this.#intents.of(ino)?.version === null) store.transact((tx) => this.#intents.end(tx, ino));
+        // Bytes of which nothing was sent that a later try could go on with. What may have been done to names is still to be found out.
+        // Where that cannot be written down, it is parked all the same.
+        const begun = this.#intents.of(ino);
+        if (begun?.content != null && begun.version === null) store.transact((tx) => this.#intents.end(tx, ino));
+        // Given up here meanwhile: no person is told of it, nor will retry it.
+        else if (begun !== undefined && !isWanted) this.#agenda.failed(ino, null);
         return;
       }
       default:
