@@ -229,9 +229,7 @@ export class BlockReader {
 
   /** Not tied to the reader who asked first: that one may be interrupted while others wait. */
   #fetch(content: ContentId, extent: Extent, sizeBytes: number, prefetch: AbortSignal | null): Fetch {
-    // One that is fetched whole brings blocks that are here already: where one went between its writing and our hearing of it, the hole would
-    // be taken in as it was marked.
-    const lease = this.#contents.lease(content, sizeBytes <= WHOLE_BYTES_MAX ? 'copying' : 'open');
+    const lease = this.#contents.lease(content);
     const giveUp = new AbortController();
     const fetch = new Fetch(content, extent, prefetch !== null);
     const onAbort = (): void => {
@@ -306,16 +304,18 @@ export class BlockReader {
     const isAhead = !fetch.isWanted;
     const target = path === null ? ({ kind: 'memory', isAhead } as const) : ({ kind: 'file', path, isAhead } as const);
     const startedMs = this.#clock.elapsedMs();
-    // Each block is taken in once: what the cache gave up meanwhile is a hole in the file, and would be taken for zeros. What
-    // nobody asked for may have been here before, so it is taken in only where nothing was given up.
-    const givenUp = this.#contents.givenUp(content);
+    // Each block is taken in once, and none that the cache gave up meanwhile, be it that an earlier fetch or another one beside this had
+    // brought it: it is a hole in the file, and would be taken for zeros.
+    const givenUp = this.#contents.watchGivenUp(content);
     let takenTo: number | null = null;
     const marks = new Map<number, number>();
     const take = (there: Extent): void => {
-      const isAllThere = this.#contents.givenUp(content) === givenUp;
-      const start = Math.max(takenTo ?? there.start, isAllThere ? 0 : extent.start);
-      this.#landed(fetch, { start, end: isAllThere ? there.end : Math.min(there.end, extent.end) }, marks);
+      const fresh = { start: takenTo ?? there.start, end: there.end };
+      for (const extent of givenUp.without(fresh)) this.#contents.landed(content, extent, null, marks);
       takenTo = there.end === sizeBytes ? sizeBytes : there.end - (there.end % BLOCK_BYTES);
+      // First the map, then the readers, who look into it.
+      const end = fetch.wholeTo(there.end);
+      if (end > fetch.landedTo) fetch.landed(end);
     };
     const written = (there: WrittenExtent): void => {
       this.#patience.bytesCame();
@@ -329,7 +329,10 @@ export class BlockReader {
         this.#log.debug({ content, err }, 'what landed is not taken in yet');
       }
     };
-    const fetched = await this.#source.readVersion(record.version, extent, sizeBytes, target, written, signal);
+    const { version } = record;
+    const fetched = await this.#source
+      .readVersion(version, extent, sizeBytes, target, written, signal)
+      .finally(() => givenUp.stop());
     if (fetched.extent.start > extent.start || fetched.extent.end < extent.end) {
       throw new ProtocolError(
         `content ${content}: asked for ${extent.start}-${extent.end}, got ${fetched.extent.start}-${fetched.extent.end}`,
@@ -342,13 +345,6 @@ export class BlockReader {
     }
     if (fetched.bytes !== null) this.#contents.landed(content, fetched.extent, fetched.bytes);
     else take(fetched.extent);
-  }
-
-  /** More of a range is in the file. First the map, then the readers, who look into it. */
-  #landed(fetch: Fetch, extent: Extent, marks: ReadonlyMap<number, number>): void {
-    if (extent.start < extent.end) this.#contents.landed(fetch.content, extent, null, marks);
-    const end = fetch.wholeTo(extent.end);
-    if (end > fetch.landedTo) fetch.landed(end);
   }
 }
 

@@ -1,4 +1,5 @@
 import { BLOCK_BYTES } from '../base/vocabulary.ts';
+import type { GivenUp } from './contents.ts';
 
 /**
  * Which blocks of a content file are here. One row per 512 blocks, 5 bytes per block: state u8, mark u32 (crc32 of the block's
@@ -21,7 +22,7 @@ export class BlockMap {
   /** Blocks of which this run found that they do not fit their marks, and that cannot simply be forgotten. */
   readonly #damaged = new Set<number>();
   readonly #dirty = new Set<number>();
-  #givenUp = 0;
+  readonly #watches = new Set<Set<number>>();
 
   constructor(load: (row: number) => Uint8Array | undefined) {
     this.#load = load;
@@ -83,13 +84,28 @@ export class BlockMap {
     this.#dirty.add(Math.floor(block / BLOCKS_PER_ROW));
   }
 
-  /** How many blocks were given up since the map was begun. */
-  get givenUp(): number {
-    return this.#givenUp;
+  /** From now on, the blocks that are given up. Only for as long as the content is leased: the map may go then. */
+  watchGivenUp(): GivenUp {
+    const blocks = new Set<number>();
+    this.#watches.add(blocks);
+    return {
+      *without({ start, end }) {
+        let from = start;
+        const first = Math.floor(start / BLOCK_BYTES);
+        for (let block = first; blocks.size > 0 && block * BLOCK_BYTES < end; block++) {
+          if (!blocks.has(block)) continue;
+          const at = block * BLOCK_BYTES;
+          if (at > from) yield { start: from, end: at };
+          from = at + BLOCK_BYTES;
+        }
+        if (from < end) yield { start: from, end };
+      },
+      stop: () => this.#watches.delete(blocks),
+    };
   }
 
   cleared(block: number): void {
-    this.#givenUp++;
+    for (const watch of this.#watches) watch.add(block);
     const at = (block % BLOCKS_PER_ROW) * ENTRY_BYTES;
     this.#row(block).fill(0, at, at + ENTRY_BYTES);
     this.#verified.delete(block);

@@ -9,7 +9,7 @@ import { ContentCollector } from './content-collector.ts';
 import { ContentFiles, type HolePunch } from './content-files.ts';
 import { ContentLayers, isLayered } from './content-layers.ts';
 import { ContentSync } from './content-sync.ts';
-import type { CacheFigures, Contents, DraftBase, Lease, Piece } from './contents.ts';
+import type { CacheFigures, Contents, DraftBase, GivenUp, Lease, Piece } from './contents.ts';
 import { type Disk, systemDisk } from './disk.ts';
 import type { Draft } from './draft.ts';
 import { indexBytes } from './environment.ts';
@@ -335,8 +335,8 @@ export class ContentStore implements Contents {
     this.#eviction.evict();
   }
 
-  givenUp(version: ContentId): number {
-    return this.#blocks.map(version).givenUp;
+  watchGivenUp(version: ContentId): GivenUp {
+    return this.#blocks.map(version).watchGivenUp();
   }
 
   adopt(tx: Transaction, id: ContentId, version: VersionUrl, resource: ResourceUrl): void {

@@ -37,6 +37,13 @@ export interface DraftBase {
   readonly sizeBytes: number;
 }
 
+/** Blocks that were given up since somebody began to write to their file: it may have a hole where he wrote. */
+export interface GivenUp {
+  /** The parts of `extent` that are not among them. */
+  without(extent: Extent): Iterable<Extent>;
+  stop(): void;
+}
+
 export interface Contents {
   record(id: ContentId): ContentRecord | undefined;
 
@@ -99,11 +106,8 @@ export interface Contents {
    * from the file where they are left out.
    */
   landed(version: ContentId, extent: Extent, bytes: Uint8Array | null, marks?: ReadonlyMap<number, number>): void;
-  /**
-   * Counts the blocks of a leased version that were given up: where it did not change, what was written to the file meanwhile is
-   * there, also over blocks that had been there before.
-   */
-  givenUp(version: ContentId): number;
+  /** The blocks of a leased version that are given up from now on: what is written to its file meanwhile may be gone from there. */
+  watchGivenUp(version: ContentId): GivenUp;
 
   /**
    * The service acknowledged the sealed draft as `version`: the content changes its kind, nothing is fetched back. When a

@@ -8,7 +8,7 @@ import { LeftTower } from '../harness/left-tower.ts';
 import { ManualClock } from '../tree/tree-fixture.ts';
 import { VersionService } from './version-service.ts';
 
-test('a block that was here before its file is fetched whole is not given up between its being written and our hearing of it', async () => {
+test('a block that was here before its file is fetched whole, and is given up between its being written and our hearing of it, is no hole', async () => {
   const service = new VersionService();
   const clock = new ManualClock();
   const bytes = Buffer.alloc(4 * BLOCK_BYTES, 7);
@@ -44,6 +44,54 @@ test('a block that was here before its file is fetched whole is not given up bet
   };
 
   expect((await mount.read(fd, 3 * BLOCK_BYTES, 10))[0]).toBe(7);
+  expect((await mount.read(fd, 0, 10))[0]).toBe(7);
+  await mount.close(fd);
+  await tower.close();
+});
+
+test('nor is one that another fetch had brought, where a service sends the whole file whatever it is asked for', async () => {
+  const service = new VersionService();
+  const clock = new ManualClock();
+  const bytes = Buffer.alloc(40 * BLOCK_BYTES, 7);
+  service.put('file', bytes);
+  service.ignoresRange = true;
+  const tower = await LeftTower.build({
+    listing: service,
+    source: service,
+    clock,
+    readTimeoutMs: 600_000,
+    contents: { cacheBytes: 0 },
+  });
+  const mount = new InProcessMount(tower.fileSystem);
+  const fd = await mount.open('file', 'r');
+  // The first one is told of a moment after it was written, and half a minute after another one brought the same.
+  const readVersion = service.readVersion.bind(service);
+  let release = (): void => {};
+  const released = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  service.readVersion = async (version, extent, sizeBytes, target, written, signal) => {
+    service.readVersion = readVersion;
+    await released;
+    const told: (() => void)[] = [];
+    const fetched = await readVersion(
+      version,
+      extent,
+      sizeBytes,
+      target,
+      (there) => told.push(() => written(there)),
+      signal,
+    );
+    tower.contents.collect();
+    for (const tell of told) tell();
+    return fetched;
+  };
+  const first = mount.read(fd, 0, 10);
+  expect((await mount.read(fd, 39 * BLOCK_BYTES, 10))[0]).toBe(7);
+  clock.advance(31_000);
+  release();
+
+  expect((await first)[0]).toBe(7);
   expect((await mount.read(fd, 0, 10))[0]).toBe(7);
   await mount.close(fd);
   await tower.close();

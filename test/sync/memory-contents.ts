@@ -1,5 +1,5 @@
 import type { ContentId, Extent, ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
-import type { CacheFigures, Contents, DraftBase, Lease, Piece } from '../../src/store/contents.ts';
+import type { CacheFigures, Contents, DraftBase, GivenUp, Lease, Piece } from '../../src/store/contents.ts';
 import { countReference } from '../../src/store/node-table.ts';
 import type { ContentRecord, StoreWriter, Transaction } from '../../src/store/tables.ts';
 
@@ -127,8 +127,8 @@ export class MemoryContents implements Contents {
     this.#own.set(version, own);
   }
 
-  givenUp(): number {
-    return 0;
+  watchGivenUp(): GivenUp {
+    return { without: (extent) => [extent], stop: () => {} };
   }
 
   adopt(tx: Transaction, draft: ContentId, version: VersionUrl, resource: ResourceUrl): void {
