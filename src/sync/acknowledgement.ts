@@ -79,9 +79,9 @@ export class Acknowledgement {
     const verdict = judgeHistory(history, version, baseOf(store, content, before));
     if (verdict.type === 'unknown') throw new ProtocolError('the history of the file lacks the version just completed');
     const own = history.find(({ url }) => url === version) ?? null;
-    const copy = store.transact((tx) => {
+    const copies = store.transact((tx) => {
       const node = ownerOf(tx, file);
-      const copied = node === undefined ? null : this.#settle(tx, node, content, version, verdict, own);
+      const copied = node === undefined ? [] : this.#settle(tx, node, content, version, verdict, own);
       intents.end(tx, ino);
       return copied;
     });
@@ -92,14 +92,15 @@ export class Acknowledgement {
     } else if (before?.local) {
       onTreeChange([{ kind: 'inode', ino: before.ino, was: before.local }]);
     }
-    if (copy?.local) {
+    for (const copy of copies) {
+      if (!copy.local) continue;
       onDirty(copy.ino);
       onTreeChange([{ kind: 'entry', parent: copy.local.parent, name: copy.local.name }]);
       onEvent({ type: 'conflict', path, copy: pathOf(store, copy.ino) });
     }
   }
 
-  /** @returns the conflicted copy, when one was made */
+  /** @returns the conflicted copies that were made */
   #settle(
     tx: Transaction,
     node: NodeRecord,
@@ -107,9 +108,9 @@ export class Acknowledgement {
     version: VersionUrl,
     verdict: Exclude<Verdict, { type: 'unknown' }>,
     own: RemoteVersion | null,
-  ): NodeRecord | null {
+  ): readonly NodeRecord[] {
     const { contents, clock } = this.#deps;
-    if (!node.remote) return null;
+    if (!node.remote) return [];
     const nowMs = clock.nowMs();
     const file = node.remote.resource;
     const isOurs = verdict.type === 'ours';
@@ -117,12 +118,19 @@ export class Acknowledgement {
       // Deleted here while it was sent, and saved by somebody since: it is theirs again, and comes back with its folder's next listing.
       tx.put('folder', node.remote.parent, { listedMs: 0 });
       removeNode(tx, node, nowMs);
-      return null;
+      return [];
+    }
+    const copies: NodeRecord[] = [];
+    if (node.local !== null && verdict.under !== null) {
+      const { url, sizeBytes, lastModifiedMs } = verdict.under;
+      const under = contents.versionContent(tx, url, file, sizeBytes);
+      copies.push(...this.#copy(tx, node, under, sizeBytes, lastModifiedMs ?? nowMs, nowMs));
     }
     const isDraft = tx.get('content', content)?.kind === 'draft';
     const newest = verdict.version;
     if (!isOurs && node.local !== null && node.local.content !== content) {
-      return this.#settleUnder(tx, node, content, version, verdict.oursIsKept ? own : null);
+      copies.push(...this.#settleUnder(tx, node, content, version, verdict.oursIsKept ? own : null));
+      return copies;
     }
     let adopted = content;
     if (!isOurs) adopted = contents.versionContent(tx, newest.url, file, newest.sizeBytes);
@@ -137,13 +145,8 @@ export class Acknowledgement {
       lastModifiedMs: newest.lastModifiedMs,
     };
     let { local } = node;
-    let copy: NodeRecord | null = null;
-    if (local !== null && isOurs && verdict.theirs !== null) {
-      const theirs = contents.versionContent(tx, verdict.theirs.url, file, verdict.theirs.sizeBytes);
-      copy = this.#copy(tx, node, theirs, verdict.theirs.sizeBytes, verdict.theirs.lastModifiedMs ?? nowMs, nowMs);
-    }
     if (local !== null && !isOurs && !verdict.oursIsKept) {
-      copy = this.#copy(tx, node, content, contents.sizeOf(content), nowMs, nowMs);
+      copies.push(...this.#copy(tx, node, content, contents.sizeOf(content), nowMs, nowMs));
     }
     if (local !== null && local.content === content && adopted !== content) {
       local = { ...local, content: adopted, sizeBytes: newest.sizeBytes };
@@ -152,7 +155,7 @@ export class Acknowledgement {
     }
     if (!isOurs && isDraft && verdict.oursIsKept) contents.adopt(tx, content, version, file);
     writeNode(tx, node, { ...node, local, remote }, nowMs);
-    return copy;
+    return copies;
   }
 
   /**
@@ -167,15 +170,15 @@ export class Acknowledgement {
     content: ContentId,
     version: VersionUrl,
     kept: RemoteVersion | null,
-  ): NodeRecord | null {
+  ): readonly NodeRecord[] {
     const { contents, clock } = this.#deps;
-    if (!node.remote) return null;
+    if (!node.remote) return [];
     const nowMs = clock.nowMs();
     const { resource } = node.remote;
     let remote: RemoteFacet = { ...node.remote, createdHereMs: null };
-    let copy: NodeRecord | null = null;
+    let copies: readonly NodeRecord[] = [];
     if (kept === null) {
-      copy = this.#copy(tx, node, content, contents.sizeOf(content), nowMs, nowMs);
+      copies = this.#copy(tx, node, content, contents.sizeOf(content), nowMs, nowMs);
     } else {
       const isDraft = tx.get('content', content)?.kind === 'draft';
       if (isDraft) contents.adopt(tx, content, version, resource);
@@ -183,7 +186,7 @@ export class Acknowledgement {
       remote = { ...remote, content: known, sizeBytes: kept.sizeBytes, lastModifiedMs: kept.lastModifiedMs };
     }
     writeNode(tx, node, { ...node, remote }, nowMs);
-    return copy;
+    return copies;
   }
 
   /** A file beside `node` with the bytes of the other side; it is made on the service like any new file. */
@@ -194,8 +197,8 @@ export class Acknowledgement {
     sizeBytes: number,
     mtimeMs: number,
     nowMs: number,
-  ): NodeRecord | null {
-    if (local === null) return null;
+  ): readonly NodeRecord[] {
+    if (local === null) return [];
     const { host, log } = this.#deps;
     const isTaken = (name: string): boolean => tx.get('name', [local.parent, name]) !== undefined;
     const copy: NodeRecord = {
@@ -215,7 +218,7 @@ export class Acknowledgement {
     };
     writeNode(tx, undefined, copy, nowMs);
     log.info({ ino: copy.ino }, 'changed here and elsewhere, both are kept');
-    return copy;
+    return [copy];
   }
 }
 

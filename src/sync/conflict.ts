@@ -14,13 +14,21 @@ import type { ContentRecord, NodeRecord, StoreReader } from '../store/tables.ts'
  * | another's | yes | – | theirs is taken over; whoever made the one right above ours saw ours, and makes the copy of it |
  * | another's | yes, and the one right above it was complete before | – | nobody saw ours: theirs is taken over, ours becomes a conflicted copy |
  * | another's | no (the service keeps few) | – | theirs is taken over; ours becomes a conflicted copy |
+ * | another's | yes | versions of others | besides: the newest of them becomes a conflicted copy; it was ours that went over it |
  *
  * A history may be in the order in which its versions were begun. Which of two was complete first say their times; where they do not,
  * two copies are better than none.
+ *
+ * `under`: the newest of what somebody else made between that which ours was made over and ours.
  */
 export type Verdict =
-  | { readonly type: 'ours'; readonly version: RemoteVersion; readonly theirs: RemoteVersion | null }
-  | { readonly type: 'theirs'; readonly version: RemoteVersion; readonly oursIsKept: boolean }
+  | { readonly type: 'ours'; readonly version: RemoteVersion; readonly under: RemoteVersion | null }
+  | {
+      readonly type: 'theirs';
+      readonly version: RemoteVersion;
+      readonly oursIsKept: boolean;
+      readonly under: RemoteVersion | null;
+    }
   /** The history has no complete version, not even ours. */
   | { readonly type: 'unknown' };
 
@@ -37,11 +45,10 @@ export function judgeHistory(history: readonly RemoteVersion[], ours: VersionUrl
   const newest = complete[0];
   if (newest === undefined) return { type: 'unknown' };
   const at = complete.findIndex((version) => version.url === ours);
-  if (at !== 0)
-    return { type: 'theirs', version: newest, oursIsKept: at > 0 && isLater(complete[at - 1], complete[at]) };
-  const before = complete[1];
-  const theirs = before === undefined || isBase(before, base) ? null : before;
-  return { type: 'ours', version: newest, theirs };
+  const before = at < 0 ? undefined : complete[at + 1];
+  const under = before === undefined || isBase(before, base) ? null : before;
+  if (at === 0) return { type: 'ours', version: newest, under };
+  return { type: 'theirs', version: newest, oursIsKept: at > 0 && isLater(complete[at - 1], complete[at]), under };
 }
 
 function isLater(version: RemoteVersion | undefined, than: RemoteVersion | undefined): boolean {

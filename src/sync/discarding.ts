@@ -34,7 +34,9 @@ export class Discarding {
       if (node === undefined) return [];
       const path = pathOf(store, ino);
       const own = node.kind === 'folder' ? 0 : (node.local?.sizeBytes ?? 0);
-      if (node.remote === null) return [{ path, change: 'made' as const, lostBytes: own }];
+      if (node.remote === null || isUnfilled(node.remote)) {
+        return node.local === null ? [] : [{ path, change: 'made' as const, lostBytes: own }];
+      }
       if (node.local === null) return [{ path, change: 'deleted' as const, lostBytes: 0 }];
       const given: Discard[] = [];
       if (isContentDirty(node)) given.push({ path, change: 'changed', lostBytes: own });
@@ -66,11 +68,11 @@ export class Discarding {
         const { action, content = null } = intents.of(ino) ?? {};
         if (content !== null || action === 'trash') intents.end(tx, ino);
       }
-      for (const ino of inos) this.#dropFile(tx, ino, forget);
+      const dropped = new Set(inos.filter((ino) => this.#dropFile(tx, ino, forget)));
       // Names are free only when all have left theirs.
       const names = new Map<Inode, string>();
       for (const ino of inos) this.#stepAside(tx, ino, names, forget);
-      for (const ino of inos) this.#revive(tx, ino, forget);
+      for (const ino of inos) if (!dropped.has(ino)) this.#revive(tx, ino, forget);
       for (const ino of inos) this.#revertBytes(tx, ino, forget);
       for (const ino of names.keys()) this.#goBack(tx, ino, forget);
       for (const ino of deepestFirst) this.#dropFolder(tx, ino, names.get(ino), forget);
@@ -78,12 +80,15 @@ export class Discarding {
     return forget;
   }
 
-  /** A file that only this machine has. */
-  #dropFile(tx: Transaction, ino: Inode, forget: TreeInvalidation[]): void {
+  /** A file that only this machine has. Where the service has an empty one for it, which we made, that is deleted like any other. */
+  #dropFile(tx: Transaction, ino: Inode, forget: TreeInvalidation[]): boolean {
     const node = tx.get('node', ino);
-    if (!node?.local || node.remote !== null || node.kind === 'folder') return;
+    if (!node?.local || node.kind === 'folder' || (node.remote !== null && !isUnfilled(node.remote))) return false;
+    const nowMs = this.#deps.clock.nowMs();
     forget.push({ kind: 'deleted', parent: node.local.parent, ino, name: node.local.name });
-    removeNode(tx, node, this.#deps.clock.nowMs());
+    if (node.remote === null) removeNode(tx, node, nowMs);
+    else writeNode(tx, node, { ...node, local: null }, nowMs);
+    return true;
   }
 
   /** A folder that only this machine has; one with something in it that never travels stays. */
@@ -200,6 +205,11 @@ export interface DiscardingDeps {
 }
 
 const DEPTH_MAX = 4096;
+
+/** Whether we made it for bytes that have not been sent, as far as we know. */
+function isUnfilled({ createdHereMs, sizeBytes }: RemoteFacet): boolean {
+  return createdHereMs !== null && sizeBytes === null;
+}
 
 function isMoved(local: LocalFacet, remote: RemoteFacet): boolean {
   return local.parent !== remote.parent || local.name !== remote.shownAs;

@@ -4,7 +4,7 @@ import type { ContentId, Inode, ResourceUrl, VersionUrl } from '../base/vocabula
 import { layersOf } from '../store/content-layers.ts';
 import { writeNode } from '../store/node-table.ts';
 import { timeLimit } from '../store/service-time.ts';
-import type { UploadRecord } from '../store/tables.ts';
+import type { RemoteFacet, UploadRecord } from '../store/tables.ts';
 import { Acknowledgement, type AcknowledgementDeps } from './acknowledgement.ts';
 import { type Complete, DraftBody } from './draft-body.ts';
 import { failureOf, hadNoEffect, ParkedError, PostponedError } from './failure.ts';
@@ -14,8 +14,8 @@ import type { RemoteChanges, UploadService } from './remote-changes.ts';
 /**
  * One frozen draft → one version.
  *
- * The first bytes of a file that we made, up to 1 MiB: one plain PUT. It cannot be resumed and its answer does not name the
- * version. Everything else: POST version, PUT version data, GET history. Which of both, which draft, which version is
+ * The first bytes of a file that we made a moment ago, up to 1 MiB: one plain PUT. It cannot be resumed and its answer does not name the
+ * version, so nobody learns of bytes of another client that it went over. Everything else: POST version, PUT version data, GET history. Which of both, which draft, which version is
  * written down before the request that needs it; so an upload goes on from what the service holds, in this process or the
  * next. The service is believed over our memory; and a version whose URL did not come in an answer to us is never written to.
  *
@@ -32,7 +32,8 @@ import type { RemoteChanges, UploadService } from './remote-changes.ts';
  * | 404 of what belongs to a file that is there | parked |
  * | complete, but of another length | never believed: another version is made; parked when it happens again |
  * | 401, 413, 5xx, 429 | the sync loop waits, parks or asks to sign in; the session stays and is gone on with |
- * | the plain PUT cut, or its answer lost | the file is asked: our length present is ours; else it is sent again |
+ * | the plain PUT cut, or its answer lost | the file is asked: our length present is ours; where there is none it is sent again |
+ * | the plain PUT did not come through at once, or the file holds another length | a version of its own is made: another client may be there |
  * | SIGKILL in the plain PUT | the same, and asked twice: what was on its way may still be being put on a disk |
  * | a file of the draft's layers was moved meanwhile | our version is asked, the rest is sent from where it lies now |
  * | parked (refused, too large, damaged, what it lies over is gone), and the file holds other bytes by now | it is given up, those are the next version |
@@ -126,7 +127,7 @@ export class UploadSession {
         const local = { ...node.local, sizeBytes: frozen.sizeBytes };
         writeNode(tx, node, { ...node, local }, clock.nowMs());
       }
-      const isFirst = remote.sizeBytes === null && remote.createdHereMs !== null;
+      const isFirst = remote.sizeBytes === null && this.#isMadeJustNow(remote);
       // A draft over a base becomes a version whose URL is known: only then its base can go. So does one that follows another of which
       // nothing was heard: asked for its length, the file could speak of that one.
       const isAlone = (frozen?.base ?? null) === null && (this.#unheard.get(remote.resource) ?? content) === content;
@@ -152,7 +153,8 @@ export class UploadSession {
     while (this.#unheard.get(file) === content) {
       const now = await changes.resource(file, 'file', signal);
       if (now === null) throw new FileGone();
-      if (now.kind === 'file' && now.presentOnServer && now.sizeBytes === sizeBytes) {
+      if (now.kind === 'file' && now.presentOnServer) {
+        if (now.sizeBytes !== sizeBytes) return this.#makeVersionInstead(ino, file, content, signal);
         this.#acknowledgeFill(ino, file, content, now.lastModifiedMs);
         return;
       }
@@ -162,6 +164,7 @@ export class UploadSession {
       this.#leftBehind.delete(file);
     }
     if (this.#isUnwanted(ino, file)) return;
+    if (!this.#isMadeJustNow(this.#remoteOf(file))) return this.#makeVersionInstead(ino, file, content, signal);
     const body = await this.#body.of(content, { start: 0, end: sizeBytes }, signal);
     // From here on the answer may be lost; a restart does not know whether this line was reached, and asks.
     this.#unheard.set(file, content);
@@ -174,6 +177,16 @@ export class UploadSession {
     }
     // The next listing tells the time. A later one than this is of bytes that somebody else sent since.
     this.#acknowledgeFill(ino, file, content, serverTimeMs === null ? null : timeLimit(serverTimeMs));
+  }
+
+  /** Somebody else may have put something into the file that we made: only the history tells. */
+  #makeVersionInstead(ino: Inode, file: ResourceUrl, content: ContentId, signal: AbortSignal): Promise<void> {
+    const { store, intents } = this.#deps;
+    store.transact((tx) => {
+      const record = intents.of(ino);
+      if (record !== undefined) intents.put(tx, ino, { ...record, action: 'new-version' });
+    });
+    return this.#makeVersion(ino, file, content, signal);
   }
 
   async #makeVersion(ino: Inode, file: ResourceUrl, content: ContentId, signal: AbortSignal): Promise<void> {
@@ -300,6 +313,20 @@ export class UploadSession {
     return version !== null && (await uploads.versionProgress(version, signal))?.complete === true;
   }
 
+  #remoteOf(file: ResourceUrl): RemoteFacet | null {
+    const { store } = this.#deps;
+    const owner = store.get('resource', file);
+    return owner === undefined ? null : (store.get('node', owner)?.remote ?? null);
+  }
+
+  /** Whether the file was made by us so short a time ago that nobody else will have seen it, and filled it. */
+  #isMadeJustNow(remote: RemoteFacet | null): boolean {
+    const createdMs = remote?.createdHereMs ?? null;
+    if (createdMs === null) return false;
+    const ageMs = this.#deps.clock.nowMs() - createdMs;
+    return ageMs >= 0 && ageMs <= JUST_NOW_MS;
+  }
+
   /** Whether the file holds other bytes by now, which need nothing of what was frozen. */
   #isWrittenAnew(file: ResourceUrl, frozen: ContentId): boolean {
     const { store, contents } = this.#deps;
@@ -356,5 +383,7 @@ const REFUSALS_MAX = 5;
 /** Files of a body that were somewhere else when they were opened; fewer than `SENDS_MAX`: one that is nowhere is not the line's fault. */
 const MOVES_MAX = 4;
 const REFUSAL_PAUSE_MS = 500;
+/** A file that we made is filled by a plain PUT for so long. */
+const JUST_NOW_MS = 30_000;
 /** How long a service takes, at most and mostly, to put on its disk what came over a line that has ended. */
 const STILL_ARRIVING_MS = 2_000;

@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs';
+import { closeSync, openSync, writeSync } from 'node:fs';
 import { silentLogger } from '../../src/base/log.ts';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
 import type { VersionSource } from '../../src/content/version-source.ts';
@@ -39,16 +39,19 @@ export class SyncedTower {
     this.mount = new InProcessMount(tower.fileSystem);
   }
 
+  /** @param left of which tower it takes the store over, with the service and the time that one had */
   static async build({
     heldSyncs = () => 0,
+    left,
     ...options
-  }: Pick<TowerOptions, 'contents' | 'disk' | 'pace' | 'segmentBytes'> & {
+  }: Pick<TowerOptions, 'contents' | 'disk' | 'pace' | 'segmentBytes' | 'listing'> & {
     /** How many wait for the disk because the test wants it so. */
     readonly heldSyncs?: () => number;
+    readonly left?: SyncedTower;
   } = {}): Promise<SyncedTower> {
-    const clock = new ManualClock();
-    const service = new ModelService();
-    service.auto = () => ({ type: 'answer' });
+    const clock = left?.clock ?? new ManualClock();
+    const service = left?.service ?? new ModelService();
+    if (left === undefined) service.auto = () => ({ type: 'answer' });
     let sync: SyncLoop | null = null;
     const countingDisk = new CountingDisk(options.disk ?? systemDisk, heldSyncs);
     const tower = await LeftTower.build({
@@ -57,6 +60,7 @@ export class SyncedTower {
       listing: listingOf(service),
       source: sourceOf(service),
       onWritten: (ino) => sync?.changed(ino),
+      ...(left && { directory: left.tower.directory }),
       ...options,
       disk: countingDisk.disk,
     });
@@ -176,8 +180,9 @@ export function sourceOf(service: ModelService): VersionSource {
       const bytes = service.bytesOfVersion(version)?.subarray(extent.start, extent.end);
       if (bytes === undefined) throw new Error(`no ${version}`);
       if (target.kind === 'memory') return { extent, bytes };
-      if (extent.start !== 0) throw new Error('the model sends whole files into files');
-      writeFileSync(target.path, bytes);
+      const file = openSync(target.path, 'r+');
+      writeSync(file, bytes, 0, bytes.byteLength, extent.start);
+      closeSync(file);
       return { extent, bytes: null };
     },
   };

@@ -53,6 +53,25 @@ describe('[S-discard-1] changes that are given up', () => {
     await expectNothingLeft(world);
   });
 
+  test('of a file that was made there, and whose bytes were not sent yet: it goes there, too', async () => {
+    const world = knownWorld();
+    world.service.auto = (name) => ({ type: name.startsWith('putFileData') ? 'lose-request' : 'answer' });
+    world.write('/a/made', 'here');
+    world.clock.advance(SETTLE_MS + 1);
+    await world.quiet();
+    expect(world.service.tree().get('/a/made')).toBe('stub');
+    const { ino } = world.node('/a/made');
+    expect(await world.sync.discard(ino, 'preview')).toEqual([{ path: 'a/made', change: 'made', lostBytes: 4 }]);
+    world.service.auto = () => ({ type: 'answer' });
+    await world.sync.discard(ino, 'discard');
+
+    expect(world.find('/a/made')).toBeUndefined();
+    world.sync.retryNow();
+    await world.settle();
+    expect(world.service.tree().has('/a/made')).toBe(false);
+    await expectNothingLeft(world);
+  });
+
   test('of names that were exchanged, and of folders that were moved into each other', async () => {
     const world = knownWorld();
     world.rename('/a', '/b', 'exchange');

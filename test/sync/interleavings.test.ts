@@ -144,6 +144,18 @@ describe("somebody's version that comes while the file is saved again here is no
   );
 });
 
+test("somebody's version below one of ours is not buried where another comes above ours before the history is asked for", async () => {
+  const { service } = world;
+  await savedAndSent('base', 'ours');
+  service.addVersion(fileOf(), Buffer.from('theirs, the first'));
+  await until('versions');
+  service.addVersion(fileOf(), Buffer.from('theirs, over ours'));
+  answerAll();
+  await world.converge();
+
+  expect(shown().toSorted()).toEqual(['theirs, over ours', 'theirs, the first']);
+});
+
 test("somebody's version below one of ours, of which the history was refused, is not hidden by what was saved since", async () => {
   const { service, mount } = world;
   await savedAndSent('base', 'first');

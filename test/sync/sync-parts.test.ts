@@ -50,7 +50,9 @@ describe('who wins by the history', () => {
     ['ours over its base', ['ours', 'base'], 'ours -'],
     ['ours over the first of theirs', ['ours', 'theirs', 'base'], 'ours theirs'],
     ['one copy only, of the newest', ['ours', 'newer', 'older', 'base'], 'ours newer'],
-    ['ours pushed out', ['theirs', 'base'], 'theirs lost'],
+    ['ours pushed out', ['theirs', 'base'], 'theirs lost -'],
+    ['ours over the first of theirs, and another over ours', ['last', 'ours', 'theirs', 'base'], 'theirs lost theirs'],
+    ['ours over its base, and another over ours', ['last', 'ours', 'base'], 'theirs lost -'],
   ])('%s', (_what, history, expected) => {
     const verdict = judgeHistory(
       history.map((url) => version(url)),
@@ -59,9 +61,9 @@ describe('who wins by the history', () => {
     );
     const said =
       verdict.type === 'ours'
-        ? `ours ${verdict.theirs?.url ?? '-'}`
+        ? `ours ${verdict.under?.url ?? '-'}`
         : verdict.type === 'theirs'
-          ? `theirs ${verdict.oursIsKept ? 'kept' : 'lost'}`
+          ? `theirs ${verdict.oursIsKept ? 'kept' : 'lost'} ${verdict.under?.url ?? '-'}`
           : 'unknown';
     expect(said).toBe(expected);
   });
@@ -84,14 +86,14 @@ describe('who wins by the history', () => {
 
   test('a version under upload says nothing', () => {
     const history = [version('half', false), version('ours'), version('base')];
-    expect(judgeHistory(history, ours, base)).toMatchObject({ type: 'ours', theirs: null });
+    expect(judgeHistory(history, ours, base)).toMatchObject({ type: 'ours', under: null });
   });
 
   test('a base that has no URL is known by what the listing said of it', () => {
     const unnamed = { version: null, sizeBytes: 3, lastModifiedMs: null };
-    expect(judgeHistory([version('ours'), version('x', true, 3)], ours, unnamed)).toMatchObject({ theirs: null });
+    expect(judgeHistory([version('ours'), version('x', true, 3)], ours, unnamed)).toMatchObject({ under: null });
     expect(judgeHistory([version('ours'), version('x', true, 4)], ours, unnamed)).toMatchObject({
-      theirs: { url: 'x' },
+      under: { url: 'x' },
     });
   });
 });

@@ -411,7 +411,7 @@ describe('changed here and elsewhere', () => {
     expect(versionsOf(world, file?.url as ResourceUrl)).toEqual(['ours']);
   });
 
-  test('a lost answer of the plain PUT, and the file holds another length: it is sent again', async () => {
+  test('a lost answer of the plain PUT, and the file holds another length: a version of its own is made, and theirs is kept', async () => {
     const world = made('ours');
     world.service.auto = null;
     await world.quiet();
@@ -425,6 +425,24 @@ describe('changed here and elsewhere', () => {
     await pass(world);
 
     expect(versionsOf(world, file?.url as ResourceUrl)).toEqual(['ours', 'ou']);
+    expect([...world.service.tree().values()].sort()).toEqual(['ou', 'ours']);
+  });
+
+  test('made here, and filled elsewhere while the service was away: a version of its own is made, and theirs is kept', async () => {
+    const world = made('ours');
+    world.service.auto = (name) => ({ type: name.startsWith('createFile') ? 'answer' : 'lose-request' });
+    await world.quiet();
+    const [file] = world.service.childrenOf(MODEL_ROOT);
+    world.clock.advance(60_000);
+    await world.quiet();
+    world.service.auto = (name) => {
+      if (/^(putFileData|createVersion)/.test(name) && world.service.bytesOf(file?.url as ResourceUrl) === null)
+        world.service.addVersion(file?.url as ResourceUrl, Buffer.from('theirs'));
+      return { type: 'answer' };
+    };
+    await pass(world);
+
+    expect([...world.service.tree().values()].sort()).toEqual(['ours', 'theirs']);
   });
 
   test('made here and confirmed, then saved elsewhere by a clock that was set back: theirs is seen', async () => {

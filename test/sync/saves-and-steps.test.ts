@@ -1,0 +1,32 @@
+import fc from 'fast-check';
+import { test } from 'vitest';
+import { type SaveStep, SavesAndSteps, saveStep } from './saves-and-steps.ts';
+
+const RUNS = Number(process.env.CFS_SYNC_RUNS ?? 60);
+/** A case takes some fifty milliseconds, on a busy machine some more. */
+const TIME_MS_MAX = Math.max(60_000, RUNS * 500);
+
+test(
+  'whenever files are saved, read, deleted, or changed by somebody else: nothing is sent that nobody closed, and nothing is lost that nobody threw away',
+  async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.record({ asBegun: fc.boolean(), uniqueNames: fc.constant(true) }),
+        fc.array(saveStep, { maxLength: 60, size: 'max' }),
+        async (how, steps: readonly SaveStep[]) => {
+          const run = await SavesAndSteps.begin(how);
+          try {
+            for (const step of steps) await run.take(step);
+            await run.end();
+          } catch (error) {
+            throw run.told(error);
+          } finally {
+            await run.close();
+          }
+        },
+      ),
+      { numRuns: RUNS, verbose: 0 },
+    );
+  },
+  TIME_MS_MAX,
+);
