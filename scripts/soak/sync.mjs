@@ -1,6 +1,11 @@
-// Names and sync against the model of the service: 1,000,000 generated cases of the sync and 100,000 of the tree unless told.
+// Names and sync against the model of the service: 1,000,000 generated cases of the sync, 100,000 of the tree and 10,000 over the real store
+// unless told.
 export const project = 'unit';
-export const files = ['test/sync/sync-convergence.test.ts', 'test/tree/convergence.test.ts'];
+export const files = [
+  'test/sync/sync-convergence.test.ts',
+  'test/sync/saves-and-steps.test.ts',
+  'test/tree/convergence.test.ts',
+];
 
 /** Three properties share them. */
 export function environment(cases = '1000000') {
@@ -8,6 +13,7 @@ export function environment(cases = '1000000') {
   return {
     CFS_CASES_SEED: process.env.CFS_CASES_SEED ?? 'random',
     CFS_SYNC_RUNS: String(runs),
+    CFS_SAVES_RUNS: String(Math.ceil(Number(cases) / 100)),
     CFS_TREE_RUNS: String(Math.ceil(runs / 10)),
   };
 }

@@ -2,8 +2,8 @@ import fc from 'fast-check';
 import { test } from 'vitest';
 import { type SaveStep, SavesAndSteps, saveStep } from './saves-and-steps.ts';
 
-const RUNS = Number(process.env.CFS_SYNC_RUNS ?? 60);
-/** A case takes some fifty milliseconds, on a busy machine some more. */
+const RUNS = Number(process.env.CFS_SAVES_RUNS ?? 60);
+/** A case takes some eighty milliseconds, on a busy machine some more. */
 const TIME_MS_MAX = Math.max(60_000, RUNS * 500);
 
 test(
