@@ -103,7 +103,21 @@ export class BlockReader {
 
   /** Makes sure that `extent` of `id` is here, down through its bases. */
   async complete(id: ContentId, extent: Extent, signal: AbortSignal): Promise<void> {
-    await this.#readMissing(id, extent, signal, () => undefined);
+    const lease = this.#contents.lease(id);
+    try {
+      const end = Math.min(extent.end, this.#contents.sizeOf(id));
+      // As much as the connections bring at once, again and again: asked for in one go, all of a long file would stand in the queue before
+      // whatever somebody else reads or pushes meanwhile.
+      for (let start = extent.start; start < end; ) {
+        const stop = Math.min(start + PARTS_OF_LONG * (this.paceBytes ?? FETCH_BYTES_MIN), end);
+        await this.#readMissing(id, { start, end: stop }, signal, () => undefined);
+        start = stop;
+      }
+      // What went again meanwhile.
+      await this.#readMissing(id, extent, signal, () => undefined);
+    } finally {
+      lease.release();
+    }
   }
 
   /**

@@ -1,4 +1,4 @@
-import { unlessAborted } from '../base/abort.ts';
+import { firstOf, unlessAborted } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
 import { ApiError, FsError, isPassing, ProtocolError, SignInError, TransportError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
@@ -72,8 +72,8 @@ export class Patience {
       });
     };
     wait();
-    const stop = until === undefined ? this.#shutdown : AbortSignal.any([this.#shutdown, until]);
-    const signal = AbortSignal.any([stop, deadline.signal]);
+    const { signal: stop, release } = firstOf(until === undefined ? [this.#shutdown] : [this.#shutdown, until]);
+    const { signal } = firstOf([stop, deadline.signal]);
     /** What came of the question before this one. */
     let before: unknown = null;
     try {
@@ -98,6 +98,7 @@ export class Patience {
       }
     } finally {
       cancel();
+      release();
     }
   }
 
@@ -106,7 +107,7 @@ export class Patience {
     if (this.#isAway || waitMs === 0) return null;
     const late = new AbortController();
     const cancel = this.#clock.after(waitMs, () => late.abort(new FsError('ETIMEDOUT', 'no answer in time')));
-    const signal = AbortSignal.any([this.#shutdown, late.signal]);
+    const { signal, release } = firstOf([this.#shutdown, late.signal]);
     try {
       return await unlessAborted(question(signal), signal);
     } catch (err) {
@@ -114,6 +115,7 @@ export class Patience {
       return null;
     } finally {
       cancel();
+      release();
     }
   }
 

@@ -11,6 +11,7 @@ interface Parser {
   shouldKeepAlive: boolean;
   /** Goes on, with what the socket has. */
   resume(): void;
+  onHeadersComplete(status: number, upgrade: boolean, shouldKeepAlive: boolean): number;
 }
 
 const { kParser } = commonJs('undici/lib/core/symbols.js') as { readonly kParser: symbol };
@@ -31,6 +32,7 @@ let isGuarding = false;
 
 function guardConnection(message: unknown): void {
   const { socket } = message as { readonly socket: Socket };
+  passOverContinue(socket);
   socket.prependListener('end', () => {
     const parser = parserOf(socket);
     if (!parser?.paused) return;
@@ -46,6 +48,17 @@ function guardConnection(message: unknown): void {
     // An answer that was cut is a failure, whatever was still to be read of it.
     if (parser?.paused) parser.shouldKeepAlive = true;
   });
+}
+
+/**
+ * undici ends a connection on which a 100 comes that nobody asked for. It is to be passed over like every other interim answer (RFC 9110,
+ * 15.2): a service that always sends one would never get a byte. So it is one of those for it.
+ */
+function passOverContinue(socket: Socket): void {
+  const parser = parserOf(socket);
+  if (parser === null) return;
+  const onHeadersComplete = parser.onHeadersComplete.bind(parser);
+  parser.onHeadersComplete = (status, ...rest) => onHeadersComplete(status === 100 ? 102 : status, ...rest);
 }
 
 function parserOf(socket: Socket): Parser | null {

@@ -175,12 +175,22 @@ export class Requests {
         continue;
       }
       if (status >= 400) throw await this.#refusal(request, answer);
-      const target = redirectTarget(request, answer, url, this.#transport.origin);
+      const target = await this.#redirectTarget(request, answer, url);
       if (status === 301 && request.mayReaddress) return { answer, url: target };
       await answer.discard();
       redirects += 1;
       if (redirects > REDIRECTS_MAX) throw new ProtocolError('redirected in a circle');
       url = target;
+    }
+  }
+
+  /** @throws what `redirectTarget` throws, after the page that came along: unread, a long one would hold its connection for ever */
+  async #redirectTarget(request: ServiceRequest, answer: Answer, url: string): Promise<string> {
+    try {
+      return redirectTarget(request, answer, url, this.#transport.origin);
+    } catch (error) {
+      await answer.discard();
+      throw error;
     }
   }
 

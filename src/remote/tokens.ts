@@ -1,4 +1,4 @@
-import { ApiError, ProtocolError, SignInError } from '../base/errors.ts';
+import { ApiError, isPassing, ProtocolError, SignInError, TransportError } from '../base/errors.ts';
 import {
   decodeAuthorization,
   encodeAppAuthorization,
@@ -37,7 +37,12 @@ export async function createRefreshToken(
   );
 }
 
-/** An access token for a refresh token. @throws SignInError when the service refuses it */
+/**
+ * An access token for a refresh token.
+ *
+ * @throws SignInError when the service refuses it · ApiError for a refusal that passes · TransportError for any other answer: whoever wants
+ * the token asks for something else, of which none of them says anything, least of all that it is not there
+ */
 export async function issueAccessToken(
   requests: Requests,
   baseUrl: string,
@@ -46,14 +51,20 @@ export async function issueAccessToken(
 ): Promise<IssuedToken> {
   const body = encodeTokenAuthRequest(asked);
   const url = `${baseUrl}/authorization`;
-  return await refusalAsSignIn('refresh token or keys', () =>
+  const ask = () =>
     requests.send({ method: 'POST', url, repetition: 'always', anonymous: true, body, signal }, async ({ answer }) => {
       const document = await decodeAuthorization(answer, { bytesMax: 64 * 1024 });
       const token = answer.header('location');
       if (token === null) throw new ProtocolError('no access token in the answer');
       return { token, expiresMs: document.expiration, serverTimeMs: answer.serverTimeMs, user: document.user };
-    }),
-  );
+    });
+  try {
+    return await refusalAsSignIn('refresh token or keys', ask);
+  } catch (error) {
+    const isOther = error instanceof ProtocolError || (error instanceof ApiError && !isPassing(error));
+    if (!isOther) throw error;
+    throw new TransportError(`no access token: ${error.message}`, { neverSent: true, cause: error });
+  }
 }
 
 async function refusalAsSignIn<T>(what: string, ask: () => Promise<T>): Promise<T> {

@@ -185,7 +185,8 @@ export class Transport {
    * @throws ProtocolError for any other
    */
   pathOf(url: string): string {
-    if (url.startsWith(`${this.origin}/`)) return url.slice(this.origin.length);
+    // What no request line can carry is escaped by whoever takes the address apart.
+    if (url.startsWith(`${this.origin}/`) && !/[^\x21-\x7e]/.test(url)) return url.slice(this.origin.length);
     const parsed = URL.canParse(url) ? new URL(url) : null;
     if (parsed?.origin !== this.origin) {
       throw new ProtocolError(`an address on another server: ${originOf(url)} instead of ${this.origin}`);

@@ -101,6 +101,17 @@ export class ContentFiles {
     return fd;
   }
 
+  /** What `create` made is of no use, and nobody has its descriptor. */
+  unmake(id: ContentId, place: Place): void {
+    this.close(id);
+    this.#made.delete(id);
+    try {
+      this.#disk.remove(this.path(id, place));
+    } catch {
+      // It goes with the content.
+    }
+  }
+
   /** Whether the file was made in this run and is still there. */
   wasMade(id: ContentId): boolean {
     return this.#made.has(id);

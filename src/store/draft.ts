@@ -187,9 +187,15 @@ export class Draft {
   #spill(): void {
     const memory = this.#memory as Uint8Array;
     this.#files.create(this.id, 'drafts');
-    for (let at = 0; at < this.#extents.length; at += 2) {
-      const start = this.#extents[at] as number;
-      this.#files.write(this.id, 'drafts', memory.subarray(start, this.#extents[at + 1]), start);
+    try {
+      for (let at = 0; at < this.#extents.length; at += 2) {
+        const start = this.#extents[at] as number;
+        this.#files.write(this.id, 'drafts', memory.subarray(start, this.#extents[at + 1]), start);
+      }
+    } catch (error) {
+      // It stays in memory: a file that is known to be there would be taken for the version's, which lies in another place.
+      this.#files.unmake(this.id, 'drafts');
+      throw error;
     }
     this.#memory = null;
   }

@@ -43,7 +43,7 @@ export interface TransferMeter {
   expects(bytesTotal: number): void;
 }
 
-/** Lets a bounded number of transfers run at once, reads before read-ahead before uploads, first come first served among equals. */
+/** Lets a bounded number of transfers run at once, reads before read-ahead before uploads (but for one), first come first served among equals. */
 export class TransferQueue {
   readonly #clock: Clock;
   readonly #transfersMax: number;
@@ -131,17 +131,21 @@ export class TransferQueue {
   }
 
   #startNext(): void {
-    for (const kind of ['download', 'upload'] as const) {
-      for (;;) {
-        const may = (waiting: Waiting): boolean => waiting.kind === kind && this.#mayStart(kind, waiting.isBrief);
-        const wanted = this.#waiting.findIndex((waiting) => !waiting.isAhead && may(waiting));
-        const index = wanted === -1 ? this.#waiting.findIndex(may) : wanted;
-        if (index === -1) break;
-        const [next] = this.#waiting.splice(index, 1) as [Waiting];
-        this.#take(kind);
-        next.start();
-      }
-    }
+    // One place is an upload's while any waits: what is fetched may take hours, and always have more waiting.
+    if (this.#uploads === 0) this.#startOne('upload');
+    for (const kind of ['download', 'upload'] as const) while (this.#startOne(kind));
+  }
+
+  /** @returns whether there was one that may */
+  #startOne(kind: TransferKind): boolean {
+    const may = (waiting: Waiting): boolean => waiting.kind === kind && this.#mayStart(kind, waiting.isBrief);
+    const wanted = this.#waiting.findIndex((waiting) => !waiting.isAhead && may(waiting));
+    const index = wanted === -1 ? this.#waiting.findIndex(may) : wanted;
+    if (index === -1) return false;
+    const [next] = this.#waiting.splice(index, 1) as [Waiting];
+    this.#take(kind);
+    next.start();
+    return true;
   }
 
   #turn(kind: TransferKind, isBrief: boolean, isAhead: boolean, signal: AbortSignal): Promise<void> | void {

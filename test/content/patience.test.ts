@@ -1,5 +1,6 @@
+import { getEventListeners } from 'node:events';
 import { expect, test } from 'vitest';
-import type { Clock } from '../../src/base/clock.ts';
+import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { ApiError, SignInError, TransportError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import { Patience } from '../../src/content/patience.ts';
@@ -177,4 +178,22 @@ test('bytes are waited for as long as some keep coming, to whomever; other answe
   clock.pass(2_000);
   await bytes;
   expect(ends).toEqual(['name: ETIMEDOUT', 'bytes: ETIMEDOUT']);
+});
+
+/** What a signal keeps: listeners, and (Node 20, for ever) an entry for each `AbortSignal.any` that was made of it. */
+function keptBy(signal: AbortSignal): number {
+  const symbol = Object.getOwnPropertySymbols(signal).find((each) => String(each) === 'Symbol(kDependantSignals)');
+  const entries = symbol === undefined ? null : (signal as unknown as Record<symbol, Set<unknown> | null>)[symbol];
+  return getEventListeners(signal, 'abort').length + (entries?.size ?? 0);
+}
+
+test('questions that were answered leave nothing with the signal that ends the mount', async () => {
+  const shutdown = new AbortController().signal;
+  const asked = patience(systemClock, shutdown);
+  for (let n = 0; n < 100; n++) {
+    await asked.ask(async () => 'an answer');
+    await asked.ask(async () => 'bytes', new AbortController().signal, 'bytes');
+    await asked.askBriefly(async () => 'an answer', 1_000);
+  }
+  expect(keptBy(shutdown)).toBe(0);
 });

@@ -126,3 +126,26 @@ test('what moved is counted for each transfer and for all', async () => {
   expect(queue.bytesMoved).toEqual({ downloaded: 20, uploaded: 0 });
   expect(queue.running).toEqual([]);
 });
+
+test('an upload is not kept waiting for as long as a long file is fetched ahead', async () => {
+  const queue = new TransferQueue({ clock: systemClock });
+  const signal = () => new AbortController().signal;
+  let left = 500;
+  let fetched = 0;
+  // A reader of a long file: eight requests under way and two that wait, for as long as it lasts (`ReadAhead`).
+  const fetching = Array.from({ length: 10 }, async () => {
+    while (left-- > 0) {
+      await queue.run({ kind: 'download', url: 'd', bytesTotal: 1e6, isAhead: true }, signal(), async () => {
+        await new Promise((resolve) => setTimeout(resolve, 1));
+        fetched++;
+      });
+    }
+  });
+  let pushedAfter = Number.POSITIVE_INFINITY;
+  await new Promise((resolve) => setTimeout(resolve, 5));
+  const pushed = queue.run({ kind: 'upload', url: 'u', bytesTotal: 1000 }, signal(), async () => {
+    pushedAfter = fetched;
+  });
+  await Promise.all([...fetching, pushed]);
+  expect(pushedAfter).toBeLessThan(100);
+});

@@ -1,0 +1,76 @@
+import { expect, test } from 'vitest';
+import { systemClock } from '../../src/base/clock.ts';
+import { InProcessMount } from '../../src/kernel/in-process.ts';
+import { TransferQueue } from '../../src/transfer/transfer-queue.ts';
+import { LeftTower } from '../harness/left-tower.ts';
+import { VersionService } from './version-service.ts';
+
+const MIB = 1024 * 1024;
+
+/** A service behind the queue of transfers, as `transfer/version-service` puts it there; a fetch takes 5 ms. */
+async function place() {
+  const service = new VersionService();
+  const queue = new TransferQueue({ clock: systemClock });
+  const readVersion = service.readVersion.bind(service);
+  const begun: string[] = [];
+  service.readVersion = (version, extent, sizeBytes, target, written, signal) => {
+    const { isAhead = false } = target;
+    const transfer = { kind: 'download', url: version, bytesTotal: extent.end - extent.start, isAhead } as const;
+    return queue.run(transfer, signal, async () => {
+      begun.push(/note/.test(version) ? 'note' : `${extent.start}`);
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      return await readVersion(version, extent, sizeBytes, target, written, signal);
+    });
+  };
+  service.put('image', Buffer.alloc(96 * MIB, 1));
+  service.put('note', Buffer.alloc(10_000, 2));
+  const tower = await LeftTower.build({ listing: service, source: service });
+  return { queue, begun, tower, mount: new InProcessMount(tower.fileSystem) };
+}
+
+test('whoever reads another file does not wait for all that a changed part of a long file brings along', async () => {
+  const { begun, tower, mount } = await place();
+  await mount.stat('note');
+  const fd = await mount.open('image', 'r+');
+  await mount.write(fd, 40 * MIB, Buffer.from('changed'));
+  await new Promise((resolve) => setTimeout(resolve, 10));
+  const before = begun.length;
+
+  await mount.readFile('note');
+
+  expect(begun.indexOf('note') - before).toBeLessThan(24);
+  await mount.close(fd);
+  await tower.close();
+});
+
+test('nor does who reads its end', async () => {
+  const { begun, tower, mount } = await place();
+  const fd = await mount.open('image', 'r+');
+  await mount.write(fd, 40 * MIB, Buffer.from('changed'));
+  await new Promise((resolve) => setTimeout(resolve, 10));
+  const before = begun.length;
+
+  await mount.read(fd, 96 * MIB - 10, 10);
+
+  expect(begun.length - before).toBeLessThan(48);
+  await mount.close(fd);
+  await tower.close();
+});
+
+test('nor does an upload', async () => {
+  const { queue, begun, tower, mount } = await place();
+  const fd = await mount.open('image', 'r+');
+  await mount.write(fd, 40 * MIB, Buffer.from('changed'));
+  await new Promise((resolve) => setTimeout(resolve, 10));
+  const before = begun.length;
+
+  let at = 0;
+  const upload = { kind: 'upload', url: 'u', bytesTotal: 1000 } as const;
+  await queue.run(upload, new AbortController().signal, async () => {
+    at = begun.length;
+  });
+
+  expect(at - before).toBeLessThan(48);
+  await mount.close(fd);
+  await tower.close();
+});
