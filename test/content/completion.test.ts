@@ -3,11 +3,12 @@ import { systemClock } from '../../src/base/clock.ts';
 import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { TransferQueue } from '../../src/transfer/transfer-queue.ts';
 import { LeftTower } from '../harness/left-tower.ts';
+import { until } from '../server/until.ts';
 import { VersionService } from './version-service.ts';
 
 const MIB = 1024 * 1024;
 
-/** A service behind the queue of transfers, as `transfer/version-service` puts it there; a fetch takes 5 ms. */
+/** A service behind the queue of transfers, as `transfer/version-service` puts it there; a fetch takes some turns. */
 async function place() {
   const service = new VersionService();
   const queue = new TransferQueue({ clock: systemClock });
@@ -18,7 +19,7 @@ async function place() {
     const transfer = { kind: 'download', url: version, bytesTotal: extent.end - extent.start, isAhead } as const;
     return queue.run(transfer, signal, async () => {
       begun.push(/note/.test(version) ? 'note' : `${extent.start}`);
-      await new Promise((resolve) => setTimeout(resolve, 5));
+      for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
       return await readVersion(version, extent, sizeBytes, target, written, signal);
     });
   };
@@ -33,7 +34,7 @@ test('whoever reads another file does not wait for all that a changed part of a 
   await mount.stat('note');
   const fd = await mount.open('image', 'r+');
   await mount.write(fd, 40 * MIB, Buffer.from('changed'));
-  await new Promise((resolve) => setTimeout(resolve, 10));
+  await until(() => begun.length > 0);
   const before = begun.length;
 
   await mount.readFile('note');
@@ -47,7 +48,7 @@ test('nor does who reads its end', async () => {
   const { begun, tower, mount } = await place();
   const fd = await mount.open('image', 'r+');
   await mount.write(fd, 40 * MIB, Buffer.from('changed'));
-  await new Promise((resolve) => setTimeout(resolve, 10));
+  await until(() => begun.length > 0);
   const before = begun.length;
 
   await mount.read(fd, 96 * MIB - 10, 10);
@@ -61,7 +62,7 @@ test('nor does an upload', async () => {
   const { queue, begun, tower, mount } = await place();
   const fd = await mount.open('image', 'r+');
   await mount.write(fd, 40 * MIB, Buffer.from('changed'));
-  await new Promise((resolve) => setTimeout(resolve, 10));
+  await until(() => begun.length > 0);
   const before = begun.length;
 
   let at = 0;

@@ -2,6 +2,7 @@ import { setMaxListeners } from 'node:events';
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { type TransferKind, TransferQueue } from '../../src/transfer/transfer-queue.ts';
+import { until } from '../server/until.ts';
 
 /** A queue whose transfers end when told to, and the order in which they began. */
 function queueOf(bytesTotal = 1024 * 1024, options: { readonly uploads?: number } = {}) {
@@ -136,13 +137,13 @@ test('an upload is not kept waiting for as long as a long file is fetched ahead'
   const fetching = Array.from({ length: 10 }, async () => {
     while (left-- > 0) {
       await queue.run({ kind: 'download', url: 'd', bytesTotal: 1e6, isAhead: true }, signal(), async () => {
-        await new Promise((resolve) => setTimeout(resolve, 1));
+        await new Promise((resolve) => setImmediate(resolve));
         fetched++;
       });
     }
   });
   let pushedAfter = Number.POSITIVE_INFINITY;
-  await new Promise((resolve) => setTimeout(resolve, 5));
+  await until(() => fetched > 0);
   const pushed = queue.run({ kind: 'upload', url: 'u', bytesTotal: 1000 }, signal(), async () => {
     pushedAfter = fetched;
   });
