@@ -16,6 +16,7 @@ import { isInDoubt, writeNode } from '../store/node-table.ts';
 import type { FileBytes, LocalFacet, NodeRecord, StoreWriter } from '../store/tables.ts';
 import type { BlockReader, Caller, PresentPiece } from './block-reader.ts';
 import { recordNewest } from './newest-version.ts';
+import { OrderedChanges } from './ordered-changes.ts';
 import type { Patience } from './patience.ts';
 import { ReadProgress } from './read-progress.ts';
 import { seekIn } from './seek.ts';
@@ -52,6 +53,8 @@ const NO_LONGER_KEPT = 'the service no longer has what was opened';
 export class OpenFile {
   readonly ino: Inode;
   readonly progress = new ReadProgress();
+  /** What changes the file comes after the write that the pool has at hand, if it has one. */
+  readonly changes = new OrderedChanges();
   readonly #deps: OpenFileDeps;
 
   #content: ContentId | null = null;
@@ -59,8 +62,6 @@ export class OpenFile {
   #unflushed: { mtime: Timespec; ctime: Timespec } | null = null;
   #writing: Writing | null = null;
   #pinning: Promise<void> | null = null;
-  /** Settles when the pool has written what it has at hand: what changes the file next comes after it. */
-  #beingWritten: Promise<void> | null = null;
   #isClosed = false;
   /**
    * How much longer the pinned version is than the kernel was told; it asks again for a file that is opened, not for one that is. Only
@@ -80,12 +81,19 @@ export class OpenFile {
   /** Size and times that were not flushed yet; null when the node's record says all. */
   get unflushed(): UnflushedAttributes | null {
     if (this.#unflushed === null || this.#content === null) return null;
+    // Who has the file open since another version (`OpenFiles`) has made the next draft over this one: what is newer is there.
+    if (this.#orphan === null && this.#node()?.local?.content !== this.#content) return null;
     return { sizeBytes: this.#deps.contents.sizeOf(this.#content), ...this.#unflushed };
   }
 
   /** Null while it was only read. */
   get writing(): Writing | null {
     return this.#writing;
+  }
+
+  /** Emptied, and nothing was written since: the beginning of a save, or all of it. */
+  get isJustEmptied(): boolean {
+    return this.#writing?.wasEmptied === true && this.#writing.sinceMs === null;
   }
 
   /** Whether a version or draft is held: what is read from now on does not change when somebody else uploads. */
@@ -164,7 +172,7 @@ export class OpenFile {
   truncate(sizeBytes: number, caller: Caller): void | Promise<void> {
     if (sizeBytes === 0) {
       this.#leaveGivenUp();
-      return this.#inOrder(() => this.#truncatePinned(0));
+      return this.changes.run(() => this.#truncatePinned(0));
     }
     return this.#change(caller, () => this.#truncatePinned(sizeBytes));
   }
@@ -261,21 +269,8 @@ export class OpenFile {
   /** Changes the file once its base is known. */
   #change(caller: Caller, act: () => void | Promise<void>): void | Promise<void> {
     this.#leaveGivenUp();
-    if (this.#needsPin()) return this.#startPinning(caller.signal).then(() => this.#inOrder(act));
-    return this.#inOrder(act);
-  }
-
-  /** After the write that the pool has at hand, if it has one. */
-  #inOrder(act: () => void | Promise<void>): void | Promise<void> {
-    const done = this.#beingWritten === null ? act() : this.#beingWritten.then(act);
-    if (done === undefined) return;
-    const over = done
-      .catch(() => {})
-      .then(() => {
-        if (this.#beingWritten === over) this.#beingWritten = null;
-      });
-    this.#beingWritten = over;
-    return done;
+    if (this.#needsPin()) return this.#startPinning(caller.signal).then(() => this.changes.run(act));
+    return this.changes.run(act);
   }
 
   #writePinned(offset: number, data: Uint8Array, place: ContentPlace): void | Promise<void> {
@@ -294,15 +289,16 @@ export class OpenFile {
     const draft = this.#draft(sizeBytes);
     if (this.#deps.contents.sizeOf(draft) !== sizeBytes) this.#deps.contents.truncate(draft, sizeBytes);
     this.#touch();
-    if (sizeBytes === 0 && this.#writing !== null) this.#writing = { ...this.#writing, wasEmptied: true };
+    if (sizeBytes === 0 && this.#writing !== null)
+      this.#writing = { ...this.#writing, wasEmptied: true, sinceMs: null };
   }
 
   #touch(): void {
     const now = timespecOfMs(this.#deps.clock.nowMs());
     this.#unflushed = { mtime: now, ctime: now };
     const lastMs = this.#deps.clock.elapsedMs();
-    const { sinceMs = lastMs, syncedMs = null, wasEmptied = false } = this.#writing ?? {};
-    this.#writing = { sinceMs, lastMs, syncedMs, wasEmptied };
+    const { sinceMs, syncedMs = null, wasEmptied = false } = this.#writing ?? {};
+    this.#writing = { sinceMs: sinceMs ?? lastMs, lastMs, syncedMs, wasEmptied };
   }
 
   /**
@@ -329,7 +325,7 @@ export class OpenFile {
     const { contents } = this.#deps;
     const held = this.#content;
     // An orphan's draft is named by nobody, and the pool's write needs the one it has at hand.
-    if (held === null || this.#orphan !== null || this.#beingWritten !== null) return;
+    if (held === null || this.#orphan !== null || this.changes.underWay !== null) return;
     const local = this.#node()?.local;
     if (local == null || local.content === held) return;
     const record = contents.record(held);

@@ -12,7 +12,8 @@ export type ContentPlace = 'offset' | 'end' | 'end-or-offset';
 
 /** When its handles changed it, by `elapsedMs`. */
 export interface Writing {
-  readonly sinceMs: number;
+  /** The first change; of what was emptied the first one after that, null while there is none. */
+  readonly sinceMs: number | null;
   readonly lastMs: number;
   /** The latest fsync(2) after a change; null for none. */
   readonly syncedMs: number | null;

@@ -77,22 +77,38 @@ export class FileHandle {
   /**
    * close(2), once for every descriptor that shares the handle. After it the bytes survive the death of this process; the
    * service is not waited for. The last moment at which a failure reaches the process that wrote.
+   *
+   * What was only emptied so far stays what it was until `close`: a shell that runs `program > file` moves its descriptor to 1 and closes the
+   * one it had (dup2(2)) before the program has written a byte.
    */
   flush(): void {
-    if (this.#flags.access === 'read') return;
+    if (this.#flags.access === 'read' || this.file.isJustEmptied) return;
     this.file.flush();
     this.file.closedByWriter();
   }
 
-  /** The last descriptor and mapping are gone: to be called once, nothing else after it. */
-  close(): void {
+  /**
+   * The last descriptor and mapping are gone: to be called once, nothing else after it. A promise while the pool has a write of this file at
+   * hand (who was killed in the middle of it closes before it is done): in use until then, so that whoever writes next comes after it.
+   */
+  close(): Answer<void> {
+    this.#stopFetchingAhead();
+    this.file.progress.left(this);
+    // Asked once: what others go on to write has handles of its own.
+    const underWay = this.#use === 'write' ? this.file.changes.underWay : null;
+    if (underWay !== null) return underWay.then(() => this.#letGo());
+    this.#letGo();
+  }
+
+  #letGo(): void {
     const { files, onWritten } = this.#deps;
     const { file } = this;
-    this.#stopFetchingAhead();
-    file.progress.left(this);
     try {
-      // What a shared mapping wrote after the last close(2) arrives between flush and release.
-      if (this.#use === 'write') file.flush();
+      if (this.#use === 'write') {
+        if (file.isJustEmptied) file.closedByWriter();
+        // What a shared mapping wrote after the last close(2) arrives between flush and release.
+        file.flush();
+      }
     } finally {
       files.release(file, this.#use);
       if (this.#use === 'write') onWritten(file.ino);

@@ -322,7 +322,7 @@ export class FileSystem implements FileSystemOps {
   release(_ino: Inode, handle: HandleId): Answer<void> {
     const closed = this.#handles.file(handle);
     this.#handles.remove(handle);
-    closed.close();
+    return closed.close();
   }
 
   /** After it the bytes, and the names, survive a power cut. */
@@ -409,8 +409,9 @@ export class FileSystem implements FileSystemOps {
     const patch = patchOf(change, this.#view.node(ino), this.#view.now());
     if (patch === null) return this.#view.reply(ino);
     // What was written before has a time of its own, which this one replaces: both go down in one record.
-    const isWritten = patch.mtime !== undefined && (this.files.get(ino)?.flush(patch) ?? false);
-    if (!isWritten) this.#view.change(ino, patch);
+    const unflushed = patch.mtime === undefined ? [] : this.files.of(ino);
+    const written = unflushed.filter((file) => file.flush(patch));
+    if (written.length === 0) this.#view.change(ino, patch);
     return this.#view.reply(ino);
   }
 

@@ -42,6 +42,13 @@ export class OpenFiles {
     return this.#current.get(ino)?.file;
   }
 
+  /** All that is in use of it, what was detached first. */
+  of(ino: Inode): OpenFile[] {
+    const files = Array.from(this.#detached(ino), ({ file }) => file);
+    const current = this.#current.get(ino);
+    return current === undefined ? files : [...files, current.file];
+  }
+
   isOpen(ino: Inode): boolean {
     return (this.#current.get(ino)?.users ?? 0) > 0 || this.hasDetached(ino);
   }

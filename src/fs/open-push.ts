@@ -70,7 +70,8 @@ export class OpenPush {
     if (givenMs !== null && (lastMs <= givenMs || nowMs - givenMs < openPushMs)) return false;
     const node = store.get('node', ino);
     if (node === undefined || node.local === null || node.localOnly) return false;
-    const isLong = nowMs - (givenMs ?? sinceMs) >= openPushMs;
+    // What was emptied and not written to since is the beginning of something, however long that takes.
+    const isLong = sinceMs !== null && nowMs - (givenMs ?? sinceMs) >= openPushMs;
     const hasVersion = (node.remote?.sizeBytes ?? null) !== null && !wasEmptied;
     const isWhole = hasVersion || syncedMs !== null || isLong;
     return isWhole && (isLong || nowMs - lastMs >= IDLE_MS || (syncedMs ?? Number.NEGATIVE_INFINITY) >= lastMs);

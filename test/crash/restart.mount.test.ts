@@ -1,3 +1,5 @@
+import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
 import { treeDifferences, treeDigests } from '../harness/tree-digests.ts';
@@ -69,6 +71,35 @@ describe.skipIf(missing !== null)(`ends and starts${missing === null ? '' : ` (n
 
     expect(treeDifferences(await mount.serverTree(), wanted)).toEqual([]);
   });
+
+  test.each([
+    { what: 'is killed', end: () => mount.kill9() },
+    { what: 'ends in order', end: () => mount.unmount(['--now']) },
+  ])(
+    'what a program writes by `> file`, and is in the middle of when the mount $what, leaves what was there',
+    async ({ end }) => {
+      onTestFailed(() => mount.printLogs());
+      await mount.run("head -c 300000 /dev/zero | tr '\\0' A > whole");
+      await mount.sync();
+      const script = `exec node -e 'fs.writeSync(1, Buffer.alloc(100000)); setInterval(() => {}, 1000)' > ${mount.directory}/whole`;
+      const shell = spawn('sh', ['-c', script], { stdio: 'ignore' });
+      const gone = new Promise((resolve) => shell.once('exit', resolve));
+      try {
+        await expect.poll(async () => (await mount.run('stat -c %s whole')).stdout).toBe('100000\n');
+        await end();
+      } finally {
+        shell.kill('SIGKILL');
+        await gone;
+      }
+      await mount.mount();
+
+      expect((await mount.run('stat -c %s whole; tr -d A < whole | wc -c; printf x > whole; : > whole')).stdout).toBe(
+        '300000\n0\n',
+      );
+      const empty = createHash('sha256').digest('hex');
+      await expect.poll(async () => (await mount.serverTree()).get('whole')).toBe(empty);
+    },
+  );
 
   test('a mount that was killed a moment ago is not taken for one that lives', async () => {
     onTestFailed(() => mount.printLogs());

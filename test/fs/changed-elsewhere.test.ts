@@ -75,6 +75,32 @@ test('what a handle of an older version writes has the size that stat shows, bes
   expect((await mount.readFile('file')).subarray(0, 5).toString()).toBe('first');
 });
 
+test('what is emptied and written anew beside a writer of an older version is that to everybody at once', async () => {
+  const older = await detached();
+  await mount.write(older, 0, Buffer.from('half'));
+  await mount.writeFile('file', Buffer.from('more'), { flag: 'a' });
+  await mount.writeFile('file', Buffer.from('new'));
+
+  const { sizeBytes } = await mount.stat('file');
+  expect({ sizeBytes, read: (await mount.readFile('file')).toString() }).toEqual({ sizeBytes: 3, read: 'new' });
+  await mount.close(older);
+  expect((await mount.readFile('file')).toString()).toBe('new');
+});
+
+test('a time that is set stays, also beside a writer of an older version', async () => {
+  const older = await detached();
+  await mount.write(older, 0, Buffer.from('half'));
+  const newer = await mount.open('file', 'r+');
+  await mount.write(newer, 10, Buffer.from('more'));
+
+  await mount.utimes('file', { sec: 1_000, nsec: 0 }, { sec: 1_000, nsec: 0 });
+
+  expect((await mount.stat('file')).mtime.sec).toBe(1_000);
+  await mount.close(newer);
+  await mount.close(older);
+  expect((await mount.stat('file')).mtime.sec).toBe(1_000);
+});
+
 test('ftruncate(2) by a handle of an older version cuts what that handle has, and is kept by its close', async () => {
   const fd = await detached();
   await mount.ftruncate(fd, 7);

@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { StorageError } from '../../src/base/errors.ts';
 import { InProcessMount } from '../../src/kernel/in-process.ts';
+import { openFlags } from '../../src/kernel/open-flags.ts';
 import { type Disk, systemDisk } from '../../src/store/disk.ts';
 import { WritePace } from '../../src/store/write-pace.ts';
 import { LeftTower } from '../harness/left-tower.ts';
@@ -16,8 +17,9 @@ const LONG = 40_000;
 
 /** The system has made somebody wait just now, and will again. */
 class HeldUp extends WritePace {
+  isOver = false;
   override get isHeldUp(): boolean {
-    return true;
+    return !this.isOver;
   }
 }
 
@@ -170,6 +172,94 @@ describe('while the disk makes writers wait', () => {
     );
     // Not all of them were kept in memory.
     expect(slow.writes).toBeGreaterThan(10);
+  });
+});
+
+describe('who is killed while a write waits for the disk', () => {
+  const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
+  let slow: SlowDisk;
+  let pace: HeldUp;
+  let world: SyncedTower;
+  beforeEach(async () => {
+    slow = new SlowDisk();
+    pace = new HeldUp({ clock: systemClock });
+    world = await SyncedTower.build({ disk: slow.disk, pace });
+    pace.isOver = true;
+    await world.mount.writeFile('file', bytesOf('a'));
+    await world.converge();
+  });
+  afterEach(() => world.close());
+
+  /**
+   * As the kernel does it: the write(2) is answered EINTR at once (`OpBoundary.interrupt`), and the process ends, which closes its descriptors.
+   * @returns lets the disk get on with it, and waits for what comes of that
+   */
+  async function killed(offset: number): Promise<() => Promise<void>> {
+    const { fileSystem } = world.tower;
+    const { ino } = await world.mount.stat('file');
+    pace.isOver = false;
+    const { handle } = await fileSystem.open(ino, openFlags(O_RDWR), ctx);
+    const written = fileSystem.write(ino, handle, offset, bytesOf('b'), ctx, 'offset');
+    await turns();
+    expect(slow.waiting).toBe(1);
+    pace.isOver = true;
+    await fileSystem.flush(ino, handle);
+    const released = fileSystem.release(ino, handle);
+    return async () => {
+      slow.letThrough();
+      await Promise.all([written, released]);
+    };
+  }
+
+  test('takes nothing from who writes there next', async () => {
+    const goOn = await killed(0);
+    const fd = await world.mount.open('file', O_RDWR);
+    const next = world.mount.write(fd, 0, bytesOf('c'));
+    await turns();
+
+    await goOn();
+    await next;
+    await world.mount.fsync(fd);
+    await world.mount.close(fd);
+
+    expect((await world.mount.readFile('file')).equals(bytesOf('c'))).toBe(true);
+  });
+
+  test('keeps nobody from emptying the file', async () => {
+    const goOn = await killed(0);
+    const emptied = world.mount.writeFile('file', Buffer.from('anew'));
+    await turns();
+
+    await goOn();
+    await emptied;
+
+    expect((await world.mount.readFile('file')).toString()).toBe('anew');
+  });
+
+  test('leaves a file that has one length for all who ask, and for the service', async () => {
+    await world.mount.writeFile('file', Buffer.from('changed'), { flag: 'r+' });
+    const goOn = await killed(LONG);
+    expect(world.tower.fileSystem.files.isBeingWritten((await world.mount.stat('file')).ino)).toBe(true);
+
+    await goOn();
+    await world.converge();
+
+    const [told, read] = [(await world.mount.stat('file')).sizeBytes, (await world.mount.readFile('file')).length];
+    const there = world.service.childrenOf(MODEL_ROOT).find(({ name }) => name === 'file')?.versions?.[0]?.bytes.length;
+    expect({ told, read, there }).toEqual({ told: 2 * LONG, read: 2 * LONG, there: 2 * LONG });
+    expect(world.tower.fileSystem.files.isOpen((await world.mount.stat('file')).ino)).toBe(false);
+  });
+
+  test('is out of the way of an end: the mount does not wait for that disk', async () => {
+    const goOn = await killed(0);
+    const { directory } = world.tower;
+
+    await world.close('keep');
+
+    await goOn().catch(() => {});
+    world = await SyncedTower.build({ left: world });
+    expect(world.tower.directory).toBe(directory);
+    expect((await world.mount.stat('file')).sizeBytes).toBe(LONG);
   });
 });
 

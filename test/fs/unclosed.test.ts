@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { StorageError } from '../../src/base/errors.ts';
 import type { Inode } from '../../src/base/vocabulary.ts';
 import { InProcessMount } from '../../src/kernel/in-process.ts';
+import { openFlags, rawFlags } from '../../src/kernel/open-flags.ts';
 import { type Disk, systemDisk } from '../../src/store/disk.ts';
 import { removeNode, writeNode } from '../../src/store/node-table.ts';
 import { doubtedTime } from '../../src/store/service-time.ts';
@@ -20,6 +21,8 @@ class FillableDisk {
     writeLater: async (fd, bytes, position) => this.disk.write(fd, bytes, position),
   };
 }
+
+const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
 
 let service: VersionService;
 let fillable: FillableDisk;
@@ -98,6 +101,62 @@ describe.each([100, 300_000])('a file of %i bytes', (length) => {
     await restart();
 
     expect((await mount.readFile('file')).toString()).toBe('anew');
+  });
+
+  /** The shell opens it, moves the descriptor to 1 (dup2(2)), and closes the one it had, before the program has written a byte. */
+  async function redirected(): Promise<{ write(text: string): Promise<void>; flush(): void; close(): Promise<void> }> {
+    const { ino } = await mount.stat('file');
+    const { fileSystem } = tower;
+    const { handle } = await fileSystem.open(ino, openFlags(rawFlags('w')), ctx);
+    await fileSystem.flush(ino, handle);
+    return {
+      write: async (text) => void (await fileSystem.write(ino, handle, 0, Buffer.from(text), ctx, 'offset')),
+      flush: () => void fileSystem.flush(ino, handle),
+      close: async () => fileSystem.release(ino, handle),
+    };
+  }
+
+  test.each([
+    { what: 'not begun', begin: async () => {} },
+    { what: 'in the middle', begin: (out: { write(text: string): Promise<void> }) => out.write('half') },
+  ])('that a shell emptied for a program, which is $what, is what its last close kept', async ({ begin }) => {
+    await mount.writeFile('file', kept);
+    await begin(await redirected());
+
+    await restart();
+
+    expect((await mount.readFile('file')).equals(kept)).toBe(true);
+  });
+
+  test('that is emptied and closed is empty, also where nobody wrote a byte', async () => {
+    await mount.writeFile('file', kept);
+    await (await redirected()).close();
+
+    await restart();
+
+    expect((await mount.stat('file')).sizeBytes).toBe(0);
+  });
+
+  test('that is emptied beside somebody who has it open is empty as soon as who did it is gone', async () => {
+    await mount.writeFile('file', kept);
+    const beside = await mount.open('file', 'a');
+    await (await redirected()).close();
+
+    await restart();
+
+    expect((await mount.stat('file')).sizeBytes).toBe(0);
+    expect(beside).toBeGreaterThanOrEqual(0);
+  });
+
+  test('that is emptied and synced is empty', async () => {
+    await mount.writeFile('file', kept);
+    const fd = await mount.open('file', 'w');
+    await mount.fsync(fd);
+    await mount.write(fd, 0, Buffer.from('half'));
+
+    await restart();
+
+    expect((await mount.stat('file')).sizeBytes).toBe(0);
   });
 
   test('whose new bytes a full disk refuses is what its last close kept, and can be written again', async () => {

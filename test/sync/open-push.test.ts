@@ -5,6 +5,7 @@ import { ROOT_INODE } from '../../src/base/vocabulary.ts';
 import type { OpenFile } from '../../src/content/open-file.ts';
 import type { OpenFiles } from '../../src/fs/open-files.ts';
 import { OpenPush } from '../../src/fs/open-push.ts';
+import { openFlags } from '../../src/kernel/open-flags.ts';
 import { SyncedTower } from '../harness/synced-tower.ts';
 import { MemoryStore } from '../tree/memory-store.ts';
 import { makeTree } from '../tree/tree-fixture.ts';
@@ -68,6 +69,27 @@ test('a copy over an older version that stalls is not pushed by halves either', 
 
   await world.mount.write(fd, 16, Buffer.from('the second half'));
   await world.mount.close(fd);
+  await world.converge();
+
+  expect(versionsOf('copy')).toEqual(['the first half, the second half', 'the older version']);
+});
+
+test('what a program writes by `> file` is pushed by halves as little, nor is the file while it has not begun', async () => {
+  const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
+  await world.mount.writeFile('copy', Buffer.from('the older version'));
+  await world.converge();
+  const { ino } = await world.mount.stat('copy');
+  const { fileSystem } = world.tower;
+  const { handle } = await fileSystem.open(ino, openFlags(O_WRONLY | O_TRUNC), ctx);
+  await fileSystem.flush(ino, handle); // the shell: dup2(2), close(2)
+  for (let at = 0; at < 6 * MINUTE_MS; at += 10_000) await world.pass(10_000);
+  expect(versionsOf('copy')).toEqual(['the older version']);
+
+  await fileSystem.write(ino, handle, 0, Buffer.from('the first half, '), ctx, 'offset');
+  for (let at = 0; at < 4 * MINUTE_MS; at += 10_000) await world.pass(10_000);
+  await fileSystem.write(ino, handle, 16, Buffer.from('the second half'), ctx, 'offset');
+  await fileSystem.flush(ino, handle);
+  await fileSystem.release(ino, handle);
   await world.converge();
 
   expect(versionsOf('copy')).toEqual(['the first half, the second half', 'the older version']);
