@@ -2,14 +2,13 @@ import type { Inode } from '../base/vocabulary.ts';
 import type { DirectorySink } from '../kernel/binding.ts';
 import type { NodeRecord } from '../store/tables.ts';
 import type { Tree } from '../tree/tree.ts';
-import type { FolderHandle } from './handles.ts';
+import type { FolderHandle } from './folder-handle.ts';
 import type { NodeView } from './node-view.ts';
 
 const COOKIE_DOT = 1;
 const COOKIE_DOT_DOT = 2;
 /** A child's cookie is its inode plus this: it stays right while the folder changes, between handles and over restarts. */
 const COOKIE_BASE = 16;
-const HANDED_OUT_MAX = 4096;
 
 /**
  * readdir(2): the entries after `cookie`, in the order of their names, read from the tree as far as the kernel's buffer
@@ -18,7 +17,8 @@ const HANDED_OUT_MAX = 4096;
 export function fillDirectory(
   deps: {
     readonly tree: Pick<Tree, 'children' | 'node'>;
-    readonly view: Pick<NodeView, 'local' | 'entry'>;
+    readonly view: Pick<NodeView, 'local' | 'listed'>;
+    /** It is in the answer. */
     readonly seen?: (node: NodeRecord) => void;
   },
   folder: FolderHandle,
@@ -26,6 +26,7 @@ export function fillDirectory(
   sink: DirectorySink,
 ): void {
   const { ino } = folder;
+  if (cookie < COOKIE_DOT) folder.rewound();
   const { parent } = deps.view.local(ino);
   if (cookie < COOKIE_DOT && !sink.add('.', ino, 'folder', COOKIE_DOT, null)) return;
   if (cookie < COOKIE_DOT_DOT && !sink.add('..', parent, 'folder', COOKIE_DOT_DOT, null)) return;
@@ -33,9 +34,8 @@ export function fillDirectory(
   if (after === null) return;
   for (const { name, node } of deps.tree.children(ino, after)) {
     const next = node.ino + COOKIE_BASE;
-    if (!sink.add(name, node.ino, node.kind, next, sink.wantsEntries ? deps.view.entry(node) : null)) return;
-    if (folder.handedOut.size >= HANDED_OUT_MAX) folder.handedOut.delete(oldestOf(folder.handedOut));
-    folder.handedOut.set(next, name);
+    if (!sink.add(name, node.ino, node.kind, next, sink.wantsEntries ? deps.view.listed(node) : null)) return;
+    folder.handedOut(node.ino, name);
     deps.seen?.(node);
   }
 }
@@ -43,12 +43,9 @@ export function fillDirectory(
 /** The name after which to go on: undefined for the start, null when the place is lost (then the listing ends). */
 function nameBefore(tree: Pick<Tree, 'node'>, folder: FolderHandle, cookie: number): string | undefined | null {
   if (cookie < COOKIE_BASE) return undefined;
-  const remembered = folder.handedOut.get(cookie);
+  const entry = (cookie - COOKIE_BASE) as Inode;
+  const remembered = folder.nameOf(entry);
   if (remembered !== undefined) return remembered;
-  const local = tree.node((cookie - COOKIE_BASE) as Inode)?.local;
+  const local = tree.node(entry)?.local;
   return local != null && local.parent === folder.ino ? local.name : null;
-}
-
-function oldestOf(map: ReadonlyMap<number, string>): number {
-  return map.keys().next().value as number;
 }

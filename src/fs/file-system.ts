@@ -34,6 +34,7 @@ import { after, lastly } from './answer.ts';
 import { patchOf } from './attribute-change.ts';
 import { fillDirectory } from './directory.ts';
 import { FILE_BYTES_MAX, FileHandle, type FileHandleDeps } from './file-handle.ts';
+import { FolderHandle } from './folder-handle.ts';
 import { Handles } from './handles.ts';
 import { KernelCache } from './kernel-cache.ts';
 import { NodeView } from './node-view.ts';
@@ -111,6 +112,7 @@ export class FileSystem implements FileSystemOps {
 
   /** What somebody else changed, as the tree or the sync found out: the kernel lets go of it. */
   changedElsewhere(changes: readonly TreeInvalidation[]): void {
+    this.#handles.changedElsewhere(changes);
     this.#cache.changed(changes);
   }
 
@@ -206,7 +208,9 @@ export class FileSystem implements FileSystemOps {
         const target = this.#tree.child(newParent, newName);
         const act = (): void => {
           this.mayWrite();
-          const { replaced } = this.#tree.rename(parent, name, newParent, newName, mode);
+          const { moved, replaced } = this.#tree.rename(parent, name, newParent, newName, mode);
+          this.#handles.left(parent, moved.ino, name);
+          if (target !== undefined) this.#handles.left(newParent, target.ino, newName);
           if (replaced !== null) this.#view.orphan(replaced);
         };
         if (target?.kind === 'folder' && mode === 'replace') return this.#afterListing(target.ino, ctx, act);
@@ -349,19 +353,18 @@ export class FileSystem implements FileSystemOps {
 
   opendir(ino: Inode, ctx: OpContext): Answer<OpenDirectoryReply> {
     const open = (): OpenDirectoryReply => {
-      const handle = this.#handles.add({ kind: 'folder', ino, handedOut: new Map() });
+      const handle = this.#handles.add(new FolderHandle(ino));
       return { handle, cacheListing: true, keepListing: this.#cache.mayKeep(ino) };
     };
     return this.#afterListing(ino, ctx, open);
   }
 
   readdir(_ino: Inode, handle: HandleId, cookie: number, sink: DirectorySink): Answer<void> {
-    fillDirectory(
-      { tree: this.#tree, view: this.#view, seen: this.#versionSeen },
-      this.#handles.folder(handle),
-      cookie,
-      sink,
-    );
+    const seen = (node: NodeRecord): void => {
+      if (sink.wantsEntries) this.#cache.told(node.ino);
+      this.#versionSeen(node);
+    };
+    fillDirectory({ tree: this.#tree, view: this.#view, seen }, this.#handles.folder(handle), cookie, sink);
   }
 
   releasedir(_ino: Inode, handle: HandleId): Answer<void> {
@@ -402,6 +405,7 @@ export class FileSystem implements FileSystemOps {
   #remove(parent: Inode, name: string, what: 'file' | 'folder'): void {
     this.mayWrite();
     const { removed } = this.#tree.remove(parent, name, what);
+    this.#handles.left(parent, removed.ino, name);
     this.#view.orphan(removed);
   }
 

@@ -1,25 +1,24 @@
 import { FsError } from '../base/errors.ts';
 import type { HandleId, Inode } from '../base/vocabulary.ts';
+import type { TreeInvalidation } from '../tree/tree.ts';
 import type { FileHandle } from './file-handle.ts';
-
-/** One opendir(2). */
-export interface FolderHandle {
-  readonly kind: 'folder';
-  readonly ino: Inode;
-  /** Names handed out lately, by cookie: where to go on when the entry itself is gone by then. Bounded. */
-  readonly handedOut: Map<number, string>;
-}
+import type { FolderHandle } from './folder-handle.ts';
 
 type Handle = FileHandle | FolderHandle;
 
 /** What is open, by the numbers the kernel holds. Numbers are never reused while the mount lives. */
 export class Handles {
   readonly #handles = new Map<HandleId, Handle>();
+  readonly #folders = new Map<Inode, Set<FolderHandle>>();
   #next = 1;
 
   add(handle: Handle): HandleId {
     const id = this.#next++ as HandleId;
     this.#handles.set(id, handle);
+    if (handle.kind === 'folder') {
+      const ofFolder = this.#folders.get(handle.ino) ?? new Set();
+      this.#folders.set(handle.ino, ofFolder.add(handle));
+    }
     return id;
   }
 
@@ -37,8 +36,25 @@ export class Handles {
     return handle;
   }
 
+  /** `entry` was called `name` in `folder`, and is not any more: who reads the folder goes on behind that name. */
+  left(folder: Inode, entry: Inode, name: string): void {
+    for (const handle of this.#folders.get(folder) ?? []) handle.left(entry, name);
+  }
+
+  /** What others took out of folders. */
+  changedElsewhere(changes: readonly TreeInvalidation[]): void {
+    if (this.#folders.size === 0) return;
+    for (const change of changes)
+      if (change.kind !== 'inode' && change.ino !== undefined) this.left(change.parent, change.ino, change.name);
+  }
+
   remove(id: HandleId): void {
+    const handle = this.#handles.get(id);
     this.#handles.delete(id);
+    if (handle?.kind !== 'folder') return;
+    const ofFolder = this.#folders.get(handle.ino);
+    ofFolder?.delete(handle);
+    if (ofFolder?.size === 0) this.#folders.delete(handle.ino);
   }
 
   get size(): number {

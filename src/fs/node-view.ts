@@ -62,6 +62,12 @@ export class NodeView {
   }
 
   entry(node: NodeRecord): Entry {
+    this.#onTold(node.ino);
+    return this.listed(node);
+  }
+
+  /** As `entry`, for a listing: the kernel has not heard of it where there turns out to be no room for it. */
+  listed(node: NodeRecord): Entry {
     return {
       attributes: this.#attributes(node as VisibleNode),
       entryTimeoutMs: this.#entryTimeoutMs,
@@ -70,6 +76,7 @@ export class NodeView {
   }
 
   reply(ino: Inode): AttributesReply {
+    this.#onTold(ino);
     return { attributes: this.#attributes(this.node(ino)), attributeTimeoutMs: this.#attributeTimeoutMs };
   }
 
@@ -108,7 +115,6 @@ export class NodeView {
   }
 
   #attributes(node: VisibleNode): Attributes {
-    this.#onTold(node.ino);
     const unflushed = node.kind === 'file' ? (this.#files.get(node.ino)?.unflushed ?? null) : null;
     return attributesOf(node, node.local, unflushed, this.#orphans.has(node.ino) ? 0 : 1);
   }

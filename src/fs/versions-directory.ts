@@ -22,7 +22,7 @@ import type { Freshness } from '../tree/freshness.ts';
 import type { Tree } from '../tree/tree.ts';
 import { fillDirectory } from './directory.ts';
 import type { FileHistory, NamedVersion } from './file-history.ts';
-import type { FolderHandle } from './handles.ts';
+import { FolderHandle } from './folder-handle.ts';
 import { ReadOnlyOps } from './read-only-ops.ts';
 import { VersionReader } from './version-reader.ts';
 
@@ -161,7 +161,7 @@ export class VersionsDirectory extends ReadOnlyOps {
       );
     }
     return this.#afterListing(node.ino, ctx, () =>
-      this.#addFolder({ kind: 'mirror', folder: { kind: 'folder', ino: node.ino, handedOut: new Map() } }),
+      this.#addFolder({ kind: 'mirror', folder: new FolderHandle(node.ino) }),
     );
   }
 
@@ -198,7 +198,7 @@ export class VersionsDirectory extends ReadOnlyOps {
     };
     const view = {
       local: (ino: Inode) => this.#shown(mirrorOf(ino)).local,
-      entry: (node: NodeRecord) => this.#mirrorEntry(node as ShownNode),
+      listed: (node: NodeRecord) => this.#mirrorEntry(node as ShownNode),
     };
     const mirrored: DirectorySink = {
       wantsEntries: sink.wantsEntries,

@@ -38,8 +38,8 @@ export type AbsenceOutcome = 'kept' | 'moved' | 'removed' | 'held';
 
 /** What the kernel has to forget because somebody else changed it. */
 export type TreeInvalidation =
-  /** The name is there, gone, or another inode's. */
-  | { readonly kind: 'entry'; readonly parent: Inode; readonly name: string }
+  /** The name is there, gone, or another inode's. `ino`: whose it was, where that one has another now. */
+  | { readonly kind: 'entry'; readonly parent: Inode; readonly name: string; readonly ino?: Inode }
   /** `was`: what the file held, where it holds other bytes now, or may; null where only attributes changed. */
   | { readonly kind: 'inode'; readonly ino: Inode; readonly was: FileBytes | null }
   /** The name and its inode are gone for good. */
@@ -319,7 +319,7 @@ function invalidationsOf({ before, after }: NodeChange): TreeInvalidation[] {
   if (is === null) return [{ kind: 'deleted', parent: was.parent, ino, name: was.name }];
   const forget: TreeInvalidation[] = [];
   if (was.parent !== is.parent || was.name !== is.name) {
-    forget.push({ kind: 'entry', parent: was.parent, name: was.name });
+    forget.push({ kind: 'entry', parent: was.parent, name: was.name, ino });
     forget.push({ kind: 'entry', parent: is.parent, name: is.name });
   }
   const contentChanged =

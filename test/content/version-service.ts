@@ -53,6 +53,14 @@ export class VersionService implements VersionSource, VersionHistory, RemoteList
     return { file: url, version };
   }
 
+  remove(name: string): void {
+    for (const [url, file] of this.#files) if (file.name === name) this.#files.delete(url);
+  }
+
+  rename(name: string, newName: string): void {
+    for (const [url, file] of this.#files) if (file.name === name) this.#files.set(url, { ...file, name: newName });
+  }
+
   /** The service keeps few versions: this one is gone. */
   dropVersion(version: VersionUrl): void {
     for (const file of this.#files.values()) {

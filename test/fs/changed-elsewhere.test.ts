@@ -146,6 +146,29 @@ test('whoever opens before the kernel heard of another size is not filled up to 
   await tower.fileSystem.release(ino, told.handle);
 });
 
+test('an entry for which an answer had no room told the kernel nothing: whoever opens is not filled up either', async () => {
+  service.put('file', Buffer.from('long, as the kernel was told'), 1_000_000);
+  const { ino } = await mount.stat('file');
+  const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
+  const flags = { access: 'read', append: false, truncate: false, raw: 0 } as const;
+  const open = async (): Promise<unknown> => {
+    const opened = await tower.fileSystem.open(ino, flags, ctx);
+    await tower.fileSystem.release(ino, opened.handle);
+    return opened;
+  };
+  const { handle } = await tower.fileSystem.opendir(ROOT_INODE, ctx);
+  service.put('file', Buffer.from('short'), 2_000_000);
+  await tower.freshness.refresh();
+
+  await tower.fileSystem.readdir(ROOT_INODE, handle, 2, { wantsEntries: true, add: () => false });
+  expect(await open()).toMatchObject({ directIo: true, keepCache: false });
+  await tower.fileSystem.readdir(ROOT_INODE, handle, 2, { wantsEntries: false, add: () => true });
+  expect(await open()).toMatchObject({ directIo: true, keepCache: false });
+  await tower.fileSystem.readdir(ROOT_INODE, handle, 2, { wantsEntries: true, add: () => true });
+  expect(await open()).toMatchObject({ directIo: false });
+  await tower.fileSystem.releasedir(ROOT_INODE, handle);
+});
+
 test('a writer that finds a newer version than the listing told of is still the one that writes', async () => {
   service.put('file', Buffer.from('listed'), 1_000_000);
   const { ino } = await mount.stat('file');

@@ -196,7 +196,7 @@ describe('Freshness', () => {
     expect(names(ino('d'))).toEqual(['moved']);
     expect(fixture.tree.child(ino('d'), 'moved')?.ino).toBe(moved);
     expect(fixture.forgotten).toContainEqual({ kind: 'deleted', parent: ROOT_INODE, ino: gone, name: 'gone' });
-    expect(fixture.forgotten).toContainEqual({ kind: 'entry', parent: ROOT_INODE, name: 'moved' });
+    expect(fixture.forgotten).toContainEqual({ kind: 'entry', parent: ROOT_INODE, name: 'moved', ino: moved });
     expect(fixture.forgotten).toContainEqual({ kind: 'entry', parent: ino('d'), name: 'moved' });
   });
 

@@ -25,6 +25,8 @@ const ENTRIES = Number(process.env.CFS_CONFORMANCE_ENTRIES ?? 1_000);
 /** In a folder that changes while it is told: as many in soak, enough for several replies of the kernel otherwise. */
 const CHANGING = ENTRIES > 10_000 ? ENTRIES : Math.min(ENTRIES, 3_000);
 const REMOVED_WHILE_TOLD = Math.min(ENTRIES, 2_000);
+/** More than the C library asks for at once (32 KiB). */
+const KEPT_BY_THE_KERNEL = 1_500;
 const STATED = Math.min(ENTRIES, 1_000);
 const REMOVED_PER_ROUND = 100;
 const TOLD_PER_ROUND = 200;
@@ -179,6 +181,33 @@ export const folderScenarios: readonly Scenario[] = [
     expect(removed).toBe(REMOVED_WHILE_TOLD);
     expect(await fs.names('folder')).toEqual([]);
   }),
+  scenario(
+    'removing what a stream tells, one after another, empties a folder that others list, before and meanwhile',
+    ['process'],
+    async (fs) => {
+      await fs.mkdir('folder');
+      await fill(fs, 'folder', KEPT_BY_THE_KERNEL);
+      for (let time = 0; time < 2; time++) expect((await fs.names('folder')).length).toBe(KEPT_BY_THE_KERNEL);
+
+      const stream = await fs.process.opendir('folder');
+      let removed = 0;
+      for (;;) {
+        const [entry] = await fs.process.nextEntries(stream, 1);
+        if (entry === undefined) break;
+        if (entry.name === '.' || entry.name === '..') continue;
+        await fs.unlink(`folder/${entry.name}`);
+        if (++removed % REMOVED_PER_ROUND !== 0) continue;
+        // Another reader from the start: what the kernel kept goes.
+        const beside = await fs.process.opendir('folder');
+        await fs.process.nextEntries(beside, 1);
+        await fs.process.closedir(beside);
+      }
+      await fs.process.closedir(stream);
+
+      expect(removed).toBe(KEPT_BY_THE_KERNEL);
+      expect(await fs.names('folder')).toEqual([]);
+    },
+  ),
   scenario(
     'a stream tells all that stays once, whatever comes and goes, and again after seekdir',
     ['process'],
