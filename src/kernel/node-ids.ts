@@ -26,6 +26,8 @@ export class NodeIds {
   readonly #replaced = new Map<Inode, Replaced>();
   /** Numbers that are no inode's: whose they are, and how many lookups of them the kernel owes us. */
   readonly #successors = new Map<number, { readonly ino: Inode; lookups: number }>();
+  /** Files that have one number again: what the kernel has by it may be from before. */
+  readonly #oneAgain = new Set<Inode>();
   #next = FIRST_SUCCESSOR;
 
   /** The inode that the kernel means. */
@@ -46,17 +48,33 @@ export class NodeIds {
     return nodeId;
   }
 
+  /**
+   * Whether an open may go on with the bytes that the kernel has by its number; asked once per open. Whoever reads or writes by one number
+   * brings nothing of it to the others: of a file with several, none is trusted, and of one that had several not what is left of that time.
+   */
+  mayKeep(ino: Inode): boolean {
+    if (this.#replaced.size > 0 && this.#replaced.has(ino)) return false;
+    return this.#oneAgain.size === 0 || !this.#oneAgain.delete(ino);
+  }
+
+  /** Whether the name leads to another number by now. */
+  isFormer(nodeId: number): boolean {
+    return this.#replaced.size > 0 && this.currentOf(this.inodeOf(nodeId)) !== nodeId;
+  }
+
   /** FORGET. @returns the inode that was meant */
   forgotten(nodeId: number, count: number): Inode {
     const ino = this.inodeOf(nodeId);
     const replaced = this.#replaced.size > 0 ? this.#replaced.get(ino) : undefined;
     if (replaced === undefined) {
       this.#successors.delete(nodeId);
+      this.#oneAgain.delete(ino); // its bytes went with it
       return ino;
     }
     const successor = this.#successors.get(nodeId);
     if (successor !== undefined) successor.lookups -= count;
     this.#tidy(ino, replaced);
+    if (nodeId === ino) this.#oneAgain.delete(ino);
     const isInUse = nodeId === replaced.current || replaced.older.has(nodeId);
     if (!isInUse && (successor?.lookups ?? 0) <= 0) this.#successors.delete(nodeId);
     return ino;
@@ -84,19 +102,21 @@ export class NodeIds {
   #tidy(ino: Inode, replaced: Replaced): void {
     const isKnown = (nodeId: number): boolean => (this.#successors.get(nodeId)?.lookups ?? 0) > 0;
     for (const [nodeId, older] of replaced.older) {
-      if (older() !== null) continue;
+      // The kernel may know it without anybody having it open: by a path from before (O_PATH, a bind mount).
+      if (older() !== null || isKnown(nodeId)) continue;
       replaced.older.delete(nodeId);
-      if (!isKnown(nodeId)) this.#successors.delete(nodeId);
+      this.#successors.delete(nodeId);
     }
     if (replaced.older.size > 0 || isKnown(replaced.current)) return;
     this.#successors.delete(replaced.current);
     this.#replaced.delete(ino);
+    this.#oneAgain.add(ino);
   }
 }
 
 interface Replaced {
   current: number;
-  /** The numbers before. */
+  /** The numbers before, while somebody has the file open by them or the kernel owes us lookups. */
   readonly older: Map<number, OlderAttributes>;
 }
 

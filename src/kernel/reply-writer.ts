@@ -1,5 +1,6 @@
 import { constants } from 'node:os';
 import { FsError } from '../base/errors.ts';
+import type { Inode } from '../base/vocabulary.ts';
 import type {
   Attributes,
   AttributesReply,
@@ -78,12 +79,14 @@ export class ReplyWriter {
         length = this.#entry(body, value as Entry | NegativeEntry);
         this.#deps.told((value as Entry | NegativeEntry).attributes);
         break;
-      case Opcode.CREATE:
+      case Opcode.CREATE: {
         request.value = value;
-        length = this.#entry(body, value as Entry);
-        length += wire.open(body + length, (value as Entry & { open: OpenReply }).open, request.access);
-        this.#deps.told((value as Entry).attributes);
+        const { open, ...entry } = value as Entry & { open: OpenReply };
+        length = this.#entry(body, entry);
+        length += wire.open(body + length, this.#open(entry.attributes.ino, open, false), request.access);
+        this.#deps.told(entry.attributes);
         break;
+      }
       case Opcode.GETATTR:
       case Opcode.SETATTR: {
         const { attributes, attributeTimeoutMs } = value as AttributesReply;
@@ -93,7 +96,7 @@ export class ReplyWriter {
       }
       case Opcode.OPEN:
         request.value = value;
-        length = wire.open(body, value as OpenReply, request.access);
+        length = wire.open(body, this.#open(request.nodeid, value as OpenReply, request.isByFormer), request.access);
         break;
       case Opcode.OPENDIR:
         request.value = value;
@@ -128,6 +131,16 @@ export class ReplyWriter {
     length += P.OUT_HEADER_BYTES;
     wire.header(out, length, 0, request.uniqueLow, request.uniqueHigh);
     return length;
+  }
+
+  /**
+   * By a former number nothing goes through the kernel's pages: those that it has are of what others read on, and it hears of no change of
+   * them.
+   */
+  #open(ino: Inode, open: OpenReply, isByFormer: boolean): OpenReply {
+    const mayKeep = this.#deps.nodeIds.mayKeep(ino);
+    if (mayKeep && !isByFormer) return open;
+    return { ...open, keepCache: false, directIo: open.directIo || isByFormer };
   }
 
   #entry(at: number, entry: Entry | NegativeEntry): number {

@@ -5,6 +5,7 @@ import type {
   Answer,
   AttributeChange,
   Attributes,
+  AttributesReply,
   FileSystemOps,
   OpenFlags,
   RenameMode,
@@ -101,8 +102,8 @@ export class RequestReader {
    * @param copyWrites whether the bytes of a WRITE must outlive the slot
    */
   call(request: Request, at: number, data: number, copyWrites: boolean): Answer<unknown> {
-    if (request.older === null) return this.#call(request, at, data, copyWrites);
-    if (request.opcode === Opcode.GETATTR) {
+    if (!request.isByFormer) return this.#call(request, at, data, copyWrites);
+    if (request.opcode === Opcode.GETATTR && request.older !== null) {
       request.op = 'getattr';
       // The kernel names the handle where it asks by itself (fuse_update_attributes); stat(2) of a descriptor has none.
       const isRead = (this.#wire.u32(at + P.IN_HEADER_BYTES) & P.GETATTR_FH) !== 0;
@@ -110,18 +111,21 @@ export class RequestReader {
       if (attributes !== null) return { attributes, attributeTimeoutMs: 0 };
     }
     const answer = this.#call(request, at, data, copyWrites);
-    if (!CHANGES.has(request.opcode)) return answer;
+    if (request.opcode !== Opcode.GETATTR && !CHANGES.has(request.opcode)) return answer;
     return answer instanceof Promise
-      ? answer.then((value) => this.#changedByOlder(request, value))
-      : this.#changedByOlder(request, answer);
+      ? answer.then((value) => this.#answeredByFormer(request, value))
+      : this.#answeredByFormer(request, answer);
   }
 
-  /** What the kernel knows by the number of today changed by another one: it cannot know that these are one file. */
-  #changedByOlder(request: Request, value: unknown): unknown {
+  /** The kernel cannot know that what it has by a former number and by the one of today is one file. */
+  #answeredByFormer(request: Request, value: unknown): unknown {
     if (value instanceof Refusal) return value;
-    this.#bytesChanged(request.nodeid);
-    const attributes = request.opcode === Opcode.SETATTR ? (request.older?.() ?? null) : null;
-    return attributes === null ? value : { attributes, attributeTimeoutMs: 0 };
+    const { opcode } = request;
+    if (opcode !== Opcode.GETATTR) this.#bytesChanged(request.nodeid);
+    if (opcode !== Opcode.GETATTR && opcode !== Opcode.SETATTR) return value;
+    // Of what changes later it is told by the number of today.
+    const attributes = request.older?.() ?? (value as AttributesReply).attributes;
+    return { attributes, attributeTimeoutMs: 0 };
   }
 
   #call(request: Request, at: number, data: number, copyWrites: boolean): Answer<unknown> {

@@ -33,6 +33,8 @@ export class Request implements OpContext, PendingOp {
   held: readonly [number, number] | null = null;
   /** Of a WRITE that is not answered yet and has a copy of its bytes. */
   copiedBytes = 0;
+  readonly #nodeIds: NodeIds;
+  readonly #number: number;
   #controller: AbortController | null = null;
   #aborted: Error | null = null;
 
@@ -41,6 +43,8 @@ export class Request implements OpContext, PendingOp {
     this.uniqueLow = wire.u32(at + P.IN_UNIQUE);
     this.uniqueHigh = wire.u32(at + P.IN_UNIQUE + 4);
     const nodeId = wire.u64(at + P.IN_NODEID);
+    this.#nodeIds = nodeIds;
+    this.#number = nodeId;
     this.nodeid = nodeIds.inodeOf(nodeId);
     this.older = nodeIds.olderOf(nodeId);
     this.uid = wire.u32(at + P.IN_UID);
@@ -51,6 +55,11 @@ export class Request implements OpContext, PendingOp {
 
   get unique(): number {
     return this.uniqueLow + this.uniqueHigh * 0x1_0000_0000;
+  }
+
+  /** Whether it asks by a number that the name does not lead to any more. That may come to be so before it is answered. */
+  get isByFormer(): boolean {
+    return this.#nodeIds.isFormer(this.#number);
   }
 
   get signal(): AbortSignal {

@@ -1,5 +1,14 @@
 import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
-import { MAP_SHARED, O_CREAT, O_RDONLY, O_WRONLY, PROT_READ } from '../conformance/file-api.ts';
+import {
+  MAP_SHARED,
+  O_APPEND,
+  O_CREAT,
+  O_RDONLY,
+  O_RDWR,
+  O_TRUNC,
+  O_WRONLY,
+  PROT_READ,
+} from '../conformance/file-api.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
 import { OtherProgram } from '../harness/other-program.ts';
 import { SyscallProcess } from '../harness/syscall-process.ts';
@@ -182,6 +191,75 @@ describe.skipIf(missing !== null)(`a file that is replaced while it is read${mis
     await reader.unlink('changed');
     expect(await mapped(older, SHORT_BYTES)).toBe(`A*${SHORT_BYTES}`);
     expect((await reader.fstat(older)).nlink).toBe(0);
+    await reader.close(older);
+    await mount.sync();
+  });
+
+  /** A bind mount of a file, a watch on it: whatever keeps the kernel's inode without having the file open. */
+  const O_PATH = 0o10000000;
+
+  async function readAt(who: SyscallProcess, path: string): Promise<string> {
+    const fd = await who.open(path, O_RDONLY);
+    const pieces: Uint8Array[] = [];
+    for (let piece = await who.process.readHere(fd, PIECE_BYTES); piece.length > 0; ) {
+      pieces.push(piece);
+      piece = await who.process.readHere(fd, PIECE_BYTES);
+    }
+    await who.close(fd);
+    return runsOf(Buffer.concat(pieces));
+  }
+
+  /** Written anew, here. */
+  async function written(name: string, bytes: Buffer): Promise<void> {
+    const fd = await bystander.open(name, O_WRONLY | O_TRUNC);
+    for (let at = 0; at < bytes.length; at += PIECE_BYTES)
+      await bystander.write(fd, at, bytes.subarray(at, at + PIECE_BYTES));
+    await bystander.close(fd);
+  }
+
+  test.each([{ byName: false }, { byName: true }])(
+    'is read as it is now by whoever comes to it on a path from before (read by its name first: $byName)',
+    async ({ byName }) => {
+      onTestFailed(mount.printLogs);
+      const name = `path ${byName}`;
+      const replace = await filled(name, 'A', SHORT_BYTES);
+      const place = await reader.open(name, O_PATH);
+      const path = `/proc/self/fd/${place}`;
+      const older = await reader.open(name, O_RDONLY);
+      expect(await readOut(older, name)).toBe(`A*${SHORT_BYTES}`);
+      await replace('B', SHORT_BYTES);
+      if (byName) expect(await readAt(bystander, name)).toBe(`B*${SHORT_BYTES}`);
+
+      expect(await readAt(reader, path)).toBe(`B*${SHORT_BYTES}`);
+      expect((await reader.read(older, 0, 10)).every((byte) => byte === 0x41)).toBe(true);
+      await reader.close(older);
+      expect(await readAt(reader, path)).toBe(`B*${SHORT_BYTES}`);
+
+      await written(name, Buffer.alloc(SHORT_BYTES, 'C'));
+      expect(await readAt(bystander, name)).toBe(`C*${SHORT_BYTES}`);
+      expect(await readAt(reader, path)).toBe(`C*${SHORT_BYTES}`);
+      await written(name, Buffer.alloc(LONG_BYTES, 'D'));
+      expect((await reader.fstat(place)).sizeBytes).toBe(LONG_BYTES);
+      expect(await readAt(reader, path)).toBe(`D*${LONG_BYTES}`);
+      await reader.close(place);
+    },
+  );
+
+  test('by who has it open for writing, and then emptied and written anew, has one size for all', async () => {
+    onTestFailed(mount.printLogs);
+    const replace = await filled('beside', 'A', SHORT_BYTES);
+    const older = await reader.open('beside', O_RDWR);
+    await reader.read(older, 0, 10);
+    await replace('B', LONG_BYTES);
+    await reader.write(older, 0, Buffer.from('half'));
+
+    const appended = await bystander.open('beside', O_WRONLY | O_APPEND);
+    await bystander.write(appended, 0, Buffer.from('more'));
+    await bystander.close(appended);
+    await written('beside', Buffer.from('CCC'));
+
+    expect((await bystander.stat('beside')).sizeBytes).toBe(3);
+    expect(await readAt(bystander, 'beside')).toBe('C*3');
     await reader.close(older);
     await mount.sync();
   });

@@ -91,3 +91,104 @@ test('whatever is opened, replaced and forgotten: each number is one file, and n
     }),
   );
 });
+
+test('what the kernel has of a file is not kept while that has several numbers, nor once after', () => {
+  const ids = new NodeIds();
+  let isOpen = true;
+  expect(ids.mayKeep(INO)).toBe(true);
+
+  ids.replace(INO, () => (isOpen ? SHOWN : null));
+  const next = ids.lookedUp(INO);
+  expect([ids.mayKeep(INO), ids.mayKeep(INO), ids.mayKeep(8 as Inode)]).toEqual([false, false, true]);
+  expect([ids.isFormer(INO), ids.isFormer(next), ids.isFormer(8)]).toEqual([true, false, false]);
+
+  isOpen = false;
+  ids.forgotten(next, 1);
+  expect([ids.isFormer(INO), ids.mayKeep(INO), ids.mayKeep(INO)]).toEqual([false, false, true]);
+});
+
+test('a number that the kernel has by a path from before is one of several, also when nobody has the file open by it', () => {
+  const ids = new NodeIds();
+  let isOpen = true;
+  const older = () => (isOpen ? SHOWN : null);
+  ids.replace(INO, older);
+  const first = ids.lookedUp(INO);
+  ids.replace(INO, older);
+  const second = ids.lookedUp(INO);
+
+  isOpen = false;
+  ids.forgotten(second, 1);
+  expect([ids.isFormer(first), ids.isFormer(INO), ids.mayKeep(INO)]).toEqual([true, true, false]);
+
+  ids.forgotten(first, 1);
+  expect([ids.currentOf(INO), ids.mayKeep(INO), ids.mayKeep(INO)]).toEqual([INO, false, true]);
+});
+
+test('what the kernel forgot is not waited for: it has nothing of it', () => {
+  const ids = new NodeIds();
+  let isOpen = true;
+  ids.replace(INO, () => (isOpen ? SHOWN : null));
+  isOpen = false;
+  ids.forgotten(ids.lookedUp(INO), 1);
+
+  ids.forgotten(INO, 1);
+  expect(ids.mayKeep(INO)).toBe(true);
+});
+
+/**
+ * A kernel that keeps the bytes it read by each number until an open says that it may not, or it is told; what it writes by a number it has
+ * by that. Bytes are kept in general until others change them (`KernelCache.mayKeep`).
+ */
+test('whatever is read and written by whichever number, nobody opens a file and reads what it was before', () => {
+  const step = fc.record({ what: fc.constantFrom('open', 'write', 'close', 'forget', 'replace'), which: fc.nat() });
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
+      const ids = new NodeIds();
+      /** By number: lookups, and the change that the bytes there are of; null for no bytes. */
+      const known = new Map<number, { lookups: number; bytes: number | null }>();
+      let newest = 0;
+      let isUnchanged = true;
+      /** Who reads what it was before the latest replacement; by the number of then. */
+      let readers: { nodeId: number; count: number }[] = [];
+      const lookUp = (): number => {
+        const nodeId = ids.lookedUp(INO);
+        const { lookups = 0, bytes = null } = known.get(nodeId) ?? {};
+        known.set(nodeId, { lookups: lookups + 1, bytes });
+        return nodeId;
+      };
+      for (const { what, which } of steps) {
+        if (which % 3 === 0 || known.size === 0) lookUp();
+        const nodeId = [...known.keys()][which % known.size] as number;
+        const kernel = known.get(nodeId) as { lookups: number; bytes: number | null };
+        if (what === 'open') {
+          const mayKeep = ids.mayKeep(INO) && isUnchanged && !ids.isFormer(nodeId);
+          isUnchanged = true;
+          if (!mayKeep) kernel.bytes = null;
+          if (kernel.bytes !== null) expect(kernel.bytes).toBe(newest);
+          if (!ids.isFormer(nodeId)) kernel.bytes = newest;
+        } else if (what === 'write') {
+          newest++;
+          if (!ids.isFormer(nodeId)) kernel.bytes = newest;
+          else for (const [id, each] of known) if (id === ids.currentOf(INO)) each.bytes = null;
+        } else if (what === 'replace') {
+          const current = lookUp();
+          const reader = { nodeId: current, count: 1 };
+          readers.push(reader);
+          newest++;
+          isUnchanged = false;
+          ids.replace(INO, () => (reader.count > 0 ? SHOWN : null));
+        } else if (what === 'close') {
+          for (const each of readers.splice(0, 1)) each.count = 0;
+        } else if (!readers.some((each) => each.nodeId === nodeId)) {
+          ids.forgotten(nodeId, kernel.lookups);
+          known.delete(nodeId);
+        }
+      }
+      for (const each of readers) each.count = 0;
+      readers = [];
+      for (const [nodeId, { lookups }] of known) ids.forgotten(nodeId, lookups);
+      expect([ids.currentOf(INO), ids.isFormer(INO)]).toEqual([INO, false]);
+    }),
+    { numRuns: 5_000 },
+  );
+});
