@@ -10,6 +10,9 @@ import { alignOut, indexBehind } from './extents.ts';
 import { isFrozenFile } from './sealed-marks.ts';
 import type { ContentRecord } from './tables.ts';
 
+/** Of what `nextData` looks at in one step. */
+const SEEK_WINDOW_BYTES = 64 * 1024 * 1024;
+
 /** Where the layers find what they resolve. */
 export interface LayerSource {
   /** An open draft: newer than its record. */
@@ -71,8 +74,31 @@ export class ContentLayers {
     return out;
   }
 
+  /** See `Contents.nextData`. However long the zeros before it are, they are not walked through. */
+  nextData(id: ContentId, offset: number): Extent | null {
+    const sizeBytes = this.sizeOf(id);
+    for (let from = this.#mayBeginAt(id, Math.max(0, offset)); from < sizeBytes; ) {
+      const to = Math.min(from + SEEK_WINDOW_BYTES, sizeBytes);
+      const data = firstData(this.#outline(id, from, to), from);
+      if (data !== null) return data;
+      from = this.#mayBeginAt(id, to);
+    }
+    return null;
+  }
+
+  /** Where data may begin, at `from` or behind it, as the ranges of drafts say; infinitely far where only zeros follow. */
+  #mayBeginAt(id: ContentId, from: number): number {
+    const layer = this.#source.draft(id) ?? this.#source.record(id);
+    if ('kind' in layer && layer.kind === 'version') return from;
+    const { extents, base, baseBytes } = layer;
+    const own = extents[indexBehind(extents, from)] ?? Number.POSITIVE_INFINITY;
+    const isBaseVisible = base !== null && from < Math.min(baseBytes, this.sizeOf(base));
+    const below = isBaseVisible ? this.#mayBeginAt(base, from) : Number.POSITIVE_INFINITY;
+    return Math.max(from, Math.min(own, below));
+  }
+
   /** As `resolve`, for whoever only asks where zeros are: nothing is compared with its mark, so that all of a large file may be asked for. */
-  outline(id: ContentId, start: number, end: number): Piece[] {
+  #outline(id: ContentId, start: number, end: number): Piece[] {
     this.#isOutline = true;
     try {
       return this.resolve(id, start, end);
@@ -236,6 +262,18 @@ export function layersOf(top: ContentId, record: (id: ContentId) => ContentRecor
     layers.push(id);
   }
   return layers;
+}
+
+/** The first stretch of `pieces`, the first of which begins at `from`, that is not zeros. */
+function firstData(pieces: readonly Piece[], from: number): Extent | null {
+  let at = from;
+  let start: number | null = null;
+  for (const piece of pieces) {
+    if (piece.kind !== 'zeros') start ??= at;
+    else if (start !== null) break;
+    at += piece.length;
+  }
+  return start === null ? null : { start, end: at };
 }
 
 function bytesPiece(bytes: Uint8Array): Extract<Piece, { kind: 'bytes' }> {

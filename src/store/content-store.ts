@@ -288,19 +288,7 @@ export class ContentStore implements Contents {
   }
 
   nextData(id: ContentId, offset: number): Extent | null {
-    const sizeBytes = this.sizeOf(id);
-    for (let from = Math.max(0, offset); from < sizeBytes; from += SEEK_WINDOW_BYTES) {
-      const to = Math.min(from + SEEK_WINDOW_BYTES, sizeBytes);
-      let at = from;
-      let start = -1;
-      for (const piece of this.#layers.outline(id, from, to)) {
-        if (piece.kind !== 'zeros' && start < 0) start = at;
-        if (piece.kind === 'zeros' && start >= 0) break;
-        at += piece.length;
-      }
-      if (start >= 0) return { start, end: at };
-    }
-    return null;
+    return this.#layers.nextData(id, offset);
   }
 
   fetchPath(version: ContentId): string | null {
@@ -471,8 +459,6 @@ export class ContentStore implements Contents {
     this.#blocks.forget(id);
   }
 }
-
-const SEEK_WINDOW_BYTES = 64 * 1024 * 1024;
 
 const EMPTY: Omit<ContentRecord, 'kind' | 'sealed' | 'sizeBytes'> = {
   version: null,

@@ -361,6 +361,34 @@ test('where data lies is told for holes, own ranges and what is not here', async
   await stop(place);
 });
 
+test.each(['frozen', 'open, over a frozen one'])(
+  'however long the holes of a draft are, they are not walked through (%s)',
+  async (how) => {
+    const place = await open();
+    const { store, contents } = place;
+    const [start, sizeBytes] = [2 ** 51, Number.MAX_SAFE_INTEGER];
+    const frozen = store.transact((tx) => contents.createDraft(tx, null));
+    contents.write(frozen, start, new Uint8Array(100));
+    contents.truncate(frozen, sizeBytes - 1);
+    store.transact((tx) => contents.seal(tx, frozen));
+    const base = { content: frozen, sizeBytes: sizeBytes - 1 };
+    const id = how === 'frozen' ? frozen : store.transact((tx) => contents.createDraft(tx, base));
+    if (id !== frozen) contents.truncate(id, sizeBytes);
+    // Each step asks for the record of the frozen one: of 64 MiB each it would be millions of steps.
+    const record = store.get.bind(store);
+    let asked = 0;
+    store.get = (...args: Parameters<typeof record>) => {
+      if (++asked > 100) throw new Error('the holes are walked through');
+      return record(...args);
+    };
+
+    expect(contents.nextData(id, 0)).toEqual({ start, end: start + 100 });
+    expect(contents.nextData(id, start + 99)).toEqual({ start: start + 99, end: start + 100 });
+    expect(contents.nextData(id, start + 100)).toBeNull();
+    await stop(place);
+  },
+);
+
 test('of bytes that land with their marks none is looked at, and the marks are kept', async () => {
   const blocks = 96;
   let looked = 0;
