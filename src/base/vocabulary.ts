@@ -21,6 +21,7 @@
  * agenda    which dirty nodes are to be decided about and when, and which may be pushed now.
  * drain     push everything, or put it down safely.
  * look      a listing that a push waits for: is the place still there that it goes into?
+ * gone      of a node: the service does not have its resource any more, where we look; it may be kept here for now.
  * reserve   the part of its disk that `cfs serve` leaves free.
  */
 

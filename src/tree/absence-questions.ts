@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import { ApiError } from '../base/errors.ts';
 import type { RemoteResource } from '../base/resources.ts';
 import type { ResourceUrl } from '../base/vocabulary.ts';
 import type { AbsenceOutcome, AbsenceQuestion } from './listing-application.ts';
@@ -43,9 +44,21 @@ export class AbsenceQuestions {
     try {
       const answer = await this.#listing.resource(question.resource, question.kind, signal);
       if (answer?.parent != null) await this.#reveal(answer.parent, sequence, signal);
+      // Another node has it by now, or this one has another: the answer says nothing of that.
+      if (this.#tree.node(question.ino)?.remote?.resource !== question.resource) return 'kept';
       return this.#tree.settleAbsence(question.ino, answer, sequence, accept);
     } finally {
       this.#marks.finish(sequence);
+    }
+  }
+
+  /** Null above what may be looked at: a shared folder tells of its owner's. */
+  async #folder(url: ResourceUrl, signal: AbortSignal): Promise<RemoteResource | null> {
+    try {
+      return await this.#listing.resource(url, 'folder', signal);
+    } catch (error) {
+      if (error instanceof ApiError && (error.status === 400 || error.status === 403)) return null;
+      throw error;
     }
   }
 
@@ -53,7 +66,7 @@ export class AbsenceQuestions {
   async #reveal(folder: ResourceUrl, sequence: number, signal: AbortSignal): Promise<void> {
     const path: RemoteResource[] = [];
     for (let at = folder; this.#tree.nodeOf(at) === undefined; ) {
-      const resource = this.#outside.has(at) ? null : await this.#listing.resource(at, 'folder', signal);
+      const resource = this.#outside.has(at) ? null : await this.#folder(at, signal);
       if (resource === null || resource.parent === null || path.length === DEPTH_MAX) {
         for (const url of [at, ...path.map(({ url }) => url)]) this.#outside.add(url);
         return;

@@ -7,9 +7,10 @@ import type { RemoteEntry } from '../base/resources.ts';
 import { type Inode, ROOT_INODE } from '../base/vocabulary.ts';
 import { isContentDirty } from '../store/node-table.ts';
 import { AbsenceQuestions } from './absence-questions.ts';
+import { REMOVALS_BELIEVED_MAX } from './gone-nodes.ts';
 import { ifReadable } from './if-readable.ts';
 import { ListingAhead } from './listing-ahead.ts';
-import { type AbsenceQuestion, REMOVALS_BELIEVED_MAX } from './listing-application.ts';
+import type { AbsenceQuestion } from './listing-application.ts';
 import { listPages } from './listing-pages.ts';
 import { PushLook } from './push-look.ts';
 import type { PushMarks } from './push-marks.ts';
@@ -88,7 +89,6 @@ export class Freshness {
       clock: deps.clock,
       log: deps.log,
       begunMs: (folder) => this.#underWay.get(folder)?.begunMs,
-      isHeld: (folder) => this.#held.has(folder),
       list: (folder) => this.#inBackground(folder),
       ask: (question) => this.#questions().settle(question, false, this.#stop.signal),
     });
@@ -274,7 +274,10 @@ export class Freshness {
     const { questions } = outcome;
     const half = questions.length >= HALF_MISSING_MIN && questions.length > listedEntries;
     const isHeld = (questions.length > REMOVALS_BELIEVED_MAX || half) && !accept;
-    if (isHeld) this.#hold(folder, questions.length);
+    if (isHeld) {
+      this.#hold(folder, questions.length);
+      for (const { ino } of questions) this.#tree.gone.suspected(ino);
+    }
     let held = 0;
     // What was changed here would be pushed to where nobody looks: it does not wait for a person's word.
     const waiting = isHeld ? questions.filter(({ ino }) => this.#isChangedHere(ino)) : [...questions];

@@ -2,8 +2,9 @@ import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { RemoteEntry, RemoteResource } from '../base/resources.ts';
 import { type Inode, type NodeKind, type ResourceUrl, ROOT_INODE, timespecOfMs } from '../base/vocabulary.ts';
-import { childOf, isContentDirty, isDirty, isInDoubt, newInode, writeNode } from '../store/node-table.ts';
+import { childOf, isDirty, isInDoubt, newInode, writeNode } from '../store/node-table.ts';
 import type { FileBytes, NodeRecord, StoreWriter, Transaction } from '../store/tables.ts';
+import { GoneNodes, type GoneOutcome, type OpenHere } from './gone-nodes.ts';
 import {
   isMissing,
   type Listing,
@@ -12,10 +13,8 @@ import {
   mergeEntries,
   type NodeChange,
 } from './listing-merge.ts';
-import { isWithin } from './live-folder.ts';
 import type { Names } from './names.ts';
 import type { PushMarks } from './push-marks.ts';
-import { planVanish } from './vanish.ts';
 
 /** A node that a complete listing lacks: to be asked for by its URL before anything happens to it. */
 export interface AbsenceQuestion {
@@ -33,8 +32,7 @@ export interface MergeOutcome {
   readonly postponed: readonly RemoteEntry[];
 }
 
-/** `held`: more would go at once than is believed without a person's word; nothing was changed. */
-export type AbsenceOutcome = 'kept' | 'moved' | 'removed' | 'held';
+export type AbsenceOutcome = GoneOutcome | 'moved';
 
 /** What the kernel has to forget because somebody else changed it. */
 export type TreeInvalidation =
@@ -45,14 +43,11 @@ export type TreeInvalidation =
   /** The name and its inode are gone for good. */
   | { readonly kind: 'deleted'; readonly parent: Inode; readonly ino: Inode; readonly name: string };
 
-/** Entries merged, or nodes removed, in one record and one turn of the loop. */
+/** Entries merged in one record and one turn of the loop. */
 const STEP_NODES_MAX = 500;
 const STEP_NODES_MIN = 16;
 /** How long a turn may take, about: readers wait as long. */
 const TURN_MS = 1.5;
-/** More removals at once than this look like a fault of the service, or like an accident, and wait for a person. */
-export const REMOVALS_BELIEVED_MAX = 100;
-
 /** Somebody who changed something so long ago or less is at work. */
 const AT_WORK_MS = 10 * 60_000;
 
@@ -63,13 +58,6 @@ export interface NewcomerOptions {
   readonly gid?: number;
   /** Permission bits that they do not get; 022 without. */
   readonly umask?: number;
-}
-
-/** A file that a program has open. */
-export interface OpenHere {
-  readonly ino: Inode;
-  /** For writing, by one of those who have it open. */
-  readonly isWritten: boolean;
 }
 
 export interface ListingApplicationDeps {
@@ -85,15 +73,15 @@ export interface ListingApplicationDeps {
   readonly toPush: (ino: Inode) => void;
 }
 
-/** Applies what `listing-merge` and `vanish` decide to the store, step by step, and tells what the kernel must forget. */
+/** Applies what `listing-merge` decides to the store, step by step, and tells what the kernel must forget. */
 export class ListingApplication {
+  /** What is gone on the service. */
+  readonly gone: GoneNodes;
   readonly #store: StoreWriter;
   readonly #names: Names;
   readonly #marks: PushMarks;
   readonly #clock: Clock;
-  readonly #log: Logger;
   readonly #options: NewcomerOptions;
-  readonly #openFiles: () => Iterable<OpenHere>;
   readonly #changedThere: (changes: readonly TreeInvalidation[]) => void;
   readonly #toPush: (ino: Inode) => void;
   /** When a listing last told of something that somebody else did (by `elapsedMs`); null for never in this run. */
@@ -104,11 +92,17 @@ export class ListingApplication {
     this.#names = deps.names;
     this.#marks = deps.marks;
     this.#clock = deps.clock;
-    this.#log = deps.log;
     this.#options = deps.options;
-    this.#openFiles = deps.openFiles ?? (() => []);
     this.#changedThere = deps.changedThere;
     this.#toPush = deps.toPush;
+    this.gone = new GoneNodes({
+      ...deps,
+      openFiles: deps.openFiles ?? (() => []),
+      apply: (changes) => {
+        this.#store.transact((tx) => this.#write(tx, changes));
+        this.#changedThere(changes.flatMap(invalidationsOf));
+      },
+    });
   }
 
   *merge(
@@ -194,10 +188,11 @@ export class ListingApplication {
         serverTimeMs: null,
       };
       this.#mergeBatch(listing, [answer], sequence);
+      this.gone.found(ino);
       return stays ? 'kept' : 'moved';
     }
     // Gone for good, in the trash, or in a folder that we have not seen: when that one is listed it is there.
-    return this.#vanish(node, acceptAll);
+    return this.gone.settle(node, acceptAll);
   }
 
   #mergeBatch(listing: Listing, batch: readonly RemoteEntry[], sequence: number): MergePlan {
@@ -224,42 +219,6 @@ export class ListingApplication {
       if (isDirty(after) || (before !== undefined && isDirty(before))) this.#toPush(after.ino);
     }
     return plan;
-  }
-
-  #vanish(node: NodeRecord, acceptAll: boolean): AbsenceOutcome {
-    if (node.ino === ROOT_INODE) {
-      this.#log.error('the root folder is gone on the service; everything is kept here');
-      return 'held';
-    }
-    const open = [...this.#openFiles()];
-    const written = new Set(open.filter(({ isWritten }) => isWritten).map(({ ino }) => ino));
-    // Whoever reads, reads on: asked again with the next listing, when it is closed. What was changed here stays in any case.
-    const isOnlyRead = (ino: Inode): boolean => {
-      const read = this.#store.get('node', ino);
-      return !this.#isWanted(ino, written) && !(read !== undefined && isContentDirty(read));
-    };
-    if (open.some(({ ino }) => isOnlyRead(ino) && isWithin(this.#store, ino, node.ino))) return 'kept';
-    const view = {
-      children: (parent: Inode) => this.#childrenOf(parent),
-      isBusy: (ino: Inode) => this.#marks.isBusy(ino),
-      isBeingWritten: (ino: Inode) => this.#isWanted(ino, written),
-    };
-    if (!acceptAll && planVanish(view, node, REMOVALS_BELIEVED_MAX + 1).removed > REMOVALS_BELIEVED_MAX) return 'held';
-    for (let at: NodeRecord | undefined = node; at !== undefined; ) {
-      const { changes, complete } = planVanish(view, at, STEP_NODES_MAX);
-      this.#store.transact((tx) => this.#write(tx, changes));
-      this.#changedThere(changes.flatMap(invalidationsOf));
-      for (const { after } of changes) if (after.local !== null) this.#toPush(after.ino);
-      if (complete) break;
-      at = this.#store.get('node', node.ino);
-    }
-    const left = this.#store.get('node', node.ino);
-    return left === undefined ? 'removed' : 'kept';
-  }
-
-  /** Whether the file is made anew for those who may write into it: not without the bytes that it had. */
-  #isWanted(ino: Inode, written: ReadonlySet<Inode>): boolean {
-    return written.has(ino) && this.#store.get('node', ino)?.local?.content != null;
   }
 
   #write(tx: Transaction, changes: readonly NodeChange[]): void {
@@ -295,13 +254,6 @@ export class ListingApplication {
   #nodeOf(reader: Pick<StoreWriter, 'get'>, resource: ResourceUrl): NodeRecord | undefined {
     const ino = reader.get('resource', resource);
     return ino === undefined ? undefined : reader.get('node', ino);
-  }
-
-  *#childrenOf(parent: Inode): Iterable<NodeRecord> {
-    for (const [, ino] of this.#store.scan('name', parent)) {
-      const child = this.#store.get('node', ino);
-      if (child !== undefined) yield child;
-    }
   }
 }
 

@@ -1,7 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { Inode } from '../base/vocabulary.ts';
-import { isContentDirty } from '../store/node-table.ts';
 import { ifReadable } from './if-readable.ts';
 import type { AbsenceQuestion } from './listing-application.ts';
 import type { Tree } from './tree.ts';
@@ -12,8 +11,6 @@ export interface PushLookDeps {
   readonly log: Logger;
   /** When the listing of a folder that is under way began (by `elapsedMs`); undefined: none is. */
   readonly begunMs: (folder: Inode) => number | undefined;
-  /** Whether removals of a folder wait for a person's word. */
-  readonly isHeld: (folder: Inode) => boolean;
   /** Lists a folder, or waits for the listing that is under way; never rejects. */
   readonly list: (folder: Inode) => Promise<void>;
   /** Asks the service for one node and believes the answer. */
@@ -38,17 +35,20 @@ export class PushLook {
     this.#deps = deps;
   }
 
-  /** Lists the folders on the way to a node that were not listed for long, and waits a while for that. Never rejects. */
+  /**
+   * Lists the folders on the way to a node that were not listed for long, then asks for what is kept on that way though it is gone; waits a
+   * while for both. Never rejects.
+   */
   before(ino: Inode): void | Promise<void> {
     const { clock, log } = this.#deps;
     const looks = [...this.#foldersAbove(ino)]
       .filter((folder) => ifReadable(log, folder, () => this.#isOld(folder)) ?? false)
       .map((folder) => this.#look(folder));
-    if (looks.length === 0) looks.push(...this.#lookWhereHeld(ino));
-    if (looks.length === 0) return;
+    if (looks.length === 0 && this.#goneAbove(ino).length === 0) return;
+    const looking = Promise.all(looks).then(() => Promise.all(this.#goneAbove(ino).map((gone) => this.#ask(gone))));
     const waiting = new AbortController();
     const late = clock.sleep(WAIT_MS_MAX, waiting.signal).catch(() => {});
-    return Promise.race([Promise.all(looks), late]).then(() => waiting.abort());
+    return Promise.race([looking, late]).then(() => waiting.abort());
   }
 
   #isOld(folder: Inode): boolean {
@@ -73,18 +73,20 @@ export class PushLook {
     return this.#deps.list(folder);
   }
 
-  /** What lies in a folder whose removals wait for a person's word may be one of them, however lately the folder was listed. */
-  #lookWhereHeld(ino: Inode): Promise<void>[] {
-    const { tree, log, isHeld, ask } = this.#deps;
-    const node = ifReadable(log, ino, () => tree.node(ino));
-    if (node?.remote == null || !isHeld(node.remote.parent) || !isContentDirty(node)) return [];
-    const answered = ask({ ino, resource: node.remote.resource, kind: node.kind });
-    return [
-      answered.then(
-        () => {},
-        (err: unknown) => log.debug({ err, ino }, 'not asked for before its push'),
-      ),
-    ];
+  /** The node, or folders above it, where they are kept though they are gone, or may be: it may have been long before the last listing. */
+  #goneAbove(ino: Inode): AbsenceQuestion[] {
+    const { tree, log } = this.#deps;
+    return [ino, ...this.#foldersAbove(ino)].flatMap((at) => {
+      const node = tree.gone.has(at) ? ifReadable(log, at, () => tree.node(at)) : undefined;
+      return node?.remote == null ? [] : [{ ino: at, resource: node.remote.resource, kind: node.kind }];
+    });
+  }
+
+  #ask(question: AbsenceQuestion): Promise<unknown> {
+    const { log, ask } = this.#deps;
+    return ask(question).catch((err: unknown) =>
+      log.debug({ err, ino: question.ino }, 'not asked for before its push'),
+    );
   }
 
   /** The folders that lead to a node on the service, and those that will when its change is pushed. */

@@ -13,12 +13,12 @@ import {
 import type { Contents } from '../store/contents.ts';
 import { childOf, newInode, writeNode } from '../store/node-table.ts';
 import type { LocalFacet, NodeRecord, StoreWriter, Transaction } from '../store/tables.ts';
+import type { GoneNodes, OpenHere } from './gone-nodes.ts';
 import {
   type AbsenceOutcome,
   ListingApplication,
   type MergeOutcome,
   type NewcomerOptions,
-  type OpenHere,
   type TreeInvalidation,
 } from './listing-application.ts';
 import { isComplete, isEmpty, liveFolder, mustBeEmpty, touch } from './live-folder.ts';
@@ -307,6 +307,11 @@ export class Tree {
     acceptAll: boolean,
   ): AbsenceOutcome {
     return this.#listings.settleAbsence(ino, answer, requestedSequence, acceptAll);
+  }
+
+  /** Nodes that are gone on the service, and kept here for now. */
+  get gone(): Pick<GoneNodes, 'has' | 'suspected'> {
+    return this.#listings.gone;
   }
 
   /** Called after each change by a user operation is recorded. */

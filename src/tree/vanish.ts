@@ -25,7 +25,8 @@ export interface VanishPlan {
  * The resource of `node` is no longer in our tree on the service: what becomes of the node and of what lies below it. Pure.
  *
  * What was not changed here goes. Bytes that were changed here, or are about to be, are wanted: their file loses its resource, so that
- * it is created again, and so do the folders above it. What exists only here, and what was moved in from elsewhere, stays.
+ * it is created again, and so do the folders above it. What exists only here, and what was moved in from elsewhere, stays. Files whose
+ * names never travel stay where their folder does.
  */
 export function planVanish(view: VanishView, node: NodeRecord, removalsMax: number): VanishPlan {
   const changes: NodeChange[] = [];
@@ -38,10 +39,15 @@ export function planVanish(view: VanishView, node: NodeRecord, removalsMax: numb
     removed += 1;
   };
 
+  const isFull = (): boolean => {
+    if (removed >= removalsMax) complete = false;
+    return !complete;
+  };
+
   /** @returns whether something of it stays */
   const settle = (at: NodeRecord, below: boolean): boolean => {
     if (at.localOnly && below) {
-      // Lock and swap files of what is no longer there; folders of such have nothing else in them.
+      // Lock and swap files of a folder that goes; folders of such have nothing else in them.
       for (const child of at.kind === 'folder' ? view.children(at.ino) : []) settle(child, true);
       remove(at);
       return false;
@@ -57,13 +63,12 @@ export function planVanish(view: VanishView, node: NodeRecord, removalsMax: numb
       return false;
     }
     let stays = false;
+    const localOnly: NodeRecord[] = [];
     for (const child of view.children(at.ino)) {
-      if (removed >= removalsMax) {
-        complete = false;
-        return true;
-      }
-      if (settle(child, true)) stays = true;
+      if (child.localOnly) localOnly.push(child);
+      else if (!isFull() && settle(child, true)) stays = true;
     }
+    if (!stays) for (const child of localOnly) if (!isFull()) settle(child, true);
     if (!complete) return true;
     if (stays) keep(at);
     else remove(at);

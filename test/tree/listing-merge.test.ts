@@ -329,6 +329,7 @@ describe('absence', () => {
     const e = child(fixture, ROOT_INODE, 'e').ino;
     merge(fixture, d, [folder('s', 's'), file('1', 'clean'), file('2', 'written')]);
     merge(fixture, e, [file('3', 'clean')]);
+    const lockInE = localFile(tree, e, '.clean.swp').ino;
     const s = child(fixture, d, 's').ino;
     merge(fixture, s, [file('4', 'deep')]);
     write(fixture, child(fixture, d, 'written').ino, 5);
@@ -339,13 +340,14 @@ describe('absence', () => {
     expect(tree.settleAbsence(d, null, marks.nextSequence(), false)).toBe('kept');
     expect(tree.settleAbsence(e, null, marks.nextSequence(), false)).toBe('removed');
     expect(namesIn(tree, ROOT_INODE)).toEqual(['d/']);
-    expect(namesIn(tree, d)).toEqual(['moved in', 's/', 'written']);
+    expect(namesIn(tree, d)).toEqual(['.lock.swp', 'moved in', 's/', 'written']);
     expect(namesIn(tree, s)).toEqual(['made here']);
     expect(tree.node(d)?.remote).toBeNull();
     expect(tree.node(s)?.remote).toBeNull();
     expect(child(fixture, d, 'written').remote).toBeNull();
     expect(child(fixture, d, 'moved in').remote?.resource).toBe(file('m', 'mine').url);
-    expect(tree.node(lock)).toBeUndefined();
+    expect(tree.node(lock)).toBeDefined();
+    expect(tree.node(lockInE)).toBeUndefined();
     expect(store.get('dirty', made)).toBeDefined();
     expect(store.get('dirty', d)).toBeDefined();
     checkStore(store);

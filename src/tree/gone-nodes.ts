@@ -1,0 +1,134 @@
+import type { Logger } from '../base/log.ts';
+import { type Inode, ROOT_INODE } from '../base/vocabulary.ts';
+import { isContentDirty, soundNode } from '../store/node-table.ts';
+import type { NodeRecord, StoreReader } from '../store/tables.ts';
+import type { NodeChange } from './listing-merge.ts';
+import { isWithin } from './live-folder.ts';
+import type { PushMarks } from './push-marks.ts';
+import { planRescue } from './rescue.ts';
+import { planVanish } from './vanish.ts';
+
+/** A file that a program has open. */
+export interface OpenHere {
+  readonly ino: Inode;
+  /** For writing, by one of those who have it open. */
+  readonly isWritten: boolean;
+}
+
+/**
+ * `held`: more would go at once than is believed without a person's word. `open`: somebody reads in it. In both nothing goes, and what is
+ * wanted lost its resource.
+ */
+export type GoneOutcome = 'kept' | 'open' | 'removed' | 'held';
+
+/** More removals at once than this look like a fault of the service, or like an accident, and wait for a person. */
+export const REMOVALS_BELIEVED_MAX = 100;
+/** Nodes removed in one record. */
+const STEP_NODES_MAX = 500;
+
+/**
+ * What becomes here of nodes whose resources are gone on the service, and which of them are kept for now. What is changed in those is not to
+ * be pushed there: the service would take it, and nobody would see it. In memory: after a start the listings tell again.
+ */
+export class GoneNodes {
+  readonly #deps: GoneNodesDeps;
+  /** What lies below is not in here: it is found from what it lies in. */
+  readonly #kept = new Set<Inode>();
+
+  constructor(deps: GoneNodesDeps) {
+    this.#deps = deps;
+  }
+
+  /** Whether the node is kept though it is gone, or may be. */
+  has(ino: Inode): boolean {
+    return this.#kept.has(ino);
+  }
+
+  /** A listing lacks it, and it is not asked for: too much is missing at once. */
+  suspected(ino: Inode): void {
+    this.#kept.add(ino);
+  }
+
+  /** The service has it after all. */
+  found(ino: Inode): void {
+    this.#kept.delete(ino);
+  }
+
+  /** The service does not have it, where we look. */
+  settle(node: NodeRecord, acceptAll: boolean): GoneOutcome {
+    const { store, marks, log, openFiles } = this.#deps;
+    if (node.ino === ROOT_INODE) {
+      log.error('the root folder is gone on the service; everything is kept here');
+      return 'held';
+    }
+    const open = [...openFiles()];
+    const written = new Set(open.filter(({ isWritten }) => isWritten).map(({ ino }) => ino));
+    const view = {
+      node: (ino: Inode) => soundNode(store, ino),
+      children: (parent: Inode) => this.#childrenOf(parent),
+      isBusy: (ino: Inode) => marks.isBusy(ino),
+      // Made anew for those who may write into it: not without the bytes that it had.
+      isBeingWritten: (ino: Inode) => written.has(ino) && store.get('node', ino)?.local?.content != null,
+    };
+    // Whoever reads, reads on: asked again with the next listing, when it is closed. What was changed here stays in any case.
+    const isOnlyRead = (ino: Inode): boolean => {
+      const read = store.get('node', ino);
+      return !view.isBeingWritten(ino) && !(read !== undefined && isContentDirty(read));
+    };
+    const isOpen = open.some(({ ino }) => isOnlyRead(ino) && isWithin(store, ino, node.ino));
+    if (isOpen || (!acceptAll && planVanish(view, node, REMOVALS_BELIEVED_MAX + 1).removed > REMOVALS_BELIEVED_MAX)) {
+      const rescued = planRescue(view, node, this.#changedHere(written));
+      for (let at = 0; at < rescued.length; at += STEP_NODES_MAX) this.#apply(rescued.slice(at, at + STEP_NODES_MAX));
+      if (store.get('node', node.ino)?.remote != null) this.#kept.add(node.ino);
+      return isOpen ? 'open' : 'held';
+    }
+    for (let at: NodeRecord | undefined = node; at !== undefined; ) {
+      const { changes, complete } = planVanish(view, at, STEP_NODES_MAX);
+      this.#apply(changes);
+      if (complete) break;
+      at = store.get('node', node.ino);
+    }
+    return store.get('node', node.ino) === undefined ? 'removed' : 'kept';
+  }
+
+  #apply(changes: readonly NodeChange[]): void {
+    const { apply, toPush } = this.#deps;
+    apply(changes);
+    for (const { after } of changes) {
+      this.#kept.delete(after.ino);
+      if (after.local === null) continue;
+      toPush(after.ino);
+      // Made anew without what the service had in it: the rest of that is gone as before.
+      if (after.kind !== 'folder') continue;
+      for (const child of this.#childrenOf(after.ino))
+        if (child.remote?.parent === after.ino) this.#kept.add(child.ino);
+    }
+  }
+
+  /** All that may be wanted: found from what is changed, not by a walk through all that lies in a folder. */
+  *#changedHere(written: ReadonlySet<Inode>): Iterable<Inode> {
+    const { store } = this.#deps;
+    for (const [ino] of store.all('dirty')) yield ino;
+    for (const [ino] of store.all('upload')) yield ino;
+    yield* written;
+  }
+
+  *#childrenOf(parent: Inode): Iterable<NodeRecord> {
+    const { store } = this.#deps;
+    for (const [, ino] of store.scan('name', parent)) {
+      const child = store.get('node', ino);
+      if (child !== undefined) yield child;
+    }
+  }
+}
+
+export interface GoneNodesDeps {
+  readonly store: StoreReader;
+  readonly marks: PushMarks;
+  readonly log: Logger;
+  readonly openFiles: () => Iterable<OpenHere>;
+  /** Writes them in one record, and tells the kernel. */
+  readonly apply: (changes: readonly NodeChange[]) => void;
+  /** What is to be pushed of the node is another thing than before. */
+  readonly toPush: (ino: Inode) => void;
+}

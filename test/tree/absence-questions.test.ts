@@ -1,0 +1,71 @@
+import { expect, test } from 'vitest';
+import { ApiError } from '../../src/base/errors.ts';
+import { type ResourceUrl, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { AbsenceQuestions } from '../../src/tree/absence-questions.ts';
+import {
+  acknowledge,
+  type Fixture,
+  file,
+  LookedAtService,
+  localFile,
+  makeTree,
+  merge,
+  namesIn,
+} from './tree-fixture.ts';
+
+const never = new AbortController().signal;
+
+/** A listing of the root lacks something; the service is asked for it. */
+async function ask(fixture: Fixture, entries: Parameters<typeof merge>[2], service: LookedAtService): Promise<void> {
+  const { tree, marks, clock } = fixture;
+  const { questions } = merge(fixture, ROOT_INODE, entries);
+  const asking = new AbsenceQuestions({ tree, listing: service, marks, clock });
+  for (const question of questions) await asking.settle(question, false, never);
+}
+
+test('an answer about a resource says nothing of the one that the file took over meanwhile', async () => {
+  const fixture = makeTree();
+  const { tree } = fixture;
+  const doc = file('doc', 'doc');
+  merge(fixture, ROOT_INODE, [doc]);
+  const saved = localFile(tree, ROOT_INODE, 'doc.tmp').ino;
+  acknowledge(fixture, saved, file('tmp', 'doc.tmp').url);
+  // Somebody else cleans up *.tmp. The save goes on while that is asked for.
+  const service = new LookedAtService();
+  service.before = () => {
+    tree.rename(ROOT_INODE, 'doc.tmp', ROOT_INODE, 'doc', 'replace');
+    expect(tree.node(saved)?.remote?.resource).toBe(doc.url);
+  };
+  await ask(fixture, [doc], service);
+
+  expect(service.requests).toHaveLength(1);
+  expect(tree.node(saved)?.remote?.resource).toBe(doc.url);
+});
+
+test.each([400, 403])('what was moved to where nobody else may look (%i) is gone here', async (status) => {
+  const fixture = makeTree();
+  merge(fixture, ROOT_INODE, [file('1', 'theirs')]);
+  const above = 'https://service/folder/of-its-owner' as ResourceUrl;
+  const service = new LookedAtService();
+  service.folders.set(above, [file('1', 'theirs')]);
+  service.before = (request) => {
+    if (request === `resource ${above}`) throw new ApiError(status, 'GET', 'not yours');
+  };
+  await ask(fixture, [], service);
+
+  expect(namesIn(fixture.tree, ROOT_INODE)).toEqual([]);
+});
+
+test('a folder above that cannot be asked for at the moment says nothing', async () => {
+  const fixture = makeTree();
+  merge(fixture, ROOT_INODE, [file('1', 'theirs')]);
+  const above = 'https://service/folder/of-its-owner' as ResourceUrl;
+  const service = new LookedAtService();
+  service.folders.set(above, [file('1', 'theirs')]);
+  service.before = (request) => {
+    if (request === `resource ${above}`) throw new ApiError(503, 'GET', 'later');
+  };
+  await expect(ask(fixture, [], service)).rejects.toThrow('later');
+
+  expect(namesIn(fixture.tree, ROOT_INODE)).toEqual(['theirs']);
+});
