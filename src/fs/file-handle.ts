@@ -101,7 +101,7 @@ export class FileHandle {
   }
 
   #letGo(): void {
-    const { files, onWritten } = this.#deps;
+    const { files, view, onWritten } = this.#deps;
     const { file } = this;
     try {
       if (this.#use === 'write') {
@@ -111,7 +111,8 @@ export class FileHandle {
       }
     } finally {
       files.release(file, this.#use);
-      if (this.#use === 'write') onWritten(file.ino);
+      // What was deleted while it was open, also by those who only read, is deleted on the service when nobody has it open any more.
+      if (this.#use === 'write' || view.isNameless(file.ino)) onWritten(file.ino);
     }
   }
 
@@ -150,9 +151,9 @@ function newFetchingAhead(): AbortController {
 /** The same for all handles. */
 export interface FileHandleDeps {
   readonly files: OpenFiles;
-  readonly view: Pick<NodeView, 'local' | 'change'>;
+  readonly view: Pick<NodeView, 'local' | 'change' | 'isNameless'>;
   readonly contents: Contents;
   readonly prefetcher: Pick<BlockReader, 'prefetch' | 'paceBytes'>;
-  /** Somebody who may have written closed the file: it may be pushed. */
+  /** Somebody closed the file who may have written, or kept it from being deleted there: it may be pushed. */
   readonly onWritten: (ino: Inode) => void;
 }

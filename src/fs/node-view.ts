@@ -49,6 +49,11 @@ export class NodeView {
     return node as VisibleNode;
   }
 
+  /** Whether the last name is gone of what the kernel still refers to. */
+  isNameless(ino: Inode): boolean {
+    return this.#orphans.has(ino);
+  }
+
   local(ino: Inode): LocalFacet {
     return this.node(ino).local;
   }

@@ -76,9 +76,11 @@ function unpackXattrs(xattrs: Readonly<Record<string, Uint8Array>> | null): Loca
   return Object.fromEntries(Object.entries(xattrs).map(([name, value]) => [name, new Uint8Array(value)]));
 }
 
-/** The last one is left out where there is none, as in all rows of older programs: they need no step of a migration. */
+/** The last ones are left out where there are none, as in all rows of older programs: they need no step of a migration. */
 function packRemote(remote: RemoteFacet | null): readonly unknown[] | null {
   if (remote === null) return null;
+  const { takenOverBy = null, nameBefore = null, isNumberedForNow = null } = remote;
+  const rare = [takenOverBy, nameBefore, isNumberedForNow];
   return [
     remote.resource,
     remote.parent,
@@ -89,7 +91,7 @@ function packRemote(remote: RemoteFacet | null): readonly unknown[] | null {
     remote.mediaType,
     remote.content,
     remote.createdHereMs,
-    ...(remote.takenOverBy === undefined ? [] : [remote.takenOverBy]),
+    ...rare.slice(0, rare.findLastIndex((value) => value !== null) + 1),
   ];
 }
 
@@ -105,7 +107,9 @@ function unpackRemote(row: readonly unknown[] | null): RemoteFacet | null {
     mediaType: row[6] as string | null,
     content: row[7] as ContentId | null,
     createdHereMs: row[8] as number | null,
-    ...(row[9] !== undefined && { takenOverBy: row[9] as ContentId }),
+    ...(row[9] != null && { takenOverBy: row[9] as ContentId }),
+    ...(row[10] != null && { nameBefore: row[10] as string }),
+    ...(row[11] != null && { isNumberedForNow: row[11] as boolean }),
   };
 }
 

@@ -51,6 +51,10 @@ export interface RemoteFacet {
   readonly createdHereMs: number | null;
   /** The local content with which another file took this resource over: what lies under that draft is not what it replaces. */
   readonly takenOverBy?: ContentId;
+  /** What the service called it before it went to a temporary name of ours, out of the way of another: so it is called again in the trash. */
+  readonly nameBefore?: string;
+  /** `shownAs` has a number because of a node whose place was not known at that moment: it goes when that one turns out to be elsewhere. */
+  readonly isNumberedForNow?: boolean;
 }
 
 /**

@@ -302,7 +302,9 @@ export class Agenda {
       const node = tx.get('node', heir);
       if (old === undefined || node === undefined) return;
       writeNode(tx, old, { ...old, remote: node.remote }, nowMs);
-      writeNode(tx, node, { ...node, remote: old.remote }, nowMs);
+      const content = node.local?.content ?? null;
+      const remote = old.remote === null || content === null ? old.remote : { ...old.remote, takenOverBy: content };
+      writeNode(tx, node, { ...node, remote }, nowMs);
     });
     for (const ino of [from, heir]) {
       this.#index.refresh(ino);

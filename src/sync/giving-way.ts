@@ -68,7 +68,7 @@ export class GivingWay {
       const isTaken = (name: string): boolean => tx.get('name', [parent, name]) !== undefined;
       const name = isTaken(remote.shownAs) ? naming.distinct(remote.shownAs, isTaken) : remote.shownAs;
       writeNode(tx, node, { ...node, local: { ...local, parent, name } }, clock.nowMs());
-      tx.put('folder', ino, { listedMs: 0 });
+      if (tx.get('folder', ino) !== undefined) tx.put('folder', ino, { listedMs: 0 });
       return [
         { kind: 'entry', parent: local.parent, name: local.name },
         { kind: 'entry', parent, name },

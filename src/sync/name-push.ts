@@ -11,7 +11,7 @@ import type { Intents } from './intents.ts';
 import { LastLook } from './last-look.ts';
 import { mediaTypeOf, SYMLINK_MEDIA_TYPE } from './media-type.ts';
 import type { NameOutcome } from './name-outcome.ts';
-import { recordRelocated } from './outcome.ts';
+import { isTemporaryName, recordRelocated, temporaryName } from './outcome.ts';
 import type { Action } from './plan.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 import { pathOf, type SyncEvent } from './sync-event.ts';
@@ -78,12 +78,12 @@ export class NamePush {
   }
 
   async relocate({ ino, parent, name }: ActionOf<'relocate'>, signal: AbortSignal): Promise<void> {
-    const { store, naming, onEvent } = this.#deps;
+    const { store, onEvent } = this.#deps;
     const node = store.get('node', ino);
     const target = store.get('node', parent)?.remote?.resource;
     if (!node?.remote || target === undefined) return;
     const fileName = name ?? temporaryName(ino);
-    const remoteName = name === null ? fileName : naming.toRemoteName(name);
+    const remoteName = name === null ? fileName : this.#remoteName(node.remote, name);
     const from = pathOf(store, node.remote.parent);
     await this.#place(node, node.remote, target, remoteName, fileName, signal);
     if (name !== null && node.local !== null) {
@@ -100,7 +100,7 @@ export class NamePush {
     const { store, changes, deletion, onEvent } = this.#deps;
     const node = store.get('node', ino);
     if (!node?.remote || node.local !== null) return 'done';
-    const { resource, shownAs } = node.remote;
+    const { resource, name, nameBefore } = node.remote;
     if (node.kind === 'folder' && !(await this.#lastLook.holdsOnly(node, below, signal))) return 'split';
     if (node.kind !== 'folder' && !(await this.#lastLook.isAsDeleted(node, node.remote, signal))) return 'done';
     // A listing has brought it back during the look.
@@ -109,12 +109,22 @@ export class NamePush {
     this.#begin(ino, { action: 'trash', parentResource: null, name: null, resource });
     await this.#sent(ino, () =>
       deletion === 'trash'
-        ? changes.moveToTrash(resource, node.kind, shownAs, signal)
+        ? changes.moveToTrash(resource, node.kind, (isTemporaryName(name) ? nameBefore : null) ?? name, signal)
         : changes.deleteForever(resource, node.kind, signal),
     );
     this.#outcome.deleted(ino, resource, below);
     onEvent({ type: 'deleted', path, to: deletion });
     return 'done';
+  }
+
+  /**
+   * What the service is to call it where it is shown as `name`. What a file name cannot hold (more than 255 bytes) it keeps where only its
+   * folder is another. A number that is shown because two had one name in a folder goes along: it is what whoever moved it saw.
+   */
+  #remoteName(remote: RemoteFacet, name: string): string {
+    const { naming } = this.#deps;
+    const isKept = name === remote.shownAs && naming.toFileName(remote.name) === name;
+    return isKept ? remote.name : naming.toRemoteName(name);
   }
 
   async #create(
@@ -239,11 +249,6 @@ export class NamePush {
       throw error;
     }
   }
-}
-
-/** Where a node waits for its name to be free; seen by others for a moment. */
-function temporaryName(ino: Inode): string {
-  return `.cfs-moving-${ino}`;
 }
 
 /** A 400 for a request that only gives a name is about the name. */

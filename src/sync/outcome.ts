@@ -48,8 +48,21 @@ export function recordRelocated(
   const node = ownerOf(tx, resource);
   if (!node?.remote) return;
   if (now.resource !== resource) mustBeUnknown(tx, now.resource);
-  writeNode(tx, node, { ...node, remote: { ...node.remote, ...now } }, nowMs);
+  const { nameBefore = node.remote.name, isNumberedForNow: _, ...remote } = node.remote;
+  const before = isTemporaryName(now.name) ? { nameBefore } : null;
+  writeNode(tx, node, { ...node, remote: { ...remote, ...now, ...before } }, nowMs);
 }
+
+/** Where a node waits for its name to be free, or for its deletion; seen by others for a moment. */
+export function temporaryName(ino: Inode): string {
+  return `${TEMPORARY}${ino}`;
+}
+
+export function isTemporaryName(remoteName: string): boolean {
+  return remoteName.startsWith(TEMPORARY);
+}
+
+const TEMPORARY = '.cfs-moving-';
 
 /** @throws ProtocolError where a resource of ours has the address that the service gave to a new one */
 export function mustBeUnknown(tx: Transaction, resource: ResourceUrl): void {

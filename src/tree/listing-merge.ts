@@ -120,16 +120,16 @@ class Merge implements MergePlan {
       // Created here and there. Two folders are one; of two files ours becomes the next version of theirs, and the sync
       // finds the foreign version in the history and puts it beside ours.
       if (!this.#view.mayJudge(holder.ino)) return;
-      this.#put(holder, { ...holder, remote: withBytesOf(NO_BYTES, this.#remoteOf(entry, plain, null)) });
+      this.#put(holder, { ...holder, remote: withBytesOf(NO_BYTES, this.#remoteOf(entry, { name: plain }, null)) });
       if (kind === 'folder') this.unlisted.push(holder.ino);
       return;
     }
-    const name = this.#nameFor(entry, null);
-    if (name === null) return;
+    const given = this.#nameFor(entry, null);
+    if (given === null) return;
     this.#restore(folder);
     const ino = this.#view.newInode();
-    const remote = this.#remoteOf(entry, name, null);
-    this.#put(undefined, { ino, kind, localOnly: false, local: this.#localOf(entry, kind, name), remote });
+    const remote = this.#remoteOf(entry, given, null);
+    this.#put(undefined, { ino, kind, localOnly: false, local: this.#localOf(entry, kind, given.name), remote });
   }
 
   #update(node: NodeRecord, base: RemoteFacet, entry: RemoteEntry): void {
@@ -144,15 +144,16 @@ class Merge implements MergePlan {
       if (!isRewritten(base, entry)) {
         // Deleted here; there only the name is another. What is to go is what was deleted.
         if (moved || renamed) {
-          this.#put(node, { ...node, remote: this.#remoteOf(entry, this.#view.names.toFileName(entry.name), base) });
+          const shownAs = { name: this.#view.names.toFileName(entry.name) };
+          this.#put(node, { ...node, remote: this.#remoteOf(entry, shownAs, base) });
         }
         return;
       }
-      const name = this.#nameFor(entry, node.ino);
-      if (name === null) return;
+      const given = this.#nameFor(entry, node.ino);
+      if (given === null) return;
       this.#restore(folder);
-      const local = this.#localOf(entry, node.kind, name);
-      const remote = this.#remoteOf(entry, name, base);
+      const local = this.#localOf(entry, node.kind, given.name);
+      const remote = this.#remoteOf(entry, given, base);
       // Whoever has the deleted one open keeps it as it is: without a name, and another file than this.
       this.#put(node, { ...node, remote: null });
       this.#put(undefined, { ...node, ino: this.#view.newInode(), local, remote });
@@ -160,7 +161,7 @@ class Merge implements MergePlan {
     }
 
     let { parent, name } = local;
-    let { shownAs } = base;
+    let shownAs = shownBefore(base);
     if (moved && local.parent === base.parent) this.#giveWay(folder, node.ino);
     if (moved || renamed) {
       const movesHere = moved && local.parent === base.parent && !this.#isWithin(folder, node.ino);
@@ -168,23 +169,29 @@ class Merge implements MergePlan {
       if (movesHere) parent = folder;
       if (renamesHere || (movesHere && local.name === base.shownAs)) {
         if (parent === folder) {
-          this.#leaving.add(node.ino);
-          const given = this.#nameFor(entry, node.ino);
-          this.#leaving.delete(node.ino);
+          const given = this.#nameOnLeaving(entry, node.ino);
           if (given === null) return;
-          name = given;
+          shownAs = given;
         } else {
-          name = this.#view.names.toFileName(entry.name, (candidate) => this.#isHeld(parent, candidate, node.ino));
+          const name = this.#view.names.toFileName(entry.name, (other) => this.#isHeld(parent, other, node.ino));
+          shownAs = { name };
         }
-        shownAs = name;
+        name = shownAs.name;
       } else {
-        shownAs = renamed ? this.#view.names.toFileName(entry.name) : base.shownAs;
+        if (renamed) shownAs = { name: this.#view.names.toFileName(entry.name) };
         // Renamed here, moved there: our name comes along, as far as it is free.
         if (movesHere && this.#isHeld(folder, name, node.ino)) {
           name = this.#view.names.distinct(name, (candidate) => this.#isHeld(folder, candidate, node.ino));
         }
       }
       if (movesHere) this.#restore(folder);
+    } else if (shownAs.isForNow && parent === folder && name === base.shownAs) {
+      const given = this.#nameOnLeaving(entry, node.ino);
+      if (given !== null && !given.isForNow) {
+        // What had the name was elsewhere: it is this one's. Or two do have it: then the number stays as it is.
+        shownAs = { name: given.isNumbered ? name : given.name };
+        name = shownAs.name;
+      }
     }
 
     const told = this.#remoteOf(entry, shownAs, base);
@@ -221,10 +228,10 @@ class Merge implements MergePlan {
   }
 
   /**
-   * The name of `entry` in the listed folder: its own, or with a number where the name belongs to another. Null: not to be
-   * said yet (and the entry is postponed).
+   * The name of `entry` in the listed folder: its own, or with a number where the name belongs to another; only for now where this listing
+   * does not say that the other one has it. Null: not to be said yet (and the entry is postponed).
    */
-  #nameFor(entry: RemoteEntry, self: Inode | null): string | null {
+  #nameFor(entry: RemoteEntry, self: Inode | null): GivenName | null {
     const { folder, entries, complete } = this.#listing;
     const plain = this.#view.names.toFileName(entry.name);
     let holder = this.#child(folder, plain);
@@ -241,11 +248,27 @@ class Merge implements MergePlan {
         return this.#postpone(entry);
       }
     }
-    if (holder === undefined || holder.ino === self || this.#leaving.has(holder.ino)) return plain;
+    if (holder === undefined || holder.ino === self || this.#leaving.has(holder.ino)) return { name: plain };
     // A number avoids the plain names of the whole listing, so that none of them needs one because of this.
     this.#plainNames ??= new Set([...entries.values()].map((other) => this.#view.names.toFileName(other.name)));
     const plainNames = this.#plainNames;
-    return this.#view.names.distinct(plain, (name) => plainNames.has(name) || this.#isHeld(folder, name, self));
+    const name = this.#view.names.distinct(
+      plain,
+      (other) => plainNames.has(other) || this.#isHeld(folder, other, self),
+    );
+    const { local, remote } = holder;
+    // It is being pushed and not judged, or it is gone and somebody reads it: its name is the service's, which gave that to another by now.
+    const isForNow =
+      remote?.parent === folder && local?.name === remote.shownAs && entries.get(remote.resource)?.name !== remote.name;
+    return { name, isNumbered: true, isForNow };
+  }
+
+  /** As `nameFor`, for a node that leaves the name that it has. */
+  #nameOnLeaving(entry: RemoteEntry, self: Inode): GivenName | null {
+    this.#leaving.add(self);
+    const given = this.#nameFor(entry, self);
+    this.#leaving.delete(self);
+    return given;
   }
 
   #postpone(entry: RemoteEntry): null {
@@ -294,7 +317,7 @@ class Merge implements MergePlan {
   }
 
   /** The remote facet that `entry` tells of; what it does not tell stays as in `base`, unless the bytes are others. */
-  #remoteOf(entry: RemoteEntry, shownAs: string, base: RemoteFacet | null): RemoteFacet {
+  #remoteOf(entry: RemoteEntry, given: GivenName, base: RemoteFacet | null): RemoteFacet {
     const young = this.#isYoung(entry);
     const rewritten = base === null || isRewritten(base, entry);
     const toldMs = entry.kind === 'file' ? entry.lastModifiedMs : null;
@@ -304,7 +327,7 @@ class Merge implements MergePlan {
       resource: entry.url,
       parent: this.#listing.folder,
       name: entry.name,
-      shownAs,
+      shownAs: given.name,
       sizeBytes: sizeOf(entry),
       lastModifiedMs: rewritten
         ? lastModifiedMs
@@ -312,6 +335,8 @@ class Merge implements MergePlan {
       mediaType: entry.kind === 'file' ? (entry.mediaType ?? base?.mediaType ?? null) : null,
       content: rewritten ? null : base.content,
       createdHereMs: rewritten ? null : base.createdHereMs,
+      ...(base?.nameBefore !== undefined && base.name === entry.name && { nameBefore: base.nameBefore }),
+      ...(given.isForNow && { isNumberedForNow: true }),
     };
   }
 
@@ -353,6 +378,18 @@ class Merge implements MergePlan {
   }
 }
 
+/** A file name that stands for a name of the service. */
+interface GivenName {
+  readonly name: string;
+  readonly isNumbered?: boolean;
+  /** `RemoteFacet.isNumberedForNow` */
+  readonly isForNow?: boolean;
+}
+
+function shownBefore({ shownAs, isNumberedForNow = false }: RemoteFacet): GivenName {
+  return { name: shownAs, isForNow: isNumberedForNow };
+}
+
 /** Deeper than any path; a loop in damaged records ends here. */
 const DEPTH_MAX = 4096;
 
@@ -373,6 +410,7 @@ function withBytesOf(
 }
 
 function isSame(a: RemoteFacet, b: RemoteFacet): boolean {
+  if (a.isNumberedForNow !== b.isNumberedForNow) return false;
   for (const key of Object.keys(b) as (keyof RemoteFacet)[]) if (a[key] !== b[key]) return false;
   return true;
 }

@@ -101,6 +101,11 @@ test('every field of every record comes back, from the overlay, from LMDB and fr
     }),
     remote: sampleRemote(1, 'raw/name', { shownAs: 'raw_name', content: 8 as ContentId, createdHereMs: 5 }),
   });
+  const rareFields = [
+    sampleRemote(1, 'a', { takenOverBy: 4 as ContentId }),
+    sampleRemote(1, 'b', { nameBefore: 'c' }),
+    sampleRemote(1, 'd', { isNumberedForNow: true }),
+  ];
   const upload = {
     action: 'trash',
     startedMs: 1,
@@ -114,6 +119,8 @@ test('every field of every record comes back, from the overlay, from LMDB and fr
   store.transact((tx) => {
     tx.put('node', node.ino, node);
     tx.put('node', 3 as Inode, { ...sampleNode(3), local: null });
+    for (const [at, rare] of rareFields.entries())
+      tx.put('node', (20 + at) as Inode, sampleNode(20 + at, { remote: rare }));
     tx.put('content', 7 as ContentId, sampleContent());
     tx.put('upload', 2 as Inode, upload);
     tx.put('dirty', 2 as Inode, dirty);
@@ -126,6 +133,9 @@ test('every field of every record comes back, from the overlay, from LMDB and fr
   const check = (reader: StoreReader) => {
     expect(reader.get('node', 2 as Inode)).toEqual(node);
     expect(reader.get('node', 3 as Inode)).toEqual({ ...sampleNode(3), local: null });
+    for (const [at, rare] of rareFields.entries()) {
+      expect(reader.get('node', (20 + at) as Inode)).toEqual(sampleNode(20 + at, { remote: rare }));
+    }
     expect(reader.get('content', 7 as ContentId)).toEqual(sampleContent());
     expect(reader.get('upload', 2 as Inode)).toEqual(upload);
     expect(reader.get('dirty', 2 as Inode)).toEqual(dirty);

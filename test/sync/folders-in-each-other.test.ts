@@ -92,3 +92,23 @@ test('the service says so itself, and refuses a move: the one who asks who lies 
   expect(world.sync.status().parked.map(({ reason }) => reason)).toContain('forbidden');
   expect(world.service.requests.length).toBeLessThan(100);
 });
+
+test('a folder that was never listed, and goes back to where it was, is not taken for empty', async () => {
+  world = new SyncWorld();
+  const { service, tree, marks, clock } = world;
+  service.auto = () => ({ type: 'answer' });
+  const unlisted = service.add('folder', MODEL_ROOT, 'A');
+  const target = service.add('folder', MODEL_ROOT, 'B');
+  service.add('file', unlisted, 'in a', Buffer.from('a'));
+  const sequence = marks.nextSequence();
+  tree.merge(ROOT_INODE, service.listing(MODEL_ROOT), sequence, clock.nowMs(), null);
+  marks.finish(sequence);
+  const { ino } = world.node('/A');
+  world.rename('/A', '/B/A');
+  move(target, unlisted);
+  clock.advance(SETTLE_MS + 1);
+  await world.quiet();
+
+  expect(world.node('/A').ino).toBe(ino);
+  expect(tree.isComplete(ino)).toBe(false);
+});

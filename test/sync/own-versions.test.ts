@@ -7,6 +7,7 @@ import type { StoreWriter } from '../../src/store/tables.ts';
 import { SETTLE_MS, SyncedTower } from '../harness/synced-tower.ts';
 import { SeededRandom } from '../store/seeded-random.ts';
 import { MODEL_ROOT } from './model-service.ts';
+import { SyncWorld } from './sync-world.ts';
 
 /** With one client there is nobody to be in conflict with: what it finds in a history is its own, however bytes wandered. */
 let world: SyncedTower;
@@ -110,4 +111,37 @@ describe('one client alone makes no conflicted copy', () => {
     }
     expect(world.service.violations).toEqual([]);
   });
+});
+
+test('nor when a backup gets its name back, while what was saved in its place is being sent, and was deleted again', async () => {
+  const alone = new SyncWorld();
+  const { service, clock } = alone;
+  service.auto = () => ({ type: 'answer' });
+  alone.write('/doc', 'the first version');
+  await alone.settle();
+  // The backup is open for writing: it is not pushed yet.
+  alone.rename('/doc', '/doc~');
+  const backup = alone.node('/doc~').ino;
+  alone.beingWritten.add(backup);
+  alone.write('/doc', 'the second one, sent');
+  service.auto = null;
+  const isSent = (): boolean => service.pending.some(({ name }) => name.startsWith('putVersion'));
+  for (let round = 0; round < 20 && !isSent(); round++) {
+    clock.advance(SETTLE_MS + 1);
+    await alone.quiet();
+    for (const request of service.pending.splice(0)) {
+      if (request.name.startsWith('putVersion')) service.pending.push(request);
+      else request.settle({ type: 'answer' });
+    }
+  }
+  expect(isSent()).toBe(true);
+  alone.remove('/doc');
+  alone.rename('/doc~', '/doc');
+  alone.beingWritten.delete(backup);
+  service.auto = () => ({ type: 'answer' });
+  service.settleAll({ type: 'answer' });
+  await alone.settle();
+  await alone.settle();
+
+  expect([...service.tree()]).toEqual([['/doc', 'the first version']]);
 });

@@ -233,6 +233,25 @@ describe('names from the service', () => {
     expect(namesIn(fixture.tree, ROOT_INODE)).toEqual(['a (2).txt', 'a (3).txt']);
   });
 
+  it('numbers for good, too, what was moved beside another of its name, which nobody had listed for a while', () => {
+    const fixture = makeTree();
+    const { tree, marks } = fixture;
+    merge(fixture, ROOT_INODE, [folder('d', 'd'), file('2', 'x')]);
+    const d = child(fixture, ROOT_INODE, 'd').ino;
+    merge(fixture, d, [file('1', 'x')]);
+    const moved = child(fixture, ROOT_INODE, 'x').ino;
+    const answer = { ...file('2', 'x'), parent: folder('d', 'd').url };
+    expect(tree.settleAbsence(moved, answer, marks.nextSequence(), false)).toBe('moved');
+    merge(fixture, d, [file('1', 'x'), file('2', 'x')]);
+    expect(namesIn(tree, d)).toEqual(['x', 'x (2)']);
+    tree.remove(d, 'x', 'file');
+    merge(fixture, d, [file('1', 'x'), file('2', 'x')]);
+    merge(fixture, d, [file('2', 'x')]);
+
+    expect(namesIn(tree, d)).toEqual(['x (2)']);
+    checkStore(fixture.store);
+  });
+
   it('never takes the plain name of another for a number', () => {
     expect(namesAfter([file('1', 'a'), file('2', 'a'), file('3', 'a (2)')])).toEqual(['a=1', 'a (2)=3', 'a (3)=2']);
   });
