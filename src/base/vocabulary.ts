@@ -22,6 +22,7 @@
  * drain     push everything, or put it down safely.
  * look      a listing that a push waits for: is the place still there that it goes into?
  * gone      of a node: the service does not have its resource any more, where we look; it may be kept here for now.
+ * address   where a resource is asked for: its URL, which the service may replace by a new one.
  * reserve   the part of its disk that `cfs serve` leaves free.
  */
 

@@ -7,20 +7,27 @@ import type { Requests, ServiceAnswer } from './requests.ts';
 /** Of a document that describes one thing; listings have limits of their own. */
 export const DOCUMENT_BYTES_MAX = 1024 * 1024;
 
+export interface DocumentRequest<T> {
+  readonly url: string;
+  readonly decode: DecodeDocument<T>;
+  readonly signal: AbortSignal | undefined;
+  readonly bytesMax?: number;
+}
+
 /** GET of a document. @throws what `Requests.send` throws */
-export async function readDocument<T>(
+export async function readDocument<T>(requests: Requests, asked: DocumentRequest<T>): Promise<T> {
+  return (await readAddressed(requests, asked)).document;
+}
+
+/** As `readDocument`, with the address that what it describes is to be asked for from now on. */
+export async function readAddressed<T>(
   requests: Requests,
-  asked: {
-    readonly url: string;
-    readonly decode: DecodeDocument<T>;
-    readonly signal: AbortSignal | undefined;
-    readonly bytesMax?: number;
-  },
-): Promise<T> {
-  const { url, decode, signal, bytesMax = DOCUMENT_BYTES_MAX } = asked;
-  return await requests.send({ method: 'GET', url, repetition: 'always', signal }, ({ answer }) =>
-    decode(answer, { bytesMax }),
-  );
+  { url, decode, signal, bytesMax = DOCUMENT_BYTES_MAX }: DocumentRequest<T>,
+): Promise<{ readonly document: T; readonly address: string }> {
+  return await requests.send({ method: 'GET', url, repetition: 'always', signal }, async ({ answer, address }) => ({
+    document: await decode(answer, { bytesMax }),
+    address,
+  }));
 }
 
 /** For an answer whose status says it all. */

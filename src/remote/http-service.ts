@@ -22,7 +22,15 @@ import type { DecodeDocument } from '../protocol/xml.ts';
 import { AccessToken } from './access-token.ts';
 import type { ApplicationKeys, Credentials, RemoteUser } from './account.ts';
 import { AccountService } from './account-service.ts';
-import { DOCUMENT_BYTES_MAX, discarded, located, locationOf, nullWhenGone, readDocument } from './answer-reading.ts';
+import {
+  DOCUMENT_BYTES_MAX,
+  discarded,
+  located,
+  locationOf,
+  nullWhenGone,
+  readAddressed,
+  readDocument,
+} from './answer-reading.ts';
 import { listAll, listPage, type PageQuery } from './listing.ts';
 import { Requests, type ServiceRequest } from './requests.ts';
 import { fileOf, progressOf, userOf, versionsOf } from './resource-mapping.ts';
@@ -140,12 +148,12 @@ export class HttpService {
     return await listAll(this.#requests, { folder, signal });
   }
 
-  /** The resource as it is now; null when the service says it does not exist. */
+  /** The resource as it is now, under another URL where the service has given it a new one; null when it says that it does not exist. */
   async resource(url: ResourceUrl, kind: NodeKind, signal?: AbortSignal): Promise<RemoteResource | null> {
     return await nullWhenGone(async () => {
       if (kind !== 'folder') {
-        const file = await this.#document(url, decodeFile, signal);
-        return { ...fileOf(url, file), parent: (file.parent ?? null) as ResourceUrl | null };
+        const { document, address } = await readAddressed(this.#requests, { url, decode: decodeFile, signal });
+        return { ...fileOf(address as ResourceUrl, document), parent: (document.parent ?? null) as ResourceUrl | null };
       }
       const endpoint = parseUrl(this.#base, url)?.kind;
       if (endpoint === 'userCollection') {
@@ -162,8 +170,9 @@ export class HttpService {
         );
         return { kind: 'folder', url, name: collection.displayName, parent: null };
       }
-      const folder = await this.#document(url, decodeFolder, signal);
-      return { kind: 'folder', url, name: folder.displayName, parent: (folder.parent ?? null) as ResourceUrl | null };
+      const { document, address } = await readAddressed(this.#requests, { url, decode: decodeFolder, signal });
+      const parent = (document.parent ?? null) as ResourceUrl | null;
+      return { kind: 'folder', url: address as ResourceUrl, name: document.displayName, parent };
     });
   }
 

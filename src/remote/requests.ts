@@ -59,6 +59,8 @@ export interface ServiceAnswer {
   readonly answer: Answer;
   /** Where the resource is now, as far as this answer says: the request's address, or that of a redirect. */
   readonly url: string;
+  /** What to ask for from now on: as `url`, but for redirects that say that they are for now only (302, 303, 307). */
+  readonly address: string;
 }
 
 const ATTEMPTS_MAX = 4;
@@ -147,6 +149,7 @@ export class Requests {
   /** One attempt: with the token renewed once, and redirects followed. */
   async #attempt(request: ServiceRequest): Promise<ServiceAnswer> {
     let { url } = request;
+    let address = url;
     let renewed = false;
     for (let redirects = 0; ; ) {
       const token = request.anonymous ? null : await this.#token.current(request.signal);
@@ -164,8 +167,8 @@ export class Requests {
       });
       const { status } = answer;
       if (status < 300) {
-        if (answer.mediaType !== 'text/html' || request.isData) return { answer, url };
-        if ((await answer.discard()) === 0) return { answer, url };
+        if (answer.mediaType !== 'text/html' || request.isData) return { answer, url, address };
+        if ((await answer.discard()) === 0) return { answer, url, address };
         throw new StrangeNetworkError(`${shownRequest(request)}: a page came instead of an answer`);
       }
       if (status === 401 && token !== null && !renewed) {
@@ -176,10 +179,11 @@ export class Requests {
       }
       if (status >= 400) throw await this.#refusal(request, answer);
       const target = await this.#redirectTarget(request, answer, url);
-      if (status === 301 && request.mayReaddress) return { answer, url: target };
+      if (status === 301 && request.mayReaddress) return { answer, url: target, address: target };
       await answer.discard();
       redirects += 1;
       if (redirects > REDIRECTS_MAX) throw new ProtocolError('redirected in a circle');
+      if (address === url && (status === 301 || status === 308)) address = target;
       url = target;
     }
   }

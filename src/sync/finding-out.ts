@@ -1,4 +1,3 @@
-import type { Clock } from '../base/clock.ts';
 import { ApiError } from '../base/errors.ts';
 import type { RemoteEntry } from '../base/resources.ts';
 import type { Inode } from '../base/vocabulary.ts';
@@ -7,7 +6,7 @@ import type { DirtyIndex } from './dirty-index.ts';
 import type { Intents } from './intents.ts';
 import type { NameOutcome } from './name-outcome.ts';
 import type { RemoteNaming } from './name-push.ts';
-import { recordRelocated } from './outcome.ts';
+import type { NewAddress } from './new-address.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 
 /**
@@ -44,24 +43,14 @@ export class FindingOut {
       }
       return;
     }
-    if (found === null) {
-      this.#deps.outcome.gone(ino, record.resource);
-      return;
-    }
-    store.transact((tx) => {
-      intents.end(tx, ino);
-      // Somewhere we do not know: somebody else moved it, and a listing will say so.
-      if (foundParent === undefined || !node.remote) return;
-      const fileName = node.local?.name ?? node.remote.shownAs;
-      const facet = {
-        resource: found.url,
-        parent: foundParent,
-        name: found.name,
-        shownAs: this.#shownAs(fileName, found.name),
-      };
-      if (found.name === node.remote.name && foundParent === node.remote.parent) return;
-      recordRelocated(tx, node.remote.resource, facet, this.#deps.clock.nowMs());
-    });
+    const { resource, parentResource, name } = record;
+    const isKnown =
+      found !== null
+        ? this.#deps.newAddress.learn(ino, resource, found, foundParent)
+        : parentResource !== null &&
+          name !== null &&
+          (await this.#deps.newAddress.find(ino, resource, { folder: parentResource, name }, signal));
+    if (!isKnown) this.#deps.outcome.gone(ino, resource);
   }
 
   async #findCreated(ino: Inode, record: UploadRecord, signal: AbortSignal): Promise<void> {
@@ -128,5 +117,5 @@ export interface FindingOutDeps {
   readonly intents: Intents;
   readonly index: DirtyIndex;
   readonly outcome: NameOutcome;
-  readonly clock: Clock;
+  readonly newAddress: NewAddress;
 }

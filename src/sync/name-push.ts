@@ -11,6 +11,7 @@ import type { Intents } from './intents.ts';
 import { LastLook } from './last-look.ts';
 import { mediaTypeOf, SYMLINK_MEDIA_TYPE } from './media-type.ts';
 import type { NameOutcome } from './name-outcome.ts';
+import type { AimedPlace, NewAddress } from './new-address.ts';
 import { isTemporaryName, recordRelocated, temporaryName } from './outcome.ts';
 import type { Action } from './plan.ts';
 import type { RemoteChanges } from './remote-changes.ts';
@@ -35,6 +36,7 @@ export interface NamePushDeps {
   readonly intents: Intents;
   readonly index: DirtyIndex;
   readonly outcome: NameOutcome;
+  readonly newAddress: NewAddress;
   readonly clock: Clock;
   readonly log: Logger;
   readonly onEvent: (event: SyncEvent) => void;
@@ -200,9 +202,7 @@ export class NamePush {
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;
         if (error.status === 404) {
-          if ((await changes.resource(remote.resource, kind, signal)) === null)
-            this.#outcome.gone(ino, remote.resource);
-          else await this.#outcome.parentMissing(targetIno, target, error, signal);
+          await this.#notFound(node, remote, { folder: target, name: asked }, error, signal);
           return;
         }
         // A service that is busy refuses nothing.
@@ -231,6 +231,32 @@ export class NamePush {
         remoteName = way.name;
       }
     }
+  }
+
+  /** A 404 for a move: of what was to be moved, which may have a new address by now, or of the folder that it was to go to. */
+  async #notFound(
+    { ino, kind }: NodeRecord,
+    { resource }: RemoteFacet,
+    aimed: AimedPlace,
+    error: ApiError,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { store, changes, newAddress } = this.#deps;
+    // As long as that is not known, what listings tell of the place is not somebody else's.
+    this.#begin(ino, { action: 'relocate', parentResource: aimed.folder, name: aimed.name, resource });
+    const found = await changes.resource(resource, kind, signal);
+    if (found !== null && found.url === resource) {
+      this.#deps.intents.forget(ino);
+      const folder = store.get('resource', aimed.folder);
+      if (folder !== undefined) await this.#outcome.parentMissing(folder, aimed.folder, error, signal);
+      return;
+    }
+    const foundParent = found?.parent ? store.get('resource', found.parent) : undefined;
+    const isKnown =
+      found !== null
+        ? newAddress.learn(ino, resource, found, foundParent)
+        : await newAddress.find(ino, resource, aimed, signal);
+    if (!isKnown) this.#outcome.gone(ino, resource);
   }
 
   #begin(ino: Inode, intent: Pick<UploadRecord, 'action' | 'parentResource' | 'name' | 'resource'>): void {

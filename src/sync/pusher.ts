@@ -4,6 +4,7 @@ import { FindingOut } from './finding-out.ts';
 import type { Intents } from './intents.ts';
 import { NameOutcome } from './name-outcome.ts';
 import { NamePush } from './name-push.ts';
+import { NewAddress } from './new-address.ts';
 import type { Action } from './plan.ts';
 import type { SyncDeps } from './sync-loop.ts';
 import { settleUnchanged } from './unchanged-draft.ts';
@@ -21,8 +22,9 @@ export class Pusher {
     const { options, names } = deps;
     const { deletion, plainPutMaxBytes, host } = options;
     const outcome = new NameOutcome(deps);
-    this.#names = new NamePush({ ...deps, outcome, naming: names, deletion, host });
-    this.#findingOut = new FindingOut({ ...deps, outcome, naming: names });
+    const newAddress = new NewAddress({ ...deps, naming: names });
+    this.#names = new NamePush({ ...deps, outcome, newAddress, naming: names, deletion, host });
+    this.#findingOut = new FindingOut({ ...deps, outcome, newAddress, naming: names });
     const onGone = outcome.gone.bind(outcome);
     this.#session = new UploadSession({ ...deps, onGone, plainPutMaxBytes, host });
   }

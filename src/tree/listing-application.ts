@@ -3,7 +3,7 @@ import type { Logger } from '../base/log.ts';
 import type { RemoteEntry, RemoteResource } from '../base/resources.ts';
 import { type Inode, type NodeKind, type ResourceUrl, ROOT_INODE, timespecOfMs } from '../base/vocabulary.ts';
 import { childOf, isDirty, isInDoubt, newInode, writeNode } from '../store/node-table.ts';
-import type { FileBytes, NodeRecord, StoreWriter, Transaction } from '../store/tables.ts';
+import type { FileBytes, NodeRecord, RemoteFacet, StoreWriter, Transaction } from '../store/tables.ts';
 import { GoneNodes, type GoneOutcome, type OpenHere } from './gone-nodes.ts';
 import {
   isMissing,
@@ -177,7 +177,7 @@ export class ListingApplication {
     const node = this.#store.get('node', ino);
     if (node === undefined || node.remote === null || !this.#marks.mayJudge(ino, sequence)) return 'kept';
     const parent = answer?.parent == null ? undefined : this.#nodeOf(this.#store, answer.parent);
-    if (answer !== null && parent?.kind === 'folder') {
+    if (answer !== null && parent?.kind === 'folder' && this.#readdress(node, node.remote, answer.url)) {
       const { remote } = node;
       const stays = parent.ino === remote.parent && answer.name === remote.name;
       const listing: Listing = {
@@ -191,8 +191,18 @@ export class ListingApplication {
       this.gone.found(ino);
       return stays ? 'kept' : 'moved';
     }
-    // Gone for good, in the trash, or in a folder that we have not seen: when that one is listed it is there.
+    // Gone for good, in the trash, or in a folder that we have not seen: when that one is listed it is there. Or another node's by now.
     return this.gone.settle(node, acceptAll);
+  }
+
+  /** The service has the node's resource under that address by now. @returns false where another node is known to have it */
+  #readdress(node: NodeRecord, remote: RemoteFacet, resource: ResourceUrl): boolean {
+    if (resource === remote.resource) return true;
+    if (this.#store.get('resource', resource) !== undefined) return false;
+    this.#store.transact((tx) =>
+      writeNode(tx, node, { ...node, remote: { ...remote, resource } }, this.#clock.nowMs()),
+    );
+    return true;
   }
 
   #mergeBatch(listing: Listing, batch: readonly RemoteEntry[], sequence: number): MergePlan {

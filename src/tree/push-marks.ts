@@ -87,7 +87,8 @@ export class PushMarks {
 
   /**
    * Tells of an entry in a listing of `folder` with this number, whose resource no node of ours has, whether it is somebody
-   * else's: not one that we have just trashed, and not one that a creation of ours without an answer may have made.
+   * else's: not one that we have just trashed, and not one that a creation of ours without an answer may have made, or that a move of ours
+   * may have given a new address.
    */
   strangers(folder: ResourceUrl | null, requestedSequence: number): (entry: RemoteEntry) => boolean {
     const ours = new Set<ResourceUrl | null>(this.#underWay.values());
@@ -95,7 +96,7 @@ export class PushMarks {
     // Short: what is being sent, and what a crash left behind.
     for (const [, upload] of this.#store.all('upload')) {
       if (upload.resource !== null) ours.add(upload.resource);
-      else if (upload.parentResource !== null && upload.parentResource === folder) names.add(upload.name);
+      if (upload.parentResource !== null && upload.parentResource === folder) names.add(upload.name);
     }
     return (entry) =>
       !ours.has(entry.url) && !names.has(entry.name) && requestedSequence > (this.#endedResources.get(entry.url) ?? 0);

@@ -258,6 +258,18 @@ describe('a redirect', () => {
     expect(server.requests.map(({ path }) => path)).toEqual(['/folder/:sc:1:1', '/folder/:sc:1:9']);
   });
 
+  test.each([
+    ['301', [301], true],
+    ['308', [308], true],
+    ['302, which is for now only', [302], false],
+    ['301 after 307', [307, 301], false],
+  ])('of a GET tells a new address where it is meant to last (%s)', async (_, statuses, isLasting) => {
+    const now = server.url('/folder/:sc:1:9');
+    server.steps = [...statuses.map((status) => reply(status, { Location: now })), xml(FOLDER)];
+
+    expect((await service.resource(folder(), 'folder'))?.url).toBe(isLasting ? now : folder());
+  });
+
   test('301 of a PUT that names or moves means that the resource has a new address', async () => {
     server.steps = [reply(301, { Location: server.url('/folder/:sc:1:9') })];
 

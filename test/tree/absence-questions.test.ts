@@ -4,13 +4,16 @@ import { type ResourceUrl, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { AbsenceQuestions } from '../../src/tree/absence-questions.ts';
 import {
   acknowledge,
+  checkStore,
   type Fixture,
   file,
+  folder,
   LookedAtService,
   localFile,
   makeTree,
   merge,
   namesIn,
+  ROOT_URL,
 } from './tree-fixture.ts';
 
 const never = new AbortController().signal;
@@ -68,4 +71,30 @@ test('a folder above that cannot be asked for at the moment says nothing', async
   await expect(ask(fixture, [], service)).rejects.toThrow('later');
 
   expect(namesIn(fixture.tree, ROOT_INODE)).toEqual(['theirs']);
+});
+
+test.each([
+  ['is not known yet', false],
+  ['is known as another node', true],
+])('a file that is told under a new address, which %s, is one file', async (_, isKnown) => {
+  const fixture = makeTree();
+  const { tree, store } = fixture;
+  merge(fixture, ROOT_INODE, [folder('d', 'd'), file('old', 'f')]);
+  const d = tree.child(ROOT_INODE, 'd')?.ino ?? ROOT_INODE;
+  const before = tree.child(ROOT_INODE, 'f')?.ino;
+  const now = file('new', 'f');
+  merge(fixture, d, isKnown ? [now] : []);
+  const service = new LookedAtService();
+  service.put(ROOT_URL, folder('d', 'd'));
+  service.put(folder('d', 'd').url, now);
+  const ofNew = service.resource.bind(service);
+  service.resource = (url, kind, signal) => ofNew(url === file('old', 'f').url ? now.url : url, kind, signal);
+  await ask(fixture, [folder('d', 'd')], service);
+  merge(fixture, d, [now]);
+
+  expect(namesIn(tree, ROOT_INODE)).toEqual(['d/']);
+  expect(namesIn(tree, d)).toEqual(['f']);
+  expect(tree.child(d, 'f')?.remote?.resource).toBe(now.url);
+  if (!isKnown) expect(tree.child(d, 'f')?.ino).toBe(before);
+  checkStore(store);
 });

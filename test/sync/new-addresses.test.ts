@@ -1,0 +1,138 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { ApiError, TransportError } from '../../src/base/errors.ts';
+import type { ResourceUrl } from '../../src/base/vocabulary.ts';
+import { SyncedTower } from '../harness/synced-tower.ts';
+import { MODEL_ROOT } from './model-service.ts';
+
+/** The service gives what is moved a new address (301): the old one is nobody's from then on, or leads to the new one. */
+
+const NEW = 'm:file/new-address' as ResourceUrl;
+let synced: SyncedTower;
+let from: ResourceUrl;
+let to: ResourceUrl;
+let file: ResourceUrl;
+
+beforeEach(async () => {
+  synced = await SyncedTower.build();
+  const { service, tower, mount } = synced;
+  from = service.add('folder', MODEL_ROOT, 'from');
+  to = service.add('folder', MODEL_ROOT, 'to');
+  file = service.add('file', from, 'f', Buffer.from('old'));
+  await tower.freshness.refresh();
+  await mount.readFile('from/f');
+  await mount.readdir('to');
+});
+afterEach(() => synced.close());
+
+function moveThere(name: string, parent: ResourceUrl): void {
+  const { service } = synced;
+  const it = service.resources.get(file);
+  if (it === undefined) throw new ApiError(404, 'model', 'gone');
+  service.resources.delete(file);
+  service.resources.set(NEW, { ...it, url: NEW, name, parent });
+}
+
+/** Renamed here; the service has done it, and its answer is on its way. `404`: asked for again, it knows nothing of the old address. */
+async function moved(heard: 'answer' | 'nothing' | '404'): Promise<() => void> {
+  const { service, mount } = synced;
+  let arrive: (() => void) | null = null;
+  service.relocate = async (_url, _kind, parent, name) => {
+    moveThere(name, parent);
+    await new Promise<void>((resolve) => {
+      arrive = resolve;
+    });
+    if (heard === 'nothing') throw new TransportError('the reply was lost');
+    if (heard === '404') throw new ApiError(404, 'relocate', 'no such file');
+    return NEW;
+  };
+  await mount.rename('from/f', 'to/f');
+  for (let round = 0; round < 20 && arrive === null; round++) await synced.pass(2_000);
+  if (arrive === null) throw new Error('nobody moves it');
+  return arrive;
+}
+
+/** Whoever asks for the old address is told what is under the new one, and that it is there. */
+function followed(): void {
+  const { service } = synced;
+  const look = service.look.bind(service);
+  service.look = (url) => look(url === file && service.resources.has(NEW) ? NEW : url);
+}
+
+async function settled(): Promise<void> {
+  for (let round = 0; round < 20; round++) await synced.pass(10_000);
+  for (let round = 0; round < 3; round++) {
+    await synced.pass(60_000);
+    await synced.tower.freshness.refresh();
+  }
+}
+
+describe('a file stays one file', () => {
+  test('where a listing comes between the move and its answer', async () => {
+    const { tower, mount, sync } = synced;
+    const arrive = await moved('answer');
+    await tower.freshness.refresh(tower.store.get('resource', to));
+    arrive();
+    await settled();
+
+    expect.soft(sync.status().parked).toEqual([]);
+    expect((await mount.readdir('to')).map(({ name }) => name)).toEqual(['f']);
+  });
+
+  test.each(['nothing', '404'] as const)(
+    'where the answer is lost (%s), and it was changed meanwhile',
+    async (heard) => {
+      const { service, mount } = synced;
+      const arrive = await moved(heard);
+      await mount.writeFile('to/f', Buffer.from('ours'));
+      arrive();
+      await settled();
+      expect(service.history(NEW)).toHaveLength(2);
+
+      expect([...service.tree()]).toEqual([
+        ['/from', null],
+        ['/to', null],
+        ['/to/f', 'ours'],
+      ]);
+    },
+  );
+
+  test('where the answer is lost, and the old address leads to the new one', async () => {
+    const { service, mount, sync } = synced;
+    const { ino } = await mount.stat('from/f');
+    followed();
+    const arrive = await moved('nothing');
+    await mount.writeFile('to/f', Buffer.from('ours'));
+    arrive();
+    await settled();
+
+    expect(sync.status()).toMatchObject({ pending: 0, parked: [] });
+    expect(service.history(NEW)).toHaveLength(2);
+    expect((await mount.stat('to/f')).ino).toBe(ino);
+  });
+
+  test('where the answer is lost, and somebody else took it away and put another there', async () => {
+    const { service, mount, sync } = synced;
+    const arrive = await moved('nothing');
+    await mount.writeFile('to/f', Buffer.from('ours'));
+    service.resources.delete(NEW);
+    const another = service.add('file', to, 'f', Buffer.from('of another length'));
+    arrive();
+    await settled();
+
+    expect(sync.status()).toMatchObject({ pending: 0, parked: [] });
+    const texts = [...service.tree().values()].filter((text) => text !== null).toSorted();
+    expect(texts).toEqual(['of another length', 'ours']);
+    expect(await mount.readdir('to')).toHaveLength(2);
+    expect(service.history(another)).toHaveLength(1);
+  });
+
+  test('where somebody else moved it, and the old address leads to the new one', async () => {
+    const { tower, mount } = synced;
+    moveThere('f', to);
+    followed();
+    await tower.freshness.refresh(tower.store.get('resource', from));
+    await settled();
+
+    expect((await mount.readdir('to')).map(({ name }) => name)).toEqual(['f']);
+  });
+});
