@@ -1,8 +1,8 @@
 import { connect, type Socket } from 'node:net';
 import { errorOfRecord } from '../base/errors.ts';
+import { socketAddress } from '../base/socket-address.ts';
 import { JsonLines } from './json-lines.ts';
 import type { AnswerLine, ControlMethods, MethodName, RequestLine } from './methods.ts';
-import { socketAddress } from './socket-address.ts';
 
 const ANSWER_BYTES_MAX = 64 * 1024 ** 2;
 

@@ -5,6 +5,7 @@ import type { Clock } from '../base/clock.ts';
 import { errorToRecord, StorageError, UsageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { LOG_LEVELS } from '../base/log-level.ts';
+import { type SocketAddress, socketAddress } from '../base/socket-address.ts';
 import { JsonLines } from './json-lines.ts';
 import {
   type AnswerLine,
@@ -15,7 +16,6 @@ import {
   PART_BYTES_MAX,
   type RequestLine,
 } from './methods.ts';
-import { type SocketAddress, socketAddress } from './socket-address.ts';
 
 const REQUEST_BYTES_MAX = 1024 ** 2;
 const REQUEST_MS_MAX = 10_000;

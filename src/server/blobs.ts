@@ -1,5 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto';
-import { constants, createReadStream } from 'node:fs';
+import { constants, createReadStream, type Stats } from 'node:fs';
 import { link, mkdir, open, readdir, stat, truncate, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { BlobReader } from './blob-reader.ts';
@@ -17,8 +17,11 @@ import type { Database } from './database.ts';
 export class Blobs {
   readonly #directory: string;
   readonly #database: Database;
-  readonly #known = new Set<string>();
   readonly #reader = new BlobReader();
+  /** Folders whose names are certainly on the disk. */
+  readonly #known = new Set<string>();
+  /** Whether that of the folder of those is. */
+  #isNamed = false;
   #writers = 0;
 
   constructor(deps: { directory: string; database: Database }) {
@@ -81,15 +84,16 @@ export class Blobs {
     await syncDirectory(dirname(path));
   }
 
-  /** Length in bytes; null where there is no such blob. */
+  /** Length in bytes; null where there is no such blob. @throws Error where the disk does not tell: what is there must not be begun anew */
   async sizeBytes(name: string): Promise<number | null> {
     const small = this.small(name);
     if (small !== null) return small.byteLength;
-    try {
-      return (await stat(this.#pathOf(name))).size;
-    } catch {
-      return null;
-    }
+    return (await this.#stats(name))?.size ?? null;
+  }
+
+  /** When a blob that is a file was last written to, or got a name; null where there is no such file. */
+  async changedMs(name: string): Promise<number | null> {
+    return (await this.#stats(name))?.ctimeMs ?? null;
   }
 
   /** @param yields waited for between two pieces, for work that is not urgent */
@@ -129,12 +133,23 @@ export class Blobs {
     return join(this.#directory, name.slice(0, 2), name);
   }
 
+  async #stats(name: string): Promise<Stats | null> {
+    try {
+      return await stat(this.#pathOf(name));
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
+      throw error;
+    }
+  }
+
   async #writablePath(name: string): Promise<string> {
     const path = this.#pathOf(name);
     const folder = dirname(path);
     if (!this.#known.has(folder)) {
       await mkdir(folder, { recursive: true, mode: 0o700 });
       await syncDirectory(this.#directory);
+      if (!this.#isNamed) await syncDirectory(dirname(this.#directory));
+      this.#isNamed = true;
       this.#known.add(folder);
     }
     return path;

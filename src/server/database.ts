@@ -1,8 +1,10 @@
-import { chmodSync, mkdirSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { randomBytes } from 'node:crypto';
+import { chmodSync, existsSync, linkSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 import { type Key, open, type RootDatabase, type Database as Table } from 'lmdb';
 import { StorageError } from '../base/errors.ts';
 import { freeBytesOf } from '../base/free-bytes.ts';
+import { makeDataDirectory, syncNow } from './data-directory.ts';
 
 /**
  * What the reference server keeps, as LMDB tables: everything but the bytes of larger versions (`blobs.ts`).
@@ -49,18 +51,18 @@ export class Database {
   /** Null where the disk cannot be asked: it fails LMDB as well, whose error is the one to tell. */
   readonly #freeBytes: () => number | null;
   #isChanging = false;
+  /** Above all numbers that this process was given, kept or not. */
+  #givenEnd = 0;
   #waiting: WaitingChange[] = [];
 
   /** @throws StorageError when the directory cannot be used or was written by a newer version of this program */
   static open(dataDirectory: string, freeBytes = () => freeBytesOf(dataDirectory)): Database {
     try {
-      // Says nothing about a directory that was there: the files keep other users of the machine out themselves.
-      mkdirSync(dataDirectory, { recursive: true, mode: 0o700 });
+      makeDataDirectory(dataDirectory);
       const path = join(dataDirectory, 'service.mdb');
+      if (!existsSync(path)) makeFile(path);
       for (const file of [path, `${path}-lock`]) makePrivate(file);
-      // lmdb's declarations do not know the last one; its default is 0664.
-      const options = { path, maxDbs: 32, permissionsMode: PRIVATE_MODE };
-      return new Database(open(options), freeBytes);
+      return new Database(openFile(path), freeBytes);
     } catch (error) {
       if (error instanceof StorageError) throw error;
       throw new StorageError(`cannot use ${dataDirectory}: ${(error as Error).message}`, { cause: error });
@@ -151,11 +153,30 @@ export class Database {
     }
   }
 
-  /** A number that was never given before. Only within `change`. */
+  /** A number that was never given before, greater than all that were. Only within `change`. */
   nextNumber(): number {
-    const next = (this.meta.get('nextNumber') as number | undefined) ?? FIRST_NUMBER;
+    const next = this.reserveNumber();
     void this.meta.put('nextNumber', next + 1);
     return next;
+  }
+
+  /**
+   * The same without a change, and so without a commit: once a change has kept it (`keepNumber`), nobody is given it after a restart
+   * either. Until then another process may be: only for rows that this one alone makes.
+   */
+  reserveNumber(): number {
+    const next = Math.max(this.#keptEnd, this.#givenEnd);
+    this.#givenEnd = next + 1;
+    return next;
+  }
+
+  /** A reserved number is that of a row now. Only within the change that writes the row. */
+  keepNumber(number: number): void {
+    if (number >= this.#keptEnd) void this.meta.put('nextNumber', number + 1);
+  }
+
+  get #keptEnd(): number {
+    return (this.meta.get('nextNumber') as number | undefined) ?? FIRST_NUMBER;
   }
 
   async close(): Promise<void> {
@@ -174,6 +195,43 @@ const SCHEMA = 1;
 const PRIVATE_MODE = 0o600;
 /** More than a commit takes. */
 const FREE_BYTES_MIN = 4 * 1024 * 1024;
+
+function openFile(path: string): RootDatabase {
+  // lmdb's declarations do not know the last one; its default is 0664.
+  const options = { path, maxDbs: 32, permissionsMode: PRIVATE_MODE };
+  return open(options);
+}
+
+/**
+ * The file is made beside its place and gets its name when it is on the disk. LMDB does not sync the first two pages of a new one; and one
+ * that has a length and not those, as a power cut leaves it, is no error to LMDB: it ends the process, at this start and at every later one.
+ *
+ * By link(2), not rename(2): administration may be making the same file at this moment (docs/service.md 1), and what the first one has
+ * opened has to stay.
+ */
+function makeFile(path: string): void {
+  const draft = `${path}.${randomBytes(8).toString('hex')}${DRAFT}`;
+  try {
+    // Closed when this returns, as nothing was written.
+    void openFile(draft).close();
+    syncNow(draft);
+    linkSync(draft, path);
+  } catch (error) {
+    if (!existsSync(path)) throw error;
+  } finally {
+    // With those of processes that were killed. One that somebody is working on is for nothing as well, once the file is there.
+    const folder = dirname(path);
+    const made = existsSync(path) ? `${basename(path)}.` : basename(draft);
+    for (const name of readdirSync(folder)) {
+      const isDraft = name.startsWith(made) && (name.endsWith(DRAFT) || name.endsWith(`${DRAFT}-lock`));
+      if (isDraft) rmSync(join(folder, name), { force: true });
+    }
+    syncNow(folder);
+  }
+}
+
+/** Ends the name of a database that is being made. */
+const DRAFT = '.new';
 
 /** Its owner's alone: earlier versions of this program let everybody read it. */
 function makePrivate(file: string): void {

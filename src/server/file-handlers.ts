@@ -44,8 +44,10 @@ export function fileHandlers(service: Service): HandlerTable {
     },
     fileData: {
       GET: async ({ exchange, endpoint, caller }) => {
-        const file = repository.file(caller, endpoint.id);
-        await sendFile(service, exchange, file, blobToRead(file.newest));
+        await sendFile(service, exchange, () => {
+          const { name, mediaType, newest } = repository.file(caller, endpoint.id);
+          return { name, mediaType, ...blobToRead(newest) };
+        });
       },
       PUT: async ({ exchange, endpoint, caller }) => {
         await uploads.replaceData(repository.file(caller, endpoint.id, 'write'), exchange);
@@ -78,9 +80,11 @@ export function fileHandlers(service: Service): HandlerTable {
     },
     fileVersionData: {
       GET: async ({ exchange, endpoint, caller }) => {
-        const file = repository.file(caller, endpoint.id);
-        const row = histories.version(file, endpoint.version);
-        await sendFile(service, exchange, { ...file, mediaType: row.mediaType }, blobToRead(row.complete ? row : null));
+        await sendFile(service, exchange, () => {
+          const file = repository.file(caller, endpoint.id);
+          const row = histories.version(file, endpoint.version);
+          return { ...blobToRead(row.complete ? row : null), name: file.name };
+        });
       },
       PUT: async ({ exchange, endpoint, caller }) => {
         const file: FileRow = repository.file(caller, endpoint.id, 'write');
@@ -92,44 +96,57 @@ export function fileHandlers(service: Service): HandlerTable {
     },
     publicLink: {
       GET: async ({ exchange, endpoint, query }) => {
-        const file = collections.linkedFile(endpoint.token);
-        if (file === null || file.newest === null) throw notFound();
-        if (query.get('directDownload') === 'true') return sendBlob(service, exchange, file.name, file.newest);
-        await exchange.sendHtml(200, linkPage(file.name));
+        const look = (): Readable => {
+          const file = collections.linkedFile(endpoint.token);
+          if (file === null) throw notFound();
+          return { name: file.name, mediaType: file.mediaType, ...blobToRead(file.newest) };
+        };
+        if (query.get('directDownload') === 'true') return sendBlob(service, exchange, await whole(service, look));
+        await exchange.sendHtml(200, linkPage(look().name));
       },
     },
   };
 }
 
+/** A complete version, with what its file is called. */
+interface Readable {
+  readonly name: string;
+  readonly mediaType: string;
+  readonly blob: string;
+  readonly sizeBytes: number;
+}
+
+/**
+ * What `look` finds, once its blob is seen to be whole. Where few versions are kept, a blob goes when the next one is complete, also under
+ * somebody who has just read its row: he looks again.
+ *
+ * @throws Error where blob and row stay unlike: that is damage, and must not look like data
+ */
+async function whole({ blobs }: Service, look: () => Readable): Promise<Readable> {
+  for (let seen = look(); ; ) {
+    const storedBytes = await blobs.sizeBytes(seen.blob);
+    if (storedBytes === seen.sizeBytes) return seen;
+    const { blob, sizeBytes } = seen;
+    seen = look();
+    if (seen.blob === blob) throw new Error(`a version of ${sizeBytes} bytes has ${storedBytes} bytes on the disk`);
+  }
+}
+
 /** Data as they are, or as the picture that the Accept header asks for. */
-async function sendFile(
-  service: Service,
-  exchange: Exchange,
-  file: { readonly name: string; readonly mediaType: string },
-  data: { readonly blob: string; readonly sizeBytes: number },
-): Promise<void> {
+async function sendFile(service: Service, exchange: Exchange, look: () => Readable): Promise<void> {
   const picture = pictureRequest(exchange.request.headers.accept);
-  if (picture === null) return sendBlob(service, exchange, file.name, data);
-  const jpeg = await service.pictures.scaled(service.blobs.source(data.blob), file.mediaType, picture);
+  const file = await whole(service, look);
+  if (picture === null) return sendBlob(service, exchange, file);
+  const jpeg = await service.pictures.scaled(service.blobs.source(file.blob), file.mediaType, picture);
   const headers = { 'Content-Type': 'image/jpeg', 'Content-Length': String(jpeg.byteLength) };
   await exchange.sendData(200, headers, [jpeg]);
 }
 
 /** Data of a complete version, or the range of it that was asked for (docs/service.md 6.4). Never compressed, never 304. */
-async function sendBlob(
-  service: Service,
-  exchange: Exchange,
-  name: string,
-  data: { readonly blob: string; readonly sizeBytes: number },
-): Promise<void> {
-  const { sizeBytes } = data;
+async function sendBlob(service: Service, exchange: Exchange, { name, blob, sizeBytes }: Readable): Promise<void> {
   const { fault } = exchange;
   const range = fault.ignoreRange === true ? null : requestedRange(exchange.request.headers.range, sizeBytes);
   const { start, end } = range ?? { start: 0, end: sizeBytes };
-  // A row whose blob is not whole is damage, and must not look like data.
-  const storedBytes = await service.blobs.sizeBytes(data.blob);
-  if (storedBytes !== sizeBytes)
-    throw new Error(`a version of ${sizeBytes} bytes has ${storedBytes} bytes on the disk`);
   const shift = fault.wrongContentRange === true ? 1 : 0;
   const headers = {
     'Content-Type': 'application/octet-stream; charset=UTF-8',
@@ -138,7 +155,7 @@ async function sendBlob(
     'Content-Disposition': `attachment; filename*=UTF-8''${headerName(name)}`,
     ...(range === null ? {} : { 'Content-Range': `bytes ${start + shift}-${end - 1 + shift}/${sizeBytes}` }),
   };
-  const bytes = start === end ? [] : service.blobs.read(data.blob, start, end);
+  const bytes = start === end ? [] : service.blobs.read(blob, start, end);
   await exchange.sendData(range === null ? 200 : 206, headers, bytes);
 }
 

@@ -15,6 +15,14 @@ export interface ArrivedBlob {
   readonly bytes: Uint8Array | null;
 }
 
+/** Where a version stands in its file's history: behind all that were begun before it. */
+export interface Place {
+  readonly seq: number;
+  /** With `seq` the version's name. */
+  readonly suffix: number;
+  readonly createdMs: number;
+}
+
 /**
  * The rows of versions: what a file was, is, and is to become (docs/service.md 7). Their bytes are with `uploads.ts`.
  *
@@ -53,10 +61,10 @@ export class Histories {
   create(caller: string, id: ResourceId, blob: string): VersionRow {
     return this.#database.change(() => {
       const file = this.#repository.file(caller, id, 'write');
-      const now = this.#clock.nowMs();
+      const place = this.place();
       return this.#put({
-        ...this.#newRow(file, now),
-        lastModifiedMs: now,
+        ...this.#newRow(file, place),
+        lastModifiedMs: place.createdMs,
         complete: false,
         sizeBytes: 0,
         blob,
@@ -65,12 +73,20 @@ export class Histories {
     });
   }
 
-  /** How much of an incomplete version is certainly on the disk. A version that is gone by now is left so. */
+  /**
+   * How much of an incomplete version is certainly on the disk, and that its sender is not gone.
+   * @throws Refusal 404 when the file or the version was deleted meanwhile
+   */
   recordProgress(version: VersionRow, sizeBytes: number): void {
     this.#database.change(() => {
-      const row = this.#database.versions.get([version.uid, version.file, version.seq]);
-      if (row !== undefined && !row.complete) this.#put({ ...row, sizeBytes, lastModifiedMs: this.#clock.nowMs() });
+      const row = this.#rowOf(version);
+      if (!row.complete) this.#put({ ...row, sizeBytes, lastModifiedMs: this.#clock.nowMs() });
     });
+  }
+
+  /** Whether there is such a version still. */
+  has(version: VersionRow): boolean {
+    return this.#database.versions.get(keyOf(version)) !== undefined;
   }
 
   /**
@@ -81,25 +97,36 @@ export class Histories {
   complete(version: VersionRow, arrived: ArrivedBlob): { version: VersionRow; dropped: string[] } {
     return this.#database.change(() => {
       const file = this.#fileOf(version.uid, version.file);
-      const row = this.#database.versions.get([version.uid, version.file, version.seq]);
-      if (row === undefined) throw notFound();
+      const row = this.#rowOf(version);
       return this.#finish(file, { ...row, lastModifiedMs: this.#clock.nowMs() }, arrived);
     });
   }
 
-  /** A version made in one step (interface 4.7). @throws Refusal as `complete` */
-  add(target: FileRow, arrived: ArrivedBlob): { version: VersionRow; dropped: string[] } {
+  /**
+   * The next place in the order of versions: for one that is made in one step, before its bytes come. What is begun and acknowledged
+   * while they do is newer. Costs no commit; a place that comes to nothing is left out.
+   */
+  place(): Place {
+    const [seq, suffix] = [this.#database.reserveNumber(), this.#database.reserveNumber()];
+    return { seq, suffix, createdMs: this.#clock.nowMs() };
+  }
+
+  /**
+   * A version made in one step (interface 4.7), in the place that it was given. Where as many newer ones are complete as are kept, it goes at
+   * once, as it would have gone for them: its blob is among the dropped ones.
+   * @throws Refusal as `complete`
+   */
+  add(target: FileRow, arrived: ArrivedBlob, place = this.place()): { version: VersionRow; dropped: string[] } {
     return this.#database.change(() => {
       const file = this.#fileOf(target.uid, target.local);
-      const now = this.#clock.nowMs();
-      return this.#finish(file, { ...this.#newRow(file, now), lastModifiedMs: now }, arrived);
+      return this.#finish(file, { ...this.#newRow(file, place), lastModifiedMs: this.#clock.nowMs() }, arrived);
     });
   }
 
   /** The hash of a complete version. One that is gone by now is left so. */
   recordHash(version: VersionRow, sha256: string): void {
     this.#database.change(() => {
-      const row = this.#database.versions.get([version.uid, version.file, version.seq]);
+      const row = this.#database.versions.get(keyOf(version));
       if (row !== undefined) this.#put({ ...row, sha256 });
     });
   }
@@ -115,12 +142,12 @@ export class Histories {
     for (const { value } of this.#database.versions.getRange({})) yield value;
   }
 
-  /** Forgets incomplete versions that nothing was added to since `beforeMs`. @returns their blobs */
-  dropAbandoned(beforeMs: number): string[] {
-    const dead = [...this.all()].filter((row) => !row.complete && row.lastModifiedMs < beforeMs);
+  /** Forgets incomplete versions that nothing was added to since `beforeMs`, nor is now. @returns their blobs */
+  dropAbandoned(beforeMs: number, isUnderWay: (version: VersionRow) => boolean): string[] {
+    const dead = [...this.all()].filter((row) => !row.complete && row.lastModifiedMs < beforeMs && !isUnderWay(row));
     if (dead.length === 0) return [];
     this.#database.change(() => {
-      for (const row of dead) void this.#database.versions.remove([row.uid, row.file, row.seq]);
+      for (const row of dead) void this.#database.versions.remove(keyOf(row));
     });
     return dead.map((row) => row.blob);
   }
@@ -136,14 +163,21 @@ export class Histories {
     return row;
   }
 
-  #newRow(file: FileRow, createdMs: number) {
-    const seq = this.#database.nextNumber();
-    const version = `${seq}_${this.#database.nextNumber()}`;
+  /** @throws Refusal 404 */
+  #rowOf(version: VersionRow): VersionRow {
+    const row = this.#database.versions.get(keyOf(version));
+    if (row === undefined) throw notFound();
+    return row;
+  }
+
+  #newRow(file: FileRow, { seq, suffix, createdMs }: Place) {
+    this.#database.keepNumber(suffix);
+    const version = `${seq}_${suffix}`;
     return { uid: file.uid, file: file.local, seq, version, createdMs, mediaType: file.mediaType };
   }
 
   #put(row: VersionRow): VersionRow {
-    void this.#database.versions.put([row.uid, row.file, row.seq], row);
+    void this.#database.versions.put(keyOf(row), row);
     return row;
   }
 
@@ -178,6 +212,10 @@ export class Histories {
     }
     return superseded.map((row) => row.blob);
   }
+}
+
+function keyOf({ uid, file, seq }: VersionRow): [string, string, number] {
+  return [uid, file, seq];
 }
 
 type VersionRange = { start: [string, string, number]; end: [string, string, number]; reverse: boolean };

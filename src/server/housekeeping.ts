@@ -1,6 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { StorageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
+import type { Blobs } from './blobs.ts';
+import type { VersionRow } from './database.ts';
 import type { Parts } from './reference-server.ts';
 
 /**
@@ -33,23 +35,26 @@ export function bootId(): string {
 }
 
 /**
- * Collects, soon after the start and then every hour: uploads that nobody went on with, expired tokens, and once the blobs
- * that a crash left without a row. @returns what stops it
+ * Collects, soon after the start and then every hour: uploads that nobody went on with, expired tokens, and what a crash left
+ * without a row, until none of it is left. @returns what stops it, when the database is needed no more
  */
-export function collectGarbage(parts: Parts, options: { uploadKeptMs: number; log: Logger }): () => void {
-  const { clock, histories, blobs, accounts } = parts;
+export function collectGarbage(parts: Parts, options: { uploadKeptMs: number; log: Logger }): () => Promise<void> {
+  const { clock, histories, blobs, accounts, uploads } = parts;
   const { log } = options;
   let cancel = (): void => {};
   let isStopped = false;
+  let underWay = Promise.resolve();
+  let isSwept = false;
   const round = async (): Promise<void> => {
-    const abandoned = histories.dropAbandoned(clock.nowMs() - options.uploadKeptMs);
+    const abandoned = histories.dropAbandoned(clock.nowMs() - options.uploadKeptMs, (row) => uploads.isUnderWay(row));
     await blobs.remove(abandoned);
+    if (!isSwept) isSwept = await sweepBlobs(parts);
     const tokens = accounts.forgetExpired();
     if (abandoned.length + tokens > 0) log.info({ uploads: abandoned.length, tokens }, 'garbage collected');
   };
   const again = (delayMs: number): void => {
     cancel = clock.after(delayMs, () => {
-      round()
+      underWay = round()
         .catch((err: unknown) => log.warn({ err }, 'garbage not collected'))
         .finally(() => {
           if (!isStopped) again(GARBAGE_INTERVAL_MS);
@@ -60,21 +65,42 @@ export function collectGarbage(parts: Parts, options: { uploadKeptMs: number; lo
   return () => {
     isStopped = true;
     cancel();
+    return underWay;
   };
 }
 
 const GARBAGE_FIRST_MS = 60_000;
 const GARBAGE_INTERVAL_MS = 3600_000;
 
-/** Removes the blobs that no row names. Only while no upload is under way: theirs have no row yet. @returns how many */
-export async function sweepBlobs(parts: Pick<Parts, 'histories' | 'blobs'>): Promise<number> {
+/**
+ * Removes the blobs that no row names. Not those of the last hour, which may be of an upload under way, of this server or of one that the
+ * lock does not see (data-lock.ts): their row comes when their bytes are there. @returns whether none was left for that
+ */
+export async function sweepBlobs({
+  clock,
+  histories,
+  blobs,
+}: Pick<Parts, 'clock' | 'histories' | 'blobs'>): Promise<boolean> {
+  const names: string[] = [];
+  for await (const name of blobs.names()) names.push(name);
+  // Only now: a row that came meanwhile names what was listed.
   const named = new Set<string>();
-  for (const row of parts.histories.all()) named.add(row.blob);
+  for (const row of histories.all()) named.add(row.blob);
   const orphans: string[] = [];
-  for await (const name of parts.blobs.names()) if (!named.has(name)) orphans.push(name);
-  await parts.blobs.remove(orphans);
-  return orphans.length;
+  let isSwept = true;
+  for (const name of names) {
+    if (named.has(name)) continue;
+    const changedMs = await blobs.changedMs(name);
+    if (changedMs === null) continue;
+    if (changedMs < clock.nowMs() - ORPHAN_AFTER_MS) orphans.push(name);
+    else isSwept = false;
+  }
+  await blobs.remove(orphans);
+  return isSwept;
 }
+
+/** A line is ended when it is silent for two minutes; and the disk needs its time for the last bytes. */
+const ORPHAN_AFTER_MS = 3600_000;
 
 /** What `checkBlobs` found wrong with one version. */
 export interface Damage {
@@ -98,14 +124,16 @@ export async function checkBlobs(
     if (!row.complete) continue;
     versions += 1;
     bytes += row.sizeBytes;
-    const sizeBytes = await parts.blobs.sizeBytes(row.blob);
-    const report = (what: string): void => {
-      damage.push({ user: row.uid, file: row.file, version: row.version, what });
-    };
-    if (sizeBytes === null) report('its data are missing');
-    else if (sizeBytes !== row.sizeBytes) report(`it has ${sizeBytes} bytes instead of ${row.sizeBytes}`);
-    else if (row.sha256 !== null && (await parts.blobs.sha256(row.blob)) !== row.sha256)
-      report('its data are not those that were sent');
+    const what = await damageOf(parts.blobs, row).catch((error: Error) => `its data cannot be read: ${error.message}`);
+    if (what !== null) damage.push({ user: row.uid, file: row.file, version: row.version, what });
   }
   return { damage, versions, bytes };
+}
+
+async function damageOf(blobs: Blobs, row: VersionRow): Promise<string | null> {
+  const sizeBytes = await blobs.sizeBytes(row.blob);
+  if (sizeBytes === null) return 'its data are missing';
+  if (sizeBytes !== row.sizeBytes) return `it has ${sizeBytes} bytes instead of ${row.sizeBytes}`;
+  if (row.sha256 === null || (await blobs.sha256(row.blob)) === row.sha256) return null;
+  return 'its data are not those that were sent';
 }

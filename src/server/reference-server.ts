@@ -1,4 +1,3 @@
-import { mkdirSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerOptions, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
@@ -10,6 +9,7 @@ import { Accounts } from './accounts.ts';
 import { Administration } from './administration.ts';
 import { Blobs } from './blobs.ts';
 import { Collections } from './collections.ts';
+import { makeDataDirectory } from './data-directory.ts';
 import { lockData } from './data-lock.ts';
 import { Database } from './database.ts';
 import { DiskReserve, type DiskSpace, diskSpaceOf } from './disk-reserve.ts';
@@ -85,7 +85,7 @@ export class ReferenceServer {
   readonly #http: Server;
   readonly #dispatcher: Dispatcher;
   readonly #lines: Lines;
-  readonly #stopHousekeeping: () => void;
+  readonly #stopHousekeeping: () => Promise<void>;
 
   /**
    * @throws UsageError when the port is taken, the directory is in use, or plain HTTP would leave this machine;
@@ -97,10 +97,11 @@ export class ReferenceServer {
       throw new UsageError(`plain HTTP on ${host} can be overheard: give --tls-cert and --tls-key, or --insecure`);
     }
     const http = createHttp(options);
-    mkdirSync(options.dataDirectory, { recursive: true, mode: 0o700 });
+    makeDataDirectory(options.dataDirectory);
     const unlock = await lockData(options.dataDirectory);
-    const parts = openParts(options);
+    let parts: Parts | undefined;
     try {
+      parts = openParts(options);
       await settlePartialUploads(parts, bootId());
       await sweepBlobs(parts);
       for (const version of parts.histories.all()) parts.sealer.add(version);
@@ -113,7 +114,7 @@ export class ReferenceServer {
       return new ReferenceServer(options, { ...parts, unlock }, http, lines, origin, port);
     } catch (error) {
       http.close();
-      await parts.database.close();
+      await parts?.database.close();
       await unlock();
       throw error;
     }
@@ -186,7 +187,7 @@ export class ReferenceServer {
 
   /** Lets requests under way finish for `graceMs`, then ends their lines. What was acknowledged is on the disk. */
   async close(options: { graceMs?: number } = {}): Promise<void> {
-    this.#stopHousekeeping();
+    const tidied = this.#stopHousekeeping();
     const closed = new Promise<void>((resolve) => void this.#http.close(() => resolve()));
     this.#http.closeIdleConnections();
     const endLines = (): void => {
@@ -198,6 +199,7 @@ export class ReferenceServer {
     await closed;
     cancel();
     await this.#dispatcher.idle();
+    await tidied;
     await this.#parts.sealer.close();
     await this.#parts.database.close();
     await this.#unlock();
@@ -236,7 +238,7 @@ export function openParts(options: ReferenceServerOptions): Parts {
   });
   const sealer = new Sealer({ database, blobs, histories, clock, log: options.log ?? silentLogger });
   const reserve = new DiskReserve(options.disk ?? diskSpaceOf(options.dataDirectory));
-  const uploads = new Uploads({ database, blobs, histories, sealer, reserve });
+  const uploads = new Uploads({ database, blobs, histories, sealer, reserve, clock });
   return { database, clock, accounts, repository, histories, blobs, sealer, uploads };
 }
 
@@ -308,11 +310,21 @@ function createHttp(options: ReferenceServerOptions): Server {
   http.maxConnections = options.connectionsMax ?? CONNECTIONS_MAX;
   http.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     const status = error.code === 'HPE_HEADER_OVERFLOW' ? '431 Request Header Fields Too Large' : '400 Bad Request';
-    if (socket.writable)
+    if (socket.writable && !owesAnswer(socket))
       socket.end(`HTTP/1.1 ${status}\r\nAccess-Control-Allow-Origin: *\r\nConnection: close\r\n\r\n`);
     else socket.destroy();
   });
   return http as Server;
+}
+
+/**
+ * Whether an earlier request on a line has no answer yet, or half of one: what is said now would be taken for that, or for the rest of it.
+ * Node's own handler asks the same member (lib/_http_server.js, socketOnError). Where the body of the request itself is no HTTP, what is
+ * said is its answer.
+ */
+function owesAnswer(line: object): boolean {
+  const { _httpMessage: answer } = line as { readonly _httpMessage?: ServerResponse | null };
+  return answer !== undefined && answer !== null && (answer.headersSent || answer.req.complete);
 }
 
 /** @returns the port */

@@ -234,7 +234,8 @@ export class Repository {
       const range = {
         start: [uid, parent, first, 0],
         end: [uid, parent, last, SEQ_END],
-        offset: start,
+        // 32 bits wide in LMDB's binding, which takes 2^32 for 0. No folder has so many entries.
+        offset: Math.min(start, 2 ** 32 - 1),
         limit: max + 1,
       };
       const locals = [...this.#database.children.getRange(range as unknown as ChildRange)].map(({ value }) => value);

@@ -1,3 +1,4 @@
+import type { Clock } from '../base/clock.ts';
 import type { BlobWriter } from './blob-writer.ts';
 import type { Blobs } from './blobs.ts';
 import type { Database, FileRow, VersionRow } from './database.ts';
@@ -20,6 +21,7 @@ export class Uploads {
   readonly #histories: Histories;
   readonly #sealer: Sealer;
   readonly #reserve: DiskReserve;
+  readonly #clock: Clock;
   readonly #underWay = new Map<string, BlobWriter | null>();
 
   constructor(deps: {
@@ -28,12 +30,14 @@ export class Uploads {
     histories: Histories;
     sealer: Sealer;
     reserve: DiskReserve;
+    clock: Clock;
   }) {
     this.#database = deps.database;
     this.#blobs = deps.blobs;
     this.#sealer = deps.sealer;
     this.#histories = deps.histories;
     this.#reserve = deps.reserve;
+    this.#clock = deps.clock;
   }
 
   /** Bytes that the service holds of an incomplete version, also while they arrive. */
@@ -44,6 +48,7 @@ export class Uploads {
   /** A new version in one step. Of an upload that ends early nothing is kept. @throws Refusal 413, 507, 500 when it was cut short */
   async replaceData(file: FileRow, exchange: Exchange): Promise<VersionRow> {
     const roomBytes = this.#room(file, 0, exchange);
+    const place = this.#histories.place();
     const blob = this.#blobs.newName();
     const writer = this.#blobs.write(blob, 0);
     try {
@@ -52,12 +57,13 @@ export class Uploads {
       if (outcome !== 'complete') throw exchange.orderedRefusal ?? new Refusal(500, 'The data did not arrive in full');
       const finished = await writer.finish();
       const arrived = { blob, sizeBytes: writer.sizeBytes, ...finished };
-      const { version, dropped } = await this.#database.changeTogether(() => this.#histories.add(file, arrived));
+      const { version, dropped } = await this.#database.changeTogether(() => this.#histories.add(file, arrived, place));
       await this.#blobs.remove(dropped);
       this.#sealer.add(version);
       return version;
     } catch (error) {
-      await writer.close();
+      // Of what is removed nobody asks whether the disk has it.
+      await writer.close().catch(() => {});
       await this.#blobs.remove([blob]);
       throw error;
     }
@@ -65,7 +71,8 @@ export class Uploads {
 
   /**
    * More of a version, from `offset` on. It is complete when the request's body ended as announced.
-   * @throws Refusal 403 for a complete version, 416 when it holds another number of bytes, 413, 507; what arrived before is kept
+   * @throws Refusal 404 when it was deleted meanwhile, 403 for a complete version, 416 when it holds another number of bytes, 413, 507;
+   * what arrived before is kept
    */
   async append(file: FileRow, version: VersionRow, offset: number, exchange: Exchange): Promise<VersionRow> {
     // ASSUMED (docs/service.md 7.5): the status; that a complete version never changes is documented.
@@ -78,13 +85,22 @@ export class Uploads {
       const stored = (await this.#blobs.sizeBytes(version.blob)) ?? 0;
       if (offset !== stored) throw wrongOffset(stored);
       const roomBytes = this.#room(file, offset, exchange);
+      if (version.lastModifiedMs < this.#clock.nowMs() - TOUCHED_AFTER_MS) await this.#touch(version);
       writer = this.#blobs.write(version.blob, offset, Math.min(offset, version.sizeBytes));
       this.#underWay.set(key, writer);
       return await this.#receive(version, writer, roomBytes, exchange);
     } finally {
-      await writer?.close();
+      // What was kept is closed by now. Else an error is on its way, and that this fails as well is no news.
+      await writer?.close().catch(() => {});
       this.#underWay.delete(key);
+      // Deleted under the upload: its blob was, too, but the name may have come back with the bytes that came later.
+      if (!this.#histories.has(version)) await this.#blobs.remove([version.blob]);
     }
+  }
+
+  /** Whether a request is writing to a version right now. */
+  isUnderWay(version: VersionRow): boolean {
+    return this.#underWay.has(keyOf(version));
   }
 
   /** Versions that a request is writing to right now. */
@@ -107,26 +123,26 @@ export class Uploads {
     }
     const finished = await writer.finish();
     const arrived = { blob: version.blob, sizeBytes: writer.sizeBytes, ...finished };
-    try {
-      const { version: complete, dropped } = await this.#database.changeTogether(() =>
-        this.#histories.complete(version, arrived),
-      );
-      await this.#blobs.remove(dropped);
-      this.#sealer.add(complete);
-      return complete;
-    } catch (error) {
-      // The file was deleted under the upload: its blobs were, too, but for an open one the name may have come back.
-      if (error instanceof Refusal && error.status === 404) await this.#blobs.remove([version.blob]);
-      throw error;
-    }
+    const { version: complete, dropped } = await this.#database.changeTogether(() =>
+      this.#histories.complete(version, arrived),
+    );
+    await this.#blobs.remove(dropped);
+    this.#sealer.add(complete);
+    return complete;
   }
 
   /** Of an upload that the disk ended: what is certainly there is not sent again, and not cut off by the next start of the machine. */
   async #keepWhatArrived(version: VersionRow, writer: BlobWriter): Promise<void> {
-    await writer.suspend().catch(() => writer.close());
+    // What goes wrong here is left so: why the upload ended is what its sender has to hear.
+    await writer.suspend().catch(() => writer.close().catch(() => {}));
     const { syncedBytes } = writer;
     const kept = this.#database.changeTogether(() => this.#histories.recordProgress(version, syncedBytes));
-    await kept.catch(() => {}); // why the upload ended is what its sender has to hear
+    await kept.catch(() => {});
+  }
+
+  /** An upload that goes on late and slowly: the week until it is forgotten begins anew, also should the server be killed before it ends. */
+  async #touch(version: VersionRow): Promise<void> {
+    await this.#database.changeTogether(() => this.#histories.recordProgress(version, version.sizeBytes));
   }
 
   #take(writer: BlobWriter, roomBytes: number, exchange: Exchange): Promise<BodyOutcome> {
@@ -145,6 +161,9 @@ export class Uploads {
     return roomBytes;
   }
 }
+
+/** What goes on sooner is not worth a commit. */
+const TOUCHED_AFTER_MS = 3600_000;
 
 /**
  * `bytes=<n>-`: where the body continues (interface 4.9). Without one it begins at 0, and does not begin anew what holds

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -84,4 +84,22 @@ test('on a disk without room a change is refused before LMDB writes a page, and 
 
   freeBytes = null;
   expect(add('d', 1)()).toBe(1);
+});
+
+test('a new file is made beside its place, and of others that were begun there nothing stays', async () => {
+  const fresh = join(directory, 'fresh');
+  mkdirSync(fresh);
+  // As SIGKILL leaves it: what a later start takes for the file ends the process.
+  for (const name of ['service.mdb.0123.new', 'service.mdb.0123.new-lock']) {
+    writeFileSync(join(fresh, name), Buffer.alloc(8192));
+  }
+
+  const made = Database.open(fresh);
+  made.change(() => void made.usage.put('a', 1));
+  await made.close();
+
+  expect(readdirSync(fresh).sort()).toEqual(['service.mdb', 'service.mdb-lock']);
+  const again = Database.open(fresh);
+  expect(again.usage.get('a')).toBe(1);
+  await again.close();
 });

@@ -122,15 +122,16 @@ test('TLS is spoken with a certificate, and URLs say so', async () => {
   await server.close();
 });
 
-test('a start collects what a crash left without a row, and keeps the rest', async () => {
-  const first = await open();
+test('a start collects what a crash left without a row an hour ago or earlier, and keeps the rest', async () => {
+  const first = await open({ accessTokenMs: 24 * 3600_000 });
   const user = await signUp(first, 'a@example.com');
   const file = await user.client.createFilled(user.folder('2'), 'kept', `data${PAD}`);
   await first.close();
   mkdirSync(join(directory, 'blobs', 'ff'), { recursive: true });
   writeFileSync(join(directory, 'blobs', 'ff', 'ff00'), 'left behind');
 
-  const second = await open();
+  const later = { ...systemClock, nowMs: () => systemClock.nowMs() + 2 * 3600_000 };
+  const second = await open({ clock: later });
 
   expect(blobs()).toHaveLength(1);
   expect((await user.client.get(`${file}/data`)).text).toBe(`data${PAD}`);
@@ -249,6 +250,53 @@ test('what is too long, or no HTTP at all, is refused', async () => {
   expect(said).toMatch(/^HTTP\/1\.1 400 /);
   expect(said).toContain('\r\nAccess-Control-Allow-Origin: *\r\n');
   socket.destroy();
+  await server.close();
+});
+
+/** Sends a request, and what is no HTTP once the server has it (and `isDue`). @returns all that came until the end of the line */
+async function garbageBehind(
+  server: ReferenceServer,
+  request: string,
+  isDue: (came: readonly Buffer[]) => boolean,
+): Promise<Buffer> {
+  const socket = connect(server.port, '127.0.0.1').on('error', () => {});
+  const came: Buffer[] = [];
+  // Nobody reads on: an answer that is long enough stays under way.
+  socket.on('data', (data: Buffer) => void (came.push(data) === 1 && socket.pause()));
+  const ended = new Promise((resolve) => void socket.on('close', resolve));
+  const before = server.bytesArrived;
+  socket.write(request);
+  await until(() => server.bytesArrived >= before + request.length && isDue(came));
+  socket.write('this is not HTTP\r\n\r\n');
+  await until(() => server.bytesArrived > before + request.length);
+  socket.resume();
+  await ended;
+  return Buffer.concat(came);
+}
+
+test('what is said about a bad request is no part of the answer before it', async () => {
+  const server = await open();
+  const { client, folder } = await signUp(server, 'a@example.com');
+  // More than a line holds.
+  const data = Buffer.alloc(24 * 1024 * 1024, 'data ');
+  const file = await client.createFilled(folder('2'), 'large', data);
+  await until(() => server.connections === 0);
+
+  const head = `HTTP/1.1\r\nHost: x\r\nAuthorization: ${client.token}\r\n\r\n`;
+  const answer = await garbageBehind(server, `GET ${new URL(file).pathname}/data ${head}`, (came) => came.length > 0);
+
+  const body = answer.subarray(answer.indexOf('\r\n\r\n') + 4);
+  expect(answer.subarray(0, 12).toString()).toBe('HTTP/1.1 200');
+  expect(body.equals(data.subarray(0, body.byteLength))).toBe(true);
+  await server.close();
+});
+
+test('what is said about a bad request is no answer to the one before it', async () => {
+  const server = await open({ faults: [{ on: 'DELETE', then: { hang: true } }] });
+
+  const answer = await garbageBehind(server, 'DELETE /user HTTP/1.1\r\nHost: x\r\n\r\n', () => true);
+
+  expect(answer.toString()).toBe('');
   await server.close();
 });
 

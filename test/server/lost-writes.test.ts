@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { mkdtempSync, readdirSync, renameSync, rmSync, statSync, symlinkSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -124,14 +124,20 @@ test('a file that cannot be cut off is removed', async () => {
 });
 
 /** Lets the next call of a method of all files fail. */
-async function failing<T>(method: 'datasync' | 'writev', code: string, run: () => Promise<T>): Promise<T> {
+function failing<T>(method: 'datasync' | 'writev', code: string, run: () => Promise<T>): Promise<T> {
+  const disturbed = () => Promise.reject(Object.assign(new Error('disturbed by the test'), { code }));
+  return withMethod(method, disturbed, run);
+}
+
+/** The next call of a method of any file is one of `stand`. */
+async function withMethod<T>(method: string, stand: (this: FileHandle) => unknown, run: () => Promise<T>): Promise<T> {
   const file = await open(path, 'w');
   const prototype = Object.getPrototypeOf(file) as Record<string, unknown>;
   await file.close();
   const original = prototype[method];
-  prototype[method] = () => {
+  prototype[method] = function (this: FileHandle) {
     prototype[method] = original;
-    return Promise.reject(Object.assign(new Error('disturbed by the test'), { code }));
+    return stand.call(this);
   };
   try {
     return await run();
@@ -165,3 +171,54 @@ test.each<readonly [what: string, method: 'datasync' | 'writev', code: string, s
     await server.close();
   },
 );
+
+test('a version whose file cannot be closed is not taken for ever', async () => {
+  const server = await ReferenceServer.open({ dataDirectory: join(directory, 'data') });
+  const { client, folder } = await signUp(server, 'a@example.com');
+  const file = await client.createFile(folder('2'), 'large');
+  const version = (await client.send('POST', `${file}/version`)).headers.location as string;
+  const body = Buffer.alloc(40_000, 'x');
+  server.faults = [{ on: 'PUT', then: { acceptBytes: 20_000 } }];
+  await client.send('PUT', `${version}/data`, { body });
+  server.faults = [];
+  const rest = { body: body.subarray(20_000), headers: { Range: 'bytes=20000-' } };
+  // As on a file server that is gone: the sync is refused, and then the close.
+  const stale = () => Promise.reject(Object.assign(new Error('stale file handle'), { code: 'ESTALE' }));
+  const failingSync = function (this: FileHandle) {
+    const close = this.close.bind(this);
+    this.close = () => close().then(stale);
+    return stale();
+  };
+
+  const refused = await withMethod('sync', failingSync, () => client.send('PUT', `${version}/data`, rest));
+  const stored = texts((await client.get(version)).text, 'storedSize');
+  const again = await client.send('PUT', `${version}/data`, rest);
+
+  expect([refused.status, stored, again.status, server.uploadsUnderWay]).toEqual([500, ['20000'], 200, 0]);
+  await server.close();
+});
+
+test('an upload whose bytes the disk does not find for a moment is not begun anew', async () => {
+  const data = join(directory, 'data');
+  const server = await ReferenceServer.open({ dataDirectory: data });
+  const { client, folder } = await signUp(server, 'a@example.com');
+  const file = await client.createFile(folder('2'), 'large');
+  const version = (await client.send('POST', `${file}/version`)).headers.location as string;
+  const body = Buffer.alloc(40_000, 'x');
+  server.faults = [{ on: 'PUT', then: { acceptBytes: 20_000 } }];
+  await client.send('PUT', `${version}/data`, { body });
+  server.faults = [];
+  const [name = ''] = readdirSync(join(data, 'blobs'));
+  const blobFolder = join(data, 'blobs', name);
+
+  renameSync(blobFolder, `${blobFolder}.aside`);
+  symlinkSync(name, blobFolder); // ELOOP
+  const asked = await client.get(version);
+  rmSync(blobFolder);
+  renameSync(`${blobFolder}.aside`, blobFolder);
+
+  expect(asked.status).toBe(500);
+  const rest = { body: body.subarray(20_000), headers: { Range: 'bytes=20000-' } };
+  expect((await client.send('PUT', `${version}/data`, rest)).status).toBe(200);
+  await server.close();
+});

@@ -123,6 +123,11 @@ test('pages cover a listing exactly once, folders first, with an inclusive end',
   expect(texts(files.text, 'displayName')).toEqual(['f2', 'f3']);
   const empty = await user.client.get(`${folder}/contents?start=7`);
   expect(empty.text).toContain('<collectionContents start="7" hasMore="false" end="7">');
+  for (const start of [2 ** 31, 2 ** 32, 2 ** 32 + 1, 999_999_999_999_999]) {
+    const { text } = await user.client.get(`${folder}/contents?start=${start}`);
+    expect(texts(text, 'displayName'), `from ${start} on`).toEqual([]);
+    expect(text).toContain(`start="${start}" hasMore="false"`);
+  }
 });
 
 test('listings can be sorted by name, size, date and extension', async () => {

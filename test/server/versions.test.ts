@@ -1,8 +1,10 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { Blobs } from '../../src/server/blobs.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
+import { HeldRequest } from './held-request.ts';
 import { signUp, type TestUser, texts } from './raw-client.ts';
 import { until } from './until.ts';
 
@@ -165,6 +167,60 @@ test('usage counts what files are now, and only the newest versions are kept if 
 
   expect(texts(versions.text, 'size')).toEqual(['7', '6', '5', '4', '3']);
   expect(usage).toEqual(['7']);
+});
+
+test('of a file that is deleted under an upload nothing is left, however the upload ends', async () => {
+  const file = await newFile();
+  const [cut, stopped] = [await newVersion(file), await newVersion(file)];
+  const blobs = () => readdirSync(join(directory, 'blobs'), { recursive: true, withFileTypes: true });
+  const before = blobs().filter((entry) => entry.isFile()).length;
+  const front = { bodyBytes: 100_000, front: 'begun' };
+  const first = await HeldRequest.begin(server, user.client, `${cut}/data`, front);
+  server.faults = [{ on: 'PUT', path: 'fileVersionData', then: { acceptBytes: 50_000 } }];
+  const second = await HeldRequest.begin(server, user.client, `${stopped}/data`, front);
+  server.faults = [];
+
+  expect((await user.client.send('DELETE', file)).status).toBe(204);
+  await first.send(Buffer.alloc(50_000));
+  first.cut();
+  await second.send(Buffer.alloc(99_995));
+
+  expect(await second.status()).toBe(404);
+  second.cut();
+  await until(() => server.uploadsUnderWay === 0);
+  expect(blobs().filter((entry) => entry.isFile())).toHaveLength(before);
+});
+
+test('who reads a version while it makes room for the next one reads the next one', async () => {
+  const own = mkdtempSync(join(tmpdir(), 'cfs-kept-'));
+  const keeping = await ReferenceServer.open({ dataDirectory: own, versionsKept: 1 });
+  const { client, folder } = await signUp(keeping, 'b@example.com');
+  const file = await client.createFilled(folder('2'), 'x', Buffer.alloc(20_000, 'old '));
+  const [version] = texts((await client.get(`${file}/version`)).text, 'ref');
+  const { sizeBytes } = Blobs.prototype;
+  const save = (data: string) => client.send('PUT', `${file}/data`, { body: Buffer.alloc(20_000, data) });
+  /** Between the look at the row and that at its bytes. */
+  const reading = async (url: string, meanwhile: () => Promise<unknown>) => {
+    Blobs.prototype.sizeBytes = async function (name) {
+      Blobs.prototype.sizeBytes = sizeBytes;
+      await meanwhile();
+      return sizeBytes.call(this, name);
+    };
+    try {
+      return await client.get(url);
+    } finally {
+      Blobs.prototype.sizeBytes = sizeBytes;
+    }
+  };
+
+  const ofFile = await reading(`${file}/data`, () => save('new '));
+  const [newer] = texts((await client.get(`${file}/version`)).text, 'ref');
+  const ofVersion = await reading(`${newer}/data`, () => save('newer '));
+
+  expect([ofFile.status, ofFile.text.slice(0, 4)]).toEqual([200, 'new ']);
+  expect([ofVersion.status, (await client.get(`${version}/data`)).status]).toEqual([404, 404]);
+  await keeping.close();
+  rmSync(own, { recursive: true });
 });
 
 test('the history is paged like any listing', async () => {

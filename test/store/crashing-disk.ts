@@ -11,8 +11,8 @@ export interface DiskEvent {
   readonly payload: Buffer;
 }
 
-const [OPENED, WROTE, SYNC_BEGINS, SYNC_ENDED, RENAMED, REMOVED, MADE_DIRECTORY, CUT_TO, PUNCHED] = [
-  1, 2, 3, 4, 5, 6, 7, 8, 9,
+const [OPENED, WROTE, SYNC_BEGINS, SYNC_ENDED, RENAMED, REMOVED, MADE_DIRECTORY, CUT_TO, PUNCHED, LINKED] = [
+  1, 2, 3, 4, 5, 6, 7, 8, 9, 10,
 ];
 const PAGE_BYTES = 4096;
 const EVENT_HEADER_BYTES = 22;
@@ -101,7 +101,7 @@ class FileState {
 
 type NameChange =
   | { readonly kind: 'create'; readonly path: string; readonly file: FileState; readonly time: number }
-  | { readonly kind: 'rename'; readonly path: string; readonly to: string; readonly time: number }
+  | { readonly kind: 'rename' | 'link'; readonly path: string; readonly to: string; readonly time: number }
   | { readonly kind: 'remove'; readonly path: string; readonly time: number };
 
 /**
@@ -178,9 +178,10 @@ export class CrashingDisk {
         this.#settleNames(path, file.syncBegan);
         return;
       }
-      case RENAMED: {
+      case RENAMED:
+      case LINKED: {
         const [path = '', to = ''] = payload.toString().split('\0');
-        this.#pendingNames.push({ kind: 'rename', path, to, time });
+        this.#pendingNames.push({ kind: type === LINKED ? 'link' : 'rename', path, to, time });
         return;
       }
       case REMOVED:
@@ -249,8 +250,8 @@ function applyName(names: Map<string, FileState>, change: NameChange): void {
     return;
   }
   const file = names.get(change.path);
-  names.delete(change.path);
-  if (change.kind === 'rename' && file !== undefined) names.set(change.to, file);
+  if (change.kind !== 'link') names.delete(change.path);
+  if (change.kind !== 'remove' && file !== undefined) names.set(change.to, file);
 }
 
 function applied(file: Buffer, { at, bytes, length }: PageWrite): Buffer {

@@ -19,7 +19,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { OPENED = 1, WROTE, SYNC_BEGINS, SYNC_ENDED, RENAMED, REMOVED, MADE_DIRECTORY, CUT_TO, PUNCHED };
+enum { OPENED = 1, WROTE, SYNC_BEGINS, SYNC_ENDED, RENAMED, REMOVED, MADE_DIRECTORY, CUT_TO, PUNCHED, LINKED };
 
 #define FDS 65536
 static uint64_t inode_of[FDS];
@@ -192,7 +192,11 @@ int unlink(const char *path) {
   if (result == 0) named(REMOVED, path, "");
   return result;
 }
-int link(const char *from, const char *to) { return REAL(link)(from, to); }
+int link(const char *from, const char *to) {
+  int result = REAL(link)(from, to);
+  if (result == 0) named(LINKED, from, to);
+  return result;
+}
 int mkdir(const char *path, mode_t mode) {
   int result = REAL(mkdir)(path, mode);
   if (result == 0) named(MADE_DIRECTORY, path, "");

@@ -1,0 +1,67 @@
+import { mkdtempSync, readlinkSync, rmSync } from 'node:fs';
+import { type FileHandle, open } from 'node:fs/promises';
+import { createRequire, syncBuiltinESMExports } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { ReferenceServer } from '../../src/server/reference-server.ts';
+import { signUp } from './raw-client.ts';
+
+/** Names on the disk (fsync(2) of their directory): a power cut takes a file without one, however well its bytes were synced. */
+
+let directory: string;
+let synced: Set<string>;
+let restore: () => void;
+
+beforeEach(async () => {
+  directory = mkdtempSync(join(tmpdir(), 'cfs-names-'));
+  synced = new Set();
+  const note = (fd: number): void => void synced.add(readlinkSync(`/proc/self/fd/${fd}`));
+  const fs = createRequire(import.meta.url)('node:fs') as { fsyncSync(fd: number): void };
+  const file = await open(join(directory, '..'), 'r');
+  const files = Object.getPrototypeOf(file) as { sync(this: FileHandle): Promise<void> };
+  await file.close();
+  const { fsyncSync } = fs;
+  const { sync } = files;
+  fs.fsyncSync = (fd) => {
+    note(fd);
+    fsyncSync(fd);
+  };
+  files.sync = function () {
+    note(this.fd);
+    return sync.call(this);
+  };
+  syncBuiltinESMExports();
+  restore = () => {
+    Object.assign(fs, { fsyncSync });
+    files.sync = sync;
+    syncBuiltinESMExports();
+  };
+});
+
+afterEach(() => {
+  restore();
+  rmSync(directory, { recursive: true });
+});
+
+test('a server that listens has its database, its directory and all folders made for it under lasting names', async () => {
+  const data = join(directory, 'state', 'cfs', 'server');
+
+  const server = await ReferenceServer.open({ dataDirectory: data });
+
+  const named = [data, join(directory, 'state', 'cfs'), join(directory, 'state'), directory];
+  expect([...synced]).toEqual(expect.arrayContaining(named));
+  await server.close();
+});
+
+test('what is acknowledged has a lasting name, and so has each folder that it lies in', async () => {
+  const server = await ReferenceServer.open({ dataDirectory: directory });
+  const { client, folder } = await signUp(server, 'a@example.com');
+  synced.clear();
+
+  await client.createFilled(folder('2'), 'large', Buffer.alloc(20_000));
+
+  const [blob = ''] = [...synced].filter((path) => /\/blobs\/..\/[^/]+$/.test(path));
+  expect([...synced]).toEqual(expect.arrayContaining([join(blob, '..'), join(directory, 'blobs'), directory]));
+  await server.close();
+});

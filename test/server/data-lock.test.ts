@@ -1,0 +1,97 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { lockData } from '../../src/server/data-lock.ts';
+import { showRunning } from '../../src/server/running-mark.ts';
+
+/** One server per directory, also where they share nothing but that (docs/service.md 1). */
+
+let directory: string;
+
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), 'cfs-lock-'));
+});
+
+afterEach(() => {
+  rmSync(directory, { recursive: true });
+});
+
+test('who sees the directory sees that a server runs on it, until that ends', async () => {
+  const remove = await showRunning(directory);
+
+  expect(await showRunning(directory)).toBeNull();
+  await remove?.();
+
+  expect(readdirSync(directory)).toEqual([]);
+  const again = await showRunning(directory);
+  expect(again).not.toBeNull();
+  await again?.();
+});
+
+test('of those that start at once one gets the directory', async () => {
+  const outcomes = await Promise.all([1, 2, 3, 4].map(() => showRunning(directory)));
+
+  const winners = outcomes.filter((remove) => remove !== null);
+  expect(winners).toHaveLength(1);
+  expect(readdirSync(directory)).toHaveLength(1);
+  for (const remove of winners) await remove();
+});
+
+/** Listens as a server does, and says so. */
+const LISTENER = `
+require('node:net').createServer().listen(process.argv[1], () => console.log('listens'));
+`;
+
+test('what SIGKILL left of a server keeps nobody away, and is removed', async () => {
+  const killed: ChildProcess = spawn(process.execPath, ['-e', LISTENER, join(directory, 'running.killed')], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  await once(killed.stdout as NodeJS.ReadableStream, 'data');
+  const whileItLived = await showRunning(directory);
+  const ended = once(killed, 'exit');
+  killed.kill('SIGKILL');
+  await ended;
+  expect(readdirSync(directory)).toEqual(['running.killed']);
+
+  const remove = await showRunning(directory);
+
+  expect(whileItLived).toBeNull();
+  expect(remove).not.toBeNull();
+  expect(readdirSync(directory)).not.toContain('running.killed');
+  await remove?.();
+});
+
+test('a directory whose path is longer than a socket address may be is locked like any other', async () => {
+  const deep = join(directory, 'd'.repeat(100), 'e'.repeat(100));
+  mkdirSync(deep, { recursive: true });
+
+  const remove = await showRunning(deep);
+
+  expect(await showRunning(deep)).toBeNull();
+  await remove?.();
+  expect(readdirSync(deep)).toEqual([]);
+});
+
+test('a lock that is refused leaves nothing behind, and does not disturb the one who has it', async () => {
+  const unlock = await lockData(directory);
+  const before = readdirSync(directory);
+
+  await expect(lockData(directory)).rejects.toThrow('another server runs on');
+
+  expect(readdirSync(directory)).toEqual(before);
+  await unlock();
+  await (await lockData(directory))();
+  expect(readdirSync(directory)).toEqual([]);
+});
+
+test('a server whose mark alone is seen is not joined', async () => {
+  const remove = await showRunning(directory);
+
+  await expect(lockData(directory)).rejects.toThrow(`another server runs on ${directory}`);
+
+  await remove?.();
+  await (await lockData(directory))();
+});
