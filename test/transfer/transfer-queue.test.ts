@@ -2,7 +2,6 @@ import { setMaxListeners } from 'node:events';
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { type TransferKind, TransferQueue } from '../../src/transfer/transfer-queue.ts';
-import { until } from '../server/until.ts';
 
 /** A queue whose transfers end when told to, and the order in which they began. */
 function queueOf(bytesTotal = 1024 * 1024, options: { readonly uploads?: number } = {}) {
@@ -129,24 +128,29 @@ test('what moved is counted for each transfer and for all', async () => {
 });
 
 test('an upload is not kept waiting for as long as a long file is fetched ahead', async () => {
-  const queue = new TransferQueue({ clock: systemClock });
-  const signal = () => new AbortController().signal;
-  let left = 500;
+  const { queue, begun, end } = queueOf();
+  const signal = (): AbortSignal => new AbortController().signal;
+  // A reader of a long file: as many requests under way as may be, and two that wait, for as long as it lasts (`ReadAhead`).
+  const ends: (() => void)[] = [];
   let fetched = 0;
-  // A reader of a long file: eight requests under way and two that wait, for as long as it lasts (`ReadAhead`).
-  const fetching = Array.from({ length: 10 }, async () => {
-    while (left-- > 0) {
-      await queue.run({ kind: 'download', url: 'd', bytesTotal: 1e6, isAhead: true }, signal(), async () => {
-        await new Promise((resolve) => setImmediate(resolve));
-        fetched++;
-      });
-    }
-  });
-  let pushedAfter = Number.POSITIVE_INFINITY;
-  await until(() => fetched > 0);
-  const pushed = queue.run({ kind: 'upload', url: 'u', bytesTotal: 1000 }, signal(), async () => {
-    pushedAfter = fetched;
-  });
+  const fetchAhead = async (): Promise<void> => {
+    await queue.run({ kind: 'download', url: 'd', bytesTotal: 1e6, isAhead: true }, signal(), () => {
+      fetched++;
+      return new Promise<void>((resolve) => ends.push(resolve));
+    });
+    if (fetched < 500) await fetchAhead();
+  };
+  const fetching = Array.from({ length: 10 }, fetchAhead);
+  const pushed = queue.run({ kind: 'upload', url: 'u', bytesTotal: 1000 }, signal(), async () => void begun.push('u'));
+  for (let turn = 0; turn < 100 && begun.length === 0; turn++) {
+    ends.shift()?.();
+    await end('');
+  }
+  expect(begun).toEqual(['u']);
+  expect(fetched).toBeLessThan(20);
+  while (fetched < 500 || ends.length > 0) {
+    for (const over of ends.splice(0)) over();
+    await end('');
+  }
   await Promise.all([...fetching, pushed]);
-  expect(pushedAfter).toBeLessThan(100);
 });
