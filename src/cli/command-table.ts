@@ -107,7 +107,7 @@ export const COMMANDS = [
     summary: 'push at once everything that was closed until now',
     args: [optional('path', 'a file or folder in the mount; without one: everything')],
     flags: [
-      toggle('--wait', 'return when it is with the service'),
+      toggle('--wait', 'return when it is with the service; of files that are still open it says how many'),
       duration('--timeout', 'stop waiting after this long'),
       ACCOUNT,
     ],

@@ -163,7 +163,7 @@ class MountingWorker implements MountService {
     await this.#mounted?.caughtUp();
     const within = path === null ? null : this.#resolve(path);
     const report = await this.#watched(id, (onBegin) => this.#built.sync.syncNow(signal, within, onBegin));
-    return { pushed: report.pushed, parked: report.parked.map((parked) => this.#parked(parked)) };
+    return { ...report, parked: report.parked.map((parked) => this.#parked(parked)) };
   }
 
   async refresh(path: string | null, accept: boolean): Promise<void> {

@@ -196,7 +196,7 @@ class MountingProcess {
           this.#mount
             .sync(path, id, new AbortController().signal)
             .catch((err: unknown) => log.warn({ err }, 'sync failed'));
-          return { pushed: 0, parked: [] };
+          return { pushed: 0, parked: [], open: 0 };
         },
         umount: ({ timeoutMs }, { progress }) => this.#withProgress(STOP_ID, progress, () => this.#stop(timeoutMs)),
         refresh: async ({ path, accept }) => {

@@ -28,7 +28,8 @@ export interface SyncFlags {
 
 /**
  * `cfs sync [--wait] [FILE]`: pushes at once everything that was closed when it was called. With `--wait` it returns when each
- * of those changes is with the service (ok) or something is parked (parked); `--timeout` ends only the waiting (pending).
+ * of those changes is with the service (ok) or something is parked (parked); `--timeout` ends only the waiting (pending). What is open
+ * (and was changed again) is not waited for, a program may keep it so for days: it is told.
  */
 export async function syncCommand(
   deps: CommandOutput & { paths: Paths; clock: Clock },
@@ -55,11 +56,10 @@ export async function syncCommand(
       return exitCode('ok');
     }
     for (const change of outcome.parked) deps.warn(`parked: ${visible(change.path)}: ${change.reason}\n`);
-    deps.print(
-      outcome.pushed === 0 && outcome.parked.length === 0
-        ? 'everything is with the service\n'
-        : `pushed ${outcome.pushed}, parked ${outcome.parked.length}\n`,
-    );
+    const { pushed, parked, open } = outcome;
+    if (pushed > 0 || parked.length > 0) deps.print(`pushed ${pushed}, parked ${parked.length}\n`);
+    else if (open === 0) deps.print('everything is with the service\n');
+    if (open > 0) deps.print(stillOpen(open));
     return outcome.parked.length > 0 ? exitCode('parked') : exitCode('ok');
   } catch (error) {
     line.end();
@@ -68,6 +68,13 @@ export async function syncCommand(
   } finally {
     cancel();
   }
+}
+
+/** Not only files that are written to: the deletion of one that somebody reads waits as well. */
+function stillOpen(count: number): string {
+  return count === 1
+    ? '1 file is still open in a program, and is pushed when it is closed\n'
+    : `${count} files are still open in programs, and are pushed when they are closed\n`;
 }
 
 /** The mount that holds `file`, and the file's path below its root. */

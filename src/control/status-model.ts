@@ -129,6 +129,8 @@ export interface SyncOutcome {
   readonly pushed: number;
   /** Those of the set that are parked now. */
   readonly parked: readonly ParkedChange[];
+  /** How many wait until a program closes what it has open. */
+  readonly open: number;
 }
 
 /** How an `umount` ended. The mount is gone by then; what is pending is kept and pushed at the next start. */

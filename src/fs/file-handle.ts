@@ -23,6 +23,8 @@ export class FileHandle {
   readonly #deps: FileHandleDeps;
   readonly #flags: OpenFlags;
   readonly #readAhead = new ReadAhead();
+  /** Whether what is in the file is this writer's, and perhaps half of it, until it closes it. */
+  #hasChanged = false;
   /** Ends what is being fetched ahead for this handle and nobody waits for; null while there is nothing. */
   #fetchingAhead: AbortController | null = null;
 
@@ -48,6 +50,7 @@ export class FileHandle {
   write(offset: number, data: Uint8Array, ctx: OpContext, place?: WritePlace): Answer<number> {
     if (this.#flags.access === 'read') throw new FsError('EBADF');
     if (offset + data.byteLength > FILE_BYTES_MAX) throw new FsError('EFBIG');
+    this.changes();
     // What a shared mapping wrote comes through any handle that is open for writing, at its own place (test/model found it appended):
     // where the binding cannot tell, O_APPEND says little.
     const where = place ?? (this.#flags.append ? 'end-or-offset' : 'offset');
@@ -63,6 +66,7 @@ export class FileHandle {
     if (this.#flags.access === 'read') throw new FsError('EBADF');
     const end = offset + length;
     if (end > FILE_BYTES_MAX) throw new FsError('EFBIG');
+    this.changes();
     const grow = (): Answer<void> => {
       dropPrivilege(this.#deps.view, file.ino, ctx);
       // Blocks are not reserved: the store refuses at write and close instead, never later.
@@ -85,6 +89,13 @@ export class FileHandle {
     if (this.#flags.access === 'read' || this.file.isJustEmptied) return;
     this.file.flush();
     this.file.closedByWriter();
+  }
+
+  /** The file is changed through this handle, or was made or emptied for it. */
+  changes(): void {
+    if (this.#hasChanged || this.#use === 'read') return;
+    this.#hasChanged = true;
+    this.#deps.files.addChanger(this.file);
   }
 
   /**
@@ -110,6 +121,7 @@ export class FileHandle {
         file.flush();
       }
     } finally {
+      if (this.#hasChanged) files.removeChanger(file);
       files.release(file, this.#use);
       // What was deleted while it was open, also by those who only read, is deleted on the service when nobody has it open any more.
       if (this.#use === 'write' || view.isNameless(file.ino)) onWritten(file.ino);

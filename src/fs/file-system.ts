@@ -4,7 +4,7 @@ import type { Clock } from '../base/clock.ts';
 import { FsError } from '../base/errors.ts';
 import { type HandleId, type Inode, type NodeKind, ROOT_INODE } from '../base/vocabulary.ts';
 import type { BlockReader } from '../content/block-reader.ts';
-import type { OpenFileDeps } from '../content/open-file.ts';
+import type { OpenFile, OpenFileDeps } from '../content/open-file.ts';
 import { VersionsAhead } from '../content/versions-ahead.ts';
 import type {
   AllocateMode,
@@ -236,8 +236,11 @@ export class FileSystem implements FileSystemOps {
     const size = change.sizeBytes;
     if (size > FILE_BYTES_MAX) throw new FsError('EFBIG');
     if (this.#view.node(ino).kind === 'folder') throw new FsError('EISDIR');
-    const opened = handle === null ? null : this.#handles.file(handle).file;
+    const by = handle === null ? null : this.#handles.file(handle);
+    by?.changes();
+    const opened = by?.file ?? null;
     const file = opened ?? this.files.acquire(ino, 'write');
+    if (opened === null) this.files.addChanger(file);
     const finish = (): AttributesReply => {
       dropPrivilege(this.#view, ino, ctx);
       // Without a handle nobody will close it: truncate(2) is its own flush.
@@ -247,7 +250,7 @@ export class FileSystem implements FileSystemOps {
     if (opened !== null) return after(file.truncate(size, ctx), finish);
     return lastly(
       () => after(file.truncate(size, ctx), finish),
-      () => this.files.release(file, 'write'),
+      () => this.#changed(file),
     );
   }
 
@@ -300,7 +303,7 @@ export class FileSystem implements FileSystemOps {
         return after(this.open(existing.ino, flags, ctx), (open) => ({ ...now(), open }));
       }
       const entry = this.#create(parent, name, 'file', mode, ctx);
-      return { ...entry, open: this.#openHandle(entry.attributes.ino, flags) };
+      return { ...entry, open: this.#openHandle(entry.attributes.ino, flags, 'changed') };
     });
   }
 
@@ -425,18 +428,28 @@ export class FileSystem implements FileSystemOps {
     if (!flags.truncate) return this.#openHandle(ino, flags);
     // Before there is a handle: the kernel never releases one that it did not get, and a full disk may refuse to empty a file.
     const file = this.files.acquire(ino, 'write');
+    this.files.addChanger(file);
     const empty = () =>
       after(file.truncate(0, ctx), () => {
         dropPrivilege(this.#view, ino, ctx);
         // O_RDONLY|O_TRUNC empties the file as well, and closing a reader writes nothing down.
         if (flags.access === 'read') file.flush();
-        return this.#openHandle(ino, flags);
+        return this.#openHandle(ino, flags, 'changed');
       });
-    return lastly(empty, () => this.files.release(file, 'write'));
+    return lastly(empty, () => this.#changed(file));
   }
 
-  #openHandle(ino: Inode, flags: OpenFlags): OpenReply {
-    const handle = this.#handles.add(new FileHandle(this.#ofHandles, ino, flags));
+  /** A change without a handle, or before there is one, is over. */
+  #changed(file: OpenFile): void {
+    this.files.removeChanger(file);
+    this.files.release(file, 'write');
+  }
+
+  /** @param how `changed`: it was just made, or emptied, by whoever opens it */
+  #openHandle(ino: Inode, flags: OpenFlags, how: 'as it is' | 'changed' = 'as it is'): OpenReply {
+    const opened = new FileHandle(this.#ofHandles, ino, flags);
+    if (how === 'changed') opened.changes();
+    const handle = this.#handles.add(opened);
     return { handle, ...this.#cache.openedAs(ino, this.#tree.node(ino)) };
   }
 }

@@ -6,6 +6,8 @@ interface Entry {
   readonly file: OpenFile;
   users: number;
   writers: number;
+  /** Of the writers, those who changed something: until they close it, what is there may be half a file. */
+  changers: number;
   /** Lost its name: kept without users, until the kernel forgets it. */
   isNameless: boolean;
 }
@@ -56,6 +58,24 @@ export class OpenFiles {
   isBeingWritten(ino: Inode): boolean {
     for (const { writers } of this.#detached(ino)) if (writers > 0) return true;
     return (this.#current.get(ino)?.writers ?? 0) > 0;
+  }
+
+  /** A writer changes the file for the first time. */
+  addChanger(file: OpenFile): void {
+    const entry = this.#entries.get(file);
+    if (entry !== undefined) entry.changers++;
+  }
+
+  /** Of a writer that changed it, right before it is released. */
+  removeChanger(file: OpenFile): void {
+    const entry = this.#entries.get(file);
+    if (entry !== undefined) entry.changers--;
+  }
+
+  /** Whether a writer has changed it and not closed it yet. What was closed is whole, although others may write to it later. */
+  isBeingChanged(ino: Inode): boolean {
+    for (const { changers } of this.#detached(ino)) if (changers > 0) return true;
+    return (this.#current.get(ino)?.changers ?? 0) > 0;
   }
 
   /** Whether handles are open that read another version than a new one would. */
@@ -119,7 +139,7 @@ export class OpenFiles {
   #entry(ino: Inode): Entry {
     let entry = this.#current.get(ino);
     if (entry === undefined) {
-      entry = { file: new OpenFile(this.#deps, ino), users: 0, writers: 0, isNameless: false };
+      entry = { file: new OpenFile(this.#deps, ino), users: 0, writers: 0, changers: 0, isNameless: false };
       this.#current.set(ino, entry);
       this.#entries.set(entry.file, entry);
     }

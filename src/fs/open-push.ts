@@ -44,10 +44,13 @@ export class OpenPush {
     until.addEventListener('abort', cancel, { once: true });
   }
 
-  /** Whether the file is being written and what it holds is not to be pushed now. */
+  /**
+   * Whether what the file holds is not to be pushed now: somebody changes it and has not closed it. Who has it open for writing and
+   * writes nothing (an office program, a database) holds nothing back: what was closed before is whole.
+   */
   isHeldBack(ino: Inode): boolean {
     const { files, store } = this.#deps;
-    if (!files.isBeingWritten(ino)) return false;
+    if (!files.isBeingChanged(ino)) return false;
     const given = this.#given.get(ino);
     return given === undefined || given.content !== store.get('node', ino)?.local?.content;
   }

@@ -25,7 +25,7 @@ test.each(['stdout', 'stderr'] as const)('a command whose %s was closed ends as 
   let closedOutput = (): Promise<unknown> => Promise.resolve();
   const sync = async (): Promise<SyncOutcome> => {
     await closedOutput();
-    return { pushed: 0, parked: PARKED };
+    return { pushed: 0, parked: PARKED, open: 0 };
   };
   await answeringMount(home, { name, directory: home.path('Cloud') }, { sync });
   const child = spawn(process.execPath, [join(PROJECT, 'dist/cli/cfs.js'), 'sync', '--wait'], {

@@ -75,6 +75,24 @@ test('cfs sync --wait pushes at once what was closed, and returns when the servi
   });
 });
 
+/** [S-sync-1] */
+test('cfs sync --wait has what was closed with the service although it is open for writing again, and says how many are being changed', async () => {
+  await withMount(['--settle', '1h'], async (mount) => {
+    const { stdout } = await mount.run(
+      `printf saved > idle.txt; printf saved > changed.txt
+      exec 3>> idle.txt 4>> changed.txt; printf ' and more' >&4
+      "$NODE" "$CFS" sync --wait && "$NODE" "$CFS" sync --wait`,
+      { env: { ...mount.env(), NODE: process.execPath, CFS: join(PROJECT, 'dist/cli/cfs.js') } },
+    );
+
+    const isOpen = '1 file is still open in a program, and is pushed when it is closed\n';
+    expect(stdout).toBe(`pushed 1, parked 0\n${isOpen}${isOpen}`);
+    expect([...(await mount.serverTree()).keys()]).toContain('idle.txt');
+    await mount.sync();
+    expect(await namesOnServer(mount)).toContain('changed.txt');
+  });
+});
+
 test('cfs sync PATH pushes that file or folder, and nothing beside it', async () => {
   await withMount(['--settle', '1h'], async (mount) => {
     await mount.run(

@@ -45,7 +45,7 @@ async function mountOf(beforeLocate: (count: number) => void = () => {}): Promis
       },
       sync: () => {
         if (isPending()) pushed.push(readFileSync(file, 'utf8'));
-        return { pushed: 0, parked: [] };
+        return { pushed: 0, parked: [], open: 0 };
       },
     },
   );

@@ -26,12 +26,12 @@ async function waiting(timeoutMs: number) {
   const clock = new ManualClock();
   const { socketPath } = home.plantAccount();
   let answer = (): void => {};
-  let sync: ControlHandlers['sync'] = () => ({ pushed: 0, parked: [] });
+  let sync: ControlHandlers['sync'] = () => ({ pushed: 0, parked: [], open: 0 });
   const asked = new Promise<void>((resolve) => {
     sync = () => {
       resolve();
       return new Promise((give) => {
-        answer = () => give({ pushed: 1, parked: [] });
+        answer = () => give({ pushed: 1, parked: [], open: 0 });
       });
     };
   });

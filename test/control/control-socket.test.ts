@@ -15,7 +15,7 @@ const STATUS = idleStatus();
 
 const HANDLERS: ControlHandlers = {
   status: () => STATUS,
-  sync: () => ({ pushed: 0, parked: [] }),
+  sync: () => ({ pushed: 0, parked: [], open: 0 }),
   umount: () => ({ pending: 0, parked: 0, left: [], busy: false }),
   refresh: () => null,
   discard: () => ({ given: [] }),
@@ -171,7 +171,7 @@ test('progress comes before the result, and an error arrives as what was thrown'
   const path = await listening({
     sync: (_params, { progress }) => {
       for (const doneChanges of [1, 2]) progress({ doneChanges, totalChanges: 2, doneBytes: 0, totalBytes: 0 });
-      return { pushed: 2, parked: [] };
+      return { pushed: 2, parked: [], open: 0 };
     },
     retry: ({ path: asked }) => {
       throw new UsageError(`${asked} is not parked`, 8);
@@ -186,7 +186,7 @@ test('progress comes before the result, and an error arrives as what was thrown'
     { onProgress: ({ doneChanges }) => seen.push(doneChanges) },
   );
 
-  expect(outcome).toEqual({ pushed: 2, parked: [] });
+  expect(outcome).toEqual({ pushed: 2, parked: [], open: 0 });
   expect(seen).toEqual([1, 2]);
   const refusal = callControl(path, 'retry', { path: 'a/b' });
   await expect(refusal).rejects.toMatchObject({ name: 'UsageError', message: 'a/b is not parked', exitCode: 8 });

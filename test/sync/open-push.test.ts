@@ -11,7 +11,7 @@ import { MemoryStore } from '../tree/memory-store.ts';
 import { makeTree } from '../tree/tree-fixture.ts';
 import { MODEL_ROOT } from './model-service.ts';
 
-const { O_APPEND, O_CREAT, O_RDONLY, O_TRUNC, O_WRONLY } = constants;
+const { O_APPEND, O_CREAT, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY } = constants;
 const MINUTE_MS = 60_000;
 
 let world: SyncedTower;
@@ -115,6 +115,56 @@ test('a file that stays open goes when it has been idle, and again five minutes 
   await world.converge();
   expect(versionsOf('base')).toEqual(['three', 'two', 'one']);
   expect((await world.mount.readFile('base')).toString()).toBe('three');
+});
+
+/** [S-sync-1] [S-version-1] An office program, a database: they open, and write perhaps when somebody saves. */
+test.each([
+  ['a new file', []],
+  ['the next version', ['one']],
+])(
+  'what was closed is pushed although somebody keeps the file open for writing, and writes nothing: %s',
+  async (_, older) => {
+    for (const version of older) {
+      await world.mount.writeFile('report', Buffer.from(version));
+      await world.converge();
+    }
+    await world.mount.writeFile('report', Buffer.from('saved'));
+    const idle = await world.mount.open('report', O_RDWR);
+    const appending = await world.mount.open('report', O_WRONLY | O_APPEND);
+    await world.converge();
+    expect(versionsOf('report')).toEqual(['saved', ...older]);
+
+    // Not pushed by halves from the first byte on that it does write, and not held back by who goes on doing nothing.
+    await world.mount.write(appending, 5, Buffer.from(', and mo'));
+    for (let at = 0; at < 20_000; at += 5_000) await world.pass(5_000);
+    expect(versionsOf('report')).toEqual(['saved', ...older]);
+    await world.mount.write(appending, 13, Buffer.from('re'));
+    await world.mount.close(appending);
+    await world.converge();
+    expect(versionsOf('report')).toEqual(['saved, and more', 'saved', ...older]);
+    await world.mount.close(idle);
+  },
+);
+
+test('what truncate(2) cut is pushed although somebody keeps the file open for writing', async () => {
+  await world.mount.writeFile('report', Buffer.from('too long'));
+  await world.converge();
+  const idle = await world.mount.open('report', O_RDWR);
+  await world.mount.truncate('report', 3);
+  for (let at = 0; at < 20_000; at += 5_000) await world.pass(5_000);
+
+  expect(versionsOf('report')).toEqual(['too', 'too long']);
+  await world.mount.close(idle);
+});
+
+test('what was just made, or emptied, is not pushed before it is closed', async () => {
+  const made = await world.mount.open('made', O_WRONLY | O_CREAT);
+  await world.mount.writeFile('emptied', Buffer.from('saved'));
+  const emptied = await world.mount.open('emptied', O_WRONLY | O_TRUNC);
+  for (let at = 0; at < MINUTE_MS; at += 5_000) await world.pass(5_000);
+
+  expect([...versionsOf('made'), ...versionsOf('emptied')]).toEqual([]);
+  for (const fd of [made, emptied]) await world.mount.close(fd);
 });
 
 test('what was fsynced goes although it was never closed', async () => {
