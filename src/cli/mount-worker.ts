@@ -306,9 +306,15 @@ class MountingWorker implements MountService {
     } catch (err) {
       this.#log.warn({ err }, 'contents not collected at the end');
     }
-    contents.close();
-    await this.#main.puttingDown();
-    await store.close();
+    // Nothing is mounted any more. What fails now (a disk that is read-only by now, or gone) must not keep the process: whoever waits for its
+    // end, and the next start, would wait for ever. The store has it all.
+    for (const end of [() => contents.close(), () => this.#main.puttingDown(), () => store.close()]) {
+      try {
+        await end();
+      } catch (err) {
+        this.#log.error({ err }, 'stop failed');
+      }
+    }
     return { pending: status.pending, parked: status.parked.length, left, busy };
   }
 

@@ -1,15 +1,5 @@
-import {
-  closeSync,
-  fstatSync,
-  linkSync,
-  openSync,
-  readFileSync,
-  renameSync,
-  statSync,
-  unlinkSync,
-  writeSync,
-} from 'node:fs';
-import { join } from 'node:path';
+import { closeSync, fstatSync, linkSync, openSync, readFileSync, statSync, unlinkSync, writeSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { UsageError } from '../base/errors.ts';
 import { processLife, processStart } from '../base/process-life.ts';
 import { currentBootId } from './boot-id.ts';
@@ -17,7 +7,7 @@ import { currentBootId } from './boot-id.ts';
 /** Exit code: another process has this account mounted. */
 const IN_USE = 5;
 
-/** How long a start waits for a killed owner to be gone. */
+/** How long a start waits for a killed owner to be gone, and for another start that removes its lock. */
 const ENDING_MS_MAX = 5_000;
 const LOOK_AGAIN_MS = 10;
 
@@ -59,7 +49,7 @@ export class OwnerLock {
         if (owner !== null) {
           throw new UsageError(`the store in ${directory} is in use by process ${owner}`, IN_USE);
         }
-        putAside(path, `${draft}.stale`);
+        removeStale(path, draft);
       }
     } finally {
       closeSync(fd);
@@ -67,11 +57,12 @@ export class OwnerLock {
     }
   }
 
+  /** Never fails: on a disk that takes no change any more the lock stays, and means nothing once this process has ended. */
   release(): void {
     try {
       if (statSync(this.#path).ino === this.#inode) unlinkSync(this.#path);
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    } catch {
+      // Gone, or left behind.
     }
   }
 }
@@ -100,16 +91,33 @@ function livingOwner(path: string): number | null {
   return startedNow !== null && startedNow === started ? pid : null;
 }
 
-/** Two starts may both find the same stale lock: whoever moved away a living one in the meantime puts it back. */
-function putAside(path: string, aside: string): void {
-  try {
-    renameSync(path, aside);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
-    throw error;
+/**
+ * Removes the lock of a process that is gone. Several starts may find it, and one of them has the store before another gets here: what is
+ * removed must still be that lock. So whoever removes it holds another one meanwhile, named after the inode of this one, and looks again:
+ * nobody else may take away what is found then. That of a start that died in between is removed in the same way.
+ */
+function removeStale(path: string, draft: string): void {
+  const inode = statSync(path, { throwIfNoEntry: false })?.ino;
+  if (inode === undefined) return;
+  const guard = `${path}.${inode}.gone`;
+  for (let waitedMs = 0; ; waitedMs += LOOK_AGAIN_MS) {
+    try {
+      linkSync(draft, guard);
+      break;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    }
+    const remover = livingOwner(guard);
+    if (remover === null) removeStale(guard, draft);
+    else if (waitedMs < ENDING_MS_MAX) pause(LOOK_AGAIN_MS);
+    else throw new UsageError(`the store in ${dirname(path)} is about to be used by process ${remover}`, IN_USE);
   }
-  if (livingOwner(aside) !== null) linkSync(aside, path);
-  unlinkSync(aside);
+  try {
+    const isThere = statSync(path, { throwIfNoEntry: false })?.ino === inode;
+    if (isThere && livingOwner(path) === null) unlinkSync(path);
+  } finally {
+    unlinkSync(guard);
+  }
 }
 
 /** When a process began, with the boot's id; null when there is no such process, or nothing of it runs any more. */

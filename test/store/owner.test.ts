@@ -1,8 +1,9 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync, writeFileSync } from 'node:fs';
+import fs, { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
 import { join } from 'node:path';
-import { expect, onTestFinished, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { UsageError } from '../../src/base/errors.ts';
 import { SCHEMA_VERSION } from '../../src/store/migration.ts';
 import { OwnerLock } from '../../src/store/owner-lock.ts';
@@ -57,6 +58,103 @@ test('the lock of a process that is dead but still listed is taken over', async 
 
   taken.release();
   held.release();
+});
+
+describe('of several starts that find the lock of a process that is gone, as when a machine was just booted', () => {
+  const { linkSync, renameSync, statSync, unlinkSync } = fs;
+  const { wait } = Atomics;
+  let beforeStep = (): void => {};
+  beforeEach(() => {
+    const told =
+      <Args extends unknown[], Result>(call: (...args: Args) => Result) =>
+      (...args: Args): Result => {
+        beforeStep();
+        return call(...args);
+      };
+    const steps = { linkSync: told(linkSync), renameSync: told(renameSync), unlinkSync: told(unlinkSync) };
+    Object.assign(fs, { ...steps, statSync: told(statSync as (...args: unknown[]) => unknown) });
+    syncBuiltinESMExports();
+    // Whoever waits for another start waits for one that stands still below it, on the same thread: it has waited long enough.
+    Atomics.wait = () => {
+      throw new UsageError('waited long enough', 5);
+    };
+  });
+  afterEach(() => {
+    Object.assign(fs, { linkSync, renameSync, statSync, unlinkSync });
+    syncBuiltinESMExports();
+    Atomics.wait = wait;
+  });
+
+  /**
+   * Start B; others begin, and end, right before the step (a change of the directory or a look at it) of their number, counted over all of
+   * them: also within one that came between itself.
+   *
+   * @returns who has the store, and what lies beside its lock
+   */
+  function started(others: ReadonlyMap<number, string>): { owners: string; beside: readonly string[]; steps: number } {
+    const directory = stores.directory();
+    writeFileSync(join(directory, 'owner'), '999999 1@gone 1\n');
+    let owners = '';
+    const take = (name: string): void => {
+      try {
+        OwnerLock.take(directory);
+        owners += name;
+      } catch (error) {
+        expect(error).toBeInstanceOf(UsageError);
+      }
+    };
+    let steps = 0;
+    beforeStep = () => {
+      const other = others.get(++steps);
+      if (other !== undefined) take(other);
+    };
+    take('B');
+    beforeStep = () => {};
+    return { owners, beside: readdirSync(directory).filter((name) => name !== 'owner'), steps };
+  }
+
+  test('one alone has the store, whenever the others come', () => {
+    const alone = started(new Map());
+    const seen = new Set<string>();
+    for (let a = 1; a <= alone.steps; a++) {
+      for (let c = a + 1; c <= a + 2 * alone.steps; c++) {
+        const others = { [a]: 'A', [c]: 'C' };
+        const { owners, beside } = started(new Map(Object.entries(others).map(([step, name]) => [Number(step), name])));
+        expect(owners, `A before step ${a}, C before step ${c}`).toHaveLength(1);
+        expect(beside).toEqual([]);
+        seen.add(owners);
+      }
+    }
+
+    expect([...seen].sort()).toEqual(['A', 'B', 'C']);
+  });
+
+  test('what one that was killed in the middle of it left behind keeps nobody away', () => {
+    const directory = stores.directory();
+    const path = join(directory, 'owner');
+    writeFileSync(path, '999999 1@gone 1\n');
+    writeFileSync(`${path}.${statSync(path).ino}.gone`, '999998 1@gone 1\n');
+
+    OwnerLock.take(directory);
+
+    expect(readdirSync(directory)).toEqual(['owner']);
+  });
+});
+
+test('an owner ends also where its disk takes no change any more', () => {
+  const directory = stores.directory();
+  const lock = OwnerLock.take(directory);
+  const { unlinkSync } = fs;
+  onTestFinished(() => {
+    fs.unlinkSync = unlinkSync;
+    syncBuiltinESMExports();
+  });
+  fs.unlinkSync = () => {
+    throw Object.assign(new Error('EROFS: read-only file system'), { code: 'EROFS' });
+  };
+  syncBuiltinESMExports();
+
+  lock.release();
 });
 
 test('a copy of a store has no owner', async () => {
