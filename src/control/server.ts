@@ -1,4 +1,4 @@
-import { chmodSync, lstatSync, mkdirSync, rmSync } from 'node:fs';
+import { chmodSync, lstatSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { dirname } from 'node:path';
 import type { Clock } from '../base/clock.ts';
@@ -21,6 +21,12 @@ const REQUEST_BYTES_MAX = 1024 ** 2;
 const REQUEST_MS_MAX = 10_000;
 const CONNECTIONS_MAX = 64;
 const CALLS_PER_CONNECTION_MAX = 32;
+/** Calls that wait for the service, perhaps for days: fewer than connections, so that others still learn how things are, and end the mount. */
+const WAITING_MAX = 48;
+/** Exit code: not everything is done, what is left stays queued and safe. */
+const PENDING = 10;
+/** How often it is looked whether the socket is still there. */
+const LOOK_EVERY_MS = 5_000;
 /** A client that asks and does not read is cut off when this much waits for it. */
 const UNREAD_BYTES_MAX = 16 * 1024 ** 2;
 
@@ -28,7 +34,7 @@ const UNREAD_BYTES_MAX = 16 * 1024 ** 2;
  * The socket of a running mount: whoever may open it may do all it offers, so it has mode 0600 in a directory of mode 0700.
  * Nothing that arrives there can keep the mount busy: sizes, times and numbers are bounded.
  *
- * Start it only as the owner of the account's store: a socket file that is found there is taken for a dead one.
+ * Start it only as the owner of the store that is mounted: a socket that is found there is that of a dead mount, or of one that drains.
  */
 export class ControlServer {
   readonly #handlers: ControlHandlers;
@@ -36,12 +42,16 @@ export class ControlServer {
   readonly #log: Logger;
   readonly #path: string;
   readonly #requestMsMax: number;
-  readonly #server: Server;
+  #server: Server;
   readonly #closing = new AbortController();
   readonly #sockets = new Set<Socket>();
   readonly #underWay = new Set<Promise<void>>();
+  #waiting = 0;
   #address: SocketAddress | null = null;
+  /** Of the socket that was made: the mount of the account's other root may have the path by now. */
+  #inode: number | null = null;
   #stopped: Promise<void> | null = null;
+  #cancelLook: () => void = () => {};
 
   constructor(deps: {
     socketPath: string;
@@ -61,10 +71,44 @@ export class ControlServer {
 
   /** Listens. @throws StorageError where the directory is not ours alone or the socket cannot be made */
   async listen(): Promise<void> {
+    await this.#bind();
+    this.#lookLater();
+  }
+
+  /** XDG_RUNTIME_DIR goes with the last session of its user, and a mount may stay: whoever asks for it later is to find it. */
+  #lookLater(): void {
+    this.#cancelLook = this.#clock.after(LOOK_EVERY_MS, () => {
+      void this.#look().finally(() => {
+        if (this.#stopped === null) this.#lookLater();
+      });
+    });
+  }
+
+  async #look(): Promise<void> {
+    try {
+      if (lstatSync(this.#path, { throwIfNoEntry: false }) !== undefined) return;
+      this.#server.close(); // who is connected stays so
+      this.#address?.release();
+      this.#server = createServer((socket) => this.#accept(socket));
+      await this.#bind();
+      this.#log.info({ path: this.#path }, 'the control socket was gone, and is made anew');
+      if (this.#stopped === null) return;
+      // It was to be taken away meanwhile.
+      this.#removeOwn();
+      this.#server.close();
+    } catch (err) {
+      // Until the next session nothing may be made there: tried again.
+      this.#log.debug({ err }, 'no control socket');
+    }
+  }
+
+  async #bind(): Promise<void> {
     const directory = dirname(this.#path);
     prepareDirectory(directory);
-    rmSync(this.#path, { force: true });
-    const address = socketAddress(this.#path);
+    // Under a name of its own first: libuv removes the name that it bound when it closes, whoever has that by then.
+    const own = `${this.#path}.${process.pid}`;
+    rmSync(own, { force: true });
+    const address = socketAddress(own);
     this.#address = address;
     try {
       await new Promise<void>((resolve, reject) => {
@@ -74,7 +118,9 @@ export class ControlServer {
           resolve();
         });
       });
-      chmodSync(this.#path, 0o600); // nobody else got through the directory in between
+      chmodSync(own, 0o600); // nobody else got through the directory in between
+      this.#inode = lstatSync(own).ino;
+      renameSync(own, this.#path);
     } catch (error) {
       address.release();
       throw new StorageError(`the control socket ${this.#path} cannot be made`, { cause: error });
@@ -85,8 +131,15 @@ export class ControlServer {
   /** Takes the socket away: its path is the next owner's. Who is connected stays so. */
   stopListening(): void {
     if (this.#stopped !== null) return;
+    this.#cancelLook();
+    // Before it is closed: until then nothing else has its inode.
+    this.#removeOwn();
     this.#stopped = new Promise((resolve) => this.#server.close(() => resolve()));
-    rmSync(this.#path, { force: true });
+  }
+
+  /** One root of an account may be mounted while the mount of the other still drains: the socket of that one stays. */
+  #removeOwn(): void {
+    if (lstatSync(this.#path, { throwIfNoEntry: false })?.ino === this.#inode) rmSync(this.#path, { force: true });
   }
 
   /**
@@ -162,12 +215,28 @@ export class ControlServer {
         params: unknown,
         context: CallContext<unknown>,
       ) => unknown;
-      const result = await handler(checkedParams(method as MethodName, params), context);
-      send(socket, { id, result });
+      const checked = checkedParams(method as MethodName, params);
+      if (!waitsForService(method as MethodName, checked)) {
+        send(socket, { id, result: await handler(checked, context) });
+        return;
+      }
+      if (this.#waiting >= WAITING_MAX)
+        throw new UsageError(`${WAITING_MAX} commands wait for this mount already: try again later`, PENDING);
+      this.#waiting++;
+      try {
+        send(socket, { id, result: await handler(checked, context) });
+      } finally {
+        this.#waiting--;
+      }
     } catch (error) {
       if (!gone.aborted) send(socket, { id, error: withoutStack(error) });
     }
   }
+}
+
+/** The end of a mount may take as long, and is never refused. */
+function waitsForService(method: MethodName, params: unknown): boolean {
+  return method === 'pin' || (method === 'sync' && (params as { readonly wait: boolean }).wait);
 }
 
 /** Makes the socket's directory, or refuses one that others can reach into. */

@@ -1,14 +1,16 @@
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { connect, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { systemClock } from '../../src/base/clock.ts';
+import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { StorageError, UsageError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
+import { exitCode } from '../../src/cli/exit-codes.ts';
 import { callControl, NoMountError } from '../../src/control/client.ts';
 import type { ControlHandlers } from '../../src/control/methods.ts';
 import { ControlServer } from '../../src/control/server.ts';
+import { ManualClock } from '../kernel/manual-clock.ts';
 import { idleStatus } from './idle-status.ts';
 
 const STATUS = idleStatus();
@@ -47,14 +49,14 @@ afterEach(async () => {
 
 async function listening(
   handlers: Partial<ControlHandlers> = {},
-  options: { path?: string; requestMsMax?: number } = {},
+  options: { path?: string; requestMsMax?: number; clock?: Clock } = {},
 ): Promise<string> {
   const socketPath = options.path ?? join(directory, 'run', 'control.sock');
-  const { requestMsMax } = options;
+  const { requestMsMax, clock = systemClock } = options;
   const server = new ControlServer({
     socketPath,
     handlers: { ...HANDLERS, ...handlers },
-    clock: systemClock,
+    clock,
     log: silentLogger,
     ...(requestMsMax === undefined ? {} : { requestMsMax }),
   });
@@ -113,6 +115,46 @@ test('who gives the store up takes its own socket away, and not that of the next
 
   expect(await callControl(path, 'status', {})).toMatchObject({ pid: 2 });
 });
+
+test('the socket of a mount of the other root stays when the one that drained, and still listened, closes', async () => {
+  const path = await listening();
+  const [first] = servers as [ControlServer];
+  await listening({ status: () => ({ ...STATUS, pid: 2 }) }, { path });
+
+  await first.close();
+
+  expect(await callControl(path, 'status', {})).toMatchObject({ pid: 2 });
+});
+
+test.each(['control.sock', `${'x'.repeat(100)}/control.sock`])(
+  'a socket whose directory was removed under the mount (%s) is made anew, as soon as that can be, and no more after the end',
+  async (name) => {
+    const clock = new ManualClock();
+    const path = await listening({}, { path: join(directory, 'session', name), clock });
+    const [server] = servers as [ControlServer];
+    const session = join(directory, 'session');
+    rmSync(session, { recursive: true });
+    writeFileSync(session, 'nothing can be made here');
+    const ask = async () => {
+      clock.advance(5_000);
+      return await callControl(path, 'status', {}).catch(() => null);
+    };
+    expect(await ask()).toBe(null);
+    expect(await ask()).toBe(null);
+
+    rmSync(session);
+    await expect.poll(ask).toEqual(STATUS);
+    // Not once more while it is there.
+    const { ino } = statSync(path);
+    await ask();
+    expect(statSync(path).ino).toBe(ino);
+
+    server.stopListening();
+    expect(readdirSync(dirname(path))).toEqual([]);
+    clock.advance(10_000);
+    expect(readdirSync(dirname(path))).toEqual([]);
+  },
+);
 
 test('a path that is too long for a socket address works all the same, and is taken away again', async () => {
   const path = join(directory, 'x'.repeat(100), 'y'.repeat(100), 'control.sock');
@@ -291,6 +333,37 @@ describe('nothing that arrives can keep the mount busy', () => {
     socket.write('{"id":1,');
 
     expect(await closed).toBe('');
+  });
+
+  test('who waits for the service, however many they are, keeps nobody from asking how things are and from ending the mount', async () => {
+    let waiting = 0;
+    const sync: ControlHandlers['sync'] = (_, { signal }) =>
+      new Promise((_resolve, reject) => {
+        waiting++;
+        signal.addEventListener('abort', () => reject(signal.reason));
+      });
+    const path = await listening({ sync });
+    const gone = new AbortController();
+    const asked = Array.from({ length: 60 }, () =>
+      callControl(path, 'sync', { path: null, wait: true }, { signal: gone.signal }).then(
+        () => 'pushed',
+        (error: unknown) => (error instanceof UsageError ? `${error.exitCode}: ${error.message}` : 'gave up'),
+      ),
+    );
+    const refused = `${exitCode('pending')}: 48 commands wait for this mount already: try again later`;
+    await expect.poll(() => waiting).toBe(48);
+
+    expect(await callControl(path, 'status', {})).toEqual(STATUS);
+    expect(await callControl(path, 'umount', { timeoutMs: 0 })).toMatchObject({ pending: 0 });
+    gone.abort(new Error('gave up'));
+    const outcomes = await Promise.all(asked);
+    expect(outcomes.filter((outcome) => outcome === refused)).toHaveLength(12);
+
+    // As soon as they are gone others may wait.
+    const next = callControl(path, 'sync', { path: null, wait: true }).catch(() => 'ended');
+    await expect.poll(() => waiting).toBe(49);
+    for (const server of servers) await server.close();
+    await next;
   });
 
   test('the 65th connection is turned away, and the 64 still work', async () => {
