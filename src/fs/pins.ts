@@ -78,6 +78,7 @@ export class Pins {
       if (this.#pins.size === 0) return;
       for (const change of changes) this.#changed(change.kind === 'inode' ? change.ino : change.parent);
     });
+    deps.tree.onSuccession((former, heir) => this.#inherited(former, heir));
     deps.tree.onLocalChange((ino, what) => {
       if (this.#pins.size > 0 && what === 'moved') this.#changed(ino);
     });
@@ -141,6 +142,20 @@ export class Pins {
 
   #keep(inos: readonly Inode[]): void {
     this.#deps.store.transact((tx) => tx.put('meta', KEY, JSON.stringify(inos)));
+  }
+
+  /** An editor's save made another node of what is one file to its user, and to the service: it is that which was pinned. */
+  #inherited(former: Inode, heir: Inode): void {
+    if (!this.#pins.has(former) || this.#pins.has(heir)) return;
+    try {
+      this.#keep([...this.#pins.keys()].map((ino) => (ino === former ? heir : ino)));
+    } catch (err) {
+      this.#deps.log.warn({ ino: former, err }, 'a pin is not handed on');
+      return;
+    }
+    this.#pins.delete(former);
+    this.#pins.set(heir, { state: unknownState(heir), isStale: true });
+    this.#soon(SOON_MS);
   }
 
   /** What the last round met says nothing about the next one. */

@@ -53,7 +53,7 @@ export function renameNode(
     if (target.kind === 'folder') mustBeEmpty(tx, target);
     remote = succession.replace(tx, source, target, nowMs);
   } else if (!source.localOnly) {
-    remote = succession.reclaim(tx, { parent: newParent, name: newName, kind: source.kind }, source, nowMs);
+    remote = succession.reclaim(tx, { parent: newParent, name: newName, kind: source.kind }, source, source.ino, nowMs);
   }
 
   // The succession may have written it.

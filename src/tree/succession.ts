@@ -13,6 +13,7 @@ import type { PushMarks } from './push-marks.ts';
 export class Succession {
   readonly #marks: PushMarks;
   readonly #changed: (ino: Inode, what: 'moved' | 'removed') => void;
+  readonly #succeeded: (former: Inode, heir: Inode) => void;
   readonly #saveWindowMs: number;
   readonly #settleMs: number;
   /** Names whose resource was left without a file a moment ago, and by which node. In memory: a crash ends the moment. */
@@ -23,9 +24,12 @@ export class Succession {
     readonly options: { readonly saveWindowMs: number; readonly settleMs: number };
     /** Another node than the one the user acted on has something to push now, or nothing any more. */
     readonly changed: (ino: Inode, what: 'moved' | 'removed') => void;
+    /** What the user knows as one file is another node now. */
+    readonly succeeded: (former: Inode, heir: Inode) => void;
   }) {
     this.#marks = deps.marks;
     this.#changed = deps.changed;
+    this.#succeeded = deps.succeeded;
     this.#saveWindowMs = deps.options.saveWindowMs;
     this.#settleMs = deps.options.settleMs;
   }
@@ -63,6 +67,7 @@ export class Succession {
       this.#marks.inherit(target.ino, source.ino);
     }
     removeNode(tx, target, nowMs);
+    tx.afterCommit(() => this.#succeeded(target.ino, source.ino));
     return target.remote === null ? undefined : this.#takeOver(tx, source, target.remote, nowMs);
   }
 
@@ -78,12 +83,13 @@ export class Succession {
 
   /**
    * Rules (b) and (c): `parent`/`name` gets a file again. @returns the remote facet that the file at that name takes over, or
-   * undefined. `source`: the node that is renamed there, undefined when it is created.
+   * undefined. `source`: the node that is renamed there, undefined when it is created; `heir`: its inode, or that of the new one.
    */
   reclaim(
     tx: Transaction,
     place: { readonly parent: Inode; readonly name: string; readonly kind: NodeRecord['kind'] },
     source: NodeRecord | undefined,
+    heir: Inode,
     nowMs: number,
   ): RemoteFacet | undefined {
     const key = keyOf(place.parent, place.name);
@@ -99,13 +105,14 @@ export class Succession {
     const { remote, local } = former;
     if (remote.parent !== place.parent || remote.shownAs !== place.name || this.#marks.isBusy(former.ino))
       return undefined;
+    // The renamed one becomes a file of its own. Without a content it is "the newest version of that resource", which is about to mean
+    // other bytes: then it has to keep the resource.
+    if (local !== null && local.content === null) return undefined;
+    tx.afterCommit(() => this.#succeeded(former.ino, heir));
     if (local === null) {
       removeNode(tx, former, nowMs);
       tx.afterCommit(() => this.#changed(former.ino, 'removed'));
     } else {
-      // The renamed one becomes a file of its own. Without a content it is "the newest version of that resource", which is
-      // about to mean other bytes: then it has to keep the resource.
-      if (local.content === null) return undefined;
       writeNode(tx, former, { ...former, remote: null }, nowMs);
       tx.afterCommit(() => this.#changed(former.ino, 'moved'));
     }

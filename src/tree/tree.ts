@@ -71,6 +71,7 @@ export class Tree {
   readonly #clock: Clock;
   readonly #succession: Succession;
   readonly #listings: ListingApplication;
+  readonly #successionListeners: ((former: Inode, heir: Inode) => void)[] = [];
   readonly #localListeners: ((ino: Inode, what: LocalChangeKind) => void)[] = [];
   readonly #remoteListeners: ((changes: readonly TreeInvalidation[]) => void)[] = [];
 
@@ -79,7 +80,13 @@ export class Tree {
     this.#contents = deps.contents;
     this.#names = deps.names;
     this.#clock = deps.clock;
-    this.#succession = new Succession({ ...deps, changed: (ino, what) => this.#tellLocal(ino, what) });
+    this.#succession = new Succession({
+      ...deps,
+      changed: (ino, what) => this.#tellLocal(ino, what),
+      succeeded: (former, heir) => {
+        for (const listener of this.#successionListeners) listener(former, heir);
+      },
+    });
     this.#listings = new ListingApplication({
       ...deps,
       changedThere: (changes) => this.#tellRemote(changes),
@@ -153,9 +160,11 @@ export class Tree {
       if (tx.get('name', [parent, name]) !== undefined) throw new FsError('EEXIST');
       const { kind, mode, uid, gid } = init;
       const localOnly = folder.localOnly || this.#names.staysLocal(name);
-      const remote = localOnly ? undefined : this.#succession.reclaim(tx, { parent, name, kind }, undefined, nowMs);
+      const ino = newInode(tx);
+      const place = { parent, name, kind };
+      const remote = localOnly ? undefined : this.#succession.reclaim(tx, place, undefined, ino, nowMs);
       const created: NodeRecord = {
-        ino: newInode(tx),
+        ino,
         kind,
         localOnly,
         local: {
@@ -317,6 +326,11 @@ export class Tree {
   /** Called after each change by a user operation is recorded. */
   onLocalChange(listener: (ino: Inode, what: LocalChangeKind) => void): void {
     this.#localListeners.push(listener);
+  }
+
+  /** Called when a save has made another node of what the user knows as one file (`Succession`), before it is told of as removed. */
+  onSuccession(listener: (former: Inode, heir: Inode) => void): void {
+    this.#successionListeners.push(listener);
   }
 
   /** Called after changes that others made are recorded. */

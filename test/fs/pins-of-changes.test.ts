@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import { ROOT_INODE } from '../../src/base/vocabulary.ts';
@@ -6,6 +6,61 @@ import { Pins } from '../../src/fs/pins.ts';
 import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { VersionService } from '../content/version-service.ts';
 import { LeftTower } from '../harness/left-tower.ts';
+
+function pinsOf(tower: LeftTower): Pins {
+  const { store, tree, freshness, reader } = tower;
+  return new Pins({
+    ...{ store, tree, freshness, reader },
+    files: tower.fileSystem.files,
+    clock: systemClock,
+    log: silentLogger,
+    shutdown: new AbortController().signal,
+    roundMs: 60_000,
+  });
+}
+
+/** [S-pin-3] [S-version-2] */
+test.each<[string, (mount: InProcessMount, write: (name: string) => Promise<void>) => Promise<void>]>([
+  [
+    'a new file, renamed over it',
+    async (mount, write) => {
+      await write('.file.new');
+      await mount.rename('.file.new', 'file');
+    },
+  ],
+  [
+    'renamed away, and made again',
+    async (mount, write) => {
+      await mount.rename('file', 'file~');
+      await write('file');
+    },
+  ],
+  [
+    'removed, and made again',
+    async (mount, write) => {
+      await mount.unlink('file');
+      await write('file');
+    },
+  ],
+])('a pinned file that an editor saves stays pinned: %s', async (_, save) => {
+  const service = new VersionService();
+  service.put('file', Buffer.from('as it was'));
+  const tower = await LeftTower.build({ listing: service, source: service, readTimeoutMs: 500 });
+  onTestFinished(() => tower.close());
+  const mount = new InProcessMount(tower.fileSystem);
+  const pins = pinsOf(tower);
+  await mount.readFile('file');
+  const pinned = tower.tree.child(ROOT_INODE, 'file')?.ino ?? ROOT_INODE;
+  pins.pin(pinned);
+
+  await save(mount, (name) => mount.writeFile(name, Buffer.from('as it is')));
+
+  const heir = tower.tree.child(ROOT_INODE, 'file')?.ino;
+  expect(heir).not.toBe(pinned);
+  expect(pins.states.map(({ ino }) => ino)).toEqual([heir]);
+  // The next mount as well.
+  expect(pinsOf(tower).states.map(({ ino }) => ino)).toEqual([heir]);
+});
 
 test('a changed file is not told to be kept while what lies below the change is in memory only', async () => {
   const service = new VersionService();
@@ -18,18 +73,8 @@ test('a changed file is not told to be kept while what lies below the change is 
     contents: { reserveBytes: Number.MAX_SAFE_INTEGER },
   });
   const mount = new InProcessMount(tower.fileSystem);
-  const { store, tree, freshness, reader } = tower;
-  const pins = new Pins({
-    store,
-    tree,
-    freshness,
-    reader,
-    files: tower.fileSystem.files,
-    clock: systemClock,
-    log: silentLogger,
-    shutdown: new AbortController().signal,
-    roundMs: 60_000,
-  });
+  const { tree } = tower;
+  const pins = pinsOf(tower);
   const fd = await mount.open('file', 'r+');
   await mount.write(fd, 0, Buffer.from('mine'));
   await mount.close(fd);
