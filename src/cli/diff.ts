@@ -6,6 +6,7 @@ import { basename, join, resolve } from 'node:path';
 import { UsageError } from '../base/errors.ts';
 import { exitCode } from './exit-codes.ts';
 import { findFileInMount, findInMount } from './file-in-mount.ts';
+import { LeftBehind } from './left-behind.ts';
 import { visible } from './mount-event.ts';
 import { DOCUMENTS_MS_MAX, type ServiceDeps, withService } from './service-access.ts';
 import type { CommandOutput } from './sync.ts';
@@ -25,6 +26,8 @@ const STANDARD_TOOL = 'diff -u';
 /** `cfs diff FILE@V1 FILE@V2`: hands both to the user's own program. Exit code: ok where that says that they are the same. */
 export async function diffCommand(deps: ServiceDeps & CommandOutput, flags: DiffFlags): Promise<number> {
   const directory = await mkdtemp(join(tmpdir(), 'cfs-diff-'));
+  const leftBehind = new LeftBehind();
+  leftBehind.add(directory);
   try {
     const before = await onDisk(deps, flags.before, join(directory, 'a'));
     const after = await onDisk(deps, flags.after, join(directory, 'b'));
@@ -35,6 +38,7 @@ export async function diffCommand(deps: ServiceDeps & CommandOutput, flags: Diff
     throw new UsageError(`the program that compares (${visible(tool)}) ended with ${code}: see --tool and CFS_DIFF`);
   } finally {
     await rm(directory, { recursive: true, force: true });
+    leftBehind.dispose();
   }
 }
 

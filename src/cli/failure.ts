@@ -43,6 +43,9 @@ export function failureOf(error: unknown): Failure {
   }
   if (error instanceof StorageError) return { sentence: error.message, exitCode: exitCode('store') };
   if (error instanceof FsError) return { sentence: `${error.message} (${error.errno})`, exitCode: exitCode('failure') };
+  // Only the service is given a time by `AbortSignal.timeout` and no word about it (a mount that does not answer is told as such).
+  if (error instanceof Error && error.name === 'TimeoutError')
+    return { sentence: 'the service did not answer in time', exitCode: exitCode('unreachable') };
   const failed = diskFailure(error);
   if (failed !== null) return failed;
   const reason = error instanceof Error ? error.message : String(error);

@@ -1,12 +1,14 @@
 import { constants, existsSync, statSync } from 'node:fs';
-import { chmod, copyFile, mkdir, rename, rm } from 'node:fs/promises';
+import { chmod, copyFile, mkdir, open, readdir, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { UsageError } from '../base/errors.ts';
+import { processLife } from '../base/process-life.ts';
 import { accountPaths } from '../config/paths.ts';
 import { formatBytes } from '../config/units.ts';
 import { callControl } from '../control/client.ts';
 import { exitCode } from './exit-codes.ts';
 import { findFileInMount, type InMount } from './file-in-mount.ts';
+import { LeftBehind } from './left-behind.ts';
 import { visible } from './mount-event.ts';
 import { DOCUMENTS_MS_MAX, type ServiceDeps, withService } from './service-access.ts';
 import type { CommandOutput } from './sync.ts';
@@ -35,7 +37,10 @@ export async function restoreCommand(deps: ServiceDeps & CommandOutput, flags: R
   const found = await findFileInMount(deps.paths, file);
   const directory = join(accountPaths(deps.paths, found.mount.name).directory, 'fetched');
   await mkdir(directory, { recursive: true, mode: 0o700 });
+  await removeSpoolsOfTheDead(directory);
   const spool = join(directory, `${process.pid}`);
+  const leftBehind = new LeftBehind();
+  leftBehind.add(spool);
   try {
     const { name, version } = await withService(deps, found.mount.name, async (service) => {
       const signal = AbortSignal.timeout(DOCUMENTS_MS_MAX);
@@ -44,8 +49,8 @@ export async function restoreCommand(deps: ServiceDeps & CommandOutput, flags: R
       await fetchVersion({ service, output: deps }, chosen, spool);
       return chosen;
     });
-    if (flags.to === null) await replace(spool, found);
-    else await copyNew(spool, target);
+    if (flags.to === null) await replace(spool, found, leftBehind);
+    else await copyNew(spool, target, leftBehind);
     const size = formatBytes(version.sizeBytes);
     deps.print(
       flags.to === null
@@ -55,6 +60,14 @@ export async function restoreCommand(deps: ServiceDeps & CommandOutput, flags: R
     return exitCode('ok');
   } finally {
     await rm(spool, { force: true });
+    leftBehind.dispose();
+  }
+}
+
+/** What was fetched by processes that were killed: each is called by the number of its own. */
+async function removeSpoolsOfTheDead(directory: string): Promise<void> {
+  for (const name of await readdir(directory)) {
+    if (processLife(Number(name)) === 'ended') await rm(join(directory, name), { force: true });
   }
 }
 
@@ -72,9 +85,10 @@ function newFileAt(path: string, name: string): string {
  * As an editor saves: a new file beside it, then the name. Whoever reads meanwhile reads one or the other. The rename throws away
  * what the service does not have, so what counts is what is pending then, not what was before a fetch of minutes.
  */
-async function replace(spool: string, found: InMount): Promise<void> {
+async function replace(spool: string, found: InMount, leftBehind: LeftBehind): Promise<void> {
   const { place } = found;
   const fresh = join(dirname(place), `.${basename(place).slice(0, 40)}.${process.pid}.cfs-restore`);
+  leftBehind.add(fresh);
   for (let tries = 0; tries < TRIES_MAX; tries++) {
     // Before the copy: one that waits beside an upload of minutes is pushed itself, and then is no save of this file any more.
     await push(found);
@@ -103,9 +117,13 @@ async function push({ mount, located, place }: InMount): Promise<void> {
   );
 }
 
-async function copyNew(spool: string, target: string): Promise<void> {
+async function copyNew(spool: string, target: string, leftBehind: LeftBehind): Promise<void> {
   try {
-    await copyFile(spool, target, constants.COPYFILE_EXCL);
+    // Made first, and filled then: one that somebody else made at the same moment is never taken for ours.
+    await (await open(target, 'wx')).close();
+    leftBehind.add(target);
+    await copyFile(spool, target);
+    leftBehind.delete(target);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') await rm(target, { force: true });
     throw error;

@@ -129,6 +129,13 @@ test("cfs diff hands versions, and the file as it is, to the user's program", as
   });
   expect(own.stdout).toBe('[--my-flag][same\none][same\ntwo]');
   expect((await cfs('diff', '--tool', 'exit 3;', file, file)).stderr).toMatch(/ended with 3: see --tool and CFS_DIFF/);
+
+  // Ctrl-C while the program runs: what was fetched for it goes.
+  mkdirSync(beside('tmp'));
+  const tool = 'kill -INT $PPID; tail -f --pid=$PPID /dev/null; exit';
+  const interrupted = mount.cfs(['diff', '--tool', tool, `${file}@${first}`, file], { env: { TMPDIR: beside('tmp') } });
+  await expect(interrupted).rejects.toThrow('ended with a signal');
+  expect(readdirSync(beside('tmp'))).toEqual([]);
 });
 
 /** [S-share-1] */

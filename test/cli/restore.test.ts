@@ -1,9 +1,10 @@
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { exitCode } from '../../src/cli/exit-codes.ts';
 import { restoreCommand } from '../../src/cli/restore.ts';
-import { pathsOf } from '../../src/config/paths.ts';
+import { accountPaths, pathsOf } from '../../src/config/paths.ts';
 import { answeringMount } from './answering-mount.ts';
 import { SignedInHome } from './signed-in-home.ts';
 
@@ -52,10 +53,10 @@ async function mountOf(beforeLocate: (count: number) => void = () => {}): Promis
   return pushed;
 }
 
-function restore(redraw: (text: string) => void = () => {}): Promise<number> {
+function restore(redraw: (text: string) => void = () => {}, to: string | null = null): Promise<number> {
   const { home } = signedIn;
   const deps = { paths: pathsOf(home.env), clock: systemClock, env: home.env, print: () => {}, warn: () => {}, redraw };
-  return restoreCommand(deps, { what: `${file}@-1`, to: null });
+  return restoreCommand(deps, { what: `${file}@-1`, to });
 }
 
 /** [S-history-2] */
@@ -92,4 +93,83 @@ test('a file that is saved all the while is not restored, and nothing is left be
   await expect(restore()).rejects.toMatchObject({ exitCode: exitCode('pending') });
   expect(readFileSync(file, 'utf8')).toBe(last);
   expect(readdirSync(signedIn.home.path('Cloud'))).toEqual(['letter']);
+});
+
+describe('a signal that ends cfs restore', () => {
+  /** What was there already listens on; this process is to go on. */
+  const before = new Set(process.listeners('SIGINT'));
+  let killed: string[];
+  beforeEach(() => {
+    killed = [];
+    const { kill } = process;
+    process.kill = (pid, signal) => {
+      if (signal === 0) return kill(pid, 0);
+      killed.push(`${pid} ${signal}`);
+      return true;
+    };
+    onTestFinished(() => {
+      process.kill = kill;
+    });
+  });
+
+  function interrupt(): void {
+    for (const listener of process.listeners('SIGINT')) if (!before.has(listener)) listener('SIGINT');
+  }
+
+  const fetched = (): string => join(accountPaths(pathsOf(signedIn.home.env), signedIn.name).directory, 'fetched');
+
+  test('leaves nothing of what it fetched', async () => {
+    await mountOf();
+    const seen: number[] = [];
+    const ended = restore((text) => {
+      if (!text.startsWith('fetching') || killed.length > 0) return;
+      seen.push(readdirSync(fetched()).length);
+      interrupt();
+      seen.push(readdirSync(fetched()).length);
+    });
+
+    await expect(ended).rejects.toThrow('ENOENT');
+    expect(seen).toEqual([1, 0]);
+    expect(killed).toEqual([`${process.pid} SIGINT`]);
+    expect(readFileSync(file, 'utf8')).toBe(SAVED);
+  });
+
+  test('leaves nothing beside the file, which would be pushed like any other', async () => {
+    const seen: string[][] = [];
+    const look = (): void => void seen.push(readdirSync(signedIn.home.path('Cloud')));
+    await mountOf((count) => {
+      if (count !== 2) return;
+      look();
+      interrupt();
+      look();
+    });
+
+    await expect(restore()).rejects.toThrow('ENOENT');
+    expect(seen).toEqual([[expect.stringMatching(/^\.letter\..*\.cfs-restore$/), 'letter'], ['letter']]);
+    expect(killed).toEqual([`${process.pid} SIGINT`]);
+  });
+
+  test('leaves what another program made under the name that --to says', async () => {
+    await mountOf();
+    const to = signedIn.home.path('elsewhere');
+    const ended = restore((text) => {
+      if (text.startsWith('fetching')) writeFileSync(to, 'somebody else');
+      else interrupt();
+    }, to);
+
+    await expect(ended).rejects.toThrow(/EEXIST|ENOENT/);
+    expect(readFileSync(to, 'utf8')).toBe('somebody else');
+  });
+
+  test('is passed on to nobody once it has ended, and what a killed one fetched goes with the next', async () => {
+    await mountOf();
+    mkdirSync(fetched(), { recursive: true });
+    writeFileSync(join(fetched(), '999999999'), 'of a process that is gone');
+
+    expect(await restore()).toBe(exitCode('ok'));
+
+    interrupt();
+    expect(killed).toEqual([]);
+    expect(readdirSync(fetched())).toEqual([]);
+  });
 });

@@ -63,6 +63,7 @@ describe('failures', () => {
     [new TransportError('refused'), exitCode('unreachable')],
     [new ApiError(503, 'GET /user', 'busy'), exitCode('unreachable')],
     [new ProtocolError('odd'), exitCode('unreachable')],
+    [new DOMException('The operation was aborted due to timeout', 'TimeoutError'), exitCode('unreachable')],
     [new StorageError('full', { full: true }), exitCode('store')],
     [new FsError('EIO', 'bad'), exitCode('failure')],
     [new TypeError('x is undefined\n  at y'), exitCode('failure')],
