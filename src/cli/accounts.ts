@@ -53,33 +53,31 @@ export async function logoutCommand(
     throw new UsageError(`it is mounted${where}: cfs umount first`, exitCode('alreadyMounted'));
   }
   const files = accountPaths(deps.paths, name);
+  // Held until all is done: a mount that begins meanwhile would have its store taken away under it.
+  const held: Store[] = [];
   let unsynced = 0;
-  for (const directory of storeDirectories(files)) unsynced += await unsyncedCount(directory, deps.clock);
-  if (flags.forget && unsynced > 0) {
-    throw new UsageError(
-      `${unsynced} ${unsynced === 1 ? 'change is' : 'changes are'} on this machine only: mount and cfs sync --wait, or cfs export, first`,
-      exitCode('pending'),
-    );
+  try {
+    for (const directory of storeDirectories(files)) {
+      // Looking at what was never mounted would make it.
+      if (!existsSync(join(directory, 'index'))) continue;
+      const store = await openStore(directory, deps.clock);
+      held.push(store);
+      for (const _ of store.all('dirty')) unsynced++;
+    }
+    if (flags.forget && unsynced > 0) {
+      throw new UsageError(
+        `${unsynced} ${unsynced === 1 ? 'change is' : 'changes are'} on this machine only: mount and cfs sync --wait, or cfs export, first`,
+        exitCode('pending'),
+      );
+    }
+    rmSync(files.accountFile);
+    if (flags.forget) rmSync(files.directory, { recursive: true, force: true });
+  } finally {
+    for (const store of held) await store.close();
   }
-  rmSync(files.accountFile);
-  if (flags.forget) rmSync(files.directory, { recursive: true, force: true });
   deps.print(`signed out ${visible(account.username)} of ${account.origin}\n`);
   if (unsynced > 0) deps.warn(`${unsynced} not pushed yet: kept here, and pushed after the next cfs login and mount\n`);
   return exitCode('ok');
-}
-
-/** How many nodes differ from the service. @throws UsageError with the process that has the store open */
-async function unsyncedCount(directory: string, clock: Clock): Promise<number> {
-  // Looking at what was never mounted would make it.
-  if (!existsSync(join(directory, 'index'))) return 0;
-  const store = await openStore(directory, clock);
-  try {
-    let count = 0;
-    for (const _ of store.all('dirty')) count++;
-    return count;
-  } finally {
-    await store.close();
-  }
 }
 
 /** The store of an account that is not mounted. @throws UsageError with its owner · StorageError */
