@@ -26,7 +26,7 @@ export class NodeIds {
   readonly #replaced = new Map<Inode, Replaced>();
   /** Numbers that are no inode's: whose they are, and how many lookups of them the kernel owes us. */
   readonly #successors = new Map<number, { readonly ino: Inode; lookups: number }>();
-  /** Files that have one number again: what the kernel has by it may be from before. */
+  /** Files that the kernel has by one number again: what it has by that may be from before. */
   readonly #oneAgain = new Set<Inode>();
   #next = FIRST_SUCCESSOR;
 
@@ -49,11 +49,13 @@ export class NodeIds {
   }
 
   /**
-   * Whether an open may go on with the bytes that the kernel has by its number; asked once per open. Whoever reads or writes by one number
-   * brings nothing of it to the others: of a file with several, none is trusted, and of one that had several not what is left of that time.
+   * Whether an open may go on with the bytes that the kernel has by the number that the name leads to; asked once per open by that one. Whoever
+   * reads or writes by one number brings nothing of it to the others: of a file with several, none is trusted, and of one that had several
+   * not what is left of that time.
    */
   mayKeep(ino: Inode): boolean {
-    if (this.#replaced.size > 0 && this.#replaced.has(ino)) return false;
+    const replaced = this.#replaced.size > 0 ? this.#replaced.get(ino) : undefined;
+    if (replaced?.areSeveral === true) return false;
     return this.#oneAgain.size === 0 || !this.#oneAgain.delete(ino);
   }
 
@@ -73,8 +75,9 @@ export class NodeIds {
     }
     const successor = this.#successors.get(nodeId);
     if (successor !== undefined) successor.lookups -= count;
+    if (nodeId === ino) replaced.isInodeKnown = false;
     this.#tidy(ino, replaced);
-    if (nodeId === ino) this.#oneAgain.delete(ino);
+    if (nodeId === this.currentOf(ino)) this.#oneAgain.delete(ino);
     const isInUse = nodeId === replaced.current || replaced.older.has(nodeId);
     if (!isInUse && (successor?.lookups ?? 0) <= 0) this.#successors.delete(nodeId);
     return ino;
@@ -90,8 +93,14 @@ export class NodeIds {
   replace(ino: Inode, older: OlderAttributes): boolean {
     if (this.#successors.size >= SUCCESSORS_MAX) for (const each of this.#replaced) this.#tidy(...each);
     if (this.#successors.size >= SUCCESSORS_MAX || this.#next >= SUCCESSORS_END) return false;
-    const replaced = this.#replaced.get(ino) ?? { current: ino, older: new Map() };
+    const replaced = this.#replaced.get(ino) ?? {
+      current: ino,
+      older: new Map(),
+      isInodeKnown: true,
+      areSeveral: true,
+    };
     this.#replaced.set(ino, replaced);
+    replaced.areSeveral = true;
     replaced.older.set(replaced.current, older);
     replaced.current = this.#next++;
     this.#successors.set(replaced.current, { ino, lookups: 0 });
@@ -107,10 +116,15 @@ export class NodeIds {
       replaced.older.delete(nodeId);
       this.#successors.delete(nodeId);
     }
+    const wereSeveral = replaced.areSeveral;
+    replaced.areSeveral = replaced.older.size > 0 || replaced.isInodeKnown;
+    if (wereSeveral && !replaced.areSeveral) this.#oneAgain.add(ino);
     if (replaced.older.size > 0 || isKnown(replaced.current)) return;
     this.#successors.delete(replaced.current);
     this.#replaced.delete(ino);
-    this.#oneAgain.add(ino);
+    // What it has by a path from before (O_PATH, a bind mount), if there is one.
+    if (replaced.isInodeKnown) this.#oneAgain.add(ino);
+    else this.#oneAgain.delete(ino);
   }
 }
 
@@ -118,6 +132,10 @@ interface Replaced {
   current: number;
   /** The numbers before, while somebody has the file open by them or the kernel owes us lookups. */
   readonly older: Map<number, OlderAttributes>;
+  /** Whether the kernel may know it by the inode: of that number nobody counts the lookups, but the kernel forgets it in one. */
+  isInodeKnown: boolean;
+  /** Whether it may have bytes by more than one number. It may know the current one alone for as long as the file is used. */
+  areSeveral: boolean;
 }
 
 function isSuccessor(nodeId: number): boolean {

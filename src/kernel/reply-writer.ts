@@ -138,9 +138,8 @@ export class ReplyWriter {
    * them.
    */
   #open(ino: Inode, open: OpenReply, isByFormer: boolean): OpenReply {
-    const mayKeep = this.#deps.nodeIds.mayKeep(ino);
-    if (mayKeep && !isByFormer) return open;
-    return { ...open, keepCache: false, directIo: open.directIo || isByFormer };
+    if (isByFormer) return { ...open, keepCache: false, directIo: true };
+    return this.#deps.nodeIds.mayKeep(ino) ? open : { ...open, keepCache: false };
   }
 
   #entry(at: number, entry: Entry | NegativeEntry): number {

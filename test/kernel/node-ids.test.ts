@@ -135,6 +135,30 @@ test('what the kernel forgot is not waited for: it has nothing of it', () => {
   expect(ids.mayKeep(INO)).toBe(true);
 });
 
+test('what the kernel has of a file that is used on is kept again, once it has it by the new number alone', () => {
+  const ids = new NodeIds();
+  let isOpen = true;
+  ids.replace(INO, () => (isOpen ? SHOWN : null));
+  const next = ids.lookedUp(INO);
+  isOpen = false;
+  expect(ids.mayKeep(INO)).toBe(false);
+
+  ids.forgotten(INO, 1);
+  expect(ids.currentOf(INO)).toBe(next);
+  expect([ids.mayKeep(INO), ids.mayKeep(INO), ids.mayKeep(INO)]).toEqual([false, true, true]);
+
+  isOpen = true;
+  ids.replace(INO, () => (isOpen ? SHOWN : null));
+  const last = ids.lookedUp(INO);
+  expect([ids.mayKeep(INO), ids.mayKeep(INO)]).toEqual([false, false]);
+  isOpen = false;
+  ids.forgotten(next, 1);
+  expect([ids.currentOf(INO), ids.mayKeep(INO), ids.mayKeep(INO)]).toEqual([last, false, true]);
+
+  ids.forgotten(last, 1);
+  expect([ids.currentOf(INO), ids.mayKeep(INO)]).toEqual([INO, true]);
+});
+
 /**
  * A kernel that keeps the bytes it read by each number until an open says that it may not, or it is told; what it writes by a number it has
  * by that. Bytes are kept in general until others change them (`KernelCache.mayKeep`).
@@ -161,7 +185,7 @@ test('whatever is read and written by whichever number, nobody opens a file and 
         const nodeId = [...known.keys()][which % known.size] as number;
         const kernel = known.get(nodeId) as { lookups: number; bytes: number | null };
         if (what === 'open') {
-          const mayKeep = ids.mayKeep(INO) && isUnchanged && !ids.isFormer(nodeId);
+          const mayKeep = !ids.isFormer(nodeId) && ids.mayKeep(INO) && isUnchanged;
           isUnchanged = true;
           if (!mayKeep) kernel.bytes = null;
           if (kernel.bytes !== null) expect(kernel.bytes).toBe(newest);
