@@ -243,8 +243,9 @@ export class FileSystem implements FileSystemOps {
     if (opened === null) this.files.addChanger(file);
     const finish = (): AttributesReply => {
       dropPrivilege(this.#view, ino, ctx);
-      // Without a handle nobody will close it: truncate(2) is its own flush.
+      // Without a handle nobody will close it: truncate(2) is its own flush, and what it emptied is not the beginning of something.
       if (handle === null) file.flush();
+      if (handle === null && size === 0) file.closedByWriter();
       return this.#setattr(ino, change);
     };
     if (opened !== null) return after(file.truncate(size, ctx), finish);

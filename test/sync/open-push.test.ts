@@ -95,6 +95,17 @@ test('what a program writes by `> file` is pushed by halves as little, nor is th
   expect(versionsOf('copy')).toEqual(['the first half, the second half', 'the older version']);
 });
 
+test('what is emptied by its path goes, though the one who has it open writes nothing more', async () => {
+  await world.mount.writeFile('log', Buffer.from('old lines'));
+  await world.converge();
+  const fd = await world.mount.open('log', O_WRONLY | O_APPEND);
+  await world.mount.truncate('log', 0);
+  for (let at = 0; at < MINUTE_MS; at += 5_000) await world.pass(5_000);
+
+  expect(versionsOf('log')).toEqual(['', 'old lines']);
+  await world.mount.close(fd);
+});
+
 test('a file that stays open goes when it has been idle, and again five minutes later, not before', async () => {
   await world.mount.writeFile('base', Buffer.from('one'));
   await world.converge();
