@@ -23,6 +23,9 @@ export function syncNow(path: string): void {
   const fd = openSync(path, 'r');
   try {
     fsyncSync(fd);
+  } catch (error) {
+    // Nothing there is ever to be synced: a directory of an image that is only read (squashfs, erofs), with the data mounted in it.
+    if ((error as NodeJS.ErrnoException).code !== 'EINVAL') throw error;
   } finally {
     closeSync(fd);
   }

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { chmodSync, existsSync, linkSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { chmodSync, existsSync, linkSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { type Key, open, type RootDatabase, type Database as Table } from 'lmdb';
 import { StorageError } from '../base/errors.ts';
@@ -206,7 +206,7 @@ function openFile(path: string): RootDatabase {
  * The file is made beside its place and gets its name when it is on the disk. LMDB does not sync the first two pages of a new one; and one
  * that has a length and not those, as a power cut leaves it, is no error to LMDB: it ends the process, at this start and at every later one.
  *
- * By link(2), not rename(2): administration may be making the same file at this moment (docs/service.md 1), and what the first one has
+ * By link(2), not rename(2), where there is that: administration may be making the same file at this moment (docs/service.md 1), and what the first one has
  * opened has to stay.
  */
 function makeFile(path: string): void {
@@ -215,7 +215,7 @@ function makeFile(path: string): void {
     // Closed when this returns, as nothing was written.
     void openFile(draft).close();
     syncNow(draft);
-    linkSync(draft, path);
+    giveName(draft, path);
   } catch (error) {
     if (!existsSync(path)) throw error;
   } finally {
@@ -227,6 +227,16 @@ function makeFile(path: string): void {
       if (isDraft) rmSync(join(folder, name), { force: true });
     }
     syncNow(folder);
+  }
+}
+
+function giveName(draft: string, path: string): void {
+  try {
+    linkSync(draft, path);
+  } catch (error) {
+    if (existsSync(path)) throw error;
+    // No hard links there (exFAT, some network file systems), or none allowed (Android).
+    renameSync(draft, path);
   }
 }
 

@@ -1,9 +1,11 @@
-import { mkdtempSync, readlinkSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { createRequire, syncBuiltinESMExports } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { makeDataDirectory } from '../../src/server/data-directory.ts';
+import { Database } from '../../src/server/database.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
 import { signUp } from './raw-client.ts';
 
@@ -64,4 +66,29 @@ test('what is acknowledged has a lasting name, and so has each folder that it li
   const [blob = ''] = [...synced].filter((path) => /\/blobs\/..\/[^/]+$/.test(path));
   expect([...synced]).toEqual(expect.arrayContaining([join(blob, '..'), join(directory, 'blobs'), directory]));
   await server.close();
+});
+
+test('what lies above the directory may be of a kind that has nothing to sync, as an image that is only read', () => {
+  // Made, as it seems, in a directory whose fsync(2) is EINVAL.
+  expect(() => makeDataDirectory('/proc/self/cwd')).not.toThrow();
+});
+
+test('a file system without hard links takes a database as well', async () => {
+  const fs = createRequire(import.meta.url)('node:fs') as { linkSync: unknown };
+  const { linkSync } = fs;
+  fs.linkSync = () => {
+    throw Object.assign(new Error('EPERM: operation not permitted, link'), { code: 'EPERM' });
+  };
+  syncBuiltinESMExports();
+  try {
+    await Database.open(directory).close();
+  } finally {
+    fs.linkSync = linkSync;
+    syncBuiltinESMExports();
+  }
+
+  expect(readdirSync(directory).sort()).toEqual(['service.mdb', 'service.mdb-lock']);
+  const again = Database.open(directory);
+  expect(again.meta.get('schema')).toBe(1);
+  await again.close();
 });
