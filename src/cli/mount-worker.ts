@@ -272,7 +272,7 @@ class MountingWorker implements MountService {
   }
 
   async #stop(timeoutMs: number | null): Promise<StopOutcome> {
-    const { sync, freshness, contents, store } = this.#built;
+    const { sync, freshness, contents, store, fileSystem } = this.#built;
     // The directory can be seen to be mounted, and somebody ask for its end, before the kernel's first question is answered.
     await this.#mounting?.catch(() => {});
     // "Until everything is pushed" is a wish for the time before the mount goes: it stays usable meanwhile.
@@ -286,7 +286,7 @@ class MountingWorker implements MountService {
         busy = true;
         await this.#mounted.unmount('lazily');
       }
-      if (!busy) await this.#mounted.ended;
+      if (!busy && (await this.#mounted.ended) === 'unmounted') fileSystem.unmounted();
     }
     this.#isUnmounted = true;
     // An unflushed draft of a writer that was still there goes back to its last flush: never half a file as a version.

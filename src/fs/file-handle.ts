@@ -27,6 +27,8 @@ export class FileHandle {
   #hasChanged = false;
   /** Ends what is being fetched ahead for this handle and nobody waits for; null while there is nothing. */
   #fetchingAhead: AbortController | null = null;
+  /** A descriptor of it was closed before anything was written behind the emptying. */
+  #isClosedEmpty = false;
 
   constructor(deps: FileHandleDeps, ino: Inode, flags: OpenFlags) {
     this.#deps = deps;
@@ -86,7 +88,9 @@ export class FileHandle {
    * one it had (dup2(2)) before the program has written a byte.
    */
   flush(): void {
-    if (this.#flags.access === 'read' || this.file.isJustEmptied) return;
+    if (this.#flags.access === 'read') return;
+    this.#isClosedEmpty = this.file.isJustEmptied;
+    if (this.#isClosedEmpty) return;
     this.file.flush();
     this.file.closedByWriter();
   }
@@ -109,6 +113,16 @@ export class FileHandle {
     const underWay = this.#use === 'write' ? this.file.changes.underWay : null;
     if (underWay !== null) return underWay.then(() => this.#letGo());
     this.#letGo();
+  }
+
+  /**
+   * Whether every close(2) of it was heard, when nothing more is: what was written since the latest goes back to that, it may be half of
+   * something.
+   */
+  get isWhole(): boolean {
+    const { file } = this;
+    if (file.changes.underWay !== null) return false;
+    return file.unflushed === null || (this.#isClosedEmpty && file.isJustEmptied);
   }
 
   #letGo(): void {

@@ -333,6 +333,22 @@ export class FileSystem implements FileSystemOps {
     return closed.close();
   }
 
+  /**
+   * It was unmounted: the kernel has let go of all that was open. What it had not told of yet, it tells of no more (fuse_abort_conn): close(2)
+   * does not wait for RELEASE.
+   */
+  unmounted(): void {
+    for (const [id, handle] of this.#handles.files) {
+      if (!handle.isWhole) continue;
+      this.#handles.remove(id);
+      try {
+        void handle.close();
+      } catch (err) {
+        this.#deps.openFile.log.warn({ ino: handle.file.ino, err }, 'file not closed at the end');
+      }
+    }
+  }
+
   /** After it the bytes, and the names, survive a power cut. */
   fsync(_ino: Inode, handle: HandleId): Answer<void> {
     return this.#handles.file(handle).file.sync();

@@ -29,6 +29,10 @@ export class Handles {
     return handle;
   }
 
+  get files(): ReadonlyMap<HandleId, FileHandle> {
+    return new Map([...this.#handles].filter((entry): entry is [HandleId, FileHandle] => entry[1].kind === 'file'));
+  }
+
   /** @throws FsError EBADF */
   folder(id: HandleId): FolderHandle {
     const handle = this.#handles.get(id);

@@ -137,6 +137,29 @@ describe.each([100, 300_000])('a file of %i bytes', (length) => {
     expect((await mount.stat('file')).sizeBytes).toBe(0);
   });
 
+  test('that is emptied and closed is empty, also where the kernel was unmounted before it told of the last close', async () => {
+    await mount.writeFile('file', kept);
+    await redirected();
+    tower.fileSystem.unmounted();
+    expect(tower.fileSystem.files.isOpen((await mount.stat('file')).ino)).toBe(false);
+
+    await restart();
+
+    expect((await mount.stat('file')).sizeBytes).toBe(0);
+  });
+
+  test('that nobody closed when it was unmounted (another mount namespace had it) is what its last close kept', async () => {
+    await mount.writeFile('file', kept);
+    const fd = await mount.open('file', 'w');
+    tower.fileSystem.unmounted();
+    await mount.write(fd, 0, Buffer.from('half'));
+    tower.fileSystem.unmounted();
+
+    await restart();
+
+    expect((await mount.readFile('file')).equals(kept)).toBe(true);
+  });
+
   test('that is emptied beside somebody who has it open is empty as soon as who did it is gone', async () => {
     await mount.writeFile('file', kept);
     const beside = await mount.open('file', 'a');
