@@ -21,9 +21,12 @@ export class FolderHandle {
     this.#handedOut.add(entry, name);
   }
 
-  /** `entry` was called `name` in this folder, and is not any more. */
+  /**
+   * `entry` was called `name` in this folder, and is not any more. Of several names the first one counts: the kernel's cache ends with the first
+   * change, and what is given out after it comes from here.
+   */
   left(entry: Inode, name: string): void {
-    if (this.#handedOut.of(entry) === undefined) this.#left.add(entry, name);
+    if (this.nameOf(entry) === undefined) this.#left.add(entry, name);
   }
 
   /** What `entry` was called when the reader came by it; undefined where it is not known to have another name now. */

@@ -47,6 +47,22 @@ describe('a listing of which the kernel had the first part goes on behind it', (
     { what: 'removed', act: () => mount.unlink('b'), left: rest },
     { what: 'moved away', act: () => mount.rename('b', 'folder/b'), left: rest },
     { what: 'called otherwise', act: () => mount.rename('b', 'e'), left: ['c', 'd', 'e', 'folder'] },
+    {
+      what: 'called otherwise for a moment',
+      act: async () => {
+        await mount.rename('b', 'zzz');
+        await mount.rename('zzz', 'b');
+      },
+      left: rest,
+    },
+    {
+      what: 'called otherwise twice',
+      act: async () => {
+        await mount.rename('b', 'zzz');
+        await mount.rename('zzz', 'e');
+      },
+      left: ['c', 'd', 'e', 'folder'],
+    },
     { what: 'replaced', act: () => mount.rename('d', 'b'), left: ['c', 'folder'] },
     { what: 'exchanged', act: () => mount.rename('b', 'd', 'exchange'), left: rest },
     { what: 'exchanged from behind', act: () => mount.rename('d', 'b', 'exchange'), left: rest },
