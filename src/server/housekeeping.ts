@@ -12,11 +12,18 @@ import type { Parts } from './reference-server.ts';
 export async function settlePartialUploads(parts: Parts, bootId: string): Promise<void> {
   const { database, histories, blobs } = parts;
   if (database.meta.get('bootId') === bootId) return;
+  let isSettled = true;
   for (const row of [...histories.all()]) {
     if (row.complete) continue;
-    const sizeBytes = await blobs.sizeBytes(row.blob);
-    if (sizeBytes !== null && sizeBytes > row.sizeBytes) await blobs.truncate(row.blob, row.sizeBytes);
+    try {
+      const sizeBytes = await blobs.sizeBytes(row.blob);
+      if (sizeBytes !== null && sizeBytes > row.sizeBytes) await blobs.truncate(row.blob, row.sizeBytes);
+    } catch {
+      // One that the disk does not give is no reason to serve nobody: its sender is told, and the next start looks at it again.
+      isSettled = false;
+    }
   }
+  if (!isSettled) return;
   try {
     database.change(() => void database.meta.put('bootId', bootId));
   } catch (error) {
@@ -90,7 +97,8 @@ export async function sweepBlobs({
   let isSwept = true;
   for (const name of names) {
     if (named.has(name)) continue;
-    const changedMs = await blobs.changedMs(name);
+    // What the disk does not tell of stays, and is looked at again.
+    const changedMs = await blobs.changedMs(name).catch(() => Number.POSITIVE_INFINITY);
     if (changedMs === null) continue;
     if (changedMs < clock.nowMs() - ORPHAN_AFTER_MS) orphans.push(name);
     else isSwept = false;

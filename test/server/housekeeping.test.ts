@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -127,4 +127,28 @@ test('what a crash left is collected also where the server starts again at once:
   await tidyUp();
 
   expect(blobs()).toEqual(kept);
+});
+
+test('data that the disk does not give keep no server from starting: those of nobody, and those of an upload', async () => {
+  server.faults = [{ on: 'PUT', path: 'fileVersionData', then: { acceptBytes: 20_000 } }];
+  const version = (await user.client.send('POST', `${await user.client.createFile(user.folder('2'), 'f')}/version`))
+    .headers.location as string;
+  await user.client.send('PUT', `${version}/data`, { body: Buffer.alloc(50_000) });
+  const [upload = ''] = blobs().map((entry) => join(entry.parentPath, entry.name));
+  await server.close();
+  // stat(2) of such a link fails, as of an inode that is damaged.
+  const damage = (path: string): void => symlinkSync(path, path);
+  unlinkSync(upload);
+  damage(upload);
+  mkdirSync(join(directory, 'blobs', '00'), { recursive: true });
+  damage(join(directory, 'blobs', '00', '0'.repeat(32)));
+  const parts = openParts({ dataDirectory: directory });
+  parts.database.change(() => void parts.database.meta.remove('bootId')); // the machine was started anew
+  await parts.database.close();
+
+  server = await ReferenceServer.open({ dataDirectory: directory, clock });
+
+  const other = await signUp(server, 'b@example.com');
+  const filled = await other.client.createFilled(other.folder('2'), 'f', Buffer.alloc(20_000, 'data '));
+  expect((await other.client.get(`${filled}/data`)).bytes).toEqual(Buffer.alloc(20_000, 'data '));
 });
