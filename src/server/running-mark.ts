@@ -86,8 +86,10 @@ class RunningMark {
   /** Marks of servers that run. Those of others are removed. */
   async others(): Promise<string[]> {
     const living: string[] = [];
-    for (const name of await readdir(this.#directory)) {
-      if (!name.startsWith(PREFIX) || name === this.name) continue;
+    for (const entry of await readdir(this.#directory, { withFileTypes: true })) {
+      const { name } = entry;
+      // A log that is called so refuses as well.
+      if (!name.startsWith(PREFIX) || name === this.name || !entry.isSocket()) continue;
       const life = await lifeOf(join(this.#directory, name));
       if (life === 'running') living.push(name);
       // Not what is gone: it may have stepped back, and appear again.

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -62,6 +62,16 @@ test('what SIGKILL left of a server keeps nobody away, and is removed', async ()
   expect(remove).not.toBeNull();
   expect(readdirSync(directory)).not.toContain('running.killed');
   await remove?.();
+});
+
+test('what is called as a mark is and is none, as a log of the server, stays', async () => {
+  writeFileSync(join(directory, 'running.log'), 'listens');
+
+  const remove = await showRunning(directory);
+
+  expect(remove).not.toBeNull();
+  await remove?.();
+  expect(readdirSync(directory)).toEqual(['running.log']);
 });
 
 test('a directory whose path is longer than a socket address may be is locked like any other', async () => {
