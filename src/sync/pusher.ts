@@ -1,4 +1,5 @@
 import type { ContentId, Inode } from '../base/vocabulary.ts';
+import type { UploadRecord } from '../store/tables.ts';
 import type { DirtyIndex } from './dirty-index.ts';
 import { FindingOut } from './finding-out.ts';
 import type { Intents } from './intents.ts';
@@ -32,6 +33,11 @@ export class Pusher {
   /** What an earlier process began: nobody knows what came of it. */
   resume(begun: readonly Inode[]): void {
     this.#session.resume(begun);
+  }
+
+  /** Of bytes: whether something may have been sent that a later try goes on with, or has to ask for. */
+  wasSent(record: UploadRecord): boolean {
+    return this.#session.wasSent(record);
   }
 
   /**

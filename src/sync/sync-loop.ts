@@ -362,7 +362,7 @@ export class SyncLoop {
         // Bytes of which nothing was sent that a later try could go on with. What may have been done to names is still to be found out.
         // Where that cannot be written down, it is parked all the same.
         const begun = this.#intents.of(ino);
-        if (begun?.content != null && begun.version === null) store.transact((tx) => this.#intents.end(tx, ino));
+        if (begun?.content != null && !this.#pusher.wasSent(begun)) store.transact((tx) => this.#intents.end(tx, ino));
         // Given up here meanwhile: no person is told of it, nor will retry it.
         else if (begun !== undefined && !isWanted) this.#agenda.failed(ino, null);
         return;

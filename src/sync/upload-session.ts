@@ -34,6 +34,7 @@ import type { RemoteChanges, UploadService } from './remote-changes.ts';
  * | 401, 413, 5xx, 429 | the sync loop waits, parks or asks to sign in; the session stays and is gone on with |
  * | the plain PUT cut, or its answer lost | the file is asked: our length present is ours; where there is none it is sent again |
  * | the plain PUT did not come through at once, or the file holds another length | a version of its own is made: another client may be there |
+ * | the plain PUT stored after that all the same | its version is ours, too |
  * | SIGKILL in the plain PUT | the same, and asked twice: what was on its way may still be being put on a disk |
  * | a file of the draft's layers was moved meanwhile | our version is asked, the rest is sent from where it lies now |
  * | parked (refused, too large, damaged, what it lies over is gone), and the file holds other bytes by now | it is given up, those are the next version |
@@ -78,7 +79,8 @@ export class UploadSession {
     // names places in their files, and where a block went it would send zeros.
     const lease = contents.lease(record.content, 'copying');
     try {
-      if (record.action === 'create-file') await this.#fill(ino, record.resource, record.content, signal);
+      if (record.action === 'create-file' && record.version === null)
+        await this.#fill(ino, record.resource, record.content, signal);
       else await this.#makeVersion(ino, record.resource, record.content, signal);
     } catch (error) {
       if (error instanceof FileGone) this.#deps.onGone(ino, record.resource);
@@ -90,6 +92,12 @@ export class UploadSession {
     } finally {
       lease.release();
     }
+  }
+
+  /** Whether something may have been sent that a later try goes on with, or has to ask for. */
+  wasSent({ action, resource, content, version }: UploadRecord): boolean {
+    if (version !== null) return true;
+    return action === 'create-file' && resource !== null && this.#unheard.get(resource) === content;
   }
 
   /** From here on the draft does not change any more; what is written later makes a second one over it. */
@@ -154,7 +162,8 @@ export class UploadSession {
       const now = await changes.resource(file, 'file', signal);
       if (now === null) throw new FileGone();
       if (now.kind === 'file' && now.presentOnServer) {
-        if (now.sizeBytes !== sizeBytes) return this.#makeVersionInstead(ino, file, content, signal);
+        // Somebody else put something into it.
+        if (now.sizeBytes !== sizeBytes) return this.#makeVersion(ino, file, content, signal);
         this.#acknowledgeFill(ino, file, content, now.lastModifiedMs);
         return;
       }
@@ -164,7 +173,8 @@ export class UploadSession {
       this.#leftBehind.delete(file);
     }
     if (this.#isUnwanted(ino, file)) return;
-    if (!this.#isMadeJustNow(this.#remoteOf(file))) return this.#makeVersionInstead(ino, file, content, signal);
+    // Somebody else may have put something into it by now: only the history tells.
+    if (!this.#isMadeJustNow(this.#remoteOf(file))) return this.#makeVersion(ino, file, content, signal);
     const body = await this.#body.of(content, { start: 0, end: sizeBytes }, signal);
     // From here on the answer may be lost; a restart does not know whether this line was reached, and asks.
     this.#unheard.set(file, content);
@@ -177,16 +187,6 @@ export class UploadSession {
     }
     // The next listing tells the time. A later one than this is of bytes that somebody else sent since.
     this.#acknowledgeFill(ino, file, content, serverTimeMs === null ? null : timeLimit(serverTimeMs));
-  }
-
-  /** Somebody else may have put something into the file that we made: only the history tells. */
-  #makeVersionInstead(ino: Inode, file: ResourceUrl, content: ContentId, signal: AbortSignal): Promise<void> {
-    const { store, intents } = this.#deps;
-    store.transact((tx) => {
-      const record = intents.of(ino);
-      if (record !== undefined) intents.put(tx, ino, { ...record, action: 'new-version' });
-    });
-    return this.#makeVersion(ino, file, content, signal);
   }
 
   async #makeVersion(ino: Inode, file: ResourceUrl, content: ContentId, signal: AbortSignal): Promise<void> {
@@ -202,11 +202,30 @@ export class UploadSession {
         continue;
       }
       const history = await this.#history(file, signal);
+      const others = this.#withoutFill(ino, file, content, version, history);
       this.#unheard.delete(file);
-      this.#acknowledgement.ofVersion(ino, file, content, version, history);
+      this.#acknowledgement.ofVersion(ino, file, content, version, others);
       return;
     }
     throw new ParkedError('refused', `${VERSIONS_MAX} versions in a row disappeared or came out with another length`);
+  }
+
+  /**
+   * Without what a plain PUT of the same bytes made, of which nothing was heard: a service may take for long to store what it refused with a
+   * 504, and it would be taken for somebody else's. As always after such a PUT, its length is all there is to tell it by.
+   */
+  #withoutFill(
+    ino: Inode,
+    file: ResourceUrl,
+    content: ContentId,
+    version: VersionUrl,
+    history: readonly RemoteVersion[],
+  ): readonly RemoteVersion[] {
+    const { intents, contents } = this.#deps;
+    if (intents.of(ino)?.action !== 'create-file' || this.#unheard.get(file) !== content) return history;
+    const sizeBytes = contents.sizeOf(content);
+    const fill = history.find((each) => each.url !== version && each.complete && each.sizeBytes === sizeBytes);
+    return history.filter((each) => each !== fill);
   }
 
   async #createVersion(ino: Inode, file: ResourceUrl, signal: AbortSignal): Promise<VersionUrl> {
