@@ -72,7 +72,7 @@ export class Discarding {
       // Names are free only when all have left theirs.
       const names = new Map<Inode, string>();
       for (const ino of inos) this.#stepAside(tx, ino, names, forget);
-      for (const ino of inos) if (!dropped.has(ino)) this.#revive(tx, ino, forget);
+      for (const ino of inos) if (!dropped.has(ino) && !this.#isDropped(tx, ino)) this.#revive(tx, ino, forget);
       for (const ino of inos) this.#revertBytes(tx, ino, forget);
       for (const ino of names.keys()) this.#goBack(tx, ino, forget);
       for (const ino of deepestFirst) this.#dropFolder(tx, ino, names.get(ino), forget);
@@ -89,6 +89,12 @@ export class Discarding {
     if (node.remote === null) removeNode(tx, node, nowMs);
     else writeNode(tx, node, { ...node, local: null }, nowMs);
     return true;
+  }
+
+  /** Whether it was made here and is to go, by an earlier discard or by a deletion: the service never had bytes of it. */
+  #isDropped(tx: Transaction, ino: Inode): boolean {
+    const node = tx.get('node', ino);
+    return node?.kind !== 'folder' && node?.local === null && node.remote !== null && isUnfilled(node.remote);
   }
 
   /** A folder that only this machine has; one with something in it that never travels stays. */

@@ -155,6 +155,20 @@ describe('what is discarded before it is known what became of it', () => {
     expect([await files(), served()]).toEqual([[], []]);
   });
 
+  test.each(['discarded', 'deleted'])('stays away when all is discarded after it was %s without bytes', async (how) => {
+    const { service, mount, sync } = world;
+    service.auto = (name) => (name.startsWith('putFileData') ? { type: 'refuse', status: 500 } : ANSWER);
+    await mount.writeFile('file', Buffer.from('bytes'));
+    for (let round = 0; round < 3; round++) await world.pass(2_000);
+    service.auto = () => ({ type: 'lose-request' });
+    if (how === 'deleted') await mount.unlink('file');
+    else await sync.discard(dirty(), 'discard');
+    expect(await sync.discard(ROOT_INODE, 'discard')).toEqual([]);
+    expect(await files()).toEqual([]);
+    await onlineAgain();
+    expect([await files(), served()]).toEqual([[], []]);
+  });
+
   test('is what the service has, where it had been renamed', async () => {
     await world.mount.writeFile('before', Buffer.from('bytes'));
     await world.converge();
