@@ -54,6 +54,7 @@ export class TransferQueue {
   /** INVARIANT: `#taken` counts those whose turn it is, from `#take` until `#leave`; `#uploads` the uploads among them. */
   #taken = 0;
   #uploads = 0;
+  #lastTaken: TransferKind = 'download';
   readonly #bytes = { download: 0, upload: 0 };
 
   /** @param options.transfers how many run at once; 8. `uploads`: how many of them send, at most; as many as it takes */
@@ -121,6 +122,7 @@ export class TransferQueue {
 
   #take(kind: TransferKind): void {
     this.#taken += 1;
+    this.#lastTaken = kind;
     if (kind === 'upload') this.#uploads += 1;
   }
 
@@ -131,8 +133,8 @@ export class TransferQueue {
   }
 
   #startNext(): void {
-    // One place is an upload's while any waits: what is fetched may take hours, and always have more waiting.
-    if (this.#uploads === 0) this.#startOne('upload');
+    // One place is an upload's while any waits: what is fetched may take hours, and always have more waiting. The only one is for both in turn.
+    if (this.#uploads === 0 && (this.#transfersMax > 1 || this.#lastTaken === 'download')) this.#startOne('upload');
     for (const kind of ['download', 'upload'] as const) while (this.#startOne(kind));
   }
 

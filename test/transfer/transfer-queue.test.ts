@@ -4,7 +4,7 @@ import { systemClock } from '../../src/base/clock.ts';
 import { type TransferKind, TransferQueue } from '../../src/transfer/transfer-queue.ts';
 
 /** A queue whose transfers end when told to, and the order in which they began. */
-function queueOf(bytesTotal = 1024 * 1024, options: { readonly uploads?: number } = {}) {
+function queueOf(bytesTotal = 1024 * 1024, options: { readonly uploads?: number; readonly transfers?: number } = {}) {
   const queue = new TransferQueue({ clock: systemClock, ...options });
   const { signal } = new AbortController();
   setMaxListeners(0, signal); // in life each transfer has its own
@@ -35,6 +35,15 @@ test('a place that becomes free goes to a download before an upload that waited 
   expect(begun.slice(8)).toEqual(['late download']);
   await end('d0');
   expect(begun.slice(9)).toEqual(['late upload']);
+});
+
+test('the only place is for both in turn, however many of either wait', async () => {
+  const { begun, run, end } = queueOf(undefined, { transfers: 1 });
+  for (let i = 0; i < 3; i++) void run('upload', `u${i}`);
+  for (let i = 0; i < 3; i++) void run('download', `d${i}`);
+  for (const url of ['u0', 'd0', 'u1', 'd1', 'u2']) await end(url);
+
+  expect(begun).toEqual(['u0', 'd0', 'u1', 'd1', 'u2', 'd2']);
 });
 
 test('what somebody waits for goes before what is fetched ahead', async () => {
