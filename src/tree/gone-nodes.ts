@@ -77,7 +77,8 @@ export class GoneNodes {
     };
     const isOpen = open.some(({ ino }) => isOnlyRead(ino) && isWithin(store, ino, node.ino));
     if (isOpen || (!acceptAll && planVanish(view, node, REMOVALS_BELIEVED_MAX + 1).removed > REMOVALS_BELIEVED_MAX)) {
-      const rescued = planRescue(view, node, this.#changedHere(written));
+      // All that is dirty is looked at, so not for what nothing lies in.
+      const rescued = node.kind === 'folder' ? planRescue(view, node, this.#changedHere(written)) : [];
       for (let at = 0; at < rescued.length; at += STEP_NODES_MAX) this.#apply(rescued.slice(at, at + STEP_NODES_MAX));
       if (store.get('node', node.ino)?.remote != null) this.#kept.add(node.ino);
       return isOpen ? 'open' : 'held';

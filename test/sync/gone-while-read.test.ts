@@ -1,0 +1,37 @@
+import { constants } from 'node:fs';
+import { expect, test } from 'vitest';
+import { SyncedTower } from '../harness/synced-tower.ts';
+import { MODEL_ROOT, MODEL_TRASH } from './model-service.ts';
+
+test('of files that are gone and read, however many, nobody looks for what is changed in them', async () => {
+  const world = await SyncedTower.build();
+  try {
+    const { service, mount, tower } = world;
+    const names = Array.from({ length: 20 }, (_, index) => `file ${index}`);
+    for (const name of [...names, ...names.map((each) => `kept ${each}`)])
+      service.add('file', MODEL_ROOT, name, Buffer.from('bytes'));
+    await tower.freshness.refresh();
+    const open: number[] = [];
+    for (const name of names) {
+      const fd = await mount.open(name, constants.O_RDONLY);
+      await mount.read(fd, 0, 5);
+      open.push(fd);
+    }
+    for (const resource of service.resources.values()) if (names.includes(resource.name)) resource.parent = MODEL_TRASH;
+    let looks = 0;
+    const all = tower.store.all.bind(tower.store);
+    tower.store.all = ((table: 'dirty') => {
+      if (table === 'dirty') looks += 1;
+      return all(table);
+    }) as typeof tower.store.all;
+    await tower.freshness.refresh();
+
+    expect(looks).toBe(0);
+    expect(await mount.readdir('')).toHaveLength(40);
+    for (const fd of open) await mount.close(fd);
+    await tower.freshness.refresh();
+    expect(await mount.readdir('')).toHaveLength(20);
+  } finally {
+    await world.close();
+  }
+});
