@@ -2,10 +2,17 @@ import type { Clock } from '../base/clock.ts';
 import { ProtocolError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { RemoteVersion } from '../base/resources.ts';
-import { type ContentId, type Inode, type ResourceUrl, timespecOfMs, type VersionUrl } from '../base/vocabulary.ts';
+import {
+  type ContentId,
+  type Inode,
+  type ResourceUrl,
+  ROOT_INODE,
+  timespecOfMs,
+  type VersionUrl,
+} from '../base/vocabulary.ts';
 import type { Contents } from '../store/contents.ts';
 import { newInode, removeNode, writeNode } from '../store/node-table.ts';
-import type { NodeRecord, RemoteFacet, StoreWriter, Transaction } from '../store/tables.ts';
+import type { LocalFacet, NodeRecord, RemoteFacet, StoreWriter, Transaction } from '../store/tables.ts';
 import { baseOf, conflictName, judgeHistory, type Verdict } from './conflict.ts';
 import type { Intents } from './intents.ts';
 import type { OnTreeChange } from './name-push.ts';
@@ -118,7 +125,12 @@ export class Acknowledgement {
       // Deleted here while it was sent, and saved by somebody since: it is theirs again, and comes back with its folder's next listing.
       tx.put('folder', node.remote.parent, { listedMs: 0 });
       removeNode(tx, node, nowMs);
-      return [];
+      if (verdict.under === null) return [];
+      // What ours went over is nowhere to be seen there, and whoever saved since did not see it either.
+      const { url, sizeBytes, lastModifiedMs } = verdict.under;
+      const under = contents.versionContent(tx, url, file, sizeBytes);
+      const there = { ...node, local: this.#placeOf(tx, node.remote) };
+      return this.#copy(tx, there, under, sizeBytes, lastModifiedMs ?? nowMs, nowMs);
     }
     const copies: NodeRecord[] = [];
     if (node.local !== null && verdict.under !== null) {
@@ -187,6 +199,14 @@ export class Acknowledgement {
     }
     writeNode(tx, node, { ...node, remote }, nowMs);
     return copies;
+  }
+
+  /** Where what was deleted here would be. */
+  #placeOf(tx: Transaction, { parent, shownAs }: RemoteFacet): LocalFacet | null {
+    const root = tx.get('node', ROOT_INODE)?.local;
+    if (root == null) return null;
+    const folder = tx.get('node', parent)?.local == null ? ROOT_INODE : parent;
+    return { ...root, parent: folder, name: shownAs, mode: 0o644 };
   }
 
   /** A file beside `node` with the bytes of the other side; it is made on the service like any new file. */
