@@ -343,22 +343,24 @@ export class BlockReader {
         this.#log.debug({ content, err }, 'what landed is not taken in yet');
       }
     };
-    const { version } = record;
-    const fetched = await this.#source
-      .readVersion(version, extent, sizeBytes, target, written, signal)
-      .finally(() => givenUp.stop());
-    if (fetched.extent.start > extent.start || fetched.extent.end < extent.end) {
-      throw new ProtocolError(
-        `content ${content}: asked for ${extent.start}-${extent.end}, got ${fetched.extent.start}-${fetched.extent.end}`,
-      );
+    try {
+      const { version } = record;
+      const fetched = await this.#source.readVersion(version, extent, sizeBytes, target, written, signal);
+      if (fetched.extent.start > extent.start || fetched.extent.end < extent.end) {
+        throw new ProtocolError(
+          `content ${content}: asked for ${extent.start}-${extent.end}, got ${fetched.extent.start}-${fetched.extent.end}`,
+        );
+      }
+      // Short ones tell of the way only.
+      if (extent.end - extent.start >= FETCH_BYTES_MIN / 2) {
+        const rate = (extent.end - extent.start) / Math.max(1, this.#clock.elapsedMs() - startedMs);
+        this.#rate = Math.max(rate, this.#rate * RATE_DECAY);
+      }
+      if (fetched.bytes !== null) this.#contents.landed(content, fetched.extent, fetched.bytes);
+      else take(fetched.extent);
+    } finally {
+      givenUp.stop();
     }
-    // Short ones tell of the way only.
-    if (extent.end - extent.start >= FETCH_BYTES_MIN / 2) {
-      const rate = (extent.end - extent.start) / Math.max(1, this.#clock.elapsedMs() - startedMs);
-      this.#rate = Math.max(rate, this.#rate * RATE_DECAY);
-    }
-    if (fetched.bytes !== null) this.#contents.landed(content, fetched.extent, fetched.bytes);
-    else take(fetched.extent);
   }
 }
 
