@@ -121,22 +121,19 @@ export class Acknowledgement {
     const nowMs = clock.nowMs();
     const file = node.remote.resource;
     const isOurs = verdict.type === 'ours';
+    const copies: NodeRecord[] = [];
+    if (verdict.under !== null) {
+      // Also where the file was deleted here meanwhile: nobody saw what ours went over, neither here nor who saved since.
+      const { url, sizeBytes, lastModifiedMs } = verdict.under;
+      const under = contents.versionContent(tx, url, file, sizeBytes);
+      const shown = { ...node, local: node.local ?? this.#placeOf(tx, node.remote) };
+      copies.push(...this.#copy(tx, shown, under, sizeBytes, lastModifiedMs ?? nowMs, nowMs));
+    }
     if (node.local === null && !isOurs) {
       // Deleted here while it was sent, and saved by somebody since: it is theirs again, and comes back with its folder's next listing.
       tx.put('folder', node.remote.parent, { listedMs: 0 });
       removeNode(tx, node, nowMs);
-      if (verdict.under === null) return [];
-      // What ours went over is nowhere to be seen there, and whoever saved since did not see it either.
-      const { url, sizeBytes, lastModifiedMs } = verdict.under;
-      const under = contents.versionContent(tx, url, file, sizeBytes);
-      const there = { ...node, local: this.#placeOf(tx, node.remote) };
-      return this.#copy(tx, there, under, sizeBytes, lastModifiedMs ?? nowMs, nowMs);
-    }
-    const copies: NodeRecord[] = [];
-    if (node.local !== null && verdict.under !== null) {
-      const { url, sizeBytes, lastModifiedMs } = verdict.under;
-      const under = contents.versionContent(tx, url, file, sizeBytes);
-      copies.push(...this.#copy(tx, node, under, sizeBytes, lastModifiedMs ?? nowMs, nowMs));
+      return copies;
     }
     const isDraft = tx.get('content', content)?.kind === 'draft';
     const newest = verdict.version;

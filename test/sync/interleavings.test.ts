@@ -113,21 +113,27 @@ test('what is saved after a first PUT of which nothing was heard is sent, though
   ).toBe('BBBB');
 });
 
-test("somebody's version that ours went over is kept, also where a third one saved over ours and it was deleted here", async () => {
-  const { service, mount, tower } = world;
-  await savedAndSent('base', 'ours');
-  service.addVersion(fileOf(), Buffer.from('theirs'));
-  await until('versions');
-  service.addVersion(fileOf(), Buffer.from('a third one'));
-  await mount.unlink('file');
-  answerAll();
-  await world.converge();
-  await tower.freshness.refresh();
-  await world.converge();
+test.each([
+  ['nobody else', ['theirs']],
+  ['a third one', ['a third one', 'theirs']],
+])(
+  "somebody's version that ours went over is kept, also where %s saved over ours and it was deleted here",
+  async (third, left) => {
+    const { service, mount, tower } = world;
+    await savedAndSent('base', 'ours');
+    service.addVersion(fileOf(), Buffer.from('theirs'));
+    await until('versions');
+    if (third !== 'nobody else') service.addVersion(fileOf(), Buffer.from(third));
+    await mount.unlink('file');
+    answerAll();
+    await world.converge();
+    await tower.freshness.refresh();
+    await world.converge();
 
-  expect(shown().toSorted()).toEqual(['a third one', 'theirs']);
-  expect(await mount.readdir('')).toHaveLength(2);
-});
+    expect(shown().toSorted()).toEqual(left);
+    expect(await mount.readdir('')).toHaveLength(left.length);
+  },
+);
 
 describe("somebody's version that comes while the file is saved again here is not buried by that", () => {
   test('made before our look at the history', async () => {

@@ -11,7 +11,7 @@ test(
   async () => {
     await fc.assert(
       fc.asyncProperty(
-        fc.record({ asBegun: fc.boolean(), uniqueNames: fc.constant(true) }),
+        fc.record({ asBegun: fc.boolean(), uniqueNames: fc.boolean(), isAlone: fc.boolean() }),
         fc.array(saveStep, { maxLength: 60, size: 'max' }),
         async (how, steps: readonly SaveStep[]) => {
           const run = await SavesAndSteps.begin(how);

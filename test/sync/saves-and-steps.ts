@@ -89,10 +89,20 @@ interface HalfWritten {
 /** Open for so long it may be pushed as it is. */
 const MAY_BE_PUSHED_OPEN_MS = 290_000;
 
+/** What kind of service it is, and who uses it. */
+export interface History {
+  /** `ModelService.asBegun` */
+  readonly asBegun: boolean;
+  readonly uniqueNames: boolean;
+  /** Nobody else is there, and so nobody to be in conflict with. */
+  readonly isAlone: boolean;
+}
+
 const OURS_TO_FILL_MS = 31_000;
 
 export class SavesAndSteps {
   #world: SyncedTower;
+  readonly #isAlone: boolean;
   /** Everything that was ever closed, by anybody; and by whom. */
   readonly #written = new Map<string, 'ours' | 'theirs'>();
   readonly #mayGo = new Set<string>();
@@ -101,12 +111,14 @@ export class SavesAndSteps {
   /** When a resource was there first. */
   readonly #seenMs = new Map<ResourceUrl, number>();
   #count = 0;
+  #hasDiscarded = false;
 
-  private constructor(world: SyncedTower) {
+  private constructor(world: SyncedTower, isAlone: boolean) {
     this.#world = world;
+    this.#isAlone = isAlone;
   }
 
-  static async begin(how: { readonly asBegun: boolean; readonly uniqueNames: boolean }): Promise<SavesAndSteps> {
+  static async begin(how: History): Promise<SavesAndSteps> {
     const world = await SyncedTower.build(TOWER);
     world.service.keptVersions = 1_000;
     world.service.asBegun = how.asBegun;
@@ -114,7 +126,7 @@ export class SavesAndSteps {
     await world.mount.mkdir('d');
     await world.converge();
     world.service.auto = null;
-    return new SavesAndSteps(world);
+    return new SavesAndSteps(world, how.isAlone);
   }
 
   async take(step: SaveStep): Promise<void> {
@@ -158,6 +170,10 @@ export class SavesAndSteps {
         .sort()
         .join('\n');
     if (names(here) !== names(there)) throw new Error(`here:\n${names(here)}\nthere:\n${names(there)}`);
+    const copies = [...here, ...there].filter(([path]) => path.includes('conflicted copy'));
+    // What was discarded and had arrived unheard is nobody's that we know.
+    if (this.#isAlone && !this.#hasDiscarded && copies.length > 0)
+      throw new Error(`a conflict with nobody: ${copies.map(([path]) => path)}`);
     const left = new Set(there.map(([, bytes]) => bytes));
     // What is pushed in the minutes after a listing into something that was trashed in them lands there (ADR 24).
     for (const { url, versions } of service.resources.values())
@@ -274,6 +290,7 @@ export class SavesAndSteps {
         for (const { bytes } of service.resources.get(this.#remoteOf(ino)?.resource ?? MODEL_ROOT)?.versions ?? [])
           this.#mayGo.add(text(bytes));
         service.settleAll({ type: 'lose-request' });
+        this.#hasDiscarded = true;
         await this.#done(sync.discard(ino, 'discard'));
         return path;
       }
@@ -321,6 +338,7 @@ export class SavesAndSteps {
   }
 
   #theirs(step: Extract<SaveStep, { to: number; size: number }>): string | null {
+    if (this.#isAlone) return null;
     const { service } = this.#world;
     const folderOf = (path: string): ResourceUrl | undefined =>
       path.startsWith('d/') ? service.childrenOf(MODEL_ROOT).find(({ name }) => name === 'd')?.url : MODEL_ROOT;
