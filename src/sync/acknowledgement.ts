@@ -202,8 +202,9 @@ export class Acknowledgement {
   #placeOf(tx: Transaction, { parent, shownAs }: RemoteFacet): LocalFacet | null {
     const root = tx.get('node', ROOT_INODE)?.local;
     if (root == null) return null;
-    const folder = tx.get('node', parent)?.local == null ? ROOT_INODE : parent;
-    return { ...root, parent: folder, name: shownAs, mode: 0o644 };
+    const folder = tx.get('node', parent);
+    const isThere = folder?.kind === 'folder' && folder.local !== null;
+    return { ...root, parent: isThere ? parent : ROOT_INODE, name: shownAs, mode: 0o644 };
   }
 
   /** A file beside `node` with the bytes of the other side; it is made on the service like any new file. */

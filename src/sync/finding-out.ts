@@ -7,6 +7,7 @@ import type { Intents } from './intents.ts';
 import type { NameOutcome } from './name-outcome.ts';
 import type { RemoteNaming } from './name-push.ts';
 import type { NewAddress } from './new-address.ts';
+import { folderOf } from './outcome.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 
 /**
@@ -34,7 +35,7 @@ export class FindingOut {
       return;
     }
     const found = await changes.resource(record.resource, node.kind, signal);
-    const foundParent = found?.parent ? store.get('resource', found.parent) : undefined;
+    const foundParent = folderOf(store, found?.parent);
     if (record.action === 'trash') {
       if (found === null || (found.parent !== null && foundParent === undefined)) {
         this.#deps.outcome.deleted(ino, record.resource, this.#tombstonesBelow(ino));

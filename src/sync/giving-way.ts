@@ -61,7 +61,13 @@ export class GivingWay {
       // Deleted here, or in this one, here or there: then the one above it.
       let parent = ROOT_INODE;
       for (const at of upwards(tx, remote.parent, 'there')) {
-        if (at.local === null || isWithin(tx, at.ino, ino) || inside.has(at.remote?.resource as ResourceUrl)) continue;
+        if (
+          at.kind !== 'folder' ||
+          at.local === null ||
+          isWithin(tx, at.ino, ino) ||
+          inside.has(at.remote?.resource as ResourceUrl)
+        )
+          continue;
         parent = at.ino;
         break;
       }

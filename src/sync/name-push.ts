@@ -12,7 +12,7 @@ import { LastLook } from './last-look.ts';
 import { mediaTypeOf, SYMLINK_MEDIA_TYPE } from './media-type.ts';
 import type { NameOutcome } from './name-outcome.ts';
 import type { AimedPlace, NewAddress } from './new-address.ts';
-import { isTemporaryName, recordRelocated, temporaryName } from './outcome.ts';
+import { folderOf, isTemporaryName, recordRelocated, temporaryName } from './outcome.ts';
 import type { Action } from './plan.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 import { pathOf, type SyncEvent } from './sync-event.ts';
@@ -251,7 +251,7 @@ export class NamePush {
       if (folder !== undefined) await this.#outcome.parentMissing(folder, aimed.folder, error, signal);
       return;
     }
-    const foundParent = found?.parent ? store.get('resource', found.parent) : undefined;
+    const foundParent = folderOf(store, found?.parent);
     const isKnown =
       found !== null
         ? newAddress.learn(ino, resource, found, foundParent)

@@ -1,7 +1,7 @@
 import { ProtocolError } from '../base/errors.ts';
 import type { Inode, NodeKind, ResourceUrl } from '../base/vocabulary.ts';
 import { isContentDirty, newInode, removeNode, writeNode } from '../store/node-table.ts';
-import type { NodeRecord, RemoteFacet, Transaction } from '../store/tables.ts';
+import type { NodeRecord, RemoteFacet, StoreReader, Transaction } from '../store/tables.ts';
 
 /**
  * What acknowledged pushes write into remote facets, each inside the caller's transaction. Whom an outcome concerns is told
@@ -13,6 +13,12 @@ import type { NodeRecord, RemoteFacet, Transaction } from '../store/tables.ts';
 export function ownerOf(tx: Transaction, resource: ResourceUrl): NodeRecord | undefined {
   const ino = tx.get('resource', resource);
   return ino === undefined ? undefined : tx.get('node', ino);
+}
+
+/** The folder of ours at that address; undefined for what we do not know, and where a service names as a parent what is no folder. */
+export function folderOf(store: StoreReader, resource: ResourceUrl | null | undefined): Inode | undefined {
+  const ino = resource == null ? undefined : store.get('resource', resource);
+  return ino !== undefined && store.get('node', ino)?.kind === 'folder' ? ino : undefined;
 }
 
 /**

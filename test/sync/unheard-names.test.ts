@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { ProtocolError, UsageError } from '../../src/base/errors.ts';
 import { type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { folderOf } from '../../src/sync/outcome.ts';
 import { SyncedTower } from '../harness/synced-tower.ts';
 import { type Fate, MODEL_ROOT } from './model-service.ts';
 
@@ -56,6 +57,21 @@ test("somebody's file that has no bytes yet, found where ours was to be made, is
 
   expect(stage).toBe('over');
   expect(shown()).toEqual(['ours', 'theirs!']);
+});
+
+test('a service that names a file as the folder in which something lies is not believed', async () => {
+  const { service, mount, tower } = world;
+  await mount.mkdir('dir');
+  await mount.writeFile('file', Buffer.from('bytes'));
+  await world.converge();
+  const folderNamed = (wanted: string) =>
+    folderOf(tower.store, service.childrenOf(MODEL_ROOT).find(({ name }) => name === wanted)?.url);
+
+  expect([folderNamed('dir'), folderNamed('file'), folderNamed('none')]).toEqual([
+    (await mount.stat('dir')).ino,
+    undefined,
+    undefined,
+  ]);
 });
 
 test('a folder that is found where ours was to be made may have something in it', async () => {
