@@ -7,7 +7,7 @@ import type { Intents } from './intents.ts';
 import type { NameOutcome } from './name-outcome.ts';
 import type { RemoteNaming } from './name-push.ts';
 import type { NewAddress } from './new-address.ts';
-import { folderOf } from './outcome.ts';
+import { fileNameOf, folderOf } from './outcome.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 
 /**
@@ -55,7 +55,7 @@ export class FindingOut {
   }
 
   async #findCreated(ino: Inode, record: UploadRecord, signal: AbortSignal): Promise<void> {
-    const { store, changes, intents } = this.#deps;
+    const { store, naming, changes, intents } = this.#deps;
     const { parentResource, name } = record;
     const parent = parentResource === null ? undefined : store.get('resource', parentResource);
     if (parentResource === null || name === null || parent === undefined) {
@@ -86,7 +86,7 @@ export class FindingOut {
     }
     const node = store.get('node', ino);
     const kind = node?.kind ?? (isFolder ? 'folder' : 'file');
-    const made = { url: ours.url, parent, name, fileName: this.#shownAs(node?.local?.name, name) };
+    const made = { url: ours.url, parent, name, fileName: fileNameOf(naming, node, name) };
     this.#deps.outcome.created(ino, kind, made, 'found');
   }
 
@@ -102,12 +102,6 @@ export class FindingOut {
       }
     }
     return [...found];
-  }
-
-  #shownAs(localName: string | undefined, remoteName: string): string {
-    const { naming } = this.#deps;
-    if (localName !== undefined && naming.toRemoteName(localName) === remoteName) return localName;
-    return naming.toFileName(remoteName);
   }
 }
 

@@ -5,7 +5,7 @@ import type { Inode, ResourceUrl } from '../base/vocabulary.ts';
 import type { NodeRecord, RemoteFacet, StoreWriter } from '../store/tables.ts';
 import type { Intents } from './intents.ts';
 import type { RemoteNaming } from './name-push.ts';
-import { recordRelocated } from './outcome.ts';
+import { fileNameOf, ownerOf, recordRelocated } from './outcome.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 
 /** Where a push was to put a resource. */
@@ -30,11 +30,11 @@ export class NewAddress {
    * called so there. What is found is written down with the end of that push.
    */
   async find(ino: Inode, resource: ResourceUrl, { folder, name }: AimedPlace, signal: AbortSignal): Promise<boolean> {
-    const { store, changes, intents, clock } = this.#deps;
+    const { store, naming, changes, intents, clock } = this.#deps;
     const parent = store.get('resource', folder);
     if (parent === undefined) return false;
     const entries = await this.#entriesOf(changes, folder, signal);
-    const node = this.#ownerOf(resource);
+    const node = ownerOf(store, resource);
     if (!node?.remote) return false;
     const { remote } = node;
     const found = entries.find(
@@ -42,7 +42,7 @@ export class NewAddress {
     );
     if (found === undefined) return false;
     store.transact((tx) => {
-      const place = { resource: found.url, parent, name, shownAs: this.#shownAs(node, name) };
+      const place = { resource: found.url, parent, name, shownAs: fileNameOf(naming, node, name) };
       recordRelocated(tx, resource, place, clock.nowMs());
       intents.end(tx, ino);
     });
@@ -51,9 +51,9 @@ export class NewAddress {
 
   /** What the service tells of a resource of ours after it was to be moved, under whatever address. @returns false where another has that */
   learn(ino: Inode, resource: ResourceUrl, found: RemoteResource, parent: Inode | undefined): boolean {
-    const { store, intents, clock } = this.#deps;
+    const { store, naming, intents, clock } = this.#deps;
     return store.transact((tx) => {
-      const node = this.#ownerOf(resource);
+      const node = ownerOf(tx, resource);
       const owner = tx.get('resource', found.url);
       if (owner !== undefined && owner !== node?.ino) return false;
       intents.end(tx, ino);
@@ -62,7 +62,7 @@ export class NewAddress {
       // Somewhere we do not know: somebody else moved it, and a listing will say so.
       const stays = parent === undefined || (found.name === remote.name && parent === remote.parent);
       if (stays && found.url === resource) return true;
-      const place = stays ? remote : { parent, name: found.name, shownAs: this.#shownAs(node, found.name) };
+      const place = stays ? remote : { parent, name: found.name, shownAs: fileNameOf(naming, node, found.name) };
       recordRelocated(tx, resource, { ...place, resource: found.url }, clock.nowMs());
       return true;
     });
@@ -80,18 +80,6 @@ export class NewAddress {
       if (error instanceof ApiError && error.status === 404) return [];
       throw error;
     }
-  }
-
-  #ownerOf(resource: ResourceUrl): NodeRecord | undefined {
-    const { store } = this.#deps;
-    const ino = store.get('resource', resource);
-    return ino === undefined ? undefined : store.get('node', ino);
-  }
-
-  #shownAs({ local }: NodeRecord, remoteName: string): string {
-    const { naming } = this.#deps;
-    if (local !== null && naming.toRemoteName(local.name) === remoteName) return local.name;
-    return naming.toFileName(remoteName);
   }
 }
 

@@ -2,6 +2,7 @@ import { ProtocolError } from '../base/errors.ts';
 import type { Inode, NodeKind, ResourceUrl } from '../base/vocabulary.ts';
 import { isContentDirty, newInode, removeNode, writeNode } from '../store/node-table.ts';
 import type { NodeRecord, RemoteFacet, StoreReader, Transaction } from '../store/tables.ts';
+import type { RemoteNaming } from './name-push.ts';
 
 /**
  * What acknowledged pushes write into remote facets, each inside the caller's transaction. Whom an outcome concerns is told
@@ -10,15 +11,25 @@ import type { NodeRecord, RemoteFacet, StoreReader, Transaction } from '../store
  */
 
 /** The node that has `resource` now. */
-export function ownerOf(tx: Transaction, resource: ResourceUrl): NodeRecord | undefined {
-  const ino = tx.get('resource', resource);
-  return ino === undefined ? undefined : tx.get('node', ino);
+export function ownerOf(reader: StoreReader, resource: ResourceUrl): NodeRecord | undefined {
+  const ino = reader.get('resource', resource);
+  return ino === undefined ? undefined : reader.get('node', ino);
+}
+
+/** The file name for what the service calls a node: the node's own where that travels under it. */
+export function fileNameOf(
+  naming: Pick<RemoteNaming, 'toRemoteName' | 'toFileName'>,
+  node: NodeRecord | undefined,
+  remoteName: string,
+): string {
+  const own = node?.local?.name;
+  return own !== undefined && naming.toRemoteName(own) === remoteName ? own : naming.toFileName(remoteName);
 }
 
 /** The folder of ours at that address; undefined for what we do not know, and where a service names as a parent what is no folder. */
 export function folderOf(store: StoreReader, resource: ResourceUrl | null | undefined): Inode | undefined {
-  const ino = resource == null ? undefined : store.get('resource', resource);
-  return ino !== undefined && store.get('node', ino)?.kind === 'folder' ? ino : undefined;
+  const owner = resource == null ? undefined : ownerOf(store, resource);
+  return owner?.kind === 'folder' ? owner.ino : undefined;
 }
 
 /**

@@ -9,15 +9,16 @@ import { Acknowledgement, type AcknowledgementDeps } from './acknowledgement.ts'
 import { type Complete, DraftBody } from './draft-body.ts';
 import { failureOf, hadNoEffect, ParkedError, PostponedError } from './failure.ts';
 import { mediaTypeOf, SYMLINK_MEDIA_TYPE } from './media-type.ts';
+import { ownerOf } from './outcome.ts';
 import type { RemoteChanges, UploadService } from './remote-changes.ts';
 
 /**
  * One frozen draft → one version.
  *
  * The first bytes of a file that we made a moment ago, up to 1 MiB: one plain PUT. It cannot be resumed and its answer does not name the
- * version, so nobody learns of bytes of another client that it went over. Everything else: POST version, PUT version data, GET history. Which of both, which draft, which version is
- * written down before the request that needs it; so an upload goes on from what the service holds, in this process or the
- * next. The service is believed over our memory; and a version whose URL did not come in an answer to us is never written to.
+ * version, so nobody learns of bytes of another client that it went over. Everything else: POST version, PUT version data, GET history.
+ * Which of both, which draft, which version is written down before the request that needs it; so an upload goes on from what the service
+ * holds, in this process or the next. The service is believed over our memory; and a version whose URL did not come in an answer to us is never written to.
  *
  * | interruption | what is done |
  * | --- | --- |
@@ -174,7 +175,8 @@ export class UploadSession {
     }
     if (this.#isUnwanted(ino, file)) return;
     // Somebody else may have put something into it by now: only the history tells.
-    if (!this.#isMadeJustNow(this.#remoteOf(file))) return this.#makeVersion(ino, file, content, signal);
+    if (!this.#isMadeJustNow(ownerOf(this.#deps.store, file)?.remote))
+      return this.#makeVersion(ino, file, content, signal);
     const body = await this.#body.of(content, { start: 0, end: sizeBytes }, signal);
     // From here on the answer may be lost; a restart does not know whether this line was reached, and asks.
     this.#unheard.set(file, content);
@@ -320,8 +322,7 @@ export class UploadSession {
   /** The file was deleted here while its bytes were being sent: nobody waits for them any more. */
   #isUnwanted(ino: Inode, file: ResourceUrl): boolean {
     const { store, intents } = this.#deps;
-    const owner = store.get('resource', file);
-    if (owner !== undefined && store.get('node', owner)?.local) return false;
+    if (ownerOf(store, file)?.local) return false;
     intents.forget(ino);
     return true;
   }
@@ -332,14 +333,8 @@ export class UploadSession {
     return version !== null && (await uploads.versionProgress(version, signal))?.complete === true;
   }
 
-  #remoteOf(file: ResourceUrl): RemoteFacet | null {
-    const { store } = this.#deps;
-    const owner = store.get('resource', file);
-    return owner === undefined ? null : (store.get('node', owner)?.remote ?? null);
-  }
-
   /** Whether the file was made by us so short a time ago that nobody else will have seen it, and filled it. */
-  #isMadeJustNow(remote: RemoteFacet | null): boolean {
+  #isMadeJustNow(remote: RemoteFacet | null | undefined): boolean {
     const createdMs = remote?.createdHereMs ?? null;
     if (createdMs === null) return false;
     const ageMs = this.#deps.clock.nowMs() - createdMs;
@@ -349,15 +344,12 @@ export class UploadSession {
   /** Whether the file holds other bytes by now, which need nothing of what was frozen. */
   #isWrittenAnew(file: ResourceUrl, frozen: ContentId): boolean {
     const { store, contents } = this.#deps;
-    const owner = store.get('resource', file);
-    const now = owner === undefined ? null : (store.get('node', owner)?.local?.content ?? null);
+    const now = ownerOf(store, file)?.local?.content ?? null;
     return now !== null && !layersOf(now, (id) => contents.record(id)).includes(frozen);
   }
 
   #mediaType(file: ResourceUrl): string {
-    const { store } = this.#deps;
-    const owner = store.get('resource', file);
-    const node = owner === undefined ? undefined : store.get('node', owner);
+    const node = ownerOf(this.#deps.store, file);
     if (node?.kind === 'symlink') return SYMLINK_MEDIA_TYPE;
     return mediaTypeOf(node?.remote?.name ?? '');
   }

@@ -8,10 +8,11 @@ import { LeftTower } from '../harness/left-tower.ts';
 import { ManualClock } from '../tree/tree-fixture.ts';
 import { VersionService } from './version-service.ts';
 
-test('a block that was here before its file is fetched whole, and is given up between its being written and our hearing of it, is no hole', async () => {
+/** A file of sevens, opened where the cache keeps nothing that nobody uses. */
+async function opened(blocks: number) {
   const service = new VersionService();
   const clock = new ManualClock();
-  const bytes = Buffer.alloc(4 * BLOCK_BYTES, 7);
+  const bytes = Buffer.alloc(blocks * BLOCK_BYTES, 7);
   service.put('file', bytes);
   const tower = await LeftTower.build({
     listing: service,
@@ -22,6 +23,11 @@ test('a block that was here before its file is fetched whole, and is given up be
   });
   const mount = new InProcessMount(tower.fileSystem);
   const fd = await mount.open('file', 'r');
+  return { service, clock, bytes, tower, mount, fd };
+}
+
+test('a block that was here before its file is fetched whole, and is given up between its being written and our hearing of it, is no hole', async () => {
+  const { service, clock, bytes, tower, mount, fd } = await opened(4);
   // A fetch that breaks off leaves the first block.
   Object.assign(service, {
     bytesBeforeHalt: BLOCK_BYTES,
@@ -50,20 +56,8 @@ test('a block that was here before its file is fetched whole, and is given up be
 });
 
 test('nor is one that another fetch had brought, where a service sends the whole file whatever it is asked for', async () => {
-  const service = new VersionService();
-  const clock = new ManualClock();
-  const bytes = Buffer.alloc(40 * BLOCK_BYTES, 7);
-  service.put('file', bytes);
+  const { service, clock, tower, mount, fd } = await opened(40);
   service.ignoresRange = true;
-  const tower = await LeftTower.build({
-    listing: service,
-    source: service,
-    clock,
-    readTimeoutMs: 600_000,
-    contents: { cacheBytes: 0 },
-  });
-  const mount = new InProcessMount(tower.fileSystem);
-  const fd = await mount.open('file', 'r');
   // The first one is told of a moment after it was written, and half a minute after another one brought the same.
   const readVersion = service.readVersion.bind(service);
   let release = (): void => {};

@@ -1,8 +1,9 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
 import type { HttpService } from '../../src/remote/http-service.ts';
+import { failureOf, hadNoEffect } from '../../src/sync/failure.ts';
 import { clientOf } from './client.ts';
-import { answer, reply, ScriptedServer } from './scripted-server.ts';
+import { answer, reply, ScriptedServer, xml } from './scripted-server.ts';
 
 let server: ScriptedServer;
 let service: HttpService;
@@ -23,30 +24,21 @@ const body = {
   },
 };
 
-test('an unasked 100 Continue before the answer of a PUT is passed over (RFC 9110, 15.2)', async () => {
-  server.steps = [
-    {
-      act: (socket) => {
-        socket.write('HTTP/1.1 100 Continue\r\n\r\n');
-        setTimeout(() => socket.write(answer(204, {}, '')), 20);
+test.each(['100 Continue', '103 Early Hints'])(
+  '%s that nobody asked for is passed over (RFC 9110, 15.2)',
+  async (interim) => {
+    server.steps = [
+      {
+        act: (socket) => {
+          socket.write(`HTTP/1.1 ${interim}\r\n\r\n`);
+          setTimeout(() => socket.write(answer(204, {}, '')), 20);
+        },
       },
-    },
-  ];
-  await expect(service.putFileData(file(), body, 'text/plain')).resolves.toBeTypeOf('number');
-  expect(server.requests).toHaveLength(1);
-});
-
-test('so is 103 Early Hints', async () => {
-  server.steps = [
-    {
-      act: (socket) => {
-        socket.write('HTTP/1.1 103 Early Hints\r\n\r\n');
-        setTimeout(() => socket.write(answer(204, {}, '')), 20);
-      },
-    },
-  ];
-  await expect(service.putFileData(file(), body, 'text/plain')).resolves.toBeTypeOf('number');
-});
+    ];
+    await expect(service.putFileData(file(), body, 'text/plain')).resolves.toBeTypeOf('number');
+    expect(server.requests).toHaveLength(1);
+  },
+);
 
 test('refused redirects with a long page leave no connection behind: what follows is asked', async () => {
   const page = Buffer.alloc(4 * 1024 * 1024, 'x');
@@ -66,4 +58,40 @@ test('refused redirects with a long page leave no connection behind: what follow
 test('an address with a character that no request can carry is not "offline"', async () => {
   const odd = server.url('/file/:sc:1:語') as ResourceUrl;
   await expect(service.resource(odd, 'file')).resolves.toBeNull(); // 404 of the scripted server: it was asked
+});
+
+const FILE = '<file><displayName>a</displayName><size>1</size><presentOnServer>true</presentOnServer></file>';
+
+/** Just the address of tokens does not answer as it should for a moment, as while it is deployed anew: all else is well. */
+const TROUBLES = [
+  ['404', reply(404)],
+  ['405', reply(405)],
+  ['a text that is no token', reply(200, { 'Content-Type': 'text/plain' }, 'maintenance')],
+] as const;
+
+test.each(TROUBLES)('a token request that is answered with %s says nothing of a file', async (_, trouble) => {
+  server.tokens = trouble;
+  server.otherwise = xml(FILE);
+  await expect(service.resource(file(), 'file')).rejects.toThrow();
+  expect(server.requests).toHaveLength(0);
+});
+
+test.each(TROUBLES)('nor that it was deleted (%s)', async (_, trouble) => {
+  server.tokens = trouble;
+  server.otherwise = reply(204);
+  await expect(service.deleteForever(file(), 'file')).rejects.toThrow();
+  expect(server.requests).toHaveLength(0);
+});
+
+test.each(TROUBLES)('nor that its bytes are refused for good (%s)', async (_, trouble) => {
+  server.tokens = trouble;
+  const error = await service.putFileData(file(), body, 'text/plain').catch((thrown: unknown) => thrown);
+  expect(server.requests).toHaveLength(0);
+  expect(failureOf(error).type).not.toBe('park');
+  expect(hadNoEffect(error)).toBe(true);
+});
+
+test('nor that it has no version', async () => {
+  server.tokens = reply(404);
+  await expect(service.newestVersion(file())).rejects.toThrow();
 });

@@ -45,30 +45,29 @@ test('an answer about a resource says nothing of the one that the file took over
   expect(tree.node(saved)?.remote?.resource).toBe(doc.url);
 });
 
-test.each([400, 403])('what was moved to where nobody else may look (%i) is gone here', async (status) => {
+/** A file was moved to a folder outside, of which the service tells no more than that status. */
+function movedOutOfSight(status: number) {
   const fixture = makeTree();
   merge(fixture, ROOT_INODE, [file('1', 'theirs')]);
   const above = 'https://service/folder/of-its-owner' as ResourceUrl;
   const service = new LookedAtService();
   service.folders.set(above, [file('1', 'theirs')]);
   service.before = (request) => {
-    if (request === `resource ${above}`) throw new ApiError(status, 'GET', 'not yours');
+    if (request === `resource ${above}`) throw new ApiError(status, 'GET', 'not told');
   };
+  return { fixture, service };
+}
+
+test.each([400, 403])('what was moved to where nobody else may look (%i) is gone here', async (status) => {
+  const { fixture, service } = movedOutOfSight(status);
   await ask(fixture, [], service);
 
   expect(namesIn(fixture.tree, ROOT_INODE)).toEqual([]);
 });
 
 test('a folder above that cannot be asked for at the moment says nothing', async () => {
-  const fixture = makeTree();
-  merge(fixture, ROOT_INODE, [file('1', 'theirs')]);
-  const above = 'https://service/folder/of-its-owner' as ResourceUrl;
-  const service = new LookedAtService();
-  service.folders.set(above, [file('1', 'theirs')]);
-  service.before = (request) => {
-    if (request === `resource ${above}`) throw new ApiError(503, 'GET', 'later');
-  };
-  await expect(ask(fixture, [], service)).rejects.toThrow('later');
+  const { fixture, service } = movedOutOfSight(503);
+  await expect(ask(fixture, [], service)).rejects.toThrow('not told');
 
   expect(namesIn(fixture.tree, ROOT_INODE)).toEqual(['theirs']);
 });
