@@ -340,7 +340,7 @@ export class Store implements StoreWriter {
 
 /**
  * LMDB does not sync the first pages of a new file, nor its name: a power cut during its first commit would leave a file that
- * no later start can open (seen in power-cut.mount.test.ts). After SIGKILL this also settles what it committed last.
+ * no later start can open (seen in power-cut.mount.test.ts).
  */
 async function syncIndex(directory: string, disk: Disk): Promise<void> {
   const folder = join(directory, 'index');
@@ -363,9 +363,16 @@ async function syncNames(directory: string, top: string, disk: Disk): Promise<vo
   }
 }
 
-/** LMDB with its defaults; its map grows by itself, so that only the disk bounds it. */
+/**
+ * LMDB with its defaults; its map grows by itself, so that only the disk bounds it.
+ *
+ * It begins with what it has flushed, after SIGKILL as after a power cut. A batch that was committed and not flushed yet it would go on with
+ * on the same boot, and go back behind it on the next one (`mdb_pick_meta` in its mdb.c): by then the journal would have let go of it.
+ */
 export function openIndex(path: string): RootDatabase<Buffer, Buffer> {
-  return openLmdb<Buffer, Buffer>({ path, noSubdir: false, encoding: 'binary', keyEncoding: 'binary' });
+  // lmdb's declarations do not know the last one.
+  const options = { path, noSubdir: false, encoding: 'binary', keyEncoding: 'binary', safeRestore: true } as const;
+  return openLmdb<Buffer, Buffer>(options);
 }
 
 /** What LMDB's file takes of the disk. */
