@@ -84,9 +84,8 @@ export class LayerSettling {
     if (record === undefined) return;
     tx.put('inline', id, bytes);
     this.#dropLayers(tx, id, record, 'inline');
-    if (record.where === 'file') tx.afterCommit(() => this.#files.remove(id));
+    this.#dropFile(tx, id, record);
     tx.afterCommit(() => {
-      this.#usage.setCached(id, 0);
       this.#usage.setSmall(id, bytes.byteLength);
       this.#usage.found('small', id, 0);
     });
@@ -170,7 +169,16 @@ export class LayerSettling {
     if (record === undefined) return;
     tx.remove('inline', id);
     this.#dropLayers(tx, id, record, 'none');
-    if (record.where === 'file') tx.afterCommit(() => this.#files.remove(id));
+    this.#dropFile(tx, id, record);
+  }
+
+  /** What the file takes of the disk was counted already, where it was measured since it was pushed. */
+  #dropFile(tx: Transaction, id: ContentId, { where }: ContentRecord): void {
+    tx.afterCommit(() => {
+      this.#usage.setCached(id, 0);
+      this.#usage.measured(id, 0);
+    });
+    if (where === 'file') tx.afterCommit(() => this.#files.remove(id));
   }
 
   #dropLayers(tx: Transaction, id: ContentId, record: ContentRecord, where: ContentRecord['where']): void {

@@ -2,9 +2,10 @@ import { closeSync, openSync, readdirSync, statSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { BLOCK_BYTES, type ContentId, type ResourceUrl } from '../../src/base/vocabulary.ts';
+import { BLOCK_BYTES, type ContentId, type ResourceUrl, type VersionUrl } from '../../src/base/vocabulary.ts';
 import { sharesOf } from '../../src/store/cache-budget.ts';
 import type { ContentStoreDeps, ContentStoreOptions } from '../../src/store/content-store.ts';
+import { countReference } from '../../src/store/node-table.ts';
 import { type ContentPlace, openPlace, referredVersion } from './content-place.ts';
 import { TemporaryStores } from './temporary-store.ts';
 
@@ -158,5 +159,33 @@ test('a disk that is short of room takes files, not small contents, which would 
 
   expect(isHere(place, id)).toBe(true);
   expect(place.contents.fetchPath(version(place, MIB, 'large'))).toBeNull();
+  await stop(place);
+});
+
+test.each([
+  ['all of it is here', null],
+  ['what it lay over is not here', 3 * BLOCK_BYTES],
+])('a long change that was cut short again is counted as what it is when it is pushed: %s', async (_, baseBytes) => {
+  const place = await open({});
+  const { store, contents } = place;
+  const base = baseBytes === null ? null : version(place, baseBytes, 'base');
+  const id = store.transact((tx) => {
+    const draft = contents.createDraft(tx, base === null ? null : { content: base, sizeBytes: baseBytes as number });
+    countReference(tx, draft, 1);
+    return draft;
+  });
+  contents.write(id, 1000, new Uint8Array(MIB).fill(7));
+  if (base === null) contents.write(id, 0, new Uint8Array(1000).fill(7));
+  contents.truncate(id, 2000);
+  store.transact((tx) => contents.seal(tx, id));
+  store.transact((tx) => contents.adopt(tx, id, `${FILE}/version/2` as VersionUrl, FILE));
+  // As housekeeping does it.
+  for (let round = 0; round < 2; round++) {
+    contents.collect();
+    await contents.settleLayers(new AbortController().signal);
+  }
+
+  expect(onDisk(place.directory).files).toBe(0);
+  expect(contents.usage().cacheBytes).toBe(base === null ? 2000 : 0);
   await stop(place);
 });
