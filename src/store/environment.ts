@@ -119,10 +119,10 @@ export class Store implements StoreWriter {
     const lock = OwnerLock.take(directory);
     let store: Store | undefined;
     try {
-      const database = (options.openIndex ?? openIndex)(join(directory, 'index'));
+      const disk = options.disk ?? systemDisk;
+      const database = await usableIndex(join(directory, 'index'), options.openIndex ?? openIndex, disk);
       store = new Store(options, database, lock);
       store.#checkSchema(); // before a record is looked at that this version may not understand
-      const disk = options.disk ?? systemDisk;
       await syncIndex(directory, disk);
       const segmentBytes = options.segmentBytes ?? SEGMENT_BYTES;
       await migrate({ database, directory, segmentBytes, disk, clock, log });
@@ -375,6 +375,18 @@ export function openIndex(path: string): RootDatabase<Buffer, Buffer> {
   return openLmdb<Buffer, Buffer>(options);
 }
 
+/**
+ * An index that was killed in its first commit has flushed nothing to go back to. LMDB numbers the state before that one below 0
+ * (`rollback_txn` in its mdb.c) and takes whatever is written from then on for flushed. Nothing is in it: it is made anew.
+ */
+async function usableIndex(path: string, open: typeof openIndex, disk: Disk): Promise<RootDatabase<Buffer, Buffer>> {
+  const index = open(path);
+  if (Number.isSafeInteger(infoOf(index).lastTxnId)) return index;
+  await index.close();
+  disk.remove(join(path, 'data.mdb'));
+  return open(path);
+}
+
 /** What LMDB's file takes of the disk. */
 export function indexBytes(directory: string): number {
   return (statSync(indexFile(directory), { throwIfNoEntry: false })?.blocks ?? 0) * 512;
@@ -386,8 +398,13 @@ function indexFile(directory: string): string {
 
 /** The last page that LMDB has ever used. Its `getStats` would walk the list of free pages as well. */
 function lastPageOf(database: RootDatabase<Buffer, Buffer>): number {
-  const { env } = database as unknown as { env: { info(): { lastPageNumber: number } } };
-  return env.info().lastPageNumber;
+  return infoOf(database).lastPageNumber;
+}
+
+/** Not in lmdb's declarations. */
+function infoOf(database: RootDatabase<Buffer, Buffer>): { lastPageNumber: number; lastTxnId: number } {
+  const { env } = database as unknown as { env: { info(): { lastPageNumber: number; lastTxnId: number } } };
+  return env.info();
 }
 
 /** All of them, whatever one throws: they keep memory in step with what is recorded by now. @throws what the first one threw */

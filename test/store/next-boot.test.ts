@@ -1,9 +1,10 @@
-import { closeSync, openSync, readSync, writeSync } from 'node:fs';
+import { closeSync, openSync, readSync, rmSync, statSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
 import { TemporaryStores } from './temporary-store.ts';
 
 const stores = new TemporaryStores();
+const MIB = 1024 * 1024;
 /** Half of LMDB's first page: there it says what it has flushed, behind what it has committed (`mdb_env_write_meta` in its mdb.c). */
 const FLUSHED = { at: 2048, length: 2048 };
 
@@ -11,32 +12,68 @@ afterEach(() => {
   vi.unstubAllEnvs();
 });
 
+const index = (store: string) => join(store, 'index', 'data.mdb');
+
+/** What LMDB says it has flushed. */
+function flushedBy(store: string): Buffer {
+  const bytes = Buffer.alloc(FLUSHED.length);
+  const fd = openSync(index(store), 'r');
+  readSync(fd, bytes, 0, bytes.byteLength, FLUSHED.at);
+  closeSync(fd);
+  return bytes;
+}
+
+/** The store as SIGKILL leaves it between LMDB's commit and the end of its sync. */
+function killedBeforeFlush(store: string, flushed: Buffer): string {
+  const killed = stores.copyOf(store);
+  const fd = openSync(index(killed), 'r+');
+  writeSync(fd, flushed, 0, flushed.byteLength, FLUSHED.at);
+  closeSync(fd);
+  return killed;
+}
+
+/** LMDB tells by the boot id, which is the same here. */
+function asOnAnotherBoot(): void {
+  vi.stubEnv('LMDB_RESTORE', 'safe');
+}
+
 test('what a start after SIGKILL found committed is there on the next boot as well, also where that start changed nothing', async () => {
   const directory = stores.directory();
-  const index = (store: string) => join(store, 'index', 'data.mdb');
   const store = await stores.open(directory);
   store.transact((tx) => tx.put('meta', 'early', 1));
   await store.settle();
-  const before = Buffer.alloc(FLUSHED.length);
-  const fd = openSync(index(directory), 'r');
-  readSync(fd, before, 0, before.byteLength, FLUSHED.at);
-  closeSync(fd);
+  const before = flushedBy(directory);
   store.transact((tx) => tx.put('meta', 'late', 2));
   await store.sync();
   await store.settle();
 
-  // SIGKILL between LMDB's commit and the end of its sync.
-  const killed = stores.copyOf(directory);
-  const patched = openSync(index(killed), 'r+');
-  writeSync(patched, before, 0, before.byteLength, FLUSHED.at);
-  closeSync(patched);
+  const killed = killedBeforeFlush(directory, before);
   const idle = await stores.open(killed);
   expect(idle.get('meta', 'late')).toBe(2);
   await idle.close();
 
-  // LMDB tells by the boot id, which is the same here: as after another boot.
-  vi.stubEnv('LMDB_RESTORE', 'safe');
+  asOnAnotherBoot();
   const later = await stores.open(killed);
   expect(later.get('meta', 'early')).toBe(1);
   expect(later.get('meta', 'late')).toBe(2);
+});
+
+test('a store that was killed in the first commit of its index keeps on the disk what is put into it later', async () => {
+  const directory = stores.directory();
+  const store = await stores.open(directory);
+  await store.settle();
+
+  const killed = killedBeforeFlush(directory, Buffer.alloc(FLUSHED.length));
+  asOnAnotherBoot();
+  const next = await stores.open(killed);
+  for (let n = 0; n < 5; n++) {
+    next.transact((tx) => tx.put('meta', `${n}`, n));
+    await next.settle();
+  }
+  expect(statSync(index(killed)).size).toBeLessThan(MIB);
+  // The journal has let go of what LMDB has flushed.
+  const cut = stores.copyOf(killed);
+  rmSync(join(cut, 'journal'), { recursive: true });
+  const later = await stores.open(cut);
+  for (let n = 0; n < 5; n++) expect(later.get('meta', `${n}`)).toBe(n);
 });
