@@ -1,11 +1,12 @@
 /*
- * What Node's fs module lacks: fallocate(2) for the content store, and reads that answer only from the page cache.
+ * What Node's fs module lacks: fallocate(2) for the content store, flock(2), and reads that answer only from the page cache.
  * Every function returns a negative errno instead of throwing; src/base/native.ts turns it into an error.
  */
 #include "fuse-kernel.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 
@@ -53,6 +54,17 @@ static napi_value allocated_bytes(napi_env env, napi_callback_info info) {
   return number_of(env, (double)st.st_blocks * 512.0);
 }
 
+/* lock(fd, exclusive as 0 or 1): flock(2) that does not wait; -EWOULDBLOCK when somebody has it. */
+static napi_value lock_file(napi_env env, napi_callback_info info) {
+  double a[2];
+  int result;
+  if (!numbers(env, info, 2, a)) return number_of(env, -EINVAL);
+  do {
+    result = flock((int)a[0], (a[1] != 0 ? LOCK_EX : LOCK_SH) | LOCK_NB);
+  } while (result != 0 && errno == EINTR);
+  return number_of(env, result == 0 ? 0 : -errno);
+}
+
 /* preadNowait(fd, bytes, position): fills `bytes` as far as the page cache reaches; -EAGAIN when that is not at all. */
 static napi_value pread_nowait(napi_env env, napi_callback_info info) {
   napi_value argv[3];
@@ -75,5 +87,6 @@ bool files_register(napi_env env, napi_value exports) {
   return define_function(env, exports, "punchHole", punch_hole, NULL) &&
          define_function(env, exports, "allocate", allocate_range, NULL) &&
          define_function(env, exports, "allocatedBytes", allocated_bytes, NULL) &&
+         define_function(env, exports, "lock", lock_file, NULL) &&
          define_function(env, exports, "preadNowait", pread_nowait, NULL);
 }

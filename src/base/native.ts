@@ -17,6 +17,7 @@ interface FileFunctions {
   punchHole(fd: number, offset: number, length: number): number;
   allocate(fd: number, offset: number, length: number, keepSize: 0 | 1): number;
   allocatedBytes(fd: number): number;
+  lock(fd: number, exclusive: 0 | 1): number;
   preadNowait(fd: number, bytes: Uint8Array, position: number): number;
 }
 
@@ -61,6 +62,16 @@ export class NativeFiles {
   /** Bytes that the file occupies on its disk, holes left out. */
   allocatedBytes(fd: number): number {
     return checked('measure a file', this.#functions.allocatedBytes(fd));
+  }
+
+  /**
+   * Locks the file (flock(2)) until its descriptor is closed, however the process ends, and without waiting.
+   *
+   * @returns false when somebody has it, in another container or process @throws FsError where the file system knows no locks
+   */
+  lock(fd: number, how: 'alone' | 'shared'): boolean {
+    const result = this.#functions.lock(fd, how === 'alone' ? 1 : 0);
+    return result !== -constants.errno.EWOULDBLOCK && checked('lock a file', result) === 0;
   }
 
   /**

@@ -1,6 +1,7 @@
 import { closeSync, fstatSync, linkSync, openSync, readFileSync, statSync, unlinkSync, writeSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { UsageError } from '../base/errors.ts';
+import { NativeFiles } from '../base/native.ts';
 import { processLife, processStart } from '../base/process-life.ts';
 import { currentBootId } from './boot-id.ts';
 
@@ -14,14 +15,20 @@ const LOOK_AGAIN_MS = 10;
 /**
  * One store has one owner. The lock file names the owning process by pid and start time (a pid is given again, both together
  * are not) and itself by its inode number: in a copy of the directory it means nothing.
+ *
+ * A container has pids of its own (pid_namespaces(7)): to whoever shares the directory with it its processes look as if they were gone. So the
+ * owner also holds the file by flock(2), which is one for all of them, where the file system knows that.
  */
 export class OwnerLock {
   readonly #path: string;
   readonly #inode: number;
+  /** Open for as long as it is owned. */
+  readonly #fd: number;
 
-  private constructor(path: string, inode: number) {
+  private constructor(path: string, inode: number, fd: number) {
     this.#path = path;
     this.#inode = inode;
+    this.#fd = fd;
   }
 
   /** @throws UsageError naming the pid when a living process owns the store */
@@ -30,13 +37,16 @@ export class OwnerLock {
     // Written under a name of its own and then linked: nobody ever sees half a lock.
     const draft = `${path}.${process.pid}.${process.hrtime.bigint()}`;
     const fd = openSync(draft, 'wx', 0o600);
+    let taken: OwnerLock | null = null;
     try {
+      hold(fd);
       const inode = fstatSync(fd).ino;
       writeSync(fd, `${process.pid} ${startTimeOf(process.pid) ?? 0} ${inode}\n`);
       for (let waitedMs = 0; ; ) {
         try {
           linkSync(draft, path);
-          return new OwnerLock(path, inode);
+          taken = new OwnerLock(path, inode, fd);
+          return taken;
         } catch (error) {
           if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
         }
@@ -52,7 +62,7 @@ export class OwnerLock {
         removeStale(path, draft);
       }
     } finally {
-      closeSync(fd);
+      if (taken === null) closeSync(fd);
       unlinkSync(draft);
     }
   }
@@ -64,6 +74,7 @@ export class OwnerLock {
     } catch {
       // Gone, or left behind.
     }
+    closeSync(this.#fd);
   }
 }
 
@@ -88,7 +99,30 @@ function livingOwner(path: string): number | null {
     .map((part, at) => (at === 1 ? part : Number(part))) as [number?, string?, number?];
   if (lockInode !== inode || !Number.isInteger(pid) || pid <= 0) return null;
   const startedNow = startTimeOf(pid);
-  return startedNow !== null && startedNow === started ? pid : null;
+  if (startedNow !== null && startedNow === started) return pid;
+  return isHeld(path) ? pid : null;
+}
+
+/** Without the addon, or without locks, processes of other containers are not known of. */
+function hold(fd: number): void {
+  try {
+    new NativeFiles().lock(fd, 'alone');
+  } catch {
+    // The pid has to do.
+  }
+}
+
+/** Whether somebody holds it: here or where pids are others. */
+function isHeld(path: string): boolean {
+  let fd: number | null = null;
+  try {
+    fd = openSync(path, 'r');
+    return !new NativeFiles().lock(fd, 'shared');
+  } catch {
+    return false;
+  } finally {
+    if (fd !== null) closeSync(fd);
+  }
 }
 
 /**

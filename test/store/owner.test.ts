@@ -12,6 +12,14 @@ import { TemporaryStores } from './temporary-store.ts';
 
 const stores = new TemporaryStores();
 
+/** What a process that is gone left, in the place of the lock that is there. */
+function leaveLock(directory: string, pid: number | undefined, started: string): void {
+  const path = join(directory, 'owner');
+  fs.renameSync(path, join(directory, 'moved'));
+  writeFileSync(path, '');
+  writeFileSync(path, `${pid} ${started} ${fs.statSync(path).ino}\n`);
+}
+
 test('a second owner is refused with the pid of the first, until that one closes', async () => {
   const directory = stores.directory();
   const first = await stores.open(directory);
@@ -32,12 +40,10 @@ test('the lock of a process that is gone is taken over, also when its pid was gi
   const child = spawn('sleep', ['60']);
   await once(child, 'spawn');
   const held = OwnerLock.take(directory);
-  const path = join(directory, 'owner');
-  const own = readFileSync(path, 'utf8');
-  const [, started, inode] = own.trim().split(' ');
+  const [, started = ''] = readFileSync(join(directory, 'owner'), 'utf8').trim().split(' ');
 
   // The child's pid with a start time that is not the child's.
-  writeFileSync(path, `${child.pid} ${started} ${inode}\n`);
+  leaveLock(directory, child.pid, started);
   const taken = OwnerLock.take(directory);
   taken.release();
   held.release(); // does not remove what others hold
@@ -50,10 +56,9 @@ test('the lock of a process that is dead but still listed is taken over', async 
   const { pid, fields, dispose } = await deadButListed();
   onTestFinished(dispose);
   const held = OwnerLock.take(directory);
-  const path = join(directory, 'owner');
-  const [, own = '', inode] = readFileSync(path, 'utf8').trim().split(' ');
+  const [, own = ''] = readFileSync(join(directory, 'owner'), 'utf8').trim().split(' ');
 
-  writeFileSync(path, `${pid} ${own.replace(/^\d+/, fields()[19] ?? '')} ${inode}\n`);
+  leaveLock(directory, pid, own.replace(/^\d+/, fields()[19] ?? ''));
   const taken = OwnerLock.take(directory);
 
   taken.release();
