@@ -51,6 +51,7 @@ const DECODED = { onceMax: 1_000, againMax: 20_000 } as const;
 /** While LMDB finds no room, this part of a journal file is left to changes whose values are so short: a deletion may be what makes room. */
 const SHORT_BYTES_MAX = 4096;
 const ROOM_FOR_SHORT_SHARE = 1 / 8;
+const REWRITTEN_BYTES = 256 * 1024;
 const DISK_FULL_BELOW_BYTES = 1024 * 1024;
 const COUNTERS = { inode: { key: 'next-inode', first: 2 }, content: { key: 'next-content', first: 1 } } as const;
 
@@ -98,6 +99,7 @@ export class Store implements StoreWriter {
       log: options.log,
       isDiskFull: () => isDiskFull(options.directory),
       room: new IndexRoom(indexFile(options.directory), () => lastPageOf(database), options.indexRoom),
+      rewrite: () => rewriteIndex(options.directory, options.disk ?? systemDisk),
       committed: (records) => {
         for (const { rows } of records) for (const row of rows) this.#settled(row);
       },
@@ -347,6 +349,18 @@ async function syncIndex(directory: string, disk: Disk): Promise<void> {
   const fd = disk.open(join(folder, 'data.mdb'), 'read');
   await disk.sync(fd).finally(() => disk.close(fd));
   for (const each of [folder, directory]) await disk.syncDirectory(each);
+}
+
+/** Each byte of LMDB's file is to be written to the disk again: some that were there to be synced may not be on it. */
+async function rewriteIndex(directory: string, disk: Disk): Promise<void> {
+  const fd = disk.open(indexFile(directory), 'write');
+  try {
+    const buffer = Buffer.allocUnsafe(REWRITTEN_BYTES);
+    for (let at = 0, end = disk.sizeBytes(fd); at < end; at += buffer.byteLength)
+      await disk.writeLater(fd, buffer.subarray(0, disk.read(fd, buffer, at)), at);
+  } finally {
+    disk.close(fd);
+  }
 }
 
 /**

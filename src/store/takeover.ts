@@ -2,7 +2,7 @@ import type { RootDatabase } from 'lmdb';
 import type { Clock } from '../base/clock.ts';
 import { StorageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
-import { APPLIED_KEY, encodeApplied } from './applied-count.ts';
+import { APPLIED_KEY, encodeApplied, readApplied } from './applied-count.ts';
 import type { IndexRoom } from './index-room.ts';
 import type { Row } from './overlay.ts';
 
@@ -22,6 +22,8 @@ export interface TakeoverOptions {
   readonly isDiskFull: () => boolean;
   /** Room for a batch, made before LMDB writes it. */
   readonly room: Pick<IndexRoom, 'rowsMax' | 'makeFor' | 'close'>;
+  /** Writes LMDB's file anew as it is. @throws StorageError (rejects) */
+  readonly rewrite: () => Promise<void>;
   /** LMDB answers reads of these rows now. */
   readonly committed: (records: readonly PendingRecord[]) => void;
   /** LMDB holds everything up to `sequence` on the disk. */
@@ -52,6 +54,8 @@ export class Takeover {
   #running: Promise<void> | null = null;
   #cancelTimer: (() => void) | null = null;
   #failure: StorageError | null = null;
+  /** A commit is there whose sync failed: the kernel tells that once, and takes what it did not write for written (fsync(2)). */
+  #isUnsynced = false;
   /** Of a batch, while there is little room. */
   #rowsMax = Number.POSITIVE_INFINITY;
   #closed = false;
@@ -125,8 +129,15 @@ export class Takeover {
     const last = records.at(-1)?.sequence;
     if (last === undefined) return;
     try {
+      if (this.#isUnsynced) await this.#options.rewrite();
+      this.#isUnsynced = false;
       if (!this.#options.room.makeFor(rows)) throw new StorageError('no room for the index', { full: true });
-      await this.#committed(this.#put(rows, last));
+      try {
+        await this.#committed(this.#put(rows, last));
+      } catch (error) {
+        this.#isUnsynced = this.#isThere(last);
+        throw error;
+      }
     } catch (error) {
       const isNew = this.#failure === null;
       this.#failure = this.#failureOf(error);
@@ -183,6 +194,13 @@ export class Takeover {
       ),
     );
     return commit;
+  }
+
+  /** Whether a commit that failed can be seen all the same: LMDB syncs what it has made visible. */
+  #isThere(last: number): boolean {
+    const { database } = this.#options;
+    database.resetReadTxn();
+    return readApplied(database) >= last;
   }
 
   #failureOf(error: unknown): StorageError {
