@@ -69,6 +69,11 @@ export class BlockMap {
     this.#verified.add(block);
   }
 
+  /** From now on each is compared with its mark again. */
+  unverified(): void {
+    this.#verified.clear();
+  }
+
   /** The block's bytes are in the file, and not those that were found damaged. */
   landed(block: number, mark: number): void {
     this.#damaged.delete(block);

@@ -1,4 +1,4 @@
-import { existsSync, writeFileSync } from 'node:fs';
+import { existsSync, fstatSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { StorageError } from '../base/errors.ts';
 import { BLOCK_BYTES, type ContentId } from '../base/vocabulary.ts';
@@ -67,12 +67,20 @@ export class ContentFiles {
   /**
    * `path`, for somebody who makes the file where there is none: first it is brought there from where a crash between the record of an adoption
    * and the move left it. A second one beside it would hide its bytes.
+   *
+   * @returns null where somebody removed the file that is open here: a new one under its name would not be the one that is read
    */
-  find(id: ContentId, place: Place): string {
+  find(id: ContentId, place: Place): string | null {
     const path = this.path(id, place);
-    if (this.#open.has(id) || existsSync(path)) return path;
+    const named = statSync(path, { throwIfNoEntry: false });
+    const open = this.#open.get(id);
+    if (open !== undefined) return fstatSync(open.fd).ino === named?.ino ? path : null;
+    if (named !== undefined) return path;
     const other = place === 'cache' ? 'drafts' : 'cache';
-    if (!existsSync(join(this.#folder(id, other), String(id)))) return path;
+    if (!existsSync(join(this.#folder(id, other), String(id)))) {
+      this.#disk.makeDirectory(dirname(path)); // its folder may be gone as well
+      return path;
+    }
     try {
       this.move(id, other, place);
     } catch {

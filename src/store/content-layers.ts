@@ -173,8 +173,11 @@ export class ContentLayers {
       let behind = first + 1;
       while (behind * BLOCK_BYTES < end && find(behind) === found) behind++;
       const stop = Math.min(behind * BLOCK_BYTES, end);
-      if (found === 'file') append(out, this.#slice(id, 'cache', at, stop));
-      else if (found === 'below') this.#walkBelowVersion(id, record, at, stop, out);
+      if (found === 'file') {
+        const slice = this.#cached(id, record, at, stop);
+        if (slice === null) continue;
+        append(out, slice);
+      } else if (found === 'below') this.#walkBelowVersion(id, record, at, stop, out);
       else if (found === 'missing') append(out, missing(id, at, stop, record.sizeBytes));
       else {
         const bytes = found.subarray(at - first * BLOCK_BYTES, stop - first * BLOCK_BYTES);
@@ -235,6 +238,20 @@ export class ContentLayers {
     return false;
   }
 
+  /** Blocks that are here; null: somebody removed their file, and they are not here from now on. */
+  #cached(id: ContentId, record: ContentRecord, start: number, end: number): Piece | null {
+    try {
+      return this.#slice(id, 'cache', start, end);
+    } catch (err) {
+      // What lies under a change may be nowhere else: it is given up only where it is gone.
+      if (!isGone(err)) throw err;
+      this.#log.warn({ content: id, err }, 'the file of cached blocks is gone: they will be fetched again');
+      for (let block = Math.floor(start / BLOCK_BYTES); block * BLOCK_BYTES < end; block++)
+        this.#source.damaged(id, block, record.sizeBytes, isLayered(record) ? 'own ranges' : 'nothing');
+      return null;
+    }
+  }
+
   #slice(id: ContentId, place: Place, start: number, end: number): Piece {
     return {
       kind: 'slice',
@@ -250,6 +267,12 @@ export class ContentLayers {
 /** Whether an acknowledged draft still rests on its own ranges and its base. */
 export function isLayered(record: ContentRecord): boolean {
   return record.base !== null || record.extents.length > 0;
+}
+
+function isGone(error: unknown): boolean {
+  for (let at = error; at instanceof Error; at = at.cause)
+    if ((at as NodeJS.ErrnoException).code === 'ENOENT') return true;
+  return false;
 }
 
 /** A draft lies over at most a frozen one, and that over a version; adopted layers may add some until they are settled. */

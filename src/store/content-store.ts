@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import type { Clock } from '../base/clock.ts';
 import { StorageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
@@ -296,11 +297,14 @@ export class ContentStore implements Contents {
     if (record.sizeBytes <= this.#options.inlineMaxBytes || !this.#eviction.hasRoom()) return null;
     try {
       this.#toFile(version);
+      const path = this.#files.find(version, 'cache');
+      // Somebody removed it: of the one that takes its place nothing is known.
+      if (path !== null && !existsSync(path)) this.#blocks.map(version).unverified();
+      return path;
     } catch (error) {
       if (error instanceof StorageError) return null;
       throw error;
     }
-    return this.#files.find(version, 'cache');
   }
 
   landed(version: ContentId, extent: Extent, bytes: Uint8Array | null, marks?: ReadonlyMap<number, number>): void {

@@ -99,7 +99,7 @@ export interface Contents {
    */
   nextData(id: ContentId, offset: number): Extent | null;
 
-  /** The file that a fetch of this version content writes into (made if need be). Null: too small, ask for bytes instead. */
+  /** The file that a fetch of this version content writes into (made if need be). Null: too small, or there is none; ask for bytes instead. */
   fetchPath(version: ContentId): string | null;
   /**
    * Fetched bytes are here: in the file already (`bytes` null), or handed over. Order: bytes, then the map. `marks`, by block, are computed

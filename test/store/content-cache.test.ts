@@ -5,13 +5,14 @@ import {
   openSync,
   readFileSync,
   renameSync,
+  rmSync,
   statSync,
   writeFileSync,
   writeSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { crc32 } from 'node:zlib';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { BLOCK_BYTES, type ContentId, type ResourceUrl, type VersionUrl } from '../../src/base/vocabulary.ts';
 import type { ContentStoreDeps, ContentStoreOptions } from '../../src/store/content-store.ts';
 import { type Disk, systemDisk } from '../../src/store/disk.ts';
@@ -127,6 +128,59 @@ test('a file that is gone or cut short is fetched again', async () => {
   expect(second.contents.readAll(id, { start: 0, end: BLOCK_BYTES })).not.toBeNull();
   expect(second.contents.readAll(id, ALL)).toBeNull();
   await stop(second);
+});
+
+describe('a cache that somebody empties beside the mount', () => {
+  test('does not hide what is fetched then: a file that is open and has no name any more is not the one that would be written', async () => {
+    const place = await open();
+    const bytes = new SeededRandom(3).bytes(2 * BLOCK_BYTES);
+    const id = version(place, bytes.byteLength);
+    const [first, second] = [bytes.slice(0, BLOCK_BYTES), bytes.slice(BLOCK_BYTES)];
+    rmSync(fetch(place, id, first));
+
+    const path = place.contents.fetchPath(id);
+    // As transfer/landing does it.
+    if (path !== null) writeFileSync(path, bytes);
+    const marks = new Map([[1, crc32(second)]]);
+    const rest = { start: BLOCK_BYTES, end: 2 * BLOCK_BYTES };
+    place.contents.landed(id, rest, path === null ? second : null, marks);
+
+    expectBytes(place.contents.readAll(id, rest), second);
+    expectBytes(place.contents.readAll(id, { start: 0, end: BLOCK_BYTES }), first);
+    await stop(place);
+  });
+
+  /** As many that the first is not open any more. */
+  function filledMany(place: ContentPlace, sizeBytes = BLOCK_BYTES): readonly ContentId[] {
+    const ids = Array.from({ length: 300 }, (_, n) => version(place, sizeBytes, `${n}`));
+    for (const id of ids) fetch(place, id, new Uint8Array(BLOCK_BYTES).fill(id));
+    return ids;
+  }
+
+  test('shows no hole where something was before', async () => {
+    const place = await open();
+    const [id] = filledMany(place, 2 * BLOCK_BYTES) as [ContentId];
+    rmSync(place.contents.fetchPath(id) as string);
+
+    writeFileSync(place.contents.fetchPath(id) as string, '');
+    fetch(place, id, new Uint8Array(BLOCK_BYTES).fill(7), BLOCK_BYTES);
+    expect(place.contents.readAll(id, { start: 0, end: BLOCK_BYTES })).toBeNull();
+    fetch(place, id, new Uint8Array(BLOCK_BYTES).fill(7));
+    expectBytes(place.contents.readAll(id, ALL), new Uint8Array(2 * BLOCK_BYTES).fill(7));
+    await stop(place);
+  });
+
+  test('is filled again', async () => {
+    const place = await open();
+    const [id] = filledMany(place) as [ContentId];
+    rmSync(dirname(place.contents.fetchPath(id) as string), { recursive: true });
+
+    expect(place.contents.readAll(id, ALL)).toBeNull();
+    writeFileSync(place.contents.fetchPath(id) as string, '');
+    fetch(place, id, new Uint8Array(BLOCK_BYTES).fill(7));
+    expectBytes(place.contents.readAll(id, ALL), new Uint8Array(BLOCK_BYTES).fill(7));
+    await stop(place);
+  });
 });
 
 test('clean blocks stay within their budget, least recently used first, and their room is given back', async () => {
