@@ -70,6 +70,11 @@ export function* recordsOf(file: Buffer, header: SegmentHeader): Generator<Journ
   }
 }
 
+/** Whether something stands there that is not what a file was allocated with. */
+export function isWrittenAt(file: Buffer, at: number): boolean {
+  return file.subarray(at, at + RECORD_HEADER_BYTES).some((byte) => byte !== 0);
+}
+
 function checksum(record: Buffer, salt: number): number {
   return crc32(record.subarray(8), crc32(record.subarray(0, 4), salt));
 }

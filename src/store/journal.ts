@@ -17,6 +17,7 @@ import {
 import {
   decodeHeader,
   HEADER_BYTES,
+  isWrittenAt,
   type JournalRecord,
   RECORD_HEADER_BYTES,
   recordsOf,
@@ -40,6 +41,8 @@ export interface JournalOptions {
 
 /** The next file is made ahead where so many of its size are free: what is left then is for those who write. */
 const SPARE_ROOM_FILES = 2;
+/** A power cut, or damage: what was closed last may be missing, and nobody else tells of it. */
+const UNREADABLE = 'journal file cannot be read to its end: the records there are forgotten';
 /** How long after it found no room, or failed, it is tried again. */
 const SPARE_PAUSE_MS = 1000;
 
@@ -105,16 +108,20 @@ export class Journal {
             'journal has a gap: later records are forgotten',
           );
         }
+        if (header === null && isWrittenAt(bytes, 0)) log.warn({ file: file.number, at: 0 }, UNREADABLE);
         forgotten.push(file.path);
         continue;
       }
       let own = header.firstSequence - 1;
+      let end = HEADER_BYTES;
       for (const record of recordsOf(bytes, header)) {
         own = record.sequence;
+        end += RECORD_HEADER_BYTES + record.payload.byteLength;
         if (own <= last) continue;
         replay(record);
         last = own;
       }
+      if (isWrittenAt(bytes, end)) log.warn({ file: file.number, at: end, last: own }, UNREADABLE);
       if (own <= applied || own < header.firstSequence) needless.push(file.path);
       else kept.push({ ...file, last: own });
     }

@@ -88,6 +88,28 @@ test('a record that is torn at any byte is not there, and nothing before it is l
   }
 });
 
+test('wherever a bit flips in a file, the log says that records are forgotten', async () => {
+  const directory = join(stores.directory(), 'journal');
+  const { journal } = await open(directory, { segmentBytes: 512 });
+  for (let i = 1; i <= 3; i++) append(journal, `record ${i}`);
+  await journal.close();
+  const [name] = readdirSync(directory).filter((file) => file !== 'spare') as [string];
+  const whole = readFileSync(join(directory, name));
+
+  for (let at = -1; at < HEADER_BYTES + 3 * (RECORD_HEADER_BYTES + 'record 1'.length); at++) {
+    const damaged = join(stores.directory(), 'journal');
+    mkdirSync(damaged);
+    const bytes = Buffer.from(whole);
+    if (at >= 0) bytes.writeUInt8(bytes.readUInt8(at) ^ 0x10, at);
+    writeFileSync(join(damaged, name), bytes);
+    let told = 0;
+    const log: Logger = Object.create(silentLogger, { warn: { value: () => told++ } });
+    const { journal: next, replayed } = await open(damaged, { segmentBytes: 512, log });
+    expect([replayed.length < 3, told], `flipped at ${at}`).toEqual(at < 0 ? [false, 0] : [true, 1]);
+    await next.close();
+  }
+});
+
 test('a file that is cut short loses its end only', async () => {
   const directory = join(stores.directory(), 'journal');
   const { journal } = await open(directory);
