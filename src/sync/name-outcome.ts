@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { ApiError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
-import type { Inode, NodeKind, ResourceUrl } from '../base/vocabulary.ts';
+import { type Inode, type NodeKind, type ResourceUrl, ROOT_INODE } from '../base/vocabulary.ts';
 import { isContentDirty, removeNode } from '../store/node-table.ts';
 import type { RemoteFacet, StoreWriter } from '../store/tables.ts';
 import type { DirtyIndex } from './dirty-index.ts';
@@ -90,8 +90,12 @@ export class NameOutcome {
       onTreeChange([{ kind: 'deleted', parent: removed.local.parent, ino: removed.ino, name: removed.local.name }]);
   }
 
-  /** A 404 that may be the folder's: then it is made anew before what goes into it. @returns false, or throws `error` */
+  /**
+   * A 404 that may be the folder's: then it is made anew before what goes into it, but for the mount's root, which lies nowhere.
+   * @returns false, or throws `error`
+   */
   async parentMissing(parent: Inode, resource: ResourceUrl, error: ApiError, signal: AbortSignal): Promise<false> {
+    if (parent === ROOT_INODE) throw error;
     if ((await this.#deps.changes.resource(resource, 'folder', signal)) !== null) throw error;
     this.gone(parent, resource);
     this.#deps.onDirty(parent);

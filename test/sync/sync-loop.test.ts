@@ -366,6 +366,50 @@ describe('when things go wrong', () => {
     });
   });
 
+  describe('the root folder is gone on the service, and comes back', () => {
+    const changes: [string, (world: SyncWorld) => void][] = [
+      ['a file that is made', (world) => void world.write('/f', 'one')],
+      ['a folder that is made', (world) => void world.mkdir('/f')],
+      ['a file that is moved there', (world) => world.rename('/d/f', '/f')],
+    ];
+    test.each(changes)('%s is parked, and goes when somebody says so', async (_what, change) => {
+      const world = new SyncWorld();
+      const { service } = world;
+      service.auto = () => ({ type: 'answer' });
+      service.add('file', service.add('folder', MODEL_ROOT, 'd'), 'f', Buffer.from('one'));
+      world.learn();
+      const root = service.resources.get(MODEL_ROOT) as ModelResource;
+      service.resources.delete(MODEL_ROOT);
+      change(world);
+      await world.settle();
+
+      expect(world.sync.status().parked).toMatchObject([{ path: 'f', reason: 'not-found' }]);
+      service.resources.set(MODEL_ROOT, root);
+      world.sync.retry();
+      await world.settle();
+      expect(world.sync.status()).toMatchObject({ pending: 0 });
+      expectEqualTrees(world);
+    });
+
+    test('also where the answer was lost before', async () => {
+      const world = new SyncWorld();
+      const { service } = world;
+      world.write('/f', 'one');
+      world.clock.advance(SETTLE_MS + 1);
+      await world.quiet();
+      service.settleAll({ type: 'lose-request' });
+      const root = service.resources.get(MODEL_ROOT) as ModelResource;
+      service.resources.delete(MODEL_ROOT);
+      await world.settle();
+
+      expect(world.sync.status().parked).toMatchObject([{ path: 'f', reason: 'not-found' }]);
+      service.resources.set(MODEL_ROOT, root);
+      world.sync.retry();
+      await world.settle();
+      expectEqualTrees(world);
+    });
+  });
+
   test('an error of the service is tried again for as long as it lasts', async () => {
     const world = new SyncWorld();
     world.write('/f', 'x');
