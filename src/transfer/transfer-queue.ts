@@ -17,7 +17,10 @@ export interface TransferState {
 const TRANSFERS_MAX = 8;
 /** Uploads leave every fourth place free: a process may be waiting for what a download brings. */
 const UPLOADS_SHARE = 0.75;
-/** An upload that ends within a round trip may take those places, too, but the last: many small files are a matter of round trips. */
+/**
+ * An upload that ends within a round trip may take those places, too, but the last: many small files are a matter of round trips. So may one
+ * other: behind thousands of them it would have to wait until the last one is there.
+ */
 const BRIEF_BYTES_MAX = 32 * 1024;
 
 interface Waiting {
@@ -51,9 +54,13 @@ export class TransferQueue {
   readonly #briefUploadsMax: number;
   readonly #waiting: Waiting[] = [];
   readonly #running = new Set<Running>();
-  /** INVARIANT: `#taken` counts those whose turn it is, from `#take` until `#leave`; `#uploads` the uploads among them. */
+  /**
+   * INVARIANT: `#taken` counts those whose turn it is, from `#take` until `#leave`; `#uploads` the uploads among them, `#longUploads` those that
+   * are not brief.
+   */
   #taken = 0;
   #uploads = 0;
+  #longUploads = 0;
   #lastTaken: TransferKind = 'download';
   readonly #bytes = { download: 0, upload: 0 };
 
@@ -79,7 +86,8 @@ export class TransferQueue {
     work: (meter: TransferMeter) => Promise<T>,
   ): Promise<T> {
     const { kind, url, bytesTotal, isAhead = false } = transfer;
-    await this.#turn(kind, bytesTotal <= BRIEF_BYTES_MAX, isAhead, signal);
+    const isBrief = bytesTotal <= BRIEF_BYTES_MAX;
+    await this.#turn(kind, isBrief, isAhead, signal);
     const running: Running = { kind, url, bytesTotal, startedMs: this.#clock.elapsedMs(), bytesDone: 0 };
     this.#running.add(running);
     try {
@@ -94,7 +102,7 @@ export class TransferQueue {
       });
     } finally {
       this.#running.delete(running);
-      this.#leave(transfer.kind);
+      this.#leave(kind, isBrief);
     }
   }
 
@@ -117,19 +125,25 @@ export class TransferQueue {
 
   #mayStart(kind: TransferKind, isBrief: boolean): boolean {
     if (this.#taken >= this.#transfersMax) return false;
-    return kind === 'download' || this.#uploads < (isBrief ? this.#briefUploadsMax : this.#uploadsMax);
+    const mayTakeMore = isBrief || this.#longUploads === 0;
+    return kind === 'download' || this.#uploads < (mayTakeMore ? this.#briefUploadsMax : this.#uploadsMax);
   }
 
-  #take(kind: TransferKind): void {
-    this.#taken += 1;
+  #take(kind: TransferKind, isBrief: boolean): void {
     this.#lastTaken = kind;
-    if (kind === 'upload') this.#uploads += 1;
+    this.#count(kind, isBrief, 1);
   }
 
-  #leave(kind: TransferKind): void {
-    this.#taken -= 1;
-    if (kind === 'upload') this.#uploads -= 1;
+  #leave(kind: TransferKind, isBrief: boolean): void {
+    this.#count(kind, isBrief, -1);
     this.#startNext();
+  }
+
+  #count(kind: TransferKind, isBrief: boolean, by: 1 | -1): void {
+    this.#taken += by;
+    if (kind !== 'upload') return;
+    this.#uploads += by;
+    if (!isBrief) this.#longUploads += by;
   }
 
   #startNext(): void {
@@ -145,7 +159,7 @@ export class TransferQueue {
     const index = wanted === -1 ? this.#waiting.findIndex(may) : wanted;
     if (index === -1) return false;
     const [next] = this.#waiting.splice(index, 1) as [Waiting];
-    this.#take(kind);
+    this.#take(kind, next.isBrief);
     next.start();
     return true;
   }
@@ -153,7 +167,7 @@ export class TransferQueue {
   #turn(kind: TransferKind, isBrief: boolean, isAhead: boolean, signal: AbortSignal): Promise<void> | void {
     if (signal.aborted) throw signal.reason;
     if (this.#mayStart(kind, isBrief)) {
-      this.#take(kind);
+      this.#take(kind, isBrief);
       return;
     }
     return new Promise((resolve, reject) => {

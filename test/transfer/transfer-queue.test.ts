@@ -163,3 +163,31 @@ test('an upload is not kept waiting for as long as a long file is fetched ahead'
   }
   await Promise.all([...fetching, pushed]);
 });
+
+test('a long upload is not kept waiting for as long as there are small ones', async () => {
+  const { queue, begun, end } = queueOf();
+  const signal = (): AbortSignal => new AbortController().signal;
+  // A folder of thousands of small files: whenever one is there the next one comes, and more wait than have a place.
+  const ends: (() => void)[] = [];
+  let sent = 0;
+  const send = async (): Promise<void> => {
+    await queue.run({ kind: 'upload', url: 's', bytesTotal: 1000 }, signal(), () => {
+      sent++;
+      return new Promise<void>((resolve) => ends.push(resolve));
+    });
+    if (sent < 500) await send();
+  };
+  const sending = Array.from({ length: 14 }, send);
+  const pushed = queue.run({ kind: 'upload', url: 'u', bytesTotal: 1e9 }, signal(), async () => void begun.push('u'));
+  for (let turn = 0; turn < 100 && begun.length === 0; turn++) {
+    ends.shift()?.();
+    await end('');
+  }
+  expect(begun).toEqual(['u']);
+  expect(sent).toBeLessThan(30);
+  while (sent < 500 || ends.length > 0) {
+    for (const over of ends.splice(0)) over();
+    await end('');
+  }
+  await Promise.all([...sending, pushed]);
+});
