@@ -2,7 +2,7 @@ import { ApiError, StorageError, TransportError } from '../base/errors.ts';
 import type { RemoteVersion } from '../base/resources.ts';
 import type { ContentId, Inode, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
 import { layersOf } from '../store/content-layers.ts';
-import { writeNode } from '../store/node-table.ts';
+import { ifSound, writeNode } from '../store/node-table.ts';
 import { timeLimit } from '../store/service-time.ts';
 import type { RemoteFacet, UploadRecord } from '../store/tables.ts';
 import { Acknowledgement, type AcknowledgementDeps } from './acknowledgement.ts';
@@ -38,7 +38,7 @@ import type { RemoteChanges, UploadService } from './remote-changes.ts';
  * | the plain PUT stored after that all the same | its version is ours, too |
  * | SIGKILL in the plain PUT | the same, and asked twice: what was on its way may still be being put on a disk |
  * | a file of the draft's layers was moved meanwhile | our version is asked, the rest is sent from where it lies now |
- * | parked (refused, too large, damaged, what it lies over is gone), and the file holds other bytes by now | it is given up, those are the next version |
+ * | parked (refused, too large, damaged, what it lies over is gone), and the file holds other bytes by now | it is given up, those are the next version; a plain PUT that was not heard of and is found below them is ours |
  * | the plain PUT of other bytes was not heard of | a version of its own is made: the length of the file says nothing |
  * | the draft changed meanwhile | the frozen one is finished; what came after is the next version |
  * | file deleted here meanwhile | given up between two requests; the file's deletion takes the half version along |
@@ -59,6 +59,8 @@ export class UploadSession {
   readonly #unheard = new Map<ResourceUrl, ContentId>();
   /** Of these, those that an earlier process began: nobody waited since then. */
   readonly #leftBehind = new Set<ResourceUrl>();
+  /** Of those that were given up all the same, as something that was saved since is to go: how long they are. */
+  readonly #givenUp = new Map<ResourceUrl, number>();
   /** Versions made in this process to which nothing was sent yet. */
   readonly #untouched = new Set<VersionUrl>();
 
@@ -75,7 +77,7 @@ export class UploadSession {
   async push(ino: Inode, signal: AbortSignal): Promise<void> {
     const record = this.#deps.intents.of(ino) ?? this.#freeze(ino);
     if (record === null || record.resource === null || record.content === null) return;
-    const { contents, intents } = this.#deps;
+    const { contents } = this.#deps;
     // The draft, and the cached blocks of what lay under it when this began, stay while they are sent, however long that takes: the body
     // names places in their files, and where a block went it would send zeros.
     const lease = contents.lease(record.content, 'copying');
@@ -89,7 +91,7 @@ export class UploadSession {
       // What is in the history by now is gone on with: forgotten, it would be taken for somebody else's.
       else if (await this.#isComplete(ino, signal)) throw error;
       // Too large, refused, damaged, or what it lies over is gone: it would keep what was saved since from ever being sent.
-      else intents.forget(ino);
+      else this.#giveUp(ino, record);
     } finally {
       lease.release();
     }
@@ -206,6 +208,7 @@ export class UploadSession {
       const history = await this.#history(file, signal);
       const others = this.#withoutFill(ino, file, content, version, history);
       this.#unheard.delete(file);
+      this.#givenUp.delete(file);
       this.#acknowledgement.ofVersion(ino, file, content, version, others);
       return;
     }
@@ -213,8 +216,8 @@ export class UploadSession {
   }
 
   /**
-   * Without what a plain PUT of the same bytes made, of which nothing was heard: a service may take for long to store what it refused with a
-   * 504, and it would be taken for somebody else's. As always after such a PUT, its length is all there is to tell it by.
+   * Without what a plain PUT of the same bytes made, or of those before them, of which nothing was heard: a service may take for long to store
+   * what it refused with a 504, and it would be taken for somebody else's. As always after such a PUT, its length is all there is to tell it by.
    */
   #withoutFill(
     ino: Inode,
@@ -224,8 +227,9 @@ export class UploadSession {
     history: readonly RemoteVersion[],
   ): readonly RemoteVersion[] {
     const { intents, contents } = this.#deps;
-    if (intents.of(ino)?.action !== 'create-file' || this.#unheard.get(file) !== content) return history;
-    const sizeBytes = contents.sizeOf(content);
+    const isUnheard = intents.of(ino)?.action === 'create-file' && this.#unheard.get(file) === content;
+    const sizeBytes = isUnheard ? contents.sizeOf(content) : this.#givenUp.get(file);
+    if (sizeBytes === undefined) return history;
     const fill = history.find((each) => each.url !== version && each.complete && each.sizeBytes === sizeBytes);
     return history.filter((each) => each !== fill);
   }
@@ -325,6 +329,16 @@ export class UploadSession {
     if (ownerOf(store, file)?.local) return false;
     intents.forget(ino);
     return true;
+  }
+
+  /** What was saved since goes instead. */
+  #giveUp(ino: Inode, { action, resource, content }: UploadRecord): void {
+    const { contents, intents } = this.#deps;
+    if (action === 'create-file' && resource !== null && content !== null && this.#unheard.get(resource) === content) {
+      const sizeBytes = ifSound(() => contents.sizeOf(content));
+      if (sizeBytes !== undefined) this.#givenUp.set(resource, sizeBytes);
+    }
+    intents.forget(ino);
   }
 
   async #isComplete(ino: Inode, signal: AbortSignal): Promise<boolean> {

@@ -88,7 +88,7 @@ describe('they are parked because the file may not be looked at', () => {
   test('and the file is saved again, though it still may not be looked at', async () => {
     await world.mount.writeFile('file', Buffer.from('others'));
     for (let round = 0; round < 10; round++) await world.pass(60_000);
-    expect(world.service.bytesOf(fileOf())?.toString()).toBe('others');
+    expect(shown()).toEqual(['/file others']);
   });
 
   test('and the file is deleted', async () => {
