@@ -32,6 +32,8 @@ export class Agenda {
   readonly #splits = new Set<Inode>();
   /** Records that changed since the index looked at them. */
   readonly #stale = new Set<Inode>();
+  /** Whose push, if any, may be for another by now (`tree/succession`). */
+  readonly #mayBeSucceeded = new Set<Inode>();
   /** To be decided about in the next turn. */
   readonly #todo = new Set<Inode>();
   #sweepIsDue = false;
@@ -60,6 +62,7 @@ export class Agenda {
   /** A user changed the node: it settles. Cheap: to be called in the path of an operation. */
   changed(ino: Inode): void {
     this.#stale.add(ino);
+    this.#mayBeSucceeded.add(ino);
     this.#due.changed(ino);
   }
 
@@ -83,7 +86,8 @@ export class Agenda {
   /** Decides about some of what is to be decided about. Never long. */
   decideSome(): void {
     this.#refreshStale();
-    for (const ino of this.#deps.intents.handOverIdle((begun) => this.#deps.pushing.has(begun))) this.#todo.add(ino);
+    const { intents, pushing } = this.#deps;
+    for (const ino of intents.handOverIdle(this.#mayBeSucceeded, (begun) => pushing.has(begun))) this.#todo.add(ino);
     for (const ino of this.#due.takeDue()) this.#todo.add(ino);
     let decided = 0;
     for (const ino of this.#todo) {

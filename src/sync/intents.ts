@@ -18,7 +18,7 @@ export class Intents {
   readonly #store: StoreWriter;
   readonly #index: DirtyIndex;
   readonly #marks: PushMarking;
-  /** What this process, or one before it, has begun and not ended: as it was last written. At most a few dozen. */
+  /** What this process, or one before it, has begun and not ended: as it was last written. A few dozen, and what is parked half sent. */
   readonly #begun = new Map<Inode, UploadRecord>();
 
   constructor(deps: { store: StoreWriter; index: DirtyIndex; marks: PushMarking }) {
@@ -87,10 +87,15 @@ export class Intents {
     });
   }
 
-  /** Hands over what was taken over between two tries. @returns who has to be decided about again */
-  *handOverIdle(isPushing: (ino: Inode) => boolean): Iterable<Inode> {
-    for (const ino of [...this.#begun.keys()]) {
+  /**
+   * Hands over what was taken over between two tries, of those that changed since; what is pushed stays `among` them.
+   * @returns who has to be decided about again
+   */
+  *handOverIdle(among: Set<Inode>, isPushing: (ino: Inode) => boolean): Iterable<Inode> {
+    for (const ino of among) {
       if (isPushing(ino)) continue;
+      among.delete(ino);
+      if (!this.#begun.has(ino)) continue;
       const heir = this.handOver(ino);
       if (heir !== ino || !this.#begun.has(ino)) yield heir;
     }

@@ -5,6 +5,8 @@ import { SETTLE_MS, SyncWorld } from './sync-world.ts';
 const FILES = 5_000;
 /** Records that a turn of the loop may read: it decides about some hundreds of nodes, and looks at a few records for each. */
 const READS_MAX = 8_000;
+/** As many as a quota may refuse at once: each has a version that its bytes are to go on into. */
+const PARKED = 500;
 
 test('no turn of the loop looks at a whole folder of thousands, made and deleted before its turn came', async () => {
   const world = new SyncWorld();
@@ -41,4 +43,31 @@ test('no turn of the loop looks at a whole folder of thousands, made and deleted
   await world.converge();
   expect([...world.service.tree().keys()]).toEqual(['/d']);
   expect(world.sync.status().pending).toBe(0);
+});
+
+test('what was begun and is parked, however much, is not looked at in each turn', async () => {
+  const world = new SyncWorld();
+  const { service, store, sync } = world;
+  service.auto = (name) => (name.startsWith('putVersionData') ? { type: 'refuse', status: 413 } : { type: 'answer' });
+  for (let n = 0; n < PARKED; n++) world.write(`/f${n}`, 'longer than one request');
+  await world.settle();
+  expect(sync.status().parked).toHaveLength(PARKED);
+  expect([...store.all('upload')]).toHaveLength(PARKED);
+  let reads = 0;
+  const read = store.get.bind(store);
+  store.get = (table, key) => {
+    reads += 1;
+    return read(table, key);
+  };
+  world.write('/new', 'text');
+  sync.status(); // looks at all that changed
+  world.clock.advance(SETTLE_MS + 1);
+  const turns: number[] = [];
+  for (let turn = 0; turn < 200; turn++) {
+    reads = 0;
+    await nextTurn();
+    turns.push(reads);
+  }
+  expect(service.tree().get('/new')).toBe('text');
+  expect(Math.max(...turns)).toBeLessThan(PARKED);
 });
