@@ -8,6 +8,7 @@ import { PostponedError } from './failure.ts';
 import type { Intents } from './intents.ts';
 import type { RemoteNaming } from './name-push.ts';
 import { recordRelocated } from './outcome.ts';
+import { isMoved } from './plan.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 
 /** A name that the service refused for whom, and where. */
@@ -51,7 +52,7 @@ export class TakenNames {
       if (owner !== undefined && owner !== ino && index.has(owner)) {
         // On its way elsewhere; or somebody else gave it the name, and the plan has to know that to get around it.
         this.#learnPlace(owner, holder, folder);
-        throw new PostponedError('the name is about to be free');
+        if (this.#isLeaving(owner)) throw new PostponedError('the name is about to be free');
       }
       const isNew = owner === undefined && self === null;
       if (isNew && kind === 'folder' && holder.kind === 'folder' && holder.name === name) {
@@ -61,6 +62,14 @@ export class TakenNames {
     const taken = new Set(entries.map((entry) => folded(entry.name)));
     const isTaken = (other: string): boolean => taken.has(folded(other));
     return { type: 'rename', name: conflictName(name, { nowMs: clock.nowMs(), host, isTaken }) };
+  }
+
+  /** Not one whose bytes alone are to be pushed, maybe for days: it stays where it is. Nor one that is parked. */
+  #isLeaving(ino: Inode): boolean {
+    const { store } = this.#deps;
+    const node = store.get('node', ino);
+    if (!node?.remote || store.get('dirty', ino)?.parked != null) return false;
+    return node.local === null || isMoved(node.local, node.remote);
   }
 
   /** The service has a node of ours elsewhere than we knew. */

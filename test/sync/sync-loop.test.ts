@@ -471,6 +471,28 @@ test('two names that differ by case only stay two files, where the service folds
   expect(world.sync.status()).toMatchObject({ pending: 0, parked: [] });
 });
 
+test.each([
+  ['parked', 'longer than one request'],
+  ['open', 'short'],
+])('of two such names the second one does not wait for the bytes of the first one, which is %s', async (how, text) => {
+  const world = new SyncWorld();
+  const { service } = world;
+  service.foldsCase = true;
+  service.auto = (name) => (name.startsWith('putVersionData') ? { type: 'refuse', status: 413 } : { type: 'answer' });
+  const { ino } = world.write('/readme', text);
+  await world.settle();
+  if (how === 'open') {
+    world.beingWritten.add(ino);
+    world.write('/readme', 'more');
+  }
+  world.write('/README', 'two');
+  const { parked, open } = await world.sync.syncNow(AbortSignal.timeout(5_000));
+
+  expect([parked.length, open]).toEqual(how === 'parked' ? [1, 0] : [0, 1]);
+  expect([...service.tree().values()]).toContain('two');
+  expect(world.localTree().get('/README')).toBe('two');
+});
+
 test('a file that is renamed over one whose creation got no answer goes on with that creation', async () => {
   const world = new SyncWorld();
   world.write('/f', 'one');
