@@ -28,6 +28,8 @@ export class Agenda {
   readonly #pace: VersionPace;
   readonly #queue: PushQueue;
   readonly #waits = new Waits();
+  /** What is known for this turn (`decide`). */
+  readonly #ending = new Set<Inode>();
   /** Folders that cannot go to the trash in one piece. */
   readonly #splits = new Set<Inode>();
   /** Records that changed since the index looked at them. */
@@ -85,6 +87,7 @@ export class Agenda {
 
   /** Decides about some of what is to be decided about. Never long. */
   decideSome(): void {
+    this.#ending.clear();
     this.#refreshStale();
     const { intents, pushing } = this.#deps;
     for (const ino of intents.handOverIdle(this.#mayBeSucceeded, (begun) => pushing.has(begun))) this.#todo.add(ino);
@@ -107,6 +110,7 @@ export class Agenda {
     const nowMs = clock.elapsedMs();
     this.#isHeld = nowMs < line.closedUntilMs;
     if (this.#isHeld) return;
+    this.#ending.clear();
     // What is left of the queue is for the next turn: a folder of thousands may have been deleted since it was put there.
     for (let decided = 0; decided < DECISIONS_PER_TURN; decided++) {
       if (line.isProbing && this.#queue.running > 0) return;
@@ -132,6 +136,7 @@ export class Agenda {
       }
       this.#queue.delete(ino);
       yield { action, asker: next.ino, weight: next.weight, startedMs: nowMs, before };
+      this.#ending.clear();
     }
   }
 
@@ -200,6 +205,7 @@ export class Agenda {
     ino: Inode,
     decided: Map<Inode, Decision>,
   ): { readonly ino: Inode; readonly why: 'open' | 'parked' } | null {
+    if (decided.size === 0) this.#ending.clear();
     const seen = new Set<Inode>();
     for (let at = ino; !seen.has(at); ) {
       seen.add(at);
@@ -281,6 +287,7 @@ export class Agenda {
 
   /** A damaged row, a full disk, or our mistake: one node's trouble does not end the sync of the others. */
   #undecided(ino: Inode, error: unknown): void {
+    this.#ending.clear();
     this.#deps.onUndecided(ino, error);
     this.#wakeWaiters(ino);
   }
@@ -288,17 +295,19 @@ export class Agenda {
   #decide(ino: Inode): Decision {
     let decision: Decision = { type: 'nothing' };
     for (let attempt = 0; attempt < 3; attempt++) {
-      this.#index.refresh(ino);
-      decision = decide(ino, this.#view);
+      if (this.#index.refresh(ino).changed) this.#ending.clear();
+      decision = decide(ino, this.#view, this.#ending);
       if (decision.type !== 'wait' || this.#deps.pushing.has(decision.for)) break;
       // Its record may have changed without a word to us (a merge; a resource that was taken over): then decide again.
       if (!this.#index.refresh(decision.for).changed) break;
+      this.#ending.clear();
     }
     return decision;
   }
 
   /** The bytes of `heir` become the next version of the file that `from` was: the one step that needs no push. */
   #inherit(heir: Inode, from: Inode): void {
+    this.#ending.clear();
     const { store, clock } = this.#deps;
     const nowMs = clock.nowMs();
     store.transact((tx) => {
@@ -318,6 +327,7 @@ export class Agenda {
   }
 
   #split(folder: Inode): void {
+    this.#ending.clear();
     this.#splits.add(folder);
     this.#todo.add(folder);
     for (const child of this.#index.remoteChildren(folder)) this.#todo.add(child);

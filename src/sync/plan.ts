@@ -94,27 +94,36 @@ export interface PlanView {
 const NOTHING: Decision = { type: 'nothing' };
 const OPEN: Decision = { type: 'open' };
 
-/** What to do about one dirty node. A step may be about another node that stands in its way. */
-export function decide(ino: Inode, view: PlanView): Decision {
+/**
+ * What to do about one dirty node. A step may be about another node that stands in its way.
+ *
+ * @param ending those of which is known already that who they wait for, and so on, comes to an end: of thousands in a row (names that move up
+ * by one) each would look at all others. Good for as long as the view is the same
+ */
+export function decide(ino: Inode, view: PlanView, ending: Set<Inode> = new Set()): Decision {
   const decision = step(ino, view);
   if (decision.type !== 'wait' || decision.because !== 'name') return decision;
   const blocker = decision.for;
-  if (!mustGiveWay(ino, blocker, view)) return decision;
+  if (!mustGiveWay(ino, blocker, view, ending)) return decision;
   const remote = view.node(blocker)?.remote;
   if (!remote) return decision;
   return { type: 'push', action: { type: 'relocate', ino: blocker, parent: remote.parent, name: null } };
 }
 
 /** Whether `blocker`, which has the name that `ino` is to get, cannot leave it by itself soon. */
-function mustGiveWay(ino: Inode, blocker: Inode, view: PlanView): boolean {
+function mustGiveWay(ino: Inode, blocker: Inode, view: PlanView, ending: Set<Inode>): boolean {
   const seen = new Set<Inode>();
   for (let at = blocker; !seen.has(at); ) {
     seen.add(at);
     const next = step(at, view);
     // A deleted file that is still open keeps its resource until its last release, not its name.
-    if (next.type === 'open') return at === blocker && view.node(at)?.local === null;
-    if (next.type !== 'wait') return false;
-    if (next.for === ino) return true;
+    if (next.type === 'open' && at === blocker && view.node(at)?.local === null) return true;
+    if (next.type === 'wait' && next.for === ino) return true;
+    // Waiting for its own push to end, it waits for nobody.
+    if (next.type !== 'wait' || next.for === at || ending.has(next.for)) {
+      for (const one of seen) ending.add(one);
+      return false;
+    }
     at = next.for;
   }
   return false;

@@ -1,10 +1,14 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import { MODEL_ROOT } from './model-service.ts';
 import { SETTLE_MS, SyncWorld } from './sync-world.ts';
 
 const FILES = 5_000;
 /** Records that a turn of the loop may read: it decides about some hundreds of nodes, and looks at a few records for each. */
 const READS_MAX = 8_000;
+const SHIFTED = 1_000;
+/** Some twenty for each file that is decided about or looked at: each is looked at once in a turn. */
+const SHIFTED_READS_MAX = 60_000;
 /** As many as a quota may refuse at once: each has a version that its bytes are to go on into. */
 const PARKED = 500;
 
@@ -70,4 +74,37 @@ test('what was begun and is parked, however much, is not looked at in each turn'
   }
   expect(service.tree().get('/new')).toBe('text');
   expect(Math.max(...turns)).toBeLessThan(PARKED);
+});
+
+test('names that all move up by one are not looked through by each of the files, and a circle of them is', async () => {
+  const world = new SyncWorld();
+  const { service, store } = world;
+  for (let n = 0; n < SHIFTED; n++) service.add('file', MODEL_ROOT, `f${n}`, Buffer.from(`bytes ${n}`));
+  world.learn();
+  for (let n = SHIFTED - 1; n >= 0; n--) world.rename(`/f${n}`, `/f${n + 1}`);
+  let reads = 0;
+  const read = store.get.bind(store);
+  store.get = (table, key) => {
+    reads += 1;
+    return read(table, key);
+  };
+  const turns: number[] = [];
+  const watched = async (): Promise<void> => {
+    world.clock.advance(SETTLE_MS + 1);
+    for (let turn = 0; turn < 50; turn++) {
+      reads = 0;
+      await nextTurn();
+      turns.push(reads);
+    }
+  };
+  await watched();
+  expect(service.pending.map(({ name }) => name.split(' ').at(-1))).toEqual([`f${SHIFTED}`]);
+  world.rename(`/f${SHIFTED}`, '/f0'); // by now all wait for each other
+  service.settleAll({ type: 'lose-request' });
+  await watched();
+
+  expect(Math.max(...turns)).toBeLessThan(SHIFTED_READS_MAX);
+  await world.converge(3 * SHIFTED);
+  expect(world.service.tree()).toEqual(world.localTree());
+  expect(service.violations).toEqual([]);
 });
