@@ -199,25 +199,28 @@ export class Agenda {
 
   /**
    * What keeps a node from being pushed for as long as nobody acts; null when it is on its way.
-   * @param decided what was decided about others already, in the same look at everything
+   * @param found what was found of others already, in the same look at everything
    */
-  blockerOf(
-    ino: Inode,
-    decided: Map<Inode, Decision>,
-  ): { readonly ino: Inode; readonly why: 'open' | 'parked' } | null {
-    if (decided.size === 0) this.#ending.clear();
+  blockerOf(ino: Inode, found: Map<Inode, Blocker | null>): Blocker | null {
+    if (found.size === 0) this.#ending.clear();
     const seen = new Set<Inode>();
+    let blocker: Blocker | null = null;
     for (let at = ino; !seen.has(at); ) {
+      const known = found.get(at);
+      if (known !== undefined) {
+        blocker = known;
+        break;
+      }
       seen.add(at);
-      if (this.#deps.store.get('dirty', at)?.parked) return { ino: at, why: 'parked' };
-      const decision = decided.get(at) ?? this.#decideAgain(at);
-      if (decision === null) return null;
-      decided.set(at, decision);
-      if (decision.type === 'open') return { ino: at, why: 'open' };
-      if (decision.type !== 'wait') return null;
-      at = decision.for;
+      const next = this.#next(at);
+      if (typeof next === 'object') {
+        blocker = next;
+        break;
+      }
+      at = next;
     }
-    return null;
+    for (const one of seen) found.set(one, blocker);
+    return blocker;
   }
 
   /** When the node may be pushed, of `elapsedMs`; in the past for one that waits for no moment. */
@@ -274,6 +277,14 @@ export class Agenda {
       default:
         decision satisfies never;
     }
+  }
+
+  /** For whom it waits; or what it is that keeps it. */
+  #next(ino: Inode): Inode | Blocker | null {
+    if (this.#deps.store.get('dirty', ino)?.parked) return { ino, why: 'parked' };
+    const decision = this.#decideAgain(ino);
+    if (decision?.type === 'open') return { ino, why: 'open' };
+    return decision?.type === 'wait' ? decision.for : null;
   }
 
   /** null where that failed: it is decided about in the next turn, which tells why. */
@@ -382,6 +393,12 @@ export interface Push {
   readonly startedMs: number;
   /** What is known of the step's node: as long as it is the same, nothing came of the push. */
   readonly before: { readonly node: NodeRecord | undefined; readonly intent: UploadRecord | undefined };
+}
+
+/** Who keeps others, or itself, from being pushed. */
+export interface Blocker {
+  readonly ino: Inode;
+  readonly why: 'open' | 'parked';
 }
 
 export interface AgendaDeps

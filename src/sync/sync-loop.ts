@@ -153,7 +153,7 @@ export class SyncLoop {
       store,
       isBusy: (ino) => this.#pushing.has(ino) || this.#intents.of(ino) !== undefined,
       isBeingWritten,
-      blockerOf: (ino, decided) => this.#agenda.blockerOf(ino, decided),
+      blockerOf: (ino, found) => this.#agenda.blockerOf(ino, found),
       signal,
       onEnd: (ended) => this.#requests.delete(ended),
     });

@@ -1,7 +1,7 @@
 import type { ContentId, Inode } from '../base/vocabulary.ts';
 import { ifSound, soundNode } from '../store/node-table.ts';
 import type { NodeRecord, StoreReader } from '../store/tables.ts';
-import type { Decision } from './plan.ts';
+import type { Blocker } from './agenda.ts';
 import { changeKindOf, type ParkedChange, parkedChange, pathOf } from './sync-event.ts';
 
 /** What became of what one `syncNow` was to push. */
@@ -20,11 +20,8 @@ export interface SyncRequestDeps {
   /** Whether a push of the node is under way, or of unknown outcome. */
   readonly isBusy: (ino: Inode) => boolean;
   readonly isBeingWritten: (ino: Inode) => boolean;
-  /** `decided`: what was decided about others already, in the same look at everything. */
-  readonly blockerOf: (
-    ino: Inode,
-    decided: Map<Inode, Decision>,
-  ) => { readonly ino: Inode; readonly why: 'open' | 'parked' } | null;
+  /** `found`: what was found of others already, in the same look at everything. */
+  readonly blockerOf: (ino: Inode, found: Map<Inode, Blocker | null>) => Blocker | null;
   readonly signal: AbortSignal | undefined;
   readonly onEnd: (request: SyncRequest) => void;
 }
@@ -99,9 +96,9 @@ export class SyncRequest {
   check(ino?: Inode): void {
     if (ino !== undefined) this.#checkOne(ino);
     else {
-      // A deleted folder of thousands is decided upon once, not once for each that goes with it.
-      const decided = new Map<Inode, Decision>();
-      for (const left of [...this.#left.keys()]) if (!this.#checkOne(left)) this.#checkBlocked(left, decided);
+      // A deleted folder of thousands is looked at once, not once for each that goes with it, and so is each of a long row.
+      const found = new Map<Inode, Blocker | null>();
+      for (const left of [...this.#left.keys()]) if (!this.#checkOne(left)) this.#checkBlocked(left, found);
     }
     if (this.#left.size > 0) return;
     this.#end();
@@ -141,9 +138,9 @@ export class SyncRequest {
     return false;
   }
 
-  #checkBlocked(ino: Inode, decided: Map<Inode, Decision>): void {
+  #checkBlocked(ino: Inode, found: Map<Inode, Blocker | null>): void {
     const { store, blockerOf } = this.#deps;
-    const blocker = blockerOf(ino, decided);
+    const blocker = blockerOf(ino, found);
     if (blocker === null) return;
     this.#left.delete(ino);
     const parked = store.get('dirty', blocker.ino)?.parked;

@@ -7,8 +7,8 @@ const FILES = 5_000;
 /** Records that a turn of the loop may read: it decides about some hundreds of nodes, and looks at a few records for each. */
 const READS_MAX = 8_000;
 const SHIFTED = 1_000;
-/** Some twenty for each file that is decided about or looked at: each is looked at once in a turn. */
-const SHIFTED_READS_MAX = 60_000;
+/** A hundred for each file: it is looked at a few times in a turn at most. */
+const SHIFTED_READS_MAX = 100 * SHIFTED;
 /** As many as a quota may refuse at once: each has a version that its bytes are to go on into. */
 const PARKED = 500;
 
@@ -107,4 +107,29 @@ test('names that all move up by one are not looked through by each of the files,
   await world.converge(3 * SHIFTED);
   expect(world.service.tree()).toEqual(world.localTree());
   expect(service.violations).toEqual([]);
+});
+
+test('who waits for all of them is told, after one look at each, when the first of such a row is parked', async () => {
+  const world = new SyncWorld();
+  const { service, store, sync } = world;
+  for (let n = 0; n < SHIFTED; n++) service.add('file', MODEL_ROOT, `f${n}`, Buffer.from(`bytes ${n}`));
+  world.learn();
+  for (let n = SHIFTED - 1; n >= 0; n--) world.rename(`/f${n}`, `/f${n + 1}`);
+  service.auto = () => ({ type: 'refuse', status: 400 });
+  let reads = 0;
+  const read = store.get.bind(store);
+  store.get = (table, key) => {
+    reads += 1;
+    return read(table, key);
+  };
+  const waiting = sync.syncNow(AbortSignal.timeout(10_000));
+  const turns: number[] = [];
+  for (let turn = 0; turn < 100; turn++) {
+    reads = 0;
+    await nextTurn();
+    turns.push(reads);
+  }
+
+  expect((await waiting).parked).toHaveLength(SHIFTED);
+  expect(Math.max(...turns)).toBeLessThan(SHIFTED_READS_MAX);
 });
