@@ -2,16 +2,16 @@ import fc from 'fast-check';
 import { test } from 'vitest';
 import { type SaveStep, SavesAndSteps, saveStep } from './saves-and-steps.ts';
 
-const RUNS = Number(process.env.CFS_SAVES_RUNS ?? 40);
-/** A case takes some eighty milliseconds, on a busy machine a second. */
-const TIME_MS_MAX = Math.max(180_000, RUNS * 1_000);
+const RUNS = Number(process.env.CFS_SAVES_RUNS ?? 34);
+/** A case takes some hundred milliseconds, on a busy machine more than a second. */
+const TIME_MS_MAX = Math.max(180_000, RUNS * 3_000);
 
 test(
   'whenever files are saved, read, deleted, or changed by somebody else: nothing is sent that nobody closed, and nothing is lost that nobody threw away',
   async () => {
     await fc.assert(
       fc.asyncProperty(
-        fc.record({ asBegun: fc.boolean(), uniqueNames: fc.boolean(), isAlone: fc.boolean() }),
+        fc.record({ asBegun: fc.boolean(), uniqueNames: fc.boolean(), isAlone: fc.boolean(), isRoomy: fc.boolean() }),
         fc.array(saveStep, { maxLength: 60, size: 'max' }),
         async (how, steps: readonly SaveStep[]) => {
           const run = await SavesAndSteps.begin(how);
