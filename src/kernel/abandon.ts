@@ -1,6 +1,6 @@
 import { readlinkSync } from 'node:fs';
 import type { LinuxMount } from './linux.ts';
-import { unmountDirectory } from './mount-point.ts';
+import { abortConnection, unmountDirectory } from './mount-point.ts';
 import { mountOn } from './mount-table.ts';
 import { type KernelAddon, loadKernelAddon } from './native.ts';
 
@@ -12,7 +12,12 @@ export function abandonMount(
   mount: Pick<LinuxMount, 'directory' | 'descriptor'>,
   addon: KernelAddon = loadKernelAddon(),
 ): void {
-  if (isConnection(mount.descriptor)) addon.abandonDescriptor(mount.descriptor);
+  if (isConnection(mount.descriptor)) {
+    addon.abandonDescriptor(mount.descriptor);
+    // A thread in the middle of a notification holds the connection, and waits for a lock of those who wait for an answer.
+    const entry = mountOn(mount.directory);
+    if (entry?.type.startsWith('fuse')) abortConnection(entry, addon);
+  }
   if (mountOn(mount.directory)?.type.startsWith('fuse')) {
     unmountDirectory(mount.directory, 'lazily', addon);
   }

@@ -1,5 +1,5 @@
 import { spawn, spawnSync } from 'node:child_process';
-import { readdirSync, realpathSync, statSync } from 'node:fs';
+import { readdirSync, realpathSync, statSync, writeFileSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { constants } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
@@ -8,7 +8,7 @@ import { FsError, UsageError } from '../base/errors.ts';
 import { checked, errnoOf } from '../base/native.ts';
 import type { MountOptions } from './binding.ts';
 import { MOUNT_REFUSAL } from './mount-refusal.ts';
-import { mountOn, readMountTable } from './mount-table.ts';
+import { type MountEntry, mountOn, readMountTable } from './mount-table.ts';
 import type { KernelAddon } from './native.ts';
 
 /**
@@ -165,10 +165,17 @@ export function unmountInBackground(directory: string, how: 'orderly' | 'lazily'
   });
 }
 
-/** Ends the connection of a mount even if callers wait in it: MNT_FORCE aborts, MNT_DETACH takes it out of sight. Root only. */
-export function abortMount(directory: string, addon: KernelAddon): void {
-  addon.unmount(directory, MNT_FORCE);
-  addon.unmount(directory, MNT_DETACH);
+/**
+ * Ends the connection of a mount, whoever holds it: callers that wait get an error at once. By the kernel's own word for it, which whoever
+ * mounted may say (fuse_conn_abort_write, fs/fuse/control.c); where that is not mounted, as in most containers, by MNT_FORCE, for root only.
+ */
+export function abortConnection(entry: MountEntry, addon: KernelAddon): void {
+  const number = entry.device.slice(entry.device.indexOf(':') + 1);
+  try {
+    writeFileSync(`/sys/fs/fuse/connections/${number}/abort`, '1');
+  } catch {
+    if (process.geteuid?.() === 0) addon.unmount(entry.directory, MNT_FORCE);
+  }
 }
 
 /** Raises the kernel's read-ahead for this mount; quietly does nothing without the right to. */

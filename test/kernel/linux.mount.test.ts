@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
@@ -19,6 +19,19 @@ async function mounted(options?: Parameters<typeof MountDriver.start>[0]): Promi
 afterEach(async () => {
   for (const driver of drivers.splice(0)) await driver.stop();
 });
+
+/** As in /proc/PID/stat (proc(5)); D: waits in the kernel, and cannot be killed. */
+function statesOfThreads(pid: number): string[] {
+  const folder = `/proc/${pid}/task`;
+  return readdirSync(folder).map((id) => /\) (.) /.exec(readFileSync(join(folder, id, 'stat'), 'latin1'))?.[1] ?? '');
+}
+
+/** Asks for one name after the other, until it hears something else than that there is none. */
+const ASKING_ON = `
+  process.chdir(process.argv[1]);
+  for (let i = 0, code = 'ENOENT'; code === 'ENOENT'; i++)
+    try { require('fs').statSync(String(i)) } catch (error) { ({ code } = error); if (code !== 'ENOENT') console.log(code) }
+`;
 
 /** What programs do first; each line says what it must print. */
 const SMOKE = `
@@ -466,6 +479,27 @@ describe('coming and going', () => {
     expect((await reader.finished).code).toBe(1);
     expect(mountOn(driver.directory)).toBeNull();
     driver.process.kill('SIGKILL');
+  });
+
+  test('and when a notification waits for a folder that a caller has locked', async () => {
+    const driver = await mounted();
+    const reader = started(process.execPath, ['-e', ASKING_ON, driver.directory]);
+    await driver.until(({ operations }) => (operations.lookup ?? 0) > 10, 'names are asked for');
+    void driver.do({ do: 'busy-worker', ms: 1000 }).catch(() => undefined);
+    // Right after that, in the same turn of its loop: nobody reads the request that has locked the folder.
+    void driver.do({ do: 'invalidate-entry', parent: 1, name: 'x' }).catch(() => undefined);
+    void driver.do({ do: 'hang-worker' }).catch(() => undefined);
+    await expect.poll(() => statesOfThreads(driver.process.pid as number), { interval: 20 }).toContain('D');
+
+    await driver.do({ do: 'abandon' });
+
+    expect(await reader.finished).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/^(ECONNABORTED|ENOTCONN)\n$/),
+    });
+    expect(mountOn(driver.directory)).toBeNull();
+    driver.process.kill('SIGKILL');
+    await driver.exited;
   });
 
   test('what cannot be mounted on is refused in one sentence', async () => {
