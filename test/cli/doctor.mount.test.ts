@@ -57,9 +57,15 @@ test('one whose process is stopped hangs, and no command of ours does', async ()
   }
 });
 
-test('one that was killed is a dead mount with a socket that nobody answers', async () => {
+test('one that was killed is a dead mount with a socket that nobody answers; who hung in it is free, as it says of one that hangs', async () => {
+  process.kill(mount.pid, 'SIGSTOP');
+  const hanging = mount.run('stat never-asked-for', { anyExitCode: true });
+  const { stdout } = await loneDoctor(mount, {});
+  expect(stdout).toContain('kill -9 its process');
+
   await mount.kill9();
 
+  expect((await hanging).stderr).toMatch(/abort|not connected/i);
   expect(await doctor()).toMatchObject({ code: exitCode('notMounted'), names: ['socket-stale', 'mount-dead'] });
   // What it says to do is done: the next start takes both away, and what that leaves is sound.
   await mount.mount();

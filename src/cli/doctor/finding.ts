@@ -220,7 +220,7 @@ export const FINDINGS = {
   'mount-hangs': problem('mount', 'failure', {
     symptom: 'programs hang in the mount',
     cause: 'the process of the mount does not answer the kernel: it is stopped, or a defect',
-    cure: 'fusermount3 -uz {} frees everybody; nothing that was closed is lost',
+    cure: 'kill -9 its process (cli/mount.js in ps(1)) frees everybody; nothing that was closed is lost; cfs-mount {} mounts again',
   }),
   'mount-silent': problem('mount', 'failure', {
     symptom: '`cfs status` says that the mount does not answer',
