@@ -10,6 +10,7 @@
 #include "fuse-protocol.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -474,7 +475,7 @@ static int start_job(napi_env env, struct connection *c, uint64_t unique, const 
       memcpy(target, pieces[i].bytes, pieces[i].length);
       continue;
     }
-    int fd = dup(pieces[i].fd);
+    int fd = fcntl(pieces[i].fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0) {
       int failure = errno;
       job_free(job);

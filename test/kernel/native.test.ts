@@ -1,0 +1,69 @@
+import { pbkdf2 } from 'node:crypto';
+import { closeSync, openSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import * as N from '../../src/kernel/native.ts';
+
+/** open(2), as fdinfo shows it (proc(5)). */
+const O_CLOEXEC = 0o2000000;
+/** It is in no page cache, so that the pool has to read it. */
+const UNCACHED = '/proc/cpuinfo';
+/** More than the pool has threads. */
+const BUSY = 16;
+
+/** The flags of each descriptor of a file that this process has. */
+function flagsOf(path: string): number[] {
+  return readdirSync('/proc/self/fd').flatMap((fd) => {
+    try {
+      if (readlinkSync(`/proc/self/fd/${fd}`) !== path) return [];
+      const flags = /^flags:\s*([0-7]+)$/m.exec(readFileSync(`/proc/self/fdinfo/${fd}`, 'latin1'))?.[1] ?? '0';
+      return [Number.parseInt(flags, 8)];
+    } catch {
+      return []; // closed meanwhile
+    }
+  });
+}
+
+test('the layout of the region is what connection.c says', () => {
+  const source = readFileSync(new URL('../../native-deps/fuse-kernel/connection.c', import.meta.url), 'utf8');
+  const number = (name: string): number => {
+    const factors = new RegExp(`#define ${name} \\(?([\\du* ]+)`).exec(source)?.[1] ?? '';
+    return factors.split('*').reduce((product, each) => product * Number.parseInt(each, 10), 1);
+  };
+  const words = [...(/enum \{([^}]+)\}/.exec(source)?.[1] ?? '').matchAll(/^ +(ITEM_\w+)/gm)].map(
+    ([, name = '']) => name,
+  );
+
+  expect(Object.entries(N).filter(([name]) => name.startsWith('ITEM_'))).toEqual(
+    expect.arrayContaining(words.map((name, i) => [name, i])),
+  );
+  expect(words).toHaveLength(N.ITEM_WORDS + 1);
+  expect(Number(/#define TAKEN (0x\w+)u/.exec(source)?.[1])).toBe(N.TAKEN);
+  expect(['BATCH_MAX', 'SMALL_BYTES', 'PAYLOAD_MAX', 'PIECES_MAX'].map(number)).toEqual([
+    ...[N.BATCH_MAX, N.SMALL_SLOT_BYTES, N.PAYLOAD_BYTES_MAX, N.PIECES_MAX],
+  ]);
+  expect(number('PAGE') + number('PAYLOAD_MAX')).toBe(N.SCRATCH_BYTES);
+});
+
+test('what the pool is to read is no descriptor of the programs that are started meanwhile', async () => {
+  const addon = N.loadKernelAddon();
+  // In the place of the kernel's device: it takes any reply.
+  const [device = -1, peer = -1] = addon.socketPair();
+  const nothing = (): void => {};
+  const connection = addon.openConnection(device, 32, 2, 0xffffffff, nothing, nothing, nothing) as N.AddonConnection;
+  const file = openSync(UNCACHED, 'r');
+  const busy = Array.from({ length: BUSY }, () => new Promise((done) => pbkdf2('', '', 50_000, 64, 'sha512', done)));
+
+  const sent = new Promise((done) => {
+    expect(connection.sendPieces(2, 0, [Float64Array.of(file, 0, 16)], done)).toBe(1);
+  });
+  const flags = flagsOf(UNCACHED);
+
+  expect(flags).toHaveLength(2);
+  for (const each of flags) expect(each & O_CLOEXEC).toBe(O_CLOEXEC);
+  expect(await sent).toBe(0);
+  await Promise.all(busy);
+  expect(flagsOf(UNCACHED)).toHaveLength(1);
+  connection.close();
+  closeSync(file);
+  addon.closeDescriptor(peer);
+});
