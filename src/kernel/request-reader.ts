@@ -196,7 +196,7 @@ export class RequestReader {
       case Opcode.READ:
         request.op = 'read';
         request.limit = wire.u32(body + 16);
-        return ops.read(ino, wire.u64(body) as HandleId, wire.offset64(body + 8), request.limit, request);
+        return ops.read(ino, wire.u64(body) as HandleId, wire.place64(body + 8), request.limit, request);
       case Opcode.WRITE: {
         request.op = 'write';
         const handle = wire.u64(body) as HandleId;
@@ -231,7 +231,7 @@ export class RequestReader {
       case Opcode.READDIRPLUS:
         request.op = 'readdir';
         request.sink = this.#makeWriter(wire.u32(body + 16), request.opcode === Opcode.READDIRPLUS);
-        return ops.readdir(ino, wire.u64(body) as HandleId, wire.offset64(body + 8), request.sink, request);
+        return ops.readdir(ino, wire.u64(body) as HandleId, wire.place64(body + 8), request.sink, request);
       case Opcode.RELEASEDIR:
         request.op = 'releasedir';
         return ops.releasedir(ino, wire.u64(body) as HandleId, request);
@@ -274,7 +274,7 @@ export class RequestReader {
         request.op = 'lseek';
         const whence = wire.u32(body + 16);
         if (whence !== P.SEEK_DATA && whence !== P.SEEK_HOLE) throw INVALID;
-        const offset = wire.offset64(body + 8);
+        const offset = wire.place64(body + 8);
         return ops.lseek(ino, wire.u64(body) as HandleId, offset, whence === P.SEEK_DATA ? 'data' : 'hole', request);
       }
       default:

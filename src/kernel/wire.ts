@@ -8,7 +8,7 @@ import * as P from './protocol.ts';
  * Reading requests and putting replies together in the shared region: structures of the protocol at an offset in bytes.
  *
  * 64-bit numbers are JavaScript numbers: inodes, handles and sizes of ours stay below 2^53, and an offset from the kernel that
- * does not is refused (`offset64`).
+ * does not is refused (`offset64`), or past every end (`place64`).
  */
 
 const TYPE_OF_KIND: Readonly<Record<NodeKind, number>> = { file: P.S_IFREG, folder: P.S_IFDIR, symlink: P.S_IFLNK };
@@ -51,6 +51,11 @@ export class Wire {
     const value = this.u64(at);
     if (value > Number.MAX_SAFE_INTEGER) throw new FsError('EFBIG');
     return value;
+  }
+
+  /** A place that is only looked at: 2^53 and beyond is past the end of every file and folder, as the place before it is. */
+  place64(at: number): number {
+    return Math.min(this.u64(at), Number.MAX_SAFE_INTEGER);
   }
 
   timespec(secondsAt: number, nanosecondsAt: number): Timespec {

@@ -132,6 +132,15 @@ describe('what programs do', () => {
     expect(state.binding.freeLargeSlots).toBe(32);
   });
 
+  test('behind the end nothing is read, however far that is, and whether the kernel looks at the size or not', async () => {
+    const driver = await mounted({ fileSystem: { directIo: true } });
+
+    const readAt = `fs.writeFileSync(D + '/f', 'abc'); const fd = fs.openSync(D + '/f', 'r');
+      return [3n, 2n ** 53n, 2n ** 62n].map((at) => { try { return fs.readSync(fd, Buffer.alloc(10), 0, 10, at) } catch (e) { return e.code } })`;
+
+    expect(await script(driver.directory, readAt)).toEqual([0, 0, 0]);
+  });
+
   test('a mapping outlives its descriptor, and what it wrote is in the file', async () => {
     const driver = await mounted();
     const program = `

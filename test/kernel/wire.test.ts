@@ -24,11 +24,12 @@ test('numbers of 64 bits come back, negative seconds too', () => {
       expect(wire.i64(8)).toBe(signed);
       wire.setU64(16, unsigned);
       expect(view.getBigUint64(16, true)).toBe(BigInt(unsigned));
-      expect(wire.offset64(16)).toBe(unsigned);
+      expect([wire.offset64(16), wire.place64(16)]).toEqual([unsigned, unsigned]);
     }),
   );
   view.setBigUint64(16, 2n ** 60n, true);
   expect(() => wire.offset64(16)).toThrow(new FsError('EFBIG'));
+  expect(wire.place64(16)).toBe(Number.MAX_SAFE_INTEGER);
 });
 
 test('names are UTF-8 of at most 255 bytes, or refused', () => {

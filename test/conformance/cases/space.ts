@@ -143,6 +143,10 @@ export const spaceScenarios: readonly Scenario[] = [
     await fails('ENXIO', fs.lseek(fd, 3, SEEK_DATA));
     await fails('ENXIO', fs.lseek(fd, 3, SEEK_HOLE));
     await fails('ENXIO', fs.lseek(fd, 100, SEEK_DATA));
+    for (const offset of [-1, 2 ** 53 - 1, 2 ** 53, 2 ** 62]) {
+      await fails('ENXIO', fs.lseek(fd, offset, SEEK_DATA));
+      await fails('ENXIO', fs.lseek(fd, offset, SEEK_HOLE));
+    }
     await fails('ENXIO', fs.lseek(empty, 0, SEEK_DATA));
     await fails('ENXIO', fs.lseek(empty, 0, SEEK_HOLE));
   }),
