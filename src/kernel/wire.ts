@@ -58,8 +58,11 @@ export class Wire {
     return Math.min(this.u64(at), Number.MAX_SAFE_INTEGER);
   }
 
+  /** Seconds that no double tells exactly are the last ones that it does, on their side: the kernel leaves the limit to us (s_time_max). */
   timespec(secondsAt: number, nanosecondsAt: number): Timespec {
-    return { sec: this.i64(secondsAt), nsec: this.u32(nanosecondsAt) };
+    const sec = this.i64(secondsAt);
+    if (Number.isSafeInteger(sec)) return { sec, nsec: this.u32(nanosecondsAt) };
+    return { sec: sec < 0 ? Number.MIN_SAFE_INTEGER : Number.MAX_SAFE_INTEGER, nsec: 0 };
   }
 
   /** The text [start, end). @throws FsError EILSEQ when it is not UTF-8 */

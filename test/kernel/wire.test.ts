@@ -32,6 +32,27 @@ test('numbers of 64 bits come back, negative seconds too', () => {
   expect(wire.place64(16)).toBe(Number.MAX_SAFE_INTEGER);
 });
 
+test('a moment stays where it is: to the nanosecond where seconds are exact, on its side of 1970 in any case', () => {
+  const region = new ArrayBuffer(64);
+  const wire = new Wire(region);
+  const view = new DataView(region);
+  const keptOf = (seconds: bigint): bigint => {
+    view.setBigInt64(0, seconds, true);
+    view.setUint32(8, 999_999_999, true);
+    const { sec, nsec } = wire.timespec(0, 8);
+    wire.setU64(16, sec);
+    expect(nsec).toBe(BigInt(sec) === seconds ? 999_999_999 : 0);
+    return view.getBigInt64(16, true);
+  };
+
+  for (const exact of [0n, -1n, 2n ** 31n, -(2n ** 40n), 2n ** 53n - 1n, 1n - 2n ** 53n])
+    expect(keptOf(exact)).toBe(exact);
+  for (const seconds of [2n ** 53n, 2n ** 62n + 1n, 2n ** 63n - 1n]) {
+    expect(keptOf(seconds)).toBe(2n ** 53n - 1n);
+    expect(keptOf(-seconds)).toBe(1n - 2n ** 53n);
+  }
+});
+
 test('names are UTF-8 of at most 255 bytes, or refused', () => {
   const region = new ArrayBuffer(4096);
   const wire = new Wire(region);
