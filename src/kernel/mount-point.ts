@@ -9,7 +9,7 @@ import { checked, errnoOf } from '../base/native.ts';
 import type { MountOptions } from './binding.ts';
 import { MOUNT_REFUSAL } from './mount-refusal.ts';
 import { type MountEntry, mountOn, readMountTable } from './mount-table.ts';
-import type { KernelAddon } from './native.ts';
+import { type KernelAddon, PAYLOAD_BYTES_MAX } from './native.ts';
 
 /**
  * Where and how a mount comes and goes: the directory's state, mount(2) as root and `fusermount3` otherwise, and one sentence for
@@ -48,6 +48,12 @@ const MOUNT_FLAGS: ReadonlyMap<string, readonly [set: number, clear: number]> = 
 ]);
 /** What an ordinary user may pass to fusermount3 (its own table refuses dev and suid). */
 const ROOT_ONLY_FLAGS: ReadonlySet<string> = new Set(['dev', 'suid']);
+
+/**
+ * No READ is longer than our replies. What INIT agrees on bounds it by a number of pages (max_pages), which are 4 KiB on x86, and 16 or 64
+ * KiB on many an arm64: a read(2) of 2 MiB that bypasses the page cache would come in one piece there, and be EIO.
+ */
+const MAX_READ = `max_read=${PAYLOAD_BYTES_MAX}`;
 
 /** How long a mounted directory may take to show that it lives. */
 const PROBE_MS = 2000;
@@ -203,6 +209,7 @@ function mountAsRoot(options: MountOptions, addon: KernelAddon): number {
     'rootmode=40000',
     `user_id=${process.getuid?.() ?? 0}`,
     `group_id=${process.getgid?.() ?? 0}`,
+    MAX_READ,
     ...(options.defaultPermissions ? ['default_permissions'] : []),
     ...(options.allowOther ? ['allow_other'] : []),
   ].join(',');
@@ -220,6 +227,7 @@ function mountAsUser(options: MountOptions, addon: KernelAddon): number {
   const words = [
     `fsname=${escaped(options.fsname)}`,
     `subtype=${escaped(options.subtype)}`,
+    MAX_READ,
     ...(options.readOnly ? ['ro'] : []),
     ...(options.defaultPermissions ? ['default_permissions'] : []),
     ...(options.allowOther ? ['allow_other'] : []),

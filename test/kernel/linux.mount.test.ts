@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
 import { mountOn } from '../../src/kernel/mount-table.ts';
+import { PAYLOAD_BYTES_MAX } from '../../src/kernel/native.ts';
 import { MASKABLE_FEATURES } from '../../src/kernel/negotiation.ts';
 import { MountDriver, makeMountPoint, run, script, shell, started } from './mount-driver.ts';
 
@@ -130,6 +131,15 @@ describe('what programs do', () => {
     const state = await driver.until(({ openHandles }) => openHandles === 0, 'all handles are released');
     expect(state.binding.freeSmallSlots).toBe(256);
     expect(state.binding.freeLargeSlots).toBe(32);
+  });
+
+  test('the kernel asks for no more at once than fits into a reply, whatever its pages are', async () => {
+    const driver = await mounted();
+
+    const line = readFileSync('/proc/self/mountinfo', 'utf8')
+      .split('\n')
+      .find((each) => each.includes(` ${driver.directory} `));
+    expect(/max_read=(\d+)/.exec(line ?? '')?.[1]).toBe(String(PAYLOAD_BYTES_MAX));
   });
 
   test('behind the end nothing is read, however far that is, and whether the kernel looks at the size or not', async () => {
