@@ -1,4 +1,4 @@
-import { spawn, spawnSync } from 'node:child_process';
+import { type SpawnSyncReturns, spawn, spawnSync } from 'node:child_process';
 import { readdirSync, realpathSync, statSync, writeFileSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { constants } from 'node:os';
@@ -141,9 +141,10 @@ export function unmountDirectory(directory: string, how: 'orderly' | 'lazily', a
   const args = ['-u', '-q', ...(how === 'lazily' ? ['-z'] : []), '--', directory];
   const result = spawnSync('fusermount3', args, { stdio: ['ignore', 'ignore', 'pipe'], encoding: 'utf8' });
   if (result.status === 0 || mountOn(directory) === null) return;
+  const said = saidBy(result);
   throw new FsError(
-    /busy/i.test(result.stderr) || how === 'orderly' ? 'EBUSY' : 'EIO',
-    `could not unmount ${directory}: ${result.stderr.trim()}`,
+    /busy/i.test(said) || how === 'orderly' ? 'EBUSY' : 'EIO',
+    `could not unmount ${directory}: ${said}`,
   );
 }
 
@@ -251,11 +252,7 @@ function mountAsUser(options: MountOptions, addon: KernelAddon): number {
       );
     }
     if (result.status !== 0) {
-      const said = result.stderr.trim().replace(/^fusermount3?: /, '');
-      throw new UsageError(
-        `could not mount on ${options.directory}: ${said === '' ? 'fusermount3 failed' : said}`,
-        MOUNT_REFUSAL.noFuse,
-      );
+      throw new UsageError(`could not mount on ${options.directory}: ${saidBy(result)}`, MOUNT_REFUSAL.noFuse);
     }
     const fd = addon.receiveDescriptor(ours);
     if (fd < 0) throw deviceRefused(errnoOf(fd));
@@ -264,6 +261,14 @@ function mountAsUser(options: MountOptions, addon: KernelAddon): number {
     addon.closeDescriptor(ours);
     addon.closeDescriptor(theirs);
   }
+}
+
+/** Why fusermount3 did not do it. It has said nothing where it could not be started: EACCES, EAGAIN, ENOMEM. */
+function saidBy(result: SpawnSyncReturns<string>): string {
+  const { code } = (result.error ?? {}) as NodeJS.ErrnoException;
+  if (result.stderr === null) return `fusermount3 cannot be started: ${code}`;
+  const said = result.stderr.trim().replace(/^fusermount3?: /, '');
+  return said === '' ? 'fusermount3 failed' : said;
 }
 
 function deviceRefused(errno: string): UsageError {
