@@ -120,12 +120,18 @@ export function toFsError(error: unknown): FsError {
   // Offline and "no answer in time" look the same to a process: it may try again later.
   if (error instanceof TransportError) return new FsError('ETIMEDOUT', error.message, { cause: error });
   if (error instanceof SignInError) return new FsError('EIO', error.message, { cause: error });
-  if (error instanceof StorageError) return new FsError(error.full ? 'ENOSPC' : 'EIO', error.message, { cause: error });
+  if (error instanceof StorageError) return new FsError(errnoOfStorage(error), error.message, { cause: error });
   if (error instanceof Error && error.name === 'TimeoutError')
     return new FsError('ETIMEDOUT', 'took longer than its deadline', { cause: error });
   if (error instanceof Error && error.name === 'AbortError')
     return new FsError('EINTR', 'interrupted by the caller', { cause: error });
   return new FsError('EIO', 'unexpected failure', { cause: error });
+}
+
+/** EFBIG: a place that no file on this disk has, 16 TiB on ext4. Writing there is the program's mistake, not the disk's. */
+function errnoOfStorage({ full, cause }: StorageError): Errno {
+  if (full) return 'ENOSPC';
+  return (cause as NodeJS.ErrnoException | undefined)?.code === 'EFBIG' ? 'EFBIG' : 'EIO';
 }
 
 /** An error as plain data, to cross the port between the two threads. */

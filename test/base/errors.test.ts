@@ -9,6 +9,7 @@ import {
   TransportError,
   toFsError,
 } from '../../src/base/errors.ts';
+import { storageErrorOf } from '../../src/store/disk.ts';
 
 test.each([
   [new FsError('ENOTEMPTY'), 'ENOTEMPTY'],
@@ -24,6 +25,7 @@ test.each([
   [new ProtocolError('half a document'), 'EIO'],
   [new StorageError('no room', { full: true }), 'ENOSPC'],
   [new StorageError('broken'), 'EIO'],
+  [storageErrorOf(Object.assign(new Error('file too large'), { code: 'EFBIG' }), 'write failed'), 'EFBIG'],
   [new DOMException('gave up', 'AbortError'), 'EINTR'],
   [new DOMException('too long', 'TimeoutError'), 'ETIMEDOUT'],
   [new TypeError('our bug'), 'EIO'],
