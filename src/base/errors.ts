@@ -134,6 +134,24 @@ function errnoOfStorage({ full, cause }: StorageError): Errno {
   return (cause as NodeJS.ErrnoException | undefined)?.code === 'EFBIG' ? 'EFBIG' : 'EIO';
 }
 
+const NAME_OF_NUMBER: ReadonlyMap<number, string> = new Map(
+  Object.entries(constants.errno).map(([name, number]) => [number, name]),
+);
+
+/**
+ * The `code` of a failed system call. Node names only what libuv has a name for; of others, EDQUOT and ESTALE among them, the code is
+ * *UNKNOWN* or *Unknown system error -122* (uv_err_name, src/uv-common.c), and the number says which it was.
+ */
+export function systemCodeOf(error: unknown): string | undefined {
+  const { code, errno } = (error ?? {}) as NodeJS.ErrnoException;
+  return typeof errno === 'number' && /^unknown/i.test(code ?? '') ? (errnoNameOf(-errno) ?? code) : code;
+}
+
+/** The name of an errno, undefined for a number that is none. */
+export function errnoNameOf(number: number): Errno | undefined {
+  return NAME_OF_NUMBER.get(number) as Errno | undefined;
+}
+
 /** An error as plain data, to cross the port between the two threads. */
 export interface ErrorRecord {
   readonly name: string;

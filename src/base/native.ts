@@ -2,7 +2,7 @@ import { createRequire } from 'node:module';
 import { constants } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { getSystemErrorName } from 'node:util';
-import { type Errno, FsError, UsageError } from './errors.ts';
+import { type Errno, errnoNameOf, FsError, UsageError } from './errors.ts';
 
 /**
  * The door to our addon (native-deps/fuse-kernel), and those of its functions that have nothing to do with the kernel's FUSE
@@ -104,5 +104,6 @@ export function checked(what: string, result: number): number {
 
 /** The name of a negative errno. */
 export function errnoOf(negative: number): Errno {
-  return getSystemErrorName(negative) as Errno;
+  const name = getSystemErrorName(negative);
+  return (/^unknown/i.test(name) ? (errnoNameOf(-negative) ?? 'EIO') : name) as Errno;
 }

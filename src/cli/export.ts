@@ -2,7 +2,7 @@ import { existsSync, readdirSync } from 'node:fs';
 import { access, constants, type FileHandle, mkdir, open, rm, symlink } from 'node:fs/promises';
 import { dirname, join, relative, resolve } from 'node:path';
 import type { Clock } from '../base/clock.ts';
-import { FsError, StorageError, UsageError } from '../base/errors.ts';
+import { FsError, StorageError, systemCodeOf, UsageError } from '../base/errors.ts';
 import { accountPaths, type Paths, storeDirectories } from '../config/paths.ts';
 import { formatBytes } from '../config/units.ts';
 import { PART_BYTES_MAX } from '../control/methods.ts';
@@ -86,8 +86,8 @@ export async function exportCommand(
  */
 export function concernsOneFile(error: unknown): boolean {
   if (error instanceof FsError || error instanceof StorageError) return true;
-  const { code, syscall } = error as NodeJS.ErrnoException;
-  return code !== undefined && syscall !== undefined && !ENDS_ALL.has(code);
+  const code = systemCodeOf(error);
+  return code !== undefined && (error as NodeJS.ErrnoException).syscall !== undefined && !ENDS_ALL.has(code);
 }
 
 /** @throws where nothing can be copied to it at all: that is said once, not of every file */

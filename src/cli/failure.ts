@@ -4,6 +4,7 @@ import {
   ProtocolError,
   SignInError,
   StorageError,
+  systemCodeOf,
   TransportError,
   UsageError,
 } from '../base/errors.ts';
@@ -54,7 +55,8 @@ export function failureOf(error: unknown): Failure {
 
 /** A file or folder that a command was to read or write, and what the system said about it; null for anything else. */
 function diskFailure(error: unknown): Failure | null {
-  const { code, path, dest, syscall } = error as NodeJS.ErrnoException & { readonly dest?: string };
+  const { path, dest, syscall } = error as NodeJS.ErrnoException & { readonly dest?: string };
+  const code = systemCodeOf(error);
   const known = code === undefined ? undefined : DISK_FAILURES.get(code);
   if (known === undefined || syscall === undefined) return null;
   const place = dest ?? path;

@@ -2,6 +2,7 @@ import { existsSync, readlinkSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../base/clock.ts';
+import { systemCodeOf } from '../base/errors.ts';
 import { silentLogger } from '../base/log.ts';
 import type { Extent, Inode } from '../base/vocabulary.ts';
 import { callControl } from '../control/client.ts';
@@ -61,7 +62,7 @@ export function openUnsyncedInMount(socketPath: string, directory: string): Unsy
               const { bytesRead } = await file.read(bytes, 0, bytes.byteLength, start);
               if (bytesRead === bytes.byteLength) return [{ length: bytesRead, bytes }];
             } catch (error) {
-              const { code = '' } = error as NodeJS.ErrnoException;
+              const code = systemCodeOf(error) ?? '';
               if (!NOT_HERE.has(code)) throw error;
               isAway = code === 'ETIMEDOUT';
             }

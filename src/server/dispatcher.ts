@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Clock } from '../base/clock.ts';
-import { StorageError } from '../base/errors.ts';
+import { StorageError, systemCodeOf } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { type Endpoint, type EndpointKind, parsePath } from '../protocol/endpoints.ts';
 import { accountHandlers } from './account-handlers.ts';
@@ -160,7 +160,7 @@ const GARBAGE =
 
 function refusalOf(error: unknown): Refusal {
   if (error instanceof Refusal) return error;
-  const code = (error as NodeJS.ErrnoException | null)?.code;
+  const code = systemCodeOf(error);
   const isFull = (error instanceof StorageError && error.full) || code === 'ENOSPC' || code === 'EDQUOT';
   return isFull ? noRoom() : new Refusal(500, 'Internal server error');
 }

@@ -16,7 +16,7 @@ import {
 } from 'node:fs';
 import { open, statfs } from 'node:fs/promises';
 import { promisify } from 'node:util';
-import { StorageError } from '../base/errors.ts';
+import { StorageError, systemCodeOf } from '../base/errors.ts';
 import { NativeFiles } from '../base/native.ts';
 
 /**
@@ -67,7 +67,7 @@ const writeInPool = promisify(write);
 /** The failure of a system call on the store's files as a StorageError; `full` where the disk is. */
 export function storageErrorOf(error: unknown, what: string): StorageError {
   if (error instanceof StorageError) return error;
-  const code = (error as NodeJS.ErrnoException | null)?.code ?? 'unknown failure';
+  const code = systemCodeOf(error) ?? 'unknown failure';
   return new StorageError(`${what}: ${code}`, { cause: error, full: FULL.has(code) });
 }
 

@@ -1,6 +1,6 @@
 import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
-import { ProtocolError, StorageError } from '../base/errors.ts';
+import { ProtocolError, StorageError, systemCodeOf } from '../base/errors.ts';
 import type { FetchedRange, FetchTarget, WrittenExtent } from '../base/resources.ts';
 import { BLOCK_BYTES, type Extent } from '../base/vocabulary.ts';
 import { ArrivingMarks } from './arriving-marks.ts';
@@ -192,7 +192,7 @@ async function asStorageError<T>(path: string, act: () => Promise<T>): Promise<T
   try {
     return await act();
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
+    const code = systemCodeOf(error);
     const full = code === 'ENOSPC' || code === 'EDQUOT';
     throw new StorageError(`${path}: cannot be written`, { full, cause: error });
   }

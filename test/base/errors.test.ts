@@ -6,9 +6,11 @@ import {
   ProtocolError,
   SignInError,
   StorageError,
+  systemCodeOf,
   TransportError,
   toFsError,
 } from '../../src/base/errors.ts';
+import { checked, errnoOf } from '../../src/base/native.ts';
 import { storageErrorOf } from '../../src/store/disk.ts';
 
 test.each([
@@ -32,6 +34,20 @@ test.each([
   ['not even an error', 'EIO'],
 ] as const)('%s is told as %s', (thrown, errno) => {
   expect(toFsError(thrown).errno).toBe(errno);
+});
+
+test('an errno that Node has no name for is known by its number', () => {
+  const { EDQUOT, ESTALE } = constants.errno;
+  // As fs throws them: of a call that waits, of a promise.
+  const thrown = Object.assign(new Error('UNKNOWN: unknown error, write'), { errno: -EDQUOT, code: 'UNKNOWN' });
+  const rejected = Object.assign(new Error('x'), { errno: -ESTALE, code: `Unknown system error -${ESTALE}` });
+
+  expect([systemCodeOf(thrown), systemCodeOf(rejected)]).toEqual(['EDQUOT', 'ESTALE']);
+  expect(toFsError(storageErrorOf(thrown, 'write failed')).errno).toBe('ENOSPC');
+  expect(() => checked('reserve room', -EDQUOT)).toThrow(expect.objectContaining({ errno: 'EDQUOT' }));
+  expect([systemCodeOf({ errno: -2, code: 'ENOENT' }), systemCodeOf(null), errnoOf(-95)]).toEqual([
+    ...['ENOENT', undefined, 'ENOTSUP'],
+  ]);
 });
 
 test('no failure that is not about a name is ever told as "not there"', () => {

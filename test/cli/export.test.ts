@@ -1,4 +1,5 @@
 import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { constants } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
@@ -149,8 +150,10 @@ test.each([
   expect(concernsOneFile(thrown)).toBe(isSo);
 });
 
-function error(code: string): Error {
-  return Object.assign(new Error(code), { code, syscall: 'write' });
+/** As Node throws it, which has no name for EDQUOT. */
+function error(name: keyof typeof constants.errno): Error {
+  const code = name === 'EDQUOT' ? 'UNKNOWN' : name;
+  return Object.assign(new Error(code), { code, errno: -constants.errno[name], syscall: 'write' });
 }
 
 /** Empty ones, in this order. */
