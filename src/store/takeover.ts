@@ -206,7 +206,7 @@ export class Takeover {
   #failureOf(error: unknown): StorageError {
     if (error instanceof StorageError) return error;
     const text = String((error as Error | null)?.message ?? error);
-    const full = /no space|ENOSPC|MDB_MAP_FULL/i.test(text) || this.#options.isDiskFull();
+    const full = /no space|quota exceeded|ENOSPC|MDB_MAP_FULL/i.test(text) || this.#options.isDiskFull();
     return new StorageError('the index of the store could not be written', { cause: error, full });
   }
 

@@ -52,45 +52,50 @@ async function until(clock: ManualClock, condition: () => boolean): Promise<void
   await expect.poll(passing, { interval: 5 }).toBe(true);
 }
 
-test('MDB_MAP_FULL: the journal takes changes for as long as it has room, short ones to the end, and nothing is lost', async () => {
-  const index = new RefusingIndex();
-  const clock = new ManualClock();
-  const directory = stores.directory();
-  let isFull = false;
-  const noRoom = (): never => {
-    throw new StorageError('no room', { full: true });
-  };
-  const disk: Disk = {
-    ...systemDisk,
-    allocate: async (path, sizeBytes) => (isFull ? noRoom() : systemDisk.allocate(path, sizeBytes)),
-    reserve: (fd, sizeBytes) => (isFull ? noRoom() : systemDisk.reserve(fd, sizeBytes)),
-  };
-  const store = await stores.open(directory, { clock, disk, segmentBytes: SEGMENT_BYTES, openIndex: index.open });
-  await store.settle();
-  index.rowsMax = 0;
-  isFull = true;
-  let last = 0;
-  put(store, ++last, LONG_BYTES);
-  await until(clock, () => index.refused > 0);
+/** As LMDB says it: of its map; by strerror(3), of a file system's quota. */
+test.each(['MDB_MAP_FULL: Environment mapsize limit reached', 'Disk quota exceeded'])(
+  '%s: the journal takes changes for as long as it has room, short ones to the end, and nothing is lost',
+  async (message) => {
+    const index = new RefusingIndex();
+    index.message = message;
+    const clock = new ManualClock();
+    const directory = stores.directory();
+    let isFull = false;
+    const noRoom = (): never => {
+      throw new StorageError('no room', { full: true });
+    };
+    const disk: Disk = {
+      ...systemDisk,
+      allocate: async (path, sizeBytes) => (isFull ? noRoom() : systemDisk.allocate(path, sizeBytes)),
+      reserve: (fd, sizeBytes) => (isFull ? noRoom() : systemDisk.reserve(fd, sizeBytes)),
+    };
+    const store = await stores.open(directory, { clock, disk, segmentBytes: SEGMENT_BYTES, openIndex: index.open });
+    await store.settle();
+    index.rowsMax = 0;
+    isFull = true;
+    let last = 0;
+    put(store, ++last, LONG_BYTES);
+    await until(clock, () => index.refused > 0);
 
-  let refusal: unknown = null;
-  for (; refusal === null; last += refusal === null ? 1 : 0) refusal = refusalOf(store, last + 1, LONG_BYTES);
-  expect(refusal).toBeInstanceOf(StorageError);
-  expect(refusal).toMatchObject({ full: true });
-  expect(last * LONG_BYTES).toBeGreaterThan(SEGMENT_BYTES / 2);
-  // More of them than a long one would have taken.
-  for (let more = 0; more < (1.1 * LONG_BYTES) / 200; more++) put(store, ++last, 200);
-  expect(lost(store, last)).toEqual([]);
-  // As SIGKILL would leave it.
-  expect(lost(await stores.open(stores.copyOf(directory)), last)).toEqual([]);
+    let refusal: unknown = null;
+    for (; refusal === null; last += refusal === null ? 1 : 0) refusal = refusalOf(store, last + 1, LONG_BYTES);
+    expect(refusal).toBeInstanceOf(StorageError);
+    expect(refusal).toMatchObject({ full: true });
+    expect(last * LONG_BYTES).toBeGreaterThan(SEGMENT_BYTES / 2);
+    // More of them than a long one would have taken.
+    for (let more = 0; more < (1.1 * LONG_BYTES) / 200; more++) put(store, ++last, 200);
+    expect(lost(store, last)).toEqual([]);
+    // As SIGKILL would leave it.
+    expect(lost(await stores.open(stores.copyOf(directory)), last)).toEqual([]);
 
-  index.rowsMax = Number.POSITIVE_INFINITY;
-  isFull = false;
-  await until(clock, () => refusalOf(store, last + 1, LONG_BYTES) === null);
-  await until(clock, () => store.pressure() === 0);
-  await store.close();
-  expect(lost(await stores.open(directory), last + 1)).toEqual([]);
-});
+    index.rowsMax = Number.POSITIVE_INFINITY;
+    isFull = false;
+    await until(clock, () => refusalOf(store, last + 1, LONG_BYTES) === null);
+    await until(clock, () => store.pressure() === 0);
+    await store.close();
+    expect(lost(await stores.open(directory), last + 1)).toEqual([]);
+  },
+);
 
 test('a start takes nothing over before the journal has its file: LMDB would take the room for it', async () => {
   const refusing = new RefusingIndex();
