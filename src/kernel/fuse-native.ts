@@ -314,12 +314,14 @@ export function whyNotLoaded(error: unknown): string {
 export async function mountWithFuseNative(start: FuseNativeStart, files: PathFiles): Promise<void> {
   const FuseNative = loadLibrary();
   // Options that the package does not know go behind a comma of one that it does. Without big_writes every write is 4 KiB;
-  // without use_ino libfuse makes up inode numbers.
+  // without use_ino libfuse makes up inode numbers; without atomic_o_trunc what open(2) empties comes as a truncate(2), which is
+  // written down at once: half of a save would be all that is left of a file.
   const fsname = [
     start.fsname.replace(/[\\,]/g, '\\$&'),
     `subtype=${start.subtype}`,
     'big_writes',
     'use_ino',
+    'atomic_o_trunc',
     ...start.words,
   ].join(',');
   const mounting = withRoomForXattrs(

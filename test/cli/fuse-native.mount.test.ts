@@ -1,3 +1,4 @@
+import { spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { processLife } from '../../src/base/process-life.ts';
@@ -70,6 +71,27 @@ describe.skipIf(missing !== null)(
 
       await mount.mount();
       expect((await mount.run('cat file')).stdout).toBe('kept\n');
+    });
+
+    test('what a program writes by `> file`, and is in the middle of when the mount is killed, leaves what was there', async () => {
+      await mounted();
+      await mount.run("head -c 300000 /dev/zero | tr '\\0' A > whole");
+      await mount.sync();
+      const script = `exec node -e 'fs.writeSync(1, Buffer.alloc(100000)); setInterval(() => {}, 1000)' > ${mount.directory}/whole`;
+      const shell = spawn('sh', ['-c', script], { stdio: 'ignore' });
+      const gone = new Promise((resolve) => shell.once('exit', resolve));
+      try {
+        await expect.poll(async () => (await mount.run('stat -c %s whole')).stdout).toBe('100000\n');
+        await mount.kill9();
+      } finally {
+        shell.kill('SIGKILL');
+        await gone;
+      }
+      await mount.mount();
+
+      expect((await mount.run('stat -c %s whole; tr -d A < whole | wc -c; : > whole; stat -c %s whole')).stdout).toBe(
+        '300000\n0\n0\n',
+      );
     });
   },
 );
