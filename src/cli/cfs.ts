@@ -8,7 +8,15 @@ import { exitCode } from './exit-codes.ts';
 /** `cfs`: everything about the cloud folder that is not mounting. Its commands: `command-table.ts`. */
 
 let code = exitCode('ok');
-const context = { ...terminalOutput(), paths: pathsOf(process.env), clock: systemClock, env: process.env };
+const context = {
+  ...terminalOutput(),
+  // Asked for by a command: what keeps it from being known is told like any other failure, and --help needs none.
+  get paths() {
+    return pathsOf(process.env);
+  },
+  clock: systemClock,
+  env: process.env,
+};
 const program = cfsProgram(context, (ended) => {
   code = ended;
 });

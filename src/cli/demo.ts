@@ -1,9 +1,8 @@
 import { mkdirSync } from 'node:fs';
-import { homedir } from 'node:os';
 import { join } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import type { Options } from '../config/options.ts';
-import type { Paths } from '../config/paths.ts';
+import { homeDirectory, type Paths } from '../config/paths.ts';
 import { type DemoAccount, knownAccount } from './demo-account.ts';
 import { DemoServer } from './demo-server.ts';
 import { type LaunchedMount, launchMount } from './launch.ts';
@@ -26,7 +25,7 @@ interface DemoDeps {
  */
 export async function demoCommand(deps: DemoDeps, flags: { readonly directory: string | null }): Promise<number> {
   checkFuse(deps.env);
-  const directory = pointFor(flags.directory ?? join(deps.env.HOME ?? homedir(), 'Cloud'), deps.options);
+  const directory = pointFor(flags.directory ?? join(homeDirectory(deps.env), 'Cloud'), deps.options);
   const known = knownAccount(deps.paths);
   if (known !== null) await checkNotMounted(deps.paths, known.name);
 

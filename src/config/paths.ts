@@ -1,5 +1,6 @@
-import { homedir } from 'node:os';
+import { userInfo } from 'node:os';
 import { isAbsolute, join } from 'node:path';
+import { UsageError } from '../base/errors.ts';
 
 /**
  * Where everything lies, after the XDG base directory specification: two runs with different XDG_* directories never meet.
@@ -37,16 +38,18 @@ export function storeDirectories(files: AccountPaths): readonly [string, string]
   return [files.storeDirectory, files.accountStoreDirectory];
 }
 
-/** @param env the environment of the process: `XDG_CONFIG_HOME`, `XDG_STATE_HOME`, `XDG_RUNTIME_DIR`, `HOME`. */
+/**
+ * @param env the environment of the process: `XDG_CONFIG_HOME`, `XDG_STATE_HOME`, `XDG_RUNTIME_DIR`, `HOME`.
+ * @throws UsageError as `homeDirectory`, where that is needed
+ */
 export function pathsOf(env: Readonly<Record<string, string | undefined>>): Paths {
-  const home = env.HOME !== undefined && isAbsolute(env.HOME) ? env.HOME : homedir();
   // The specification: a relative path in these variables is invalid and to be ignored.
   const base = (name: string): string | null => {
     const value = env[name];
     return value !== undefined && isAbsolute(value) ? value : null;
   };
-  const config = join(base('XDG_CONFIG_HOME') ?? join(home, '.config'), 'cfs');
-  const state = join(base('XDG_STATE_HOME') ?? join(home, '.local', 'state'), 'cfs');
+  const config = join(base('XDG_CONFIG_HOME') ?? join(homeDirectory(env), '.config'), 'cfs');
+  const state = join(base('XDG_STATE_HOME') ?? join(homeDirectory(env), '.local', 'state'), 'cfs');
   const runtime = base('XDG_RUNTIME_DIR');
   return {
     configFile: join(config, 'config.toml'),
@@ -55,6 +58,21 @@ export function pathsOf(env: Readonly<Record<string, string | undefined>>): Path
     demoServerDirectory: join(state, 'demo-server'),
     runtimeDirectory: runtime === null ? null : join(runtime, 'cfs'),
   };
+}
+
+/**
+ * HOME; where it is unset, empty or relative, the directory that the system has for this user. `homedir()` would hand out HOME as it is:
+ * keys and store would lie in whatever directory a command is called from.
+ *
+ * @throws UsageError where the system knows no such user (in a container)
+ */
+export function homeDirectory({ HOME }: Readonly<Record<string, string | undefined>>): string {
+  if (HOME !== undefined && isAbsolute(HOME)) return HOME;
+  try {
+    return userInfo().homedir;
+  } catch (error) {
+    throw new UsageError('there is no home directory: set HOME to one, with its whole path', 2, { cause: error });
+  }
 }
 
 /** @param name the account's name from `accountName`. */

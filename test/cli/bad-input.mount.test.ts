@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { userInfo } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { exitCode } from '../../src/cli/exit-codes.ts';
@@ -219,6 +220,31 @@ describe('without a mount', () => {
     const { stdout } = await home.run('cfs', ['status', '--json']);
     expect(JSON.parse(stdout)).toMatchObject({ accounts: [{ name: '17@http+127.0.0.1:9', status: null }] });
     expect(stdout).not.toMatch(/private|app-authorization/);
+  });
+
+  test.each(['', 'here'])(
+    'where HOME is %j, nothing lies in the directory that a command is called from',
+    async (HOME) => {
+      const env = { HOME, XDG_CONFIG_HOME: undefined };
+
+      const { stdout } = await home.run('cfs', ['config', 'show'], { env });
+
+      expect(stdout).toContain(`config.toml: ${userInfo().homedir}/.config/cfs/config.toml\n`);
+    },
+  );
+
+  test.skipIf(process.getuid?.() !== 0)('a user without a home directory is told so by what needs one', async () => {
+    const env = { ...home.env, HOME: undefined, XDG_STATE_HOME: undefined };
+    const as = ['setpriv', '--reuid=4242424', '--regid=4242424', '--clear-groups'];
+    const run = (program: string, word: string) =>
+      runCommand([...as, process.execPath, join(PROJECT, 'dist/cli', program), word], { env, anyExitCode: true });
+
+    for (const [program, word] of [
+      ['cfs.js', 'accounts'],
+      ['cfs-mount.js', '/'],
+    ] as const)
+      expectRefusal(await run(program, word), exitCode('usage'), 'there is no home directory: set HOME to one');
+    expect((await run('cfs.js', '--help')).code).toBe(0);
   });
 
   test('an unknown subcommand or flag is one line', async () => {

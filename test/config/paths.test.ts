@@ -1,3 +1,4 @@
+import { userInfo } from 'node:os';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { accountName, accountPaths, pathsOf } from '../../src/config/paths.ts';
@@ -25,6 +26,10 @@ test('a relative directory is no directory (the specification says to ignore it)
   expect(pathsOf({ HOME: '/home/ann', XDG_STATE_HOME: 'here' }).accountsDirectory).toBe(
     '/home/ann/.local/state/cfs/accounts',
   );
+});
+
+test.each([undefined, '', 'here'])('where HOME is %j, the home directory that the system has', (HOME) => {
+  expect(pathsOf({ HOME }).accountsDirectory).toBe(`${userInfo().homedir}/.local/state/cfs/accounts`);
 });
 
 test('an account is named so that a person recognises it', () => {
