@@ -79,10 +79,13 @@ function readTable(file: OptionInputs['file'], problems: string[]): ReadonlyMap<
     problems.push(`${file.path}:${error.line}: ${reason}`);
     return values;
   }
-  const known = new Set(optionRows().map(([, option]) => fileKeyOf(option)));
+  const known = new Map(optionRows().map(([, option]) => [fileKeyOf(option), option]));
   for (const [key, value] of Object.entries(table)) {
     const line = lineOf(key, file.text);
-    if (!known.has(key)) problems.push(`${file.path}:${line}: ${key}: there is no such option`);
+    const option = known.get(key);
+    if (option === undefined) problems.push(`${file.path}:${line}: ${key}: there is no such option`);
+    else if (option.isQuoted === true && typeof value === 'number')
+      problems.push(`${file.path}:${line}: ${key}: expected a text, in quotes, such as "${option.default}"`);
     else if (typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean')
       values.set(key, { text: String(value), line });
     else problems.push(`${file.path}:${line}: ${key}: expected a text, a number, true or false`);

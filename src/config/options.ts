@@ -19,6 +19,8 @@ export interface OptionDefinition<T = unknown> {
   readonly hidden: boolean;
   /** Where only these are taken. */
   readonly choices?: readonly string[];
+  /** In config.toml no number: TOML has other ways to write one, of which nothing is left in its value. */
+  readonly isQuoted?: true;
   /** Text to value. @throws RangeError with what is wrong, to be put behind the place. */
   readonly parse: (text: string) => T;
 }
@@ -231,7 +233,8 @@ function octal(flag: string, standard: string, help: string) {
     if (!/^0?[0-7]{1,3}$/.test(text.trim())) throw new RangeError(`"${text}" is not an octal mask such as 022`);
     return Number.parseInt(text, 8);
   };
-  return { flag, placeholder: '<octal>', default: standard, help, hidden: false, parse };
+  // umask = 0o077 comes as 63, and 63 would be taken for 0o063.
+  return { flag, placeholder: '<octal>', default: standard, help, hidden: false, isQuoted: true as const, parse };
 }
 
 function pathOrAuto(flag: string, standard: string, help: string) {

@@ -84,6 +84,16 @@ test('a wrong value in the file is a problem even where a flag overrides it', ()
   expect(problemsOf({ file: file('settle = "soon"'), flags: { settleMs: '1s' } })).toHaveLength(1);
 });
 
+test.each(['0o077', '63', '0x3f', '22'])(
+  'a mask that is the number %s in the file is refused: it may be meant as octal, or not',
+  (mask) => {
+    expect(problemsOf({ file: file(`umask = ${mask}`) })).toEqual([
+      '/etc/cfs/config.toml:1: umask: expected a text, in quotes, such as "022"',
+    ]);
+    expect(loadOptions({ ...NOTHING, file: file('umask = "077"') }).options.umask).toBe(0o077);
+  },
+);
+
 test('a file that is not TOML is refused with its line', () => {
   expect(problemsOf({ file: file('settle = "2s"\ndrain = \n') })[0]).toMatch(/^\/etc\/cfs\/config\.toml:2: /);
 });
