@@ -1,9 +1,11 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { type Command, Option } from 'commander';
+import { UsageError } from '../base/errors.ts';
 import { type LoadedOptions, loadOptions } from '../config/load.ts';
 import { envNameOf, type OptionKey, type Options, optionRows } from '../config/options.ts';
 import type { Paths } from '../config/paths.ts';
 import { exitCode } from './exit-codes.ts';
+import { visible } from './mount-event.ts';
 
 /** Adds every option of the table to a command. Values stay texts here: config/load judges all sources alike. */
 export function addMountOptions(command: Command): Command {
@@ -25,7 +27,7 @@ export function givenFlags(command: Command): Partial<Record<OptionKey, string>>
   return flags;
 }
 
-/** The options of a mount from all their sources; `words`: what `-o` set, weaker than a flag. @throws UsageError naming every mistake with its place */
+/** The options of a mount from all their sources; `words`: what `-o` set, weaker than a flag. @throws UsageError naming every mistake with its place, or a config.toml that cannot be read */
 export function mountOptions(
   command: Command,
   env: Readonly<Record<string, string | undefined>>,
@@ -48,8 +50,18 @@ export function loadedOptions(
   words: Partial<Record<OptionKey, string>> = {},
 ): LoadedOptions {
   const flags = { ...words, ...(command === null ? {} : givenFlags(command)) };
-  const file = existsSync(paths.configFile)
-    ? { path: paths.configFile, text: readFileSync(paths.configFile, 'utf8') }
-    : null;
+  const text = configurationText(paths.configFile);
+  const file = text === null ? null : { path: paths.configFile, text };
   return loadOptions({ flags, env, file }, exitCode('usage'));
+}
+
+/** Null where there is none. What is there and cannot be read is not passed over: it may say `read-only`, or whose mask holds. */
+function configurationText(path: string): string | null {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT' || code === 'ENOTDIR') return null;
+    throw new UsageError(`${visible(path)} cannot be read (${code})`, exitCode('usage'), { cause: error });
+  }
 }

@@ -222,6 +222,18 @@ describe('without a mount', () => {
     expect(stdout).not.toMatch(/private|app-authorization/);
   });
 
+  test.each([
+    ['a link that leads nowhere else', (path: string) => symlinkSync('config.toml', path), 'ELOOP'],
+    ['a folder', (path: string) => mkdirSync(path), 'EISDIR'],
+  ] as const)('a config.toml that is %s is not passed over', async (_what, make, code) => {
+    const path = join(String(home.env.XDG_CONFIG_HOME), 'cfs', 'config.toml');
+    mkdirSync(join(path, '..'));
+    make(path);
+
+    expectRefusal(await home.run('cfs', ['config', 'show']), exitCode('usage'), `${path} cannot be read (${code})`);
+    expectRefusal(await home.run('cfs-mount', ['/']), exitCode('usage'), `${path} cannot be read (${code})`);
+  });
+
   test.each(['', 'here'])(
     'where HOME is %j, nothing lies in the directory that a command is called from',
     async (HOME) => {

@@ -58,7 +58,7 @@ export const FINDINGS = {
     cure: 'put the line user_allow_other into {}, as root, or do without --allow-other',
   }),
   'configuration-unreadable': problem('configuration', 'usage', {
-    symptom: 'a command ends with `EACCES` or `EISDIR` and the path of config.toml',
+    symptom: '`… cannot be read (EACCES)`, or `EISDIR`, with the path of config.toml',
     cause: 'config.toml is there and cannot be read',
     cure: 'make {} a file that you may read, or remove it',
   }),
