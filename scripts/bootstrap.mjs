@@ -67,14 +67,17 @@ const lock = createHash('sha256')
 const lockStamp = join(root, 'node_modules/.bootstrap');
 // Someone who ran npm ci by hand has npm's own record of the tree, younger than the lock file.
 const installed = join(root, 'node_modules/.package-lock.json');
+// What it would have left out with NODE_ENV=production or --omit=dev is needed here.
+const compiler = join(root, 'node_modules/typescript/bin/tsc');
 const byHand =
   !existsSync(lockStamp) &&
+  existsSync(compiler) &&
   existsSync(installed) &&
   statSync(installed).mtimeMs > statSync(join(root, 'package-lock.json')).mtimeMs;
 if (byHand) writeFileSync(lockStamp, lock);
-if (!stampIs(lockStamp, lock)) {
+if (!stampIs(lockStamp, lock) || !existsSync(compiler)) {
   say('installing npm packages (npm ci)');
-  run('npm', ['ci', '--no-audit', '--no-fund', '--loglevel=error']);
+  run('npm', ['ci', '--include=dev', '--include=optional', '--no-audit', '--no-fund', '--loglevel=error']);
   writeFileSync(lockStamp, lock);
 }
 
@@ -116,7 +119,7 @@ if (!complete || !stampIs(buildStamp, built)) {
   // The compiler's own record says "nothing to do" for files that someone deleted from dist/.
   if (!complete) rmSync(join(dist, '.tsbuildinfo'), { force: true });
   // Types are judged by `npm test`: whoever only wants to start it does not wait for that.
-  run(process.execPath, ['node_modules/typescript/bin/tsc', '-p', 'tsconfig.build.json', '--noCheck']);
+  run(process.execPath, [compiler, '-p', 'tsconfig.build.json', '--noCheck']);
   run(process.execPath, ['scripts/bundle.mjs']);
   // What src/ no longer has must not stay importable.
   for (const name of readdirSync(dist, { recursive: true })) {

@@ -1,0 +1,75 @@
+import { spawnSync } from 'node:child_process';
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { PROJECT } from '../imports.ts';
+
+/**
+ * What `scripts/bootstrap.mjs` asks of a machine, in a clone that has nothing but it: what it starts stands in for npm, the compilers and
+ * apt-get, and writes down how it was called.
+ */
+
+let clone: string;
+const at = (...names: string[]): string => join(clone, ...names);
+
+function program(path: string, code: string): void {
+  mkdirSync(join(path, '..'), { recursive: true });
+  writeFileSync(path, `#!${process.execPath}\n${code}`);
+  chmodSync(path, 0o755);
+}
+
+beforeEach(() => {
+  clone = mkdtempSync(join(tmpdir(), 'cfs-clone-'));
+  for (const folder of ['scripts', 'src', 'dist', 'bin', 'native-deps/fuse-kernel/build'])
+    mkdirSync(at(folder), { recursive: true });
+  copyFileSync(join(PROJECT, 'scripts/bootstrap.mjs'), at('scripts/bootstrap.mjs'));
+  for (const file of ['package-lock.json', 'tsconfig.json', 'tsconfig.build.json']) writeFileSync(at(file), '{}');
+  writeFileSync(at('native-deps/fuse-kernel/build/fuse-kernel.node'), '');
+  for (const name of ['build-native.mjs', 'bundle.mjs']) writeFileSync(at('scripts', name), '');
+  for (const name of ['fusermount3', 'cc']) program(at('bin', name), '');
+  program(
+    at('bin/apt-get'),
+    `require('node:fs').writeFileSync(${JSON.stringify(at('apt-get'))}, process.argv.join(' '))`,
+  );
+  // As npm has it: what is for developers is left out with NODE_ENV=production, unless it is asked for.
+  program(
+    at('bin/npm'),
+    `const { mkdirSync, writeFileSync } = require('node:fs');
+    mkdirSync('node_modules', { recursive: true });
+    if (process.env.NODE_ENV === 'production' && !process.argv.includes('--include=dev')) process.exit(0);
+    mkdirSync('node_modules/typescript/bin', { recursive: true });
+    writeFileSync('node_modules/typescript/bin/tsc', '');`,
+  );
+});
+
+afterEach(() => rmSync(clone, { recursive: true, force: true }));
+
+function bootstrap(env: Record<string, string | undefined> = {}): { status: number | null; stderr: string } {
+  return spawnSync(process.execPath, [at('scripts/bootstrap.mjs')], {
+    env: { ...process.env, PATH: at('bin'), CC: undefined, ...env },
+    encoding: 'utf8',
+  });
+}
+
+test('what builds is installed also where NODE_ENV=production leaves it out', () => {
+  expect(bootstrap({ NODE_ENV: 'production' })).toMatchObject({ status: 0 });
+  expect(existsSync(at('dist/.stamp'))).toBe(true);
+});
+
+test('what somebody installed by hand without it is completed', () => {
+  mkdirSync(at('node_modules'));
+  writeFileSync(at('node_modules/.package-lock.json'), '{}');
+
+  expect(bootstrap()).toMatchObject({ status: 0 });
+  expect(readFileSync(at('node_modules/typescript/bin/tsc'), 'utf8')).toBe('');
+});
