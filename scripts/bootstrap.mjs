@@ -3,7 +3,7 @@
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { accessSync, constants, existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { delimiter, join } from 'node:path';
+import { delimiter, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -23,10 +23,12 @@ function run(command, args, options = {}) {
   if (status !== 0) fail(`${command} ${args.join(' ')} failed${error ? ` (${error.message})` : ''}`);
 }
 
+/** Whether execvp(3) would find it: a name with a slash is a path, and is looked for nowhere else (CC=/opt/llvm/bin/clang). */
 function onPath(program) {
-  return (process.env.PATH ?? '').split(delimiter).some((directory) => {
+  const places = program.includes('/') ? [''] : (process.env.PATH ?? '').split(delimiter);
+  return places.some((directory) => {
     try {
-      accessSync(join(directory, program), constants.X_OK);
+      accessSync(resolve(root, directory, program), constants.X_OK);
       return true;
     } catch {
       return false;

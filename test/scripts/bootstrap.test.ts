@@ -73,3 +73,13 @@ test('what somebody installed by hand without it is completed', () => {
   expect(bootstrap()).toMatchObject({ status: 0 });
   expect(readFileSync(at('node_modules/typescript/bin/tsc'), 'utf8')).toBe('');
 });
+
+test('a compiler that is named by its whole path is there, and none is installed', () => {
+  program(at('elsewhere/clang'), '');
+  rmSync(at('bin/cc'));
+
+  const { status, stderr } = bootstrap({ CC: at('elsewhere/clang') });
+
+  expect(stderr).not.toContain('gcc');
+  expect(status).toBe(0);
+});
