@@ -49,8 +49,15 @@ for (const name of names.filter((each) => /\.[ch]$/.test(each)))
 const wanted = key.digest('hex');
 if (existsSync(out) && existsSync(stamp) && readFileSync(stamp, 'utf8') === wanted) process.exit(0);
 
+let include;
+try {
+  include = createRequire(import.meta.url)('node-api-headers').include_dir;
+} catch (error) {
+  if (error.code !== 'MODULE_NOT_FOUND') throw error;
+  console.error('build-native: the npm packages are not installed: run npm ci first');
+  process.exit(1);
+}
 mkdirSync(outFolder, { recursive: true });
-const include = createRequire(import.meta.url)('node-api-headers').include_dir;
 const unfinished = join(outFolder, `${NAME}.${process.pid}.tmp`);
 try {
   execFileSync(cc, [...flags, '-I', include, ...sources.map((name) => join(folder, name)), '-o', unfinished], {

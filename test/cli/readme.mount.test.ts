@@ -11,7 +11,7 @@ import { CommandHome } from './cli-harness.ts';
 /** Blocks that have a test of their own, which types them. */
 const ELSEWHERE: Readonly<Record<string, string>> = {
   'npm start\n': 'test/cli/npm-start.mount.test.ts',
-  'npm pack\nnpm install -g ./cfs-mount-*.tgz\n': 'test/cli/package.mount.test.ts',
+  'npm ci\nnpm pack\nnpm install -g ./cfs-mount-*.tgz\n': 'test/cli/package.mount.test.ts',
 };
 
 const blocks = [...textOf('README.md').matchAll(/^```sh\n(.*?)^```$/gms)].map(([, script = '']) => script);
