@@ -261,7 +261,9 @@ function msOf({ sec, nsec }: Timespec): number {
   return Math.max(0, sec * 1000 + Math.floor(nsec / 1e6));
 }
 
+/** What is before 1970 arrives as 64 bits without a sign, and rounded to two seconds: more than that nobody knows of it. */
 function timespecOf(ms: number): Timespec {
+  if (ms >= 2 ** 63) return { sec: 0, nsec: 0 };
   return { sec: Math.floor(ms / 1000), nsec: (ms % 1000) * 1e6 };
 }
 

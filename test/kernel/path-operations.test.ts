@@ -106,6 +106,17 @@ test('names that are not UTF-8 can neither be made nor found', async () => {
   expect(await asked(operations.getattr, '/f\ufffdo')).toEqual([-ENOENT]);
 });
 
+test('a time before 1970, which arrives as one of no sign, is not one of a distant future', async () => {
+  const { files, operations } = setUp();
+  await files.mkdir('/folder', 0o755);
+  const [before, after] = [2 ** 64 - 5_000_000, 253_402_300_799_999];
+
+  expect(await asked(operations.utimens, '/folder', before, before)).toEqual([0]);
+  expect((await files.getattr('/folder')).mtime).toEqual({ sec: 0, nsec: 0 });
+  expect(await asked(operations.utimens, '/folder', after, after)).toEqual([0]);
+  expect((await files.getattr('/folder')).mtime).toEqual({ sec: 253_402_300_799, nsec: 999_000_000 });
+});
+
 test('statfs keeps the size of a large file system within 32 bits', async () => {
   const { operations, files } = setUp();
   const { blocks, blockBytes } = await files.statfs('/');
