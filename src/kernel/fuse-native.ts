@@ -60,7 +60,7 @@ const HIDDEN = /^\.fuse_hidden[0-9a-f]{16}$/;
 const BLOCKS_MAX = 0xffff_ffff;
 const LOOK_EVERY_MS = 200;
 const UNMOUNT_MS_MAX = 5000;
-const { EILSEQ, EIO, ENOENT, ERANGE } = constants.errno;
+const { EILSEQ, EIO, ENODATA, ENOENT, ERANGE } = constants.errno;
 const { S_IFDIR, S_IFLNK, S_IFREG } = { S_IFDIR: 0o040000, S_IFLNK: 0o120000, S_IFREG: 0o100000 };
 const KIND_BITS = { file: S_IFREG, folder: S_IFDIR, symlink: S_IFLNK } as const;
 
@@ -184,8 +184,11 @@ export function fuseNativeOperations(files: PathFiles): Record<string, Operation
         (stats) => done(0, statfsOf(stats)),
       ),
     setxattr: (path: string, name: string, value: Buffer, _position: number, flags: number, done: Callback) =>
-      plain(path, done, () => files.setxattr(path, name, Buffer.from(value), XATTR_MODES[flags & 3] ?? 'set')),
-    removexattr: (path: string, name: string, done: Callback) => plain(path, done, () => files.removexattr(path, name)),
+      name.includes('\ufffd')
+        ? done(-EILSEQ)
+        : plain(path, done, () => files.setxattr(path, name, Buffer.from(value), XATTR_MODES[flags & 3] ?? 'set')),
+    removexattr: (path: string, name: string, done: Callback) =>
+      name.includes('\ufffd') ? done(-ENODATA) : plain(path, done, () => files.removexattr(path, name)),
     // Both are answered by `withRoomForXattrs`; without them here they would not be asked for.
     getxattr: () => undefined,
     listxattr: () => undefined,

@@ -106,6 +106,17 @@ test('names that are not UTF-8 can neither be made nor found', async () => {
   expect(await asked(operations.getattr, '/f\ufffdo')).toEqual([-ENOENT]);
 });
 
+test('attributes by names that are not UTF-8 are neither made nor removed: all of them would be one', async () => {
+  const { files, operations } = setUp();
+  const { EILSEQ, ENODATA } = (await import('node:os')).constants.errno;
+  await files.mkdir('/folder', 0o755);
+  await files.setxattr('/folder', 'user.\ufffd', Buffer.from('of another mount'), 'set');
+
+  expect(await asked(operations.setxattr, '/folder', 'user.\ufffd', Buffer.from('x'), 0, 0)).toEqual([-EILSEQ]);
+  expect(await asked(operations.removexattr, '/folder', 'user.\ufffd')).toEqual([-ENODATA]);
+  expect(Buffer.from(await files.getxattr('/folder', 'user.\ufffd')).toString()).toBe('of another mount');
+});
+
 test('a time before 1970, which arrives as one of no sign, is not one of a distant future', async () => {
   const { files, operations } = setUp();
   await files.mkdir('/folder', 0o755);
