@@ -1,14 +1,14 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import type { Clock } from '../base/clock.ts';
-import { UsageError } from '../base/errors.ts';
+import { FsError, UsageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { type Channel, Port } from '../base/port.ts';
 import type { FileSystemOps, Invalidator, MountedFileSystem, MountOptions } from './binding.ts';
 import type { FuseNativeProcess, FuseNativeWatcher, PathFiles } from './fuse-native.ts';
 import * as MountPoint from './mount-point.ts';
 import { MOUNT_REFUSAL } from './mount-refusal.ts';
-import { mountOn } from './mount-table.ts';
+import { mountOn, placeOf } from './mount-table.ts';
 import { loadKernelAddon } from './native.ts';
 import { OpBoundary } from './op-boundary.ts';
 import { PathOperations } from './path-operations.ts';
@@ -16,6 +16,10 @@ import { PathOperations } from './path-operations.ts';
 /** There is no way to tell this library's kernel anything: names and attributes are kept for a second, bytes until the next open. */
 const NO_INVALIDATOR: Invalidator = { inode: () => undefined, entry: () => undefined, deleted: () => undefined };
 const DEADLINE_MS = 30_000;
+/** How long the end of the library is waited for after the mount was taken away; it comes at once, or not before somebody else ends. */
+const ELSEWHERE_MS_MAX = 3_000;
+/** The same for a mount that somebody else took away: what the kernel still writes back on the way may take longer. */
+const DETACHED_MS_MAX = 10_000;
 
 export interface FuseNativeDeps {
   readonly log: Logger;
@@ -69,6 +73,7 @@ export async function mountFuseNative(
       ? error
       : new UsageError(`could not mount on ${directory}: ${(error as Error).message}`, MOUNT_REFUSAL.noFuse);
   }
+  mount.made();
   ops.init?.(NO_INVALIDATOR);
   return mount;
 }
@@ -83,6 +88,9 @@ class Mount implements MountedFileSystem {
   readonly #boundary: OpBoundary;
   readonly #files: PathOperations;
   readonly #port: Port;
+  readonly #clock: Clock;
+  /** Of the mount, as the mount table has it: the directory may have another one by the time this one is to go. */
+  #device = '';
   #how: 'unmounted' | 'aborted' = 'aborted';
 
   constructor(deps: FuseNativeDeps & { ops: FileSystemOps; directory: string; child: ChildProcess }) {
@@ -90,6 +98,7 @@ class Mount implements MountedFileSystem {
     this.directory = deps.directory;
     this.#ops = deps.ops;
     this.#log = log;
+    this.#clock = deps.clock;
     this.#boundary = new OpBoundary({ log, clock: deps.clock, deadlineMs: deps.deadlineMs ?? DEADLINE_MS });
     this.#files = new PathOperations({
       ops: deps.ops,
@@ -116,6 +125,10 @@ class Mount implements MountedFileSystem {
     this.ended = gone.then(() => this.#over());
   }
 
+  made(): void {
+    this.#device = mountOn(this.directory)?.device ?? '';
+  }
+
   /** The library says nothing of its queue: what its threads have handed over is all that can be waited for. */
   async caughtUp(): Promise<void> {
     await new Promise((resume) => setImmediate(resume));
@@ -125,17 +138,32 @@ class Mount implements MountedFileSystem {
   async told(): Promise<void> {}
 
   async unmount(how: 'orderly' | 'lazily'): Promise<void> {
-    if (mountOn(this.directory) !== null && this.#how !== 'unmounted')
-      await MountPoint.unmountInBackground(this.directory, how);
-    if (how === 'orderly') await this.ended;
+    const place = this.#how === 'unmounted' ? null : placeOf(this.#device, this.directory);
+    if (place !== null) await MountPoint.unmountInBackground(place, how);
+    if (how === 'lazily') return;
+    // As through the own binding: somebody has a file open in a mount that was detached, or another mount namespace has it.
+    let cancel = (): void => {};
+    const late = new Promise<void>((_resolve, reject) => {
+      cancel = this.#clock.after(place === null ? DETACHED_MS_MAX : ELSEWHERE_MS_MAX, () =>
+        reject(new FsError('EBUSY', `${this.directory} was detached, and is in use`)),
+      );
+    });
+    try {
+      await Promise.race([this.ended, late]);
+    } finally {
+      cancel();
+    }
   }
 
   async #over(): Promise<'unmounted' | 'aborted'> {
     this.#port.close(new Error('the process of fuse-native has ended'));
     if (this.#how === 'aborted') {
       this.#log.warn({}, 'the process of fuse-native ended before its mount');
-      if (mountOn(this.directory)?.type.startsWith('fuse')) {
-        await MountPoint.unmountInBackground(this.directory, 'lazily').catch((err: unknown) =>
+      // Before it was made nobody asked which one it is.
+      const isOurs = this.#device === '' && mountOn(this.directory)?.type.startsWith('fuse');
+      const place = isOurs ? this.directory : placeOf(this.#device, this.directory);
+      if (place !== null) {
+        await MountPoint.unmountInBackground(place, 'lazily').catch((err: unknown) =>
           this.#log.warn({ err, directory: this.directory }, 'dead mount not detached'),
         );
       }

@@ -9,7 +9,7 @@ import { KernelInvalidator } from './invalidate.ts';
 import { LinuxSession } from './linux-session.ts';
 import * as MountPoint from './mount-point.ts';
 import { MOUNT_REFUSAL } from './mount-refusal.ts';
-import { mountOn } from './mount-table.ts';
+import { mountOn, placeOf } from './mount-table.ts';
 import { type AddonConnection, type KernelAddon, loadKernelAddon, PAYLOAD_BYTES_MAX } from './native.ts';
 import { type Agreement, type MaskableFeature, negotiate } from './negotiation.ts';
 import { NodeIds } from './node-ids.ts';
@@ -33,6 +33,8 @@ const CONGESTION_THRESHOLD = 1024;
 const INIT_MS_MAX = 10_000;
 /** How long the end of a connection is waited for after the mount was taken away; it comes at once, or not before somebody else ends. */
 const ELSEWHERE_MS_MAX = 3_000;
+/** The same for a mount that somebody else took away: what the kernel still writes back on the way may take longer. */
+const DETACHED_MS_MAX = 10_000;
 const DEADLINE_MS = 30_000;
 /** A long reply to READ takes 0.1 to 0.2 ms where pages are at hand. All others wait meanwhile. */
 const SLOW_REPLY_MS = 0.5;
@@ -116,6 +118,8 @@ class Mount implements LinuxMount {
   readonly #clock: Clock;
   readonly #addon: KernelAddon;
   readonly #maskedFeatures: readonly string[];
+  /** Of the mount, as the mount table has it: the directory may have another one by the time this one is to go. */
+  readonly #device: string;
   readonly #connection: AddonConnection;
   readonly #wire: Wire;
   readonly #boundary: OpBoundary;
@@ -143,6 +147,7 @@ class Mount implements LinuxMount {
     this.#clock = deps.clock;
     this.#addon = deps.addon;
     this.#maskedFeatures = deps.maskedFeatures;
+    this.#device = mountOn(deps.directory)?.device ?? '';
     this.#agreement = new Promise((resolve, reject) => {
       this.#resolveAgreement = resolve;
       this.#rejectAgreement = reject;
@@ -255,23 +260,23 @@ class Mount implements LinuxMount {
   }
 
   async unmount(how: 'orderly' | 'lazily'): Promise<void> {
-    const isOurs = !this.#over && mountOn(this.directory) !== null;
-    if (isOurs) await MountPoint.unmountInBackground(this.directory, how);
+    const place = this.#over ? null : placeOf(this.#device, this.directory);
+    if (place !== null) await MountPoint.unmountInBackground(place, how);
     // Lazily: files that are still open keep the connection alive. `ended` comes when the last is closed.
     if (how === 'lazily') return;
     // In order: nobody here uses it any more. A mount namespace that was copied meanwhile (a container, unshare(1)) has it for as long
-    // as it lives, and is not waited for.
-    const cancel = !isOurs
-      ? () => {}
-      : this.#clock.after(ELSEWHERE_MS_MAX, () => {
-          this.#log.warn(
-            { directory: this.directory },
-            'another mount namespace still has the mount: ended for it too',
-          );
-          this.#end(constants.errno.ENODEV);
-        });
+    // as it lives, and is not waited for. Nor is who has a file open in a mount that somebody else detached (umount -l): that is in use.
+    let cancel = (): void => {};
+    const late = new Promise<void>((resolve, reject) => {
+      cancel = this.#clock.after(place === null ? DETACHED_MS_MAX : ELSEWHERE_MS_MAX, () => {
+        if (place === null) return reject(new FsError('EBUSY', `${this.directory} was detached, and is in use`));
+        this.#log.warn({ directory: this.directory }, 'another mount namespace still has the mount: ended for it too');
+        this.#end(constants.errno.ENODEV);
+        resolve();
+      });
+    });
     try {
-      await this.ended;
+      await Promise.race([this.ended, late]);
     } finally {
       cancel();
     }
@@ -350,8 +355,8 @@ class Mount implements LinuxMount {
   /** A connection that was aborted leaves a dead directory behind. */
   #detachQuietly(): void {
     try {
-      if (mountOn(this.directory)?.type.startsWith('fuse'))
-        MountPoint.unmountDirectory(this.directory, 'lazily', this.#addon);
+      const place = placeOf(this.#device, this.directory);
+      if (place !== null) MountPoint.unmountDirectory(place, 'lazily', this.#addon);
     } catch (error) {
       this.#log.warn({ err: error, directory: this.directory }, 'dead mount not detached');
     }

@@ -28,6 +28,17 @@ export function mountOn(directory: string, table: readonly MountEntry[] = readMo
   return table.findLast((entry) => entry.directory === directory) ?? null;
 }
 
+/**
+ * Where the mount with this device can be taken away: on the directory where it was made, or where that lies by now. Null where it was
+ * detached, or where another mount lies over it: umount(2) would take that one.
+ */
+export function placeOf(device: string, directory: string): string | null {
+  const table = readMountTable();
+  const isOnTop = (place: string): boolean => mountOn(place, table)?.device === device;
+  if (isOnTop(directory)) return directory;
+  return table.find((entry) => entry.device === device && isOnTop(entry.directory))?.directory ?? null;
+}
+
 /** Blanks and the like stand as three octal digits, byte by byte. */
 function unescaped(text: string): string {
   const bytes = Buffer.from(text);

@@ -3,6 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { processLife } from '../../src/base/process-life.ts';
 import { mountOn } from '../../src/kernel/mount-table.ts';
+import { runCommand } from '../harness/command.ts';
 import { missingForFuseNative } from '../harness/fuse-native.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
 
@@ -71,6 +72,26 @@ describe.skipIf(missing !== null)(
 
       await mount.mount();
       expect((await mount.run('cat file')).stdout).toBe('kept\n');
+    });
+
+    test('a mount that was detached while a file is open in it ends when it is told to', async () => {
+      await mounted();
+      await mount.run('echo kept > file');
+      const shell = spawn('sh', ['-c', `exec 3< ${mount.directory}/file; echo open; exec sleep 300`]);
+      const gone = new Promise((resolve) => shell.once('exit', resolve));
+      try {
+        await new Promise((resolve) => shell.stdout.once('data', resolve));
+        const library = libraryOf(mount.pid);
+        await runCommand(['fusermount3', '-uz', mount.directory]);
+
+        process.kill(mount.pid, 'SIGTERM');
+
+        await mount.gone();
+        await waitUntilGone(library);
+      } finally {
+        shell.kill('SIGKILL');
+        await gone;
+      }
     });
 
     test('what a program writes by `> file`, and is in the middle of when the mount is killed, leaves what was there', async () => {

@@ -463,6 +463,53 @@ describe('coming and going', () => {
     expect(await driver.ended).toEqual({ how: 'unmounted', destroyed: true });
   });
 
+  test.skipIf(process.getuid?.() !== 0)(
+    'what is mounted over it, or in its place, is not taken away with it',
+    async () => {
+      const driver = await mounted();
+      await shell(`mount -t tmpfs over ${driver.directory}`);
+      try {
+        await expect(driver.do({ do: 'unmount', how: 'orderly' })).rejects.toThrow('EBUSY');
+        await driver.do({ do: 'unmount', how: 'lazily' });
+
+        expect(mountOn(driver.directory)?.source).toBe('over');
+      } finally {
+        await run('umount', [driver.directory]);
+      }
+      await driver.do({ do: 'unmount', how: 'orderly' });
+      expect(await driver.ended).toEqual({ how: 'unmounted', destroyed: true });
+    },
+  );
+
+  test('a mount that was detached, and in which a file is open, is in use: its end is not waited for', async () => {
+    const driver = await mounted();
+    await shell(`echo x > ${driver.path('f')}`);
+    const user = started('sh', ['-c', `exec 3< ${driver.path('f')}; echo open; exec sleep 60`]);
+    await new Promise((resolve) => user.child.stdout?.once('data', resolve));
+    await shell(`fusermount3 -uz ${driver.directory}`);
+
+    await expect(driver.do({ do: 'unmount', how: 'orderly' })).rejects.toThrow('EBUSY');
+
+    user.child.kill('SIGKILL');
+    expect(await driver.ended).toEqual({ how: 'unmounted', destroyed: true });
+  });
+
+  test('a mount whose folder was moved is found where it lies now', async () => {
+    const own = makeMountPoint(); // a folder of this test's own, which may be moved
+    mkdirSync(join(own, 'before/mnt'), { recursive: true });
+    const driver = await mounted({ mount: { directory: join(own, 'before/mnt') } });
+    try {
+      await shell(`mv ${join(own, 'before')} ${join(own, 'after')}`);
+
+      await driver.do({ do: 'unmount', how: 'orderly' });
+
+      expect(await driver.ended).toEqual({ how: 'unmounted', destroyed: true });
+    } finally {
+      await run('fusermount3', ['-uzq', join(own, 'after/mnt')]);
+      rmSync(own, { recursive: true });
+    }
+  });
+
   test('a dead mount of ours is detached at the next start', async () => {
     const first = await mounted();
     first.process.kill('SIGKILL');
