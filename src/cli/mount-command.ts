@@ -7,7 +7,7 @@ import { chooseAccount } from './account-file.ts';
 import { exitCode } from './exit-codes.ts';
 import { launchMount } from './launch.ts';
 import { visible } from './mount-event.ts';
-import { checkFuse, checkMountPoint, mountAt } from './mount-point.ts';
+import { checkFuse, checkMountPoint, checkNothingNeededBelow, mountAt } from './mount-point.ts';
 import type { MountRequest } from './mount-request.ts';
 import { type MountWords, NO_MOUNT_WORDS } from './mount-words.ts';
 import { statusOf } from './running-mounts.ts';
@@ -102,7 +102,11 @@ export async function checkNotMounted(paths: Paths, account: string): Promise<vo
   );
 }
 
-/** What the mounting process is told. `flags.directory` is checked, `flags.account` is the account's name. */
+/**
+ * What the mounting process is told. `flags.directory` is checked, `flags.account` is the account's name.
+ *
+ * @throws UsageError (mountPoint) where something of that lies below the directory
+ */
 export function mountRequest(
   deps: { paths: Paths; options: Options; toJournal?: boolean },
   flags: {
@@ -113,13 +117,18 @@ export function mountRequest(
   },
 ): MountRequest {
   const files = accountPaths(deps.paths, flags.account);
+  const { accountFile, socketPath } = files;
+  const storeDirectory = deps.options.root === 'account' ? files.accountStoreDirectory : files.storeDirectory;
+  const logFile = deps.options.logFile ?? (deps.toJournal === true ? null : files.logFile);
+  const needed = [storeDirectory, accountFile, socketPath, ...(logFile === null ? [] : [logFile])];
+  checkNothingNeededBelow(flags.directory, needed);
   return {
     source: flags.account,
     directory: flags.directory,
-    accountFile: files.accountFile,
-    storeDirectory: deps.options.root === 'account' ? files.accountStoreDirectory : files.storeDirectory,
-    socketPath: files.socketPath,
-    logFile: deps.options.logFile ?? (deps.toJournal === true ? null : files.logFile),
+    accountFile,
+    storeDirectory,
+    socketPath,
+    logFile,
     options: deps.options,
     words: flags.words ?? NO_MOUNT_WORDS,
     foreground: flags.foreground,

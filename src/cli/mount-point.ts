@@ -72,6 +72,33 @@ export function checkMountPoint(directory: string, options: { allowNonEmpty: boo
   return path;
 }
 
+/**
+ * Refuses a directory that hides what the mounting process itself works on: the kernel would ask it for its own store, and both would wait for
+ * each other for ever, and with them everybody who looks below that directory.
+ *
+ * @param needed paths that it goes on to use; they need not exist
+ * @throws UsageError (mountPoint) naming the first
+ */
+export function checkNothingNeededBelow(directory: string, needed: readonly string[]): void {
+  const below = directory === '/' ? '/' : `${directory}/`;
+  const hidden = needed.find((path) => `${realPathOf(path)}/`.startsWith(below));
+  if (hidden === undefined) return;
+  throw new UsageError(
+    `${visible(directory)} cannot be mounted on: ${visible(hidden)}, which the mount itself needs, lies below it`,
+    exitCode('mountPoint'),
+  );
+}
+
+/** Where a path leads to, or will once it is made. */
+function realPathOf(path: string): string {
+  try {
+    return realpathSync(path);
+  } catch {
+    const above = dirname(path);
+    return above === path ? path : join(realPathOf(above), basename(path));
+  }
+}
+
 /** The mounts of this mount namespace; the last one on a directory is the one that is seen. */
 export function mountTable(text: string = readFileSync('/proc/self/mountinfo', 'utf8')): readonly MountEntry[] {
   return text

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { userInfo } from 'node:os';
@@ -57,6 +57,24 @@ describe('cfs-mount', () => {
 
     expectRefusal(await home.run('cfs-mount', [home.path(name)]), exitCode('mountPoint'), reason);
   });
+
+  test.each([
+    ['the store', (): readonly string[] => ['--nonempty', home.directory], 'store'],
+    ['the log', () => ['--log-file', home.path('empty/logs/mount.log'), home.path('empty')], 'mount.log'],
+    ['the store, through a link', () => ['--nonempty', home.path('link')], 'store'],
+  ])(
+    'refuses a directory that would hide %s from the mount itself, and makes nothing there',
+    async (_what, args, needed) => {
+      home.plantAccount();
+      mkdirSync(home.path('empty'));
+      symlinkSync(home.directory, home.path('link'));
+
+      const refusal = await home.run('cfs-mount', args());
+
+      expectRefusal(refusal, exitCode('mountPoint'), `${needed}, which the mount itself needs, lies below it`);
+      expect(readdirSync(home.path('empty'))).toEqual([]);
+    },
+  );
 
   test('refuses to start without an account, and says how to get one', async () => {
     mkdirSync(home.path('cloud'));
