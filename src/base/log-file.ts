@@ -1,5 +1,17 @@
-import { closeSync, fstatSync, mkdirSync, openSync, renameSync, rmSync, statSync, writeSync } from 'node:fs';
-import { dirname } from 'node:path';
+import {
+  closeSync,
+  fstatSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readlinkSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeSync,
+} from 'node:fs';
+import { basename, dirname, join, resolve } from 'node:path';
 
 /** What one log may take on the disk: (LOG_FILES_KEPT + 1) × LOG_BYTES_MAX, and a line. */
 export const LOG_BYTES_MAX = 10 * 1024 ** 2;
@@ -53,7 +65,9 @@ export class LogFile {
   }
 
   #putAside(ino: number): void {
-    const lock = `${this.#path}.lock`;
+    const place = placeOf(this.#path);
+    if (place === null) return;
+    const lock = `${place}.lock`;
     this.#removeOldLock(lock);
     let held: number;
     try {
@@ -65,20 +79,12 @@ export class LogFile {
       const named = statSync(this.#path);
       // It was done meanwhile; and a terminal or a pipe has no end.
       if (named.ino !== ino || !named.isFile()) return;
-      for (let number = LOG_FILES_KEPT; number > 1; number--) this.#rename(`.${number - 1}`, `.${number}`);
-      this.#rename('', '.1');
+      for (let number = LOG_FILES_KEPT; number > 1; number--) rename(`${place}.${number - 1}`, `${place}.${number}`);
+      rename(place, `${place}.1`);
       this.#close();
     } finally {
       closeSync(held);
       rmSync(lock, { force: true });
-    }
-  }
-
-  #rename(from: string, to: string): void {
-    try {
-      renameSync(`${this.#path}${from}`, `${this.#path}${to}`);
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
     }
   }
 
@@ -93,4 +99,23 @@ export class LogFile {
     if (this.#fd !== null) closeSync(this.#fd);
     this.#fd = null;
   }
+}
+
+function rename(from: string, to: string): void {
+  try {
+    renameSync(from, to);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+  }
+}
+
+/**
+ * Where the file lies that a path leads to: a link to it stays what it is. Null for an open file of a process (/dev/stdout, /dev/fd/3), whoever
+ * writes it: such a link has no place of its own, and /dev is the whole machine's.
+ */
+function placeOf(path: string): string | null {
+  const folder = realpathSync(dirname(path));
+  if (folder.startsWith('/proc/')) return null;
+  const place = join(folder, basename(path));
+  return lstatSync(place).isSymbolicLink() ? placeOf(resolve(folder, readlinkSync(place))) : place;
 }

@@ -1,11 +1,15 @@
 import {
   chmodSync,
+  closeSync,
   mkdirSync,
   mkdtempSync,
+  openSync,
   readdirSync,
   readFileSync,
+  readlinkSync,
   rmSync,
   statSync,
+  symlinkSync,
   utimesSync,
   writeFileSync,
 } from 'node:fs';
@@ -73,6 +77,36 @@ test('a lock that a dead process left holds nobody up for long, a young one is r
   log.write('0123456789\n');
   expect(files()).toEqual(['mount.log.1']);
   log.close();
+});
+
+test('a link to a log stays one: what it leads to is put aside', () => {
+  mkdirSync(join(directory, 'deep'));
+  mkdirSync(join(directory, 'links'));
+  const link = join(directory, 'links', 'mount.log');
+  symlinkSync('../deep/mount.log', link);
+  const log = new LogFile(link, 100);
+
+  for (let line = 0; line < 50; line++) log.write(`${'x'.repeat(40)}\n`);
+  log.close();
+
+  expect(readlinkSync(link)).toBe('../deep/mount.log');
+  expect(readdirSync(join(directory, 'links'))).toEqual(['mount.log']);
+  expect(files().filter((name) => name !== 'mount.log')).toEqual(['mount.log.1', 'mount.log.2', 'mount.log.3']);
+});
+
+test('what leads to an open file of the process, as /dev/stdout does, is left where it is', () => {
+  mkdirSync(join(directory, 'deep'));
+  const output = openSync(path, 'a');
+  const link = join(directory, 'stdout');
+  symlinkSync(`/proc/self/fd/${output}`, link);
+  const log = new LogFile(link, 100);
+
+  for (let line = 0; line < 10; line++) log.write('0123456789012345678901234567890\n');
+  log.close();
+  closeSync(output);
+
+  expect(readdirSync(directory).sort()).toEqual(['deep', 'stdout']);
+  expect(statSync(path).size).toBe(320);
 });
 
 test('a log that cannot be written ends nothing', () => {
