@@ -240,6 +240,8 @@ function octal(flag: string, standard: string, help: string) {
 function pathOrAuto(flag: string, standard: string, help: string) {
   const parse = orAuto((text: string): string => {
     if (text.trim() === '' || text.includes('\0')) throw new RangeError('is not a path');
+    // `--log-file=~/x`, config.toml and fstab(5) have no shell. A folder of that name would be made, and some day removed: rm -r ~.
+    if (/^~[^/]*(\/|$)/.test(text)) throw new RangeError(`"${text}": ~ is for a shell, write the whole path`);
     return resolve(text);
   });
   return { flag, placeholder: '<path>', default: standard, help, hidden: false, parse };

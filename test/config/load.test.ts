@@ -94,6 +94,15 @@ test.each(['0o077', '63', '0x3f', '22'])(
   },
 );
 
+test('a path with ~, which nobody has replaced, is no name of a folder', () => {
+  expect(problemsOf({ file: file('log-file = "~/cfs.log"'), flags: { logFile: '~ann/cfs.log' } })).toEqual([
+    '/etc/cfs/config.toml:1: log-file: "~/cfs.log": ~ is for a shell, write the whole path',
+    '--log-file: "~ann/cfs.log": ~ is for a shell, write the whole path',
+  ]);
+  const { options } = loadOptions({ ...NOTHING, env: { CFS_LOG_FILE: '/var/log/~x/cfs.log' } });
+  expect(options.logFile).toBe('/var/log/~x/cfs.log');
+});
+
 test('a file that is not TOML is refused with its line', () => {
   expect(problemsOf({ file: file('settle = "2s"\ndrain = \n') })[0]).toMatch(/^\/etc\/cfs\/config\.toml:2: /);
 });
