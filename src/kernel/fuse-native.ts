@@ -58,6 +58,8 @@ type LibraryClass = new (
 /** libfuse's name for a file whose name was removed while it is open: `.fuse_hidden`, its node and a counter (hidden_name, fuse.c). */
 const HIDDEN = /^\.fuse_hidden[0-9a-f]{16}$/;
 const BLOCKS_MAX = 0xffff_ffff;
+/** What the package has room for (fuse_native_mount: 1024 with the final NUL); it cuts off the rest and says nothing. */
+const TEXT_BYTES_MAX = 1023;
 const LOOK_EVERY_MS = 200;
 const UNMOUNT_MS_MAX = 5000;
 const { EILSEQ, EIO, ENODATA, ENOENT, ERANGE } = constants.errno;
@@ -317,7 +319,6 @@ export function whyNotLoaded(error: unknown): string {
 
 /** Mounts with what `files` answers. Resolves when the kernel has been greeted. @throws UsageError in one sentence */
 export async function mountWithFuseNative(start: FuseNativeStart, files: PathFiles): Promise<void> {
-  const FuseNative = loadLibrary();
   // Options that the package does not know go behind a comma of one that it does. Without big_writes every write is 4 KiB;
   // without use_ino libfuse makes up inode numbers; without atomic_o_trunc what open(2) empties comes as a truncate(2), which is
   // written down at once: half of a save would be all that is left of a file.
@@ -329,6 +330,13 @@ export async function mountWithFuseNative(start: FuseNativeStart, files: PathFil
     'atomic_o_trunc',
     ...start.words,
   ].join(',');
+  // It would mount on the first part of the directory, with the first part of the options: without default_permissions, which come last.
+  if ([start.directory, `-ofsname=${fsname}`].some((text) => Buffer.byteLength(text) > TEXT_BYTES_MAX))
+    throw new UsageError(
+      `--binding fuse-native takes ${TEXT_BYTES_MAX} bytes for the directory and for the options: shorten them`,
+      MOUNT_REFUSAL.mountPoint,
+    );
+  const FuseNative = loadLibrary();
   const mounting = withRoomForXattrs(
     // Its own timer would answer for a call that is still using the buffers.
     new FuseNative(start.directory, fuseNativeOperations(files), { timeout: false, fsname }),

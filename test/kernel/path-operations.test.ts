@@ -2,7 +2,7 @@ import { constants } from 'node:fs';
 import { expect, test } from 'vitest';
 import { FsError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
-import { fuseNativeOperations, whyNotLoaded } from '../../src/kernel/fuse-native.ts';
+import { fuseNativeOperations, mountWithFuseNative, whyNotLoaded } from '../../src/kernel/fuse-native.ts';
 import { OpBoundary } from '../../src/kernel/op-boundary.ts';
 import { PathOperations } from '../../src/kernel/path-operations.ts';
 import { ManualClock } from './manual-clock.ts';
@@ -138,6 +138,15 @@ test('statfs keeps the size of a large file system within 32 bits', async () => 
   expect(result).toBe(0);
   expect(told.blocks).toBeLessThan(2 ** 32);
   expect(told.blocks * told.frsize).toBe(blocks * blockBytes);
+});
+
+test.each([
+  ['directory', `/${'d/'.repeat(600)}`, 'cfs-mount'],
+  ['options', '/nowhere', 'source'.repeat(200)],
+])('a %s that the package would cut off is refused in words', async (_what, directory, fsname) => {
+  const start = { directory, fsname, subtype: 'cfs-mount', words: ['allow_other', 'default_permissions'] };
+
+  await expect(mountWithFuseNative(start, setUp().files)).rejects.toThrow('--binding fuse-native takes 1023 bytes');
 });
 
 test('what is missing is said in one sentence', () => {
