@@ -64,7 +64,7 @@ interface Pin {
 export class Pins {
   readonly #deps: PinsDeps;
   readonly #pins = new Map<Inode, Pin>();
-  /** Contents that were seen complete in this run; pinned ones are not evicted, so they stay so. */
+  /** Contents that were seen complete in this run, and were not evicted since: pinned ones never are. */
   readonly #whole = new Map<Inode, ContentId>();
   #isRunning = false;
   #cancelRound: (() => void) | null = null;
@@ -137,7 +137,10 @@ export class Pins {
     const resource = store.get('content', content)?.resource;
     const ino = resource == null ? undefined : store.get('resource', resource);
     if (ino === undefined || soundNode(store, ino)?.local?.content !== content) return false;
-    return this.#pinOver(ino) !== undefined;
+    if (this.#pinOver(ino) !== undefined) return true;
+    // It goes: whoever pins it again is not to hear that it is here.
+    this.#whole.delete(ino);
+    return false;
   }
 
   #keep(inos: readonly Inode[]): void {

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { type Logger, silentLogger } from '../../src/base/log.ts';
-import type { Inode, ResourceUrl } from '../../src/base/vocabulary.ts';
+import type { ContentId, Inode, ResourceUrl } from '../../src/base/vocabulary.ts';
 import { BlockReader } from '../../src/content/block-reader.ts';
 import { Patience } from '../../src/content/patience.ts';
 import type { VersionSource } from '../../src/content/version-source.ts';
@@ -65,6 +65,7 @@ export class LeftTower {
       clock,
       log,
       options: { inlineMaxBytes: 16 * 1024, cacheBytes: 1024 ** 3, ...options.contents },
+      ...(options.isKept && { isKept: options.isKept }),
       ...(options.disk && { disk: options.disk }),
       ...(options.pace && { pace: options.pace }),
     });
@@ -167,6 +168,8 @@ export interface TowerOptions {
   readonly pace?: WritePace;
   /** Size of a file of the journal; small, unless told: thousands of towers would write gigabytes. */
   readonly segmentBytes?: number;
+  /** What is never evicted; nothing, unless told. */
+  readonly isKept?: (content: ContentId) => boolean;
   readonly contents?: {
     readonly inlineMaxBytes?: number;
     readonly cacheBytes?: number;

@@ -1,0 +1,78 @@
+import { afterEach, expect, test } from 'vitest';
+import { systemClock } from '../../src/base/clock.ts';
+import { silentLogger } from '../../src/base/log.ts';
+import { type ContentId, type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { Pins } from '../../src/fs/pins.ts';
+import { InProcessMount } from '../../src/kernel/in-process.ts';
+import { VersionService } from '../content/version-service.ts';
+import { LeftTower } from '../harness/left-tower.ts';
+
+/** Pins where there is room for half of what is read. */
+
+const MIB = 1024 * 1024;
+const NAMES = ['pinned', 'other', 'large'];
+
+let close: () => Promise<void>;
+afterEach(() => close());
+
+async function build(cacheBytes: number) {
+  const service = new VersionService();
+  for (const name of NAMES) service.put(name, Buffer.alloc(name === 'large' ? 40 * MIB : 2 * MIB, name));
+  let keeps = (_content: ContentId): boolean => false;
+  const tower = await LeftTower.build({
+    listing: service,
+    source: service,
+    contents: { cacheBytes },
+    isKept: (content) => keeps(content),
+  });
+  const { store, tree, freshness, reader } = tower;
+  const pins = new Pins({
+    ...{ store, tree, freshness, reader, files: tower.fileSystem.files },
+    ...{ clock: systemClock, log: silentLogger, shutdown: new AbortController().signal, roundMs: 60_000 },
+  });
+  keeps = (content) => pins.keeps(content);
+  close = async () => {
+    pins.stop();
+    await tower.close();
+  };
+  await freshness.refresh(ROOT_INODE);
+  const inoOf = (name: string): Inode => tree.child(ROOT_INODE, name)?.ino ?? ROOT_INODE;
+  pins.start();
+  return { service, tower, mount: new InProcessMount(tower.fileSystem), pins, inoOf };
+}
+
+type Built = Awaited<ReturnType<typeof build>>;
+
+/** How much of a file is here. */
+function bytesHere({ tower }: Built, ino: Inode): number {
+  const content = tower.tree.node(ino)?.local?.content ?? null;
+  if (content === null) return 0;
+  const pieces = tower.contents.pieces(content, { start: 0, end: 2 * MIB });
+  return pieces.reduce((sum, { kind, length }) => sum + (kind === 'missing' ? 0 : length), 0);
+}
+
+/** [S-pin-1] */
+test.each(['unpinned', 'moved out of a pinned folder'])(
+  'what was %s, and went for others, is fetched when it is pinned again',
+  async (how) => {
+    const built = await build(8 * MIB);
+    const { mount, pins, inoOf } = built;
+    const ino = inoOf('pinned');
+    await mount.mkdir('folder');
+    const isMoved = how !== 'unpinned';
+    if (isMoved) await mount.rename('pinned', 'folder/pinned');
+    const meant = isMoved ? inoOf('folder') : ino;
+    for (const each of [meant, inoOf('other')]) pins.pin(each);
+    await expect.poll(() => pins.stateOf(meant)).toMatchObject({ filesHere: 1, isComplete: true });
+
+    if (isMoved) await mount.rename('folder/pinned', 'pinned');
+    else pins.unpin(ino);
+    await mount.readFile('large');
+    expect(bytesHere(built, ino)).toBe(0);
+    if (isMoved) await mount.rename('pinned', 'folder/pinned');
+    else pins.pin(ino);
+
+    await expect.poll(() => bytesHere(built, ino), { timeout: 10_000 }).toBe(2 * MIB);
+    await expect.poll(() => pins.stateOf(meant)).toMatchObject({ filesHere: 1, isComplete: true });
+  },
+);
