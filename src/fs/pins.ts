@@ -175,6 +175,11 @@ export class Pins {
     this.#soon(SOON_MS);
   }
 
+  /** Whether it is still there, and pinned. */
+  #isMeant(ino: Inode): boolean {
+    return soundNode(this.#deps.store, ino)?.local != null && this.#pinOver(ino) !== undefined;
+  }
+
   /** The pin that a node lies in, or is. */
   #pinOver(ino: Inode): Pin | undefined {
     for (let at = ino, deep = 0; deep < FOLDERS_DEEP_MAX; deep++) {
@@ -324,6 +329,8 @@ export class Pins {
         const stays = await reader.keep(content, step, signal);
         if (!stays) throw new FsError('ENOSPC', 'the disk has less free than --cache-reserve leaves alone');
         here(step.end - step.start);
+        // Unpinned, or removed, which the service hears of when nobody has it open: no more of a long file is fetched.
+        if (!this.#isMeant(ino)) return false;
       }
       this.#whole.set(ino, content);
       return true;

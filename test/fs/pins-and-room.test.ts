@@ -76,3 +76,28 @@ test.each(['unpinned', 'moved out of a pinned folder'])(
     await expect.poll(() => pins.stateOf(meant)).toMatchObject({ filesHere: 1, isComplete: true });
   },
 );
+
+/** [S-delete-2] */
+test.each(['unpinned', 'removed'])('of what is %s while it is fetched no more is fetched', async (how) => {
+  const built = await build(80 * MIB);
+  const { service, mount, pins, inoOf, tower } = built;
+  const ino = inoOf('large');
+  let begun = false;
+  const stopped = new Promise<void>((resolve) => {
+    const read = service.readVersion.bind(service);
+    service.readVersion = async (...of) => {
+      if (!begun) {
+        begun = true;
+        if (how === 'removed') await mount.unlink('large');
+        else pins.unpin(ino);
+        resolve();
+      }
+      return await read(...of);
+    };
+  });
+  pins.pin(ino);
+  await stopped;
+
+  await expect.poll(() => tower.fileSystem.files.isOpen(ino)).toBe(false);
+  expect(tower.contents.usage().cacheBytes).toBeLessThan(20 * MIB);
+});
