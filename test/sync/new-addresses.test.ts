@@ -1,6 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { ApiError, TransportError } from '../../src/base/errors.ts';
+import { silentLogger } from '../../src/base/log.ts';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
+import { Pins } from '../../src/fs/pins.ts';
 import { SyncedTower } from '../harness/synced-tower.ts';
 import { MODEL_ROOT } from './model-service.ts';
 
@@ -135,4 +137,30 @@ describe('a file stays one file', () => {
 
     expect((await mount.readdir('to')).map(({ name }) => name)).toEqual(['f']);
   });
+
+  /** [S-pin-1] */
+  test.each(['here', 'elsewhere'] as const)(
+    'where it was moved %s, and is pinned, its bytes are never evicted',
+    async (where) => {
+      const { tower, clock, mount } = synced;
+      const { ino } = await mount.stat('from/f');
+      const { store, tree, freshness, reader } = tower;
+      const pins = new Pins({
+        ...{ store, tree, freshness, reader, files: tower.fileSystem.files, clock },
+        ...{ log: silentLogger, shutdown: new AbortController().signal, roundMs: 60_000 },
+      });
+      pins.pin(ino);
+      if (where === 'here') (await moved('answer'))();
+      else {
+        moveThere('f', to);
+        followed();
+        await tower.freshness.refresh(store.get('resource', from));
+      }
+      await settled();
+
+      expect(tree.node(ino)?.remote?.resource).toBe(NEW);
+      const content = tree.node(ino)?.local?.content;
+      expect(content != null && pins.keeps(content)).toBe(true);
+    },
+  );
 });
