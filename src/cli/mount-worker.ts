@@ -168,7 +168,7 @@ class MountingWorker implements MountService {
 
   async refresh(path: string | null, accept: boolean): Promise<void> {
     const { freshness, tree } = this.#built;
-    const node = path === null ? undefined : tree.node(this.#resolve(path));
+    const node = path === null ? undefined : tree.node(await this.#lookFor(path));
     // A file is refreshed by the listing that it stands in.
     const folder = node?.kind === 'folder' ? node.ino : node?.local?.parent;
     await freshness.refresh(folder, { accept });
@@ -193,7 +193,7 @@ class MountingWorker implements MountService {
   }
 
   async pin(path: string): Promise<Inode> {
-    const ino = this.#resolve(path);
+    const ino = await this.#lookFor(path);
     this.#built.pins.pin(ino);
     return ino;
   }
@@ -371,13 +371,34 @@ class MountingWorker implements MountService {
   /** @throws UsageError when nothing of that name is known */
   #resolve(path: string): Inode {
     let at = ROOT_INODE;
-    for (const name of path.split('/').filter((part) => part !== '' && part !== '.')) {
-      const child = this.#built.tree.child(at, name);
-      if (child === undefined) throw new UsageError(`no ${path} in this mount`, exitCode('missing'));
-      at = child.ino;
+    for (const name of namesOf(path)) at = this.#childOf(at, name, path);
+    return at;
+  }
+
+  /**
+   * As `#resolve`, for what nobody may have looked at yet, or is new on the service: for a name that is not known its folder is listed first.
+   *
+   * @throws UsageError when there is nothing of that name · what `Freshness.refresh` throws
+   */
+  async #lookFor(path: string): Promise<Inode> {
+    const { tree, freshness } = this.#built;
+    let at = ROOT_INODE;
+    for (const name of namesOf(path)) {
+      if (tree.child(at, name) === undefined && tree.node(at)?.kind === 'folder') await freshness.refresh(at);
+      at = this.#childOf(at, name, path);
     }
     return at;
   }
+
+  #childOf(folder: Inode, name: string, path: string): Inode {
+    const child = this.#built.tree.child(folder, name);
+    if (child === undefined) throw new UsageError(`no ${path} in this mount`, exitCode('missing'));
+    return child.ino;
+  }
+}
+
+function namesOf(path: string): readonly string[] {
+  return path.split('/').filter((part) => part !== '' && part !== '.');
 }
 
 if (parentPort !== null) new MountingWorker(workerData as WorkerStart, parentPort);

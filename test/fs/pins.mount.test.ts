@@ -100,3 +100,18 @@ test('what is renamed stays pinned, what is unpinned is not, and without the ser
   }
   await expect.poll(pinned, { timeout: 30_000, interval: 200 }).toMatchObject([{ path: 'late.bin', isComplete: true }]);
 });
+
+test('what nobody has looked at yet is pinned and refreshed by its path', async () => {
+  const outer = await other.client.createFolder(other.systemFolder('2'), 'outer');
+  const inner = await other.client.createFolder(outer, 'inner');
+  await other.client.createFilled(inner, 'seen', filledWith('seen', MIB));
+
+  const { stdout } = await mount.cfs(['pin', `${mount.directory}/outer/inner`]);
+  expect(stdout).toBe('outer/inner is kept here: 1 file, 1 MiB\n');
+
+  await other.client.createFilled(inner, 'new', filledWith('new', 10));
+  await mount.cfs(['refresh', `${mount.directory}/outer/inner/new`]);
+  expect((await mount.run('ls outer/inner')).stdout).toBe('new\nseen\n');
+  const missing = await mount.cfs(['pin', `${mount.directory}/outer/missing`], { anyExitCode: true });
+  expect(missing).toMatchObject({ code: exitCode('missing'), stderr: 'cfs: no outer/missing in this mount\n' });
+});
