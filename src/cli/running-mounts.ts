@@ -113,12 +113,11 @@ async function answerOf(
   paths: Paths,
   name: string,
 ): Promise<{ readonly socketPath: string; readonly status: SocketAnswer }> {
-  const { socketPath } = accountPaths(paths, name);
+  const { socketPath, bootSocketPath } = accountPaths(paths, name);
   const status = await answerAt(socketPath);
-  if ((status !== null && status !== 'foreign') || paths.runtimeDirectory === null) return { socketPath, status };
-  const besideState = accountPaths({ ...paths, runtimeDirectory: null }, name).socketPath;
-  const other = await answerAt(besideState);
-  return other === null ? { socketPath, status } : { socketPath: besideState, status: other };
+  if ((status !== null && status !== 'foreign') || bootSocketPath === socketPath) return { socketPath, status };
+  const other = await answerAt(bootSocketPath);
+  return other === null ? { socketPath, status } : { socketPath: bootSocketPath, status: other };
 }
 
 /** null: nobody answers. */

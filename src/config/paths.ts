@@ -31,6 +31,8 @@ export interface AccountPaths {
   readonly logFile: string;
   /** The running mount's socket; its directory has mode 0700. */
   readonly socketPath: string;
+  /** That of one that was mounted without XDG_RUNTIME_DIR, as fstab(5) does at boot. */
+  readonly bootSocketPath: string;
 }
 
 /** The stores that an account may have, one for each root; the usual one first. */
@@ -78,16 +80,15 @@ export function homeDirectory({ HOME }: Readonly<Record<string, string | undefin
 /** @param name the account's name from `accountName`. */
 export function accountPaths(paths: Paths, name: string): AccountPaths {
   const directory = join(paths.accountsDirectory, name);
+  const bootSocketPath = join(directory, 'run', 'control.sock');
   return {
     directory,
     accountFile: join(directory, 'account.json'),
     storeDirectory: join(directory, 'store'),
     accountStoreDirectory: join(directory, 'store-account'),
     logFile: join(directory, 'mount.log'),
-    socketPath: join(
-      paths.runtimeDirectory === null ? join(directory, 'run') : join(paths.runtimeDirectory, name),
-      'control.sock',
-    ),
+    socketPath: paths.runtimeDirectory === null ? bootSocketPath : join(paths.runtimeDirectory, name, 'control.sock'),
+    bootSocketPath,
   };
 }
 

@@ -239,6 +239,17 @@ test('changes of the root that is not mounted are told beside a mount of the oth
   expect(JSON.parse(status)).toMatchObject({ accounts: [{ waiting: [{ root: 'account', changes: 1 }] }] });
 });
 
+test('a mount that fstab(5) made at boot, without XDG_RUNTIME_DIR, is found by whoever signs in', async () => {
+  const store = await openStore();
+  undo.push(() => store.close());
+  await mounted(() => statusOf({}), ground.files.bootSocketPath);
+
+  const report = await ground.doctor();
+
+  expect(namesOf(report), report.text).toEqual([]);
+  expect(report.text.replace(/\s+/g, ' ')).toContain(`mounted by process ${process.pid}: not read meanwhile`);
+});
+
 test.each(findingKinds())('%s is named, and nothing else', async (name, kind) => {
   await FAULTS[name]();
 
@@ -347,9 +358,11 @@ function statusOf(changes: Partial<Status>): Status {
 }
 
 /** A mount that answers at its socket, and no other part of it. */
-async function mounted(status: () => Status | Promise<Status>): Promise<void> {
+async function mounted(
+  status: () => Status | Promise<Status>,
+  socketPath: string = ground.files.socketPath,
+): Promise<void> {
   const handlers = { status } as unknown as ConstructorParameters<typeof ControlServer>[0]['handlers'];
-  const { socketPath } = ground.files;
   const control = new ControlServer({ socketPath, handlers, clock: systemClock, log: silentLogger });
   undo.push(() => control.close());
   await control.listen();

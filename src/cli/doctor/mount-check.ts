@@ -32,7 +32,13 @@ export function* checkMounts(machine: Machine): Generator<Finding> {
 
 /** Whether a mount of the account answers at its socket, and what it complains of. */
 export async function checkSocket(machine: Machine, { files, title }: KnownAccount): Promise<SocketReport> {
-  const { socketPath } = files;
+  const usual = await reportAt(machine, title, files.socketPath);
+  if (usual.status !== null || files.bootSocketPath === files.socketPath) return usual;
+  const atBoot = await reportAt(machine, title, files.bootSocketPath);
+  return { status: atBoot.status, findings: [...usual.findings, ...atBoot.findings] };
+}
+
+async function reportAt(machine: Machine, title: string, socketPath: string): Promise<SocketReport> {
   const access = [...checkDirectory(machine, dirname(socketPath))];
   if (!isSocket(socketPath)) return { status: null, findings: access };
   let status: Status;
