@@ -76,7 +76,7 @@ function verb(count: number): string {
   return count === 1 ? 'is' : 'are';
 }
 
-/** A name may hold a newline or an escape sequence; a terminal must get neither. */
+/** A name, or what a service says of a refusal, may hold a newline or an escape sequence; a terminal must get neither. */
 export function visible(text: string): string {
   return text.replace(/\p{Cc}/gu, (character) => `\\x${character.charCodeAt(0).toString(16).padStart(2, '0')}`);
 }

@@ -27,7 +27,8 @@ export async function pinCommand(
   const pinned = await callControl(mount.socketPath, 'pin', { path }, { onProgress });
   deps.redraw?.('');
   if (!pinned.isComplete) {
-    deps.warn(`${pinText(pinned)}; the rest is fetched when the service can be reached: ${pinned.trouble}\n`);
+    const trouble = visible(pinned.trouble ?? '');
+    deps.warn(`${pinText(pinned)}; the rest is fetched when the service can be reached: ${trouble}\n`);
     return exitCode('pending');
   }
   const files = pinned.files === 1 ? '1 file' : `${pinned.files} files`;

@@ -117,7 +117,7 @@ function details(status: Status, nowMs: number): string[] {
   if (pending.count > SHOWN_MAX) lines.push(`           and ${pending.count - SHOWN_MAX} more`);
   for (const change of parked)
     lines.push(
-      `parked     ${change.kind} ${visible(change.path)}: ${change.reason} (for ${formatDuration(nowMs - change.sinceMs)})`,
+      `parked     ${change.kind} ${visible(change.path)}: ${visible(change.reason)} (for ${formatDuration(nowMs - change.sinceMs)})`,
     );
   for (const pinned of status.pinned) {
     const name = pinned.path === '' ? 'everything' : visible(pinned.path);

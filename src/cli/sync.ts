@@ -55,7 +55,7 @@ export async function syncCommand(
       deps.print('pushing\n');
       return exitCode('ok');
     }
-    for (const change of outcome.parked) deps.warn(`parked: ${visible(change.path)}: ${change.reason}\n`);
+    for (const change of outcome.parked) deps.warn(`parked: ${visible(change.path)}: ${visible(change.reason)}\n`);
     const { pushed, parked, open } = outcome;
     if (pushed > 0 || parked.length > 0) deps.print(`pushed ${pushed}, parked ${parked.length}\n`);
     else if (open === 0) deps.print('everything is with the service\n');

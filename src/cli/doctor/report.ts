@@ -1,3 +1,4 @@
+import { visible } from '../mount-event.ts';
 import type { Looked } from './examination.ts';
 import { FINDINGS, type Finding } from './finding.ts';
 
@@ -6,7 +7,8 @@ const COLUMNS = 80;
 /** What was looked at, as lines of at most 80 columns where the names in them allow it. */
 export function lookedText({ area, subject, note, findings }: Looked): string {
   const about = subject === null ? area : `${area} of ${subject}`;
-  if (findings.length === 0) return wrapped(`${about}: sound${note === null || note === '' ? '' : ` (${note})`}`, '  ');
+  if (findings.length === 0)
+    return wrapped(`${about}: sound${note === null || note === '' ? '' : ` (${visible(note)})`}`, '  ');
   return findings.map((found) => findingText(about, found)).join('\n');
 }
 
@@ -36,7 +38,7 @@ export function summaryText(looked: readonly Looked[]): string {
 
 function findingText(about: string, { name, what, cure }: Finding): string {
   const { severity } = FINDINGS[name];
-  return `${wrapped(`${about}: ${severity}: ${what} [${name}]`, '  ')}\n${wrapped(cure, '    ', '  → ')}`;
+  return `${wrapped(`${about}: ${severity}: ${visible(what)} [${name}]`, '  ')}\n${wrapped(cure, '    ', '  → ')}`;
 }
 
 function counts(count: number, what: string): string {
