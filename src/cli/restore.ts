@@ -1,5 +1,5 @@
 import { constants, existsSync, statSync } from 'node:fs';
-import { chmod, copyFile, mkdir, open, readdir, rename, rm } from 'node:fs/promises';
+import { chmod, copyFile, mkdir, open, readdir, readFile, rename, rm, symlink } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { UsageError } from '../base/errors.ts';
 import { processLife } from '../base/process-life.ts';
@@ -50,7 +50,7 @@ export async function restoreCommand(deps: ServiceDeps & CommandOutput, flags: R
       return chosen;
     });
     if (flags.to === null) await replace(spool, found, leftBehind);
-    else await copyNew(spool, target, leftBehind);
+    else await copyNew(spool, found, target, leftBehind);
     const size = formatBytes(version.sizeBytes);
     deps.print(
       flags.to === null
@@ -93,8 +93,11 @@ async function replace(spool: string, found: InMount, leftBehind: LeftBehind): P
     // Before the copy: one that waits beside an upload of minutes is pushed itself, and then is no save of this file any more.
     await push(found);
     try {
-      await copyFile(spool, fresh, constants.COPYFILE_EXCL);
-      await chmod(fresh, statSync(place).mode & 0o7777);
+      if (isLink(found)) await symlink(await readFile(spool), fresh);
+      else {
+        await copyFile(spool, fresh, constants.COPYFILE_EXCL);
+        await chmod(fresh, statSync(place).mode & 0o7777);
+      }
       const { isPending } = await callControl(found.mount.socketPath, 'locate', { path: found.located.path });
       if (!isPending) return await rename(fresh, place);
     } finally {
@@ -117,7 +120,16 @@ async function push({ mount, located, place }: InMount): Promise<void> {
   );
 }
 
-async function copyNew(spool: string, target: string, leftBehind: LeftBehind): Promise<void> {
+/** A version of a link is where it led to: as a file of these bytes it would be a link no more, for all machines. */
+function isLink({ located }: InMount): boolean {
+  return located.kind === 'symlink';
+}
+
+async function copyNew(spool: string, found: InMount, target: string, leftBehind: LeftBehind): Promise<void> {
+  if (isLink(found)) {
+    await symlink(await readFile(spool), target);
+    return;
+  }
   try {
     // Made first, and filled then: one that somebody else made at the same moment is never taken for ours.
     await (await open(target, 'wx')).close();

@@ -1,4 +1,4 @@
-import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { exitCode } from '../../src/cli/exit-codes.ts';
@@ -109,6 +109,23 @@ test('cfs restore --to writes a new file, in a folder under its own name, and ne
   expect(refused.stderr).toMatch(/taken exists already: it is not written over\n$/);
   expect(readFileSync(join(beside('out'), 'taken'), 'utf8')).toBe('mine');
   expect((await mount.run('cat to.txt')).stdout).toBe('new');
+});
+
+test.each(['file', 'nowhere'])('cfs restore leaves a link a link (to %s)', async (to) => {
+  const name = `link-to-${to}`;
+  await mount.run('echo bytes > file');
+  for (const target of [to, 'elsewhere']) {
+    await mount.run(`ln -sfn ${target} ${name}`);
+    await mount.sync();
+  }
+
+  expect((await cfs('restore', `${at(name)}@-1`, '--to', beside(name))).code).toBe(0);
+  expect((await cfs('restore', `${at(name)}@-1`)).code).toBe(0);
+
+  expect((await mount.run(`readlink ${name}`)).stdout).toBe(`${to}\n`);
+  expect(readlinkSync(beside(name))).toBe(to);
+  await mount.sync();
+  expect(await versionsOf(name)).toHaveLength(3);
 });
 
 test("cfs diff hands versions, and the file as it is, to the user's program", async () => {
