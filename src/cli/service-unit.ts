@@ -23,7 +23,7 @@ export function unitNameOf(directory: string): string {
 
 /** The text of the unit: systemd.service(5), for the manager of one user. */
 export function unitText({ title, directory, command, env, stopMs, lasting }: ServiceUnit): string {
-  const variables = Object.entries(env).map(([name, value]) => `Environment=${quoted(`${name}=${value}`)}`);
+  const variables = Object.entries(env).map(([name, value]) => `Environment=${setting(`${name}=${value}`)}`);
   const lines = [
     '# Made by `cfs service install`; `cfs service remove` takes it away.',
     '[Unit]',
@@ -68,13 +68,17 @@ function escapedPath(path: string): string {
     .join('');
 }
 
-/** systemd.service(5), "Command lines": C escapes in double quotes, and neither specifiers nor variables. */
+/** systemd.service(5), "Command lines": as a setting, and no variables. */
 function quoted(word: string): string {
+  return setting(word).replaceAll('$', '$$$$');
+}
+
+/** systemd.exec(5), `Environment=`: C escapes in double quotes, and no specifiers; a dollar sign means nothing there. */
+function setting(word: string): string {
   const escaped = word
     .replace(/[\\"]/g, '\\$&')
     .replace(/\p{Cc}/gu, (character) => `\\x${character.charCodeAt(0).toString(16).padStart(2, '0')}`)
-    .replaceAll('%', '%%')
-    .replaceAll('$', '$$$$');
+    .replaceAll('%', '%%');
   return /^[\w@:.,/=+-]+$/.test(word) ? word : `"${escaped}"`;
 }
 

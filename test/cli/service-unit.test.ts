@@ -25,15 +25,19 @@ function execStart(text: string): string {
   return setting('ExecStart', text);
 }
 
-/** What systemd makes of a command line (systemd.service(5)): quotes and C escapes, then `%%` and `$$`. */
+/** What systemd makes of a command line (systemd.service(5)): as of a setting, then `$$`. */
 function wordsOf(line: string): string[] {
+  return settingsOf(line).map((word) => word.replaceAll('$$', '$'));
+}
+
+/** What systemd makes of `Environment=` (systemd.exec(5)): quotes and C escapes, then `%%`; "the $ character has no special meaning". */
+function settingsOf(line: string): string[] {
   return [...line.matchAll(/"((?:[^"\\]|\\.)*)"|(\S+)/gs)].map(([, inQuotes, plain]) =>
     (inQuotes ?? plain ?? '')
       .replace(/\\x([0-9a-f]{2})|\\(.)/gs, (_all, hex: string | undefined, character: string) =>
         hex === undefined ? character : String.fromCharCode(Number.parseInt(hex, 16)),
       )
-      .replaceAll('%%', '%')
-      .replaceAll('$$', '$'),
+      .replaceAll('%%', '%'),
   );
 }
 
@@ -56,9 +60,10 @@ test('whatever the words are, systemd gets them as they are, in one line each', 
       const text = unitText({ ...UNIT, command, title, directory: `/${title}`, env: { XDG_STATE_HOME: title } });
 
       expect(wordsOf(execStart(text))).toEqual(command);
-      expect(wordsOf(setting('Environment', text))).toEqual([`XDG_STATE_HOME=${title}`]);
+      expect(settingsOf(setting('Environment', text))).toEqual([`XDG_STATE_HOME=${title}`]);
       expect(text.split('\n')).toHaveLength(unitText(UNIT).split('\n').length + 1);
     }),
+    { examples: [[['$HOME', '$$'], '/srv/a$b$$']] },
   );
 });
 
