@@ -31,7 +31,7 @@ export async function versionsCommand(
 
 /** One line for each: name, size, and which of them is what the service shows. */
 export function versionLines(located: Located, versions: readonly NamedVersion[]): readonly string[] {
-  const width = Math.max(0, ...versions.map(({ name }) => name.length));
+  const width = versions.reduce((most, { name }) => Math.max(most, name.length), 0);
   const lines = versions.map(({ name, version }, index) => {
     const size = formatBytes(version.sizeBytes).padStart(9);
     return `${name.padEnd(width)} ${size}${index === 0 ? '  latest' : ''}`;

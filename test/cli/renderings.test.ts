@@ -96,6 +96,12 @@ describe('the trash', () => {
     expect(trashLines([])).toEqual(['the trash is empty']);
   });
 
+  /** More than a call takes arguments: a trash is as long as what was deleted since it was emptied. */
+  test('may be of any length', () => {
+    const many = Array.from({ length: 600_000 }, () => item('5000_7', 'folder', 'folder'));
+    expect(trashLines(many)).toHaveLength(many.length);
+  });
+
   test('a thing is meant by its id, or by its name where that is there once', () => {
     expect(chooseItem(items, '5000_8').id).toBe('5000_8');
     expect(chooseItem(items, 'new\nline').id).toBe('5000_7');
