@@ -8,6 +8,7 @@ import { accountPaths } from '../config/paths.ts';
 import { formatBytes } from '../config/units.ts';
 import { callControl, NoMountError } from '../control/client.ts';
 import type { HttpService } from '../remote/http-service.ts';
+import { Names } from '../tree/names.ts';
 import { chooseAccount } from './account-file.ts';
 import { exitCode } from './exit-codes.ts';
 import { failureOf } from './failure.ts';
@@ -173,7 +174,7 @@ function itemRecord({ id, entry }: TrashItem) {
 interface Target {
   readonly account: string;
   readonly folder: ResourceUrl;
-  /** null: its own name. */
+  /** As the service is to have it; null: its own name. */
   readonly name: string | null;
   /** Below the mount's root, for the refresh. */
   readonly path: string | null;
@@ -195,7 +196,7 @@ async function targetOf(deps: ServiceDeps, to: string): Promise<Target> {
   return {
     account: mount.name,
     folder: located.resource as ResourceUrl,
-    name: stats === undefined ? basename(to) : null,
+    name: stats === undefined ? new Names().toRemoteName(basename(to)) : null,
     path: located.path === '' ? null : located.path,
     shown: directory,
   };

@@ -7,6 +7,7 @@ import { exitCode } from '../../src/cli/exit-codes.ts';
 import { deleteItems, type TrashItem, trashEmptyCommand, trashRestoreCommand } from '../../src/cli/trash.ts';
 import { pathsOf } from '../../src/config/paths.ts';
 import type { HttpService } from '../../src/remote/http-service.ts';
+import { Names } from '../../src/tree/names.ts';
 import { HastyClock } from '../remote/client.ts';
 import { answeringMount } from './answering-mount.ts';
 import { SignedInHome } from './signed-in-home.ts';
@@ -156,4 +157,22 @@ test('cfs trash restore that nobody can show yet is done, and says so', async ()
   expect([code, (await topFolder()).names]).toEqual([exitCode('ok'), ['back']]);
   expect(words.printed).toBe('back is back in the top folder\n');
   expect(words.warned).toBe('the mount does not show it yet: the service cannot be reached: no answer\n');
+});
+
+/** [S-names-2] */
+test.each([
+  ['AC\uff0fDC', 'AC/DC'],
+  ['bell\u0007', 'bell\u2407'],
+])('cfs trash restore --to %j is called so in the mount', async (shown, there) => {
+  await trashed('back');
+  const { home, name } = signedIn;
+  mkdirSync(home.path('Cloud'));
+  const { url } = await topFolder();
+  const locate = () => ({ path: '', kind: 'folder', sizeBytes: 0, resource: url, isPending: false }) as const;
+  await answeringMount(home, { name, directory: home.path('Cloud') }, { locate, refresh: () => null });
+
+  await trashRestoreCommand(depsOf(), { item: 'back', to: home.path(`Cloud/${shown}`), account: null });
+
+  expect((await topFolder()).names).toEqual([there]);
+  expect(new Names().toFileName(there)).toBe(shown);
 });
