@@ -190,9 +190,11 @@ class MountingProcess {
       log: log.child({ part: 'control' }),
       handlers: {
         status: () => this.#status(),
-        sync: ({ path, wait }, { signal, progress }) => {
+        sync: async ({ path, wait }, { signal, progress }) => {
           const id = ++this.#lastSync;
           if (wait) return this.#withProgress(id, progress, () => this.#mount.sync(path, id, signal));
+          // Nobody hears how it ends: that there is no such file is told before.
+          if (path !== null) await this.#mount.locate(path);
           this.#mount
             .sync(path, id, new AbortController().signal)
             .catch((err: unknown) => log.warn({ err }, 'sync failed'));

@@ -85,6 +85,7 @@ describe('is refused, and changes nothing', () => {
     [() => ['log-level', 'loud'], 'usage', "'loud' is invalid"],
     [() => ['log-level', '--account', 'zoe'], 'notMounted', 'zoe is not mounted'],
     [() => ['sync', '--wait', at('missing')], 'missing', 'no missing in this mount'],
+    [() => ['sync', at('missing')], 'missing', 'no missing in this mount'],
     [() => ['refresh', at('missing')], 'missing', 'no missing in this mount'],
     [() => ['retry', at('missing')], 'missing', 'no missing in this mount'],
     [() => ['umount', '/mnt/x\ny'], 'notMounted', 'no mount of ours is running at /mnt/x\\x0ay'],
