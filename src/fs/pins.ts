@@ -4,7 +4,7 @@ import { type Errno, FsError, SignInError, toFsError, UsageError } from '../base
 import type { Logger } from '../base/log.ts';
 import { type ContentId, type Extent, type Inode, ROOT_INODE } from '../base/vocabulary.ts';
 import type { BlockReader } from '../content/block-reader.ts';
-import { isInDoubt, soundNode } from '../store/node-table.ts';
+import { ifSound, isInDoubt, soundNode } from '../store/node-table.ts';
 import type { NodeRecord, StoreWriter } from '../store/tables.ts';
 import type { Freshness } from '../tree/freshness.ts';
 import type { Tree } from '../tree/tree.ts';
@@ -123,11 +123,11 @@ export class Pins {
   }
 
   stateOf(ino: Inode): PinState | undefined {
-    return this.#pins.get(ino)?.state;
+    return this.#isThere(ino) ? this.#pins.get(ino)?.state : undefined;
   }
 
   get states(): readonly PinState[] {
-    return [...this.#pins.values()].map(({ state }) => state);
+    return [...this.#pins.values()].map(({ state }) => state).filter(({ ino }) => this.#isThere(ino));
   }
 
   /** Whether a content is what a pinned file holds: never to be evicted. */
@@ -141,6 +141,12 @@ export class Pins {
     // It goes: whoever pins it again is not to hear that it is here.
     this.#whole.delete(ino);
     return false;
+  }
+
+  /** What was removed is pinned until the next round, and has no place any more: it would be told as the root. What is damaged is there. */
+  #isThere(ino: Inode): boolean {
+    const read = ifSound(() => ({ node: this.#deps.store.get('node', ino) }));
+    return read === undefined || read.node?.local != null;
   }
 
   #keep(inos: readonly Inode[]): void {

@@ -62,6 +62,21 @@ test.each<[string, (mount: InProcessMount, write: (name: string) => Promise<void
   expect(pinsOf(tower).states.map(({ ino }) => ino)).toEqual([heir]);
 });
 
+test('what was pinned and is removed is told as pinned no more, not as everything', async () => {
+  const tower = await LeftTower.build();
+  onTestFinished(() => tower.close());
+  const mount = new InProcessMount(tower.fileSystem);
+  await mount.mkdir('folder');
+  const pins = pinsOf(tower);
+  const pinned = tower.tree.child(ROOT_INODE, 'folder')?.ino ?? ROOT_INODE;
+  pins.pin(pinned);
+  expect(pins.states).toMatchObject([{ ino: pinned }]);
+
+  await mount.rmdir('folder');
+
+  expect([pins.states, pins.stateOf(pinned)]).toEqual([[], undefined]);
+});
+
 test('a changed file is not told to be kept while what lies below the change is in memory only', async () => {
   const service = new VersionService();
   service.put('file', Buffer.alloc(3 * 1024 * 1024, 'bytes'));
