@@ -22,6 +22,8 @@ export interface DiffFlags {
 }
 
 const STANDARD_TOOL = 'diff -u';
+/** SIGPIPE, as a shell tells it. */
+const PIPE_CLOSED = 141;
 
 /** `cfs diff FILE@V1 FILE@V2`: hands both to the user's own program. Exit code: ok where that says that they are the same. */
 export async function diffCommand(deps: ServiceDeps & CommandOutput, flags: DiffFlags): Promise<number> {
@@ -34,7 +36,8 @@ export async function diffCommand(deps: ServiceDeps & CommandOutput, flags: Diff
     const tool = flags.tool ?? (deps.env.CFS_DIFF || STANDARD_TOOL);
     const code = await run(tool, before, after, deps.env);
     if (code === 0) return exitCode('ok');
-    if (code === 1) return exitCode('different');
+    // Whoever reads it had enough (`cfs diff … | head -1`): there was something to read.
+    if (code === 1 || code === PIPE_CLOSED) return exitCode('different');
     throw new UsageError(`the program that compares (${visible(tool)}) ended with ${code}: see --tool and CFS_DIFF`);
   } finally {
     await rm(directory, { recursive: true, force: true });
@@ -70,6 +73,6 @@ function run(
     // The paths are no part of the shell's text: a name may hold anything.
     const child = spawn('sh', ['-c', `${tool} "$1" "$2"`, 'cfs-diff', before, after], { stdio: 'inherit', env });
     child.once('error', reject);
-    child.once('exit', (code, signal) => resolveCode(code ?? (signal === null ? 128 : 129)));
+    child.once('exit', (code, signal) => resolveCode(code ?? (signal === 'SIGPIPE' ? PIPE_CLOSED : 129)));
   });
 }

@@ -156,6 +156,18 @@ test("cfs diff hands versions, and the file as it is, to the user's program", as
 });
 
 /** [S-share-1] */
+test.each(['kill -PIPE $$', 'exec sh -c "kill -PIPE \\$\\$"'])(
+  'of cfs diff somebody may read the beginning only (%s)',
+  async (tool) => {
+    await mount.run('echo bytes > begun');
+    await mount.sync();
+
+    const result = await cfs('diff', `${at('begun')}@latest`, at('begun'), '--tool', tool);
+
+    expect(result).toMatchObject({ code: exitCode('different'), stderr: '' });
+  },
+);
+
 test('cfs share link prints a link that anyone can read the file by, and --off ends it', async () => {
   await save('shared.txt', 'for all');
 
