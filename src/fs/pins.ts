@@ -44,6 +44,8 @@ const STEP_BYTES = 8 * 1024 * 1024;
 const FILES_AT_ONCE = 2;
 /** Names looked at in one turn of the loop. */
 const NAMES_PER_TURN = 200;
+/** Files opened in one turn: of what is here nobody waits for the service. */
+const FILES_PER_TURN = 20;
 /** Changes come in rows. */
 const SOON_MS = 300;
 const FOLDERS_DEEP_MAX = 4096;
@@ -241,7 +243,8 @@ export class Pins {
       let bytesHere = 0;
       const missing: Inode[] = [];
       const doubted: Inode[] = [];
-      for (const file of files) {
+      for (const [at, file] of files.entries()) {
+        if (at % NAMES_PER_TURN === NAMES_PER_TURN - 1) await nextTurn();
         const node = troubles.unlessMet(file, () => tree.node(file));
         const local = node?.local;
         bytes += local?.sizeBytes ?? 0;
@@ -266,6 +269,7 @@ export class Pins {
         while (!troubles.isRoundOver && this.#pins.has(ino)) {
           const file = missing[next++];
           if (file === undefined) return;
+          if (next % FILES_PER_TURN === 0) await nextTurn();
           if (await troubles.unlessMetBy(file, this.#complete(file, here, troubles.signal))) filesHere++;
         }
       };
