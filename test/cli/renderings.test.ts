@@ -216,9 +216,14 @@ describe('watching', () => {
     return printed;
   }
 
-  test('at a terminal each look takes the place of the last one', async () => {
-    expect(await watched(true, ['a\nb\n', 'c\n', 'd\n'])).toEqual(['a\nb\n', '\x1b[2A\x1b[Jc\n', '\x1b[1A\x1b[Jd\n']);
-  });
+  test.each(['b', 'a line that is longer than the terminal is wide'])(
+    'at a terminal each look takes the place of the last one (%s)',
+    async (line) => {
+      const printed = await watched(true, [`a\n${line}\n`, `c\n${line}\n`, 'd\n']);
+      expect(screenOf(printed.slice(0, 2).join(''))).toEqual(['c', line.slice(0, COLUMNS), '']);
+      expect(screenOf(printed.join(''))).toEqual(['d', '']);
+    },
+  );
 
   test('elsewhere only what is new is printed', async () => {
     expect(await watched(false, ['a\n', 'a\n', 'b\n', 'b\n'])).toEqual(['a\n', 'b\n']);
@@ -238,3 +243,21 @@ test('what the system says about a file is one sentence with its name made visib
   expect(failureOf(failed('EWHATEVER')).sentence).toMatch(/^unexpected failure/);
   expect(failureOf(new UsageError('as it is', 9))).toEqual({ sentence: 'as it is', exitCode: 9 });
 });
+
+const COLUMNS = 20;
+
+/** What a terminal shows after that: it goes up, clears below, and wraps or cuts what is longer than a row. */
+function screenOf(text: string): readonly string[] {
+  const rows = [''];
+  let at = 0;
+  let wraps = true;
+  for (const [piece, up, mode] of text.matchAll(/\p{Cc}\[(?:(\d+)A|J|\?7([lh]))|./gsu)) {
+    if (up !== undefined) at -= Number(up);
+    else if (mode !== undefined) wraps = mode === 'h';
+    else if (piece === '\x1b[J') rows.splice(at, rows.length, '');
+    else if (piece === '\n') rows[++at] ??= '';
+    else if ((rows[at] ?? '').length < COLUMNS) rows[at] += piece;
+    else if (wraps) rows[++at] = piece;
+  }
+  return rows;
+}
