@@ -17,6 +17,19 @@ export class AnswerHead {
     return (Array.isArray(value) ? value[0] : value) ?? null;
   }
 
+  /**
+   * The address in Location. On the server that was asked it begins as `asked` does, however it was written there (with the port that goes
+   * without saying, or relative: RFC 9110, 10.2.2): addresses are compared as texts, and listings give the same one.
+   */
+  locationFrom(asked: string): string | null {
+    const location = this.header('location');
+    if (location === null || !URL.canParse(location, asked)) return location;
+    const target = new URL(location, asked);
+    if (target.origin !== new URL(asked).origin) return location;
+    const path = ORIGIN.test(location) ? location.replace(ORIGIN, '') : target.pathname + target.search;
+    return `${ORIGIN.exec(asked)?.[0]}${path}`;
+  }
+
   /** The service's clock when it answered, milliseconds since the epoch; null where it sent none that makes sense. */
   get serverTimeMs(): number | null {
     const ms = Date.parse(this.header('date') ?? '');
@@ -50,6 +63,8 @@ export class AnswerHead {
     return seconds === undefined ? null : Number(seconds) * 1000;
   }
 }
+
+const ORIGIN = /^https?:\/\/[^/?#]*/i;
 
 const STATUS = /^HTTP\/1\.1 ([2-5]\d\d)(?: [\t\x20-\x7e\x80-\xff]*)?$/;
 const FIELD = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[\t ]*([\t\x20-\x7e\x80-\xff]*)$/;

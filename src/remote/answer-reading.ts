@@ -36,9 +36,9 @@ export async function discarded({ answer }: ServiceAnswer): Promise<void> {
 }
 
 /** The address of what was made; null where the service does not tell it. */
-export async function locationOf({ answer }: ServiceAnswer): Promise<string | null> {
+export async function locationOf({ answer, url }: ServiceAnswer): Promise<string | null> {
   await answer.discard();
-  return answer.header('location');
+  return answer.locationFrom(url);
 }
 
 /** @throws ProtocolError where there is no address */

@@ -253,7 +253,7 @@ export function shownRequest(request: { readonly method: string; readonly url: s
 }
 
 function redirectTarget(request: ServiceRequest, answer: Answer, url: string, origin: string): string {
-  const location = answer.header('location');
+  const location = answer.locationFrom(url);
   const { status } = answer;
   const allowed =
     status === 307 || status === 308
@@ -261,11 +261,10 @@ function redirectTarget(request: ServiceRequest, answer: Answer, url: string, or
       : request.method === 'GET'
         ? status === 301 || status === 302 || status === 303
         : request.mayReaddress && status === 301;
-  const target = location !== null && URL.canParse(location, url) ? new URL(location, url) : null;
-  if (target !== null && target.origin !== origin) {
+  const target = location !== null && URL.canParse(location, url) ? new URL(location, url).origin : null;
+  if (target !== null && target !== origin) {
     throw new StrangeNetworkError(`${shownRequest(request)}: redirected to another server`);
   }
   if (!allowed || location === null || target === null) throw new ProtocolError(`unexpected ${status}`);
-  // As the service wrote it where it wrote a whole address: these are compared as texts.
-  return location.startsWith(`${origin}/`) ? location : target.href;
+  return location;
 }

@@ -214,7 +214,7 @@ test.each([
 ])('nothing is no page, even called HTML: %s', async (_what, step) => {
   server.steps = [step];
 
-  expect(await service.createVersion(file())).toBe('/file/:sc:1:2/version/3');
+  expect(await service.createVersion(file())).toBe(server.url('/file/:sc:1:2/version/3'));
   expect(server.requests).toHaveLength(1);
 });
 
@@ -341,6 +341,37 @@ describe('an address on another server', () => {
     const spelled = folder().replace('http://', 'HTTP://') as ResourceUrl;
 
     expect(await service.resource(spelled, 'folder')).toMatchObject({ name: 'a' });
+  });
+});
+
+/** As a listing gives it. */
+const MADE = '/file/:sc:1:9';
+
+describe('the address of what was made is that of listings, however Location says it:', () => {
+  test.each<[string, (url: string) => string]>([
+    ['in the same words', (url) => url],
+    ['relative', () => MADE],
+    ['relative to this address', () => `../..${MADE}`],
+    ['without a scheme', (url) => url.replace('http:', '')],
+    ['with another scheme’s letters', (url) => url.replace('http:', 'HTTP:')],
+    ['with a name that only this server ignores', (url) => url.replace('//', '//somebody@')],
+  ])('%s', async (_, location) => {
+    server.steps = [reply(201, { Location: location(server.url(MADE)) })];
+
+    expect(await service.createFile(folder(), 'a', 't/t')).toBe(server.url(MADE));
+  });
+
+  test('and as the service spells its own addresses elsewhere', async () => {
+    const [spelled, parent] = [server.url(MADE), folder()].map((url) => url.replace('http:', 'HTTP:'));
+    server.steps = [reply(201, { Location: server.url(MADE) })];
+
+    expect(await service.createFile(parent as ResourceUrl, 'a', 't/t')).toBe(spelled);
+  });
+
+  test('but for one on another server, which is never asked', async () => {
+    server.steps = [reply(201, { Location: 'http://127.0.0.1:1/file/:sc:1:9' })];
+
+    expect(await service.createFile(folder(), 'a', 't/t')).toBe('http://127.0.0.1:1/file/:sc:1:9');
   });
 });
 
