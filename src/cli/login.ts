@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { ApiError, ProtocolError, SignInError, TransportError, UsageError } from '../base/errors.ts';
 import { type Logger, silentLogger } from '../base/log.ts';
 import { accountName, type Paths } from '../config/paths.ts';
-import { parseUrl } from '../protocol/endpoints.ts';
+import { shapeOf } from '../protocol/endpoints.ts';
 import type { RemoteUser } from '../remote/account.ts';
 import { HttpService } from '../remote/http-service.ts';
 import { type Account, accountFileOf, writeAccountFile } from './account-file.ts';
@@ -153,10 +153,9 @@ async function gatherInputs(
 }
 
 function userIdOf(origin: string, user: RemoteUser): string {
-  const endpoint = parseUrl(origin, user.url);
-  if (endpoint?.kind !== 'user' || endpoint.uid === null)
-    throw new ProtocolError(`the user's URL is not one: ${user.url}`);
-  return endpoint.uid;
+  const shape = shapeOf(origin, user.url);
+  if (shape?.kind !== 'user') throw new ProtocolError(`the user's URL is not one: ${user.url}`);
+  return shape.id;
 }
 
 /** Whatever failed, as one sentence that says what to do. */

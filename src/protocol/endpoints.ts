@@ -151,6 +151,32 @@ export function parseUrl(base: string, url: string): Endpoint | null {
   return parsePath(url.slice(base.length, query === -1 ? undefined : query));
 }
 
+const RESOURCES = ['user', 'folder', 'file', 'workspace', 'album'] as const;
+
+/** What a client learns of a resource from its address, and no more: ids are the service's, and opaque (interface 2.5). */
+export interface AddressShape {
+  readonly kind: (typeof RESOURCES)[number] | 'userCollection';
+  /** As it stands there. Of a collection the user's. */
+  readonly id: string;
+}
+
+/** The shape of an address of the service at `base`; null of any other. */
+export function shapeOf(base: string, url: string): AddressShape | null {
+  if (!URL.canParse(url)) return null;
+  const [from, at] = [new URL(base), new URL(url)];
+  const above = from.pathname.replace(/\/+$/, '');
+  if (at.origin !== from.origin || !at.pathname.startsWith(`${above}/`)) return null;
+  const [root, id = '', ...rest] = at.pathname
+    .slice(above.length + 1)
+    .replace(/\/$/, '')
+    .split('/');
+  const kind = RESOURCES.find((candidate) => candidate === root);
+  if (kind === undefined || id === '' || rest.length > 1) return null;
+  if (rest.length === 0) return { kind, id };
+  const isCollection = kind === 'user' && USER_COLLECTIONS.some((collection) => collection === rest[0]);
+  return isCollection ? { kind: 'userCollection', id } : null;
+}
+
 /** `/sc/<uid>/<local>`. */
 export function dsidOf(id: ResourceId): string {
   return `/sc/${id.uid}/${id.local}`;

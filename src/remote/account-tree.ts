@@ -7,7 +7,7 @@ import type {
   RemoteVersion,
 } from '../base/resources.ts';
 import type { Extent, NodeKind, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
-import { parseUrl } from '../protocol/endpoints.ts';
+import { parseUrl, shapeOf } from '../protocol/endpoints.ts';
 import type { RemoteShare, RemoteUser } from './account.ts';
 import { nullWhenGone } from './answer-reading.ts';
 import type { HttpService } from './http-service.ts';
@@ -119,7 +119,7 @@ export class AccountTree {
     if (folder === user.receivedShares) return await this.#owners(user, signal);
     const owner = ownerOf(folder);
     if (owner !== null) return (await this.#shares(signal)).filter((share) => share.owner === owner).map(sharedFolder);
-    if (parseUrl(this.#base, folder)?.kind === 'workspace') return await this.#workspace(folder, user, signal);
+    if (shapeOf(this.#base, folder)?.kind === 'workspace') return await this.#workspace(folder, user, signal);
     return null;
   }
 
@@ -160,18 +160,21 @@ export class AccountTree {
     user: RemoteUser,
     signal: AbortSignal | undefined,
   ): Promise<ResourceUrl | null> {
-    const endpoint = parseUrl(this.#base, url);
-    if (endpoint?.kind === 'workspace') return user.workspaces;
-    if (endpoint?.kind === 'folder' && endpoint.id.uid !== this.#uidOf(user)) {
+    if (shapeOf(this.#base, url)?.kind === 'workspace') return user.workspaces;
+    const isOwn = this.#isOwn(url, user);
+    if (isOwn !== true) {
       const share = (await this.#shares(signal)).find(({ folder }) => folder === url);
-      return share === undefined ? parent : ownerFolder(user, share.owner);
+      if (share !== undefined) return ownerFolder(user, share.owner);
+      if (isOwn === false) return parent;
     }
     return parent ?? (url === user.deletedFiles ? null : user.syncFolders);
   }
 
-  #uidOf(user: RemoteUser): string | null {
-    const endpoint = parseUrl(this.#base, user.syncFolders);
-    return endpoint?.kind === 'userCollection' ? endpoint.uid : null;
+  /** Whether a folder is the user's own; null where ids do not tell whose they are. */
+  #isOwn(folder: string, user: RemoteUser): boolean | null {
+    const [endpoint, top] = [parseUrl(this.#base, folder), parseUrl(this.#base, user.syncFolders)];
+    if (endpoint?.kind !== 'folder' || top?.kind !== 'userCollection') return null;
+    return endpoint.id.uid === top.uid;
   }
 
   async #owners(user: RemoteUser, signal: AbortSignal | undefined): Promise<readonly RemoteFolder[]> {

@@ -2,7 +2,7 @@ import { ApiError, ProtocolError, SignInError, TransportError } from '../base/er
 import type { Logger } from '../base/log.ts';
 import type { ListingPage, RemoteEntry, RemoteResource, RemoteVersion, UploadProgress } from '../base/resources.ts';
 import type { Extent, NodeKind, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
-import { parseUrl } from '../protocol/endpoints.ts';
+import { shapeOf } from '../protocol/endpoints.ts';
 import {
   decodeAlbum,
   decodeFile,
@@ -155,14 +155,14 @@ export class HttpService {
         const { document, address } = await readAddressed(this.#requests, { url, decode: decodeFile, signal });
         return { ...fileOf(address as ResourceUrl, document), parent: (document.parent ?? null) as ResourceUrl | null };
       }
-      const endpoint = parseUrl(this.#base, url)?.kind;
-      if (endpoint === 'userCollection') {
+      const shape = shapeOf(this.#base, url)?.kind;
+      if (shape === 'userCollection') {
         // A container that has no representation of its own: it is there as long as its user is.
         await this.user(signal);
         return { kind: 'folder', url, name: '', parent: null };
       }
-      if (endpoint === 'workspace' || endpoint === 'album') {
-        const decode = endpoint === 'workspace' ? decodeWorkspace : decodeAlbum;
+      if (shape === 'workspace' || shape === 'album') {
+        const decode = shape === 'workspace' ? decodeWorkspace : decodeAlbum;
         const collection: { readonly displayName: string } = await this.#document(
           url,
           decode as DecodeDocument<{ readonly displayName: string }>,
@@ -225,7 +225,7 @@ export class HttpService {
 
   /** Not repeated by itself: after a TransportError, look before asking again. */
   async createFolder(parent: ResourceUrl, name: string, signal?: AbortSignal): Promise<ResourceUrl> {
-    const isTop = parseUrl(this.#base, parent)?.kind === 'userCollection';
+    const isTop = shapeOf(this.#base, parent)?.kind === 'userCollection';
     const created = await this.#create(
       isTop
         ? { url: parent, body: encodeSyncFolder({ displayName: name }), headers: SYNC_FOLDER_HEADERS, signal }

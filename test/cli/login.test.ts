@@ -11,6 +11,7 @@ import { loginCommand, signIn } from '../../src/cli/login.ts';
 import { withService } from '../../src/cli/service-access.ts';
 import { accountPaths, pathsOf } from '../../src/config/paths.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
+import { OtherServer } from '../harness/other-server.ts';
 
 /** Signing in to a service whose certificate comes from an authority of one's own. */
 
@@ -75,6 +76,23 @@ test('a file that cannot be read is said to be so', async () => {
   await expect(login({ SSL_CERT_FILE: missing })).rejects.toThrow(
     `SSL_CERT_FILE names ${missing}, which cannot be read`,
   );
+});
+
+test('whoever a service calls a user by something else than a number is signed in, in a directory of his own', async () => {
+  const other = await OtherServer.start({ idOf: (kind, number) => `${kind}-${number}.7f3a~%2F` });
+  const paths = pathsOf({ HOME: join(directory, 'other') });
+  const given = { username: 'b@example.com', password: 'a password' };
+  const keys = { application: '/sc/1/1', accessKeyId: 'AK', privateAccessKey: 'PK' };
+  try {
+    const { name, account } = await signIn(
+      { paths, clock: systemClock, log: silentLogger },
+      { origin: other.origin, inputs: { ...given, ...keys }, insecure: false, certificates: null },
+    );
+    expect(account.userId).toBe('user-1.7f3a~%2F');
+    expect(readAccountFile(accountPaths(paths, name).accountFile)).toEqual(account);
+  } finally {
+    await other.close();
+  }
 });
 
 /** By 0.0.0.0 this machine is reached as another one would be: nothing says that the line does not leave it. */

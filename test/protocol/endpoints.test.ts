@@ -8,6 +8,7 @@ import {
   parsePath,
   parseUrl,
   pathOf,
+  shapeOf,
 } from '../../src/protocol/endpoints.ts';
 
 const ID = { uid: '1001', local: '5002_5003' };
@@ -125,6 +126,34 @@ test('a full address is one below the base', () => {
   expect(parseUrl('http://h:1', 'http://h:12/folder/:sc:1:2')).toBeNull();
   expect(parseUrl('http://h:1/v1', 'http://h:1/v1/user')).toEqual({ kind: 'user', uid: null });
   expect(dsidOf(ID)).toBe('/sc/1001/5002_5003');
+});
+
+describe('the shape of an address, whatever its ids are', () => {
+  test.each([
+    ['/user/u-7', { kind: 'user', id: 'u-7' }],
+    ['/user/a%2Fb/', { kind: 'user', id: 'a%2Fb' }],
+    ['/user/u-7/folders', { kind: 'userCollection', id: 'u-7' }],
+    ['/folder/:sc:1:2', { kind: 'folder', id: ':sc:1:2' }],
+    ['/folder/7f3a?x=/user/1', { kind: 'folder', id: '7f3a' }],
+    ['/workspace/laptop', { kind: 'workspace', id: 'laptop' }],
+    ['/album/x', { kind: 'album', id: 'x' }],
+    ['/file/x', { kind: 'file', id: 'x' }],
+    ['/user', null],
+    ['/user/u-7/receivedShares/contents', null],
+    ['/user/u-7/secrets', null],
+    ['/file/x/data', null],
+    ['/authorization/x', null],
+    ['', null],
+  ])('%s', (path, shape) => {
+    expect(shapeOf('https://service.example', `https://service.example${path}`)).toEqual(shape);
+    expect(shapeOf('https://service.example/api/', `https://service.example/api${path}`)).toEqual(shape);
+    expect(shapeOf('https://service.example', `HTTPS://service.example:443${path}`)).toEqual(shape);
+  });
+
+  test('is none on another server, above the base, or of what is no address', () => {
+    for (const url of ['https://other.example/user/1', 'https://service.example/user/1', 'user/1', ''])
+      expect(shapeOf('https://service.example/api', url)).toBeNull();
+  });
 });
 
 describe('the query of a listing', () => {
