@@ -2,6 +2,7 @@ import { connect, type LookupFunction, type Socket } from 'node:net';
 import type { Clock } from '../base/clock.ts';
 import type { Extent } from '../base/vocabulary.ts';
 import { type AnswerHead, plainHead } from './answer-head.ts';
+import { attemptMs } from './name-lookup.ts';
 import { GONE, IDLE, type LineNews, OVER, type Receiver, TOLD } from './receiver.ts';
 
 /** An idle connection is kept so long, or as long as the other side says, less a moment for a request on its way. */
@@ -260,7 +261,8 @@ class Line {
 
 function connecting({ origin, lookup, deadlines }: Parts): Socket {
   const { hostname, port } = new URL(origin);
-  const socket = connect({ host: hostname.replace(/^\[|\]$/g, ''), port: port === '' ? 80 : Number(port), lookup });
+  const to = { host: hostname.replace(/^\[|\]$/g, ''), port: port === '' ? 80 : Number(port) };
+  const socket = connect({ ...to, lookup, autoSelectFamilyAttemptTimeout: attemptMs(deadlines.connectMs) });
   socket.pause(); // Node is not to read from it.
   socket.setTimeout(deadlines.connectMs, () => socket.destroy());
   socket.on('error', () => {}); // 'close' follows.

@@ -38,3 +38,13 @@ export class NameLookup {
     });
   };
 }
+
+/**
+ * How long the connection to one of several addresses may take before it is given up for the next (not the last: that has all of `connectMs`).
+ * Node allows 250 ms, as RFC 8305 does, which however goes on with the first one meanwhile: a service that is 300 ms away, and has an IPv6
+ * address that this machine cannot reach, would never be reached (nodejs/node #54359). Long enough for a lost SYN to be sent again, after a
+ * second (RFC 6298), and answered.
+ */
+export function attemptMs(connectMs: number): number {
+  return Math.ceil(connectMs / 6);
+}

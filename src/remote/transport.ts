@@ -9,7 +9,7 @@ import type { Answer } from './answer.ts';
 import { systemCertificates } from './certificates.ts';
 import { DirectDownloads } from './direct-downloads.ts';
 import { Exchange, originOf } from './exchange.ts';
-import { NameLookup } from './name-lookup.ts';
+import { attemptMs, NameLookup } from './name-lookup.ts';
 import { surviveEndsWhilePaused } from './paused-parser.ts';
 import { Receiver } from './receiver.ts';
 import { ReusedReads } from './reused-reads.ts';
@@ -211,6 +211,7 @@ function connections(how: {
   onread?: OnReadOpts;
 }): Dispatcher {
   const { deadlines, certificates, loopback, connectionsMax, lookup, onread } = how;
+  const reach = { lookup, autoSelectFamilyAttemptTimeout: attemptMs(deadlines.connectMs) };
   // Made once: reading a system's hundred certificates takes milliseconds, and would be done for every connection.
   const tls = certificates === null ? {} : { secureContext: createSecureContext({ ca: certificates }) };
   const options = {
@@ -220,12 +221,12 @@ function connections(how: {
     headersTimeout: deadlines.answerMs,
     bodyTimeout: deadlines.bodyMs,
     maxHeaderSize: ANSWER_HEADER_BYTES_MAX,
-    connect: { timeout: deadlines.connectMs, lookup, ...tls, ...(onread !== undefined && { onread }) },
+    connect: { timeout: deadlines.connectMs, ...reach, ...tls, ...(onread !== undefined && { onread }) },
   };
   if (loopback || !isProxyNamed()) return new Agent(options);
   // What speaks to a proxy needs undici as a whole, which adds `connect` to its clients.
   const { EnvHttpProxyAgent } = commonJs('undici') as typeof undici;
-  return new EnvHttpProxyAgent({ ...options, requestTls: tls, proxyTls: { lookup, ...tls } });
+  return new EnvHttpProxyAgent({ ...options, requestTls: tls, proxyTls: { ...reach, ...tls } });
 }
 
 /** Whether the environment names a proxy: without one `EnvHttpProxyAgent` is an `Agent`. */
