@@ -25,6 +25,9 @@ export interface Freedoms {
   readonly framing: 'chunks' | 'length' | 'end of the connection';
   /** An address as Location has it. */
   readonly location: (url: string) => string;
+  /** When a file was saved as listings, and as its history, tell it; null: they do not. */
+  readonly listedMs: (ms: number) => number | null;
+  readonly historyMs: (ms: number) => number | null;
   /** Whether answers say when they were made. */
   readonly hasDate: boolean;
 }
@@ -41,6 +44,8 @@ export const USUAL: Freedoms = {
   ranges: 'honoured',
   framing: 'chunks',
   location: (url) => url,
+  listedMs: (ms) => ms,
+  historyMs: (ms) => ms,
   hasDate: true,
 };
 
@@ -144,12 +149,12 @@ export class OtherServer {
   }
 
   /** As another client does it. */
-  save(file: Resource, bytes: string | Buffer): void {
+  save(file: Resource, bytes: string | Buffer, timeMs = Date.now()): void {
     file.versions.unshift({
       id: this.#id('version'),
       bytes: Buffer.from(bytes as string),
       complete: true,
-      timeMs: Date.now(),
+      timeMs,
     });
   }
 
@@ -247,7 +252,7 @@ export class OtherServer {
     if (newest === undefined) return ['<size>-1</size>', '<presentOnServer>0</presentOnServer>', '<lastModified/>'];
     return [
       `<size> ${newest.bytes.byteLength} </size>`,
-      `<lastModified>${this.#instant(newest.timeMs)}</lastModified>`,
+      ...this.#modified(this.#freedoms.listedMs(newest.timeMs)),
       '<presentOnServer>1</presentOnServer>',
       `<fileData>${this.url(file)}/data</fileData>`,
       '<unknown><size>7</size><ref>nowhere</ref></unknown>',
@@ -313,7 +318,7 @@ export class OtherServer {
       `<${size}>${version.bytes.byteLength}</${size}>`,
       `<presentOnServer>${version.complete}</presentOnServer>`,
       `<fileData>${this.url(file)}/version/${version.id}/data</fileData>`,
-      `<lastModified>${this.#instant(version.timeMs)}</lastModified>`,
+      ...this.#modified(this.#freedoms.historyMs(version.timeMs)),
     ];
   }
 
@@ -393,6 +398,10 @@ export class OtherServer {
       default:
         return text.replaceAll('&', '&#38;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
     }
+  }
+
+  #modified(ms: number | null): string[] {
+    return ms === null ? [] : [`<lastModified>${this.#instant(ms)}</lastModified>`];
   }
 
   /** In some zone, with three or nine digits of a second. */

@@ -14,6 +14,9 @@ afterEach(async () => {
 /** More than goes in one plain PUT, and in one block. */
 const LARGE_BYTES = 1_500_000;
 
+/** Long before anybody looks, and not at a whole second. */
+const EARLIER_MS = Date.UTC(2026, 0, 1) + 123;
+
 const CASES: Readonly<Record<string, Partial<Freedoms>>> = {
   'as cfs serve would': {},
   'with ids of another kind': { idOf: (kind, number) => `${kind}-${number}.7f3a~%C3%A9%2F` },
@@ -24,6 +27,9 @@ const CASES: Readonly<Record<string, Partial<Freedoms>>> = {
   'with a new address for each new name': { readdresses: true },
   'without ranges, lengths and lasting connections': { ranges: 'ignored', framing: 'end of the connection' },
   'without chunks': { framing: 'length' },
+  'without times in listings': { listedMs: () => null },
+  'without times in histories': { historyMs: () => null },
+  'without times': { listedMs: () => null, historyMs: () => null, hasDate: false },
   'without a clock': { hasDate: false },
   'with relative addresses in Location': { location: (url) => new URL(url).pathname },
   'with addresses in Location that are spelled in another way': { location: (url) => url.replace('http:', 'HTTP:') },
@@ -35,9 +41,9 @@ test.each(Object.entries(CASES))(
     server = await OtherServer.start(how);
     const texts = [0, 1, 2, 3, 4, 5, 6].map((n) => `text ${n}`);
     const papers = server.make('folder', server.briefcase, 'Papers & <more>');
-    for (const text of texts) server.save(server.make('file', papers, text), text);
+    for (const text of texts) server.save(server.make('file', papers, text), text, EARLIER_MS);
     const theirs = randomBytes(LARGE_BYTES);
-    server.save(server.make('file', papers, 'large'), theirs);
+    server.save(server.make('file', papers, 'large'), theirs, EARLIER_MS);
     tower = await ServedTower.build({
       uid: '1',
       email: 'someone@example.com',
