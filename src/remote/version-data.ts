@@ -33,7 +33,7 @@ const FRUITLESS_MAX = 3;
  * | 206, Content-Range exactly as asked, that many bytes | the extent |
  * | 206 with any other Content-Range, or none | ProtocolError |
  * | 200 | the whole: a service that ignores Range. All of it is given, `extent` says so; its length must be the version's |
- * | 200 or 206 that is an HTML or XML page and no attachment | ProtocolError: somebody's login page |
+ * | 200 without a length that is an HTML or XML page and no attachment | ProtocolError: it may be somebody's login page |
  * | any with a Content-Encoding | ProtocolError: its bytes are not the version's |
  * | more bytes than announced | ProtocolError |
  * | fewer, or a cut | the rest is asked for, with Range: the version cannot have changed meanwhile |
@@ -100,18 +100,26 @@ function rangeOf(extent: Extent, sizeBytes: number): Record<string, string> {
 }
 
 function checkedExtent(answer: AnswerHead, asked: Extent, sizeBytes: number): Extent {
-  // The service sends data as an attachment of type octet-stream, whatever it is (wire-facts 5.4).
-  const isPage = /^(text\/html|(application|text)\/(xhtml\+)?xml)$/.test(answer.mediaType);
-  if (isPage && !/^attachment/i.test(answer.header('content-disposition') ?? '')) {
-    throw new ProtocolError(`data was asked for, ${answer.mediaType} came`);
-  }
   if (answer.isCoded) throw new ProtocolError(`coded data came: ${answer.header('content-encoding')}`);
   const extent = answer.status === 206 ? contentRange(answer, asked, sizeBytes) : { start: 0, end: sizeBytes };
   const length = answer.contentLength;
   if (length !== null && length !== extent.end - extent.start) {
     throw new ProtocolError(`${length} bytes announced instead of ${extent.end - extent.start}`);
   }
+  if (answer.status !== 206 && length === null && isPage(answer)) {
+    throw new ProtocolError(`data was asked for, ${answer.mediaType} came`);
+  }
   return extent;
+}
+
+/**
+ * Whether it may be what a network says instead of the service. That one sends data as an attachment of type octet-stream, whatever they are
+ * (wire-facts 5.4); others call them what they are, and a file may be a page. A page that is just as long as the version, or the range of it
+ * that was asked for, is the file.
+ */
+function isPage(answer: AnswerHead): boolean {
+  const isCalledSo = /^(text\/html|(application|text)\/(xhtml\+)?xml)$/.test(answer.mediaType);
+  return isCalledSo && !/^attachment/i.test(answer.header('content-disposition') ?? '');
 }
 
 function contentRange(answer: AnswerHead, asked: Extent, sizeBytes: number): Extent {

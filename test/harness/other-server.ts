@@ -21,6 +21,8 @@ export interface Freedoms {
   /** A new name is a new address. */
   readonly readdresses: boolean;
   readonly ranges: 'honoured' | 'ignored';
+  /** What data are called. */
+  readonly dataType: string;
   /** How a body ends. */
   readonly framing: 'chunks' | 'length' | 'end of the connection';
   /** An address as Location has it. */
@@ -42,6 +44,7 @@ export const USUAL: Freedoms = {
   busyEvery: Number.POSITIVE_INFINITY,
   readdresses: false,
   ranges: 'honoured',
+  dataType: 'application/octet-stream',
   framing: 'chunks',
   location: (url) => url,
   listedMs: (ms) => ms,
@@ -324,7 +327,7 @@ export class OtherServer {
 
   #data(version: Version | undefined, { range }: Call): Reply {
     if (version === undefined) return refusal(404);
-    const headers = { 'Content-Type': 'application/octet-stream' };
+    const headers = { 'Content-Type': this.#freedoms.dataType };
     const [, first, last] = /^bytes=(\d+)-(\d+)$/.exec(range) ?? [];
     if (first === undefined || this.#freedoms.ranges === 'ignored')
       return { status: 200, headers, body: version.bytes };

@@ -88,6 +88,16 @@ test('a file that is an HTML page is data like any other, as an attachment', asy
   expect(await read()).toMatchObject({ bytes: '456789' });
 });
 
+describe('a file that is a page is data like any other, whatever it is called:', () => {
+  test.each(['text/html', 'application/xml', 'application/xhtml+xml'])('%s', async (mediaType) => {
+    const headers = { 'Content-Type': `${mediaType}; charset=utf-8` };
+    server.steps = [part(4, 10, headers), reply(200, headers, BYTES)];
+
+    expect(await read()).toMatchObject({ bytes: '456789' });
+    expect(await read({ start: 0, end: BYTES.byteLength })).toMatchObject({ bytes: BYTES.toString() });
+  });
+});
+
 describe('an answer that does not fit is not believed:', () => {
   test.each<[string, Step]>([
     ['another range', part(5, 11)],
@@ -98,8 +108,9 @@ describe('an answer that does not fit is not believed:', () => {
     ['a Content-Range that is none', part(4, 10, { 'Content-Range': 'bytes */16' })],
     ['several ranges', reply(206, { 'Content-Type': 'multipart/byteranges; boundary=b' }, '--b')],
     ['a whole of another length', reply(200, {}, BYTES.subarray(1))],
-    ['a login page', reply(200, { 'Content-Type': 'text/html; charset=utf-8' }, BYTES)],
-    ['an XML document', reply(200, { 'Content-Type': 'application/xml' }, BYTES)],
+    ['a login page', reply(200, { 'Content-Type': 'text/html; charset=utf-8' }, `${BYTES}!`)],
+    ['a login page whose length is not said', chunked(BYTES.toString(), { 'Content-Type': 'text/html' })],
+    ['an XML document whose length is not said', chunked(BYTES.toString(), { 'Content-Type': 'application/xml' })],
     ['coded bytes', part(4, 10, { 'Content-Encoding': 'gzip' })],
     ['a chunked body that is too long', chunked(`${BYTES.toString()}!`)],
   ])('%s', async (_what, step) => {
@@ -207,7 +218,9 @@ test('a slow reader stops the connection instead of filling the memory', async (
   expect(length).toBeGreaterThan(size - 1024 * 1024);
 });
 
-function chunked(text: string): Step {
+function chunked(text: string, headers: Readonly<Record<string, string>> = {}): Step {
   const chunk = `${text.length.toString(16)}\r\n${text}\r\n0\r\n\r\n`;
-  return raw(`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${chunk}`, 'stay');
+  const lines = Object.entries({ ...headers, 'Transfer-Encoding': 'chunked' });
+  const head = lines.map(([name, value]) => `${name}: ${value}\r\n`).join('');
+  return raw(`HTTP/1.1 200 OK\r\n${head}\r\n${chunk}`, 'stay');
 }

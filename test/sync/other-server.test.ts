@@ -27,6 +27,7 @@ const CASES: Readonly<Record<string, Partial<Freedoms>>> = {
   'with a new address for each new name': { readdresses: true },
   'without ranges, lengths and lasting connections': { ranges: 'ignored', framing: 'end of the connection' },
   'without chunks': { framing: 'length' },
+  'with pages that are called so': { framing: 'length', dataType: 'text/html;charset=UTF-8' },
   'without times in listings': { listedMs: () => null },
   'without times in histories': { historyMs: () => null },
   'without times': { listedMs: () => null, historyMs: () => null, hasDate: false },
