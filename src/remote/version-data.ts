@@ -31,6 +31,7 @@ const FRUITLESS_MAX = 3;
  * | answer | taken for |
  * | --- | --- |
  * | 206, Content-Range exactly as asked, that many bytes | the extent |
+ * | 206 with a Content-Range that begins there and ends before (RFC 9110, 15.3.7), that many bytes | its beginning: the rest is asked for |
  * | 206 with any other Content-Range, or none | ProtocolError |
  * | 200 | the whole: a service that ignores Range. All of it is given, `extent` says so; its length must be the version's |
  * | 200 without a length that is an HTML or XML page and no attachment | ProtocolError: it may be somebody's login page |
@@ -42,8 +43,9 @@ export async function openVersionData(requests: Requests, request: DataRequest):
   const { extent } = request;
   if (extent.start >= extent.end) return { extent, chunks: nothing() };
   const first = await openOnce(requests, request, extent);
-  const chunks = chunksOf(requests, request, first);
-  return { extent: first.extent, chunks, takeBack: (chunk) => first.answer.takeBack(chunk) };
+  const coming = first.extent.end < extent.end ? extent : first.extent;
+  const chunks = chunksOf(requests, request, first, coming.end);
+  return { extent: coming, chunks, takeBack: (chunk) => first.answer.takeBack(chunk) };
 }
 
 /** Where bytes go that need not pass through here: into a file, at their own offsets. */
@@ -126,19 +128,20 @@ function contentRange(answer: AnswerHead, asked: Extent, sizeBytes: number): Ext
   const raw = answer.header('content-range') ?? '';
   const match = /^bytes (\d{1,15})-(\d{1,15})\/(\d{1,15}|\*)$/.exec(raw.trim());
   const [, first = '', last = '', total = ''] = match ?? [];
-  const fits = Number(first) === asked.start && Number(last) === asked.end - 1;
+  const end = Number(last) + 1;
+  const fits = Number(first) === asked.start && end > asked.start && end <= asked.end;
   if (match === null || !fits || (total !== '*' && Number(total) !== sizeBytes)) {
     throw new ProtocolError(`asked for bytes ${asked.start}-${asked.end - 1}/${sizeBytes}, got "${raw.slice(0, 60)}"`);
   }
-  return asked;
+  return { start: asked.start, end };
 }
 
 async function* chunksOf(
   requests: Requests,
   request: DataRequest,
   first: OpenAnswer,
+  end: number,
 ): AsyncGenerator<Uint8Array, void, undefined> {
-  const { end } = first.extent;
   let at = first.extent.start;
   let open = first;
   for (let fruitless = 0; ; ) {
@@ -154,8 +157,9 @@ async function* chunksOf(
         }
         const fresh = skip === 0 ? chunk : chunk.subarray(skip);
         skip = 0;
-        if (at + fresh.byteLength > end)
-          throw new ProtocolError(`${request.url}: more than the ${end} bytes announced`);
+        const announced = Math.min(end, open.extent.end);
+        if (at + fresh.byteLength > announced)
+          throw new ProtocolError(`${request.url}: more than the ${announced} bytes announced`);
         at += fresh.byteLength;
         yield fresh;
       }

@@ -21,6 +21,8 @@ export interface Freedoms {
   /** A new name is a new address. */
   readonly readdresses: boolean;
   readonly ranges: 'honoured' | 'ignored';
+  /** Bytes that one request for a range gets at most. */
+  readonly givesBytes: number;
   /** What data are called. */
   readonly dataType: string;
   /** How a body ends. */
@@ -44,6 +46,7 @@ export const USUAL: Freedoms = {
   busyEvery: Number.POSITIVE_INFINITY,
   readdresses: false,
   ranges: 'honoured',
+  givesBytes: Number.POSITIVE_INFINITY,
   dataType: 'application/octet-stream',
   framing: 'chunks',
   location: (url) => url,
@@ -331,8 +334,9 @@ export class OtherServer {
     const [, first, last] = /^bytes=(\d+)-(\d+)$/.exec(range) ?? [];
     if (first === undefined || this.#freedoms.ranges === 'ignored')
       return { status: 200, headers, body: version.bytes };
-    const body = version.bytes.subarray(Number(first), Number(last) + 1);
-    return { status: 206, headers: { ...headers, 'Content-Range': `bytes ${first}-${last}/*` }, body };
+    const end = Math.min(Number(last) + 1, Number(first) + this.#freedoms.givesBytes);
+    const body = version.bytes.subarray(Number(first), end);
+    return { status: 206, headers: { ...headers, 'Content-Range': `bytes ${first}-${end - 1}/*` }, body };
   }
 
   #made(status: number, url: string): Reply {

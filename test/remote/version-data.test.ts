@@ -88,6 +88,13 @@ test('a file that is an HTML page is data like any other, as an attachment', asy
   expect(await read()).toMatchObject({ bytes: '456789' });
 });
 
+test('of a range that is given in part the rest is asked for', async () => {
+  server.steps = [part(4, 7), part(7, 8), part(8, 10)];
+
+  expect(await read()).toEqual({ extent: ASKED, bytes: '456789' });
+  expect(server.requests.map(({ headers }) => headers.range)).toEqual(['bytes=4-9', 'bytes=7-9', 'bytes=8-9']);
+});
+
 describe('a file that is a page is data like any other, whatever it is called:', () => {
   test.each(['text/html', 'application/xml', 'application/xhtml+xml'])('%s', async (mediaType) => {
     const headers = { 'Content-Type': `${mediaType}; charset=utf-8` };
@@ -101,7 +108,8 @@ describe('a file that is a page is data like any other, whatever it is called:',
 describe('an answer that does not fit is not believed:', () => {
   test.each<[string, Step]>([
     ['another range', part(5, 11)],
-    ['a shorter range', part(4, 8)],
+    ['a range of nothing', part(4, 4)],
+    ['more bytes than their range', chunked('456789', { 'Content-Range': 'bytes 4-7/16' }, 206)],
     ['a longer range', part(4, 12)],
     ['a range of another file', part(4, 10, { 'Content-Range': 'bytes 4-9/999' })],
     ['a 206 without Content-Range', reply(206, {}, BYTES.subarray(4, 10))],
@@ -218,9 +226,9 @@ test('a slow reader stops the connection instead of filling the memory', async (
   expect(length).toBeGreaterThan(size - 1024 * 1024);
 });
 
-function chunked(text: string, headers: Readonly<Record<string, string>> = {}): Step {
+function chunked(text: string, headers: Readonly<Record<string, string>> = {}, status = 200): Step {
   const chunk = `${text.length.toString(16)}\r\n${text}\r\n0\r\n\r\n`;
   const lines = Object.entries({ ...headers, 'Transfer-Encoding': 'chunked' });
   const head = lines.map(([name, value]) => `${name}: ${value}\r\n`).join('');
-  return raw(`HTTP/1.1 200 OK\r\n${head}\r\n${chunk}`, 'stay');
+  return raw(`HTTP/1.1 ${status} OK\r\n${head}\r\n${chunk}`, 'stay');
 }

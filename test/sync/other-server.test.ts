@@ -26,6 +26,7 @@ const CASES: Readonly<Record<string, Partial<Freedoms>>> = {
   'with tokens for three requests, and busy now and then': { tokenUses: 3, busyEvery: 5 },
   'with a new address for each new name': { readdresses: true },
   'without ranges, lengths and lasting connections': { ranges: 'ignored', framing: 'end of the connection' },
+  'with ranges that it gives in parts': { givesBytes: 100_000 },
   'without chunks': { framing: 'length' },
   'with pages that are called so': { framing: 'length', dataType: 'text/html;charset=UTF-8' },
   'without times in listings': { listedMs: () => null },
