@@ -10,7 +10,7 @@ import type { FaultPlan } from './fault-plan.ts';
 import { fileHandlers } from './file-handlers.ts';
 import { folderHandlers } from './folder-handlers.ts';
 import { type Handler, type HandlerTable, type Method, OPEN_ENDPOINTS, type Service } from './handler-table.ts';
-import { noRoom, notFound, Refusal, unauthorized } from './refusal.ts';
+import { malformed, noRoom, notFound, Refusal, unauthorized } from './refusal.ts';
 import type { RequestLog } from './request-log.ts';
 import { tokenHandlers } from './token-handlers.ts';
 
@@ -67,7 +67,7 @@ export class Dispatcher {
   async #answer(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): Promise<void> {
     const startedMs = this.#clock.elapsedMs();
     const method = request.method ?? '';
-    const target = request.url ?? '';
+    const target = originForm(request.url ?? '');
     const [path, query] = splitTarget(target);
     const endpoint = parsePath(path);
     const kind = endpoint?.kind ?? null;
@@ -99,6 +99,8 @@ export class Dispatcher {
     if (fault.hangUpBefore === true) return exchange.hangUp();
     if (fault.hang === true) return exchange.hang();
     if (fault.garbage === true) return exchange.sendHtml(200, GARBAGE);
+    const { headers, httpVersion } = exchange.request;
+    if (headers.host === undefined && httpVersion === '1.1') throw malformed('No Host'); // RFC 9112, 3.2
     const { orderedRefusal } = exchange;
     if (orderedRefusal !== null && fault.acceptBytes === undefined) throw orderedRefusal;
     if (endpoint === null) throw notFound();
@@ -163,6 +165,11 @@ function refusalOf(error: unknown): Refusal {
   const code = systemCodeOf(error);
   const isFull = (error instanceof StorageError && error.full) || code === 'ENOSPC' || code === 'EDQUOT';
   return isFull ? noRoom() : new Refusal(500, 'Internal server error');
+}
+
+/** A request may name the whole address, as one to a proxy does, and every server has to take it (RFC 9112, 3.2.2). */
+function originForm(target: string): string {
+  return target.replace(/^https?:\/\/[^/?]*/i, '');
 }
 
 function splitTarget(target: string): [path: string, query: string] {

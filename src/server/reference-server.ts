@@ -153,6 +153,8 @@ export class ReferenceServer {
     const answer = (expectsContinue: boolean) => (request: IncomingMessage, response: ServerResponse) =>
       void this.#dispatcher.answer(request, response, expectsContinue);
     http.on('request', answer(false)).on('checkContinue', answer(true));
+    // Another expectation may be passed over (RFC 9110, 10.1.1). Node would say 417, without what each of our answers has.
+    http.on('checkExpectation', answer(false));
     // A connection that could not be taken (no descriptors, no memory): the client tries again.
     http.on('error', (err) => (options.log ?? silentLogger).warn({ err }, 'connection not accepted'));
     this.#stopHousekeeping = collectGarbage(parts, {
@@ -292,6 +294,8 @@ const LINE_LIMITS: ServerOptions = {
   maxHeaderSize: 32 * 1024,
   headersTimeout: 20_000,
   requestTimeout: 0,
+  // The dispatcher refuses one without: Node's refusal lacks what each of our answers has.
+  requireHostHeader: false,
   keepAliveTimeout: 30_000,
   connectionsCheckingInterval: 5000,
   // What a body is read with: the default of 64 KiB costs a third of the speed of large uploads.
