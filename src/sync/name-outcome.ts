@@ -5,6 +5,7 @@ import { type Inode, type NodeKind, type ResourceUrl, ROOT_INODE } from '../base
 import { isContentDirty, removeNode } from '../store/node-table.ts';
 import type { RemoteFacet, StoreWriter } from '../store/tables.ts';
 import type { DirtyIndex } from './dirty-index.ts';
+import { PostponedError } from './failure.ts';
 import type { Intents } from './intents.ts';
 import type { OnTreeChange } from './name-push.ts';
 import { mustBeUnknown, ownerOf, recordCreated, recordDeleted, recordGone } from './outcome.ts';
@@ -92,11 +93,16 @@ export class NameOutcome {
 
   /**
    * A 404 that may be the folder's: then it is made anew before what goes into it, but for the mount's root, which lies nowhere.
-   * @returns false, or throws `error`
+   *
+   * @returns false, or throws `error` · PostponedError where the folder may only have another address by now
    */
   async parentMissing(parent: Inode, resource: ResourceUrl, error: ApiError, signal: AbortSignal): Promise<false> {
     if (parent === ROOT_INODE) throw error;
     if ((await this.#deps.changes.resource(resource, 'folder', signal)) !== null) throw error;
+    const { store, intents } = this.#deps;
+    // A push of the folder's own may have given it one, and its answer be on its way, or heard during the question.
+    if (intents.of(parent) !== undefined || store.get('resource', resource) !== parent)
+      throw new PostponedError('the folder that it goes into is being changed', { cause: error });
     this.gone(parent, resource);
     this.#deps.onDirty(parent);
     return false;

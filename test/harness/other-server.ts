@@ -347,7 +347,7 @@ export class OtherServer {
   #relocated(resource: Resource, text: string): Reply | null {
     const parent = elementOf(text, 'parent');
     const target = parent === null ? resource.parent : this.#resources.get(parent.slice(this.origin.length));
-    if (target === undefined) return refusal(403);
+    if (target === undefined) return refusal(404);
     const name = elementOf(text, 'displayName') ?? resource.name;
     const isNew = name !== resource.name;
     resource.name = name;

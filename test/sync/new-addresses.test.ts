@@ -164,3 +164,54 @@ describe('a file stays one file', () => {
     },
   );
 });
+
+/** What is pushed into a folder meanwhile comes when it has another address already, and meets a 404. */
+describe('a folder stays one folder where its answer comes after', () => {
+  const NEW_FOLDER = 'm:folder/new-address' as ResourceUrl;
+
+  test.each<[string, () => Promise<void>, string]>([
+    ['that of a file which is renamed in it', () => synced.mount.rename('from/f', 'from/g'), 'old'],
+    ['that of a file which is made in it', () => synced.mount.writeFile('from/g', Buffer.from('ours')), 'ours'],
+  ])('%s', async (_, change, bytes) => {
+    const { service, mount, sync } = synced;
+    const isDone = gate();
+    const isRefused = gate();
+    const [relocate, createFile] = [service.relocate.bind(service), service.createFile.bind(service)];
+    const late = async <T>(parent: ResourceUrl, act: () => Promise<T>): Promise<T> => {
+      if (parent === from) await isDone.opened;
+      return await act();
+    };
+    service.createFile = (parent, ...rest) => late(parent, () => createFile(parent, ...rest));
+    service.relocate = async (url, kind, parent, name, signal) => {
+      if (url !== from) return await late(parent, () => relocate(url, kind, parent, name, signal));
+      const it = service.resources.get(from);
+      if (it === undefined) throw new ApiError(404, 'model', 'gone');
+      service.resources.delete(from);
+      service.resources.set(NEW_FOLDER, { ...it, url: NEW_FOLDER, name, parent });
+      for (const child of service.resources.values()) if (child.parent === from) child.parent = NEW_FOLDER;
+      isDone.open();
+      await isRefused.opened;
+      return NEW_FOLDER;
+    };
+    service.uniqueNames = false;
+    await change();
+    await mount.rename('from', 'renamed');
+    for (let round = 0; round < 5; round++) await synced.pass(2_000);
+    isRefused.open();
+    await settled();
+
+    expect(sync.status()).toMatchObject({ pending: 0, parked: [] });
+    const tree = service.tree();
+    expect([...tree.keys()].filter((path) => !path.includes('/', 1)).sort()).toEqual(['/renamed', '/to']);
+    expect(tree.get('/renamed/g')).toBe(bytes);
+    expect((await mount.readdir('')).map((entry) => entry.name).sort()).toEqual(['renamed', 'to']);
+  });
+});
+
+function gate(): { readonly opened: Promise<void>; open(): void } {
+  let open = (): void => {};
+  const opened = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  return { opened, open: () => open() };
+}
