@@ -52,8 +52,8 @@ const NEVER_SENT = new RegExp(`[\\0${classOf([...UNSENDABLE.keys()])}]`, 'gu');
 export const NAME_BYTES_MAX = 255;
 
 /**
- * Names that are made by programs for this machine alone and mean nothing, or harm, on another: they never travel. Only names
- * that programs do not rename into place later may stand here, because rename(2) across the border is EXDEV.
+ * Names that are made by programs for this machine alone and mean nothing, or harm, on another: they never travel. What is renamed
+ * to another name does from then on: a program that saves `_notes` by way of `._notes.x7Gq2d` means the file and no such name.
  */
 export const LOCAL_NAMES: readonly string[] = [
   '.fuse_hidden*',

@@ -31,14 +31,18 @@ export function renameNode(
   const now = timespecOfMs(nowMs);
   const from = liveFolder(tx, parent);
   const to = liveFolder(tx, newParent);
-  const source = childOf(tx, parent, name);
-  if (source?.local == null) throw new FsError('ENOENT');
+  const found = childOf(tx, parent, name);
+  if (found?.local == null) throw new FsError('ENOENT');
   const target = childOf(tx, newParent, newName);
   if (target !== undefined && mode === 'no-replace') throw new FsError('EEXIST');
   if (target === undefined && mode === 'exchange') throw new FsError('ENOENT');
-  if (target?.ino === source.ino) return { before: source, moved: source, replaced: null, swapped: null };
-  if (source.kind === 'folder' && isWithin(tx, newParent, source.ino)) throw new FsError('EINVAL');
-  if (source.localOnly !== (to.localOnly || names.staysLocal(newName))) throw new FsError('EXDEV');
+  if (target?.ino === found.ino) return { before: found, moved: found, replaced: null, swapped: null };
+  if (found.kind === 'folder' && isWithin(tx, newParent, found.ino)) throw new FsError('EINVAL');
+  const localOnly = to.localOnly || names.staysLocal(newName);
+  // A name that stays here may be the one under which a program writes what it saves: `.` before the name of a file that begins with `_`.
+  const beginsToTravel = found.localOnly && !localOnly && found.kind !== 'folder' && mode !== 'exchange';
+  if (found.localOnly !== localOnly && !beginsToTravel) throw new FsError('EXDEV');
+  const source = { ...found, local: found.local, localOnly };
 
   let remote: RemoteFacet | undefined;
   let swapped: NodeRecord | null = null;
@@ -57,11 +61,11 @@ export function renameNode(
   }
 
   // The succession may have written it.
-  const current = tx.get('node', source.ino) ?? source;
+  const current = tx.get('node', source.ino) ?? found;
   const local = { ...source.local, parent: newParent, name: newName, ctime: now };
-  const moved: NodeRecord = { ...current, local, remote: remote ?? current.remote };
+  const moved: NodeRecord = { ...current, localOnly, local, remote: remote ?? current.remote };
   writeNode(tx, current, moved, nowMs);
   touch(tx, parent, now, nowMs);
   if (newParent !== parent) touch(tx, newParent, now, nowMs);
-  return { before: source, moved, replaced: mode === 'exchange' ? null : (target ?? null), swapped };
+  return { before: found, moved, replaced: mode === 'exchange' ? null : (target ?? null), swapped };
 }

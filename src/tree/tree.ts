@@ -238,8 +238,8 @@ export class Tree {
    * rename(2) with its flags. A file that replaces another one as part of a save takes over its resource (`Succession`).
    * `replaced`: the node that lost its name; null when none did.
    *
-   * @throws FsError ENOENT · EEXIST · ENOTEMPTY · EISDIR · ENOTDIR · EINVAL a folder into itself · EXDEV between what travels
-   * and what stays local (mv(1) copies then) · what `Names.check` throws
+   * @throws FsError ENOENT · EEXIST · ENOTEMPTY · EISDIR · ENOTDIR · EINVAL a folder into itself · EXDEV from what travels to
+   * what stays local, and for a folder the other way as well (mv(1) copies then) · what `Names.check` throws
    */
   rename(
     parent: Inode,

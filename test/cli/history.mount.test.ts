@@ -68,6 +68,17 @@ test('cfs restore makes a file what it was, as its next version, and keeps what 
   expect((await mount.run('ls -A')).stdout).not.toContain('cfs-restore');
 });
 
+/** [S-history-2] The file that it makes beside `_name` begins with `._`, which never travels. */
+test.each(['_begun.txt', '#begun.txt'])('cfs restore makes %s what it was, as its next version', async (name) => {
+  const [first] = await save(name, 'first', 'second');
+
+  expect(await cfs('restore', `${at(name)}@${first}`)).toMatchObject({ code: 0, stderr: '' });
+
+  await mount.sync();
+  expect((await mount.run(`cat '${name}'`)).stdout).toBe('first');
+  expect((await versionsOf(name)).map(({ sizeBytes }) => sizeBytes)).toEqual([5, 6, 5]);
+});
+
 /** [S-history-2] */
 test('what is saved while cfs restore fetches is in the history, under what was restored', async () => {
   const old = 2 * 1024 ** 2;

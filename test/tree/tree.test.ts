@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { FsError } from '../../src/base/errors.ts';
 import { type ContentId, type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import type { NodeRecord } from '../../src/store/tables.ts';
 import { Tree } from '../../src/tree/tree.ts';
 import {
   acknowledge,
@@ -192,11 +193,14 @@ describe('Tree', () => {
       ['dir', 'dir/sub', 'exchange', 'EINVAL'],
       ['dir/sub', 'dir', 'exchange', 'EINVAL'],
       ['a', '.a.swp', 'replace', 'EXDEV'],
-      ['.b.swp', 'a', 'replace', 'EXDEV'],
+      ['._dir', 'c', 'replace', 'EXDEV'],
+      ['.b.swp', 'a', 'no-replace', 'EEXIST'],
+      ['.b.swp', 'a', 'exchange', 'EXDEV'],
       ['a', '.b.swp', 'exchange', 'EXDEV'],
     ] as const)('%s → %s (%s) is %s and changes nothing', (from, to, mode, errno) => {
       mkdir(ROOT_INODE, 'empty');
       touch(ROOT_INODE, '.b.swp');
+      mkdir(ROOT_INODE, '._dir');
       const place = (path: string) => {
         const parts = path.split('/');
         const name = parts.pop() as string;
@@ -247,6 +251,24 @@ describe('Tree', () => {
       expect(lock.localOnly).toBe(true);
       expect(fixture.store.get('dirty', lock.ino)).toBeUndefined();
       expect(tree.rename(ROOT_INODE, '.a.swp', dir, '.DS_Store', 'replace').moved.ino).toBe(lock.ino);
+      checkStore(fixture.store);
+    });
+
+    it('pushes what is renamed from a name that stays local to one that travels, as a save of what had that name', () => {
+      merge(fixture, ROOT_INODE, [file('notes', '_notes')]);
+      const old = tree.child(ROOT_INODE, '_notes') as NodeRecord;
+      const written = localFile(tree, ROOT_INODE, '._notes.x7Gq2d');
+
+      const { moved } = tree.rename(ROOT_INODE, '._notes.x7Gq2d', ROOT_INODE, '_notes', 'replace');
+
+      expect(moved).toMatchObject({ ino: written.ino, localOnly: false, remote: { resource: old.remote?.resource } });
+      expect(fixture.store.get('dirty', written.ino)).toBeDefined();
+      expect(tree.node(old.ino)).toBeUndefined();
+
+      const link = localFile(tree, ROOT_INODE, '.#new', 'symlink');
+      const made = tree.rename(ROOT_INODE, '.#new', dir, 'new', 'no-replace').moved;
+      expect(made).toMatchObject({ ino: link.ino, localOnly: false, remote: null });
+      expect(fixture.store.get('dirty', link.ino)).toBeDefined();
       checkStore(fixture.store);
     });
   });
