@@ -86,6 +86,15 @@ export class StorageError extends Error {
   }
 }
 
+/** Whether this process, or the system, had no descriptor left: that passes, and says nothing about the file that was to be opened. */
+export function isOutOfDescriptors(error: unknown): boolean {
+  for (let at = error; at instanceof Error; at = at.cause) {
+    const { code } = at as NodeJS.ErrnoException;
+    if (code === 'EMFILE' || code === 'ENFILE') return true;
+  }
+  return false;
+}
+
 /** A mistake of whoever gave a command: printed as one sentence, no stack. `exitCode` from the one table in `cli/exit-codes`. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';

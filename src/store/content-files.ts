@@ -1,6 +1,6 @@
 import { existsSync, fstatSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { StorageError } from '../base/errors.ts';
+import { isOutOfDescriptors, StorageError } from '../base/errors.ts';
 import { BLOCK_BYTES, type ContentId } from '../base/vocabulary.ts';
 import type { Disk } from './disk.ts';
 import { SharedSyncs } from './shared-syncs.ts';
@@ -14,6 +14,7 @@ export interface HolePunch {
   punchHole(fd: number, offset: number, length: number): void;
 }
 
+/** Of files that nobody holds. */
 const DESCRIPTORS_MAX = 256;
 /** cachedir.org: backup programs leave such a folder out. */
 const CACHE_TAG = 'Signature: 8a477f597d28d172789f06886806bc55\n# Blocks that can be fetched again (cfs-mount).\n';
@@ -99,7 +100,7 @@ export class ContentFiles {
     this.close(id);
     const folder = this.#folder(id, place);
     this.#makeFolder(folder);
-    const fd = this.#disk.open(join(folder, String(id)), 'create');
+    const fd = this.#opened(join(folder, String(id)), 'create');
     this.#strays.delete(id);
     this.#syncedFiles.changed(id);
     this.#syncedFolders.changed(folder);
@@ -135,11 +136,12 @@ export class ContentFiles {
     }
     let fd: number;
     try {
-      fd = this.#disk.open(this.path(id, place), 'write');
+      fd = this.#opened(this.path(id, place), 'write');
     } catch (error) {
+      if (isOutOfDescriptors(error)) throw error;
       // A crash between the record of an adoption and the move of the file.
       this.#adoptStray(id, place, error);
-      fd = this.#disk.open(this.path(id, place), 'write');
+      fd = this.#opened(this.path(id, place), 'write');
     }
     this.#keep(id, fd);
     return fd;
@@ -272,7 +274,11 @@ export class ContentFiles {
       return;
     }
     this.#held.delete(id);
-    if (!this.#doomed.delete(id)) return;
+    if (!this.#doomed.delete(id)) {
+      // As many as programs had open at once: what is opened next may find no descriptor, and then nothing would close these.
+      if (this.#open.size > DESCRIPTORS_MAX) this.close(id);
+      return;
+    }
     try {
       this.remove(id);
     } catch {
@@ -324,6 +330,17 @@ export class ContentFiles {
     this.#disk.makeDirectory(folder);
     this.#folders.add(folder);
     this.#syncedFolders.changed(dirname(folder));
+  }
+
+  /** Where no descriptor is left for it, those that nobody holds are given up. */
+  #opened(path: string, how: 'write' | 'create'): number {
+    try {
+      return this.#disk.open(path, how);
+    } catch (error) {
+      if (!isOutOfDescriptors(error)) throw error;
+      for (const id of [...this.#open.keys()]) if (!this.#held.has(id)) this.close(id);
+      return this.#disk.open(path, how);
+    }
   }
 
   #keep(id: ContentId, fd: number): void {

@@ -1,6 +1,7 @@
 import {
   ApiError,
   FsError,
+  isOutOfDescriptors,
   isPassing,
   ProtocolError,
   SignInError,
@@ -55,6 +56,7 @@ export function failureOf(error: unknown): Failure {
     return { type: 'park', reason: REASON_OF_STATUS.get(error.status) ?? 'refused', detail };
   }
   if (error instanceof ProtocolError) return { type: 'park', reason: 'refused', detail };
+  if (isOutOfDescriptors(error)) return { type: 'retry', detail, afterMs: null, everybody: false };
   if (error instanceof StorageError) {
     return error.full
       ? { type: 'retry', detail, afterMs: null, everybody: false }

@@ -1,5 +1,6 @@
 import { constants } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { storageErrorOf } from '../../src/store/disk.ts';
 import { SyncedTower } from '../harness/synced-tower.ts';
 import { isDraftFile, WatchedSyncs } from '../store/watched-syncs.ts';
 import { MODEL_ROOT } from './model-service.ts';
@@ -144,4 +145,22 @@ test('what the disk lost is never sent, and who waits for it is told', async () 
   watched.isFailing = () => false;
   await world.converge();
   expect(bytesOf('file')?.equals(LARGE)).toBe(true);
+});
+
+test('a file for which no descriptor is left is sent once there is one, and waits for nobody', async () => {
+  let isOut = true;
+  const { disk } = watched;
+  const { syncDirectory } = disk;
+  disk.syncDirectory = async (path) => {
+    if (isOut) throw storageErrorOf(Object.assign(new Error('out'), { code: 'EMFILE' }), `cannot open ${path}`);
+    await syncDirectory(path);
+  };
+  await world.mount.writeFile('file', SMALL);
+  await calm();
+  expect(puts()).toEqual([]);
+  expect(world.sync.status().parked).toEqual([]);
+
+  isOut = false;
+  await world.converge();
+  expect(bytesOf('file')?.equals(SMALL)).toBe(true);
 });

@@ -1,0 +1,91 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { ContentId } from '../../src/base/vocabulary.ts';
+import { ContentFiles } from '../../src/store/content-files.ts';
+import { type Disk, storageErrorOf, systemDisk } from '../../src/store/disk.ts';
+import { FAST_DISK } from '../harness/fast-disk.ts';
+
+/** What files of contents take of the descriptors that a process may have, and what becomes of them when there are no more. */
+
+const BYTES = new Uint8Array(10).fill(1);
+
+let descriptorsMax: number;
+let open: Set<number>;
+let directory: string;
+let files: ContentFiles;
+
+const disk: Disk = {
+  ...systemDisk,
+  open: (path, how) => {
+    if (open.size >= descriptorsMax)
+      throw storageErrorOf(Object.assign(new Error(), { code: 'EMFILE' }), 'cannot open');
+    const fd = systemDisk.open(path, how);
+    open.add(fd);
+    return fd;
+  },
+  close: (fd) => {
+    systemDisk.close(fd);
+    open.delete(fd);
+  },
+};
+
+beforeEach(() => {
+  descriptorsMax = Number.POSITIVE_INFINITY;
+  open = new Set();
+  directory = mkdtempSync(join(FAST_DISK, 'cfs-descriptors-'));
+  files = new ContentFiles({ directory, disk, holes: null, pace: null });
+});
+afterEach(() => {
+  files.closeAll();
+  rmSync(directory, { recursive: true, force: true });
+});
+
+function ids(count: number): ContentId[] {
+  return Array.from({ length: count }, (_, index) => (index + 1) as ContentId);
+}
+
+function make(id: ContentId): void {
+  files.create(id, 'drafts');
+  files.write(id, 'drafts', BYTES, 0);
+}
+
+test('as many as programs have open at once, and no more than a few afterwards', () => {
+  for (const id of ids(1_000)) {
+    files.hold(id);
+    make(id);
+  }
+  expect(open.size).toBe(1_000);
+
+  for (const id of ids(1_000)) files.release(id);
+
+  expect(open.size).toBe(256);
+});
+
+test('what nobody holds is closed where no descriptor is left, and what is held stays', () => {
+  descriptorsMax = 20;
+  const [held = 0 as ContentId, ...others] = ids(50);
+  files.hold(held);
+  make(held);
+  const fd = files.descriptor(held, 'drafts');
+
+  for (const id of others) make(id);
+  for (const id of others) expect(files.read(id, 'drafts', new Uint8Array(10), 0)).toBe(10);
+
+  expect(files.descriptor(held, 'drafts')).toBe(fd);
+  expect(open.size).toBeLessThanOrEqual(20);
+});
+
+test('a file that lies elsewhere is found again once there is a descriptor for it', () => {
+  const [held = 0 as ContentId, stray = 0 as ContentId] = ids(2);
+  make(stray);
+  files.close(stray);
+  descriptorsMax = 1;
+  files.hold(held);
+  make(held);
+  expect(() => files.descriptor(stray, 'cache')).toThrow('EMFILE');
+
+  files.release(held);
+
+  expect(files.read(stray, 'cache', new Uint8Array(10), 0)).toBe(10);
+});
