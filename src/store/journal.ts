@@ -1,5 +1,5 @@
 import type { Clock } from '../base/clock.ts';
-import { StorageError } from '../base/errors.ts';
+import { isOutOfDescriptors, StorageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { Disk } from './disk.ts';
 import {
@@ -59,7 +59,8 @@ export class Journal {
   /** `elapsedMs` before which the next file is not tried again. */
   #spareFromMs = 0;
   #isSpareLacking = false;
-  #directorySync: Promise<void>;
+  /** null: still to be begun. */
+  #directorySync: Promise<void> | null;
   #syncing: Promise<void> | null = null;
   #syncQueued: Promise<void> | null = null;
   /** After a failed fdatasync the kernel may have dropped the pages: nothing more can be promised in this run. */
@@ -237,15 +238,21 @@ export class Journal {
 
   async #syncNow(): Promise<void> {
     if (this.#broken !== null) throw this.#broken;
-    const { disk } = this.#options;
+    const { disk, directory } = this.#options;
     const rotated = [...this.#unsynced];
     const { fd } = this.#current;
     try {
+      this.#directorySync ??= disk.syncDirectory(directory);
       await this.#directorySync;
       // Older files first: a record must never be on the disk when one before it is not.
       for (const segment of rotated) await disk.sync(segment.fd);
       await disk.sync(fd);
     } catch (error) {
+      if (isOutOfDescriptors(error)) {
+        // The folder was not even opened: nothing is lost, and whoever asks next has it synced.
+        this.#directorySync = null;
+        throw error;
+      }
       this.#broken = new StorageError('the journal could not be synced: restart to go on', { cause: error });
       throw this.#broken;
     }
@@ -270,7 +277,8 @@ export class Journal {
     this.#current = beginSegment(this.#options, { number, path, sizeBytes, firstSequence: previous.last + 1 });
     this.#older.push(previous);
     this.#unsynced.push(previous);
-    this.#directorySync = this.#directorySync.then(() => disk.syncDirectory(directory));
+    // Without the one before, this one is of all the names.
+    this.#directorySync = (this.#directorySync ?? Promise.resolve()).then(() => disk.syncDirectory(directory));
     this.#directorySync.catch(() => {}); // heard by the next sync()
   }
 

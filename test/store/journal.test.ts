@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { StorageError } from '../../src/base/errors.ts';
 import { type Logger, silentLogger } from '../../src/base/log.ts';
-import { type Disk, systemDisk } from '../../src/store/disk.ts';
+import { type Disk, storageErrorOf, systemDisk } from '../../src/store/disk.ts';
 import { Journal } from '../../src/store/journal.ts';
 import { HEADER_BYTES, RECORD_HEADER_BYTES } from '../../src/store/journal-segment.ts';
 import { ManualClock } from '../kernel/manual-clock.ts';
@@ -480,6 +480,34 @@ test('a failed fdatasync is not forgotten: nothing is promised any more in this 
   await expect(journal.sync()).rejects.toThrow(StorageError);
   expect(() => append(journal, 'two')).toThrow(StorageError);
   await expect(journal.close()).rejects.toThrow(StorageError);
+});
+
+test('a folder for which no descriptor is left fails a sync, and nothing after it', async () => {
+  const directory = join(stores.directory(), 'journal');
+  let isOut = false;
+  const disk: Disk = {
+    ...systemDisk,
+    syncDirectory: async (path) => {
+      if (isOut) throw storageErrorOf(Object.assign(new Error('out'), { code: 'EMFILE' }), `cannot open ${path}`);
+      await systemDisk.syncDirectory(path);
+    },
+  };
+  const { journal } = await open(directory, { disk });
+  isOut = true;
+  for (let n = 1; n <= 40; n++) append(journal, textOf(n));
+  await expect(journal.sync()).rejects.toThrow('EMFILE');
+  await expect(journal.sync()).rejects.toThrow('EMFILE');
+  for (let n = 41; n <= 80; n++) append(journal, textOf(n));
+
+  isOut = false;
+  await journal.sync().catch(() => {}); // of the folder as it was asked for before
+  await journal.sync();
+  append(journal, textOf(81));
+  await journal.close();
+
+  const { journal: next, replayed } = await open(directory);
+  expect(replayed.map(({ text }) => text)).toEqual(Array.from({ length: 81 }, (_, i) => textOf(i + 1)));
+  await next.close();
 });
 
 test('callers of sync share an fdatasync, but never one that began before they asked', async () => {
