@@ -1,5 +1,5 @@
 import { crc32 } from '../base/checksum.ts';
-import { FsError } from '../base/errors.ts';
+import { FsError, isOutOfDescriptors } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { BLOCK_BYTES, type ContentId, type Extent } from '../base/vocabulary.ts';
 import { type BlockMap, blockLength } from './block-map.ts';
@@ -227,6 +227,7 @@ export class ContentLayers {
     try {
       bytes = this.#files.lend(id, 'cache', block * BLOCK_BYTES, length);
     } catch (err) {
+      if (isOutOfDescriptors(err)) throw err;
       this.#log.warn({ content: id, block, err }, 'cached block cannot be read: it will be fetched again');
     }
     if (bytes?.byteLength === length && crc32(bytes, 0) === map.markOf(block)) {

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { crc32 } from '../base/checksum.ts';
-import { FsError } from '../base/errors.ts';
+import { FsError, isOutOfDescriptors } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { BLOCK_BYTES, type ContentId } from '../base/vocabulary.ts';
 import { BlockMap, blockLength } from './block-map.ts';
@@ -107,6 +107,7 @@ export class SealedMarks {
     try {
       bytes = this.#files.lend(id, 'drafts', start, length);
     } catch (err) {
+      if (isOutOfDescriptors(err)) throw err;
       this.#log.warn({ content: id, block, err }, 'a block of a change cannot be read');
       return null;
     }

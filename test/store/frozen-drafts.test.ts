@@ -6,6 +6,7 @@ import { FsError } from '../../src/base/errors.ts';
 import { type Logger, silentLogger } from '../../src/base/log.ts';
 import { BLOCK_BYTES, type ContentId, type ResourceUrl, type VersionUrl } from '../../src/base/vocabulary.ts';
 import { ContentStore } from '../../src/store/content-store.ts';
+import { type Disk, storageErrorOf, systemDisk } from '../../src/store/disk.ts';
 import type { Store } from '../../src/store/environment.ts';
 import { countReference } from '../../src/store/node-table.ts';
 import { checkBytes, checkStore } from '../../src/store/store-check.ts';
@@ -26,7 +27,7 @@ interface Place {
   readonly errors: string[];
 }
 
-async function open(directory: string = stores.directory(), cacheBytes = 1e12): Promise<Place> {
+async function open(directory: string = stores.directory(), cacheBytes = 1e12, disk = systemDisk): Promise<Place> {
   const store = await stores.open(directory);
   const errors: string[] = [];
   const log: Logger = { ...silentLogger, error: (_fields: unknown, message?: string) => errors.push(String(message)) };
@@ -36,6 +37,7 @@ async function open(directory: string = stores.directory(), cacheBytes = 1e12): 
     clock: systemClock,
     log,
     options: { inlineMaxBytes: 4096, cacheBytes },
+    disk,
   });
   return { directory, store, contents, errors };
 }
@@ -102,6 +104,33 @@ function sent(contents: ContentStore, id: ContentId): Buffer {
   });
   return Buffer.concat(parts);
 }
+
+test.each(['a frozen draft', 'a cached version'])(
+  '%s for which no descriptor is left is not damaged: it is read when there is one',
+  async (what) => {
+    const bytes = new SeededRandom(7).bytes(2 * BLOCK_BYTES);
+    const first = await open();
+    const id = what === 'a cached version' ? version(first, bytes) : draftOver(first, null);
+    if (what === 'a frozen draft') {
+      first.contents.write(id, 0, bytes);
+      await freeze(first, id, 2);
+    }
+    await stop(first);
+
+    let isOut = true;
+    const openIfAny: Disk['open'] = (path, how) => {
+      if (isOut) throw storageErrorOf(Object.assign(new Error('out'), { code: 'EMFILE' }), `cannot open ${path}`);
+      return systemDisk.open(path, how);
+    };
+    const second = await open(first.directory, 1e12, { ...systemDisk, open: openIfAny });
+    expect(() => second.contents.readAll(id, ALL)).toThrow('EMFILE');
+
+    isOut = false;
+    expect(Buffer.compare(second.contents.readAll(id, ALL) ?? Buffer.alloc(0), bytes)).toBe(0);
+    expect(second.errors).toEqual([]);
+    await stop(second);
+  },
+);
 
 test.each([1, 2, 3, 4, 5, 6])('a flipped bit of a frozen draft is EIO, and never sent (SEED=%i)', async (seed) => {
   const random = new SeededRandom(seed);
