@@ -129,6 +129,8 @@ export function toFsError(error: unknown): FsError {
   // Offline and "no answer in time" look the same to a process: it may try again later.
   if (error instanceof TransportError) return new FsError('ETIMEDOUT', error.message, { cause: error });
   if (error instanceof SignInError) return new FsError('EIO', error.message, { cause: error });
+  // Not EMFILE: it is not the limit of the process that is told.
+  if (isOutOfDescriptors(error)) return new FsError('ENFILE', 'no descriptor is left', { cause: error });
   if (error instanceof StorageError) return new FsError(errnoOfStorage(error), error.message, { cause: error });
   if (error instanceof Error && error.name === 'TimeoutError')
     return new FsError('ETIMEDOUT', 'took longer than its deadline', { cause: error });

@@ -28,6 +28,7 @@ test.each([
   [new StorageError('no room', { full: true }), 'ENOSPC'],
   [new StorageError('broken'), 'EIO'],
   [storageErrorOf(Object.assign(new Error('file too large'), { code: 'EFBIG' }), 'write failed'), 'EFBIG'],
+  [new StorageError('cannot open', { cause: Object.assign(new Error(), { code: 'EMFILE' }) }), 'ENFILE'],
   [new DOMException('gave up', 'AbortError'), 'EINTR'],
   [new DOMException('too long', 'TimeoutError'), 'ETIMEDOUT'],
   [new TypeError('our bug'), 'EIO'],
