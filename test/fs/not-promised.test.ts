@@ -29,3 +29,12 @@ test('blocks tell the size, holes and all', async () => {
   const { sizeBytes, blocks512 } = await mount.stat('sparse');
   expect(blocks512).toBe(Math.ceil(sizeBytes / 512));
 });
+
+test('fallocate makes a file as long as it says, and keeps no room for it', async () => {
+  const longerThanAnyDisk = 2 ** 50;
+  const fd = await mount.open('reserved', 'w');
+  await mount.fallocate(fd, 'allocate', 0, longerThanAnyDisk);
+  await mount.close(fd);
+
+  expect((await mount.stat('reserved')).sizeBytes).toBe(longerThanAnyDisk);
+});
