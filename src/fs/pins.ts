@@ -68,6 +68,8 @@ export class Pins {
   readonly #pins = new Map<Inode, Pin>();
   /** Contents that were seen complete in this run, and were not evicted since: pinned ones never are. */
   readonly #whole = new Map<Inode, ContentId>();
+  /** Who holds them: the service may have given a file another address than the one it was fetched from. */
+  readonly #holders = new Map<ContentId, Inode>();
   #isRunning = false;
   #cancelRound: (() => void) | null = null;
   #isStarted = false;
@@ -120,7 +122,9 @@ export class Pins {
     if (!this.#pins.has(ino)) return false;
     this.#keep([...this.#pins.keys()].filter((each) => each !== ino));
     this.#pins.delete(ino);
-    if (this.#pins.size === 0) this.#whole.clear();
+    if (this.#pins.size > 0) return true;
+    this.#whole.clear();
+    this.#holders.clear();
     return true;
   }
 
@@ -137,11 +141,12 @@ export class Pins {
     if (this.#pins.size === 0) return false;
     const { store } = this.#deps;
     const resource = store.get('content', content)?.resource;
-    const ino = resource == null ? undefined : store.get('resource', resource);
+    const ino = (resource == null ? undefined : store.get('resource', resource)) ?? this.#holders.get(content);
     if (ino === undefined || soundNode(store, ino)?.local?.content !== content) return false;
     if (this.#pinOver(ino) !== undefined) return true;
     // It goes: whoever pins it again is not to hear that it is here.
     this.#whole.delete(ino);
+    this.#holders.delete(content);
     return false;
   }
 
@@ -342,7 +347,9 @@ export class Pins {
         // Unpinned, or removed, which the service hears of when nobody has it open: no more of a long file is fetched.
         if (!this.#isMeant(ino)) return false;
       }
+      this.#holders.delete(this.#whole.get(ino) ?? content);
       this.#whole.set(ino, content);
+      this.#holders.set(content, ino);
       return true;
     } catch (error) {
       // Removed, or replaced, since the walk: the next round sees what there is.

@@ -1,4 +1,4 @@
-import { type ContentId, type Inode, type ResourceUrl, ROOT_INODE, type Timespec } from '../base/vocabulary.ts';
+import { type ContentId, type Inode, ROOT_INODE, type Timespec } from '../base/vocabulary.ts';
 import { DamagedRow } from './record-codec.ts';
 import { isDoubted } from './service-time.ts';
 import type { DirtyRecord, NodeRecord, RemoteFacet, StoreReader, Transaction } from './tables.ts';
@@ -72,7 +72,6 @@ export function writeNode(tx: Transaction, before: NodeRecord | undefined, after
   const has = after.remote?.resource ?? null;
   if (had !== null && had !== has && tx.get('resource', had) === ino) tx.remove('resource', had);
   if (has !== null && (had !== has || tx.get('resource', has) !== ino)) tx.put('resource', has, ino);
-  if (had !== null && has !== null && had !== has) readdressVersions(tx, after, had, has);
 
   moveReference(tx, was?.content ?? null, is?.content ?? null);
   moveReference(tx, before?.remote?.content ?? null, after.remote?.content ?? null);
@@ -89,15 +88,6 @@ export function writeNode(tx: Transaction, before: NodeRecord | undefined, after
     if (dirty !== undefined) tx.remove('dirty', ino);
   } else if (dirty === undefined || (dirty.parked !== null && asksAgain(before, after))) {
     tx.put('dirty', ino, { sinceMs: dirty?.sinceMs ?? nowMs, parked: null } satisfies DirtyRecord);
-  }
-}
-
-/** The service has the file under another address: what is here of it is still found to be its own. */
-function readdressVersions(tx: Transaction, node: NodeRecord, had: ResourceUrl, has: ResourceUrl): void {
-  for (const content of new Set([node.local?.content, node.remote?.content])) {
-    const record = content == null ? undefined : ifSound(() => tx.get('content', content));
-    if (content != null && record?.kind === 'version' && record.resource === had)
-      tx.put('content', content, { ...record, resource: has });
   }
 }
 

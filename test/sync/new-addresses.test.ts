@@ -150,6 +150,9 @@ describe('a file stays one file', () => {
         ...{ log: silentLogger, shutdown: new AbortController().signal, roundMs: 60_000 },
       });
       pins.pin(ino);
+      pins.start();
+      await synced.pass(1);
+      await expect.poll(() => pins.stateOf(ino)?.isComplete).toBe(true);
       if (where === 'here') (await moved('answer'))();
       else {
         moveThere('f', to);
