@@ -76,13 +76,13 @@ describe.skipIf(missing !== null)(
 
     test('a rename over an open file that is refused has taken the name away, and no byte', async () => {
       await mounted();
-      const refused = `node -e "fs.renameSync('.stays.swp', 'file')" 2>&1 | grep -q EXDEV && echo refused`;
+      const refused = `node -e "fs.renameSync('file', '.stays.swp')" 2>&1 | grep -q EXDEV && echo refused`;
 
       const { stdout } = await mount.run(
-        `echo old > file; echo here > .stays.swp; exec 3< file; ${refused}; ls -A; cat .stays.swp - <&3`,
+        `echo old > .stays.swp; echo here > file; exec 3< .stays.swp; ${refused}; ls -A; cat file - <&3`,
       );
 
-      expect(stdout).toBe('refused\n.stays.swp\nhere\nold\n');
+      expect(stdout).toBe('refused\nfile\nhere\nold\n');
     });
 
     test('a mount that was detached while a file is open in it ends when it is told to', async () => {
