@@ -29,7 +29,8 @@ interface HeldToken {
 /**
  * The one access token: asked for once however many want it, renewed before it expires, renewed once more when the service
  * refuses it. How long it lives is the service's own difference between `expiration` and its Date header, so a wrong clock
- * here does not matter; after a suspended night, when the monotonic clock stood still, the refusal (401) renews it.
+ * here does not matter; after a suspended night, when the monotonic clock stood still, the refusal (401) renews it. So it does where there
+ * is no Date header, and the token that was just given has expired by our clock, which then is ahead.
  *
  * A refused refresh token is a state: every request fails with SignInError at once, `onSignInRequired` is told once, and the
  * service is asked again at most every minute, in case it was its mistake. `onSignedIn` is told when that state ends.
@@ -113,10 +114,7 @@ export class AccessToken {
     try {
       const issued = await this.#issue(this.#closing.signal);
       if (!isCurrent()) return await this.current(this.#closing.signal);
-      const lifeMs = issued.expiresMs - (issued.serverTimeMs ?? this.#clock.nowMs());
-      if (lifeMs <= 0) throw new ProtocolError('the service gave an access token that has expired');
-      const aheadMs = Math.min(AHEAD_MS, lifeMs * AHEAD_OF_LIFE);
-      this.#held = { issued, renewAtMs: askedMs + lifeMs - aheadMs };
+      this.#held = { issued, renewAtMs: askedMs + this.#usedForMs(issued) };
       this.#refused = null;
       if (this.#isRefusalTold) this.#onSignedIn();
       this.#isRefusalTold = false;
@@ -126,6 +124,14 @@ export class AccessToken {
       if (error instanceof SignInError) this.#refuse(error);
       throw error;
     }
+  }
+
+  /** Infinity: until it is refused. */
+  #usedForMs({ expiresMs, serverTimeMs }: IssuedToken): number {
+    const lifeMs = expiresMs - (serverTimeMs ?? this.#clock.nowMs());
+    if (lifeMs > 0) return lifeMs - Math.min(AHEAD_MS, lifeMs * AHEAD_OF_LIFE);
+    if (serverTimeMs === null) return Number.POSITIVE_INFINITY;
+    throw new ProtocolError('the service gave an access token that has expired');
   }
 
   #refuse(error: SignInError): void {

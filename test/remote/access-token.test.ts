@@ -4,7 +4,7 @@ import type { ResourceUrl } from '../../src/base/vocabulary.ts';
 import { AccessToken } from '../../src/remote/access-token.ts';
 import type { HttpService } from '../../src/remote/http-service.ts';
 import { clientOf, HastyClock, KEYS } from './client.ts';
-import { hang, loseAnswer, reply, ScriptedServer, until, xml } from './scripted-server.ts';
+import { hang, loseAnswer, raw, reply, ScriptedServer, type SeenRequest, until, xml } from './scripted-server.ts';
 
 const FOLDER = '<folder><displayName>a</displayName><contents>c</contents></folder>';
 
@@ -60,6 +60,27 @@ test('how long it lives is told by the clock of the service', async () => {
   await ask();
 
   expect(server.tokenRequests).toHaveLength(1);
+});
+
+test('one without a Date header, which has expired by a clock that is ahead, is used until it is refused', async () => {
+  clock.aheadMs = 2 * 86_400_000;
+  server.tokens = {
+    act: (socket) => {
+      const expiration = new Date(Date.now() + server.tokenLifeMs).toISOString();
+      const body = `<authorization><expiration>${expiration}</expiration><user>${server.url('/user/1')}</user></authorization>`;
+      const location = server.url(`/authorization/T${server.tokenRequests.length}`);
+      const head = `HTTP/1.1 201 Created\r\nLocation: ${location}\r\nContent-Length: ${body.length}\r\n\r\n`;
+      raw(head + body, 'stay').act(socket, server.tokenRequests[0] as SeenRequest);
+    },
+  };
+
+  await ask();
+  await ask();
+  expect(tokensUsed()).toEqual(['T1', 'T1']);
+
+  server.steps = [reply(401)];
+  await ask();
+  expect(tokensUsed()).toEqual(['T1', 'T1', 'T1', 'T2']);
 });
 
 describe('a storm of 401', () => {
