@@ -14,12 +14,13 @@ import type { Method, RequestBody, Transport } from './transport.ts';
  * Whether a request may be sent again depends on what it does (its *repetition*) and on how it failed. "Never sent" means the
  * service certainly has not seen it; "lost" means it may have acted: no answer, or one that broke off.
  *
- * | repetition | used for | never sent | lost | 429 | 500 502 503 504 509 | 401 |
+ * | repetition | used for | never sent | lost | 429 | 408 500 502 503 504 509 | 401 |
  * | --- | --- | --- | --- | --- | --- | --- |
  * | `always` | GET; POST /authorization; POST version (a second empty version harms nobody); PUT that names and moves (it says the same twice); DELETE (gone is gone) | again | again | again | again | new token, once |
  * | `unseen` | POST of a folder, file, copy, refresh token (twice would make two); PUT of data (the service may hold part of it: ask the version, or look, first) | again | TransportError | again | ApiError | new token, once |
  *
- * 429 is an answer given before acting; a 5xx need not be: a proxy says 502 after the service behind it has acted. At most
+ * 429 is an answer given before acting; a 5xx need not be: a proxy says 502 after the service behind it has acted. 408 is a connection that
+ * was lost: it says that the request did not come in time. At most
  * `ATTEMPTS_MAX` attempts; between them full jitter on a doubling pause, or what Retry-After says if that is soon enough.
  * A later one is the caller's to wait for (`ApiError.retryAfterMs`). Certificates that do not convince are not retried.
  *
@@ -70,7 +71,7 @@ const RETRY_AFTER_MS_MAX = 20_000;
 const REDIRECTS_MAX = 5;
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
 
-const AGAIN_ALWAYS: ReadonlySet<number> = new Set([429, 500, 502, 503, 504, 509]);
+const AGAIN_ALWAYS: ReadonlySet<number> = new Set([408, 429, 500, 502, 503, 504, 509]);
 
 export class Requests {
   readonly #transport: Transport;

@@ -71,7 +71,7 @@ const UNSEEN: readonly [name: string, ask: () => Promise<unknown>, good: Step][]
 ];
 
 describe.each(ALWAYS)('%s may be repeated', (_name, ask, good) => {
-  test.each([500, 502, 503, 504, 509, 429])('after a %i', async (status) => {
+  test.each([408, 500, 502, 503, 504, 509, 429])('after a %i', async (status) => {
     server.steps = [reply(status), good];
 
     await ask();
