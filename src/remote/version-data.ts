@@ -37,7 +37,7 @@ const FRUITLESS_MAX = 3;
  * | 200 without a length that is an HTML or XML page and no attachment | ProtocolError: it may be somebody's login page |
  * | any with a Content-Encoding | ProtocolError: its bytes are not the version's |
  * | more bytes than announced | ProtocolError |
- * | fewer, or a cut | the rest is asked for, with Range: the version cannot have changed meanwhile |
+ * | fewer, or a cut | the rest is asked for, with Range: the version cannot have changed meanwhile. A 200 gives it too: what lies around it is left |
  */
 export async function openVersionData(requests: Requests, request: DataRequest): Promise<IncomingData> {
   const { extent } = request;
@@ -157,11 +157,12 @@ async function* chunksOf(
         }
         const fresh = skip === 0 ? chunk : chunk.subarray(skip);
         skip = 0;
-        const announced = Math.min(end, open.extent.end);
-        if (at + fresh.byteLength > announced)
-          throw new ProtocolError(`${request.url}: more than the ${announced} bytes announced`);
-        at += fresh.byteLength;
-        yield fresh;
+        if (at + fresh.byteLength > open.extent.end)
+          throw new ProtocolError(`${request.url}: more than the ${open.extent.end} bytes announced`);
+        const wanted = at + fresh.byteLength > end ? fresh.subarray(0, end - at) : fresh;
+        at += wanted.byteLength;
+        yield wanted;
+        if (at === end && open.extent.end > end) return; // what follows of a whole was not asked for
       }
       if (at === end) return;
       cut = new TransportError(`${request.url}: ended at byte ${at} of ${end}`);

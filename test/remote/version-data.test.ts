@@ -150,6 +150,13 @@ describe('a body that breaks off', () => {
     expect(await read({ start: 0, end: 16 })).toMatchObject({ bytes: BYTES.toString() });
   });
 
+  test('is taken up from a whole that comes where its rest was asked for', async () => {
+    server.steps = [brokenPart(4, 10, 2), reply(200, {}, BYTES)];
+
+    expect(await read()).toEqual({ extent: ASKED, bytes: '456789' });
+    expect(server.requests).toHaveLength(2);
+  });
+
   test('without a length ends early as seen, and is asked for again', async () => {
     server.steps = [chunked('0123'), part(4, 16)];
 
