@@ -127,15 +127,6 @@ const FLAGS: ReadonlyMap<string, boolean> = new Map([
   ['0', false],
 ]);
 
-/** One of a few words. */
-export function oneOf<const W extends string>(...words: readonly W[]): ScalarCodec<W> {
-  return scalar(words.join(' or '), {
-    emptyIsAbsent: true,
-    parse: (raw) => words.find((candidate) => candidate === raw.trim()),
-    format: (value) => value,
-  });
-}
-
 /** At most once; the key is absent where it does not come. */
 export function optional<T>(codec: Codec<T>): Field<T | undefined> {
   return { kind: 'counted', arity: 'optional', codec: codec as Codec<unknown> };

@@ -1,4 +1,4 @@
-import { flag, instant, integer, many, oneOf, only, optional, record, text, word } from './codec.ts';
+import { flag, instant, integer, many, only, optional, record, text, word } from './codec.ts';
 import { decoderOf, encoderOf } from './xml.ts';
 
 /** Folders and what lists them (interface 2.5 and 2.6, wire-facts 4). */
@@ -40,10 +40,9 @@ export interface SyncFolderDocument {
   readonly displayName: string;
 }
 
-export type CollectionType = 'folder' | 'syncFolder' | 'workspace' | 'album';
-
 export interface CollectionEntryDocument {
-  readonly type: CollectionType;
+  /** `folder`, `syncFolder`, `workspace` or `album`. Written for others: what it is, is said by what was asked for. */
+  readonly type?: string | undefined;
   readonly displayName: string;
   readonly ref: string;
   /** Workspaces only. */
@@ -114,7 +113,7 @@ const collectionContents = record<CollectionContentsDocument>({
     'collection',
     many(
       record<CollectionEntryDocument>({
-        type: ['@type', oneOf('folder', 'syncFolder', 'workspace', 'album')],
+        type: ['@type', optional(text)],
         displayName: ['displayName', text],
         ref: ['ref', word],
         iconId: ['iconId', optional(text)],

@@ -50,14 +50,6 @@ describe('a mismatch names its place:', () => {
     ],
     ['a missing attribute', () => decodeFileUpdate('<file><publicLink/></file>'), 'file.publicLink: no @enabled'],
     [
-      'a type of collection',
-      () =>
-        decodeCollectionContents(
-          contents('<collection type="drive"><displayName>a</displayName><ref>u</ref></collection>'),
-        ),
-      'collectionContents.collection[0].@type: expected folder or syncFolder or workspace or album, got "drive"',
-    ],
-    [
       'a date',
       () =>
         decodeFile(

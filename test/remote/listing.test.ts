@@ -173,10 +173,12 @@ describe('an entry', () => {
     expect(await listed(empty)).toMatchObject({ sizeBytes: 0, presentOnServer: true });
   });
 
-  test.each(['folder', 'syncFolder', 'workspace', 'album'])('of type %s is a folder', async (type) => {
-    expect(
-      await listed(`<collection type="${type}"><displayName> a </displayName><ref> u </ref></collection>`),
-    ).toEqual({
+  test.each([
+    ...['folder', 'syncFolder', 'workspace', 'album'].map((type) => [type, `type="${type}"`]),
+    ['that nobody has heard of', 'type="team folder"'],
+    ['that is not said', ''],
+  ])('of type %s is a folder', async (_which, type) => {
+    expect(await listed(`<collection ${type}><displayName> a </displayName><ref> u </ref></collection>`)).toEqual({
       kind: 'folder',
       url: 'u',
       name: ' a ',
