@@ -29,9 +29,10 @@ export interface WorkerStart {
   readonly owner: { readonly uid: number; readonly gid: number };
 }
 
-/** A mount as another thread of the process can give it up: where, and the number of the connection's descriptor (-1: another process has it). */
+/** A mount as another thread of the process can give it up: where, which, and the number of the connection's descriptor (-1: another process has it). */
 export interface MountedAt {
   readonly directory: string;
+  readonly device: string;
   readonly descriptor: number;
 }
 

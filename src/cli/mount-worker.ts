@@ -128,7 +128,7 @@ class MountingWorker implements MountService {
     void this.#mounted.ended.then(() => this.#gone());
     this.#built.sync.start();
     this.#built.pins.start();
-    return { directory: this.#mounted.directory, descriptor };
+    return { directory: this.#mounted.directory, device: this.#mounted.device, descriptor };
   }
 
   stop(timeoutMs: number | null): Promise<StopOutcome> {

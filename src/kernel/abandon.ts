@@ -1,26 +1,27 @@
 import { readlinkSync } from 'node:fs';
 import type { LinuxMount } from './linux.ts';
 import { abortConnection, unmountDirectory } from './mount-point.ts';
-import { mountOn } from './mount-table.ts';
+import { placeOf, readMountTable } from './mount-table.ts';
 import { type KernelAddon, loadKernelAddon } from './native.ts';
 
 /**
  * Ends a mount whose thread no longer answers, from any other thread of the process: every caller that waits in it gets an error
- * at once, and the directory is free. `mount` is what that thread had: its `directory` and `descriptor`.
+ * at once, and the directory is free. What somebody else mounted over it, or in its place, stays.
  */
 export function abandonMount(
-  mount: Pick<LinuxMount, 'directory' | 'descriptor'>,
+  mount: Pick<LinuxMount, 'directory' | 'device' | 'descriptor'>,
   addon: KernelAddon = loadKernelAddon(),
 ): void {
+  const { directory, device } = mount;
   if (isConnection(mount.descriptor)) {
     addon.abandonDescriptor(mount.descriptor);
     // A thread in the middle of a notification holds the connection, and waits for a lock of those who wait for an answer.
-    const entry = mountOn(mount.directory);
-    if (entry?.type.startsWith('fuse')) abortConnection(entry, addon);
+    if (readMountTable().some((entry) => entry.device === device)) {
+      abortConnection(device, placeOf(device, directory), addon);
+    }
   }
-  if (mountOn(mount.directory)?.type.startsWith('fuse')) {
-    unmountDirectory(mount.directory, 'lazily', addon);
-  }
+  const place = placeOf(device, directory);
+  if (place !== null) unmountDirectory(place, 'lazily', addon);
 }
 
 /** A thread that ended has closed its connection already, and the number may be somebody else's by now. */

@@ -265,6 +265,8 @@ export interface MountOptions {
 /** A mounted file system. */
 export interface MountedFileSystem {
   readonly directory: string;
+  /** Of the mount, as the mount table has it: the directory may have another one by the time this one is to go. */
+  readonly device: string;
   readonly invalidator: Invalidator;
   /** Ends when the mount is gone for whatever reason: unmounted from outside, `unmount()`, or a broken connection. */
   readonly ended: Promise<'unmounted' | 'aborted'>;

@@ -80,6 +80,7 @@ export async function mountFuseNative(
 
 class Mount implements MountedFileSystem {
   readonly directory: string;
+  device = '';
   readonly invalidator = NO_INVALIDATOR;
   readonly ended: Promise<'unmounted' | 'aborted'>;
   readonly library: FuseNativeProcess;
@@ -89,8 +90,6 @@ class Mount implements MountedFileSystem {
   readonly #files: PathOperations;
   readonly #port: Port;
   readonly #clock: Clock;
-  /** Of the mount, as the mount table has it: the directory may have another one by the time this one is to go. */
-  #device = '';
   #how: 'unmounted' | 'aborted' = 'aborted';
 
   constructor(deps: FuseNativeDeps & { ops: FileSystemOps; directory: string; child: ChildProcess }) {
@@ -126,7 +125,7 @@ class Mount implements MountedFileSystem {
   }
 
   made(): void {
-    this.#device = mountOn(this.directory)?.device ?? '';
+    this.device = mountOn(this.directory)?.device ?? '';
   }
 
   /** The library says nothing of its queue: what its threads have handed over is all that can be waited for. */
@@ -138,7 +137,7 @@ class Mount implements MountedFileSystem {
   async told(): Promise<void> {}
 
   async unmount(how: 'orderly' | 'lazily'): Promise<void> {
-    const place = this.#how === 'unmounted' ? null : placeOf(this.#device, this.directory);
+    const place = this.#how === 'unmounted' ? null : placeOf(this.device, this.directory);
     if (place !== null) await MountPoint.unmountInBackground(place, how);
     if (how === 'lazily') return;
     // As through the own binding: somebody has a file open in a mount that was detached, or another mount namespace has it.
@@ -160,8 +159,8 @@ class Mount implements MountedFileSystem {
     if (this.#how === 'aborted') {
       this.#log.warn({}, 'the process of fuse-native ended before its mount');
       // Before it was made nobody asked which one it is.
-      const isOurs = this.#device === '' && mountOn(this.directory)?.type.startsWith('fuse');
-      const place = isOurs ? this.directory : placeOf(this.#device, this.directory);
+      const isOurs = this.device === '' && mountOn(this.directory)?.type.startsWith('fuse');
+      const place = isOurs ? this.directory : placeOf(this.device, this.directory);
       if (place !== null) {
         await MountPoint.unmountInBackground(place, 'lazily').catch((err: unknown) =>
           this.#log.warn({ err, directory: this.directory }, 'dead mount not detached'),

@@ -110,6 +110,7 @@ export function detachDeadMount(
 
 class Mount implements LinuxMount {
   readonly directory: string;
+  readonly device: string;
   readonly descriptor: number;
   readonly invalidator: KernelInvalidator;
   readonly ended: Promise<'unmounted' | 'aborted'>;
@@ -118,8 +119,6 @@ class Mount implements LinuxMount {
   readonly #clock: Clock;
   readonly #addon: KernelAddon;
   readonly #maskedFeatures: readonly string[];
-  /** Of the mount, as the mount table has it: the directory may have another one by the time this one is to go. */
-  readonly #device: string;
   readonly #connection: AddonConnection;
   readonly #wire: Wire;
   readonly #boundary: OpBoundary;
@@ -147,7 +146,7 @@ class Mount implements LinuxMount {
     this.#clock = deps.clock;
     this.#addon = deps.addon;
     this.#maskedFeatures = deps.maskedFeatures;
-    this.#device = mountOn(deps.directory)?.device ?? '';
+    this.device = mountOn(deps.directory)?.device ?? '';
     this.#agreement = new Promise((resolve, reject) => {
       this.#resolveAgreement = resolve;
       this.#rejectAgreement = reject;
@@ -260,7 +259,7 @@ class Mount implements LinuxMount {
   }
 
   async unmount(how: 'orderly' | 'lazily'): Promise<void> {
-    const place = this.#over ? null : placeOf(this.#device, this.directory);
+    const place = this.#over ? null : placeOf(this.device, this.directory);
     if (place !== null) await MountPoint.unmountInBackground(place, how);
     // Lazily: files that are still open keep the connection alive. `ended` comes when the last is closed.
     if (how === 'lazily') return;
@@ -355,7 +354,7 @@ class Mount implements LinuxMount {
   /** A connection that was aborted leaves a dead directory behind. */
   #detachQuietly(): void {
     try {
-      const place = placeOf(this.#device, this.directory);
+      const place = placeOf(this.device, this.directory);
       if (place !== null) MountPoint.unmountDirectory(place, 'lazily', this.#addon);
     } catch (error) {
       this.#log.warn({ err: error, directory: this.directory }, 'dead mount not detached');

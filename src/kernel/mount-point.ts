@@ -8,7 +8,7 @@ import { FsError, UsageError } from '../base/errors.ts';
 import { checked, errnoOf } from '../base/native.ts';
 import type { MountOptions } from './binding.ts';
 import { MOUNT_REFUSAL } from './mount-refusal.ts';
-import { type MountEntry, mountOn, readMountTable } from './mount-table.ts';
+import { mountOn, readMountTable } from './mount-table.ts';
 import { type KernelAddon, PAYLOAD_BYTES_MAX } from './native.ts';
 
 /**
@@ -174,14 +174,15 @@ export function unmountInBackground(directory: string, how: 'orderly' | 'lazily'
 
 /**
  * Ends the connection of a mount, whoever holds it: callers that wait get an error at once. By the kernel's own word for it, which whoever
- * mounted may say (fuse_conn_abort_write, fs/fuse/control.c); where that is not mounted, as in most containers, by MNT_FORCE, for root only.
+ * mounted may say (fuse_conn_abort_write, fs/fuse/control.c); where that is not mounted, as in most containers, by MNT_FORCE, for root only, at the `place`
+ * where it lies on top.
  */
-export function abortConnection(entry: MountEntry, addon: KernelAddon): void {
-  const number = entry.device.slice(entry.device.indexOf(':') + 1);
+export function abortConnection(device: string, place: string | null, addon: KernelAddon): void {
+  const number = device.slice(device.indexOf(':') + 1);
   try {
     writeFileSync(`/sys/fs/fuse/connections/${number}/abort`, '1');
   } catch {
-    if (process.geteuid?.() === 0) addon.unmount(entry.directory, MNT_FORCE);
+    if (place !== null && process.geteuid?.() === 0) addon.unmount(place, MNT_FORCE);
   }
 }
 

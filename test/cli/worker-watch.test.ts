@@ -4,7 +4,7 @@ import { silentLogger } from '../../src/base/log.ts';
 import { WorkerWatch } from '../../src/cli/worker-watch.ts';
 import { ManualClock } from '../kernel/manual-clock.ts';
 
-const MOUNT = { directory: '/somewhere', descriptor: 42 };
+const MOUNT = { directory: '/somewhere', device: '0:42', descriptor: 42 };
 
 function watched() {
   const clock = new ManualClock();

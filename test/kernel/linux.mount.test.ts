@@ -547,6 +547,28 @@ describe('coming and going', () => {
     driver.process.kill('SIGKILL');
   });
 
+  test.skipIf(process.getuid?.() !== 0).each([
+    ['lies over it', 'stays'],
+    ['lies in its place', 'is taken away first'],
+  ])('another mount that %s is left alone when it is abandoned', async (_where, own) => {
+    const other = await mounted();
+    await shell(`echo x > ${other.path('f')}`);
+    const driver = await mounted();
+    void driver.do({ do: 'hang-worker' }).catch(() => undefined);
+    if (own !== 'stays') await shell(`fusermount3 -uz ${driver.directory}`);
+    await shell(`mount --bind ${other.directory} ${driver.directory}`);
+    try {
+      await driver.do({ do: 'abandon' });
+
+      expect(await run('cat', [other.path('f')])).toMatchObject({ code: 0, stdout: 'x\n' });
+      expect(mountOn(driver.directory)).toMatchObject({ device: mountOn(other.directory)?.device });
+    } finally {
+      driver.process.kill('SIGKILL');
+      await driver.exited;
+      await run('umount', [driver.directory]);
+    }
+  });
+
   test('and when a notification waits for a folder that a caller has locked', async () => {
     const driver = await mounted();
     const reader = started(process.execPath, ['-e', ASKING_ON, driver.directory]);

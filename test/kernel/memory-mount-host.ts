@@ -98,9 +98,9 @@ if (isMainThread) {
   };
   const worker = new Worker(new URL(import.meta.url), { workerData: options });
   stepBack(); // as the main thread of a mount does
-  let descriptor = -1;
-  worker.on('message', (message: { mounted?: number }) => {
-    if (message.mounted !== undefined) descriptor = message.mounted;
+  let made = { device: '', descriptor: -1 };
+  worker.on('message', (message: { mounted?: typeof made }) => {
+    if (message.mounted !== undefined) made = message.mounted;
     tell(message);
   });
   worker.on('exit', () => setImmediate(() => process.connected && process.disconnect()));
@@ -125,7 +125,7 @@ if (isMainThread) {
     } else if (command.do === 'stat-own') {
       tell({ id, result: statSync(command.path).size });
     } else if (command.do === 'abandon') {
-      abandonMount({ directory: options.mount.directory, descriptor });
+      abandonMount({ directory: options.mount.directory, ...made });
       tell({ id, result: null });
     } else if (command.do === 'kill-worker') {
       void worker.terminate().then(() => tell({ id, result: null }));
@@ -203,7 +203,7 @@ if (isMainThread) {
     ...(options.slowReplyMs !== undefined && { slowReplyMs: options.slowReplyMs }),
   }).then(
     (mount) => {
-      reply({ mounted: mount.descriptor });
+      reply({ mounted: { device: mount.device, descriptor: mount.descriptor } });
       void mount.ended.then((how) => {
         reply({ ended: how, destroyed: fileSystem.destroyed });
         over = true;

@@ -19,7 +19,7 @@ export function makeMountPoint(): string {
 }
 
 type Message = {
-  readonly mounted?: number;
+  readonly mounted?: object;
   readonly failed?: string;
   readonly ended?: 'unmounted' | 'aborted';
   readonly destroyed?: boolean;
