@@ -633,7 +633,7 @@ static bool reference(napi_env env, napi_value value, napi_ref *ref) {
 
 /*
  * openConnection(fd, smallSlots, largeSlots, slowReplyNs, onBatch, onUnsent, onEnded): serves `fd` from now on and owns it.
- * Returns an object of the functions above and the region, or a negative errno.
+ * Returns an object of the functions above and the region, or a negative errno: `fd` is still the caller's then.
  */
 napi_value connection_open(napi_env env, napi_callback_info info) {
   napi_value argv[7], result, buffer, resource, name;
@@ -679,6 +679,7 @@ napi_value connection_open(napi_env env, napi_callback_info info) {
             napi_add_async_cleanup_hook(env, environment_ends, c, &c->hook) == napi_ok;
   if (!ok || uv_poll_start(c->poll, UV_POLL_READABLE, readable) != 0) {
     shut(c);
+    c->fd = -1; /* the caller's: by the time the handle is closed the number may be somebody else's */
     return number_of(env, -ENOMEM);
   }
   return result;

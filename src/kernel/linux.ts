@@ -3,6 +3,7 @@ import { constants } from 'node:os';
 import type { Clock } from '../base/clock.ts';
 import { FsError, UsageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
+import { errnoOf } from '../base/native.ts';
 import type { FileSystemOps, MountedFileSystem, MountOptions } from './binding.ts';
 import { callerState } from './caller-signals.ts';
 import { KernelInvalidator } from './invalidate.ts';
@@ -171,7 +172,7 @@ class Mount implements LinuxMount {
     if (typeof connection === 'number') {
       deps.addon.closeDescriptor(deps.fd);
       MountPoint.unmountDirectory(deps.directory, 'lazily', deps.addon);
-      throw new UsageError(`the kernel's device cannot be served: ${connection}`, MOUNT_REFUSAL.noFuse);
+      throw new UsageError(`the kernel's device cannot be served: ${errnoOf(connection)}`, MOUNT_REFUSAL.noFuse);
     }
     this.#connection = connection;
     this.#wire = new Wire(connection.region);

@@ -1,5 +1,6 @@
 import { pbkdf2 } from 'node:crypto';
-import { closeSync, openSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { constants } from 'node:os';
 import { expect, test } from 'vitest';
 import * as N from '../../src/kernel/native.ts';
 
@@ -42,6 +43,23 @@ test('the layout of the region is what connection.c says', () => {
     ...[N.BATCH_MAX, N.SMALL_SLOT_BYTES, N.PAYLOAD_BYTES_MAX, N.PIECES_MAX],
   ]);
   expect(number('PAGE') + number('PAYLOAD_MAX')).toBe(N.SCRATCH_BYTES);
+});
+
+test("a connection that cannot be opened leaves the descriptor to whoever has it, and closes nobody else's", async () => {
+  const addon = N.loadKernelAddon();
+  const [device = -1, peer = -1] = addon.socketPair();
+  const nothing = (): void => {};
+
+  // What is no function cannot be kept: it is seen when everything else is there.
+  expect(addon.openConnection(device, 32, 2, 0xffffffff, nothing, nothing, 0 as never)).toBe(-constants.errno.ENOMEM);
+  addon.closeDescriptor(device);
+  const file = openSync(UNCACHED, 'r');
+  expect(file).toBe(device);
+  await new Promise((resume) => setTimeout(resume, 50));
+
+  expect(fstatSync(file).isFile()).toBe(true);
+  closeSync(file);
+  addon.closeDescriptor(peer);
 });
 
 test('what the pool is to read is no descriptor of the programs that are started meanwhile', async () => {
