@@ -271,8 +271,11 @@ class Mount implements LinuxMount {
       cancel = this.#clock.after(place === null ? DETACHED_MS_MAX : ELSEWHERE_MS_MAX, () => {
         if (place === null) return reject(new FsError('EBUSY', `${this.directory} was detached, and is in use`));
         this.#log.warn({ directory: this.directory }, 'another mount namespace still has the mount: ended for it too');
-        this.#end(constants.errno.ENODEV);
-        resolve();
+        // Not as unmounted: every close(2) was told of meanwhile, and what is still open there is in use.
+        void this.caughtUp().then(() => {
+          this.#end(constants.errno.ECONNABORTED);
+          resolve();
+        });
       });
     });
     try {

@@ -434,14 +434,15 @@ describe('coming and going', () => {
     expect(await driver.exited).toBe(0);
   });
 
+  // Aborted: a file that is open there was not closed, as one is that the kernel has let go of at the end.
   test.skipIf(process.getuid?.() !== 0)('another mount namespace that has it does not hold up its end', async () => {
     const driver = await mounted();
-    const holder = started('unshare', ['--mount', 'sh', '-c', 'echo there; exec sleep 300']);
+    const holder = started('unshare', ['--mount', 'sh', '-c', `echo there; exec sleep 300 > ${driver.path('open')}`]);
     await new Promise((resolve) => holder.child.stdout?.once('data', resolve));
 
     await driver.do({ do: 'unmount', how: 'orderly' });
 
-    expect(await driver.ended).toEqual({ how: 'unmounted', destroyed: true });
+    expect(await driver.ended).toMatchObject({ how: 'aborted' });
     holder.child.kill('SIGKILL');
     await holder.finished;
   });
