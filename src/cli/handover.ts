@@ -15,10 +15,15 @@ const TRY_AGAIN_MS = 50;
  * @throws UsageError (alreadyMounted) naming the process that has the store and does not end · what `open` throws
  */
 export async function afterHandover<T>(
-  deps: { readonly socketPath: string; readonly clock: Pick<Clock, 'elapsedMs' | 'sleep'> },
+  deps: {
+    readonly socketPath: string;
+    /** Where a mount answers that was made at boot, without XDG_RUNTIME_DIR. */
+    readonly bootSocketPath: string;
+    readonly clock: Pick<Clock, 'elapsedMs' | 'sleep'>;
+  },
   open: () => Promise<T>,
 ): Promise<T> {
-  const { socketPath, clock } = deps;
+  const { socketPath, bootSocketPath, clock } = deps;
   const startedMs = clock.elapsedMs();
   for (let owner: Owner = 'in use'; ; ) {
     try {
@@ -26,7 +31,9 @@ export async function afterHandover<T>(
     } catch (error) {
       const isInUse = error instanceof UsageError && error.exitCode === exitCode('alreadyMounted');
       if (!isInUse || clock.elapsedMs() - startedMs >= HANDOVER_MS_MAX) throw error;
-      if (owner !== 'ending') owner = await askToPutDown(socketPath);
+      if (owner !== 'ending') {
+        owner = (await askToPutDown(socketPath)) ?? (await askToPutDown(bootSocketPath)) ?? 'ending';
+      }
       if (owner === 'in use') throw error;
       await clock.sleep(TRY_AGAIN_MS);
     }
@@ -36,15 +43,16 @@ export async function afterHandover<T>(
 /** What the one that has the store is about. `unmounted`: nothing is mounted there any more, and it has not heard of it yet. */
 type Owner = 'in use' | 'unmounted' | 'ending';
 
-async function askToPutDown(socketPath: string): Promise<Owner> {
+/** @returns null where nobody listens (any more): the store is given up next */
+async function askToPutDown(socketPath: string): Promise<Owner | null> {
   const signal = AbortSignal.timeout(HANDOVER_MS_MAX);
   try {
     const { phase, directory } = await callControl(socketPath, 'status', {}, { signal });
     if (phase === 'running') return mountAt(directory) === null ? 'unmounted' : 'in use';
     await callControl(socketPath, 'umount', { timeoutMs: 0 }, { signal });
   } catch (error) {
-    // Nobody listens any more: the store is given up next. Or its owner hangs, and keeps it.
-    if (!(error instanceof NoMountError) && !signal.aborted) throw error;
+    if (error instanceof NoMountError) return null;
+    if (!signal.aborted) throw error; // it hangs, and keeps the store
   }
   return 'ending';
 }

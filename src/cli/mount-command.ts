@@ -117,7 +117,7 @@ export function mountRequest(
   },
 ): MountRequest {
   const files = accountPaths(deps.paths, flags.account);
-  const { accountFile, socketPath } = files;
+  const { accountFile, socketPath, bootSocketPath } = files;
   const storeDirectory = deps.options.root === 'account' ? files.accountStoreDirectory : files.storeDirectory;
   const logFile = deps.options.logFile ?? (deps.toJournal === true ? null : files.logFile);
   const needed = [storeDirectory, accountFile, socketPath, ...(logFile === null ? [] : [logFile])];
@@ -128,6 +128,7 @@ export function mountRequest(
     accountFile,
     storeDirectory,
     socketPath,
+    bootSocketPath,
     logFile,
     options: deps.options,
     words: flags.words ?? NO_MOUNT_WORDS,

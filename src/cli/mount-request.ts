@@ -20,6 +20,8 @@ export interface MountRequest {
   readonly storeDirectory: string;
   /** The control socket; its directory is made with mode 0700 by ControlServer. */
   readonly socketPath: string;
+  /** Where one that was made at boot may still answer; see `AccountPaths`. */
+  readonly bootSocketPath: string;
   /** Where the log goes: `options.logFile` or the account's mount.log; null: to the journal, by standard error. */
   readonly logFile: string | null;
   readonly options: Options;

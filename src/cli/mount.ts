@@ -231,8 +231,9 @@ class MountingProcess {
 
   /** @throws UsageError, SignInError, TransportError, StorageError: nothing is mounted then */
   async start(): Promise<void> {
-    const { socketPath } = this.#request;
-    const { planted } = await afterHandover({ socketPath, clock: systemClock }, () => this.#mount.open());
+    const { socketPath, bootSocketPath } = this.#request;
+    const deps = { socketPath, bootSocketPath, clock: systemClock };
+    const { planted } = await afterHandover(deps, () => this.#mount.open());
     if (!planted) {
       const { magicBriefcase, syncFolders } = await this.#service.user(AbortSignal.timeout(30_000));
       await this.#mount.plant(this.#request.options.root === 'account' ? syncFolders : magicBriefcase);
