@@ -11,7 +11,7 @@ import type { Wire } from './wire.ts';
 export class DirectoryWriter implements DirectorySink {
   readonly wantsEntries: boolean;
   /** Lookups that the kernel owes us for what was added; taken back when the reply does not reach it. */
-  readonly lookups: Inode[] = [];
+  readonly lookups: number[] = [];
   readonly #wireOf: (region: ArrayBuffer) => Wire;
   readonly #nodeIds: NodeIds;
   readonly #capacity: number;
@@ -56,9 +56,11 @@ export class DirectoryWriter implements DirectorySink {
     if (this.wantsEntries) {
       // `.` and `..` take no lookup (fuse_direntplus_link skips them); without attributes the nodeid 0 says "ask when needed".
       const given = entry !== null && name !== '.' && name !== '..';
-      if (given) this.lookups.push(entry.attributes.ino);
-      if (given) wire.entry(at, entry, this.#nodeIds.lookedUp(entry.attributes.ino));
-      else wire.bytes.fill(0, at, at + ENTRY_OUT_BYTES);
+      if (given) {
+        const nodeId = this.#nodeIds.lookedUp(entry.attributes.ino);
+        this.lookups.push(nodeId);
+        wire.entry(at, entry, nodeId);
+      } else wire.bytes.fill(0, at, at + ENTRY_OUT_BYTES);
     }
     wire.dirent(at + entryBytes, ino, cookie, kind, nameBytes);
     this.#used += total;

@@ -85,6 +85,7 @@ export class LinuxSession {
     this.#takingBack = new TakingBack({
       ops: deps.ops,
       boundary: deps.boundary,
+      nodeIds: deps.nodeIds,
       forgotten: (ino) => this.#reader.forgotten(ino),
     });
     this.#replies = new ReplyWriter({

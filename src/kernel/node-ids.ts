@@ -83,6 +83,19 @@ export class NodeIds {
     return ino;
   }
 
+  /** A lookup that `lookedUp` counted, and whose answer the kernel did not take: no FORGET tells of it. @returns the inode that was meant */
+  unheard(nodeId: number): Inode {
+    const ino = this.inodeOf(nodeId);
+    const successor = this.#successors.get(nodeId);
+    if (successor === undefined) return ino;
+    successor.lookups--;
+    const replaced = this.#replaced.get(ino);
+    if (replaced !== undefined) this.#tidy(ino, replaced);
+    const isInUse = nodeId === replaced?.current || replaced?.older.has(nodeId) === true;
+    if (!isInUse && successor.lookups <= 0) this.#successors.delete(nodeId);
+    return ino;
+  }
+
   /** What a number that was replaced stands for while somebody has it open; null for every other. */
   olderOf(nodeId: number): OlderAttributes | null {
     if (this.#replaced.size === 0) return null;

@@ -76,13 +76,13 @@ export class ReplyWriter {
       case Opcode.SYMLINK:
       case Opcode.LINK:
         request.value = value;
-        length = this.#entry(body, value as Entry | NegativeEntry);
+        length = this.#entry(request, body, value as Entry | NegativeEntry);
         this.#deps.told((value as Entry | NegativeEntry).attributes);
         break;
       case Opcode.CREATE: {
         request.value = value;
         const { open, ...entry } = value as Entry & { open: OpenReply };
-        length = this.#entry(body, entry);
+        length = this.#entry(request, body, entry);
         length += wire.open(body + length, this.#open(entry.attributes.ino, open, false), request.access);
         this.#deps.told(entry.attributes);
         break;
@@ -142,9 +142,10 @@ export class ReplyWriter {
     return this.#deps.nodeIds.mayKeep(ino) ? open : { ...open, keepCache: false };
   }
 
-  #entry(at: number, entry: Entry | NegativeEntry): number {
+  #entry(request: Request, at: number, entry: Entry | NegativeEntry): number {
     if (entry.attributes === null) return this.#wire.entry(at, entry);
-    return this.#wire.entry(at, entry, this.#deps.nodeIds.lookedUp(entry.attributes.ino));
+    request.given = this.#deps.nodeIds.lookedUp(entry.attributes.ino);
+    return this.#wire.entry(at, entry, request.given);
   }
 
   /** What GETXATTR and LISTXATTR answer: the value, or its length when the caller has no room yet (size 0). */

@@ -29,6 +29,8 @@ export class Request implements OpContext, PendingOp {
   sink: DirectoryWriter | null = null;
   /** What was answered, kept until the kernel took it. */
   value: unknown = undefined;
+  /** By which number the answer gave out a lookup; 0: it gave none. */
+  given = 0;
   /** Slots that hold the bytes of a WRITE that is not answered yet: [small, large]. */
   held: readonly [number, number] | null = null;
   /** Of a WRITE that is not answered yet and has a copy of its bytes. */

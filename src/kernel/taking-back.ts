@@ -1,5 +1,6 @@
 import type { HandleId, Inode } from '../base/vocabulary.ts';
 import type { Answer, Entry, FileSystemOps, NegativeEntry, OpenDirectoryReply, OpenReply } from './binding.ts';
+import type { NodeIds } from './node-ids.ts';
 import type { OpBoundary } from './op-boundary.ts';
 import { Opcode } from './protocol.ts';
 import type { Request } from './request.ts';
@@ -8,16 +9,19 @@ import type { Request } from './request.ts';
 export class TakingBack {
   readonly #ops: FileSystemOps;
   readonly #boundary: OpBoundary;
+  readonly #nodeIds: NodeIds;
   readonly #forgotten: (ino: Inode) => void;
 
   constructor(deps: {
     ops: FileSystemOps;
     boundary: OpBoundary;
+    nodeIds: NodeIds;
     /** Called with every inode that the kernel lets go of, or never got. */
     forgotten: (ino: Inode) => void;
   }) {
     this.#ops = deps.ops;
     this.#boundary = deps.boundary;
+    this.#nodeIds = deps.nodeIds;
     this.#forgotten = deps.forgotten;
   }
 
@@ -36,6 +40,7 @@ export class TakingBack {
           const handle: HandleId = (value as { open: OpenReply }).open.handle;
           this.#quietly('release', request, () => this.#ops.release(attributes.ino, handle, request));
         }
+        if (request.given !== 0) this.#nodeIds.unheard(request.given);
         this.forget(attributes.ino, 1);
         return;
       }
@@ -58,7 +63,7 @@ export class TakingBack {
   /** The lookups that came with the entries of a listing. */
   listing({ sink }: Request): void {
     if (sink === null) return;
-    for (const ino of sink.lookups.splice(0)) this.forget(ino, 1);
+    for (const nodeId of sink.lookups.splice(0)) this.forget(this.#nodeIds.unheard(nodeId), 1);
   }
 
   /** Also what the kernel says itself. */

@@ -1,0 +1,60 @@
+import { expect, test } from 'vitest';
+import { silentLogger } from '../../src/base/log.ts';
+import { type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { KernelInvalidator } from '../../src/kernel/invalidate.ts';
+import { LinuxSession } from '../../src/kernel/linux-session.ts';
+import {
+  type AddonConnection,
+  ITEM_ERRNO,
+  ITEM_REQUEST,
+  ITEM_SLOT_START,
+  SCRATCH_BYTES,
+} from '../../src/kernel/native.ts';
+import { NodeIds } from '../../src/kernel/node-ids.ts';
+import { OpBoundary } from '../../src/kernel/op-boundary.ts';
+import { IN_HEADER_BYTES, IN_NODEID, IN_OPCODE, Opcode } from '../../src/kernel/protocol.ts';
+import { Wire } from '../../src/kernel/wire.ts';
+import { ManualClock } from './manual-clock.ts';
+import { MemoryFileSystem } from './memory-file-system.ts';
+
+/** Behind the control words. */
+const SLOT = 4096;
+const ENOENT = 2;
+
+test.each([
+  { what: 'a lookup', opcode: Opcode.LOOKUP, then: (at: number, wire: Wire) => wire.bytes.write('file\0', at) },
+  { what: 'a listing', opcode: Opcode.READDIRPLUS, then: (at: number, wire: Wire) => wire.setU32(at + 16, 4096) },
+])('a number that $what gave out and the kernel did not hear of is let go of', async ({ opcode, then }) => {
+  const region = new ArrayBuffer(2 * SLOT + SCRATCH_BYTES);
+  const connection = { region, scratchStart: 2 * SLOT, notify: () => 1, send: () => 0 } as unknown as AddonConnection;
+  const [wire, clock, nodeIds] = [new Wire(region), new ManualClock(), new NodeIds()];
+  const boundary = new OpBoundary({ log: silentLogger, clock, deadlineMs: 30_000 });
+  const ops = new MemoryFileSystem();
+  const file = ops.plant(ROOT_INODE, 'file', Buffer.from('x')) as Inode;
+  const session = new LinuxSession({
+    ...{ ops, boundary, connection, wire, nodeIds, smallSlots: 32, largeSlots: 2 },
+    invalidator: new KernelInvalidator({
+      ...{ connection, wire, nodeIds, clock, messageStart: 2048, hasEpoch: () => false, placeOf: () => null },
+    }),
+    callerState: () => 'running' as never,
+    agree: () => 0,
+  });
+  // Somebody reads it as it was; its name leads to another number.
+  let isOpen = true;
+  nodeIds.replace(file, () => (isOpen ? ({} as never) : null));
+  const successor = nodeIds.currentOf(file);
+  wire.setU32(SLOT, IN_HEADER_BYTES + (opcode === Opcode.LOOKUP ? 5 : 40));
+  wire.setU32(SLOT + IN_OPCODE, opcode);
+  wire.setU64(SLOT + IN_NODEID, ROOT_INODE);
+  then(SLOT + IN_HEADER_BYTES, wire);
+  for (const word of [ITEM_REQUEST, ITEM_SLOT_START]) wire.setU32(word * 4, SLOT);
+
+  session.batch(1);
+  wire.setU32(ITEM_ERRNO * 4, ENOENT);
+  session.unsent(1);
+  isOpen = false;
+  nodeIds.forgotten(file, 1);
+
+  expect(ops.lookups).toBe(0);
+  expect([nodeIds.currentOf(file), nodeIds.inodeOf(successor)]).toEqual([file, successor]);
+});
