@@ -1,4 +1,5 @@
 import { constants } from 'node:os';
+import { FsError } from '../base/errors.ts';
 import type { HandleId, Inode } from '../base/vocabulary.ts';
 import type {
   AllocateMode,
@@ -253,6 +254,7 @@ export class RequestReader {
         const name = this.#xattrName(body + 8, end);
         const valueAt = wire.endOfText(body + 8, end) + 1;
         const value = Buffer.from(wire.bytes.subarray(valueAt, Math.min(valueAt + length, end)));
+        if (flags === (P.XATTR_CREATE | P.XATTR_REPLACE)) return refusedForBoth(ops.getxattr(ino, name, request));
         const mode = flags === P.XATTR_CREATE ? 'create' : flags === P.XATTR_REPLACE ? 'replace' : 'set';
         return ops.setxattr(ino, name, value, mode, request);
       }
@@ -362,4 +364,12 @@ export class RequestReader {
 
 function isNeverKept(name: string): boolean {
   return name.startsWith('security.') || name.startsWith('system.posix_acl_');
+}
+
+/** setxattr(2) of an attribute that is to be new and to be there already: as ext4 has it, what is there decides which of them it is told. */
+function refusedForBoth(value: Answer<unknown>): Answer<never> {
+  const refused = (): never => {
+    throw new FsError('EEXIST');
+  };
+  return value instanceof Promise ? value.then(refused) : refused();
 }

@@ -1,8 +1,18 @@
 import { constants } from 'node:fs';
 import { expect, test } from 'vitest';
-import type { FileSystemOps, WritePlace } from '../../src/kernel/binding.ts';
+import { FsError } from '../../src/base/errors.ts';
+import type { Inode } from '../../src/base/vocabulary.ts';
+import type { Answer, FileSystemOps, WritePlace } from '../../src/kernel/binding.ts';
 import { NodeIds } from '../../src/kernel/node-ids.ts';
-import { IN_HEADER_BYTES, IN_NODEID, IN_OPCODE, Opcode } from '../../src/kernel/protocol.ts';
+import {
+  IN_HEADER_BYTES,
+  IN_LENGTH,
+  IN_NODEID,
+  IN_OPCODE,
+  Opcode,
+  XATTR_CREATE,
+  XATTR_REPLACE,
+} from '../../src/kernel/protocol.ts';
 import { Request } from '../../src/kernel/request.ts';
 import { RequestReader } from '../../src/kernel/request-reader.ts';
 import { Wire } from '../../src/kernel/wire.ts';
@@ -12,6 +22,44 @@ const { O_APPEND, O_RDWR, O_SYNC, O_WRONLY } = constants;
 /** fuse_write_in.write_flags (linux/fuse.h) */
 const FUSE_WRITE_CACHE = 1;
 const FUSE_WRITE_LOCKOWNER = 2;
+
+/** What setxattr(2) with both of its flags is told about `name`. */
+async function toldForBoth(name: string, getxattr: (name: string) => Answer<Uint8Array>): Promise<unknown> {
+  const wire = new Wire(new ArrayBuffer(4096));
+  wire.setU32(IN_LENGTH, IN_HEADER_BYTES + 8 + name.length + 2);
+  wire.setU32(IN_OPCODE, Opcode.SETXATTR);
+  wire.setU64(IN_NODEID, 1);
+  // struct fuse_setxattr_in: size, flags; then the name and the value
+  wire.setU32(IN_HEADER_BYTES, 1);
+  wire.setU32(IN_HEADER_BYTES + 4, XATTR_CREATE | XATTR_REPLACE);
+  wire.bytes.write(`${name}\0v`, IN_HEADER_BYTES + 8);
+  const nothing = (): void => {};
+  const ops = {
+    setxattr: nothing,
+    getxattr: (_ino: Inode, asked: string) => getxattr(asked),
+  } as Partial<FileSystemOps>;
+  const makeWriter = (): never => {
+    throw new Error('nothing is listed');
+  };
+  const reader = new RequestReader({
+    ...{ ops: ops as FileSystemOps, wire, makeWriter, attributesChanged: nothing, bytesChanged: nothing },
+  });
+  try {
+    return await reader.call(new Request(wire, 0, new NodeIds(), 0), 0, 1024, false);
+  } catch (error) {
+    return (error as FsError).errno;
+  }
+}
+
+test('an attribute that is to be new and to be there already is neither, and nothing is set', async () => {
+  const missing = (): never => {
+    throw new FsError('ENODATA');
+  };
+
+  expect(await toldForBoth('user.a', () => Buffer.from('x'))).toBe('EEXIST');
+  expect(await toldForBoth('user.a', async () => Buffer.from('x'))).toBe('EEXIST');
+  expect(await toldForBoth('user.a', missing)).toBe('ENODATA');
+});
 
 /** Where a WRITE belongs that came with these flags. */
 function placeOf(writeFlags: number, flags: number): WritePlace | undefined {
