@@ -1,6 +1,6 @@
 import { UsageError } from '../base/errors.ts';
 import { accountPaths, type Paths } from '../config/paths.ts';
-import { callControl, NoMountError } from '../control/client.ts';
+import { askStatus, NoMountError, NoRoomError } from '../control/client.ts';
 import type { Status } from '../control/status-model.ts';
 import { accountNames, readAccountFile } from './account-file.ts';
 import { exitCode } from './exit-codes.ts';
@@ -125,10 +125,10 @@ type SocketAnswer = Status | 'silent' | 'foreign' | null;
 
 async function answerAt(socketPath: string): Promise<SocketAnswer> {
   try {
-    return await callControl(socketPath, 'status', {}, { signal: AbortSignal.timeout(STATUS_MS_MAX) });
+    return await askStatus(socketPath, AbortSignal.timeout(STATUS_MS_MAX));
   } catch (error) {
     if (error instanceof NoMountError) return error.code === 'EACCES' ? 'foreign' : null;
-    if (error instanceof Error && error.name === 'TimeoutError') return 'silent';
+    if (error instanceof NoRoomError || (error instanceof Error && error.name === 'TimeoutError')) return 'silent';
     throw error;
   }
 }

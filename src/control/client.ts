@@ -18,6 +18,27 @@ export class NoMountError extends Error {
   }
 }
 
+/** A mount is there, and closes what connects: it has as many connections as it takes, or no descriptor left. */
+export class NoRoomError extends Error {
+  override readonly name = 'NoRoomError';
+}
+
+/**
+ * How a mount is.
+ *
+ * @throws NoMountError where nobody answers · NoRoomError where somebody is there and cannot
+ */
+export async function askStatus(socketPath: string, signal: AbortSignal): Promise<ControlMethods['status']['result']> {
+  try {
+    return await callControl(socketPath, 'status', {}, { signal });
+  } catch (error) {
+    if (!(error instanceof NoMountError) || error.code !== 'EPIPE') throw error;
+    // One that ended meanwhile is not there any more.
+    (await connectTo(socketPath)).destroy();
+    throw new NoRoomError(`the mount at ${socketPath} takes no more connections`, { cause: error });
+  }
+}
+
 /**
  * One call to a running mount.
  *

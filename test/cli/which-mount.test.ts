@@ -1,4 +1,7 @@
+import { once } from 'node:events';
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { dirname } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { exitCode } from '../../src/cli/exit-codes.ts';
 import { findInMount } from '../../src/cli/file-in-mount.ts';
@@ -45,6 +48,18 @@ test.each([
   expect(await meant('Cloud/of work')).toEqual([`user${inner}@example.com`, null]);
   expect(await meant('Cloud/plan')).toEqual([`user${outer}@example.com`, 'plan']);
   expect(await meant('Cloud/of workers')).toEqual([`user${outer}@example.com`, 'of workers']);
+});
+
+test('a mount that closes every connection, for want of room, is there and does not answer', async () => {
+  const { socketPath } = home.plantAccount();
+  mkdirSync(dirname(socketPath), { recursive: true });
+  const full = createServer((socket) => void socket.destroy()).listen(socketPath);
+  await once(full, 'listening');
+  try {
+    await expect(mountAndPath(pathsOf(home.env), { file: null, account: null })).rejects.toThrow('does not answer');
+  } finally {
+    full.close();
+  }
 });
 
 test('a link to the directory of a mount means that mount, also by several steps', async () => {

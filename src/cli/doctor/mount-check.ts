@@ -1,7 +1,7 @@
 import { lstatSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { formatDuration } from '../../config/units.ts';
-import { callControl, NoMountError } from '../../control/client.ts';
+import { askStatus, NoMountError } from '../../control/client.ts';
 import type { Status } from '../../control/status-model.ts';
 import { visible } from '../mount-event.ts';
 import { isOurs, mountTable } from '../mount-point.ts';
@@ -43,7 +43,7 @@ async function reportAt(machine: Machine, title: string, socketPath: string): Pr
   if (!isSocket(socketPath)) return { status: null, findings: access };
   let status: Status;
   try {
-    status = await callControl(socketPath, 'status', {}, { signal: AbortSignal.timeout(machine.limits.statusMs) });
+    status = await askStatus(socketPath, AbortSignal.timeout(machine.limits.statusMs));
   } catch (error) {
     const shown = visible(socketPath);
     if (error instanceof NoMountError && error.code === 'ECONNREFUSED') {
