@@ -483,7 +483,7 @@ export class OpenFile {
 
   #hold(content: ContentId): void {
     if (this.#content === content) return;
-    const lease = this.#deps.contents.lease(content);
+    const lease = this.#deps.contents.lease(content, 'changing');
     this.#lease?.release();
     this.#lease = lease;
     this.#content = content;

@@ -241,8 +241,10 @@ export class ContentStore implements Contents {
   }
 
   putDown(id: ContentId): boolean {
-    if (this.#files.isHeld(id)) return false;
+    if (this.#drafts.hasChangers(id)) return false;
     const isLoss = this.isUnflushed(id);
+    // Whoever only reads it, or waits for its sync, does not keep what its writer was told is lost: it would be pushed.
+    if (!isLoss && this.#files.isHeld(id)) return false;
     this.#drafts.putDown(id);
     return isLoss;
   }
@@ -355,8 +357,9 @@ export class ContentStore implements Contents {
     await this.#settling.run(signal);
   }
 
-  lease(id: ContentId, use: 'open' | 'copying' = 'open'): Lease {
+  lease(id: ContentId, use: 'open' | 'changing' | 'copying' = 'open'): Lease {
     const held: ContentId[] = [];
+    if (use === 'changing') this.#drafts.beginChanging(id);
     for (let at: ContentId | null = id; at !== null; ) {
       held.push(at);
       this.#files.hold(at);
@@ -372,6 +375,7 @@ export class ContentStore implements Contents {
       release: () => {
         if (released) return;
         released = true;
+        if (use === 'changing') this.#drafts.endChanging(id);
         for (const each of held) {
           if (use === 'copying') this.#eviction.endCopy(each);
           this.#files.release(each);

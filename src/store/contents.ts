@@ -74,7 +74,8 @@ export interface Contents {
   /** Writes the draft's record (size, extents, small bytes) into `tx`: after that it survives SIGKILL. */
   flush(tx: Transaction, draft: ContentId): void;
   /**
-   * Whoever changed the draft let go: unless somebody else leases it, memory keeps nothing of it.
+   * Whoever changed the draft let go: unless somebody else may change it (`lease`), memory keeps nothing that no record holds, and
+   * unless somebody else leases it, nothing at all.
    *
    * @returns whether changes were lost that no record held
    */
@@ -119,9 +120,10 @@ export interface Contents {
 
   /**
    * `'open'`: blocks that were not used for a while may still be evicted, and fetched again. `'copying'`: none is, however long it
-   * takes; for whoever reads slices later, on another thread.
+   * takes; for whoever reads slices later, on another thread. `'changing'`: as `'open'`, for an open file, whose writers hear at their close
+   * what could not be kept.
    */
-  lease(id: ContentId, use?: 'open' | 'copying'): Lease;
+  lease(id: ContentId, use?: 'open' | 'changing' | 'copying'): Lease;
   /**
    * Removes what nothing refers to, some at a time, and evicts down to the budget. Cheap when there is nothing to do.
    * @returns whether there is more to remove

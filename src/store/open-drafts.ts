@@ -22,6 +22,8 @@ export class OpenDrafts {
   readonly #inlineBytesMax: number;
   readonly #lease: (id: ContentId) => Lease;
   readonly #open = new Map<ContentId, OpenDraft>();
+  /** By how many a content may be changed, who are told at their close what could not be kept. */
+  readonly #changers = new Map<ContentId, number>();
 
   constructor(deps: {
     store: StoreReader;
@@ -81,6 +83,20 @@ export class OpenDrafts {
       this.#usage.setDraft(id, draft.ownBytes);
       if (base !== null) this.#dropBase(id);
     });
+  }
+
+  beginChanging(id: ContentId): void {
+    this.#changers.set(id, (this.#changers.get(id) ?? 0) + 1);
+  }
+
+  endChanging(id: ContentId): void {
+    const count = (this.#changers.get(id) ?? 0) - 1;
+    if (count > 0) this.#changers.set(id, count);
+    else this.#changers.delete(id);
+  }
+
+  hasChangers(id: ContentId): boolean {
+    return this.#changers.has(id);
   }
 
   /** A draft that is not ahead of its record any more is read from there. */
