@@ -5,7 +5,7 @@ import type { CacheUsage } from './cache-usage.ts';
 import type { ContentFiles } from './content-files.ts';
 import type { Lease } from './contents.ts';
 import { Draft } from './draft.ts';
-import { countReference } from './node-table.ts';
+import { countReference, ifSound } from './node-table.ts';
 import type { ContentRecord, StoreReader, Transaction } from './tables.ts';
 
 interface OpenDraft {
@@ -110,7 +110,9 @@ export class OpenDrafts {
   /** Puts down what nobody uses: flushed drafts, and those whose creation failed. */
   putDownIdle(): void {
     for (const [id, { draft }] of this.#open) {
-      const isStored = this.#store.get('content', id) !== undefined;
+      const isStored = ifSound(() => this.#store.get('content', id) !== undefined);
+      // Its record is damaged: what memory has of it is all that there is.
+      if (isStored === undefined) continue;
       if (!this.#files.isHeld(id) && (!isStored || !draft.isUnflushed)) this.putDown(id);
     }
   }

@@ -127,6 +127,26 @@ test('where a row of those to be collected is damaged itself, the cache is kept 
   place.contents.close();
 });
 
+test('one that is open for writing keeps none of the others from being collected, and its bytes from nobody', () => {
+  const { store, place } = inMemory();
+  const open = store.transact((tx) => {
+    const id = place.contents.createDraft(tx, null);
+    place.contents.write(id, 0, new Uint8Array(10).fill(7));
+    place.contents.flush(tx, id);
+    countReference(tx, id, 1);
+    return id;
+  });
+  const left = place.draft(10);
+  place.leave(left);
+  store.damage('content', open);
+
+  place.contents.collect();
+
+  expect(place.contents.record(left)).toBeUndefined();
+  expect(place.contents.readAll(open, ALL)).toEqual(new Uint8Array(10).fill(7));
+  place.contents.close();
+});
+
 test('what lay over a damaged one is collected', () => {
   const { store, place } = inMemory();
   const base = place.version('base', SIZE);
