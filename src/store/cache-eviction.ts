@@ -137,6 +137,8 @@ export class CacheEviction {
 
   /** Compares the count of content files that changed with what they take of the disk; those without a whole block go. */
   measure(): void {
+    // Until stock is taken blocks of earlier runs are not counted: a file that holds them would seem to hold none.
+    if (!this.#allowed) return;
     for (const id of this.#usage.takeUnmeasured(MEASURED_PER_CALL_MAX)) {
       const record = this.#sound(id);
       if (record?.kind !== 'version' || record.where === 'inline') continue;

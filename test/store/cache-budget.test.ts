@@ -189,3 +189,24 @@ test.each([
   expect(contents.usage().cacheBytes).toBe(base === null ? 2000 : 0);
   await stop(place);
 });
+
+test('until stock is taken no file goes for want of whole blocks: those of an earlier run are not counted', async () => {
+  const first = await open({});
+  const id = version(first, 3 * BLOCK_BYTES, 'f');
+  fetch(first, id, 0, BLOCK_BYTES);
+  await stop(first);
+
+  const again = await open({}, first.directory);
+  // A mount that ends right after it began.
+  await again.contents.takeStock(AbortSignal.abort());
+  // A range that was cut in a block.
+  fetch(again, id, BLOCK_BYTES, BLOCK_BYTES + 1000);
+  again.contents.collect();
+  expect(again.contents.readAll(id, { start: 0, end: BLOCK_BYTES })).not.toBeNull();
+
+  await again.contents.takeStock(new AbortController().signal);
+  again.contents.collect();
+  expect(again.contents.readAll(id, { start: 0, end: BLOCK_BYTES })).not.toBeNull();
+  expect(again.contents.usage()).toMatchObject({ cacheBytes: onDisk(again.directory).files });
+  await stop(again);
+});
