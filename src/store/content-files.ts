@@ -90,6 +90,12 @@ export class ContentFiles {
     return this.path(id, place);
   }
 
+  /** Whether there is a file, in whatever place: open, or with a name. */
+  isThere(id: ContentId): boolean {
+    if (this.#open.has(id)) return true;
+    return (['cache', 'drafts'] as const).some((place) => existsSync(join(this.#folder(id, place), String(id))));
+  }
+
   /** What the file takes of the disk; 0 where there is none. */
   diskBytes(id: ContentId, place: Place): number {
     return this.#disk.diskBytes(this.path(id, place));

@@ -28,6 +28,8 @@ export interface LayerSource {
   trustsLayers(id: ContentId): boolean;
   /** The bytes of a block are not those that were put there. */
   damaged(id: ContentId, block: number, sizeBytes: number, below: 'own ranges' | 'nothing'): void;
+  /** The file of an unsettled version is gone, and its own ranges with it: they are not believed from now on. */
+  lost(id: ContentId): void;
   /** Compares own bytes of a frozen draft with their marks. @throws FsError EIO */
   checkFrozen(id: ContentId, record: ContentRecord, start: number, end: number): void;
 }
@@ -157,6 +159,12 @@ export class ContentLayers {
     const layered = isLayered(record) && (record.where !== 'file' || this.#source.trustsLayers(id));
     if (inline !== null && !layered) {
       append(out, bytesPiece(inline.subarray(start, end)));
+      return;
+    }
+    if (layered && record.where === 'file' && !this.#files.isThere(id)) {
+      this.#log.warn({ content: id }, 'the file of a version is gone: it will be fetched again');
+      this.#source.lost(id);
+      this.#walkVersion(id, this.#source.record(id), start, end, out);
       return;
     }
     const map = this.#source.blockMap(id);

@@ -106,6 +106,7 @@ export class ContentStore implements Contents {
         memoryBlock: (id, block) => this.#blocks.memoryBlock(id, block),
         trustsLayers: (id) => this.#trust.isGiven(id),
         damaged: (id, block, sizeBytes, below) => this.#blocks.damaged(id, block, sizeBytes, below),
+        lost: (id) => this.#settling.distrust(id),
         checkFrozen: (id, record, start, end) => this.#marks.check(id, record, start, end),
       },
     });
@@ -301,7 +302,11 @@ export class ContentStore implements Contents {
       this.#toFile(version);
       const path = this.#files.find(version, 'cache');
       // Somebody removed it: of the one that takes its place nothing is known.
-      if (path !== null && !existsSync(path)) this.#blocks.map(version).unverified();
+      if (path !== null && !existsSync(path)) {
+        // Own ranges would be read from the new file as zeros.
+        if (isLayered(record)) this.#settling.distrust(version);
+        this.#blocks.map(version).unverified();
+      }
       return path;
     } catch (error) {
       if (error instanceof StorageError) return null;

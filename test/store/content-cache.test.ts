@@ -170,6 +170,49 @@ describe('a cache that somebody empties beside the mount', () => {
     await stop(place);
   });
 
+  /** Pushed a moment ago: its first block is its own, of the second only the beginning, and the rest is its base's. */
+  async function unsettled(): Promise<{ readonly place: ContentPlace; readonly id: ContentId; readonly path: string }> {
+    const first = await open();
+    const base = version(first, 3 * BLOCK_BYTES, 'base');
+    fetch(first, base, new Uint8Array(3 * BLOCK_BYTES).fill(1));
+    const id = first.store.transact((tx) => {
+      const draft = first.contents.createDraft(tx, { content: base, sizeBytes: 3 * BLOCK_BYTES });
+      countReference(tx, draft, 1);
+      return draft;
+    });
+    first.contents.write(id, 0, new Uint8Array(BLOCK_BYTES + 1000).fill(7));
+    first.store.transact((tx) => first.contents.seal(tx, id));
+    first.store.transact((tx) => first.contents.adopt(tx, id, `${FILE}/version/2` as VersionUrl, FILE));
+    await stop(first);
+    const path = join(first.directory, 'cache', (id % 256).toString(16).padStart(2, '0'), String(id));
+    expect(existsSync(path)).toBe(true);
+    return { place: await open({}, first.directory), id, path };
+  }
+
+  test('is filled again with what was just pushed', async () => {
+    const { place, id, path } = await unsettled();
+    rmSync(path);
+
+    expect(place.contents.pieces(id, ALL).map(({ kind }) => kind)).toEqual(['missing']);
+    const bytes = new Uint8Array(3 * BLOCK_BYTES).fill(1).fill(7, 0, BLOCK_BYTES + 1000);
+    writeFileSync(place.contents.fetchPath(id) as string, '');
+    fetch(place, id, bytes.slice(2 * BLOCK_BYTES), 2 * BLOCK_BYTES);
+    expect(place.contents.readAll(id, { start: 0, end: BLOCK_BYTES + 1000 })).toBeNull();
+    fetch(place, id, bytes);
+    expectBytes(place.contents.readAll(id, ALL), bytes);
+    await stop(place);
+  });
+
+  test('shows no zeros of what was just pushed, once another block of it was fetched', async () => {
+    const { place, id, path } = await unsettled();
+    rmSync(path);
+
+    writeFileSync(place.contents.fetchPath(id) as string, '');
+    fetch(place, id, new Uint8Array(BLOCK_BYTES).fill(1), 2 * BLOCK_BYTES);
+    expect(place.contents.readAll(id, { start: BLOCK_BYTES, end: BLOCK_BYTES + 1000 })).toBeNull();
+    await stop(place);
+  });
+
   test('is filled again', async () => {
     const place = await open();
     const [id] = filledMany(place) as [ContentId];
