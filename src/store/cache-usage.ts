@@ -4,10 +4,13 @@ import { BLOCK_BYTES } from '../base/vocabulary.ts';
 /** What is evicted as one piece: 8 blocks, as much as one fetch usually brings. */
 export const UNIT_BLOCKS = 8;
 export const UNIT_BYTES = UNIT_BLOCKS * BLOCK_BYTES;
-const UNITS_PER_CONTENT = 2 ** 20;
+/** Of longer contents the units behind them have texts for keys. */
+const NUMBERED_UNITS = 2 ** 20;
 
 /** Small contents live in LMDB's file, the others each in one of its own. */
 export type CacheKind = 'file' | 'small';
+
+type UnitKey = number | string;
 
 export interface CacheUnit {
   readonly content: ContentId;
@@ -24,7 +27,7 @@ export interface CacheUnit {
  */
 export class CacheUsage {
   /** Least recently used first. */
-  readonly #units: Readonly<Record<CacheKind, Map<number, CacheUnit>>> = { file: new Map(), small: new Map() };
+  readonly #units: Readonly<Record<CacheKind, Map<UnitKey, CacheUnit>>> = { file: new Map(), small: new Map() };
   readonly #cached = new Map<ContentId, number>();
   /** What a file takes beyond the lengths of its blocks; below 0 where the file system needs less. */
   readonly #excess = new Map<ContentId, number>();
@@ -117,7 +120,7 @@ export class CacheUsage {
 
   /** Known to be here from an earlier run. */
   found(kind: CacheKind, id: ContentId, unit: number): void {
-    if (!this.#units[kind].has(id * UNITS_PER_CONTENT + unit)) this.#place(kind, id, unit, 0);
+    if (!this.#units[kind].has(keyOf(id, unit))) this.#place(kind, id, unit, 0);
   }
 
   /** Units, least recently used first. The caller may forget the one it was handed. */
@@ -127,12 +130,12 @@ export class CacheUsage {
 
   /** It is looked at last from now on, as if it had just been used. */
   putBack(kind: CacheKind, unit: CacheUnit): void {
-    const key = unit.content * UNITS_PER_CONTENT + unit.unit;
+    const key = keyOf(unit.content, unit.unit);
     if (this.#units[kind].delete(key)) this.#units[kind].set(key, unit);
   }
 
   forgetUnit({ content, unit }: CacheUnit): void {
-    const key = content * UNITS_PER_CONTENT + unit;
+    const key = keyOf(content, unit);
     for (const units of Object.values(this.#units)) units.delete(key);
   }
 
@@ -149,7 +152,7 @@ export class CacheUsage {
     const count = Math.ceil(sizeBytes / UNIT_BYTES);
     for (const units of Object.values(this.#units)) {
       if (count <= units.size) {
-        for (let unit = 0; unit < count; unit++) units.delete(id * UNITS_PER_CONTENT + unit);
+        for (let unit = 0; unit < count; unit++) units.delete(keyOf(id, unit));
       } else {
         for (const [key, { content }] of units) if (content === id) units.delete(key);
       }
@@ -158,7 +161,7 @@ export class CacheUsage {
 
   #place(kind: CacheKind, content: ContentId, unit: number, usedMs: number): void {
     const units = this.#units[kind];
-    const key = content * UNITS_PER_CONTENT + unit;
+    const key = keyOf(content, unit);
     const known = units.get(key);
     if (known !== undefined) {
       // Moving it at every use would cost more than it tells.
@@ -170,6 +173,10 @@ export class CacheUsage {
     }
     units.set(key, { content, unit, usedMs });
   }
+}
+
+function keyOf(content: ContentId, unit: number): UnitKey {
+  return unit < NUMBERED_UNITS ? content * NUMBERED_UNITS + unit : `${content}/${unit}`;
 }
 
 const PAGE_BYTES = 4096;
