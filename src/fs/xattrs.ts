@@ -5,6 +5,8 @@ import type { LocalFacet } from '../store/tables.ts';
 const VALUE_BYTES_MAX = 64 * 1024;
 const TOTAL_BYTES_MAX = 256 * 1024;
 const NAME_BYTES_MAX = 255;
+/** XATTR_LIST_MAX: of more, each name with its NUL, listxattr(2) tells none (fs/xattr.c, listxattr: E2BIG). */
+const LIST_BYTES_MAX = 64 * 1024;
 
 type Xattrs = LocalFacet['xattrs'];
 
@@ -35,9 +37,16 @@ export function withXattr(
   if (mode === 'replace' && !exists) throw new FsError('ENODATA');
   const after: Record<string, Uint8Array> = Object.assign(Object.create(null), xattrs);
   after[name] = Uint8Array.from(value);
-  let total = 0;
-  for (const [key, bytes] of Object.entries(after)) total += key.length + bytes.byteLength;
-  if (total > TOTAL_BYTES_MAX) throw new FsError('ENOSPC');
+  let valueBytes = 0;
+  let nameBytes = 0;
+  let listBytes = 0;
+  for (const [key, bytes] of Object.entries(after)) {
+    const keyBytes = Buffer.byteLength(key);
+    valueBytes += bytes.byteLength;
+    nameBytes += keyBytes;
+    listBytes += keyBytes + 1;
+  }
+  if (nameBytes + valueBytes > TOTAL_BYTES_MAX || (!exists && listBytes > LIST_BYTES_MAX)) throw new FsError('ENOSPC');
   return after;
 }
 
