@@ -8,7 +8,7 @@ import {
   readFileSync,
   renameSync,
   rmSync,
-  writeSync,
+  writeFileSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { UsageError } from '../base/errors.ts';
@@ -83,7 +83,8 @@ export function writeAccountFile(path: string, account: Account): void {
     const fd = openSync(temporary, 'wx', 0o600);
     try {
       fchmodSync(fd, 0o600);
-      writeSync(fd, `${JSON.stringify(record, null, 2)}\n`);
+      // All of it, or it throws: writeSync may take a part only, of a disk that has no room for more.
+      writeFileSync(fd, `${JSON.stringify(record, null, 2)}\n`);
       fsyncSync(fd);
     } finally {
       closeSync(fd);

@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import {
   chmodSync,
   mkdirSync,
@@ -22,6 +23,7 @@ import {
 } from '../../src/cli/account-file.ts';
 import { exitCode } from '../../src/cli/exit-codes.ts';
 import { type Paths, pathsOf } from '../../src/config/paths.ts';
+import { PROJECT } from '../imports.ts';
 
 const ACCOUNT: Account = {
   origin: 'http://127.0.0.1:4711',
@@ -117,4 +119,25 @@ test('of several accounts one must be named, by its name or by the user name', (
   expect(chooseAccount(paths, 'ben@example.com').account.userId).toBe('18');
   expect(chooseAccount(paths, '17@http+127.0.0.1:4711').account.userId).toBe('17');
   expect(() => chooseAccount(paths, 'cid@example.com')).toThrow('no account cid@example.com');
+});
+
+test('where the disk takes a part of it only, the account that was there stays', () => {
+  const file = signIn();
+  // setrlimit(2): a write over the limit is cut short there, the next one fails, as on a disk that fills up.
+  const script = `
+    import(process.argv[1]).then(({ writeAccountFile }) => {
+      writeAccountFile(process.argv[2], { ...JSON.parse(process.argv[3]), refreshToken: 'x'.repeat(5000) });
+    }).catch((error) => {
+      console.log(error.cause?.code ?? error.code ?? error.message);
+    });`;
+  const words = [join(PROJECT, 'dist/cli/account-file.js'), file, JSON.stringify(ACCOUNT)];
+  const { stdout, stderr } = spawnSync(
+    'sh',
+    ['-c', 'ulimit -f 4; exec "$@"', 'sh', process.execPath, '-e', script, ...words],
+    { encoding: 'utf8', timeout: 60_000 },
+  );
+
+  expect(stdout + stderr).toContain('EFBIG');
+  expect(readAccountFile(file)).toEqual(ACCOUNT);
+  expect(readdirSync(dirname(file))).toEqual(['account.json']);
 });
