@@ -149,11 +149,12 @@ class MountingWorker implements MountService {
 
   async status(urls: readonly string[]): Promise<WorkerStatus> {
     const { store, sync, contents, cacheBytes } = this.#built;
+    const { pending, parked } = await pendingChanges(store, sync.changes());
     const usage = contents.usage();
     return {
       paths: urls.map((url) => this.#pathOfUrl(url)),
-      pending: pendingChanges(store, sync.pendingChanges()),
-      parked: sync.status().parked.map((parked) => this.#parked(parked)),
+      pending,
+      parked: parked.map((parked) => this.#parked(parked)),
       pinned: this.#built.pins.states.map((state) => pinnedPath(store, state)),
       cache: { usedBytes: usage.diskBytes, limitBytes: cacheBytes, unsyncedBytes: usage.draftBytes },
     };
@@ -231,9 +232,8 @@ class MountingWorker implements MountService {
 
   async metrics(): Promise<WorkerMetrics> {
     const { sync, contents, reader, store, cacheBytes } = this.#built;
+    const { pending, parked } = await pendingChanges(store, sync.changes());
     const usage = contents.usage();
-    const { parked, postponed } = sync.status();
-    const pending = pendingChanges(store, sync.pendingChanges());
     return {
       operations: [...(this.#counting?.metrics() ?? [])].map(([operation, { operations, ...rest }]) => ({
         operation,
@@ -243,7 +243,7 @@ class MountingWorker implements MountService {
       operationsWaiting: this.#counting?.state().pendingOperations ?? 0,
       reads: reader.reads,
       cache: { usedBytes: usage.diskBytes, limitBytes: cacheBytes, unsyncedBytes: usage.draftBytes },
-      queue: { pending: pending.count, pendingBytes: pending.bytes, parked: parked.length, postponed },
+      queue: { pending: pending.count, pendingBytes: pending.bytes, parked: parked.length, postponed: sync.postponed },
     };
   }
 
@@ -300,7 +300,8 @@ class MountingWorker implements MountService {
     freshness.stop();
     this.#shutdown.abort(new FsError('EIO', 'the mount is going away'));
     const status = sync.status();
-    const left = firstLeft(pendingChanges(store, sync.pendingChanges()).changes, status.parked);
+    const { pending } = await pendingChanges(store, sync.changes());
+    const left = firstLeft(pending.changes, status.parked);
     try {
       contents.collect();
     } catch (err) {

@@ -1,24 +1,39 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { FsError, StorageError } from '../base/errors.ts';
 import type { ContentId, Extent, Inode } from '../base/vocabulary.ts';
 import { LISTED_MAX, type PendingChange, type UnsyncedFile } from '../control/status-model.ts';
 import type { Contents } from '../store/contents.ts';
 import type { NodeRecord, StoreReader } from '../store/tables.ts';
-import { changeKindOf, pathOf, type PendingChange as SyncPendingChange } from '../sync/sync-event.ts';
+import { changeKindOf, type ParkedChange, pathOf, type WaitingChange } from '../sync/sync-event.ts';
 
-/** What the service does not have yet, for `cfs status`: everything counted, the first ones listed. */
-export function pendingChanges(
-  store: StoreReader,
-  pending: Iterable<SyncPendingChange>,
-): { readonly count: number; readonly bytes: number; readonly changes: readonly PendingChange[] } {
+/** Of what is looked at without giving up the turn, in which nobody's call is answered. */
+const ROWS_PER_TURN = 500;
+
+export interface PendingChanges {
+  /** Everything counted, the first ones listed. */
+  readonly pending: { readonly count: number; readonly bytes: number; readonly changes: readonly PendingChange[] };
+  readonly parked: readonly ParkedChange[];
+}
+
+/** What the service does not have yet, for `cfs status`, in short turns. */
+export async function pendingChanges(store: StoreReader, waiting: Iterable<WaitingChange>): Promise<PendingChanges> {
   const changes: PendingChange[] = [];
+  const parked: ParkedChange[] = [];
+  let rows = 0;
   let count = 0;
   let bytes = 0;
-  for (const { ino, ...change } of pending) {
+  for (const each of waiting) {
+    if (++rows % ROWS_PER_TURN === 0) await nextTurn();
+    if (each.parked !== undefined) {
+      parked.push(each.parked);
+      continue;
+    }
+    const { ino, ...change } = each.pending;
     count++;
     bytes += change.sizeBytes ?? 0;
     if (changes.length < LISTED_MAX) changes.push({ path: pathOf(store, ino), ...change });
   }
-  return { count, bytes, changes };
+  return { pending: { count, bytes, changes }, parked };
 }
 
 /** How many of what is left a stop names. */
@@ -41,12 +56,12 @@ export function unsyncedFiles(
   after: number,
 ): { readonly files: readonly UnsyncedFile[]; readonly next: number | null } {
   const files: UnsyncedFile[] = [];
-  for (const [ino, { parked }] of store.all('dirty')) {
-    if (ino <= after) continue;
+  let rows = 0;
+  for (const [ino, { parked }] of store.all('dirty', after as Inode)) {
+    // Renamed and deleted ones are in no page, however many.
+    if (++rows > LISTED_MAX) return { files, next: ino - 1 };
     const file = unsyncedFile(store, ino, parked?.detail ?? null);
-    if (file === null) continue;
-    files.push(file);
-    if (files.length === LISTED_MAX) return { files, next: ino };
+    if (file !== null) files.push(file);
   }
   return { files, next: null };
 }

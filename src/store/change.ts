@@ -37,10 +37,14 @@ export class Change implements Transaction {
     }
   }
 
-  *all<T extends TableName>(table: T): Generator<readonly [Tables[T]['key'], Tables[T]['value']]> {
+  *all<T extends TableName>(
+    table: T,
+    after?: Tables[T]['key'],
+  ): Generator<readonly [Tables[T]['key'], Tables[T]['value']]> {
     const { start, end } = rangeOf(table, undefined);
-    const own = this.#layer.inOrder(table, undefined, start);
-    for (const row of merged(this.#base.rowsOf(table, undefined, start, end), own)) {
+    const from = after === undefined ? start : behindKey(encodeKey(table, after));
+    const own = this.#layer.inOrder(table, undefined, from);
+    for (const row of merged(this.#base.rowsOf(table, undefined, from, end), own)) {
       yield [row.key, row.value as Tables[T]['value']];
     }
   }

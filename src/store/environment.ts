@@ -171,9 +171,13 @@ export class Store implements StoreWriter {
     }
   }
 
-  *all<T extends TableName>(table: T): Generator<readonly [Tables[T]['key'], Tables[T]['value']]> {
+  *all<T extends TableName>(
+    table: T,
+    after?: Tables[T]['key'],
+  ): Generator<readonly [Tables[T]['key'], Tables[T]['value']]> {
     const { start, end } = rangeOf(table, undefined);
-    for (const row of this.rowsOf(table, undefined, start, end)) yield [row.key, row.value as Tables[T]['value']];
+    const from = after === undefined ? start : behindKey(encodeKey(table, after));
+    for (const row of this.rowsOf(table, undefined, from, end)) yield [row.key, row.value as Tables[T]['value']];
   }
 
   /** The rows that are not what was written (`cfs doctor`). Reads everything. */

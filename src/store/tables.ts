@@ -171,8 +171,11 @@ export interface StoreReader {
     first: FirstOf<T>,
     after?: SecondOf<T>,
   ): Iterable<readonly [SecondOf<T>, Tables[T]['value']]>;
-  /** All rows of a table in key order: for starts, checks and `cfs status`, never in the path of an operation. */
-  all<T extends TableName>(table: T): Iterable<readonly [Tables[T]['key'], Tables[T]['value']]>;
+  /** All rows of a table in key order, from `after` (exclusive) on: for starts, checks and `cfs status`, never in the path of an operation. */
+  all<T extends TableName>(
+    table: T,
+    after?: Tables[T]['key'],
+  ): Iterable<readonly [Tables[T]['key'], Tables[T]['value']]>;
 }
 
 /** A change in the making: reads see its own writes. Only inside `Store.transact`. */

@@ -38,6 +38,11 @@ export interface ParkedChange {
   readonly atMs: number;
 }
 
+/** What is to be pushed: on its way, or parked. */
+export type WaitingChange =
+  | { readonly pending: PendingChange; readonly parked?: never }
+  | { readonly parked: ParkedChange; readonly pending?: never };
+
 /** Where the sync as a whole stands. */
 export interface SyncStatus {
   /** Nodes that differ from the service, parked ones included. */

@@ -17,7 +17,7 @@ import type { Action } from './plan.ts';
 import { Pusher } from './pusher.ts';
 import type { RemoteChanges, UploadService } from './remote-changes.ts';
 import { ServiceLine } from './service-line.ts';
-import { type PendingChange, pathOf, type SyncEvent, type SyncStatus } from './sync-event.ts';
+import { pathOf, type SyncEvent, type SyncStatus, type WaitingChange } from './sync-event.ts';
 import { SyncReporter } from './sync-reporter.ts';
 import { type OnBegin, type SyncReport, SyncRequest } from './sync-request.ts';
 import { Tidying } from './tidying.ts';
@@ -253,9 +253,14 @@ export class SyncLoop {
     return this.#reporter.status;
   }
 
-  /** All that is to be pushed and not parked, in no order. */
-  pendingChanges(): Iterable<PendingChange> {
-    return this.#reporter.pendingChanges();
+  /** All that is to be pushed, in no order. There may be very many: whoever takes them gives up the turn in between. */
+  changes(): Iterable<WaitingChange> {
+    return this.#reporter.changes();
+  }
+
+  /** Pushes that failed and were put off, since the start. */
+  get postponed(): number {
+    return this.#reporter.postponed;
   }
 
   /** What a person is told about one node (`user.cfs.state`). */

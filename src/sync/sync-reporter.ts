@@ -2,7 +2,14 @@ import type { Inode } from '../base/vocabulary.ts';
 import { soundNode } from '../store/node-table.ts';
 import type { Agenda } from './agenda.ts';
 import type { ServiceLine } from './service-line.ts';
-import { changeKindOf, type ParkedChange, type PendingChange, parkedChange, type SyncStatus } from './sync-event.ts';
+import {
+  changeKindOf,
+  type ParkedChange,
+  type PendingChange,
+  parkedChange,
+  type SyncStatus,
+  type WaitingChange,
+} from './sync-event.ts';
 import type { SyncDeps } from './sync-loop.ts';
 
 /** What is told of the pushes, to a person and to `cfs status`. Changes nothing. */
@@ -25,23 +32,33 @@ export class SyncReporter {
     return { pending, pushing: pushing.size, postponed: agenda.postponed, parked, offlineSinceMs, signInNeeded };
   }
 
-  /** All that is to be pushed and not parked, in no order. */
-  *pendingChanges(): Iterable<PendingChange> {
+  /** All that is to be pushed, in no order. There may be very many: whoever takes them gives up the turn in between. */
+  *changes(): Iterable<WaitingChange> {
     const { store, clock, agenda, pushing } = this.#deps;
     for (const [ino, dirty] of agenda.dirty()) {
+      if (dirty.parked !== null) {
+        yield { parked: parkedChange(store, ino, dirty.parked) };
+        continue;
+      }
       const node = soundNode(store, ino);
-      if (node === undefined || dirty.parked !== null) continue;
+      if (node === undefined) continue;
       const kind = changeKindOf(node);
       const dueMs = agenda.dueMs(ino);
       const isDue = dueMs <= clock.elapsedMs() || pushing.has(ino);
-      yield {
+      const pending: PendingChange = {
         ino,
         kind,
         sizeBytes: kind === 'upload' ? (node.local?.sizeBytes ?? null) : null,
         dueMs: isDue ? null : Math.round(clock.nowMs() + dueMs - clock.elapsedMs()),
         attempts: agenda.failuresOf(ino),
       };
+      yield { pending };
     }
+  }
+
+  /** Pushes that failed and were put off, since the start. */
+  get postponed(): number {
+    return this.#deps.agenda.postponed;
   }
 
   /** What a person is told about one node (`user.cfs.state`). */

@@ -43,9 +43,13 @@ export class MemoryStore implements StoreWriter {
     yield* rows.sort(([a], [b]) => compare(a, b));
   }
 
-  *all<T extends TableName>(table: T): Iterable<readonly [Tables[T]['key'], Tables[T]['value']]> {
+  *all<T extends TableName>(
+    table: T,
+    after?: Tables[T]['key'],
+  ): Iterable<readonly [Tables[T]['key'], Tables[T]['value']]> {
     const rows = [...this.#table(table).values()] as (readonly [Tables[T]['key'], Tables[T]['value']])[];
     for (const [key, value] of rows) {
+      if (after !== undefined && compare(key, after) <= 0) continue;
       const read = this.#read(table, key, value);
       if (read !== undefined) yield [key, read];
     }
@@ -70,7 +74,7 @@ export class MemoryStore implements StoreWriter {
     const tx: Transaction = {
       get: (table, key) => this.get(table, key),
       scan: (table, first, after) => this.scan(table, first, after),
-      all: (table) => this.all(table),
+      all: (table, after) => this.all(table, after),
       put: (table, key, value) => write(table, key, [key, value]),
       remove: (table, key) => write(table, key, undefined),
       nextId: (counter) => {
