@@ -36,6 +36,8 @@ export class Agenda {
   readonly #stale = new Set<Inode>();
   /** Whose push, if any, may be for another by now (`tree/succession`). */
   readonly #mayBeSucceeded = new Set<Inode>();
+  /** Gone on the service, and open when that was found out last. */
+  readonly #keptOpen = new Set<Inode>();
   /** To be decided about in the next turn. */
   readonly #todo = new Set<Inode>();
   #sweepIsDue = false;
@@ -135,6 +137,7 @@ export class Agenda {
         continue;
       }
       this.#queue.delete(ino);
+      this.#keptOpen.delete(ino);
       yield { action, asker: next.ino, weight: next.weight, startedMs: nowMs, before };
       this.#ending.clear();
     }
@@ -182,6 +185,11 @@ export class Agenda {
   /** The node's push failed and is tried again after a pause. `afterMs`: what the service asked for. */
   failed(ino: Inode, afterMs: number | null): void {
     this.#due.failed(ino, afterMs);
+  }
+
+  /** What is to be pushed of the node has nowhere to go, and it stays for as long as it is open: tried again after pauses. */
+  keptOpen(ino: Inode): void {
+    this.#keptOpen.add(ino);
   }
 
   /** The push is over, however it went: decides again about its node, and about all that waited for it. */
@@ -271,6 +279,7 @@ export class Agenda {
         if (decision.type === 'nothing' && !this.#index.has(ino)) {
           this.#due.forget(ino);
           this.#splits.delete(ino);
+          this.#keptOpen.delete(ino);
         }
         this.#wakeWaiters(ino);
         return;
@@ -282,6 +291,7 @@ export class Agenda {
   /** For whom it waits; or what it is that keeps it. */
   #next(ino: Inode): Inode | Blocker | null {
     if (this.#deps.store.get('dirty', ino)?.parked) return { ino, why: 'parked' };
+    if (this.#keptOpen.has(ino) && this.#deps.isOpen(ino)) return { ino, why: 'open' };
     const decision = this.#decideAgain(ino);
     if (decision?.type === 'open') return { ino, why: 'open' };
     return decision?.type === 'wait' ? decision.for : null;

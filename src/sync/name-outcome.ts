@@ -78,13 +78,16 @@ export class NameOutcome {
 
   /** The service says that it does not have the resource (any more), and it was not this push. */
   gone(ino: Inode, resource: ResourceUrl): void {
-    const { store, intents, clock, onTreeChange, log, isOpen } = this.#deps;
+    const { store, intents, clock, onTreeChange, onKeptOpen, log, isOpen } = this.#deps;
     log.info({ ino }, 'resource was deleted elsewhere');
     const removed = store.transact((tx) => {
       intents.end(tx, ino);
       const node = ownerOf(tx, resource);
       // Whoever has it open may be about to write: tried again until it is closed.
-      if (node?.kind === 'file' && node.local !== null && !isContentDirty(node) && isOpen(node.ino)) return null;
+      if (node?.kind === 'file' && node.local !== null && !isContentDirty(node) && isOpen(node.ino)) {
+        tx.afterCommit(() => onKeptOpen(node.ino));
+        return null;
+      }
       return recordGone(tx, resource, clock.nowMs());
     });
     if (removed?.local)
@@ -119,6 +122,8 @@ export interface NameOutcomeDeps {
   readonly onTreeChange: OnTreeChange;
   /** Whether a handle of the node is open. */
   readonly isOpen: (ino: Inode) => boolean;
+  /** It is gone, and stays here as it is for as long as it is open. */
+  readonly onKeptOpen: (ino: Inode) => void;
   /** Another node than the one that is pushed has to be pushed now. */
   readonly onDirty: (ino: Inode) => void;
 }

@@ -111,8 +111,9 @@ export class SyncLoop {
     const agenda = new Agenda({ ...deps, index, intents, line, pushing, requests, onWork, onUndecided });
     this.#agenda = agenda;
     const onDirty = (ino: Inode): void => agenda.reconsider(ino);
+    const onKeptOpen = (ino: Inode): void => agenda.keptOpen(ino);
     const onNameless = (content: ContentId): void => madeHere.add(content);
-    this.#pusher = new Pusher({ ...deps, intents, index, onDirty, onNameless });
+    this.#pusher = new Pusher({ ...deps, intents, index, onDirty, onKeptOpen, onNameless });
     this.#reporter = new SyncReporter({ ...deps, agenda, line, pushing });
   }
 

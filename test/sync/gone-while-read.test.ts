@@ -1,7 +1,35 @@
 import { constants } from 'node:fs';
 import { expect, test } from 'vitest';
+import type { SyncReport } from '../../src/sync/sync-request.ts';
 import { SyncedTower } from '../harness/synced-tower.ts';
 import { MODEL_ROOT, MODEL_TRASH } from './model-service.ts';
+
+test('a file that was renamed here, and is gone, keeps nobody waiting while it is read', async () => {
+  const world = await SyncedTower.build();
+  try {
+    const { service, mount, sync, tower } = world;
+    const file = service.add('file', MODEL_ROOT, 'film', Buffer.from('film'));
+    await tower.freshness.refresh();
+    const fd = await mount.open('film', constants.O_RDONLY);
+    await mount.read(fd, 0, 4);
+    await mount.rename('film', 'renamed');
+    service.resources.delete(file);
+    let report: SyncReport | null = null;
+    void sync.syncNow().then((found) => {
+      report = found;
+    });
+    await world.pass(1);
+
+    expect(report).toEqual({ pushed: 0, parked: [], open: 1 });
+    expect(await mount.readdir('')).toHaveLength(1);
+    await mount.close(fd);
+    for (let round = 0; round < 5; round++) await world.pass(60_000);
+    expect(await mount.readdir('')).toEqual([]);
+    expect(sync.status().pending).toBe(0);
+  } finally {
+    await world.close();
+  }
+});
 
 test('of files that are gone and read, however many, nobody looks for what is changed in them', async () => {
   const world = await SyncedTower.build();
