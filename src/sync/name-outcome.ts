@@ -102,13 +102,21 @@ export class NameOutcome {
   async parentMissing(parent: Inode, resource: ResourceUrl, error: ApiError, signal: AbortSignal): Promise<false> {
     if (parent === ROOT_INODE) throw error;
     if ((await this.#deps.changes.resource(resource, 'folder', signal)) !== null) throw error;
-    const { store, intents } = this.#deps;
-    // A push of the folder's own may have given it one, and its answer be on its way, or heard during the question.
-    if (intents.of(parent) !== undefined || store.get('resource', resource) !== parent)
-      throw new PostponedError('the folder that it goes into is being changed', { cause: error });
+    this.parentMayHaveMoved(parent, resource, error);
     this.gone(parent, resource);
     this.#deps.onDirty(parent);
     return false;
+  }
+
+  /**
+   * A refusal of what was to go into the folder says nothing where that was sent to an address that is not the folder's any more.
+   *
+   * @throws PostponedError where a push of the folder's own may have given it another, and its answer is on its way or was heard since
+   */
+  parentMayHaveMoved(parent: Inode, resource: ResourceUrl, error: ApiError): void {
+    const { store, intents } = this.#deps;
+    if (intents.of(parent) !== undefined || store.get('resource', resource) !== parent)
+      throw new PostponedError('the folder that it goes into is being changed', { cause: error });
   }
 }
 

@@ -156,6 +156,7 @@ export class NamePush {
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;
         if (error.status === 404) return this.#outcome.parentMissing(parent, parentResource, error, signal);
+        if (error.status === 403) this.#outcome.parentMayHaveMoved(parent, parentResource, error);
         // Some answer 400 for a folder's name that is taken (wire-facts 4.3).
         const mayBeTaken = error.status === 409 || (error.status === 400 && kind === 'folder');
         if (!mayBeTaken || attempt === NAME_ATTEMPTS_MAX) throw nameRefused(error);
@@ -205,6 +206,7 @@ export class NamePush {
           await this.#notFound(node, remote, { folder: target, name: asked }, error, signal);
           return;
         }
+        if (error.status === 403) this.#outcome.parentMayHaveMoved(targetIno, target, error);
         // A service that is busy refuses nothing.
         const isRefusal = error.status >= 400 && error.status < 429;
         if (isRefusal && kind === 'folder' && targetIno !== remote.parent) {

@@ -172,17 +172,22 @@ describe('a file stays one file', () => {
 describe('a folder stays one folder where its answer comes after', () => {
   const NEW_FOLDER = 'm:folder/new-address' as ResourceUrl;
 
-  test.each<[string, () => Promise<void>, string]>([
-    ['that of a file which is renamed in it', () => synced.mount.rename('from/f', 'from/g'), 'old'],
-    ['that of a file which is made in it', () => synced.mount.writeFile('from/g', Buffer.from('ours')), 'ours'],
-  ])('%s', async (_, change, bytes) => {
+  const rename = (): Promise<void> => synced.mount.rename('from/f', 'from/g');
+  const make = (): Promise<void> => synced.mount.writeFile('from/g', Buffer.from('ours'));
+  test.each<[string, number, () => Promise<void>, string]>([
+    ['that of a file which is renamed in it', 404, rename, 'old'],
+    ['that of a file which is made in it', 404, make, 'ours'],
+    ['that of a file which is renamed in it', 403, rename, 'old'],
+    ['that of a file which is made in it', 403, make, 'ours'],
+  ])('%s (%d)', async (_, status, change, bytes) => {
     const { service, mount, sync } = synced;
     const isDone = gate();
     const isRefused = gate();
     const [relocate, createFile] = [service.relocate.bind(service), service.createFile.bind(service)];
     const late = async <T>(parent: ResourceUrl, act: () => Promise<T>): Promise<T> => {
-      if (parent === from) await isDone.opened;
-      return await act();
+      if (parent !== from) return await act();
+      await isDone.opened;
+      throw new ApiError(status, 'model', 'no such folder');
     };
     service.createFile = (parent, ...rest) => late(parent, () => createFile(parent, ...rest));
     service.relocate = async (url, kind, parent, name, signal) => {
