@@ -199,9 +199,10 @@ export class ListingApplication {
   #readdress(node: NodeRecord, remote: RemoteFacet, resource: ResourceUrl): boolean {
     if (resource === remote.resource) return true;
     if (this.#store.get('resource', resource) !== undefined) return false;
-    this.#store.transact((tx) =>
-      writeNode(tx, node, { ...node, remote: { ...remote, resource } }, this.#clock.nowMs()),
-    );
+    const after = { ...node, remote: { ...remote, resource } };
+    this.#store.transact((tx) => writeNode(tx, node, after, this.#clock.nowMs()));
+    // What was refused under the old address is tried again.
+    if (isDirty(after)) this.#toPush(after.ino);
     return true;
   }
 

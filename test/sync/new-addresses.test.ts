@@ -138,6 +138,28 @@ describe('a file stays one file', () => {
     expect((await mount.readdir('to')).map(({ name }) => name)).toEqual(['f']);
   });
 
+  test('where somebody else moved it, what was refused is tried again at once', async () => {
+    const { service, tower, mount, sync } = synced;
+    const createVersion = service.createVersion.bind(service);
+    service.createVersion = async () => {
+      throw new ApiError(403, 'model', 'not now');
+    };
+    await mount.writeFile('from/f', Buffer.from('ours'));
+    await settled();
+    expect(sync.status().parked).toHaveLength(1);
+    service.createVersion = createVersion;
+    moveThere('f', from);
+    const listing = service.listing.bind(service);
+    service.listing = (folder) => (folder === from ? [] : listing(folder));
+    followed();
+    await tower.freshness.refresh(tower.store.get('resource', from));
+    await synced.pass(10_000);
+    await synced.pass(10_000);
+
+    expect(service.bytesOf(NEW)?.toString()).toBe('ours');
+    expect(sync.status()).toMatchObject({ pending: 0, parked: [] });
+  });
+
   /** [S-pin-1] */
   test.each(['here', 'elsewhere'] as const)(
     'where it was moved %s, and is pinned, its bytes are never evicted',
