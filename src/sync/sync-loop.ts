@@ -84,6 +84,8 @@ export class SyncLoop {
   readonly #discarding: Discarding;
 
   readonly #pushing = new Map<Inode, AbortController>();
+  /** About to be given up: no push of theirs begins. */
+  readonly #givingUp = new Set<Inode>();
   readonly #requests = new Set<SyncRequest>();
   /** Nodes whose last push got no answer, and how many others had got one by then. */
   readonly #unanswered = new Map<Inode, number>();
@@ -105,10 +107,13 @@ export class SyncLoop {
     const madeHere = new MadeHere(deps);
     this.#tidying = new Tidying({ contents, madeHere, clock, log, isBusy: () => this.#pushing.size > 0 });
     const pushing = this.#pushing;
+    const isBusy = (ino: Inode): boolean => pushing.has(ino) || this.#givingUp.has(ino);
     const onWork = (): void => this.#wake();
     const onUndecided = (ino: Inode, error: unknown): void => this.#undecided(ino, error);
     const requests = this.#requests;
-    const agenda = new Agenda({ ...deps, index, intents, line, pushing, requests, onWork, onUndecided });
+    const agenda = new Agenda({
+      ...{ ...deps, index, intents, line, pushing: { has: isBusy }, requests, onWork, onUndecided },
+    });
     this.#agenda = agenda;
     const onDirty = (ino: Inode): void => agenda.reconsider(ino);
     const onKeptOpen = (ino: Inode): void => agenda.keptOpen(ino);
@@ -230,18 +235,28 @@ export class SyncLoop {
   async discard(within: Inode, how: 'preview' | 'discard'): Promise<readonly Discard[]> {
     const { isOpenForWriting, onTreeChange } = this.#deps;
     if (how === 'preview') return this.#discarding.preview(this.#dirtyWithin(within, 'outside'));
-    for (let busy = true; busy; ) {
-      const pushed = this.#dirtyWithin(within, 'outside').filter((ino) => this.#pushing.has(ino));
-      busy = pushed.length > 0;
-      for (const ino of pushed) this.#pushing.get(ino)?.abort(new DOMException('given up', 'AbortError'));
-      if (busy) await new Promise<void>((resolve) => this.#onPushEnd.push(resolve));
+    const held = new Set<Inode>();
+    try {
+      let inos = this.#dirtyWithin(within, 'outside');
+      for (let busy = true; busy; inos = this.#dirtyWithin(within, 'outside')) {
+        for (const ino of inos) {
+          held.add(ino);
+          // Otherwise one would begin again while others still end, and each of them in turn.
+          this.#givingUp.add(ino);
+        }
+        const pushed = inos.filter((ino) => this.#pushing.has(ino));
+        busy = pushed.length > 0;
+        for (const ino of pushed) this.#pushing.get(ino)?.abort(new DOMException('given up', 'AbortError'));
+        if (busy) await new Promise<void>((resolve) => this.#onPushEnd.push(resolve));
+      }
+      if (inos.some(isOpenForWriting)) throw new UsageError('a file there is open for writing: close it first');
+      const given = this.#discarding.preview(inos);
+      onTreeChange(this.#discarding.discard(inos));
+      return given;
+    } finally {
+      for (const ino of held) this.#givingUp.delete(ino);
+      for (const ino of held) this.#agenda.reconsider(ino);
     }
-    const inos = this.#dirtyWithin(within, 'outside');
-    if (inos.some(isOpenForWriting)) throw new UsageError('a file there is open for writing: close it first');
-    const given = this.#discarding.preview(inos);
-    onTreeChange(this.#discarding.discard(inos));
-    for (const ino of inos) this.#agenda.reconsider(ino);
-    return given;
   }
 
   /** The service answered somebody: what waits for it goes on without waiting for the pause to end. */

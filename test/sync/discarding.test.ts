@@ -72,6 +72,35 @@ describe('[S-discard-1] changes that are given up', () => {
     await expectNothingLeft(world);
   });
 
+  test('of what is on its way, where each push takes another time to end', async () => {
+    const world = knownWorld();
+    const { service, sync } = world;
+    let begun = 0;
+    service.createVersion = (_, signal) => {
+      const turns = 3 + 2 * (++begun % 2);
+      return new Promise((_resolve, reject) => {
+        signal.addEventListener('abort', async () => {
+          for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => setImmediate(resolve));
+          reject(signal.reason as Error);
+        });
+      });
+    };
+    world.write('/a/old', 'changed here');
+    world.write('/b/other', 'changed here, too');
+    world.clock.advance(SETTLE_MS + 1);
+    await world.quiet();
+    expect(sync.status().pushing).toBe(2);
+    let given = 0;
+    void sync.discard(ROOT_INODE, 'discard').then((all) => {
+      given = all.length;
+    });
+    for (let turn = 0; turn < 100 && given === 0; turn++) await new Promise((resolve) => setImmediate(resolve));
+
+    expect(given).toBe(2);
+    expect(begun).toBe(2);
+    await expectNothingLeft(world);
+  });
+
   test('of names that were exchanged, and of folders that were moved into each other', async () => {
     const world = knownWorld();
     world.rename('/a', '/b', 'exchange');
