@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Inode } from '../base/vocabulary.ts';
 import { writeNode } from '../store/node-table.ts';
 import type { DirtyRecord, NodeRecord, UploadRecord } from '../store/tables.ts';
@@ -168,7 +169,9 @@ export class Agenda {
     if (type === 'upload' && outcome === 'done') this.#pace.note(ino);
     this.#due.pushed(action, clock.elapsedMs() - push.startedMs);
     const node = store.get('node', ino);
-    const isSame = node === before.node && intents.of(ino) === before.intent;
+    // By what they say: a record that is read anew is another object.
+    const isSameNode = isDeepStrictEqual(node, before.node);
+    const isSame = isSameNode && isDeepStrictEqual(intents.of(ino), before.intent);
     // Made, and not there when its bytes came: once more, but not at once for as long as that is so.
     const isLostAgain =
       (type === 'create-file' || type === 'create-folder') && node?.local != null && node.remote === null;
@@ -176,7 +179,7 @@ export class Agenda {
       // Nothing came of it (somebody else was faster, mostly): not again at once.
       log.debug({ ino, action: type }, 'push changed nothing');
       this.#due.failed(ino, null);
-    } else if (type !== 'find-out' || node !== before.node) {
+    } else if (type !== 'find-out' || !isSameNode) {
       // To have found out that nothing happened is no success: what fails next fails once more.
       this.#due.succeeded(ino);
     }

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { unlessAborted } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
@@ -351,7 +352,7 @@ export class SyncLoop {
     if (action.type === 'upload') {
       if (isBeingWritten(action.ino)) return true; // opened again meanwhile: half a file is never pushed
     } else if (store.get('node', action.parent)?.remote == null) return true;
-    return store.get('node', action.ino) !== before.node;
+    return !isDeepStrictEqual(store.get('node', action.ino), before.node);
   }
 
   #failed({ ino, type }: Action, failure: Failure, error: unknown): void {

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from '../base/clock.ts';
 import { BLOCK_BYTES, type ContentId, type Extent, type Inode } from '../base/vocabulary.ts';
 import type { Contents } from '../store/contents.ts';
@@ -34,7 +35,7 @@ export async function settleUnchanged(
   }
   return store.transact((tx) => {
     const node = tx.get('node', ino);
-    if (node === undefined || node !== before || node.local === null || isChanging(contents, draft)) return false;
+    if (!node?.local || !isDeepStrictEqual(node, before) || isChanging(contents, draft)) return false;
     // Whoever has it open goes on reading it, and makes another draft when he writes.
     contents.seal(tx, draft);
     writeNode(tx, node, { ...node, local: { ...node.local, content: known } }, clock.nowMs());

@@ -113,6 +113,23 @@ test('what was changed is ready when it has settled, and only once', () => {
   expect([turn(), agenda.rest()]).toEqual([[], false]);
 });
 
+test.each(['', ', and its record is read anew'])('what nothing came of is not ready again at once%s', (how) => {
+  make('a');
+  clock.advance(SETTLE_MS);
+  for (const made of turn()) acknowledge(made);
+  tree.rename(ROOT_INODE, 'a', ROOT_INODE, 'b', 'replace');
+  clock.advance(SETTLE_MS);
+  if (how !== '') store.forget();
+  const [push] = turn();
+  if (push === undefined) throw new Error('nothing is pushed');
+  agenda.succeeded(push, 'done');
+  over(push);
+
+  expect(turn()).toEqual([]);
+  clock.advance(10_000);
+  expect(turn()).toHaveLength(1);
+});
+
 test('a change begins the settle time anew', () => {
   const ino = make('a');
   clock.advance(SETTLE_MS - 1);

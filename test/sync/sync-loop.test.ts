@@ -139,6 +139,20 @@ describe('what is changed here', () => {
     for (const file of world.service.childrenOf(MODEL_ROOT)) expect(file.versions).toHaveLength(2);
   });
 
+  test('nor does one whose record is read anew while its bytes are compared', async () => {
+    const world = new SyncWorld();
+    world.write('/large', 'more than eight bytes');
+    await world.settle();
+    const before = world.service.requests.length;
+
+    world.write('/large', 'more than eight bytes');
+    world.store.forget();
+    await world.settle();
+
+    expect(world.service.requests.slice(before)).toEqual([]);
+    expectEqualTrees(world);
+  });
+
   test('bytes that are not here are not fetched to be compared', async () => {
     const world = new SyncWorld();
     world.service.add('file', MODEL_ROOT, 'f', Buffer.from('more than eight bytes'));

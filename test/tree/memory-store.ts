@@ -17,6 +17,12 @@ export class MemoryStore implements StoreWriter {
   #inTransaction = false;
   readonly #damaged = new Set<string>();
 
+  /** Each record is read anew from here on, as by `Store` beside a walk over a large tree. */
+  forget(): void {
+    const get = this.get.bind(this);
+    this.get = (table, key) => structuredClone(get(table, key));
+  }
+
   /** The disk gives another row than was written from here on, as `Store` finds it. */
   damage<T extends TableName>(table: T, key: Tables[T]['key']): void {
     this.#damaged.add(`${table} ${JSON.stringify(key)}`);
