@@ -1,4 +1,4 @@
-import type { Inode } from '../base/vocabulary.ts';
+import type { Inode, ResourceUrl } from '../base/vocabulary.ts';
 import { countReference, soundNode } from '../store/node-table.ts';
 import type { StoreReader, StoreWriter, Transaction, UploadRecord } from '../store/tables.ts';
 import type { DirtyIndex } from './dirty-index.ts';
@@ -21,6 +21,9 @@ export class Intents {
   /** What this process, or one before it, has begun and not ended: as it was last written. A few dozen, and what is parked half sent. */
   readonly #begun = new Map<Inode, UploadRecord>();
 
+  /** Of these, who began what is for which resource; null for what is to be made. Thousands, where all are parked half sent. */
+  readonly #beginners = new Map<ResourceUrl | null, Set<Inode>>();
+
   constructor(deps: { store: StoreWriter; index: DirtyIndex; marks: PushMarking }) {
     this.#store = deps.store;
     this.#index = deps.index;
@@ -41,11 +44,9 @@ export class Intents {
   /** Whose push under way is now for `ino`; null for none but its own. */
   predecessor(ino: Inode): Inode | null {
     const resource = soundNode(this.#store, ino)?.remote?.resource;
-    for (const [begun, record] of this.#begun) {
-      if (begun === ino) continue;
-      if (record.resource !== null ? record.resource === resource : this.#find(this.#store, begun)?.ino === ino)
-        return begun;
-    }
+    if (resource !== undefined) for (const begun of this.#beginnersOf(resource)) if (begun !== ino) return begun;
+    for (const begun of this.#beginnersOf(null))
+      if (begun !== ino && this.#find(this.#store, begun)?.ino === ino) return begun;
     return null;
   }
 
@@ -81,7 +82,7 @@ export class Intents {
       tx.remove('upload', found.ino);
     }
     tx.afterCommit(() => {
-      if (!this.#begun.delete(ino)) return;
+      if (!this.#drop(ino)) return;
       this.#index.target(ino, null);
       this.#marks.end(ino);
     });
@@ -109,7 +110,7 @@ export class Intents {
     if (!this.#begun.has(ino)) return ino;
     const found = this.#find(this.#store, ino);
     if (found?.ino === ino) return ino;
-    this.#begun.delete(ino);
+    this.#drop(ino);
     this.#index.target(ino, null);
     if (found !== undefined) {
       this.#marks.begin(found.ino);
@@ -134,8 +135,27 @@ export class Intents {
     return undefined;
   }
 
+  #beginnersOf(resource: ResourceUrl | null): Iterable<Inode> {
+    return this.#beginners.get(resource) ?? [];
+  }
+
+  /** @returns whether it was there */
+  #drop(ino: Inode): boolean {
+    const record = this.#begun.get(ino);
+    if (record === undefined) return false;
+    this.#begun.delete(ino);
+    const beginners = this.#beginners.get(record.resource);
+    beginners?.delete(ino);
+    if (beginners?.size === 0) this.#beginners.delete(record.resource);
+    return true;
+  }
+
   #place(ino: Inode, record: UploadRecord): void {
+    this.#drop(ino);
     this.#begun.set(ino, record);
+    const beginners = this.#beginners.get(record.resource) ?? new Set<Inode>();
+    this.#beginners.set(record.resource, beginners);
+    beginners.add(ino);
     const { parentResource, name } = record;
     const parent = parentResource === null ? undefined : this.#store.get('resource', parentResource);
     this.#index.target(ino, parent === undefined || name === null ? null : { parent, remoteName: name });
