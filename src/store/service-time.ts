@@ -51,7 +51,13 @@ export function undoubted(keptMs: number | null): number | null {
   return keptMs !== null && isDoubted(keptMs) ? Math.ceil(keptMs) : keptMs;
 }
 
-/** Whether bytes of which `keptMs` is kept may be those that the service told `toldMs` of. Null: not known, so they may. */
+/**
+ * Whether bytes of which `keptMs` is kept may be those that the service told `toldMs` of. Null: not known, so they may.
+ *
+ * To the millisecond, also where one of both is a whole second: a service that counts finer tells such times, too, and what somebody saved in
+ * the same second would be buried. One that counts seconds in listings and finer in histories, or the reverse, costs a needless copy instead
+ * (`judgeHistory`), where a file that nobody has read here is written over.
+ */
 export function mayBeTimeOf(keptMs: number | null, toldMs: number | null): boolean {
   if (keptMs === null || toldMs === null) return true;
   return isLimit(keptMs) ? toldMs <= keptMs : Math.ceil(keptMs) === toldMs;
