@@ -37,6 +37,8 @@ export class Agenda {
   readonly #stale = new Set<Inode>();
   /** Whose push, if any, may be for another by now (`tree/succession`). */
   readonly #mayBeSucceeded = new Set<Inode>();
+  /** Deleted, and has a name that the service does not give to another as long as it has it. */
+  readonly #inTheWay = new Set<Inode>();
   /** Gone on the service, and open when that was found out last. */
   readonly #keptOpen = new Set<Inode>();
   /** To be decided about in the next turn. */
@@ -52,7 +54,8 @@ export class Agenda {
     this.#due = new DueTimes({ clock, settleMs: options.settleMs, onDue: deps.onWork });
     this.#pace = new VersionPace(clock);
     this.#queue = new PushQueue(options.transfers);
-    this.#view = planViewOf({ ...deps, due: this.#due, pace: this.#pace, splits: this.#splits });
+    const seen = { due: this.#due, pace: this.#pace, splits: this.#splits, inTheWay: this.#inTheWay };
+    this.#view = planViewOf({ ...deps, ...seen });
   }
 
   /** Begins with all that is dirty, and with what an earlier process began. */
@@ -139,6 +142,7 @@ export class Agenda {
       }
       this.#queue.delete(ino);
       this.#keptOpen.delete(ino);
+      this.#inTheWay.delete(ino);
       yield { action, asker: next.ino, weight: next.weight, startedMs: nowMs, before };
       this.#ending.clear();
     }
@@ -188,6 +192,13 @@ export class Agenda {
   /** The node's push failed and is tried again after a pause. `afterMs`: what the service asked for. */
   failed(ino: Inode, afterMs: number | null): void {
     this.#due.failed(ino, afterMs);
+  }
+
+  /** The service refused its name, or one that it takes for the same, to another. Deleted, it does not keep that until its last release. */
+  inTheWay(ino: Inode): void {
+    if (this.#deps.store.get('node', ino)?.local !== null || this.#inTheWay.has(ino)) return;
+    this.#inTheWay.add(ino);
+    this.reconsider(ino);
   }
 
   /** What is to be pushed of the node has nowhere to go, and it stays for as long as it is open: tried again after pauses. */
@@ -283,6 +294,7 @@ export class Agenda {
           this.#due.forget(ino);
           this.#splits.delete(ino);
           this.#keptOpen.delete(ino);
+          this.#inTheWay.delete(ino);
         }
         this.#wakeWaiters(ino);
         return;

@@ -8,7 +8,7 @@ import type { VersionPace } from './version-pace.ts';
 /** The plan's eyes on the store, and on the agenda that asks it. */
 export function planViewOf(deps: PlanViewDeps): PlanView {
   const { store, clock, options, names, isOpen, isBeingWritten } = deps;
-  const { index, intents, due, pace, pushing, requests, splits } = deps;
+  const { index, intents, due, pace, pushing, requests, splits, inTheWay } = deps;
   const isUrgent = (ino: Inode): boolean => {
     for (const request of requests) if (request.has(ino)) return true;
     return false;
@@ -47,6 +47,7 @@ export function planViewOf(deps: PlanViewDeps): PlanView {
     isOpen,
     isBeingWritten,
     isSplit: (folder) => splits.has(folder),
+    isInTheWay: (ino) => inTheWay.has(ino),
     remoteName: (fileName) => names.toRemoteName(fileName),
   };
 }
@@ -56,4 +57,6 @@ export interface PlanViewDeps extends Omit<AgendaDeps, 'line' | 'log' | 'onWork'
   readonly pace: VersionPace;
   /** Folders that cannot go to the trash in one piece. */
   readonly splits: ReadonlySet<Inode>;
+  /** Deleted files whose name is refused to others. */
+  readonly inTheWay: ReadonlySet<Inode>;
 }

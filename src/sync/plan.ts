@@ -87,6 +87,8 @@ export interface PlanView {
   /** Whether a handle that is open has written, or may: half a file is never pushed. */
   isBeingWritten(ino: Inode): boolean;
   isSplit(folder: Inode): boolean;
+  /** Whether the service refuses the name that a deleted file has there to another, though it is not quite the same. */
+  isInTheWay(ino: Inode): boolean;
   /** The name under which a file name travels. */
   remoteName(fileName: string): string;
 }
@@ -267,7 +269,10 @@ function stepOfDeletedFile(node: NodeRecord, remote: RemoteFacet, view: PlanView
   const away = stepOfVacatedName(node, view);
   if (away !== null) return away;
   if (goesWithFolder(remote, view)) return { type: 'wait', for: remote.parent, because: 'below' };
-  if (view.isOpen(node.ino)) return OPEN;
+  if (view.isOpen(node.ino)) {
+    if (!view.isInTheWay(node.ino)) return OPEN;
+    return { type: 'push', action: { type: 'relocate', ino: node.ino, parent: remote.parent, name: null } };
+  }
   // Given up for another resource in the middle of a save: the bytes are somewhere only once they are pushed there.
   const heir = remote.content === null ? null : view.needsContent(remote.content);
   if (heir !== null && heir !== node.ino) return { type: 'wait', for: heir, because: 'bytes' };

@@ -117,9 +117,10 @@ export class SyncLoop {
     });
     this.#agenda = agenda;
     const onDirty = (ino: Inode): void => agenda.reconsider(ino);
+    const onInTheWay = (ino: Inode): void => agenda.inTheWay(ino);
     const onKeptOpen = (ino: Inode): void => agenda.keptOpen(ino);
     const onNameless = (content: ContentId): void => madeHere.add(content);
-    this.#pusher = new Pusher({ ...deps, intents, index, onDirty, onKeptOpen, onNameless });
+    this.#pusher = new Pusher({ ...deps, intents, index, onDirty, onInTheWay, onKeptOpen, onNameless });
     this.#reporter = new SyncReporter({ ...deps, agenda, line, pushing });
   }
 

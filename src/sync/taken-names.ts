@@ -52,7 +52,10 @@ export class TakenNames {
       if (owner !== undefined && owner !== ino && index.has(owner)) {
         // On its way elsewhere; or somebody else gave it the name, and the plan has to know that to get around it.
         this.#learnPlace(owner, holder, folder);
-        if (this.#isLeaving(owner)) throw new PostponedError('the name is about to be free');
+        if (this.#isLeaving(owner)) {
+          this.#deps.onInTheWay(owner);
+          throw new PostponedError('the name is about to be free');
+        }
       }
       const isNew = owner === undefined && self === null;
       if (isNew && kind === 'folder' && holder.kind === 'folder' && holder.name === name) {
@@ -93,6 +96,8 @@ export interface TakenNamesDeps {
   readonly index: DirtyIndex;
   readonly clock: Clock;
   readonly onDirty: (ino: Inode) => void;
+  /** Another node has a name that is wanted, and is to leave it. */
+  readonly onInTheWay: (ino: Inode) => void;
   readonly host: string;
 }
 

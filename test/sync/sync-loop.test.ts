@@ -507,6 +507,36 @@ test.each([
   expect(world.localTree().get('/README')).toBe('two');
 });
 
+test('of two such names the second one does not wait until the first one, which is deleted, is closed', async () => {
+  const world = new SyncWorld();
+  const { service, sync } = world;
+  service.foldsCase = true;
+  service.auto = () => ({ type: 'answer' });
+  const { ino } = world.write('/readme', 'one');
+  await world.settle();
+  world.open.add(ino);
+  world.remove('/readme');
+  world.clock.advance(10 * SETTLE_MS); // no save of it
+  world.write('/README', 'two');
+  let open: number | null = null;
+  void sync.syncNow().then((report) => {
+    open = report.open;
+  });
+  for (let round = 0; round < 10 && open === null; round++) {
+    await world.quiet();
+    world.clock.advance(SETTLE_MS);
+  }
+
+  expect(open).toBe(1);
+  expect(service.tree().get('/README')).toBe('two');
+  expect([...service.tree().values()].sort()).toEqual(['one', 'two']);
+  world.open.delete(ino);
+  sync.changed(ino);
+  await world.settle();
+  expect(service.tree()).toEqual(new Map([['/README', 'two']]));
+  expect(sync.status()).toMatchObject({ pending: 0, parked: [] });
+});
+
 test('a file that is renamed over one whose creation got no answer goes on with that creation', async () => {
   const world = new SyncWorld();
   world.write('/f', 'one');
