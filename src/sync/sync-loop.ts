@@ -317,7 +317,8 @@ export class SyncLoop {
     try {
       if (!(await this.#isOvertaken(push, controller.signal))) {
         const outcome = await this.#pusher.push(push.action, controller.signal);
-        if (push.action.type !== 'find-out') this.#unanswered.delete(ino);
+        // To have found out what the last one did is no answer to the next one, where there is one.
+        if (push.action.type !== 'find-out' || !this.#isLeft(ino)) this.#unanswered.delete(ino);
         if (outcome !== 'unchanged') this.#line.answered();
         this.#agenda.succeeded(push, outcome);
       }
@@ -340,6 +341,10 @@ export class SyncLoop {
     for (const heard of this.#onPushEnd.splice(0)) heard();
     if (this.#pushing.size === 0) for (const done of this.#onIdle.splice(0)) done();
     this.#wake();
+  }
+
+  #isLeft(ino: Inode): boolean {
+    return this.#deps.store.get('dirty', ino) !== undefined || this.#intents.of(ino) !== undefined;
   }
 
   /** Whether there is something else to be done about the node by now, because of what was seen right before its push. */

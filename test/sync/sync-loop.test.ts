@@ -537,6 +537,30 @@ test('of two such names the second one does not wait until the first one, which 
   expect(sync.status()).toMatchObject({ pending: 0, parked: [] });
 });
 
+test('a push that gets no answer is no second one where what became of the first was found out', async () => {
+  const world = new SyncWorld();
+  const { service, sync } = world;
+  const losing = (request: string): void => {
+    let isLost = false;
+    service.auto = (name) => {
+      if (isLost || !name.startsWith(request)) return { type: 'answer' };
+      isLost = true;
+      return { type: 'lose-reply' };
+    };
+  };
+  losing('createFolder');
+  world.mkdir('/folder');
+  await world.settle();
+  world.mkdir('/other');
+  await world.settle();
+  losing('relocate');
+  world.rename('/folder', '/renamed');
+  await world.settle();
+
+  expect([...service.tree().keys()].sort()).toEqual(['/other', '/renamed']);
+  expect(sync.status().postponed).toBe(0);
+});
+
 test('a file that is renamed over one whose creation got no answer goes on with that creation', async () => {
   const world = new SyncWorld();
   world.write('/f', 'one');
