@@ -39,6 +39,8 @@ export class Agenda {
   readonly #mayBeSucceeded = new Set<Inode>();
   /** Deleted, and has a name that the service does not give to another as long as it has it. */
   readonly #inTheWay = new Set<Inode>();
+  /** Who was refused a name that another has and is to leave: for whom it waits while it is put off. */
+  readonly #refused = new Map<Inode, Inode>();
   /** Gone on the service, and open when that was found out last. */
   readonly #keptOpen = new Set<Inode>();
   /** To be decided about in the next turn. */
@@ -143,6 +145,7 @@ export class Agenda {
       this.#queue.delete(ino);
       this.#keptOpen.delete(ino);
       this.#inTheWay.delete(ino);
+      this.#refused.delete(ino);
       yield { action, asker: next.ino, weight: next.weight, startedMs: nowMs, before };
       this.#ending.clear();
     }
@@ -195,7 +198,8 @@ export class Agenda {
   }
 
   /** The service refused its name, or one that it takes for the same, to another. Deleted, it does not keep that until its last release. */
-  inTheWay(ino: Inode): void {
+  inTheWay(ino: Inode, asker: Inode): void {
+    this.#refused.set(asker, ino);
     if (this.#deps.store.get('node', ino)?.local !== null || this.#inTheWay.has(ino)) return;
     this.#inTheWay.add(ino);
     this.reconsider(ino);
@@ -214,6 +218,8 @@ export class Agenda {
     this.#index.refresh(ino);
     this.#todo.add(ino);
     this.#todo.add(asker);
+    // It may have left its name: who was refused that asks again, after its pause.
+    for (const [refused, other] of this.#refused) if (other === ino) this.#refused.delete(refused);
     const parent = before.node?.remote?.parent;
     if (parent !== undefined) this.#wakeWaiters(parent);
     this.#wakeWaiters(ino);
@@ -295,6 +301,7 @@ export class Agenda {
           this.#splits.delete(ino);
           this.#keptOpen.delete(ino);
           this.#inTheWay.delete(ino);
+          this.#refused.delete(ino);
         }
         this.#wakeWaiters(ino);
         return;
@@ -309,6 +316,7 @@ export class Agenda {
     if (this.#keptOpen.has(ino) && this.#deps.isOpen(ino)) return { ino, why: 'open' };
     const decision = this.#decideAgain(ino);
     if (decision?.type === 'open') return { ino, why: 'open' };
+    if (decision?.type === 'settle') return this.#refused.get(ino) ?? null;
     return decision?.type === 'wait' ? decision.for : null;
   }
 

@@ -43,8 +43,8 @@ export interface NamePushDeps {
   readonly onTreeChange: OnTreeChange;
   /** Another node than the one that is pushed has to be pushed now. */
   readonly onDirty: (ino: Inode) => void;
-  /** Another node has a name that is wanted, and is to leave it. */
-  readonly onInTheWay: (ino: Inode) => void;
+  /** Another node has a name that `asker` wants, and is to leave it. */
+  readonly onInTheWay: (ino: Inode, asker: Inode) => void;
   /** The name of this machine in the names of conflicted copies. */
   readonly host: string;
   readonly deletion: 'trash' | 'forever';

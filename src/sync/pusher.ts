@@ -88,8 +88,8 @@ export interface PusherDeps extends SyncDeps {
   readonly index: DirtyIndex;
   /** Another node than the one that is pushed has to be pushed now. */
   readonly onDirty: (ino: Inode) => void;
-  /** Another node has a name that is wanted, and is to leave it. */
-  readonly onInTheWay: (ino: Inode) => void;
+  /** Another node has a name that `asker` wants, and is to leave it. */
+  readonly onInTheWay: (ino: Inode, asker: Inode) => void;
   /** It is gone, and stays here as it is for as long as it is open. */
   readonly onKeptOpen: (ino: Inode) => void;
   /** A draft is a version on the service, which did not say which one. */

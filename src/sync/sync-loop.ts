@@ -117,7 +117,7 @@ export class SyncLoop {
     });
     this.#agenda = agenda;
     const onDirty = (ino: Inode): void => agenda.reconsider(ino);
-    const onInTheWay = (ino: Inode): void => agenda.inTheWay(ino);
+    const onInTheWay = (ino: Inode, asker: Inode): void => agenda.inTheWay(ino, asker);
     const onKeptOpen = (ino: Inode): void => agenda.keptOpen(ino);
     const onNameless = (content: ContentId): void => madeHere.add(content);
     this.#pusher = new Pusher({ ...deps, intents, index, onDirty, onInTheWay, onKeptOpen, onNameless });

@@ -53,7 +53,7 @@ export class TakenNames {
         // On its way elsewhere; or somebody else gave it the name, and the plan has to know that to get around it.
         this.#learnPlace(owner, holder, folder);
         if (this.#isLeaving(owner)) {
-          this.#deps.onInTheWay(owner);
+          this.#deps.onInTheWay(owner, ino);
           throw new PostponedError('the name is about to be free');
         }
       }
@@ -96,8 +96,8 @@ export interface TakenNamesDeps {
   readonly index: DirtyIndex;
   readonly clock: Clock;
   readonly onDirty: (ino: Inode) => void;
-  /** Another node has a name that is wanted, and is to leave it. */
-  readonly onInTheWay: (ino: Inode) => void;
+  /** Another node has a name that `asker` wants, and is to leave it. */
+  readonly onInTheWay: (ino: Inode, asker: Inode) => void;
   readonly host: string;
 }
 

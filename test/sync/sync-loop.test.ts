@@ -537,6 +537,33 @@ test('of two such names the second one does not wait until the first one, which 
   expect(sync.status()).toMatchObject({ pending: 0, parked: [] });
 });
 
+test('of two such names the second one is told to wait for what is parked, where the first one cannot leave', async () => {
+  const world = new SyncWorld();
+  const { service, sync } = world;
+  service.foldsCase = true;
+  service.auto = () => ({ type: 'answer' });
+  world.write('/readme', 'one');
+  await world.settle();
+  service.auto = (name) => (name.startsWith('createFolder') ? { type: 'refuse', status: 403 } : { type: 'answer' });
+  world.mkdir('/folder');
+  world.rename('/readme', '/folder/readme');
+  world.write('/README', 'two');
+  let parked: readonly string[] | null = null;
+  void sync.syncNow().then((report) => {
+    parked = report.parked.map(({ path }) => path).sort();
+  });
+  for (let round = 0; round < 20 && parked === null; round++) {
+    await world.quiet();
+    world.clock.advance(SETTLE_MS);
+  }
+
+  expect(parked).toEqual(['README', 'folder', 'folder/readme']);
+  service.auto = () => ({ type: 'answer' });
+  sync.retry();
+  await world.settle();
+  expect(service.tree()).toEqual(world.localTree());
+});
+
 test('a push that gets no answer is no second one where what became of the first was found out', async () => {
   const world = new SyncWorld();
   const { service, sync } = world;
