@@ -25,9 +25,12 @@ export class ContentFiles {
   readonly #disk: Disk;
   readonly #holes: HolePunch | null;
   /** Open descriptors, least recently used first. */
-  readonly #open = new Map<ContentId, { readonly fd: number }>();
+  readonly #open = new Map<ContentId, { readonly fd: number; look: number }>();
   /** Leases: their descriptors stay open. */
   readonly #held = new Map<ContentId, number>();
+  /** Number of the look that is under way, or was last. */
+  #look = 0;
+  #isLooking = false;
   /** Files to be removed when nobody holds them any more. */
   readonly #doomed = new Set<ContentId>();
   /** Files that this run made: a record may not say so yet. */
@@ -138,6 +141,7 @@ export class ContentFiles {
     if (open !== undefined) {
       this.#open.delete(id);
       this.#open.set(id, open);
+      open.look = this.#look;
       return open.fd;
     }
     let fd: number;
@@ -268,6 +272,16 @@ export class ContentFiles {
     }
   }
 
+  /** Until `endLook` descriptors that are asked for stay open, held or not: of several layers none is to get the number of another. */
+  beginLook(): void {
+    this.#look++;
+    this.#isLooking = true;
+  }
+
+  endLook(): void {
+    this.#isLooking = false;
+  }
+
   /** The descriptor stays open until as many releases. */
   hold(id: ContentId): void {
     this.#held.set(id, (this.#held.get(id) ?? 0) + 1);
@@ -344,13 +358,16 @@ export class ContentFiles {
       return this.#disk.open(path, how);
     } catch (error) {
       if (!isOutOfDescriptors(error)) throw error;
-      for (const id of [...this.#open.keys()]) if (!this.#held.has(id)) this.close(id);
+      for (const [id, { look }] of [...this.#open]) {
+        const isNamed = this.#isLooking && look === this.#look;
+        if (!isNamed && !this.#held.has(id)) this.close(id);
+      }
       return this.#disk.open(path, how);
     }
   }
 
   #keep(id: ContentId, fd: number): void {
-    this.#open.set(id, { fd });
+    this.#open.set(id, { fd, look: this.#look });
     if (this.#open.size <= DESCRIPTORS_MAX) return;
     for (const [other] of this.#open) {
       if (other === id || this.#held.has(other)) continue;

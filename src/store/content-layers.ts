@@ -72,7 +72,13 @@ export class ContentLayers {
   /** `start` and `end` lie within the content. */
   resolve(id: ContentId, start: number, end: number): Piece[] {
     const out: Piece[] = [];
-    if (start < end) this.#walk(id, start, end, out);
+    if (start >= end) return out;
+    this.#files.beginLook();
+    try {
+      this.#walk(id, start, end, out);
+    } finally {
+      this.#files.endLook();
+    }
     return out;
   }
 

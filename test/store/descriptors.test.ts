@@ -1,13 +1,18 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { closeSync, mkdtempSync, openSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { ContentId } from '../../src/base/vocabulary.ts';
+import { BLOCK_BYTES, type ContentId, type ResourceUrl } from '../../src/base/vocabulary.ts';
 import { ContentFiles } from '../../src/store/content-files.ts';
 import { type Disk, storageErrorOf, systemDisk } from '../../src/store/disk.ts';
+import { countReference } from '../../src/store/node-table.ts';
 import { FAST_DISK } from '../harness/fast-disk.ts';
+import { openPlace, referredVersion } from './content-place.ts';
+import { TemporaryStores } from './temporary-store.ts';
 
 /** What files of contents take of the descriptors that a process may have, and what becomes of them when there are no more. */
 
+const stores = new TemporaryStores();
+const FILE = 'https://service.example/file/1' as ResourceUrl;
 const BYTES = new Uint8Array(10).fill(1);
 
 let descriptorsMax: number;
@@ -88,4 +93,32 @@ test('a file that lies elsewhere is found again once there is a descriptor for i
   files.release(held);
 
   expect(files.read(stray, 'cache', new Uint8Array(10), 0)).toBe(10);
+});
+
+test('the layers of a file are told apart where there is one descriptor for both, and nobody holds them', async () => {
+  const sizeBytes = 2 * BLOCK_BYTES;
+  const all = { start: 0, end: sizeBytes };
+  const place = await openPlace(stores);
+  const version = referredVersion(place, FILE, sizeBytes, '1');
+  const fd = openSync(place.contents.fetchPath(version) as string, 'r+');
+  writeSync(fd, new Uint8Array(sizeBytes).fill(1));
+  closeSync(fd);
+  place.contents.landed(version, all, null);
+  const draft = place.store.transact((tx) => {
+    const id = place.contents.createDraft(tx, { content: version, sizeBytes });
+    countReference(tx, id, 1);
+    return id;
+  });
+  place.contents.write(draft, 0, new Uint8Array(BLOCK_BYTES).fill(2));
+  place.store.transact((tx) => place.contents.flush(tx, draft));
+  place.contents.close();
+  await place.store.close();
+
+  const { contents } = await openPlace(stores, {}, place.directory, { disk });
+  descriptorsMax = open.size + 1;
+  expect(() => contents.readAll(draft, all)).toThrow('EMFILE');
+  descriptorsMax++;
+  const bytes = contents.readAll(draft, all);
+  expect([bytes?.at(0), bytes?.at(-1)]).toEqual([2, 1]);
+  contents.close();
 });
