@@ -395,11 +395,12 @@ export function openIndex(path: string): RootDatabase<Buffer, Buffer> {
 
 /**
  * An index that was killed in its first commit has flushed nothing to go back to. LMDB numbers the state before that one below 0
- * (`rollback_txn` in its mdb.c) and takes whatever is written from then on for flushed. Nothing is in it: it is made anew.
+ * (`rollback_txn` in its mdb.c) and takes whatever is written from then on for flushed. Nothing is in it: it is made anew. Of one that an
+ * earlier version went on with, what is in it may be nowhere else: it stays.
  */
 async function usableIndex(path: string, open: typeof openIndex, disk: Disk): Promise<RootDatabase<Buffer, Buffer>> {
   const index = open(path);
-  if (Number.isSafeInteger(infoOf(index).lastTxnId)) return index;
+  if (Number.isSafeInteger(infoOf(index).lastTxnId) || index.getKeysCount({ limit: 1 }) > 0) return index;
   await index.close();
   disk.remove(join(path, 'data.mdb'));
   return open(path);

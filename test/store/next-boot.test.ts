@@ -1,6 +1,7 @@
 import { closeSync, openSync, readSync, rmSync, statSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
+import { openIndex } from '../../src/store/environment.ts';
 import { TemporaryStores } from './temporary-store.ts';
 
 const stores = new TemporaryStores();
@@ -76,4 +77,35 @@ test('a store that was killed in the first commit of its index keeps on the disk
   rmSync(join(cut, 'journal'), { recursive: true });
   const later = await stores.open(cut);
   for (let n = 0; n < 5; n++) expect(later.get('meta', `${n}`)).toBe(n);
+});
+
+/** LMDB as versions before this one used it: whatever number it gives its states. */
+function openAsBefore(path: string): ReturnType<typeof openIndex> {
+  const index = openIndex(path);
+  const { env } = index as unknown as { env: { info(): { lastPageNumber: number } } };
+  const known = { info: () => ({ lastPageNumber: env.info().lastPageNumber, lastTxnId: 1 }) };
+  return new Proxy(index, {
+    get: (target, name) => {
+      const value: unknown = name === 'env' ? known : Reflect.get(target, name, target);
+      return typeof value === 'function' ? value.bind(target) : value;
+    },
+  });
+}
+
+test('nor does it lose what an earlier version has put into it', async () => {
+  const directory = stores.directory();
+  const store = await stores.open(directory);
+  store.transact((tx) => tx.put('meta', 'early', 1));
+  await store.settle();
+
+  const killed = killedBeforeFlush(directory, Buffer.alloc(FLUSHED.length));
+  asOnAnotherBoot();
+  const earlier = await stores.open(killed, { openIndex: openAsBefore });
+  await earlier.settle();
+  earlier.transact((tx) => tx.put('meta', 'late', 2));
+  await earlier.close();
+
+  const later = await stores.open(killed);
+  expect(later.get('meta', 'early')).toBe(1);
+  expect(later.get('meta', 'late')).toBe(2);
 });
