@@ -11,6 +11,8 @@ export const BLOCKS_PER_ROW = 512;
 const ENTRY_BYTES = 5;
 const ROW_BYTES = BLOCKS_PER_ROW * ENTRY_BYTES;
 
+/** In place of a block's number. */
+const EACH = -1;
 const ABSENT = 0;
 const MARKED = 2;
 
@@ -69,9 +71,10 @@ export class BlockMap {
     this.#verified.add(block);
   }
 
-  /** From now on each is compared with its mark again. */
-  unverified(): void {
+  /** There is another file now: each is compared with its mark again, and what is still written into the one before is given up. */
+  remade(): void {
     this.#verified.clear();
+    for (const watch of this.#watches) watch.add(EACH);
   }
 
   /** The block's bytes are in the file, and not those that were found damaged. */
@@ -95,6 +98,7 @@ export class BlockMap {
     this.#watches.add(blocks);
     return {
       *without({ start, end }) {
+        if (blocks.has(EACH)) return;
         let from = start;
         const first = Math.floor(start / BLOCK_BYTES);
         for (let block = first; blocks.size > 0 && block * BLOCK_BYTES < end; block++) {

@@ -301,11 +301,11 @@ export class ContentStore implements Contents {
     try {
       this.#toFile(version);
       const path = this.#files.find(version, 'cache');
-      // Somebody removed it: of the one that takes its place nothing is known.
       if (path !== null && !existsSync(path)) {
-        // Own ranges would be read from the new file as zeros.
+        // Somebody removed it: of the one that takes its place nothing is known. Own ranges would be read from it as zeros.
         if (isLayered(record)) this.#settling.distrust(version);
-        this.#blocks.map(version).unverified();
+        this.#blocks.map(version).remade();
+        this.#files.create(version, 'cache');
       }
       return path;
     } catch (error) {

@@ -213,6 +213,35 @@ describe('a cache that somebody empties beside the mount', () => {
     await stop(place);
   });
 
+  test('nor one where a fetch that is under way goes on writing into the file that went', async () => {
+    const before = await open();
+    const first = new SeededRandom(4).bytes(BLOCK_BYTES);
+    const id = version(before, 3 * BLOCK_BYTES);
+    fetch(before, id, first, 2 * BLOCK_BYTES);
+    await stop(before);
+    const place = await open({}, before.directory);
+    const { contents } = place;
+    const path = contents.fetchPath(id) as string;
+    const underWay = contents.watchGivenUp(id);
+    const fd = openSync(path, 'r+');
+    writeSync(fd, first);
+    rmSync(path);
+
+    const next = contents.fetchPath(id) as string;
+    // Nor are two of the new one in each other's way.
+    const beside = contents.watchGivenUp(id);
+    expect(contents.fetchPath(id)).toBe(next);
+    closeSync(openSync(next, 'a'));
+    const [start, end] = [0, BLOCK_BYTES];
+    for (const extent of underWay.without({ start, end }))
+      contents.landed(id, extent, null, new Map([[0, crc32(first)]]));
+    closeSync(fd);
+
+    expect(contents.readAll(id, { start, end })).toBeNull();
+    expect([...beside.without({ start, end })]).toEqual([{ start, end }]);
+    await stop(place);
+  });
+
   test('is filled again', async () => {
     const place = await open();
     const [id] = filledMany(place) as [ContentId];
