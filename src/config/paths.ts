@@ -66,15 +66,18 @@ export function pathsOf(env: Readonly<Record<string, string | undefined>>): Path
  * HOME; where it is unset, empty or relative, the directory that the system has for this user. `homedir()` would hand out HOME as it is:
  * keys and store would lie in whatever directory a command is called from.
  *
- * @throws UsageError where the system knows no such user (in a container)
+ * @throws UsageError where the system knows no such user (in a container), or no directory of this one (an empty field of passwd(5))
  */
 export function homeDirectory({ HOME }: Readonly<Record<string, string | undefined>>): string {
   if (HOME !== undefined && isAbsolute(HOME)) return HOME;
+  let cause: unknown;
   try {
-    return userInfo().homedir;
+    const { homedir } = userInfo();
+    if (isAbsolute(homedir)) return homedir;
   } catch (error) {
-    throw new UsageError('there is no home directory: set HOME to one, with its whole path', 2, { cause: error });
+    cause = error;
   }
+  throw new UsageError('there is no home directory: set HOME to one, with its whole path', 2, { cause });
 }
 
 /** @param name the account's name from `accountName`. */

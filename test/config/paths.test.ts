@@ -1,7 +1,13 @@
 import { userInfo } from 'node:os';
 import fc from 'fast-check';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
+import { UsageError } from '../../src/base/errors.ts';
 import { accountName, accountPaths, pathsOf } from '../../src/config/paths.ts';
+
+vi.mock('node:os', async (original) => {
+  const os = await original<typeof import('node:os')>();
+  return { ...os, userInfo: vi.fn(os.userInfo) };
+});
 
 test('the XDG directories are where everything lies', () => {
   const paths = pathsOf({ HOME: '/home/ann', XDG_CONFIG_HOME: '/c', XDG_STATE_HOME: '/s', XDG_RUNTIME_DIR: '/r' });
@@ -31,6 +37,14 @@ test('a relative directory is no directory (the specification says to ignore it)
 test.each([undefined, '', 'here'])('where HOME is %j, the home directory that the system has', (HOME) => {
   expect(pathsOf({ HOME }).accountsDirectory).toBe(`${userInfo().homedir}/.local/state/cfs/accounts`);
 });
+
+test.each(['', 'here'])(
+  'where the system has %j for this user, nothing lies in the directory that a command is called from',
+  (homedir) => {
+    vi.mocked(userInfo).mockReturnValueOnce({ ...userInfo(), homedir });
+    expect(() => pathsOf({})).toThrow(UsageError);
+  },
+);
 
 test('an account is named so that a person recognises it', () => {
   expect(accountName('https://api.example.com', '17')).toBe('17@api.example.com');
