@@ -142,10 +142,10 @@ export class Pins {
     const { store } = this.#deps;
     const resource = store.get('content', content)?.resource;
     const ino = (resource == null ? undefined : store.get('resource', resource)) ?? this.#holders.get(content);
-    if (ino === undefined || soundNode(store, ino)?.local?.content !== content) return false;
-    if (this.#pinOver(ino) !== undefined) return true;
-    // It goes: whoever pins it again is not to hear that it is here.
-    this.#whole.delete(ino);
+    if (ino === undefined) return false;
+    if (soundNode(store, ino)?.local?.content === content && this.#pinOver(ino) !== undefined) return true;
+    // It goes: whoever pins it again, or gives up what was written in its place, is not to hear that it is here.
+    if (this.#whole.get(ino) === content) this.#whole.delete(ino);
     this.#holders.delete(content);
     return false;
   }

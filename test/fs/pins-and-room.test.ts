@@ -4,6 +4,8 @@ import { silentLogger } from '../../src/base/log.ts';
 import { type ContentId, type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { Pins } from '../../src/fs/pins.ts';
 import { InProcessMount } from '../../src/kernel/in-process.ts';
+import { Discarding } from '../../src/sync/discarding.ts';
+import { Names } from '../../src/tree/names.ts';
 import { VersionService } from '../content/version-service.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 
@@ -76,6 +78,26 @@ test.each(['unpinned', 'moved out of a pinned folder'])(
     await expect.poll(() => pins.stateOf(meant)).toMatchObject({ filesHere: 1, isComplete: true });
   },
 );
+
+/** [S-pin-1] */
+test('what went while something else was in its place is fetched when that is given up', async () => {
+  const built = await build(8 * MIB);
+  const { tower, mount, pins, inoOf } = built;
+  const { store } = tower;
+  const ino = inoOf('pinned');
+  pins.pin(ino);
+  await expect.poll(() => pins.stateOf(ino)).toMatchObject({ filesHere: 1, isComplete: true });
+
+  await mount.writeFile('pinned', Buffer.from('ours'));
+  await mount.readFile('large');
+  const intents = { of: () => undefined, end: () => {} };
+  new Discarding({ store, intents, naming: new Names(), clock: systemClock }).discard([ino]);
+  expect(tower.tree.node(ino)?.local?.sizeBytes).toBe(2 * MIB);
+  expect(bytesHere(built, ino)).toBe(0);
+  pins.start(); // A round.
+
+  await expect.poll(() => bytesHere(built, ino), { timeout: 10_000 }).toBe(2 * MIB);
+});
 
 /** [S-delete-2] */
 test.each(['unpinned', 'removed'])('of what is %s while it is fetched no more is fetched', async (how) => {
