@@ -102,6 +102,8 @@ export class NameOutcome {
   async parentMissing(parent: Inode, resource: ResourceUrl, error: ApiError, signal: AbortSignal): Promise<false> {
     if (parent === ROOT_INODE) throw error;
     if ((await this.#deps.changes.resource(resource, 'folder', signal)) !== null) throw error;
+    // What came of a push that was parked is asked for as well: what goes into the folder would wait for it for ever.
+    this.#findOutAgain(parent);
     this.parentMayHaveMoved(parent, resource, error);
     this.gone(parent, resource);
     this.#deps.onDirty(parent);
@@ -111,12 +113,23 @@ export class NameOutcome {
   /**
    * A refusal of what was to go into the folder says nothing where that was sent to an address that is not the folder's any more.
    *
-   * @throws PostponedError where a push of the folder's own may have given it another, and its answer is on its way or was heard since
+   * @throws PostponedError where a push of the folder's own may have given it another, and its answer is on its way or was heard since; not where
+   * that is parked: who waits for a person is waited for by nobody
    */
   parentMayHaveMoved(parent: Inode, resource: ResourceUrl, error: ApiError): void {
     const { store, intents } = this.#deps;
-    if (intents.of(parent) !== undefined || store.get('resource', resource) !== parent)
+    const isOnItsWay = intents.of(parent) !== undefined && !store.get('dirty', parent)?.parked;
+    if (isOnItsWay || store.get('resource', resource) !== parent)
       throw new PostponedError('the folder that it goes into is being changed', { cause: error });
+  }
+
+  /** Where it has an intent. */
+  #findOutAgain(ino: Inode): void {
+    const { store, intents, onDirty } = this.#deps;
+    const dirty = store.get('dirty', ino);
+    if (!dirty?.parked || intents.of(ino) === undefined) return;
+    store.transact((tx) => tx.put('dirty', ino, { ...dirty, parked: null }));
+    onDirty(ino);
   }
 }
 

@@ -236,6 +236,28 @@ describe('a folder stays one folder where its answer comes after', () => {
     expect(tree.get('/renamed/g')).toBe(bytes);
     expect((await mount.readdir('')).map((entry) => entry.name).sort()).toEqual(['renamed', 'to']);
   });
+
+  test('and where that answer was refused for good, and the folder is deleted, it is made anew for what goes into it', async () => {
+    const { service, mount, sync } = synced;
+    const look = service.look.bind(service);
+    service.relocate = async () => {
+      service.look = () => {
+        throw new ApiError(403, 'model', 'not for you');
+      };
+      throw new TransportError('the reply was lost');
+    };
+    await mount.rename('from', 'renamed');
+    await settled();
+    expect(sync.status().parked).toMatchObject([{ path: 'renamed', reason: 'forbidden' }]);
+    service.look = look;
+    service.resources.delete(file);
+    service.resources.delete(from);
+    await mount.writeFile('renamed/g', Buffer.from('ours'));
+    await settled();
+
+    expect(service.tree().get('/renamed/g')).toBe('ours');
+    expect(sync.status()).toMatchObject({ pending: 0, parked: [] });
+  });
 });
 
 function gate(): { readonly opened: Promise<void>; open(): void } {
