@@ -257,7 +257,11 @@ export class Pins {
           filesHere++;
           bytesHere += local.sizeBytes;
           if (node !== undefined && isInDoubt(node)) doubted.push(file);
-        } else missing.push(file);
+        } else {
+          missing.push(file);
+          // Of what is here all the same, also where the round ends before it is looked at: nothing may go meanwhile.
+          if (local?.content != null) this.#holders.set(local.content, file);
+        }
       }
       const tell = (met: string | null): void => {
         const isComplete = troubles.told === null && filesHere === files.length;

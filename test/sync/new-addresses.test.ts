@@ -190,6 +190,35 @@ describe('a file stays one file', () => {
   );
 });
 
+/** [S-pin-1] */
+test('what is in a pinned folder, and was moved elsewhere, is kept after a restart without the service, though others are missing', async () => {
+  const { tower, clock, service, mount } = synced;
+  const { store, tree, freshness, reader } = tower;
+  const { ino } = await mount.stat('from/f');
+  moveThere('f', to);
+  followed();
+  await freshness.refresh(store.get('resource', from));
+  for (const name of ['a', 'b', 'c']) service.add('file', to, name, Buffer.from('not here'));
+  await settled();
+  expect(tree.node(ino)?.remote?.resource).toBe(NEW);
+  service.history = () => {
+    throw new TransportError('away');
+  };
+  const pins = new Pins({
+    ...{ store, tree, freshness, reader, files: tower.fileSystem.files, clock },
+    ...{ log: silentLogger, shutdown: new AbortController().signal, roundMs: 60_000 },
+  });
+  const folder = (await mount.stat('to')).ino;
+  pins.pin(folder);
+  pins.start();
+  for (let round = 0; round < 20 && pins.stateOf(folder)?.trouble == null; round++) await synced.pass(10_000);
+  expect(pins.stateOf(folder)).toMatchObject({ files: 4, trouble: expect.any(String) });
+
+  const content = tree.node(ino)?.local?.content;
+  expect(content != null && pins.keeps(content)).toBe(true);
+  pins.stop();
+});
+
 /** What is pushed into a folder meanwhile comes when it has another address already, and meets a 404. */
 describe('a folder stays one folder where its answer comes after', () => {
   const NEW_FOLDER = 'm:folder/new-address' as ResourceUrl;
