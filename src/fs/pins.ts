@@ -280,6 +280,8 @@ export class Pins {
           if (file === undefined) return;
           if (next % FILES_PER_TURN === 0) await nextTurn();
           if (await troubles.unlessMetBy(file, this.#complete(file, here, troubles.signal))) filesHere++;
+          // It counts here for as long as this round is the last one.
+          else if (!this.#isMeant(file)) pin.isStale = true;
         }
       };
       // None of them rejects: a round that ended before all of its fetches would have those of the next one beside them.

@@ -123,3 +123,26 @@ test.each(['unpinned', 'removed'])('of what is %s while it is fetched no more is
   await expect.poll(() => tower.fileSystem.files.isOpen(ino)).toBe(false);
   expect(tower.contents.usage().cacheBytes).toBeLessThan(20 * MIB);
 });
+
+test.each(['removed', 'moved away'])(
+  'a pinned folder of which something is %s while it is fetched is told as complete when the rest is here, not a round later',
+  async (how) => {
+    const built = await build(80 * MIB);
+    const { service, mount, pins, inoOf } = built;
+    await mount.mkdir('folder');
+    for (const name of ['large', 'other']) await mount.rename(name, `folder/${name}`);
+    const read = service.readVersion.bind(service);
+    service.readVersion = async (...of) => {
+      service.readVersion = read;
+      if (how === 'removed') await mount.unlink('folder/large');
+      else await mount.rename('folder/large', 'large');
+      return await read(...of);
+    };
+
+    pins.pin(inoOf('folder'));
+
+    await expect
+      .poll(() => pins.stateOf(inoOf('folder')), { timeout: 10_000 })
+      .toMatchObject({ files: 1, filesHere: 1, isComplete: true });
+  },
+);
