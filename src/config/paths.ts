@@ -66,13 +66,17 @@ export function pathsOf(env: Readonly<Record<string, string | undefined>>): Path
  * HOME; where it is unset, empty or relative, the directory that the system has for this user. `homedir()` would hand out HOME as it is:
  * keys and store would lie in whatever directory a command is called from.
  *
+ * @param ofUser what the system has for this user
  * @throws UsageError where the system knows no such user (in a container), or no directory of this one (an empty field of passwd(5))
  */
-export function homeDirectory({ HOME }: Readonly<Record<string, string | undefined>>): string {
+export function homeDirectory(
+  { HOME }: Readonly<Record<string, string | undefined>>,
+  ofUser: () => { readonly homedir: string } = userInfo,
+): string {
   if (HOME !== undefined && isAbsolute(HOME)) return HOME;
   let cause: unknown;
   try {
-    const { homedir } = userInfo();
+    const { homedir } = ofUser();
     if (isAbsolute(homedir)) return homedir;
   } catch (error) {
     cause = error;

@@ -1,13 +1,8 @@
 import { userInfo } from 'node:os';
 import fc from 'fast-check';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { UsageError } from '../../src/base/errors.ts';
-import { accountName, accountPaths, pathsOf } from '../../src/config/paths.ts';
-
-vi.mock('node:os', async (original) => {
-  const os = await original<typeof import('node:os')>();
-  return { ...os, userInfo: vi.fn(os.userInfo) };
-});
+import { accountName, accountPaths, homeDirectory, pathsOf } from '../../src/config/paths.ts';
 
 test('the XDG directories are where everything lies', () => {
   const paths = pathsOf({ HOME: '/home/ann', XDG_CONFIG_HOME: '/c', XDG_STATE_HOME: '/s', XDG_RUNTIME_DIR: '/r' });
@@ -41,8 +36,7 @@ test.each([undefined, '', 'here'])('where HOME is %j, the home directory that th
 test.each(['', 'here'])(
   'where the system has %j for this user, nothing lies in the directory that a command is called from',
   (homedir) => {
-    vi.mocked(userInfo).mockReturnValueOnce({ ...userInfo(), homedir });
-    expect(() => pathsOf({})).toThrow(UsageError);
+    expect(() => homeDirectory({}, () => ({ homedir }))).toThrow(UsageError);
   },
 );
 

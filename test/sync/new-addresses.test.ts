@@ -287,6 +287,29 @@ describe('a folder stays one folder where its answer comes after', () => {
     expect(service.tree().get('/renamed/g')).toBe('ours');
     expect(sync.status()).toMatchObject({ pending: 0, parked: [] });
   });
+
+  test('and where it is parked, what is refused at its old address is parked with it', async () => {
+    const { service, mount, sync } = synced;
+    const refuse = () => {
+      throw new ApiError(403, 'model', 'not for you');
+    };
+    service.relocate = async () => {
+      service.look = refuse;
+      throw new TransportError('the reply was lost');
+    };
+    await mount.rename('from', 'renamed');
+    await settled();
+    service.createFile = async () => refuse();
+    await mount.writeFile('renamed/g', Buffer.from('ours'));
+    await settled();
+
+    expect(
+      sync
+        .status()
+        .parked.map(({ path }) => path)
+        .sort(),
+    ).toEqual(['renamed', 'renamed/g']);
+  });
 });
 
 function gate(): { readonly opened: Promise<void>; open(): void } {
