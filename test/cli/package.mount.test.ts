@@ -1,5 +1,5 @@
 import { existsSync, mkdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, expect, onTestFailed, test } from 'vitest';
 import { runCommand } from '../harness/command.ts';
 import { ReferenceServer } from '../harness/reference-server.ts';
@@ -62,6 +62,22 @@ test('the package holds what is needed, and nothing else', () => {
     .filter((path) => /^dist\/.*\.js$/.test(path))
     .filter((path) => !existsSync(join(PROJECT, path.replace(/^dist\/(.*)\.js$/, 'src/$1.ts'))));
   expect(orphans).toEqual([]);
+});
+
+test('of the parts of dist/ that are in the package each finds what it loads', () => {
+  const packed = new Set(pack.files.map(({ path }) => path));
+  const todo = ['dist/cli/cfs.js', 'dist/cli/cfs-mount.js'];
+  const loaded = new Set<string>();
+  for (let path = todo.pop(); path !== undefined; path = todo.pop()) {
+    if (loaded.has(path) || !path.endsWith('.js')) continue;
+    loaded.add(path);
+    const code = readFileSync(join(PROJECT, path), 'utf8');
+    for (const [, name] of code.matchAll(/(?:\bfrom|\bimport|\bimport\(|new URL\()\s*["'](\.[^"']+\.js)["']/g))
+      todo.push(join(dirname(path), name as string));
+  }
+
+  expect(loaded.size).toBeGreaterThan(200);
+  expect([...loaded].filter((path) => !packed.has(path))).toEqual([]);
 });
 
 test.each(['mount', 'mount-worker'])(
