@@ -266,8 +266,8 @@ function mountAsUser(options: MountOptions, addon: KernelAddon): number {
 
 /** Why fusermount3 did not do it. It has said nothing where it could not be started: EACCES, EAGAIN, ENOMEM. */
 function saidBy(result: SpawnSyncReturns<string>): string {
-  const { code } = (result.error ?? {}) as NodeJS.ErrnoException;
-  if (result.stderr === null) return `fusermount3 cannot be started: ${code}`;
+  const failure: NodeJS.ErrnoException | undefined = result.error;
+  if (failure !== undefined) return `fusermount3 cannot be started: ${failure.code}`;
   const said = result.stderr.trim().replace(/^fusermount3?: /, '');
   return said === '' ? 'fusermount3 failed' : said;
 }
