@@ -551,7 +551,7 @@ describe('coming and going', () => {
   test.skipIf(process.getuid?.() !== 0).each([
     ['lies over it', 'stays'],
     ['lies in its place', 'is taken away first'],
-  ])('another mount that %s is left alone when it is abandoned', async (_where, own) => {
+  ])('another mount that %s is left alone when it is abandoned (needs: root)', async (_where, own) => {
     const other = await mounted();
     await shell(`echo x > ${other.path('f')}`);
     const driver = await mounted();

@@ -62,13 +62,19 @@ test('a record larger than a file gets a file of its own', async () => {
   await next.close();
 });
 
-test('a record that is torn at any byte is not there, and nothing before it is lost', async () => {
+/** A journal file that holds `record 1` to `record 3`. */
+async function threeRecords(): Promise<{ readonly name: string; readonly whole: Buffer }> {
   const directory = join(stores.directory(), 'journal');
   const { journal } = await open(directory, { segmentBytes: 512 });
   for (let i = 1; i <= 3; i++) append(journal, `record ${i}`);
   await journal.close();
   const [name] = readdirSync(directory).filter((file) => file !== 'spare') as [string];
   const whole = readFileSync(join(directory, name));
+  return { name, whole };
+}
+
+test('a record that is torn at any byte is not there, and nothing before it is lost', async () => {
+  const { name, whole } = await threeRecords();
   const recordBytes = RECORD_HEADER_BYTES + 'record 1'.length;
   const last = HEADER_BYTES + 2 * recordBytes;
 
@@ -89,12 +95,7 @@ test('a record that is torn at any byte is not there, and nothing before it is l
 });
 
 test('wherever a bit flips in a file, the log says that records are forgotten', async () => {
-  const directory = join(stores.directory(), 'journal');
-  const { journal } = await open(directory, { segmentBytes: 512 });
-  for (let i = 1; i <= 3; i++) append(journal, `record ${i}`);
-  await journal.close();
-  const [name] = readdirSync(directory).filter((file) => file !== 'spare') as [string];
-  const whole = readFileSync(join(directory, name));
+  const { name, whole } = await threeRecords();
 
   for (let at = -1; at < HEADER_BYTES + 3 * (RECORD_HEADER_BYTES + 'record 1'.length); at++) {
     const damaged = join(stores.directory(), 'journal');
