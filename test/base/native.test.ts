@@ -1,4 +1,4 @@
-import { closeSync, existsSync, fstatSync, mkdtempSync, openSync, readSync, rmSync, writeSync } from 'node:fs';
+import { closeSync, existsSync, fstatSync, mkdtempSync, openSync, readSync, rmSync, statfsSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -6,6 +6,8 @@ import { NativeFiles } from '../../src/base/native.ts';
 
 const MIB = 1 << 20;
 const addonIsBuilt = existsSync(new URL('../../native-deps/fuse-kernel/build/fuse-kernel.node', import.meta.url));
+/** statfs(2) of ext4, XFS and Btrfs. */
+const NEVER_WAIT = [0xef53, 0x58465342, 0x9123683e];
 let folder: string;
 let fd: number;
 
@@ -49,12 +51,16 @@ test.skipIf(!addonIsBuilt)('room is reserved with and without growing the file',
   closeSync(other);
 });
 
-test.skipIf(!addonIsBuilt)('a read that does not wait gives what the page cache has', () => {
+test.skipIf(!addonIsBuilt)('a read that does not wait gives what the page cache has', ({ skip }) => {
   const files = new NativeFiles();
   writeSync(fd, Buffer.from('hello'), 0, 5, 0);
   const bytes = Buffer.alloc(5);
 
-  expect(files.preadNowait(fd, bytes, 0)).toBe(5);
+  const read = files.preadNowait(fd, bytes, 0);
+  // What has just been written is in the page cache. Some file systems have to wait for that, too (overlayfs over memory).
+  const isKnown = NEVER_WAIT.includes(statfsSync(folder).type);
+  skip(read === null && !isKnown, 'needs: a file system whose reads need not wait (RWF_NOWAIT)');
+  expect(read).toBe(5);
   expect(bytes.toString()).toBe('hello');
   expect(files.preadNowait(fd, bytes, 100 * MIB)).toBe(0);
 });

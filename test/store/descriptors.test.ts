@@ -55,14 +55,15 @@ function make(id: ContentId): void {
   files.write(id, 'drafts', BYTES, 0);
 }
 
+// A process may have 1,024 of them where nobody says otherwise, and this one runs other tests beside.
 test('as many as programs have open at once, and no more than a few afterwards', () => {
-  for (const id of ids(1_000)) {
+  for (const id of ids(300)) {
     files.hold(id);
     make(id);
   }
-  expect(open.size).toBe(1_000);
+  expect(open.size).toBe(300);
 
-  for (const id of ids(1_000)) files.release(id);
+  for (const id of ids(300)) files.release(id);
 
   expect(open.size).toBe(256);
 });

@@ -79,33 +79,28 @@ test('a store that was killed in the first commit of its index keeps on the disk
   for (let n = 0; n < 5; n++) expect(later.get('meta', `${n}`)).toBe(n);
 });
 
-/** LMDB as versions before this one used it: whatever number it gives its states. */
-function openAsBefore(path: string): ReturnType<typeof openIndex> {
+/** LMDB, and the number that it gives the state of an index that was killed in its first commit. */
+function openNumberedBelowZero(path: string): ReturnType<typeof openIndex> {
   const index = openIndex(path);
   const { env } = index as unknown as { env: { info(): { lastPageNumber: number } } };
-  const known = { info: () => ({ lastPageNumber: env.info().lastPageNumber, lastTxnId: 1 }) };
+  const numbered = { info: () => ({ lastPageNumber: env.info().lastPageNumber, lastTxnId: 2 ** 64 - 1 }) };
   return new Proxy(index, {
     get: (target, name) => {
-      const value: unknown = name === 'env' ? known : Reflect.get(target, name, target);
+      if (name === 'env') return numbered;
+      const value: unknown = Reflect.get(target, name, target);
       return typeof value === 'function' ? value.bind(target) : value;
     },
   });
 }
 
+// LMDB itself is not brought there: what it does with a number below 0 may end the process.
 test('nor does it lose what an earlier version has put into it', async () => {
   const directory = stores.directory();
-  const store = await stores.open(directory);
-  store.transact((tx) => tx.put('meta', 'early', 1));
-  await store.settle();
-
-  const killed = killedBeforeFlush(directory, Buffer.alloc(FLUSHED.length));
-  asOnAnotherBoot();
-  const earlier = await stores.open(killed, { openIndex: openAsBefore });
-  await earlier.settle();
-  earlier.transact((tx) => tx.put('meta', 'late', 2));
+  const earlier = await stores.open(directory);
+  earlier.transact((tx) => tx.put('meta', 'early', 1));
   await earlier.close();
+  rmSync(join(directory, 'journal'), { recursive: true });
 
-  const later = await stores.open(killed);
+  const later = await stores.open(directory, { openIndex: openNumberedBelowZero });
   expect(later.get('meta', 'early')).toBe(1);
-  expect(later.get('meta', 'late')).toBe(2);
 });
