@@ -49,7 +49,7 @@ export interface RemoteFacet {
   readonly content: ContentId | null;
   /** This mount created the resource at this time (wall, ms); null when somebody else did or it is long ago (`--save-window`). */
   readonly createdHereMs: number | null;
-  /** The local content with which another file took this resource over: what lies under that draft is not what it replaces. */
+  /** The local content with which another file took this resource over, until it is pushed: what it was made over is not what it replaces. */
   readonly takenOverBy?: ContentId;
   /** What the service called it before it went to a temporary name of ours, out of the way of another: so it is called again in the trash. */
   readonly nameBefore?: string;

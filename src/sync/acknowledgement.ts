@@ -12,8 +12,8 @@ import {
 } from '../base/vocabulary.ts';
 import type { Contents } from '../store/contents.ts';
 import { newInode, removeNode, writeNode } from '../store/node-table.ts';
-import type { LocalFacet, NodeRecord, RemoteFacet, StoreWriter, Transaction } from '../store/tables.ts';
-import { baseOf, conflictName, judgeHistory, type Verdict } from './conflict.ts';
+import type { LocalFacet, NodeRecord, RemoteFacet, StoreReader, StoreWriter, Transaction } from '../store/tables.ts';
+import { baseOf, conflictName, isTakenOverBy, judgeHistory, type Verdict } from './conflict.ts';
 import type { Intents } from './intents.ts';
 import type { OnTreeChange } from './name-push.ts';
 import { ownerOf } from './outcome.ts';
@@ -61,7 +61,8 @@ export class Acknowledgement {
           tx.put('content', content, { ...record, resource: file });
           tx.afterCommit(() => this.#deps.onNameless(content));
         }
-        const remote = { ...node.remote, content: isDraft ? content : null, sizeBytes, lastModifiedMs };
+        const known = withoutTakeOver(tx, node, node.remote, content);
+        const remote = { ...known, content: isDraft ? content : null, sizeBytes, lastModifiedMs };
         const isSame = node.local !== null && node.local.content === content;
         const local = isSame && node.local !== null && !isDraft ? { ...node.local, content: null } : node.local;
         writeNode(tx, node, { ...node, local, remote }, clock.nowMs());
@@ -120,6 +121,8 @@ export class Acknowledgement {
     if (!node.remote) return [];
     const nowMs = clock.nowMs();
     const file = node.remote.resource;
+    // Before the draft is the version: what lay under it is let go of then.
+    const known = withoutTakeOver(tx, node, node.remote, content);
     const isOurs = verdict.type === 'ours';
     const copies: NodeRecord[] = [];
     if (verdict.under !== null) {
@@ -148,7 +151,7 @@ export class Acknowledgement {
     else adopted = contents.versionContent(tx, version, file, newest.sizeBytes);
 
     const remote = {
-      ...node.remote,
+      ...known,
       content: adopted,
       sizeBytes: newest.sizeBytes,
       lastModifiedMs: newest.lastModifiedMs,
@@ -184,7 +187,7 @@ export class Acknowledgement {
     if (!node.remote) return [];
     const nowMs = clock.nowMs();
     const { resource } = node.remote;
-    let remote: RemoteFacet = { ...node.remote, createdHereMs: null };
+    let remote: RemoteFacet = { ...withoutTakeOver(tx, node, node.remote, content), createdHereMs: null };
     let copies: readonly NodeRecord[] = [];
     if (kept === null) {
       copies = this.#copy(tx, node, content, contents.sizeOf(content), nowMs, nowMs);
@@ -238,6 +241,18 @@ export class Acknowledgement {
     log.info({ ino: copy.ino }, 'changed here and elsewhere, both are kept');
     return [copy];
   }
+}
+
+/** What the file that took the resource over came with is pushed by now, or gone, unless it is what comes next. */
+function withoutTakeOver(
+  store: StoreReader,
+  { local }: NodeRecord,
+  remote: RemoteFacet,
+  pushed: ContentId,
+): RemoteFacet {
+  if (local !== null && local.content !== pushed && !isTakenOverBy(store, remote, pushed)) return remote;
+  const { takenOverBy: _, ...rest } = remote;
+  return rest;
 }
 
 /** "Up to five historical versions are kept" (wire-facts 6.1) beside the newest: a longer history does not count them all. */

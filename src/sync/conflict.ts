@@ -1,7 +1,9 @@
 import type { RemoteVersion } from '../base/resources.ts';
 import type { ContentId, VersionUrl } from '../base/vocabulary.ts';
+import { layersOf } from '../store/content-layers.ts';
+import { ifSound } from '../store/node-table.ts';
 import { mayBeTimeOf } from '../store/service-time.ts';
-import type { ContentRecord, NodeRecord, StoreReader } from '../store/tables.ts';
+import type { ContentRecord, NodeRecord, RemoteFacet, StoreReader } from '../store/tables.ts';
 
 /**
  * Who wins when a file was changed here and elsewhere between two looks, and what becomes of the other's bytes. Decided from
@@ -107,12 +109,21 @@ export function baseOf(store: StoreReader, content: ContentId, node: NodeRecord 
   const of = (id: ContentId | null): ContentRecord | undefined => (id === null ? undefined : store.get('content', id));
   // Another file's version says nothing about what this file held: neither under a draft that came to this name, nor as what
   // this file holds too, since those bytes became the other's version under its name.
-  // Nor does an older version of this file, where the draft came back to a name that it had left.
-  const known = remote?.takenOverBy === content ? [remote.content] : [under, remote?.content ?? null];
+  // Nor does an older version of this file, where the draft, or what it lies over, came back to a name that it had left.
+  const known = isTakenOverBy(store, remote, content) ? [remote?.content ?? null] : [under, remote?.content ?? null];
   const own = known.map(of).find((record) => record?.resource === remote?.resource);
   return {
     version: own?.version ?? null,
     sizeBytes: remote?.sizeBytes ?? null,
     lastModifiedMs: remote?.lastModifiedMs ?? null,
   };
+}
+
+/** Whether `content` came with the file that took the resource over, or was made over what did (`RemoteFacet.takenOverBy`). */
+export function isTakenOverBy(store: StoreReader, remote: RemoteFacet | null, content: ContentId): boolean {
+  const { takenOverBy } = remote ?? {};
+  return (
+    takenOverBy !== undefined &&
+    layersOf(content, (id) => ifSound(() => store.get('content', id))).includes(takenOverBy)
+  );
 }

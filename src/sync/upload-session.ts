@@ -123,10 +123,8 @@ export class UploadSession {
       if (bytes?.kind === 'version') {
         // Another file's version (a conflicted copy, an old file that a save renamed away). A draft over it becomes this one's,
         // and what is here of it stays here.
-        const isTakenOver = remote.takenOverBy === content;
         content = contents.createDraft(tx, { content, sizeBytes: bytes.sizeBytes });
-        const taken = isTakenOver ? { ...remote, takenOverBy: content } : remote;
-        const after = { ...node, local: { ...node.local, content }, remote: taken };
+        const after = { ...node, local: { ...node.local, content } };
         writeNode(tx, node, after, clock.nowMs());
         node = after;
       }

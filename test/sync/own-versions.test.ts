@@ -20,6 +20,14 @@ function names(): string[] {
   return world.service.childrenOf(MODEL_ROOT).map(({ name }) => name);
 }
 
+/** A change in place: what the file holds stays under it. */
+async function patch(name: string, position: number, text: string): Promise<void> {
+  const { mount } = world;
+  const fd = await mount.open(name, constants.O_RDWR);
+  await mount.write(fd, position, Buffer.from(text));
+  await mount.close(fd);
+}
+
 /** As a start does: what is known of a node is what its row says. */
 function readAnew(store: StoreWriter): void {
   store.transact((tx) => {
@@ -50,13 +58,12 @@ describe('one client alone makes no conflicted copy', () => {
     expect((await mount.readFile('g')).toString()).toBe('first bytes of f');
   });
 
-  const comings = ['changed', 'as it was'].flatMap((how) =>
+  const comings = ['changed', 'changed once it is back', 'as it was'].flatMap((how) =>
     ['', ', and its folder is listed', ', and the mount starts anew'].map((then) => [how, then] as const),
   );
   test.each(comings)(
     'when a file is put aside, its name saved anew and pushed, and it comes back over it %s%s',
     async (how, then) => {
-      const isChanged = how === 'changed';
       const { mount } = world;
       await mount.writeFile('f', Buffer.from('first bytes of f'));
       await world.converge();
@@ -64,11 +71,7 @@ describe('one client alone makes no conflicted copy', () => {
       await world.converge();
       const before = await mount.readFile('f');
 
-      if (isChanged) {
-        const fd = await mount.open('f', constants.O_RDWR);
-        await mount.write(fd, 0, Buffer.from('SECOND'));
-        await mount.close(fd);
-      }
+      if (how === 'changed') await patch('f', 0, 'SECOND');
       await mount.rename('f', 'aside');
       await mount.writeFile('f', Buffer.from('what is there meanwhile'));
       const { ino } = await mount.stat('f');
@@ -76,12 +79,13 @@ describe('one client alone makes no conflicted copy', () => {
       await world.pass(0);
       await pushed;
       await mount.rename('aside', 'f');
+      if (how.endsWith('is back')) await patch('f', 0, 'SECOND');
       if (then.includes('listed')) await world.tower.freshness.refresh();
       if (then.includes('starts')) readAnew(world.tower.store);
       await world.converge();
 
       expect(names()).toEqual(['f']);
-      const expected = isChanged ? 'SECOND bytes of f' : before.toString();
+      const expected = how.startsWith('changed') ? 'SECOND bytes of f' : before.toString();
       expect((await mount.readFile('f')).toString()).toBe(expected);
       expect(world.service.bytesOf(world.service.childrenOf(MODEL_ROOT)[0]?.url as never)?.toString()).toBe(expected);
     },
@@ -93,13 +97,15 @@ describe('one client alone makes no conflicted copy', () => {
     const pick = () => random.pick(['a', 'b', 'c']);
     for (let step = 0; step < 150; step++) {
       const [one, other] = [pick(), pick()];
-      const act = random.below(5);
+      const act = random.below(7);
       const doing =
         act < 2
           ? mount.writeFile(one, Buffer.from(`${step} `.repeat(1 + random.below(9))))
           : act < 4
             ? mount.rename(one, other)
-            : mount.unlink(one);
+            : act < 6
+              ? patch(one, random.below(9), `${step}`)
+              : mount.unlink(one);
       await doing.catch((error: unknown) => expect(error).toMatchObject({ errno: 'ENOENT' }));
       await world.pass(random.pick([0, 0, 10, SETTLE_MS / 2, SETTLE_MS, 10 * SETTLE_MS]));
     }
