@@ -143,6 +143,7 @@ export class LeftTower {
   async close(what: 'remove' | 'keep' = 'remove'): Promise<void> {
     this.freshness.stop();
     this.#shutdown.abort(new Error('the tower is closed'));
+    this.contents.close();
     await this.store.close();
     if (what === 'remove') rmSync(this.directory, { recursive: true, force: true });
   }

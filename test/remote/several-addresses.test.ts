@@ -48,15 +48,17 @@ beforeEach(async () => {
     });
     return socket.on('error', () => {});
   });
-  await expect.poll(() => taken, { timeout: 30_000 }).toBe(IN_QUEUE);
+  await expect.poll(() => taken).toBeGreaterThanOrEqual(IN_QUEUE);
   transport = new Transport({
     baseUrl: `http://service.test:${port}`,
     insecure: true,
     names: new NameLookup(addresses),
     userAgent: 'test',
     clock: systemClock,
+    // On a busy machine the queue is full still when it is knocked at again: time for that a few times.
+    deadlines: { connectMs: 120_000 },
   });
-});
+}, 30_000);
 afterEach(async () => {
   await transport.close();
   for (const socket of others) socket.destroy();

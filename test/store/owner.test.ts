@@ -100,9 +100,10 @@ describe('of several starts that find the lock of a process that is gone, as whe
     const directory = stores.directory();
     writeFileSync(join(directory, 'owner'), '999999 1@gone 1\n');
     let owners = '';
+    const locks: OwnerLock[] = [];
     const take = (name: string): void => {
       try {
-        OwnerLock.take(directory);
+        locks.push(OwnerLock.take(directory));
         owners += name;
       } catch (error) {
         expect(error).toBeInstanceOf(UsageError);
@@ -115,7 +116,9 @@ describe('of several starts that find the lock of a process that is gone, as whe
     };
     take('B');
     beforeStep = () => {};
-    return { owners, beside: readdirSync(directory).filter((name) => name !== 'owner'), steps };
+    const beside = readdirSync(directory).filter((name) => name !== 'owner');
+    for (const lock of locks) lock.release();
+    return { owners, beside, steps };
   }
 
   test('one alone has the store, whenever the others come', () => {
@@ -140,9 +143,10 @@ describe('of several starts that find the lock of a process that is gone, as whe
     writeFileSync(path, '999999 1@gone 1\n');
     writeFileSync(`${path}.${statSync(path).ino}.gone`, '999998 1@gone 1\n');
 
-    OwnerLock.take(directory);
+    const lock = OwnerLock.take(directory);
 
     expect(readdirSync(directory)).toEqual(['owner']);
+    lock.release();
   });
 });
 
