@@ -75,11 +75,13 @@ async function timed(command, args, limitMs, said) {
   return { code, took: `${((performance.now() - begun) / 1000).toFixed(1).padStart(6)} s` };
 }
 
-/** What a failed run said: all of it now, and how it failed once more at the end of everything. */
+/** What a failed run said: how it failed, at once and again at the end of everything (of a long log only a part may be shown), and all of it. */
 function show(what, said) {
   const text = stripVTControlCharacters(readFileSync(said, 'utf8'));
+  const why = failuresIn(text).map((lines) => [`---- ${what}`, ...lines]);
+  console.log(`${reportOf(why)}\n\n---- ${what}: all that was said`);
   process.stdout.write(text);
-  reasons.push(...failuresIn(text).map((lines) => [`---- ${what}`, ...lines]));
+  reasons.push(...why);
 }
 
 /**
@@ -100,6 +102,7 @@ async function tests(project, files, limitMs) {
   const lines = countsOf(report, files.join(' ') || what, code, limitMs);
   const passed = total.failed === failedBefore;
   console.log(`${passed ? 'passed' : 'FAILED'} ${took}  ${lines.join(`\n${' '.repeat(17)}`)}`);
+  for (const name of failures.slice(failedBefore)) console.log(`  ${name}`);
   if (!passed) show(what, said);
 }
 
