@@ -4,6 +4,7 @@ import { basename, dirname, join } from 'node:path';
 import { type Key, open, type RootDatabase, type Database as Table } from 'lmdb';
 import { StorageError } from '../base/errors.ts';
 import { freeBytesOf } from '../base/free-bytes.ts';
+import { refuseUnopenable } from '../base/lmdb-file.ts';
 import { makeDataDirectory, syncNow } from './data-directory.ts';
 
 /**
@@ -197,6 +198,7 @@ const PRIVATE_MODE = 0o600;
 const FREE_BYTES_MIN = 4 * 1024 * 1024;
 
 function openFile(path: string): RootDatabase {
+  refuseUnopenable({ data: path, lock: `${path}-lock` });
   // lmdb's declarations do not know the last one; its default is 0664.
   const options = { path, maxDbs: 32, permissionsMode: PRIVATE_MODE };
   return open(options);
@@ -204,7 +206,7 @@ function openFile(path: string): RootDatabase {
 
 /**
  * The file is made beside its place and gets its name when it is on the disk. LMDB does not sync the first two pages of a new one; and one
- * that has a length and not those, as a power cut leaves it, is no error to LMDB: it ends the process, at this start and at every later one.
+ * that has a length and not those, as a power cut leaves it, no later start can open.
  *
  * By link(2), not rename(2), where there is that: administration may be making the same file at this moment (docs/service.md 1), and what the first one has
  * opened has to stay.

@@ -4,6 +4,7 @@ import { open as openLmdb, type RootDatabase } from 'lmdb';
 import type { Clock } from '../base/clock.ts';
 import { StorageError, UsageError } from '../base/errors.ts';
 import { freeBytesOf } from '../base/free-bytes.ts';
+import { refuseUnopenable } from '../base/lmdb-file.ts';
 import type { Logger } from '../base/log.ts';
 import { readApplied } from './applied-count.ts';
 import { Change } from './change.ts';
@@ -386,8 +387,11 @@ async function syncNames(directory: string, top: string, disk: Disk): Promise<vo
  *
  * It begins with what it has flushed, after SIGKILL as after a power cut. A batch that was committed and not flushed yet it would go on with
  * on the same boot, and go back behind it on the next one (`mdb_pick_meta` in its mdb.c): by then the journal would have let go of it.
+ *
+ * @throws StorageError
  */
 export function openIndex(path: string): RootDatabase<Buffer, Buffer> {
+  refuseUnopenable({ data: join(path, 'data.mdb'), lock: join(path, 'lock.mdb') });
   // lmdb's declarations do not know the last one.
   const options = { path, noSubdir: false, encoding: 'binary', keyEncoding: 'binary', safeRestore: true } as const;
   return openLmdb<Buffer, Buffer>(options);

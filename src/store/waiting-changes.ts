@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { open } from 'lmdb';
+import { refuseUnopenable } from '../base/lmdb-file.ts';
 import { ownerOf } from './owner-lock.ts';
 import { behindPrefix, encodePrefix } from './row-key.ts';
 
@@ -16,6 +17,7 @@ export async function waitingChanges(directory: string): Promise<number> {
   if (!existsSync(path) || ownerOf(directory) !== null) return 0;
   const start = encodePrefix('dirty');
   try {
+    refuseUnopenable({ data: join(path, 'data.mdb'), lock: join(path, 'lock.mdb'), readOnly: true });
     const index = open<Buffer, Buffer>({
       path,
       noSubdir: false,

@@ -77,7 +77,8 @@ test('one that was killed is a dead mount with a socket that nobody answers; who
 
 /** LMDB maps the file: what is cut off ends the process that reads it, which must not be the doctor's. */
 test.each([
-  ['cut short', (path: string) => truncateSync(path, 4096)],
+  ['cut short behind its beginning', (path: string) => truncateSync(path, 2 * 4096)],
+  ['cut short in its beginning', (path: string) => truncateSync(path, 4096)],
   ['empty of sense', (path: string) => overwrite(path)],
 ])('a store whose file is %s is named as damaged', async (_what, damage) => {
   const sound = `${store()}.sound`;

@@ -89,7 +89,7 @@ test('on a disk without room a change is refused before LMDB writes a page, and 
 test('a new file is made beside its place, and of others that were begun there nothing stays', async () => {
   const fresh = join(directory, 'fresh');
   mkdirSync(fresh);
-  // As SIGKILL leaves it: what a later start takes for the file ends the process.
+  // As SIGKILL leaves it: what a later start takes for the file, it cannot open.
   for (const name of ['service.mdb.0123.new', 'service.mdb.0123.new-lock']) {
     writeFileSync(join(fresh, name), Buffer.alloc(8192));
   }
@@ -102,4 +102,14 @@ test('a new file is made beside its place, and of others that were begun there n
   const again = Database.open(fresh);
   expect(again.usage.get('a')).toBe(1);
   await again.close();
+});
+
+test('a file that does not begin as one of LMDB is refused in words', () => {
+  const damaged = join(directory, 'damaged');
+  mkdirSync(damaged);
+  writeFileSync(join(damaged, 'service.mdb'), Buffer.alloc(8192));
+
+  expect(() => Database.open(damaged)).toThrow(
+    expect.objectContaining({ name: 'StorageError', message: expect.stringContaining('is damaged') }),
+  );
 });

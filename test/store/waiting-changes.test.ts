@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { Inode } from '../../src/base/vocabulary.ts';
@@ -23,4 +23,24 @@ test('what waits in a store that nobody has open is counted, without owning it',
   expect(await waitingChanges(directory)).toBe(2);
   const again = await stores.open(directory);
   expect([...again.all('dirty')].map(([ino]) => ino)).toEqual([5, 7]);
+});
+
+/** LMDB's own open of such a file ends the process. */
+test.each([
+  ['was begun and not written', (bytes: Buffer) => bytes.subarray(0, 0)],
+  ['is cut short', (bytes: Buffer) => bytes.subarray(0, 4096)],
+  ['is empty of sense', (bytes: Buffer) => Buffer.alloc(bytes.length, 0xa5)],
+])('nothing is counted in an index that %s; whoever opens it hears of damage', async (_what, damaged) => {
+  const directory = stores.directory();
+  const store = await stores.open(directory);
+  store.transact((tx) => tx.put('dirty', 5 as Inode, { sinceMs: 1, parked: null }));
+  await store.close();
+  const index = join(directory, 'index/data.mdb');
+  const bytes = damaged(readFileSync(index));
+  writeFileSync(index, bytes);
+
+  expect(await waitingChanges(directory)).toBe(0);
+  if (bytes.length === 0) return; // it is made anew
+  // More than once: who was refused does not own the store.
+  for (const _ of [1, 2]) await expect(stores.open(directory)).rejects.toThrow('data.mdb is damaged');
 });
