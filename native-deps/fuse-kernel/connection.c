@@ -65,6 +65,7 @@ struct connection {
   bool paused; /* no free slot: not read until one is released */
   bool closed;
   bool ended;
+  bool doubted;      /* reading failed, and is tried once more before that is believed */
   uint32_t burst;    /* how many requests the last batch that looked for more had */
   uint32_t singles;  /* batches so far: now and then one looks for more than one caller */
   uint64_t answered; /* when the last batch was, monotonic nanoseconds */
@@ -316,8 +317,9 @@ static void readable(uv_poll_t *handle, int status, int events) {
     if (count > 0) {
       answer_batch(c, count);
       c->answered = monotonic_ns();
+      c->doubted = false;
     }
-    if (c->closed) return;
+    if (c->closed || c->ended) return;
     if (result == -ENOBUFS) {
       if (c->small_free_count > 0 && c->large_free_count > 0) continue; /* this batch has just freed some */
       c->paused = true;
@@ -325,7 +327,16 @@ static void readable(uv_poll_t *handle, int status, int events) {
       return;
     }
     if (result < 0 && result != -EAGAIN) {
-      end(c, -result);
+      if (result == -ENODEV || c->doubted) {
+        end(c, -result);
+        return;
+      }
+      /*
+       * A request that is read while the kernel ends the connection says ECONNABORTED even where it ends because nobody uses the mount any more
+       * (fpq->connected in fuse_dev_do_read): the read after it tells. An error of the poll has stopped that.
+       */
+      c->doubted = true;
+      uv_poll_start(c->poll, UV_POLL_READABLE, readable);
       return;
     }
     if (count == 0 || c->trust <= 0 || c->answered - started > TURN_NS) return; /* level-triggered: the next turn goes on */

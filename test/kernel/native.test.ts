@@ -92,3 +92,22 @@ test('what the pool is to read is no descriptor of the programs that are started
   closeSync(file);
   addon.closeDescriptor(peer);
 });
+
+test('a reading that fails is tried once more, and what it says then is how the connection ended', async () => {
+  const addon = N.loadKernelAddon();
+  // In the place of the kernel's device. Closed with a reply that it has not read, it says ECONNRESET once and then that there is no more: unix(7).
+  const [device = -1, peer = -1] = addon.socketPair();
+  const nothing = (): void => {};
+  let connection: N.AddonConnection | null = null;
+  const ended = new Promise((resolve) => {
+    connection = addon.openConnection(device, 32, 2, 0xffffffff, nothing, nothing, resolve) as N.AddonConnection;
+  });
+  const file = openSync(UNCACHED, 'r');
+  const sent = new Promise((done) => connection?.sendPieces(2, 0, [Float64Array.of(file, 0, 16)], done));
+  expect(await sent).toBe(0);
+
+  addon.closeDescriptor(peer);
+
+  expect(await ended).toBe(constants.errno.EIO);
+  closeSync(file);
+});
