@@ -121,7 +121,7 @@ test('cfs sync PATH pushes that file or folder, and nothing beside it', async ()
 test('cfs sync --timeout stops waiting, says that nothing is lost, and leaves the rest queued', async () => {
   await withMount([], async (mount) => {
     await mount.run('ls'); // names that were never listed need the service
-    server.pause();
+    await server.pause();
     try {
       await mount.run('printf later > later.txt');
 

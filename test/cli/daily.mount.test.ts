@@ -41,7 +41,7 @@ test('cfs export copies out what exists here only, beside a mount and without on
   const digests = async (folder: string): Promise<string> =>
     (await runCommand(['sh', '-c', `cd "${folder}" && find . -type f -print0 | sort -z | xargs -0 sha256sum`])).stdout;
   const [running, stopped] = [join(directory, '../one'), join(directory, '../two')];
-  server.pause();
+  await server.pause();
   try {
     const beside = await own.cfs(['export', running]);
     expect(beside.stdout).toMatch(/^\d+ copied to .*\(293 KiB\)\n$/);
@@ -68,7 +68,7 @@ test('what cfs export cannot have is zeros in the copy, named, and told by the e
   const other = await own.freshStore();
   // Which version it is, and its end.
   expect((await other.run('tail -c 1 base.bin | wc -c')).stdout).toBe('1\n');
-  server.pause();
+  await server.pause();
   try {
     await other.run(`printf mine | dd of=base.bin bs=1 seek=7999000 conv=notrunc status=none`);
     await other.unmount(['--now']);
@@ -95,7 +95,7 @@ test('beside a mount a change that is shorter than a page is exported to the byt
   const other = await own.freshStore(['--settle', '1h', '--read-timeout', '1s']);
   // Which version it is, and its end; a second is little for a first listing.
   await expect.poll(async () => (await other.run('tail -c 1 base.bin | wc -c')).stdout).toBe('1\n');
-  server.pause();
+  await server.pause();
   try {
     await other.run(`printf mine | dd of=base.bin bs=4 seek=1000005 oflag=seek_bytes conv=notrunc status=none`);
     const copy = join(other.directory, '../copy');

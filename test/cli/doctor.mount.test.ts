@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { exitCode } from '../../src/cli/exit-codes.ts';
 import { loneDoctor } from '../harness/lone-doctor.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
+import { stopProcess } from '../harness/stop-process.ts';
 
 /** `cfs doctor` as it is installed, around a real mount: what unit tests can only pretend. One mount, which each test breaks further. */
 
@@ -40,7 +41,7 @@ test('a mount that works is sound', async () => {
 });
 
 test('one whose process is stopped hangs, and no command of ours does', async () => {
-  process.kill(mount.pid, 'SIGSTOP');
+  await stopProcess(mount.pid);
   try {
     const [found, status, sync] = await Promise.all([
       doctor(),
@@ -58,7 +59,7 @@ test('one whose process is stopped hangs, and no command of ours does', async ()
 });
 
 test('one that was killed is a dead mount with a socket that nobody answers; who hung in it is free, as it says of one that hangs', async () => {
-  process.kill(mount.pid, 'SIGSTOP');
+  await stopProcess(mount.pid);
   const hanging = mount.run('stat never-asked-for', { anyExitCode: true });
   const { stdout } = await loneDoctor(mount, {});
   expect(stdout).toContain('kill -9 its process');

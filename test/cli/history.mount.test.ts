@@ -95,7 +95,7 @@ test('what is saved while cfs restore fetches is in the history, under what was 
       readdirSync(spools(), { recursive: true }).some((name) => /fetched\/\d+$/.test(`${name}`));
     await vi.waitUntil(isFetching, { timeout: 60_000, interval: 10 });
     // It is in the middle now, and stays there.
-    server.pause();
+    await server.pause();
     await mount.run("printf 'saved meanwhile' > slow.bin").finally(() => server.resume());
 
     expect(await restored).toMatchObject({ code: 0, stderr: '' });

@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { afterEach, expect, test } from 'vitest';
 import { runCommand } from '../harness/command.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
+import { stopProcess } from '../harness/stop-process.ts';
 
 let mount: MountFixture | null = null;
 
@@ -48,8 +49,7 @@ test('auto_unmount also frees the directory when it hears of the end before the 
   const { directory, pid } = mount;
   // What the kernel has kept says nothing about whether anybody is there.
   await mount.run('stat . > /dev/null');
-  process.kill(pid, 'SIGSTOP');
-  await expect.poll(() => isStopped(pid), { timeout: 60_000 }).toBe(true);
+  await stopProcess(pid);
   const guard = new URL('../../dist/cli/auto-unmount.js', import.meta.url).href;
   const leave = `import(${JSON.stringify(guard)}).then(({ unmountWhenKilled }) => unmountWhenKilled(${JSON.stringify(directory)}))`;
   await runCommand([process.execPath, '-e', leave]);
@@ -62,12 +62,6 @@ test('auto_unmount also frees the directory when it hears of the end before the 
 
   await expect.poll(() => mountLine({ directory }), { timeout: 60_000 }).toBe(null);
 });
-
-/** Whether every thread has heard of it. */
-function isStopped(pid: number): boolean {
-  const threads = readdirSync(`/proc/${pid}/task`);
-  return threads.every((tid) => /^State:\tT/m.test(readFileSync(`/proc/${pid}/task/${tid}/status`, 'utf8')));
-}
 
 /** Of every process, NUL after each argument. */
 function commandLines(): readonly string[] {

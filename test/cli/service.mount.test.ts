@@ -13,6 +13,7 @@ import {
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { MountFixture } from '../harness/mount-fixture.ts';
+import { stopProcess } from '../harness/stop-process.ts';
 import { CommandHome } from './cli-harness.ts';
 
 /**
@@ -131,7 +132,7 @@ test('a mount whose process hangs gives no sign of life', async () => {
   const pid = accounts[0]?.status.pid ?? 0;
   expect(pid).toBeGreaterThan(1);
 
-  process.kill(pid, 'SIGSTOP');
+  await stopProcess(pid);
   let before = 0;
   try {
     await fixture.cfs(['--version']);

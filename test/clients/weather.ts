@@ -86,7 +86,7 @@ export function roughRules(random: SeededRandom): FaultRule[] {
 export async function begin(weather: Weather, server: ReferenceServer, random: SeededRandom): Promise<void> {
   if (weather === 'rough') await server.setFaults(roughRules(random));
   else if (weather === 'away') await server.kill9();
-  else if (weather === 'frozen') server.pause();
+  else if (weather === 'frozen') await server.pause();
 }
 
 export async function end(weather: Weather, server: ReferenceServer): Promise<void> {

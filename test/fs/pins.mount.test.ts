@@ -35,7 +35,7 @@ async function pinned(): Promise<readonly PinnedPath[]> {
 
 /** What can be read of a file while the service does not answer: its first word. @throws Error for a read that fails */
 async function wordOffline(path: string): Promise<string> {
-  mount.server.pause();
+  await mount.server.pause();
   try {
     // Not from the kernel's memory: what is on this machine is what is asked for.
     const { stdout } = await mount.run(`dd if=${path} iflag=direct bs=128k status=none | md5sum; head -c 8 ${path}`);
@@ -90,7 +90,7 @@ test('what is renamed stays pinned, what is unpinned is not, and without the ser
   expect(await pinned()).toEqual([]);
   await other.client.createFilled(other.systemFolder('2'), 'late.bin', filledWith('late', 3 * MIB));
   await mount.cfs(['refresh']);
-  mount.server.pause();
+  await mount.server.pause();
   try {
     const result = await mount.cfs(['pin', `${mount.directory}/late.bin`], { anyExitCode: true });
     expect(result.code).toBe(exitCode('pending'));

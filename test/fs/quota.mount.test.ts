@@ -49,7 +49,7 @@ test('df shows the quota and what is used of it, without a request, also offline
   await expect.poll(df, { timeout: 30_000, interval: 200 }).toEqual({ size: LIMIT_BYTES, used: 3 * 1024 ** 2 });
 
   await mount.unmount();
-  server.pause();
+  await server.pause();
   try {
     await mount.mount();
     expect(await df()).toEqual({ size: LIMIT_BYTES, used: 3 * 1024 ** 2 });

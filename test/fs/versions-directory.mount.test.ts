@@ -90,7 +90,7 @@ test.each([
 test('without the service a history that was never asked for is ETIMEDOUT, and the files stay as they are', async () => {
   await mount.run('printf one > offline.txt');
   await mount.sync();
-  mount.server.pause();
+  await mount.server.pause();
   try {
     const { code, stderr } = await mount.run('LC_ALL=C ls .versions/offline.txt', { anyExitCode: true });
     expect(code).not.toBe(0);

@@ -9,6 +9,7 @@ import type { FaultRule } from '../../src/server/fault-plan.ts';
 import { openAdministration } from '../../src/server/reference-server.ts';
 import { PortClaim } from './port-claim.ts';
 import { ServerReader, type SignIn } from './server-reader.ts';
+import { stopProcess } from './stop-process.ts';
 
 const CFS = new URL('../../dist/cli/cfs.js', import.meta.url).pathname;
 const START_MS_MAX = 60_000;
@@ -133,8 +134,8 @@ export class ReferenceServer {
   }
 
   /** Freezes it: connections stay open and nothing is answered. */
-  pause(): void {
-    this.#child.kill('SIGSTOP');
+  async pause(): Promise<void> {
+    await stopProcess(this.pid);
   }
   resume(): void {
     this.#child.kill('SIGCONT');

@@ -23,7 +23,7 @@ describe.skipIf(missing !== null)(`a server that hangs${missing === null ? '' : 
     onTestFailed(() => mount.printLogs());
     await mount.run(`mkdir d; for n in $(seq ${OPENS}); do echo "$n" > "d/f$n"; done`);
     await mount.sync();
-    mount.server.pause();
+    await mount.server.pause();
     try {
       // Old by now: the folder was listed before the pause at the latest.
       const { stdout } = await mount.run(

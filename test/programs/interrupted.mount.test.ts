@@ -79,7 +79,7 @@ describe.skipIf(missing !== null)(`broken off${missing === null ? '' : ` (needs:
     await mount.sync();
     const other = await mount.freshStore(['--read-timeout', READ_TIMEOUT]);
     await other.run('ls -l');
-    server.pause();
+    await server.pause();
     const reader = spawn('cat', [join(other.directory, 'far')], { stdio: 'ignore' });
     const ended = new Promise<NodeJS.Signals | null>((resolve) => reader.once('exit', (_, signal) => resolve(signal)));
     const system = (): string => readFileSync(`/proc/${reader.pid}/wchan`, 'utf8');

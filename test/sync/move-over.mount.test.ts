@@ -26,7 +26,7 @@ describe.skipIf(missing !== null)(`mv of what is not here${missing === null ? ''
       try {
         expect((await mount.run('stat -c %s big existing')).stdout).toBe(`${BIG_BYTES}\n6\n`);
         const asked = (await server.requestsSoFar()).length;
-        if (how === 'offline') server.pause();
+        if (how === 'offline') await server.pause();
 
         await mount.run('mv -f big existing');
 

@@ -136,7 +136,7 @@ test.each([
 test('a share for reading stays so after a restart without the service, and nothing moves across its border', async () => {
   onTestFailed(mount.printLogs);
   await mount.unmount();
-  server.pause();
+  await server.pause();
   try {
     await mount.mount(['--root', 'account', '--read-timeout', '1s']);
     const folder = 'cd "Shared with me/Ada Lovelace/Magic Briefcase"';
