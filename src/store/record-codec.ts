@@ -217,6 +217,7 @@ const CODECS: { readonly [T in TableName]: Codec<Tables[T]['value']> } = {
       upload.resource,
       upload.content,
       upload.version,
+      ...(upload.isTakeOver ? [true] : []),
     ],
     (
       row: readonly [
@@ -227,6 +228,7 @@ const CODECS: { readonly [T in TableName]: Codec<Tables[T]['value']> } = {
         ResourceUrl | null,
         ContentId | null,
         VersionUrl | null,
+        true?,
       ],
     ) => ({
       action: ACTIONS[row[0]] as UploadRecord['action'],
@@ -236,6 +238,7 @@ const CODECS: { readonly [T in TableName]: Codec<Tables[T]['value']> } = {
       resource: row[4],
       content: row[5],
       version: row[6],
+      ...(row[7] && { isTakeOver: true as const }),
     }),
   ),
   garbage: packed<true>(

@@ -128,6 +128,8 @@ export interface UploadRecord {
   readonly content: ContentId | null;
   /** Our version, once its URL came in an answer to us. Nothing else is ever written to. */
   readonly version: VersionUrl | null;
+  /** What is sent came with the file that took the resource over (`RemoteFacet.takenOverBy`), as another may have done since. */
+  readonly isTakeOver?: true;
 }
 
 /** Key and value of every table. A key that is a tuple is scanned by its first member (`StoreReader.scan`). */

@@ -84,7 +84,8 @@ export class Acknowledgement {
     const sizeBytes = contents.sizeOf(content);
     const owner = store.get('resource', file);
     const before = owner === undefined ? undefined : store.get('node', owner);
-    const verdict = judgeHistory(history, version, baseOf(store, content, before));
+    const isTakeOver = intents.of(ino)?.isTakeOver ?? false;
+    const verdict = judgeHistory(history, version, baseOf(store, content, before, isTakeOver));
     if (verdict.type === 'unknown') throw new ProtocolError('the history of the file lacks the version just completed');
     const own = history.find(({ url }) => url === version) ?? null;
     const copies = store.transact((tx) => {

@@ -102,15 +102,25 @@ function fitting(text: string, bytesMax: number): string {
   return fits;
 }
 
-/** What the draft was made over: what it says itself, or else what the node's remote facet says. */
-export function baseOf(store: StoreReader, content: ContentId, node: NodeRecord | undefined): KnownBase {
+/**
+ * What the draft was made over: what it says itself, or else what the node's remote facet says.
+ *
+ * @param wasTakeOver it came with a file that took the resource over, when it was frozen; by now another may have taken it over
+ */
+export function baseOf(
+  store: StoreReader,
+  content: ContentId,
+  node: NodeRecord | undefined,
+  wasTakeOver: boolean,
+): KnownBase {
   const remote = node?.remote ?? null;
   const under = store.get('content', content)?.base ?? null;
   const of = (id: ContentId | null): ContentRecord | undefined => (id === null ? undefined : store.get('content', id));
   // Another file's version says nothing about what this file held: neither under a draft that came to this name, nor as what
   // this file holds too, since those bytes became the other's version under its name.
   // Nor does an older version of this file, where the draft, or what it lies over, came back to a name that it had left.
-  const known = isTakenOverBy(store, remote, content) ? [remote?.content ?? null] : [under, remote?.content ?? null];
+  const isTakeOver = wasTakeOver || isTakenOverBy(store, remote, content);
+  const known = isTakeOver ? [remote?.content ?? null] : [under, remote?.content ?? null];
   const own = known.map(of).find((record) => record?.resource === remote?.resource);
   return {
     version: own?.version ?? null,

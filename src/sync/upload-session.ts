@@ -6,6 +6,7 @@ import { ifSound, writeNode } from '../store/node-table.ts';
 import { timeLimit } from '../store/service-time.ts';
 import type { RemoteFacet, UploadRecord } from '../store/tables.ts';
 import { Acknowledgement, type AcknowledgementDeps } from './acknowledgement.ts';
+import { isTakenOverBy } from './conflict.ts';
 import { type Complete, DraftBody } from './draft-body.ts';
 import { failureOf, hadNoEffect, ParkedError, PostponedError } from './failure.ts';
 import { mediaTypeOf, SYMLINK_MEDIA_TYPE } from './media-type.ts';
@@ -149,6 +150,7 @@ export class UploadSession {
         resource: remote.resource,
         content,
         version: null,
+        ...(isTakenOverBy(tx, remote, content) && { isTakeOver: true as const }),
       };
       intents.put(tx, ino, record);
       return record;

@@ -123,6 +123,7 @@ test('every field of every record comes back, from the overlay, from LMDB and fr
       tx.put('node', (20 + at) as Inode, sampleNode(20 + at, { remote: rare }));
     tx.put('content', 7 as ContentId, sampleContent());
     tx.put('upload', 2 as Inode, upload);
+    tx.put('upload', 3 as Inode, { ...upload, isTakeOver: true });
     tx.put('dirty', 2 as Inode, dirty);
     tx.put('dirty', 3 as Inode, { sinceMs: 1, parked: null });
     tx.put('folder', 1 as Inode, { listedMs: 1_700_000_000_000 });
@@ -138,6 +139,7 @@ test('every field of every record comes back, from the overlay, from LMDB and fr
     }
     expect(reader.get('content', 7 as ContentId)).toEqual(sampleContent());
     expect(reader.get('upload', 2 as Inode)).toEqual(upload);
+    expect(reader.get('upload', 3 as Inode)).toEqual({ ...upload, isTakeOver: true });
     expect(reader.get('dirty', 2 as Inode)).toEqual(dirty);
     expect(reader.get('dirty', 3 as Inode)).toEqual({ sinceMs: 1, parked: null });
     expect(reader.get('folder', 1 as Inode)).toEqual({ listedMs: 1_700_000_000_000 });

@@ -28,6 +28,14 @@ async function patch(name: string, position: number, text: string): Promise<void
   await mount.close(fd);
 }
 
+/** Whatever would be waited for otherwise. */
+async function pushNow(name: string): Promise<void> {
+  const { ino } = await world.mount.stat(name);
+  const pushed = world.sync.syncNow(undefined, ino as Inode);
+  await world.pass(0);
+  await pushed;
+}
+
 /** As a start does: what is known of a node is what its row says. */
 function readAnew(store: StoreWriter): void {
   store.transact((tx) => {
@@ -74,10 +82,7 @@ describe('one client alone makes no conflicted copy', () => {
       if (how === 'changed') await patch('f', 0, 'SECOND');
       await mount.rename('f', 'aside');
       await mount.writeFile('f', Buffer.from('what is there meanwhile'));
-      const { ino } = await mount.stat('f');
-      const pushed = world.sync.syncNow(undefined, ino as Inode);
-      await world.pass(0);
-      await pushed;
+      await pushNow('f');
       await mount.rename('aside', 'f');
       if (how.endsWith('is back')) await patch('f', 0, 'SECOND');
       if (then.includes('listed')) await world.tower.freshness.refresh();
@@ -88,6 +93,45 @@ describe('one client alone makes no conflicted copy', () => {
       const expected = how.startsWith('changed') ? 'SECOND bytes of f' : before.toString();
       expect((await mount.readFile('f')).toString()).toBe(expected);
       expect(world.service.bytesOf(world.service.childrenOf(MODEL_ROOT)[0]?.url as never)?.toString()).toBe(expected);
+    },
+  );
+
+  const firsts = ['changed', 'as it was'].flatMap((how) =>
+    ['', ', once the mount has started anew'].map((then) => [how, then] as const),
+  );
+  test.each(firsts)(
+    'when a file came back over what was saved in its place, %s, and another one is saved over it while it is sent%s',
+    async (how, then) => {
+      for (const text of ['first bytes of f', 'second bytes of f']) {
+        await world.mount.writeFile('f', Buffer.from(text));
+        await world.converge();
+      }
+      await world.mount.readFile('f');
+      if (how === 'changed') await patch('f', 0, 'SECOND');
+      await world.mount.rename('f', 'aside');
+      await world.mount.writeFile('f', Buffer.from('what is there meanwhile'));
+      await pushNow('f');
+      await world.mount.rename('aside', 'f');
+
+      const { service } = world;
+      service.auto = (name) => ({ type: name.startsWith('putVersion') ? 'lose-reply' : 'answer' });
+      await world.pass(SETTLE_MS);
+      await world.mount.writeFile('another', Buffer.from('what another one holds'));
+      await world.mount.rename('another', 'f');
+      if (then !== '') {
+        await world.close('keep');
+        world = await SyncedTower.build({ left: world });
+      }
+      service.auto = () => ({ type: 'answer' });
+      await world.converge();
+
+      expect([...service.tree()]).toEqual([['/f', 'what another one holds']]);
+      const kept = service.childrenOf(MODEL_ROOT)[0]?.versions.map(({ bytes }) => bytes.toString());
+      expect(kept?.slice(0, 3)).toEqual([
+        'what another one holds',
+        how === 'changed' ? 'SECOND bytes of f' : 'second bytes of f',
+        'what is there meanwhile',
+      ]);
     },
   );
 
