@@ -140,6 +140,11 @@ export class OpenFile {
     this.keep(newest);
   }
 
+  /** `was` is called `is` from now on, which are the same bytes: what is written next is over that one. */
+  renamed(was: ContentId, is: ContentId): void {
+    if (this.#content === was) this.#hold(is);
+  }
+
   /** What this is for those who have it open since before it was replaced; null: the newest. */
   get kept(): FileBytes | null {
     return this.#kept;

@@ -1,4 +1,4 @@
-import type { Inode } from '../base/vocabulary.ts';
+import type { ContentId, Inode } from '../base/vocabulary.ts';
 import { OpenFile, type OpenFileDeps } from '../content/open-file.ts';
 import type { NodeRecord } from '../store/tables.ts';
 
@@ -49,6 +49,11 @@ export class OpenFiles {
     const files = Array.from(this.#detached(ino), ({ file }) => file);
     const current = this.#current.get(ino);
     return current === undefined ? files : [...files, current.file];
+  }
+
+  /** What the file held as `was` is called `is` from now on: the same bytes. */
+  renamed(ino: Inode, was: ContentId, is: ContentId): void {
+    for (const file of this.of(ino)) file.renamed(was, is);
   }
 
   isOpen(ino: Inode): boolean {

@@ -60,6 +60,8 @@ export interface SyncDeps {
   readonly onEvent: (event: SyncEvent) => void;
   /** What the kernel has to forget: the sync changed what users see (a conflicted copy; theirs taken over). */
   readonly onTreeChange: OnTreeChange;
+  /** What a file held is another content from now on, of the same bytes: so it is for those who have it open. Absent: nobody has. */
+  readonly onSameBytes?: (ino: Inode, was: ContentId, is: ContentId) => void;
   readonly options: SyncOptions;
 }
 

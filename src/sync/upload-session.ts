@@ -12,6 +12,7 @@ import { failureOf, hadNoEffect, ParkedError, PostponedError } from './failure.t
 import { mediaTypeOf, SYMLINK_MEDIA_TYPE } from './media-type.ts';
 import { ownerOf } from './outcome.ts';
 import type { RemoteChanges, UploadService } from './remote-changes.ts';
+import type { SyncDeps } from './sync-loop.ts';
 
 /**
  * One frozen draft → one version.
@@ -124,7 +125,9 @@ export class UploadSession {
       if (bytes?.kind === 'version') {
         // Another file's version (a conflicted copy, an old file that a save renamed away). A draft over it becomes this one's,
         // and what is here of it stays here.
-        content = contents.createDraft(tx, { content, sizeBytes: bytes.sizeBytes });
+        const [was, is] = [content, contents.createDraft(tx, { content, sizeBytes: bytes.sizeBytes })];
+        content = is;
+        tx.afterCommit(() => this.#deps.onSameBytes?.(ino, was, is));
         const after = { ...node, local: { ...node.local, content } };
         writeNode(tx, node, after, clock.nowMs());
         node = after;
@@ -385,6 +388,7 @@ export interface UploadSessionDeps extends AcknowledgementDeps {
   readonly complete: Complete;
   /** The service does not have the file any more. */
   readonly onGone: (ino: Inode, file: ResourceUrl) => void;
+  readonly onSameBytes?: SyncDeps['onSameBytes'];
   readonly plainPutMaxBytes: number;
 }
 

@@ -135,6 +135,27 @@ describe('one client alone makes no conflicted copy', () => {
     },
   );
 
+  test('when a file came back as it was over what was saved in its place, and is written to by who has it open since before', async () => {
+    const { mount } = world;
+    for (const text of ['first bytes of f', 'second bytes of f']) {
+      await mount.writeFile('f', Buffer.from(text));
+      await world.converge();
+    }
+    const fd = await mount.open('f', constants.O_RDWR);
+    await mount.read(fd, 0, 6);
+    await mount.rename('f', 'aside');
+    await mount.writeFile('f', Buffer.from('what is there meanwhile'));
+    await pushNow('f');
+    await mount.rename('aside', 'f');
+    await pushNow('f');
+    await world.converge();
+    await mount.write(fd, 0, Buffer.from('SECOND'));
+    await mount.close(fd);
+    await world.converge();
+
+    expect([...world.service.tree()]).toEqual([['/f', 'SECOND bytes of f']]);
+  });
+
   test.each([1, 2, 3, 4])('whatever it does with a few names (SEED=%i)', async (seed) => {
     const random = new SeededRandom(seed);
     const { mount } = world;
