@@ -16,6 +16,7 @@ export async function settleUnchanged(
     readonly store: StoreWriter;
     readonly contents: Contents;
     readonly clock: Clock;
+    readonly onSameBytes?: (ino: Inode, was: ContentId, is: ContentId) => void;
   },
   ino: Inode,
   signal: AbortSignal,
@@ -36,8 +37,9 @@ export async function settleUnchanged(
   return store.transact((tx) => {
     const node = tx.get('node', ino);
     if (!node?.local || !isDeepStrictEqual(node, before) || isChanging(contents, draft)) return false;
-    // Whoever has it open goes on reading it, and makes another draft when he writes.
+    // Whoever has it open goes on with what the service has: what he writes next is over that, whatever comes there meanwhile.
     contents.seal(tx, draft);
+    tx.afterCommit(() => deps.onSameBytes?.(ino, draft, known));
     writeNode(tx, node, { ...node, local: { ...node.local, content: known } }, clock.nowMs());
     return true;
   });

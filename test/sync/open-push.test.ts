@@ -271,3 +271,24 @@ test.each(['before it is looked at', 'when it was written down'])(
     expect(pushed).toEqual(['first', 'last', 'first', 'last']);
   },
 );
+
+test('what another saves is kept as a copy also where what was written here before was nothing new, and is written to again', async () => {
+  const { mount, service } = world;
+  for (const text of ['an older version', 'what it holds']) {
+    await mount.writeFile('f', Buffer.from(text));
+    await world.converge();
+  }
+  const fd = await mount.open('f', O_RDWR);
+  await mount.write(fd, 0, Buffer.from('what'));
+  for (let at = 0; at < 6 * MINUTE_MS; at += 10_000) await world.pass(10_000);
+  expect(versionsOf('f')).toEqual(['what it holds', 'an older version']);
+
+  const [file] = service.childrenOf(MODEL_ROOT);
+  if (file !== undefined) service.addVersion(file.url, Buffer.from('what another one saved'));
+  await world.tower.freshness.refresh();
+  await mount.write(fd, 0, Buffer.from('THAT'));
+  await mount.close(fd);
+  await world.converge();
+
+  expect([...service.tree().values()].sort()).toEqual(['THAT it holds', 'what another one saved']);
+});
