@@ -292,3 +292,24 @@ test('what another saves is kept as a copy also where what was written here befo
 
   expect([...service.tree().values()].sort()).toEqual(['THAT it holds', 'what another one saved']);
 });
+
+test.each(['what another saved', 'their bytes'])(
+  'what another saves over a file that was made here, and is open, is kept as a copy when that is written to again: %s',
+  async (theirs) => {
+    const { mount, service } = world;
+    await mount.writeFile('f', Buffer.from('which bytes'));
+    await world.converge();
+    const fd = await mount.open('f', O_RDWR);
+    await mount.read(fd, 0, 5);
+
+    const [file] = service.childrenOf(MODEL_ROOT);
+    service.nowMs += MINUTE_MS;
+    if (file !== undefined) service.addVersion(file.url, Buffer.from(theirs));
+    await world.tower.freshness.refresh();
+    await mount.write(fd, 0, Buffer.from('THESE'));
+    await mount.close(fd);
+    await world.converge();
+
+    expect([...service.tree().values()].sort()).toEqual(['THESE bytes', theirs]);
+  },
+);
