@@ -12,8 +12,9 @@ import {
   timespecOfMs,
 } from '../base/vocabulary.ts';
 import type { Contents, Lease } from '../store/contents.ts';
-import { isInDoubt, writeNode } from '../store/node-table.ts';
-import type { FileBytes, LocalFacet, NodeRecord, StoreWriter } from '../store/tables.ts';
+import { isContentDirty, isInDoubt, writeNode } from '../store/node-table.ts';
+import { timeBefore } from '../store/service-time.ts';
+import type { FileBytes, LocalFacet, NodeRecord, RemoteFacet, StoreReader, StoreWriter } from '../store/tables.ts';
 import type { BlockReader, Caller, PresentPiece } from './block-reader.ts';
 import { recordNewest } from './newest-version.ts';
 import { OrderedChanges } from './ordered-changes.ts';
@@ -472,7 +473,9 @@ export class OpenFile {
       const node = tx.get('node', this.ino);
       if (node?.local != null && this.#orphan === null) {
         const local: LocalFacet = { ...node.local, content: id, sizeBytes: baseBytes };
-        writeNode(tx, node, { ...node, local }, this.#deps.clock.nowMs());
+        const isOlder = baseContent !== null && baseContent !== node.local.content && !isContentDirty(node);
+        const remote = isOlder && node.remote !== null ? madeOver(node.remote, baseContent, tx) : node.remote;
+        writeNode(tx, node, { ...node, local, remote }, this.#deps.clock.nowMs());
       } else {
         tx.put('garbage', id, true);
       }
@@ -493,4 +496,16 @@ export class OpenFile {
     this.#lease = lease;
     this.#content = content;
   }
+}
+
+/**
+ * Of bytes that are changed here, the remote facet says what they were made over: `base`, which whoever has it open holds since before the
+ * service told of another. Whatever is saved over that change, what it told of was not seen (`sync/conflict`).
+ */
+function madeOver(told: RemoteFacet, base: ContentId, store: StoreReader): RemoteFacet {
+  const { kind, resource, sizeBytes } = store.get('content', base) ?? {};
+  const content = kind === 'version' && resource === told.resource ? base : null;
+  const lastModifiedMs = told.lastModifiedMs === null ? null : timeBefore(told.lastModifiedMs);
+  const { takenOverBy: _, ...rest } = told;
+  return { ...rest, content, sizeBytes: sizeBytes ?? told.sizeBytes, lastModifiedMs, createdHereMs: null };
 }

@@ -33,6 +33,11 @@ export function timeLimit(serverTimeMs: number): number {
   return Math.floor(serverTimeMs) + YOUNG_MS + LIMIT_MARK_MS;
 }
 
+/** For bytes that the service had before those of `keptMs`. */
+export function timeBefore(keptMs: number): number {
+  return Math.ceil(keptMs) - 1 + LIMIT_MARK_MS;
+}
+
 export function isYoung(keptMs: number): boolean {
   return keptMs - Math.floor(keptMs) === 1 - YOUNG_MARK_MS;
 }

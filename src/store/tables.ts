@@ -31,7 +31,10 @@ export interface LocalFacet {
 /** What a file holds: its bytes, how many they are, since when. */
 export type FileBytes = Pick<LocalFacet, 'content' | 'sizeBytes' | 'mtime'>;
 
-/** What the service last told about a node's resource. Written by listings and acknowledged pushes, by nothing else. */
+/**
+ * What the service last told about a node's resource; while the bytes are changed here, what they were made over. Written by listings, acknowledged
+ * pushes, and who writes over an older version that he has open.
+ */
 export interface RemoteFacet {
   readonly resource: ResourceUrl;
   /** Our inode of the folder in which the service has it. */

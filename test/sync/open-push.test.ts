@@ -313,3 +313,31 @@ test.each(['what another saved', 'their bytes'])(
     expect([...service.tree().values()].sort()).toEqual(['THESE bytes', theirs]);
   },
 );
+
+test.each(['all of it anew by who has it open', 'anew', 'by a file that is renamed over it'])(
+  'what another saves while a file is open is kept as a copy also where that is written to, and is then saved %s',
+  async (how) => {
+    const { mount, service } = world;
+    for (const text of ['an older version', 'what it holds']) {
+      await mount.writeFile('f', Buffer.from(text));
+      await world.converge();
+    }
+    const fd = await mount.open('f', O_RDWR);
+    await mount.read(fd, 0, 5);
+
+    const [file] = service.childrenOf(MODEL_ROOT);
+    if (file !== undefined) service.addVersion(file.url, Buffer.from('what another one saved'));
+    await world.tower.freshness.refresh();
+    if (how.startsWith('all')) await mount.ftruncate(fd, 0);
+    await mount.write(fd, 0, Buffer.from('a save of ours'));
+    await mount.close(fd);
+    if (how === 'anew') await mount.writeFile('f', Buffer.from('a save of ours'));
+    if (how.startsWith('by')) {
+      await mount.writeFile('another', Buffer.from('a save of ours'));
+      await mount.rename('another', 'f');
+    }
+    await world.converge();
+
+    expect([...service.tree().values()].sort()).toEqual(['a save of ours', 'what another one saved']);
+  },
+);
