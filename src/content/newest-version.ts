@@ -3,8 +3,8 @@ import type { RemoteVersion } from '../base/resources.ts';
 import { type ContentId, type ResourceUrl, timespecOfMs } from '../base/vocabulary.ts';
 import type { Contents } from '../store/contents.ts';
 import { isInDoubt, writeNode } from '../store/node-table.ts';
-import { undoubted } from '../store/service-time.ts';
-import type { LocalFacet, NodeRecord, StoreWriter } from '../store/tables.ts';
+import { timeBefore, undoubted } from '../store/service-time.ts';
+import type { LocalFacet, NodeRecord, RemoteFacet, StoreReader, StoreWriter } from '../store/tables.ts';
 
 /** The newest version of a file, as it stands here. */
 export interface NewestVersion {
@@ -43,4 +43,16 @@ export function recordNewest(
     writeNode(tx, node, { ...node, local, remote }, clock.nowMs());
     return { content, other: isOther ? { longerBytes } : null };
   });
+}
+
+/**
+ * Of bytes that are changed here, the remote facet says what they were made over: `base`, which whoever has it open holds since before the
+ * service told of another. Whatever is saved over that change, what it told of was not seen (`sync/conflict`).
+ */
+export function madeOver(told: RemoteFacet, base: ContentId, store: StoreReader): RemoteFacet {
+  const { kind, resource, sizeBytes } = store.get('content', base) ?? {};
+  const content = kind === 'version' && resource === told.resource ? base : null;
+  const lastModifiedMs = told.lastModifiedMs === null ? null : timeBefore(told.lastModifiedMs);
+  const { takenOverBy: _, ...rest } = told;
+  return { ...rest, content, sizeBytes: sizeBytes ?? told.sizeBytes, lastModifiedMs, createdHereMs: null };
 }

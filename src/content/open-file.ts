@@ -13,10 +13,9 @@ import {
 } from '../base/vocabulary.ts';
 import type { Contents, Lease } from '../store/contents.ts';
 import { isContentDirty, isInDoubt, writeNode } from '../store/node-table.ts';
-import { timeBefore } from '../store/service-time.ts';
-import type { FileBytes, LocalFacet, NodeRecord, RemoteFacet, StoreReader, StoreWriter } from '../store/tables.ts';
+import type { FileBytes, LocalFacet, NodeRecord, StoreWriter } from '../store/tables.ts';
 import type { BlockReader, Caller, PresentPiece } from './block-reader.ts';
-import { recordNewest } from './newest-version.ts';
+import { madeOver, recordNewest } from './newest-version.ts';
 import { OrderedChanges } from './ordered-changes.ts';
 import type { Patience } from './patience.ts';
 import { ReadProgress } from './read-progress.ts';
@@ -496,16 +495,4 @@ export class OpenFile {
     this.#lease = lease;
     this.#content = content;
   }
-}
-
-/**
- * Of bytes that are changed here, the remote facet says what they were made over: `base`, which whoever has it open holds since before the
- * service told of another. Whatever is saved over that change, what it told of was not seen (`sync/conflict`).
- */
-function madeOver(told: RemoteFacet, base: ContentId, store: StoreReader): RemoteFacet {
-  const { kind, resource, sizeBytes } = store.get('content', base) ?? {};
-  const content = kind === 'version' && resource === told.resource ? base : null;
-  const lastModifiedMs = told.lastModifiedMs === null ? null : timeBefore(told.lastModifiedMs);
-  const { takenOverBy: _, ...rest } = told;
-  return { ...rest, content, sizeBytes: sizeBytes ?? told.sizeBytes, lastModifiedMs, createdHereMs: null };
 }

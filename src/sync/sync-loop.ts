@@ -22,6 +22,7 @@ import { pathOf, type SyncEvent, type SyncStatus, type WaitingChange } from './s
 import { SyncReporter } from './sync-reporter.ts';
 import { type OnBegin, type SyncReport, SyncRequest } from './sync-request.ts';
 import { Tidying } from './tidying.ts';
+import type { OnSameBytes } from './unchanged-draft.ts';
 
 export interface SyncOptions {
   /** Pause after the last change before a change is pushed. */
@@ -60,8 +61,8 @@ export interface SyncDeps {
   readonly onEvent: (event: SyncEvent) => void;
   /** What the kernel has to forget: the sync changed what users see (a conflicted copy; theirs taken over). */
   readonly onTreeChange: OnTreeChange;
-  /** What a file held is another content from now on, of the same bytes: so it is for those who have it open. Absent: nobody has. */
-  readonly onSameBytes?: (ino: Inode, was: ContentId, is: ContentId) => void;
+  /** Absent: nobody has a file open. */
+  readonly onSameBytes?: OnSameBytes;
   readonly options: SyncOptions;
 }
 

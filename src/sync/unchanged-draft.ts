@@ -5,6 +5,9 @@ import type { Contents } from '../store/contents.ts';
 import { writeNode } from '../store/node-table.ts';
 import type { StoreWriter } from '../store/tables.ts';
 
+/** What a file held as `was` is the content `is` from now on, of the same bytes: so it is for those who have it open. */
+export type OnSameBytes = (ino: Inode, was: ContentId, is: ContentId) => void;
+
 /**
  * A save that changed no byte makes no version: the node goes back to the content that the service has. Bytes are compared, and
  * only those that are here; nothing is fetched for it.
@@ -16,7 +19,7 @@ export async function settleUnchanged(
     readonly store: StoreWriter;
     readonly contents: Contents;
     readonly clock: Clock;
-    readonly onSameBytes?: (ino: Inode, was: ContentId, is: ContentId) => void;
+    readonly onSameBytes?: OnSameBytes;
   },
   ino: Inode,
   signal: AbortSignal,

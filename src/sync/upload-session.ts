@@ -12,7 +12,7 @@ import { failureOf, hadNoEffect, ParkedError, PostponedError } from './failure.t
 import { mediaTypeOf, SYMLINK_MEDIA_TYPE } from './media-type.ts';
 import { ownerOf } from './outcome.ts';
 import type { RemoteChanges, UploadService } from './remote-changes.ts';
-import type { SyncDeps } from './sync-loop.ts';
+import type { OnSameBytes } from './unchanged-draft.ts';
 
 /**
  * One frozen draft → one version.
@@ -388,7 +388,7 @@ export interface UploadSessionDeps extends AcknowledgementDeps {
   readonly complete: Complete;
   /** The service does not have the file any more. */
   readonly onGone: (ino: Inode, file: ResourceUrl) => void;
-  readonly onSameBytes?: SyncDeps['onSameBytes'];
+  readonly onSameBytes?: OnSameBytes;
   readonly plainPutMaxBytes: number;
 }
 
