@@ -18,6 +18,16 @@ export type SaveStep =
   | { readonly do: 'finish' | 'delete' | 'discard'; readonly at: number }
   /** The same bytes again, or all but the last few; without looking first, so that nothing else happens before it begins. */
   | { readonly do: 'save-again' | 'save-blind' | 'patch-blind'; readonly at: number; readonly size: number }
+  /** A program keeps a file open, whatever happens to it meanwhile, and then changes it there, or writes all of it anew. */
+  | { readonly do: 'hold'; readonly at: number }
+  | { readonly do: 'write-held' | 'rewrite-held'; readonly at: number; readonly size: number }
+  /** It is all told and answered, another client saves, and that is told, while a program has the file open that it then writes. */
+  | {
+      readonly do: 'write-late' | 'rewrite-late';
+      readonly at: number;
+      readonly size: number;
+      readonly isListed: boolean;
+    }
   /** A long file is on the service, saved again as it is, and saved while that is compared, or sent. */
   | { readonly do: 'save-into'; readonly at: number; readonly size: number; readonly turns: number }
   | { readonly do: 'rename'; readonly at: number; readonly to: number }
@@ -42,6 +52,8 @@ const FOLDERS = ['d', 'e'];
 const YEAR_MS = 365 * 86_400_000;
 const SIZES = [6, 6, 20_000, 20_000, 300_000, 1_200_000];
 
+const LENGTH_MAX = 2_000_000;
+
 const at = fc.nat(11);
 const size = fc.nat(SIZES.length - 1);
 export const saveStep: fc.Arbitrary<SaveStep> = fc.oneof(
@@ -50,6 +62,18 @@ export const saveStep: fc.Arbitrary<SaveStep> = fc.oneof(
   { weight: 2, arbitrary: fc.record({ do: fc.constantFrom('read' as const), at, size }) },
   { weight: 2, arbitrary: fc.record({ do: fc.constantFrom('finish' as const, 'delete' as const), at }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant('discard' as const), at }) },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant('hold' as const), at }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({ do: fc.constantFrom('write-held' as const, 'rewrite-held' as const), at, size }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      do: fc.constantFrom('write-late' as const, 'rewrite-late' as const),
+      ...{ at, size, isListed: fc.boolean() },
+    }),
+  },
   {
     weight: 4,
     arbitrary: fc.record({
@@ -148,6 +172,7 @@ export class SavesAndSteps {
   readonly #written = new Map<string, 'ours' | 'theirs'>();
   readonly #mayGo = new Set<string>();
   readonly #half = new Map<number, HalfWritten>();
+  readonly #held = new Set<number>();
   /** Halves that were open for long enough to be pushed. */
   readonly #sentOpen = new Set<string>();
   readonly #trace: string[] = [];
@@ -192,6 +217,7 @@ export class SavesAndSteps {
   /** Everything is answered; then both sides are alike, and nothing is missing that nobody threw away. */
   async end(): Promise<void> {
     for (const fd of [...this.#half.keys()]) await this.#finish(fd);
+    for (const fd of this.#held) await this.#done(this.#world.mount.close(fd));
     const { service } = this.#world;
     service.auto = () => ({ type: 'answer' });
     for (let round = 0; round < 4; round++) {
@@ -291,6 +317,38 @@ export class SavesAndSteps {
         this.#mayGo.add(text(seen));
         await this.#closed(fd, bytes);
         return `${path} = ${nameOf(text(bytes))} over ${nameOf(text(seen))}`;
+      }
+      case 'hold': {
+        const path = pathOf(step.at);
+        if (await this.#isHalfWritten(path)) return null;
+        const fd = await this.#done(mount.open(path, constants.O_RDWR));
+        if (await this.#isHalf(fd)) return null;
+        this.#held.add(fd);
+        return `${path}: ${nameOf(text(await this.#all(fd)))}`;
+      }
+      case 'write-held':
+      case 'rewrite-held':
+        return this.#writeHeld(step);
+      case 'write-late':
+      case 'rewrite-late': {
+        const there = PATHS.flatMap((path, at) => (this.#nodeAt(path) === undefined ? [] : [at]));
+        const held = await this.#act({ do: 'hold', at: there[step.at % Math.max(1, there.length)] ?? 0 });
+        const fd = [...this.#held].at(-1);
+        if (held === null || fd === undefined) return null;
+        service.auto = () => ({ type: 'answer' });
+        service.settleAll({ type: 'answer' });
+        await this.#world.pass(PACE_MS_MAX);
+        const file = this.#remoteOf((await this.#done(mount.fstat(fd))).ino)?.resource;
+        if (!this.#isAlone && file !== undefined && !service.isInTrash(file)) {
+          const bytes = this.#bytes(step.size, 'theirs');
+          this.#mayGo.add(text(service.bytesOf(file) ?? Buffer.alloc(0)));
+          this.#written.set(text(bytes), 'theirs');
+          service.addVersion(file, bytes);
+        }
+        if (step.isListed) await this.#done(tower.freshness.refresh());
+        service.auto = null;
+        const how = step.do === 'write-late' ? 'write-held' : 'rewrite-held';
+        return `${held}, then ${await this.#act({ do: how, at: this.#held.size - 1, size: step.size })}`;
       }
       case 'save-again':
       case 'save-blind':
@@ -438,6 +496,30 @@ export class SavesAndSteps {
     }
   }
 
+  async #writeHeld({
+    do: how,
+    at,
+    size,
+  }: Extract<SaveStep, { do: 'write-held' | 'rewrite-held' }>): Promise<string | null> {
+    const { mount, tower } = this.#world;
+    const fd = [...this.#held][at % Math.max(1, this.#held.size)];
+    if (fd === undefined) return null;
+    this.#held.delete(fd);
+    if (await this.#isHalf(fd)) return null;
+    const { ino } = await this.#done(mount.fstat(fd));
+    // To its end, which is not that of what others see by now.
+    const seen = await this.#done(mount.read(fd, 0, LENGTH_MAX));
+    let bytes = this.#bytes(size, 'ours');
+    if (how === 'rewrite-held') await this.#done(mount.ftruncate(fd, 0));
+    else bytes = Buffer.concat([bytes.subarray(0, 6), seen.subarray(6)]);
+    await this.#done(mount.write(fd, 0, how === 'rewrite-held' ? bytes : bytes.subarray(0, 6)));
+    // It has the name no more, or never again: another file was renamed over it, or it was deleted here.
+    if (tower.store.get('node', ino)?.local == null) this.#mayGo.add(text(bytes));
+    this.#mayGo.add(text(seen));
+    await this.#closed(fd, bytes);
+    return `${ino} = ${nameOf(text(bytes))} over ${nameOf(text(seen))}`;
+  }
+
   async #folder({ how, at }: Extract<SaveStep, { do: 'folder' | 'their-folder' }>): Promise<string | null> {
     const { mount } = this.#world;
     const [from, to] = [FOLDERS[at % 2] ?? '', FOLDERS[(at + 1) % 2] ?? ''];
@@ -565,6 +647,7 @@ export class SavesAndSteps {
   async #restart(fate: 'lose-reply' | 'lose-request'): Promise<string> {
     const before = this.#world;
     for (const fd of [...this.#half.keys()]) await this.#finish(fd);
+    this.#held.clear();
     before.service.settleAll({ type: fate });
     before.service.auto = () => ({ type: fate });
     await before.close('keep');
