@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { exitCode } from '../../src/cli/exit-codes.ts';
 import { type CommandResult, runCommand } from '../harness/command.ts';
+import { inMountNamespace } from '../harness/mount-namespace.ts';
 import { PROJECT } from '../imports.ts';
 import { CommandHome } from './cli-harness.ts';
 
@@ -136,7 +137,7 @@ describe('cfs-mount', () => {
       `exec "${process.execPath}" "${join(PROJECT, 'dist/cli/cfs-mount.js')}" "${home.path('cloud')}"`,
     ].join('\n');
 
-    const result = await runCommand(['unshare', '--mount', 'sh', '-c', script], { env: home.env, anyExitCode: true });
+    const result = await runCommand(inMountNamespace(script, null), { env: home.env, anyExitCode: true });
 
     expectRefusal(result, exitCode('noFuse'), 'there is no /dev/fuse here');
   });

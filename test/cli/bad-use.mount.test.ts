@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type ExitReason, exitCode } from '../../src/cli/exit-codes.ts';
 import { type CommandResult, runCommand } from '../harness/command.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
+import { inMountNamespace } from '../harness/mount-namespace.ts';
 import { PROJECT } from '../imports.ts';
 import { CommandHome } from './cli-harness.ts';
 
@@ -121,7 +122,7 @@ test('a full disk is told by every command that writes, and what could not be wr
       .join('\n')}
     find . -type f`;
 
-  const { stdout, stderr } = await runCommand(['unshare', '--mount', 'sh', '-c', script], { env: mount.env() });
+  const { stdout, stderr } = await runCommand(inMountNamespace(script, mount.directory), { env: mount.env() });
 
   const ended = Object.keys(commands).map((name) => `${name} ended with ${exitCode('store')}\n`);
   expect(stdout, stderr).toBe(`${ended.join('')}./full\n`);

@@ -2,6 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type CommandResult, runCommand } from '../harness/command.ts';
+import { inMountNamespace } from '../harness/mount-namespace.ts';
 import { ReferenceServer } from '../harness/reference-server.ts';
 import { PROJECT, textOf } from '../imports.ts';
 import { CommandHome } from './cli-harness.ts';
@@ -53,6 +54,7 @@ function optionsOfReadme(): string {
 function inNamespace(script: string): Promise<CommandResult> {
   const cfs = `'${process.execPath}' '${join(PROJECT, 'dist/cli/cfs.js')}'`;
   const prepared = [
+    'set -e',
     `mount --bind '${home.path('bin')}' /usr/local/sbin`,
     `printf '%s\\n' '${ANN} ${home.path('ann')} fuse.cfs-mount ${optionsOfReadme()},noatime,_netdev,nofail 0 0' > '${home.path('fstab')}'`,
     `mount --bind '${home.path('fstab')}' /etc/fstab`,
@@ -61,8 +63,11 @@ function inNamespace(script: string): Promise<CommandResult> {
     `trap 'for each in "$ann" "$bob"; do cfs umount "$each" --now > "$ann.log" 2>&1 || true; done' EXIT`,
     script,
   ];
-  const argv = ['unshare', '--mount', '--propagation', 'private', 'sh', '-euc', prepared.join('\n')];
-  return runCommand(argv, { env: home.env, anyExitCode: true, timeoutMs: 60_000 });
+  return runCommand(inMountNamespace(prepared.join('\n'), null), {
+    env: home.env,
+    anyExitCode: true,
+    timeoutMs: 60_000,
+  });
 }
 
 test('a line of fstab mounts an account, beside another one with its own store', async () => {

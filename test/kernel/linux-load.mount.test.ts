@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterEach, expect, onTestFinished, test, vi } from 'vitest';
 import { tellFigures } from '../harness/figures.ts';
 import { placeOnDisk } from '../harness/ground.ts';
+import { inMountNamespace } from '../harness/mount-namespace.ts';
 import type { Held } from './cycle-host.ts';
 import { compiledSources, MountDriver, makeMountPoint, run, script, shell, started } from './mount-driver.ts';
 
@@ -222,7 +223,7 @@ test('an ordinary user mounts and unmounts with fusermount3', async () => {
   const options = JSON.stringify({ mount: { directory: `${place}/m`, fsname: 'a,b c' } });
   const user = 'setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --bounding-set=+all';
 
-  const said = await shell(
+  await shell(
     `chmod 755 ${place}; mkdir ${place}/m; chown 65534:65534 ${place}/m; mknod -m 666 ${place}/fuse c 10 229
      cat > ${place}/inside.sh <<'END'
 mount --bind ${place}/fuse /dev/fuse
@@ -232,11 +233,12 @@ grep ' ${place}/m ' /proc/mounts | cut -d' ' -f1,3
 ${user} sh -c 'echo hello > ${place}/m/f; cat ${place}/m/f; stat -c %u ${place}/m/f; fusermount3 -u ${place}/m'
 wait $!
 cat ${place}/log
-END
-     unshare --mount sh -eu ${place}/inside.sh`,
-    90_000,
+END`,
   );
+  const [unshare = '', ...words] = inMountNamespace(`exec sh -eu ${place}/inside.sh`, null);
+  const { code, stdout: said, stderr } = await run(unshare, words, 90_000);
 
+  expect(code, stderr).toBe(0);
   expect(said.split('\n').slice(0, 3)).toEqual(['a,b\\040c fuse.cfs-test', 'hello', '65534']);
   expect(said).toContain('"ended":"unmounted"');
 });

@@ -7,6 +7,7 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { mountOn } from '../../src/kernel/mount-table.ts';
 import { PAYLOAD_BYTES_MAX } from '../../src/kernel/native.ts';
 import { MASKABLE_FEATURES } from '../../src/kernel/negotiation.ts';
+import { inMountNamespace } from '../harness/mount-namespace.ts';
 import { MountDriver, makeMountPoint, run, script, shell, started } from './mount-driver.ts';
 
 const drivers: MountDriver[] = [];
@@ -437,7 +438,9 @@ describe('coming and going', () => {
   // Aborted: a file that is open there was not closed, as one is that the kernel has let go of at the end.
   test.skipIf(process.getuid?.() !== 0)('another mount namespace that has it does not hold up its end', async () => {
     const driver = await mounted();
-    const holder = started('unshare', ['--mount', 'sh', '-c', `echo there; exec sleep 300 > ${driver.path('open')}`]);
+    const script = `echo there; exec sleep 300 > ${driver.path('open')}`;
+    const [unshare = '', ...words] = inMountNamespace(script, driver.directory);
+    const holder = started(unshare, words);
     await new Promise((resolve) => holder.child.stdout?.once('data', resolve));
 
     await driver.do({ do: 'unmount', how: 'orderly' });
