@@ -39,8 +39,6 @@ export interface KnownBase {
   readonly version: VersionUrl | null;
   readonly sizeBytes: number | null;
   readonly lastModifiedMs: number | null;
-  /** Of one without a URL: the first that the file has. */
-  readonly isFirst?: boolean;
 }
 
 /** @param history newest first, as the service gives it */
@@ -50,8 +48,7 @@ export function judgeHistory(history: readonly RemoteVersion[], ours: VersionUrl
   if (newest === undefined) return { type: 'unknown' };
   const at = complete.findIndex((version) => version.url === ours);
   const before = at < 0 ? undefined : complete[at + 1];
-  const isOlder = base.isFirst && before !== complete.at(-1);
-  const under = before === undefined || (!isOlder && isBase(before, base)) ? null : before;
+  const under = before === undefined || isBase(before, base) ? null : before;
   if (at === 0) return { type: 'ours', version: newest, under };
   return { type: 'theirs', version: newest, oursIsKept: at > 0 && isLater(complete[at - 1], complete[at]), under };
 }
@@ -124,11 +121,7 @@ export function baseOf(
   // Nor does an older version of this file, where the draft, or what it lies over, came back to a name that it had left.
   const isTakeOver = wasTakeOver || isTakenOverBy(store, remote, content);
   const known = isTakeOver ? [remote?.content ?? null] : [under, remote?.content ?? null];
-  const id = known.find((id) => of(id)?.resource === remote?.resource) ?? null;
-  const own = of(id);
-  // Made here and filled in one request, and whoever has it open wrote over that: what was told since is of other bytes.
-  if (own?.kind === 'draft' && id !== remote?.content)
-    return { version: null, sizeBytes: own.sizeBytes, lastModifiedMs: null, isFirst: true };
+  const own = known.map(of).find((record) => record?.resource === remote?.resource);
   return {
     version: own?.version ?? null,
     sizeBytes: remote?.sizeBytes ?? null,

@@ -96,14 +96,6 @@ describe('who wins by the history', () => {
       under: { url: 'x' },
     });
   });
-
-  test('of two as long as the first version, which has no URL, the newer one is theirs', () => {
-    const first = { version: null, sizeBytes: 3, lastModifiedMs: null, isFirst: true };
-    expect(judgeHistory([version('ours'), version('x', true, 3)], ours, first)).toMatchObject({ under: null });
-    expect(judgeHistory([version('ours'), version('x', true, 4)], ours, first)).toMatchObject({ under: { url: 'x' } });
-    const both = [version('ours'), version('x', true, 3), version('first', true, 3)];
-    expect(judgeHistory(both, ours, first)).toMatchObject({ under: { url: 'x' } });
-  });
 });
 
 describe('the queue of pushes', () => {
