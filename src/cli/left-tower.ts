@@ -168,7 +168,7 @@ export async function buildLeftTower(deps: LeftTowerDeps): Promise<LeftTower> {
     log: log.child({ part: 'sync' }),
     onEvent: deps.onEvent,
     onTreeChange: (changes) => fileSystem.changedElsewhere(changes),
-    onSameBytes: (ino, was, is) => fileSystem.files.renamed(ino, was, is),
+    onSameBytes: (ino, was, is) => fileSystem.files.goOnOver(ino, was, is),
     options: {
       settleMs: options.settleMs,
       transfers: options.transfers,

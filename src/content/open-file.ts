@@ -140,8 +140,8 @@ export class OpenFile {
     this.keep(newest);
   }
 
-  /** `was` is called `is` from now on, which are the same bytes: what is written next is over that one. */
-  renamed(was: ContentId, is: ContentId): void {
+  /** The content `is` has taken the place of `was`, with the same bytes: what is written next is over that one. */
+  goOnOver(was: ContentId, is: ContentId): void {
     if (this.#content === was) this.#hold(is);
   }
 

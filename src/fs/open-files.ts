@@ -51,9 +51,9 @@ export class OpenFiles {
     return current === undefined ? files : [...files, current.file];
   }
 
-  /** What the file held as `was` is called `is` from now on: the same bytes. */
-  renamed(ino: Inode, was: ContentId, is: ContentId): void {
-    for (const file of this.of(ino)) file.renamed(was, is);
+  /** As `OnSameBytes` of the sync. */
+  goOnOver(ino: Inode, was: ContentId, is: ContentId): void {
+    for (const file of this.of(ino)) file.goOnOver(was, is);
   }
 
   isOpen(ino: Inode): boolean {

@@ -125,9 +125,10 @@ export class UploadSession {
       if (bytes?.kind === 'version') {
         // Another file's version (a conflicted copy, an old file that a save renamed away). A draft over it becomes this one's,
         // and what is here of it stays here.
-        const [was, is] = [content, contents.createDraft(tx, { content, sizeBytes: bytes.sizeBytes })];
-        content = is;
-        tx.afterCommit(() => this.#deps.onSameBytes?.(ino, was, is));
+        const was = content;
+        const draft = contents.createDraft(tx, { content: was, sizeBytes: bytes.sizeBytes });
+        tx.afterCommit(() => this.#deps.onSameBytes?.(ino, was, draft));
+        content = draft;
         const after = { ...node, local: { ...node.local, content } };
         writeNode(tx, node, after, clock.nowMs());
         node = after;

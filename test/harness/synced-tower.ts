@@ -81,7 +81,7 @@ export class SyncedTower {
       log: silentLogger,
       onEvent: () => {},
       onTreeChange: (changes) => fileSystem.changedElsewhere(changes),
-      onSameBytes: (ino, was, is) => fileSystem.files.renamed(ino, was, is),
+      onSameBytes: (ino, was, is) => fileSystem.files.goOnOver(ino, was, is),
       options: {
         settleMs: SETTLE_MS,
         transfers: 4,
