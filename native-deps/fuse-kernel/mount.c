@@ -121,9 +121,11 @@ static napi_value close_descriptor(napi_env env, napi_callback_info info) {
 }
 
 /*
- * abandonDescriptor(fd): puts /dev/null in the place of a connection whose own thread no longer answers, from another
- * thread. The kernel ends the connection when the last reference is gone: every caller gets an error, nobody hangs.
- * Not close(2): the number would be given to someone else while the dead thread still uses it.
+ * abandonDescriptor(fd): puts a socket that is connected to nobody in the place of a connection whose own thread no longer answers,
+ * from another thread. The kernel ends the connection when the last reference is gone: every caller gets an error, nobody hangs.
+ * Not close(2): the number would be given to someone else while the dead thread still uses it. Not /dev/null: that thread may be back at
+ * this moment, and libuv ends a process by abort(3) where epoll does not take a descriptor. This one is taken, hangs up at once, and fails
+ * each read (EINVAL) and each write (ENOTCONN, without a SIGPIPE): unix(7).
  */
 static napi_value abandon_descriptor(napi_env env, napi_callback_info info) {
   napi_value argv[1];
@@ -131,10 +133,10 @@ static napi_value abandon_descriptor(napi_env env, napi_callback_info info) {
   int32_t fd;
   TRY_NAPI(napi_get_cb_info(env, info, &argc, argv, NULL, NULL));
   TRY_NAPI(napi_get_value_int32(env, argv[0], &fd));
-  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  if (null < 0) return number_of(env, -errno);
-  int result = dup3(null, fd, O_CLOEXEC) < 0 ? -errno : 0;
-  close(null);
+  int nobody = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (nobody < 0) return number_of(env, -errno);
+  int result = dup3(nobody, fd, O_CLOEXEC) < 0 ? -errno : 0;
+  close(nobody);
   return number_of(env, result);
 }
 

@@ -24,11 +24,12 @@ import type { Wire } from './wire.ts';
 /** Replies up to this length are put together where the request stood, and written when the batch is done. */
 const IN_PLACE_BYTES_MAX = N.SMALL_SLOT_BYTES - P.OUT_HEADER_BYTES;
 
-/** What writing a reply says when nobody waits for it any more: interrupted; unmounted; aborted. */
+/** What writing a reply says when nobody waits for it any more: interrupted; unmounted; aborted; given up by another thread. */
 const NOBODY_WAITS: ReadonlySet<number> = new Set([
   constants.errno.ENOENT,
   constants.errno.ENODEV,
   constants.errno.ECONNABORTED,
+  constants.errno.ENOTCONN,
 ]);
 
 export interface ReplyWriterDeps {

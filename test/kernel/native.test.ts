@@ -1,5 +1,5 @@
 import { pbkdf2 } from 'node:crypto';
-import { closeSync, fstatSync, openSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, readdirSync, readFileSync, readlinkSync, writeSync } from 'node:fs';
 import { constants } from 'node:os';
 import { expect, test } from 'vitest';
 import * as N from '../../src/kernel/native.ts';
@@ -110,4 +110,34 @@ test('a reading that fails is tried once more, and what it says then is how the 
 
   expect(await ended).toBe(constants.errno.EIO);
   closeSync(file);
+});
+
+test('a connection that another thread gives up ends in order where its own thread is back and asks for more', async () => {
+  const addon = N.loadKernelAddon();
+  const [device = -1, peer = -1] = addon.socketPair();
+  const nothing = (): void => {};
+  const request = new Uint32Array(N.SMALL_SLOT_BYTES / 4 + 1); // long: there are two large slots
+  request.set([request.byteLength, 1]); // fuse_in_header: length, FUSE_LOOKUP
+  const [held, said]: [number[], number[]] = [[], []];
+
+  const ended = new Promise((resolve) => {
+    const hold = (): void => {
+      const item = new Uint32Array(connection.region, 0, N.ITEM_WORDS);
+      [item[N.ITEM_REPLY], item[N.ITEM_HELD]] = [N.TAKEN, 1];
+      held.push(item[N.ITEM_SLOT] ?? 0);
+      writeSync(peer, request);
+      // The third finds no slot. It is seen in this turn or in the next: only then does it not read until a slot is given back, and polls anew.
+      if (held.length === 2) setImmediate(() => setImmediate(askForMore));
+    };
+    const askForMore = (): void => {
+      said.push(addon.abandonDescriptor(device), connection.send(connection.scratchStart, 16));
+      for (const [large, slot] of held.entries()) connection.release(slot, large + 1);
+    };
+    const connection = addon.openConnection(device, 32, 2, 0xffffffff, hold, nothing, resolve) as N.AddonConnection;
+    writeSync(peer, request);
+  });
+
+  expect(await ended).toBe(constants.errno.EINVAL);
+  expect(said).toEqual([0, -constants.errno.ENOTCONN]);
+  addon.closeDescriptor(peer);
 });
