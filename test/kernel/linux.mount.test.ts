@@ -541,7 +541,7 @@ describe('coming and going', () => {
   test('a Worker that no longer answers is abandoned by the main thread: nobody hangs, the directory is free', async () => {
     const driver = await mounted();
     await shell(`echo x > ${driver.path('f')}`);
-    void driver.do({ do: 'hang-worker' }).catch(() => undefined);
+    await driver.do({ do: 'hang-worker' });
     const reader = started('stat', [driver.path('something-new')]);
 
     await driver.do({ do: 'abandon' });
@@ -558,7 +558,7 @@ describe('coming and going', () => {
     const other = await mounted();
     await shell(`echo x > ${other.path('f')}`);
     const driver = await mounted();
-    void driver.do({ do: 'hang-worker' }).catch(() => undefined);
+    await driver.do({ do: 'hang-worker' });
     if (own !== 'stays') await shell(`fusermount3 -uz ${driver.directory}`);
     await shell(`mount --bind ${other.directory} ${driver.directory}`);
     try {
@@ -580,7 +580,7 @@ describe('coming and going', () => {
     void driver.do({ do: 'busy-worker', ms: 1000 }).catch(() => undefined);
     // Right after that, in the same turn of its loop: nobody reads the request that has locked the folder.
     void driver.do({ do: 'invalidate-entry', parent: 1, name: 'x' }).catch(() => undefined);
-    void driver.do({ do: 'hang-worker' }).catch(() => undefined);
+    await driver.do({ do: 'hang-worker' });
     await expect.poll(() => statesOfThreads(driver.process.pid as number), { interval: 20 }).toContain('D');
 
     await driver.do({ do: 'abandon' });

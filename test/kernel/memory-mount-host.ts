@@ -211,6 +211,8 @@ if (isMainThread) {
       });
       parentPort?.on('message', ({ id, command }: { id: number; command: HostCommand }) => {
         running++;
+        // Answered before it: who asks goes on when nothing is read any more.
+        if (command.do === 'hang-worker') reply({ id, result: null });
         Promise.resolve(run(mount, command))
           .then(
             (result) => reply({ id, result: result ?? null }),

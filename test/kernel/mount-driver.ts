@@ -69,9 +69,10 @@ export class MountDriver {
       said = resolve;
     });
     this.exited = new Promise((resolve) => {
-      this.process.on('exit', (code) => {
+      this.process.on('exit', (code, signal) => {
         said(null);
-        for (const { reject } of this.#waiting.values()) reject(new Error(`the host has ended: ${this.#log}`));
+        const how = `the host has ended (${signal ?? code}): ${this.#log}`;
+        for (const { reject } of this.#waiting.values()) reject(new Error(how));
         // For scripts/test-native-asan.mjs, which looks for reports.
         const reports = process.env.CFS_TEST_REPORTS;
         if (reports !== undefined && this.#log !== '')
