@@ -1,5 +1,5 @@
 import { setMaxListeners } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
@@ -137,6 +137,14 @@ export class LeftTower {
       segmentBytes: options.segmentBytes ?? SEGMENT_BYTES,
     });
     return new LeftTower(options, directory, store);
+  }
+
+  /** What SIGKILL would leave at this moment, in a directory of its own. */
+  snapshot(): string {
+    const directory = mkdtempSync(join(tmpdir(), 'cfs-tower-'));
+    // In one turn: nothing of ours runs meanwhile.
+    cpSync(this.directory, directory, { recursive: true });
+    return directory;
   }
 
   /** Puts everything down; `'keep'` leaves the directory for another tower. */

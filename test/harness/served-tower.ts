@@ -1,6 +1,4 @@
-import { cpSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { rmSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { silentLogger } from '../../src/base/log.ts';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
@@ -139,9 +137,7 @@ export class ServedTower {
    * what is on the disk. @returns that directory
    */
   async killed(): Promise<string> {
-    const directory = mkdtempSync(join(tmpdir(), 'cfs-tower-'));
-    // In one turn: nothing of ours runs meanwhile.
-    cpSync(this.tower.directory, directory, { recursive: true });
+    const directory = this.tower.snapshot();
     await this.close();
     return directory;
   }

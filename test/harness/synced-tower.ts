@@ -39,12 +39,15 @@ export class SyncedTower {
     this.mount = new InProcessMount(tower.fileSystem);
   }
 
-  /** @param left of which tower it takes the store over, with the service and the time that one had */
+  /**
+   * @param left of which tower it takes the store over, with the service and the time that one had
+   * @param directory in place of that one's, a copy of it
+   */
   static async build({
     heldSyncs = () => 0,
     left,
     ...options
-  }: Pick<TowerOptions, 'contents' | 'disk' | 'pace' | 'segmentBytes' | 'listing'> & {
+  }: Pick<TowerOptions, 'contents' | 'directory' | 'disk' | 'pace' | 'segmentBytes' | 'listing'> & {
     /** How many wait for the disk because the test wants it so. */
     readonly heldSyncs?: () => number;
     readonly left?: SyncedTower;

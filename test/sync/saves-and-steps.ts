@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { FsError, UsageError } from '../../src/base/errors.ts';
 import { type Inode, type ResourceUrl, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import type { NodeRecord, RemoteFacet } from '../../src/store/tables.ts';
-import { SyncedTower } from '../harness/synced-tower.ts';
+import { SETTLE_MS, SyncedTower } from '../harness/synced-tower.ts';
 import { type Fate, MODEL_ROOT, MODEL_TRASH, type ModelResource } from './model-service.ts';
 
 /**
@@ -45,7 +45,15 @@ export type SaveStep =
       readonly size: number;
     }
   | { readonly do: 'list' | 'tidy' | 'retry' }
-  | { readonly do: 'restart'; readonly took: boolean };
+  | { readonly do: 'restart' | 'kill'; readonly took: boolean }
+  /** It is all answered; a file is changed, and the mount killed while somebody writes all of it anew. */
+  | {
+      readonly do: 'kill-writer';
+      readonly at: number;
+      readonly size: number;
+      readonly ms: number;
+      readonly took: boolean;
+    };
 
 const PATHS = ['a', 'b', 'd/a', 'd/b', 'a', 'e/b'];
 const FOLDERS = ['d', 'e'];
@@ -137,7 +145,17 @@ export const saveStep: fc.Arbitrary<SaveStep> = fc.oneof(
     }),
   },
   { weight: 2, arbitrary: fc.record({ do: fc.constantFrom('list' as const, 'tidy' as const, 'retry' as const) }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant('restart' as const), took: fc.boolean() }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({ do: fc.constantFrom('restart' as const, 'kill' as const), took: fc.boolean() }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      do: fc.constant('kill-writer' as const),
+      ...{ at, size, ms: fc.constantFrom(0, 2_000, 2_000), took: fc.boolean() },
+    }),
+  },
 );
 
 interface HalfWritten {
@@ -329,15 +347,22 @@ export class SavesAndSteps {
       case 'write-held':
       case 'rewrite-held':
         return this.#writeHeld(step);
+      case 'kill-writer': {
+        const at = this.#fileAt(step.at);
+        await this.#answerAll();
+        const first = await this.#act({ do: 'patch', at, size: step.size });
+        const second = await this.#act({ do: 'begin', at, size: step.size });
+        await this.#world.pass(step.ms);
+        await this.#kill(step.took ? 'lose-reply' : 'lose-request');
+        return `${first}, then ${second}, and killed`;
+      }
       case 'write-late':
       case 'rewrite-late': {
-        const there = PATHS.flatMap((path, at) => (this.#nodeAt(path) === undefined ? [] : [at]));
-        const held = await this.#act({ do: 'hold', at: there[step.at % Math.max(1, there.length)] ?? 0 });
+        const held = await this.#act({ do: 'hold', at: this.#fileAt(step.at) });
         const fd = [...this.#held].at(-1);
         if (held === null || fd === undefined) return null;
+        await this.#answerAll();
         service.auto = () => ({ type: 'answer' });
-        service.settleAll({ type: 'answer' });
-        await this.#world.pass(PACE_MS_MAX);
         const file = this.#remoteOf((await this.#done(mount.fstat(fd))).ino)?.resource;
         if (!this.#isAlone && file !== undefined && !service.isInTrash(file)) {
           const bytes = this.#bytes(step.size, 'theirs');
@@ -392,8 +417,7 @@ export class SavesAndSteps {
         service.auto = () => ({ type: 'answer' });
         service.settleAll({ type: 'answer' });
         await this.#act({ do: 'save', at: step.at, size: SIZES.length - 1 });
-        await this.#world.pass(PACE_MS_MAX);
-        service.auto = null;
+        await this.#answerAll();
         const again = await this.#act({ do: 'save-again', at: step.at, size: 0 });
         clock.advance(PACE_MS_MAX);
         for (let turn = 0; turn < step.turns; turn++) await new Promise((resolve) => setImmediate(resolve));
@@ -486,6 +510,8 @@ export class SavesAndSteps {
         return '';
       case 'restart':
         return this.#restart(step.took ? 'lose-reply' : 'lose-request');
+      case 'kill':
+        return this.#kill(step.took ? 'lose-reply' : 'lose-request');
       case 'their-version':
       case 'their-file':
       case 'their-trash':
@@ -518,6 +544,22 @@ export class SavesAndSteps {
     this.#mayGo.add(text(seen));
     await this.#closed(fd, bytes);
     return `${ino} = ${nameOf(text(bytes))} over ${nameOf(text(seen))}`;
+  }
+
+  /** Everything is answered, and each file may be sent again. */
+  async #answerAll(): Promise<void> {
+    const { service } = this.#world;
+    service.auto = () => ({ type: 'answer' });
+    service.settleAll({ type: 'answer' });
+    await this.#world.pass(PACE_MS_MAX);
+    for (let round = 0; round < 8 && this.#world.sync.status().pending > 0; round++) await this.#world.pass(SETTLE_MS);
+    service.auto = null;
+  }
+
+  /** Which of the paths with a file `at` stands for. */
+  #fileAt(at: number): number {
+    const there = PATHS.flatMap((path, index) => (this.#nodeAt(path) === undefined ? [] : [index]));
+    return there[at % Math.max(1, there.length)] ?? 0;
   }
 
   async #folder({ how, at }: Extract<SaveStep, { do: 'folder' | 'their-folder' }>): Promise<string | null> {
@@ -653,6 +695,23 @@ export class SavesAndSteps {
     await before.close('keep');
     before.service.auto = null;
     this.#world = await SyncedTower.build({ ...this.#tower, left: before });
+    return '';
+  }
+
+  /** As SIGKILL leaves it: files that are open are drafts, what was closed is a record in the journal, and the index is behind. */
+  async #kill(fate: 'lose-reply' | 'lose-request'): Promise<string> {
+    const before = this.#world;
+    const directory = before.tower.snapshot();
+    const nowMs = before.clock.elapsedMs();
+    for (const { bytes, sinceMs } of this.#half.values())
+      if (nowMs - sinceMs >= MAY_BE_PUSHED_OPEN_MS) this.#sentOpen.add(text(bytes.subarray(0, bytes.byteLength / 2)));
+    this.#half.clear();
+    this.#held.clear();
+    before.service.settleAll({ type: fate });
+    before.service.auto = () => ({ type: 'lose-request' });
+    await before.close();
+    before.service.auto = null;
+    this.#world = await SyncedTower.build({ ...this.#tower, left: before, directory });
     return '';
   }
 
