@@ -92,6 +92,14 @@ export function writeNode(tx: Transaction, before: NodeRecord | undefined, after
 }
 
 /**
+ * What the folder's listing said may be otherwise by now: it is asked for anew. Nothing for one that was never listed, nor for one that is gone:
+ * what lay in it on the service may be known longer than the folder itself.
+ */
+export function listAnew(tx: Transaction, folder: Inode): void {
+  if (tx.get('folder', folder) !== undefined) tx.put('folder', folder, { listedMs: 0 });
+}
+
+/**
  * Whether a change is somebody's word about this node. The times of a folder tell of what lies in it, and which version a file
  * is may be learnt by reading it: neither changes what is to be pushed, and the sync does not hear of them. Un-parked by them, a
  * node would wait for a try that never comes.

@@ -11,7 +11,7 @@ import {
   type VersionUrl,
 } from '../base/vocabulary.ts';
 import type { Contents } from '../store/contents.ts';
-import { newInode, removeNode, writeNode } from '../store/node-table.ts';
+import { listAnew, newInode, removeNode, writeNode } from '../store/node-table.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet, StoreReader, StoreWriter, Transaction } from '../store/tables.ts';
 import { baseOf, conflictName, isTakenOverBy, judgeHistory, type Verdict } from './conflict.ts';
 import type { Intents } from './intents.ts';
@@ -135,7 +135,7 @@ export class Acknowledgement {
     }
     if (node.local === null && !isOurs) {
       // Deleted here while it was sent, and saved by somebody since: it is theirs again, and comes back with its folder's next listing.
-      tx.put('folder', node.remote.parent, { listedMs: 0 });
+      listAnew(tx, node.remote.parent);
       removeNode(tx, node, nowMs);
       return copies;
     }

@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
 import { type Inode, ROOT_INODE, timespecOfMs } from '../base/vocabulary.ts';
-import { deletedAbove, isContentDirty, newInode, removeNode, writeNode } from '../store/node-table.ts';
+import { deletedAbove, isContentDirty, listAnew, newInode, removeNode, writeNode } from '../store/node-table.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet, StoreWriter, Transaction } from '../store/tables.ts';
 import { isEmpty, isWithin } from '../tree/live-folder.ts';
 import type { TreeInvalidation } from '../tree/tree.ts';
@@ -138,7 +138,7 @@ export class Discarding {
         removeNode(tx, node, nowMs);
         writeNode(tx, undefined, { ...node, ino: newInode(tx), local }, nowMs);
       }
-      this.#askAgain(tx, parent);
+      listAnew(tx, parent);
       forget.push({ kind: 'entry', parent, name: local.name });
     }
   }
@@ -151,7 +151,7 @@ export class Discarding {
     const mtime = timespecOfMs(remote.lastModifiedMs ?? nowMs);
     const bytes = { content: remote.content, sizeBytes: remote.sizeBytes ?? 0, mtime, ctime: timespecOfMs(nowMs) };
     writeNode(tx, node, { ...node, local: { ...node.local, ...bytes } }, nowMs);
-    this.#askAgain(tx, remote.parent);
+    listAnew(tx, remote.parent);
     forget.push({ kind: 'inode', ino, was: node.local });
   }
 
@@ -188,18 +188,13 @@ export class Discarding {
     if (!now?.local) return;
     const name = this.#freeName(tx, { ...remote, parent: home });
     writeNode(tx, now, { ...now, local: { ...now.local, parent: home, name } }, this.#deps.clock.nowMs());
-    this.#askAgain(tx, home);
+    listAnew(tx, home);
     forget.push({ kind: 'entry', parent: home, name });
   }
 
   #freeName(tx: Transaction, { parent, shownAs }: Pick<RemoteFacet, 'parent' | 'shownAs'>): string {
     const isTaken = (name: string): boolean => tx.get('name', [parent, name]) !== undefined;
     return isTaken(shownAs) ? this.#deps.naming.distinct(shownAs, isTaken) : shownAs;
-  }
-
-  /** Something else may have happened there meanwhile. */
-  #askAgain(tx: Transaction, folder: Inode): void {
-    if (tx.get('folder', folder) !== undefined) tx.put('folder', folder, { listedMs: 0 });
   }
 }
 

@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { ApiError } from '../base/errors.ts';
 import { type Inode, type ResourceUrl, ROOT_INODE } from '../base/vocabulary.ts';
-import { upwards, writeNode } from '../store/node-table.ts';
+import { listAnew, upwards, writeNode } from '../store/node-table.ts';
 import type { StoreWriter } from '../store/tables.ts';
 import { isWithin } from '../tree/live-folder.ts';
 import type { TreeInvalidation } from '../tree/tree.ts';
@@ -74,7 +74,7 @@ export class GivingWay {
       const isTaken = (name: string): boolean => tx.get('name', [parent, name]) !== undefined;
       const name = isTaken(remote.shownAs) ? naming.distinct(remote.shownAs, isTaken) : remote.shownAs;
       writeNode(tx, node, { ...node, local: { ...local, parent, name } }, clock.nowMs());
-      if (tx.get('folder', ino) !== undefined) tx.put('folder', ino, { listedMs: 0 });
+      listAnew(tx, ino);
       return [
         { kind: 'entry', parent: local.parent, name: local.name },
         { kind: 'entry', parent, name },

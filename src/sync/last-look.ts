@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { ApiError } from '../base/errors.ts';
 import type { RemoteEntry } from '../base/resources.ts';
 import type { Inode, ResourceUrl } from '../base/vocabulary.ts';
-import { removeNode } from '../store/node-table.ts';
+import { listAnew, removeNode } from '../store/node-table.ts';
 import { mayBeTimeOf } from '../store/service-time.ts';
 import type { NodeRecord, RemoteFacet, StoreWriter } from '../store/tables.ts';
 import type { RemoteChanges } from './remote-changes.ts';
@@ -50,7 +50,7 @@ export class LastLook {
     store.transact((tx) => {
       const node = tx.get('node', folder.ino);
       if (node?.remote && node.local === null) {
-        tx.put('folder', node.remote.parent, { listedMs: 0 });
+        listAnew(tx, node.remote.parent);
         removeNode(tx, node, this.#deps.clock.nowMs());
       }
     });
@@ -68,7 +68,7 @@ export class LastLook {
     store.transact((tx) => {
       const node = tx.get('node', file.ino);
       if (!node?.remote || node.local !== null) return;
-      tx.put('folder', node.remote.parent, { listedMs: 0 });
+      listAnew(tx, node.remote.parent);
       removeNode(tx, node, clock.nowMs());
     });
     return false;

@@ -128,6 +128,26 @@ describe.each(['trash', 'forever'] as const)('a file that is deleted by itself (
     expect(world.sync.status().pending).toBe(0);
   });
 
+  test('is theirs again where its folder went meanwhile: no listing of that stays behind', async () => {
+    const world = new SyncWorld({ deletion });
+    const folder = world.service.add('folder', MODEL_ROOT, 'a');
+    const file = world.service.add('file', folder, 'f', Buffer.from('x'));
+    world.learn();
+    const { ino } = world.node('/a');
+    world.remove('/a/f');
+    world.service.addVersion(file, Buffer.from('theirs'));
+    world.clock.advance(SETTLE_MS + 1);
+    await world.quiet();
+    const [look] = world.service.pending.splice(0);
+
+    expect(world.tree.settleAbsence(ino, null, world.marks.nextSequence(), true)).toBe('removed');
+    look?.settle({ type: 'answer' });
+    await world.quiet();
+
+    expect(look?.name).toBe(`resource ${file}`);
+    expect([...world.store.all('folder')].map(([listed]) => world.store.get('node', listed)?.kind)).toEqual(['folder']);
+  });
+
   test('stays where it could not be looked at', async () => {
     const { world, file } = deletedFile();
     await world.quiet();
