@@ -17,6 +17,8 @@ export interface Incoming {
   readonly chunks: AsyncIterable<Uint8Array>;
   /** Hears of each chunk whose bytes have landed: its memory may be filled again. */
   takeBack?(chunk: Uint8Array): void;
+  /** Ends the chunks, also while the next is waited for: nobody can take them any more. */
+  giveUp?(): void;
 }
 
 /** Where bytes come from. */
@@ -111,7 +113,7 @@ async function bringIntoFile(
 
 /** @param start where what is there begins, when the extent follows it */
 async function landInFile(
-  { extent, chunks, takeBack }: Incoming,
+  { extent, chunks, takeBack, giveUp }: Incoming,
   start: number,
   file: FileHandle,
   path: string,
@@ -122,7 +124,7 @@ async function landInFile(
   const marking = new ArrivingMarks(extent.start);
   let batch: Uint8Array[] = [];
   let batchBytes = 0;
-  // One batch is written while the next arrives. Its failure is kept for the next await: nobody may be waiting for it yet.
+  // One batch is written while the next arrives, which a service that hangs may never send: the failure of a write ends that.
   let writing: Promise<void> | null = null;
   let failure: unknown = null;
   const write = () => {
@@ -140,6 +142,7 @@ async function landInFile(
       })
       .catch((error: unknown) => {
         failure = error;
+        giveUp?.();
       })
       .finally(() => {
         writing = null;
@@ -158,6 +161,8 @@ async function landInFile(
     }
     await writing;
     if (batchBytes > 0 && failure === null) write();
+  } catch (error) {
+    failure ??= error;
   } finally {
     // Also after a failure of the chunks: the file must not be closed under a write.
     await writing;

@@ -1,9 +1,10 @@
+import { firstOf } from '../base/abort.ts';
 import type { FetchedRange, FetchTarget, RemoteVersion, WrittenExtent } from '../base/resources.ts';
 import type { Extent, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
 import type { AccountTree } from '../remote/account-tree.ts';
 import type { HttpService } from '../remote/http-service.ts';
 import type { Connectivity } from './connectivity.ts';
-import { land, type Supply } from './landing.ts';
+import { type Incoming, land, type Supply } from './landing.ts';
 import type { RateLimit } from './rate-limit.ts';
 import type { TransferQueue } from './transfer-queue.ts';
 
@@ -52,13 +53,21 @@ export class VersionService {
     const { isAhead = false } = target;
     const transfer = { kind: 'download', url: version, bytesTotal: extent.end - extent.start, isAhead } as const;
     return this.#queue.run(transfer, signal, (meter) =>
-      this.#connectivity.watched(() => {
-        const ask = async (start: number) => {
-          const incoming = await this.#service.readVersion(version, { start, end: extent.end }, sizeBytes, signal);
+      this.#connectivity.watched(async () => {
+        const givenUp = new AbortController();
+        const ended = firstOf([signal, givenUp.signal]);
+        const ask = async (start: number): Promise<Incoming> => {
+          const incoming = await this.#service.readVersion(
+            version,
+            { start, end: extent.end },
+            sizeBytes,
+            ended.signal,
+          );
           meter.expects(start - extent.start + incoming.extent.end - incoming.extent.start);
-          if (this.#limit === null) return incoming;
-          const chunks = this.#limit.paced(incoming.chunks, isAhead ? 'later' : 'now', signal);
-          return { extent: incoming.extent, chunks };
+          const giveUp = () => givenUp.abort();
+          if (this.#limit === null) return { ...incoming, giveUp };
+          const chunks = this.#limit.paced(incoming.chunks, isAhead ? 'later' : 'now', ended.signal);
+          return { extent: incoming.extent, chunks, giveUp };
         };
         const arrived = (bytes: number): void => {
           meter.moved(bytes);
@@ -68,7 +77,11 @@ export class VersionService {
         const bring: Supply['bring'] = (fd, landed) =>
           this.#service.bringVersion(version, extent, sizeBytes, { fd, landed }, signal);
         const supply = this.#limit === null ? { ask, bring } : { ask };
-        return land(supply, extent, target, arrived, written);
+        try {
+          return await land(supply, extent, target, arrived, written);
+        } finally {
+          ended.release();
+        }
       }, 'data'),
     );
   }

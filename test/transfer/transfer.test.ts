@@ -26,6 +26,8 @@ import { ManualClock } from '../tree/tree-fixture.ts';
 import { openDescriptors } from './open-descriptors.ts';
 
 const BYTES = Buffer.from(Uint8Array.from({ length: 3_000_000 }, (_, i) => (i * 7 + (i >> 8)) & 0xff));
+/** Makes landing begin to write, with less behind it than would make it do so again. */
+const FIRST_WRITE_BYTES = 270_000;
 const FOLDER = '<folder><displayName>a</displayName><contents>c</contents></folder>';
 
 let server: ScriptedServer;
@@ -197,20 +199,33 @@ describe('a fetch', () => {
     expect(server.requests).toEqual([]);
   });
 
-  test('onto a full disk says that the disk is full, and frees the connection', async () => {
-    const head = { 'Content-Length': String(BYTES.byteLength) };
-    server.otherwise = raw(answer(200, head, BYTES.subarray(0, 2_000_000)), 'stay');
-    const target = { kind: 'file', path: '/dev/full' } as const;
-    const extent = { start: 0, end: BYTES.byteLength };
+  test.each<[string, number, number | null]>([
+    ['while more comes', 2_000_000, null],
+    ['where no more comes than the first write', FIRST_WRITE_BYTES, null],
+    ['where no more comes than the first write, and bytes are slowed down', FIRST_WRITE_BYTES, 100_000_000],
+  ])(
+    'onto a full disk %s says that the disk is full, and frees the connection',
+    async (_where, bytes, downBytesPerSecond) => {
+      const { versions } = createTransfer({
+        service,
+        clock,
+        log: silentLogger,
+        limits: { upBytesPerSecond: null, downBytesPerSecond },
+      });
+      const head = { 'Content-Length': String(BYTES.byteLength) };
+      server.otherwise = raw(answer(200, head, BYTES.subarray(0, bytes)), 'stay');
+      const target = { kind: 'file', path: '/dev/full' } as const;
+      const extent = { start: 0, end: BYTES.byteLength };
 
-    await expect(
-      transfer.versions.readVersion(versionUrl(), extent, extent.end, target, unheard, signal),
-    ).rejects.toMatchObject({
-      name: 'StorageError',
-      full: true,
-    });
-    await until(() => server.requests.every(({ connection }) => !server.isOpen(connection)), 'its connections end');
-  });
+      await expect(
+        versions.readVersion(versionUrl(), extent, extent.end, target, unheard, signal),
+      ).rejects.toMatchObject({
+        name: 'StorageError',
+        full: true,
+      });
+      await until(() => server.requests.every(({ connection }) => !server.isOpen(connection)), 'its connections end');
+    },
+  );
 });
 
 describe('a body', () => {
