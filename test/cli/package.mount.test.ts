@@ -2,6 +2,7 @@ import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, expect, onTestFailed, test } from 'vitest';
 import { runCommand } from '../harness/command.ts';
+import { LET_GO_OF_OTHERS } from '../harness/mount-namespace.ts';
 import { ReferenceServer } from '../harness/reference-server.ts';
 import { PROJECT } from '../imports.ts';
 import { CommandHome } from './cli-harness.ts';
@@ -130,7 +131,7 @@ test('installed from that file alone, the programs sign in, mount, push and end'
       cfs sync --wait
       # Without the other mounts of this machine, which may be dead, and busy while somebody looks at them.
       if [ "$(id -u)" = 0 ]; then
-        unshare --mount sh -euc 'findmnt -rno TARGET -t fuse.cfs-mount | grep -vxF "$1" | xargs -r umount -lic; exec cfs doctor' sh "$1"
+        unshare --mount sh -euc 'kept=$1; ${LET_GO_OF_OTHERS}; exec cfs doctor' sh "$1"
       else
         cfs doctor
       fi

@@ -485,6 +485,22 @@ describe('coming and going', () => {
     },
   );
 
+  // Otherwise what is tested above is aborted, where another test has a namespace for ten seconds.
+  test.skipIf(process.getuid?.() !== 0)(
+    'a mount namespace of tests lets go of what another mount lies over',
+    async () => {
+      const driver = await mounted();
+      await shell(`mount -t tmpfs over ${driver.directory}`);
+      try {
+        const [unshare = '', ...words] = inMountNamespace('cat /proc/self/mounts', null);
+
+        expect((await run(unshare, words)).stdout).not.toContain(driver.directory);
+      } finally {
+        await run('umount', [driver.directory]);
+      }
+    },
+  );
+
   test('a mount that was detached, and in which a file is open, is in use: its end is not waited for', async () => {
     const driver = await mounted();
     await shell(`echo x > ${driver.path('f')}`);
