@@ -1,5 +1,6 @@
 import {
   closeSync,
+  constants,
   fstatSync,
   lstatSync,
   mkdirSync,
@@ -60,7 +61,7 @@ export class LogFile {
       this.#close();
     }
     if (named === undefined) mkdirSync(dirname(this.#path), { recursive: true, mode: 0o700 });
-    this.#fd = openSync(this.#path, 'a', 0o600);
+    this.#fd = openLog(this.#path);
     return this.#fd;
   }
 
@@ -99,6 +100,15 @@ export class LogFile {
     if (this.#fd !== null) closeSync(this.#fd);
     this.#fd = null;
   }
+}
+
+/**
+ * Opens a log to append to. A terminal that was stopped (Ctrl-S), or a pipe that is not read, takes no more and says so (EAGAIN) instead of
+ * making whoever writes wait: that would be the thread that answers the kernel. For files it is all the same.
+ */
+export function openLog(path: string): number {
+  const { O_WRONLY, O_APPEND, O_CREAT, O_NONBLOCK, O_NOCTTY } = constants;
+  return openSync(path, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOCTTY, 0o600);
 }
 
 function rename(from: string, to: string): void {

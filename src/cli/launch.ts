@@ -1,10 +1,11 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { closeSync, mkdirSync, openSync } from 'node:fs';
+import { closeSync, mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { UsageError } from '../base/errors.ts';
+import { openLog } from '../base/log-file.ts';
 import { exitCode } from './exit-codes.ts';
 import { type MountRequest, mountEnvironment, parseMountAnswer } from './mount-request.ts';
 import { MANAGER_VARIABLES } from './service-manager.ts';
@@ -51,7 +52,7 @@ export async function launchMount(
   const { logFile } = request;
   if (logFile !== null) mkdirSync(dirname(logFile), { recursive: true, mode: 0o700 });
   // In the background there is nobody to read what is printed; what ends the process unexpectedly belongs into the log.
-  const log = request.foreground || logFile === null ? null : openSync(logFile, 'a', 0o600);
+  const log = request.foreground || logFile === null ? null : openLog(logFile);
   const child = spawn(process.execPath, [...MOUNT_FLAGS, program], {
     detached: true,
     cwd: '/',

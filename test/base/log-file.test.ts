@@ -1,6 +1,10 @@
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import {
   chmodSync,
   closeSync,
+  constants,
+  existsSync,
   mkdirSync,
   mkdtempSync,
   openSync,
@@ -12,6 +16,7 @@ import {
   symlinkSync,
   utimesSync,
   writeFileSync,
+  writeSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -119,6 +124,28 @@ test('a log that cannot be written ends nothing', () => {
   expect(readFileSync(path, 'utf8')).toBe('two\n');
   chmodSync(path, 0o600);
   log.close();
+});
+
+/** [S-log-1] */
+test.each(['is full', 'nobody has opened'] as const)('a pipe that %s holds nobody up', async (how) => {
+  const [pipe, isReading] = [join(directory, 'pipe'), join(directory, 'is-reading')];
+  spawnSync('mkfifo', [pipe]);
+  const held = how === 'is full' ? openSync(pipe, constants.O_RDWR | constants.O_NONBLOCK) : null;
+  if (held !== null)
+    expect(() => {
+      for (;;) writeSync(held, Buffer.alloc(4096));
+    }).toThrow('EAGAIN');
+  // Whoever waits is let go in the end, and is found out.
+  const reader = spawn('sh', ['-c', 'sleep 3; : > "$1"; exec cat "$0" > /dev/null', pipe, isReading], {
+    stdio: 'ignore',
+  });
+
+  new LogFile(pipe).write('a line that is lost\n');
+
+  expect(existsSync(isReading)).toBe(false);
+  if (held !== null) closeSync(held);
+  reader.kill();
+  await once(reader, 'close');
 });
 
 test('createLogger writes there', () => {
