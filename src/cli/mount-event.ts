@@ -63,11 +63,6 @@ export function eventLine(event: MountEvent): string {
   }
 }
 
-/** Prints an event to standard output. */
-export function printEvent(event: MountEvent): void {
-  process.stdout.write(`${eventLine(event)}\n`);
-}
-
 function changes(count: number): string {
   return count === 1 ? '1 change' : `${count} changes`;
 }

@@ -26,10 +26,11 @@ import { type Account, readAccountFile } from './account-file.ts';
 import { unmountWhenKilled } from './auto-unmount.ts';
 import { believedCertificates } from './believed-certificates.ts';
 import { DesktopNotices } from './desktop-notices.ts';
+import { EventPrinter } from './event-printer.ts';
 import { exitCode } from './exit-codes.ts';
 import { failureOf } from './failure.ts';
 import { afterHandover } from './handover.ts';
-import { type MountEvent, printEvent } from './mount-event.ts';
+import type { MountEvent } from './mount-event.ts';
 import { answerLauncher, type MountRequest, readMountRequest } from './mount-request.ts';
 import { type MainService, type MountService, STOP_ID, type StopOutcome, type WorkerStart } from './mount-seam.ts';
 import { QuotaWatch } from './quota-watch.ts';
@@ -82,6 +83,8 @@ class MountingProcess {
   /** A mount that was unmounted from outside, and is then asked to end, says so twice. */
   #hasFinished = false;
   #lastSync = STOP_ID;
+  /** Null where nobody looks. */
+  readonly #printer: EventPrinter | null;
   readonly #notices: DesktopNotices;
   readonly #signIns: SignInWatch;
   readonly #quota: QuotaWatch;
@@ -91,6 +94,7 @@ class MountingProcess {
     this.#request = request;
     this.#account = account;
     this.#log = log;
+    this.#printer = request.foreground ? new EventPrinter(systemClock) : null;
     this.#notices = new DesktopNotices({ clock: systemClock, log, env: process.env });
     this.ended = new Promise((resolve) => {
       this.#end = resolve;
@@ -260,7 +264,7 @@ class MountingProcess {
 
   #event(event: MountEvent): void {
     this.#log.info({ event }, 'event');
-    if (this.#request.foreground) printEvent(event);
+    this.#printer?.print(event);
     this.#notices.tell(event);
     if (event.type === 'uploaded' || event.type === 'deleted') this.#quota.pushed();
   }

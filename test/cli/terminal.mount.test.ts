@@ -1,12 +1,12 @@
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { exitCode } from '../../src/cli/exit-codes.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
 import { atTerminal } from '../harness/terminal.ts';
 import { PROJECT } from '../imports.ts';
 import { CommandHome } from './cli-harness.ts';
 
-/** What only a person at a terminal sees: questions, and bars. One mount for all; the last test ends it. */
+/** What only a person at a terminal sees: questions, and bars. One mount for all; the last test but one ends it. */
 
 const CFS = [process.execPath, join(PROJECT, 'dist/cli/cfs.js')] as const;
 /** Nothing is coloured, so that NO_COLOR holds whether it is set or not. */
@@ -120,6 +120,19 @@ test('cfs umount draws a bar of what it pushes, and ends when all of it is there
   expectBar(seen);
   expect([code, seen]).toEqual([0, expect.stringContaining(`unmounted ${mount.directory}`)]);
   expect([...(await mount.serverTree()).keys()]).toContain('last.bin');
+});
+
+test('a terminal that was stopped by Ctrl-S stops nothing else', async () => {
+  const foreground = [process.execPath, join(PROJECT, 'dist/cli/cfs-mount.js'), '--foreground', mount.directory];
+  const terminal = atTerminal(foreground, { env: mount.env(), turns: [['mounted ', '\x13']] });
+  await vi.waitUntil(async () => (await mount.status()) !== null, { timeout: 30_000 });
+
+  await mount.run('printf seen > seen.txt; printf unseen > unseen.txt');
+  expect(await mount.cfs(['sync', '--wait'])).toMatchObject({ code: 0 });
+  expect(await mount.cfs(['status'])).toMatchObject({ stdout: expect.stringContaining(mount.directory) });
+  expect(await mount.cfs(['umount'])).toMatchObject({ code: 0 });
+
+  expect(await terminal).toMatchObject({ code: 0 });
 });
 
 /** A bar of one file of 3,000,000 bytes, in a terminal of 80 columns. */
