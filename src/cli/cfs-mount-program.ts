@@ -24,7 +24,7 @@ export function cfsMountProgram(context: MountContext, ended: (code: number) => 
     const [source, directory] = second === undefined ? [null, first] : [first, second];
     const paths = pathsOf(context.env);
     const words = readMountWords(given.texts('-o'));
-    const options = mountOptions(program, context.env, paths, words.options);
+    const options = mountOptions(program, context.env, paths, words);
     const { mountCommand } = await import('./mount-command.ts');
     const flags = {
       directory,

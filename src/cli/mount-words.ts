@@ -1,6 +1,4 @@
-import { UsageError } from '../base/errors.ts';
 import { fileKeyOf, type OptionKey, optionRows } from '../config/options.ts';
-import { exitCode } from './exit-codes.ts';
 import { MOUNT_SUBTYPE } from './mount-request.ts';
 
 /** What of `-o` concerns the mount itself; the rest are options of the table in `config/options`. */
@@ -11,6 +9,15 @@ export interface MountWords {
   readonly fsname: string | null;
   /** Whether the directory is freed when the mounting process was killed. */
   readonly autoUnmount: boolean;
+}
+
+/** What `-o` said. */
+export interface MountWordsGiven {
+  /** What it sets options of the table to, as texts. */
+  readonly options: Readonly<Partial<Record<OptionKey, string>>>;
+  readonly mount: MountWords;
+  /** Names every word that is not known; null where all are. */
+  readonly problem: string | null;
 }
 
 export const NO_MOUNT_WORDS: MountWords = { flags: [], fsname: null, autoUnmount: false };
@@ -44,13 +51,8 @@ const ALWAYS: ReadonlySet<string> = new Set([
 /**
  * The words of `-o ro,noatime,uid=1000 -o …`, as mount(8) and other FUSE programs have them: which options of the table they set
  * (as texts, like flags), and what is left for the mount. In fsname a backslash takes the next character as it is.
- *
- * @throws UsageError naming every word that is not known
  */
-export function readMountWords(texts: readonly string[]): {
-  readonly options: Readonly<Partial<Record<OptionKey, string>>>;
-  readonly mount: MountWords;
-} {
+export function readMountWords(texts: readonly string[]): MountWordsGiven {
   const options: Partial<Record<OptionKey, string>> = {};
   const flags: string[] = [];
   const refused: string[] = [];
@@ -67,15 +69,13 @@ export function readMountWords(texts: readonly string[]): {
     else if (name === 'fsname' && value !== undefined && value !== '') fsname = value;
     else if (!ALWAYS.has(word)) refused.push(word);
   }
-  if (refused.length > 0) {
-    const known = [...SWITCHES.keys(), ...SHOWN_VALUES.map((name) => `${name}=`), 'fsname=', 'auto_unmount'];
-    const words = [...known, 'default_permissions', ...FLAGS].join(', ');
-    throw new UsageError(
-      `-o: unknown: ${refused.join(', ')} (known: ${words}, and the options of cfs-mount --help without their dashes)`,
-      exitCode('usage'),
-    );
-  }
-  return { options, mount: { flags, fsname, autoUnmount } };
+  return { options, mount: { flags, fsname, autoUnmount }, problem: refused.length > 0 ? unknown(refused) : null };
+}
+
+function unknown(refused: readonly string[]): string {
+  const known = [...SWITCHES.keys(), ...SHOWN_VALUES.map((name) => `${name}=`), 'fsname=', 'auto_unmount'];
+  const words = [...known, 'default_permissions', ...FLAGS].join(', ');
+  return `-o: unknown: ${refused.join(', ')} (known: ${words}, and the options of cfs-mount --help without their dashes)`;
 }
 
 function isSwitch(wanted: OptionKey): boolean {

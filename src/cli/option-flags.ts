@@ -6,6 +6,7 @@ import { envNameOf, type OptionKey, type Options, optionRows } from '../config/o
 import type { Paths } from '../config/paths.ts';
 import { exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
+import type { MountWordsGiven } from './mount-words.ts';
 
 /** Adds every option of the table to a command. Values stay texts here: config/load judges all sources alike. */
 export function addMountOptions(command: Command): Command {
@@ -27,12 +28,12 @@ export function givenFlags(command: Command): Partial<Record<OptionKey, string>>
   return flags;
 }
 
-/** The options of a mount from all their sources; `words`: what `-o` set, weaker than a flag. @throws UsageError naming every mistake with its place, or a config.toml that cannot be read */
+/** The options of a mount from all their sources; `words`: what `-o` set, and what is wrong with it. @throws UsageError naming every mistake with its place, or a config.toml that cannot be read */
 export function mountOptions(
   command: Command,
   env: Readonly<Record<string, string | undefined>>,
   paths: Paths,
-  words: Partial<Record<OptionKey, string>> = {},
+  words?: MountWordsGiven,
 ): Options {
   return loadedOptions(command, env, paths, words).options;
 }
@@ -47,12 +48,21 @@ export function loadedOptions(
   command: Command | null,
   env: Readonly<Record<string, string | undefined>>,
   paths: Paths,
-  words: Partial<Record<OptionKey, string>> = {},
+  words?: MountWordsGiven,
 ): LoadedOptions {
-  const flags = { ...words, ...(command === null ? {} : givenFlags(command)) };
+  const flags = command === null ? {} : givenFlags(command);
   const text = configurationText(paths.configFile);
   const file = text === null ? null : { path: paths.configFile, text };
-  return loadOptions({ flags, env, file }, exitCode('usage'));
+  return loadOptions(
+    {
+      flags,
+      env,
+      file,
+      ...(words !== undefined && { words: words.options }),
+      ...(words?.problem != null && { problems: [words.problem] }),
+    },
+    exitCode('usage'),
+  );
 }
 
 /** Null where there is none. What is there and cannot be read is not passed over: it may say `read-only`, or whose mask holds. */

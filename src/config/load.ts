@@ -15,18 +15,22 @@ export interface LoadedOptions {
 export interface OptionInputs {
   /** What was given on the command line, as text (`true` for a switch), by option key. */
   readonly flags: Readonly<Partial<Record<OptionKey, string>>>;
+  /** What `-o` set, in the same way. */
+  readonly words?: Readonly<Partial<Record<OptionKey, string>>>;
+  /** What else is wrong with the command line, in words: told together with the rest. */
+  readonly problems?: readonly string[];
   readonly env: Readonly<Record<string, string | undefined>>;
   /** config.toml, where there is one. */
   readonly file: { readonly path: string; readonly text: string } | null;
 }
 
 /**
- * Defaults < config.toml < environment < flags. A wrong value is a problem even where a stronger source overrides it.
+ * Defaults < config.toml < environment < `-o` < flags. A wrong value is a problem even where a stronger source overrides it.
  *
  * @throws UsageError (exit code `exitCode`) naming *all* problems, one per line, each with its place.
  */
 export function loadOptions(inputs: OptionInputs, exitCode = 2): LoadedOptions {
-  const problems: string[] = [];
+  const problems: string[] = [...(inputs.problems ?? [])];
   const table = readTable(inputs.file, problems);
   const options: Partial<Record<OptionKey, unknown>> = {};
   const sources: Partial<Record<OptionKey, OptionSource>> = {};
@@ -50,6 +54,7 @@ export function loadOptions(inputs: OptionInputs, exitCode = 2): LoadedOptions {
     const inFile = table.get(fileKeyOf(option));
     take('file', `${inputs.file?.path}:${inFile?.line}: ${fileKeyOf(option)}`, inFile?.text);
     take('environment', envNameOf(option), inputs.env[envNameOf(option)]);
+    take('flag', `-o ${fileKeyOf(option)}`, inputs.words?.[key]);
     take('flag', option.flag, inputs.flags[key]);
   }
 

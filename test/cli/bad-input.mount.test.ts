@@ -100,13 +100,23 @@ describe('cfs-mount', () => {
     mkdirSync(home.path('config/cfs'));
     writeFileSync(home.path('config/cfs/config.toml'), 'settle = "soon"\n');
 
-    const { code, stderr } = await home.run('cfs-mount', ['/nowhere', '--dir-ttl', '3'], {
-      env: { CFS_TRANSFERS: '0' },
-    });
+    const { code, stderr } = await home.run(
+      'cfs-mount',
+      ['/nowhere', '--dir-ttl', '3', '-o', 'frobnicate,drain=1', '--drain', '1s'],
+      { env: { CFS_TRANSFERS: '0' } },
+    );
 
     expect(code).toBe(exitCode('usage'));
-    expect(stderr.trim().split('\n').sort()).toEqual(
+    expect(
+      stderr
+        .replace(/ \(known: .*\)$/m, '')
+        .trim()
+        .split('\n')
+        .sort(),
+    ).toEqual(
       [
+        'cfs-mount: -o: unknown: frobnicate',
+        'cfs-mount: -o drain: "1" is not a duration such as 500ms, 5s or 2min',
         'cfs-mount: --dir-ttl: "3" is not a duration such as 500ms, 5s or 2min',
         'cfs-mount: CFS_TRANSFERS: "0" is not a number from 1 to 64',
         `cfs-mount: ${home.path('config/cfs/config.toml')}:1: settle: "soon" is not a duration such as 500ms, 5s or 2min`,

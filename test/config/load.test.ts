@@ -84,6 +84,19 @@ test('a wrong value in the file is a problem even where a flag overrides it', ()
   expect(problemsOf({ file: file('settle = "soon"'), flags: { settleMs: '1s' } })).toHaveLength(1);
 });
 
+/** [S-config-1] */
+test('a wrong word of -o is told as one, beside what else is wrong, and also where a flag overrides it', () => {
+  const inputs = { words: { settleMs: 'soon', drainMs: '1s' }, flags: { settleMs: '1s', transfers: '0' } };
+
+  expect(problemsOf({ ...inputs, problems: ['-o: unknown: frobnicate'] })).toEqual([
+    '-o: unknown: frobnicate',
+    '-o settle: "soon" is not a duration such as 500ms, 5s or 2min',
+    '--transfers: "0" is not a number from 1 to 64',
+  ]);
+  const { options } = loadOptions({ ...NOTHING, words: { settleMs: '9s', drainMs: '7s' }, flags: { settleMs: '8s' } });
+  expect(options).toMatchObject({ settleMs: 8_000, drainMs: 7_000 });
+});
+
 test.each(['0o077', '63', '0x3f', '22'])(
   'a mask that is the number %s in the file is refused: it may be meant as octal, or not',
   (mask) => {
