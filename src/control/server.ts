@@ -1,6 +1,7 @@
 import { chmodSync, lstatSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { dirname } from 'node:path';
+import { firstOf } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
 import { errorToRecord, StorageError, UsageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
@@ -203,12 +204,13 @@ export class ControlServer {
 
   async #serve(request: unknown, socket: Socket, gone: AbortSignal): Promise<void> {
     const id = idOf(request);
+    const { signal, release } = firstOf([gone, this.#closing.signal]);
     try {
       const { method, params } = request as RequestLine;
       if (id === null || !METHOD_NAMES.includes(method as MethodName))
         throw new UsageError(`no such request: ${String(method).slice(0, 40)}`);
       const context: CallContext<unknown> = {
-        signal: AbortSignal.any([gone, this.#closing.signal]),
+        signal,
         progress: (progress) => send(socket, { id, progress }),
       };
       const handler = this.#handlers[method as MethodName] as (
@@ -230,6 +232,8 @@ export class ControlServer {
       }
     } catch (error) {
       if (!gone.aborted) send(socket, { id, error: withoutStack(error) });
+    } finally {
+      release();
     }
   }
 }

@@ -1,8 +1,9 @@
+import { getEventListeners } from 'node:events';
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { connect, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { StorageError, UsageError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
@@ -233,6 +234,33 @@ test('progress comes before the result, and an error arrives as what was thrown'
   const refusal = callControl(path, 'retry', { path: 'a/b' });
   await expect(refusal).rejects.toMatchObject({ name: 'UsageError', message: 'a/b is not parked', exitCode: 8 });
 });
+
+test('what was asked and answered leaves nothing behind with what lives as long as the mount', async () => {
+  const longLived: AbortSignal[] = [];
+  const Plain = AbortController;
+  class Noted extends Plain {
+    constructor() {
+      super();
+      longLived.push(this.signal);
+    }
+  }
+  vi.stubGlobal('AbortController', Noted);
+  const socketPath = await listening();
+  vi.unstubAllGlobals();
+
+  for (let call = 0; call < 20; call++) await callControl(socketPath, 'status', {});
+
+  expect(longLived).toHaveLength(1);
+  for (const signal of longLived)
+    expect([getEventListeners(signal, 'abort').length, dependants(signal)]).toEqual([0, 0]);
+});
+
+/** How many `AbortSignal.any` has made of it, and keeps with it (Node 20: also those that are long gone). */
+function dependants(signal: AbortSignal): number {
+  const key = Object.getOwnPropertySymbols(signal).find(({ description }) => description === 'kDependantSignals');
+  const kept = key === undefined ? undefined : (signal as unknown as Record<symbol, Set<unknown> | undefined>)[key];
+  return kept?.size ?? 0;
+}
 
 test('a handler hears that whoever asked is gone', async () => {
   let started = (): void => {};
