@@ -4,12 +4,14 @@ import { pathsOf } from '../config/paths.ts';
 import { cfsProgram } from './cfs-program.ts';
 import { runProgram, terminalOutput } from './command-line.ts';
 import { exitCode } from './exit-codes.ts';
+import { withPath } from './failure.ts';
 
 /** `cfs`: everything about the cloud folder that is not mounting. Its commands: `command-table.ts`. */
 
 let code = exitCode('ok');
+const output = terminalOutput();
 const context = {
-  ...terminalOutput(),
+  ...output,
   // Asked for by a command: what keeps it from being known is told like any other failure, and --help needs none.
   get paths() {
     return pathsOf(process.env);
@@ -21,4 +23,9 @@ const program = cfsProgram(context, (ended) => {
   code = ended;
 });
 
-await runProgram(program, process.argv, () => code);
+await runProgram(program, process.argv, () => {
+  const unwritten = output.whyUnwritten();
+  // What was asked for is done, but whoever keeps what was printed has a part of it.
+  if (unwritten !== null && code === exitCode('ok')) throw withPath(unwritten, 'standard output');
+  return code;
+});

@@ -1,3 +1,5 @@
+import { fstatSync, writeFileSync } from 'node:fs';
+import { isatty } from 'node:tty';
 import { Argument, Command, CommanderError, Option } from 'commander';
 import type { CommandRow } from './command-row.ts';
 import { exitCode } from './exit-codes.ts';
@@ -56,12 +58,38 @@ export async function runProgram(program: Command, argv: readonly string[], code
   });
 }
 
-/** Standard output and standard error of this process. */
-export function terminalOutput(): CommandOutput {
+/**
+ * Standard output and standard error of this process. `whyUnwritten` is what keeps a file from having all that was printed; null where it has.
+ * A command goes on all the same, to its end: only what it says is lost.
+ */
+export function terminalOutput(): CommandOutput & { readonly whyUnwritten: () => Error | null } {
   const { stderr } = process;
+  const isFile = isFileOutput();
+  let failed: Error | null = null;
+  const printToFile = (text: string): void => {
+    try {
+      // Not `process.stdout`: of a file that takes a part only, the rest would be dropped without a word.
+      writeFileSync(STDOUT, text);
+    } catch (error) {
+      failed ??= error as Error;
+    }
+  };
   return {
-    print: (text) => void process.stdout.write(text),
+    print: isFile ? printToFile : (text) => void process.stdout.write(text),
+    whyUnwritten: () => failed,
     warn: (text) => void stderr.write(text),
     redraw: stderr.isTTY ? (text) => void stderr.write(`\r\x1b[K${text.slice(0, (stderr.columns || 80) - 1)}`) : null,
   };
+}
+
+const STDOUT = 1;
+
+/** No pipe, socket or terminal: what Node writes to with calls that fail where they are made. */
+function isFileOutput(): boolean {
+  try {
+    const stats = fstatSync(STDOUT);
+    return stats.isFile() || (stats.isCharacterDevice() && !isatty(STDOUT));
+  } catch {
+    return false;
+  }
 }

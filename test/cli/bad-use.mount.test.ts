@@ -131,6 +131,20 @@ test('a full disk is told by every command that writes, and what could not be wr
   expect(stderr.trimEnd().split('\n')).toHaveLength(ended.length);
 });
 
+test('what a full disk takes a part of, or nothing, is told by the command that printed it', async () => {
+  mkdirSync(beside('page'));
+  const script = `mount -t tmpfs -o size=16k none "${beside('page')}" && cd "${beside('page')}"
+    head -c 12288 /dev/zero > nearly-full
+    cfs() { "${process.execPath}" "${join(PROJECT, 'dist/cli/cfs.js')}" "$@"; }
+    cfs completion bash > words; echo "ended with $? after $(stat -c %s words)"
+    cfs accounts > names; echo "ended with $? after $(stat -c %s names)"`;
+
+  const { stdout, stderr } = await runCommand(inMountNamespace(script, mount.directory), { env: mount.env() });
+
+  expect(stdout, stderr).toBe(`ended with ${exitCode('store')} after 4096\nended with ${exitCode('store')} after 0\n`);
+  expect(stderr).toBe('cfs: standard output: no space is left on the disk (ENOSPC)\n'.repeat(2));
+});
+
 test("another user's socket is refused by the system, and every command says whose mount it is", async () => {
   const home = new CommandHome();
   try {
