@@ -1,4 +1,5 @@
-import { fstatSync } from 'node:fs';
+import { accessSync, constants, fstatSync, statSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { UsageError } from '../base/errors.ts';
 import type { Options } from '../config/options.ts';
 import { accountPaths, type Paths } from '../config/paths.ts';
@@ -117,7 +118,9 @@ export function mountRequest(
   },
 ): MountRequest {
   const files = accountPaths(deps.paths, flags.account);
-  const { accountFile, socketPath, bootSocketPath } = files;
+  const { accountFile, bootSocketPath } = files;
+  // Who asks a mount looks at both (`running-mounts`).
+  const socketPath = isUsable(deps.paths.runtimeDirectory) ? files.socketPath : bootSocketPath;
   const storeDirectory = deps.options.root === 'account' ? files.accountStoreDirectory : files.storeDirectory;
   const logFile = deps.options.logFile ?? (deps.toJournal === true ? null : files.logFile);
   const needed = [storeDirectory, accountFile, socketPath, ...(logFile === null ? [] : [logFile])];
@@ -134,4 +137,21 @@ export function mountRequest(
     words: flags.words ?? NO_MOUNT_WORDS,
     foreground: flags.foreground,
   };
+}
+
+/**
+ * Whether sockets may lie in it. After su(1) XDG_RUNTIME_DIR is still that of whoever called it (its specification: "MUST be owned by the
+ * user"): to an ordinary user it is closed, and what root made there would be in that user's way until the next boot.
+ */
+function isUsable(runtimeDirectory: string | null): boolean {
+  if (runtimeDirectory === null) return false;
+  const ofSession = dirname(runtimeDirectory);
+  try {
+    const found = statSync(ofSession, { throwIfNoEntry: false });
+    if (found !== undefined) return found.uid === process.getuid?.();
+    accessSync(dirname(ofSession), constants.W_OK); // it is made
+    return true;
+  } catch {
+    return false;
+  }
 }
