@@ -46,7 +46,9 @@ if (major < 20 || (major === 20 && minor < 19)) fail(`Node 20.19 or newer is nee
 // 1. System packages.
 const packages = [];
 if (!onPath('fusermount3')) packages.push('fuse3');
-if (!onPath(process.env.CC ?? 'cc')) packages.push('gcc');
+// As build-native.mjs takes it: a program, perhaps with words of its own (`ccache gcc`), or the path of one.
+const cc = process.env.CC?.trim() || 'cc';
+if (!onPath(cc) && !onPath(cc.split(/\s+/)[0])) packages.push('gcc');
 if (!existsSync('/usr/include/stdio.h')) packages.push('libc6-dev');
 if (packages.length > 0) {
   if (process.getuid?.() !== 0 || !onPath('apt-get')) fail(`please run: sudo apt-get install -y ${packages.join(' ')}`);
@@ -85,7 +87,7 @@ if (!stampIs(lockStamp, lock) || !existsSync(compiler)) {
 
 // 3. The kernel addon. Its script would find by itself that there is nothing to do, but starting it takes longer than this.
 const native = join(root, 'native-deps/fuse-kernel');
-const nativeHash = createHash('sha256').update(`${process.env.CC ?? 'cc'} ${process.arch}`);
+const nativeHash = createHash('sha256').update(`${cc} ${process.arch}`);
 for (const path of [
   join(root, 'scripts/build-native.mjs'),
   ...readdirSync(native)

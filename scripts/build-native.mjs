@@ -32,7 +32,9 @@ if (process.platform !== 'linux') {
 
 const names = readdirSync(folder).sort();
 const sources = names.filter((name) => name.endsWith('.c'));
-const cc = process.env.CC ?? 'cc';
+// As make(1) takes it: a program, perhaps with words of its own (`ccache gcc`), or the path of one.
+const CC = process.env.CC?.trim() || 'cc';
+const [cc, ...ccWords] = existsSync(CC) ? [CC] : CC.split(/\s+/);
 const flags = [
   ...['-std=gnu11', '-Wall', '-Wextra', '-Werror=implicit-function-declaration', '-fPIC', '-shared', '-pthread'],
   ...['-fvisibility=hidden', '-D_FILE_OFFSET_BITS=64', '-DNAPI_VERSION=9', `-DNODE_GYP_MODULE_NAME=fuse_kernel`],
@@ -43,7 +45,7 @@ const flags = [
     ? ['-O1', '-g', '-fno-omit-frame-pointer', '-fsanitize=address,undefined', '-fno-sanitize-recover=undefined']
     : ['-O2', '-g0']),
 ];
-const key = createHash('sha256').update([cc, ...flags, platform].join('\0'));
+const key = createHash('sha256').update([cc, ...ccWords, ...flags, platform].join('\0'));
 for (const name of names.filter((each) => /\.[ch]$/.test(each)))
   key.update(name).update(readFileSync(join(folder, name)));
 const wanted = key.digest('hex');
@@ -60,9 +62,13 @@ try {
 mkdirSync(outFolder, { recursive: true });
 const unfinished = join(outFolder, `${NAME}.${process.pid}.tmp`);
 try {
-  execFileSync(cc, [...flags, '-I', include, ...sources.map((name) => join(folder, name)), '-o', unfinished], {
-    stdio: 'inherit',
-  });
+  execFileSync(
+    cc,
+    [...ccWords, ...flags, '-I', include, ...sources.map((name) => join(folder, name)), '-o', unfinished],
+    {
+      stdio: 'inherit',
+    },
+  );
 } catch (error) {
   if (error.code === 'ENOENT' && existsSync(join(folder, 'prebuilds', platform, `${NAME}.node`))) process.exit(0); // brought by the package
   console.error(

@@ -83,3 +83,16 @@ test('a compiler that is named by its whole path is there, and none is installed
   expect(stderr).not.toContain('gcc');
   expect(status).toBe(0);
 });
+
+test.each(['ccache clang -m64', ' clang'])(
+  'a compiler that is named as make(1) takes it (CC=%s) is looked for by its program',
+  (CC) => {
+    for (const name of ['ccache', 'clang']) program(at('bin', name), '');
+    rmSync(at('bin/cc'));
+
+    const { status, stderr } = bootstrap({ CC });
+
+    expect(stderr).not.toContain('gcc');
+    expect(status).toBe(0);
+  },
+);

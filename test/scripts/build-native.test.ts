@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -16,6 +16,31 @@ test('a clone without npm packages is told what to run, in one sentence', () => 
 
     expect(stderr).toBe('build-native: the npm packages are not installed: run npm ci first\n');
     expect(status).toBe(1);
+  } finally {
+    rmSync(clone, { recursive: true, force: true });
+  }
+});
+
+test('a compiler with words of its own, as make(1) takes it, is started with them', () => {
+  const clone = mkdtempSync(join(tmpdir(), 'cfs-clone-'));
+  try {
+    for (const folder of ['scripts', 'native-deps/fuse-kernel', 'node_modules/node-api-headers', 'a bin'])
+      mkdirSync(join(clone, folder), { recursive: true });
+    copyFileSync(join(PROJECT, 'scripts/build-native.mjs'), join(clone, 'scripts/build-native.mjs'));
+    writeFileSync(join(clone, 'node_modules/node-api-headers/index.js'), "exports.include_dir = '/include';");
+    // Writes its words where it was to write what it makes.
+    const compiler = join(clone, 'a bin', 'compiler');
+    writeFileSync(compiler, '#!/bin/sh\nfor out; do :; done\nprintf "%s\\n" "$@" > "$out"\n', { mode: 0o755 });
+    const built = join(clone, 'native-deps/fuse-kernel/build/fuse-kernel.node');
+    const build = (CC: string, PATH: string) => {
+      rmSync(built, { force: true });
+      const env = { ...process.env, CC, PATH };
+      spawnSync(process.execPath, [join(clone, 'scripts/build-native.mjs')], { env, encoding: 'utf8' });
+      return readFileSync(built, 'utf8').split('\n').slice(0, 2);
+    };
+
+    expect(build('compiler -m64', `${join(clone, 'a bin')}:${process.env.PATH}`)).toEqual(['-m64', '-std=gnu11']);
+    expect(build(compiler, process.env.PATH ?? '')).toEqual(['-std=gnu11', '-Wall']);
   } finally {
     rmSync(clone, { recursive: true, force: true });
   }
