@@ -4,7 +4,6 @@ import type { Clock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
 import type { RemoteEntry } from '../base/resources.ts';
 import type { ResourceUrl } from '../base/vocabulary.ts';
-import { accountPaths } from '../config/paths.ts';
 import { formatBytes } from '../config/units.ts';
 import { callControl, NoMountError } from '../control/client.ts';
 import type { HttpService } from '../remote/http-service.ts';
@@ -15,6 +14,7 @@ import { failureOf } from './failure.ts';
 import { findInMount } from './file-in-mount.ts';
 import { visible } from './mount-event.ts';
 import type { Prompt } from './prompt.ts';
+import { runningMounts } from './running-mounts.ts';
 import { DOCUMENTS_MS_MAX, type ServiceDeps, withService } from './service-access.ts';
 import type { CommandOutput } from './sync.ts';
 
@@ -69,7 +69,8 @@ export async function trashRestoreCommand(
     await service.relocate(entry.url, entry.kind, folder, newName, signal);
     return newName;
   });
-  await shownBy(deps, accountPaths(deps.paths, name).socketPath, target?.path ?? null);
+  const mount = (await runningMounts(deps.paths)).find((running) => running.name === name);
+  if (mount !== undefined) await shownBy(deps, mount.socketPath, target?.path ?? null);
   deps.print(
     `${visible(restored)} is back${flags.to === null ? ' in the top folder' : ` in ${visible(target?.shown ?? '')}`}\n`,
   );
@@ -202,7 +203,7 @@ async function targetOf(deps: ServiceDeps, to: string): Promise<Target> {
   };
 }
 
-/** A mount that runs shows it at once; without one there is nobody to tell. */
+/** A mount that runs shows it at once. */
 async function shownBy(output: CommandOutput, socketPath: string, path: string | null): Promise<void> {
   try {
     await callControl(socketPath, 'refresh', { path: path ?? '', accept: false });

@@ -159,6 +159,26 @@ test('cfs trash restore that nobody can show yet is done, and says so', async ()
   expect(words.warned).toBe('the mount does not show it yet: the service cannot be reached: no answer\n');
 });
 
+/** [S-fresh-4] */
+test.each(['in a session', 'at boot'] as const)(
+  'cfs trash restore is shown by a mount that was made %s',
+  async (at) => {
+    await trashed('back');
+    const { home, name } = signedIn;
+    mkdirSync(home.path('Cloud'));
+    const refreshed: (string | null)[] = [];
+    const refresh = ({ path }: { readonly path: string | null }): null => {
+      refreshed.push(path);
+      return null;
+    };
+    await answeringMount(home, { name, directory: home.path('Cloud') }, { refresh }, at);
+
+    await trashRestoreCommand(depsOf(), { item: 'back', to: null, account: null });
+
+    expect(refreshed).toEqual(['']);
+  },
+);
+
 /** [S-names-2] */
 test.each([
   ['AC\uff0fDC', 'AC/DC'],
