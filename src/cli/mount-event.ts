@@ -22,7 +22,7 @@ export function eventLine(event: MountEvent): string {
     case 'mounted': {
       const queued =
         event.pending > 0 ? `; ${changes(event.pending)} from before ${verb(event.pending)} pushed now` : '';
-      return `mounted ${event.account} at ${visible(event.directory)}${queued}`;
+      return `mounted ${visible(event.account)} at ${visible(event.directory)}${queued}`;
     }
     case 'uploaded': {
       const version = event.version === null ? '' : `version ${event.version}, `;
@@ -41,9 +41,9 @@ export function eventLine(event: MountEvent): string {
     case 'conflict':
       return `${visible(event.path)} was changed here and elsewhere: theirs is kept as ${visible(event.copy)}`;
     case 'parked':
-      return `parked ${visible(event.path)}: ${event.reason} (kept here; see cfs status)`;
+      return `parked ${visible(event.path)}: ${visible(event.reason)} (kept here; see cfs status)`;
     case 'offline':
-      return `offline: ${event.reason}; what is here stays usable, changes are kept and pushed later`;
+      return `offline: ${visible(event.reason)}; what is here stays usable, changes are kept and pushed later`;
     case 'online':
       return `online again after ${formatDuration(event.offlineMs)}`;
     case 'sign-in-needed':

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { lookedText } from '../../src/cli/doctor/report.ts';
+import { eventLine } from '../../src/cli/mount-event.ts';
 import { pinCommand } from '../../src/cli/pin.ts';
 import { statusCommand } from '../../src/cli/status.ts';
 import { syncCommand } from '../../src/cli/sync.ts';
@@ -55,6 +56,16 @@ test('cfs doctor, which tells where it is mounted as well', () => {
 
   expect(text.replace(/\s+/g, ' ').split(SHOWN)).toHaveLength(3);
   expect(text).not.toMatch(/[^\P{Cc}\n]/u);
+});
+
+test.each([
+  { type: 'parked', path: 'a', reason: WORDS },
+  { type: 'offline', reason: WORDS },
+] as const)('what a mount in the foreground prints ($type)', (event) => {
+  const line = eventLine(event);
+
+  expect(line).toContain(SHOWN);
+  expect(line).not.toMatch(/\p{Cc}/u);
 });
 
 type Deps = ReturnType<typeof deps>;
