@@ -1,4 +1,5 @@
 import { statSync } from 'node:fs';
+import { readdir } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
@@ -14,7 +15,7 @@ import { failureOf } from './failure.ts';
 import { findInMount } from './file-in-mount.ts';
 import { visible } from './mount-event.ts';
 import type { Prompt } from './prompt.ts';
-import { runningMounts } from './running-mounts.ts';
+import { type RunningMount, runningMounts } from './running-mounts.ts';
 import { DOCUMENTS_MS_MAX, type ServiceDeps, withService } from './service-access.ts';
 import type { CommandOutput } from './sync.ts';
 
@@ -55,7 +56,7 @@ export async function trashRestoreCommand(
 ): Promise<number> {
   const target = flags.to === null ? null : await targetOf(deps, flags.to);
   const name = target?.account ?? chooseAccount(deps.paths, flags.account).name;
-  const restored = await withService(deps, name, async (service) => {
+  const { restored, folder } = await withService(deps, name, async (service) => {
     const { entry } = chooseItem(await trashItems(service), flags.item);
     const signal = AbortSignal.timeout(DOCUMENTS_MS_MAX);
     const folder = target?.folder ?? (await service.user(signal)).magicBriefcase;
@@ -67,13 +68,12 @@ export async function trashRestoreCommand(
         `${visible(newName)} is there already: say another place or name with --to; nothing was changed`,
       );
     await service.relocate(entry.url, entry.kind, folder, newName, signal);
-    return newName;
+    return { restored: newName, folder };
   });
   const mount = (await runningMounts(deps.paths)).find((running) => running.name === name);
-  if (mount !== undefined) await shownBy(deps, mount.socketPath, target?.path ?? null);
-  deps.print(
-    `${visible(restored)} is back${flags.to === null ? ' in the top folder' : ` in ${visible(target?.shown ?? '')}`}\n`,
-  );
+  const path = target?.path ?? (mount === undefined ? '' : await pathOfFolder(mount, folder));
+  if (mount !== undefined) await shownBy(deps, mount.socketPath, path);
+  deps.print(`${visible(restored)} is back in ${visible(target?.shown ?? (path || 'the top folder'))}\n`);
   return exitCode('ok');
 }
 
@@ -203,10 +203,24 @@ async function targetOf(deps: ServiceDeps, to: string): Promise<Target> {
   };
 }
 
+/** Where a top folder of the account is in a mount: the root itself, or, with `--root account`, in it. */
+async function pathOfFolder({ socketPath, status }: RunningMount, folder: ResourceUrl): Promise<string> {
+  const isIt = async (path: string): Promise<boolean> => {
+    try {
+      return (await callControl(socketPath, 'locate', { path })).resource === folder;
+    } catch {
+      return false; // what the mount adds (`.versions`), or it has ended
+    }
+  };
+  if (await isIt('')) return '';
+  for (const name of await readdir(status.directory).catch(() => [])) if (await isIt(name)) return name;
+  return '';
+}
+
 /** A mount that runs shows it at once. */
-async function shownBy(output: CommandOutput, socketPath: string, path: string | null): Promise<void> {
+async function shownBy(output: CommandOutput, socketPath: string, path: string): Promise<void> {
   try {
-    await callControl(socketPath, 'refresh', { path: path ?? '', accept: false });
+    await callControl(socketPath, 'refresh', { path, accept: false });
   } catch (error) {
     if (error instanceof NoMountError) return;
     // It is restored all the same, and whoever heard of a failure would do it again.

@@ -79,6 +79,22 @@ test('the account is shown whole: sync folders, workspaces, shares by their owne
   expect(await lines('cat "Shared with me/Ada Lovelace/Magic Briefcase/read.txt"')).toEqual(['from Ada']);
 });
 
+/** [S-fresh-4] */
+test('what cfs trash restore takes back is where it says, at once', async () => {
+  onTestFailed(mount.printLogs);
+  await mount.run('printf there > "Magic Briefcase/back.txt"');
+  await mount.sync();
+  await mount.run('rm "Magic Briefcase/back.txt"');
+  await mount.sync();
+
+  const { stdout } = await mount.cfs(['trash', 'restore', 'back.txt']);
+
+  expect(stdout).toBe('back.txt is back in Magic Briefcase\n');
+  expect(await lines('cat "Magic Briefcase/back.txt"')).toEqual(['there']);
+  await mount.run('rm "Magic Briefcase/back.txt"');
+  await mount.sync();
+});
+
 /** [S-account-2] */
 test('files travel between the own folders and into a share that may be changed', async () => {
   onTestFailed(mount.printLogs);
