@@ -12,7 +12,7 @@ export const EXIT_CODES = {
   mountPoint: { code: MOUNT_REFUSAL.mountPoint, meaning: 'the directory is missing, not a directory, or not empty' },
   alreadyMounted: {
     code: MOUNT_REFUSAL.alreadyMounted,
-    meaning: 'something is mounted there, or another process has this account mounted',
+    meaning: 'something is mounted there, or another process has this account mounted, or serves the same data',
   },
   signIn: { code: 6, meaning: 'not signed in, or the service refused the password, the keys or the token' },
   unreachable: { code: 7, meaning: 'the service cannot be reached' },

@@ -5,6 +5,9 @@ import { UsageError } from '../base/errors.ts';
 import { listening } from './listening.ts';
 import { showRunning } from './running-mark.ts';
 
+/** Exit code: another process has it. */
+const IN_USE = 5;
+
 /**
  * One server per data directory: two would collect each other's uploads as garbage. Held twice. As an abstract socket, which the kernel
  * takes back however the process ends and which no disk can refuse; but its name is one of the network namespace (unix(7)), and containers
@@ -16,7 +19,7 @@ import { showRunning } from './running-mark.ts';
 export async function lockData(dataDirectory: string): Promise<() => Promise<void>> {
   if (process.platform !== 'linux') return async () => {};
   const taken = (cause?: unknown): UsageError =>
-    new UsageError(`another server runs on ${dataDirectory}`, 1, cause === undefined ? {} : { cause });
+    new UsageError(`another server runs on ${dataDirectory}`, IN_USE, cause === undefined ? {} : { cause });
   const id = createHash('sha256').update(realpathSync(dataDirectory)).digest('hex').slice(0, 32);
   const server = createServer((socket) => socket.destroy());
   await listening(server, { path: `\0cfs-serve-${id}` }).catch((error: NodeJS.ErrnoException) => {

@@ -4,6 +4,7 @@ import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { exitCode } from '../../src/cli/exit-codes.ts';
 import { lockData } from '../../src/server/data-lock.ts';
 import { showRunning } from '../../src/server/running-mark.ts';
 
@@ -89,7 +90,8 @@ test('a lock that is refused leaves nothing behind, and does not disturb the one
   const unlock = await lockData(directory);
   const before = readdirSync(directory);
 
-  await expect(lockData(directory)).rejects.toThrow('another server runs on');
+  const refused = { message: `another server runs on ${directory}`, exitCode: exitCode('alreadyMounted') };
+  await expect(lockData(directory)).rejects.toMatchObject(refused);
 
   expect(readdirSync(directory)).toEqual(before);
   await unlock();
