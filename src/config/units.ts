@@ -67,8 +67,9 @@ export function formatBytes(bytes: number): string {
   return `${value.toFixed(digits)} ${units[step]}`;
 }
 
-/** A duration for people: `350 ms`, `12 s`, `3 min`, `5 h`, `2 d`. */
+/** A duration for people: `350 ms`, `12 s`, `3 min`, `5 h`, `2 d`. Less than nothing, of a clock that was set back, is nothing. */
 export function formatDuration(ms: number): string {
+  if (ms < 0) return '0 ms';
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 120_000) return `${Math.round(ms / 1000)} s`;
   if (ms < 7_200_000) return `${Math.round(ms / 60_000)} min`;

@@ -63,4 +63,8 @@ describe('durations', () => {
   ])('%i ms are shown as %s', (ms, text) => {
     expect(formatDuration(ms)).toBe(text);
   });
+
+  test('what began by a clock that was set back since is no time ago', () => {
+    expect(formatDuration(-3_600_000)).toBe('0 ms');
+  });
 });
