@@ -2,7 +2,18 @@
 // Node built-ins only, because nothing else is there yet. When all is in place it says nothing and takes about 60 ms.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { accessSync, constants, existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  accessSync,
+  constants,
+  existsSync,
+  linkSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { delimiter, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -40,8 +51,62 @@ function stampIs(path, value) {
   return existsSync(path) && readFileSync(path, 'utf8') === value;
 }
 
+const dist = join(root, 'dist');
+const lock = join(dist, '.bootstrap-lock');
+
+/** A process by its number and its start, as proc(5) has it: a number is given again. */
+function lifeOf(pid) {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
+    return `${pid} ${stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19]}`;
+  } catch {
+    return `${pid} has ended`;
+  }
+}
+
+const self = lifeOf(process.pid);
+
+/** Whether this one may set up now: of two at a time (`npm start`, and `npm test` beside it) one would remove what the other has just made. */
+function mayBegin() {
+  const own = `${lock}.${process.pid}`;
+  try {
+    mkdirSync(dist, { recursive: true });
+    writeFileSync(own, self);
+    linkSync(own, lock);
+    return true;
+  } catch (error) {
+    // A clone that is only read has everything, or fails with what it lacks.
+    if (error.code !== 'EEXIST') return true;
+  } finally {
+    rmSync(own, { force: true });
+  }
+  const owner = textOf(lock);
+  // What was left by one that was killed is nobody's.
+  if (owner !== null && lifeOf(owner.split(' ')[0]) !== owner) rmSync(lock, { force: true });
+  return false;
+}
+
+function letGo() {
+  if (textOf(lock) === self) rmSync(lock, { force: true });
+}
+
+function textOf(path) {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return null;
+  }
+}
+
 const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
 if (major < 20 || (major === 20 && minor < 19)) fail(`Node 20.19 or newer is needed, this is ${process.version}`);
+
+for (let isTold = false; !mayBegin(); isTold = true) {
+  if (!isTold) say(`process ${textOf(lock)?.split(' ')[0] ?? '(just ended)'} sets up this clone: waiting for it`);
+  await new Promise((resolve) => setTimeout(resolve, 100));
+}
+
+process.once('exit', letGo);
 
 // 1. System packages.
 const packages = [];
@@ -64,7 +129,7 @@ if (packages.length > 0) {
 }
 
 // 2. npm packages: again when the lock file or Node's binary interface changed.
-const lock = createHash('sha256')
+const packagesHash = createHash('sha256')
   .update(readFileSync(join(root, 'package-lock.json')))
   .update(process.versions.modules)
   .digest('hex');
@@ -78,11 +143,11 @@ const byHand =
   existsSync(compiler) &&
   existsSync(installed) &&
   statSync(installed).mtimeMs > statSync(join(root, 'package-lock.json')).mtimeMs;
-if (byHand) writeFileSync(lockStamp, lock);
-if (!stampIs(lockStamp, lock) || !existsSync(compiler)) {
+if (byHand) writeFileSync(lockStamp, packagesHash);
+if (!stampIs(lockStamp, packagesHash) || !existsSync(compiler)) {
   say('installing npm packages (npm ci)');
   run('npm', ['ci', '--include=dev', '--include=optional', '--no-audit', '--no-fund', '--loglevel=error']);
-  writeFileSync(lockStamp, lock);
+  writeFileSync(lockStamp, packagesHash);
 }
 
 // 3. The kernel addon. Its script would find by itself that there is nothing to do, but starting it takes longer than this.
@@ -114,7 +179,6 @@ for (const name of ['tsconfig.json', 'tsconfig.build.json', 'scripts/bundle.mjs'
   hash.update(readFileSync(join(root, name)));
 for (const name of sources) hash.update(`\0${name}\0`).update(readFileSync(join(root, 'src', name)));
 const built = hash.digest('hex');
-const dist = join(root, 'dist');
 const buildStamp = join(dist, '.stamp');
 const complete = [...outputs].every((name) => existsSync(join(dist, name)));
 if (!complete || !stampIs(buildStamp, built)) {
@@ -132,3 +196,6 @@ if (!complete || !stampIs(buildStamp, built)) {
   }
   writeFileSync(buildStamp, built);
 }
+
+// `npm start` goes on in this process for hours.
+letGo();

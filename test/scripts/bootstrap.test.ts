@@ -1,4 +1,5 @@
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import {
   chmodSync,
   copyFileSync,
@@ -96,3 +97,27 @@ test.each(['ccache clang -m64', ' clang'])(
     expect(status).toBe(0);
   },
 );
+
+test('two at the same time, as npm start and npm test in a fresh clone, go one after the other', async () => {
+  program(
+    at('bin/npm'),
+    `const { existsSync, mkdirSync, rmSync, writeFileSync, appendFileSync } = require('node:fs');
+    appendFileSync(${JSON.stringify(at('npm-calls'))}, existsSync(${JSON.stringify(at('npm-runs'))}) ? 'beside another' : 'alone');
+    writeFileSync(${JSON.stringify(at('npm-runs'))}, '');
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_000);
+    rmSync(${JSON.stringify(at('npm-runs'))}, { force: true });
+    mkdirSync('node_modules/typescript/bin', { recursive: true });
+    writeFileSync('node_modules/typescript/bin/tsc', '');`,
+  );
+  // What one left that was killed is nobody's.
+  writeFileSync(at('dist/.bootstrap-lock'), `${process.pid} 1`);
+  const both = [0, 1].map(() =>
+    spawn(process.execPath, [at('scripts/bootstrap.mjs')], { env: { ...process.env, PATH: at('bin'), CC: undefined } }),
+  );
+
+  const codes = await Promise.all(both.map(async (child) => (await once(child, 'exit'))[0]));
+
+  expect(codes).toEqual([0, 0]);
+  expect(readFileSync(at('npm-calls'), 'utf8')).toBe('alone');
+  expect(existsSync(at('dist/.bootstrap-lock'))).toBe(false);
+});
