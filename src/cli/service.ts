@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { UsageError } from '../base/errors.ts';
 import { OPTIONS, type OptionKey, type Options } from '../config/options.ts';
 import type { Paths } from '../config/paths.ts';
+import { formatDuration } from '../config/units.ts';
 import { chooseAccount } from './account-file.ts';
 import { EXIT_CODES, exitCode } from './exit-codes.ts';
 import { withPath } from './failure.ts';
@@ -24,6 +25,20 @@ interface ServiceDeps {
   readonly paths: Paths;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly print: (text: string) => void;
+  /** For tests; 90 s otherwise. */
+  readonly systemctlMsMax?: number;
+}
+
+/** Why systemctl did not do something. */
+class Undone {
+  readonly why: string;
+  /** It was asked, and went on with it: it is only not waited for any longer. */
+  readonly isUnderWay: boolean;
+
+  constructor(why: string, isUnderWay = false) {
+    this.why = why;
+    this.isUnderWay = isUnderWay;
+  }
 }
 
 /**
@@ -67,13 +82,13 @@ export async function installService(
   }
   deps.print(`wrote ${visible(path)}\n`);
 
-  const started = systemctl(deps.env, 'daemon-reload') ?? systemctl(deps.env, 'enable', '--now', unit);
+  const started = systemctl(deps, 'daemon-reload') ?? systemctl(deps, 'enable', '--now', unit);
   if (started === null) {
     deps.print(`mounted at ${visible(directory)}, now and whenever you sign in to this machine\n`);
     deps.print('for a mount without a session of yours: loginctl enable-linger\n');
     return exitCode('ok');
   }
-  deps.print(`not started (${started}); to start it: systemctl --user enable --now '${unit}'\n`);
+  deps.print(`not started (${started.why}); to start it: systemctl --user enable --now '${unit}'\n`);
   return exitCode('failure');
 }
 
@@ -81,13 +96,15 @@ export async function installService(
 export async function removeService(deps: ServiceDeps, flags: { readonly directory: string | null }): Promise<number> {
   const folder = unitFolder(deps);
   const unit = chooseUnit(folder, flags.directory);
-  const stopped = systemctl(deps.env, 'disable', '--now', unit);
+  const stopped = systemctl(deps, 'disable', '--now', unit);
   rmSync(join(folder, unit), { force: true });
   // What `enable` made, where no manager could undo it.
   rmSync(join(folder, 'default.target.wants', unit), { force: true });
-  systemctl(deps.env, 'daemon-reload');
+  systemctl(deps, 'daemon-reload');
   deps.print(`removed ${visible(join(folder, unit))}\n`);
-  if (stopped !== null) deps.print(`no manager was asked to end it (${stopped}): cfs umount ends a mount that runs\n`);
+  if (stopped?.isUnderWay === true) deps.print(`${stopped.why}: a mount with much to push may still be ending\n`);
+  else if (stopped !== null)
+    deps.print(`no manager was asked to end it (${stopped.why}): cfs umount ends a mount that runs\n`);
   return exitCode('ok');
 }
 
@@ -120,11 +137,14 @@ function unitFolder({ paths }: ServiceDeps): string {
 }
 
 /** @returns null when it was done, otherwise why not */
-function systemctl(env: ServiceDeps['env'], ...args: string[]): string | null {
-  const result = spawnSync('systemctl', ['--user', ...args], { encoding: 'utf8', timeout: SYSTEMCTL_MS_MAX, env });
-  if (result.error !== undefined) return 'systemctl cannot be run';
+function systemctl({ env, systemctlMsMax: timeout = SYSTEMCTL_MS_MAX }: ServiceDeps, ...args: string[]): Undone | null {
+  const result = spawnSync('systemctl', ['--user', ...args], { encoding: 'utf8', timeout, env });
+  if ((result.error as NodeJS.ErrnoException | undefined)?.code === 'ETIMEDOUT')
+    return new Undone(`systemctl did not answer within ${formatDuration(timeout)}`, true);
+  if (result.error !== undefined) return new Undone('systemctl cannot be run');
   if (result.status === 0) return null;
-  return visible(result.stderr.trim().split('\n', 1)[0] ?? '') || `systemctl ended with ${result.status}`;
+  const said = visible(result.stderr.trim().split('\n', 1)[0] ?? '');
+  return new Undone(said || `systemctl ended with ${result.status}`);
 }
 
 function flagsOf(deps: { readonly options: Options; readonly given: Partial<Record<OptionKey, string>> }): string[] {
