@@ -264,7 +264,7 @@ export class HttpService {
     const request: ServiceRequest = { method: 'PUT', url, repetition: 'always', body, mayReaddress: true, signal };
     return await this.#requests.send(request, async (answered) => {
       await answered.answer.discard();
-      return answered.url as ResourceUrl;
+      return answered.address as ResourceUrl;
     });
   }
 

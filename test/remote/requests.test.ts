@@ -277,6 +277,23 @@ describe('a redirect', () => {
     expect(server.requests).toHaveLength(1);
   });
 
+  test.each([
+    ['307, which is for now only', 307, false],
+    ['308', 308, true],
+  ])(
+    'of a PUT that names or moves tells a new address where it is meant to last (%s)',
+    async (_, status, isLasting) => {
+      const now = server.url('/folder/:sc:1:9');
+      server.steps = [reply(status, { Location: now }), reply(204)];
+
+      expect(await service.relocate(folder(), 'folder', folder(), 'b')).toBe(isLasting ? now : folder());
+      expect(server.requests.map(({ method, path }) => `${method} ${path}`)).toEqual([
+        'PUT /folder/:sc:1:1',
+        'PUT /folder/:sc:1:9',
+      ]);
+    },
+  );
+
   test.each([307, 308])('%i of a PUT sends the same body there', async (status) => {
     server.steps = [reply(status, { Location: '/elsewhere/data' }), reply(204)];
 
