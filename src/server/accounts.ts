@@ -4,6 +4,7 @@ import type { Clock } from '../base/clock.ts';
 import type { AppAuthorizationDocument, AuthRequestDocument, TokenAuthRequestDocument } from '../protocol/messages.ts';
 import type { Database, KeyPairRow, PasswordHash, UserRow } from './database.ts';
 import { Refusal, unauthorized } from './refusal.ts';
+import { Turns } from './turns.ts';
 
 /** Whom a request acts for. */
 export interface Session {
@@ -30,6 +31,11 @@ export class Accounts {
   readonly #accessTokenMs: number;
   readonly #acceptAnyKeys: boolean;
   readonly #guesses: PasswordGuesses;
+  /**
+   * Anybody may have a password looked at, for as many names as he likes. Each takes one of the four threads of libuv's pool for long, and
+   * so do reads and writes of files: whoever waits for his data would wait behind all of them.
+   */
+  readonly #hashing = new Turns({ atOnceMax: HASHING_AT_ONCE_MAX, waitingMax: HASHING_WAITING_MAX });
 
   constructor(deps: { database: Database; clock: Clock; accessTokenMs: number; acceptAnyKeys: boolean }) {
     this.#database = deps.database;
@@ -39,7 +45,7 @@ export class Accounts {
     this.#guesses = new PasswordGuesses(deps.clock);
   }
 
-  /** @throws Refusal 401 for anything wrong, always in the same words; 503 after too many wrong passwords */
+  /** @throws Refusal 401 for anything wrong, always in the same words; 503 after too many wrong passwords, or where too many sign in at once */
   async createRefreshToken(request: AppAuthorizationDocument, remote: string): Promise<IssuedToken> {
     const user = await this.#signIn(request.username, request.password, remote);
     this.#checkKeys(request);
@@ -114,7 +120,7 @@ export class Accounts {
     const uid = email.length > EMAIL_CHARS_MAX ? undefined : this.#database.emails.get(email);
     const user = uid === undefined ? undefined : this.#database.users.get(uid);
     // Also for a user who does not exist: the time of the answer must not tell.
-    const matches = await passwordMatches(password, user?.password ?? NOBODYS_PASSWORD);
+    const matches = await this.#hashing.inTurn(() => passwordMatches(password, user?.password ?? NOBODYS_PASSWORD));
     return user === undefined || !matches ? null : user;
   }
 
@@ -133,6 +139,9 @@ export class Accounts {
   }
 }
 
+/** Half of the threads; and what they do in a few seconds. */
+const HASHING_AT_ONCE_MAX = 2;
+const HASHING_WAITING_MAX = 64;
 const EMAIL_CHARS_MAX = 254;
 const KEY_CHARS_MAX = 100;
 const NO_HASH = new Uint8Array(32);

@@ -14,6 +14,7 @@ import {
   texts,
   tokenAuthRequest,
 } from './raw-client.ts';
+import { until } from './until.ts';
 
 /** The two token endpoints (docs/service.md 3). */
 
@@ -138,6 +139,27 @@ test('right passwords that come together do not wait for a pause', async () => {
   const together = await Promise.all(Array.from({ length: 20 }, () => request({ email })));
 
   expect(new Set(together.map(({ status }) => status))).toEqual(new Set([201]));
+});
+
+test('whoever guesses for many users at once keeps nobody’s data waiting', async () => {
+  const { client, folder } = await signUp(server, 'reader@example.com');
+  const data = Buffer.alloc(100_000, 'x');
+  const file = await client.createFilled(folder('2'), 'f', data);
+  const before = server.bytesArrived;
+  let answered = 0;
+  const guesses = Array.from({ length: 24 }, async (_, nth) => {
+    await request({ email: `${nth}@example.com`, password: 'wrong' });
+    answered++;
+  });
+  await until(() => server.bytesArrived - before > guesses.length * 300);
+
+  const { bytes } = await client.get(`${file}/data`);
+  const answeredMeanwhile = answered;
+  await Promise.all(guesses);
+
+  expect(bytes.equals(data)).toBe(true);
+  // Each takes a processor's while: all of them are not waited for by whoever reads a file.
+  expect(answeredMeanwhile).toBeLessThan(guesses.length / 2);
 });
 
 test('a developer account has at most ten key pairs', () => {
