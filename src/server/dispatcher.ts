@@ -1,4 +1,4 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import type { Clock } from '../base/clock.ts';
 import { StorageError, systemCodeOf } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
@@ -101,6 +101,7 @@ export class Dispatcher {
     if (fault.garbage === true) return exchange.sendHtml(200, GARBAGE);
     const { headers, httpVersion } = exchange.request;
     if (headers.host === undefined && httpVersion === '1.1') throw malformed('No Host'); // RFC 9112, 3.2
+    if (exchange.contentLength !== 0) refuseCoded(headers);
     const { orderedRefusal } = exchange;
     if (orderedRefusal !== null && fault.acceptBytes === undefined) throw orderedRefusal;
     if (endpoint === null) throw notFound();
@@ -170,6 +171,15 @@ function refusalOf(error: unknown): Refusal {
 /** A request may name the whole address, as one to a proxy does, and every server has to take it (RFC 9112, 3.2.2). */
 function originForm(target: string): string {
   return target.replace(/^https?:\/\/[^/?]*/i, '');
+}
+
+/** What came in a coding would be kept in it, and given to whoever asks for the data as if it were them. @throws Refusal 501, 415 */
+function refuseCoded(headers: IncomingHttpHeaders): void {
+  const { 'transfer-encoding': transfer = '', 'content-encoding': content = '' } = headers;
+  // RFC 9112, 6.1, and RFC 9110, 15.5.16
+  if (!/^(chunked)?$/i.test(transfer.trim())) throw new Refusal(501, 'Transfer-Encoding: only chunked is understood');
+  if (!/^(identity)?$/i.test(content.trim()))
+    throw new Refusal(415, 'Content-Encoding: none is understood', { 'Accept-Encoding': 'identity' });
 }
 
 function splitTarget(target: string): [path: string, query: string] {

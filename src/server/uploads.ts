@@ -1,3 +1,4 @@
+import type { IncomingHttpHeaders } from 'node:http';
 import type { Clock } from '../base/clock.ts';
 import type { BlobWriter } from './blob-writer.ts';
 import type { Blobs } from './blobs.ts';
@@ -166,13 +167,14 @@ export class Uploads {
 const TOUCHED_AFTER_MS = 3600_000;
 
 /**
- * `bytes=<n>-`: where the body continues (interface 4.9). Without one it begins at 0, and does not begin anew what holds
+ * `Range: bytes=<n>-`: where the body continues (interface 4.9). Without one it begins at 0, and does not begin anew what holds
  * something. ASSUMED (docs/service.md 7.4)
- * @throws Refusal 400 for any other form
+ * @throws Refusal 400 for any other form, and for a part that says so in another way (RFC 9110, 14.5): it would be taken for the whole
  */
-export function uploadOffset(range: string | undefined): number {
-  if (range === undefined) return 0;
-  const digits = /^\s*bytes\s*=\s*(\d{1,15})-\s*$/i.exec(range)?.[1];
+export function uploadOffset(headers: IncomingHttpHeaders): number {
+  if (headers['content-range'] !== undefined) throw new Refusal(400, 'Content-Range: only Range is understood');
+  if (headers.range === undefined) return 0;
+  const digits = /^\s*bytes\s*=\s*(\d{1,15})-\s*$/i.exec(headers.range)?.[1];
   if (digits === undefined) throw new Refusal(400, 'Range: only bytes=<first>- is understood');
   return Number(digits);
 }

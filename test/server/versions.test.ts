@@ -1,6 +1,7 @@
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Blobs } from '../../src/server/blobs.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
@@ -97,6 +98,53 @@ test('an empty body at the right place completes a version', async () => {
   expect(texts(begun.text, 'storedSize')).toEqual(['3']);
   expect(texts(begun.text, 'presentOnServer')).toEqual(['false']);
   expect((await user.client.get(`${file}/data`)).text).toBe('abc');
+});
+
+test.each([
+  ['a part of a file', '/data', { 'Content-Range': 'bytes 5-9/10' }],
+  ['the rest of a file', '/data', { Range: 'bytes=5-' }],
+  ['a part of a version', '/version', { 'Content-Range': 'bytes 5-9/10' }],
+])('%s is not taken for the whole', async (_, to, headers: Record<string, string>) => {
+  const file = await newFile();
+  await user.client.send('PUT', `${file}/data`, { body: 'all of it!' });
+  const target = to === '/data' ? `${file}/data` : `${await newVersion(file)}/data`;
+
+  const { status } = await user.client.send('PUT', target, { body: 'of it', headers });
+
+  expect(status).toBe(400);
+  expect((await user.client.get(`${file}/data`)).text).toBe('all of it!');
+});
+
+test('a file in one step may say that it begins at its beginning', async () => {
+  const file = await newFile();
+
+  const { status } = await user.client.send('PUT', `${file}/data`, { body: 'all', headers: { Range: 'bytes=0-' } });
+
+  expect(status).toBe(204);
+  expect((await user.client.get(`${file}/data`)).text).toBe('all');
+});
+
+test.each<[string, number, Record<string, string>]>([
+  ['in a coding of the content', 415, { 'Content-Encoding': 'gzip' }],
+  ['in a coding of the transfer', 501, { 'Transfer-Encoding': 'gzip, chunked' }],
+])('bytes %s are not taken for those of the file', async (_, refusal, headers) => {
+  const file = await newFile();
+  await user.client.send('PUT', `${file}/data`, { body: 'plain' });
+
+  const { status } = await user.client.send('PUT', `${file}/data`, { body: gzipSync('coded'), headers });
+
+  expect(status).toBe(refusal);
+  expect((await user.client.get(`${file}/data`)).text).toBe('plain');
+});
+
+test('no coding may be named', async () => {
+  const file = await newFile();
+  const headers = { 'Content-Encoding': 'identity', 'Transfer-Encoding': 'Chunked' };
+
+  const { status } = await user.client.send('PUT', `${file}/data`, { body: 'plain', headers });
+
+  expect(status).toBe(204);
+  expect((await user.client.get(`${file}/data`)).text).toBe('plain');
 });
 
 test('a complete version takes no more data, and an unknown one is 404', async () => {
