@@ -82,6 +82,12 @@ export class AccountTree {
     };
   }
 
+  async versionOfLength(file: ResourceUrl, sizeBytes: number, signal?: AbortSignal): Promise<RemoteVersion | null> {
+    if (targetOf(file) === null) return await this.#service.versionOfLength(file, sizeBytes, signal);
+    const only = await this.newestVersion(file, signal);
+    return only?.sizeBytes === sizeBytes ? only : null;
+  }
+
   async readVersion(
     version: VersionUrl,
     extent: Extent,

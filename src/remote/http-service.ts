@@ -7,7 +7,6 @@ import {
   decodeAlbum,
   decodeFile,
   decodeFileVersion,
-  decodeFileVersions,
   decodeFolder,
   decodeUser,
   decodeWorkspace,
@@ -31,9 +30,10 @@ import {
   readAddressed,
   readDocument,
 } from './answer-reading.ts';
+import { firstComplete, wholeHistory } from './history.ts';
 import { listAll, listPage, type PageQuery } from './listing.ts';
 import { Requests, type ServiceRequest } from './requests.ts';
-import { fileOf, progressOf, userOf, versionsOf } from './resource-mapping.ts';
+import { fileOf, progressOf, userOf } from './resource-mapping.ts';
 import { createRefreshToken, issueAccessToken } from './tokens.ts';
 import { type RequestBody, Transport, type TransportOptions } from './transport.ts';
 import { bringVersionData, type IncomingData, type Landing, openVersionData } from './version-data.ts';
@@ -180,23 +180,17 @@ export class HttpService {
 
   /** A file's versions, newest first, complete and incomplete ones. */
   async versions(file: ResourceUrl, signal?: AbortSignal): Promise<readonly RemoteVersion[]> {
-    const versions = new Map<VersionUrl, RemoteVersion>();
-    for (let start = 0; ; ) {
-      const url = `${file}/version${start === 0 ? '' : `?start=${start}`}`;
-      const document = await this.#document(url, decodeFileVersions, signal);
-      const before = versions.size;
-      for (const version of versionsOf(document)) versions.set(version.url, version);
-      // Left out, hasMore means no: nobody saw a history in pages (wire-facts 6.1), and a service may not know `start` here.
-      if (document.hasMore !== true || versions.size === before) return [...versions.values()];
-      if (versions.size > VERSIONS_MAX) throw new ProtocolError(`${file}: a history without end`);
-      start += document.versions.length;
-    }
+    return await wholeHistory(this.#requests, { file, signal });
   }
 
   /** The newest complete version; null when the file has none, or is gone. */
   async newestVersion(file: ResourceUrl, signal?: AbortSignal): Promise<RemoteVersion | null> {
-    const versions = await nullWhenGone(() => this.versions(file, signal));
-    return versions?.find((version) => version.complete) ?? null;
+    return await nullWhenGone(() => firstComplete(this.#requests, { file, signal }));
+  }
+
+  /** The newest complete version of that length; null when the file has none. */
+  async versionOfLength(file: ResourceUrl, sizeBytes: number, signal?: AbortSignal): Promise<RemoteVersion | null> {
+    return await firstComplete(this.#requests, { file, signal }, (version) => version.sizeBytes === sizeBytes);
   }
 
   /** Bytes of a version whose length is known to be `sizeBytes`; see `version-data.ts` for what is believed. */
@@ -391,9 +385,6 @@ export class HttpService {
     return location as ResourceUrl | null;
   }
 }
-
-/** Of one file: the service keeps a handful (wire-facts 6.1). */
-const VERSIONS_MAX = 100_000;
 
 /** The one call that carries a version of the interface, and in exactly this spelling (wire-facts 1). */
 const SYNC_FOLDER_HEADERS = { 'X-SugarSync-API-Version': '1.5' };

@@ -105,10 +105,8 @@ async function copyFile(
   if (original.newest === null) {
     return database.changeTogether(() => repository.createFile(caller, parent, name, original.mediaType));
   }
-  const version = histories
-    .list(original, 0, Number.MAX_SAFE_INTEGER)
-    .entries.find(({ seq }) => seq === original.newest?.seq);
-  if (version === undefined) throw notFound();
+  const version = histories.newest(original);
+  if (version === null) throw notFound();
   const blob = blobs.newName();
   const bytes = blobs.small(version.blob);
   if (bytes === null) await blobs.link(version.blob, blob);

@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { ResourceId } from '../protocol/endpoints.ts';
 import { type Database, type FileRow, SEQ_END, type VersionRow } from './database.ts';
-import { type Page, page } from './listing.ts';
+import type { Page } from './listing.ts';
 import { notFound, overQuota } from './refusal.ts';
 import type { Repository } from './repository.ts';
 
@@ -44,9 +44,16 @@ export class Histories {
     this.#versionsKept = deps.versionsKept;
   }
 
-  /** Newest first. */
-  list(file: FileRow, start: number, max: number): Page<VersionRow> {
-    return page(this.#rows(file.uid, file.local), start, max);
+  /** Newest first. Only the page itself is read: where all versions are kept, a file that is saved often has tens of thousands. */
+  list({ uid, local }: FileRow, start: number, max: number): Page<VersionRow> {
+    // One more than asked for: whether there is more. The offset as in Repository.#children.
+    const rows = this.#rows(uid, local, { offset: Math.min(start, 2 ** 32 - 1), limit: max + 1 });
+    return { entries: rows.slice(0, max), start, hasMore: rows.length > max };
+  }
+
+  /** The newest complete version; null of a file that was never filled. */
+  newest({ uid, local, newest }: FileRow): VersionRow | null {
+    return newest === null ? null : (this.#database.versions.get([uid, local, newest.seq]) ?? null);
   }
 
   /** @throws Refusal 404 */
@@ -152,8 +159,8 @@ export class Histories {
     return dead.map((row) => row.blob);
   }
 
-  #rows(uid: string, file: string): VersionRow[] {
-    const range = { start: [uid, file, SEQ_END], end: [uid, file, 0], reverse: true } as const;
+  #rows(uid: string, file: string, part: { readonly offset?: number; readonly limit?: number } = {}): VersionRow[] {
+    const range = { start: [uid, file, SEQ_END], end: [uid, file, 0], reverse: true, ...part } as const;
     return [...this.#database.versions.getRange(range as unknown as VersionRange)].map(({ value }) => value);
   }
 

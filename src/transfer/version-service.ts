@@ -32,9 +32,8 @@ export class VersionService {
     return this.#connectivity.watched(() => this.#service.newestVersion(file, signal));
   }
 
-  async versionOfLength(file: ResourceUrl, sizeBytes: number, signal: AbortSignal): Promise<RemoteVersion | null> {
-    const history = await this.#connectivity.watched(() => this.#service.versions(file, signal));
-    return history.find((version) => version.complete && version.sizeBytes === sizeBytes) ?? null;
+  versionOfLength(file: ResourceUrl, sizeBytes: number, signal: AbortSignal): Promise<RemoteVersion | null> {
+    return this.#connectivity.watched(() => this.#service.versionOfLength(file, sizeBytes, signal));
   }
 
   versions(file: ResourceUrl, signal: AbortSignal): Promise<readonly RemoteVersion[]> {

@@ -292,6 +292,26 @@ describe('the versions of a file', () => {
     expect(versions.map(({ url }) => url)).toEqual(all.map((_, n) => `v${n}`));
   });
 
+  test('are not all asked for where a page has the one that is wanted', async () => {
+    const all = Array.from({ length: 1_000 }, (_, n) =>
+      version(n, n === 0 ? partial : n === 450 ? complete.replace('5', '7') : complete),
+    );
+    let asked = 0;
+    server.otherwise = {
+      act: (socket, request) => {
+        asked++;
+        const start = Number(new URL(request.path, server.baseUrl).searchParams.get('start') ?? 0);
+        const page = all.slice(start, start + 300);
+        xml(`<fileVersions hasMore="${start + 300 < all.length}">${page.join('')}</fileVersions>`).act(socket, request);
+      },
+    };
+    const file = server.url('/file/:sc:1:2') as ResourceUrl;
+
+    expect([(await service.newestVersion(file))?.url, asked]).toEqual(['v1', 1]);
+    expect([(await service.versionOfLength(file, 7))?.url, asked]).toEqual(['v450', 3]);
+    expect([await service.versionOfLength(file, 8), asked]).toEqual([null, 7]);
+  });
+
   test('that never end are given up, as soon as they are more than any file has', async () => {
     let told = 0;
     server.otherwise = {
