@@ -168,7 +168,7 @@ async function sendBlob(service: Service, exchange: Exchange, { name, blob, size
  */
 function requestedRange(header: string | undefined, sizeBytes: number): { start: number; end: number } | null {
   if (header === undefined || !/^\s*bytes\s*=/i.test(header) || header.includes(',')) return null;
-  const [, first, last] = /^\s*bytes\s*=\s*(\d{0,15})\s*-\s*(\d{0,15})\s*$/i.exec(header) ?? [];
+  const [, first, last] = /^\s*bytes\s*=\s*(\d*)\s*-\s*(\d*)\s*$/i.exec(header) ?? [];
   const unsatisfiable = new Refusal(416, 'Range not satisfiable', { 'Content-Range': `bytes */${sizeBytes}` });
   if (first === undefined || last === undefined || (first === '' && last === '')) throw unsatisfiable;
   const start = first === '' ? Math.max(0, sizeBytes - Number(last)) : Number(first);

@@ -90,6 +90,20 @@ test('data comes back as it was sent, whole and in ranges', async () => {
   expect([behind.status, behind.headers['content-range']]).toEqual([416, 'bytes */10']);
 });
 
+test.each([
+  ['bytes=2-9223372036854775807', 206, '234'],
+  ['bytes=2-18446744073709551615', 206, '234'],
+  ['bytes=-18446744073709551615', 206, '01234'],
+  ['bytes=18446744073709551615-', 416, null],
+])('a range may say "to the end" by the greatest number there is: %s', async (range, status, text) => {
+  const file = await user.client.createFilled(user.folder('2'), 'digits', '01234');
+
+  const answer = await user.client.get(`${file}/data`, { Range: range });
+
+  expect(answer.status).toBe(status);
+  if (text !== null) expect(answer.text).toBe(text);
+});
+
 test('an empty file is a file with data', async () => {
   const file = await user.client.createFilled(await newFolder(), 'empty', '');
 
