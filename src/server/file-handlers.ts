@@ -1,11 +1,12 @@
 import { decodeFileUpdate, encodeFile, encodeFileVersion, encodeFileVersions } from '../protocol/messages.ts';
+import { requestedRange } from './byte-range.ts';
 import type { FileRow, VersionRow } from './database.ts';
 import type { Exchange } from './exchange.ts';
 import { listingQuery } from './folder-handlers.ts';
 import type { HandlerTable, Service } from './handler-table.ts';
 import { endOf } from './listing.ts';
 import { pictureRequest } from './pictures.ts';
-import { malformed, notFound, Refusal } from './refusal.ts';
+import { malformed, notFound } from './refusal.ts';
 import { DEFAULT_PAGE } from './repository.ts';
 import { blobToRead, uploadOffset } from './uploads.ts';
 
@@ -160,21 +161,6 @@ async function sendBlob(service: Service, exchange: Exchange, { name, blob, size
   };
   const bytes = start === end ? [] : service.blobs.read(blob, start, end);
   await exchange.sendData(range === null ? 200 : 206, headers, bytes);
-}
-
-/**
- * `[start, end)` of a Range header; null for everything: no header, another unit, several ranges.
- * @throws Refusal 416 for a range that is none, or that has no byte of the data
- */
-function requestedRange(header: string | undefined, sizeBytes: number): { start: number; end: number } | null {
-  if (header === undefined || !/^\s*bytes\s*=/i.test(header) || header.includes(',')) return null;
-  const [, first, last] = /^\s*bytes\s*=\s*(\d*)\s*-\s*(\d*)\s*$/i.exec(header) ?? [];
-  const unsatisfiable = new Refusal(416, 'Range not satisfiable', { 'Content-Range': `bytes */${sizeBytes}` });
-  if (first === undefined || last === undefined || (first === '' && last === '')) throw unsatisfiable;
-  const start = first === '' ? Math.max(0, sizeBytes - Number(last)) : Number(first);
-  const end = first === '' || last === '' ? sizeBytes : Math.min(Number(last) + 1, sizeBytes);
-  if (start >= end) throw unsatisfiable;
-  return { start, end };
 }
 
 /** RFC 8187; not longer than other programs' limits for a header allow. */

@@ -124,7 +124,7 @@ async function loadSharp(): Promise<Sharp | null> {
 }
 
 function parameterOf(part: string): [name: string, value: number] {
-  const [, name = '', value = ''] = /^(\w+)\s*=\s*\(?\s*(\d{1,6})\s*\)?$/.exec(part) ?? [];
+  const [, name = '', value = ''] = /^(\w+)\s*=\s*(?:\(\s*)?(\d{1,6})\s*\)?$/.exec(part) ?? [];
   return [name === '' ? (part.split('=', 1)[0] as string).trim() : name, value === '' ? Number.NaN : Number(value)];
 }
 

@@ -46,6 +46,17 @@ test('the size is read with and without parentheses, and data are data', () => {
     expect(pictureRequest(accept)).toBeNull();
 });
 
+// Taken apart in every way that there is, so many take minutes.
+test('blanks without end are taken apart in no time', () => {
+  const blanks = ' '.repeat(2 ** 19);
+
+  expect(() => pictureRequest(`image/jpeg; pxmax=${blanks}x; pymax=1`)).toThrow('Not acceptable');
+  expect(pictureRequest(`image/jpeg; pxmax=${blanks}(${blanks}9 ); pymax = 8`)).toMatchObject({
+    widthMax: 9,
+    heightMax: 8,
+  });
+});
+
 test('a size that is none is 406', () => {
   for (const size of [
     'pxmax=100',
