@@ -4,6 +4,9 @@ import { type FileHandle, open } from 'node:fs/promises';
 const READ_BYTES = 512 * 1024;
 /** Buffers that wait to be filled again: for eight downloads at once, one being sent and one being filled for each. */
 const SPARE_MAX = 16;
+/** So many at once read in large pieces: a reader who is slow holds two of them for as long as he likes, and there may be a thousand. */
+const LARGE_READERS_MAX = 16;
+const CROWDED_READ_BYTES = 64 * 1024;
 
 /**
  * Reads files into buffers that go round. A new one for each read would be garbage a moment later, outside of V8's heap, and each 64 MiB
@@ -11,6 +14,7 @@ const SPARE_MAX = 16;
  */
 export class BlobReader {
   readonly #spare: Buffer[] = [];
+  #readers = 0;
 
   /**
    * Bytes `[start, end)` of a file, at least one, the next piece read while one is used. A piece is good until the next is asked for, or the end:
@@ -20,7 +24,9 @@ export class BlobReader {
    */
   async *read(path: string, start: number, end: number): AsyncGenerator<Uint8Array, void, undefined> {
     const file = await open(path, 'r');
-    const first = this.#take();
+    const isLarge = this.#readers < LARGE_READERS_MAX;
+    this.#readers++;
+    const first = this.#take(isLarge);
     const buffers = [first];
     let reading = readInto(first, file, start, end);
     try {
@@ -28,7 +34,7 @@ export class BlobReader {
         const piece = await reading;
         at += piece.byteLength;
         if (at < end) {
-          buffers[turn % 2] ??= this.#take();
+          buffers[turn % 2] ??= this.#take(isLarge);
           reading = readInto(buffers[turn % 2] as Buffer, file, at, end);
         }
         // Its failure is for the one who asks for the next piece.
@@ -39,12 +45,14 @@ export class BlobReader {
     } finally {
       // Left early: neither file nor buffer may go under a read.
       await reading.catch(() => {});
-      for (const buffer of buffers) if (this.#spare.length < SPARE_MAX) this.#spare.push(buffer);
+      this.#readers--;
+      for (const buffer of buffers) if (isLarge && this.#spare.length < SPARE_MAX) this.#spare.push(buffer);
       await file.close();
     }
   }
 
-  #take(): Buffer {
+  #take(isLarge: boolean): Buffer {
+    if (!isLarge) return Buffer.allocUnsafeSlow(CROWDED_READ_BYTES);
     return this.#spare.pop() ?? Buffer.allocUnsafeSlow(READ_BYTES);
   }
 }

@@ -71,6 +71,37 @@ describe('reading a blob', () => {
     expect(memory.size).toBeLessThanOrEqual(2);
   });
 
+  test('by many at once who are slow takes little for each, and what it gives is the same', async () => {
+    const reader = new BlobReader();
+    const memory = new Map<ArrayBufferLike, number>();
+    const slow = Array.from({ length: 100 }, () => reader.read(path, 0, SIZE_BYTES));
+    for (let turn = 0; turn < 2; turn++) {
+      for (const each of slow) {
+        const { value } = await each.next();
+        if (value !== undefined) memory.set(value.buffer, value.buffer.byteLength);
+      }
+    }
+    const held = [...memory.values()].reduce((sum, length) => sum + length, 0);
+    const rest = [];
+    for await (const piece of slow.at(-1) as AsyncIterable<Uint8Array>) rest.push(Buffer.from(piece));
+    for (const each of slow) await each.return();
+
+    expect(held).toBeLessThan(40 * KIB * KIB);
+    expect(bytes.subarray(-Buffer.concat(rest).byteLength).equals(Buffer.concat(rest))).toBe(true);
+    expect(isOpen()).toBe(false);
+  });
+
+  test('afterwards takes as much as before', async () => {
+    const reader = new BlobReader();
+    const many = Array.from({ length: 100 }, () => reader.read(path, 0, SIZE_BYTES));
+    for (const each of many) await each.next();
+    for (const each of many) await each.return();
+    const lengths: number[] = [];
+    for await (const piece of reader.read(path, 0, SIZE_BYTES)) lengths.push(piece.byteLength);
+
+    expect(lengths).toEqual([512, 512, 512, 512, 252].map((length) => length * KIB));
+  });
+
   test('that is shorter than its row says fails behind its last byte', async () => {
     const reader = new BlobReader();
     let got = 0;
