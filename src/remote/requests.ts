@@ -224,8 +224,8 @@ function named(error: unknown, request: ServiceRequest): unknown {
 
 /** Somebody answers who is not the service. Asked again at once he would say the same. */
 export class StrangeNetworkError extends TransportError {
-  constructor(message: string) {
-    super(`${message}: this network may want a login`);
+  constructor(message: string, reason = 'this network may want a login') {
+    super(`${message}: ${reason}`);
   }
 }
 
@@ -264,7 +264,10 @@ function redirectTarget(request: ServiceRequest, answer: Answer, url: string, or
         : request.mayReaddress && status === 301;
   const target = location !== null && URL.canParse(location, url) ? new URL(location, url).origin : null;
   if (target !== null && target !== origin) {
-    throw new StrangeNetworkError(`${shownRequest(request)}: redirected to another server`);
+    throw new StrangeNetworkError(
+      `${shownRequest(request)}: redirected to another server, ${target}`,
+      'this network may want a login, or the service has another address now',
+    );
   }
   if (!allowed || location === null || target === null) throw new ProtocolError(`unexpected ${status}`);
   return location;

@@ -326,6 +326,14 @@ describe('a redirect', () => {
     await other.close();
   });
 
+  test('to another server says to which: it may be the one that was meant', async () => {
+    server.otherwise = reply(308, { Location: 'https://www.Cloud.example.com:443/authorization?secret' });
+
+    await expect(service.resource(folder(), 'folder')).rejects.toThrow(
+      'redirected to another server, https://www.cloud.example.com: ',
+    );
+  });
+
   test('to another server is not believed as a new address either', async () => {
     server.steps = [reply(301, { Location: 'http://127.0.0.1:1/folder/:sc:1:1' })];
 
