@@ -144,19 +144,35 @@ export class Histories {
     return quotaBytes - this.#repository.usageBytes(file.uid) + (file.newest?.sizeBytes ?? 0);
   }
 
-  /** Every version of every file. */
+  /** Every version of every file: for a start, when nobody waits. */
   *all(): Generator<VersionRow> {
     for (const { value } of this.#database.versions.getRange({})) yield value;
   }
 
+  /** The same in pieces, between which everybody else has his turn: there may be a million. What changes meanwhile is told as it was or is. */
+  async *inPieces(): AsyncGenerator<readonly VersionRow[], void, undefined> {
+    for (let from = {}; ; ) {
+      const rows = [...this.#database.versions.getRange({ ...from, limit: PIECE_ROWS })].map(({ value }) => value);
+      yield rows;
+      const last = rows.at(-1);
+      if (last === undefined || rows.length < PIECE_ROWS) return;
+      from = { start: keyOf(last), exclusiveStart: true };
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+
   /** Forgets incomplete versions that nothing was added to since `beforeMs`, nor is now. @returns their blobs */
-  dropAbandoned(beforeMs: number, isUnderWay: (version: VersionRow) => boolean): string[] {
-    const dead = [...this.all()].filter((row) => !row.complete && row.lastModifiedMs < beforeMs && !isUnderWay(row));
-    if (dead.length === 0) return [];
-    this.#database.change(() => {
+  async dropAbandoned(beforeMs: number, isUnderWay: (version: VersionRow) => boolean): Promise<string[]> {
+    const isDead = (row: VersionRow): boolean => !row.complete && row.lastModifiedMs < beforeMs && !isUnderWay(row);
+    const seen: VersionRow[] = [];
+    for await (const rows of this.inPieces()) seen.push(...rows.filter(isDead));
+    if (seen.length === 0) return [];
+    return this.#database.change(() => {
+      // Somebody may have gone on with one since it was seen.
+      const dead = seen.flatMap((row) => this.#database.versions.get(keyOf(row)) ?? []).filter(isDead);
       for (const row of dead) void this.#database.versions.remove(keyOf(row));
+      return dead.map((row) => row.blob);
     });
-    return dead.map((row) => row.blob);
   }
 
   #rows(uid: string, file: string, part: { readonly offset?: number; readonly limit?: number } = {}): VersionRow[] {
@@ -220,6 +236,9 @@ export class Histories {
     return superseded.map((row) => row.blob);
   }
 }
+
+/** Some milliseconds of reading. */
+const PIECE_ROWS = 500;
 
 function keyOf({ uid, file, seq }: VersionRow): [string, string, number] {
   return [uid, file, seq];

@@ -13,14 +13,16 @@ export async function settlePartialUploads(parts: Parts, bootId: string): Promis
   const { database, histories, blobs } = parts;
   if (database.meta.get('bootId') === bootId) return;
   let isSettled = true;
-  for (const row of [...histories.all()]) {
-    if (row.complete) continue;
-    try {
-      const sizeBytes = await blobs.sizeBytes(row.blob);
-      if (sizeBytes !== null && sizeBytes > row.sizeBytes) await blobs.truncate(row.blob, row.sizeBytes);
-    } catch {
-      // One that the disk does not give is no reason to serve nobody: its sender is told, and the next start looks at it again.
-      isSettled = false;
+  for await (const rows of histories.inPieces()) {
+    for (const row of rows) {
+      if (row.complete) continue;
+      try {
+        const sizeBytes = await blobs.sizeBytes(row.blob);
+        if (sizeBytes !== null && sizeBytes > row.sizeBytes) await blobs.truncate(row.blob, row.sizeBytes);
+      } catch {
+        // One that the disk does not give is no reason to serve nobody: its sender is told, and the next start looks at it again.
+        isSettled = false;
+      }
     }
   }
   if (!isSettled) return;
@@ -53,7 +55,9 @@ export function collectGarbage(parts: Parts, options: { uploadKeptMs: number; lo
   let underWay = Promise.resolve();
   let isSwept = false;
   const round = async (): Promise<void> => {
-    const abandoned = histories.dropAbandoned(clock.nowMs() - options.uploadKeptMs, (row) => uploads.isUnderWay(row));
+    const abandoned = await histories.dropAbandoned(clock.nowMs() - options.uploadKeptMs, (row) =>
+      uploads.isUnderWay(row),
+    );
     await blobs.remove(abandoned);
     if (!isSwept) isSwept = await sweepBlobs(parts);
     const tokens = accounts.forgetExpired();
@@ -128,12 +132,16 @@ export async function checkBlobs(
   const damage: Damage[] = [];
   let versions = 0;
   let bytes = 0;
-  for (const row of [...parts.histories.all()]) {
-    if (!row.complete) continue;
-    versions += 1;
-    bytes += row.sizeBytes;
-    const what = await damageOf(parts.blobs, row).catch((error: Error) => `its data cannot be read: ${error.message}`);
-    if (what !== null) damage.push({ user: row.uid, file: row.file, version: row.version, what });
+  for await (const rows of parts.histories.inPieces()) {
+    for (const row of rows) {
+      if (!row.complete) continue;
+      versions += 1;
+      bytes += row.sizeBytes;
+      const what = await damageOf(parts.blobs, row).catch(
+        (error: Error) => `its data cannot be read: ${error.message}`,
+      );
+      if (what !== null) damage.push({ user: row.uid, file: row.file, version: row.version, what });
+    }
   }
   return { damage, versions, bytes };
 }

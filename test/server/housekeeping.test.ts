@@ -100,7 +100,7 @@ test('an upload that goes on is not forgotten because the server is killed befor
   // As the next server would, which knows of nothing under way.
   aheadMs += 2 * HOUR_MS;
   const next = openParts({ dataDirectory: directory });
-  const forgotten = next.histories.dropAbandoned(clock.nowMs() - WEEK_MS, () => false);
+  const forgotten = await next.histories.dropAbandoned(clock.nowMs() - WEEK_MS, () => false);
   await next.database.close();
 
   expect(forgotten).toEqual([]);
