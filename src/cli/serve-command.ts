@@ -73,10 +73,20 @@ export async function runServer(dataDirectory: string, flags: ServeFlags, contex
   // Without one the terminal's end is the server's, as of any program. Node does not leave it to nohup(1), which is known by where the output goes.
   else if (!process.stdout.isTTY && !process.stderr.isTTY) process.on('SIGHUP', () => {});
   context.print(`listening on ${server.origin}\n`);
+  const hint = flags.publicOrigin === null ? addressHint(server.origin) : null;
+  if (hint !== null) context.print(`${hint}\n`);
   if (flags.readyFd !== null) announce(flags.readyFd, server.origin);
   await stopped;
   return exitCode('ok');
 }
+
+/** What whoever listens on all addresses has to know: each URL in an answer begins with that one, which a client elsewhere does not follow. */
+export function addressHint(origin: string): string | null {
+  if (!ANY_ADDRESS.has(new URL(origin).hostname)) return null;
+  return `URLs in answers begin with ${origin}: for clients on other machines give --public-origin`;
+}
+
+const ANY_ADDRESS: ReadonlySet<string> = new Set(['0.0.0.0', '[::]']);
 
 /** `kill -HUP`: the trouble of the file as it is now. A file that holds no plan leaves the old one, and is said. */
 function orderAgain(server: ReferenceServer, faultFile: string, context: Printer): void {
