@@ -12,7 +12,7 @@ import type { Database } from './database.ts';
  *
  * Order: first the bytes (written, synced, their directory too), then the database's row; small ones with the row. So a row
  * never names bytes that are not there; a crash in between leaves a file that no row names, which `sweepBlobs` collects.
- * Complete blobs never change, which is why a copy of a file is a hard link.
+ * Complete blobs never change, which is why a copy of a file is a hard link, where the disk has those.
  */
 export class Blobs {
   readonly #directory: string;

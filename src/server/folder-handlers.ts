@@ -88,7 +88,7 @@ export function listingQuery(query: URLSearchParams): ListingQuery {
 }
 
 /**
- * The copy's bytes are there before its row: a hard link of the newest version's blob, or with it if they are few. A file that was never filled is
+ * The copy's bytes are there before its row: a second blob like the newest version's, or with it if they are few. A file that was never filled is
  * copied as such.
  */
 async function copyFile(
@@ -98,7 +98,7 @@ async function copyFile(
   source: string,
   name: string,
 ): Promise<ResourceId> {
-  const { database, repository, histories, blobs, documents, sealer } = service;
+  const { database, repository, histories, blobs, documents, sealer, uploads } = service;
   const named = documents.parse(source);
   if (named?.kind !== 'file') throw notFound();
   const original = repository.file(caller, named.id);
@@ -108,8 +108,7 @@ async function copyFile(
   const version = histories.newest(original);
   if (version === null) throw notFound();
   const blob = blobs.newName();
-  const bytes = blobs.small(version.blob);
-  if (bytes === null) await blobs.link(version.blob, blob);
+  const bytes = blobs.small(version.blob) ?? (await uploads.duplicate(version.blob, blob, version.sizeBytes));
   try {
     const { sizeBytes, sha256 } = version;
     const { row, version: copied } = await database.changeTogether(() => {

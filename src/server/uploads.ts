@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Clock } from '../base/clock.ts';
+import { systemCodeOf } from '../base/errors.ts';
 import type { BlobWriter } from './blob-writer.ts';
 import type { Blobs } from './blobs.ts';
 import type { Database, FileRow, VersionRow } from './database.ts';
@@ -96,6 +97,32 @@ export class Uploads {
       this.#underWay.delete(key);
       // Deleted under the upload: its blob was, too, but the name may have come back with the bytes that came later.
       if (!this.#histories.has(version)) await this.#blobs.remove([version.blob]);
+    }
+  }
+
+  /**
+   * A second blob of the same bytes: another name of the file, or its copy where the disk has no hard links (exFAT, some network file systems) or
+   * no more of them (ext4: 65,000).
+   * @returns the bytes where they are few, and nowhere yet @throws Error ENOENT where there is no such file · Refusal 507
+   */
+  async duplicate(from: string, to: string, sizeBytes: number): Promise<Uint8Array | null> {
+    try {
+      await this.#blobs.link(from, to);
+      return null;
+    } catch (error) {
+      if (systemCodeOf(error) === 'ENOENT') throw error;
+    }
+    this.#reserve.check(sizeBytes);
+    const writer = this.#blobs.write(to, 0);
+    try {
+      // Read into memory that goes round, and kept by the writer as long as they are few.
+      for await (const piece of this.#blobs.read(from, 0, sizeBytes))
+        await this.#reserve.spend(piece.byteLength, () => writer.write([Buffer.from(piece)]));
+      return (await writer.finish()).bytes;
+    } catch (error) {
+      await writer.close().catch(() => {});
+      await this.#blobs.remove([to]);
+      throw error;
     }
   }
 

@@ -270,6 +270,36 @@ test('who reads a version while it makes room for the next one reads the next on
   rmSync(own, { recursive: true });
 });
 
+test('a file that is too long for the database is copied where the disk has no hard links', async () => {
+  const data = Buffer.alloc(1_400_000, 'long ');
+  const { client, folder } = await signUp(server, 'copies@example.com');
+  const file = await client.createFilled(folder('2'), 'long', data);
+  const version = (await client.send('POST', `${file}/version`)).headers.location as string;
+  const { link } = Blobs.prototype;
+  const refused = () =>
+    Promise.reject(Object.assign(new Error('EPERM: operation not permitted, link'), { code: 'EPERM' }));
+  const copy = async (name: string) => {
+    Blobs.prototype.link = refused;
+    try {
+      const body = `<fileCopy source="${file}"><displayName>${name}</displayName></fileCopy>`;
+      const { status, headers } = await client.send('POST', folder('2'), { body });
+      return status === 201 ? (await client.get(`${headers.location}/data`)).bytes : status;
+    } finally {
+      Blobs.prototype.link = link;
+    }
+  };
+
+  expect(await copy('long')).toEqual(data);
+
+  // In two pieces, so it is a file; but one that is short enough for the database.
+  await expect(
+    client.send('PUT', `${version}/data`, { body: Buffer.alloc(9, 'short '), cutAfter: 5 }),
+  ).rejects.toThrow();
+  const rest = { body: 'est', headers: { Range: 'bytes=5-' } };
+  await until(async () => (await client.send('PUT', `${version}/data`, rest)).status === 200);
+  expect(String(await copy('short'))).toBe('shortest');
+});
+
 test('the history is paged like any listing', async () => {
   const file = await newFile();
   for (const data of ['a', 'b', 'c']) await user.client.send('PUT', `${file}/data`, { body: data });
