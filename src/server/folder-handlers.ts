@@ -1,4 +1,4 @@
-import { ProtocolError } from '../base/errors.ts';
+import { ProtocolError, systemCodeOf } from '../base/errors.ts';
 import type { ListingQuery, ResourceId } from '../protocol/endpoints.ts';
 import { parseListingQuery } from '../protocol/endpoints.ts';
 import {
@@ -10,7 +10,7 @@ import {
   encodeFolder,
   type SharingDocument,
 } from '../protocol/messages.ts';
-import type { FolderRow } from './database.ts';
+import type { FileRow, FolderRow, VersionRow } from './database.ts';
 import { decodedOr400, rootOr400 } from './exchange.ts';
 import type { HandlerTable, Service } from './handler-table.ts';
 import { mediaTypeOf } from './media-type.ts';
@@ -98,17 +98,15 @@ async function copyFile(
   source: string,
   name: string,
 ): Promise<ResourceId> {
-  const { database, repository, histories, blobs, documents, sealer, uploads } = service;
+  const { database, repository, histories, blobs, documents, sealer } = service;
   const named = documents.parse(source);
   if (named?.kind !== 'file') throw notFound();
-  const original = repository.file(caller, named.id);
+  const blob = blobs.newName();
+  const { original, version, bytes } = await duplicated(service, () => repository.file(caller, named.id), blob);
   if (original.newest === null) {
     return database.changeTogether(() => repository.createFile(caller, parent, name, original.mediaType));
   }
-  const version = histories.newest(original);
   if (version === null) throw notFound();
-  const blob = blobs.newName();
-  const bytes = blobs.small(version.blob) ?? (await uploads.duplicate(version.blob, blob, version.sizeBytes));
   try {
     const { sizeBytes, sha256 } = version;
     const { row, version: copied } = await database.changeTogether(() => {
@@ -120,6 +118,29 @@ async function copyFile(
   } catch (error) {
     await blobs.remove([blob]);
     throw error;
+  }
+}
+
+/**
+ * The newest version of what `look` finds (null: it was never filled), with its bytes in `blob`, or beside it. Where few versions are kept, it may
+ * go meanwhile, as the file may: then what is there now.
+ */
+async function duplicated(
+  { blobs, histories, uploads }: Service,
+  look: () => FileRow,
+  blob: string,
+): Promise<{ original: FileRow; version: VersionRow | null; bytes: Uint8Array | null }> {
+  for (let original = look(); ; ) {
+    const version = histories.newest(original);
+    if (version === null) return { original, version, bytes: null };
+    try {
+      const bytes = blobs.small(version.blob) ?? (await uploads.duplicate(version.blob, blob, version.sizeBytes));
+      return { original, version, bytes };
+    } catch (error) {
+      original = look();
+      // A version that is there without its bytes is damage.
+      if (systemCodeOf(error) !== 'ENOENT' || original.newest?.blob === version.blob) throw error;
+    }
   }
 }
 

@@ -300,6 +300,33 @@ test('a file that is too long for the database is copied where the disk has no h
   expect(String(await copy('short'))).toBe('shortest');
 });
 
+test('who copies a file while it makes room for its next version copies that one', async () => {
+  const own = mkdtempSync(join(tmpdir(), 'cfs-copied-'));
+  const keeping = await ReferenceServer.open({ dataDirectory: own, versionsKept: 1 });
+  const { client, folder } = await signUp(keeping, 'b@example.com');
+  const file = await client.createFilled(folder('2'), 'x', Buffer.alloc(20_000, 'old '));
+  const { link } = Blobs.prototype;
+  /** Between the look at the row and the link to its bytes. */
+  const copying = (meanwhile: () => Promise<unknown>) => {
+    Blobs.prototype.link = async function (from, to) {
+      Blobs.prototype.link = link;
+      await meanwhile();
+      return link.call(this, from, to);
+    };
+    return client.send('POST', folder('2'), {
+      body: `<fileCopy source="${file}"><displayName>y</displayName></fileCopy>`,
+    });
+  };
+
+  const copied = await copying(() => client.send('PUT', `${file}/data`, { body: Buffer.alloc(20_000, 'new ') }));
+  const ofNone = await copying(() => client.send('DELETE', file));
+
+  expect([copied.status, ofNone.status]).toEqual([201, 404]);
+  expect((await client.get(`${copied.headers.location}/data`)).text.slice(0, 4)).toBe('new ');
+  await keeping.close();
+  rmSync(own, { recursive: true });
+});
+
 test('the history is paged like any listing', async () => {
   const file = await newFile();
   for (const data of ['a', 'b', 'c']) await user.client.send('PUT', `${file}/data`, { body: data });
