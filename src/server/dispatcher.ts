@@ -106,8 +106,10 @@ export class Dispatcher {
     if (orderedRefusal !== null && fault.acceptBytes === undefined) throw orderedRefusal;
     if (endpoint === null) throw notFound();
     const handlers = this.#handlers[endpoint.kind] as Readonly<Record<string, Handler<EndpointKind>>> | undefined;
-    const isKnown = handlers !== undefined && Object.hasOwn(handlers, method);
-    if (!isKnown) throw new Refusal(405, 'Method not allowed', { Allow: Object.keys(handlers ?? {}).join(', ') });
+    // Whatever can be read can be asked about (RFC 9110, 9.1); the exchange leaves the body out.
+    const asked = method === 'HEAD' ? 'GET' : method;
+    const isKnown = handlers !== undefined && Object.hasOwn(handlers, asked);
+    if (!isKnown) throw new Refusal(405, 'Method not allowed', { Allow: allowed(Object.keys(handlers ?? {})) });
     const session = OPEN_ENDPOINTS.has(endpoint.kind) ? null : this.#session(exchange);
     if (fault.expireToken === true && session !== null) {
       this.#service.accounts.expire(session);
@@ -118,7 +120,7 @@ export class Dispatcher {
       const stale = this.#told.get(listing);
       if (stale !== undefined) return exchange.sendXml(200, stale);
     }
-    const handler = handlers[method as Method] as Handler<EndpointKind>;
+    const handler = handlers[asked as Method] as Handler<EndpointKind>;
     await handler({ exchange, endpoint, query: new URLSearchParams(query), caller: session?.uid ?? '' });
     if (listing !== null) this.#remember(listing, exchange.text);
   }
@@ -166,6 +168,10 @@ function refusalOf(error: unknown): Refusal {
   const code = systemCodeOf(error);
   const isFull = (error instanceof StorageError && error.full) || code === 'ENOSPC' || code === 'EDQUOT';
   return isFull ? noRoom() : new Refusal(500, 'Internal server error');
+}
+
+function allowed(methods: readonly string[]): string {
+  return methods.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : method)).join(', ');
 }
 
 /** A request may name the whole address, as one to a proxy does, and every server has to take it (RFC 9112, 3.2.2). */

@@ -154,6 +154,7 @@ export class Exchange {
     data: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
   ): Promise<void> {
     if (!(await this.#begin(status, headers, Number(headers['Content-Length'])))) return;
+    if (this.#isHead) return void this.#response.end();
     try {
       for await (const chunk of data) if (!(await this.#write(chunk))) return;
       this.#response.end();
@@ -215,7 +216,7 @@ export class Exchange {
     // Decided before the head is sent: it says whether the line stays open.
     const leavesBodyUnread = this.#leavesBodyUnread();
     if (!(await this.#begin(status, headers, body?.byteLength ?? 0))) return;
-    if (body !== null && !(await this.#write(body))) return;
+    if (body !== null && !this.#isHead && !(await this.#write(body))) return;
     if (leavesBodyUnread) await this.#letSenderFinish();
     this.#response.end();
   }
@@ -226,6 +227,11 @@ export class Exchange {
    */
   get #isGone(): boolean {
     return this.request.socket.destroyed;
+  }
+
+  /** Asked for what is said of a body, and not for that. */
+  get #isHead(): boolean {
+    return this.request.method === 'HEAD';
   }
 
   #leavesBodyUnread(): boolean {

@@ -57,3 +57,35 @@ test.each(['http://x', 'HTTP://x:80', 'https://x'])(
     expect(await ask(origin)).toMatch(/^HTTP\/1\.1 404 /);
   },
 );
+
+test('what can be read can be asked about: HEAD says what GET would, without its body', async () => {
+  const { client, folder } = await signUp(server, 'a@example.com');
+  const file = await client.createFilled(folder('2'), 'long', Buffer.alloc(3_000_000));
+  const linked = await client.send('PUT', file, { body: '<file><publicLink enabled="true"/></file>' });
+  const [link = ''] = /http:[^<]*\/pf\/[^<]*/.exec(linked.text) ?? [];
+  const targets: [path: string, headers: Record<string, string>][] = [
+    [folder('2'), {}],
+    [`${folder('2')}/contents`, {}],
+    [`${file}/data`, {}],
+    [`${file}/data`, { Range: 'bytes=5-9' }],
+    [`${file}/data`, { Range: 'bytes=3000000-' }],
+    [link, {}],
+    [`${link}?directDownload=true`, {}],
+    [`${file}9`, {}],
+  ];
+
+  for (const [path, headers] of targets) {
+    const got = await client.get(path, headers);
+    const asked = await client.send('HEAD', path, { headers });
+    const said = ({ 'content-length': length, 'content-range': range, 'content-type': type }: typeof got.headers) => [
+      length,
+      range,
+      type,
+    ];
+    expect([asked.status, ...said(asked.headers)], path).toEqual([got.status, ...said(got.headers)]);
+    expect(asked.bytes.byteLength).toBe(0);
+  }
+  const { status } = await client.send('HEAD', `${folder('2')}/nothing`);
+  expect(status).toBe(404);
+  expect((await client.send('HEAD', '/authorization')).status).toBe(405);
+});

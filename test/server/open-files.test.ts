@@ -117,7 +117,7 @@ test.each<readonly [what: string, method: string, more: readonly string[]]>([
   ['a range that is none', 'GET', ['Range: bytes=9-3']],
   ['a range behind the end', 'GET', [`Range: bytes=${LARGE_BYTES}-`]],
   ['a picture of what is none', 'GET', ['Accept: image/jpeg; pxmax=1; pymax=1']],
-])('a request that is refused: %s', async (_what, method, more) => {
+])('a request that is answered without data: %s', async (_what, method, more) => {
   const socket = await line();
   socket.end(head(method, `${large}/data`, more));
   socket.resume();
