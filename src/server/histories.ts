@@ -138,10 +138,10 @@ export class Histories {
     });
   }
 
-  /** How many bytes a new version of `file` may have. */
+  /** How many bytes a new version of `file` may have: never fewer than it has, also of an account that holds more than it may by now. */
   roomBytes(file: FileRow): number {
     const quotaBytes = this.#database.users.get(file.uid)?.quotaBytes ?? 0;
-    return quotaBytes - this.#repository.usageBytes(file.uid) + (file.newest?.sizeBytes ?? 0);
+    return Math.max(0, quotaBytes - this.#repository.usageBytes(file.uid)) + (file.newest?.sizeBytes ?? 0);
   }
 
   /** Every version of every file: for a start, when nobody waits. */

@@ -200,6 +200,30 @@ test('an upload beyond the quota is 413 before its body is read, and leaves noth
   expect(texts((await user.client.get(file)).text, 'size')).toEqual(['-1']);
 });
 
+test('whoever has more than he may can make files shorter, and no longer', async () => {
+  const { client, folder, email } = await signUp(server, 'over@example.com', 1_000);
+  const [file = ''] = await Promise.all(
+    ['a', 'b', 'c'].map((name) => client.createFilled(folder('2'), name, Buffer.alloc(300))),
+  );
+  server.administration.setQuota(email, 100);
+  const save = async (bytes: number) =>
+    (await client.send('PUT', `${file}/data`, { body: Buffer.alloc(bytes) })).status;
+  const resave = async (bytes: number) => {
+    const version = (await client.send('POST', `${file}/version`)).headers.location as string;
+    return (await client.send('PUT', `${version}/data`, { body: Buffer.alloc(bytes) })).status;
+  };
+
+  expect([
+    await save(301),
+    await save(300),
+    await save(200),
+    await resave(201),
+    await resave(150),
+    await save(0),
+  ]).toEqual([413, 204, 204, 413, 200, 204]);
+  expect(await save(1)).toBe(413);
+});
+
 test('usage counts what files are now, and only the newest versions are kept if told so', async () => {
   const own = mkdtempSync(join(tmpdir(), 'cfs-kept-'));
   const keeping = await ReferenceServer.open({ dataDirectory: own, versionsKept: 5 }); // as many as the real service (wire-facts 6.1)
