@@ -364,7 +364,11 @@ class MountingProcess {
       this.#transfer
         .stats()
         .running.reduce((bytes, { kind, bytesDone }) => bytes + (kind === 'upload' ? bytesDone : 0), 0);
-    return withProgress({ clock: systemClock, left: () => this.#mount.left(id), underWayBytes, tell }, work);
+    const waitsFor = (): string | null => {
+      const { state, reason } = this.#connection;
+      return state === 'sign-in-needed' ? `${reason} (cfs login URL cures that)` : reason;
+    };
+    return withProgress({ clock: systemClock, left: () => this.#mount.left(id), underWayBytes, waitsFor, tell }, work);
   }
 
   async #pin(path: string, tell: (progress: PinnedPath) => void, signal: AbortSignal): Promise<PinnedPath> {

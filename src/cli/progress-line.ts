@@ -9,6 +9,9 @@ const WINDOW_MS = 10_000;
 /** Without a terminal: the first line comes only for what takes longer, the next ones as far apart. */
 const PLAIN_EVERY_MS = 5_000;
 
+/** How far it is. */
+type Moved = Omit<SyncProgress, 'waitsFor'>;
+
 /** How fast it goes, and how long the rest takes at that; null while nobody can know. */
 export interface Pace {
   readonly bytesPerSecond: number | null;
@@ -19,29 +22,41 @@ export interface Pace {
 export class ProgressLine {
   readonly #clock: Clock;
   readonly #output: CommandOutput;
-  readonly #suffix: string;
+  readonly #hint: string | null;
+  /** What was said last of why nothing moves. */
+  #waitsFor: string | null = null;
   readonly #samples: { readonly atMs: number; readonly doneBytes: number }[] = [];
   #plainMs: number;
 
-  /** @param deps.suffix stands behind the line at a terminal */
-  constructor(deps: { clock: Clock; output: CommandOutput; suffix?: string }) {
+  /** @param deps.hint what can be done while the service is away, said with the reason each time it goes; null: neither is said */
+  constructor(deps: { clock: Clock; output: CommandOutput; hint: string | null }) {
     this.#clock = deps.clock;
     this.#output = deps.output;
-    this.#suffix = deps.suffix ?? '';
+    this.#hint = deps.hint;
     this.#plainMs = deps.clock.elapsedMs() + PLAIN_EVERY_MS;
   }
 
   show(progress: SyncProgress): void {
+    this.#sayWhatIsWaitedFor(progress.waitsFor);
     const nowMs = this.#clock.elapsedMs();
     this.#samples.push({ atMs: nowMs, doneBytes: progress.doneBytes });
     while (this.#samples.length > 2 && nowMs - (this.#samples[0]?.atMs ?? nowMs) > WINDOW_MS) this.#samples.shift();
     const pace = paceOf(this.#samples, progress);
     if (this.#output.redraw !== null) {
-      this.#output.redraw(`${progressBar(progress)} ${progressText(progress, pace)}${this.#suffix}`);
+      this.#output.redraw(`${progressBar(progress)} ${progressText(progress, pace)}`);
     } else if (nowMs >= this.#plainMs) {
       this.#plainMs = nowMs + PLAIN_EVERY_MS;
       this.#output.warn(`${progressText(progress, pace)}\n`);
     }
+  }
+
+  /** Once each time the service goes away: a bar that stands still says neither why nor what to do. A mount of before does not tell it. */
+  #sayWhatIsWaitedFor(waitsFor: string | null = null): void {
+    const isNews = waitsFor !== null && waitsFor !== this.#waitsFor;
+    this.#waitsFor = waitsFor;
+    if (!isNews || this.#hint === null) return;
+    this.#output.redraw?.('');
+    this.#output.warn(`${waitsFor}: waiting; ${this.#hint}\n`);
   }
 
   /** Takes the line away. */
@@ -53,7 +68,7 @@ export class ProgressLine {
 /** The rate of the samples, which are in order of time. */
 export function paceOf(
   samples: readonly { readonly atMs: number; readonly doneBytes: number }[],
-  progress: SyncProgress,
+  progress: Moved,
 ): Pace {
   const [first, last] = [samples[0], samples.at(-1)];
   const tookMs = (last?.atMs ?? 0) - (first?.atMs ?? 0);
@@ -64,13 +79,13 @@ export function paceOf(
 }
 
 /** `[########------------]`: of the bytes, or of the changes where none has any. */
-export function progressBar(progress: SyncProgress): string {
+export function progressBar(progress: Moved): string {
   const full = Math.round(BAR_WIDTH * shareOf(progress));
   return `[${'#'.repeat(full)}${'-'.repeat(BAR_WIDTH - full)}]`;
 }
 
 /** `3 of 10 changes, 1.2 MiB of 8 MiB, 410 KiB/s, 17 s left`; what is not known is left out. */
-export function progressText(progress: SyncProgress, pace: Pace = { bytesPerSecond: null, leftMs: null }): string {
+export function progressText(progress: Moved, pace: Pace = { bytesPerSecond: null, leftMs: null }): string {
   const parts = [`${progress.doneChanges} of ${progress.totalChanges} changes`];
   if (progress.totalBytes > 0) parts.push(`${formatBytes(progress.doneBytes)} of ${formatBytes(progress.totalBytes)}`);
   if (pace.bytesPerSecond !== null) parts.push(`${formatBytes(Math.round(pace.bytesPerSecond))}/s`);
@@ -78,7 +93,7 @@ export function progressText(progress: SyncProgress, pace: Pace = { bytesPerSeco
   return parts.join(', ');
 }
 
-function shareOf({ doneBytes, totalBytes, doneChanges, totalChanges }: SyncProgress): number {
+function shareOf({ doneBytes, totalBytes, doneChanges, totalChanges }: Moved): number {
   const [done, total] = totalBytes > 0 ? [doneBytes, totalBytes] : [doneChanges, totalChanges];
   return total === 0 ? 1 : Math.min(1, Math.max(0, done / total));
 }

@@ -14,6 +14,8 @@ export async function withProgress<T>(
     readonly clock: Clock;
     readonly left: () => Promise<SyncLeft | null>;
     readonly underWayBytes: () => number;
+    /** Why the service is not spoken with; null while it answers. */
+    readonly waitsFor: () => string | null;
     readonly tell: (progress: SyncProgress) => void;
   },
   work: () => Promise<T>,
@@ -23,7 +25,7 @@ export async function withProgress<T>(
     const left = await deps.left();
     if (left === null) return;
     total ??= left;
-    deps.tell(progressOf(total, left, deps.underWayBytes()));
+    deps.tell({ ...progressOf(total, left, deps.underWayBytes()), waitsFor: deps.waitsFor() });
   };
   let isOver = false;
   let cancel = (): void => {};
@@ -45,7 +47,7 @@ export async function withProgress<T>(
 }
 
 /** `total`: when it began; what was asked for does not grow, but a file of it may. */
-export function progressOf(total: SyncLeft, left: SyncLeft, underWayBytes: number): SyncProgress {
+export function progressOf(total: SyncLeft, left: SyncLeft, underWayBytes: number): Omit<SyncProgress, 'waitsFor'> {
   const totalBytes = Math.max(total.bytes, left.bytes);
   return {
     doneChanges: Math.max(0, total.changes - left.changes),

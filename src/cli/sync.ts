@@ -36,9 +36,11 @@ export async function syncCommand(
   flags: SyncFlags,
 ): Promise<number> {
   const { mount, path } = await mountAndPath(deps.paths, flags);
-  if (flags.wait && mount.status.connection.state !== 'online')
-    deps.warn(`the service is not reachable (${mount.status.connection.state}): waiting\n`);
-  const line = new ProgressLine({ clock: deps.clock, output: deps });
+  const line = new ProgressLine({
+    clock: deps.clock,
+    output: deps,
+    hint: 'Ctrl-C ends the wait: what is left stays queued and safe',
+  });
   const late = new AbortController();
   // Not AbortSignal.timeout: it aborts at once when it is to wait for more than 24 days.
   const timeUp = () => late.abort(new DOMException('not in time', 'TimeoutError'));

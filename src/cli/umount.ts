@@ -40,7 +40,14 @@ export async function umountCommand(
   const waiting = mount.status.pending.count;
   if (deps.redraw !== null && waiting > 0 && flags.timeoutMs !== 0)
     deps.warn(`pushing what is pending (${changes(waiting)}); Ctrl-C stops waiting, the unmount goes on\n`);
-  const line = new ProgressLine({ clock: deps.clock, output: deps });
+  const line = new ProgressLine({
+    clock: deps.clock,
+    output: deps,
+    hint:
+      flags.timeoutMs === 0
+        ? null
+        : 'cfs umount --now ends it at once: what is left is kept here and pushed at the next start',
+  });
   const outcome = await callControl(
     mount.socketPath,
     'umount',

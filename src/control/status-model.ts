@@ -122,6 +122,8 @@ export interface SyncProgress {
   readonly totalChanges: number;
   readonly doneBytes: number;
   readonly totalBytes: number;
+  /** Why nothing moves, a sentence part; null while the service answers. */
+  readonly waitsFor: string | null;
 }
 
 /** How a `sync` ended, for exactly the changes that were there when it was asked for. */

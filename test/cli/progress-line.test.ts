@@ -7,7 +7,13 @@ import { ManualClock } from '../kernel/manual-clock.ts';
 /** What a person sees while a push of many lasts: pure functions from where it stands to a line. */
 
 const MIB = 1024 ** 2;
-const HALF: SyncProgress = { doneChanges: 3, totalChanges: 10, doneBytes: 4 * MIB, totalBytes: 8 * MIB };
+const HALF: SyncProgress = {
+  doneChanges: 3,
+  totalChanges: 10,
+  doneBytes: 4 * MIB,
+  totalBytes: 8 * MIB,
+  waitsFor: null,
+};
 
 test('the bar is that of the bytes, or of the changes where none has any', () => {
   expect(progressBar(HALF)).toBe('[##########----------]');
@@ -41,10 +47,12 @@ test('at a terminal each line replaces the last one; elsewhere a plain line come
   const terminal = new ProgressLine({
     clock,
     output: { print: () => {}, warn: () => {}, redraw: (text) => void drawn.push(text) },
+    hint: '',
   });
   const plain = new ProgressLine({
     clock,
     output: { print: () => {}, warn: (text) => void warned.push(text), redraw: null },
+    hint: '',
   });
 
   for (let second = 0; second < 11; second++) {
@@ -61,6 +69,28 @@ test('at a terminal each line replaces the last one; elsewhere a plain line come
     '3 of 10 changes, 50 KiB of 8 MiB, 10 KiB/s, 14 min left\n',
     '3 of 10 changes, 100 KiB of 8 MiB, 10 KiB/s, 13 min left\n',
   ]);
+});
+
+test('why nothing moves is said each time the service goes away, with what can be done', () => {
+  const [drawn, warned] = [[] as string[], [] as string[]];
+  const output = { print: () => {}, warn: (text: string) => void warned.push(text), redraw: null };
+  const line = new ProgressLine({ clock: new ManualClock(), output, hint: 'Ctrl-C ends the wait' });
+  const atTerminal = new ProgressLine({
+    clock: new ManualClock(),
+    output: { ...output, warn: (text) => void drawn.push(`${text}`), redraw: (text) => void drawn.push(text) },
+    hint: 'Ctrl-C ends the wait',
+  });
+  const silent = new ProgressLine({ clock: new ManualClock(), output, hint: null });
+  const away = { ...HALF, waitsFor: 'the service does not answer' };
+
+  for (const progress of [HALF, away, away, HALF, away]) line.show(progress);
+  for (const progress of [away, away]) atTerminal.show(progress);
+  silent.show(away);
+
+  const said = 'the service does not answer: waiting; Ctrl-C ends the wait\n';
+  const bar = '[##########----------] 3 of 10 changes, 4 MiB of 8 MiB';
+  expect(warned).toEqual([said, said]);
+  expect(drawn).toEqual(['', said, bar, bar]);
 });
 
 test('what the uploads under way have moved counts, and never more than there is', () => {
@@ -81,16 +111,21 @@ test('what the uploads under way have moved counts, and never more than there is
 test('progress is told until the work ends, and its outcome or failure is passed on', async () => {
   const clock = new ManualClock();
   const told: number[] = [];
+  const reasons = new Set<string | null>();
+  const waitsFor = (): string => 'the line is down';
   let left = 3;
   let finish = (): void => {};
   const work = (): Promise<string> =>
     new Promise((resolve) => {
       finish = () => resolve('pushed');
     });
-  const tell = ({ doneChanges }: SyncProgress): void => void told.push(doneChanges);
+  const tell = (progress: SyncProgress): void => {
+    told.push(progress.doneChanges);
+    reasons.add(progress.waitsFor);
+  };
 
   const outcome = withProgress(
-    { clock, left: async () => ({ changes: left, bytes: 0 }), underWayBytes: () => 0, tell },
+    { clock, left: async () => ({ changes: left, bytes: 0 }), underWayBytes: () => 0, waitsFor, tell },
     work,
   );
   for (; left > 0; left--) {
@@ -104,10 +139,11 @@ test('progress is told until the work ends, and its outcome or failure is passed
 
   expect(await outcome).toBe('pushed');
   expect(told).toEqual([0, 1, 2, 3]);
+  expect([...reasons]).toEqual(['the line is down']);
   clock.advance(10_000);
   await settled();
   expect(told).toHaveLength(4);
-  const gone = { clock, left: () => Promise.reject(new Error('gone')), underWayBytes: () => 0, tell };
+  const gone = { clock, left: () => Promise.reject(new Error('gone')), underWayBytes: () => 0, waitsFor, tell };
   await expect(withProgress(gone, () => Promise.reject(new Error('no')))).rejects.toThrow('no');
 });
 

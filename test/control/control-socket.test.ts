@@ -213,7 +213,8 @@ test('a socket directory that cannot be a directory is refused', async () => {
 test('progress comes before the result, and an error arrives as what was thrown', async () => {
   const path = await listening({
     sync: (_params, { progress }) => {
-      for (const doneChanges of [1, 2]) progress({ doneChanges, totalChanges: 2, doneBytes: 0, totalBytes: 0 });
+      for (const doneChanges of [1, 2])
+        progress({ doneChanges, totalChanges: 2, doneBytes: 0, totalBytes: 0, waitsFor: null });
       return { pushed: 2, parked: [], open: 0 };
     },
     retry: ({ path: asked }) => {
