@@ -33,6 +33,7 @@ import {
   type WorkerStart,
   type WorkerStatus,
 } from './mount-seam.ts';
+import { parkReasonText } from './park-reason.ts';
 import { firstLeft, partsHere, pendingChanges, type UnsyncedPart, unsyncedFiles } from './pending-changes.ts';
 
 /**
@@ -351,8 +352,8 @@ class MountingWorker implements MountService {
     void this.stop(drainMs).then((outcome) => this.#main.ended(outcome));
   }
 
-  #parked({ path, kind, detail, atMs }: SyncParkedChange): ParkedChange {
-    return { path, kind, reason: detail, sinceMs: atMs };
+  #parked({ path, kind, reason, detail, atMs }: SyncParkedChange): ParkedChange {
+    return { path, kind, reason: parkReasonText(reason, detail), sinceMs: atMs };
   }
 
   /** Connection and sign-in are told by the main thread, which sees every request. */

@@ -58,7 +58,7 @@ export interface PendingChange {
 export interface ParkedChange {
   readonly path: string;
   readonly kind: ChangeKind;
-  /** A sentence part: `the account is over its storage limit`. */
+  /** `quota: the account has no room for it (413 …)`: a `ParkReason`, what that means, and what was answered. */
   readonly reason: string;
   readonly sinceMs: number;
 }

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { parkReasonText } from '../../src/cli/park-reason.ts';
 import type { ParkReason } from '../../src/store/tables.ts';
 import { filesBelow, textOf } from '../imports.ts';
 
@@ -46,6 +47,15 @@ const PARK_REASONS: Readonly<Record<ParkReason, true>> = {
 
 test('each reason for which a change is parked has its cure', () => {
   expect(symptoms('Why a change is parked').flatMap(sentences).sort()).toEqual(Object.keys(PARK_REASONS).sort());
+});
+
+test.each(Object.keys(PARK_REASONS) as ParkReason[])('cfs status says what the document does of %s', (reason) => {
+  const [row = ''] = text.match(new RegExp(`^\\| \`${reason}\` \\| .*`, 'm')) ?? [];
+  const cause = row.split(' | ')[1] ?? '';
+  const said = parkReasonText(reason, 'as answered');
+
+  expect(said).toMatch(/^[a-z-]+: .+ \(as answered\)$/);
+  expect(cause).toContain(said.slice(`${reason}: `.length, -' (as answered)'.length));
 });
 
 test('each line of the log that needs a person is explained', () => {
