@@ -140,10 +140,11 @@ export function chooseAccount(
   const [only, second] = fitting;
   if (only !== undefined && second === undefined) return only;
   if (all.length === 0) throw new UsageError(NOT_SIGNED_IN, exitCode('signIn'));
-  const names = all.map(({ name }) => name).join(', ');
+  // Names of a service's users are numbers: nobody knows which of them is whose.
+  const names = all.map(({ name, account }) => `${name} (${visible(account.username)})`).join(', ');
   if (only === undefined)
     throw new UsageError(`no account ${visible(wanted ?? '')}; there are: ${names}`, exitCode('signIn'));
-  throw new UsageError(`more than one account fits: say which with --account (${names})`);
+  throw new UsageError(`more than one account fits: say which with --account: ${names}`);
 }
 
 /** Where the account of a sign-in is kept. */
