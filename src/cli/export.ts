@@ -1,4 +1,4 @@
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, readdirSync, statSync } from 'node:fs';
 import { access, constants, type FileHandle, mkdir, open, rm, symlink } from 'node:fs/promises';
 import { dirname, join, relative, resolve } from 'node:path';
 import type { Clock } from '../base/clock.ts';
@@ -37,6 +37,8 @@ export async function exportCommand(
 ): Promise<number> {
   const { name } = chooseAccount(deps.paths, flags.account);
   const directory = resolve(flags.directory);
+  if (existsSync(directory) && !statSync(directory).isDirectory())
+    throw new UsageError(`${visible(flags.directory)} is no directory: say a new or an empty one`);
   if (existsSync(directory) && readdirSync(directory).length > 0)
     throw new UsageError(`${visible(flags.directory)} is not empty: nothing is written over`);
   const done = { files: 0, bytes: 0, damaged: 0 };

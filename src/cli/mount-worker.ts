@@ -212,7 +212,7 @@ class MountingWorker implements MountService {
   async locate(path: string): Promise<Located> {
     const { store, tree } = this.#built;
     const node = tree.node(this.#resolve(path));
-    if (node === undefined) throw new UsageError(`no ${path} in this mount`, exitCode('missing'));
+    if (node === undefined) throw new UsageError(`there is no ${path} in this mount`, exitCode('missing'));
     return {
       path,
       kind: node.kind,
@@ -394,7 +394,7 @@ class MountingWorker implements MountService {
 
   #childOf(folder: Inode, name: string, path: string): Inode {
     const child = this.#built.tree.child(folder, name);
-    if (child === undefined) throw new UsageError(`no ${path} in this mount`, exitCode('missing'));
+    if (child === undefined) throw new UsageError(`there is no ${path} in this mount`, exitCode('missing'));
     return child.ino;
   }
 }

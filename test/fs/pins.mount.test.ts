@@ -113,5 +113,8 @@ test('what nobody has looked at yet is pinned and refreshed by its path', async 
   await mount.cfs(['refresh', `${mount.directory}/outer/inner/new`]);
   expect((await mount.run('ls outer/inner')).stdout).toBe('new\nseen\n');
   const missing = await mount.cfs(['pin', `${mount.directory}/outer/missing`], { anyExitCode: true });
-  expect(missing).toMatchObject({ code: exitCode('missing'), stderr: 'cfs: no outer/missing in this mount\n' });
+  expect(missing).toMatchObject({
+    code: exitCode('missing'),
+    stderr: 'cfs: there is no outer/missing in this mount\n',
+  });
 });
