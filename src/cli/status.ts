@@ -2,6 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { accountPaths, type Paths, storeDirectories } from '../config/paths.ts';
 import { formatBytes, formatDuration } from '../config/units.ts';
 import type { Status } from '../control/status-model.ts';
+import { ownerOf } from '../store/owner-lock.ts';
 import { waitingChanges } from '../store/waiting-changes.ts';
 import { exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
@@ -11,6 +12,12 @@ import { watch } from './status-watch.ts';
 
 /** How many pending changes a person is shown; scripts read all that `--json` has. */
 const SHOWN_MAX = 10;
+
+/** The process of a mount that does not answer. */
+export interface SilentProcess {
+  readonly pid: number | null;
+  readonly logFile: string;
+}
 
 /** Changes below a root that is not mounted: no mount tells of them, and none pushes them. */
 export interface WaitingBelow {
@@ -40,11 +47,13 @@ export async function statusCommand(
       })),
     );
   let states = await shownAccounts();
+  const shownAccount = (state: ShownAccount): string =>
+    statusText(state, deps.clock.nowMs(), state.waiting, silentProcess(deps.paths, state));
   const shown = (): string => {
     // A line for each look, where somebody reads them as they come.
     if (flags.json) return `${JSON.stringify({ accounts: states }, null, flags.watchUntil == null ? 2 : 0)}\n`;
     if (states.length === 0) return 'not signed in: run cfs login URL\n';
-    return `${states.map((state) => statusText(state, deps.clock.nowMs(), state.waiting)).join('\n\n')}\n`;
+    return `${states.map(shownAccount).join('\n\n')}\n`;
   };
   if (flags.watchUntil == null) deps.print(shown());
   else {
@@ -66,10 +75,36 @@ async function waitingOf(paths: Paths, { name }: AccountState): Promise<readonly
   return below.filter(({ changes }) => changes > 0);
 }
 
+/** Who answers nobody, as far as can be found out without asking: who has the store open, and where its log is. */
+function silentProcess(paths: Paths, { name, silent }: AccountState): SilentProcess | null {
+  if (!silent) return null;
+  const account = accountPaths(paths, name);
+  for (const directory of storeDirectories(account)) {
+    try {
+      const pid = ownerOf(directory);
+      if (pid !== null) return { pid, logFile: account.logFile };
+    } catch {
+      // Whoever may not look there is told of the log alone.
+    }
+  }
+  return { pid: null, logFile: account.logFile };
+}
+
 /** One account as a few lines of at most 80 columns; a word that is longer, as a path, makes a longer one. */
-export function statusText(state: AccountState, nowMs: number, waiting: readonly WaitingBelow[] = []): string {
+export function statusText(
+  state: AccountState,
+  nowMs: number,
+  waiting: readonly WaitingBelow[] = [],
+  silent: SilentProcess | null = null,
+): string {
   const who = `${visible(state.username)} at ${state.origin}`;
-  if (state.silent) return `${who}\n  mounted, but the process does not answer: see ${state.name}/mount.log`;
+  if (state.silent) {
+    const process = silent === null || silent.pid === null ? 'process' : `process (${silent.pid})`;
+    const log = silent === null ? '' : `; its log is ${visible(silent.logFile)}`;
+    return [who, ...folded(`  mounted, but the ${process} does not answer: cfs doctor says what to do${log}`)].join(
+      '\n',
+    );
+  }
   const below = waiting.map(({ root, changes }) => {
     const what = `${changes} ${changes === 1 ? 'change' : 'changes'} below --root ${root}`;
     return `waiting    ${what}, which ${state.status === null ? 'the next mount pushes' : 'is not mounted'}`;

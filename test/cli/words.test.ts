@@ -176,7 +176,11 @@ describe('the status for people', () => {
 
   test('an account that is not mounted says so', () => {
     expect(statusText({ ...state, status: null }, 0)).toBe('ann@example.com at https://host\n  not mounted');
-    expect(statusText({ ...state, status: null, silent: true }, 0)).toContain('does not answer');
+    const silent = { ...state, status: null, silent: true };
+    expect(statusText(silent, 0)).toContain('does not answer');
+    expect(statusText(silent, 0, [], { pid: 42, logFile: '/a/mount.log' }).replace(/\s+/g, ' ')).toContain(
+      'the process (42) does not answer: cfs doctor says what to do; its log is /a/mount.log',
+    );
   });
 });
 

@@ -225,7 +225,7 @@ export const FINDINGS = {
   'mount-silent': problem('mount', 'failure', {
     symptom: '`cfs status` says that the mount does not answer',
     cause: 'the process of the mount is there and stopped, overloaded, or a defect',
-    cure: 'look into its log; kill it and mount again: nothing that was closed is lost',
+    cure: 'cfs status names the process and its log: look there, kill -9 it, and mount again; nothing that was closed is lost',
   }),
   'mount-offline': warning('mount', 'unreachable', {
     symptom: '`offline since …` in `cfs status`',
