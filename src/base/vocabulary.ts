@@ -73,6 +73,10 @@ export function timespecOfMs(ms: number): Timespec {
   return { sec, nsec: Math.round((ms - sec * 1000) * 1e6) };
 }
 
+export function laterOf(one: Timespec, other: Timespec): Timespec {
+  return one.sec > other.sec || (one.sec === other.sec && one.nsec > other.nsec) ? one : other;
+}
+
 /** Whole milliseconds since the epoch, rounded down. */
 export function msOfTimespec(time: Timespec): number {
   return time.sec * 1000 + Math.floor(time.nsec / 1e6);

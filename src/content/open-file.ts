@@ -21,7 +21,7 @@ import type { Patience } from './patience.ts';
 import { ReadProgress } from './read-progress.ts';
 import { seekIn } from './seek.ts';
 import type { VersionSource } from './version-source.ts';
-import type { ContentPlace, UnflushedAttributes, Writing } from './writing.ts';
+import { type ContentPlace, type UnflushedAttributes, type Writing, writtenAt } from './writing.ts';
 
 export interface OpenFileDeps {
   readonly store: StoreWriter;
@@ -223,7 +223,7 @@ export class OpenFile {
       contents.flush(tx, draft);
       const node = tx.get('node', this.ino);
       if (node?.local == null || node.local.content !== draft) return false;
-      const local: LocalFacet = { ...node.local, sizeBytes: contents.sizeOf(draft), ...times, ...attributes };
+      const local: LocalFacet = { ...writtenAt(node.local, times), sizeBytes: contents.sizeOf(draft), ...attributes };
       writeNode(tx, node, { ...node, local }, this.#deps.clock.nowMs());
       return true;
     });

@@ -1,4 +1,5 @@
-import type { Timespec } from '../base/vocabulary.ts';
+import { laterOf, type Timespec } from '../base/vocabulary.ts';
+import type { LocalFacet } from '../store/tables.ts';
 
 /** What a flush has not written down yet, and stat(2) must show already. */
 export interface UnflushedAttributes {
@@ -19,4 +20,9 @@ export interface Writing {
   readonly syncedMs: number | null;
   /** Emptied since the last close(2): what is there now is the beginning of something else. */
   readonly wasEmptied: boolean;
+}
+
+/** With the times of the latest write, if there was one; attributes and name may have been changed since. */
+export function writtenAt(local: LocalFacet, times: { readonly mtime: Timespec; readonly ctime: Timespec } | null) {
+  return times === null ? local : { ...local, mtime: times.mtime, ctime: laterOf(local.ctime, times.ctime) };
 }

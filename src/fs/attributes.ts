@@ -1,3 +1,4 @@
+import { laterOf } from '../base/vocabulary.ts';
 import type { UnflushedAttributes } from '../content/writing.ts';
 import type { Attributes } from '../kernel/binding.ts';
 import type { LocalFacet, NodeRecord } from '../store/tables.ts';
@@ -25,6 +26,7 @@ export function attributesOf(
     blocks512: Math.ceil(sizeBytes / 512),
     atime: local.atime,
     mtime: unflushed?.mtime ?? local.mtime,
-    ctime: unflushed?.ctime ?? local.ctime,
+    // The record may be newer than what was written before: chmod(2), rename(2) and others change it at once.
+    ctime: unflushed === null ? local.ctime : laterOf(local.ctime, unflushed.ctime),
   };
 }

@@ -101,6 +101,37 @@ export const attributeScenarios: readonly Scenario[] = [
 
     expect(await fs.stat('file')).toMatchObject({ mode: 0o751, sizeBytes: 2 });
   }),
+  ...(['chmod', 'setxattr', 'rename'] as const).map((call) =>
+    scenario(`${call} moves ctime also of what was just written, and its close does not take that back`, async (fs) => {
+      const fd = await fs.open('file', O_WRONLY | O_CREAT, 0o644);
+      await fs.write(fd, 0, 'x');
+      const written = await fs.fstat(fd);
+      await fs.tick();
+
+      if (call === 'chmod') await fs.chmod('file', 0o640);
+      else if (call === 'setxattr') await fs.setxattr('file', 'user.note', 'x');
+      else await fs.rename('file', 'moved');
+
+      const changed = await fs.fstat(fd);
+      await fs.close(fd);
+      const { ctimeNs } = await fs.stat(call === 'rename' ? 'moved' : 'file');
+      expect(changed.ctimeNs).toBeGreaterThan(written.ctimeNs);
+      expect(ctimeNs).toBeGreaterThanOrEqual(changed.ctimeNs);
+      expect(changed.mtimeNs).toBe(written.mtimeNs);
+    }),
+  ),
+  scenario('the removal of a name moves ctime of what was just written and is still open', async (fs) => {
+    const fd = await fs.open('file', O_WRONLY | O_CREAT, 0o644);
+    await fs.write(fd, 0, 'x');
+    const written = await fs.fstat(fd);
+    await fs.tick();
+
+    await fs.unlink('file');
+
+    const removed = await fs.fstat(fd);
+    expect(removed).toMatchObject({ nlink: 0, sizeBytes: 1, mtimeNs: written.mtimeNs });
+    expect(removed.ctimeNs).toBeGreaterThan(written.ctimeNs);
+  }),
   scenario('umask takes bits from new files and folders', ['process'], async (fs) => {
     await fs.process.umask(0o027);
     await fs.put('file', '', 0o666);
