@@ -67,6 +67,8 @@ export interface MountService {
   /** How far a pin is; null when there is none (any more). */
   pinned(ino: Inode): Promise<PinnedPath | null>;
   locate(path: string): Promise<Located>;
+  /** Owner, permissions and `user.*` attributes of `from` for `path`. */
+  copyAttributes(path: string, from: string): Promise<void>;
   unsynced(after: number): Promise<{ readonly files: readonly UnsyncedFile[]; readonly next: number | null }>;
   /** What is here of the bytes of a file that `unsynced` named. */
   unsyncedParts(ino: number, extent: Extent): Promise<readonly UnsyncedPart[]>;

@@ -222,6 +222,11 @@ class MountingWorker implements MountService {
     };
   }
 
+  async copyAttributes(path: string, from: string): Promise<void> {
+    this.#built.fileSystem.copyAttributes(this.#resolve(path), this.#resolve(from));
+    await this.#mounted?.told();
+  }
+
   async unsynced(after: number): Promise<{ readonly files: readonly UnsyncedFile[]; readonly next: number | null }> {
     return unsyncedFiles(this.#built.store, after);
   }

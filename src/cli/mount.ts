@@ -214,6 +214,10 @@ class MountingProcess {
         pin: ({ path }, { signal, progress }) => this.#pin(path ?? '', progress, signal),
         unpin: async ({ path }) => ({ wasPinned: await this.#mount.unpin(path ?? '') }),
         locate: ({ path }) => this.#mount.locate(path ?? ''),
+        copyAttributes: async ({ path, from }) => {
+          await this.#mount.copyAttributes(path, from);
+          return null;
+        },
         unsynced: ({ after }) => this.#mount.unsynced(after),
         unsyncedParts: async ({ ino, start, end }) => ({
           parts: (await this.#mount.unsyncedParts(ino, { start, end })).map(({ length, bytes }) => ({

@@ -1,5 +1,5 @@
 import { constants, existsSync, statSync } from 'node:fs';
-import { chmod, copyFile, mkdir, open, readdir, readFile, rename, rm, symlink } from 'node:fs/promises';
+import { copyFile, mkdir, open, readdir, readFile, rename, rm, symlink } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { UsageError } from '../base/errors.ts';
 import { processLife } from '../base/process-life.ts';
@@ -87,18 +87,20 @@ function newFileAt(path: string, name: string): string {
  */
 async function replace(spool: string, found: InMount, leftBehind: LeftBehind): Promise<void> {
   const { place } = found;
-  const fresh = join(dirname(place), `.${basename(place).slice(0, 40)}.${process.pid}.cfs-restore`);
+  // A name that never travels: what SIGKILL leaves of it stays on this machine.
+  const name = `._${basename(place).slice(0, 40)}.${process.pid}.cfs-restore`;
+  const fresh = join(dirname(place), name);
+  const { socketPath } = found.mount;
+  const { path } = found.located;
   leftBehind.add(fresh);
   for (let tries = 0; tries < TRIES_MAX; tries++) {
-    // Before the copy: one that waits beside an upload of minutes is pushed itself, and then is no save of this file any more.
+    // Before the copy: that one does not lie there for the minutes of an upload.
     await push(found);
     try {
       if (isLink(found)) await symlink(await readFile(spool), fresh);
-      else {
-        await copyFile(spool, fresh, constants.COPYFILE_EXCL);
-        await chmod(fresh, statSync(place).mode & 0o7777);
-      }
-      const { isPending } = await callControl(found.mount.socketPath, 'locate', { path: found.located.path });
+      else await copyFile(spool, fresh, constants.COPYFILE_EXCL);
+      await callControl(socketPath, 'copyAttributes', { path: join(dirname(path), name), from: path });
+      const { isPending } = await callControl(socketPath, 'locate', { path });
       if (!isPending) return await rename(fresh, place);
     } finally {
       await rm(fresh, { force: true });

@@ -76,6 +76,12 @@ export interface ControlMethods {
     readonly progress: never;
     readonly result: Located;
   };
+  /** Owner, permissions and `user.*` attributes of `from` are those of `path` as well from now on. */
+  readonly copyAttributes: {
+    readonly params: { readonly path: string; readonly from: string };
+    readonly progress: never;
+    readonly result: null;
+  };
   /** What exists on this machine only, pending and parked: a page at a time, from `after` (an inode, exclusive) on. */
   readonly unsynced: {
     readonly params: { readonly after: number };
@@ -102,7 +108,7 @@ export type MethodName = keyof ControlMethods;
 
 export const METHOD_NAMES: readonly MethodName[] = [
   ...(['status', 'sync', 'umount', 'refresh', 'retry', 'discard', 'pin', 'unpin'] as const),
-  ...(['locate', 'unsynced', 'unsyncedParts', 'metrics', 'logLevel'] as const),
+  ...(['locate', 'copyAttributes', 'unsynced', 'unsyncedParts', 'metrics', 'logLevel'] as const),
 ];
 
 export const PART_BYTES_MAX = 128 * 1024;

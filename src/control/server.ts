@@ -298,6 +298,11 @@ function checkedParams(method: MethodName, params: unknown): unknown {
     case 'unpin':
     case 'locate':
       return { path: pathOf(given) };
+    case 'copyAttributes': {
+      const [path, from] = [pathOf(given), pathOf(given, 'from')];
+      if (path === null || from === null) throw new UsageError('path, from: expected texts');
+      return { path, from };
+    }
     case 'umount':
       return { timeoutMs: numberOf(given, 'timeoutMs') };
     default:
@@ -305,9 +310,9 @@ function checkedParams(method: MethodName, params: unknown): unknown {
   }
 }
 
-function pathOf(given: Record<string, unknown>): string | null {
-  const path = given.path ?? null;
-  if (path !== null && typeof path !== 'string') throw new UsageError('path: expected a text');
+function pathOf(given: Record<string, unknown>, name = 'path'): string | null {
+  const path = given[name] ?? null;
+  if (path !== null && typeof path !== 'string') throw new UsageError(`${name}: expected a text`);
   return path;
 }
 

@@ -395,6 +395,14 @@ export class FileSystem implements FileSystemOps {
     return this.#deps.openFile.store.sync();
   }
 
+  /** Owner, permissions and attributes of `from` are those of `ino`, too: without a process that is allowed to set them. */
+  copyAttributes(ino: Inode, from: Inode): void {
+    this.mayWrite();
+    const { mode, uid, gid, xattrs } = this.#view.local(from);
+    this.#view.change(ino, { mode, uid, gid, xattrs });
+    this.#cache.changed([{ kind: 'inode', ino, was: null }]);
+  }
+
   /** @throws FsError EROFS where the mount was asked to refuse every change */
   mayWrite(): void {
     if (this.#deps.options.readOnly) throw new FsError('EROFS');

@@ -68,6 +68,19 @@ test('cfs restore makes a file what it was, as its next version, and keeps what 
   expect((await mount.run('ls -A')).stdout).not.toContain('cfs-restore');
 });
 
+/** [S-history-2] */
+test.skipIf(process.getuid?.() !== 0)('cfs restore leaves a file its owner, its mode and its attributes', async () => {
+  const [first] = await save('kept.txt', 'first', 'second');
+  await mount.run('chown 4321:8765 kept.txt; chmod 4750 kept.txt; setfattr -n user.note -v mine kept.txt');
+
+  expect(await cfs('restore', `${at('kept.txt')}@${first}`)).toMatchObject({ code: 0, stderr: '' });
+
+  const { stdout } = await mount.run(
+    'cat kept.txt; stat -c " %u %g %a" kept.txt; getfattr --only-values -n user.note kept.txt',
+  );
+  expect(stdout).toBe('first 4321 8765 4750\nmine');
+});
+
 /** [S-history-2] The file that it makes beside `_name` begins with `._`, which never travels. */
 test.each(['_begun.txt', '#begun.txt'])('cfs restore makes %s what it was, as its next version', async (name) => {
   const [first] = await save(name, 'first', 'second');

@@ -5,6 +5,7 @@ import { systemClock } from '../../src/base/clock.ts';
 import { exitCode } from '../../src/cli/exit-codes.ts';
 import { restoreCommand } from '../../src/cli/restore.ts';
 import { accountPaths, pathsOf } from '../../src/config/paths.ts';
+import { Names } from '../../src/tree/names.ts';
 import { answeringMount } from './answering-mount.ts';
 import { SignedInHome } from './signed-in-home.ts';
 
@@ -44,6 +45,7 @@ async function mountOf(beforeLocate: (count: number) => void = () => {}): Promis
         beforeLocate(++count);
         return { path: 'letter', kind: 'file', sizeBytes: 0, resource, isPending: isPending() };
       },
+      copyAttributes: () => null,
       sync: () => {
         if (isPending()) pushed.push(readFileSync(file, 'utf8'));
         return { pushed: 0, parked: [], open: 0 };
@@ -145,7 +147,9 @@ describe('a signal that ends cfs restore', () => {
     });
 
     await expect(restore()).rejects.toThrow('ENOENT');
-    expect(seen).toEqual([[expect.stringMatching(/^\.letter\..*\.cfs-restore$/), 'letter'], ['letter']]);
+    expect(seen).toEqual([[expect.stringMatching(/^\._letter\..*\.cfs-restore$/), 'letter'], ['letter']]);
+    // Nor is what SIGKILL leaves.
+    expect(new Names().staysLocal(seen[0]?.[0] ?? '')).toBe(true);
     expect(killed).toEqual([`${process.pid} SIGINT`]);
   });
 

@@ -26,6 +26,7 @@ const HANDLERS: ControlHandlers = {
   unpin: () => ({ wasPinned: false }),
   retry: () => ({ retried: 0 }),
   locate: () => ({ path: 'a', kind: 'file', sizeBytes: 0, resource: null, isPending: true }),
+  copyAttributes: () => null,
   unsynced: () => ({ files: [], next: null }),
   unsyncedParts: () => ({ parts: [] }),
   metrics: () => {
