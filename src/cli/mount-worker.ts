@@ -113,8 +113,9 @@ class MountingWorker implements MountService {
     };
     // Whoever waits for the service gives up by itself: this is for what never answers.
     const deadlineMs = options.readTimeoutMs + 30_000;
-    const deps = { log: this.#log.child({ part: 'kernel' }), clock: systemClock, deadlineMs };
-    const { mounted: fileSystem } = this.#built;
+    const { mounted: fileSystem, patience } = this.#built;
+    const bytesCameMs = () => patience.bytesCameMs;
+    const deps = { log: this.#log.child({ part: 'kernel' }), clock: systemClock, deadlineMs, bytesCameMs };
     let descriptor = -1;
     if (options.binding === 'fuse-native') {
       // Only here: whoever did not ask for it does not load it.

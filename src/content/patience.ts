@@ -19,7 +19,6 @@ export class Patience {
   readonly #shutdown: AbortSignal;
   readonly #readTimeoutMs: number;
   #isAway = false;
-  /** When bytes came last, for anybody. */
   #bytesCameMs = Number.NEGATIVE_INFINITY;
 
   constructor(deps: { clock: Clock; log: Logger; shutdown: AbortSignal; readTimeoutMs: number }) {
@@ -32,6 +31,11 @@ export class Patience {
   /** Whether the last question got no answer in time. */
   get isAway(): boolean {
     return this.#isAway;
+  }
+
+  /** When bytes came last, for anybody, by `elapsedMs`; infinitely long ago where none did. */
+  get bytesCameMs(): number {
+    return this.#bytesCameMs;
   }
 
   /** The service answered somebody. */

@@ -26,6 +26,8 @@ export interface FuseNativeDeps {
   readonly clock: Clock;
   /** How long an operation that may wait for the service is waited for: longer than whoever asks the service waits. */
   readonly deadlineMs?: number;
+  /** When bytes of files came last, by the clock's `elapsedMs`: as long as some do, a read is waited for. */
+  readonly bytesCameMs?: () => number;
 }
 
 /**
@@ -98,7 +100,12 @@ class Mount implements MountedFileSystem {
     this.#ops = deps.ops;
     this.#log = log;
     this.#clock = deps.clock;
-    this.#boundary = new OpBoundary({ log, clock: deps.clock, deadlineMs: deps.deadlineMs ?? DEADLINE_MS });
+    this.#boundary = new OpBoundary({
+      log,
+      clock: deps.clock,
+      deadlineMs: deps.deadlineMs ?? DEADLINE_MS,
+      bytesCameMs: deps.bytesCameMs,
+    });
     this.#files = new PathOperations({
       ops: deps.ops,
       boundary: this.#boundary,

@@ -76,6 +76,8 @@ export interface LinuxMountDeps {
   readonly clock: Clock;
   /** How long an operation that may wait for the service is waited for: longer than whoever asks the service waits. */
   readonly deadlineMs?: number;
+  /** When bytes of files came last, by the clock's `elapsedMs`: as long as some do, a read is waited for. */
+  readonly bytesCameMs?: () => number;
   /** A long reply to READ that takes this long is slow: the next ones are left to the pool. */
   readonly slowReplyMs?: number;
   readonly addon?: KernelAddon;
@@ -155,7 +157,12 @@ class Mount implements LinuxMount {
     this.ended = new Promise((resolve) => {
       this.#resolveEnded = resolve;
     });
-    this.#boundary = new OpBoundary({ log: deps.log, clock: deps.clock, deadlineMs: deps.deadlineMs ?? DEADLINE_MS });
+    this.#boundary = new OpBoundary({
+      log: deps.log,
+      clock: deps.clock,
+      deadlineMs: deps.deadlineMs ?? DEADLINE_MS,
+      bytesCameMs: deps.bytesCameMs,
+    });
     let session: LinuxSession | null = null;
     const connection = deps.addon.openConnection(
       deps.fd,

@@ -79,6 +79,7 @@ export class OpBoundary {
   readonly #log: Logger;
   readonly #clock: Clock;
   readonly #deadlineMs: number;
+  readonly #bytesCameMs: () => number;
   readonly #sweepMs: number;
   readonly #metrics = new Map<OpName, OpMetrics>();
   readonly #watched = new Map<PendingOp, Watched>();
@@ -86,10 +87,12 @@ export class OpBoundary {
   #sweeping: { readonly atMs: number; readonly cancel: () => void } | null = null;
   #closed = false;
 
-  constructor(deps: { log: Logger; clock: Clock; deadlineMs: number }) {
+  /** @param deps `bytesCameMs`: when bytes of files came last, by `elapsedMs`: as long as some do, no read is late */
+  constructor(deps: { log: Logger; clock: Clock; deadlineMs: number; bytesCameMs?: (() => number) | undefined }) {
     this.#log = deps.log;
     this.#clock = deps.clock;
     this.#deadlineMs = deps.deadlineMs;
+    this.#bytesCameMs = deps.bytesCameMs ?? (() => Number.NEGATIVE_INFINITY);
     this.#sweepMs = Math.min(1000, Math.max(5, deps.deadlineMs / 10));
   }
 
@@ -192,7 +195,8 @@ export class OpBoundary {
         interrupted = true;
         this.#lookAt(watched);
       }
-      if (now - pending.startedMs < this.#deadlineMs || WITHOUT_DEADLINE.has(pending.op)) continue;
+      const sinceMs = pending.op === 'read' ? Math.max(pending.startedMs, this.#bytesCameMs()) : pending.startedMs;
+      if (now - sinceMs < this.#deadlineMs || WITHOUT_DEADLINE.has(pending.op)) continue;
       const reason = new DOMException('took longer than its deadline', 'TimeoutError');
       pending.abort(reason);
       refuse(reason);

@@ -5,11 +5,11 @@ import type { CallerState } from '../../src/kernel/caller-signals.ts';
 import { OpBoundary, type OpName, type PendingOp } from '../../src/kernel/op-boundary.ts';
 import { ManualClock } from './manual-clock.ts';
 
-function setUp() {
+function setUp(bytesCameMs?: () => number) {
   const clock = new ManualClock();
   const lines: { level: number; op: string; errno: string; msg: string; ino?: number }[] = [];
   const log = createLogger({ level: 'debug', destination: { write: (line: string) => lines.push(JSON.parse(line)) } });
-  return { clock, lines, boundary: new OpBoundary({ log, clock, deadlineMs: 10_000 }) };
+  return { clock, lines, boundary: new OpBoundary({ log, clock, deadlineMs: 10_000, bytesCameMs }) };
 }
 
 /** A pending operation and what became of it. */
@@ -91,6 +91,23 @@ test('what takes too long is refused at its deadline, and its answer is late', a
   await settled();
 
   expect(happened).toEqual(['abort TimeoutError', 'refused ETIMEDOUT', 'late entry']);
+});
+
+/** [S-read-3] */
+test('a read is waited for as long as bytes come, and nothing else is', () => {
+  let cameMs = 0;
+  const { boundary, clock } = setUp(() => cameMs);
+  const read = pendingOp(boundary, 'read', clock.elapsedMs());
+  const lookup = pendingOp(boundary, 'lookup', clock.elapsedMs());
+
+  for (let n = 0; n < 10; n++) {
+    clock.advance(9_000);
+    cameMs = clock.elapsedMs();
+  }
+  expect([read.happened, lookup.happened]).toEqual([[], ['abort TimeoutError', 'refused ETIMEDOUT']]);
+  clock.advance(11_500);
+
+  expect(read.happened).toEqual(['abort TimeoutError', 'refused ETIMEDOUT']);
 });
 
 test('what waits for a local disk has no deadline: its answer is the truth about durability', async () => {
