@@ -88,7 +88,10 @@ export interface BlockMarks {
   readonly marks: readonly number[];
 }
 
-/** What of a fetch is in its file by now, from its start on, and the marks of the blocks that are new in it, where they were computed. */
+/**
+ * What of a fetch is in its file by now, from its start on, and the marks of the blocks that are new in it, where they were computed. Told
+ * again while bytes come of which none is in the file yet, or that go into memory.
+ */
 export interface WrittenExtent {
   readonly start: number;
   readonly end: number;

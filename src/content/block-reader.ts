@@ -335,7 +335,7 @@ export class BlockReader {
       this.#patience.bytesCame();
       const { first = 0, marks: fresh = [] } = there.marks ?? {};
       for (const [at, mark] of fresh.entries()) marks.set(first + at, mark);
-      if (signal.aborted || there.start > extent.start) return;
+      if (signal.aborted || there.start > extent.start || there.end === there.start) return;
       try {
         take(there);
       } catch (err) {

@@ -12,7 +12,8 @@ export interface VersionSource {
   /**
    * Fetches `extent` of a version whose length is known to be `sizeBytes`. Checked before it is believed: status,
    * Content-Range, exact length. Into a file: the bytes are written at their own offset before this resolves, and
-   * `written` hears how much of it is there so far (block by block or in longer steps, from the start on; of all of it when this resolves).
+   * `written` hears how much of it is there so far (block by block or in longer steps, from the start on; of all of it when this resolves),
+   * and the same once more while bytes come of which none is there yet.
    *
    * @throws ApiError 404 when the version is gone · ProtocolError for an answer that does not fit · TransportError
    */

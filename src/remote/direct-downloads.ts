@@ -8,8 +8,10 @@ import { GONE, IDLE, type LineNews, OVER, type Receiver, TOLD } from './receiver
 /** An idle connection is kept so long, or as long as the other side says, less a moment for a request on its way. */
 const KEEP_ALIVE_MS = 30_000;
 const KEEP_ALIVE_MARGIN_MS = 1_000;
-/** How often it is looked in the time of a silence that is too long whether something came; that much later it may be noticed. */
-const LOOKS = 4;
+/** It is looked so often in the time of a silence that is too long whether something came; that much later it may be noticed. */
+const LOOKS_MIN = 4;
+/** As often at least: who waits for the bytes is to hear that some come. */
+const LOOK_EVERY_MS = 500;
 /** After a download that did not arrive this way the others go the ordinary way for so long: whatever it was, asking twice is no help. */
 const REST_MS = 60_000;
 
@@ -27,6 +29,8 @@ export interface Download {
   readonly asked: () => void;
   /** Hears up to where bytes are in the file, and of the marks of blocks that became whole. Does not throw. */
   readonly landed: (at: number, marks: readonly number[]) => void;
+  /** Hears now and then that bytes come, also of a block that is not whole yet. */
+  readonly came?: () => void;
   readonly signal: AbortSignal;
 }
 
@@ -206,12 +210,16 @@ class Line {
     this.#watch(this.#receiver.received(this.#id), 0);
   }
 
-  /** Ends a body of which nothing comes. @param received bytes of the connection when some came last @param looks since then */
-  #watch(received: number, looks: number): void {
-    this.#after(this.#deadlines.bodyMs / LOOKS, () => {
+  /** Ends a body of which nothing comes. @param received bytes of the connection when some came last @param silentMs since then */
+  #watch(received: number, silentMs: number): void {
+    const { bodyMs } = this.#deadlines;
+    const lookMs = Math.min(bodyMs / LOOKS_MIN, LOOK_EVERY_MS);
+    this.#after(lookMs, () => {
       const now = this.#receiver.received(this.#id);
-      if (now > received) this.#watch(now, 0);
-      else if (looks + 1 < LOOKS) this.#watch(received, looks + 1);
+      if (now > received) {
+        this.#job?.download.came?.();
+        this.#watch(now, 0);
+      } else if (silentMs + lookMs < bodyMs) this.#watch(received, silentMs + lookMs);
       else this.#drop();
     });
   }

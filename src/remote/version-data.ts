@@ -53,6 +53,8 @@ export interface Landing {
   readonly fd: number;
   /** Hears up to where they are there, and of the marks of blocks that became whole. */
   readonly landed: (at: number, marks: readonly number[]) => void;
+  /** Hears now and then that bytes come, also of a block that is not whole yet. */
+  readonly came?: () => void;
 }
 
 /** @returns up to where the bytes are in the file; `openVersionData` is for the rest, which may be all of them */

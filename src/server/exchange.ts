@@ -247,8 +247,16 @@ export class Exchange {
     limit.abort();
   }
 
-  /** Resolves when the kernel has the bytes. @returns false when there is nobody left to write to */
+  /** Resolves when the kernel has the bytes; of a slow line, as it comes out of one. @returns false when there is nobody left to write to */
   async #write(chunk: Uint8Array): Promise<boolean> {
+    const pieceBytes = Math.ceil(this.#bandwidth * PIECE_S);
+    if (chunk.byteLength <= pieceBytes) return await this.#writePiece(chunk);
+    for (let at = 0; at < chunk.byteLength; at += pieceBytes)
+      if (!(await this.#writePiece(chunk.subarray(at, at + pieceBytes)))) return false;
+    return true;
+  }
+
+  async #writePiece(chunk: Uint8Array): Promise<boolean> {
     const response = this.#response;
     if (this.#isGone) return false;
     const room = this.#answerCutAt - this.#bytesOut;
@@ -286,6 +294,8 @@ function or400<T>(read: () => T): T {
 const DOCUMENT_BYTES_MAX = 256 * 1024;
 const SMALL_BODY_BYTES = 64 * 1024;
 const HALF_A_HEAD = 'HTTP/1.1 200 OK\r\nContent-Ty';
+/** What a slow line brings in this time, seconds, comes out of it at once. */
+const PIECE_S = 0.25;
 const LINGER_MS = 2000;
 const LINGER_BYTES_MAX = 64 * 1024 * 1024;
 /** Any origin may read any answer (interface 1). */

@@ -61,6 +61,7 @@ export function createTransfer(options: {
     ...(options.account && { account: options.account }),
     connectivity,
     queue,
+    clock,
     upLimit: limitOf(options.limits?.upBytesPerSecond),
     downLimit: limitOf(options.limits?.downBytesPerSecond),
   };

@@ -1,4 +1,5 @@
 import { firstOf } from '../base/abort.ts';
+import type { Clock } from '../base/clock.ts';
 import type { FetchedRange, FetchTarget, RemoteVersion, WrittenExtent } from '../base/resources.ts';
 import type { Extent, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
 import type { AccountTree } from '../remote/account-tree.ts';
@@ -8,12 +9,16 @@ import { type Incoming, land, type Supply } from './landing.ts';
 import type { RateLimit } from './rate-limit.ts';
 import type { TransferQueue } from './transfer-queue.ts';
 
+/** So often it is told that bytes come, also while none of them is in the file yet: 256 KiB take minutes on some lines. */
+const TELL_EVERY_MS = 500;
+
 /** What reading needs (`VersionSource`, `VersionHistory`), across the threads: bytes go into the file that the other thread names. */
 export class VersionService {
   readonly #service: HttpService | AccountTree;
   readonly #connectivity: Connectivity;
   readonly #queue: TransferQueue;
   readonly #limit: RateLimit | null;
+  readonly #clock: Clock;
 
   constructor(options: {
     service: HttpService;
@@ -21,11 +26,13 @@ export class VersionService {
     connectivity: Connectivity;
     queue: TransferQueue;
     downLimit: RateLimit | null;
+    clock: Clock;
   }) {
     this.#service = options.account ?? options.service;
     this.#connectivity = options.connectivity;
     this.#queue = options.queue;
     this.#limit = options.downLimit;
+    this.#clock = options.clock;
   }
 
   newestVersion(file: ResourceUrl, signal: AbortSignal): Promise<RemoteVersion | null> {
@@ -68,16 +75,27 @@ export class VersionService {
           const chunks = this.#limit.paced(incoming.chunks, isAhead ? 'later' : 'now', ended.signal);
           return { extent: incoming.extent, chunks, giveUp };
         };
+        let there: WrittenExtent = { start: extent.start, end: extent.start };
+        let toldMs = this.#clock.elapsedMs();
+        const tell = (now: WrittenExtent): void => {
+          there = { start: now.start, end: now.end };
+          toldMs = this.#clock.elapsedMs();
+          written(now);
+        };
+        const came = (): void => {
+          this.#connectivity.heard();
+          if (this.#clock.elapsedMs() - toldMs >= TELL_EVERY_MS) tell(there);
+        };
         const arrived = (bytes: number): void => {
           meter.moved(bytes);
-          this.#connectivity.heard();
+          came();
         };
         // What is to be slowed down has to pass through here.
         const bring: Supply['bring'] = (fd, landed) =>
-          this.#service.bringVersion(version, extent, sizeBytes, { fd, landed }, signal);
+          this.#service.bringVersion(version, extent, sizeBytes, { fd, landed, came }, signal);
         const supply = this.#limit === null ? { ask, bring } : { ask };
         try {
-          return await land(supply, extent, target, arrived, written);
+          return await land(supply, extent, target, arrived, tell);
         } finally {
           ended.release();
         }

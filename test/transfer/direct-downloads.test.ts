@@ -2,9 +2,11 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import type { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { systemClock } from '../../src/base/clock.ts';
 import { ProtocolError, TransportError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import type { FetchedRange, WrittenExtent } from '../../src/base/resources.ts';
@@ -453,3 +455,38 @@ describe('who gives up', () => {
 function cutAfterAndStay(bytes: number): Step {
   return { act: (socket, request) => void socket.write(answerOf(request).subarray(0, bytes)) };
 }
+
+/** [S-read-3] */
+test.each([
+  { way: 'into a file, past us', limits: {}, target: 'file' },
+  { way: 'into a file, through us', limits: { downBytesPerSecond: 1e9 }, target: 'file' },
+  { way: 'into memory', limits: {}, target: 'memory' },
+] as const)('who waits hears every second that bytes come, also of a block that is not whole ($way)', async (how) => {
+  const { limits, target } = how;
+  transfer = createTransfer({
+    service,
+    clock: systemClock,
+    log: silentLogger,
+    limits: { upBytesPerSecond: null, downBytesPerSecond: null, ...limits },
+  });
+  const whole = { start: 0, end: BLOCK_BYTES };
+  server.steps = [
+    {
+      act: async (socket, request) => {
+        const bytes = answerOf(request);
+        for (let at = 0; at < 20_000; at += 1_000) {
+          socket.write(bytes.subarray(at, at + 1_000));
+          await sleep(150);
+        }
+        socket.write(bytes.subarray(20_000));
+      },
+    },
+  ];
+  told = [];
+  const url = server.url('/file/:sc:1:2/version/3') as VersionUrl;
+  const into = target === 'file' ? ({ kind: 'file', path } as const) : ({ kind: 'memory' } as const);
+  await transfer.versions.readVersion(url, whole, BYTES.byteLength, into, (there) => told.push(there), never);
+
+  console.log(JSON.stringify(told));
+  expect(told.filter(({ end }) => end < BLOCK_BYTES).length).toBeGreaterThanOrEqual(2);
+});
