@@ -175,11 +175,16 @@ export class BlockReader {
   ): Promise<T> {
     const lease = this.#contents.lease(id);
     try {
-      const startedMs = this.#clock.elapsedMs();
+      let missingBytes = Number.POSITIVE_INFINITY;
+      let sinceMs = this.#clock.elapsedMs();
       for (let pieces = known; ; pieces = this.#contents.pieces(id, extent)) {
         if (isPresent(pieces)) return take(pieces);
-        // A budget smaller than one read may evict what was just fetched: give up by time, not by rounds.
-        if (this.#clock.elapsedMs() - startedMs > this.#readTimeoutMs)
+        // A budget smaller than one read may evict what was just fetched: give up by time, not by rounds. As long as there is more than before,
+        // it is only a slow line.
+        const before = missingBytes;
+        missingBytes = Math.min(before, missingIn(pieces));
+        if (missingBytes < before) sinceMs = this.#clock.elapsedMs();
+        else if (this.#clock.elapsedMs() - sinceMs > this.#readTimeoutMs)
           throw new FsError('ETIMEDOUT', 'the bytes did not arrive in time');
         const fetches = pieces.flatMap((piece) => (piece.kind === 'missing' ? this.#awaited(piece) : []));
         await unlessAborted(Promise.all(fetches), signal);
@@ -379,4 +384,8 @@ function mayPass(failure: unknown): boolean {
 
 export function isPresent(pieces: readonly Piece[]): pieces is PresentPiece[] {
   return pieces.every((piece) => piece.kind !== 'missing');
+}
+
+function missingIn(pieces: readonly Piece[]): number {
+  return pieces.reduce((bytes, piece) => (piece.kind === 'missing' ? bytes + piece.length : bytes), 0);
 }

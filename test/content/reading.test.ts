@@ -1,11 +1,12 @@
 import { setMaxListeners } from 'node:events';
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { ApiError, FsError, ProtocolError, SignInError, StorageError, TransportError } from '../../src/base/errors.ts';
 import { type Logger, silentLogger } from '../../src/base/log.ts';
 import { BLOCK_BYTES, type ContentId, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import type { VersionSource } from '../../src/content/version-source.ts';
 import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 import { HastyClock } from '../remote/client.ts';
@@ -365,6 +366,41 @@ test('a file that is read from its start is read ahead from the first answer on'
   const asked = Math.max(...service.fetches.map(({ extent }) => extent.end));
   expect(asked).toBeGreaterThan(2 * BLOCK_BYTES);
   await mount.close(fd);
+});
+
+/** [S-read-3] */
+test('bytes that somebody had asked for and gave up are asked for anew, however slowly the rest of the read came', async () => {
+  const bytes = bytesOf(2 * MIB);
+  service.put('file', bytes);
+  const slowly: VersionSource = {
+    newestVersion: (...asked) => service.newestVersion(...asked),
+    versionOfLength: (...asked) => service.versionOfLength(...asked),
+    async readVersion(...asked) {
+      const [, extent, , { isAhead }, written, signal] = asked;
+      // What is given up ends over there a moment later.
+      if (isAhead === true)
+        await new Promise((_, reject) => signal.addEventListener('abort', () => setTimeout(reject, 20, signal.reason)));
+      if (extent.start === BLOCK_BYTES) {
+        for (let n = 0; n < 8; n++) {
+          await sleep(50);
+          written({ start: extent.start, end: extent.start });
+        }
+      }
+      return service.readVersion(...asked);
+    },
+  };
+  const slow = await LeftTower.build({ listing: service, source: slowly, readTimeoutMs: 200 });
+  onTestFinished(() => slow.close());
+  const mounted = new InProcessMount(slow.fileSystem);
+  const fd = await mounted.open('file', 'r');
+  await mounted.read(fd, MIB, 1);
+  const content = slow.tree.child(ROOT_INODE, 'file')?.local?.content as ContentId;
+  const ahead = new AbortController();
+  slow.reader.prefetch(content, { start: 0, end: BLOCK_BYTES }, ahead.signal);
+  ahead.abort();
+
+  expect(Buffer.compare(await mounted.read(fd, 0, 2 * BLOCK_BYTES), bytes.subarray(0, 2 * BLOCK_BYTES))).toBe(0);
+  await mounted.close(fd);
 });
 
 test('interrupting one of two who wait for the same bytes does not fail the other', async () => {
