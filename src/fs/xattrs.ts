@@ -10,9 +10,9 @@ const LIST_BYTES_MAX = 64 * 1024;
 
 type Xattrs = LocalFacet['xattrs'];
 
-/** @throws FsError ENODATA when there is none of that name, EOPNOTSUPP where there never can be one */
+/** @throws FsError ENODATA when there is none of that name, EOPNOTSUPP, EINVAL where there never can be one */
 export function getXattr(xattrs: Xattrs, name: string): Uint8Array {
-  if (!name.startsWith('user.')) throw new FsError('EOPNOTSUPP', `only user.* attributes are kept, not ${name}`);
+  checkNamespace(name);
   const value = xattrs !== null && Object.hasOwn(xattrs, name) ? xattrs[name] : undefined;
   if (value === undefined) throw new FsError('ENODATA');
   return value;
@@ -21,7 +21,7 @@ export function getXattr(xattrs: Xattrs, name: string): Uint8Array {
 /**
  * The attributes after setxattr(2). Only `user.*` is kept.
  *
- * @throws FsError EOPNOTSUPP, EEXIST, ENODATA, ERANGE, E2BIG, ENOSPC as setxattr(2) says
+ * @throws FsError EOPNOTSUPP, EINVAL, EEXIST, ENODATA, ERANGE, E2BIG, ENOSPC as setxattr(2) says
  */
 export function withXattr(
   xattrs: Xattrs,
@@ -29,8 +29,8 @@ export function withXattr(
   value: Uint8Array,
   mode: 'set' | 'create' | 'replace',
 ): NonNullable<Xattrs> {
-  if (!name.startsWith('user.')) throw new FsError('EOPNOTSUPP', `only user.* attributes are kept, not ${name}`);
-  if (Buffer.byteLength(name) > NAME_BYTES_MAX || name === 'user.') throw new FsError('ERANGE');
+  checkNamespace(name);
+  if (Buffer.byteLength(name) > NAME_BYTES_MAX) throw new FsError('ERANGE');
   if (value.byteLength > VALUE_BYTES_MAX) throw new FsError('E2BIG');
   const exists = xattrs !== null && Object.hasOwn(xattrs, name);
   if (mode === 'create' && exists) throw new FsError('EEXIST');
@@ -56,4 +56,10 @@ export function withoutXattr(xattrs: Xattrs, name: string): Xattrs {
   const after: Record<string, Uint8Array> = Object.assign(Object.create(null), xattrs);
   delete after[name];
   return Object.keys(after).length === 0 ? null : after;
+}
+
+/** Nothing behind the namespace is no name (fs/xattr.c, xattr_resolve_name). */
+function checkNamespace(name: string): void {
+  if (!name.startsWith('user.')) throw new FsError('EOPNOTSUPP', `only user.* attributes are kept, not ${name}`);
+  if (name === 'user.') throw new FsError('EINVAL');
 }

@@ -91,6 +91,13 @@ export const xattrScenarios: readonly Scenario[] = [
 
     await fails('EPERM', fs.setxattr('link', 'user.a', '1'));
   }),
+  scenario('a namespace with nothing behind it is EINVAL', async (fs) => {
+    await fs.put('file');
+
+    await fails('EINVAL', fs.setxattr('file', 'user.', 'value'));
+    await fails('EINVAL', fs.getxattr('file', 'user.'));
+    await fails('EINVAL', fs.removexattr('file', 'user.'));
+  }),
   scenario('a namespace that does not exist is EOPNOTSUPP', ['process'], async (fs) => {
     await fs.put('file');
 
