@@ -9,7 +9,7 @@ import type { ContentFiles } from './content-files.ts';
 import { isLayered } from './content-layers.ts';
 import { ifSound } from './node-table.ts';
 import type { ContentRecord, StoreWriter } from './tables.ts';
-import type { VersionBlocks } from './version-blocks.ts';
+import { removeBlockRows, type VersionBlocks } from './version-blocks.ts';
 
 const UNITS_PER_CALL_MAX = 64;
 /** A block of a leased content that was not used for so long may go, unless somebody is just copying from it (`beginCopy`). */
@@ -258,7 +258,11 @@ export class CacheEviction {
     const record = this.#sound(id);
     if (record === undefined || record.where === 'inline' || isLayered(record) || this.#files.isHeld(id)) return;
     try {
-      if (record.where === 'file') this.#store.transact((tx) => tx.put('content', id, { ...record, where: 'none' }));
+      if (record.where === 'file')
+        this.#store.transact((tx) => {
+          tx.put('content', id, { ...record, where: 'none' });
+          removeBlockRows(tx, id);
+        });
       this.#files.remove(id);
       this.#blocks.forget(id);
       this.#usage.measured(id, 0);

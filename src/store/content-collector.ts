@@ -12,6 +12,7 @@ import { countReference, ifSound } from './node-table.ts';
 import { isFrozenFile } from './sealed-marks.ts';
 import { soundContents } from './sound-contents.ts';
 import type { ContentRecord, StoreWriter, Transaction } from './tables.ts';
+import { removeBlockRows } from './version-blocks.ts';
 
 const COLLECTED_PER_CALL_MAX = 200;
 const RECORDS_PER_TURN = 200;
@@ -185,7 +186,7 @@ export class ContentCollector {
     tx.remove('content', id);
     if (record.where === 'inline') tx.remove('inline', id);
     if (version !== null && ifSound(() => tx.get('version', version)) === id) tx.remove('version', version);
-    for (const [row] of tx.scan('blocks', id)) tx.remove('blocks', [id, row]);
+    removeBlockRows(tx, id);
     tx.afterCommit(() => {
       this.#eviction.releaseBase(id);
       this.#forget(id);

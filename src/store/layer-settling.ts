@@ -10,7 +10,7 @@ import { isLayered } from './content-layers.ts';
 import type { Contents } from './contents.ts';
 import { countReference, ifSound } from './node-table.ts';
 import type { ContentRecord, StoreWriter, Transaction } from './tables.ts';
-import type { VersionBlocks } from './version-blocks.ts';
+import { removeBlockRows, type VersionBlocks } from './version-blocks.ts';
 
 const BLOCKS_PER_TURN = 4;
 
@@ -167,7 +167,6 @@ export class LayerSettling {
   #dropAll(tx: Transaction, id: ContentId): void {
     const record = tx.get('content', id);
     if (record === undefined) return;
-    tx.remove('inline', id);
     this.#dropLayers(tx, id, record, 'none');
     this.#dropFile(tx, id, record);
   }
@@ -178,13 +177,17 @@ export class LayerSettling {
       this.#usage.setCached(id, 0);
       this.#usage.measured(id, 0);
     });
-    if (where === 'file') tx.afterCommit(() => this.#files.remove(id));
+    if (where !== 'file') return;
+    removeBlockRows(tx, id);
+    tx.afterCommit(() => this.#files.remove(id));
   }
 
   #dropLayers(tx: Transaction, id: ContentId, record: ContentRecord, where: ContentRecord['where']): void {
     const { base } = record;
     // A base whose row is damaged lost its count with it.
     if (base !== null) ifSound(() => countReference(tx, base, -1));
+    // Own ranges that are still there: where they were to go to the file the disk may have had no room, or they are damaged.
+    if (record.where === 'inline' && where !== 'inline') tx.remove('inline', id);
     tx.put('content', id, { ...record, where, base: null, baseBytes: 0, extents: [] });
     tx.afterCommit(() => {
       this.#eviction.releaseBase(id);

@@ -175,6 +175,11 @@ export class VersionBlocks {
   }
 }
 
+/** The content has no file any more, whatever of its map could not be stored: rows that stay would be taken for damage of the store. */
+export function removeBlockRows(tx: Transaction, id: ContentId): void {
+  for (const [row] of tx.scan('blocks', id)) tx.remove('blocks', [id, row]);
+}
+
 function wholeBlocks({ start, end }: Extent, sizeBytes: number): number[] {
   const first = Math.ceil(start / BLOCK_BYTES);
   const behind = end >= sizeBytes ? Math.ceil(sizeBytes / BLOCK_BYTES) : Math.floor(end / BLOCK_BYTES);
