@@ -4,7 +4,7 @@ import type { ContentId } from '../base/vocabulary.ts';
 import { blockLength, blocksOfRow } from './block-map.ts';
 import type { CacheEviction } from './cache-eviction.ts';
 import { type CacheUsage, UNIT_BLOCKS } from './cache-usage.ts';
-import type { ContentFiles } from './content-files.ts';
+import type { ContentFiles, Place } from './content-files.ts';
 import { isLayered } from './content-layers.ts';
 import { bytesOf } from './extents.ts';
 import type { LayerSettling } from './layer-settling.ts';
@@ -120,11 +120,7 @@ export class ContentCollector {
       for (const place of ['drafts', 'cache'] as const) {
         for (let shard = 0; shard < SHARDS; shard++) {
           if (signal.aborted) return false;
-          for (const id of this.#files.idsIn(place, shard)) {
-            // Where the record is damaged nobody knows: the bytes of a draft are nowhere else.
-            const isNobodys = id < this.#firstNewId && ifSound(() => this.#store.get('content', id) === undefined);
-            if (isNobodys === true) this.#files.remove(id);
-          }
+          for (const id of this.#files.idsIn(place, shard)) if (id < this.#firstNewId) this.#tidyFile(id, place);
           if (shard % 8 === 7) await nextTurn();
         }
       }
@@ -160,6 +156,25 @@ export class ContentCollector {
     // What landed in the meantime is counted already and may not be stored yet.
     if (bytes > this.#usage.cachedBytes(id)) this.#usage.setCached(id, bytes);
     this.#usage.measured(id, this.#files.diskBytes(id, 'cache'));
+    // None of its blocks is believed: nothing else would ever make it go.
+    if (bytes === 0) this.#usage.changed(id);
+  }
+
+  /** A file of an earlier run, of which its record may not say what it is. */
+  #tidyFile(id: ContentId, place: Place): void {
+    const read = ifSound(() => ({ record: this.#store.get('content', id) }));
+    // Where the record is damaged nobody knows: the bytes of a draft are nowhere else.
+    if (read === undefined) return;
+    const { record } = read;
+    if (record === undefined) this.#files.remove(id);
+    else if (record.where !== 'file') {
+      // That run was killed while it fetched it, or wrote it for the first time, before a record said so: no byte of it is ever read.
+      if (!this.#files.wasMade(id) && !this.#files.isHeld(id)) this.#files.remove(id);
+    } else if (place === 'drafts' && record.kind === 'version') {
+      // Killed before it was moved: where it lies it would not be counted.
+      this.#files.find(id, 'cache');
+      this.#usage.changed(id);
+    }
   }
 
   /** One that cannot be removed keeps no other from being removed: the same portion would come again and again. */

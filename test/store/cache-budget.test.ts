@@ -1,5 +1,5 @@
-import { closeSync, openSync, readdirSync, statSync, writeSync } from 'node:fs';
-import { join } from 'node:path';
+import { closeSync, mkdirSync, openSync, readdirSync, renameSync, statSync, writeSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { BLOCK_BYTES, type ContentId, type ResourceUrl, type VersionUrl } from '../../src/base/vocabulary.ts';
@@ -41,11 +41,18 @@ function isHere({ contents }: ContentPlace, id: ContentId): boolean {
 
 /** What the disk says of everything below `cache/`, and of LMDB's file. */
 function onDisk(directory: string): { readonly files: number; readonly index: number } {
-  let files = 0;
-  for (const entry of readdirSync(join(directory, 'cache'), { recursive: true, withFileTypes: true })) {
-    if (entry.isFile() && entry.name !== 'CACHEDIR.TAG') files += statSync(join(entry.parentPath, entry.name)).blocks;
+  return {
+    files: bytesBelow(join(directory, 'cache')),
+    index: statSync(join(directory, 'index', 'data.mdb')).blocks * 512,
+  };
+}
+
+function bytesBelow(directory: string): number {
+  let blocks = 0;
+  for (const entry of readdirSync(directory, { recursive: true, withFileTypes: true })) {
+    if (entry.isFile() && entry.name !== 'CACHEDIR.TAG') blocks += statSync(join(entry.parentPath, entry.name)).blocks;
   }
-  return { files: files * 512, index: statSync(join(directory, 'index', 'data.mdb')).blocks * 512 };
+  return blocks * 512;
 }
 
 test('content files and index stay within the budget, and half of it is always there for files', () => {
@@ -208,5 +215,107 @@ test('until stock is taken no file goes for want of whole blocks: those of an ea
   again.contents.collect();
   expect(again.contents.readAll(id, { start: 0, end: BLOCK_BYTES })).not.toBeNull();
   expect(again.contents.usage()).toMatchObject({ cacheBytes: onDisk(again.directory).files });
+  await stop(again);
+});
+
+/** A draft of a megabyte in its file, that somebody refers to. */
+function written({ store, contents }: ContentPlace): ContentId {
+  const id = store.transact((tx) => {
+    const draft = contents.createDraft(tx, null);
+    countReference(tx, draft, 1);
+    return draft;
+  });
+  contents.write(id, 0, new Uint8Array(MIB).fill(7));
+  return id;
+}
+
+/** What SIGKILL leaves of a place, in the next run. */
+async function killed(place: ContentPlace, deps: Partial<ContentStoreDeps> = {}): Promise<ContentPlace> {
+  const copy = stores.copyOf(place.directory);
+  await stop(place);
+  return await open({}, copy, deps);
+}
+
+async function tidied({ contents }: ContentPlace): Promise<void> {
+  expect(await contents.takeStock(new AbortController().signal)).toBe(true);
+  contents.collect();
+}
+
+test('a fetch that was killed before the map was stored leaves nothing on the disk for good', async () => {
+  const first = await open({});
+  const id = version(first, 3 * BLOCK_BYTES, 'f');
+  const other = version(first, 3 * BLOCK_BYTES, 'g');
+  for (const each of [id, other]) {
+    const fd = openSync(first.contents.fetchPath(each) as string, 'r+');
+    writeSync(fd, new Uint8Array(2 * BLOCK_BYTES).fill(7));
+    closeSync(fd);
+  }
+  const again = await killed(first);
+  expect(onDisk(again.directory).files).toBeGreaterThan(0);
+  // Somebody is faster than the stock-taking.
+  fetch(again, other, 0, 3 * BLOCK_BYTES);
+
+  await tidied(again);
+
+  const { files } = onDisk(again.directory);
+  expect(files).toBe(3 * BLOCK_BYTES);
+  expect(again.contents.usage().cacheBytes).toBe(files);
+  expect(isHere(again, other)).toBe(true);
+  fetch(again, id, 0, 3 * BLOCK_BYTES);
+  expect(isHere(again, id)).toBe(true);
+  await stop(again);
+});
+
+test('what was written by somebody who was killed before his first close leaves nothing on the disk for good', async () => {
+  const first = await open({});
+  const id = written(first);
+  const again = await killed(first);
+  expect(bytesBelow(join(again.directory, 'drafts'))).toBe(MIB);
+
+  await tidied(again);
+
+  expect(bytesBelow(join(again.directory, 'drafts'))).toBe(0);
+  expect(again.contents.sizeOf(id)).toBe(0);
+  again.contents.write(id, 0, new Uint8Array(MIB).fill(8));
+  await tidied(again);
+  expect(Buffer.compare(again.contents.readAll(id, ALL) as Uint8Array, new Uint8Array(MIB).fill(8))).toBe(0);
+  await stop(again);
+});
+
+test('a file of which no block is believed after another start of the machine does not stay for good', async () => {
+  const first = await open({}, undefined, { bootId: 'first' });
+  await tidied(first);
+  const id = written(first);
+  first.store.transact((tx) => {
+    first.contents.seal(tx, id);
+    first.contents.adopt(tx, id, `${FILE}/version/2` as VersionUrl, FILE);
+  });
+  const again = await killed(first, { bootId: 'second' });
+
+  await tidied(again);
+
+  expect(isHere(again, id)).toBe(false);
+  expect(onDisk(again.directory).files).toBe(0);
+  expect(again.contents.usage().cacheBytes).toBe(0);
+  await stop(again);
+});
+
+test('a file that was not moved before its run was killed is counted where it lies', async () => {
+  const first = await open({});
+  const id = written(first);
+  first.store.transact((tx) => {
+    first.contents.seal(tx, id);
+    first.contents.adopt(tx, id, `${FILE}/version/2` as VersionUrl, FILE);
+  });
+  const again = await killed(first);
+  const name = join((id % 256).toString(16).padStart(2, '0'), String(id));
+  mkdirSync(dirname(join(again.directory, 'drafts', name)), { recursive: true });
+  renameSync(join(again.directory, 'cache', name), join(again.directory, 'drafts', name));
+
+  await tidied(again);
+
+  expect(again.contents.usage().cacheBytes).toBe(MIB);
+  expect(onDisk(again.directory).files).toBe(MIB);
+  expect(isHere(again, id)).toBe(true);
   await stop(again);
 });
