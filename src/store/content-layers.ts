@@ -158,12 +158,10 @@ export class ContentLayers {
 
   #walkVersion(id: ContentId, record: ContentRecord, start: number, end: number, out: Piece[]): void {
     const inline = record.where === 'inline' ? this.#source.inlineBytes(id) : null;
-    if (inline === 'damaged') {
-      append(out, missing(id, start, end, record.sizeBytes));
-      return;
-    }
-    const layered = isLayered(record) && (record.where !== 'file' || this.#source.trustsLayers(id));
-    if (inline !== null && !layered) {
+    const isBelieved = record.where === 'file' ? this.#source.trustsLayers(id) : inline !== 'damaged';
+    const layered = isLayered(record) && isBelieved;
+    // Of damaged ones nothing is here but what was fetched since, past the disk.
+    if (inline !== null && inline !== 'damaged' && !layered) {
       append(out, bytesPiece(inline.subarray(start, end)));
       return;
     }

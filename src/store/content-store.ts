@@ -446,12 +446,12 @@ export class ContentStore implements Contents {
     const record = this.#known(id);
     if (record.where === 'file' || this.#files.wasMade(id)) return;
     this.#files.create(id, 'cache');
-    if (record.where === 'inline' && isLayered(record)) {
-      const own = this.#small.of(id);
-      if (own === 'damaged') {
-        this.#settling.distrust(id);
-        return;
-      }
+    const own = record.where === 'inline' ? this.#small.of(id) : null;
+    if (own === 'damaged') {
+      this.#settling.distrust(id);
+      return;
+    }
+    if (own !== null && isLayered(record)) {
       for (let at = 0; at < record.extents.length; at += 2) {
         const start = record.extents[at] as number;
         this.#files.write(id, 'cache', own.subarray(start, record.extents[at + 1]), start);

@@ -187,7 +187,10 @@ export class LayerSettling {
     // A base whose row is damaged lost its count with it.
     if (base !== null) ifSound(() => countReference(tx, base, -1));
     // Own ranges that are still there: where they were to go to the file the disk may have had no room, or they are damaged.
-    if (record.where === 'inline' && where !== 'inline') tx.remove('inline', id);
+    if (record.where === 'inline' && where !== 'inline') {
+      tx.remove('inline', id);
+      tx.afterCommit(() => this.#usage.setSmall(id, 0));
+    }
     tx.put('content', id, { ...record, where, base: null, baseBytes: 0, extents: [] });
     tx.afterCommit(() => {
       this.#eviction.releaseBase(id);

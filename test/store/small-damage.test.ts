@@ -1,7 +1,8 @@
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { closeSync, openSync, readdirSync, readFileSync, writeFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
+import { StorageError } from '../../src/base/errors.ts';
 import { createLogger } from '../../src/base/log.ts';
 import type { ContentId, Inode, ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
 import { ContentStore } from '../../src/store/content-store.ts';
@@ -16,9 +17,9 @@ const SIZE = 3_000;
 const BYTES = Buffer.from(Array.from({ length: SIZE }, (_, at) => (at * 7 + (at >> 8)) & 0xff));
 const ALL = { start: 0, end: SIZE };
 
-function contentsOf(store: Store, directory: string, lines: string[] = []): ContentStore {
+function contentsOf(store: Store, directory: string, lines: string[] = [], inlineMaxBytes = 16 * 1024): ContentStore {
   const log = createLogger({ level: 'warn', destination: { write: (line: string) => void lines.push(line) } });
-  const options = { inlineMaxBytes: 16 * 1024, cacheBytes: 2 ** 30 };
+  const options = { inlineMaxBytes, cacheBytes: 2 ** 30 };
   return new ContentStore({ store, directory, clock: systemClock, log, options });
 }
 
@@ -72,6 +73,48 @@ test.each(SEEDS)('a bit that flips in a small version heals by fetching it (SEED
   expect(lines.filter((line) => line.includes('damaged'))).toHaveLength(1);
   contents.landed(id, ALL, BYTES);
   expect(Buffer.compare(Buffer.from(contents.readAll(id, ALL) as Uint8Array), BYTES)).toBe(0);
+  contents.close();
+});
+
+test('a damaged version that is not small any more, for --inline-max is lower now, heals in a file', async () => {
+  const { directory, store, id } = await storeWith('version');
+  await store.close();
+  flipInIndex(directory, new SeededRandom(1));
+
+  const again = await stores.open(directory);
+  const contents = contentsOf(again, directory, [], 1024);
+  await contents.takeStock(new AbortController().signal);
+  expect(contents.readAll(id, ALL)).toBeNull();
+  const fd = openSync(contents.fetchPath(id) as string, 'r+');
+  writeSync(fd, BYTES);
+  closeSync(fd);
+  contents.landed(id, ALL, null);
+
+  expect(Buffer.compare(Buffer.from(contents.readAll(id, ALL) ?? []), BYTES)).toBe(0);
+  contents.collect();
+  expect(contents.usage().cacheBytes).toBe(4096);
+  contents.close();
+  await again.close();
+  const third = await stores.open(directory);
+  expect(contentsOf(third, directory, [], 1024).readAll(id, ALL)).not.toBeNull();
+  expect(third.get('inline', id)).toBeUndefined();
+});
+
+test('a damaged version for which the disk has no room is read from memory, and not fetched again and again', async () => {
+  const { directory, store, id } = await storeWith('version');
+  await store.close();
+  flipInIndex(directory, new SeededRandom(1));
+
+  const again = await stores.open(directory);
+  const contents = contentsOf(again, directory);
+  again.transact = () => {
+    throw new StorageError('no room', { full: true });
+  };
+  expect(contents.readAll(id, ALL)).toBeNull();
+  expect(contents.fetchPath(id)).toBeNull();
+  contents.landed(id, ALL, BYTES);
+
+  expect(Buffer.compare(Buffer.from(contents.readAll(id, ALL) ?? []), BYTES)).toBe(0);
   contents.close();
 });
 
