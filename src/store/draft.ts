@@ -78,7 +78,9 @@ export class Draft {
 
   write(offset: number, data: Uint8Array): void {
     if (data.byteLength === 0) return;
-    if (!this.#keptInMemory(offset, data)) this.#files.write(this.id, 'drafts', data, offset);
+    this.#wholeOrNot(() => {
+      if (!this.#keptInMemory(offset, data)) this.#files.write(this.id, 'drafts', data, offset);
+    });
     this.#noteWritten(offset, offset + data.byteLength);
   }
 
@@ -86,11 +88,28 @@ export class Draft {
   writeAtPace(offset: number, data: Uint8Array): void | Promise<void> {
     if (data.byteLength === 0) return;
     const end = offset + data.byteLength;
-    if (!this.#keptInMemory(offset, data)) {
-      const written = this.#files.writeAtPace(this.id, 'drafts', data, offset);
-      if (written !== undefined) return this.#writtenLater(written, offset, end);
-    }
+    const written = this.#wholeOrNot(() => {
+      if (!this.#keptInMemory(offset, data)) return this.#files.writeAtPace(this.id, 'drafts', data, offset);
+    });
+    if (written !== undefined) return this.#writtenLater(written, offset, end);
     this.#noteWritten(offset, end);
+  }
+
+  /**
+   * Where a change brings the draft into its file and then fails, it stays in memory as it was: no record knows of the file, which would be
+   * taken for the version's, and what the change left in it would be forgotten at the next close.
+   */
+  #wholeOrNot<T>(change: () => T): T {
+    const memory = this.#memory;
+    try {
+      return change();
+    } catch (error) {
+      if (memory !== null) {
+        if (this.#files.wasMade(this.id)) this.#files.unmake(this.id, 'drafts');
+        this.#memory = memory;
+      }
+      throw error;
+    }
   }
 
   /** Whether the draft is as short with `data` as what is kept in memory; otherwise it is in its file from now on. */
@@ -135,9 +154,11 @@ export class Draft {
       this.#baseBytes = Math.min(this.#baseBytes, start);
     } else {
       // The base shows through: own zeros have to lie over it. Until they do, the own bytes there are what the draft has: it may throw.
-      if (this.#memory !== null && end > this.#inlineBytesMax) this.#spill();
-      if (this.#memory === null) this.#files.zero(this.id, 'drafts', start, end);
-      else this.#room(end).fill(0, start, end);
+      this.#wholeOrNot(() => {
+        if (this.#memory !== null && end > this.#inlineBytesMax) this.#spill();
+        if (this.#memory === null) this.#files.zero(this.id, 'drafts', start, end);
+        else this.#room(end).fill(0, start, end);
+      });
       addExtent(this.#extents, start, end);
     }
     this.#changes++;
@@ -187,15 +208,9 @@ export class Draft {
   #spill(): void {
     const memory = this.#memory as Uint8Array;
     this.#files.create(this.id, 'drafts');
-    try {
-      for (let at = 0; at < this.#extents.length; at += 2) {
-        const start = this.#extents[at] as number;
-        this.#files.write(this.id, 'drafts', memory.subarray(start, this.#extents[at + 1]), start);
-      }
-    } catch (error) {
-      // It stays in memory: a file that is known to be there would be taken for the version's, which lies in another place.
-      this.#files.unmake(this.id, 'drafts');
-      throw error;
+    for (let at = 0; at < this.#extents.length; at += 2) {
+      const start = this.#extents[at] as number;
+      this.#files.write(this.id, 'drafts', memory.subarray(start, this.#extents[at + 1]), start);
     }
     this.#memory = null;
   }

@@ -74,3 +74,43 @@ test('what is fetched of a version whose draft once found no room for its file i
   );
   expect(store.get('inline', id)).toBeUndefined();
 });
+
+test('a write for which the new file of a draft has no room leaves the draft as it was, in memory', async () => {
+  let roomBytes = Number.POSITIVE_INFINITY;
+  const disk: Disk = {
+    ...systemDisk,
+    write(fd, bytes, position) {
+      if (bytes.byteLength > roomBytes) {
+        systemDisk.write(fd, bytes.subarray(0, roomBytes), position);
+        throw new StorageError('no room', { full: true });
+      }
+      systemDisk.write(fd, bytes, position);
+    },
+  };
+  const place = await openPlace(stores, {}, stores.directory(), { disk });
+  const { contents, store } = place;
+  const base = referredVersion(place, FILE, SIZE_BYTES, '1');
+  for (let block = 0; block < BLOCKS; block++) land(place, base, block, new Uint8Array(BLOCK_BYTES).fill(9));
+  const id = store.transact((tx) => {
+    const draft = contents.createDraft(tx, { content: base, sizeBytes: SIZE_BYTES });
+    countReference(tx, draft, 1);
+    return draft;
+  });
+  contents.write(id, 0, new Uint8Array(1000).fill(7));
+  store.transact((tx) => contents.flush(tx, id));
+  roomBytes = 2000;
+  expect(() => contents.write(id, 500, new Uint8Array(100_000).fill(8))).toThrow(StorageError);
+  expect(() => contents.writeAtPace(id, 500, new Uint8Array(100_000).fill(8))).toThrow(StorageError);
+  roomBytes = Number.POSITIVE_INFINITY;
+
+  const bytes = new Uint8Array(1100).fill(9).fill(7, 0, 1000);
+  expect(contents.readAll(id, { start: 0, end: 1100 })).toEqual(bytes);
+  store.transact((tx) => contents.seal(tx, id));
+  expect(contents.readAll(id, { start: 0, end: 1100 })).toEqual(bytes);
+  // It is pushed, and its file lies where it is looked for and counted.
+  store.transact((tx) => contents.adopt(tx, id, `${FILE}/version/2` as VersionUrl, FILE));
+  await contents.settleLayers(new AbortController().signal);
+  contents.collect();
+  expect(contents.usage().cacheBytes).toBe(2 * SIZE_BYTES);
+  expect(contents.fetchPath(id)).toContain('/cache/');
+});
