@@ -105,6 +105,10 @@ export class OpenDrafts {
     if (open === undefined) return;
     this.#open.delete(id);
     open.baseLease?.release();
+    // A file that was made for what is lost: no record names it, and nobody would give its room back.
+    if (!this.#files.wasMade(id) || open.draft.isBeingWritten) return;
+    const record = ifSound(() => this.#store.get('content', id));
+    if (record !== undefined && record.where !== 'file') this.#files.unmake(id, 'drafts');
   }
 
   /** Puts down what nobody uses: flushed drafts, and those whose creation failed. */

@@ -1,5 +1,5 @@
-import { closeSync, constants, mkdirSync, openSync, writeSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { closeSync, constants, existsSync, mkdirSync, openSync, writeSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { expect, test } from 'vitest';
 import { StorageError } from '../../src/base/errors.ts';
@@ -113,4 +113,29 @@ test('a write for which the new file of a draft has no room leaves the draft as 
   contents.collect();
   expect(contents.usage().cacheBytes).toBe(2 * SIZE_BYTES);
   expect(contents.fetchPath(id)).toContain('/cache/');
+});
+
+test('what a close could not keep does not stay on the disk, whoever else reads the file', async () => {
+  const place = await openPlace(stores);
+  const { contents, store, directory } = place;
+  const id = store.transact((tx) => {
+    const draft = contents.createDraft(tx, null);
+    countReference(tx, draft, 1);
+    return draft;
+  });
+  const path = join(directory, 'drafts', id.toString(16).padStart(2, '0'), String(id));
+  const reader = contents.lease(id);
+  contents.write(id, 0, new Uint8Array(100_000).fill(7));
+  expect(existsSync(path)).toBe(true);
+
+  // Its record found no room: the writer was told so.
+  expect(contents.putDown(id)).toBe(true);
+
+  expect(existsSync(path)).toBe(false);
+  expect(contents.sizeOf(id)).toBe(0);
+  contents.write(id, 0, new Uint8Array(200_000).fill(8));
+  store.transact((tx) => contents.flush(tx, id));
+  reader.release();
+  expect(contents.putDown(id)).toBe(false);
+  expect(contents.readAll(id, { start: 0, end: 1e6 })).toHaveLength(200_000);
 });
