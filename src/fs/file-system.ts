@@ -211,7 +211,7 @@ export class FileSystem implements FileSystemOps {
           const { moved, replaced } = this.#tree.rename(parent, name, newParent, newName, mode);
           this.#handles.left(parent, moved.ino, name);
           if (target !== undefined) this.#handles.left(newParent, target.ino, newName);
-          if (replaced !== null) this.#view.orphan(replaced);
+          if (replaced !== null) this.#left(replaced);
         };
         if (target?.kind === 'folder' && mode === 'replace') return this.#afterListing(target.ino, ctx, act);
         return act();
@@ -434,7 +434,13 @@ export class FileSystem implements FileSystemOps {
     this.mayWrite();
     const { removed } = this.#tree.remove(parent, name, what);
     this.#handles.left(parent, removed.ino, name);
+    this.#left(removed);
+  }
+
+  /** A program took its last name away. */
+  #left(removed: NodeRecord): void {
     this.#view.orphan(removed);
+    if (removed.kind === 'folder') this.#cache.folderRemoved(removed.ino);
   }
 
   #setattr(ino: Inode, change: AttributeChange): AttributesReply {

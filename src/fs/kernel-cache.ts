@@ -73,6 +73,11 @@ export class KernelCache {
     if (this.#untold.size > 0) this.#untold.delete(ino);
   }
 
+  /** A program removes it. */
+  folderRemoved(folder: Inode): void {
+    this.#invalidator?.folderRemoved?.(folder);
+  }
+
   /** What a merge changed. */
   changed(changes: readonly TreeInvalidation[]): void {
     for (const change of changes) {

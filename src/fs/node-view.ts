@@ -44,14 +44,14 @@ export class NodeView {
 
   /** @throws FsError ESTALE for an inode that no longer exists */
   node(ino: Inode): VisibleNode {
-    const node = (this.#orphans.size > 0 ? this.#orphans.get(ino) : undefined) ?? this.#tree.node(ino);
+    const node = this.#nameless(ino) ?? this.#tree.node(ino);
     if (node?.local == null) throw new FsError('ESTALE', 'this file no longer exists');
     return node as VisibleNode;
   }
 
   /** Whether the last name is gone of what the kernel still refers to. */
   isNameless(ino: Inode): boolean {
-    return this.#orphans.has(ino);
+    return this.#nameless(ino) !== undefined;
   }
 
   local(ino: Inode): LocalFacet {
@@ -87,9 +87,10 @@ export class NodeView {
 
   /** What a file is for those who opened it before somebody replaced its bytes; null for one that is gone. */
   olderAttributes(ino: Inode, sizeBytes: number, mtime: Timespec): Attributes | null {
-    const node = this.#orphans.get(ino) ?? this.#tree.node(ino);
+    const orphan = this.#nameless(ino);
+    const node = orphan ?? this.#tree.node(ino);
     if (node?.local == null) return null;
-    return attributesOf(node, { ...node.local, sizeBytes, mtime }, null, this.#orphans.has(ino) ? 0 : 1);
+    return attributesOf(node, { ...node.local, sizeBytes, mtime }, null, orphan === undefined ? 1 : 0);
   }
 
   now(): Timespec {
@@ -98,7 +99,7 @@ export class NodeView {
 
   /** Writes attributes of a node, or of one without a name (which only memory keeps). */
   change(ino: Inode, patch: Partial<Omit<LocalFacet, 'parent' | 'name'>>): void {
-    const orphan = this.#orphans.get(ino);
+    const orphan = this.#nameless(ino);
     if (orphan === undefined) this.#tree.change(ino, patch);
     else this.#orphans.set(ino, { ...orphan, local: { ...orphan.local, ...patch } });
   }
@@ -121,6 +122,17 @@ export class NodeView {
 
   #attributes(node: VisibleNode): Attributes {
     const unflushed = node.kind === 'file' ? (this.#files.get(node.ino)?.unflushed ?? null) : null;
-    return attributesOf(node, node.local, unflushed, this.#orphans.has(node.ino) ? 0 : 1);
+    return attributesOf(node, node.local, unflushed, this.isNameless(node.ino) ? 0 : 1);
+  }
+
+  /**
+   * The node as it was when it lost its last name; undefined for what has one. A folder that is there again is the same one: somebody made
+   * something in it elsewhere, or its deletion was discarded. (A file that is, is another.)
+   */
+  #nameless(ino: Inode): VisibleNode | undefined {
+    const orphan = this.#orphans.size > 0 ? this.#orphans.get(ino) : undefined;
+    if (orphan?.kind !== 'folder' || this.#tree.node(ino)?.local == null) return orphan;
+    this.#orphans.delete(ino);
+    return undefined;
   }
 }

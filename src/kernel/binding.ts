@@ -245,6 +245,11 @@ export interface Invalidator {
    * stat(2), or the kernel on behalf of a read(2). False, or absent, where a file cannot be two: then `inode` is the word.
    */
   replaced?(parent: Inode, name: string, ino: Inode, older: (asker?: 'program' | 'read') => Attributes | null): boolean;
+  /**
+   * A program is removing the folder: rmdir(2), or rename(2) of another one over it. As long as somebody sits in it the kernel lets nobody
+   * into it any more; should it be there again, it is another folder to the kernel.
+   */
+  folderRemoved?(folder: Inode): void;
 }
 
 export interface MountOptions {

@@ -116,6 +116,10 @@ export class KernelInvalidator implements Invalidator {
     return true;
   }
 
+  folderRemoved(folder: Inode): void {
+    this.#nodeIds.folderRemoved(folder);
+  }
+
   /** A request about `ino` is not answered at once. */
   began(ino: Inode): void {
     this.#busy.set(ino, (this.#busy.get(ino) ?? 0) + 1);
@@ -224,7 +228,7 @@ export class KernelInvalidator implements Invalidator {
       const nameAt = body + (notice.kind === 'entry' ? 16 : 24);
       const nameBytes = Buffer.byteLength(notice.name);
       if (nameBytes > P.NAME_BYTES_MAX) return true;
-      wire.setU64(body, notice.ino);
+      wire.setU64(body, this.#nodeIds.currentOf(notice.ino));
       if (notice.kind === 'entry') {
         code = P.Notify.INVAL_ENTRY;
         wire.setU32(body + 8, nameBytes);

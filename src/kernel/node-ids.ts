@@ -6,6 +6,10 @@ const FIRST_SUCCESSOR = 2 ** 50;
 const SUCCESSORS_END = 2 ** 51;
 /** Files with a second number at a time. Past it the kernel goes on with one, as every other file system has it. */
 const SUCCESSORS_MAX = 100_000;
+/** Folders that were removed, and of which the kernel has not said that it let go: it says so at once of those that nobody sits in. */
+const REMOVED_MAX = 100_000;
+/** Of a folder that was removed nobody asks what it was. */
+const NOT_KEPT: OlderAttributes = () => null;
 
 /**
  * What a file is for those who opened it before it was replaced; null once nobody has it open any more.
@@ -20,6 +24,9 @@ export type OlderAttributes = (asker?: 'program' | 'read') => Attributes | null;
  * To the kernel an inode has one size and one set of pages. A file whose bytes somebody else replaced while programs read it here has
  * two of each: those who read go on by the number they have, and whoever looks for the name is given another, its successor. What
  * stat(2) shows as the inode stays the same. A number is never used twice.
+ *
+ * So is a folder that was removed while a program sits in it, and is there again: what the kernel has by the number of before is dead to it
+ * (S_DEAD, vfs_rmdir: no name is found in it, none can be made, and readdir(3) ends at once), also for whoever comes by the name.
  */
 export class NodeIds {
   /** Files with more than one number. */
@@ -28,6 +35,8 @@ export class NodeIds {
   readonly #successors = new Map<number, { readonly ino: Inode; lookups: number }>();
   /** Files that the kernel has by one number again: what it has by that may be from before. */
   readonly #oneAgain = new Set<Inode>();
+  /** Numbers of folders that were removed, until the kernel has let go of them. */
+  readonly #removed = new Set<number>();
   #next = FIRST_SUCCESSOR;
 
   /** The inode that the kernel means. */
@@ -42,6 +51,7 @@ export class NodeIds {
 
   /** The number for the answer to a lookup; the kernel tells by FORGET when it lets go of it. */
   lookedUp(ino: Inode): number {
+    if (this.#removed.size > 0 && this.#removed.has(this.currentOf(ino))) this.replace(ino, NOT_KEPT);
     const nodeId = this.currentOf(ino);
     const successor = nodeId === ino ? undefined : this.#successors.get(nodeId);
     if (successor !== undefined) successor.lookups++;
@@ -66,6 +76,7 @@ export class NodeIds {
 
   /** FORGET. @returns the inode that was meant */
   forgotten(nodeId: number, count: number): Inode {
+    if (this.#removed.size > 0) this.#removed.delete(nodeId);
     const ino = this.inodeOf(nodeId);
     const replaced = this.#replaced.size > 0 ? this.#replaced.get(ino) : undefined;
     if (replaced === undefined) {
@@ -100,6 +111,14 @@ export class NodeIds {
   olderOf(nodeId: number): OlderAttributes | null {
     if (this.#replaced.size === 0) return null;
     return this.#replaced.get(this.inodeOf(nodeId))?.older.get(nodeId) ?? null;
+  }
+
+  /** A folder is being removed here: should it be there again before the kernel has let go of it, it gets another number. */
+  folderRemoved(folder: Inode): void {
+    this.#removed.add(this.currentOf(folder));
+    if (this.#removed.size <= REMOVED_MAX) return;
+    const [first] = this.#removed;
+    if (first !== undefined) this.#removed.delete(first);
   }
 
   /** From now on the name leads to another number. @returns false when there are too many: nothing was changed */

@@ -174,13 +174,13 @@ export class RequestReader {
         request.op = 'rmdir';
         return ops.rmdir(ino, wire.name(body, end), request);
       case Opcode.RENAME:
-        return this.#rename(request, wire.u64(body) as Inode, 0, body + 8, end);
+        return this.#rename(request, request.inodeOf(wire.u64(body)), 0, body + 8, end);
       case Opcode.RENAME2:
-        return this.#rename(request, wire.u64(body) as Inode, wire.u32(body + 8), body + 16, end);
+        return this.#rename(request, request.inodeOf(wire.u64(body)), wire.u32(body + 8), body + 16, end);
       case Opcode.LINK:
         request.op = 'link';
-        request.otherNodeid = wire.u64(body) as Inode;
-        return ops.link(wire.u64(body) as Inode, ino, wire.name(body + 8, end), request);
+        request.otherNodeid = request.inodeOf(wire.u64(body));
+        return ops.link(request.otherNodeid, ino, wire.name(body + 8, end), request);
       case Opcode.OPEN:
         request.op = 'open';
         return this.#open(request, openFlags(wire.u32(body)), (wire.u32(body + 4) & P.OPEN_KILL_SUIDGID) !== 0);

@@ -59,6 +59,11 @@ export class Request implements OpContext, PendingOp {
     return this.uniqueLow + this.uniqueHigh * 0x1_0000_0000;
   }
 
+  /** The inode that another number in it means. */
+  inodeOf(nodeId: number): Inode {
+    return this.#nodeIds.inodeOf(nodeId);
+  }
+
   /** Whether it asks by a number that the name does not lead to any more. That may come to be so before it is answered. */
   get isByFormer(): boolean {
     return this.#nodeIds.isFormer(this.#number);

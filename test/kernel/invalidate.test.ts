@@ -160,3 +160,15 @@ test('of a file that became two, the name is told, and what is said of it is sai
   // Of the older one the size is asked for again. What changes later is said of the newer one (here the low half of its number).
   expect(sent).toEqual(['entry 1 name', 'inode 5', `inode ${nodeIds.currentOf(ino(5)) % 2 ** 32}`, 'inode 6']);
 });
+
+test('what is in a folder that became another one is said of the newer one', () => {
+  const { invalidator, sent, nodeIds } = setUp();
+  invalidator.folderRemoved(ino(5));
+  invalidator.entry(ino(5), 'before');
+  const newer = nodeIds.lookedUp(ino(5)) % 2 ** 32;
+
+  invalidator.entry(ino(5), 'name');
+  invalidator.deleted(ino(5), ino(6), 'gone');
+
+  expect(sent).toEqual(['entry 5 before', `entry ${newer} name`, `deleted ${newer} gone`]);
+});

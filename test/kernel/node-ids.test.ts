@@ -216,3 +216,38 @@ test('whatever is read and written by whichever number, nobody opens a file and 
     { numRuns: 5_000 },
   );
 });
+
+test('a folder that was removed is another one when it is there again, as long as the kernel has it', () => {
+  const ids = new NodeIds();
+  ids.folderRemoved(INO);
+
+  const second = ids.lookedUp(INO);
+  expect(second).not.toBe(INO);
+  expect([ids.lookedUp(INO), ids.inodeOf(second), ids.isFormer(INO)]).toEqual([second, INO, true]);
+  expect(ids.olderOf(INO)?.()).toBeNull();
+
+  // The kernel needs the room of what nobody uses; somebody sits in the first one.
+  ids.forgotten(second, 2);
+  const third = ids.lookedUp(INO);
+  expect(third).not.toBe(INO);
+
+  // Removed and there again once more.
+  ids.folderRemoved(INO);
+  const fourth = ids.lookedUp(INO);
+  expect([INO, third]).not.toContain(fourth);
+  expect([third, fourth].map((nodeId) => ids.inodeOf(nodeId))).toEqual([INO, INO]);
+  ids.forgotten(fourth, 1);
+  expect([INO, third]).not.toContain(ids.lookedUp(INO));
+
+  for (const nodeId of [INO, third, ids.currentOf(INO)]) ids.forgotten(nodeId, 1);
+  expect(ids.lookedUp(INO)).toBe(INO);
+});
+
+test('a folder that was removed and forgotten is the one that it was when it is there again', () => {
+  const ids = new NodeIds();
+  ids.folderRemoved(INO);
+
+  ids.forgotten(INO, 1);
+
+  expect(ids.lookedUp(INO)).toBe(INO);
+});

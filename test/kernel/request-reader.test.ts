@@ -95,3 +95,29 @@ test('what a descriptor writes that appends now belongs at the end, what a share
   expect(placeOf(FUSE_WRITE_CACHE, 0)).toBe('offset');
   expect(placeOf(FUSE_WRITE_CACHE | FUSE_WRITE_LOCKOWNER, O_RDWR | O_APPEND)).toBe('offset');
 });
+
+test.each([
+  { opcode: Opcode.RENAME, names: 8 },
+  { opcode: Opcode.RENAME2, names: 16 },
+])('what is moved into a folder that became another one is moved into that (opcode $opcode)', ({ opcode, names }) => {
+  const wire = new Wire(new ArrayBuffer(4096));
+  const nodeIds = new NodeIds();
+  nodeIds.folderRemoved(7 as Inode);
+  wire.setU32(IN_LENGTH, IN_HEADER_BYTES + names + 4);
+  wire.setU32(IN_OPCODE, opcode);
+  wire.setU64(IN_NODEID, 1);
+  wire.setU64(IN_HEADER_BYTES, nodeIds.lookedUp(7 as Inode));
+  wire.bytes.write('a\0b\0', IN_HEADER_BYTES + names);
+  const calls: unknown[][] = [];
+  const ops = { rename: (...call: unknown[]) => calls.push(call) } as unknown as FileSystemOps;
+  const nothing = (): void => {};
+  const reader = new RequestReader({
+    ...{ ops, wire, makeWriter: nothing as never, attributesChanged: nothing, bytesChanged: nothing },
+  });
+  const request = new Request(wire, 0, nodeIds, 0);
+
+  void reader.call(request, 0, 1024, false);
+
+  expect(calls.map((call) => call.slice(0, 5))).toEqual([[1, 'a', 7, 'b', 'replace']]);
+  expect(request.otherNodeid).toBe(7);
+});
