@@ -1,6 +1,6 @@
 import { type SpawnSyncReturns, spawn, spawnSync } from 'node:child_process';
 import { readdirSync, realpathSync, statSync, writeFileSync } from 'node:fs';
-import { stat } from 'node:fs/promises';
+import { statfs } from 'node:fs/promises';
 import { constants } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import type { Clock } from '../base/clock.ts';
@@ -289,11 +289,14 @@ function escaped(text: string): string {
   return text.replace(/[\\,]/g, '\\$&');
 }
 
+/** By statfs(2): stat(2) the kernel answers for minutes from what it remembers of a mount, also of one whose process was killed. */
 async function probe(directory: string, clock: Clock): Promise<'alive' | 'dead' | 'silent'> {
-  const asked = stat(directory).then(
+  const { ENOTCONN, ECONNABORTED } = constants.errno;
+  const asked = statfs(directory).then(
     () => 'alive' as const,
-    (error: NodeJS.ErrnoException) =>
-      error.errno === -constants.errno.ENOTCONN ? ('dead' as const) : ('alive' as const),
+    // Aborted: it died while it was asked.
+    ({ errno = 0 }: NodeJS.ErrnoException) =>
+      [ENOTCONN, ECONNABORTED].includes(-errno) ? ('dead' as const) : ('alive' as const),
   );
   return Promise.race([asked, clock.sleep(PROBE_MS).then(() => 'silent' as const)]);
 }

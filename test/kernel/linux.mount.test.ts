@@ -541,6 +541,18 @@ describe('coming and going', () => {
     expect(await shell(`echo x > ${second.path('f')}; cat ${second.path('f')}`)).toBe('x\n');
   });
 
+  test('so is one of which the kernel still has the attributes', async () => {
+    const first = await mounted({ fileSystem: { attributeTimeoutMs: 300_000 } });
+    await shell(`stat ${first.directory}`);
+    first.process.kill('SIGKILL');
+    await first.exited;
+    expect((await run('stat', [first.directory])).code).toBe(0);
+
+    const second = await mounted({ mount: { directory: first.directory } });
+
+    expect(await shell(`echo x > ${second.path('f')}; cat ${second.path('f')}`)).toBe('x\n');
+  });
+
   test('a Worker that is ended in the middle closes the connection: nobody hangs', async () => {
     const driver = await mounted();
     const slow = (await driver.do({ do: 'plant', parent: 1, name: 'slow', text: 'slow' })) as number;
