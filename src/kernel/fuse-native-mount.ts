@@ -65,7 +65,7 @@ export async function mountFuseNative(
         ...(options.allowOther ? ['allow_other'] : []),
         ...(options.defaultPermissions ? ['default_permissions'] : []),
         ...(options.allowNonEmpty ? ['nonempty'] : []),
-        ...options.flags,
+        ...MountPoint.flagsForFuse(options.flags),
       ],
     });
   } catch (error) {

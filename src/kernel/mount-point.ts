@@ -48,6 +48,17 @@ const MOUNT_FLAGS: ReadonlyMap<string, readonly [set: number, clear: number]> = 
 ]);
 /** What an ordinary user may pass to fusermount3 (its own table refuses dev and suid). */
 const ROOT_ONLY_FLAGS: ReadonlySet<string> = new Set(['dev', 'suid']);
+/**
+ * Words of mount(8) that fusermount3 and libfuse refuse: of those about access times they know noatime and atime. Nothing is lost without them,
+ * the kernel never writes an access time of a FUSE file by itself (S_NOATIME, fuse_iget).
+ */
+const UNKNOWN_TO_FUSE: ReadonlySet<string> = new Set([
+  'relatime',
+  'norelatime',
+  'strictatime',
+  'nodiratime',
+  'diratime',
+]);
 
 /**
  * No READ is longer than our replies. What INIT agrees on bounds it by a number of pages (max_pages), which are 4 KiB on x86, and 16 or 64
@@ -130,6 +141,11 @@ export function checkMountPoint(directory: string, options: { allowNonEmpty: boo
  */
 export function openMount(options: MountOptions, deps: { addon: KernelAddon; uid: number }): number {
   return deps.uid === 0 ? mountAsRoot(options, deps.addon) : mountAsUser(options, deps.addon);
+}
+
+/** Of the flags as mount(8) names them those that fusermount3 and libfuse take. */
+export function flagsForFuse(flags: readonly string[]): readonly string[] {
+  return flags.filter((name) => !UNKNOWN_TO_FUSE.has(name));
 }
 
 /** @throws FsError EBUSY when in use and not lazily */
@@ -233,7 +249,7 @@ function mountAsUser(options: MountOptions, addon: KernelAddon): number {
     ...(options.readOnly ? ['ro'] : []),
     ...(options.defaultPermissions ? ['default_permissions'] : []),
     ...(options.allowOther ? ['allow_other'] : []),
-    ...options.flags.filter((name) => !ROOT_ONLY_FLAGS.has(name)),
+    ...flagsForFuse(options.flags).filter((name) => !ROOT_ONLY_FLAGS.has(name)),
   ];
   const ends = addon.socketPair();
   const [ours, theirs] = ends;

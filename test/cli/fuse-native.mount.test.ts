@@ -12,8 +12,8 @@ const missing = missingForFuseNative();
 
 let mount: MountFixture;
 
-async function mounted(): Promise<void> {
-  mount = await MountFixture.start({ flags: ['--binding', 'fuse-native', '--settle', '50ms'] });
+async function mounted(...flags: string[]): Promise<void> {
+  mount = await MountFixture.start({ flags: ['--binding', 'fuse-native', '--settle', '50ms', ...flags] });
 }
 
 /** The process that holds the library, a child of the one that mounted. */
@@ -50,6 +50,14 @@ describe.skipIf(missing !== null)(
 
       await waitUntilGone(library);
       expect(mountOn(mount.directory)).toBeNull();
+    });
+
+    test('words of -o that its library does not know keep no mount from coming about', async () => {
+      await mounted('-o', 'relatime,strictatime,nodiratime,diratime,noexec');
+
+      expect((await mount.run('echo there > file; cat file; grep " $PWD " /proc/mounts')).stdout).toMatch(
+        /^there\n.* rw,nosuid,nodev,noexec,relatime,/,
+      );
     });
 
     test('when the process that answers is killed, callers get an error and the directory is free', async () => {
