@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { programPath } from '../kernel/mount-point.ts';
 
 /**
  * Waits for the end of its standard input, which comes when the mounting process is gone, however that happened: perhaps a moment before
@@ -20,7 +21,7 @@ export function unmountWhenKilled(directory: string): void {
     detached: true, // Ctrl-C and whatever else is meant for our group
     cwd: '/',
     stdio: ['pipe', 'ignore', 'ignore'],
-    env: { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', LC_ALL: 'C' },
+    env: { PATH: programPath(), LC_ALL: 'C' },
   });
   guard.on('error', () => {}); // the next start frees the directory
   guard.stdin.on('error', () => {});

@@ -155,7 +155,11 @@ export function unmountDirectory(directory: string, how: 'orderly' | 'lazily', a
     return;
   }
   const args = ['-u', '-q', ...(how === 'lazily' ? ['-z'] : []), '--', directory];
-  const result = spawnSync('fusermount3', args, { stdio: ['ignore', 'ignore', 'pipe'], encoding: 'utf8' });
+  const result = spawnSync('fusermount3', args, {
+    stdio: ['ignore', 'ignore', 'pipe'],
+    env: { ...process.env, PATH: programPath() },
+    encoding: 'utf8',
+  });
   if (result.status === 0 || mountOn(directory) === null) return;
   const said = saidBy(result);
   throw new FsError(
@@ -174,7 +178,7 @@ export function unmountInBackground(directory: string, how: 'orderly' | 'lazily'
   return new Promise((done, fail) => {
     const child = spawn(command, args, {
       stdio: ['ignore', 'ignore', 'pipe'],
-      env: { PATH: SYSTEM_PATH, LC_ALL: 'C' },
+      env: { PATH: programPath(), LC_ALL: 'C' },
     });
     let said = '';
     child.stderr.setEncoding('utf8').on('data', (text: string) => {
@@ -208,7 +212,14 @@ export function readAheadFile(directory: string): string | null {
   return entry === null ? null : `/sys/class/bdi/${entry.device}/read_ahead_kb`;
 }
 
-const SYSTEM_PATH = '/usr/sbin:/usr/bin:/sbin:/bin';
+/**
+ * Where fusermount3 and umount are looked for: in the places of the system first, then where libfuse installs itself from source (/usr/local),
+ * then where whoever mounts has them (NixOS: /run/wrappers/bin).
+ */
+export function programPath(): string {
+  const own = process.env.PATH ?? '';
+  return ['/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin', own].filter((part) => part !== '').join(':');
+}
 
 function mountAsRoot(options: MountOptions, addon: KernelAddon): number {
   const fd = addon.openDevice();
@@ -258,7 +269,7 @@ function mountAsUser(options: MountOptions, addon: KernelAddon): number {
   try {
     const result = spawnSync('fusermount3', ['-o', words.join(','), '--', options.directory], {
       stdio: ['ignore', 'ignore', 'pipe', theirs],
-      env: { PATH: `${SYSTEM_PATH}:/usr/local/bin`, LC_ALL: 'C', _FUSE_COMMFD: '3' },
+      env: { PATH: programPath(), LC_ALL: 'C', _FUSE_COMMFD: '3' },
       encoding: 'utf8',
       timeout: 30_000,
     });

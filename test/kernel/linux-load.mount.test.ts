@@ -1,5 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, onTestFinished, test, vi } from 'vitest';
 import { tellFigures } from '../harness/figures.ts';
@@ -216,6 +216,8 @@ test('a write, truncate or chown by someone without privilege clears setuid and 
   expect(await mode(`cat ${f}`)).toMatch(/6777$/);
 });
 
+const ORDINARY_USER = 'setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --bounding-set=+all';
+
 /** In a mount namespace of its own, where the device is open to all as on ordinary systems. */
 test('an ordinary user mounts and unmounts with fusermount3', async () => {
   const place = folder();
@@ -235,16 +237,15 @@ test('an ordinary user mounts and unmounts with fusermount3', async () => {
   ];
   const mount = { directory: `${place}/m`, fsname: 'a,b c', flags: [...flags, 'noatime', 'nosuid', 'nodev'] };
   const options = JSON.stringify({ mount });
-  const user = 'setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --bounding-set=+all';
 
   await shell(
     `chmod 755 ${place}; mkdir ${place}/m; chown 65534:65534 ${place}/m; mknod -m 666 ${place}/fuse c 10 229
      cat > ${place}/inside.sh <<'END'
 mount --bind ${place}/fuse /dev/fuse
-${user} ${process.execPath} ${host} '${options}' 2> ${place}/log &
+${ORDINARY_USER} ${process.execPath} ${host} '${options}' 2> ${place}/log &
 for i in $(seq 1200); do grep -q mounted ${place}/log && break; sleep 0.05; done
 grep ' ${place}/m ' /proc/mounts | cut -d' ' -f1,3,4 | cut -d, -f-8
-${user} sh -c 'echo hello > ${place}/m/f; cat ${place}/m/f; stat -c %u ${place}/m/f; fusermount3 -u ${place}/m'
+${ORDINARY_USER} sh -c 'echo hello > ${place}/m/f; cat ${place}/m/f; stat -c %u ${place}/m/f; fusermount3 -u ${place}/m'
 wait $!
 cat ${place}/log
 END`,
@@ -259,4 +260,43 @@ END`,
     '65534',
   ]);
   expect(said).toContain('"ended":"unmounted"');
+});
+
+/** As libfuse from source lays it down, and as NixOS has it. */
+test.each([
+  { where: 'in /usr/local', own: '' },
+  { where: 'on the path of the user', own: 'PATH=$place/wrappers:$PATH' },
+])('a fusermount3 that lies $where mounts and unmounts', async ({ own }) => {
+  const place = folder();
+  const module = join(compiledSources(), 'src/kernel/mount-point.js');
+  const options = { fsname: 'x', subtype: 'x', flags: [] };
+  // It mounts nothing: what is asked of it is what counts.
+  const steps = `
+    const point = await import(${JSON.stringify(module)});
+    const { loadKernelAddon } = await import(${JSON.stringify(module.replace('mount-point', 'native'))});
+    const addon = { ...loadKernelAddon(), receiveDescriptor: () => 0 };
+    point.openMount({ ...${JSON.stringify(options)}, directory: '/a' }, { addon, uid: 65534 });
+    point.unmountDirectory('/b', 'lazily', addon);
+    await point.unmountInBackground('/c', 'orderly');`;
+  await shell(
+    `chmod 755 ${place}; mkdir ${place}/wrappers ${place}/none; touch ${place}/asked; chmod 666 ${place}/asked
+     printf '#!/bin/sh\necho "$@" >> ${place}/asked\n' > ${place}/wrappers/fusermount3; chmod 755 ${place}/wrappers/fusermount3
+     cat > ${place}/steps.mjs <<'END'
+${steps}
+END
+     cat > ${place}/inside.sh <<'END'
+place=${place}
+mount --bind /dev/null $(command -v fusermount3)
+mount --bind ${place}/${own === '' ? 'wrappers' : 'none'} /usr/local/bin
+${ORDINARY_USER} env ${own} ${process.execPath} ${place}/steps.mjs
+END`,
+  );
+  const [unshare = '', ...words] = inMountNamespace(`exec sh -eu ${place}/inside.sh`, null);
+
+  const { code, stderr } = await run(unshare, words, 90_000);
+
+  expect(code, stderr).toBe(0);
+  expect(readFileSync(join(place, 'asked'), 'utf8')).toBe(
+    '-o fsname=x,subtype=x,max_read=1048576 -- /a\n-u -q -z -- /b\n-u -- /c\n',
+  );
 });
