@@ -6,13 +6,18 @@ import { constants } from 'node:os';
  *
  * killed  the thread ends as soon as it has its answer (SIGKILL, or a signal that nobody handles: the kernel turns those into it)
  * asked   a signal that someone may have sent to stop what goes on (Ctrl-C with a handler)
- * idle    only timers, children and the like: an EINTR would break programs that just show their progress once a second
+ * idle    only timers, children and the like: an EINTR would break programs that just show their progress once a second. And Ctrl-Z: who
+ *         pauses a program wants it to go on later, and we cannot let the kernel begin the call again (fuse_dev_do_write takes no ERESTARTSYS)
  */
 export type CallerState = 'killed' | 'asked' | 'idle';
 
 const { SIGALRM, SIGCHLD, SIGCONT, SIGIO, SIGKILL, SIGPROF, SIGURG, SIGVTALRM, SIGWINCH } = constants.signals;
+const { SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU } = constants.signals;
 const bitOf = (signal: number): bigint => 1n << BigInt(signal - 1);
-const NOT_A_WISH_TO_STOP = [SIGALRM, SIGCHLD, SIGCONT, SIGIO, SIGPROF, SIGURG, SIGVTALRM, SIGWINCH]
+const NOT_A_WISH_TO_STOP = [
+  ...[SIGALRM, SIGCHLD, SIGCONT, SIGIO, SIGPROF, SIGURG, SIGVTALRM, SIGWINCH],
+  ...[SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU],
+]
   .map(bitOf)
   .reduce((mask, bit) => mask | bit, 0n);
 

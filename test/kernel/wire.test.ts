@@ -190,6 +190,8 @@ test('a caller wants to stop when a signal says so, not when a timer rings', () 
   expect(stateOfStatus(status([], [], [9, 15]))).toBe('killed');
   expect(stateOfStatus(status([], [], [2]))).toBe('asked');
   expect(stateOfStatus(status([14], [], [17, 28]))).toBe('idle'); // ALRM, CHLD, WINCH
+  for (const pause of [19, 20, 21, 22]) expect(stateOfStatus(status([pause]))).toBe('idle'); // STOP, TSTP, TTIN, TTOU
+  expect(stateOfStatus(status([2], [], [20]))).toBe('asked');
   expect(stateOfStatus(status([2], [2]))).toBe('idle'); // blocked
   expect(stateOfStatus(status([]))).toBe('idle');
 });
