@@ -13,7 +13,7 @@ import { ContentSync } from './content-sync.ts';
 import type { CacheFigures, Contents, DraftBase, GivenUp, Lease, Piece } from './contents.ts';
 import { type Disk, systemDisk } from './disk.ts';
 import type { Draft } from './draft.ts';
-import { indexBytes } from './environment.ts';
+import { indexBytes } from './index-file.ts';
 import { clip } from './extents.ts';
 import { LayerSettling } from './layer-settling.ts';
 import { LayerTrust } from './layer-trust.ts';

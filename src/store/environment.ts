@@ -1,16 +1,16 @@
-import { mkdirSync, statSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import { open as openLmdb, type RootDatabase } from 'lmdb';
+import type { RootDatabase } from 'lmdb';
 import type { Clock } from '../base/clock.ts';
 import { StorageError, UsageError } from '../base/errors.ts';
 import { freeBytesOf } from '../base/free-bytes.ts';
-import { refuseUnopenable } from '../base/lmdb-file.ts';
 import type { Logger } from '../base/log.ts';
 import { readApplied } from './applied-count.ts';
 import { Change } from './change.ts';
 import { type DamagedRowName, DamagedRows, findDamagedRows } from './damaged-rows.ts';
 import { DecodedRows } from './decoded-rows.ts';
 import { type Disk, systemDisk } from './disk.ts';
+import { indexFile, lastPageOf, openIndex, rewriteIndex, syncIndex, usableIndex } from './index-file.ts';
 import { IndexRoom, type IndexRoomDisk } from './index-room.ts';
 import { Journal } from './journal.ts';
 import { migrate, SCHEMA_VERSION } from './migration.ts';
@@ -52,7 +52,6 @@ const DECODED = { onceMax: 1_000, againMax: 20_000 } as const;
 /** While LMDB finds no room, this part of a journal file is left to changes whose values are so short: a deletion may be what makes room. */
 const SHORT_BYTES_MAX = 4096;
 const ROOM_FOR_SHORT_SHARE = 1 / 8;
-const REWRITTEN_BYTES = 256 * 1024;
 const DISK_FULL_BELOW_BYTES = 1024 * 1024;
 const COUNTERS = { inode: { key: 'next-inode', first: 2 }, content: { key: 'next-content', first: 1 } } as const;
 
@@ -346,29 +345,6 @@ export class Store implements StoreWriter {
 }
 
 /**
- * LMDB does not sync the first pages of a new file, nor its name: a power cut during its first commit would leave a file that
- * no later start can open (seen in power-cut.mount.test.ts).
- */
-async function syncIndex(directory: string, disk: Disk): Promise<void> {
-  const folder = join(directory, 'index');
-  const fd = disk.open(join(folder, 'data.mdb'), 'read');
-  await disk.sync(fd).finally(() => disk.close(fd));
-  for (const each of [folder, directory]) await disk.syncDirectory(each);
-}
-
-/** Each byte of LMDB's file is to be written to the disk again: some that were there to be synced may not be on it. */
-async function rewriteIndex(directory: string, disk: Disk): Promise<void> {
-  const fd = disk.open(indexFile(directory), 'write');
-  try {
-    const buffer = Buffer.allocUnsafe(REWRITTEN_BYTES);
-    for (let at = 0, end = disk.sizeBytes(fd); at < end; at += buffer.byteLength)
-      await disk.writeLater(fd, buffer.subarray(0, disk.read(fd, buffer, at)), at);
-  } finally {
-    disk.close(fd);
-  }
-}
-
-/**
  * What is synced below is gone with any folder above it whose name is not on the disk: that of the journal, the store's own, and those
  * of the folders that were made for it. An earlier run that made them may have been killed before this.
  *
@@ -380,54 +356,6 @@ async function syncNames(directory: string, top: string, disk: Disk): Promise<vo
     await disk.syncDirectory(at);
     if (at === end || at === dirname(at)) return;
   }
-}
-
-/**
- * LMDB with its defaults; its map grows by itself, so that only the disk bounds it.
- *
- * It begins with what it has flushed, after SIGKILL as after a power cut. A batch that was committed and not flushed yet it would go on with
- * on the same boot, and go back behind it on the next one (`mdb_pick_meta` in its mdb.c): by then the journal would have let go of it.
- *
- * @throws StorageError
- */
-export function openIndex(path: string): RootDatabase<Buffer, Buffer> {
-  refuseUnopenable({ data: join(path, 'data.mdb'), lock: join(path, 'lock.mdb') });
-  // lmdb's declarations do not know the last one.
-  const options = { path, noSubdir: false, encoding: 'binary', keyEncoding: 'binary', safeRestore: true } as const;
-  return openLmdb<Buffer, Buffer>(options);
-}
-
-/**
- * An index that was killed in its first commit has flushed nothing to go back to. LMDB numbers the state before that one below 0
- * (`rollback_txn` in its mdb.c) and takes whatever is written from then on for flushed. Nothing is in it: it is made anew. Of one that an
- * earlier version went on with, what is in it may be nowhere else: it stays.
- */
-async function usableIndex(path: string, open: typeof openIndex, disk: Disk): Promise<RootDatabase<Buffer, Buffer>> {
-  const index = open(path);
-  if (Number.isSafeInteger(infoOf(index).lastTxnId) || index.getKeysCount({ limit: 1 }) > 0) return index;
-  await index.close();
-  disk.remove(join(path, 'data.mdb'));
-  return open(path);
-}
-
-/** What LMDB's file takes of the disk. */
-export function indexBytes(directory: string): number {
-  return (statSync(indexFile(directory), { throwIfNoEntry: false })?.blocks ?? 0) * 512;
-}
-
-function indexFile(directory: string): string {
-  return join(directory, 'index', 'data.mdb');
-}
-
-/** The last page that LMDB has ever used. Its `getStats` would walk the list of free pages as well. */
-function lastPageOf(database: RootDatabase<Buffer, Buffer>): number {
-  return infoOf(database).lastPageNumber;
-}
-
-/** Not in lmdb's declarations. */
-function infoOf(database: RootDatabase<Buffer, Buffer>): { lastPageNumber: number; lastTxnId: number } {
-  const { env } = database as unknown as { env: { info(): { lastPageNumber: number; lastTxnId: number } } };
-  return env.info();
 }
 
 /** All of them, whatever one throws: they keep memory in step with what is recorded by now. @throws what the first one threw */

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { isOutOfDescriptors } from '../../src/base/errors.ts';
 import { refuseUnopenable } from '../../src/base/lmdb-file.ts';
-import { openIndex } from '../../src/store/environment.ts';
+import { openIndex } from '../../src/store/index-file.ts';
 
 let folder: string;
 let data: string;

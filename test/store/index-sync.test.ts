@@ -4,7 +4,7 @@ import type { RootDatabase } from 'lmdb';
 import { expect, test } from 'vitest';
 import { StorageError } from '../../src/base/errors.ts';
 import { type Disk, systemDisk } from '../../src/store/disk.ts';
-import { openIndex } from '../../src/store/environment.ts';
+import { openIndex } from '../../src/store/index-file.ts';
 import { TemporaryStores } from './temporary-store.ts';
 
 const stores = new TemporaryStores();

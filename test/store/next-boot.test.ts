@@ -1,7 +1,7 @@
 import { closeSync, openSync, readSync, rmSync, statSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
-import { openIndex } from '../../src/store/environment.ts';
+import { openIndex } from '../../src/store/index-file.ts';
 import { TemporaryStores } from './temporary-store.ts';
 
 const stores = new TemporaryStores();

@@ -1,5 +1,5 @@
 import type { RootDatabase } from 'lmdb';
-import { openIndex } from '../../src/store/environment.ts';
+import { openIndex } from '../../src/store/index-file.ts';
 
 /** LMDB that refuses transactions of more rows than there is room for, whole, as it does. */
 export class RefusingIndex {
