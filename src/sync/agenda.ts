@@ -289,7 +289,10 @@ export class Agenda {
         this.#waits.add(ino, decision.for);
         for (const request of this.#deps.requests)
           if (request.waitsFor(ino, decision.for)) this.reconsider(decision.for);
-        if (decision.for !== before) this.#wakeWaiters(ino);
+        if (decision.for === before) return;
+        this.#wakeWaiters(ino);
+        // It closes a ring of those that wait for each other: one of them may have to give way, and all of them decided before.
+        for (const other of this.#waits.ringOf(ino)) if (other !== ino) this.#todo.add(other);
         return;
       case 'settle':
         this.#due.delay(ino, decision.untilMs);
