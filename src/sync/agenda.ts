@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Inode } from '../base/vocabulary.ts';
-import { writeNode } from '../store/node-table.ts';
+import { soundNode, writeNode } from '../store/node-table.ts';
 import type { DirtyRecord, NodeRecord, UploadRecord } from '../store/tables.ts';
 import type { DirtyIndex } from './dirty-index.ts';
 import { DueTimes } from './due-times.ts';
@@ -37,8 +37,6 @@ export class Agenda {
   readonly #stale = new Set<Inode>();
   /** Whose push, if any, may be for another by now (`tree/succession`). */
   readonly #mayBeSucceeded = new Set<Inode>();
-  /** Deleted, and has a name that the service does not give to another as long as it has it. */
-  readonly #inTheWay = new Set<Inode>();
   /** Who was refused a name that another has and is to leave: for whom it waits while it is put off. */
   readonly #refused = new Map<Inode, Inode>();
   /** Gone on the service, and open when that was found out last. */
@@ -56,7 +54,7 @@ export class Agenda {
     this.#due = new DueTimes({ clock, settleMs: options.settleMs, onDue: deps.onWork });
     this.#pace = new VersionPace(clock);
     this.#queue = new PushQueue(options.transfers);
-    const seen = { due: this.#due, pace: this.#pace, splits: this.#splits, inTheWay: this.#inTheWay };
+    const seen = { due: this.#due, pace: this.#pace, splits: this.#splits, refused: this.#refused };
     this.#view = planViewOf({ ...deps, ...seen });
   }
 
@@ -144,7 +142,6 @@ export class Agenda {
       }
       this.#queue.delete(ino);
       this.#keptOpen.delete(ino);
-      this.#inTheWay.delete(ino);
       this.#refused.delete(ino);
       yield { action, asker: next.ino, weight: next.weight, startedMs: nowMs, before };
       this.#ending.clear();
@@ -197,12 +194,9 @@ export class Agenda {
     this.#due.failed(ino, afterMs);
   }
 
-  /** The service refused its name, or one that it takes for the same, to another. Deleted, it does not keep that until its last release. */
+  /** The service refused its name, or one that it takes for the same, to another: for that one it is as if it had the very name. */
   inTheWay(ino: Inode, asker: Inode): void {
     this.#refused.set(asker, ino);
-    if (this.#deps.store.get('node', ino)?.local !== null || this.#inTheWay.has(ino)) return;
-    this.#inTheWay.add(ino);
-    this.reconsider(ino);
   }
 
   /** What is to be pushed of the node has nowhere to go, and it stays for as long as it is open: tried again after pauses. */
@@ -218,9 +212,12 @@ export class Agenda {
     this.#index.refresh(ino);
     this.#todo.add(ino);
     this.#todo.add(asker);
-    // It may have left its name: who was refused that asks again, after its pause.
-    for (const [refused, other] of this.#refused) if (other === ino) this.#refused.delete(refused);
-    const parent = before.node?.remote?.parent;
+    const was = before.node?.remote;
+    const is = soundNode(this.#deps.store, ino)?.remote;
+    // It has left its name: who was refused that asks again. Two that were refused because of each other have not.
+    if (is?.parent !== was?.parent || is?.name !== was?.name)
+      for (const [refused, other] of this.#refused) if (other === ino) this.#refused.delete(refused);
+    const parent = was?.parent;
     if (parent !== undefined) this.#wakeWaiters(parent);
     this.#wakeWaiters(ino);
   }
@@ -303,7 +300,6 @@ export class Agenda {
           this.#due.forget(ino);
           this.#splits.delete(ino);
           this.#keptOpen.delete(ino);
-          this.#inTheWay.delete(ino);
           this.#refused.delete(ino);
         }
         this.#wakeWaiters(ino);
@@ -319,8 +315,17 @@ export class Agenda {
     if (this.#keptOpen.has(ino) && this.#deps.isOpen(ino)) return { ino, why: 'open' };
     const decision = this.#decideAgain(ino);
     if (decision?.type === 'open') return { ino, why: 'open' };
-    if (decision?.type === 'settle') return this.#refused.get(ino) ?? null;
+    if (decision?.type === 'settle') {
+      const other = this.#refused.get(ino) ?? null;
+      // Deleted and open, that one gives way when this one is tried again.
+      return other !== null && this.#isOpenAndDeleted(other) ? null : other;
+    }
     return decision?.type === 'wait' ? decision.for : null;
+  }
+
+  #isOpenAndDeleted(ino: Inode): boolean {
+    const { store, isOpen } = this.#deps;
+    return soundNode(store, ino)?.local === null && isOpen(ino);
   }
 
   /** null where that failed: it is decided about in the next turn, which tells why. */

@@ -8,7 +8,7 @@ import type { VersionPace } from './version-pace.ts';
 /** The plan's eyes on the store, and on the agenda that asks it. */
 export function planViewOf(deps: PlanViewDeps): PlanView {
   const { store, clock, options, names, isOpen, isBeingWritten } = deps;
-  const { index, intents, due, pace, pushing, requests, splits, inTheWay } = deps;
+  const { index, intents, due, pace, pushing, requests, splits, refused } = deps;
   const isUrgent = (ino: Inode): boolean => {
     for (const request of requests) if (request.has(ino)) return true;
     return false;
@@ -47,7 +47,7 @@ export function planViewOf(deps: PlanViewDeps): PlanView {
     isOpen,
     isBeingWritten,
     isSplit: (folder) => splits.has(folder),
-    isInTheWay: (ino) => inTheWay.has(ino),
+    refusedBy: (ino) => refused.get(ino) ?? null,
     remoteName: (fileName) => names.toRemoteName(fileName),
   };
 }
@@ -57,6 +57,6 @@ export interface PlanViewDeps extends Omit<AgendaDeps, 'line' | 'log' | 'onWork'
   readonly pace: VersionPace;
   /** Folders that cannot go to the trash in one piece. */
   readonly splits: ReadonlySet<Inode>;
-  /** Deleted files whose name is refused to others. */
-  readonly inTheWay: ReadonlySet<Inode>;
+  /** Who was refused a name, and who has it. */
+  readonly refused: ReadonlyMap<Inode, Inode>;
 }

@@ -87,8 +87,8 @@ export interface PlanView {
   /** Whether a handle that is open has written, or may: half a file is never pushed. */
   isBeingWritten(ino: Inode): boolean;
   isSplit(folder: Inode): boolean;
-  /** Whether the service refuses the name that a deleted file has there to another, though it is not quite the same. */
-  isInTheWay(ino: Inode): boolean;
+  /** Because of whom the service refused `ino` a name that is not quite the same as that one's, which is to leave it; null for none. */
+  refusedBy(ino: Inode): Inode | null;
   /** The name under which a file name travels. */
   remoteName(fileName: string): string;
 }
@@ -195,7 +195,9 @@ function readyParent(parent: Inode, view: PlanView): Decision | null {
   return { type: 'wait', for: parent, because: 'parent' };
 }
 
-/** Null when no dirty node of ours has the name on the service. Those that are clean have other names. */
+/**
+ * Null when no dirty node of ours has the name on the service, or one that it takes for the same. Those that are clean have other names.
+ */
 function placeIsFree(node: NodeRecord, local: LocalFacet, view: PlanView): Decision | null {
   for (const other of view.occupants(local.parent, view.remoteName(local.name))) {
     if (other === node.ino) continue;
@@ -207,7 +209,16 @@ function placeIsFree(node: NodeRecord, local: LocalFacet, view: PlanView): Decis
     }
     return { type: 'wait', for: other, because: 'name' };
   }
-  return null;
+  const holder = view.refusedBy(node.ino);
+  if (holder === null || !isLeaving(holder, local.parent, view)) return null;
+  return { type: 'wait', for: holder, because: 'name' };
+}
+
+/** Whether the service has the node in that folder for now only: it is to be elsewhere, or gone, and no person is waited for. */
+function isLeaving(ino: Inode, folder: Inode, view: PlanView): boolean {
+  const node = view.node(ino);
+  if (node?.remote?.parent !== folder || view.dirty(ino)?.parked !== null) return false;
+  return node.local === null || isMoved(node.local, node.remote);
 }
 
 /** Null when the service would not be asked to put a folder into itself. */
@@ -269,10 +280,7 @@ function stepOfDeletedFile(node: NodeRecord, remote: RemoteFacet, view: PlanView
   const away = stepOfVacatedName(node, view);
   if (away !== null) return away;
   if (goesWithFolder(remote, view)) return { type: 'wait', for: remote.parent, because: 'below' };
-  if (view.isOpen(node.ino)) {
-    if (!view.isInTheWay(node.ino)) return OPEN;
-    return { type: 'push', action: { type: 'relocate', ino: node.ino, parent: remote.parent, name: null } };
-  }
+  if (view.isOpen(node.ino)) return OPEN;
   // Given up for another resource in the middle of a save: the bytes are somewhere only once they are pushed there.
   const heir = remote.content === null ? null : view.needsContent(remote.content);
   if (heir !== null && heir !== node.ino) return { type: 'wait', for: heir, because: 'bytes' };

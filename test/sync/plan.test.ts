@@ -88,7 +88,7 @@ function decisions(sketches: readonly Sketch[], special: Partial<PlanView> = {})
     isOpen: () => false,
     isBeingWritten: () => false,
     isSplit: () => false,
-    isInTheWay: () => false,
+    refusedBy: () => null,
     remoteName: (name) => name,
     ...special,
   };
