@@ -1,7 +1,7 @@
-import type { ContentId, Inode } from '../base/vocabulary.ts';
+import type { ContentId, Inode, ResourceUrl } from '../base/vocabulary.ts';
 import { layersOf } from '../store/content-layers.ts';
 import { ifSound, isContentDirty, soundNode } from '../store/node-table.ts';
-import type { NodeRecord, StoreReader } from '../store/tables.ts';
+import type { ContentRecord, NodeRecord, StoreReader } from '../store/tables.ts';
 
 /** Where a push puts a resource, or may have put it. */
 export interface PushTarget {
@@ -20,8 +20,9 @@ export class DirtyIndex {
   readonly #entries = new Map<Inode, readonly PushTarget[]>();
   readonly #targets = new Map<Inode, PushTarget>();
   readonly #byFolder = new Map<Inode, Map<string, Set<Inode>>>();
-  readonly #contents = new Map<Inode, readonly ContentId[]>();
-  readonly #byContent = new Map<ContentId, Set<Inode>>();
+  /** Contents, and the files of the service whose versions some of these are. */
+  readonly #needed = new Map<Inode, readonly (ContentId | ResourceUrl)[]>();
+  readonly #neededBy = new Map<ContentId | ResourceUrl, Set<Inode>>();
   readonly #unreadable = new Set<Inode>();
 
   constructor(store: StoreReader) {
@@ -79,9 +80,9 @@ export class DirtyIndex {
     for (const inos of this.#byFolder.get(folder)?.values() ?? []) yield* inos;
   }
 
-  /** A node whose bytes are to be pushed, or are being pushed, and lie in that content or in a draft over it. */
-  needsContent(content: ContentId): Inode | null {
-    for (const ino of this.#byContent.get(content) ?? []) return ino;
+  /** A node whose bytes are to be pushed, or are being pushed, and lie in that content or a version of that file, or in a draft over it. */
+  whoNeeds(bytes: ContentId | ResourceUrl): Inode | null {
+    for (const ino of this.#neededBy.get(bytes) ?? []) return ino;
     return null;
   }
 
@@ -92,26 +93,29 @@ export class DirtyIndex {
   }
 
   #refreshContents(ino: Inode, node: NodeRecord | undefined): void {
-    const before = this.#contents.get(ino);
+    const before = this.#needed.get(ino);
     // What was frozen for the service is not what the file holds any more when that was written anew.
     const frozen = this.#store.get('upload', ino)?.content ?? null;
     const dirty = node !== undefined && isContentDirty(node) ? (node.local?.content ?? null) : null;
     const tops = [frozen, dirty].filter((content) => content !== null);
     if (before === undefined && tops.length === 0) return;
-    for (const content of before ?? []) {
-      const inos = this.#byContent.get(content);
+    for (const bytes of before ?? []) {
+      const inos = this.#neededBy.get(bytes);
       inos?.delete(ino);
-      if (inos?.size === 0) this.#byContent.delete(content);
+      if (inos?.size === 0) this.#neededBy.delete(bytes);
     }
-    this.#contents.delete(ino);
+    this.#needed.delete(ino);
     if (tops.length === 0) return;
-    const contents = tops.flatMap((top) => layersOf(top, (id) => ifSound(() => this.#store.get('content', id))));
-    for (const content of contents) {
-      const inos = this.#byContent.get(content) ?? new Set<Inode>();
-      this.#byContent.set(content, inos);
+    const recordOf = (id: ContentId): ContentRecord | undefined => ifSound(() => this.#store.get('content', id));
+    const contents = tops.flatMap((top) => layersOf(top, recordOf));
+    const files = contents.map((content) => recordOf(content)?.resource ?? null).filter((file) => file !== null);
+    const needed = [...contents, ...new Set(files)];
+    for (const bytes of needed) {
+      const inos = this.#neededBy.get(bytes) ?? new Set<Inode>();
+      this.#neededBy.set(bytes, inos);
       inos.add(ino);
     }
-    this.#contents.set(ino, contents);
+    this.#needed.set(ino, needed);
   }
 
   #link(ino: Inode, { parent, remoteName }: PushTarget): void {

@@ -41,9 +41,12 @@ export function planViewOf(deps: PlanViewDeps): PlanView {
     predecessor: (ino) => intents.predecessor(ino),
     occupants: (parent, remoteName) => index.occupants(parent, remoteName),
     remoteChildren: (folder) => index.remoteChildren(folder),
-    // What is deleted for ever waits for what may need its bytes: nobody knows which bytes a damaged node needs.
-    needsContent: (content) =>
-      index.needsContent(content) ?? (options.deletion === 'forever' ? index.unreadable : null),
+    whoNeeds: ({ content, resource }) => {
+      const heir = content === null ? null : index.whoNeeds(content);
+      if (heir !== null || options.deletion !== 'forever') return heir;
+      // All versions go, also one that lies nowhere here yet (a conflicted copy's). Nobody knows which bytes a damaged node needs.
+      return index.whoNeeds(resource) ?? (content === null ? null : index.unreadable);
+    },
     isOpen,
     isBeingWritten,
     isSplit: (folder) => splits.has(folder),

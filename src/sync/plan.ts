@@ -1,4 +1,4 @@
-import type { ContentId, Inode } from '../base/vocabulary.ts';
+import type { Inode } from '../base/vocabulary.ts';
 import { isContentDirty } from '../store/node-table.ts';
 import type { DirtyRecord, LocalFacet, NodeRecord, RemoteFacet } from '../store/tables.ts';
 
@@ -80,8 +80,8 @@ export interface PlanView {
   occupants(parent: Inode, remoteName: string): Iterable<Inode>;
   /** Dirty nodes that the service has in a folder, and those that a push under way or unsure may have put there. */
   remoteChildren(folder: Inode): Iterable<Inode>;
-  /** A dirty node whose bytes are to be pushed and lie in, or over, that content; null for none. */
-  needsContent(content: ContentId): Inode | null;
+  /** A dirty node whose bytes are to be pushed and lie in, or over, what a deletion of this one takes away; null for none. */
+  whoNeeds(deleted: RemoteFacet): Inode | null;
   /** Whether a handle of the node is open. */
   isOpen(ino: Inode): boolean;
   /** Whether a handle that is open has written, or may: half a file is never pushed. */
@@ -282,7 +282,7 @@ function stepOfDeletedFile(node: NodeRecord, remote: RemoteFacet, view: PlanView
   if (goesWithFolder(remote, view)) return { type: 'wait', for: remote.parent, because: 'below' };
   if (view.isOpen(node.ino)) return OPEN;
   // Given up for another resource in the middle of a save: the bytes are somewhere only once they are pushed there.
-  const heir = remote.content === null ? null : view.needsContent(remote.content);
+  const heir = view.whoNeeds(remote);
   if (heir !== null && heir !== node.ino) return { type: 'wait', for: heir, because: 'bytes' };
   return { type: 'push', action: { type: 'delete', ino: node.ino, below: [] } };
 }

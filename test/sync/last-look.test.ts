@@ -161,3 +161,27 @@ describe.each(['trash', 'forever'] as const)('a file that is deleted by itself (
     expect(world.service.tree()).toEqual(new Map());
   });
 });
+
+test('a file that is deleted for ever goes when its older version, which became a conflicted copy, is a file of its own', async () => {
+  const world = new SyncWorld({ deletion: 'forever' });
+  const { service } = world;
+  service.auto = () => ({ type: 'answer' });
+  const file = service.add('file', MODEL_ROOT, 'report', Buffer.from('first'));
+  world.learn();
+  service.addVersion(file, Buffer.from('theirs'));
+  world.write('/report', 'ours');
+  service.auto = (name) => ({
+    type: name.startsWith('createVersion') && !name.endsWith(file) ? 'lose-request' : 'answer',
+  });
+  world.clock.advance(SETTLE_MS + 1);
+  await world.quiet();
+  world.remove('/report');
+  for (let round = 0; round < 3; round++) {
+    world.clock.advance(SETTLE_MS + 1);
+    await world.quiet();
+  }
+  service.auto = () => ({ type: 'answer' });
+  await world.settle();
+
+  expect([...service.tree().values()]).toEqual(['theirs']);
+});

@@ -84,7 +84,7 @@ function decisions(sketches: readonly Sketch[], special: Partial<PlanView> = {})
     predecessor: () => null,
     occupants: (parent, name) => index.occupants(parent, name),
     remoteChildren: (folder) => index.remoteChildren(folder),
-    needsContent: (content) => index.needsContent(content),
+    whoNeeds: ({ content }) => (content === null ? null : index.whoNeeds(content)),
     isOpen: () => false,
     isBeingWritten: () => false,
     isSplit: () => false,

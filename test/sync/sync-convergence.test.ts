@@ -131,6 +131,21 @@ const ONCE_FAILED: Readonly<Record<'alone' | 'shared', History[]>> = {
         { do: 'rename', at: 10, to: 0, name: 1 },
       ],
     ],
+    // A file was deleted for ever while the conflicted copy of its older version was on its way, which lay nowhere else.
+    [
+      [
+        { isFolder: false, at: 0, name: 2 },
+        { isFolder: false, at: 0, name: 0 },
+      ],
+      [
+        { do: 'write', at: 0, name: 1 },
+        { do: 'foreign', what: 2, at: 0, to: 0, name: 0 },
+        { do: 'rename', at: 22, to: 0, name: 2 },
+        { do: 'restart', took: false },
+        { do: 'answer', which: 0 },
+        { do: 'rename', at: 8, to: 0, name: 2 },
+      ],
+    ],
   ],
 };
 
@@ -434,9 +449,9 @@ function withoutMarks(tree: Map<string, string | null>): string[] {
 
 describe('with another client at work', () => {
   /** Both come to show the same, and nobody's bytes are lost: not one's that the other overwrote, moved or deleted. */
-  test(
-    'both end alike, and no bytes are lost that their owner did not throw away',
-    async () => {
+  test.each(['trash', 'forever'] as const)(
+    'both end alike, and no bytes are lost that their owner did not throw away, with deletion to %s',
+    async (deletion) => {
       await fc.assert(
         fc.asyncProperty(
           remote,
@@ -445,7 +460,7 @@ describe('with another client at work', () => {
             size: 'max',
           }),
           async (entries, steps) => {
-            const run = new Run('trash', entries, true);
+            const run = new Run(deletion, entries, true);
             const { world } = run;
             world.service.keptVersions = 1_000;
             try {
