@@ -1,6 +1,6 @@
 import type { Logger } from '../base/log.ts';
 import { type Inode, ROOT_INODE } from '../base/vocabulary.ts';
-import { isContentDirty, soundNode } from '../store/node-table.ts';
+import { isContentDirty, isDirty, soundNode } from '../store/node-table.ts';
 import type { NodeRecord, StoreReader } from '../store/tables.ts';
 import type { NodeChange } from './listing-merge.ts';
 import { isWithin } from './live-folder.ts';
@@ -95,9 +95,13 @@ export class GoneNodes {
   #apply(changes: readonly NodeChange[]): void {
     const { apply, toPush } = this.#deps;
     apply(changes);
-    for (const { after } of changes) {
+    for (const { before, after } of changes) {
       this.#kept.delete(after.ino);
-      if (after.local === null) continue;
+      if (after.local === null) {
+        // Others may wait for it to leave its name, and nobody else would tell that it has.
+        if (before !== undefined && isDirty(before)) toPush(after.ino);
+        continue;
+      }
       toPush(after.ino);
       // Made anew without what the service had in it: the rest of that is gone as before.
       if (after.kind !== 'folder') continue;

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { MODEL_ROOT } from './model-service.ts';
 import { SETTLE_MS, SyncWorld } from './sync-world.ts';
 
-/** Changes that wait for each other, one of which is to give way: whatever they waited for before. */
+/** Changes that wait for others: each is pushed, whatever becomes of those, and whatever they waited for before. */
 
 test('a file being made when its folder is replaced by the one that it was moved to: all of it is pushed', async () => {
   const world = new SyncWorld();
@@ -30,4 +30,26 @@ test('a file being made when its folder is replaced by the one that it was moved
     ['/out/a', 'bytes'],
   ]);
   expect(service.violations).toEqual([]);
+});
+
+test('a file that waits for a name goes when another client has deleted the one that has it, whose rename is parked', async () => {
+  const world = new SyncWorld();
+  const { service, clock } = world;
+  service.auto = (name) => (name.startsWith('relocate') ? { type: 'refuse', status: 403 } : { type: 'answer' });
+  const url = service.add('file', MODEL_ROOT, 'x', Buffer.from('old'));
+  world.learn();
+  world.rename('/x', '/y');
+  clock.advance(SETTLE_MS + 1);
+  await world.quiet();
+  expect(world.sync.status().parked).toHaveLength(1);
+  clock.advance(10_000);
+  world.write('/x', 'new');
+  clock.advance(SETTLE_MS + 1);
+  await world.quiet();
+  expect(service.tree().get('/x')).toBe('old');
+  await service.moveToTrash(url, 'file', 'x', new AbortController().signal);
+  world.learn();
+  await world.settle();
+
+  expect([...service.tree()]).toEqual([['/x', 'new']]);
 });
