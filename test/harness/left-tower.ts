@@ -1,5 +1,5 @@
 import { setMaxListeners } from 'node:events';
-import { cpSync, mkdtempSync, rmSync } from 'node:fs';
+import { closeSync, cpSync, mkdtempSync, openSync, readSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
@@ -142,8 +142,17 @@ export class LeftTower {
   /** What SIGKILL would leave at this moment, in a directory of its own. */
   snapshot(): string {
     const directory = mkdtempSync(join(tmpdir(), 'cfs-tower-'));
-    // In one turn: nothing of ours runs meanwhile.
-    cpSync(this.directory, directory, { recursive: true });
+    const index = join('index', 'data.mdb');
+    // In one turn: nothing of ours runs meanwhile but the commits of LMDB, which has a thread for them. What is copied while it commits is
+    // nothing that a death leaves: whoever opened it would meet pages that are not there, and SIGBUS.
+    let metas: Buffer;
+    do {
+      metas = beginningOf(join(this.directory, index));
+      cpSync(this.directory, directory, { recursive: true });
+    } while (
+      !metas.equals(beginningOf(join(directory, index))) ||
+      !metas.equals(beginningOf(join(this.directory, index)))
+    );
     return directory;
   }
 
@@ -155,6 +164,15 @@ export class LeftTower {
     await this.store.close();
     if (what === 'remove') rmSync(this.directory, { recursive: true, force: true });
   }
+}
+
+/** The two meta pages of LMDB, the later of which a commit writes last. */
+function beginningOf(index: string): Buffer {
+  const metas = Buffer.alloc(2 * 4096);
+  const fd = openSync(index, 'r');
+  readSync(fd, metas, 0, metas.byteLength, 0);
+  closeSync(fd);
+  return metas;
 }
 
 export interface TowerOptions {
