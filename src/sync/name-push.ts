@@ -16,7 +16,7 @@ import { folderOf, isTemporaryName, recordRelocated, temporaryName } from './out
 import type { Action } from './plan.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 import { pathOf, type SyncEvent } from './sync-event.ts';
-import { TakenNames } from './taken-names.ts';
+import { type RefusedName, TakenNames, type WayAround } from './taken-names.ts';
 
 /** The mapping between file names and the names that the service has (`tree/names`). */
 export interface RemoteNaming {
@@ -162,7 +162,11 @@ export class NamePush {
         // Some answer 400 for a folder's name that is taken (wire-facts 4.3).
         const mayBeTaken = error.status === 409 || (error.status === 400 && kind === 'folder');
         if (!mayBeTaken || attempt === NAME_ATTEMPTS_MAX) throw nameRefused(error);
-        const way = await this.#taken.wayAround({ ino, kind, self: null, folder: parentResource, name: asked }, signal);
+        const way = await this.#wayAround(
+          { ino, kind, self: null, folder: parentResource, name: asked },
+          parent,
+          signal,
+        );
         if (way.type === 'adopt') {
           const found = { url: way.url, parent, name: asked, fileName: name };
           return this.#outcome.created(ino, kind, found, 'found') === ino;
@@ -222,8 +226,9 @@ export class NamePush {
           if (attempt === 1) continue;
         }
         if (error.status !== 409 || attempt === NAME_ATTEMPTS_MAX) throw nameRefused(error);
-        const way = await this.#taken.wayAround(
+        const way = await this.#wayAround(
           { ino, kind, self: remote.resource, folder: target, name: asked },
+          targetIno,
           signal,
         );
         if (way.type === 'self') {
@@ -234,6 +239,17 @@ export class NamePush {
         if (way.type !== 'rename') continue;
         remoteName = way.name;
       }
+    }
+  }
+
+  /** As `TakenNames.wayAround`. @throws PostponedError where the folder is gone by now, or has another address */
+  async #wayAround(refused: RefusedName, folder: Inode, signal: AbortSignal): Promise<WayAround> {
+    try {
+      return await this.#taken.wayAround(refused, signal);
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status !== 404) throw error;
+      await this.#outcome.parentMissing(folder, refused.folder, error, signal);
+      throw new PostponedError('the folder that it goes into is gone', { cause: error });
     }
   }
 
