@@ -34,9 +34,14 @@ export class FindingOut {
       intents.forget(ino);
       return;
     }
+    const { parent } = node.remote;
+    const parentResource = store.get('node', parent)?.remote?.resource;
     const found = await changes.resource(record.resource, node.kind, signal);
     const foundParent = folderOf(store, found?.parent);
     if (record.action === 'trash') {
+      // Its own folder may have another address by now: then it is nowhere else, and not in the trash.
+      if (found?.parent != null && foundParent === undefined && parentResource !== undefined)
+        this.#deps.outcome.parentMayHaveMoved(parent, parentResource);
       if (found === null || (found.parent !== null && foundParent === undefined)) {
         this.#deps.outcome.deleted(ino, record.resource, this.#tombstonesBelow(ino));
       } else {
@@ -44,13 +49,11 @@ export class FindingOut {
       }
       return;
     }
-    const { resource, parentResource, name } = record;
+    const { resource } = record;
     const isKnown =
       found !== null
         ? this.#deps.newAddress.learn(ino, resource, found, foundParent)
-        : parentResource !== null &&
-          name !== null &&
-          (await this.#deps.newAddress.find(ino, resource, { folder: parentResource, name }, signal));
+        : await this.#deps.newAddress.find(ino, resource, signal);
     if (!isKnown) this.#deps.outcome.gone(ino, resource);
   }
 
@@ -67,8 +70,9 @@ export class FindingOut {
       entries = await changes.list(parentResource, signal);
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 404) throw error;
-      intents.forget(ino);
+      // Where the folder may only have another address by now, what was made is there.
       await this.#deps.outcome.parentMissing(parent, parentResource, error, signal);
+      intents.forget(ino);
       return;
     }
     const isFolder = record.action === 'create-folder';

@@ -74,6 +74,15 @@ export class Intents {
     });
   }
 
+  /** A folder has another address: what was begun in it is asked for there. */
+  readdress(tx: Transaction, was: ResourceUrl, is: ResourceUrl): void {
+    if (was === is) return;
+    for (const ino of [...this.#begun.keys()]) {
+      const record = this.#find(tx, ino)?.record;
+      if (record?.parentResource === was) this.put(tx, ino, { ...record, parentResource: is });
+    }
+  }
+
   /** It had no effect, or its outcome is in the same transaction. */
   end(tx: Transaction, ino: Inode): void {
     const found = this.#find(tx, ino);

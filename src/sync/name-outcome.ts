@@ -116,11 +116,11 @@ export class NameOutcome {
    * @throws PostponedError where a push of the folder's own may have given it another, and its answer is on its way or was heard since; not where
    * that is parked: who waits for a person is waited for by nobody
    */
-  parentMayHaveMoved(parent: Inode, resource: ResourceUrl, error: ApiError): void {
+  parentMayHaveMoved(parent: Inode, resource: ResourceUrl, error?: ApiError): void {
     const { store, intents } = this.#deps;
     const isOnItsWay = intents.of(parent) !== undefined && !store.get('dirty', parent)?.parked;
     if (isOnItsWay || store.get('resource', resource) !== parent)
-      throw new PostponedError('the folder that it goes into is being changed', { cause: error });
+      throw new PostponedError('the folder that it lies in, or goes into, is being changed', { cause: error });
   }
 
   /** Where it has an intent. */

@@ -11,7 +11,7 @@ import type { Intents } from './intents.ts';
 import { LastLook } from './last-look.ts';
 import { mediaTypeOf, SYMLINK_MEDIA_TYPE } from './media-type.ts';
 import type { NameOutcome } from './name-outcome.ts';
-import type { AimedPlace, NewAddress } from './new-address.ts';
+import type { NewAddress } from './new-address.ts';
 import { folderOf, isTemporaryName, recordRelocated, temporaryName } from './outcome.ts';
 import type { Action } from './plan.ts';
 import type { RemoteChanges } from './remote-changes.ts';
@@ -204,6 +204,7 @@ export class NamePush {
           const place = { resource: url, parent: targetIno, name: asked, shownAs: fileName };
           recordRelocated(tx, remote.resource, place, clock.nowMs());
           intents.end(tx, ino);
+          intents.readdress(tx, remote.resource, url);
         });
         return;
       } catch (error) {
@@ -257,7 +258,7 @@ export class NamePush {
   async #notFound(
     { ino, kind }: NodeRecord,
     { resource }: RemoteFacet,
-    aimed: AimedPlace,
+    aimed: { readonly folder: ResourceUrl; readonly name: string },
     error: ApiError,
     signal: AbortSignal,
   ): Promise<void> {
@@ -275,7 +276,7 @@ export class NamePush {
     const isKnown =
       found !== null
         ? newAddress.learn(ino, resource, found, foundParent)
-        : await newAddress.find(ino, resource, aimed, signal);
+        : await newAddress.find(ino, resource, signal);
     if (!isKnown) this.#outcome.gone(ino, resource);
   }
 

@@ -4,15 +4,10 @@ import type { RemoteEntry, RemoteResource } from '../base/resources.ts';
 import type { Inode, ResourceUrl } from '../base/vocabulary.ts';
 import type { NodeRecord, RemoteFacet, StoreWriter } from '../store/tables.ts';
 import type { Intents } from './intents.ts';
+import type { NameOutcome } from './name-outcome.ts';
 import type { RemoteNaming } from './name-push.ts';
 import { fileNameOf, ownerOf, recordRelocated } from './outcome.ts';
 import type { RemoteChanges } from './remote-changes.ts';
-
-/** Where a push was to put a resource. */
-export interface AimedPlace {
-  readonly folder: ResourceUrl;
-  readonly name: string;
-}
 
 /**
  * The service may give what is moved a new address (wire-facts 4.5). Where the answer that tells it is lost, the old one is nobody's, and the
@@ -29,11 +24,13 @@ export class NewAddress {
    * Looks for a resource of ours, whose address is nobody's any more, where the push of `ino` was to put it: nobody here knows another that is
    * called so there. What is found is written down with the end of that push.
    */
-  async find(ino: Inode, resource: ResourceUrl, { folder, name }: AimedPlace, signal: AbortSignal): Promise<boolean> {
+  async find(ino: Inode, resource: ResourceUrl, signal: AbortSignal): Promise<boolean> {
     const { store, naming, changes, intents, clock } = this.#deps;
-    const parent = store.get('resource', folder);
-    if (parent === undefined) return false;
-    const entries = await this.#entriesOf(changes, folder, signal);
+    // As it is now: since the push began the folder may have got another address itself.
+    const { parentResource: folder = null, name = null } = intents.of(ino) ?? {};
+    const parent = folder === null ? undefined : store.get('resource', folder);
+    if (folder === null || name === null || parent === undefined) return false;
+    const entries = await this.#entriesOf(changes, parent, folder, signal);
     const node = ownerOf(store, resource);
     if (!node?.remote) return false;
     const { remote } = node;
@@ -45,6 +42,7 @@ export class NewAddress {
       const place = { resource: found.url, parent, name, shownAs: fileNameOf(naming, node, name) };
       recordRelocated(tx, resource, place, clock.nowMs());
       intents.end(tx, ino);
+      intents.readdress(tx, resource, found.url);
     });
     return true;
   }
@@ -64,21 +62,24 @@ export class NewAddress {
       if (stays && found.url === resource) return true;
       const place = stays ? remote : { parent, name: found.name, shownAs: fileNameOf(naming, node, found.name) };
       recordRelocated(tx, resource, { ...place, resource: found.url }, clock.nowMs());
+      intents.readdress(tx, resource, found.url);
       return true;
     });
   }
 
-  /** None where the folder is gone. */
+  /** None where the folder is gone. @throws PostponedError where it may only have another address, too */
   async #entriesOf(
     changes: Pick<RemoteChanges, 'list'>,
+    parent: Inode,
     folder: ResourceUrl,
     signal: AbortSignal,
   ): Promise<readonly RemoteEntry[]> {
     try {
       return await changes.list(folder, signal);
     } catch (error) {
-      if (error instanceof ApiError && error.status === 404) return [];
-      throw error;
+      if (!(error instanceof ApiError) || error.status !== 404) throw error;
+      this.#deps.outcome.parentMayHaveMoved(parent, folder, error);
+      return [];
     }
   }
 }
@@ -88,6 +89,7 @@ export interface NewAddressDeps {
   readonly naming: Pick<RemoteNaming, 'toRemoteName' | 'toFileName'>;
   readonly changes: Pick<RemoteChanges, 'list'>;
   readonly intents: Intents;
+  readonly outcome: Pick<NameOutcome, 'parentMayHaveMoved'>;
   readonly clock: Clock;
 }
 

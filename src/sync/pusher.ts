@@ -23,7 +23,7 @@ export class Pusher {
     const { options, names } = deps;
     const { deletion, plainPutMaxBytes, host } = options;
     const outcome = new NameOutcome(deps);
-    const newAddress = new NewAddress({ ...deps, naming: names });
+    const newAddress = new NewAddress({ ...deps, outcome, naming: names });
     this.#names = new NamePush({ ...deps, outcome, newAddress, naming: names, deletion, host });
     this.#findingOut = new FindingOut({ ...deps, outcome, newAddress, naming: names });
     const onGone = outcome.gone.bind(outcome);

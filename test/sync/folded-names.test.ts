@@ -34,14 +34,17 @@ describe('a name that is refused because of one that is to leave it', () => {
     expect(there()).toEqual({ '/photos': null, '/photos/one': 'one', '/photos/two': 'two' });
   });
 
-  test.each(['both in one round', 'one after the other'])('two change names, and the case of them (%s)', async (how) => {
-    for (const name of ['One', 'Two']) world.service.add('file', MODEL_ROOT, name, Buffer.from(name));
-    world.learn();
-    world.rename('/One', '/between');
-    world.rename('/Two', '/one');
-    if (how !== 'both in one round') world.clock.advance(1_000);
-    world.rename('/between', '/two');
-    await world.settle();
-    expect(there()).toEqual({ '/one': 'Two', '/two': 'One' });
-  });
+  test.each(['both in one round', 'one after the other'])(
+    'two change names, and the case of them (%s)',
+    async (how) => {
+      for (const name of ['One', 'Two']) world.service.add('file', MODEL_ROOT, name, Buffer.from(name));
+      world.learn();
+      world.rename('/One', '/between');
+      world.rename('/Two', '/one');
+      if (how !== 'both in one round') world.clock.advance(1_000);
+      world.rename('/between', '/two');
+      await world.settle();
+      expect(there()).toEqual({ '/one': 'Two', '/two': 'One' });
+    },
+  );
 });

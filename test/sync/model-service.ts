@@ -14,7 +14,7 @@ export const MODEL_ROOT = 'm:folder/root' as ResourceUrl;
 export const MODEL_TRASH = 'm:folder/trash' as ResourceUrl;
 
 interface ModelVersion {
-  readonly url: VersionUrl;
+  url: VersionUrl;
   bytes: Buffer;
   complete: boolean;
   lastModifiedMs: number;
@@ -65,8 +65,11 @@ export class ModelService implements RemoteChanges, UploadService {
   foldsCase = false;
   /** A history stands in the order in which its versions were begun; otherwise in that of their completion. */
   asBegun = false;
+  /** What is moved gets a new address, and the old one is nobody's (wire-facts 4.5). */
+  newAddresses = false;
   nowMs = 1_700_000_000_000;
   #next = 1;
+  readonly #movedTo = new Map<ResourceUrl, ResourceUrl>();
 
   constructor() {
     for (const url of [MODEL_ROOT, MODEL_TRASH]) {
@@ -108,7 +111,7 @@ export class ModelService implements RemoteChanges, UploadService {
       this.#mustBeFree(parent, name, url);
       resource.parent = parent;
       resource.name = name;
-      return url;
+      return this.newAddresses ? this.#readdress(resource) : url;
     });
   }
 
@@ -229,9 +232,27 @@ export class ModelService implements RemoteChanges, UploadService {
     return [...this.resources.values()].filter((resource) => resource.parent === folder);
   }
 
+  *below(folder: ResourceUrl): Iterable<ModelResource> {
+    for (const child of this.childrenOf(folder)) {
+      yield child;
+      if (child.kind === 'folder') yield* this.below(child.url);
+    }
+  }
+
+  /** Whether a folder has the name, or one that is the same to the service. */
+  isTaken(folder: ResourceUrl, name: string): boolean {
+    return this.childrenOf(folder).some((child) => this.#fold(child.name) === this.#fold(name));
+  }
+
   look(url: ResourceUrl): RemoteResource | null {
     const found = this.resources.get(url);
     return found === undefined ? null : { ...entryOf(found), parent: found.parent };
+  }
+
+  /** The address that a resource has now. */
+  now(url: ResourceUrl): ResourceUrl {
+    const next = this.#movedTo.get(url);
+    return next === undefined ? url : this.now(next);
   }
 
   add(kind: 'folder' | 'file', parent: ResourceUrl, name: string, bytes?: Uint8Array): ResourceUrl {
@@ -250,11 +271,12 @@ export class ModelService implements RemoteChanges, UploadService {
   }
 
   bytesOf(file: ResourceUrl): Buffer | null {
-    return this.resources.get(file)?.versions.find((version) => version.complete)?.bytes ?? null;
+    return this.resources.get(this.now(file))?.versions.find((version) => version.complete)?.bytes ?? null;
   }
 
   bytesOfVersion(url: VersionUrl): Buffer | null {
-    const version = this.#version(url);
+    const file = url.slice(0, url.indexOf('/version/'));
+    const version = this.#version(url.replace(file, this.now(file as ResourceUrl)) as VersionUrl);
     return version?.complete ? version.bytes : null;
   }
 
@@ -278,7 +300,8 @@ export class ModelService implements RemoteChanges, UploadService {
     const walk = (folder: ResourceUrl, path: string): void => {
       for (const child of this.childrenOf(folder)) {
         const at = `${path}/${child.name}`;
-        const key = found.has(at) ? `${at} (twice)` : at;
+        let key = at;
+        for (let twice = 2; found.has(key); twice++) key = `${at} (${twice})`;
         found.set(key, child.kind === 'folder' ? null : (this.bytesOf(child.url)?.toString() ?? 'stub'));
         if (child.kind === 'folder') walk(child.url, at);
       }
@@ -355,6 +378,17 @@ export class ModelService implements RemoteChanges, UploadService {
     });
   }
 
+  #readdress(resource: ModelResource): ResourceUrl {
+    const url = `m:${resource.kind}/${this.#next++}` as ResourceUrl;
+    this.resources.delete(resource.url);
+    this.#movedTo.set(resource.url, url);
+    for (const version of resource.versions)
+      version.url = `${url}/version/${version.url.split('/version/')[1]}` as VersionUrl;
+    for (const child of this.childrenOf(resource.url)) child.parent = url;
+    this.resources.set(url, Object.assign(resource, { url }));
+    return url;
+  }
+
   #make(kind: 'folder' | 'file', parent: ResourceUrl, name: string, mediaType: string): ResourceUrl {
     this.#get(parent);
     if (this.isInTrash(parent)) this.violations.push(`${name} is made in what was trashed`);
@@ -366,11 +400,14 @@ export class ModelService implements RemoteChanges, UploadService {
 
   #mustBeFree(parent: ResourceUrl, name: string, self: ResourceUrl | null): void {
     if (!this.uniqueNames) return;
-    const fold = (text: string): string => (this.foldsCase ? text.toLowerCase() : text);
-    const holder = this.childrenOf(parent).find((child) => fold(child.name) === fold(name));
+    const holder = this.childrenOf(parent).find((child) => this.#fold(child.name) === this.#fold(name));
     if (holder === undefined || (holder.url === self && holder.name === name)) return;
     if (holder.url === self && !this.foldsCase) return;
     this.#refuse(409, `${name} is taken`);
+  }
+
+  #fold(name: string): string {
+    return this.foldsCase ? name.toLowerCase() : name;
   }
 
   #refuse(status: number, message: string): never {

@@ -131,7 +131,8 @@ export class SyncWorld {
   /** As the first read or partial write of a file whose version is not known yet. */
   #pin(node: NodeRecord): NodeRecord {
     const { local, remote } = node;
-    const newest = remote && this.service.history(remote.resource).find((version) => version.complete);
+    const newest =
+      remote && this.service.history(this.service.now(remote.resource)).find((version) => version.complete);
     if (!newest || !local) return node;
     return this.store.transact((tx) => {
       const content = this.contents.versionContent(tx, newest.url, remote.resource, newest.sizeBytes);
@@ -221,7 +222,7 @@ export class SyncWorld {
     const content = node.local?.content ?? null;
     if (content === null) {
       const resource = node.remote?.resource;
-      if (resource === undefined || !this.service.resources.has(resource)) return 'nowhere';
+      if (resource === undefined || !this.service.resources.has(this.service.now(resource))) return 'nowhere';
       return this.service.bytesOf(resource)?.toString() ?? 'stub';
     }
     const sizeBytes = this.contents.sizeOf(content);
