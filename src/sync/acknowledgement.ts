@@ -90,7 +90,8 @@ export class Acknowledgement {
     const own = history.find(({ url }) => url === version) ?? null;
     const copies = store.transact((tx) => {
       const node = ownerOf(tx, file);
-      const copied = node === undefined ? [] : this.#settle(tx, node, content, version, verdict, own);
+      const isOnly = history.length === 1 && own !== null;
+      const copied = node === undefined ? [] : this.#settle(tx, node, content, version, verdict, own, isOnly);
       intents.end(tx, ino);
       return copied;
     });
@@ -109,7 +110,10 @@ export class Acknowledgement {
     }
   }
 
-  /** @returns the conflicted copies that were made */
+  /**
+   * @param isOnly nobody ever put anything else into the file
+   * @returns the conflicted copies that were made
+   */
   #settle(
     tx: Transaction,
     node: NodeRecord,
@@ -117,11 +121,14 @@ export class Acknowledgement {
     version: VersionUrl,
     verdict: Exclude<Verdict, { type: 'unknown' }>,
     own: RemoteVersion | null,
+    isOnly: boolean,
   ): readonly NodeRecord[] {
     const { contents, clock } = this.#deps;
     if (!node.remote) return [];
     const nowMs = clock.nowMs();
     const file = node.remote.resource;
+    // Made unheard, and found: that it was made here is seen only now. Renamed over another file, it is a save of that.
+    const isFound = isOnly && node.remote.createdHereMs === null && node.remote.sizeBytes === null;
     // Before the draft is the version: what lay under it is let go of then.
     const known = withoutTakeOver(tx, node, node.remote, content);
     const isOurs = verdict.type === 'ours';
@@ -156,6 +163,7 @@ export class Acknowledgement {
       content: adopted,
       sizeBytes: newest.sizeBytes,
       lastModifiedMs: newest.lastModifiedMs,
+      ...(isFound && { createdHereMs: nowMs }),
     };
     let { local } = node;
     if (local !== null && !isOurs && !verdict.oursIsKept) {

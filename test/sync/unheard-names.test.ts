@@ -138,6 +138,21 @@ test('a file whose making was answered with something unreadable is there once w
   expect([...service.tree()]).toEqual([['/file', 'bytes']]);
 });
 
+test('a file that was made unheard, and found, is a save of the one that it is renamed over', async () => {
+  const { service, mount } = world;
+  await mount.writeFile('report', Buffer.from('first'));
+  await world.converge();
+  unheard('createFile');
+  await mount.writeFile('report.part', Buffer.from('second, longer'));
+  await world.converge();
+  await mount.rename('report.part', 'report');
+  await world.converge();
+
+  expect([...service.tree()]).toEqual([['/report', 'second, longer']]);
+  const [report] = service.childrenOf(MODEL_ROOT);
+  expect(report?.versions.map(({ bytes }) => bytes.toString())).toEqual(['second, longer', 'first']);
+});
+
 describe('what is discarded before it is known what became of it', () => {
   const served = (): string[] => [...world.service.tree()].map(([path, bytes]) => `${path} ${bytes}`);
 
