@@ -23,6 +23,8 @@ export class AnswerHead {
    */
   locationFrom(asked: string): string | null {
     const location = this.header('location');
+    // Empty, it would mean the address that was asked (RFC 3986, 4.4), which no new thing has.
+    if (location?.trim() === '') return null;
     if (location === null || !URL.canParse(location, asked)) return location;
     const target = new URL(location, asked);
     if (target.origin !== new URL(asked).origin) return location;

@@ -70,6 +70,13 @@ test('a folder at the top of the account is made as a sync folder', async () => 
   expect(server.requests[0]?.headers['x-sugarsync-api-version']).toBe('1.5');
 });
 
+test('a folder whose address is told as nothing is looked for where it was made', async () => {
+  server.steps = [reply(201, { Location: '' })];
+  documents.set('/folder/work/contents', listing(entry('new')));
+
+  expect(await service.createFolder(url('work'), 'new')).toBe(url('new'));
+});
+
 test('the top itself is there as long as its user is: it has no document', async () => {
   expect(await service.resource(top(), 'folder')).toMatchObject({ kind: 'folder', url: top() });
 });
