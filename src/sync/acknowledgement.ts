@@ -79,13 +79,14 @@ export class Acknowledgement {
     content: ContentId,
     version: VersionUrl,
     history: readonly RemoteVersion[],
+    discarded: ReadonlySet<VersionUrl>,
   ): void {
     const { store, contents, intents, onEvent, onTreeChange, onDirty } = this.#deps;
     const sizeBytes = contents.sizeOf(content);
     const owner = store.get('resource', file);
     const before = owner === undefined ? undefined : store.get('node', owner);
     const isTakeOver = intents.of(ino)?.isTakeOver ?? false;
-    const verdict = judgeHistory(history, version, baseOf(store, content, before, isTakeOver));
+    const verdict = judgeHistory(history, version, baseOf(store, content, before, isTakeOver), discarded);
     if (verdict.type === 'unknown') throw new ProtocolError('the history of the file lacks the version just completed');
     const own = history.find(({ url }) => url === version) ?? null;
     const copies = store.transact((tx) => {

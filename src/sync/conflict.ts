@@ -41,13 +41,22 @@ export interface KnownBase {
   readonly lastModifiedMs: number | null;
 }
 
-/** @param history newest first, as the service gives it */
-export function judgeHistory(history: readonly RemoteVersion[], ours: VersionUrl, base: KnownBase): Verdict {
+/**
+ * @param history newest first, as the service gives it
+ * @param discarded of ours, of which nobody here wants a copy; one that ours was made over all the same is its base as any other
+ */
+export function judgeHistory(
+  history: readonly RemoteVersion[],
+  ours: VersionUrl,
+  base: KnownBase,
+  discarded: ReadonlySet<VersionUrl> = new Set(),
+): Verdict {
   const complete = history.filter((version) => version.complete);
   const newest = complete[0];
   if (newest === undefined) return { type: 'unknown' };
   const at = complete.findIndex((version) => version.url === ours);
-  const before = at < 0 ? undefined : complete[at + 1];
+  const before =
+    at < 0 ? undefined : complete.slice(at + 1).find((version) => isBase(version, base) || !discarded.has(version.url));
   const under = before === undefined || isBase(before, base) ? null : before;
   if (at === 0) return { type: 'ours', version: newest, under };
   return { type: 'theirs', version: newest, oursIsKept: at > 0 && isLater(complete[at - 1], complete[at]), under };

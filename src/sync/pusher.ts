@@ -40,6 +40,11 @@ export class Pusher {
     return this.#session.wasSent(record);
   }
 
+  /** A person gives up what was begun so. */
+  discarded(record: UploadRecord): void {
+    this.#session.discarded(record);
+  }
+
   /**
    * @returns 'split' when a folder holds what is not ours to delete; 'unchanged' when a draft holds nothing new, or is being written to again
    * @throws what `RemoteChanges` and `UploadService` throw, ParkedError, PostponedError; what is begun stays an intent

@@ -256,7 +256,9 @@ export class SyncLoop {
       }
       if (inos.some(isOpenForWriting)) throw new UsageError('a file there is open for writing: close it first');
       const given = this.#discarding.preview(inos);
+      const begun = inos.map((ino) => this.#intents.of(ino)).filter((record) => record !== undefined);
       onTreeChange(this.#discarding.discard(inos));
+      for (const record of begun) this.#pusher.discarded(record);
       return given;
     } finally {
       for (const ino of held) this.#givingUp.delete(ino);

@@ -43,6 +43,7 @@ import type { OnSameBytes } from './unchanged-draft.ts';
  * | parked (refused, too large, damaged, what it lies over is gone), and the file holds other bytes by now | it is given up, those are the next version; a plain PUT that was not heard of and is found below them is ours |
  * | the plain PUT of other bytes was not heard of | a version of its own is made: the length of the file says nothing |
  * | the draft changed meanwhile | the frozen one is finished; what came after is the next version |
+ * | the version given up by a person (`cfs discard`), and complete unheard | it becomes no copy when a later one is made, in this process |
  * | file deleted here meanwhile | given up between two requests; the file's deletion takes the half version along |
  * | the history lost (or crash before it) | the version says that it is complete, the history is asked again |
  * | power cut after anything was sent | as after SIGKILL: the draft was on the disk before its first byte was sent (`DraftBody`) |
@@ -63,6 +64,8 @@ export class UploadSession {
   readonly #leftBehind = new Set<ResourceUrl>();
   /** Of those that were given up all the same, as something that was saved since is to go: how long they are. */
   readonly #givenUp = new Map<ResourceUrl, number>();
+  /** Versions of ours that were given up by a person, and may be complete for all that; the oldest first. */
+  readonly #discarded = new Set<VersionUrl>();
   /** Versions made in this process to which nothing was sent yet. */
   readonly #untouched = new Set<VersionUrl>();
 
@@ -103,6 +106,16 @@ export class UploadSession {
   wasSent({ action, resource, content, version }: UploadRecord): boolean {
     if (version !== null) return true;
     return action === 'create-file' && resource !== null && this.#unheard.get(resource) === content;
+  }
+
+  /** A person gives up what was begun so: where it is complete unheard, it is nobody else's. */
+  discarded({ version }: UploadRecord): void {
+    if (version === null) return;
+    this.#discarded.add(version);
+    for (const oldest of this.#discarded) {
+      if (this.#discarded.size <= DISCARDED_MAX) break;
+      this.#discarded.delete(oldest);
+    }
   }
 
   /** From here on the draft does not change any more; what is written later makes a second one over it. */
@@ -213,7 +226,7 @@ export class UploadSession {
       const others = this.#withoutFill(ino, file, content, version, history);
       this.#unheard.delete(file);
       this.#givenUp.delete(file);
-      this.#acknowledgement.ofVersion(ino, file, content, version, others);
+      this.#acknowledgement.ofVersion(ino, file, content, version, others, this.#discarded);
       return;
     }
     throw new ParkedError('refused', `${VERSIONS_MAX} versions in a row disappeared or came out with another length`);
@@ -413,6 +426,7 @@ const REFUSALS_MAX = 5;
 /** Files of a body that were somewhere else when they were opened; fewer than `SENDS_MAX`: one that is nowhere is not the line's fault. */
 const MOVES_MAX = 4;
 const REFUSAL_PAUSE_MS = 500;
+const DISCARDED_MAX = 1_000;
 /** A file that we made is filled by a plain PUT for so long. */
 const JUST_NOW_MS = 30_000;
 /** How long a service takes, at most and mostly, to put on its disk what came over a line that has ended. */

@@ -165,6 +165,30 @@ describe('[S-discard-1] changes that are given up', () => {
     await expectNothingLeft(world);
   });
 
+  test.each(['before', 'after'])(
+    'as a version that nobody heard of: it is no conflicted copy of what is saved %s it is listed',
+    async (when) => {
+      const world = knownWorld();
+      const { service, sync, clock } = world;
+      world.write('/a/old', 'given up here');
+      service.auto = (name) => ({ type: name.startsWith('putVersion') ? 'lose-reply' : 'answer' });
+      clock.advance(SETTLE_MS + 1);
+      await world.quiet();
+      await sync.discard(ROOT_INODE, 'discard');
+      expect(service.tree().get('/a/old')).toBe('given up here');
+      service.auto = () => ({ type: 'answer' });
+      if (when === 'after') world.learn();
+      world.write('/a/old', 'what is saved then');
+      clock.advance(600_000);
+      await world.settle();
+      await expectNothingLeft(world);
+
+      expect([...service.tree()].filter(([path]) => path.startsWith('/a/'))).toEqual([
+        ['/a/old', 'what is saved then'],
+      ]);
+    },
+  );
+
   test('not while a program is writing', async () => {
     const world = knownWorld();
     const { ino } = world.write('/a/old', 'half');
