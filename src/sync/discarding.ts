@@ -47,7 +47,7 @@ export class Discarding {
 
   /**
    * Gives up what `preview` told of, all or nothing. None of them may be on its way to the service. What was asked of it unheard (a name
-   * made, or moved) is still found out, and undone.
+   * made, or moved, a new file's first bytes) is still found out, and undone.
    * @returns what the kernel has to forget
    * @throws UsageError where a deletion may have taken effect: what is shown again here could be gone there. Not where a person has been told
    * that this cannot be found out
@@ -65,8 +65,10 @@ export class Discarding {
     const deepestFirst = [...inos].sort((a, b) => depthOf(store, b) - depthOf(store, a));
     store.transact((tx) => {
       for (const ino of inos) {
-        const { action, content = null } = intents.of(ino) ?? {};
-        if (content !== null || action === 'trash') intents.end(tx, ino);
+        const { action, content = null, version = null } = intents.of(ino) ?? {};
+        // First bytes that were sent unheard would be taken for somebody else's, and the file would come back.
+        const isFoundOut = action === 'create-file' && version === null;
+        if ((content !== null && !isFoundOut) || action === 'trash') intents.end(tx, ino);
       }
       const dropped = new Set(inos.filter((ino) => this.#dropFile(tx, ino, forget)));
       // Names are free only when all have left theirs.
