@@ -5,7 +5,7 @@ import type { VersionSource } from '../../src/content/version-source.ts';
 import { OpenPush } from '../../src/fs/open-push.ts';
 import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { type Disk, systemDisk } from '../../src/store/disk.ts';
-import { SyncLoop } from '../../src/sync/sync-loop.ts';
+import { SyncLoop, type SyncOptions } from '../../src/sync/sync-loop.ts';
 import type { RemoteListing } from '../../src/tree/remote-listing.ts';
 import { MODEL_ROOT, ModelService } from '../sync/model-service.ts';
 import { ManualClock } from '../tree/tree-fixture.ts';
@@ -46,11 +46,13 @@ export class SyncedTower {
   static async build({
     heldSyncs = () => 0,
     left,
+    deletion = 'trash',
     ...options
   }: Pick<TowerOptions, 'contents' | 'directory' | 'disk' | 'pace' | 'segmentBytes' | 'listing'> & {
     /** How many wait for the disk because the test wants it so. */
     readonly heldSyncs?: () => number;
     readonly left?: SyncedTower;
+    readonly deletion?: SyncOptions['deletion'];
   } = {}): Promise<SyncedTower> {
     const clock = left?.clock ?? new ManualClock();
     const service = left?.service ?? new ModelService();
@@ -89,7 +91,7 @@ export class SyncedTower {
         settleMs: SETTLE_MS,
         transfers: 4,
         saveWindowMs: 60_000,
-        deletion: 'trash',
+        deletion,
         plainPutMaxBytes: 1024 * 1024,
         host: 'host',
       },

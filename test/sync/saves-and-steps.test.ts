@@ -11,7 +11,14 @@ test(
   async () => {
     await fc.assert(
       fc.asyncProperty(
-        fc.record({ asBegun: fc.boolean(), uniqueNames: fc.boolean(), isAlone: fc.boolean(), isRoomy: fc.boolean() }),
+        fc.record({
+          ...{ asBegun: fc.boolean(), uniqueNames: fc.boolean(), foldsCase: fc.boolean() },
+          ...{
+            newAddresses: fc.boolean(),
+            deletion: fc.constantFrom('trash' as const, 'forever' as const),
+          },
+          ...{ isAlone: fc.boolean(), isRoomy: fc.boolean() },
+        }),
         fc.array(saveStep, { maxLength: 60, size: 'max' }),
         async (how, steps: readonly SaveStep[]) => {
           const run = await SavesAndSteps.begin(how);

@@ -30,8 +30,11 @@ export type SaveStep =
     }
   /** A long file is on the service, saved again as it is, and saved while that is compared, or sent. */
   | { readonly do: 'save-into'; readonly at: number; readonly size: number; readonly turns: number }
-  | { readonly do: 'rename'; readonly at: number; readonly to: number }
-  | { readonly do: 'folder' | 'their-folder'; readonly how: 'rename' | 'remove' | 'make'; readonly at: number }
+  | { readonly do: 'rename' | 'swap'; readonly at: number; readonly to: number }
+  /** The file is renamed away, and made anew; what was there stays under the other name, or goes. */
+  | { readonly do: 'back-up'; readonly at: number; readonly size: number; readonly isKept: boolean }
+  | { readonly do: 'cut-short'; readonly at: number }
+  | { readonly do: 'folder' | 'their-folder'; readonly how: FolderChange; readonly at: number }
   | { readonly do: 'evict' }
   | { readonly do: 'set-clock'; readonly ms: number }
   | { readonly do: 'nudge'; readonly ms: number; readonly turns: number }
@@ -39,7 +42,8 @@ export type SaveStep =
   | { readonly do: 'answer' | 'lose-request' | 'lose-reply' | 'cut'; readonly which: number }
   | { readonly do: 'refuse'; readonly which: number; readonly status: number }
   | {
-      readonly do: 'their-version' | 'their-file' | 'their-trash' | 'their-rename';
+      /** `their-replace`: another file is put in the place of one, which goes to the trash. */
+      readonly do: 'their-version' | 'their-file' | 'their-trash' | 'their-rename' | 'their-replace';
       readonly at: number;
       readonly to: number;
       readonly size: number;
@@ -55,7 +59,10 @@ export type SaveStep =
       readonly took: boolean;
     };
 
-const PATHS = ['a', 'b', 'd/a', 'd/b', 'a', 'e/b'];
+/** `into`: it goes into the other one; `out`: it comes out of that again. */
+type FolderChange = 'rename' | 'remove' | 'make' | 'into' | 'out';
+
+const PATHS = ['a', 'b', 'd/a', 'd/b', 'A', 'e/b'];
 const FOLDERS = ['d', 'e'];
 const YEAR_MS = 365 * 86_400_000;
 const SIZES = [6, 6, 20_000, 20_000, 300_000, 1_200_000];
@@ -94,7 +101,7 @@ export const saveStep: fc.Arbitrary<SaveStep> = fc.oneof(
     weight: 2,
     arbitrary: fc.record({
       do: fc.constantFrom('folder' as const, 'their-folder' as const),
-      how: fc.constantFrom('rename' as const, 'rename' as const, 'remove' as const, 'make' as const),
+      how: fc.constantFrom<FolderChange>('rename', 'rename', 'remove', 'make', 'into', 'out'),
       at,
     }),
   },
@@ -109,7 +116,14 @@ export const saveStep: fc.Arbitrary<SaveStep> = fc.oneof(
     weight: 1,
     arbitrary: fc.record({ do: fc.constant('set-clock' as const), ms: fc.constantFrom(-YEAR_MS, YEAR_MS) }),
   },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant('rename' as const), at, to: at }) },
+  {
+    weight: 2,
+    arbitrary: fc.oneof(
+      fc.record({ do: fc.constantFrom('rename' as const, 'rename' as const, 'swap' as const), at, to: at }),
+      fc.record({ do: fc.constant('back-up' as const), at, size, isKept: fc.boolean() }),
+      fc.record({ do: fc.constant('cut-short' as const), at }),
+    ),
+  },
   {
     weight: 6,
     arbitrary: fc.record({ do: fc.constant('nudge' as const), ms: fc.constantFrom(0, 0, 2_000), turns: fc.nat(6) }),
@@ -131,14 +145,16 @@ export const saveStep: fc.Arbitrary<SaveStep> = fc.oneof(
     arbitrary: fc.record({
       do: fc.constant('refuse' as const),
       which: fc.nat(3),
-      status: fc.constantFrom(403, 413, 500, 503),
+      status: fc.constantFrom(403, 404, 409, 413, 500, 503),
     }),
   },
   { weight: 3, arbitrary: fc.record({ do: fc.constant('their-version' as const), at, to: at, size }) },
   {
     weight: 1,
     arbitrary: fc.record({
-      do: fc.constantFrom('their-file' as const, 'their-trash' as const, 'their-rename' as const),
+      do: fc.constantFrom<'their-file' | 'their-trash' | 'their-rename' | 'their-replace'>(
+        ...(['their-file', 'their-trash', 'their-rename', 'their-replace'] as const),
+      ),
       at,
       to: at,
       size,
@@ -172,6 +188,9 @@ export interface History {
   /** `ModelService.asBegun` */
   readonly asBegun: boolean;
   readonly uniqueNames: boolean;
+  readonly foldsCase: boolean;
+  readonly newAddresses: boolean;
+  readonly deletion: 'trash' | 'forever';
   /** Nobody else is there, and so nobody to be in conflict with. */
   readonly isAlone: boolean;
   /** The cache has room for everything; otherwise for less than one of the larger files. */
@@ -185,7 +204,7 @@ const PACE_MS_MAX = 301_000;
 export class SavesAndSteps {
   #world: SyncedTower;
   readonly #isAlone: boolean;
-  readonly #tower: typeof TOWER;
+  readonly #tower: typeof TOWER & { readonly deletion: History['deletion'] };
   /** Everything that was ever closed, by anybody; and by whom. */
   readonly #written = new Map<string, 'ours' | 'theirs'>();
   readonly #mayGo = new Set<string>();
@@ -201,18 +220,24 @@ export class SavesAndSteps {
   #count = 0;
   #hasDiscarded = false;
 
-  private constructor(world: SyncedTower, isAlone: boolean, tower: typeof TOWER) {
+  private constructor(
+    world: SyncedTower,
+    isAlone: boolean,
+    tower: typeof TOWER & { readonly deletion: History['deletion'] },
+  ) {
     this.#world = world;
     this.#isAlone = isAlone;
     this.#tower = tower;
   }
 
   static async begin(how: History): Promise<SavesAndSteps> {
-    const tower = how.isRoomy ? ROOMY : TOWER;
+    const tower = { ...(how.isRoomy ? ROOMY : TOWER), deletion: how.deletion };
     const world = await SyncedTower.build(tower);
     world.service.keptVersions = 1_000;
     world.service.asBegun = how.asBegun;
     world.service.uniqueNames = how.uniqueNames;
+    world.service.foldsCase = how.foldsCase;
+    world.service.newAddresses = how.newAddresses;
     await world.mount.mkdir('d');
     await world.converge();
     world.service.auto = null;
@@ -261,7 +286,8 @@ export class SavesAndSteps {
     if (names(here) !== names(there)) throw new Error(`here:\n${names(here)}\nthere:\n${names(there)}`);
     const copies = [...here, ...there].filter(([path]) => path.includes('conflicted copy'));
     // What was discarded and had arrived unheard is nobody's that we know.
-    if (this.#isAlone && !this.#hasDiscarded && copies.length > 0)
+    // Where case is folded, one of two names is such a copy's there.
+    if (this.#isAlone && !this.#hasDiscarded && !service.foldsCase && copies.length > 0)
       throw new Error(`a conflict with nobody: ${copies.map(([path]) => path)}`);
     const left = new Set(there.map(([, bytes]) => bytes));
     // What is pushed in the minutes after a listing into something that was trashed in them lands there (ADR 24).
@@ -477,6 +503,42 @@ export class SavesAndSteps {
         if (this.#remoteOf(ino)?.resource !== before?.resource) this.#thereOf(ino);
         return `${from} → ${to}`;
       }
+      case 'swap': {
+        const [from, to] = [pathOf(step.at), pathOf(step.to)];
+        await this.#done(mount.rename(from, to, 'exchange'));
+        return `${from} ↔ ${to}`;
+      }
+      case 'back-up': {
+        const path = pathOf(step.at);
+        if (await this.#isHalfWritten(path)) return null;
+        await this.#seenIn(`${path}~`);
+        if (!step.isKept) await this.#seenIn(path);
+        await this.#done(mount.rename(path, `${path}~`));
+        const bytes = this.#bytes(step.size, 'ours');
+        // Another may be there by now.
+        await this.#seenIn(path);
+        const fd = await this.#done(mount.open(path, O_SAVE));
+        this.#thereOf((await this.#done(mount.fstat(fd))).ino);
+        await this.#done(mount.write(fd, 0, bytes));
+        await this.#closed(fd, bytes);
+        if (!step.isKept) {
+          await this.#seenIn(`${path}~`);
+          await this.#done(mount.unlink(`${path}~`));
+        }
+        return `${path} = ${nameOf(text(bytes))}`;
+      }
+      case 'cut-short': {
+        const path = pathOf(step.at);
+        if (await this.#isHalfWritten(path)) return null;
+        const fd = await this.#done(mount.open(path, constants.O_RDWR));
+        if (await this.#isHalf(fd)) return null;
+        const seen = await this.#all(fd);
+        this.#mayGo.add(text(seen));
+        const bytes = seen.subarray(0, 2 * Math.floor(seen.byteLength / 4));
+        await this.#done(mount.ftruncate(fd, bytes.byteLength));
+        await this.#closed(fd, Buffer.from(bytes));
+        return `${path} = ${nameOf(text(bytes))}`;
+      }
       case 'discard': {
         const path = pathOf(step.at);
         const { ino } = await this.#done(mount.stat(path));
@@ -516,6 +578,7 @@ export class SavesAndSteps {
       case 'their-file':
       case 'their-trash':
       case 'their-rename':
+      case 'their-replace':
         return this.#theirs(step);
       default:
         return this.#settle(step);
@@ -567,6 +630,8 @@ export class SavesAndSteps {
     const [from, to] = [FOLDERS[at % 2] ?? '', FOLDERS[(at + 1) % 2] ?? ''];
     if (how === 'make') await this.#done(mount.mkdir(from));
     else if (how === 'rename') await this.#done(mount.rename(from, to));
+    else if (how === 'into') await this.#done(mount.rename(from, `${to}/${from}`));
+    else if (how === 'out') await this.#done(mount.rename(`${to}/${from}`, from));
     else {
       for (const { name } of await this.#done(mount.readdir(from))) {
         await this.#seenIn(`${from}/${name}`);
@@ -588,13 +653,26 @@ export class SavesAndSteps {
       service.add('folder', MODEL_ROOT, from);
       return from;
     }
+    const other = there.find(({ name, kind }) => name === to && kind === 'folder');
+    if (how === 'out') {
+      const inside =
+        other && service.childrenOf(other.url).find(({ name, kind }) => name === from && kind === 'folder');
+      if (inside === undefined || there.some(({ name }) => name === from)) return null;
+      inside.parent = MODEL_ROOT;
+      return `${inside.url} ← ${to}`;
+    }
     if (folder === undefined) return null;
+    if (how === 'into') {
+      if (other === undefined || service.childrenOf(other.url).some(({ name }) => name === from)) return null;
+      folder.parent = other.url;
+      return `${folder.url} → ${to}/${from}`;
+    }
     if (how === 'rename') {
       if (there.some(({ name }) => name === to)) return null;
       folder.name = to;
       return `${folder.url} → ${to}`;
     }
-    for (const { url } of service.childrenOf(folder.url)) {
+    for (const { url } of service.below(folder.url)) {
       const newest = service.bytesOf(url);
       if (newest !== null) this.#mayGo.add(text(newest));
     }
@@ -656,7 +734,7 @@ export class SavesAndSteps {
     const target: ModelResource | undefined = files[step.at % Math.max(1, files.length)];
     const [to, name] = [folderOf(pathOf(step.to)), pathOf(step.to).slice(-1)];
     if (to === undefined || service.isInTrash(to)) return null;
-    const isTaken = service.childrenOf(to).some((child) => child.name === name);
+    const isTaken = service.isTaken(to, name);
     if (step.do === 'their-file') {
       if (isTaken) return null;
       const bytes = this.#bytes(step.size, 'theirs');
@@ -682,6 +760,12 @@ export class SavesAndSteps {
     }
     const bytes = this.#bytes(step.size, 'theirs');
     this.#written.set(text(bytes), 'theirs');
+    if (step.do === 'their-replace') {
+      const { parent } = target;
+      target.parent = MODEL_TRASH;
+      const url = service.add('file', parent ?? MODEL_ROOT, target.name, bytes);
+      return `${url} = ${nameOf(text(bytes))} in the place of ${target.url}`;
+    }
     service.addVersion(target.url, bytes);
     return `${target.url} = ${nameOf(text(bytes))} over ${newest === null ? 'nothing' : nameOf(text(newest))}`;
   }
@@ -811,7 +895,7 @@ export class SavesAndSteps {
         this.#checked.add(version);
       }
     }
-    const violation = service.violations.find((each) => each.includes('never told'));
+    const violation = service.violations.find((each) => each.includes('never told') || each.includes('orphaned'));
     if (violation !== undefined) throw new Error(violation);
   }
 
