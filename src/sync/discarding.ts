@@ -7,6 +7,7 @@ import { isEmpty, isWithin } from '../tree/live-folder.ts';
 import type { TreeInvalidation } from '../tree/tree.ts';
 import type { Intents } from './intents.ts';
 import type { RemoteNaming } from './name-push.ts';
+import { ownerOf } from './outcome.ts';
 import { pathOf } from './sync-event.ts';
 
 /** What giving up one change means to whoever made it. */
@@ -65,9 +66,10 @@ export class Discarding {
     const deepestFirst = [...inos].sort((a, b) => depthOf(store, b) - depthOf(store, a));
     store.transact((tx) => {
       for (const ino of inos) {
-        const { action, content = null, version = null } = intents.of(ino) ?? {};
+        const { action, content = null, resource = null } = intents.of(ino) ?? {};
         // First bytes that were sent unheard would be taken for somebody else's, and the file would come back.
-        const isFoundOut = action === 'create-file' && version === null;
+        const filled = resource === null ? undefined : ownerOf(tx, resource)?.remote;
+        const isFoundOut = filled != null && isUnfilled(filled);
         if ((content !== null && !isFoundOut) || action === 'trash') intents.end(tx, ino);
       }
       const dropped = new Set(inos.filter((ino) => this.#dropFile(tx, ino, forget)));

@@ -189,25 +189,25 @@ describe('[S-discard-1] changes that are given up', () => {
     },
   );
 
-  test.each(['', ', and the mount starts anew'])(
-    'of a new file whose bytes arrived unheard: it goes there, too%s',
-    async (then) => {
-      const world = knownWorld();
-      const { service, clock } = world;
-      world.write('/a/new', 'bytes');
-      service.auto = (name) => ({ type: name.startsWith('putFileData') ? 'lose-reply' : 'answer' });
-      clock.advance(SETTLE_MS + 1);
-      await world.quiet();
-      expect(service.tree().get('/a/new')).toBe('bytes');
-      if (then !== '') world.restart();
-      await world.sync.discard(ROOT_INODE, 'discard');
-      service.auto = () => ({ type: 'answer' });
-      await world.settle();
-      await expectNothingLeft(world);
-
-      expect(service.tree().has('/a/new')).toBe(false);
-    },
+  const arrivals = ['bytes', 'more bytes than go in one request'].flatMap((bytes) =>
+    ['', ', and the mount starts anew'].map((then) => [bytes, then] as const),
   );
+  test.each(arrivals)('of a new file whose bytes arrived unheard (%s): it goes there, too%s', async (bytes, then) => {
+    const world = knownWorld();
+    const { service, clock } = world;
+    world.write('/a/new', bytes);
+    service.auto = (name) => ({ type: name.startsWith('put') ? 'lose-reply' : 'answer' });
+    clock.advance(SETTLE_MS + 1);
+    await world.quiet();
+    expect(service.tree().get('/a/new')).toBe(bytes);
+    if (then !== '') world.restart();
+    await world.sync.discard(ROOT_INODE, 'discard');
+    service.auto = () => ({ type: 'answer' });
+    await world.settle();
+    await expectNothingLeft(world);
+
+    expect(service.tree().has('/a/new')).toBe(false);
+  });
 
   test('not while a program is writing', async () => {
     const world = knownWorld();
