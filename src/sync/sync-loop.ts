@@ -246,10 +246,13 @@ export class SyncLoop {
       for (let busy = true; busy; inos = this.#dirtyWithin(within, 'outside')) {
         for (const ino of inos) {
           held.add(ino);
-          // Otherwise one would begin again while others still end, and each of them in turn.
-          this.#givingUp.add(ino);
+          // What is on its way for a file that was renamed over another may have been begun by that one.
+          const before = this.#intents.predecessor(ino);
+          if (before !== null) held.add(before);
         }
-        const pushed = inos.filter((ino) => this.#pushing.has(ino));
+        // Otherwise one would begin again while others still end, and each of them in turn.
+        for (const ino of held) this.#givingUp.add(ino);
+        const pushed = [...held].filter((ino) => this.#pushing.has(ino));
         busy = pushed.length > 0;
         for (const ino of pushed) this.#pushing.get(ino)?.abort(new DOMException('given up', 'AbortError'));
         if (busy) await new Promise<void>((resolve) => this.#onPushEnd.push(resolve));

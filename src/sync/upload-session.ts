@@ -126,6 +126,8 @@ export class UploadSession {
       if (!node?.local || !node.remote) return null;
       const { remote } = node;
       if (node.local.content === null) {
+        // It shows whatever the service has: there is nothing to send.
+        if (remote.sizeBytes !== null) return null;
         // Made here and never written to: no bytes are bytes, too.
         const content = contents.inlineContent(tx, new Uint8Array(0));
         const after = { ...node, local: { ...node.local, content } };

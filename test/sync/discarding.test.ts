@@ -189,6 +189,27 @@ describe('[S-discard-1] changes that are given up', () => {
     },
   );
 
+  test('of a file that was renamed over one that is being sent: that is ended, too', async () => {
+    const world = knownWorld();
+    const { service, clock } = world;
+    world.write('/a/old', 'changed here');
+    service.auto = null;
+    clock.advance(SETTLE_MS + 1);
+    await world.quiet();
+    expect(service.pending.map(({ name }) => name.split(' ')[0])).toEqual(['createVersion']);
+    world.write('/a/new', 'saved anew');
+    world.rename('/a/new', '/a/old');
+    const discarded = world.sync.discard(world.node('/a/old').ino, 'discard');
+    service.auto = () => ({ type: 'answer' });
+    service.settleAll({ type: 'answer' });
+    await discarded;
+    clock.advance(SETTLE_MS + 1);
+    await world.quiet();
+    await expectNothingLeft(world);
+
+    expect(service.tree().get('/a/old')).toBe('old bytes');
+  });
+
   const arrivals = ['bytes', 'more bytes than go in one request'].flatMap((bytes) =>
     ['', ', and the mount starts anew'].map((then) => [bytes, then] as const),
   );
