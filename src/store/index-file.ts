@@ -28,7 +28,11 @@ export function openIndex(path: string): RootDatabase<Buffer, Buffer> {
  * (`rollback_txn` in its mdb.c) and takes whatever is written from then on for flushed. Nothing is in it: it is made anew. Of one that an
  * earlier version went on with, what is in it may be nowhere else: it stays.
  */
-export async function usableIndex(path: string, open: typeof openIndex, disk: Disk): Promise<RootDatabase<Buffer, Buffer>> {
+export async function usableIndex(
+  path: string,
+  open: typeof openIndex,
+  disk: Disk,
+): Promise<RootDatabase<Buffer, Buffer>> {
   const index = open(path);
   if (Number.isSafeInteger(infoOf(index).lastTxnId) || index.getKeysCount({ limit: 1 }) > 0) return index;
   await index.close();
