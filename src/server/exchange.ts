@@ -249,7 +249,7 @@ export class Exchange {
 
   /** Resolves when the kernel has the bytes; of a slow line, as it comes out of one. @returns false when there is nobody left to write to */
   async #write(chunk: Uint8Array): Promise<boolean> {
-    const pieceBytes = Math.ceil(this.#bandwidth * PIECE_S);
+    const pieceBytes = Math.max(1, Math.ceil(this.#bandwidth * PIECE_S));
     if (chunk.byteLength <= pieceBytes) return await this.#writePiece(chunk);
     for (let at = 0; at < chunk.byteLength; at += pieceBytes)
       if (!(await this.#writePiece(chunk.subarray(at, at + pieceBytes)))) return false;

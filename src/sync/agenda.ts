@@ -1,13 +1,14 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Inode } from '../base/vocabulary.ts';
-import { soundNode, writeNode } from '../store/node-table.ts';
+import { ifSound, soundNode, writeNode } from '../store/node-table.ts';
 import type { DirtyRecord, NodeRecord, UploadRecord } from '../store/tables.ts';
 import type { DirtyIndex } from './dirty-index.ts';
 import { DueTimes } from './due-times.ts';
 import type { Intents } from './intents.ts';
-import { type Action, type Decision, decide, type PlanView } from './plan.ts';
+import { type Action, type Decision, decide, leavingHolder, type PlanView } from './plan.ts';
 import { planViewOf } from './plan-view.ts';
 import { PushQueue } from './push-queue.ts';
+import { type Place, RefusedNames } from './refused-names.ts';
 import type { ServiceLine } from './service-line.ts';
 import type { SyncDeps } from './sync-loop.ts';
 import type { SyncRequest } from './sync-request.ts';
@@ -37,8 +38,8 @@ export class Agenda {
   readonly #stale = new Set<Inode>();
   /** Whose push, if any, may be for another by now (`tree/succession`). */
   readonly #mayBeSucceeded = new Set<Inode>();
-  /** Who was refused a name that another has and is to leave: for whom it waits while it is put off. */
-  readonly #refused = new Map<Inode, Inode>();
+  /** For whom it waits while it is put off, where the service refused it a name that another is to leave. */
+  readonly #refused: RefusedNames;
   /** Gone on the service, and open when that was found out last. */
   readonly #keptOpen = new Set<Inode>();
   /** To be decided about in the next turn. */
@@ -51,6 +52,7 @@ export class Agenda {
     this.#deps = deps;
     const { clock, options } = deps;
     this.#index = deps.index;
+    this.#refused = new RefusedNames(deps.store);
     this.#due = new DueTimes({ clock, settleMs: options.settleMs, onDue: deps.onWork });
     this.#pace = new VersionPace(clock);
     this.#queue = new PushQueue(options.transfers);
@@ -142,7 +144,7 @@ export class Agenda {
       }
       this.#queue.delete(ino);
       this.#keptOpen.delete(ino);
-      this.#refused.delete(ino);
+      this.#refused.forget(ino);
       yield { action, asker: next.ino, weight: next.weight, startedMs: nowMs, before };
       this.#ending.clear();
     }
@@ -195,8 +197,8 @@ export class Agenda {
   }
 
   /** The service refused its name, or one that it takes for the same, to another: for that one it is as if it had the very name. */
-  inTheWay(ino: Inode, asker: Inode): void {
-    this.#refused.set(asker, ino);
+  inTheWay(ino: Inode, asker: Inode, place: Place): void {
+    this.#refused.refused(asker, place, ino);
   }
 
   /** What is to be pushed of the node has nowhere to go, and it stays for as long as it is open: tried again after pauses. */
@@ -212,12 +214,7 @@ export class Agenda {
     this.#index.refresh(ino);
     this.#todo.add(ino);
     this.#todo.add(asker);
-    const was = before.node?.remote;
-    const is = soundNode(this.#deps.store, ino)?.remote;
-    // It has left its name: who was refused that asks again. Two that were refused because of each other have not.
-    if (is?.parent !== was?.parent || is?.name !== was?.name)
-      for (const [refused, other] of this.#refused) if (other === ino) this.#refused.delete(refused);
-    const parent = was?.parent;
+    const parent = before.node?.remote?.parent;
     if (parent !== undefined) this.#wakeWaiters(parent);
     this.#wakeWaiters(ino);
   }
@@ -288,8 +285,7 @@ export class Agenda {
           if (request.waitsFor(ino, decision.for)) this.reconsider(decision.for);
         if (decision.for === before) return;
         this.#wakeWaiters(ino);
-        // It closes a ring of those that wait for each other: one of them may have to give way, and all of them decided before.
-        for (const other of this.#waits.ringOf(ino)) if (other !== ino) this.#todo.add(other);
+        this.#closeRing(ino);
         return;
       case 'settle':
         this.#due.delay(ino, decision.untilMs);
@@ -300,13 +296,22 @@ export class Agenda {
           this.#due.forget(ino);
           this.#splits.delete(ino);
           this.#keptOpen.delete(ino);
-          this.#refused.delete(ino);
+          this.#refused.forget(ino);
         }
         this.#wakeWaiters(ino);
         return;
       default:
         decision satisfies never;
     }
+  }
+
+  /** A wait that closes a ring of those that wait for each other: one of them may have to give way, and all of them decided before. */
+  #closeRing(ino: Inode): void {
+    const ring = this.#waits.ringOf(ino);
+    if (ring.length === 0) return;
+    // Found before it was closed: that what they wait for comes to an end.
+    this.#ending.clear();
+    for (const other of ring) if (other !== ino) this.#todo.add(other);
   }
 
   /** For whom it waits; or what it is that keeps it. */
@@ -316,7 +321,7 @@ export class Agenda {
     const decision = this.#decideAgain(ino);
     if (decision?.type === 'open') return { ino, why: 'open' };
     if (decision?.type === 'settle') {
-      const other = this.#refused.get(ino) ?? null;
+      const other = ifSound(() => leavingHolder(ino, this.#view)) ?? null;
       // Deleted and open, that one gives way when this one is tried again.
       return other !== null && this.#isOpenAndDeleted(other) ? null : other;
     }

@@ -16,7 +16,7 @@ import { folderOf, isTemporaryName, recordRelocated, temporaryName } from './out
 import type { Action } from './plan.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 import { pathOf, type SyncEvent } from './sync-event.ts';
-import { type RefusedName, TakenNames, type WayAround } from './taken-names.ts';
+import { type OnInTheWay, type RefusedName, TakenNames, type WayAround } from './taken-names.ts';
 
 /** The mapping between file names and the names that the service has (`tree/names`). */
 export interface RemoteNaming {
@@ -43,8 +43,7 @@ export interface NamePushDeps {
   readonly onTreeChange: OnTreeChange;
   /** Another node than the one that is pushed has to be pushed now. */
   readonly onDirty: (ino: Inode) => void;
-  /** Another node has a name that `asker` wants, and is to leave it. */
-  readonly onInTheWay: (ino: Inode, asker: Inode) => void;
+  readonly onInTheWay: OnInTheWay;
   /** The name of this machine in the names of conflicted copies. */
   readonly host: string;
   readonly deletion: 'trash' | 'forever';
@@ -162,11 +161,9 @@ export class NamePush {
         // Some answer 400 for a folder's name that is taken (wire-facts 4.3).
         const mayBeTaken = error.status === 409 || (error.status === 400 && kind === 'folder');
         if (!mayBeTaken || attempt === NAME_ATTEMPTS_MAX) throw nameRefused(error);
-        const way = await this.#wayAround(
-          { ino, kind, self: null, folder: parentResource, name: asked },
-          parent,
-          signal,
-        );
+        const place = { parent, name };
+        const refused = { ino, kind, self: null, folder: parentResource, name: asked, place };
+        const way = await this.#wayAround(refused, signal);
         if (way.type === 'adopt') {
           const found = { url: way.url, parent, name: asked, fileName: name };
           return this.#outcome.created(ino, kind, found, 'found') === ino;
@@ -210,7 +207,7 @@ export class NamePush {
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;
         if (error.status === 404) {
-          await this.#notFound(node, remote, { folder: target, name: asked }, error, signal);
+          await this.#notFound(node, remote, { folder: targetIno, resource: target, name: asked }, error, signal);
           return;
         }
         if (error.status === 403) this.#outcome.parentMayHaveMoved(targetIno, target, error);
@@ -227,11 +224,9 @@ export class NamePush {
           if (attempt === 1) continue;
         }
         if (error.status !== 409 || attempt === NAME_ATTEMPTS_MAX) throw nameRefused(error);
-        const way = await this.#wayAround(
-          { ino, kind, self: remote.resource, folder: target, name: asked },
-          targetIno,
-          signal,
-        );
+        const place = { parent: targetIno, name: fileName };
+        const refused = { ino, kind, self: remote.resource, folder: target, name: asked, place };
+        const way = await this.#wayAround(refused, signal);
         if (way.type === 'self') {
           // It stands in its own way (`readme` to `README` where case is folded): over a temporary name.
           await this.#place(node, remote, target, temporaryName(ino), temporaryName(ino), signal);
@@ -244,12 +239,12 @@ export class NamePush {
   }
 
   /** As `TakenNames.wayAround`. @throws PostponedError where the folder is gone by now, or has another address */
-  async #wayAround(refused: RefusedName, folder: Inode, signal: AbortSignal): Promise<WayAround> {
+  async #wayAround(refused: RefusedName, signal: AbortSignal): Promise<WayAround> {
     try {
       return await this.#taken.wayAround(refused, signal);
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 404) throw error;
-      await this.#outcome.parentMissing(folder, refused.folder, error, signal);
+      await this.#outcome.parentMissing(refused.place.parent, refused.folder, error, signal);
       throw new PostponedError('the folder that it goes into is gone', { cause: error });
     }
   }
@@ -258,18 +253,21 @@ export class NamePush {
   async #notFound(
     { ino, kind }: NodeRecord,
     { resource }: RemoteFacet,
-    aimed: { readonly folder: ResourceUrl; readonly name: string },
+    aimed: { readonly folder: Inode; readonly resource: ResourceUrl; readonly name: string },
     error: ApiError,
     signal: AbortSignal,
   ): Promise<void> {
     const { store, changes, newAddress } = this.#deps;
+    // The folder may have got another address itself since the push began.
+    const parentResource = store.get('node', aimed.folder)?.remote?.resource ?? aimed.resource;
     // As long as that is not known, what listings tell of the place is not somebody else's.
-    this.#begin(ino, { action: 'relocate', parentResource: aimed.folder, name: aimed.name, resource });
+    this.#begin(ino, { action: 'relocate', parentResource, name: aimed.name, resource });
     const found = await changes.resource(resource, kind, signal);
     if (found !== null && found.url === resource) {
       this.#deps.intents.forget(ino);
-      const folder = store.get('resource', aimed.folder);
-      if (folder !== undefined) await this.#outcome.parentMissing(folder, aimed.folder, error, signal);
+      // What is asked for under an address of before is asked for again.
+      if (store.get('resource', aimed.resource) === aimed.folder)
+        await this.#outcome.parentMissing(aimed.folder, aimed.resource, error, signal);
       return;
     }
     const foundParent = folderOf(store, found?.parent);

@@ -3,6 +3,7 @@ import { isContentDirty } from '../store/node-table.ts';
 import type { AgendaDeps } from './agenda.ts';
 import type { DueTimes } from './due-times.ts';
 import type { PlanView } from './plan.ts';
+import type { RefusedNames } from './refused-names.ts';
 import type { VersionPace } from './version-pace.ts';
 
 /** The plan's eyes on the store, and on the agenda that asks it. */
@@ -50,7 +51,7 @@ export function planViewOf(deps: PlanViewDeps): PlanView {
     isOpen,
     isBeingWritten,
     isSplit: (folder) => splits.has(folder),
-    refusedBy: (ino) => refused.get(ino) ?? null,
+    refusedBy: (ino) => refused.holderOf(ino),
     remoteName: (fileName) => names.toRemoteName(fileName),
   };
 }
@@ -60,6 +61,5 @@ export interface PlanViewDeps extends Omit<AgendaDeps, 'line' | 'log' | 'onWork'
   readonly pace: VersionPace;
   /** Folders that cannot go to the trash in one piece. */
   readonly splits: ReadonlySet<Inode>;
-  /** Who was refused a name, and who has it. */
-  readonly refused: ReadonlyMap<Inode, Inode>;
+  readonly refused: Pick<RefusedNames, 'holderOf'>;
 }

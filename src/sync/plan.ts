@@ -209,16 +209,19 @@ function placeIsFree(node: NodeRecord, local: LocalFacet, view: PlanView): Decis
     }
     return { type: 'wait', for: other, because: 'name' };
   }
-  const holder = view.refusedBy(node.ino);
-  if (holder === null || !isLeaving(holder, local.parent, view)) return null;
-  return { type: 'wait', for: holder, because: 'name' };
+  const holder = leavingHolder(node.ino, view);
+  return holder === null ? null : { type: 'wait', for: holder, because: 'name' };
 }
 
-/** Whether the service has the node in that folder for now only: it is to be elsewhere, or gone, and no person is waited for. */
-function isLeaving(ino: Inode, folder: Inode, view: PlanView): boolean {
-  const node = view.node(ino);
-  if (node?.remote?.parent !== folder || view.dirty(ino)?.parked !== null) return false;
-  return node.local === null || isMoved(node.local, node.remote);
+/**
+ * Because of whom `ino` was refused a name, where the service has that one there for now only: it is to be elsewhere, or gone, and no person
+ * is waited for. Null for none.
+ */
+export function leavingHolder(ino: Inode, view: PlanView): Inode | null {
+  const holder = view.refusedBy(ino);
+  const node = holder === null ? undefined : view.node(holder);
+  if (holder === null || !node?.remote || view.dirty(holder)?.parked !== null) return null;
+  return node.local === null || isMoved(node.local, node.remote) ? holder : null;
 }
 
 /** Null when the service would not be asked to put a folder into itself. */

@@ -8,6 +8,7 @@ import { NamePush } from './name-push.ts';
 import { NewAddress } from './new-address.ts';
 import type { Action } from './plan.ts';
 import type { SyncDeps } from './sync-loop.ts';
+import type { OnInTheWay } from './taken-names.ts';
 import { settleUnchanged } from './unchanged-draft.ts';
 import { UploadSession } from './upload-session.ts';
 
@@ -93,8 +94,7 @@ export interface PusherDeps extends SyncDeps {
   readonly index: DirtyIndex;
   /** Another node than the one that is pushed has to be pushed now. */
   readonly onDirty: (ino: Inode) => void;
-  /** Another node has a name that `asker` wants, and is to leave it. */
-  readonly onInTheWay: (ino: Inode, asker: Inode) => void;
+  readonly onInTheWay: OnInTheWay;
   /** It is gone, and stays here as it is for as long as it is open. */
   readonly onKeptOpen: (ino: Inode) => void;
   /** A draft is a version on the service, which did not say which one. */

@@ -21,6 +21,7 @@ import { ServiceLine } from './service-line.ts';
 import { pathOf, type SyncEvent, type SyncStatus, type WaitingChange } from './sync-event.ts';
 import { SyncReporter } from './sync-reporter.ts';
 import { type OnBegin, type SyncReport, SyncRequest } from './sync-request.ts';
+import type { OnInTheWay } from './taken-names.ts';
 import { Tidying } from './tidying.ts';
 import type { OnSameBytes } from './unchanged-draft.ts';
 
@@ -120,7 +121,7 @@ export class SyncLoop {
     });
     this.#agenda = agenda;
     const onDirty = (ino: Inode): void => agenda.reconsider(ino);
-    const onInTheWay = (ino: Inode, asker: Inode): void => agenda.inTheWay(ino, asker);
+    const onInTheWay: OnInTheWay = (ino, asker, place) => agenda.inTheWay(ino, asker, place);
     const onKeptOpen = (ino: Inode): void => agenda.keptOpen(ino);
     const onNameless = (content: ContentId): void => madeHere.add(content);
     this.#pusher = new Pusher({ ...deps, intents, index, onDirty, onInTheWay, onKeptOpen, onNameless });

@@ -9,6 +9,7 @@ import type { Intents } from './intents.ts';
 import type { RemoteNaming } from './name-push.ts';
 import { recordRelocated } from './outcome.ts';
 import { isMoved } from './plan.ts';
+import type { Place } from './refused-names.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 
 /** A name that the service refused for whom, and where. */
@@ -19,7 +20,12 @@ export interface RefusedName {
   readonly self: ResourceUrl | null;
   readonly folder: ResourceUrl;
   readonly name: string;
+  /** The same as it is called here. */
+  readonly place: Place;
 }
+
+/** Another node has a name that `asker` wants for that place, and is to leave it. */
+export type OnInTheWay = (ino: Inode, asker: Inode, place: Place) => void;
 
 export type WayAround =
   /** The folder is there already, made on both sides: take it. */
@@ -41,7 +47,7 @@ export class TakenNames {
   }
 
   /** @throws PostponedError when the name is about to be free · what `RemoteChanges.list` throws */
-  async wayAround({ ino, kind, self, folder, name }: RefusedName, signal: AbortSignal): Promise<WayAround> {
+  async wayAround({ ino, kind, self, folder, name, place }: RefusedName, signal: AbortSignal): Promise<WayAround> {
     const { store, changes, host, clock, index } = this.#deps;
     const entries = await changes.list(folder, signal);
     const holders = entries.filter((entry) => folded(entry.name) === folded(name));
@@ -53,7 +59,7 @@ export class TakenNames {
         // On its way elsewhere; or somebody else gave it the name, and the plan has to know that to get around it.
         this.#learnPlace(owner, holder, folder);
         if (this.#isLeaving(owner)) {
-          this.#deps.onInTheWay(owner, ino);
+          this.#deps.onInTheWay(owner, ino, place);
           throw new PostponedError('the name is about to be free');
         }
       }
@@ -96,8 +102,7 @@ export interface TakenNamesDeps {
   readonly index: DirtyIndex;
   readonly clock: Clock;
   readonly onDirty: (ino: Inode) => void;
-  /** Another node has a name that `asker` wants, and is to leave it. */
-  readonly onInTheWay: (ino: Inode, asker: Inode) => void;
+  readonly onInTheWay: OnInTheWay;
   readonly host: string;
 }
 

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import { MODEL_ROOT } from './model-service.ts';
-import { SyncWorld } from './sync-world.ts';
+import { type Fate, MODEL_ROOT } from './model-service.ts';
+import { SETTLE_MS, SyncWorld } from './sync-world.ts';
 
 /** A service that takes `Photos` and `photos` for one name, and names that change hands here: each gets the one that it has. */
 
@@ -47,4 +47,53 @@ describe('a name that is refused because of one that is to leave it', () => {
       expect(there()).toEqual({ '/one': 'Two', '/two': 'One' });
     },
   );
+
+  test('who has another name by then waits for nobody', async () => {
+    world.service.auto = (request) =>
+      request === 'createFolder new' ? { type: 'refuse', status: 403 } : { type: 'answer' };
+    world.service.add('file', MODEL_ROOT, 'Makefile', Buffer.from('all:'));
+    world.learn();
+    world.mkdir('/new');
+    world.rename('/Makefile', '/new/Makefile');
+    world.write('/makefile', 'x');
+    world.clock.advance(SETTLE_MS);
+    await world.quiet();
+    expect(world.sync.status().parked.map(({ path }) => path)).toEqual(['new']);
+    world.rename('/makefile', '/build.txt');
+    for (let round = 0; round < 5; round++) {
+      world.clock.advance(10 * SETTLE_MS);
+      await world.quiet();
+    }
+
+    expect(there()).toEqual({ '/Makefile': 'all:', '/build.txt': 'x' });
+  });
+
+  test('where that one is parked in the pause, the other gets a name, and is not told as parked', async () => {
+    world.service.add('folder', MODEL_ROOT, 'folder');
+    world.service.add('file', MODEL_ROOT, 'Makefile', Buffer.from('all:'));
+    world.learn();
+    world.service.auto = null;
+    const answer = async (request: string, fate: Fate): Promise<void> => {
+      await world.quiet();
+      const { pending } = world.service;
+      const [asked] = pending.splice(
+        pending.findIndex(({ name }) => name.startsWith(request)),
+        1,
+      );
+      asked?.settle(fate);
+      await world.quiet();
+    };
+    world.rename('/Makefile', '/folder/Makefile');
+    world.write('/makefile', 'x');
+    const syncing = world.sync.syncNow();
+    await answer('createFile', { type: 'answer' });
+    await answer('list', { type: 'answer' });
+    await answer('relocate', { type: 'refuse', status: 403 });
+    expect(world.sync.status().parked.map(({ path }) => path)).toEqual(['folder/Makefile']);
+    world.service.auto = () => ({ type: 'answer' });
+    await world.converge();
+
+    expect((await syncing).parked.map(({ path }) => path)).toEqual(['folder/Makefile']);
+    expect(Object.values(there()).filter((text) => text === 'x')).toEqual(['x']);
+  });
 });

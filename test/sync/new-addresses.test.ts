@@ -9,6 +9,7 @@ import { MODEL_ROOT } from './model-service.ts';
 /** The service gives what is moved a new address (301): the old one is nobody's from then on, or leads to the new one. */
 
 const NEW = 'm:file/new-address' as ResourceUrl;
+const NEW_FOLDER = 'm:folder/new-address' as ResourceUrl;
 let synced: SyncedTower;
 let from: ResourceUrl;
 let to: ResourceUrl;
@@ -97,6 +98,32 @@ describe('a file stays one file', () => {
       ]);
     },
   );
+
+  test('where the answer is lost, asked for again it is nobody’s, and its folder has another address by then', async () => {
+    const { service, mount, sync } = synced;
+    const { ino } = await mount.stat('from/f');
+    const arrive = await moved('404');
+    const relocateFile = service.relocate;
+    service.relocate = async (url, kind, parent, name, signal) => {
+      const it = service.resources.get(url);
+      if (url !== to || it === undefined) return await relocateFile(url, kind, parent, name, signal);
+      service.resources.delete(to);
+      service.resources.set(NEW_FOLDER, { ...it, url: NEW_FOLDER, name, parent });
+      for (const child of service.resources.values()) if (child.parent === to) child.parent = NEW_FOLDER;
+      return NEW_FOLDER;
+    };
+    await mount.rename('to', 'renamed');
+    for (let round = 0; round < 5; round++) await synced.pass(2_000);
+    expect(service.resources.has(NEW_FOLDER)).toBe(true);
+    arrive();
+    for (let round = 0; round < 5; round++) await synced.pass(10_000);
+
+    expect((await mount.stat('renamed/f')).ino).toBe(ino);
+    await settled();
+    expect(sync.status()).toMatchObject({ pending: 0, parked: [] });
+    expect((await mount.stat('renamed/f')).ino).toBe(ino);
+    expect(await mount.readdir('renamed')).toHaveLength(1);
+  });
 
   test('where the answer is lost, and the old address leads to the new one', async () => {
     const { service, mount, sync } = synced;
@@ -221,8 +248,6 @@ test('what is in a pinned folder, and was moved elsewhere, is kept after a resta
 
 /** What is pushed into a folder meanwhile comes when it has another address already, and meets a 404. */
 describe('a folder stays one folder where its answer comes after', () => {
-  const NEW_FOLDER = 'm:folder/new-address' as ResourceUrl;
-
   const rename = (): Promise<void> => synced.mount.rename('from/f', 'from/g');
   const make = (): Promise<void> => synced.mount.writeFile('from/g', Buffer.from('ours'));
   test.each<[string, number, () => Promise<void>, string]>([

@@ -53,3 +53,28 @@ test('a file that waits for a name goes when another client has deleted the one 
 
   expect([...service.tree()]).toEqual([['/x', 'new']]);
 });
+test('three files that take each other’s names, two of them in the folder that is pushed at once', async () => {
+  const world = new SyncWorld();
+  const { service, sync } = world;
+  service.auto = () => ({ type: 'answer' });
+  const [a, b] = [service.add('folder', MODEL_ROOT, 'a'), service.add('folder', MODEL_ROOT, 'b')];
+  for (const [folder, name] of [
+    [a, 'w'],
+    [a, 'y'],
+    [b, 'x'],
+  ] as const)
+    service.add('file', folder, name, Buffer.from(name));
+  world.learn();
+  world.rename('/b/x', '/b/t');
+  world.rename('/a/y', '/b/x');
+  world.rename('/a/w', '/a/y');
+  world.rename('/b/t', '/a/w');
+  let isOver = false;
+  void sync.syncNow(undefined, world.node('/a').ino).then(() => {
+    isOver = true;
+  });
+  for (let round = 0; round < 5; round++) await world.quiet();
+
+  expect(isOver).toBe(true);
+  expect(Object.fromEntries(service.tree())).toMatchObject({ '/a/w': 'x', '/a/y': 'w', '/b/x': 'y' });
+});
