@@ -58,7 +58,9 @@ const lock = join(dist, '.bootstrap-lock');
 function lifeOf(pid) {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
-    return `${pid} ${stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19]}`;
+    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+    // One that nobody has asked for its end yet is there for as long; in a container that may be for ever.
+    return 'ZX'.includes(fields[0]) ? `${pid} has ended` : `${pid} ${fields[19]}`;
   } catch {
     return `${pid} has ended`;
   }

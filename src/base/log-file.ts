@@ -44,8 +44,9 @@ export class LogFile {
       writeSync(fd, line);
       const { size, ino } = fstatSync(fd);
       if (size >= this.#bytesMax) this.#putAside(ino);
-    } catch {
-      this.#close();
+    } catch (error) {
+      // A pipe that is full stays open: whoever reads it may see its end otherwise, and go.
+      if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') this.#close();
     }
   }
 

@@ -88,7 +88,7 @@ function newFileAt(path: string, name: string): string {
 async function replace(spool: string, found: InMount, leftBehind: LeftBehind): Promise<void> {
   const { place } = found;
   // A name that never travels: what SIGKILL leaves of it stays on this machine.
-  const name = `._${basename(place).slice(0, 40)}.${process.pid}.cfs-restore`;
+  const name = `._${[...basename(place)].slice(0, 40).join('')}.${process.pid}.cfs-restore`;
   const fresh = join(dirname(place), name);
   const { socketPath } = found.mount;
   const { path } = found.located;

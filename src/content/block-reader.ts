@@ -293,7 +293,11 @@ export class BlockReader {
 
   async #fetchPatiently(fetch: Fetch, sizeBytes: number, giveUp: AbortSignal): Promise<void> {
     try {
-      await this.#patience.ask((signal) => this.#fetchSomewhere(fetch, sizeBytes, signal), giveUp, 'bytes');
+      await this.#patience.ask(
+        (signal) => this.#fetchSomewhere(fetch, sizeBytes, signal),
+        giveUp,
+        () => fetch.landedTo,
+      );
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 404) throw error;
       this.#log.warn({ content: fetch.content, ...fetch.extent }, 'version gone while it was read');

@@ -53,19 +53,20 @@ export class Patience {
    * Asks until there is an answer or no more time. Refusals are not asked again.
    *
    * @param until ends the asking before: nobody wants the answer any more
-   * @param answer `'bytes'`: its time begins anew whenever bytes come, for it or for others (`bytesCame`): a line that is slow, or that
-   *   it has to share, is not one that is silent
+   * @param landedTo of a question for bytes, up to where they are here. While it has no answer its time begins anew whenever bytes come, for it or
+   *   for others (`bytesCame`): a line that is slow, or that it has to share, is not one that is silent. Where it is refused, or cut, again and
+   *   again, only what has landed of its own counts
    * @throws FsError ETIMEDOUT when no answer came in time, EIO when the last one was of no use · what the service refused with · the reason
    *   of `until` or the shutdown
    */
   async ask<T>(
     question: (signal: AbortSignal) => Promise<T>,
     until?: AbortSignal,
-    answer: 'at once' | 'bytes' = 'at once',
+    landedTo?: () => number,
   ): Promise<T> {
     const startedMs = this.#clock.elapsedMs();
     const silentMs = (): number =>
-      this.#clock.elapsedMs() - (answer === 'bytes' ? Math.max(startedMs, this.#bytesCameMs) : startedMs);
+      this.#clock.elapsedMs() - (landedTo === undefined ? startedMs : Math.max(startedMs, this.#bytesCameMs));
     const limitMs = this.#isAway ? Math.min(AWAY_MS, this.#readTimeoutMs) : this.#readTimeoutMs;
     const deadline = new AbortController();
     let cancel = (): void => {};
@@ -80,11 +81,13 @@ export class Patience {
     const { signal } = firstOf([stop, deadline.signal]);
     /** What came of the question before this one. */
     let before: unknown = null;
+    /** Since when none was of use, and up to where bytes were here then. */
+    let failing: { readonly sinceMs: number; readonly landedTo: number } | null = null;
     try {
       for (let attempt = 0; ; attempt++) {
         try {
           const answered = await question(signal);
-          if (answer === 'bytes') this.bytesCame();
+          if (landedTo !== undefined) this.bytesCame();
           this.#isAway = false;
           return answered;
         } catch (error) {
@@ -94,7 +97,10 @@ export class Patience {
           const waitMs = Math.max(pauseMs, error instanceof ApiError ? (error.retryAfterMs ?? 0) : 0);
           // A question that the end of the time cut short says nothing: what the one before it came to does.
           if (deadline.signal.aborted) throw this.#timedOut(before ?? error);
-          if (silentMs() + waitMs > limitMs) throw this.#timedOut(error);
+          const nowMs = this.#clock.elapsedMs();
+          const at = landedTo?.() ?? 0;
+          if (failing === null || at > failing.landedTo) failing = { sinceMs: nowMs, landedTo: at };
+          if (Math.max(silentMs(), nowMs - failing.sinceMs) + waitMs > limitMs) throw this.#timedOut(error);
           before = error;
           this.#log.debug({ attempt, waitMs, err: error }, 'question to be repeated');
           await this.#clock.sleep(waitMs, stop);

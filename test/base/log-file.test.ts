@@ -11,6 +11,7 @@ import {
   readdirSync,
   readFileSync,
   readlinkSync,
+  readSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -124,6 +125,22 @@ test('a log that cannot be written ends nothing', () => {
   expect(readFileSync(path, 'utf8')).toBe('two\n');
   chmodSync(path, 0o600);
   log.close();
+});
+
+test('a pipe that was full for a while stays open for who reads it', () => {
+  const pipe = join(directory, 'pipe');
+  spawnSync('mkfifo', [pipe]);
+  const reader = openSync(pipe, constants.O_RDONLY | constants.O_NONBLOCK);
+  const log = new LogFile(pipe);
+  for (let line = 0; line < 100; line++) log.write(`${'x'.repeat(4095)}\n`);
+  const buffer = Buffer.alloc(1024 * 1024);
+  while (readSync(reader, buffer) === buffer.length);
+  expect(() => readSync(reader, buffer)).toThrow('EAGAIN'); // and not the end of it
+
+  log.write('later\n');
+  expect(readSync(reader, buffer)).toBe(6);
+  log.close();
+  closeSync(reader);
 });
 
 /** [S-log-1] */

@@ -70,13 +70,14 @@ test('cfs restore makes a file what it was, as its next version, and keeps what 
 
 /** [S-history-2] */
 test.skipIf(process.getuid?.() !== 0)('cfs restore leaves a file its owner, its mode and its attributes', async () => {
-  const [first] = await save('kept.txt', 'first', 'second');
-  await mount.run('chown 4321:8765 kept.txt; chmod 4750 kept.txt; setfattr -n user.note -v mine kept.txt');
+  const kept = `${'a'.repeat(39)}😀 kept.txt`; // as a part of it is in the name of the copy
+  const [first] = await save(kept, 'first', 'second');
+  await mount.run(`chown 4321:8765 '${kept}'; chmod 4750 '${kept}'; setfattr -n user.note -v mine '${kept}'`);
 
-  expect(await cfs('restore', `${at('kept.txt')}@${first}`)).toMatchObject({ code: 0, stderr: '' });
+  expect(await cfs('restore', `${at(kept)}@${first}`)).toMatchObject({ code: 0, stderr: '' });
 
   const { stdout } = await mount.run(
-    'cat kept.txt; stat -c " %u %g %a" kept.txt; getfattr --only-values -n user.note kept.txt',
+    `cat '${kept}'; stat -c ' %u %g %a' '${kept}'; getfattr --only-values -n user.note '${kept}'`,
   );
   expect(stdout).toBe('first 4321 8765 4750\nmine');
 });

@@ -161,7 +161,7 @@ test('bytes are waited for as long as some keep coming, to whomever; other answe
   const hangs = (signal: AbortSignal): Promise<never> =>
     new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true }));
   const ended = (what: string) => (error: { errno: string }) => void ends.push(`${what}: ${error.errno}`);
-  const bytes = waiting.ask(hangs, undefined, 'bytes').catch(ended('bytes'));
+  const bytes = waiting.ask(hangs, undefined, () => 0).catch(ended('bytes'));
   const name = waiting.ask(hangs).catch(ended('name'));
 
   for (let n = 0; n < 10; n++) {
@@ -180,6 +180,30 @@ test('bytes are waited for as long as some keep coming, to whomever; other answe
   expect(ends).toEqual(['name: ETIMEDOUT', 'bytes: ETIMEDOUT']);
 });
 
+test.each([
+  ['refused', new ApiError(503, 'GET /file/1/data', 'busy'), 'EIO'],
+  ['cut', new TransportError('the line was cut'), 'ETIMEDOUT'],
+] as const)('what is %s again and again ends, though bytes come to others all the while', async (_, failure, errno) => {
+  const clock = new SleepClock();
+  const reader = patience(clock);
+  let landedTo = 0;
+  let asked = 0;
+  const answer = reader.ask(
+    async () => {
+      asked++;
+      if (asked <= 3) landedTo = asked; // as long as it gets on itself its time begins anew
+      clock.pass(20_000);
+      reader.bytesCame();
+      throw failure;
+    },
+    undefined,
+    () => landedTo,
+  );
+
+  await expect(answer).rejects.toMatchObject({ errno });
+  expect(asked).toBe(5);
+});
+
 /** What a signal keeps: listeners, and (Node 20, for ever) an entry for each `AbortSignal.any` that was made of it. */
 function keptBy(signal: AbortSignal): number {
   const symbol = Object.getOwnPropertySymbols(signal).find((each) => String(each) === 'Symbol(kDependantSignals)');
@@ -192,7 +216,11 @@ test('questions that were answered leave nothing with the signal that ends the m
   const asked = patience(systemClock, shutdown);
   for (let n = 0; n < 100; n++) {
     await asked.ask(async () => 'an answer');
-    await asked.ask(async () => 'bytes', new AbortController().signal, 'bytes');
+    await asked.ask(
+      async () => 'bytes',
+      new AbortController().signal,
+      () => 0,
+    );
     await asked.askBriefly(async () => 'an answer', 1_000);
   }
   expect(keptBy(shutdown)).toBe(0);

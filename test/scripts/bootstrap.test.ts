@@ -121,3 +121,22 @@ test('two at the same time, as npm start and npm test in a fresh clone, go one a
   expect(readFileSync(at('npm-calls'), 'utf8')).toBe('alone');
   expect(existsSync(at('dist/.bootstrap-lock'))).toBe(false);
 });
+
+test('one that has ended, and that nobody has asked for its end, is waited for by nobody', async () => {
+  // As in a container whose first process never asks: its parent only sleeps.
+  const ends = 'until grep -q sleep /proc/$PPID/comm; do :; done';
+  const parent = spawn('sh', ['-c', 'sh -c "$0" & echo $!; exec sleep 30', ends], {
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+  const [first] = (await once(parent.stdout, 'data')) as [Buffer];
+  const pid = Number(first);
+  const fieldsOf = (): string[] => readFileSync(`/proc/${pid}/stat`, 'latin1').split(') ')[1]?.split(' ') ?? [];
+  await expect.poll(() => fieldsOf()[0]).toBe('Z');
+  writeFileSync(at('dist/.bootstrap-lock'), `${pid} ${fieldsOf()[19]}`);
+
+  const { status } = bootstrap({});
+  parent.kill('SIGKILL');
+
+  expect(status).toBe(0);
+  expect(existsSync(at('dist/.bootstrap-lock'))).toBe(false);
+});
