@@ -14,6 +14,7 @@ import type { NameOutcome } from './name-outcome.ts';
 import type { NewAddress } from './new-address.ts';
 import { folderOf, isTemporaryName, recordRelocated, temporaryName } from './outcome.ts';
 import type { Action } from './plan.ts';
+import type { Place } from './refused-names.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 import { pathOf, type SyncEvent } from './sync-event.ts';
 import { type OnInTheWay, type RefusedName, TakenNames, type WayAround } from './taken-names.ts';
@@ -170,6 +171,7 @@ export class NamePush {
         }
         if (way.type !== 'rename') {
           if (error.status === 400) throw nameRefused(error);
+          this.#mustBeWanted(node, place, asked);
           continue;
         }
         log.info({ ino, status: error.status }, 'name is taken on the service, another one is used there');
@@ -191,6 +193,7 @@ export class NamePush {
     const { ino, kind } = node;
     const targetIno = store.get('resource', target);
     if (targetIno === undefined) return;
+    const place = { parent: targetIno, name: fileName };
     let remoteName = wanted;
     for (let attempt = 1; ; attempt++) {
       const asked = remoteName;
@@ -198,8 +201,8 @@ export class NamePush {
       try {
         const url = await this.#sent(ino, () => changes.relocate(remote.resource, kind, target, asked, signal));
         store.transact((tx) => {
-          const place = { resource: url, parent: targetIno, name: asked, shownAs: fileName };
-          recordRelocated(tx, remote.resource, place, clock.nowMs());
+          const there = { resource: url, parent: targetIno, name: asked, shownAs: fileName };
+          recordRelocated(tx, remote.resource, there, clock.nowMs());
           intents.end(tx, ino);
           intents.readdress(tx, remote.resource, url);
         });
@@ -221,10 +224,12 @@ export class NamePush {
             return;
           }
           // What was in the way may have left it meanwhile, by a push of ours beside this one.
-          if (attempt === 1) continue;
+          if (attempt === 1) {
+            this.#mustBeWanted(node, place, asked);
+            continue;
+          }
         }
         if (error.status !== 409 || attempt === NAME_ATTEMPTS_MAX) throw nameRefused(error);
-        const place = { parent: targetIno, name: fileName };
         const refused = { ino, kind, self: remote.resource, folder: target, name: asked, place };
         const way = await this.#wayAround(refused, signal);
         if (way.type === 'self') {
@@ -232,10 +237,27 @@ export class NamePush {
           await this.#place(node, remote, target, temporaryName(ino), temporaryName(ino), signal);
           throw new PostponedError('on its way over a temporary name');
         }
-        if (way.type !== 'rename') continue;
+        if (way.type !== 'rename') {
+          this.#mustBeWanted(node, place, asked);
+          continue;
+        }
         remoteName = way.name;
       }
     }
+  }
+
+  /**
+   * What was refused is about to be asked for again: not where it is to be elsewhere, or is deleted, by now, nor where another of ours got
+   * the place when this one had let go of it.
+   *
+   * @throws PostponedError then: it is to be decided anew
+   */
+  #mustBeWanted({ ino, local: before }: NodeRecord, { parent }: Place, name: string): void {
+    const { store, index } = this.#deps;
+    const now = store.get('node', ino)?.local;
+    const isElsewhere = now?.parent !== before?.parent || now?.name !== before?.name;
+    const isTaken = [...index.occupants(parent, name)].some((other) => other !== ino);
+    if (isElsewhere || isTaken) throw new PostponedError("its place is another by now, or somebody else's");
   }
 
   /** As `TakenNames.wayAround`. @throws PostponedError where the folder is gone by now, or has another address */

@@ -103,6 +103,19 @@ type History = [{ isFolder: boolean; at: number; name: number }[], Step[]];
 /** Histories that once failed: with nobody else, and with another client at work. */
 const ONCE_FAILED: Readonly<Record<'alone' | 'shared', History[]>> = {
   alone: [
+    // A name was refused though nobody had it; another file was renamed over it before it was asked for again.
+    [
+      [
+        { isFolder: false, at: 0, name: 0 },
+        { isFolder: false, at: 0, name: 1 },
+      ],
+      [
+        { do: 'rename', at: 0, to: 0, name: 2 },
+        { do: 'restart', took: false },
+        { do: 'rename', at: 20, to: 0, name: 2 },
+        { do: 'refuse', which: 3 },
+      ],
+    ],
     // The upload whose answer was lost had gone over to the file that was renamed over its own; then both were removed.
     [
       [
