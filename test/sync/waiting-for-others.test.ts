@@ -78,3 +78,23 @@ test('three files that take each other’s names, two of them in the folder that
   expect(isOver).toBe(true);
   expect(Object.fromEntries(service.tree())).toMatchObject({ '/a/w': 'x', '/a/y': 'w', '/b/x': 'y' });
 });
+
+test('a file whose name was refused, and that another is renamed over before it is asked for again: the other one has it', async () => {
+  const world = new SyncWorld();
+  const { service } = world;
+  for (const name of ['a', 'b']) service.add('file', MODEL_ROOT, name, Buffer.from(name));
+  world.learn();
+  world.rename('/a', '/c');
+  world.clock.advance(SETTLE_MS + 1);
+  await world.quiet();
+  const [asked] = service.pending.splice(0);
+  expect(asked?.name).toMatch(/^relocate .* c$/);
+  world.rename('/b', '/c');
+  asked?.settle({ type: 'refuse', status: 409 });
+  await world.quiet();
+  world.clock.advance(SETTLE_MS + 1);
+  await world.converge();
+
+  expect(service.violations).toEqual([]);
+  expect([...service.tree()]).toEqual([['/c', 'b']]);
+});
