@@ -8,7 +8,7 @@ import type { Tree } from '../../src/tree/tree.ts';
 import { checkStore } from '../tree/tree-fixture.ts';
 import type { Fate } from './model-service.ts';
 import { MODEL_ROOT, MODEL_TRASH } from './model-service.ts';
-import { SETTLE_MS, SyncWorld } from './sync-world.ts';
+import { SETTLE_MS, SyncWorld, UNFILLED } from './sync-world.ts';
 
 /**
  * From any tree on the service, any changes made here, in any order of answers, with requests lost before or after they took
@@ -324,7 +324,8 @@ class Run {
     await world.quiet();
     world.contents.collect();
     this.check();
-    const left = new Set([...world.localTree().values(), ...world.service.allBytes()]);
+    // What was never filled has no bytes that could get lost.
+    const left = new Set([...world.localTree().values(), ...world.service.allBytes(), UNFILLED]);
     for (const bytes of before) {
       if (bytes !== null && !left.has(bytes))
         throw new Error(`${JSON.stringify(bytes)} got lost without the user's doing`);

@@ -14,6 +14,8 @@ import { MemoryContents } from './memory-contents.ts';
 import { type Fate, MODEL_ROOT, ModelService } from './model-service.ts';
 
 export const SETTLE_MS = 2_000;
+/** In the place of the bytes of a file that nobody has filled yet. */
+export const UNFILLED = 'stub';
 
 /** The left tower down to its sync, over a service that does what a test says; time stands still until told. */
 export class SyncWorld {
@@ -223,7 +225,7 @@ export class SyncWorld {
     if (content === null) {
       const resource = node.remote?.resource;
       if (resource === undefined || !this.service.resources.has(this.service.now(resource))) return 'nowhere';
-      return this.service.bytesOf(resource)?.toString() ?? 'stub';
+      return this.service.bytesOf(resource)?.toString() ?? UNFILLED;
     }
     const sizeBytes = this.contents.sizeOf(content);
     try {
