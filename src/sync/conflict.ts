@@ -62,6 +62,20 @@ export function judgeHistory(
   return { type: 'theirs', version: newest, oursIsKept: at > 0 && isLater(complete[at - 1], complete[at]), under };
 }
 
+/**
+ * Whether a file holds what it held when `base` was all that was known of it, apart from what was given up here since.
+ *
+ * @param history newest first, as the service gives it
+ */
+export function isOnlyDiscardedSince(
+  history: readonly RemoteVersion[],
+  base: KnownBase,
+  discarded: ReadonlySet<VersionUrl>,
+): boolean {
+  const newest = history.find((version) => version.complete && (isBase(version, base) || !discarded.has(version.url)));
+  return newest === undefined ? base.sizeBytes === null : isBase(newest, base);
+}
+
 function isLater(version: RemoteVersion | undefined, than: RemoteVersion | undefined): boolean {
   return (version?.lastModifiedMs ?? 0) > (than?.lastModifiedMs ?? Number.POSITIVE_INFINITY);
 }

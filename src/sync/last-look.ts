@@ -64,7 +64,7 @@ export class LastLook {
   async isAsDeleted(file: NodeRecord, remote: RemoteFacet, signal: AbortSignal): Promise<boolean> {
     const { store, changes, clock } = this.#deps;
     const now = await changes.resource(remote.resource, file.kind, signal);
-    if (now === null || !isChangedSince(file, now)) return true;
+    if (now === null || !isChangedSince(file, now) || (await this.#deps.isOnlyDiscarded(remote, signal))) return true;
     store.transact((tx) => {
       const node = tx.get('node', file.ino);
       if (!node?.remote || node.local !== null) return;
@@ -87,7 +87,9 @@ export class LastLook {
     for (const entry of entries) {
       const ino = store.get('resource', entry.url);
       const node = ino === undefined ? undefined : store.get('node', ino);
-      if (node !== undefined && known.has(node.ino) && !isChangedSince(node, entry)) continue;
+      if (node?.remote && known.has(node.ino)) {
+        if (!isChangedSince(node, entry) || (await this.#deps.isOnlyDiscarded(node.remote, signal))) continue;
+      }
       onlyOurs = false;
       if (node !== undefined && node.local === null) store.transact((tx) => removeNode(tx, node, clock.nowMs()));
     }
@@ -98,6 +100,8 @@ export class LastLook {
 export interface LastLookDeps {
   readonly store: StoreWriter;
   readonly changes: Pick<RemoteChanges, 'list' | 'resource'>;
+  /** Of a file that is not as `remote` tells: whether all that came since are bytes of ours that a person gave up. */
+  readonly isOnlyDiscarded: (remote: RemoteFacet, signal: AbortSignal) => Promise<boolean>;
   readonly clock: Clock;
 }
 

@@ -8,7 +8,7 @@ import type { DirtyIndex } from './dirty-index.ts';
 import { hadNoEffect, ParkedError, PostponedError } from './failure.ts';
 import { GivingWay } from './giving-way.ts';
 import type { Intents } from './intents.ts';
-import { LastLook } from './last-look.ts';
+import { LastLook, type LastLookDeps } from './last-look.ts';
 import { mediaTypeOf, SYMLINK_MEDIA_TYPE } from './media-type.ts';
 import type { NameOutcome } from './name-outcome.ts';
 import type { NewAddress } from './new-address.ts';
@@ -45,6 +45,7 @@ export interface NamePushDeps {
   /** Another node than the one that is pushed has to be pushed now. */
   readonly onDirty: (ino: Inode) => void;
   readonly onInTheWay: OnInTheWay;
+  readonly isOnlyDiscarded: LastLookDeps['isOnlyDiscarded'];
   /** The name of this machine in the names of conflicted copies. */
   readonly host: string;
   readonly deletion: 'trash' | 'forever';
@@ -169,11 +170,9 @@ export class NamePush {
           const found = { url: way.url, parent, name: asked, fileName: name };
           return this.#outcome.created(ino, kind, found, 'found') === ino;
         }
-        if (way.type !== 'rename') {
-          if (error.status === 400) throw nameRefused(error);
-          this.#mustBeWanted(node, place, asked);
-          continue;
-        }
+        if (way.type !== 'rename' && error.status === 400) throw nameRefused(error);
+        this.#mustBeWanted(node, place, way.type === 'rename' ? null : asked);
+        if (way.type !== 'rename') continue;
         log.info({ ino, status: error.status }, 'name is taken on the service, another one is used there');
         remoteName = way.name;
       }
@@ -237,27 +236,27 @@ export class NamePush {
           await this.#place(node, remote, target, temporaryName(ino), temporaryName(ino), signal);
           throw new PostponedError('on its way over a temporary name');
         }
-        if (way.type !== 'rename') {
-          this.#mustBeWanted(node, place, asked);
-          continue;
-        }
-        remoteName = way.name;
+        this.#mustBeWanted(node, place, way.type === 'rename' ? null : asked);
+        if (way.type === 'rename') remoteName = way.name;
       }
     }
   }
 
   /**
-   * What was refused is about to be asked for again: not where it is to be elsewhere, or is deleted, by now, nor where another of ours got
-   * the place when this one had let go of it.
+   * What was refused is about to be asked for again: not where it is to be elsewhere, or is deleted, by now, nor where it took over another
+   * resource with what was begun for that (whose intent this one's would replace), nor where another of ours got the place when this one had
+   * let go of it.
    *
+   * @param name the same again; null for another one
    * @throws PostponedError then: it is to be decided anew
    */
-  #mustBeWanted({ ino, local: before }: NodeRecord, { parent }: Place, name: string): void {
+  #mustBeWanted({ ino, local: before, remote }: NodeRecord, { parent }: Place, name: string | null): void {
     const { store, index } = this.#deps;
-    const now = store.get('node', ino)?.local;
-    const isElsewhere = now?.parent !== before?.parent || now?.name !== before?.name;
-    const isTaken = [...index.occupants(parent, name)].some((other) => other !== ino);
-    if (isElsewhere || isTaken) throw new PostponedError("its place is another by now, or somebody else's");
+    const now = store.get('node', ino);
+    const isElsewhere = now?.local?.parent !== before?.parent || now?.local?.name !== before?.name;
+    const isOther = now?.remote?.resource !== remote?.resource;
+    const isTaken = name !== null && [...index.occupants(parent, name)].some((other) => other !== ino);
+    if (isElsewhere || isOther || isTaken) throw new PostponedError("its place is another by now, or somebody else's");
   }
 
   /** As `TakenNames.wayAround`. @throws PostponedError where the folder is gone by now, or has another address */

@@ -25,10 +25,12 @@ export class Pusher {
     const { deletion, plainPutMaxBytes, host } = options;
     const outcome = new NameOutcome(deps);
     const newAddress = new NewAddress({ ...deps, outcome, naming: names });
-    this.#names = new NamePush({ ...deps, outcome, newAddress, naming: names, deletion, host });
-    this.#findingOut = new FindingOut({ ...deps, outcome, newAddress, naming: names });
     const onGone = outcome.gone.bind(outcome);
-    this.#session = new UploadSession({ ...deps, onGone, plainPutMaxBytes, host });
+    const session = new UploadSession({ ...deps, onGone, plainPutMaxBytes, host });
+    const isOnlyDiscarded = session.isOnlyDiscarded.bind(session);
+    this.#session = session;
+    this.#names = new NamePush({ ...deps, outcome, newAddress, naming: names, isOnlyDiscarded, deletion, host });
+    this.#findingOut = new FindingOut({ ...deps, outcome, newAddress, naming: names });
   }
 
   /** What an earlier process began: nobody knows what came of it. */

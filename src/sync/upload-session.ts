@@ -6,7 +6,7 @@ import { ifSound, writeNode } from '../store/node-table.ts';
 import { timeLimit } from '../store/service-time.ts';
 import type { RemoteFacet, UploadRecord } from '../store/tables.ts';
 import { Acknowledgement, type AcknowledgementDeps } from './acknowledgement.ts';
-import { isTakenOverBy } from './conflict.ts';
+import { isOnlyDiscardedSince, isTakenOverBy } from './conflict.ts';
 import { type Complete, DraftBody } from './draft-body.ts';
 import { failureOf, hadNoEffect, ParkedError, PostponedError } from './failure.ts';
 import { mediaTypeOf, SYMLINK_MEDIA_TYPE } from './media-type.ts';
@@ -43,7 +43,7 @@ import type { OnSameBytes } from './unchanged-draft.ts';
  * | parked (refused, too large, damaged, what it lies over is gone), and the file holds other bytes by now | it is given up, those are the next version; a plain PUT that was not heard of and is found below them is ours |
  * | the plain PUT of other bytes was not heard of | a version of its own is made: the length of the file says nothing |
  * | the draft changed meanwhile | the frozen one is finished; what came after is the next version |
- * | the version given up by a person (`cfs discard`), and complete unheard | it becomes no copy when a later one is made, in this process |
+ * | the version given up by a person (`cfs discard`), and complete unheard | it becomes no copy when a later one is made, and goes with the file when that is deleted, in this process |
  * | file deleted here meanwhile | given up between two requests; the file's deletion takes the half version along |
  * | the history lost (or crash before it) | the version says that it is complete, the history is asked again |
  * | power cut after anything was sent | as after SIGKILL: the draft was on the disk before its first byte was sent (`DraftBody`) |
@@ -115,6 +115,23 @@ export class UploadSession {
     for (const oldest of this.#discarded) {
       if (this.#discarded.size <= DISCARDED_MAX) break;
       this.#discarded.delete(oldest);
+    }
+  }
+
+  /** Of a file that is not as `remote` tells: whether all that came since was given up by a person. Asked for only where something was. */
+  async isOnlyDiscarded(remote: RemoteFacet, signal: AbortSignal): Promise<boolean> {
+    if (this.#discarded.size === 0) return false;
+    const { store, uploads } = this.#deps;
+    const content = remote.content === null ? undefined : store.get('content', remote.content);
+    const { sizeBytes, lastModifiedMs } = remote;
+    const version = content?.resource === remote.resource ? content.version : null;
+    try {
+      const history = await uploads.versions(remote.resource, signal);
+      return isOnlyDiscardedSince(history, { version, sizeBytes, lastModifiedMs }, this.#discarded);
+    } catch (error) {
+      // It went meanwhile, or is none that has a history.
+      if (error instanceof ApiError && error.status === 404) return false;
+      throw error;
     }
   }
 

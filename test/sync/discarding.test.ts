@@ -189,6 +189,36 @@ describe('[S-discard-1] changes that are given up', () => {
     },
   );
 
+  const deletions = ['the file', 'its folder'].flatMap((what) =>
+    [false, true].map((isOthers) => ({
+      what,
+      isOthers,
+      then: isOthers ? 'somebody saved it meanwhile' : 'it is gone',
+    })),
+  );
+  test.each(deletions)(
+    'as a version that nobody heard of, and then $what is deleted: $then',
+    async ({ what, isOthers }) => {
+      const world = knownWorld();
+      const { service, sync, clock } = world;
+      const { remote } = world.node('/a/old');
+      world.write('/a/old', 'given up here');
+      service.auto = (name) => ({ type: name.startsWith('putVersion') ? 'lose-reply' : 'answer' });
+      clock.advance(SETTLE_MS + 1);
+      await world.quiet();
+      await sync.discard(ROOT_INODE, 'discard');
+      expect(service.tree().get('/a/old')).toBe('given up here');
+      service.auto = () => ({ type: 'answer' });
+      if (isOthers) service.addVersion(remote?.resource as ResourceUrl, Buffer.from('somebody else'));
+      if (what === 'the file') world.remove('/a/old');
+      else world.removeAll('/a');
+      await world.settle();
+      await expectNothingLeft(world);
+
+      expect(service.tree().get('/a/old')).toBe(isOthers ? 'somebody else' : undefined);
+    },
+  );
+
   test('of a file that was renamed over one that is being sent: that is ended, too', async () => {
     const world = knownWorld();
     const { service, clock } = world;

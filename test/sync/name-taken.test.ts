@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { MODEL_ROOT } from './model-service.ts';
-import { SyncWorld } from './sync-world.ts';
+import { type Fate, MODEL_ROOT } from './model-service.ts';
+import { SETTLE_MS, SyncWorld } from './sync-world.ts';
 
 test.each(['made', 'moved'])(
   'what is to be %s where its name is taken, in a folder that somebody deletes at that moment, goes with the folder that is made anew',
@@ -27,3 +27,38 @@ test.each(['made', 'moved'])(
     expect(service.tree().get('/d/f')).toBe('bytes');
   },
 );
+
+test('what is renamed over a file that is being sent, while a way around its own name is looked for, goes on with that', async () => {
+  const world = new SyncWorld();
+  const { service, clock } = world;
+  const file = service.add('file', MODEL_ROOT, 'file', Buffer.from('old'));
+  world.learn();
+  // Somebody is there already.
+  service.add('file', MODEL_ROOT, 'new', Buffer.from('theirs'));
+  world.write('/file', 'sent unheard');
+  world.write('/new', 'what is saved');
+  clock.advance(SETTLE_MS + 1);
+  const settle = async (request: string, fate: Fate['type']): Promise<void> => {
+    await world.quiet();
+    const at = service.pending.findIndex(({ name }) => name.startsWith(request));
+    service.pending.splice(at, 1)[0]?.settle({ type: fate } as Fate);
+  };
+  await settle('createVersion', 'answer');
+  await settle('createFile', 'answer');
+  await world.quiet();
+  expect(service.pending.map(({ name }) => name).toSorted()).toEqual([`list ${MODEL_ROOT}`, 'putVersionData from 0']);
+  world.rename('/new', '/file');
+  await settle('list', 'answer');
+  await settle('putVersionData', 'lose-reply');
+  service.auto = () => ({ type: 'answer' });
+  service.settleAll({ type: 'answer' });
+  await world.settle();
+  world.learn();
+
+  expect([...service.tree()].toSorted()).toEqual([
+    ['/file', 'what is saved'],
+    ['/new', 'theirs'],
+  ]);
+  expect(world.node('/file').remote?.resource).toBe(file);
+  expect(service.history(file).map(({ complete }) => complete)).toEqual([true, true, true]);
+});

@@ -275,7 +275,7 @@ class Run {
   readonly discards: Promise<void>[] = [];
   /** Their deletion was asked for, was not heard of, and was given up by a person: for ever, they may be gone. */
   readonly #mayBeGone = new Set<ResourceUrl>();
-  /** A name may be taken though nobody else is there: by what a refusal, or a version that was given up, has hidden. */
+  /** A name may be taken though nobody else is there: by what a refusal has hidden, or a version that was given up and forgotten. */
   #mayBeTaken = false;
   /** A version that was given up unheard before the last start is nobody's that we know. */
   #hasForgotten = false;
@@ -360,7 +360,9 @@ class Run {
       expect(this.world.service.violations.filter((violation) => !refused.test(violation))).toEqual([]);
       // There is nobody to be in conflict with.
       const copies = [...this.world.localTree().keys()].filter((path) => path.includes('conflicted copy'));
-      if (!this.#hasForgotten) expect(copies).toEqual([]);
+      // Where case is folded, one that was made and not filled may stay after a discard, by the name that the service has for it.
+      const isCalledSo = this.#kind.foldsCase && this.discards.length > 0;
+      if (!this.#hasForgotten && !isCalledSo) expect(copies).toEqual([]);
     }
     // That one nobody may ever do, whoever else is there.
     expect(this.world.service.violations.filter((violation) => violation.includes('never told'))).toEqual([]);
@@ -441,6 +443,7 @@ class Run {
           return '';
         case 'restart':
           this.#hasForgotten ||= this.discards.length > 0;
+          this.#mayBeTaken ||= this.#hasForgotten;
           world.restart({ type: step.took ? 'lose-reply' : 'lose-request' });
           return '';
         case 'open': {
@@ -463,7 +466,6 @@ class Run {
           const path = this.#any(step.at);
           if (path === null) return null;
           const { ino } = world.node(step.at % 5 === 0 ? '' : path);
-          this.#mayBeTaken = true;
           for (const [, { action, resource }] of world.store.all('upload'))
             if (action === 'trash' && resource !== null) this.#mayBeGone.add(resource);
           const discard = world.sync.discard(ino, 'discard');
