@@ -138,13 +138,21 @@ export function baseOf(
 ): KnownBase {
   const remote = node?.remote ?? null;
   const under = store.get('content', content)?.base ?? null;
-  const of = (id: ContentId | null): ContentRecord | undefined => (id === null ? undefined : store.get('content', id));
   // Another file's version says nothing about what this file held: neither under a draft that came to this name, nor as what
   // this file holds too, since those bytes became the other's version under its name.
   // Nor does an older version of this file, where the draft, or what it lies over, came back to a name that it had left.
   const isTakeOver = wasTakeOver || isTakenOverBy(store, remote, content);
-  const known = isTakeOver ? [remote?.content ?? null] : [under, remote?.content ?? null];
-  const own = known.map(of).find((record) => record?.resource === remote?.resource);
+  return knownOf(store, remote, isTakeOver ? [] : [under]);
+}
+
+/** What the remote facet says; the version is that of the first of `contents`, or of its own, that is the file's. */
+export function knownOf(
+  store: StoreReader,
+  remote: RemoteFacet | null,
+  contents: readonly (ContentId | null)[] = [],
+): KnownBase {
+  const of = (id: ContentId | null): ContentRecord | undefined => (id === null ? undefined : store.get('content', id));
+  const own = [...contents, remote?.content ?? null].map(of).find((record) => record?.resource === remote?.resource);
   return {
     version: own?.version ?? null,
     sizeBytes: remote?.sizeBytes ?? null,

@@ -6,7 +6,7 @@ import { ifSound, writeNode } from '../store/node-table.ts';
 import { timeLimit } from '../store/service-time.ts';
 import type { RemoteFacet, UploadRecord } from '../store/tables.ts';
 import { Acknowledgement, type AcknowledgementDeps } from './acknowledgement.ts';
-import { isOnlyDiscardedSince, isTakenOverBy } from './conflict.ts';
+import { isOnlyDiscardedSince, isTakenOverBy, knownOf } from './conflict.ts';
 import { type Complete, DraftBody } from './draft-body.ts';
 import { failureOf, hadNoEffect, ParkedError, PostponedError } from './failure.ts';
 import { mediaTypeOf, SYMLINK_MEDIA_TYPE } from './media-type.ts';
@@ -122,12 +122,9 @@ export class UploadSession {
   async isOnlyDiscarded(remote: RemoteFacet, signal: AbortSignal): Promise<boolean> {
     if (this.#discarded.size === 0) return false;
     const { store, uploads } = this.#deps;
-    const content = remote.content === null ? undefined : store.get('content', remote.content);
-    const { sizeBytes, lastModifiedMs } = remote;
-    const version = content?.resource === remote.resource ? content.version : null;
     try {
       const history = await uploads.versions(remote.resource, signal);
-      return isOnlyDiscardedSince(history, { version, sizeBytes, lastModifiedMs }, this.#discarded);
+      return isOnlyDiscardedSince(history, knownOf(store, remote), this.#discarded);
     } catch (error) {
       // It went meanwhile, or is none that has a history.
       if (error instanceof ApiError && error.status === 404) return false;

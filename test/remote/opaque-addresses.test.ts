@@ -21,9 +21,9 @@ beforeEach(async () => {
         `<receivedShares>${server.url('/user/u-1/receivedShares/contents')}</receivedShares>` +
         `<deleted>${url('trash')}</deleted><magicBriefcase>${url('briefcase')}</magicBriefcase></user>`,
     ],
-    ['/user/u-1/folders/contents', listing(entry('briefcase'), entry('trash'), entry('work'))],
+    ['/user/u-1/folders/contents', listing(entry('briefcase'), entry('trash'), entry('desk'))],
     ['/user/u-1/workspaces/contents', listing(entry('laptop', 'workspace'))],
-    ['/workspace/laptop/contents', listing(entry('work'))],
+    ['/workspace/laptop/contents', listing(entry('desk'))],
     ['/workspace/laptop', '<workspace><displayName>laptop</displayName><contents>c</contents></workspace>'],
     [
       '/user/u-1/receivedShares/contents',
@@ -31,7 +31,7 @@ beforeEach(async () => {
         '<permissions><readAllowed enabled="true"/><writeAllowed enabled="true"/></permissions>' +
         `<owner>${server.url('/contact/u-1/u-2')}</owner></receivedShare></receivedShares>`,
     ],
-    ...['work', 'plans'].map((id): [string, string] => [
+    ...['desk', 'plans'].map((id): [string, string] => [
       `/folder/${id}`,
       `<folder><displayName>${id}</displayName><contents>${url(id)}/contents</contents></folder>`,
     ]),
@@ -72,9 +72,9 @@ test('a folder at the top of the account is made as a sync folder', async () => 
 
 test('a folder whose address is told as nothing is looked for where it was made', async () => {
   server.steps = [reply(201, { Location: '' })];
-  documents.set('/folder/work/contents', listing(entry('new')));
+  documents.set('/folder/desk/contents', listing(entry('new')));
 
-  expect(await service.createFolder(url('work'), 'new')).toBe(url('new'));
+  expect(await service.createFolder(url('desk'), 'new')).toBe(url('new'));
 });
 
 test('the top itself is there as long as its user is: it has no document', async () => {
@@ -89,15 +89,15 @@ test('the whole account has its places', async () => {
   const account = new AccountTree({ service, baseUrl: server.baseUrl, shownName: (name) => name });
   const names = async (folder: ResourceUrl) => (await account.listPage(folder, 0)).entries.map(({ name }) => name);
 
-  expect(await names(top())).toEqual(['briefcase', 'work', WORKSPACES_NAME, SHARES_NAME]);
+  expect(await names(top())).toEqual(['briefcase', 'desk', WORKSPACES_NAME, SHARES_NAME]);
   // What lies at the top is shown there, and linked to from the computer.
   expect((await account.listPage(url('laptop', 'workspace'), 0)).entries).toMatchObject([
-    { name: 'work', mediaType: 'inode/symlink' },
+    { name: 'desk', mediaType: 'inode/symlink' },
   ]);
   const [owner] = (await account.listPage(server.url('/user/u-1/receivedShares/contents') as ResourceUrl, 0)).entries;
   expect((await account.resource(url('laptop', 'workspace'), 'folder'))?.parent).toBe(
     server.url('/user/u-1/workspaces'),
   );
-  expect((await account.resource(url('work'), 'folder'))?.parent).toBe(top());
+  expect((await account.resource(url('desk'), 'folder'))?.parent).toBe(top());
   expect((await account.resource(url('plans'), 'folder'))?.parent).toBe(owner?.url);
 });

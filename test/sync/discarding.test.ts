@@ -17,6 +17,20 @@ function knownWorld(): SyncWorld {
   return world;
 }
 
+/** Of `/a/old` a version was sent whole, nothing was heard of it, and it was given up. */
+async function givenUpUnheard(): Promise<SyncWorld> {
+  const world = knownWorld();
+  const { service, sync, clock } = world;
+  world.write('/a/old', 'given up here');
+  service.auto = (name) => ({ type: name.startsWith('putVersion') ? 'lose-reply' : 'answer' });
+  clock.advance(SETTLE_MS + 1);
+  await world.quiet();
+  await sync.discard(ROOT_INODE, 'discard');
+  expect(service.tree().get('/a/old')).toBe('given up here');
+  service.auto = () => ({ type: 'answer' });
+  return world;
+}
+
 /** What is here is what the service has, and nothing is to be pushed. */
 async function expectNothingLeft(world: SyncWorld): Promise<void> {
   world.learn();
@@ -168,15 +182,8 @@ describe('[S-discard-1] changes that are given up', () => {
   test.each(['before', 'after'])(
     'as a version that nobody heard of: it is no conflicted copy of what is saved %s it is listed',
     async (when) => {
-      const world = knownWorld();
-      const { service, sync, clock } = world;
-      world.write('/a/old', 'given up here');
-      service.auto = (name) => ({ type: name.startsWith('putVersion') ? 'lose-reply' : 'answer' });
-      clock.advance(SETTLE_MS + 1);
-      await world.quiet();
-      await sync.discard(ROOT_INODE, 'discard');
-      expect(service.tree().get('/a/old')).toBe('given up here');
-      service.auto = () => ({ type: 'answer' });
+      const world = await givenUpUnheard();
+      const { service, clock } = world;
       if (when === 'after') world.learn();
       world.write('/a/old', 'what is saved then');
       clock.advance(600_000);
@@ -199,16 +206,9 @@ describe('[S-discard-1] changes that are given up', () => {
   test.each(deletions)(
     'as a version that nobody heard of, and then $what is deleted: $then',
     async ({ what, isOthers }) => {
-      const world = knownWorld();
-      const { service, sync, clock } = world;
+      const world = await givenUpUnheard();
+      const { service } = world;
       const { remote } = world.node('/a/old');
-      world.write('/a/old', 'given up here');
-      service.auto = (name) => ({ type: name.startsWith('putVersion') ? 'lose-reply' : 'answer' });
-      clock.advance(SETTLE_MS + 1);
-      await world.quiet();
-      await sync.discard(ROOT_INODE, 'discard');
-      expect(service.tree().get('/a/old')).toBe('given up here');
-      service.auto = () => ({ type: 'answer' });
       if (isOthers) service.addVersion(remote?.resource as ResourceUrl, Buffer.from('somebody else'));
       if (what === 'the file') world.remove('/a/old');
       else world.removeAll('/a');
