@@ -287,6 +287,10 @@ export class Agenda {
         this.#wakeWaiters(ino);
         this.#closeRing(ino);
         return;
+      case 'end':
+        this.#waits.add(ino, decision.ino);
+        this.#deps.onVoid(decision.ino);
+        return;
       case 'settle':
         this.#due.delay(ino, decision.untilMs);
         return;
@@ -454,11 +458,13 @@ export interface AgendaDeps
   /** Nothing is ready while it is closed. */
   readonly line: Pick<ServiceLine, 'closedUntilMs' | 'isProbing'>;
   /** Nodes that are being pushed. */
-  readonly pushing: { has(ino: Inode): boolean };
+  readonly pushing: { readonly size: number; has(ino: Inode): boolean };
   /** What somebody waits for (`cfs sync --wait`) does not settle. */
   readonly requests: Iterable<Pick<SyncRequest, 'has' | 'waitsFor'>>;
   /** There is something to decide about: a turn is to come. */
   readonly onWork: () => void;
+  /** Nobody wants any more what the push of the node sends: it is to be ended. May be called again until it has ended. */
+  readonly onVoid: (ino: Inode) => void;
   /** Nothing could be decided about the node: it is parked, or put off by `failed`. */
   readonly onUndecided: (ino: Inode, error: unknown) => void;
 }

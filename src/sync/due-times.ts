@@ -94,6 +94,12 @@ export class DueTimes {
     return changedMs === undefined ? 0 : changedMs + Math.max(this.#settleMs, this.#uploadMs.get(ino) ?? 0);
   }
 
+  /** As `settledMs`, for a removal. */
+  removedMs(ino: Inode): number {
+    const changedMs = this.#changedMs.get(ino);
+    return changedMs === undefined ? 0 : changedMs + this.#settleMs;
+  }
+
   /** Until when it is not tried again because of its failures; 0 for none. */
   triedMs(ino: Inode): number {
     return this.#failures.has(ino) ? (this.#delayed.get(ino) ?? 0) : 0;

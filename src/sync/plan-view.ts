@@ -33,11 +33,20 @@ export function planViewOf(deps: PlanViewDeps): PlanView {
       const triedMs = due.triedMs(ino);
       if (isUrgent(ino)) return triedMs;
       const node = store.get('node', ino);
+      // A removal sends no bytes: how long its last upload took says nothing about it.
+      if (node?.local === null) return Math.max(due.removedMs(ino), triedMs);
       const pacedMs = node !== undefined && isContentDirty(node) ? pace.notBeforeMs(ino) : 0;
       return Math.max(due.settledMs(ino), triedMs, pacedMs);
     },
     triedMs: (ino) => due.triedMs(ino),
     isPushing: (ino) => pushing.has(ino),
+    senderTo: (ino) => {
+      if (pushing.size === 0) return null;
+      const begun = pushing.has(ino) ? ino : intents.predecessor(ino);
+      if (begun === null || !pushing.has(begun)) return null;
+      const { version = null, resource = null } = intents.of(begun) ?? {};
+      return version !== null && resource === store.get('node', ino)?.remote?.resource ? begun : null;
+    },
     isUnsure: (ino) => store.get('upload', ino) !== undefined,
     predecessor: (ino) => intents.predecessor(ino),
     occupants: (parent, remoteName) => index.occupants(parent, remoteName),

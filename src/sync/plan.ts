@@ -46,6 +46,8 @@ export type Decision =
       readonly for: Inode;
       readonly because: 'parent' | 'name' | 'below' | 'above' | 'bytes' | 'push';
     }
+  /** The push of `ino` sends bytes to a file that was removed since: end it. Decide again when it ended. */
+  | { readonly type: 'end'; readonly ino: Inode }
   /** Decide again at that moment (of `elapsedMs`): it was changed, or tried, a moment ago. */
   | { readonly type: 'settle'; readonly untilMs: number }
   /** Decide again after the last release: it is open. */
@@ -72,6 +74,8 @@ export interface PlanView {
   triedMs(ino: Inode): number;
   /** Whether a push of the node is under way. */
   isPushing(ino: Inode): boolean;
+  /** Whose push is sending a version to the resource of this node: its own, or that of its predecessor. Null for none. */
+  senderTo(ino: Inode): Inode | null;
   /** Whether a push of the node was begun whose outcome is not known: its remote facet may be wrong. */
   isUnsure(ino: Inode): boolean;
   /** The push of another node goes on for this one, which was renamed over it or took its resource over; null for none. */
@@ -134,6 +138,8 @@ function mustGiveWay(ino: Inode, blocker: Inode, view: PlanView, ending: Set<Ino
 /** `decide` without the way out of cycles: who stands in the way is waited for. */
 function step(ino: Inode, view: PlanView): Decision {
   const dirty = view.dirty(ino);
+  const sender = view.senderTo(ino);
+  if (sender !== null && isRemoved(ino, view)) return { type: 'end', ino: sender };
   if (view.isPushing(ino)) return { type: 'wait', for: ino, because: 'push' };
   const predecessor = view.predecessor(ino);
   if (predecessor !== null) return { type: 'wait', for: predecessor, because: 'push' };
@@ -162,6 +168,17 @@ function step(ino: Inode, view: PlanView): Decision {
     return view.isBeingWritten(ino) ? OPEN : { type: 'push', action: { type: 'upload', ino } };
   }
   return NOTHING;
+}
+
+/**
+ * Whether the file was removed, and for good: a new file that has its name by the end of the settle time is a save of it. What a save
+ * replaces is a version as soon as its upload has begun.
+ */
+function isRemoved(ino: Inode, view: PlanView): boolean {
+  const node = view.node(ino);
+  if (!node?.remote || node.local !== null || view.settledMs(ino) > view.elapsedMs) return false;
+  const heir = view.child(node.remote.parent, node.remote.shownAs);
+  return heir === undefined || heir.kind !== 'file' || heir.remote !== null;
 }
 
 function stepOfNew(node: NodeRecord, local: LocalFacet, view: PlanView): Decision {

@@ -43,7 +43,7 @@ export class Pusher {
     return this.#session.wasSent(record);
   }
 
-  /** A person gives up what was begun so. */
+  /** A person, or a deletion, gives up what was begun so. */
   discarded(record: UploadRecord): void {
     this.#session.discarded(record);
   }

@@ -115,9 +115,16 @@ export class SyncLoop {
     const isBusy = (ino: Inode): boolean => pushing.has(ino) || this.#givingUp.has(ino);
     const onWork = (): void => this.#wake();
     const onUndecided = (ino: Inode, error: unknown): void => this.#undecided(ino, error);
+    const onVoid = (ino: Inode): void => this.#endVoid(ino);
     const requests = this.#requests;
+    const busy = {
+      get size() {
+        return pushing.size;
+      },
+      has: isBusy,
+    };
     const agenda = new Agenda({
-      ...{ ...deps, index, intents, line, pushing: { has: isBusy }, requests, onWork, onUndecided },
+      ...{ ...deps, index, intents, line, pushing: busy, requests, onWork, onVoid, onUndecided },
     });
     this.#agenda = agenda;
     const onDirty = (ino: Inode): void => agenda.reconsider(ino);
@@ -368,6 +375,14 @@ export class SyncLoop {
       if (isBeingWritten(action.ino)) return true; // opened again meanwhile: half a file is never pushed
     } else if (store.get('node', action.parent)?.remote == null) return true;
     return !isDeepStrictEqual(store.get('node', action.ino), before.node);
+  }
+
+  /** The file that the push sends bytes to was removed: what the service has of that version goes with the file. */
+  #endVoid(ino: Inode): void {
+    const begun = this.#intents.of(ino);
+    // All of it may have arrived by now: found before the deletion it would be taken for somebody else's save.
+    if (begun !== undefined) this.#pusher.discarded(begun);
+    this.#pushing.get(ino)?.abort(new DOMException('the file was removed', 'AbortError'));
   }
 
   #failed({ ino, type }: Action, failure: Failure, error: unknown): void {

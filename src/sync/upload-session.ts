@@ -43,8 +43,8 @@ import type { OnSameBytes } from './unchanged-draft.ts';
  * | parked (refused, too large, damaged, what it lies over is gone), and the file holds other bytes by now | it is given up, those are the next version; a plain PUT that was not heard of and is found below them is ours |
  * | the plain PUT of other bytes was not heard of | a version of its own is made: the length of the file says nothing |
  * | the draft changed meanwhile | the frozen one is finished; what came after is the next version |
- * | the version given up by a person (`cfs discard`), and complete unheard | it becomes no copy when a later one is made, and goes with the file when that is deleted, in this process |
- * | file deleted here meanwhile | given up between two requests; the file's deletion takes the half version along |
+ * | the version given up by a person (`cfs discard`) or a deletion, and complete unheard | it becomes no copy when a later one is made, and goes with the file when that is deleted, in this process |
+ * | file deleted here meanwhile | the transfer of a version ends once the deletion has settled (`plan`), a plain PUT at its end; the file's deletion takes the half version along |
  * | the history lost (or crash before it) | the version says that it is complete, the history is asked again |
  * | power cut after anything was sent | as after SIGKILL: the draft was on the disk before its first byte was sent (`DraftBody`) |
  *
@@ -64,7 +64,7 @@ export class UploadSession {
   readonly #leftBehind = new Set<ResourceUrl>();
   /** Of those that were given up all the same, as something that was saved since is to go: how long they are. */
   readonly #givenUp = new Map<ResourceUrl, number>();
-  /** Versions of ours that were given up by a person, and may be complete for all that; the oldest first. */
+  /** Versions of ours that were given up by a person or a deletion, and may be complete for all that; the oldest first. */
   readonly #discarded = new Set<VersionUrl>();
   /** Versions made in this process to which nothing was sent yet. */
   readonly #untouched = new Set<VersionUrl>();
@@ -108,7 +108,7 @@ export class UploadSession {
     return action === 'create-file' && resource !== null && this.#unheard.get(resource) === content;
   }
 
-  /** A person gives up what was begun so: where it is complete unheard, it is nobody else's. */
+  /** A person, or a deletion, gives up what was begun so: where it is complete unheard, it is nobody else's. */
   discarded({ version }: UploadRecord): void {
     if (version === null) return;
     this.#discarded.add(version);

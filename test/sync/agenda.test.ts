@@ -55,6 +55,7 @@ beforeEach(() => {
     onUndecided: (_ino, error) => {
       throw error;
     },
+    onVoid: () => {},
     onWork: () => {
       asked += 1;
     },

@@ -77,6 +77,7 @@ function decisions(sketches: readonly Sketch[], special: Partial<PlanView> = {})
     node: (ino) => store.get('node', ino),
     child: (parent, name) => store.get('node', store.get('name', [parent, name]) ?? (0 as Inode)),
     dirty: (ino) => store.get('dirty', ino),
+    senderTo: () => null,
     settledMs: () => 0,
     triedMs: () => 0,
     isPushing: () => false,

@@ -42,6 +42,16 @@ function once(world: SyncWorld, name: string, fate: Fate, nth = 1): void {
   world.service.auto = (asked) => (asked.startsWith(name) && --left === 0 ? fate : { type: 'answer' });
 }
 
+/** Answers one request after the other until one of that name waits. */
+async function until(world: SyncWorld, name: string): Promise<void> {
+  for (let round = 0; round < 20; round++) {
+    await world.quiet();
+    if (world.service.pending.some((request) => request.name.startsWith(name))) return;
+    world.service.pending.shift()?.settle({ type: 'answer' });
+  }
+  throw new Error(`nobody asks for ${name}`);
+}
+
 async function pass(world: SyncWorld): Promise<void> {
   for (let round = 0; round < 40; round++) {
     await world.quiet();
@@ -281,6 +291,88 @@ describe('what happens meanwhile', () => {
 
     expect(world.service.isInTrash(file)).toBe(true);
     expect(world.localTree()).toEqual(new Map());
+  });
+
+  test('a removal ends the transfer of the file, not only the requests after it', async () => {
+    const { world, file } = changed();
+    await until(world, 'putVersionData');
+    world.remove('/f');
+    world.clock.advance(SETTLE_MS + 1);
+    await world.quiet();
+
+    expect(world.service.pending.map(({ name }) => name)).not.toContain('putVersionData from 0');
+    world.service.auto = () => ({ type: 'answer' });
+    world.service.settleAll({ type: 'answer' });
+    await pass(world);
+    expect(world.service.receivedBytes).toBe(0);
+    expect(world.service.isInTrash(file)).toBe(true);
+    expect(world.localTree()).toEqual(new Map());
+  });
+
+  test('a removal ends the transfer that the file took over with its name', async () => {
+    const { world, file } = changed();
+    await until(world, 'putVersionData');
+    world.write('/g', 'another one');
+    world.rename('/g', '/f');
+    world.remove('/f');
+    world.clock.advance(SETTLE_MS + 1);
+    await world.quiet();
+
+    expect(world.service.pending.map(({ name }) => name)).not.toContain('putVersionData from 0');
+    world.service.auto = () => ({ type: 'answer' });
+    world.service.settleAll({ type: 'answer' });
+    await pass(world);
+    expect(world.service.receivedBytes).toBe(0);
+    expect(world.service.isInTrash(file)).toBe(true);
+  });
+
+  test('a removal whose version arrives whole all the same stays a removal', async () => {
+    const { world, file } = changed();
+    await until(world, 'putVersionData');
+    world.remove('/f');
+    world.clock.advance(SETTLE_MS + 1);
+    await until(world, `resource ${file}`);
+    const [version] = world.service.resources.get(file)?.versions ?? [];
+    if (version) Object.assign(version, { bytes: Buffer.from(NEW), complete: true });
+    world.service.auto = () => ({ type: 'answer' });
+    world.service.settleAll({ type: 'answer' });
+    await pass(world);
+
+    expect(world.service.isInTrash(file)).toBe(true);
+    expect(world.service.tree()).toEqual(new Map());
+  });
+
+  test.each([
+    ['writes over it', (world: SyncWorld): unknown => world.write('/f', 'the next one')],
+    [
+      'removes it and makes it anew',
+      (world: SyncWorld): unknown => {
+        world.remove('/f');
+        return world.write('/f', 'the next one');
+      },
+    ],
+    [
+      'renames another over it',
+      (world: SyncWorld): void => {
+        world.write('/g', 'the next one');
+        world.rename('/g', '/f');
+      },
+    ],
+  ])('a save that %s ends no transfer: what is being sent becomes a version', async (_how, save) => {
+    const { world } = changed();
+    await until(world, 'putVersionData');
+    save(world);
+    for (let round = 0; round < 5; round++) {
+      world.clock.advance(SETTLE_MS);
+      await world.quiet();
+    }
+
+    expect(world.service.pending.map(({ name }) => name)).toContain('putVersionData from 0');
+    world.service.auto = () => ({ type: 'answer' });
+    world.service.settleAll({ type: 'answer' });
+    await pass(world);
+    expect([...world.service.allBytes()]).toEqual(expect.arrayContaining(['the next one', NEW, OLD]));
+    expect(world.service.tree()).toEqual(new Map([['/f', 'the next one']]));
   });
 
   test('renamed during the upload: one file, with the new name', async () => {
