@@ -1,4 +1,4 @@
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type CommandResult, runCommand } from '../harness/command.ts';
@@ -9,7 +9,8 @@ import { CommandHome } from './cli-harness.ts';
 
 /**
  * mount(8) and fstab(5), as root: `mount -t fuse.cfs-mount` finds `cfs-mount` through mount.fuse3, without PATH. In a mount
- * namespace of its own, where /etc/fstab and /usr/local/sbin are ours; what is mounted there goes with it.
+ * namespace of its own, where /etc/fstab and /usr/local/sbin are ours; what is mounted there goes with it. /usr/local/sbin is as
+ * npm leaves a folder of programs: Node, and a link to ours beside it. /usr/bin has no Node.
  */
 
 const ANN = 'ann@example.com';
@@ -21,10 +22,8 @@ beforeAll(async () => {
   server = await ReferenceServer.start();
   home = new CommandHome();
   for (const name of ['bin', 'ann', 'bob']) mkdirSync(home.path(name));
-  const program = join(PROJECT, 'dist/cli/cfs-mount.js');
-  writeFileSync(home.path('bin/cfs-mount'), `#!/bin/sh\nexec '${process.execPath}' '${program}' "$@"\n`, {
-    mode: 0o755,
-  });
+  symlinkSync(join(PROJECT, 'bin/cfs-mount'), home.path('bin/cfs-mount'));
+  writeFileSync(home.path('bin/node'), '');
   for (const email of [ANN, BOB]) await signIn(email);
 });
 
@@ -52,10 +51,12 @@ function optionsOfReadme(): string {
 
 /** A script in a mount namespace with our fstab. Its mounts are ended in order, whatever happened. */
 function inNamespace(script: string): Promise<CommandResult> {
-  const cfs = `'${process.execPath}' '${join(PROJECT, 'dist/cli/cfs.js')}'`;
+  const cfs = `/usr/local/sbin/node '${join(PROJECT, 'dist/cli/cfs.js')}'`;
   const prepared = [
     'set -e',
-    `mount --bind '${home.path('bin')}' /usr/local/sbin`,
+    `mount --bind '${process.execPath}' '${home.path('bin/node')}'`,
+    `mount --rbind '${home.path('bin')}' /usr/local/sbin`,
+    'if [ -e /usr/bin/node ]; then mount --bind /dev/null /usr/bin/node; fi',
     `printf '%s\\n' '${ANN} ${home.path('ann')} fuse.cfs-mount ${optionsOfReadme()},noatime,_netdev,nofail 0 0' > '${home.path('fstab')}'`,
     `mount --bind '${home.path('fstab')}' /etc/fstab`,
     `ann='${home.path('ann')}'; bob='${home.path('bob')}'`,

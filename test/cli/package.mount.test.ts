@@ -17,6 +17,7 @@ interface Pack {
 
 /** All that may be in it: programs, the addon (built, and its sources for other machines), documents. */
 const ALLOWED = [
+  /^bin\/cfs(-mount)?$/,
   /^(package\.json|README\.md|LICENSE|CHANGELOG\.md|SECURITY\.md)$/,
   /^dist\/[a-z]+\/([a-z]+\/)?[a-z0-9-]+\.js(\.map)?$/,
   /^docs\/([a-z-]+\.md|adr\/\d{4}-[a-z-]+\.md)$/,
@@ -26,7 +27,7 @@ const ALLOWED = [
 ];
 /** All that the package is made of. */
 const SOURCES =
-  '.npmrc package.json tsconfig.json tsconfig.build.json README.md LICENSE CHANGELOG.md SECURITY.md docs native-deps scripts src';
+  '.npmrc package.json tsconfig.json tsconfig.build.json README.md LICENSE CHANGELOG.md SECURITY.md bin docs native-deps scripts src';
 const PACKED_BYTES_MAX = 1024 ** 2;
 
 let home: CommandHome;
@@ -55,7 +56,8 @@ test('the package holds what is needed, and nothing else', () => {
   expect(paths.filter((path) => !ALLOWED.some((pattern) => pattern.test(path)))).toEqual([]);
   for (const needed of ['dist/cli/cfs-mount.js', 'dist/cli/cfs.js', 'dist/cli/mount.js', 'dist/cli/mount-worker.js'])
     expect(paths).toContain(needed);
-  for (const needed of ['man/cfs.1', 'man/cfs-mount.1', 'LICENSE', 'README.md']) expect(paths).toContain(needed);
+  for (const needed of ['bin/cfs', 'bin/cfs-mount', 'man/cfs.1', 'man/cfs-mount.1', 'LICENSE', 'README.md'])
+    expect(paths).toContain(needed);
   expect(paths).toContain(`native-deps/fuse-kernel/prebuilds/linux-${process.arch}/fuse-kernel.node`);
   expect(pack.size).toBeLessThan(PACKED_BYTES_MAX);
   // A source that is gone must not live on as a file that an earlier build left.
