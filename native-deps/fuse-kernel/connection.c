@@ -55,6 +55,7 @@ struct connection {
   uint32_t small_count, large_count;
   uint32_t *small_free, small_free_count;
   uint32_t *large_free, large_free_count;
+  uint32_t *held; /* by small slot: ITEM_LARGE + 1 of the request that holds it; 0: no request does */
 
   napi_env env;
   napi_ref on_batch, on_unsent, on_ended, resource;
@@ -83,6 +84,7 @@ static void unref(struct connection *c) {
   munmap(c->region, c->region_length);
   free(c->small_free);
   free(c->large_free);
+  free(c->held);
   free(c->poll);
   free(c);
 }
@@ -246,6 +248,7 @@ static void answer_batch(struct connection *c, uint32_t count) {
   for (uint32_t i = 0; i < count; i++) {
     uint32_t *item = c->control + i * ITEM_WORDS;
     if (item[ITEM_HELD] == 0) free_slots(c, item[ITEM_SLOT], item[ITEM_LARGE]);
+    else c->held[item[ITEM_SLOT]] = item[ITEM_LARGE] + 1;
   }
   if (entered) napi_close_callback_scope(c->env, callback_scope); /* runs microtasks: may call anything of ours */
   napi_close_handle_scope(c->env, scope);
@@ -366,16 +369,20 @@ static napi_value connection_send(napi_env env, napi_callback_info info) {
   return number_of(env, -write_reply(c, c->region + offset, length));
 }
 
-/* release(slot, large): gives back the slots of a request that was held. */
+/*
+ * release(slot, large): gives back the slots of a request that was held. Any other pair is ignored: slots that are released
+ * twice would serve two requests at a time, and overrun the lists of free slots.
+ */
 static napi_value connection_release(napi_env env, napi_callback_info info) {
   napi_value argv[2];
   uint32_t slot, large;
   struct connection *c = arguments_of(env, info, 2, argv);
   if (c == NULL) return NULL;
   if (napi_get_value_uint32(env, argv[0], &slot) != napi_ok || napi_get_value_uint32(env, argv[1], &large) != napi_ok ||
-      slot >= c->small_count || large > c->large_count || c->small_free_count >= c->small_count) {
+      slot >= c->small_count || c->held[slot] == 0 || c->held[slot] - 1 != large) {
     return NULL;
   }
+  c->held[slot] = 0;
   free_slots(c, slot, large);
   if (c->paused && c->small_free_count > 0 && c->large_free_count > 0 && !c->ended) {
     c->paused = false;
@@ -450,6 +457,11 @@ struct piece {
   off_t position;
 };
 
+/* Whether a cast to an integer type that holds 0 to `max` is defined. NaN fails every comparison. */
+static bool is_within(double number, double max) { return number >= 0 && number <= max; }
+
+#define POSITION_MAX 9007199254740991.0 /* 2^53 - 1: what a double tells exactly */
+
 static bool piece_of(napi_env env, napi_value value, struct piece *piece) {
   napi_typedarray_type type;
   void *data;
@@ -457,7 +469,10 @@ static bool piece_of(napi_env env, napi_value value, struct piece *piece) {
   if (napi_get_typedarray_info(env, value, &type, &length, &data, NULL, NULL) != napi_ok) return false;
   if (type == napi_float64_array) {
     const double *numbers = data; /* descriptor, position, length */
-    if (length < 3 || numbers[2] < 0 || numbers[2] > PAYLOAD_MAX) return false;
+    if (length < 3 || !is_within(numbers[0], INT32_MAX) || !is_within(numbers[1], POSITION_MAX) ||
+        !is_within(numbers[2], PAYLOAD_MAX)) {
+      return false;
+    }
     *piece = (struct piece){NULL, (size_t)numbers[2], (int)numbers[0], (off_t)numbers[1]};
   } else {
     *piece = (struct piece){data, length, -1, 0};
@@ -632,7 +647,8 @@ static bool allocate_region(struct connection *c) {
   c->scratch = c->region + scratch_start;
   c->small_free = calloc(c->small_count, sizeof(uint32_t));
   c->large_free = calloc(c->large_count, sizeof(uint32_t));
-  if (c->small_free == NULL || c->large_free == NULL) return false;
+  c->held = calloc(c->small_count, sizeof(uint32_t));
+  if (c->small_free == NULL || c->large_free == NULL || c->held == NULL) return false;
   for (uint32_t i = 0; i < c->small_count; i++) free_slots(c, c->small_count - 1 - i, 0);
   for (uint32_t i = 0; i < c->large_count; i++) c->large_free[c->large_free_count++] = c->large_count - 1 - i;
   return true;

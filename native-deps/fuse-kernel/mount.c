@@ -77,7 +77,22 @@ static napi_value socket_pair(napi_env env, napi_callback_info info) {
   return result;
 }
 
-/* receiveDescriptor(socket): the descriptor that fusermount3 sent, made non-blocking; waits for it. */
+/* Closes the descriptors that came with a message of another form than the one that was expected. */
+static void close_received(struct msghdr *message) {
+  for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header != NULL; header = CMSG_NXTHDR(message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    for (size_t at = 0; CMSG_LEN(at + sizeof(int)) <= header->cmsg_len; at += sizeof(int)) {
+      int fd;
+      memcpy(&fd, CMSG_DATA(header) + at, sizeof fd);
+      close(fd);
+    }
+  }
+}
+
+/*
+ * receiveDescriptor(socket): the descriptor that fusermount3 sent, made non-blocking; waits for it. -ENOTCONN for a message
+ * that does not carry exactly one descriptor: CMSG_SPACE rounds up, so that there is room for two.
+ */
 static napi_value receive_descriptor(napi_env env, napi_callback_info info) {
   napi_value argv[1];
   size_t argc = 1;
@@ -98,7 +113,11 @@ static napi_value receive_descriptor(napi_env env, napi_callback_info info) {
   } while (n < 0 && errno == EINTR);
   if (n < 0) return number_of(env, -errno);
   struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-  if (n == 0 || header == NULL || header->cmsg_type != SCM_RIGHTS) return number_of(env, -ENOTCONN);
+  if (n == 0 || header == NULL || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS ||
+      header->cmsg_len != CMSG_LEN(sizeof(int))) {
+    close_received(&message);
+    return number_of(env, -ENOTCONN);
+  }
   int fd;
   memcpy(&fd, CMSG_DATA(header), sizeof fd);
   int flags = fcntl(fd, F_GETFL);

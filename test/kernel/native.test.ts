@@ -1,8 +1,22 @@
+import { spawnSync } from 'node:child_process';
 import { pbkdf2 } from 'node:crypto';
-import { closeSync, fstatSync, openSync, readdirSync, readFileSync, readlinkSync, writeSync } from 'node:fs';
-import { constants } from 'node:os';
+import {
+  closeSync,
+  fstatSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
+import { constants, tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import * as N from '../../src/kernel/native.ts';
+import { runCommand } from '../harness/command.ts';
 
 /** open(2), as fdinfo shows it (proc(5)). */
 const O_CLOEXEC = 0o2000000;
@@ -140,4 +154,97 @@ test('a connection that another thread gives up ends in order where its own thre
   expect(await ended).toBe(constants.errno.EINVAL);
   expect(said).toEqual([0, -constants.errno.ENOTCONN]);
   addon.closeDescriptor(peer);
+});
+
+test('a slot that is released twice is given back once', async () => {
+  const addon = N.loadKernelAddon();
+  const [device = -1, peer = -1] = addon.socketPair();
+  const nothing = (): void => {};
+  const request = new Uint32Array(N.SMALL_SLOT_BYTES / 4 + 1); // more than a small slot holds
+  request.set([request.byteLength, 1]); // fuse_in_header: length, FUSE_LOOKUP
+  const held: [slot: number, large: number][] = [];
+  const free = (): number[] => connection.counts().slice(4, 6);
+
+  let connection!: N.AddonConnection;
+  await new Promise<void>((resume) => {
+    const hold = (): void => {
+      const item = new Uint32Array(connection.region, 0, N.ITEM_WORDS);
+      [item[N.ITEM_REPLY], item[N.ITEM_HELD]] = [N.TAKEN, 1];
+      held.push([item[N.ITEM_SLOT] ?? 0, item[N.ITEM_LARGE] ?? 0]);
+      if (held.length === 1)
+        writeSync(peer, request.subarray(0, 20).fill(80, 0, 1)); // a small one
+      else setImmediate(resume);
+    };
+    connection = addon.openConnection(device, 32, 2, 0xffffffff, hold, nothing, nothing) as N.AddonConnection;
+    writeSync(peer, request);
+  });
+  const [[slot, large], [other]] = held as [[number, number], [number, number]];
+  expect([large > 0, held[1]?.[1], free()]).toEqual([true, 0, [30, 1]]);
+
+  connection.release(slot, 0);
+  connection.release(other, large);
+  expect(free(), 'slots of two requests are no pair').toEqual([30, 1]);
+  connection.release(slot, large);
+  connection.release(slot, large);
+  expect(free(), 'the small slot of the other request is still out').toEqual([31, 2]);
+  connection.release(other, 0);
+  expect(free()).toEqual([32, 2]);
+  connection.close();
+  addon.closeDescriptor(peer);
+});
+
+test('a slice of a file with a number that is none, or of no file, is refused', () => {
+  const addon = N.loadKernelAddon();
+  const [device = -1, peer = -1] = addon.socketPair();
+  const nothing = (): void => {};
+  const connection = addon.openConnection(device, 32, 2, 0xffffffff, nothing, nothing, nothing) as N.AddonConnection;
+  const file = openSync(UNCACHED, 'r');
+  const refusal = (...pieces: Float64Array[]): number => connection.sendPieces(2, 0, pieces, nothing);
+
+  const bad = [Number.NaN, -1, Number.POSITIVE_INFINITY, 2 ** 53];
+  for (const number of bad) {
+    expect(refusal(Float64Array.of(number, 0, 16)), `descriptor ${number}`).toBe(-constants.errno.EINVAL);
+    expect(refusal(Float64Array.of(file, number, 16)), `position ${number}`).toBe(-constants.errno.EINVAL);
+    // Two of them: as integers, their sum may be a length that is allowed.
+    const piece = Float64Array.of(file, 0, number);
+    expect(refusal(piece, piece), `length ${number}`).toBe(-constants.errno.EINVAL);
+  }
+  connection.close();
+  closeSync(file);
+  addon.closeDescriptor(peer);
+});
+
+test('a message with two descriptors in place of one is refused, and both are closed', async () => {
+  const addon = N.loadKernelAddon();
+  const folder = mkdtempSync(join(tmpdir(), 'cfs-descriptors-'));
+  const sender = join(folder, 'send-descriptors');
+  await runCommand([
+    process.env.CC ?? 'cc',
+    '-Wall',
+    '-o',
+    sender,
+    new URL('./send-descriptors.c', import.meta.url).pathname,
+  ]);
+  const given = join(folder, 'given');
+  writeFileSync(given, '');
+
+  /** What arrives when so many descriptors of `given` are sent. */
+  async function received(count: number): Promise<number> {
+    const [here = -1, there = -1] = addon.socketPair();
+    const { status } = spawnSync(sender, [String(count), given], { stdio: ['ignore', 'inherit', 'inherit', there] });
+    expect(status).toBe(0);
+    addon.closeDescriptor(there);
+    const result = addon.receiveDescriptor(here);
+    addon.closeDescriptor(here);
+    return result;
+  }
+
+  const one = await received(1);
+  expect(one).toBeGreaterThan(2);
+  expect(flagsOf(given)).toHaveLength(1);
+  addon.closeDescriptor(one);
+  expect(await received(2)).toBe(-constants.errno.ENOTCONN);
+  expect(await received(0), 'a byte without a descriptor').toBe(-constants.errno.ENOTCONN);
+  expect(flagsOf(given), 'nothing of it stays open').toEqual([]);
+  rmSync(folder, { recursive: true });
 });
