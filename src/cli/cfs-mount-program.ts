@@ -10,6 +10,7 @@ import { mountOptions } from './option-flags.ts';
 export interface MountContext {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly print: (text: string) => void;
+  readonly warn: (text: string) => void;
   /** Another program than `dist/cli/mount.js` beside this file: for tests. */
   readonly program?: string;
 }

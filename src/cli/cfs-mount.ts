@@ -6,7 +6,8 @@ import { exitCode } from './exit-codes.ts';
 /** `cfs-mount DIR`: puts the cloud folder of a signed-in account at a directory. */
 
 let code = exitCode('ok');
-const program = cfsMountProgram({ env: process.env, print: terminalOutput().print }, (ended) => {
+const { print, warn } = terminalOutput();
+const program = cfsMountProgram({ env: process.env, print, warn }, (ended) => {
   code = ended;
 });
 

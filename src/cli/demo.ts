@@ -24,7 +24,7 @@ interface DemoDeps {
  * What is there from an earlier start is used as it is.
  */
 export async function demoCommand(deps: DemoDeps, flags: { readonly directory: string | null }): Promise<number> {
-  checkFuse(deps.env);
+  checkFuse();
   const directory = pointFor(flags.directory ?? join(homeDirectory(deps.env), 'Cloud'), deps.options);
   const known = knownAccount(deps.paths);
   if (known !== null) await checkNotMounted(deps.paths, known.name);

@@ -3,7 +3,9 @@ import { dirname } from 'node:path';
 import { UsageError } from '../base/errors.ts';
 import type { Options } from '../config/options.ts';
 import { accountPaths, type Paths } from '../config/paths.ts';
+import { unknownVariables } from '../config/variables.ts';
 import { callControl } from '../control/client.ts';
+import { isMtabReadable, MTAB_CURE } from '../kernel/fusermount.ts';
 import { chooseAccount } from './account-file.ts';
 import { exitCode } from './exit-codes.ts';
 import { launchMount } from './launch.ts';
@@ -32,12 +34,14 @@ export async function mountCommand(
     options: Options;
     env: Readonly<Record<string, string | undefined>>;
     print: (text: string) => void;
+    warn: (text: string) => void;
     /** Another program that mounts, for tests. */
     program?: string;
   },
   flags: MountFlags,
 ): Promise<number> {
-  checkFuse(deps.env);
+  checkFuse();
+  for (const sentence of warningsFor(deps.env)) deps.warn(`cfs-mount: ${visible(sentence)}\n`);
   const { name, account } = chooseAccount(deps.paths, flags.account);
   const directory = checkMountPoint(flags.directory, { allowNonEmpty: deps.options.nonempty });
   await checkNotMounted(deps.paths, name);
@@ -63,6 +67,14 @@ export async function mountCommand(
   }
   deps.print(`mounted ${visible(account.username)} at ${visible(directory)}\n`);
   return exitCode('ok');
+}
+
+/** What keeps nothing from mounting, and would surprise later. */
+function warningsFor(env: Readonly<Record<string, string | undefined>>): readonly string[] {
+  const warnings = [...unknownVariables(env)];
+  if (process.geteuid?.() !== 0 && !isMtabReadable())
+    warnings.push(`only root can unmount what is mounted now, for lack of /etc/mtab: ${MTAB_CURE}, as root`);
+  return warnings;
 }
 
 /** Whether standard error is a stream of the journal, as systemd.exec(5) has it: its device and inode are named. */

@@ -1,7 +1,10 @@
 import { spawnSync } from 'node:child_process';
 import { accessSync, constants, lstatSync, readdirSync, readFileSync, readlinkSync, realpathSync } from 'node:fs';
-import { basename, delimiter, dirname, join, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { UsageError } from '../base/errors.ts';
+import { type Fusermount, findFusermount, whyNoFusermount } from '../kernel/fusermount.ts';
+import { unmountDirectory } from '../kernel/mount-point.ts';
+import { loadKernelAddon } from '../kernel/native.ts';
 import { exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
 import { MOUNT_SUBTYPE } from './mount-request.ts';
@@ -13,15 +16,21 @@ export interface MountEntry {
   readonly source: string;
 }
 
-/** mount(8) starts its helpers without PATH. */
-export const SYSTEM_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 /** How long a mount may take to answer before it counts as hanging. */
 const PROBE_MS_MAX = 3000;
 /** path_resolution(7): more are a circle. */
 const LINKS_MAX = 40;
 
-/** @throws UsageError (noFuse) when no mount is possible on this system, saying what to install or load. */
-export function checkFuse(env: Readonly<Record<string, string | undefined>>): void {
+/**
+ * @param whoMounts uid of this process, and the fusermount3 that it would run
+ * @throws UsageError (noFuse) when no mount is possible on this system, saying what to install or load.
+ */
+export function checkFuse(
+  whoMounts: { readonly uid: number; readonly fusermount: Fusermount | null } = {
+    uid: process.geteuid?.() ?? 0,
+    fusermount: findFusermount(),
+  },
+): void {
   const refuse = (sentence: string): never => {
     throw new UsageError(sentence, exitCode('noFuse'));
   };
@@ -33,7 +42,8 @@ export function checkFuse(env: Readonly<Record<string, string | undefined>>): vo
       refuse('there is no /dev/fuse here: load the module (modprobe fuse), or give the container the device');
     refuse(`/dev/fuse cannot be opened (${code})`);
   }
-  if (!onPath('fusermount3', env.PATH ?? SYSTEM_PATH)) refuse('fusermount3 is not installed: apt-get install fuse3');
+  const why = whoMounts.uid === 0 ? null : whyNoFusermount(whoMounts.fusermount);
+  if (why !== null) refuse(why);
 }
 
 /**
@@ -173,10 +183,18 @@ export function probeMount(path: string): 'alive' | 'dead' | 'hangs' {
   return /not connected|connection abort/i.test(probe.stderr) ? 'dead' : 'alive';
 }
 
-/** Takes a dead mount away, lazily. @returns whether it is gone */
-export function detachMount(path: string): boolean {
-  const { status } = spawnSync('fusermount3', ['-uz', '--', path], { stdio: 'ignore', timeout: 10_000 });
-  return status === 0 || mountAt(path) === null;
+/**
+ * Takes a dead mount away, lazily.
+ *
+ * @returns null where it is gone, otherwise why it is not
+ */
+export function detachMount(path: string): string | null {
+  try {
+    unmountDirectory(path, 'lazily', loadKernelAddon());
+    return null;
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
 }
 
 function detachDeadMount(path: string): void {
@@ -191,23 +209,12 @@ function detachDeadMount(path: string): void {
     if (state === 'alive') refuse(`${shown} is mounted already (${mount.source})`);
     if (!isOurs(mount))
       refuse(`a dead mount of another program (${mount.type}) lies on ${shown}: fusermount3 -u ${shown} takes it away`);
-    if (!detachMount(path))
-      refuse(`a dead mount lies on ${shown} and cannot be taken away: try fusermount3 -uz ${shown}`);
+    const why = detachMount(path);
+    if (why !== null) refuse(`a dead mount lies on ${shown} and cannot be taken away: ${visible(why)}`);
   }
 }
 
 /** proc(5): space, tab, newline and backslash are written as three octal digits. */
 function unescapeField(field: string): string {
   return field.replace(/\\([0-7]{3})/g, (_match, digits: string) => String.fromCharCode(Number.parseInt(digits, 8)));
-}
-
-function onPath(program: string, path: string): boolean {
-  return path.split(delimiter).some((directory) => {
-    try {
-      accessSync(join(directory, program), constants.X_OK);
-      return true;
-    } catch {
-      return false;
-    }
-  });
 }

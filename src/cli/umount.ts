@@ -81,9 +81,10 @@ function freeDeadMount(directory: string): boolean {
   const path = mountPathOf(directory);
   const mount = mountAt(path);
   if (mount === null || !isOurs(mount) || probeMount(path) !== 'dead') return false;
-  if (!detachMount(path))
+  const why = detachMount(path);
+  if (why !== null)
     throw new UsageError(
-      `the dead mount at ${visible(path)} cannot be taken away: try fusermount3 -uz`,
+      `the dead mount at ${visible(path)} cannot be taken away: ${visible(why)}`,
       exitCode('alreadyMounted'),
     );
   return true;

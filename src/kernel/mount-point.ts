@@ -7,6 +7,7 @@ import type { Clock } from '../base/clock.ts';
 import { FsError, UsageError } from '../base/errors.ts';
 import { checked, errnoOf } from '../base/native.ts';
 import type { MountOptions } from './binding.ts';
+import { findFusermount, programPath, whyNoFusermount, withMtabCure } from './fusermount.ts';
 import { MOUNT_REFUSAL } from './mount-refusal.ts';
 import { mountOn, readMountTable } from './mount-table.ts';
 import { type KernelAddon, PAYLOAD_BYTES_MAX } from './native.ts';
@@ -164,7 +165,7 @@ export function unmountDirectory(directory: string, how: 'orderly' | 'lazily', a
   const said = saidBy(result);
   throw new FsError(
     /busy/i.test(said) || how === 'orderly' ? 'EBUSY' : 'EIO',
-    `could not unmount ${directory}: ${said}`,
+    `could not unmount ${directory}: ${withMtabCure(said)}`,
   );
 }
 
@@ -187,7 +188,13 @@ export function unmountInBackground(directory: string, how: 'orderly' | 'lazily'
     child.on('error', (error) => fail(new FsError('EIO', `could not run ${command}`, { cause: error })));
     child.on('close', (code) => {
       if (code === 0 || mountOn(directory) === null) done();
-      else fail(new FsError(/busy/i.test(said) ? 'EBUSY' : 'EIO', `could not unmount ${directory}: ${said.trim()}`));
+      else
+        fail(
+          new FsError(
+            /busy/i.test(said) ? 'EBUSY' : 'EIO',
+            `could not unmount ${directory}: ${withMtabCure(said.trim())}`,
+          ),
+        );
     });
   });
 }
@@ -210,15 +217,6 @@ export function abortConnection(device: string, place: string | null, addon: Ker
 export function readAheadFile(directory: string): string | null {
   const entry = mountOn(directory, readMountTable());
   return entry === null ? null : `/sys/class/bdi/${entry.device}/read_ahead_kb`;
-}
-
-/**
- * Where fusermount3 and umount are looked for: in the places of the system first, then where libfuse installs itself from source (/usr/local),
- * then where whoever mounts has them (NixOS: /run/wrappers/bin).
- */
-export function programPath(): string {
-  const own = process.env.PATH ?? '';
-  return ['/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin', own].filter((part) => part !== '').join(':');
 }
 
 function mountAsRoot(options: MountOptions, addon: KernelAddon): number {
@@ -273,11 +271,9 @@ function mountAsUser(options: MountOptions, addon: KernelAddon): number {
       encoding: 'utf8',
       timeout: 30_000,
     });
-    if ((result.error as NodeJS.ErrnoException | undefined)?.code === 'ENOENT') {
-      throw new UsageError(
-        'fusermount3 is not installed; on Debian and Ubuntu: apt-get install fuse3',
-        MOUNT_REFUSAL.noFuse,
-      );
+    if (['ENOENT', 'EACCES'].includes((result.error as NodeJS.ErrnoException | undefined)?.code ?? '')) {
+      const why = whyNoFusermount(findFusermount());
+      if (why !== null) throw new UsageError(why, MOUNT_REFUSAL.noFuse);
     }
     if (result.status !== 0) {
       throw new UsageError(`could not mount on ${options.directory}: ${saidBy(result)}`, MOUNT_REFUSAL.noFuse);

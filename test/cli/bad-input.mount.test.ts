@@ -124,17 +124,6 @@ describe('cfs-mount', () => {
     );
   });
 
-  test('names the package when fusermount3 is not installed', async () => {
-    home.plantAccount();
-    mkdirSync(home.path('cloud'));
-    mkdirSync(home.path('bin'));
-    symlinkSync(process.execPath, home.path('bin/node'));
-
-    const result = await home.run('cfs-mount', [home.path('cloud')], { env: { PATH: home.path('bin') } });
-
-    expectRefusal(result, exitCode('noFuse'), 'apt-get install fuse3');
-  });
-
   /** A mount namespace of its own, whose /dev has no fuse: what a plain container looks like. */
   test('says what is missing when there is no /dev/fuse', async () => {
     home.plantAccount();

@@ -8,6 +8,7 @@ import { type Machine, systemMachine } from '../../src/cli/doctor/machine.ts';
 import { examineStore } from '../../src/cli/doctor/store-examination.ts';
 import { doctorCommand } from '../../src/cli/doctor.ts';
 import { type AccountPaths, accountName, accountPaths, pathsOf } from '../../src/config/paths.ts';
+import { findFusermount } from '../../src/kernel/fusermount.ts';
 import { CommandHome } from './cli-harness.ts';
 
 /** How `cfs doctor` ended. */
@@ -37,6 +38,8 @@ export class DoctorGround {
       devicePath: file('fuse'),
       fuseConfPath: file('fuse.conf', '# nothing\n#user_allow_other\n'),
       filesystemsPath: file('filesystems', 'nodev\tproc\nnodev\tfuse\n\text4\n'),
+      mtabPath: file('mtab'),
+      fusermount: () => findFusermount(this.home.path('bin')),
       mountTable: () => '21 1 0:19 / /proc rw - proc proc rw\n',
       disk: () => ({ freeBytes: 50 * 1024 ** 3, totalBytes: 100 * 1024 ** 3 }),
       loadAddon: () => {},

@@ -1,10 +1,11 @@
-import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { UsageError } from '../../src/base/errors.ts';
 import { exitCode } from '../../src/cli/exit-codes.ts';
 import { checkFuse, checkMountPoint, mountAt, mountTable, probeMount } from '../../src/cli/mount-point.ts';
+import { findFusermount, whyNoFusermount } from '../../src/kernel/fusermount.ts';
 
 let directory: string;
 
@@ -60,11 +61,44 @@ test('a name with control characters is shown without them', () => {
   expect(refusal.message).toContain('a\\x0ab\\x1b[2J does not exist');
 });
 
+const ORDINARY = 1000;
+
 test('without fusermount3 the package is named', () => {
-  const refusal = refusalOf(() => checkFuse({ PATH: directory }));
+  const refusal = refusalOf(() => checkFuse({ uid: ORDINARY, fusermount: findFusermount(directory) }));
 
   expect(refusal.exitCode).toBe(exitCode('noFuse'));
   expect(refusal.message).toMatch(/apt-get install fuse3|\/dev\/fuse/);
+});
+
+test('a fusermount3 for the members of a group is not called missing: the group is named', () => {
+  const fusermount = { path: '/usr/bin/fusermount3', mode: 0o4750, isSetuidRoot: true, mayRun: false, group: 'fuse' };
+
+  const why = whyNoFusermount(fusermount);
+
+  expect(why).toMatch(
+    /^\/usr\/bin\/fusermount3 may not be run by this user \(mode 4750\): usermod -aG fuse \S+, as root/,
+  );
+  expect(whyNoFusermount({ ...fusermount, group: null })).toContain('chmod 4755 /usr/bin/fusermount3, as root');
+});
+
+test('of several fusermount3 the first that may be run counts, as for execvp(3)', () => {
+  for (const [name, mode] of [
+    ['first', 0o640],
+    ['second', 0o4755],
+    ['third', 0o755],
+  ] as const) {
+    mkdirSync(join(directory, name));
+    writeFileSync(join(directory, name, 'fusermount3'), '');
+    chmodSync(join(directory, name, 'fusermount3'), mode);
+  }
+  const at = (...names: string[]) => findFusermount(names.map((name) => join(directory, name)).join(':'));
+
+  expect(at('none', 'first', 'second', 'third')).toMatchObject({
+    path: join(directory, 'second/fusermount3'),
+    mayRun: true,
+  });
+  expect(at('first')).toMatchObject({ mayRun: false, group: null });
+  expect(at('none')).toBeNull();
 });
 
 test('the mount table is read with its escapes, and the last mount on a directory counts', () => {

@@ -154,7 +154,7 @@ export class MountFixture implements Ground {
       ...(SANITIZER !== undefined && { LD_PRELOAD: SANITIZER }),
     };
     let code = 1;
-    const program = cfsMountProgram({ env, print: () => {}, program: MOUNT }, (ended) => {
+    const program = cfsMountProgram({ env, print: () => {}, warn: () => {}, program: MOUNT }, (ended) => {
       code = ended;
     });
     await program.parseAsync([this.directory, ...flags], { from: 'user' });

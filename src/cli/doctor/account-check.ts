@@ -3,6 +3,7 @@ import { UsageError } from '../../base/errors.ts';
 import { loadOptions } from '../../config/load.ts';
 import type { Options } from '../../config/options.ts';
 import { type AccountPaths, accountPaths, type Paths } from '../../config/paths.ts';
+import { unknownVariables } from '../../config/variables.ts';
 import { type Account, readAccountFile } from '../account-file.ts';
 import { visible } from '../mount-event.ts';
 import { type Finding, finding } from './finding.ts';
@@ -34,6 +35,7 @@ export function checkConfiguration(
       findings.push(finding('configuration-unreadable', what, visible(paths.configFile)));
     }
   }
+  for (const sentence of unknownVariables(env)) findings.push(finding('variable-unknown', visible(sentence)));
   try {
     const file = text === null ? null : { path: paths.configFile, text };
     return { options: loadOptions({ flags: {}, env, file }).options, findings };

@@ -52,6 +52,17 @@ export const FINDINGS = {
     cause: 'fusermount3 lost its setuid bit, or does not belong to root: ordinary users cannot mount',
     cure: 'chown root:root {} && chmod 4755 {}, as root; or apt-get install --reinstall fuse3',
   }),
+  'fusermount-refused': problem('fuse', 'noFuse', {
+    symptom: '`fusermount3 may not be run by this user`',
+    cause: 'fusermount3 is for the members of a group (mode 4750, group `fuse` on some systems), and this user is none',
+    cure: 'usermod -aG GROUP USER, as root, then sign in to this machine again',
+  }),
+  'mtab-missing': problem('fuse', 'failure', {
+    symptom: '`could not unmount`: *failed to open /etc/mtab*',
+    cause:
+      'fusermount3 mounts for ordinary users without that file, and does not unmount: usual in containers and chroots',
+    cure: 'ln -s /proc/self/mounts {}, as root',
+  }),
   'allow-other': problem('fuse', 'noFuse', {
     symptom: '`could not mount`: *option allow_other only allowed if user_allow_other is set*',
     cause: '`--allow-other` is set, and this system lets only root do so',
@@ -65,7 +76,12 @@ export const FINDINGS = {
   'configuration-mistake': problem('configuration', 'usage', {
     symptom: '`there is no such option`, or a value that is none',
     cause: 'a mistake in config.toml or in the environment (CFS_…); all of them are named, each with its place',
-    cure: 'mend the place that is named: cfs-mount --help lists options and values',
+    cure: 'correct it at the place that is named: cfs-mount --help lists options and values',
+  }),
+  'variable-unknown': warning('configuration', 'usage', {
+    symptom: 'an option in the environment has no effect: `there is no such variable`',
+    cause: 'a variable whose name begins with CFS_ and that no program here reads, perhaps misspelt',
+    cure: 'correct or unset it: cfs-mount --help names the variable of each option',
   }),
   'not-signed-in': problem('account', 'signIn', {
     symptom: '`not signed in`',

@@ -1,11 +1,8 @@
-import { accessSync, closeSync, constants, openSync, readFileSync, statSync } from 'node:fs';
-import { delimiter, join } from 'node:path';
+import { closeSync, openSync, readFileSync } from 'node:fs';
 import type { Options } from '../../config/options.ts';
-import { SYSTEM_PATH } from '../mount-point.ts';
+import { cureOfRefused, isMtabReadable } from '../../kernel/fusermount.ts';
 import { type Finding, finding } from './finding.ts';
 import type { Machine } from './machine.ts';
-
-const SETUID = 0o4000;
 
 /** Whether this user can mount at all: addon, device, fusermount3, allow_other. */
 export function* checkFuse(machine: Machine, options: Pick<Options, 'allowOther'>): Generator<Finding> {
@@ -36,16 +33,20 @@ function* checkDevice(machine: Machine): Generator<Finding> {
   }
 }
 
+/** Root mounts and unmounts by itself. */
 function* checkFusermount(machine: Machine): Generator<Finding> {
-  const path = onPath('fusermount3', machine.env.PATH ?? SYSTEM_PATH);
-  if (path === null) {
-    yield finding('fusermount-missing', 'there is no fusermount3 on the path');
-    return;
-  }
-  // Root mounts by itself.
-  const { mode, uid } = statSync(path);
-  if (machine.uid !== 0 && (uid !== 0 || (mode & SETUID) === 0))
-    yield finding('fusermount-setuid', `${path} is not setuid root (mode ${(mode & 0o7777).toString(8)})`, path);
+  if (machine.uid === 0) return;
+  const found = machine.fusermount();
+  if (found === null) yield finding('fusermount-missing', 'there is no fusermount3 on the path');
+  else if (!found.mayRun)
+    yield {
+      ...finding('fusermount-refused', `${found.path} may not be run by this user (mode ${found.mode.toString(8)})`),
+      cure: cureOfRefused(found),
+    };
+  else if (!found.isSetuidRoot)
+    yield finding('fusermount-setuid', `${found.path} is not setuid root (mode ${found.mode.toString(8)})`, found.path);
+  if (!isMtabReadable(machine.mtabPath))
+    yield finding('mtab-missing', `there is no ${machine.mtabPath}`, machine.mtabPath);
 }
 
 function knowsFuse(filesystemsPath: string): boolean {
@@ -63,18 +64,6 @@ function textOf(path: string): string {
   } catch {
     return '';
   }
-}
-
-function onPath(program: string, path: string): string | null {
-  for (const directory of path.split(delimiter).filter(Boolean)) {
-    try {
-      accessSync(join(directory, program), constants.X_OK);
-      return join(directory, program);
-    } catch {
-      // The next one.
-    }
-  }
-  return null;
 }
 
 function firstLine(error: unknown): string {

@@ -3,6 +3,7 @@ import { readFileSync, statfsSync } from 'node:fs';
 import type { Clock } from '../../base/clock.ts';
 import { systemClock } from '../../base/clock.ts';
 import { loadAddon } from '../../base/native.ts';
+import { type Fusermount, findFusermount } from '../../kernel/fusermount.ts';
 import { probeMount } from '../mount-point.ts';
 
 /** The system that `cfs doctor` looks at: where its parts are, and what it answers. Tests break one part after the other. */
@@ -21,6 +22,10 @@ export interface Machine {
   readonly fuseConfPath: string;
   /** The file systems that the kernel knows (proc(5)). */
   readonly filesystemsPath: string;
+  /** The mount table that fusermount3 reads. */
+  readonly mtabPath: string;
+  /** The fusermount3 that a mount would run; null: none. */
+  fusermount(): Fusermount | null;
   /** The text of /proc/self/mountinfo. */
   mountTable(): string;
   /** Whether a mount answers; asked by another process. */
@@ -43,6 +48,8 @@ export function systemMachine(env: Readonly<Record<string, string | undefined>>)
     devicePath: '/dev/fuse',
     fuseConfPath: '/etc/fuse.conf',
     filesystemsPath: '/proc/filesystems',
+    mtabPath: '/etc/mtab',
+    fusermount: () => findFusermount(),
     mountTable: () => readFileSync('/proc/self/mountinfo', 'utf8'),
     probe: probeMount,
     lookup: (host) => lookup(host),
