@@ -126,6 +126,7 @@ export async function buildLeftTower(deps: LeftTowerDeps): Promise<LeftTower> {
     log: log.child({ part: 'reader' }),
     patience,
     readTimeoutMs,
+    cacheBytes,
   });
   const fileSystem: FileSystem = new FileSystem({
     tree,

@@ -26,6 +26,9 @@ const WHOLE_BYTES_MAX = 1024 * 1024;
 
 /** What may be under way over all handles without anyone waiting for it: it takes the line from those who do. */
 const PREFETCH_BYTES_MAX = 256 * 1024 * 1024;
+/** Of the cache budget: what may be under way over all handles, and what one stream may be ahead of its reader. */
+const PREFETCH_SHARE = 1 / 2;
+const WINDOW_SHARE = 1 / 8;
 
 /** Between two tries to complete what nobody waits for. */
 const COMPLETION_PAUSE_MS = 5_000;
@@ -53,6 +56,9 @@ export class BlockReader {
   readonly #log: Logger;
   readonly #patience: Patience;
   readonly #readTimeoutMs: number;
+  readonly #prefetchBytesMax: number;
+  /** What one stream may fetch ahead of its reader, bytes. */
+  readonly windowBytesMax: number;
 
   /** Fetches under way. INVARIANT: at most one of them is bringing a block, however many readers wait for it. */
   readonly #fetches = new Map<ContentId, Set<Fetch>>();
@@ -70,6 +76,8 @@ export class BlockReader {
     log: Logger;
     patience: Patience;
     readTimeoutMs: number;
+    /** `--cache-size`: what is fetched ahead takes a share of it. */
+    cacheBytes: number;
   }) {
     this.#contents = deps.contents;
     this.#source = deps.source;
@@ -77,6 +85,8 @@ export class BlockReader {
     this.#log = deps.log;
     this.#patience = deps.patience;
     this.#readTimeoutMs = deps.readTimeoutMs;
+    this.#prefetchBytesMax = Math.min(PREFETCH_BYTES_MAX, deps.cacheBytes * PREFETCH_SHARE);
+    this.windowBytesMax = deps.cacheBytes * WINDOW_SHARE;
   }
 
   /**
@@ -157,7 +167,7 @@ export class BlockReader {
     try {
       for (const piece of this.#contents.pieces(id, extent)) {
         if (piece.kind !== 'missing') continue;
-        if (this.#prefetchingBytes >= PREFETCH_BYTES_MAX) return;
+        if (this.#prefetchingBytes >= this.#prefetchBytesMax) return;
         this.#fetchesOf(piece, signal);
       }
     } catch (err) {
@@ -216,7 +226,18 @@ export class BlockReader {
   #fetchesOf(piece: MissingPiece, prefetch: AbortSignal | null): readonly Fetch[] {
     const { content } = piece;
     const sizeBytes = this.#contents.sizeOf(content);
-    const extent = sizeBytes <= WHOLE_BYTES_MAX ? { start: 0, end: sizeBytes } : piece.extent;
+    const isWhole = sizeBytes <= WHOLE_BYTES_MAX;
+    const wanted = isWhole ? this.#missingOf(content, sizeBytes) : [piece.extent];
+    return wanted.flatMap((extent) => this.#fetchesOfRun(content, extent, sizeBytes, prefetch));
+  }
+
+  /** What of a small version is not here: blocks of it may have landed while the rest is under way. */
+  #missingOf(content: ContentId, sizeBytes: number): readonly Extent[] {
+    const pieces = this.#contents.pieces(content, { start: 0, end: sizeBytes });
+    return pieces.flatMap((piece) => (piece.kind === 'missing' && piece.content === content ? [piece.extent] : []));
+  }
+
+  #fetchesOfRun(content: ContentId, extent: Extent, sizeBytes: number, prefetch: AbortSignal | null): readonly Fetch[] {
     const underWay = [...(this.#fetches.get(content) ?? [])].filter((fetch) => fetch.isBringing(extent));
     underWay.sort((a, b) => a.landedTo - b.landedTo);
     const fetches = [...underWay];

@@ -9,6 +9,12 @@ const WINDOW_FIRST_BYTES = 512 * 1024;
 const WINDOW_FIRST_OF_FILE_BYTES = 8 * 1024 * 1024;
 const WINDOW_GROWTH = 8;
 /**
+ * A window is never longer than what its reader has consumed of the stream, or this: a program that stops early has made us fetch at
+ * most twice what it read. Of the cache a window takes no more than a share (`windowBytesMax`), but always this floor below.
+ */
+const WINDOW_UNPROVEN_BYTES_MAX = 16 * 1024 * 1024;
+const WINDOW_FLOOR_BYTES = 1024 * 1024;
+/**
  * A window is asked for in so many requests, one for each connection. Long ones where the window is: a request of 1 MiB to a
  * service 30 ms away leaves its connection idle for half of the time. Some more wait, so that a connection that ends finds the next.
  */
@@ -51,6 +57,8 @@ interface Stream {
   /** Began at the start of the file and has not shown yet that it goes on. */
   mayBeHeader: boolean;
   lastBytes: number;
+  /** Distinct bytes that its reads have covered. */
+  consumedBytes: number;
 }
 
 /**
@@ -65,6 +73,12 @@ export class ReadAhead {
   #stride = 0;
   #stridesSeen = 0;
   #paceBytes: number | null = null;
+  readonly #windowBytesMax: number;
+
+  /** @param windowBytesMax what one stream may fetch ahead of its reader, bytes (`BlockReader.windowBytesMax`) */
+  constructor(windowBytesMax: number = Number.POSITIVE_INFINITY) {
+    this.#windowBytesMax = Math.max(WINDOW_FLOOR_BYTES, windowBytesMax);
+  }
 
   /**
    * @param hadToWait whether this read found bytes missing: then the window was too short
@@ -104,6 +118,7 @@ export class ReadAhead {
     this.#streams.push({
       ...{ direction: 1, next: end, windowBytes: 0, askedTo: end },
       ...{ last: start, backwards: 0, isFromStart, mayBeHeader: isFromStart, lastBytes: 0 },
+      consumedBytes: end - start,
     });
   }
 
@@ -119,6 +134,7 @@ export class ReadAhead {
       const isNear = Math.abs(extent.start - stream.next) <= slackBytes;
       if (stream.direction === -1 ? !endsAtLast : !endsAtLast && !isNear) continue;
       stream.backwards = endsAtLast ? stream.backwards + 1 : 0;
+      stream.consumedBytes += freshBytes(stream, extent);
       if (stream.direction === 1 && stream.backwards === BACKWARDS_SEEN_MIN) {
         Object.assign(stream, { direction: -1, windowBytes: 0, askedTo: extent.start });
       }
@@ -131,26 +147,27 @@ export class ReadAhead {
   }
 
   #advance(stream: Stream, extent: Extent, sizeBytes: number, hadToWait: boolean): Extent | null {
-    const longest = (REQUESTS_PER_WINDOW + REQUESTS_WAITING) * this.#requestBytesMax();
+    const longest = Math.min((REQUESTS_PER_WINDOW + REQUESTS_WAITING) * this.#requestBytesMax(), this.#windowBytesMax);
     const grown =
       hadToWait || stream.windowBytes === 0
         ? Math.max(this.#firstWindowBytes(stream), stream.windowBytes * WINDOW_GROWTH)
         : 0;
     stream.windowBytes = Math.min(longest, Math.max(grown, stream.windowBytes));
+    const windowBytes = provenWindow(stream);
     // Asking in large steps keeps the requests long; in too large ones, the connections idle until the next. While the window
     // grows, the next step may be much longer, and the line better known.
-    const requestBytes = this.#requestBytes(stream, sizeBytes);
-    const stepBytes = Math.min(stream.windowBytes / 2, stream.windowBytes < longest ? Infinity : requestBytes);
+    const requestBytes = this.#requestBytes(windowBytes, sizeBytes);
+    const stepBytes = Math.min(windowBytes / 2, windowBytes < longest ? Infinity : requestBytes);
     if (stream.direction === 1) {
       stream.next = Math.max(extent.end, Math.min(stream.next, extent.end + SLACK_BYTES));
       const start = Math.max(stream.askedTo, extent.end);
-      const end = Math.min(wholeRequests(start, stream.next + stream.windowBytes, requestBytes), sizeBytes);
+      const end = Math.min(wholeRequests(start, stream.next + windowBytes, requestBytes), sizeBytes);
       if (start >= end || (end - start < stepBytes && end < sizeBytes)) return null;
       stream.askedTo = end;
       return { start, end };
     }
     const end = Math.min(stream.askedTo, extent.start);
-    const start = Math.max(0, extent.start - stream.windowBytes);
+    const start = Math.max(0, extent.start - windowBytes);
     if (start >= end || (end - start < stepBytes && start > 0)) return null;
     stream.askedTo = start;
     return { start, end };
@@ -175,7 +192,7 @@ export class ReadAhead {
   }
 
   /** The length of a request that begins, going the stream's way, with `leftBytes` before the end of the file. */
-  #requestBytes({ windowBytes }: Stream, leftBytes: number): number {
+  #requestBytes(windowBytes: number, leftBytes: number): number {
     const long = Math.max(REQUEST_BYTES_MIN, Math.min(windowBytes / REQUESTS_PER_WINDOW, this.#requestBytesMax()));
     return Math.min(long, Math.max(REQUEST_BYTES_LAST, leftBytes / SHARES_OF_REST));
   }
@@ -194,13 +211,13 @@ export class ReadAhead {
     const parts: Extent[] = [];
     if (stream.direction === 1) {
       for (let start = wanted.start; start < wanted.end; ) {
-        const end = Math.min(start + alignUp(this.#requestBytes(stream, sizeBytes - start)), wanted.end);
+        const end = Math.min(start + alignUp(this.#requestBytes(provenWindow(stream), sizeBytes - start)), wanted.end);
         parts.push({ start, end });
         start = end;
       }
     } else {
       for (let end = wanted.end; end > wanted.start; ) {
-        const start = Math.max(end - alignUp(this.#requestBytes(stream, end)), wanted.start);
+        const start = Math.max(end - alignUp(this.#requestBytes(provenWindow(stream), end)), wanted.start);
         parts.push({ start, end });
         end = start;
       }
@@ -218,6 +235,16 @@ function isHeader(stream: Stream, extent: Extent): boolean {
   stream.lastBytes = bytes;
   if (stream.mayBeHeader) stream.next = Math.max(stream.next, extent.end);
   return stream.mayBeHeader;
+}
+
+/** How far ahead of its reader a stream may ask now, bytes. */
+function provenWindow({ windowBytes, consumedBytes }: Stream): number {
+  return Math.min(windowBytes, Math.max(WINDOW_UNPROVEN_BYTES_MAX, consumedBytes));
+}
+
+/** What a read adds to what its stream has covered; one that was read before, or comes out of order, adds nothing. */
+function freshBytes({ direction, next, last }: Stream, { start, end }: Extent): number {
+  return direction === 1 ? Math.max(0, end - Math.max(start, next)) : Math.max(0, Math.min(end, last) - start);
 }
 
 function alignUp(bytes: number): number {

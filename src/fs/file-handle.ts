@@ -22,7 +22,7 @@ export class FileHandle {
   readonly file: OpenFile;
   readonly #deps: FileHandleDeps;
   readonly #flags: OpenFlags;
-  readonly #readAhead = new ReadAhead();
+  readonly #readAhead: ReadAhead;
   /** Whether what is in the file is this writer's, and perhaps half of it, until it closes it. */
   #hasChanged = false;
   /** Ends what is being fetched ahead for this handle and nobody waits for; null while there is nothing. */
@@ -33,6 +33,7 @@ export class FileHandle {
   constructor(deps: FileHandleDeps, ino: Inode, flags: OpenFlags) {
     this.#deps = deps;
     this.#flags = flags;
+    this.#readAhead = new ReadAhead(deps.prefetcher.windowBytesMax);
     this.file = deps.files.acquire(ino, this.#use);
   }
 
@@ -179,7 +180,7 @@ export interface FileHandleDeps {
   readonly files: OpenFiles;
   readonly view: Pick<NodeView, 'local' | 'change' | 'isNameless'>;
   readonly contents: Contents;
-  readonly prefetcher: Pick<BlockReader, 'prefetch' | 'paceBytes'>;
+  readonly prefetcher: Pick<BlockReader, 'prefetch' | 'paceBytes' | 'windowBytesMax'>;
   /** Somebody closed the file who may have written, or kept it from being deleted there: it may be pushed. */
   readonly onWritten: (ino: Inode) => void;
 }

@@ -46,7 +46,7 @@ export interface FileSystemDeps {
   readonly tree: Tree;
   readonly freshness: Freshness;
   readonly contents: Contents;
-  readonly prefetcher: Pick<BlockReader, 'prefetch' | 'paceBytes'>;
+  readonly prefetcher: Pick<BlockReader, 'prefetch' | 'paceBytes' | 'windowBytesMax'>;
   readonly openFile: Omit<OpenFileDeps, 'onRepinned' | 'onOtherBytes'>;
   readonly clock: Clock;
   /** The account's quota and use, bytes, as last heard; null when never heard. Never a request. */

@@ -44,7 +44,13 @@ export class VersionReader {
     const lease = this.#contents.lease(content);
     const closed = new AbortController();
     setMaxListeners(0, closed.signal); // one for each request under way
-    this.#open.set(handle, { content, sizeBytes, lease, readAhead: new ReadAhead(), closed });
+    this.#open.set(handle, {
+      content,
+      sizeBytes,
+      lease,
+      readAhead: new ReadAhead(this.#reader.windowBytesMax),
+      closed,
+    });
     return handle;
   }
 

@@ -14,6 +14,8 @@ import { removeBlockRows, type VersionBlocks } from './version-blocks.ts';
 const UNITS_PER_CALL_MAX = 64;
 /** A block of a leased content that was not used for so long may go, unless somebody is just copying from it (`beginCopy`). */
 const LEASED_IDLE_MS = 30_000;
+/** As long as no more than this is over the budget: beyond it, whoever reads a long file keeps only what was used last. */
+const LEASED_OVER_BYTES_MAX = 32 * 1024 * 1024;
 const ROOM_CHECK_MS = 1000;
 const MEASURED_PER_CALL_MAX = 256;
 
@@ -173,7 +175,8 @@ export class CacheEviction {
       if (over <= 0 || units >= UNITS_PER_CALL_MAX) break;
       const { content: id } = unit;
       if (this.#copies.has(id)) continue;
-      if (this.#draftsOver.has(id) || (this.#files.isHeld(id) && nowMs - unit.usedMs < LEASED_IDLE_MS)) continue;
+      const isInUse = this.#files.isHeld(id) && nowMs - unit.usedMs < LEASED_IDLE_MS && over <= LEASED_OVER_BYTES_MAX;
+      if (this.#draftsOver.has(id) || isInUse) continue;
       if (!this.#files.canPunchHoles && this.#files.isHeld(id)) continue;
       const read = ifSound(() => ({ record: this.#store.get('content', id) }));
       // Where a block of it went, the own ranges below would show the hole.

@@ -10,8 +10,8 @@ describe('a first sequential read, 30 ms away over eight connections of 25 MB/s'
     [2, 1.8],
     [8, 1.45],
     [16, 1.4],
-    [64, 1.3],
-    [256, 1.13],
+    [64, 1.45],
+    [256, 1.2],
   ])('%i MiB take at most %f × the line', (mib, atMost) => {
     const { ms } = new LineModel(FAR, mib * MIB).readAll();
     const lineMs = FAR.latencyMs + (mib * MIB) / (FAR.connections * FAR.bytesPerMs);
@@ -19,10 +19,10 @@ describe('a first sequential read, 30 ms away over eight connections of 25 MB/s'
     expect(ms / lineMs).toBeLessThanOrEqual(atMost);
   });
 
-  test('256 MiB come with at least 0.85 × the rate of all connections, in few requests', () => {
+  test('256 MiB come with at least 0.8 × the rate of all connections, in few requests', () => {
     const { ms, requests } = new LineModel(FAR, 256 * MIB).readAll();
 
-    expect((256 * MIB) / ms).toBeGreaterThanOrEqual(0.85 * FAR.connections * FAR.bytesPerMs);
-    expect(requests).toBeLessThanOrEqual(60);
+    expect((256 * MIB) / ms).toBeGreaterThanOrEqual(0.8 * FAR.connections * FAR.bytesPerMs);
+    expect(requests).toBeLessThanOrEqual(70);
   });
 });

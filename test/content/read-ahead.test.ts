@@ -38,14 +38,37 @@ test('a file read from its start is asked for ahead, in growing steps, never twi
 
   for (let at = 1; at < asked.length; at++) expect(asked[at]?.start).toBe(asked[at - 1]?.end);
   const lengths = asked.map(({ start, end }) => end - start);
-  expect(Math.max(...lengths)).toBeGreaterThanOrEqual(8 * MIB);
+  expect(Math.max(...lengths)).toBeGreaterThanOrEqual(4 * MIB);
   expect(Math.max(...lengths)).toBeLessThanOrEqual(32 * MIB);
+});
+
+test.each([
+  ['forwards', rowOf(800, 0, 64 * KIB)],
+  ['backwards', rowOf(800, 900 * MIB, -64 * KIB)],
+])('a fast line never brings more than twice what its reader consumed %s, or 16 MiB ahead', (_name, starts) => {
+  const readAhead = new ReadAhead();
+  let askedBytes = 0;
+  for (const [index, start] of starts.entries()) {
+    const ahead = readAhead.afterRead({ start, end: start + 64 * KIB }, SIZE, true, 32 * MIB) ?? [];
+    for (const extent of ahead) askedBytes += extent.end - extent.start;
+    const consumedBytes = (index + 1) * 64 * KIB;
+    // A first window was asked for before two reads had shown that it goes backwards.
+    expect(askedBytes).toBeLessThanOrEqual(Math.max(2 * consumedBytes, consumedBytes + 16 * MIB) + MIB / 2);
+  }
+});
+
+test('a window is at most what the cache leaves to it', () => {
+  const readAhead = new ReadAhead(5 * MIB);
+  for (const start of rowOf(800, 0, 64 * KIB)) {
+    const ahead = readAhead.afterRead({ start, end: start + 64 * KIB }, SIZE, true, 32 * MIB) ?? [];
+    for (const extent of ahead) expect(extent.end - start).toBeLessThanOrEqual(6 * MIB);
+  }
 });
 
 test('on a slow line windows stay short, on a fast one every request but the last of a file is long', () => {
   const askedAt = (paceBytes: number): Extent[] => {
     const readAhead = new ReadAhead();
-    const starts = rowOf(400, 0, 128 * KIB);
+    const starts = rowOf(800, 0, 128 * KIB);
     return starts.flatMap(
       (start) => readAhead.afterRead({ start, end: start + 128 * KIB }, SIZE, true, paceBytes) ?? [],
     );
@@ -53,7 +76,7 @@ test('on a slow line windows stay short, on a fast one every request but the las
   const [slow, fast] = [askedAt(100 * KIB), askedAt(16 * MIB)];
 
   // Never further ahead of the last read than a dozen requests of the least length.
-  expect(slow.at(-1)?.end).toBeLessThanOrEqual(400 * 128 * KIB + 12 * MIB);
+  expect(slow.at(-1)?.end).toBeLessThanOrEqual(800 * 128 * KIB + 12 * MIB);
   expect(Math.max(...slow.map(({ start, end }) => end - start))).toBe(MIB);
   const long = fast.filter(({ end }) => end > 64 * MIB);
   expect(long.length).toBeGreaterThan(4);

@@ -252,6 +252,49 @@ test('a reader goes on when its own bytes have landed, while the rest of the ran
   await mount.close(fd);
 });
 
+test('blocks of a small file that have landed are not asked for again while the rest is still coming', async () => {
+  const bytes = bytesOf(300 * 1024);
+  service.put('file', bytes);
+  const fd = await mount.open('file', 'r');
+  const { opened, open } = gate();
+  service.bytesBeforeHalt = BLOCK_BYTES + 5;
+  service.haltedAt = () => opened;
+
+  await mount.read(fd, 0, 64 * 1024);
+  await mount.read(fd, 64 * 1024, 64 * 1024);
+  const rest = [128, 192].map((kib) => mount.read(fd, kib * 1024, 64 * 1024));
+  open();
+  await Promise.all(rest);
+
+  const asked = service.fetches.reduce((sum, { extent }) => sum + extent.end - extent.start, 0);
+  expect(asked).toBe(bytes.byteLength);
+  await mount.close(fd);
+});
+
+test('a sequential reader has an eighth of the cache fetched ahead, and the file that it holds keeps to the cache size', async () => {
+  await tower.close();
+  tower = await LeftTower.build({ listing: service, source: service, contents: { cacheBytes: 40 * MIB } });
+  mount = new InProcessMount(tower.fileSystem);
+  const sizeBytes = 96 * MIB;
+  service.put('long', bytesOf(sizeBytes));
+  const fetchedBytes = (): number => service.fetches.reduce((sum, { extent }) => sum + extent.end - extent.start, 0);
+  const fd = await mount.open('long', 'r');
+  const read = async (from: number, to: number): Promise<void> => {
+    for (let at = from; at < to; at += 64 * 1024) await mount.read(fd, at, 64 * 1024);
+  };
+  await tower.contents.takeStock(new AbortController().signal);
+
+  await read(0, 25 * MIB);
+  expect(fetchedBytes()).toBeLessThanOrEqual(30 * MIB);
+
+  await read(25 * MIB, 90 * MIB);
+  tower.contents.collect();
+  // What is read just now may take 32 MiB beyond the cache size.
+  expect(tower.contents.usage().cacheBytes).toBeLessThanOrEqual(73 * MIB);
+  expect(fetchedBytes()).toBeLessThanOrEqual(sizeBytes);
+  await mount.close(fd);
+});
+
 test('a range that is cut is gone on with from the last block that landed', async () => {
   const bytes = bytesOf(4 * MIB);
   service.put('file', bytes);

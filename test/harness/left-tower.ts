@@ -37,6 +37,7 @@ export const noVersions: VersionSource = {
 };
 
 const SEGMENT_BYTES = 256 * 1024;
+const CACHE_BYTES = 1024 ** 3;
 
 /** Everything that answers the kernel, in this process, over a store in a temporary directory. */
 export class LeftTower {
@@ -64,7 +65,7 @@ export class LeftTower {
       directory,
       clock,
       log,
-      options: { inlineMaxBytes: 16 * 1024, cacheBytes: 1024 ** 3, ...options.contents },
+      options: { inlineMaxBytes: 16 * 1024, cacheBytes: CACHE_BYTES, ...options.contents },
       ...(options.isKept && { isKept: options.isKept }),
       ...(options.disk && { disk: options.disk }),
       ...(options.pace && { pace: options.pace }),
@@ -88,6 +89,7 @@ export class LeftTower {
       gid: process.getgid?.() ?? 0,
     });
     const { readTimeoutMs = 30_000, openWaitMs = 500 } = options;
+    const { cacheBytes = CACHE_BYTES } = options.contents ?? {};
     this.freshness = new Freshness({
       tree: this.tree,
       listing: options.listing ?? emptyListing,
@@ -99,7 +101,7 @@ export class LeftTower {
     const source = options.source ?? noVersions;
     const shutdown = this.#shutdown.signal;
     const patience = new Patience({ clock, log, shutdown, readTimeoutMs });
-    this.reader = new BlockReader({ contents, source, clock, log, patience, readTimeoutMs });
+    this.reader = new BlockReader({ contents, source, clock, log, patience, readTimeoutMs, cacheBytes });
     this.fileSystem = new FileSystem({
       tree: this.tree,
       freshness: this.freshness,
