@@ -1,6 +1,8 @@
 import type { Paths } from '../config/paths.ts';
 import { callControl } from '../control/client.ts';
 import { exitCode } from './exit-codes.ts';
+import { visible } from './mount-event.ts';
+import type { ServiceWait } from './service-wait.ts';
 import { type CommandOutput, mountAndPath } from './sync.ts';
 
 export interface PathFlags {
@@ -14,11 +16,14 @@ export interface PathFlags {
  * mount shows it. `accept`: removals that were too many to be believed are believed.
  */
 export async function refreshCommand(
-  deps: CommandOutput & { paths: Paths },
+  deps: CommandOutput & { readonly paths: Paths; readonly wait: ServiceWait },
   flags: PathFlags & { readonly accept: boolean },
 ): Promise<number> {
   const { mount, path } = await mountAndPath(deps.paths, flags);
-  await callControl(mount.socketPath, 'refresh', { path, accept: flags.accept });
+  await deps.wait.for(mount.status.account.origin, (signal) =>
+    callControl(mount.socketPath, 'refresh', { path, accept: flags.accept }, { signal }),
+  );
+  deps.print(`${visible(flags.file ?? mount.status.directory)} shows what the service has\n`);
   return exitCode('ok');
 }
 
