@@ -8,6 +8,7 @@ import { eventLine, type MountEvent } from './mount-event.ts';
 /** What somebody must hear of who does not look at a terminal, and its headline. */
 const TITLES = {
   parked: 'A change is not accepted by the cloud',
+  'held-back': 'Files are gone from the cloud, and kept here',
   conflict: 'A file was changed in two places',
   'sign-in-needed': 'Sign in to the cloud again',
 } as const satisfies Partial<Record<MountEvent['type'], string>>;

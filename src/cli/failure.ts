@@ -8,7 +8,7 @@ import {
   TransportError,
   UsageError,
 } from '../base/errors.ts';
-import { endProcess, isThreadHeld } from '../base/process-end.ts';
+import { endProcess, isLookingUp } from '../base/process-end.ts';
 import { NoMountError } from '../control/client.ts';
 import { type ExitReason, exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
@@ -108,5 +108,5 @@ export async function runToExit(program: string, run: () => Promise<number>): Pr
     clearInterval(alive);
   }
   process.exitCode = code;
-  if (isThreadHeld()) endProcess(code);
+  if (isLookingUp()) endProcess(code);
 }

@@ -19,7 +19,7 @@ import { Store } from '../store/environment.ts';
 import { keepHouse } from '../store/housekeeping.ts';
 import { WritePace } from '../store/write-pace.ts';
 import type { RemoteChanges, UploadService } from '../sync/remote-changes.ts';
-import type { SyncEvent } from '../sync/sync-event.ts';
+import { pathOf, type SyncEvent } from '../sync/sync-event.ts';
 import { SyncLoop } from '../sync/sync-loop.ts';
 import { AccountPlaces } from '../tree/account-places.ts';
 import { Freshness } from '../tree/freshness.ts';
@@ -113,6 +113,7 @@ export async function buildLeftTower(deps: LeftTowerDeps): Promise<LeftTower> {
     marks,
     clock,
     log: log.child({ part: 'freshness' }),
+    onHeld: ({ at, nodes }) => deps.onEvent({ type: 'held-back', path: pathOf(store, at), nodes }),
     openFiles: () => fileSystem.files.files,
     options: { dirTtlMs: options.dirTtlMs, openWaitMs: options.openWaitMs, readTimeoutMs: options.readTimeoutMs },
   });

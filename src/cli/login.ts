@@ -11,7 +11,6 @@ import { exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
 import { settledOptions } from './option-flags.ts';
 import type { Prompt } from './prompt.ts';
-import type { ServiceWait } from './service-wait.ts';
 
 /** What a sign-in needs; all of it may stand in the environment, and what does not is asked for at a terminal. */
 const INPUTS = [
@@ -51,7 +50,6 @@ export async function loginCommand(
     env: Readonly<Record<string, string | undefined>>;
     prompt: Prompt | null;
     print: (text: string) => void;
-    wait: ServiceWait;
   },
   flags: {
     readonly url: string | null;
@@ -63,10 +61,10 @@ export async function loginCommand(
   const origin = originOf(flags.url ?? deps.env.CFS_URL ?? null);
   // The environment and config.toml say it for this command as for a mount.
   const insecure = flags.insecure || settledOptions(deps.env, deps.paths).insecure;
-  const inputs = await deps.wait.paused(() => gatherInputs(flags.given ?? {}, deps.env, deps.prompt));
-  const certificates = believedCertificates(deps.env, origin);
-  const { name, account } = await deps.wait.for(origin, () =>
-    signIn({ paths: deps.paths, clock: deps.clock, log: silentLogger }, { origin, inputs, insecure, certificates }),
+  const inputs = await gatherInputs(flags.given ?? {}, deps.env, deps.prompt);
+  const { name, account } = await signIn(
+    { paths: deps.paths, clock: deps.clock, log: silentLogger },
+    { origin, inputs, insecure, certificates: believedCertificates(deps.env, origin) },
   );
   deps.print(`signed in to ${account.origin} as ${visible(account.username)} (account ${visible(name)})\n`);
   return exitCode('ok');

@@ -1,4 +1,5 @@
 import { formatBytes, formatDuration } from '../config/units.ts';
+import { HELD_NODES_MAX, type HeldRemoval } from '../control/status-model.ts';
 
 /** What a person in front of a mount wants to know: each is printed as one line. Paths are relative to the mount's root. */
 export type MountEvent =
@@ -10,6 +11,7 @@ export type MountEvent =
   | { readonly type: 'deleted'; readonly path: string; readonly to: 'trash' | 'forever' }
   | { readonly type: 'conflict'; readonly path: string; readonly copy: string }
   | { readonly type: 'parked'; readonly path: string; readonly reason: string }
+  | { readonly type: 'held-back'; readonly path: string; readonly nodes: number }
   | { readonly type: 'offline'; readonly reason: string }
   | { readonly type: 'online'; readonly offlineMs: number }
   | { readonly type: 'sign-in-needed' }
@@ -42,6 +44,8 @@ export function eventLine(event: MountEvent): string {
       return `${visible(event.path)} was changed here and elsewhere: theirs is kept as ${visible(event.copy)}`;
     case 'parked':
       return `parked ${visible(event.path)}: ${visible(event.reason)} (kept here; see cfs status)`;
+    case 'held-back':
+      return `held back: ${heldText(event)}`;
     case 'offline':
       return `offline: ${visible(event.reason)}; what is here stays usable, changes are kept and pushed later`;
     case 'online':
@@ -61,6 +65,13 @@ export function eventLine(event: MountEvent): string {
     default:
       return event satisfies never;
   }
+}
+
+/** What is kept here though the service does not list it, and what to do: `12 removals in photos: …`. */
+export function heldText({ path, nodes }: HeldRemoval): string {
+  const count = nodes >= HELD_NODES_MAX ? 'more than 100 removals' : `${nodes} ${nodes === 1 ? 'removal' : 'removals'}`;
+  const place = path === '' ? 'the top folder' : visible(path);
+  return `${count} in ${place}, kept here: look at the service, then cfs refresh --accept`;
 }
 
 function changes(count: number): string {

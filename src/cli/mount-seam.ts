@@ -3,6 +3,7 @@ import type { Extent, Inode, ResourceUrl } from '../base/vocabulary.ts';
 import type { MountMetrics } from '../control/mount-metrics.ts';
 import type {
   DiscardedChange,
+  HeldRemoval,
   Located,
   ParkedChange,
   PendingChange,
@@ -55,8 +56,8 @@ export interface MountService {
   sync(path: string | null, id: number, signal: AbortSignal): Promise<SyncOutcome>;
   /** How much is left of a `sync`, or of a `stop` (STOP_ID); null when it is not under way. */
   left(id: number): Promise<SyncLeft | null>;
-  /** `accept`: removals that were held back because they were so many are believed. */
-  refresh(path: string | null, accept: boolean): Promise<void>;
+  /** `accept`: removals that were held back because they were so many are believed. @returns what is held back afterwards */
+  refresh(path: string | null, accept: boolean): Promise<readonly HeldRemoval[]>;
   retry(path: string | null): Promise<number>;
   /** Gives up what is pending or parked there; unless `isSure` only tells what that would be. @throws UsageError while it is written */
   discard(path: string | null, isSure: boolean): Promise<readonly DiscardedChange[]>;
@@ -110,6 +111,7 @@ export interface WorkerStatus {
   readonly paths: readonly (string | null)[];
   readonly pending: { readonly count: number; readonly bytes: number; readonly changes: readonly PendingChange[] };
   readonly parked: readonly ParkedChange[];
+  readonly held: readonly HeldRemoval[];
   readonly pinned: readonly PinnedPath[];
   readonly cache: { readonly usedBytes: number; readonly limitBytes: number; readonly unsyncedBytes: number };
 }

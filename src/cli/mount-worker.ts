@@ -9,6 +9,7 @@ import { type Channel, Port } from '../base/port.ts';
 import { type Extent, type Inode, type ResourceUrl, ROOT_INODE, type VersionUrl } from '../base/vocabulary.ts';
 import type {
   DiscardedChange,
+  HeldRemoval,
   Located,
   ParkedChange,
   PinnedPath,
@@ -157,6 +158,7 @@ class MountingWorker implements MountService {
       paths: urls.map((url) => this.#pathOfUrl(url)),
       pending,
       parked: parked.map((parked) => this.#parked(parked)),
+      held: this.#held(),
       pinned: this.#built.pins.states.map((state) => pinnedPath(store, state)),
       cache: { usedBytes: usage.diskBytes, limitBytes: cacheBytes, unsyncedBytes: usage.draftBytes },
     };
@@ -169,13 +171,14 @@ class MountingWorker implements MountService {
     return { ...report, parked: report.parked.map((parked) => this.#parked(parked)) };
   }
 
-  async refresh(path: string | null, accept: boolean): Promise<void> {
+  async refresh(path: string | null, accept: boolean): Promise<readonly HeldRemoval[]> {
     const { freshness, tree } = this.#built;
     const node = path === null ? undefined : tree.node(await this.#lookFor(path));
     // A file is refreshed by the listing that it stands in.
     const folder = node?.kind === 'folder' ? node.ino : node?.local?.parent;
     await freshness.refresh(folder, { accept });
     await this.#mounted?.told();
+    return this.#held();
   }
 
   async retry(path: string | null): Promise<number> {
@@ -356,6 +359,11 @@ class MountingWorker implements MountService {
     }
     void this.#main.draining().catch(() => {});
     void this.stop(drainMs).then((outcome) => this.#main.ended(outcome));
+  }
+
+  #held(): readonly HeldRemoval[] {
+    const { store, freshness } = this.#built;
+    return freshness.heldRemovals.map(({ at, nodes }) => ({ path: pathOf(store, at), nodes }));
   }
 
   #parked({ path, kind, reason, detail, atMs }: SyncParkedChange): ParkedChange {

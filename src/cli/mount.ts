@@ -205,10 +205,7 @@ class MountingProcess {
           return { pushed: 0, parked: [], open: 0 };
         },
         umount: ({ timeoutMs }, { progress }) => this.#withProgress(STOP_ID, progress, () => this.#stop(timeoutMs)),
-        refresh: async ({ path, accept }) => {
-          await this.#mount.refresh(path, accept === true);
-          return null;
-        },
+        refresh: async ({ path, accept }) => ({ held: await this.#mount.refresh(path, accept === true) }),
         retry: async ({ path }) => ({ retried: await this.#mount.retry(path) }),
         discard: async ({ path, isSure }) => ({ given: await this.#mount.discard(path, isSure) }),
         pin: ({ path }, { signal, progress }) => this.#pin(path ?? '', progress, signal),
@@ -415,6 +412,7 @@ class MountingProcess {
       connection: this.#connection,
       pending: worker.pending,
       parked: worker.parked,
+      held: worker.held,
       pinned: worker.pinned,
       transfers: running.map((transfer, index) => shownTransfer(transfer, worker.paths[index] ?? null)),
       cache: worker.cache,

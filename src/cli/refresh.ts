@@ -1,8 +1,7 @@
 import type { Paths } from '../config/paths.ts';
 import { callControl } from '../control/client.ts';
 import { exitCode } from './exit-codes.ts';
-import { visible } from './mount-event.ts';
-import type { ServiceWait } from './service-wait.ts';
+import { heldText } from './mount-event.ts';
 import { type CommandOutput, mountAndPath } from './sync.ts';
 
 export interface PathFlags {
@@ -13,17 +12,15 @@ export interface PathFlags {
 
 /**
  * `cfs refresh [PATH]`: asks the service what a folder holds now (of all that are in use without a path), and returns when the
- * mount shows it. `accept`: removals that were too many to be believed are believed.
+ * mount shows it. Names removals that wait for a person; `accept` is that person's word.
  */
 export async function refreshCommand(
-  deps: CommandOutput & { readonly paths: Paths; readonly wait: ServiceWait },
+  deps: CommandOutput & { paths: Paths },
   flags: PathFlags & { readonly accept: boolean },
 ): Promise<number> {
   const { mount, path } = await mountAndPath(deps.paths, flags);
-  await deps.wait.for(mount.status.account.origin, (signal) =>
-    callControl(mount.socketPath, 'refresh', { path, accept: flags.accept }, { signal }),
-  );
-  deps.print(`${visible(flags.file ?? mount.status.directory)} shows what the service has\n`);
+  const { held } = await callControl(mount.socketPath, 'refresh', { path, accept: flags.accept });
+  for (const each of held) deps.warn(`held back: ${heldText(each)}\n`);
   return exitCode('ok');
 }
 

@@ -5,7 +5,7 @@ import type { Status } from '../control/status-model.ts';
 import { ownerOf } from '../store/owner-lock.ts';
 import { waitingChanges } from '../store/waiting-changes.ts';
 import { exitCode } from './exit-codes.ts';
-import { visible } from './mount-event.ts';
+import { heldText, visible } from './mount-event.ts';
 import { pinText } from './pin.ts';
 import { type AccountState, accountStates } from './running-mounts.ts';
 import { watch } from './status-watch.ts';
@@ -154,6 +154,7 @@ function details(status: Status, nowMs: number): string[] {
     lines.push(
       `parked     ${change.kind} ${visible(change.path)}: ${visible(change.reason)} (for ${formatDuration(nowMs - change.sinceMs)})`,
     );
+  for (const held of status.held) lines.push(`held back  ${heldText(held)}`);
   for (const pinned of status.pinned) {
     const name = pinned.path === '' ? 'everything' : visible(pinned.path);
     const size = `${pinned.files} files, ${formatBytes(pinned.bytes)}`;

@@ -1,6 +1,7 @@
 import { statSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
+import type { Clock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
 import type { RemoteEntry } from '../base/resources.ts';
 import type { ResourceUrl } from '../base/vocabulary.ts';
@@ -88,7 +89,7 @@ export async function trashEmptyCommand(
       deps.print('the trash is empty\n');
       return exitCode('ok');
     }
-    if (!flags.yes) await deps.wait.paused(() => confirm(deps.prompt, itemsText(items.length)));
+    if (!flags.yes) await confirm(deps.prompt, itemsText(items.length));
     const deleted = await deleteItems({ ...deps, service }, items);
     const left = items.length - deleted;
     const others = left === 0 ? '' : `; ${left} no longer in the trash, and left alone`;
@@ -102,14 +103,13 @@ export async function trashEmptyCommand(
  * thousands of requests, and what was taken out meanwhile lives under the same address. @returns how many items are gone
  */
 export async function deleteItems(
-  deps: Pick<CommandOutput, 'warn' | 'redraw'> & Pick<ServiceDeps, 'clock' | 'wait'> & { readonly service: Trash },
+  deps: Pick<CommandOutput, 'warn' | 'redraw'> & { readonly service: Trash; readonly clock: Clock },
   items: readonly TrashItem[],
 ): Promise<number> {
   const { service, clock } = deps;
   const { deletedFiles } = await service.user(AbortSignal.timeout(DOCUMENTS_MS_MAX));
   let deleted = 0;
   for (const [index, { entry }] of items.entries()) {
-    deps.wait.moved();
     deps.redraw?.(`deleting ${index + 1} of ${items.length}: ${visible(entry.name)}`);
     let thereMs: number | null = null;
     const isStillThere = async (): Promise<boolean> => {
@@ -188,7 +188,7 @@ async function targetOf(deps: ServiceDeps, to: string): Promise<Target> {
   if (stats !== undefined && !stats.isDirectory())
     throw new UsageError(`${visible(to)} exists already: nothing was changed`);
   const directory = stats === undefined ? dirname(to) : to;
-  const { mount, located } = await findInMount(deps, directory);
+  const { mount, located } = await findInMount(deps.paths, directory);
   if (located.resource === null)
     throw new UsageError(
       `${visible(directory)} is not with the service yet: cfs sync --wait pushes it`,

@@ -3,6 +3,7 @@ import type { LogLevel } from '../base/log-level.ts';
 import type { MountMetrics } from './mount-metrics.ts';
 import type {
   DiscardedChange,
+  HeldRemoval,
   Located,
   PinnedPath,
   Status,
@@ -42,7 +43,7 @@ export interface ControlMethods {
     /** `accept`: removals that were too many at once to be believed are believed. */
     readonly params: { readonly path: string | null; readonly accept?: boolean };
     readonly progress: never;
-    readonly result: null;
+    readonly result: { readonly held: readonly HeldRemoval[] };
   };
   /** Takes parked changes up again. */
   readonly retry: {

@@ -20,6 +20,8 @@ export interface Status {
     readonly changes: readonly PendingChange[];
   };
   readonly parked: readonly ParkedChange[];
+  /** Removals that are not believed without a person's word (`cfs refresh --accept`). */
+  readonly held: readonly HeldRemoval[];
   readonly transfers: readonly Transfer[];
   /** What is kept complete here because somebody asked for it (`cfs pin`). */
   readonly pinned: readonly PinnedPath[];
@@ -62,6 +64,16 @@ export interface ParkedChange {
   readonly reason: string;
   readonly sinceMs: number;
 }
+
+/** Entries that the service does not list any more, and that are kept here until a person says that they may go. */
+export interface HeldRemoval {
+  /** The entry, or the folder of several. */
+  readonly path: string;
+  /** How many files and folders would go; `HELD_NODES_MAX` stands for more. */
+  readonly nodes: number;
+}
+
+export const HELD_NODES_MAX = 101;
 
 /** A change that was given up, or would be. */
 export interface DiscardedChange {

@@ -1,10 +1,9 @@
 import { closeSync, fstatSync, linkSync, openSync, readFileSync, statSync, unlinkSync, writeSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { StorageError, UsageError } from '../base/errors.ts';
+import { UsageError } from '../base/errors.ts';
 import { NativeFiles } from '../base/native.ts';
 import { processLife, processStart } from '../base/process-life.ts';
 import { currentBootId } from './boot-id.ts';
-import { storageErrorOf } from './disk.ts';
 
 /** Exit code: another process has this account mounted. */
 const IN_USE = 5;
@@ -32,11 +31,8 @@ export class OwnerLock {
     this.#fd = fd;
   }
 
-  /**
-   * @param makeRoom gives the disk a block back for the lock; false where there is none to give
-   * @throws UsageError naming the pid when a living process owns the store · StorageError full
-   */
-  static take(directory: string, makeRoom: () => boolean = () => false): OwnerLock {
+  /** @throws UsageError naming the pid when a living process owns the store */
+  static take(directory: string): OwnerLock {
     const path = join(directory, 'owner');
     // Written under a name of its own and then linked: nobody ever sees half a lock.
     const draft = `${path}.${process.pid}.${process.hrtime.bigint()}`;
@@ -45,12 +41,7 @@ export class OwnerLock {
     try {
       hold(fd);
       const inode = fstatSync(fd).ino;
-      try {
-        writeName(fd, `${process.pid} ${startTimeOf(process.pid) ?? 0} ${inode}\n`, makeRoom);
-      } catch (error) {
-        const owner = livingOwner(path);
-        throw owner === null ? error : inUse(directory, owner);
-      }
+      writeSync(fd, `${process.pid} ${startTimeOf(process.pid) ?? 0} ${inode}\n`);
       for (let waitedMs = 0; ; ) {
         try {
           linkSync(draft, path);
@@ -66,7 +57,7 @@ export class OwnerLock {
           continue;
         }
         if (owner !== null) {
-          throw inUse(directory, owner);
+          throw new UsageError(`the store in ${directory} is in use by process ${owner}`, IN_USE);
         }
         removeStale(path, draft);
       }
@@ -84,24 +75,6 @@ export class OwnerLock {
       // Gone, or left behind.
     }
     closeSync(this.#fd);
-  }
-}
-
-function inUse(directory: string, owner: number): UsageError {
-  return new UsageError(`the store in ${directory} is in use by process ${owner}`, IN_USE);
-}
-
-/** @throws StorageError full */
-function writeName(fd: number, text: string, makeRoom: () => boolean): void {
-  for (;;) {
-    try {
-      writeSync(fd, text, 0);
-      return;
-    } catch (error) {
-      const failure = storageErrorOf(error, 'no room for the lock of the store');
-      if (!failure.full) throw error;
-      if (!makeRoom()) throw new StorageError('the disk of the store is full', { cause: error, full: true });
-    }
   }
 }
 

@@ -42,6 +42,7 @@ export class FindingOut {
       // Its own folder may have another address by now: then it is nowhere else, and not in the trash.
       if (found?.parent != null && foundParent === undefined && parentResource !== undefined)
         this.#deps.outcome.parentMayHaveMoved(parent, parentResource);
+      if (found === null) await this.#deps.outcome.mustBeGone(record.resource, signal);
       if (found === null || (found.parent !== null && foundParent === undefined)) {
         this.#deps.outcome.deleted(ino, record.resource, this.#tombstonesBelow(ino));
       } else {
@@ -54,7 +55,9 @@ export class FindingOut {
       found !== null
         ? this.#deps.newAddress.learn(ino, resource, found, foundParent)
         : await this.#deps.newAddress.find(ino, resource, signal);
-    if (!isKnown) this.#deps.outcome.gone(ino, resource);
+    if (isKnown) return;
+    await this.#deps.outcome.mustBeGone(resource, signal);
+    this.#deps.outcome.gone(ino, resource);
   }
 
   async #findCreated(ino: Inode, record: UploadRecord, signal: AbortSignal): Promise<void> {

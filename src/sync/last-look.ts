@@ -64,6 +64,7 @@ export class LastLook {
   async isAsDeleted(file: NodeRecord, remote: RemoteFacet, signal: AbortSignal): Promise<boolean> {
     const { store, changes, clock } = this.#deps;
     const now = await changes.resource(remote.resource, file.kind, signal);
+    if (now === null) await this.#deps.mustBeGone(remote.resource, signal);
     if (now === null || !isChangedSince(file, now) || (await this.#deps.isOnlyDiscarded(remote, signal))) return true;
     store.transact((tx) => {
       const node = tx.get('node', file.ino);
@@ -80,8 +81,9 @@ export class LastLook {
     try {
       entries = await changes.list(folder, signal);
     } catch (error) {
-      if (error instanceof ApiError && error.status === 404) return true;
-      throw error;
+      if (!(error instanceof ApiError) || error.status !== 404) throw error;
+      await this.#deps.mustBeGone(folder, signal);
+      return true;
     }
     let onlyOurs = true;
     for (const entry of entries) {
@@ -102,6 +104,8 @@ export interface LastLookDeps {
   readonly changes: Pick<RemoteChanges, 'list' | 'resource'>;
   /** Of a file that is not as `remote` tells: whether all that came since are bytes of ours that a person gave up. */
   readonly isOnlyDiscarded: (remote: RemoteFacet, signal: AbortSignal) => Promise<boolean>;
+  /** As `NameOutcome.mustBeGone`. */
+  readonly mustBeGone: (resource: ResourceUrl, signal: AbortSignal) => Promise<void>;
   readonly clock: Clock;
 }
 

@@ -1,6 +1,7 @@
 import type { Clock } from '../base/clock.ts';
-import type { ApiError } from '../base/errors.ts';
+import { ApiError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
+import type { RemoteEntry } from '../base/resources.ts';
 import { type Inode, type NodeKind, type ResourceUrl, ROOT_INODE } from '../base/vocabulary.ts';
 import { isContentDirty, removeNode } from '../store/node-table.ts';
 import type { RemoteFacet, StoreWriter } from '../store/tables.ts';
@@ -76,7 +77,32 @@ export class NameOutcome {
     });
   }
 
-  /** The service says that it does not have the resource (any more), and it was not this push. */
+  /**
+   * The resource's own address was 404, which any gateway in front of the service can say. A listing of its folder that lacks the resource
+   * proves it, or a folder that is gone itself.
+   *
+   * @throws PostponedError where the folder lists the resource, or cannot be listed: the push waits
+   */
+  async mustBeGone(resource: ResourceUrl, signal: AbortSignal, depth = 0): Promise<void> {
+    const { store, changes } = this.#deps;
+    const parent = ownerOf(store, resource)?.remote?.parent;
+    const folder = parent === undefined ? undefined : store.get('node', parent)?.remote?.resource;
+    if (folder === undefined) return;
+    const doubt = (cause?: ApiError) => new PostponedError('404, and nothing proves that it is gone', { cause });
+    let entries: readonly RemoteEntry[];
+    try {
+      entries = await changes.list(folder, signal);
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status !== 404) throw error;
+      if (parent === ROOT_INODE || depth === DEPTH_MAX) throw doubt(error);
+      if ((await changes.resource(folder, 'folder', signal)) !== null) throw doubt(error);
+      await this.mustBeGone(folder, signal, depth + 1);
+      return;
+    }
+    if (entries.some(({ url }) => url === resource)) throw doubt();
+  }
+
+  /** The service does not have the resource (any more), and it was not this push. Call after `mustBeGone`. */
   gone(ino: Inode, resource: ResourceUrl): void {
     const { store, intents, clock, onTreeChange, onKeptOpen, log, isOpen } = this.#deps;
     log.info({ ino }, 'resource was deleted elsewhere');
@@ -102,6 +128,7 @@ export class NameOutcome {
   async parentMissing(parent: Inode, resource: ResourceUrl, error: ApiError, signal: AbortSignal): Promise<false> {
     if (parent === ROOT_INODE) throw error;
     if ((await this.#deps.changes.resource(resource, 'folder', signal)) !== null) throw error;
+    await this.mustBeGone(resource, signal);
     // What came of a push that was parked is asked for as well: what goes into the folder would wait for it for ever.
     this.#findOutAgain(parent);
     this.parentMayHaveMoved(parent, resource, error);
@@ -135,7 +162,7 @@ export class NameOutcome {
 
 export interface NameOutcomeDeps {
   readonly store: StoreWriter;
-  readonly changes: Pick<RemoteChanges, 'resource'>;
+  readonly changes: Pick<RemoteChanges, 'resource' | 'list'>;
   readonly intents: Intents;
   readonly index: DirtyIndex;
   readonly clock: Clock;
@@ -149,5 +176,7 @@ export interface NameOutcomeDeps {
   readonly onDirty: (ino: Inode) => void;
 }
 
+/** Folders above each other that are asked for; a loop in what a service tells ends here. */
+const DEPTH_MAX = 64;
 /** Nodes changed by one journal record at most, so that no turn of the thread takes long. */
 const NODES_PER_RECORD = 500;

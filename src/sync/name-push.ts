@@ -69,7 +69,7 @@ export class NamePush {
     this.#outcome = deps.outcome;
     this.#taken = new TakenNames(deps);
     this.#givingWay = new GivingWay(deps);
-    this.#lastLook = new LastLook(deps);
+    this.#lastLook = new LastLook({ ...deps, mustBeGone: deps.outcome.mustBeGone.bind(deps.outcome) });
   }
 
   async createFolder({ ino, parent, name }: ActionOf<'create-folder'>, signal: AbortSignal): Promise<void> {
@@ -296,7 +296,9 @@ export class NamePush {
       found !== null
         ? newAddress.learn(ino, resource, found, foundParent)
         : await newAddress.find(ino, resource, signal);
-    if (!isKnown) this.#outcome.gone(ino, resource);
+    if (isKnown) return;
+    await this.#outcome.mustBeGone(resource, signal);
+    this.#outcome.gone(ino, resource);
   }
 
   #begin(ino: Inode, intent: Pick<UploadRecord, 'action' | 'parentResource' | 'name' | 'resource'>): void {

@@ -26,7 +26,8 @@ export class Pusher {
     const outcome = new NameOutcome(deps);
     const newAddress = new NewAddress({ ...deps, outcome, naming: names });
     const onGone = outcome.gone.bind(outcome);
-    const session = new UploadSession({ ...deps, onGone, plainPutMaxBytes, host });
+    const mustBeGone = outcome.mustBeGone.bind(outcome);
+    const session = new UploadSession({ ...deps, onGone, mustBeGone, plainPutMaxBytes, host });
     const isOnlyDiscarded = session.isOnlyDiscarded.bind(session);
     this.#session = session;
     this.#names = new NamePush({ ...deps, outcome, newAddress, naming: names, isOnlyDiscarded, deletion, host });

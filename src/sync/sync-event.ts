@@ -10,6 +10,8 @@ export type SyncEvent =
   | { readonly type: 'deleted'; readonly path: string; readonly to: 'trash' | 'forever' }
   | { readonly type: 'conflict'; readonly path: string; readonly copy: string }
   | { readonly type: 'parked'; readonly path: string; readonly reason: ParkReason }
+  /** Removals that wait for a person's word; `nodes` as in `HeldRemoval`. */
+  | { readonly type: 'held-back'; readonly path: string; readonly nodes: number }
   | { readonly type: 'offline'; readonly reason: string }
   | { readonly type: 'online'; readonly offlineMs: number }
   | { readonly type: 'sign-in-needed' };

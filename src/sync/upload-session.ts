@@ -196,7 +196,10 @@ export class UploadSession {
     const sizeBytes = contents.sizeOf(content);
     while (this.#unheard.get(file) === content) {
       const now = await changes.resource(file, 'file', signal);
-      if (now === null) throw new FileGone();
+      if (now === null) {
+        await this.#deps.mustBeGone(file, signal);
+        throw new FileGone();
+      }
       if (now.kind === 'file' && now.presentOnServer) {
         // Somebody else put something into it.
         if (now.sizeBytes !== sizeBytes) return this.#makeVersion(ino, file, content, signal);
@@ -339,7 +342,9 @@ export class UploadSession {
   /** A 404 is the file's only if the file says so too: whoever takes another one for it makes the file twice, without an end. */
   async #goneOr(error: unknown, file: ResourceUrl, signal: AbortSignal): Promise<unknown> {
     if (!(error instanceof ApiError) || error.status !== 404) return error;
-    return (await this.#deps.changes.resource(file, 'file', signal)) === null ? new FileGone() : error;
+    if ((await this.#deps.changes.resource(file, 'file', signal)) !== null) return error;
+    await this.#deps.mustBeGone(file, signal);
+    return new FileGone();
   }
 
   #acknowledgeFill(ino: Inode, file: ResourceUrl, content: ContentId, lastModifiedMs: number | null): void {
@@ -418,6 +423,8 @@ export interface UploadSessionDeps extends AcknowledgementDeps {
   readonly complete: Complete;
   /** The service does not have the file any more. */
   readonly onGone: (ino: Inode, file: ResourceUrl) => void;
+  /** As `NameOutcome.mustBeGone`. */
+  readonly mustBeGone: (resource: ResourceUrl, signal: AbortSignal) => Promise<void>;
   readonly onSameBytes?: OnSameBytes;
   readonly plainPutMaxBytes: number;
 }

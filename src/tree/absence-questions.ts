@@ -11,8 +11,8 @@ import type { Tree } from './tree.ts';
 const DEPTH_MAX = 64;
 
 /**
- * Finds out what became of nodes that a listing lacks, by their URLs. What was moved into folders that we have not seen yet
- * is followed: those folders are asked for upwards until one is known. One set of questions belongs to one listing.
+ * Finds out what became of nodes that a listing lacks, by their URLs. A node that was moved into an unknown folder is followed: the folders
+ * above it are asked for until one is known. One set of questions belongs to one listing.
  */
 export class AbsenceQuestions {
   readonly #tree: Tree;
@@ -35,18 +35,20 @@ export class AbsenceQuestions {
   }
 
   /**
-   * Asks, and does what the answer says.
+   * Asks, and applies the answer. `refused`: the answer is a 404. Any gateway can say that, so nothing was done: the caller needs a listing
+   * of the parent as well.
    *
    * @throws ApiError, TransportError: nothing was done
    */
-  async settle(question: AbsenceQuestion, accept: boolean, signal: AbortSignal): Promise<AbsenceOutcome> {
+  async settle(question: AbsenceQuestion, signal: AbortSignal): Promise<AbsenceOutcome | 'refused'> {
     const sequence = this.#marks.nextSequence();
     try {
       const answer = await this.#listing.resource(question.resource, question.kind, signal);
-      if (answer?.parent != null) await this.#reveal(answer.parent, sequence, signal);
-      // Another node has it by now, or this one has another: the answer says nothing of that.
+      if (answer === null) return 'refused';
+      if (answer.parent !== null) await this.#reveal(answer.parent, sequence, signal);
+      // Another node has the resource by now, or this node has another one: the answer does not concern it.
       if (this.#tree.node(question.ino)?.remote?.resource !== question.resource) return 'kept';
-      return this.#tree.settleAbsence(question.ino, answer, sequence, accept);
+      return this.#tree.settleAbsence(question.ino, answer, sequence, true);
     } finally {
       this.#marks.finish(sequence);
     }

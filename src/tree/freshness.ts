@@ -3,15 +3,11 @@ import { unlessAborted } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
 import { ApiError, FsError, SignInError, TransportError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
-import type { RemoteEntry } from '../base/resources.ts';
 import { type Inode, ROOT_INODE } from '../base/vocabulary.ts';
-import { isContentDirty } from '../store/node-table.ts';
-import { AbsenceQuestions } from './absence-questions.ts';
-import { REMOVALS_BELIEVED_MAX } from './gone-nodes.ts';
 import { ifReadable } from './if-readable.ts';
 import { ListingAhead } from './listing-ahead.ts';
-import type { AbsenceQuestion } from './listing-application.ts';
 import { listPages } from './listing-pages.ts';
+import { type HeldRemovals, MissingEntries } from './missing-entries.ts';
 import { PushLook } from './push-look.ts';
 import type { PushMarks } from './push-marks.ts';
 import { Reachability } from './reachability.ts';
@@ -25,21 +21,13 @@ export interface FreshnessDeps {
   readonly marks: PushMarks;
   readonly clock: Clock;
   readonly log: Logger;
+  /** Removals wait for a person's word from now on. */
+  readonly onHeld?: (held: HeldRemovals) => void;
   /** The files that are open: their folders are in use, however quiet. */
   readonly openFiles?: () => Iterable<{ readonly ino: Inode }>;
   /** `readTimeoutMs`: how long somebody waits for the first listing of a folder. */
   readonly options: { readonly dirTtlMs: number; readonly openWaitMs: number; readonly readTimeoutMs: number };
 }
-
-/** Removals that were not believed, by folder: shown by `cfs status` until `cfs refresh --accept`. */
-export interface HeldRemovals {
-  readonly folder: Inode;
-  readonly nodes: number;
-}
-
-const QUESTIONS_AT_ONCE_MAX = 4;
-/** Fewer missing entries than this are never "half of the folder at once". */
-const HALF_MISSING_MIN = 20;
 
 /**
  * When to ask the service again. It sends no events, so a listing is believed for `dirTtlMs`; older, it is served and
@@ -64,7 +52,7 @@ export class Freshness {
   /** INVARIANT: at most one listing per folder. */
   readonly #underWay = new Map<Inode, { readonly listing: Promise<void>; readonly begunMs: number }>();
   readonly #watched: WatchedFolders;
-  readonly #held = new Map<Inode, number>();
+  readonly #missing: MissingEntries;
   #cancelTick: (() => void) | null = null;
   /** Listings requested before this (wall, ms) are old, whatever the TTL: `cfs refresh`. */
   #staleBeforeMs = 0;
@@ -90,7 +78,15 @@ export class Freshness {
       log: deps.log,
       begunMs: (folder) => this.#underWay.get(folder)?.begunMs,
       list: (folder) => this.#inBackground(folder),
-      ask: (question) => this.#questions().settle(question, false, this.#stop.signal),
+      ask: (question) => this.#missing.settleOne(question, false),
+    });
+    this.#missing = new MissingEntries({
+      ...{ tree: deps.tree, listing: deps.listing, marks: deps.marks, clock: deps.clock, log: deps.log },
+      stop: this.#stop.signal,
+      list: (folder, accept) => this.#list(folder, accept),
+      underWay: (folder) => this.#underWay.get(folder)?.listing.catch(() => {}),
+      onHeld: deps.onHeld ?? (() => {}),
+      unanswered: (error) => this.#reachability.unanswered(error),
     });
   }
 
@@ -99,9 +95,9 @@ export class Freshness {
     return this.#reachability.awaySinceMs;
   }
 
+  /** Removals that wait for `cfs refresh --accept`. */
   get heldRemovals(): readonly HeldRemovals[] {
-    const there = [...this.#held].filter(([folder]) => this.#tree.node(folder) !== undefined);
-    return there.map(([folder, nodes]) => ({ folder, nodes }));
+    return this.#missing.held;
   }
 
   /** Whether the entries of a folder are known, which is all that most calls ask; an old listing is asked for again behind them. */
@@ -178,7 +174,7 @@ export class Freshness {
     const accept = options.accept ?? false;
     this.#reachability.tryNow();
     if (folder === undefined) this.#staleBeforeMs = this.#clock.nowMs();
-    const held = accept ? [...this.#held.keys()] : [];
+    const held = accept ? [...this.#missing.heldFolders] : [];
     const folders = folder !== undefined ? [folder] : new Set([ROOT_INODE, ...this.#watched.all, ...held]);
     for (const each of folders) {
       // One that is under way may have been requested before what the caller wants to see.
@@ -227,18 +223,21 @@ export class Freshness {
     if (node.remote === null) return;
     const sequence = this.#marks.nextSequence();
     const requestedMs = this.#clock.nowMs();
+    const refused = this.#missing.takeRefused(folder);
     try {
       const { entries, serverTimeMs } = await listPages(this.#listing, node.remote.resource, this.#stop.signal);
       this.#reachability.answered();
       const listed = { folder, sequence, requestedMs, serverTimeMs };
-      const outcome = await this.#merge(listed, entries);
-      await this.#settle(listed, outcome, entries.length, accept);
+      const outcome = await this.#missing.merge(listed, entries);
+      const isNew = outcome.changes > 0 || outcome.questions.length > 0;
+      this.#watched.listed(folder, isNew ? 'new' : 'nothing new');
+      await this.#missing.settle(listed, outcome, { listedEntries: entries.length, refused, accept });
     } catch (error) {
       if (error instanceof ApiError) this.#reachability.answered();
       if (error instanceof ApiError && error.status === 404) {
-        // A folder that is kept though it is gone stays old: whoever works in it would ask at each step.
+        // A folder that is kept though it is gone stays old: each step of a program that works in it would ask.
         this.#watched.failed(folder);
-        await this.#settleFolder(folder, accept);
+        if (await this.#missing.settleFolder(folder, accept)) this.#watched.doubted(folder);
         return;
       }
       if (error instanceof TransportError || error instanceof SignInError) this.#reachability.unanswered(error);
@@ -247,94 +246,6 @@ export class Freshness {
     } finally {
       this.#marks.finish(sequence);
     }
-  }
-
-  async #merge(listed: Listed, entries: readonly RemoteEntry[]) {
-    const { folder, sequence, requestedMs, serverTimeMs } = listed;
-    const steps = this.#tree.mergeSteps(folder, entries, sequence, requestedMs, serverTimeMs);
-    for (;;) {
-      const step = steps.next();
-      if (step.done) {
-        const { changes, questions } = step.value;
-        this.#watched.listed(folder, changes === 0 && questions.length === 0 ? 'nothing new' : 'new');
-        return step.value;
-      }
-      await nextTurn();
-    }
-  }
-
-  /** Asks for what the listing lacks, then merges what waited for the answers. */
-  async #settle(
-    listed: Listed,
-    outcome: { readonly questions: readonly AbsenceQuestion[]; readonly postponed: readonly RemoteEntry[] },
-    listedEntries: number,
-    accept: boolean,
-  ): Promise<void> {
-    const { folder } = listed;
-    const { questions } = outcome;
-    const half = questions.length >= HALF_MISSING_MIN && questions.length > listedEntries;
-    const isHeld = (questions.length > REMOVALS_BELIEVED_MAX || half) && !accept;
-    if (isHeld) {
-      this.#hold(folder, questions.length);
-      for (const { ino } of questions) this.#tree.gone.suspected(ino);
-    }
-    let held = 0;
-    // What was changed here would be pushed to where nobody looks: it does not wait for a person's word.
-    const waiting = isHeld ? questions.filter(({ ino }) => this.#isChangedHere(ino)) : [...questions];
-    const asking = this.#questions();
-    const ask = async () => {
-      for (let question = waiting.pop(); question !== undefined; question = waiting.pop()) {
-        if ((await asking.settle(question, accept, this.#stop.signal)) === 'held') held += 1;
-      }
-    };
-    try {
-      await Promise.all(Array.from({ length: Math.min(QUESTIONS_AT_ONCE_MAX, questions.length) }, ask));
-    } catch (error) {
-      // Unanswered questions change nothing: the next listing asks them again. What was listed is merged.
-      waiting.length = 0;
-      if (error instanceof TransportError) this.#reachability.unanswered(error);
-      else this.#log.warn({ err: error, folder }, 'missing entries not asked for');
-      return;
-    }
-    if (isHeld) return;
-    if (held > 0) {
-      this.#hold(folder, held);
-      return;
-    }
-    this.#held.delete(folder);
-    this.#tree.mergePart(folder, outcome.postponed, listed.sequence, listed.requestedMs, listed.serverTimeMs);
-  }
-
-  #questions(): AbsenceQuestions {
-    return new AbsenceQuestions({
-      tree: this.#tree,
-      listing: this.#listing,
-      marks: this.#marks,
-      clock: this.#clock,
-    });
-  }
-
-  /** The listing of `folder` was answered with 404: is it the folder that is gone? */
-  async #settleFolder(folder: Inode, accept: boolean): Promise<void> {
-    const resource = this.#tree.node(folder)?.remote?.resource;
-    if (resource === undefined) throw new FsError('ENOENT');
-    const question = { ino: folder, resource, kind: 'folder' } as const;
-    const outcome = await this.#questions().settle(question, accept, this.#stop.signal);
-    if (outcome === 'held') this.#hold(folder, 1);
-    else this.#held.delete(folder);
-    const node = this.#tree.node(folder);
-    if (node === undefined) throw new FsError('ENOENT', 'the folder was deleted on the service');
-    if (!this.#tree.isComplete(folder)) throw new FsError('EIO', 'the service does not list a folder that it has');
-  }
-
-  #hold(folder: Inode, nodes: number): void {
-    if (!this.#held.has(folder)) {
-      this.#log.error(
-        { folder, nodes },
-        'many entries are gone on the service at once; kept until cfs refresh --accept',
-      );
-    }
-    this.#held.set(folder, nodes);
   }
 
   /** How much longer an open waits for a listing. */
@@ -353,11 +264,6 @@ export class Freshness {
     this.#staleBeforeMs = Math.min(this.#staleBeforeMs, nowMs);
     // A wall clock that was set back must not make a listing young for ever.
     return ageMs >= this.#dirTtlMs || ageMs < 0 || listedMs < this.#staleBeforeMs;
-  }
-
-  #isChangedHere(ino: Inode): boolean {
-    const node = this.#tree.node(ino);
-    return node !== undefined && isContentDirty(node);
   }
 
   /** Whether asking is known to be of no use for the moment. */
@@ -393,15 +299,4 @@ export class Freshness {
     }
     return folders;
   }
-}
-
-interface Listed {
-  readonly folder: Inode;
-  readonly sequence: number;
-  readonly requestedMs: number;
-  readonly serverTimeMs: number | null;
-}
-
-function nextTurn(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve));
 }

@@ -16,13 +16,11 @@ export interface OpenHere {
 }
 
 /**
- * `held`: more would go at once than is believed without a person's word. `open`: somebody reads in it. In both nothing goes, and what is
- * wanted lost its resource.
+ * `held`: the removal waits for a person's word. `open`: a program reads in it. In both cases nothing is removed, and changed nodes lose
+ * their resource.
  */
 export type GoneOutcome = 'kept' | 'open' | 'removed' | 'held';
 
-/** More removals at once than this look like a fault of the service, or like an accident, and wait for a person. */
-export const REMOVALS_BELIEVED_MAX = 100;
 /** Nodes removed in one record. */
 const STEP_NODES_MAX = 500;
 
@@ -44,7 +42,7 @@ export class GoneNodes {
     return this.#kept.has(ino);
   }
 
-  /** A listing lacks it, and it is not asked for: too much is missing at once. */
+  /** A listing lacks it, and its removal waits for a person's word. */
   suspected(ino: Inode): void {
     this.#kept.add(ino);
   }
@@ -54,29 +52,28 @@ export class GoneNodes {
     this.#kept.delete(ino);
   }
 
-  /** The service does not have it, where we look. */
-  settle(node: NodeRecord, acceptAll: boolean): GoneOutcome {
-    const { store, marks, log, openFiles } = this.#deps;
+  /** How many nodes the removal of `node` would take, up to `max`. */
+  countOf(node: NodeRecord, max: number): number {
+    return planVanish(this.#view(this.#writtenHere()), node, max).removed;
+  }
+
+  /** The service does not have it, where we look. `isBelieved`: false while the removal waits for a person's word. */
+  settle(node: NodeRecord, isBelieved: boolean): GoneOutcome {
+    const { store, log, openFiles } = this.#deps;
     if (node.ino === ROOT_INODE) {
       log.error('the root folder is gone on the service; everything is kept here');
       return 'held';
     }
     const open = [...openFiles()];
-    const written = new Set(open.filter(({ isWritten }) => isWritten).map(({ ino }) => ino));
-    const view = {
-      node: (ino: Inode) => soundNode(store, ino),
-      children: (parent: Inode) => this.#childrenOf(parent),
-      isBusy: (ino: Inode) => marks.isBusy(ino),
-      // Made anew for those who may write into it: not without the bytes that it had.
-      isBeingWritten: (ino: Inode) => written.has(ino) && store.get('node', ino)?.local?.content != null,
-    };
+    const written = this.#writtenHere();
+    const view = this.#view(written);
     // Whoever reads, reads on: asked again with the next listing, when it is closed. What was changed here stays in any case.
     const isOnlyRead = (ino: Inode): boolean => {
       const read = store.get('node', ino);
       return !view.isBeingWritten(ino) && !(read !== undefined && isContentDirty(read));
     };
     const isOpen = open.some(({ ino }) => isOnlyRead(ino) && isWithin(store, ino, node.ino));
-    if (isOpen || (!acceptAll && planVanish(view, node, REMOVALS_BELIEVED_MAX + 1).removed > REMOVALS_BELIEVED_MAX)) {
+    if (isOpen || !isBelieved) {
       // All that is dirty is looked at, so not for what nothing lies in.
       const rescued = node.kind === 'folder' ? planRescue(view, node, this.#changedHere(written)) : [];
       for (let at = 0; at < rescued.length; at += STEP_NODES_MAX) this.#apply(rescued.slice(at, at + STEP_NODES_MAX));
@@ -90,6 +87,21 @@ export class GoneNodes {
       at = store.get('node', node.ino);
     }
     return store.get('node', node.ino) === undefined ? 'removed' : 'kept';
+  }
+
+  #writtenHere(): ReadonlySet<Inode> {
+    return new Set([...this.#deps.openFiles()].filter(({ isWritten }) => isWritten).map(({ ino }) => ino));
+  }
+
+  #view(written: ReadonlySet<Inode>) {
+    const { store, marks } = this.#deps;
+    return {
+      node: (ino: Inode) => soundNode(store, ino),
+      children: (parent: Inode) => this.#childrenOf(parent),
+      isBusy: (ino: Inode) => marks.isBusy(ino),
+      // Made anew for programs that may write into it: not without the bytes that it had.
+      isBeingWritten: (ino: Inode) => written.has(ino) && store.get('node', ino)?.local?.content != null,
+    };
   }
 
   #apply(changes: readonly NodeChange[]): void {

@@ -173,7 +173,7 @@ export class ListingApplication {
     }
   }
 
-  settleAbsence(ino: Inode, answer: RemoteResource | null, sequence: number, acceptAll: boolean): AbsenceOutcome {
+  settleAbsence(ino: Inode, answer: RemoteResource | null, sequence: number, isBelieved: boolean): AbsenceOutcome {
     const node = this.#store.get('node', ino);
     if (node === undefined || node.remote === null || !this.#marks.mayJudge(ino, sequence)) return 'kept';
     const parent = answer?.parent == null ? undefined : this.#nodeOf(this.#store, answer.parent);
@@ -192,7 +192,7 @@ export class ListingApplication {
       return stays ? 'kept' : 'moved';
     }
     // Gone for good, in the trash, or in a folder that we have not seen: when that one is listed it is there. Or another node's by now.
-    return this.gone.settle(node, acceptAll);
+    return this.gone.settle(node, isBelieved);
   }
 
   /** The service has the node's resource under that address by now. @returns false where another node is known to have it */

@@ -306,20 +306,27 @@ export class Tree {
   }
 
   /**
-   * What became of a node that a listing lacked, as its URL said: null for 404. `acceptAll`: also where that removes more nodes
-   * at once than is believed without a person's word.
+   * What became of a node that a listing lacked, as its URL said: null for 404. `isBelieved`: false where a removal waits for a person's
+   * word.
    */
   settleAbsence(
     ino: Inode,
     answer: RemoteResource | null,
     requestedSequence: number,
-    acceptAll: boolean,
+    isBelieved: boolean,
   ): AbsenceOutcome {
-    return this.#listings.settleAbsence(ino, answer, requestedSequence, acceptAll);
+    return this.#listings.settleAbsence(ino, answer, requestedSequence, isBelieved);
+  }
+
+  /** How many nodes the service is known to have besides the root, up to `max`. */
+  countKnown(max: number): number {
+    let known = -1;
+    for (const _ of this.#store.all('resource')) if (++known >= max) break;
+    return Math.max(known, 0);
   }
 
   /** Nodes that are gone on the service, and kept here for now. */
-  get gone(): Pick<GoneNodes, 'has' | 'suspected'> {
+  get gone(): Pick<GoneNodes, 'has' | 'suspected' | 'countOf'> {
     return this.#listings.gone;
   }
 

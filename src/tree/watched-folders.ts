@@ -7,6 +7,8 @@ export const WATCHED_MAX = 16;
 const WATCHED_MS = 5 * 60_000;
 /** However short the TTL is: what nobody asked for, and what has just failed, is not asked for more often. */
 const UNASKED_MS_MIN = 1_000;
+/** The longest pause before a folder is asked for again of which the service says two things. */
+const DOUBT_MS_MAX = 10 * 60_000;
 /** A folder whose listings show nothing new is asked for less often, up to this many times the TTL. */
 const SLOWDOWN_MAX = 4;
 
@@ -17,6 +19,8 @@ interface Watched {
   slowdown: number;
   /** Not asked for again before this (by `elapsedMs`): the last listing failed. */
   retryAtMs: number;
+  /** Listings in a row that were 404 while the folder above listed it. */
+  doubts: number;
 }
 
 /** The folders in use: which to refresh even when the kernel, which keeps names for long, has no reason to ask. */
@@ -42,7 +46,7 @@ export class WatchedFolders {
 
   /** Somebody looks at the folder. */
   use(folder: Inode): void {
-    const known = this.#folders.get(folder) ?? { slowdown: 1, retryAtMs: 0 };
+    const known = this.#folders.get(folder) ?? { slowdown: 1, retryAtMs: 0, doubts: 0 };
     this.#folders.delete(folder);
     this.#folders.set(folder, { ...known, usedMs: this.#clock.elapsedMs() });
     for (const oldest of this.#folders.keys()) {
@@ -55,6 +59,7 @@ export class WatchedFolders {
   listed(folder: Inode, what: 'new' | 'nothing new'): void {
     const watched = this.#folders.get(folder);
     if (watched === undefined) return;
+    watched.doubts = 0;
     watched.slowdown = what === 'new' ? 1 : Math.min(watched.slowdown * 2, SLOWDOWN_MAX);
   }
 
@@ -62,6 +67,15 @@ export class WatchedFolders {
   failed(folder: Inode): void {
     const watched = this.#folders.get(folder);
     if (watched !== undefined) watched.retryAtMs = this.#clock.elapsedMs() + Math.min(this.unaskedMs, WATCHED_MS);
+  }
+
+  /** Its listing was 404, and the folder above lists it: asked for again after pauses that grow. */
+  doubted(folder: Inode): void {
+    const watched = this.#folders.get(folder);
+    if (watched === undefined) return;
+    const pauseMs = Math.min(this.unaskedMs * 2 ** watched.doubts, DOUBT_MS_MAX);
+    watched.doubts += 1;
+    watched.retryAtMs = this.#clock.elapsedMs() + pauseMs;
   }
 
   isPausing(folder: Inode): boolean {

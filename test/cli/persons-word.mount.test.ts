@@ -61,8 +61,25 @@ test('many files that are gone elsewhere stay here until cfs refresh --accept be
   await other.sync();
   const left = async (): Promise<string> => (await mount.run('ls many | wc -l')).stdout;
 
-  await mount.cfs(['refresh', join(mount.directory, 'many')]);
+  const held = 'held back: more than 100 removals in many, kept here: look at the service, then cfs refresh --accept\n';
+  expect((await mount.cfs(['refresh', join(mount.directory, 'many')])).stderr).toBe(held);
   expect(await left()).toBe('120\n');
-  await mount.cfs(['refresh', '--accept', join(mount.directory, 'many')]);
+  const { stdout } = await mount.cfs(['status'], { anyExitCode: true });
+  expect(stdout).toMatch(/^ {2}held back {2}more than 100 removals in many, kept here/m);
+  expect(await mount.logs()).toContain('"type":"held-back"');
+  expect((await mount.cfs(['refresh', '--accept', join(mount.directory, 'many')])).stderr).toBe('');
   expect(await left()).toBe('0\n');
+});
+
+test('a folder of many files that somebody removes elsewhere goes without a word', async () => {
+  onTestFailed(mount.printLogs);
+  await mount.run('mkdir modules; for n in $(seq 120); do echo $n > modules/$n; done');
+  await mount.sync();
+  await mount.run('ls modules');
+  const other = await mount.freshStore();
+  await other.run('rm -r modules');
+  await other.sync();
+
+  expect((await mount.cfs(['refresh'])).stderr).toBe('');
+  expect((await mount.run('ls')).stdout).not.toContain('modules');
 });

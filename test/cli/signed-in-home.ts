@@ -3,7 +3,6 @@ import { silentLogger } from '../../src/base/log.ts';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
 import { accountNames, readAccountFile } from '../../src/cli/account-file.ts';
 import { loginCommand } from '../../src/cli/login.ts';
-import { ServiceWait } from '../../src/cli/service-wait.ts';
 import { accountPaths, pathsOf } from '../../src/config/paths.ts';
 import { HttpService } from '../../src/remote/http-service.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
@@ -45,9 +44,7 @@ export class SignedInHome {
       ...{ username, password, application: administration.addApplication('tests') },
       ...administration.addKeyPair(username),
     };
-    const output = { print: () => {}, warn: () => {} };
-    const wait = new ServiceWait({ clock: systemClock, ...output }, null);
-    const deps = { ...output, paths, clock: systemClock, env: home.env, prompt: null, wait };
+    const deps = { paths, clock: systemClock, env: home.env, prompt: null, print: () => {} };
     await loginCommand(deps, { url: server.origin, insecure: false, given });
     return new SignedInHome(home, accountNames(paths)[0] ?? '', server);
   }

@@ -4,7 +4,6 @@ import { systemClock } from '../../src/base/clock.ts';
 import { TransportError } from '../../src/base/errors.ts';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
 import { exitCode } from '../../src/cli/exit-codes.ts';
-import { ServiceWait } from '../../src/cli/service-wait.ts';
 import { deleteItems, type TrashItem, trashEmptyCommand, trashRestoreCommand } from '../../src/cli/trash.ts';
 import { pathsOf } from '../../src/config/paths.ts';
 import type { HttpService } from '../../src/remote/http-service.ts';
@@ -33,15 +32,7 @@ function depsOf() {
   const warn = (text: string): void => {
     words.warned += text;
   };
-  return {
-    paths: pathsOf(home.env),
-    clock: systemClock,
-    env: home.env,
-    print,
-    warn,
-    redraw: null,
-    wait: new ServiceWait({ clock: systemClock, warn }, null),
-  };
+  return { paths: pathsOf(home.env), clock: systemClock, env: home.env, print, warn, redraw: null };
 }
 
 async function trashed(name: string): Promise<ResourceUrl> {
@@ -176,9 +167,9 @@ test.each(['in a session', 'at boot'] as const)(
     const { home, name } = signedIn;
     mkdirSync(home.path('Cloud'));
     const refreshed: (string | null)[] = [];
-    const refresh = ({ path }: { readonly path: string | null }): null => {
+    const refresh = ({ path }: { readonly path: string | null }) => {
       refreshed.push(path);
-      return null;
+      return { held: [] };
     };
     await answeringMount(home, { name, directory: home.path('Cloud') }, { refresh }, at);
 
@@ -198,7 +189,7 @@ test.each([
   mkdirSync(home.path('Cloud'));
   const { url } = await topFolder();
   const locate = () => ({ path: '', kind: 'folder', sizeBytes: 0, resource: url, isPending: false }) as const;
-  await answeringMount(home, { name, directory: home.path('Cloud') }, { locate, refresh: () => null });
+  await answeringMount(home, { name, directory: home.path('Cloud') }, { locate, refresh: () => ({ held: [] }) });
 
   await trashRestoreCommand(depsOf(), { item: 'back', to: home.path(`Cloud/${shown}`), account: null });
 

@@ -109,6 +109,10 @@ describe('the status for people', () => {
         })),
       },
       parked: [{ path: 'big', kind: 'upload', reason: 'the account is over its storage limit', sinceMs: 0 }],
+      held: [
+        { path: 'old', nodes: 7 },
+        { path: '', nodes: 101 },
+      ],
       pinned: [
         {
           path: 'holiday',
@@ -138,6 +142,10 @@ describe('the status for people', () => {
       ...Array.from({ length: 9 }, (_, i) => `             upload f${i + 1}, attempt ${i + 2}`),
       '             and 2 more',
       '  parked     upload big: the account is over its storage limit (for 70 s)',
+      '  held back  7 removals in old, kept here: look at the service, then cfs refresh',
+      '             --accept',
+      '  held back  more than 100 removals in the top folder, kept here: look at the',
+      '             service, then cfs refresh --accept',
       '  pinned     holiday: 20 of 500 files, 1 MiB of 2 GiB',
       '  uploading  film 25 % of 4 B, 2 KiB/s',
       '  cache      0 B of 1 GiB',

@@ -20,7 +20,7 @@ const HANDLERS: ControlHandlers = {
   status: () => STATUS,
   sync: () => ({ pushed: 0, parked: [], open: 0 }),
   umount: () => ({ pending: 0, parked: 0, left: [], busy: false }),
-  refresh: () => null,
+  refresh: () => ({ held: [] }),
   discard: () => ({ given: [] }),
   pin: () => ({ path: 'a', files: 0, bytes: 0, filesHere: 0, bytesHere: 0, isComplete: true, trouble: null }),
   unpin: () => ({ wasPinned: false }),
@@ -184,7 +184,7 @@ test('a handler gets the parameters that the types promise, and each of them', a
   const path = await listening({
     refresh: (params) => {
       seen.push(params);
-      return null;
+      return { held: [] };
     },
     unsynced: (params) => {
       seen.push(params);

@@ -12,6 +12,7 @@ export function idleStatus(changes: Partial<Status> = {}): Status {
     connection: { state: 'online', sinceMs: 1, reason: null },
     pending: { count: 0, bytes: 0, changes: [] },
     parked: [],
+    held: [],
     pinned: [],
     transfers: [],
     cache: { usedBytes: 0, limitBytes: 0, unsyncedBytes: 0 },

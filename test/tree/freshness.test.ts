@@ -250,7 +250,7 @@ describe('Freshness', () => {
     service.requests.length = 0;
     await freshness.refresh(ROOT_INODE);
     expect(names()).toHaveLength(150);
-    expect(freshness.heldRemovals).toEqual([{ folder: ROOT_INODE, nodes: 101 }]);
+    expect(freshness.heldRemovals).toEqual([{ at: ROOT_INODE, nodes: 101 }]);
     expect(service.requests).toHaveLength(1);
     await freshness.refresh(undefined, { accept: true });
     expect(names()).toHaveLength(49);
@@ -281,7 +281,7 @@ describe('Freshness', () => {
     await freshness.refresh(ROOT_INODE);
     expect(names()).toEqual(['d/']);
     expect(names(ino('d'))).toHaveLength(150);
-    expect(freshness.heldRemovals).toHaveLength(2);
+    expect(freshness.heldRemovals).toEqual([{ at: ino('d'), nodes: 101 }]);
     await freshness.refresh(undefined, { accept: true });
     expect(names()).toEqual([]);
     expect(freshness.heldRemovals).toEqual([]);
@@ -314,11 +314,11 @@ describe('Freshness', () => {
       expect(service.requests.filter((request) => request === `resource ${d.url}`).length).toBeLessThanOrEqual(2);
     }
     expect(names(folderIno)).toHaveLength(150);
-    expect(freshness.heldRemovals).toContainEqual({ folder: folderIno, nodes: 1 });
+    expect(freshness.heldRemovals).toEqual([{ at: folderIno, nodes: 101 }]);
 
     service.requests.length = 0;
     await freshness.refresh(folderIno);
-    expect(service.requests).toEqual([`list ${d.url} 0`, `resource ${d.url}`]);
+    expect(service.requests).toEqual([`list ${d.url} 0`, `resource ${d.url}`, `list ${ROOT_URL} 0`]);
     await freshness.refresh(undefined, { accept: true });
     expect(names()).toEqual([]);
   });

@@ -1,0 +1,287 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { Clock } from '../base/clock.ts';
+import { FsError, TransportError } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
+import type { RemoteEntry } from '../base/resources.ts';
+import { type Inode, type ResourceUrl, ROOT_INODE } from '../base/vocabulary.ts';
+import { isContentDirty } from '../store/node-table.ts';
+import { AbsenceQuestions } from './absence-questions.ts';
+import type { AbsenceQuestion, MergeOutcome } from './listing-application.ts';
+import { listPages } from './listing-pages.ts';
+import type { PushMarks } from './push-marks.ts';
+import type { RemoteListing } from './remote-listing.ts';
+import { REMOVALS_BELIEVED_MAX, RemovalLimit } from './removal-limit.ts';
+import type { Tree } from './tree.ts';
+
+/** Removals that wait for `cfs refresh --accept`. `at`: the entry that would go, or the folder of several. */
+export interface HeldRemovals {
+  readonly at: Inode;
+  readonly nodes: number;
+}
+
+/** One complete listing of a folder. */
+export interface Listed {
+  readonly folder: Inode;
+  readonly sequence: number;
+  readonly requestedMs: number;
+  readonly serverTimeMs: number | null;
+}
+
+/** Entries of one folder whose own address answered 404, by the address. */
+export type Refused = ReadonlyMap<Inode, ResourceUrl>;
+
+export interface MissingEntriesDeps {
+  readonly tree: Tree;
+  readonly listing: RemoteListing;
+  readonly marks: PushMarks;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly stop: AbortSignal;
+  /** Lists a folder by a request that is sent from now on; the pass takes what `takeRefused` has for it. Rejects as a listing does. */
+  readonly list: (folder: Inode, accept: boolean) => Promise<void>;
+  /** The listing of that folder that is under way; never rejects. */
+  readonly underWay: (folder: Inode) => Promise<unknown> | undefined;
+  /** Removals wait for a person's word from now on. */
+  readonly onHeld: (held: HeldRemovals) => void;
+  readonly unanswered: (error: Error) => void;
+}
+
+const QUESTIONS_AT_ONCE_MAX = 4;
+/** Fewer missing entries than this are never "half of the folder at once". */
+const HALF_MISSING_MIN = 20;
+
+/**
+ * Decides what becomes of nodes that a listing lacks (ADR 25). A node is removed on one of two proofs:
+ *
+ * - its own address answers, and says that it lies elsewhere;
+ * - its own address is 404, and a listing of its parent, requested after that 404, succeeds and lacks it.
+ *
+ * A 404 alone proves nothing: a gateway in front of the service answers so for everything. Removals by the second proof count together
+ * (`RemovalLimit`).
+ */
+export class MissingEntries {
+  readonly #deps: MissingEntriesDeps;
+  readonly #limit: RemovalLimit;
+  /** By folder: entries that wait for its next listing. */
+  readonly #refused = new Map<Inode, Map<Inode, ResourceUrl>>();
+  /** Folders that wait for the listing of the folder above. */
+  readonly #waitingFor = new Map<Inode, Inode>();
+  readonly #held = new Map<Inode, HeldRemovals>();
+
+  constructor(deps: MissingEntriesDeps) {
+    this.#deps = deps;
+    this.#limit = new RemovalLimit({ clock: deps.clock, countKnown: (max) => deps.tree.countKnown(max) });
+  }
+
+  get held(): readonly HeldRemovals[] {
+    return [...this.#held.values()].filter(({ at }) => this.#deps.tree.node(at) !== undefined);
+  }
+
+  /** Folders in which removals are held back. */
+  get heldFolders(): Iterable<Inode> {
+    return this.#held.keys();
+  }
+
+  /** Call before the request of a listing: entries of the folder of which that listing decides. */
+  takeRefused(folder: Inode): Refused {
+    const refused = this.#refused.get(folder) ?? new Map();
+    this.#refused.delete(folder);
+    return refused;
+  }
+
+  /** Merges a complete listing, step by step. */
+  async merge(listed: Listed, entries: readonly RemoteEntry[]): Promise<MergeOutcome> {
+    const { folder, sequence, requestedMs, serverTimeMs } = listed;
+    const steps = this.#deps.tree.mergeSteps(folder, entries, sequence, requestedMs, serverTimeMs);
+    for (let step = steps.next(); ; step = steps.next()) {
+      if (step.done) return step.value;
+      await nextTurn();
+    }
+  }
+
+  /**
+   * Asks for the entries that a merged listing lacks, and merges the entries that waited for the answers.
+   *
+   * @param refused from `takeRefused`, before the listing was requested
+   */
+  async settle(
+    listed: Listed,
+    outcome: MergeOutcome,
+    options: { readonly listedEntries: number; readonly refused: Refused; readonly accept: boolean },
+  ): Promise<void> {
+    const { folder } = listed;
+    const { listedEntries, refused, accept } = options;
+    const { questions } = outcome;
+    const half = questions.length >= HALF_MISSING_MIN && questions.length > listedEntries;
+    const tooMany = (questions.length > REMOVALS_BELIEVED_MAX || half) && !accept;
+    const isRefused = ({ ino, resource }: AbsenceQuestion): boolean => refused.get(ino) === resource;
+    if (tooMany) {
+      this.#hold(folder, questions);
+      for (const { ino } of questions) this.#deps.tree.gone.suspected(ino);
+    }
+    try {
+      const open = questions.filter((question) => !isRefused(question));
+      // Changes in it would be pushed to where nobody looks: they do not wait for a person's word.
+      const told = await this.#ask(tooMany ? open.filter(({ ino }) => this.#isChangedHere(ino)) : open);
+      const proof = told.length > 0 ? await this.#listAgain(folder) : null;
+      const missing = new Map((proof?.outcome.questions ?? []).map(({ ino, resource }) => [ino, resource]));
+      const proven = [
+        ...questions.filter(isRefused),
+        ...told.filter(({ ino, resource }) => missing.get(ino) === resource),
+      ];
+      const isHeld = this.#remove(folder, proven, { accept, isHeld: tooMany });
+      if (isHeld || tooMany) return;
+      this.#held.delete(folder);
+      const { sequence, requestedMs, serverTimeMs } = proof?.listed ?? listed;
+      this.#deps.tree.mergePart(folder, (proof?.outcome ?? outcome).postponed, sequence, requestedMs, serverTimeMs);
+    } catch (error) {
+      // Unanswered questions change nothing: the next listing asks them again.
+      if (error instanceof TransportError) this.#deps.unanswered(error);
+      else this.#deps.log.warn({ err: error, folder }, 'missing entries not asked for');
+    }
+  }
+
+  /**
+   * The listing of `folder` was answered with 404: is the folder gone?
+   *
+   * @returns whether nothing proves it: the folder stays, and is asked for again after growing pauses
+   * @throws FsError ENOENT it is · EIO it is not, and its entries are not known · what its questions throw
+   */
+  async settleFolder(folder: Inode, accept: boolean): Promise<boolean> {
+    const { tree, log } = this.#deps;
+    const resource = tree.node(folder)?.remote?.resource;
+    if (resource === undefined) throw new FsError('ENOENT');
+    // The root lies in no folder whose listing could lack it: it is never gone.
+    if (folder === ROOT_INODE) log.error('the service answers 404 for the root folder; everything is kept here');
+    else await this.settleOne({ ino: folder, resource, kind: 'folder' }, accept);
+    if (tree.node(folder) === undefined) throw new FsError('ENOENT', 'the folder was deleted on the service');
+    if (!tree.isComplete(folder)) throw new FsError('EIO', 'the service does not list a folder that it has');
+    return !tree.gone.has(folder);
+  }
+
+  /** Asks for one node, and where its address is 404 lists its parent as well. @throws as a listing, for its own address */
+  async settleOne(question: AbsenceQuestion, accept: boolean): Promise<void> {
+    const { tree, log, stop } = this.#deps;
+    if ((await this.#questions().settle(question, stop)) !== 'refused') return;
+    const node = tree.node(question.ino);
+    if (node?.remote == null || node.remote.resource !== question.resource) return;
+    const { parent } = node.remote;
+    if (tree.node(parent)?.remote == null) {
+      // The parent was removed on the service, and exists here only.
+      this.#remove(parent, [question], { accept, isHeld: false });
+      return;
+    }
+    // A service may claim that two folders lie in each other: neither waits for the other.
+    if (this.#waits(parent, question.ino)) return;
+    this.#waitingFor.set(question.ino, parent);
+    const refused = this.#refused.get(parent) ?? new Map<Inode, ResourceUrl>();
+    this.#refused.set(parent, refused.set(question.ino, question.resource));
+    try {
+      await this.#deps.underWay(parent);
+      const isTaken = this.#refused.get(parent)?.get(question.ino) === undefined;
+      if (isTaken) await this.#deps.underWay(parent);
+      else await this.#deps.list(parent, accept);
+    } catch (err) {
+      log.debug({ err, folder: parent }, 'not listed to find out whether an entry is gone');
+    } finally {
+      this.#waitingFor.delete(question.ino);
+    }
+  }
+
+  /** @returns the questions whose own address was 404, or whose answer rests on a 404 */
+  async #ask(questions: readonly AbsenceQuestion[]): Promise<readonly AbsenceQuestion[]> {
+    const refused: AbsenceQuestion[] = [];
+    const waiting = [...questions];
+    const asking = this.#questions();
+    const ask = async (): Promise<void> => {
+      for (let question = waiting.pop(); question !== undefined; question = waiting.pop()) {
+        if ((await asking.settle(question, this.#deps.stop)) === 'refused') refused.push(question);
+      }
+    };
+    try {
+      await Promise.all(Array.from({ length: Math.min(QUESTIONS_AT_ONCE_MAX, questions.length) }, ask));
+    } finally {
+      waiting.length = 0;
+    }
+    return refused;
+  }
+
+  /** The listing that a 404 needs beside it. */
+  async #listAgain(folder: Inode): Promise<{ readonly listed: Listed; readonly outcome: MergeOutcome } | null> {
+    const { tree, listing, marks, clock, stop } = this.#deps;
+    const resource = tree.node(folder)?.remote?.resource;
+    if (resource === undefined) return null;
+    const sequence = marks.nextSequence();
+    try {
+      const requestedMs = clock.nowMs();
+      const { entries, serverTimeMs } = await listPages(listing, resource, stop);
+      const listed = { folder, sequence, requestedMs, serverTimeMs };
+      return { listed, outcome: await this.merge(listed, entries) };
+    } finally {
+      marks.finish(sequence);
+    }
+  }
+
+  /** Removes entries that are proven to be gone. @returns whether that waits for a person's word */
+  #remove(
+    folder: Inode,
+    proven: readonly AbsenceQuestion[],
+    { accept, isHeld }: { readonly accept: boolean; readonly isHeld: boolean },
+  ): boolean {
+    const { tree, marks } = this.#deps;
+    const isThere = ({ ino, resource }: AbsenceQuestion): boolean => tree.node(ino)?.remote?.resource === resource;
+    const gone = proven.filter(isThere);
+    const nodes = this.#countOf(gone);
+    const isBelieved = accept || (!isHeld && this.#limit.allows(nodes));
+    if (isBelieved && !accept) this.#limit.believed(nodes);
+    if (!isBelieved && !isHeld) this.#hold(folder, gone);
+    for (const { ino } of gone) {
+      const sequence = marks.nextSequence();
+      tree.settleAbsence(ino, null, sequence, isBelieved);
+      marks.finish(sequence);
+    }
+    return !isBelieved;
+  }
+
+  /** How many nodes go with these, up to one more than is ever believed. */
+  #countOf(questions: readonly AbsenceQuestion[]): number {
+    const { tree } = this.#deps;
+    let nodes = 0;
+    for (const { ino } of questions) {
+      if (nodes > REMOVALS_BELIEVED_MAX) break;
+      const node = tree.node(ino);
+      if (node !== undefined) nodes += tree.gone.countOf(node, REMOVALS_BELIEVED_MAX + 1 - nodes);
+    }
+    return nodes;
+  }
+
+  #hold(folder: Inode, questions: readonly AbsenceQuestion[]): void {
+    const [only] = questions;
+    const at = questions.length === 1 && only !== undefined ? only.ino : folder;
+    const nodes = Math.max(this.#countOf(questions), questions.length);
+    if (!this.#held.has(folder)) {
+      this.#deps.log.error(
+        { folder, nodes },
+        'many entries are gone on the service at once; kept until cfs refresh --accept',
+      );
+      this.#deps.onHeld({ at, nodes });
+    }
+    this.#held.set(folder, { at, nodes });
+  }
+
+  /** Whether `folder` waits, directly or not, for a listing of `other`, or of what `other` would wait for. */
+  #waits(folder: Inode, other: Inode): boolean {
+    for (let at: Inode | undefined = folder; at !== undefined; at = this.#waitingFor.get(at))
+      if (at === other) return true;
+    return false;
+  }
+
+  #isChangedHere(ino: Inode): boolean {
+    const node = this.#deps.tree.node(ino);
+    return node !== undefined && isContentDirty(node);
+  }
+
+  #questions(): AbsenceQuestions {
+    return new AbsenceQuestions(this.#deps);
+  }
+}
