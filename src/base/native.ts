@@ -3,6 +3,7 @@ import { constants } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { getSystemErrorName } from 'node:util';
 import { type Errno, errnoNameOf, FsError, UsageError } from './errors.ts';
+import { systemKind, whyUnsupported } from './supported-system.ts';
 
 /**
  * The door to our addon (native-deps/fuse-kernel), and those of its functions that have nothing to do with the kernel's FUSE
@@ -24,7 +25,7 @@ interface FileFunctions {
 /**
  * The addon itself; loaded once per thread (`require` keeps it).
  *
- * @throws UsageError when it was never built
+ * @throws UsageError when it was never built, or cannot be loaded on this system
  */
 export function loadAddon<T>(): T {
   const require = createRequire(import.meta.url);
@@ -35,10 +36,21 @@ export function loadAddon<T>(): T {
     try {
       return require(path) as T;
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'MODULE_NOT_FOUND') throw error;
+      const { code } = error as NodeJS.ErrnoException;
+      if (code === 'ERR_DLOPEN_FAILED') throw notLoaded(error as Error);
+      if (code !== 'MODULE_NOT_FOUND') throw error;
     }
   }
+  const why = whyUnsupported(systemKind());
+  if (why !== null) throw new UsageError(why.sentence, 1);
   throw new UsageError('the kernel addon is not built; run: node scripts/build-native.mjs', 1);
+}
+
+/** What dlopen(3) says names files and symbols; a person hears what is wrong with the system, where it is that. */
+function notLoaded(error: Error): UsageError {
+  const why = whyUnsupported(systemKind())?.sentence;
+  const sentence = why ?? `the kernel addon cannot be loaded: ${error.message}; run: node scripts/build-native.mjs`;
+  return new UsageError(sentence, 1, { cause: error });
 }
 
 /** Room and holes of local files; how the content store gives space back and reads without waiting. */

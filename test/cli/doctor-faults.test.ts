@@ -75,6 +75,10 @@ const FAULTS: Readonly<Record<FindingName, () => unknown>> = {
         throw new Error('the kernel addon is not built');
       },
     }),
+  'glibc-too-old': () => ground.change({ system: () => ({ architecture: 'x64', glibc: '2.31' }) }),
+  architecture: () => ground.change({ system: () => ({ architecture: 'riscv64', glibc: '2.40' }) }),
+  'mount-helper-hidden': () =>
+    writeFileSync(ground.machine.fstabPath, 'ann@example.com /home/ann/Cloud fuse.cfs-mount noauto,setuid=ann 0 0\n'),
   'fuse-module': () => {
     rmSync(ground.machine.devicePath);
     writeFileSync(ground.machine.filesystemsPath, 'nodev\tproc\nnodev\tfusectl\n\tfuseblk\n');

@@ -42,6 +42,8 @@ export class DoctorGround {
       fusermount: () => findFusermount(this.home.path('bin')),
       mountTable: () => '21 1 0:19 / /proc rw - proc proc rw\n',
       disk: () => ({ freeBytes: 50 * 1024 ** 3, totalBytes: 100 * 1024 ** 3 }),
+      fstabPath: file('fstab', '# nothing\n#ann@example.com /mnt fuse.cfs-mount noauto 0 0\n'),
+      helperPath: this.home.path('system'),
       loadAddon: () => {},
     };
   }

@@ -25,7 +25,22 @@ export const FINDINGS = {
   'addon-missing': problem('fuse', 'noFuse', {
     symptom: '`the kernel addon is not built`',
     cause: 'the part in C is missing, or was built for another machine',
-    cure: 'node scripts/build-native.mjs in a clone; install the package again otherwise',
+    cure: 'node scripts/build-native.mjs, in the folder of the clone or of the installed package; it needs a C compiler',
+  }),
+  'glibc-too-old': problem('fuse', 'noFuse', {
+    symptom: "`glibc 2.34 or later is needed`, or *version `GLIBC_2.34' not found*",
+    cause: "this system's C library is older than the programs ask for, or is another one (musl)",
+    cure: 'use a system with glibc 2.34 or later: Debian 12, Ubuntu 22.04, RHEL 9',
+  }),
+  architecture: problem('fuse', 'noFuse', {
+    symptom: '`processors of the kind … are not supported`',
+    cause: 'there are builds for x86-64 and arm64 alone',
+    cure: 'use an x86-64 or arm64 machine, and a 64-bit Node',
+  }),
+  'mount-helper-hidden': warning('fuse', 'usage', {
+    symptom: '`mount` of a line in fstab ends with *cfs-mount: not found* (127)',
+    cause: 'mount(8) looks for cfs-mount in /usr/local/bin, /usr/bin and their like only, whatever PATH says',
+    cure: 'ln -s "$(command -v cfs-mount)" /usr/local/bin/, as root',
   }),
   'fuse-module': problem('fuse', 'noFuse', {
     symptom: '`there is no /dev/fuse here`',

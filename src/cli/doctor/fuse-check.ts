@@ -1,4 +1,6 @@
-import { closeSync, openSync, readFileSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readFileSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { whyUnsupported } from '../../base/supported-system.ts';
 import type { Options } from '../../config/options.ts';
 import { cureOfRefused, isMtabReadable } from '../../kernel/fusermount.ts';
 import { type Finding, finding } from './finding.ts';
@@ -6,17 +8,34 @@ import type { Machine } from './machine.ts';
 
 /** Whether this user can mount at all: addon, device, fusermount3, allow_other. */
 export function* checkFuse(machine: Machine, options: Pick<Options, 'allowOther'>): Generator<Finding> {
-  try {
-    machine.loadAddon();
-  } catch (error) {
-    yield finding('addon-missing', `the kernel addon cannot be loaded: ${firstLine(error)}`);
-  }
+  yield* checkPrograms(machine);
+  yield* checkMountHelper(machine);
   yield* checkDevice(machine);
   yield* checkFusermount(machine);
   if (options.allowOther && machine.uid !== 0 && !mayAllowOther(machine.fuseConfPath)) {
     const what = `--allow-other is set, and ${machine.fuseConfPath} does not have user_allow_other`;
     yield finding('allow-other', what, machine.fuseConfPath);
   }
+}
+
+function* checkPrograms(machine: Machine): Generator<Finding> {
+  const unsupported = whyUnsupported(machine.system());
+  if (unsupported !== null) {
+    yield finding(unsupported.what === 'glibc' ? 'glibc-too-old' : 'architecture', unsupported.sentence);
+    return;
+  }
+  try {
+    machine.loadAddon();
+  } catch (error) {
+    yield finding('addon-missing', `the kernel addon cannot be loaded: ${firstLine(error)}`);
+  }
+}
+
+/** Where fstab(5) has a line of ours, mount(8) must find cfs-mount, and it does not get PATH. */
+function* checkMountHelper({ fstabPath, helperPath }: Machine): Generator<Finding> {
+  if (!/^\s*[^#\s]\S*\s+\S+\s+(fuse\.)?cfs-mount\s/m.test(textOf(fstabPath))) return;
+  if (helperPath.split(delimiter).some((directory) => existsSync(join(directory, 'cfs-mount')))) return;
+  yield finding('mount-helper-hidden', `${fstabPath} mounts with cfs-mount, which mount(8) does not find`, fstabPath);
 }
 
 function* checkDevice(machine: Machine): Generator<Finding> {

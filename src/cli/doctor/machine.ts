@@ -3,6 +3,7 @@ import { readFileSync, statfsSync } from 'node:fs';
 import type { Clock } from '../../base/clock.ts';
 import { systemClock } from '../../base/clock.ts';
 import { loadAddon } from '../../base/native.ts';
+import { type SystemKind, systemKind } from '../../base/supported-system.ts';
 import { type Fusermount, findFusermount } from '../../kernel/fusermount.ts';
 import { probeMount } from '../mount-point.ts';
 
@@ -34,6 +35,10 @@ export interface Machine {
   lookup(host: string): Promise<unknown>;
   /** Of the file system of `path`. @throws NodeJS.ErrnoException */
   disk(path: string): { readonly freeBytes: number; readonly totalBytes: number };
+  readonly fstabPath: string;
+  /** The folders in which a helper of mount(8) is found: sh's own, for lack of PATH. */
+  readonly helperPath: string;
+  system(): SystemKind;
   /** @throws Error when the addon cannot be loaded */
   loadAddon(): void;
 }
@@ -57,6 +62,9 @@ export function systemMachine(env: Readonly<Record<string, string | undefined>>)
       const { bavail, bsize, blocks } = statfsSync(path);
       return { freeBytes: bavail * bsize, totalBytes: blocks * bsize };
     },
+    fstabPath: '/etc/fstab',
+    helperPath: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
+    system: systemKind,
     loadAddon: () => void loadAddon<unknown>(),
   };
 }

@@ -1,0 +1,34 @@
+/** The C library that the addon and LMDB's build ask for (`objdump -T`: pthread_setname_np@GLIBC_2.34). */
+const GLIBC_MIN = [2, 34] as const;
+const ARCHITECTURES: readonly string[] = ['x64', 'arm64'];
+
+export interface SystemKind {
+  /** As Node names it: `x64`. */
+  readonly architecture: string;
+  /** The version of glibc, `2.36`; null: the system has another C library (musl). */
+  readonly glibc: string | null;
+}
+
+/** What no installation can change about this system. */
+export interface Unsupported {
+  readonly what: 'architecture' | 'glibc';
+  /** Without a full stop. */
+  readonly sentence: string;
+}
+
+export function systemKind(): SystemKind {
+  // The types of Node do not have it: docs "Diagnostic report", header.
+  const { header } = process.report.getReport() as unknown as { header: { readonly glibcVersionRuntime?: string } };
+  return { architecture: process.arch, glibc: header.glibcVersionRuntime ?? null };
+}
+
+/** Why this program cannot run on such a system; null where it can. */
+export function whyUnsupported({ architecture, glibc }: SystemKind): Unsupported | null {
+  if (!ARCHITECTURES.includes(architecture))
+    return { what: 'architecture', sentence: `processors of the kind ${architecture} are not supported` };
+  const needed = `glibc ${GLIBC_MIN.join('.')} or later is needed`;
+  if (glibc === null) return { what: 'glibc', sentence: `${needed}, and this system has another C library` };
+  const [major = 0, minor = 0] = glibc.split('.').map(Number);
+  if (major > GLIBC_MIN[0] || (major === GLIBC_MIN[0] && minor >= GLIBC_MIN[1])) return null;
+  return { what: 'glibc', sentence: `${needed}, and this system has glibc ${glibc}` };
+}
