@@ -4,6 +4,7 @@
  * inode     local identity of a file, folder or symlink; persisted, never reused. It *is* the node id given to the kernel.
  * dentry    (parent, name) → inode.
  * node      the stored record of an inode: its two facets.
+ * special   a FIFO or unix socket: a name on this machine only, without bytes.
  * facet     the *local* facet is what users see; the *remote* facet is what the service last told us.
  * dirty     the two facets differ.
  * version   an immutable revision of a file's bytes, named by the service.
@@ -59,7 +60,14 @@ export interface Timespec {
   readonly nsec: number;
 }
 
-export type NodeKind = 'file' | 'folder' | 'symlink';
+/** Names of processes' meeting points: they hold no bytes, and mean nothing on another machine. */
+export type SpecialKind = 'fifo' | 'socket';
+
+export type NodeKind = 'file' | 'folder' | 'symlink' | SpecialKind;
+
+export function isSpecial(kind: NodeKind): kind is SpecialKind {
+  return kind === 'fifo' || kind === 'socket';
+}
 
 /** The inode of the mount's root; FUSE_ROOT_ID of the kernel's protocol (linux/fuse.h). */
 export const ROOT_INODE = 1 as Inode;

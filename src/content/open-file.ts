@@ -21,7 +21,7 @@ import type { Patience } from './patience.ts';
 import { ReadProgress } from './read-progress.ts';
 import { seekIn } from './seek.ts';
 import type { VersionSource } from './version-source.ts';
-import { type ContentPlace, type UnflushedAttributes, type Writing, writtenAt } from './writing.ts';
+import { type ContentPlace, changedAt, type UnflushedAttributes, type Writing, writtenAt } from './writing.ts';
 
 export interface OpenFileDeps {
   readonly store: StoreWriter;
@@ -117,11 +117,16 @@ export class OpenFile {
     return this.#content;
   }
 
-  /** The last name is gone; the handles go on with what is here. */
+  /** It has no name, any more or yet: the handles go on with what is here, which nothing else holds. */
   orphan(node: NodeRecord): void {
     this.#orphan = node;
-    // Held from now on: nothing else names these bytes any more.
     this.#holdLatest(node.local?.content ?? null);
+  }
+
+  /** A file without a name got its first one; its record holds what was written so far. */
+  named(): void {
+    this.#orphan = null;
+    this.#unflushed = null;
   }
 
   /**
@@ -237,13 +242,13 @@ export class OpenFile {
     if (this.#writing !== null) this.#writing = { ...this.#writing, wasEmptied: false };
   }
 
-  /** fsync(2): from here on the bytes survive a power cut. */
+  /** fsync(2): from here on the bytes survive a power cut, also those of a file without a name, which linkat(2) may give one. */
   async sync(): Promise<void> {
     this.flush();
     if (this.#writing !== null) this.#writing = { ...this.#writing, syncedMs: this.#deps.clock.elapsedMs() };
     // Who has only opened it means what others wrote before.
     const content = this.#content ?? this.#node()?.local?.content ?? null;
-    if (content !== null && this.#orphan === null) await this.#deps.contents.syncFile(content);
+    if (content !== null) await this.#deps.contents.syncFile(content);
     await this.#deps.store.sync();
   }
 
@@ -301,9 +306,7 @@ export class OpenFile {
   #touch(): void {
     const now = timespecOfMs(this.#deps.clock.nowMs());
     this.#unflushed = { mtime: now, ctime: now };
-    const lastMs = this.#deps.clock.elapsedMs();
-    const { sinceMs, syncedMs = null, wasEmptied = false } = this.#writing ?? {};
-    this.#writing = { sinceMs: sinceMs ?? lastMs, lastMs, syncedMs, wasEmptied };
+    this.#writing = changedAt(this.#writing, this.#deps.clock.elapsedMs());
   }
 
   /**
@@ -366,8 +369,8 @@ export class OpenFile {
     this.#pinKnown();
     if (this.#content !== null) return false;
     if (this.#kept !== null) return this.#kept.sizeBytes > 0;
-    const node = this.#node();
-    return node?.local != null && node.remote !== null && (node.remote.sizeBytes ?? 0) > 0;
+    const { local = null, remote = null } = this.#node() ?? {};
+    return local !== null && (remote?.sizeBytes ?? 0) > 0;
   }
 
   #pin(caller: Caller): void | Promise<void> {
@@ -393,8 +396,8 @@ export class OpenFile {
     const version = await (isInDoubt(told) ? patience.askBriefly(newest, openWaitMs) : patience.ask(newest));
     if (version === null && isInDoubt(told)) return this.#holdLatest(this.#node()?.local?.content ?? null);
     if (version === null) {
-      const node = this.#node();
-      if ((node?.remote?.sizeBytes ?? 0) > 0) throw new FsError('ESTALE', 'the service no longer has this file');
+      if ((this.#node()?.remote?.sizeBytes ?? 0) > 0)
+        throw new FsError('ESTALE', 'the service no longer has this file');
       return;
     }
     const toldSizeBytes = told?.local?.sizeBytes ?? 0;
@@ -463,12 +466,10 @@ export class OpenFile {
     }
     const baseContent = this.#content;
     const baseBytes = baseContent === null ? 0 : contents.sizeOf(baseContent);
+    const base = baseContent === null || baseBytes === 0 ? null : { content: baseContent, sizeBytes: baseBytes };
     const draft = store.transact((tx) => {
       if (baseContent !== null && contents.record(baseContent)?.sealed === false) contents.seal(tx, baseContent);
-      const id = contents.createDraft(
-        tx,
-        baseContent === null || baseBytes === 0 ? null : { content: baseContent, sizeBytes: baseBytes },
-      );
+      const id = contents.createDraft(tx, base);
       const node = tx.get('node', this.ino);
       if (node?.local != null && this.#orphan === null) {
         const local: LocalFacet = { ...node.local, content: id, sizeBytes: baseBytes };

@@ -26,3 +26,9 @@ export interface Writing {
 export function writtenAt(local: LocalFacet, times: { readonly mtime: Timespec; readonly ctime: Timespec } | null) {
   return times === null ? local : { ...local, mtime: times.mtime, ctime: laterOf(local.ctime, times.ctime) };
 }
+
+/** One more change, at `lastMs` by `elapsedMs`. */
+export function changedAt(writing: Writing | null, lastMs: number): Writing {
+  const { sinceMs, syncedMs = null, wasEmptied = false } = writing ?? {};
+  return { sinceMs: sinceMs ?? lastMs, lastMs, syncedMs, wasEmptied };
+}

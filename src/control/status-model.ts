@@ -1,3 +1,5 @@
+import type { NodeKind } from '../base/vocabulary.ts';
+
 /**
  * What a running mount says of itself: `cfs status --json` prints a `Status` as it is. Plain data. Moments are milliseconds
  * since the epoch (`…Ms`), sizes are bytes. Paths are relative to the mount's root, without a leading slash.
@@ -108,7 +110,7 @@ export interface Transfer {
 /** A path in the mount, as the service knows it. */
 export interface Located {
   readonly path: string;
-  readonly kind: 'file' | 'folder' | 'symlink';
+  readonly kind: NodeKind;
   readonly sizeBytes: number;
   /** Its URL; null for what the service does not have yet. */
   readonly resource: string | null;
@@ -120,7 +122,7 @@ export interface Located {
 export interface UnsyncedFile {
   readonly ino: number;
   readonly path: string;
-  readonly kind: 'file' | 'folder' | 'symlink';
+  readonly kind: NodeKind;
   readonly sizeBytes: number;
   /** Why it is parked; null for what only waits. */
   readonly parked: string | null;

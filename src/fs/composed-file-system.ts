@@ -1,5 +1,5 @@
 import { FsError } from '../base/errors.ts';
-import { type HandleId, type Inode, ROOT_INODE } from '../base/vocabulary.ts';
+import { type HandleId, type Inode, ROOT_INODE, type SpecialKind } from '../base/vocabulary.ts';
 import type {
   AllocateMode,
   Answer,
@@ -83,9 +83,9 @@ export class ComposedFileSystem implements FileSystemOps {
     return this.#of(parent).mkdir(parent, name, mode, ctx);
   }
 
-  mknod(parent: Inode, name: string, mode: number, ctx: OpContext): Answer<Entry> {
+  mknod(parent: Inode, name: string, kind: 'file' | SpecialKind, mode: number, ctx: OpContext): Answer<Entry> {
     this.#mayChangeNames(parent, name);
-    return this.#of(parent).mknod(parent, name, mode, ctx);
+    return this.#of(parent).mknod(parent, name, kind, mode, ctx);
   }
 
   symlink(parent: Inode, name: string, target: string, ctx: OpContext): Answer<Entry> {
@@ -122,8 +122,10 @@ export class ComposedFileSystem implements FileSystemOps {
     return this.#files.rename(parent, name, newParent, newName, mode, ctx);
   }
 
-  link(): Answer<Entry> {
-    return this.#files.link();
+  link(ino: Inode, newParent: Inode, newName: string, ctx: OpContext): Answer<Entry> {
+    this.#files.mayLink(ino);
+    this.#mayChangeNames(newParent, newName);
+    return this.#of(newParent).link(ino, newParent, newName, ctx);
   }
 
   getattr(ino: Inode, _handle: HandleId | null, _ctx: OpContext): Answer<AttributesReply> {
@@ -182,6 +184,11 @@ export class ComposedFileSystem implements FileSystemOps {
   ): Answer<Entry & { readonly open: OpenReply }> {
     this.#mayChangeNames(parent, name);
     return this.#of(parent).create(parent, name, mode, flags, ctx);
+  }
+
+  tmpfile(parent: Inode, mode: number, flags: OpenFlags, ctx: OpContext): Answer<Entry & { readonly open: OpenReply }> {
+    this.#places?.mayChangeNames(parent);
+    return this.#of(parent).tmpfile(parent, mode, flags, ctx);
   }
 
   read(ino: Inode, handle: HandleId, offset: number, length: number, ctx: OpContext): Answer<ReadReply> {

@@ -2,7 +2,14 @@ import { constants } from 'node:fs';
 import { unlessAborted } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
 import { FsError } from '../base/errors.ts';
-import { type HandleId, type Inode, type NodeKind, ROOT_INODE } from '../base/vocabulary.ts';
+import {
+  type HandleId,
+  type Inode,
+  isSpecial,
+  type NodeKind,
+  ROOT_INODE,
+  type SpecialKind,
+} from '../base/vocabulary.ts';
 import type { BlockReader } from '../content/block-reader.ts';
 import type { OpenFile, OpenFileDeps } from '../content/open-file.ts';
 import { VersionsAhead } from '../content/versions-ahead.ts';
@@ -40,6 +47,8 @@ import { KernelCache } from './kernel-cache.ts';
 import { NodeView } from './node-view.ts';
 import { OpenFiles } from './open-files.ts';
 import { dropPrivilege, groupIn, modeIn } from './set-id-bits.ts';
+import { Symlinks, targetBytes } from './symlinks.ts';
+import { TemporaryFiles } from './temporary-files.ts';
 import { getXattr, withoutXattr, withXattr } from './xattrs.ts';
 
 export interface FileSystemDeps {
@@ -58,8 +67,6 @@ export interface FileSystemDeps {
   };
 }
 
-const SYMLINK_BYTES_MAX = 4095;
-
 /**
  * What each operation of the kernel means here: by inode in this file, by handle in `FileHandle`. Names come from the tree, bytes
  * from open files; whatever is known is answered at once, without a promise.
@@ -71,6 +78,8 @@ export class FileSystem implements FileSystemOps {
   readonly #ofHandles: FileHandleDeps;
   readonly #view: NodeView;
   readonly #cache: KernelCache;
+  readonly #temporary: TemporaryFiles;
+  readonly #symlinks: Symlinks;
   readonly #versionSeen: (node: NodeRecord) => void;
   /** What is open: the sync asks before it seals or trashes. */
   readonly files: OpenFiles;
@@ -107,6 +116,9 @@ export class FileSystem implements FileSystemOps {
       prefetcher: deps.prefetcher,
       onWritten: deps.openFile.onWritten,
     };
+    const parts = { tree: deps.tree, view: this.#view, files: this.files };
+    this.#temporary = new TemporaryFiles(parts);
+    this.#symlinks = new Symlinks({ ...parts, contents: deps.contents });
     deps.tree.onRemoteChange((changes) => this.changedElsewhere(changes));
   }
 
@@ -139,47 +151,27 @@ export class FileSystem implements FileSystemOps {
 
   forget(ino: Inode): void {
     this.#view.forget(ino);
+    this.#temporary.forget(ino);
   }
 
   mkdir(parent: Inode, name: string, mode: number, ctx: OpContext): Answer<Entry> {
     return this.#afterListing(parent, ctx, () => this.#create(parent, name, 'folder', mode, ctx));
   }
 
-  mknod(parent: Inode, name: string, mode: number, ctx: OpContext): Answer<Entry> {
-    return this.#afterListing(parent, ctx, () => this.#create(parent, name, 'file', mode, ctx));
+  mknod(parent: Inode, name: string, kind: 'file' | SpecialKind, mode: number, ctx: OpContext): Answer<Entry> {
+    return this.#afterListing(parent, ctx, () => this.#create(parent, name, kind, mode, ctx));
   }
 
   symlink(parent: Inode, name: string, target: string, ctx: OpContext): Answer<Entry> {
-    const bytes = Buffer.from(target);
-    if (bytes.byteLength > SYMLINK_BYTES_MAX) throw new FsError('ENAMETOOLONG');
-    if (bytes.byteLength === 0) throw new FsError('ENOENT');
+    const bytes = targetBytes(target);
     return this.#afterListing(parent, ctx, () => {
       this.mayWrite();
-      const node = this.#tree.create(parent, name, {
-        kind: 'symlink',
-        mode: 0o777,
-        uid: ctx.uid,
-        gid: groupIn(this.#view.local(parent), ctx),
-        content: (tx) => this.#deps.contents.inlineContent(tx, bytes),
-        sizeBytes: bytes.byteLength,
-      });
-      return this.#view.entry(node);
+      return this.#symlinks.create(parent, name, bytes, ctx);
     });
   }
 
   readlink(ino: Inode, ctx: OpContext): Answer<string> {
-    if (this.#view.node(ino).kind !== 'symlink') throw new FsError('EINVAL');
-    const file = this.files.acquire(ino, 'read');
-    const extent = { start: 0, end: SYMLINK_BYTES_MAX };
-    const targetOf = (): string => {
-      const bytes = file.content === null ? null : this.#deps.contents.readAll(file.content, extent);
-      if (bytes === null) throw new FsError('EIO', 'the target of the link is not here');
-      return Buffer.from(bytes).toString('utf8');
-    };
-    return lastly(
-      () => file.read(extent, ctx, targetOf),
-      () => this.files.release(file, 'read'),
-    );
+    return this.#symlinks.target(ino, ctx);
   }
 
   unlink(parent: Inode, name: string, ctx: OpContext): Answer<void> {
@@ -219,9 +211,14 @@ export class FileSystem implements FileSystemOps {
     );
   }
 
-  /** Refused with EPERM, as link(2) says for a file system without hard links. */
-  link(): Answer<Entry> {
-    throw new FsError('EPERM', 'the service knows no hard links');
+  /** @throws FsError EPERM for all but an O_TMPFILE file without a name, as link(2) says for a file system without hard links */
+  mayLink(ino: Inode): void {
+    if (!this.#temporary.has(ino)) throw new FsError('EPERM', 'the service knows no hard links');
+  }
+
+  link(ino: Inode, newParent: Inode, newName: string, ctx: OpContext): Answer<Entry> {
+    this.mayLink(ino);
+    return this.#afterListing(newParent, ctx, () => this.#temporary.name(ino, newParent, newName));
   }
 
   // Attributes
@@ -235,7 +232,8 @@ export class FileSystem implements FileSystemOps {
     if (change.sizeBytes === undefined) return this.#setattr(ino, change);
     const size = change.sizeBytes;
     if (size > FILE_BYTES_MAX) throw new FsError('EFBIG');
-    if (this.#view.node(ino).kind === 'folder') throw new FsError('EISDIR');
+    const { kind } = this.#view.node(ino);
+    if (kind === 'folder' || isSpecial(kind)) throw new FsError(kind === 'folder' ? 'EISDIR' : 'EINVAL');
     const by = handle === null ? null : this.#handles.file(handle);
     by?.changes();
     const opened = by?.file ?? null;
@@ -308,6 +306,13 @@ export class FileSystem implements FileSystemOps {
     });
   }
 
+  tmpfile(parent: Inode, mode: number, flags: OpenFlags, ctx: OpContext): Answer<Entry & { readonly open: OpenReply }> {
+    this.mayWrite();
+    if (this.#isGone(parent)) throw new FsError('ENOENT');
+    const entry = this.#temporary.create(this.#view.local(parent), mode, ctx);
+    return { ...entry, open: this.#openHandle(entry.attributes.ino, flags, 'changed') };
+  }
+
   read(_ino: Inode, handle: HandleId, offset: number, length: number, ctx: OpContext): Answer<ReadReply> {
     return this.#handles.file(handle).read(offset, length, ctx);
   }
@@ -376,10 +381,11 @@ export class FileSystem implements FileSystemOps {
       const handle = this.#handles.add(new FolderHandle(ino));
       return { handle, cacheListing: true, keepListing: this.#cache.mayKeep(ino) };
     };
-    return this.#afterListing(ino, ctx, open);
+    return this.#isGone(ino) ? open() : this.#afterListing(ino, ctx, open);
   }
 
-  readdir(_ino: Inode, handle: HandleId, cookie: number, sink: DirectorySink): Answer<void> {
+  readdir(ino: Inode, handle: HandleId, cookie: number, sink: DirectorySink): Answer<void> {
+    if (this.#isGone(ino)) return;
     const seen = (node: NodeRecord): void => {
       if (sink.wantsEntries) this.#cache.told(node.ino);
       this.#versionSeen(node);
@@ -409,6 +415,11 @@ export class FileSystem implements FileSystemOps {
   }
 
   // Private
+
+  /** Whether a folder has lost its name, here or elsewhere. Who still has it as working directory finds it empty, as on ext4. */
+  #isGone(folder: Inode): boolean {
+    return this.#view.isNameless(folder) || this.#tree.node(folder)?.local == null;
+  }
 
   /** Acts once `folder` was listed at least once: at once, or after a wait no longer than the caller wants. */
   #afterListing<T>(folder: Inode, ctx: OpContext, act: () => Answer<T>): Answer<T> {
@@ -456,6 +467,8 @@ export class FileSystem implements FileSystemOps {
   #open(ino: Inode, flags: OpenFlags, ctx: OpContext): Answer<OpenReply> {
     const node = this.#view.node(ino);
     if (node.kind === 'folder') throw new FsError('EISDIR');
+    // The kernel opens FIFOs by itself, and refuses sockets: open(2).
+    if (isSpecial(node.kind)) throw new FsError('ENXIO');
     if (!flags.truncate) return this.#openHandle(ino, flags);
     // Before there is a handle: the kernel never releases one that it did not get, and a full disk may refuse to empty a file.
     const file = this.files.acquire(ino, 'write');

@@ -113,6 +113,12 @@ export class NodeView {
     this.#files.orphan(orphan);
   }
 
+  /** A node without a name got one, and is in the tree. */
+  named(ino: Inode): void {
+    this.#orphans.delete(ino);
+    this.#files.named(ino);
+  }
+
   /** The kernel let go of an inode. One without a name is never looked up again: its lookups come back all at once. */
   forget(ino: Inode): void {
     if (this.#orphans.size === 0 || this.#files.isOpen(ino)) return;

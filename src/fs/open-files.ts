@@ -123,6 +123,15 @@ export class OpenFiles {
     for (const { file } of this.#detached(node.ino)) file.orphan(node);
   }
 
+  /** It got its first name: from now on its node says what is in it. */
+  named(ino: Inode): void {
+    const entry = this.#current.get(ino);
+    if (entry === undefined) return;
+    entry.isNameless = false;
+    entry.file.named();
+    if (entry.users === 0) this.#close(entry);
+  }
+
   /** Nobody can open it any more. */
   forget(ino: Inode): void {
     const entry = this.#current.get(ino);

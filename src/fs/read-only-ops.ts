@@ -1,5 +1,5 @@
 import { FsError } from '../base/errors.ts';
-import type { Answer, Entry } from '../kernel/binding.ts';
+import type { Answer, Entry, OpenReply } from '../kernel/binding.ts';
 
 /** Everything that changes something, refused: the base of folders that only show. */
 export class ReadOnlyOps {
@@ -8,6 +8,10 @@ export class ReadOnlyOps {
   }
 
   mknod(): Answer<Entry> {
+    return refused();
+  }
+
+  tmpfile(): Answer<Entry & { readonly open: OpenReply }> {
     return refused();
   }
 

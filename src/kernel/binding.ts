@@ -1,4 +1,4 @@
-import type { HandleId, Inode, NodeKind, Timespec } from '../base/vocabulary.ts';
+import type { HandleId, Inode, NodeKind, SpecialKind, Timespec } from '../base/vocabulary.ts';
 
 /**
  * The contract between a kernel binding and a file system: types only. It is the low-level one (inodes and lookup counts), as
@@ -155,8 +155,8 @@ export interface FileSystemOps {
   setattr(ino: Inode, change: AttributeChange, handle: HandleId | null, ctx: OpContext): Answer<AttributesReply>;
   readlink(ino: Inode, ctx: OpContext): Answer<string>;
   symlink(parent: Inode, name: string, target: string, ctx: OpContext): Answer<Entry>;
-  /** mknod(2) of a regular file; the binding refuses other kinds with EPERM. */
-  mknod(parent: Inode, name: string, mode: number, ctx: OpContext): Answer<Entry>;
+  /** mknod(2), and bind(2) of a unix socket; the binding refuses devices with EPERM. */
+  mknod(parent: Inode, name: string, kind: 'file' | SpecialKind, mode: number, ctx: OpContext): Answer<Entry>;
   mkdir(parent: Inode, name: string, mode: number, ctx: OpContext): Answer<Entry>;
   unlink(parent: Inode, name: string, ctx: OpContext): Answer<void>;
   rmdir(parent: Inode, name: string, ctx: OpContext): Answer<void>;
@@ -168,7 +168,7 @@ export interface FileSystemOps {
     mode: RenameMode,
     ctx: OpContext,
   ): Answer<void>;
-  /** link(2): documented refusal. */
+  /** link(2). Only a file of `tmpfile` that has no name yet can get one: hard links are refused. */
   link(ino: Inode, newParent: Inode, newName: string, ctx: OpContext): Answer<Entry>;
 
   open(ino: Inode, flags: OpenFlags, ctx: OpContext): Answer<OpenReply>;
@@ -179,6 +179,8 @@ export interface FileSystemOps {
     flags: OpenFlags,
     ctx: OpContext,
   ): Answer<Entry & { readonly open: OpenReply }>;
+  /** open(2) with O_TMPFILE: a file without a name, which `link` may give one; else it is gone with its last descriptor. */
+  tmpfile(parent: Inode, mode: number, flags: OpenFlags, ctx: OpContext): Answer<Entry & { readonly open: OpenReply }>;
   read(ino: Inode, handle: HandleId, offset: number, length: number, ctx: OpContext): Answer<ReadReply>;
   /**
    * `data` is valid until the answer is given, not longer. `place` is absent where the binding is not told.

@@ -63,8 +63,7 @@ const TEXT_BYTES_MAX = 1023;
 const LOOK_EVERY_MS = 200;
 const UNMOUNT_MS_MAX = 5000;
 const { EILSEQ, EIO, ENODATA, ENOENT, ERANGE } = constants.errno;
-const { S_IFDIR, S_IFLNK, S_IFREG } = { S_IFDIR: 0o040000, S_IFLNK: 0o120000, S_IFREG: 0o100000 };
-const KIND_BITS = { file: S_IFREG, folder: S_IFDIR, symlink: S_IFLNK } as const;
+const KIND_BITS = { file: 0o100000, folder: 0o040000, symlink: 0o120000, fifo: 0o010000, socket: 0o140000 } as const;
 
 /**
  * fuse-native's operations over `files`.

@@ -2,7 +2,14 @@ import { constants as fileConstants } from 'node:fs';
 import { type Clock, systemClock } from '../base/clock.ts';
 import { FsError } from '../base/errors.ts';
 import { type Logger, silentLogger } from '../base/log.ts';
-import { type HandleId, type Inode, type NodeKind, ROOT_INODE, type Timespec } from '../base/vocabulary.ts';
+import {
+  type HandleId,
+  type Inode,
+  type NodeKind,
+  ROOT_INODE,
+  type SpecialKind,
+  type Timespec,
+} from '../base/vocabulary.ts';
 import type {
   AllocateMode,
   Answer,
@@ -237,10 +244,10 @@ export class InProcessMount {
     });
   }
 
-  mknod(path: WalkPath, mode = 0o666): Promise<void> {
+  mknod(path: WalkPath, mode = 0o666, kind: 'file' | SpecialKind = 'file'): Promise<void> {
     return this.#adding(path, async (parent, name, ledger) => {
       const masked = mode & ~this.#ctx.umask & 0o7777;
-      const entry = await this.#do('mknod', parent, () => this.#ops.mknod(parent, name, masked, this.#ctx));
+      const entry = await this.#do('mknod', parent, () => this.#ops.mknod(parent, name, kind, masked, this.#ctx));
       ledger.took(entry);
     });
   }

@@ -163,7 +163,7 @@ export class PathOperations {
   async mknod(path: string, mode: number): Promise<void> {
     if ((mode & S_IFMT) !== S_IFREG && (mode & S_IFMT) !== 0) throw new FsError('EPERM');
     return this.#adding(path, async (parent, name, ledger) => {
-      const entry = await this.#do('mknod', parent, (ctx) => this.#ops.mknod(parent, name, mode & 0o7777, ctx));
+      const entry = await this.#do('mknod', parent, (ctx) => this.#ops.mknod(parent, name, 'file', mode & 0o7777, ctx));
       ledger.took(entry);
     });
   }

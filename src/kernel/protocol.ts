@@ -49,6 +49,7 @@ export const Opcode = {
   READDIRPLUS: 44,
   RENAME2: 45,
   LSEEK: 46,
+  TMPFILE: 51,
 } as const;
 export type Opcode = (typeof Opcode)[keyof typeof Opcode];
 
@@ -118,11 +119,15 @@ export const S_IFMT = 0o170000;
 export const S_IFREG = 0o100000;
 export const S_IFDIR = 0o040000;
 export const S_IFLNK = 0o120000;
+export const S_IFIFO = 0o010000;
+export const S_IFSOCK = 0o140000;
 
 /** d_type of a directory entry: st_mode's file type shifted down (readdir(3)). */
+export const DT_FIFO = 1;
 export const DT_DIR = 4;
 export const DT_REG = 8;
 export const DT_LNK = 10;
+export const DT_SOCK = 12;
 
 /** setxattr(2) */
 export const XATTR_CREATE = 1;

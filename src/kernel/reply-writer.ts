@@ -80,7 +80,8 @@ export class ReplyWriter {
         length = this.#entry(request, body, value as Entry | NegativeEntry);
         this.#deps.told((value as Entry | NegativeEntry).attributes);
         break;
-      case Opcode.CREATE: {
+      case Opcode.CREATE:
+      case Opcode.TMPFILE: {
         request.value = value;
         const { open, ...entry } = value as Entry & { open: OpenReply };
         length = this.#entry(request, body, entry);

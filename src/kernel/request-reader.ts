@@ -1,6 +1,6 @@
 import { constants } from 'node:os';
 import { FsError } from '../base/errors.ts';
-import type { HandleId, Inode } from '../base/vocabulary.ts';
+import type { HandleId, Inode, SpecialKind } from '../base/vocabulary.ts';
 import type {
   AllocateMode,
   Answer,
@@ -39,6 +39,14 @@ const ALLOCATE_MODES: ReadonlyMap<number, AllocateMode> = new Map([
   [0x03, 'punch-hole'], // FALLOC_FL_PUNCH_HOLE, always with KEEP_SIZE
   [0x10, 'zero-range'], // FALLOC_FL_ZERO_RANGE
   [0x11, 'zero-range-keep-size'],
+]);
+
+/** What mknod(2) makes, by the file type of its mode; devices are not among them. */
+const MADE_BY_MKNOD: ReadonlyMap<number, 'file' | SpecialKind> = new Map([
+  [0, 'file'],
+  [P.S_IFREG, 'file'],
+  [P.S_IFIFO, 'fifo'],
+  [P.S_IFSOCK, 'socket'],
 ]);
 
 const SETUID_SETGID = 0o6000;
@@ -160,8 +168,9 @@ export class RequestReader {
         request.op = 'mknod';
         const mode = wire.u32(body);
         request.umask = wire.u32(body + 8);
-        if ((mode & P.S_IFMT) !== P.S_IFREG && (mode & P.S_IFMT) !== 0) throw NOT_PERMITTED;
-        return ops.mknod(ino, wire.name(body + 16, end), mode & 0o7777, request);
+        const kind = MADE_BY_MKNOD.get(mode & P.S_IFMT);
+        if (kind === undefined) throw NOT_PERMITTED;
+        return ops.mknod(ino, wire.name(body + 16, end), kind, mode & 0o7777, request);
       }
       case Opcode.MKDIR:
         request.op = 'mkdir';
@@ -194,6 +203,11 @@ export class RequestReader {
           openFlags(wire.u32(body)),
           request,
         );
+      case Opcode.TMPFILE:
+        // struct fuse_create_in, and a name that means nothing (`/`).
+        request.op = 'tmpfile';
+        request.umask = wire.u32(body + 8);
+        return ops.tmpfile(ino, wire.u32(body + 4) & 0o7777, openFlags(wire.u32(body)), request);
       case Opcode.READ:
         request.op = 'read';
         request.limit = wire.u32(body + 16);

@@ -33,10 +33,11 @@ export class TakingBack {
       case Opcode.MKDIR:
       case Opcode.SYMLINK:
       case Opcode.LINK:
-      case Opcode.CREATE: {
+      case Opcode.CREATE:
+      case Opcode.TMPFILE: {
         const attributes = (value as Entry | NegativeEntry | undefined)?.attributes ?? null;
         if (attributes === null) return;
-        if (request.opcode === Opcode.CREATE) {
+        if (request.opcode === Opcode.CREATE || request.opcode === Opcode.TMPFILE) {
           const handle: HandleId = (value as { open: OpenReply }).open.handle;
           this.#quietly('release', request, () => this.#ops.release(attributes.ino, handle, request));
         }

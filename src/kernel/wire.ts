@@ -11,8 +11,20 @@ import * as P from './protocol.ts';
  * does not is refused (`offset64`), or past every end (`place64`).
  */
 
-const TYPE_OF_KIND: Readonly<Record<NodeKind, number>> = { file: P.S_IFREG, folder: P.S_IFDIR, symlink: P.S_IFLNK };
-const DIRENT_TYPE_OF_KIND: Readonly<Record<NodeKind, number>> = { file: P.DT_REG, folder: P.DT_DIR, symlink: P.DT_LNK };
+const TYPE_OF_KIND: Readonly<Record<NodeKind, number>> = {
+  file: P.S_IFREG,
+  folder: P.S_IFDIR,
+  symlink: P.S_IFLNK,
+  fifo: P.S_IFIFO,
+  socket: P.S_IFSOCK,
+};
+const DIRENT_TYPE_OF_KIND: Readonly<Record<NodeKind, number>> = {
+  file: P.DT_REG,
+  folder: P.DT_DIR,
+  symlink: P.DT_LNK,
+  fifo: P.DT_FIFO,
+  socket: P.DT_SOCK,
+};
 const TWO_32 = 0x1_0000_0000;
 /** Longest timeout given to the kernel: it adds to jiffies, and a day is as good as for ever. */
 const TIMEOUT_MS_MAX = 86_400_000;

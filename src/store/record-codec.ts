@@ -27,7 +27,8 @@ interface Codec<T> {
 
 const packr = new Packr({ useRecords: false, mapsAsObjects: true, variableMapSize: true, copyBuffers: true });
 
-const KINDS: readonly NodeKind[] = ['file', 'folder', 'symlink'];
+/** By their number in a row: new kinds are added at the end. An older program knows no kind for such a row and shows EIO for it. */
+const KINDS: readonly NodeKind[] = ['file', 'folder', 'symlink', 'fifo', 'socket'];
 const PLACES: readonly ContentRecord['where'][] = ['none', 'inline', 'file'];
 const ACTIONS: readonly UploadRecord['action'][] = ['create-folder', 'create-file', 'new-version', 'relocate', 'trash'];
 

@@ -67,7 +67,7 @@ export interface RemoteFacet {
 export interface NodeRecord {
   readonly ino: Inode;
   readonly kind: NodeKind;
-  /** The name never travels (`tree/names`), nor does anything below it: never dirty, never pushed. */
+  /** The name never travels (`tree/names`), nor does a special file, nor anything below a folder of such a name: never dirty, never pushed. */
   readonly localOnly: boolean;
   readonly local: LocalFacet | null;
   readonly remote: RemoteFacet | null;

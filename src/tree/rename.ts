@@ -1,5 +1,5 @@
 import { FsError } from '../base/errors.ts';
-import { type Inode, timespecOfMs } from '../base/vocabulary.ts';
+import { type Inode, isSpecial, timespecOfMs } from '../base/vocabulary.ts';
 import { childOf, writeNode } from '../store/node-table.ts';
 import type { NodeRecord, RemoteFacet, Transaction } from '../store/tables.ts';
 import { isWithin, liveFolder, mustBeEmpty, touch } from './live-folder.ts';
@@ -38,7 +38,7 @@ export function renameNode(
   if (target === undefined && mode === 'exchange') throw new FsError('ENOENT');
   if (target?.ino === found.ino) return { before: found, moved: found, replaced: null, swapped: null };
   if (found.kind === 'folder' && isWithin(tx, newParent, found.ino)) throw new FsError('EINVAL');
-  const localOnly = to.localOnly || names.staysLocal(newName);
+  const localOnly = to.localOnly || names.staysLocal(newName) || isSpecial(found.kind);
   // A name that stays here may be the one under which a program writes what it saves: `.` before the name of a file that begins with `_`.
   const beginsToTravel = found.localOnly && !localOnly && found.kind !== 'folder' && mode !== 'exchange';
   if (found.localOnly !== localOnly && !beginsToTravel) throw new FsError('EXDEV');
@@ -48,7 +48,8 @@ export function renameNode(
   let swapped: NodeRecord | null = null;
   if (target?.local != null && mode === 'exchange') {
     if (target.kind === 'folder' && isWithin(tx, parent, target.ino)) throw new FsError('EINVAL');
-    if (target.localOnly !== (from.localOnly || names.staysLocal(name))) throw new FsError('EXDEV');
+    const staysLocal = from.localOnly || names.staysLocal(name) || isSpecial(target.kind);
+    if (target.localOnly !== staysLocal) throw new FsError('EXDEV');
     swapped = { ...target, local: { ...target.local, parent, name, ctime: now } };
     writeNode(tx, target, swapped, nowMs);
   } else if (target !== undefined) {

@@ -5,6 +5,7 @@ import type { RemoteEntry, RemoteResource } from '../base/resources.ts';
 import {
   type ContentId,
   type Inode,
+  isSpecial,
   type NodeKind,
   type ResourceUrl,
   ROOT_INODE,
@@ -159,7 +160,7 @@ export class Tree {
       const folder = liveFolder(tx, parent);
       if (tx.get('name', [parent, name]) !== undefined) throw new FsError('EEXIST');
       const { kind, mode, uid, gid } = init;
-      const localOnly = folder.localOnly || this.#names.staysLocal(name);
+      const localOnly = folder.localOnly || this.#names.staysLocal(name) || isSpecial(init.kind);
       const ino = newInode(tx);
       const place = { parent, name, kind };
       const remote = localOnly ? undefined : this.#succession.reclaim(tx, place, undefined, ino, nowMs);
@@ -190,6 +191,49 @@ export class Tree {
     });
     this.#tellLocal(node.ino, 'created');
     return node;
+  }
+
+  /** Takes an inode and an empty draft for a file without a name. Only the draft is stored, as garbage: a lease has to keep it. */
+  createNameless(init: Pick<NodeInit, 'mode' | 'uid' | 'gid'>): NodeRecord {
+    const now = timespecOfMs(this.#clock.nowMs());
+    return this.#store.transact((tx) => {
+      const content = this.#contents.createDraft(tx, null);
+      tx.put('garbage', content, true);
+      const times = { atime: now, mtime: now, ctime: now };
+      const local = { ...init, ...times, parent: ROOT_INODE, name: '', xattrs: null, content, sizeBytes: 0 };
+      return { ino: newInode(tx), kind: 'file', localOnly: false, local, remote: null };
+    });
+  }
+
+  /**
+   * Gives a file of `createNameless` its first name, and writes down what its draft holds.
+   *
+   * @throws FsError what `create` throws
+   */
+  name(nameless: NodeRecord, parent: Inode, name: string): NodeRecord {
+    this.#names.check(name);
+    const nowMs = this.#clock.nowMs();
+    const now = timespecOfMs(nowMs);
+    const named = this.#store.transact((tx) => {
+      const folder = liveFolder(tx, parent);
+      if (tx.get('name', [parent, name]) !== undefined) throw new FsError('EEXIST');
+      const { ino, kind, local } = nameless;
+      if (local?.content == null) throw new FsError('ENOENT');
+      this.#contents.flush(tx, local.content);
+      const localOnly = folder.localOnly || this.#names.staysLocal(name);
+      const remote = localOnly ? undefined : this.#succession.reclaim(tx, { parent, name, kind }, nameless, ino, nowMs);
+      const named: NodeRecord = {
+        ...nameless,
+        localOnly,
+        local: { ...local, parent, name, ctime: now },
+        remote: remote ?? null,
+      };
+      writeNode(tx, undefined, named, nowMs);
+      touch(tx, parent, now, nowMs);
+      return named;
+    });
+    this.#tellLocal(named.ino, 'created');
+    return named;
   }
 
   /**
@@ -346,7 +390,7 @@ export class Tree {
   }
 
   #firstContent(tx: Transaction, init: NodeInit): ContentId | null {
-    if (init.kind === 'folder') return null;
+    if (init.kind === 'folder' || isSpecial(init.kind)) return null;
     if (typeof init.content === 'function') return init.content(tx);
     return init.content ?? this.#contents.createDraft(tx, null);
   }

@@ -62,11 +62,18 @@ export interface ProcessCalls {
   writeHere(fd: Fd, bytes: Uint8Array): Promise<number>;
   dup(fd: Fd): Promise<Fd>;
   fdatasync(fd: Fd): Promise<void>;
+  /** ioctl(2) with FS_IOC_GETFLAGS and FS_IOC_SETFLAGS, as lsattr(1) and chattr(1) call it. */
+  getFlags(fd: Fd): Promise<number>;
+  setFlags(fd: Fd, flags: number): Promise<void>;
   fchmod(fd: Fd, mode: number): Promise<void>;
   futimes(fd: Fd, atime: Moment, mtime: Moment): Promise<void>;
   lutimes(path: Path, atime: Moment, mtime: Moment): Promise<void>;
   access(path: Path, mode: number): Promise<void>;
   mknod(path: Path, mode: number): Promise<void>;
+  /** bind(2) of a unix socket, which stays bound until the process ends. */
+  bind(path: Path): Promise<void>;
+  /** linkat(2) of what a descriptor is open for. */
+  linkOpen(fd: Fd, added: Path): Promise<void>;
   copyFileRange(from: Fd, fromOffset: number, to: Fd, toOffset: number, lengthBytes: number): Promise<number>;
   flock(fd: Fd, operation: number): Promise<void>;
   /** fcntl(F_SETLK) of a range. */
@@ -81,6 +88,8 @@ export interface ProcessCalls {
   msync(mapping: Mapping): Promise<void>;
   munmap(mapping: Mapping): Promise<void>;
   opendir(path: Path): Promise<Stream>;
+  /** Opens `.` of a folder that a descriptor is open for. */
+  opendirAt(fd: Fd): Promise<Stream>;
   /** The next entries, `.` and `..` among them; none at the end. */
   nextEntries(stream: Stream, entriesMax: number): Promise<readonly FolderEntry[]>;
   /** Opaque: ext4 uses all 64 bits, more than a number holds. */
@@ -110,7 +119,7 @@ export interface User {
 }
 
 export interface FileStat {
-  readonly kind: 'file' | 'folder' | 'symlink' | 'other';
+  readonly kind: 'file' | 'folder' | 'symlink' | 'fifo' | 'socket' | 'other';
   /** Permission bits, 07777. */
   readonly mode: number;
   readonly ino: number;
@@ -128,7 +137,7 @@ export interface FolderEntry {
   readonly name: string;
   readonly ino: number;
   /** 'unknown' is allowed by readdir(3): ask lstat. */
-  readonly kind: 'file' | 'folder' | 'symlink' | 'other' | 'unknown';
+  readonly kind: 'file' | 'folder' | 'symlink' | 'fifo' | 'socket' | 'other' | 'unknown';
 }
 
 export interface SpaceStat {

@@ -1,4 +1,5 @@
 import { expect } from 'vitest';
+import { specialFileScenarios } from './cases/special-files.ts';
 import { O_CREAT, O_RDONLY, O_WRONLY } from './file-api.ts';
 import type { Difference } from './suite.ts';
 import { fails } from './workplace.ts';
@@ -11,6 +12,8 @@ const noCaller = 'who asks does not come through: everything is made by whoever 
 const noTimes = 'utimens hands out the access time twice, in milliseconds, and only when both are set';
 const noFallocate = 'fallocate(2) does not come through: EOPNOTSUPP';
 const noRenameFlags = 'the flags of renameat2(2) do not come through: EINVAL';
+const noSpecialFiles = 'mknod(2) makes regular files only: EPERM';
+const noTemporaryFiles = 'O_TMPFILE does not come through: EOPNOTSUPP';
 const noPath = 'paths only: what has lost its name has none';
 
 const byReason: Readonly<Record<string, readonly string[]>> = {
@@ -60,7 +63,18 @@ const byReason: Readonly<Record<string, readonly string[]>> = {
     'RENAME_EXCHANGE swaps two files',
     'RENAME_EXCHANGE swaps a file and a folder that is not empty, across folders',
   ],
-  [noPath]: ['rmdir of the working directory leaves it empty and closed to new names'],
+  [noPath]: [
+    'rmdir of the working directory leaves it empty and closed to new names',
+    'a removed folder that a process works in is opened, and is empty',
+  ],
+  [noSpecialFiles]: specialFileScenarios
+    .map(({ name }) => name)
+    .filter((name) => name !== 'mknod of a device makes a device'),
+  [noTemporaryFiles]: [
+    'O_TMPFILE makes a file without a name',
+    'linkat gives an O_TMPFILE file its name, with bytes, mode, times and inode',
+    'linkat of an O_TMPFILE file over a name is EEXIST, and of one with O_EXCL ENOENT',
+  ],
 };
 
 /** Cases that must fail. */

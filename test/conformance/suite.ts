@@ -11,6 +11,7 @@ import { nameScenarios } from './cases/names.ts';
 import { permissionScenarios } from './cases/permissions.ts';
 import { renameScenarios } from './cases/rename.ts';
 import { spaceScenarios } from './cases/space.ts';
+import { specialFileScenarios } from './cases/special-files.ts';
 import { xattrScenarios } from './cases/xattrs.ts';
 import type { Capability, FileApi } from './file-api.ts';
 import type { Scenario } from './scenario.ts';
@@ -24,6 +25,7 @@ export const SCENARIOS: Readonly<Record<string, readonly Scenario[]>> = {
   folders: folderScenarios,
   rename: renameScenarios,
   links: linkScenarios,
+  'special files': specialFileScenarios,
   attributes: attributeScenarios,
   permissions: permissionScenarios,
   xattrs: xattrScenarios,

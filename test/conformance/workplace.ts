@@ -46,6 +46,8 @@ export class Workplace {
       lutimes: (path, atime, mtime) => calls.lutimes(inside(path), atime, mtime),
       access: (path, mode) => calls.access(inside(path), mode),
       mknod: (path, mode) => calls.mknod(inside(path), mode),
+      bind: (path) => calls.bind(inside(path)),
+      linkOpen: (fd, added) => calls.linkOpen(fd, inside(added)),
       getxattrInto: (path, name, capacity) => calls.getxattrInto(inside(path), name, capacity),
       opendir: (path) => calls.opendir(inside(path)),
       dup: async (fd) => this.#opened(await calls.dup(fd)),

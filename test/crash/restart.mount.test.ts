@@ -28,6 +28,26 @@ describe.skipIf(missing !== null)(`ends and starts${missing === null ? '' : ` (n
     expect((await mount.run(attributes)).stdout).toBe(stdout);
   });
 
+  test('FIFOs and sockets are there after a start, and nowhere but here', async () => {
+    onTestFailed(() => mount.printLogs());
+    await mount.run(`mkdir special; mkfifo -m 640 special/fifo
+      ${process.execPath} -e "require('net').createServer().listen('special/socket', () => process.kill(process.pid, 'SIGKILL'))" || true
+      echo passed > special/fifo & cat special/fifo > special/passed; wait`);
+    const shown = `stat -c '%n %F %i %a' special/fifo special/socket`;
+    const { stdout } = await mount.run(shown);
+    expect(stdout).toMatch(/^special\/fifo fifo \d+ 640\nspecial\/socket socket \d+ \d+\n$/);
+
+    await mount.unmount(['--now']);
+    await mount.mount();
+    await mount.sync();
+
+    expect((await mount.run(shown)).stdout).toBe(stdout);
+    expect((await mount.run('cat special/passed')).stdout).toBe('passed\n');
+    const there = [...(await mount.serverTree()).keys()].filter((path) => path.startsWith('special/'));
+    expect(there.sort()).toEqual(['special/', 'special/passed']);
+    expect((await mount.run('rm -r special; echo gone')).stdout).toBe('gone\n');
+  });
+
   test('what was not pushed at an end is pushed after the next start', async () => {
     onTestFailed(() => mount.printLogs());
     await mount.run('seq 1 200000 > later');

@@ -38,3 +38,13 @@ test('fallocate makes a file as long as it says, and keeps no room for it', asyn
 
   expect((await mount.stat('reserved')).sizeBytes).toBe(longerThanAnyDisk);
 });
+
+test('reading moves no access time', async () => {
+  await mount.writeFile('file', Buffer.from('bytes'));
+  // So old that `relatime` would move it with the first read.
+  await mount.utimes('file', { sec: 1, nsec: 0 }, { sec: 2, nsec: 0 });
+
+  expect((await mount.readFile('file')).toString()).toBe('bytes');
+
+  expect((await mount.stat('file')).atime).toEqual({ sec: 1, nsec: 0 });
+});

@@ -188,12 +188,17 @@ export class SyscallProcess implements FileApi {
     readHere: (fd, lengthBytes) => this.#bytes('read', fd, lengthBytes),
     writeHere: (fd, bytes) => this.#number('write', fd, hexOf(bytes)),
     dup: (fd) => this.#number('dup', fd),
+    getFlags: (fd) => this.#number('getflags', fd),
+    setFlags: async (fd, flags) => void (await this.#call('setflags', fd, flags)),
     fdatasync: async (fd) => void (await this.#call('fdatasync', fd)),
     fchmod: async (fd, mode) => void (await this.#call('fchmod', fd, mode)),
     futimes: async (fd, atime, mtime) => void (await this.#call('futimens', fd, momentWord(atime), momentWord(mtime))),
     lutimes: async (path, atime, mtime) =>
       void (await this.#call('lutimens', hexOf(path), momentWord(atime), momentWord(mtime))),
     access: async (path, mode) => void (await this.#call('access', hexOf(path), mode)),
+    bind: async (path) => void (await this.#call('bind', hexOf(path))),
+    linkOpen: async (fd, added) => void (await this.#call('linkopen', fd, hexOf(added))),
+    opendirAt: (fd) => this.#number('opendirat', fd),
     mknod: async (path, mode) => void (await this.#call('mknod', hexOf(path), mode)),
     copyFileRange: (from, fromOffset, to, toOffset, lengthBytes) =>
       this.#number('copyrange', from, fromOffset, to, toOffset, lengthBytes),
@@ -305,6 +310,8 @@ const KIND_OF_TYPE = new Map<number, FileStat['kind']>([
   [8, 'file'],
   [4, 'folder'],
   [10, 'symlink'],
+  [1, 'fifo'],
+  [12, 'socket'],
 ]);
 
 function statOf(words: readonly string[]): FileStat {
@@ -340,9 +347,9 @@ function statOf(words: readonly string[]): FileStat {
   };
 }
 
-/** `name:inode:type` with the type of dirent.h: 8 file, 4 folder, 10 symlink, 0 unknown. */
+/** `name:inode:type` with the type of dirent.h, which is S_IFMT shifted down; 0 is unknown. */
 function entryOf(word: string): FolderEntry {
   const [name, ino, type] = word.split(':') as [string, string, string];
-  const kind = ({ 0: 'unknown', 8: 'file', 4: 'folder', 10: 'symlink' } as const)[type as '0' | '8' | '4' | '10'];
-  return { name: Buffer.from(name, 'hex').toString(), ino: Number(ino), kind: kind ?? 'other' };
+  const kind = type === '0' ? 'unknown' : (KIND_OF_TYPE.get(Number(type)) ?? 'other');
+  return { name: Buffer.from(name, 'hex').toString(), ino: Number(ino), kind };
 }

@@ -20,10 +20,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
+#include <sys/un.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -180,6 +183,24 @@ static void perform(void) {
   if (IS("unlink")) return answer_number(unlink(text(1)));
   if (IS("rename")) return answer_number(renameat2(AT_FDCWD, text(1), AT_FDCWD, text(2), (unsigned)number(3)));
   if (IS("link")) return answer_number(link(text(1), text(2)));
+  if (IS("linkopen")) {
+    char open_file[64];
+    snprintf(open_file, sizeof open_file, "/proc/self/fd/%d", (int)number(1));
+    return answer_number(linkat(AT_FDCWD, open_file, AT_FDCWD, text(2), AT_SYMLINK_FOLLOW));
+  }
+  if (IS("bind")) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", text(1));
+    return answer_number(bind(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), (struct sockaddr *)&address, sizeof address));
+  }
+  if (IS("setflags")) {
+    int flags = (int)number(2);
+    return answer_number(ioctl((int)number(1), FS_IOC_SETFLAGS, &flags));
+  }
+  if (IS("getflags")) {
+    int flags = 0;
+    return answer_number(ioctl((int)number(1), FS_IOC_GETFLAGS, &flags) < 0 ? -1 : flags);
+  }
   if (IS("symlink")) return answer_number(symlink(text(1), text(2)));
   if (IS("readlink")) {
     char target[8192];
@@ -237,9 +258,11 @@ static void perform(void) {
     maps[number(1)].at = NULL;
     return answer_number(r);
   }
-  if (IS("opendir")) {
+  if (IS("opendir") || IS("opendirat")) {
     int slot = free_slot_of_streams();
-    DIR *stream = slot < 0 ? NULL : opendir(text(1));
+    int folder = IS("opendir") ? open(text(1), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+                               : openat((int)number(1), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *stream = slot < 0 || folder < 0 ? NULL : fdopendir(folder);
     if (stream == NULL) return answer_errno();
     streams[slot] = stream;
     return answer_number(slot);

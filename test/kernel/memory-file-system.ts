@@ -1,5 +1,12 @@
 import { FsError } from '../../src/base/errors.ts';
-import { type HandleId, type Inode, type NodeKind, ROOT_INODE, type Timespec } from '../../src/base/vocabulary.ts';
+import {
+  type HandleId,
+  type Inode,
+  type NodeKind,
+  ROOT_INODE,
+  type SpecialKind,
+  type Timespec,
+} from '../../src/base/vocabulary.ts';
 import type {
   AllocateMode,
   Answer,
@@ -190,8 +197,12 @@ export class MemoryFileSystem implements FileSystemOps {
     });
   }
 
-  mknod(parent: Inode, name: string, mode: number, ctx: OpContext): Answer<Entry> {
-    return this.#after('mknod', parent, name, () => this.#entry(this.#create(parent, name, 'file', mode, ctx)));
+  mknod(parent: Inode, name: string, kind: 'file' | SpecialKind, mode: number, ctx: OpContext): Answer<Entry> {
+    return this.#after('mknod', parent, name, () => this.#entry(this.#create(parent, name, kind, mode, ctx)));
+  }
+
+  tmpfile(): Answer<Entry & { readonly open: OpenReply }> {
+    throw new FsError('EOPNOTSUPP');
   }
 
   mkdir(parent: Inode, name: string, mode: number, ctx: OpContext): Answer<Entry> {

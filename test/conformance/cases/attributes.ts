@@ -342,9 +342,4 @@ export const attributeScenarios: readonly Scenario[] = [
     await fs.put('file', 'usable');
     expect(await fs.text('file')).toBe('usable');
   }),
-  scenario('mknod of a FIFO makes a FIFO', ['process'], async (fs) => {
-    await fs.process.mknod('fifo', 0o010644);
-
-    expect((await fs.lstat('fifo')).kind).toBe('other');
-  }),
 ];

@@ -14,7 +14,7 @@ import {
   O_WRONLY,
 } from '../file-api.ts';
 import { type Scenario, scenario } from '../scenario.ts';
-import { fails } from '../workplace.ts';
+import { expectSameBytes, fails, pattern } from '../workplace.ts';
 
 /** open(2), close(2), unlink(2) of files: every flag and every errno. */
 export const fileScenarios: readonly Scenario[] = [
@@ -264,7 +264,47 @@ export const fileScenarios: readonly Scenario[] = [
 
     expect(Buffer.from(await fs.read(fd, 0, 8)).toString()).toBe('nameless');
     expect(await fs.names()).toEqual([]);
+    expect(await fs.fstat(fd)).toMatchObject({ kind: 'file', mode: 0o600, nlink: 0, sizeBytes: 8 });
+    await fs.fsync(fd);
   }),
+  scenario('linkat gives an O_TMPFILE file its name, with bytes, mode, times and inode', ['process'], async (fs) => {
+    await fs.mkdir('folder');
+    for (const bytes of [pattern(7), pattern(300_000), pattern(0)]) {
+      const fd = await fs.open('', O_RDWR | O_TMPFILE, 0o640);
+      if (bytes.byteLength > 0) await fs.write(fd, 0, bytes);
+      await fs.process.futimes(fd, 5_000_000_000n, 6_000_000_000n);
+      const { ino } = await fs.fstat(fd);
+
+      await fs.process.linkOpen(fd, 'folder/named');
+
+      const told = { ino, mode: 0o640, nlink: 1, sizeBytes: bytes.byteLength, mtimeNs: 6_000_000_000n };
+      expect(await fs.stat('folder/named')).toMatchObject(told);
+      expect(await fs.fstat(fd)).toMatchObject(told);
+      expectSameBytes(await fs.get('folder/named'), bytes);
+      await fs.write(fd, bytes.byteLength, Buffer.from('more'));
+      await fs.fsync(fd);
+      await fs.close(fd);
+      expectSameBytes(await fs.get('folder/named'), Buffer.concat([bytes, Buffer.from('more')]));
+      await fs.unlink('folder/named');
+    }
+  }),
+  scenario(
+    'linkat of an O_TMPFILE file over a name is EEXIST, and of one with O_EXCL ENOENT',
+    ['process'],
+    async (fs) => {
+      await fs.put('taken', 'stays');
+      const fd = await fs.open('', O_RDWR | O_TMPFILE, 0o600);
+      await fs.write(fd, 0, Buffer.from('nameless'));
+
+      await fails('EEXIST', fs.process.linkOpen(fd, 'taken'));
+      await fails('ENOENT', fs.process.linkOpen(fd, 'missing/name'));
+      await fs.process.linkOpen(fd, 'free');
+
+      expect([await fs.text('taken'), await fs.text('free')]).toEqual(['stays', 'nameless']);
+      const other = await fs.open('', O_RDWR | O_TMPFILE | O_EXCL, 0o600);
+      await fails('ENOENT', fs.process.linkOpen(other, 'other'));
+    },
+  ),
   scenario('unlink removes the name', async (fs) => {
     await fs.put('file', 'x');
 

@@ -100,6 +100,16 @@ export const folderScenarios: readonly Scenario[] = [
     expect((await fs.fstat(fd)).kind).toBe('folder');
     await fails('ENOENT', fs.put('folder/file'));
   }),
+  scenario('a removed folder that a process works in is opened, and is empty', ['process'], async (fs) => {
+    await fs.mkdir('folder');
+    const fd = await fs.open('folder', O_RDONLY);
+    await fs.rmdir('folder');
+
+    // As `ls .` does in a folder that was removed.
+    const stream = await fs.process.opendirAt(fd);
+    expect(await fs.process.nextEntries(stream, 10)).toEqual([]);
+    await fs.process.closedir(stream);
+  }),
   scenario('readdir of a file is ENOTDIR, of nothing ENOENT', async (fs) => {
     await fs.put('file');
 
