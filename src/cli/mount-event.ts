@@ -41,7 +41,7 @@ export function eventLine(event: MountEvent): string {
         ? `moved ${visible(event.path)} to the trash`
         : `deleted ${visible(event.path)} for ever`;
     case 'conflict':
-      return `${visible(event.path)} was changed here and elsewhere: theirs is kept as ${visible(event.copy)}`;
+      return `${visible(event.path)} was changed or made here and elsewhere: both are kept, one as ${visible(event.copy)}`;
     case 'parked':
       return `parked ${visible(event.path)}: ${visible(event.reason)} (kept here; see cfs status)`;
     case 'held-back':

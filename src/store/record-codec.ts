@@ -80,8 +80,8 @@ function unpackXattrs(xattrs: Readonly<Record<string, Uint8Array>> | null): Loca
 /** The last ones are left out where there are none, as in all rows of older programs: they need no step of a migration. */
 function packRemote(remote: RemoteFacet | null): readonly unknown[] | null {
   if (remote === null) return null;
-  const { takenOverBy = null, nameBefore = null, isNumberedForNow = null } = remote;
-  const rare = [takenOverBy, nameBefore, isNumberedForNow];
+  const { takenOverBy = null, nameBefore = null } = remote;
+  const rare = [takenOverBy, nameBefore];
   return [
     remote.resource,
     remote.parent,
@@ -110,7 +110,7 @@ function unpackRemote(row: readonly unknown[] | null): RemoteFacet | null {
     createdHereMs: row[8] as number | null,
     ...(row[9] != null && { takenOverBy: row[9] as ContentId }),
     ...(row[10] != null && { nameBefore: row[10] as string }),
-    ...(row[11] != null && { isNumberedForNow: row[11] as boolean }),
+    // A row of an older program may have a twelfth value: that the number in `shownAs` is for now. Every number is.
   };
 }
 

@@ -41,7 +41,7 @@ export interface RemoteFacet {
   readonly parent: Inode;
   /** displayName, raw. */
   readonly name: string;
-  /** The file name that `tree/names` gave to `name` in that folder (with the suffix of a duplicate): persisted, given once. */
+  /** The file name that `tree/names` gave to `name` in that folder (with the suffix of a duplicate). The next listing may give another. */
   readonly shownAs: string;
   /** Null for folders and for files that were created but never filled. */
   readonly sizeBytes: number | null;
@@ -56,8 +56,6 @@ export interface RemoteFacet {
   readonly takenOverBy?: ContentId;
   /** What the service called it before it went to a temporary name of ours, out of the way of another: so it is called again in the trash. */
   readonly nameBefore?: string;
-  /** `shownAs` has a number because of a node whose place was not known at that moment: it goes when that one turns out to be elsewhere. */
-  readonly isNumberedForNow?: boolean;
 }
 
 /**

@@ -2,6 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { ApiError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { Inode, NodeKind, ResourceUrl } from '../base/vocabulary.ts';
+import { listAnew } from '../store/node-table.ts';
 import type { NodeRecord, RemoteFacet, StoreWriter, UploadRecord } from '../store/tables.ts';
 import type { TreeInvalidation } from '../tree/tree.ts';
 import type { DirtyIndex } from './dirty-index.ts';
@@ -155,7 +156,9 @@ export class NamePush {
             ? changes.createFolder(parentResource, asked, signal)
             : changes.createFile(parentResource, asked, mediaType, signal),
         );
-        return this.#outcome.created(ino, kind, { url, parent, name: asked, fileName: name }, 'made') === ino;
+        const isMade = this.#outcome.created(ino, kind, { url, parent, name: asked, fileName: name }, 'made') === ino;
+        if (isMade && asked !== naming.toRemoteName(name)) this.#calledOtherwise(ino, parent, asked);
+        return isMade;
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;
         if (error.status === 404) return this.#outcome.parentMissing(parent, parentResource, error, signal);
@@ -205,6 +208,7 @@ export class NamePush {
           intents.end(tx, ino);
           intents.readdress(tx, remote.resource, url);
         });
+        if (asked !== wanted) this.#calledOtherwise(ino, targetIno, asked);
         return;
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;
@@ -257,6 +261,14 @@ export class NamePush {
     const isOther = now?.remote?.resource !== remote?.resource;
     const isTaken = name !== null && [...index.occupants(parent, name)].some((other) => other !== ino);
     if (isElsewhere || isOther || isTaken) throw new PostponedError("its place is another by now, or somebody else's");
+  }
+
+  /** The service has it under another name than was wanted, because that was taken. The next listing gives it that name here, too. */
+  #calledOtherwise(ino: Inode, parent: Inode, name: string): void {
+    const { store, naming, onEvent } = this.#deps;
+    store.transact((tx) => listAnew(tx, parent));
+    const path = pathOf(store, ino);
+    onEvent({ type: 'conflict', path, copy: path.replace(/[^/]*$/, () => naming.toFileName(name)) });
   }
 
   /** As `TakenNames.wayAround`. @throws PostponedError where the folder is gone by now, or has another address */

@@ -65,7 +65,7 @@ export function recordRelocated(
   const node = ownerOf(tx, resource);
   if (!node?.remote) return;
   if (now.resource !== resource) mustBeUnknown(tx, now.resource);
-  const { nameBefore = node.remote.name, isNumberedForNow: _, ...remote } = node.remote;
+  const { nameBefore = node.remote.name, ...remote } = node.remote;
   const before = isTemporaryName(now.name) ? { nameBefore } : null;
   writeNode(tx, node, { ...node, remote: { ...remote, ...now, ...before } }, nowMs);
 }

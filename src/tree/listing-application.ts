@@ -84,6 +84,7 @@ export class ListingApplication {
   readonly #options: NewcomerOptions;
   readonly #changedThere: (changes: readonly TreeInvalidation[]) => void;
   readonly #toPush: (ino: Inode) => void;
+  readonly #openFiles: () => Iterable<OpenHere>;
   /** When a listing last told of something that somebody else did (by `elapsedMs`); null for never in this run. */
   #othersSeenMs: number | null = null;
 
@@ -95,9 +96,10 @@ export class ListingApplication {
     this.#options = deps.options;
     this.#changedThere = deps.changedThere;
     this.#toPush = deps.toPush;
+    this.#openFiles = deps.openFiles ?? (() => []);
     this.gone = new GoneNodes({
       ...deps,
-      openFiles: deps.openFiles ?? (() => []),
+      openFiles: this.#openFiles,
       apply: (changes) => {
         this.#store.transact((tx) => this.#write(tx, changes));
         this.#changedThere(changes.flatMap(invalidationsOf));
@@ -258,8 +260,14 @@ export class ListingApplication {
       mayJudge: (ino) => this.#marks.mayJudge(ino, sequence),
       isStranger: this.#marks.strangers(folder.remote?.resource ?? null, sequence),
       newInode: () => newInode(tx),
+      isOpen: (ino) => this.#isOpen(ino),
       othersAtWork: this.#othersSeenMs !== null && this.#clock.elapsedMs() - this.#othersSeenMs < AT_WORK_MS,
     };
+  }
+
+  #isOpen(ino: Inode): boolean {
+    for (const open of this.#openFiles()) if (open.ino === ino) return true;
+    return false;
   }
 
   #nodeOf(reader: Pick<StoreWriter, 'get'>, resource: ResourceUrl): NodeRecord | undefined {

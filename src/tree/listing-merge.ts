@@ -1,6 +1,6 @@
 import type { RemoteEntry } from '../base/resources.ts';
 import { type Inode, type NodeKind, type ResourceUrl, ROOT_INODE, timespecOfMs } from '../base/vocabulary.ts';
-import { deletedAbove, isContentDirty, liesIn } from '../store/node-table.ts';
+import { deletedAbove, isContentDirty, isDirty, liesIn } from '../store/node-table.ts';
 import { YOUNG_MS, youngTime } from '../store/service-time.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet } from '../store/tables.ts';
 import type { Names } from './names.ts';
@@ -29,6 +29,8 @@ export interface MergeView {
   /** Whether a resource that no node has is somebody else's (`PushMarks.strangers`). */
   isStranger(entry: RemoteEntry): boolean;
   newInode(): Inode;
+  /** Whether a program has the node open: it keeps the name by which that program knows it. */
+  isOpen(ino: Inode): boolean;
   /** Whether somebody else changed something in the last minutes, as far as listings told. */
   readonly othersAtWork: boolean;
 }
@@ -90,7 +92,8 @@ class Merge implements MergePlan {
   readonly #seen = new Set<ResourceUrl>();
   /** Nodes that are about to leave their names. */
   readonly #leaving = new Set<Inode>();
-  #plainNames: Set<string> | null = null;
+  /** The names that the service has for the entries. */
+  #listed: Set<string> | null = null;
   readonly #reader = { get: (_table: 'node', ino: Inode) => this.#node(ino) };
 
   constructor(view: MergeView, listing: Listing) {
@@ -120,7 +123,7 @@ class Merge implements MergePlan {
       // Created here and there. Two folders are one; of two files ours becomes the next version of theirs, and the sync
       // finds the foreign version in the history and puts it beside ours.
       if (!this.#view.mayJudge(holder.ino)) return;
-      this.#put(holder, { ...holder, remote: withBytesOf(NO_BYTES, this.#remoteOf(entry, { name: plain }, null)) });
+      this.#put(holder, { ...holder, remote: withBytesOf(NO_BYTES, this.#remoteOf(entry, plain, null)) });
       if (kind === 'folder') this.unlisted.push(holder.ino);
       return;
     }
@@ -129,7 +132,7 @@ class Merge implements MergePlan {
     this.#restore(folder);
     const ino = this.#view.newInode();
     const remote = this.#remoteOf(entry, given, null);
-    this.#put(undefined, { ino, kind, localOnly: false, local: this.#localOf(entry, kind, given.name), remote });
+    this.#put(undefined, { ino, kind, localOnly: false, local: this.#localOf(entry, kind, given), remote });
   }
 
   #update(node: NodeRecord, base: RemoteFacet, entry: RemoteEntry): void {
@@ -144,7 +147,7 @@ class Merge implements MergePlan {
       if (!isRewritten(base, entry)) {
         // Deleted here; there only the name is another. What is to go is what was deleted.
         if (moved || renamed) {
-          const shownAs = { name: this.#view.names.toFileName(entry.name) };
+          const shownAs = this.#view.names.toFileName(entry.name);
           this.#put(node, { ...node, remote: this.#remoteOf(entry, shownAs, base) });
         }
         return;
@@ -152,7 +155,7 @@ class Merge implements MergePlan {
       const given = this.#nameFor(entry, node.ino);
       if (given === null) return;
       this.#restore(folder);
-      const local = this.#localOf(entry, node.kind, given.name);
+      const local = this.#localOf(entry, node.kind, given);
       const remote = this.#remoteOf(entry, given, base);
       // Whoever has the deleted one open keeps it as it is: without a name, and another file than this.
       this.#put(node, { ...node, remote: null });
@@ -161,7 +164,7 @@ class Merge implements MergePlan {
     }
 
     let { parent, name } = local;
-    let shownAs = shownBefore(base);
+    let { shownAs } = base;
     if (moved && local.parent === base.parent) this.#giveWay(folder, node.ino);
     if (moved || renamed) {
       const movesHere = moved && local.parent === base.parent && !this.#isWithin(folder, node.ino);
@@ -173,24 +176,23 @@ class Merge implements MergePlan {
           if (given === null) return;
           shownAs = given;
         } else {
-          const name = this.#view.names.toFileName(entry.name, (other) => this.#isHeld(parent, other, node.ino));
-          shownAs = { name };
+          shownAs = this.#view.names.toFileName(entry.name, (other) => this.#isHeld(parent, other, node.ino));
         }
-        name = shownAs.name;
+        name = shownAs;
       } else {
-        if (renamed) shownAs = { name: this.#view.names.toFileName(entry.name) };
+        if (renamed) shownAs = this.#view.names.toFileName(entry.name);
         // Renamed here, moved there: our name comes along, as far as it is free.
         if (movesHere && this.#isHeld(folder, name, node.ino)) {
           name = this.#view.names.distinct(name, (candidate) => this.#isHeld(folder, candidate, node.ino));
         }
       }
       if (movesHere) this.#restore(folder);
-    } else if (shownAs.isForNow && parent === folder && name === base.shownAs) {
-      const given = this.#nameOnLeaving(entry, node.ino);
-      if (given !== null && !given.isForNow) {
-        // What had the name was elsewhere: it is this one's. Or two do have it: then the number stays as it is.
-        shownAs = { name: given.isNumbered ? name : given.name };
-        name = shownAs.name;
+    } else if (this.#isMisnamed(node, base, entry)) {
+      // A passing clash is over, or the service gave it another name than was asked for. Where the new name is not free yet, a later
+      // listing gives it.
+      if (this.#nameOnLeaving(entry, node.ino) === this.#nameByListing(entry)) {
+        shownAs = this.#nameByListing(entry);
+        name = shownAs;
       }
     }
 
@@ -228,47 +230,106 @@ class Merge implements MergePlan {
   }
 
   /**
-   * The name of `entry` in the listed folder: its own, or with a number where the name belongs to another; only for now where this listing
-   * does not say that the other one has it. Null: not to be said yet (and the entry is postponed).
+   * The file name of `entry` in the listed folder: the one that the listing gives it where that is free, or can be made free; else with a
+   * number until a later listing finds it free. Null: not to be said yet (and the entry is postponed).
    */
-  #nameFor(entry: RemoteEntry, self: Inode | null): GivenName | null {
+  #nameFor(entry: RemoteEntry, self: Inode | null): string | null {
     const { folder, entries, complete } = this.#listing;
     const plain = this.#view.names.toFileName(entry.name);
-    let holder = this.#child(folder, plain);
-    if (holder?.remote != null && holder.ino !== self && !this.#leaving.has(holder.ino)) {
+    if (this.#isFree(plain, self) && this.#nameByListing(entry, plain) === plain) return plain;
+    const wanted = this.#nameByListing(entry);
+    const holder = this.#holderOf(wanted, self);
+    if (holder?.remote != null) {
       const { ino, local, remote } = holder;
       const listed = entries.get(remote.resource);
-      const hereByListing = remote.parent === folder && local?.name === remote.shownAs;
-      if (listed !== undefined && hereByListing && listed.name !== remote.name) {
-        // The holder was renamed as well: it leaves first. A circle ends at a node that is leaving already.
-        this.entry(listed);
-        holder = this.#child(folder, plain);
-        if (holder?.ino === ino) return this.#postpone(entry);
+      const isRenamed = remote.parent === folder && local?.name === remote.shownAs && listed?.name !== remote.name;
+      if (listed !== undefined && (isRenamed || this.#isMisnamed(holder, remote, listed))) {
+        // The holder is to have another name as well: it leaves first. A circle ends at a node that is leaving already.
+        if (this.#leaving.size < CHAIN_MAX) {
+          this.#seen.delete(listed.url);
+          this.entry(listed);
+        }
+        if (isRenamed && this.#child(folder, wanted)?.ino === ino) return this.#postpone(entry);
       } else if (listed === undefined && complete && remote.parent === folder) {
         return this.#postpone(entry);
       }
     }
-    if (holder === undefined || holder.ino === self || this.#leaving.has(holder.ino)) return { name: plain };
-    // A number avoids the plain names of the whole listing, so that none of them needs one because of this.
-    this.#plainNames ??= new Set([...entries.values()].map((other) => this.#view.names.toFileName(other.name)));
-    const plainNames = this.#plainNames;
-    const name = this.#view.names.distinct(
-      plain,
-      (other) => plainNames.has(other) || this.#isHeld(folder, other, self),
-    );
-    const { local, remote } = holder;
-    // It is being pushed and not judged, or it is gone and somebody reads it: its name is the service's, which gave that to another by now.
-    const isForNow =
-      remote?.parent === folder && local?.name === remote.shownAs && entries.get(remote.resource)?.name !== remote.name;
-    return { name, isNumbered: true, isForNow };
+    if (this.#isFree(wanted, self)) return wanted;
+    return this.#view.names.distinct(plain, (other) => this.#isListed(other) || this.#isHeld(folder, other, self));
   }
 
   /** As `nameFor`, for a node that leaves the name that it has. */
-  #nameOnLeaving(entry: RemoteEntry, self: Inode): GivenName | null {
+  #nameOnLeaving(entry: RemoteEntry, self: Inode): string | null {
     this.#leaving.add(self);
     const given = this.#nameFor(entry, self);
     this.#leaving.delete(self);
     return given;
+  }
+
+  /**
+   * Whether a node is where the service has it, under another name than every machine is to show for it. One that a program has open keeps
+   * its name until it is closed, one with a change that is not acknowledged until it is.
+   */
+  #isMisnamed(node: NodeRecord, remote: RemoteFacet, entry: RemoteEntry): boolean {
+    const { local } = node;
+    if (local === null || !this.#listing.complete || isDirty(node) || remote.parent !== this.#listing.folder)
+      return false;
+    if (this.#nameByListing(entry, local.name) === local.name) return false;
+    return this.#view.mayJudge(node.ino) && !this.#view.isOpen(node.ino);
+  }
+
+  /**
+   * The file name that a complete listing gives to `entry`, the same on every machine: of several entries with one name the first by address
+   * has that, the others have numbers. `shown`: what it is called now; without a clash of names the listing is not looked through.
+   */
+  #nameByListing(entry: RemoteEntry, shown?: string): string {
+    const plain = this.#view.names.toFileName(entry.name);
+    const { entries, complete } = this.#listing;
+    if (!complete || (shown === plain && !numbersOf.has(entries))) return plain;
+    return this.#numbers().get(entry.url) ?? plain;
+  }
+
+  #numbers(): ReadonlyMap<ResourceUrl, string> {
+    const { entries } = this.#listing;
+    const known = numbersOf.get(entries);
+    if (known !== undefined) return known;
+    const repeated = new Map<string, ResourceUrl[]>();
+    const firsts = new Map<string, ResourceUrl>();
+    for (const { url, name } of entries.values()) {
+      const first = firsts.get(name);
+      if (first === undefined) firsts.set(name, url);
+      else repeated.set(name, [...(repeated.get(name) ?? [first]), url]);
+    }
+    const numbers = new Map<ResourceUrl, string>();
+    const given = new Set<string>();
+    for (const name of [...repeated.keys()].sort()) {
+      const plain = this.#view.names.toFileName(name);
+      for (const url of repeated.get(name)?.sort().slice(1) ?? []) {
+        // A number avoids the plain names of the whole listing, so that none of them needs one because of this.
+        const number = this.#view.names.distinct(plain, (other) => given.has(other) || this.#isListed(other));
+        given.add(number);
+        numbers.set(url, number);
+      }
+    }
+    numbersOf.set(entries, numbers);
+    return numbers;
+  }
+
+  /** Whether it is the plain file name of an entry. */
+  #isListed(fileName: string): boolean {
+    const { names } = this.#view;
+    this.#listed ??= new Set([...this.#listing.entries.values()].map(({ name }) => name));
+    return this.#listed.has(names.toRemoteName(fileName));
+  }
+
+  #isFree(name: string, self: Inode | null): boolean {
+    return this.#holderOf(name, self) === undefined;
+  }
+
+  /** Another node that has the name in the listed folder, and is not about to leave it. */
+  #holderOf(name: string, self: Inode | null): NodeRecord | undefined {
+    const holder = this.#child(this.#listing.folder, name);
+    return holder === undefined || holder.ino === self || this.#leaving.has(holder.ino) ? undefined : holder;
   }
 
   #postpone(entry: RemoteEntry): null {
@@ -317,7 +378,7 @@ class Merge implements MergePlan {
   }
 
   /** The remote facet that `entry` tells of; what it does not tell stays as in `base`, unless the bytes are others. */
-  #remoteOf(entry: RemoteEntry, given: GivenName, base: RemoteFacet | null): RemoteFacet {
+  #remoteOf(entry: RemoteEntry, shownAs: string, base: RemoteFacet | null): RemoteFacet {
     const young = this.#isYoung(entry);
     const rewritten = base === null || isRewritten(base, entry);
     const toldMs = entry.kind === 'file' ? entry.lastModifiedMs : null;
@@ -327,7 +388,7 @@ class Merge implements MergePlan {
       resource: entry.url,
       parent: this.#listing.folder,
       name: entry.name,
-      shownAs: given.name,
+      shownAs,
       sizeBytes: sizeOf(entry),
       lastModifiedMs: rewritten
         ? lastModifiedMs
@@ -336,7 +397,6 @@ class Merge implements MergePlan {
       content: rewritten ? null : base.content,
       createdHereMs: rewritten ? null : base.createdHereMs,
       ...(base?.nameBefore !== undefined && base.name === entry.name && { nameBefore: base.nameBefore }),
-      ...(given.isForNow && { isNumberedForNow: true }),
     };
   }
 
@@ -378,17 +438,11 @@ class Merge implements MergePlan {
   }
 }
 
-/** A file name that stands for a name of the service. */
-interface GivenName {
-  readonly name: string;
-  readonly isNumbered?: boolean;
-  /** `RemoteFacet.isNumberedForNow` */
-  readonly isForNow?: boolean;
-}
+/** Numbers of entries that share a name with others, by listing: a large one is merged in many parts. */
+const numbersOf = new WeakMap<Listing['entries'], ReadonlyMap<ResourceUrl, string>>();
 
-function shownBefore({ shownAs, isNumberedForNow = false }: RemoteFacet): GivenName {
-  return { name: shownAs, isForNow: isNumberedForNow };
-}
+/** Nodes that leave their names for one that is to have the name of the first. */
+const CHAIN_MAX = 1_000;
 
 /** Deeper than any path; a loop in damaged records ends here. */
 const DEPTH_MAX = 4096;
@@ -410,7 +464,6 @@ function withBytesOf(
 }
 
 function isSame(a: RemoteFacet, b: RemoteFacet): boolean {
-  if (a.isNumberedForNow !== b.isNumberedForNow) return false;
   for (const key of Object.keys(b) as (keyof RemoteFacet)[]) if (a[key] !== b[key]) return false;
   return true;
 }

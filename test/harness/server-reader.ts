@@ -130,9 +130,11 @@ export class ServerReader {
     return new Map(await this.listFilledDigests());
   }
 
-  /** The same with equal names. */
-  async listFilledDigests(): Promise<[path: string, digest: string][]> {
-    return this.#digestsOf((await this.list()).filter(isFilled));
+  /** The same with equal names. `shownAs`: gives entries the paths by which they are to be called. */
+  async listFilledDigests(
+    shownAs: (entries: readonly ServerEntry[]) => readonly ServerEntry[] = (entries) => entries,
+  ): Promise<[path: string, digest: string][]> {
+    return this.#digestsOf(shownAs(await this.list()).filter(isFilled));
   }
 
   async #digestsOf(entries: readonly ServerEntry[]): Promise<[path: string, digest: string][]> {

@@ -101,11 +101,7 @@ test('every field of every record comes back, from the overlay, from LMDB and fr
     }),
     remote: sampleRemote(1, 'raw/name', { shownAs: 'raw_name', content: 8 as ContentId, createdHereMs: 5 }),
   });
-  const rareFields = [
-    sampleRemote(1, 'a', { takenOverBy: 4 as ContentId }),
-    sampleRemote(1, 'b', { nameBefore: 'c' }),
-    sampleRemote(1, 'd', { isNumberedForNow: true }),
-  ];
+  const rareFields = [sampleRemote(1, 'a', { takenOverBy: 4 as ContentId }), sampleRemote(1, 'b', { nameBefore: 'c' })];
   const upload = {
     action: 'trash',
     startedMs: 1,

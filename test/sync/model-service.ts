@@ -294,15 +294,30 @@ export class ModelService implements RemoteChanges, UploadService {
     return false;
   }
 
-  /** `path → bytes` of everything below the root; a folder is `null`, a file without bytes is `'stub'`. */
+  /**
+   * `path → bytes` of everything below the root; a folder is `null`, a file without bytes is `'stub'`. Of several resources with one name the first
+   * by address has it, the others have numbers, as on every machine (S-names-6). No name here has an extension.
+   */
   tree(): Map<string, string | null> {
     const found = new Map<string, string | null>();
     const walk = (folder: ResourceUrl, path: string): void => {
-      for (const child of this.childrenOf(folder)) {
-        const at = `${path}/${child.name}`;
-        let key = at;
-        for (let twice = 2; found.has(key); twice++) key = `${at} (${twice})`;
-        found.set(key, child.kind === 'folder' ? null : (this.bytesOf(child.url)?.toString() ?? 'stub'));
+      const children = this.childrenOf(folder);
+      const plain = new Set(children.map(({ name }) => name));
+      const given = new Set<string>();
+      const inOrder = (one: ModelResource, other: ModelResource): number =>
+        one.name === other.name ? (one.url < other.url ? -1 : 1) : one.name < other.name ? -1 : 1;
+      const shown = new Map<ModelResource, string>();
+      for (const child of children.toSorted(inOrder)) {
+        let { name } = child;
+        for (let number = 2; given.has(name) || (name !== child.name && plain.has(name)); number++) {
+          name = `${child.name} (${number})`;
+        }
+        given.add(name);
+        shown.set(child, name);
+      }
+      for (const child of children) {
+        const at = `${path}/${shown.get(child)}`;
+        found.set(at, child.kind === 'folder' ? null : (this.bytesOf(child.url)?.toString() ?? 'stub'));
         if (child.kind === 'folder') walk(child.url, at);
       }
     };

@@ -115,7 +115,7 @@ test.each(['swapped', 'a new one'])(
   },
 );
 
-test('two that the service has under one name keep what they are called here, also when one of them is deleted', async () => {
+test('of two that the service has under one name the one that stays has it when the other is deleted', async () => {
   const { mount, service, tower } = synced;
   service.uniqueNames = false;
   for (const text of ['first', 'second']) service.add('file', MODEL_ROOT, 'photo.jpg', Buffer.from(text));
@@ -125,6 +125,6 @@ test('two that the service has under one name keep what they are called here, al
   await synced.converge();
   await listed();
 
-  expect(await here()).toEqual(['photo (2).jpg']);
-  expect((await mount.readFile('photo (2).jpg')).toString()).toBe('second');
+  expect(await here()).toEqual(['photo.jpg']);
+  expect((await mount.readFile('photo.jpg')).toString()).toBe('second');
 });

@@ -20,7 +20,7 @@ export const UNFILLED = 'stub';
 /** The left tower down to its sync, over a service that does what a test says; time stands still until told. */
 export class SyncWorld {
   readonly clock = new ManualClock();
-  readonly service = new ModelService();
+  readonly service: ModelService;
   readonly store = new MemoryStore();
   readonly contents = new MemoryContents(this.store);
   readonly names = new Names();
@@ -34,8 +34,10 @@ export class SyncWorld {
   tree: Tree;
   sync: SyncLoop;
 
-  constructor(options: Partial<SyncOptions> = {}) {
+  /** @param service another machine's, too */
+  constructor(options: Partial<SyncOptions> = {}, service = new ModelService()) {
     this.#options = options;
+    this.service = service;
     Tree.plant(this.store, this.clock, { resource: MODEL_ROOT, uid: 1, gid: 1 });
     const { marks, tree, sync } = this.#start();
     this.marks = marks;
@@ -58,7 +60,10 @@ export class SyncWorld {
     const { store, contents, clock, names, service } = this;
     const marks = new PushMarks({ store });
     const options = { saveWindowMs: 60_000, settleMs: SETTLE_MS };
-    const tree = new Tree({ store, contents, names, marks, clock, log: silentLogger, options });
+    const tree = new Tree({
+      ...{ store, contents, names, marks, clock, log: silentLogger, options },
+      openFiles: () => [...this.open].map((ino) => ({ ino, isWritten: this.beingWritten.has(ino) })),
+    });
     const sync = new SyncLoop({
       store,
       contents,

@@ -219,21 +219,24 @@ describe('names from the service', () => {
     expect(child(fixture, ROOT_INODE, 'stub').local).toMatchObject({ sizeBytes: 5, content: null });
   });
 
-  it('numbers duplicates once and for good', () => {
+  it('numbers duplicates by address, whatever the order of the listing', () => {
     const [a, b, c] = [file('1', 'a.txt'), file('2', 'a.txt'), file('3', 'a.txt')];
     const all = ['a (2).txt=2', 'a (3).txt=3', 'a.txt=1'];
     expect(namesAfter([a, b, c])).toEqual(all);
+    expect(namesAfter([c, b, a])).toEqual(all);
+    expect(namesAfter([c], [c, b], [b, a, c])).toEqual(all);
     expect(namesAfter([a, b, c], [c, b, a])).toEqual(all);
-    // The first goes: the others keep the names under which people know them.
+    // The first goes: a machine that never saw it shows the same.
     const fixture = makeTree();
     merge(fixture, ROOT_INODE, [a, b, c]);
     const { questions } = merge(fixture, ROOT_INODE, [b, c]);
     for (const { ino } of questions) fixture.tree.settleAbsence(ino, null, fixture.marks.nextSequence(), true);
     merge(fixture, ROOT_INODE, [b, c]);
-    expect(namesIn(fixture.tree, ROOT_INODE)).toEqual(['a (2).txt', 'a (3).txt']);
+    expect(namesIn(fixture.tree, ROOT_INODE)).toEqual(['a (2).txt', 'a.txt']);
+    expect(namesAfter([b, c])).toEqual(['a (2).txt=3', 'a.txt=2']);
   });
 
-  it('numbers for good, too, what was moved beside another of its name, which nobody had listed for a while', () => {
+  it('numbers by address, too, what was moved beside another of its name, which nobody had listed for a while', () => {
     const fixture = makeTree();
     const { tree, marks } = fixture;
     merge(fixture, ROOT_INODE, [folder('d', 'd'), file('2', 'x')]);
@@ -246,9 +249,10 @@ describe('names from the service', () => {
     expect(namesIn(tree, d)).toEqual(['x', 'x (2)']);
     tree.remove(d, 'x', 'file');
     merge(fixture, d, [file('1', 'x'), file('2', 'x')]);
+    expect(namesIn(tree, d)).toEqual(['x (2)']);
     merge(fixture, d, [file('2', 'x')]);
 
-    expect(namesIn(tree, d)).toEqual(['x (2)']);
+    expect(namesIn(tree, d)).toEqual(['x']);
     checkStore(fixture.store);
   });
 
