@@ -40,7 +40,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 
 /** The one home of each third-party package: a folder, or a file without its ending. */
 const HOME_OF: Readonly<Record<string, readonly string[]>> = {
-  undici: ['remote/transport', 'remote/exchange', 'remote/paused-parser'],
+  undici: ['remote/connection-pool', 'remote/exchange', 'remote/paused-parser'],
   lmdb: ['store/', 'server/database'],
   msgpackr: ['store/'],
   saxes: ['protocol/xml', 'protocol/saxes-parser'],
@@ -135,6 +135,7 @@ test('an import is found in each of its forms, and only there', () => {
     'client.js',
   ]);
   expect(brokenLayers(found)).toHaveLength(6);
-  const stray = 'src/fs/example.ts: undici belongs to remote/transport and remote/exchange and remote/paused-parser';
+  const stray =
+    'src/fs/example.ts: undici belongs to remote/connection-pool and remote/exchange and remote/paused-parser';
   expect(strayPackages(found)).toEqual([stray, stray]);
 });

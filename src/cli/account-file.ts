@@ -12,6 +12,7 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { UsageError } from '../base/errors.ts';
+import type { ServiceProxy } from '../base/proxy.ts';
 import { accountName, accountPaths, type Paths } from '../config/paths.ts';
 import { exitCode } from './exit-codes.ts';
 import { withPath } from './failure.ts';
@@ -35,6 +36,8 @@ export interface Account {
   readonly refreshToken: string;
   /** Set where the person said at the sign-in that this service may be spoken with in the clear (`--insecure`). */
   readonly insecure?: true;
+  /** User name and password for the proxy at `address` (`ServiceProxy.address`): a unit, which everybody may read, has none. */
+  readonly proxy?: { readonly address: string; readonly username: string; readonly password: string };
 }
 
 const FIELDS = [
@@ -62,6 +65,7 @@ export function readAccountFile(path: string): Account {
     const record = JSON.parse(text) as Record<string, unknown>;
     for (const field of FIELDS) if (typeof record[field] !== 'string') throw new TypeError(`no ${field}`);
     if (record.insecure !== undefined && record.insecure !== true) throw new TypeError('insecure is true or not there');
+    if (record.proxy !== undefined) checkProxy(record.proxy);
     return record as unknown as Account;
   } catch (error) {
     throw new UsageError(`${path} is damaged: run cfs login URL again`, exitCode('signIn'), { cause: error });
@@ -75,6 +79,7 @@ export function readAccountFile(path: string): Account {
 export function writeAccountFile(path: string, account: Account): void {
   const record: Record<string, unknown> = Object.fromEntries(FIELDS.map((field) => [field, account[field]]));
   if (account.insecure === true) record.insecure = true;
+  if (account.proxy !== undefined) record.proxy = account.proxy;
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   const temporary = `${path}.${process.pid}.new`;
   // 'wx' after rm: a file or link that someone put there is not written through.
@@ -100,6 +105,19 @@ export function writeAccountFile(path: string, account: Account): void {
   } finally {
     closeSync(directory);
   }
+}
+
+function checkProxy(record: unknown): void {
+  for (const field of ['address', 'username', 'password'])
+    if (typeof (record as Record<string, unknown> | null)?.[field] !== 'string')
+      throw new TypeError(`no ${field} of a proxy`);
+}
+
+/** The account with the user name and password of a proxy, which its file keeps; the same account where the proxy has none. */
+export function withProxy(account: Account, proxy: ServiceProxy | null): Account {
+  if (proxy === null || proxy.credentials === null) return account;
+  const { username, password } = proxy.credentials;
+  return { ...account, proxy: { address: proxy.address, username, password } };
 }
 
 /** Names of all accounts that are signed in, in alphabetical order. */

@@ -3,7 +3,7 @@ import type { Paths } from '../config/paths.ts';
 import type { CommandName } from './command-table.ts';
 import { exitCode } from './exit-codes.ts';
 import type { Invocation } from './invocation.ts';
-import { givenFlags, loadedOptions, mountOptions } from './option-flags.ts';
+import { givenHere, loadedOptions, mountOptions } from './option-flags.ts';
 import { terminalPrompt } from './prompt.ts';
 import { SERVE_ACTIONS } from './serve.ts';
 import type { CommandOutput } from './sync.ts';
@@ -160,8 +160,8 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
 
   'service install': async (given, context) => {
     const { installService } = await import('./service.ts');
-    const options = mountOptions(given.command, context.env, context.paths);
-    const deps = { ...context, options, given: givenFlags(given.command) };
+    const loaded = loadedOptions(given.command, context.env, context.paths);
+    const deps = { ...context, options: loaded.options, given: givenHere(loaded) };
     return installService(deps, { directory: given.required(0), account: given.text('--account') });
   },
 

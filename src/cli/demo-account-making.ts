@@ -7,6 +7,7 @@ import { rememberAccount } from './demo-account.ts';
 import type { DemoServer } from './demo-server.ts';
 import { demoTree, plantTree } from './demo-tree.ts';
 import { signIn } from './login.ts';
+import { DIRECT_ROUTE } from './service-route.ts';
 
 const EMAIL = 'demo@example.com';
 
@@ -22,8 +23,7 @@ export async function newAccount(deps: { paths: Paths; clock: Clock }, server: D
   const how = {
     origin: server.origin,
     inputs: { username: EMAIL, password, ...keys },
-    insecure: false,
-    certificates: null,
+    route: DIRECT_ROUTE,
   };
   const { name, account } = await signIn({ ...deps, log: silentLogger }, how);
   const service = new HttpService({

@@ -5,12 +5,12 @@ import { accountName, type Paths } from '../config/paths.ts';
 import { shapeOf } from '../protocol/endpoints.ts';
 import type { RemoteUser } from '../remote/account.ts';
 import { HttpService } from '../remote/http-service.ts';
-import { type Account, accountFileOf, writeAccountFile } from './account-file.ts';
-import { believedCertificates } from './believed-certificates.ts';
+import { type Account, accountFileOf, readAccountFile, withProxy, writeAccountFile } from './account-file.ts';
 import { exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
 import { settledOptions } from './option-flags.ts';
 import type { Prompt } from './prompt.ts';
+import { routeTo, type ServiceRoute } from './service-route.ts';
 
 /** What a sign-in needs; all of it may stand in the environment, and what does not is asked for at a terminal. */
 const INPUTS = [
@@ -60,11 +60,13 @@ export async function loginCommand(
 ): Promise<number> {
   const origin = originOf(flags.url ?? deps.env.CFS_URL ?? null);
   // The environment and config.toml say it for this command as for a mount.
-  const insecure = flags.insecure || settledOptions(deps.env, deps.paths).insecure;
+  const settled = settledOptions(deps.env, deps.paths);
+  const options = { ...settled, insecure: flags.insecure || settled.insecure };
+  const route = routeTo(origin, { env: deps.env, options, known: null });
   const inputs = await gatherInputs(flags.given ?? {}, deps.env, deps.prompt);
   const { name, account } = await signIn(
     { paths: deps.paths, clock: deps.clock, log: silentLogger },
-    { origin, inputs, insecure, certificates: believedCertificates(deps.env, origin) },
+    { origin, inputs, route },
   );
   deps.print(`signed in to ${account.origin} as ${visible(account.username)} (account ${visible(name)})\n`);
   return exitCode('ok');
@@ -80,16 +82,13 @@ export async function signIn(
   how: {
     readonly origin: string;
     readonly inputs: SignInInputs;
-    readonly insecure: boolean;
-    /** See `believedCertificates`; null: no others than those that Node brings along. */
-    readonly certificates: string | null;
+    readonly route: ServiceRoute;
   },
 ): Promise<SignedIn> {
   const { application, accessKeyId, privateAccessKey, username, password } = how.inputs;
   const service = new HttpService({
     baseUrl: how.origin,
-    insecure: how.insecure,
-    certificates: how.certificates,
+    ...how.route,
     userAgent: USER_AGENT,
     keys: { application, accessKeyId, privateAccessKey },
     refreshToken: null,
@@ -109,14 +108,25 @@ export async function signIn(
       privateAccessKey,
       refreshToken,
       // Said once for this service: neither its mounts nor any command ask again.
-      ...(how.insecure && { insecure: true as const }),
+      ...(how.route.insecure && { insecure: true as const }),
     };
-    writeAccountFile(accountFileOf(deps.paths, account), account);
+    const file = accountFileOf(deps.paths, account);
+    writeAccountFile(file, withProxy({ ...keptProxy(file), ...account }, how.route.proxy));
     return { name: accountName(account.origin, account.userId), account };
   } catch (error) {
     throw inWords(error, how.origin);
   } finally {
     await service.close();
+  }
+}
+
+/** What an earlier sign-in, or `cfs service install`, kept of a proxy. */
+function keptProxy(file: string): Pick<Account, 'proxy'> {
+  try {
+    const { proxy } = readAccountFile(file);
+    return proxy === undefined ? {} : { proxy };
+  } catch {
+    return {}; // The first sign-in, or a damaged file, which this one replaces.
   }
 }
 

@@ -24,7 +24,6 @@ import { Names } from '../tree/names.ts';
 import type { RemoteListing } from '../tree/remote-listing.ts';
 import { type Account, readAccountFile } from './account-file.ts';
 import { unmountWhenKilled } from './auto-unmount.ts';
-import { believedCertificates } from './believed-certificates.ts';
 import { DesktopNotices } from './desktop-notices.ts';
 import { EventPrinter } from './event-printer.ts';
 import { exitCode } from './exit-codes.ts';
@@ -33,7 +32,9 @@ import { afterHandover } from './handover.ts';
 import type { MountEvent } from './mount-event.ts';
 import { answerLauncher, type MountRequest, readMountRequest } from './mount-request.ts';
 import { type MainService, type MountService, STOP_ID, type StopOutcome, type WorkerStart } from './mount-seam.ts';
+import { outageReason } from './outage-reason.ts';
 import { QuotaWatch } from './quota-watch.ts';
+import { routeTo, type ServiceRoute } from './service-route.ts';
 import { SignInWatch } from './sign-in-watch.ts';
 import { withProgress } from './sync-progress.ts';
 import { WorkerWatch } from './worker-watch.ts';
@@ -51,7 +52,8 @@ export async function mountMain(env: Record<string, string | undefined>): Promis
   const log = createLogger({ level: request.options.logLevel, file: request.logFile });
   try {
     const account = readAccountFile(request.accountFile);
-    const mounting = new MountingProcess(request, account, believedCertificates(env, account.origin), log);
+    const route = routeTo(account.origin, { env, options: request.options, known: account });
+    const mounting = new MountingProcess(request, account, route, log);
     await mounting.start();
     answerLauncher(env, { ready: true, directory: request.directory, pid: process.pid });
     return await mounting.ended;
@@ -90,7 +92,7 @@ class MountingProcess {
   readonly #quota: QuotaWatch;
   #connection: ConnectionStatus;
 
-  constructor(request: MountRequest, account: Account, certificates: string | null, log: Logger) {
+  constructor(request: MountRequest, account: Account, route: ServiceRoute, log: Logger) {
     this.#request = request;
     this.#account = account;
     this.#log = log;
@@ -105,9 +107,8 @@ class MountingProcess {
       keys: account,
       refreshToken: account.refreshToken,
       userAgent: `cfs-mount/${programVersion()}`,
-      insecure: account.insecure === true || request.options.insecure,
+      ...route,
       connections: request.options.connections,
-      certificates,
       clock: systemClock,
       log: log.child({ part: 'remote' }),
       onSignInRequired: () => this.#signInRequired(),
@@ -349,15 +350,21 @@ class MountingProcess {
       return;
     }
     const nowMs = systemClock.nowMs();
-    const reason = online ? null : 'the service does not answer';
+    const reason = online ? null : outageReason(this.#transfer.connectivity.state.failure);
     this.#connection = { state: online ? 'online' : 'offline', sinceMs: nowMs, reason };
     if (online) {
       this.#event({ type: 'online', offlineMs: nowMs - was.sinceMs });
       void this.#mount.reachable().catch(() => {});
     } else {
-      this.#event({ type: 'offline', reason: 'the service does not answer' });
+      this.#event({ type: 'offline', reason: reason ?? '' });
       void this.#mount.unreachable().catch(() => {});
     }
+  }
+
+  /** A later failure may say more than the one with which the outage began. */
+  #shownConnection(): ConnectionStatus {
+    if (this.#connection.state !== 'offline') return this.#connection;
+    return { ...this.#connection, reason: outageReason(this.#transfer.connectivity.state.failure) };
   }
 
   #withProgress<T>(id: number, tell: (progress: SyncProgress) => void, work: () => Promise<T>): Promise<T> {
@@ -366,7 +373,7 @@ class MountingProcess {
         .stats()
         .running.reduce((bytes, { kind, bytesDone }) => bytes + (kind === 'upload' ? bytesDone : 0), 0);
     const waitsFor = (): string | null => {
-      const { state, reason } = this.#connection;
+      const { state, reason } = this.#shownConnection();
       return state === 'sign-in-needed' ? `${reason} (cfs login URL cures that)` : reason;
     };
     return withProgress({ clock: systemClock, left: () => this.#mount.left(id), underWayBytes, waitsFor, tell }, work);
@@ -409,7 +416,7 @@ class MountingProcess {
       pid: process.pid,
       startedMs: this.#startedMs,
       phase: this.#phase,
-      connection: this.#connection,
+      connection: this.#shownConnection(),
       pending: worker.pending,
       parked: worker.parked,
       held: worker.held,

@@ -28,6 +28,13 @@ export function givenFlags(command: Command): Partial<Record<OptionKey, string>>
   return flags;
 }
 
+/** The options that this command line or its environment gives, as texts: what another process would not know. */
+export function givenHere({ sources, texts }: LoadedOptions): Partial<Record<OptionKey, string>> {
+  const isHere = ([key]: (typeof rows)[number]): boolean => sources[key] === 'flag' || sources[key] === 'environment';
+  const rows = optionRows();
+  return Object.fromEntries(rows.filter(isHere).map(([key]) => [key, texts[key]]));
+}
+
 /** The options of a mount from all their sources; `words`: what `-o` set, and what is wrong with it. @throws UsageError naming every mistake with its place, or a config.toml that cannot be read */
 export function mountOptions(
   command: Command,

@@ -4,8 +4,8 @@ import { programVersion } from '../base/program-version.ts';
 import { accountPaths, type Paths } from '../config/paths.ts';
 import { HttpService } from '../remote/http-service.ts';
 import { readAccountFile } from './account-file.ts';
-import { believedCertificates } from './believed-certificates.ts';
 import { settledOptions } from './option-flags.ts';
+import { routeTo } from './service-route.ts';
 
 /** What a command needs that speaks with the service itself. */
 export interface ServiceDeps {
@@ -34,8 +34,7 @@ export async function withService<T>(
     keys: account,
     refreshToken: account.refreshToken,
     userAgent: `cfs/${programVersion()}`,
-    insecure: account.insecure === true || settledOptions(deps.env, deps.paths).insecure,
-    certificates: believedCertificates(deps.env, account.origin),
+    ...routeTo(account.origin, { env: deps.env, options: settledOptions(deps.env, deps.paths), known: account }),
     clock: deps.clock,
     log: silentLogger,
   });

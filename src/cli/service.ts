@@ -4,13 +4,14 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { UsageError } from '../base/errors.ts';
 import { OPTIONS, type OptionKey, type Options } from '../config/options.ts';
-import type { Paths } from '../config/paths.ts';
+import { accountPaths, type Paths } from '../config/paths.ts';
 import { formatDuration } from '../config/units.ts';
-import { chooseAccount } from './account-file.ts';
+import { chooseAccount, withProxy, writeAccountFile } from './account-file.ts';
 import { EXIT_CODES, exitCode } from './exit-codes.ts';
 import { withPath } from './failure.ts';
 import { visible } from './mount-event.ts';
 import { namedPathOf } from './mount-point.ts';
+import { ROUTE_VARIABLES, routeTo } from './service-route.ts';
 import { unitNameOf, unitText } from './service-unit.ts';
 
 /** What an end needs beyond the push of what is pending. */
@@ -19,7 +20,7 @@ const SYSTEMCTL_MS_MAX = 90_000;
 /** A start that ends so will end so again. */
 const LASTING = [EXIT_CODES.usage.code, EXIT_CODES.noFuse.code, EXIT_CODES.mountPoint.code, EXIT_CODES.signIn.code];
 /** What tells where everything lies; a manager of the user starts services without it. */
-const VARIABLES = ['XDG_CONFIG_HOME', 'XDG_STATE_HOME', 'SSL_CERT_FILE'] as const;
+const VARIABLES = ['XDG_CONFIG_HOME', 'XDG_STATE_HOME', ...ROUTE_VARIABLES] as const;
 
 interface ServiceDeps {
   readonly paths: Paths;
@@ -45,7 +46,10 @@ class Undone {
  * `cfs service install DIR`: a unit of systemd's manager for this user that mounts at every sign-in to this machine, and at
  * once. Where no manager answers (no systemd, no session) the unit is written all the same, and it is said how to start it.
  *
- * @param given the options of the mount as they were typed
+ * A proxy that only the environment of this command names goes into the unit, as an option, and its password to the account: the manager
+ * starts the mount without this environment, and everybody may read a unit.
+ *
+ * @param given the options of the mount as they were typed, or as the environment has them
  * @throws UsageError where no account fits, or the directory is missing
  */
 export async function installService(
@@ -60,6 +64,9 @@ export async function installService(
   const found = statSync(directory, { throwIfNoEntry: false });
   if (found === undefined) refuse('does not exist: make the directory first');
   else if (!found.isDirectory()) refuse('is not a directory');
+  const { proxy } = routeTo(account.origin, { env: deps.env, options: deps.options, known: account });
+  const isNew = deps.options.proxy === null && proxy !== null;
+  const given = isNew ? { ...deps.given, proxy: proxy.address } : deps.given;
   const unit = unitNameOf(directory);
   const folder = unitFolder(deps);
   const path = join(folder, unit);
@@ -67,7 +74,16 @@ export async function installService(
   const text = unitText({
     title: `${account.username} at ${directory}`,
     directory,
-    command: [process.execPath, program, '--foreground', '--account', name, ...flagsOf(deps), '--', directory],
+    command: [
+      process.execPath,
+      program,
+      '--foreground',
+      '--account',
+      name,
+      ...flagsOf({ ...deps, given }),
+      '--',
+      directory,
+    ],
     env: Object.fromEntries(VARIABLES.flatMap((key) => (deps.env[key] ? [[key, deps.env[key]]] : []))),
     stopMs: deps.options.drainMs + STOP_MS,
     lasting: LASTING,
@@ -81,6 +97,11 @@ export async function installService(
     throw withPath(error, path);
   }
   deps.print(`wrote ${visible(path)}\n`);
+  if (isNew) deps.print(`the service is reached through the proxy ${proxy.address}, as ${proxy.source} says\n`);
+  if (proxy !== null && proxy.credentials !== null) {
+    writeAccountFile(accountPaths(deps.paths, name).accountFile, withProxy(account, proxy));
+    deps.print("the proxy's user name and password are kept with the account, not in the unit\n");
+  }
 
   const started = systemctl(deps, 'daemon-reload') ?? systemctl(deps, 'enable', '--now', unit);
   if (started === null) {
@@ -152,6 +173,8 @@ function flagsOf(deps: { readonly options: Options; readonly given: Partial<Reco
   const given = deps.options.logFile === null ? deps.given : { ...deps.given, logFile: deps.options.logFile };
   return Object.entries(given).flatMap(([key, value]) => {
     const { flag, placeholder } = OPTIONS[key as OptionKey];
-    return placeholder === null ? [flag] : [`${flag}=${value}`];
+    // A switch of the environment may be off, which no flag can say.
+    if (placeholder === null) return deps.options[key as OptionKey] === true ? [flag] : [];
+    return [`${flag}=${value}`];
   });
 }

@@ -1,4 +1,5 @@
 import { resolve } from 'node:path';
+import { parseProxy } from '../base/proxy.ts';
 import { parseBytes, parseDuration } from './units.ts';
 
 /**
@@ -99,6 +100,11 @@ export const OPTIONS = {
   gid: idOrAuto('--gid', 'auto', 'group of everything in the mount; auto: as for --uid'),
   umask: octal('--umask', '022', 'permission bits that files from the service do not get'),
   nonempty: toggle('--nonempty', 'mount over a directory that is not empty'),
+  proxy: proxyOrAuto(
+    '--proxy',
+    'auto',
+    'proxy between here and the service; none: reach it directly; auto: what HTTPS_PROXY, ALL_PROXY and NO_PROXY say',
+  ),
   insecure: toggle('--insecure', 'accept a service without encryption on another machine'),
   logLevel: choice(
     '--log-level',
@@ -226,6 +232,19 @@ function idOrAuto(flag: string, standard: string, help: string) {
     return id;
   });
   return { flag, placeholder: '<id>', default: standard, help, hidden: false, parse };
+}
+
+/** `none`, or scheme, host and port; null for `auto`. The password has no place in a command line or a unit. */
+function proxyOrAuto(flag: string, standard: string, help: string) {
+  const parse = orAuto((text: string): string => {
+    if (text.trim() === 'none') return 'none';
+    const { address, credentials } = parseProxy(text);
+    if (credentials === null) return address;
+    throw new RangeError(
+      'no user name or password here: cfs login and cfs service install keep those of HTTPS_PROXY with the account',
+    );
+  });
+  return { flag, placeholder: '<address>', default: standard, help, hidden: false, parse };
 }
 
 function octal(flag: string, standard: string, help: string) {

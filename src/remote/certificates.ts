@@ -10,13 +10,10 @@ const BUNDLES = [
 
 /**
  * The certificates that this system believes, as PEM, for `TransportOptions.certificates`: whoever runs a service behind a
- * company's own authority has installed it there, and Node 20 does not look. `named` (SSL_CERT_FILE, or an option) is read
- * instead, and must be there. Null where the system has no such file: then Node's own list counts.
- *
- * @throws Error of the file system for a `named` file that cannot be read
+ * company's own authority has installed it there, and Node 20 does not look. Null where the system has no such file: then Node's own
+ * list counts.
  */
-export function systemCertificates(named: string | null): string | null {
-  if (named !== null) return readFileSync(named, 'utf8');
+export function systemCertificates(): string | null {
   for (const bundle of BUNDLES) {
     try {
       return readFileSync(bundle, 'utf8');

@@ -1,8 +1,9 @@
-import { connect, type LookupFunction, type Socket } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import type { Clock } from '../base/clock.ts';
+import { unbracketed } from '../base/proxy.ts';
 import type { Extent } from '../base/vocabulary.ts';
 import { type AnswerHead, plainHead } from './answer-head.ts';
-import { attemptMs } from './name-lookup.ts';
+import { attemptMs, type NameLookup } from './name-lookup.ts';
 import { GONE, IDLE, type LineNews, OVER, type Receiver, TOLD } from './receiver.ts';
 
 /** An idle connection is kept so long, or as long as the other side says, less a moment for a request on its way. */
@@ -39,7 +40,7 @@ interface Parts {
   readonly clock: Clock;
   /** The service's. */
   readonly origin: string;
-  readonly lookup: LookupFunction;
+  readonly names: NameLookup;
   readonly deadlines: { readonly connectMs: number; readonly answerMs: number; readonly bodyMs: number };
 }
 
@@ -267,10 +268,11 @@ class Line {
   }
 }
 
-function connecting({ origin, lookup, deadlines }: Parts): Socket {
+function connecting({ origin, names, deadlines }: Parts): Socket {
   const { hostname, port } = new URL(origin);
-  const to = { host: hostname.replace(/^\[|\]$/g, ''), port: port === '' ? 80 : Number(port) };
-  const socket = connect({ ...to, lookup, autoSelectFamilyAttemptTimeout: attemptMs(deadlines.connectMs) });
+  const to = { host: unbracketed(hostname), port: port === '' ? 80 : Number(port) };
+  const how = { lookup: names.lookup, autoSelectFamilyAttemptTimeout: attemptMs(deadlines.connectMs) };
+  const socket = connect({ ...to, ...how }, () => names.connected(to.host, socket.remoteAddress));
   socket.pause(); // Node is not to read from it.
   socket.setTimeout(deadlines.connectMs, () => socket.destroy());
   socket.on('error', () => {}); // 'close' follows.

@@ -3,6 +3,7 @@ import type { Clock } from '../base/clock.ts';
 import { ProtocolError, TransportError } from '../base/errors.ts';
 import { Answer } from './answer.ts';
 import type { AnswerHeaders } from './answer-head.ts';
+import { certificateFault, systemCode } from './certificate-failure.ts';
 import type { ReusedReads } from './reused-reads.ts';
 import type { TransportRequest } from './transport.ts';
 
@@ -20,6 +21,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
   #ended: Error | null = null;
   #cancelExpiry: () => void = () => {};
   #isOver = false;
+  #giveBack: () => void = () => {};
   #resume: () => void = () => {};
 
   constructor(
@@ -53,6 +55,16 @@ export class Exchange implements Dispatcher.DispatchHandler {
     }
   }
 
+  /** Whether it has ended, well or not. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /** @param giveBack frees what the exchange waits with, if it is abandoned before its request is sent */
+  waitsWith(giveBack: () => void): void {
+    this.#giveBack = giveBack;
+  }
+
   /** Ends the exchange, wherever it is, unless it has ended by then. */
   expireAfter(ms: number, clock: Clock): void {
     this.#cancelExpiry = clock.after(ms, () => {
@@ -83,14 +95,14 @@ export class Exchange implements Dispatcher.DispatchHandler {
     this.#answer?.finished(null);
   }
 
-  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+  onResponseError(_controller: Dispatcher.DispatchController | null, error: Error): void {
     this.#settle();
     const failure = this.#ended ?? failureOf(error, this.#request, this.#sent);
     if (this.#answer === null) this.#reject(failure);
     else this.#answer.finished(failure);
   }
 
-  /** A request that still waits for a connection has no controller: it is abandoned here, and ended when its turn comes. */
+  /** A request that waits for a connection has no controller yet. */
   #abort(): void {
     this.#end(this.#reason());
   }
@@ -100,7 +112,8 @@ export class Exchange implements Dispatcher.DispatchHandler {
     this.#ended = reason;
     if (this.#answer === null) this.#reject(reason);
     else this.#answer.finished(reason);
-    this.#controller?.abort(reason);
+    if (this.#controller !== null) this.#controller.abort(reason);
+    else this.#giveBack();
   }
 
   /** Resolves when the exchange is over, or after `ms`. */
@@ -138,13 +151,9 @@ const TIMED_OUT: ReadonlySet<string> = new Set([
   'ETIMEDOUT',
 ]);
 
-/** Certificates that do not convince: said plainly, because only a person can do something about it. */
-const TLS_CODE =
-  /^(ERR_TLS_|ERR_SSL_|UNABLE_TO_|SELF_SIGNED|DEPTH_ZERO|CERT_|INVALID_(CA|PURPOSE)|HOSTNAME_MISMATCH|PATH_LENGTH)/;
-
 /** An error of undici, or of the body's source, as one of ours. */
 function failureOf(error: Error, request: TransportRequest, sent: boolean): Error {
-  const code = codeOf(error);
+  const code = systemCode(error);
   const what = `${request.method} ${request.url.slice(originOf(request.url).length)}`;
   const isNoHttp = error.name === 'HTTPParserError';
   // The connection ended within a body that was to end before it: cut, like any other.
@@ -154,7 +163,7 @@ function failureOf(error: Error, request: TransportRequest, sent: boolean): Erro
     return new ProtocolError(`${what}: the answer is not HTTP: ${error.message}`, { cause: error });
   }
   // Later than that it is a line that garbles what it carries.
-  if (!sent && TLS_CODE.test(code)) {
+  if (!sent && certificateFault(code) !== null) {
     const message = `${what}: no trusted connection: ${error.message}`;
     return new TransportError(message, { neverSent: true, cause: error });
   }
@@ -165,20 +174,6 @@ function failureOf(error: Error, request: TransportRequest, sent: boolean): Erro
     neverSent: !sent,
     cause: error,
   });
-}
-
-/** Whether the other side's certificate did not convince: no attempt will change that, a person has to. */
-export function isCertificateFailure(error: TransportError): boolean {
-  return error.neverSent && TLS_CODE.test(codeOf(error.cause));
-}
-
-function codeOf(error: unknown): string {
-  if (!(error instanceof Error)) return '';
-  const { code } = error as { code?: unknown };
-  if (typeof code === 'string' && code !== '') return code;
-  // Several addresses were tried (RFC 8305): each failed in its own way, and none was reached.
-  if (error instanceof AggregateError) return codeOf(error.errors[0]);
-  return '';
 }
 
 export function originOf(url: string): string {

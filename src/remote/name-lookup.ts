@@ -15,6 +15,8 @@ export class NameLookup {
   readonly #ask: LookupFunction;
   /** Who waits for the answer, by name and options. */
   readonly #underWay = new Map<string, Asked[]>();
+  /** The address that took the last connection, by name. */
+  readonly #connected = new Map<string, string>();
 
   /** @param ask getaddrinfo(3) unless told */
   constructor(ask: LookupFunction = lookup) {
@@ -34,9 +36,24 @@ export class NameLookup {
     this.#underWay.set(question, askers);
     this.#ask(name, options, (error: NodeJS.ErrnoException | null, address: string | LookupAddress[], of?: number) => {
       this.#underWay.delete(question);
-      for (const each of askers) each(error, address, of);
+      const sorted = Array.isArray(address) ? this.#lastFirst(name, address) : address;
+      for (const each of askers) each(error, sorted, of);
     });
   };
+
+  /**
+   * The next connection to `name` tries `address` first: each silent address in front of it costs `attemptMs`, and that is paid once,
+   * not with every connection.
+   */
+  connected(name: string, address: string | undefined): void {
+    if (address !== undefined) this.#connected.set(name, address);
+  }
+
+  #lastFirst(name: string, addresses: LookupAddress[]): LookupAddress[] {
+    const last = this.#connected.get(name);
+    const isLast = ({ address }: LookupAddress): boolean => address === last;
+    return [...addresses.filter(isLast), ...addresses.filter((each) => !isLast(each))];
+  }
 }
 
 /**

@@ -4,8 +4,9 @@ import type { Logger } from '../base/log.ts';
 import { errorPageMessage } from '../protocol/error-page.ts';
 import type { AccessToken } from './access-token.ts';
 import type { Answer } from './answer.ts';
+import { certificateFaultOf } from './certificate-failure.ts';
 import type { Download } from './direct-downloads.ts';
-import { isCertificateFailure } from './exchange.ts';
+import { proxyFailureOf } from './proxy-failure.ts';
 import type { Method, RequestBody, Transport } from './transport.ts';
 
 /**
@@ -22,7 +23,8 @@ import type { Method, RequestBody, Transport } from './transport.ts';
  * 429 is an answer given before acting; a 5xx need not be: a proxy says 502 after the service behind it has acted. 408 is a connection that
  * was lost: it says that the request did not come in time. At most
  * `ATTEMPTS_MAX` attempts; between them full jitter on a doubling pause, or what Retry-After says if that is soon enough.
- * A later one is the caller's to wait for (`ApiError.retryAfterMs`). Certificates that do not convince are not retried.
+ * A later one is the caller's to wait for (`ApiError.retryAfterMs`). Certificates that do not convince, and a proxy that
+ * wants another sign-in, are not retried.
  *
  * | redirect | GET | PUT | other |
  * | --- | --- | --- | --- |
@@ -232,7 +234,9 @@ export class StrangeNetworkError extends TransportError {
 /** The first table above, but for 401. */
 export function mayRepeat(error: unknown, repetition: Repetition): boolean {
   if (error instanceof TransportError) {
-    if (isCertificateFailure(error) || error instanceof StrangeNetworkError) return false;
+    if (certificateFaultOf(error) !== null || error instanceof StrangeNetworkError) return false;
+    // A directory of users locks an account after a few wrong passwords.
+    if (proxyFailureOf(error)?.status === 407) return false;
     return error.neverSent || repetition === 'always';
   }
   if (!(error instanceof ApiError)) return false;

@@ -1,21 +1,20 @@
-import type { LookupFunction, OnReadOpts } from 'node:net';
-import { createSecureContext } from 'node:tls';
-import type undici from 'undici';
-import type { Dispatcher } from 'undici';
+import type { OnReadOpts } from 'node:net';
 import type { Clock } from '../base/clock.ts';
-import { commonJs } from '../base/common-js.ts';
 import { ProtocolError, TransportError, UsageError } from '../base/errors.ts';
+import { isLoopback, type ServiceProxy } from '../base/proxy.ts';
 import type { Answer } from './answer.ts';
 import { systemCertificates } from './certificates.ts';
+import { ConnectionPool } from './connection-pool.ts';
+import { Connector } from './connector.ts';
 import { DirectDownloads } from './direct-downloads.ts';
 import { Exchange, originOf } from './exchange.ts';
-import { attemptMs, NameLookup } from './name-lookup.ts';
+import { NameLookup } from './name-lookup.ts';
 import { surviveEndsWhilePaused } from './paused-parser.ts';
+import { proxySignInFailure } from './proxy-failure.ts';
 import { Receiver } from './receiver.ts';
 import { ReusedReads } from './reused-reads.ts';
-
-// Without a proxy the part that sends: the rest of undici is a tenth of a second of each start.
-const Agent = commonJs('undici/lib/dispatcher/agent.js') as typeof undici.Agent;
+import { type CertificateSource, TrustStore } from './trust-store.ts';
+import { proxyAuthorization } from './tunnel.ts';
 
 /** A body of known length that can be sent again from its beginning. */
 export interface RequestBody {
@@ -42,8 +41,10 @@ export interface TransportOptions {
   /** The service's base URL. Plain http is for loopback only, unless `insecure`. */
   readonly baseUrl: string;
   readonly insecure?: boolean;
-  /** PEM certificates to be believed, and no others; null: those that Node brings along. By default those of the system. */
-  readonly certificates?: string | null;
+  /** The authorities that are trusted, and no others; those of the system unless given. Read again after a certificate has failed. */
+  readonly certificates?: CertificateSource;
+  /** Unless given, the service is reached directly. */
+  readonly proxy?: ServiceProxy | null;
   readonly clock: Clock;
   /** Where the addresses of the service and its proxy come from; the system. */
   readonly names?: NameLookup;
@@ -82,19 +83,23 @@ const ANSWER_HEADER_BYTES_MAX = 32 * 1024;
 
 /**
  * One request, one answer: connections, deadlines, cancellation. It repeats nothing and follows nothing (see `requests.ts`),
- * and it takes any status for an answer.
+ * and it takes any status for an answer, but the one that only a proxy gives (407).
  *
- * Proxies come from the environment (HTTP_PROXY, HTTPS_PROXY, NO_PROXY), except for loopback, which no proxy could reach.
+ * Through a proxy, https goes by a tunnel (CONNECT), plain http by the absolute form (RFC 9112, 3.2.2): many proxies refuse tunnels to
+ * other ports than 443.
  */
 export class Transport {
   readonly origin: string;
   readonly #deadlines: Deadlines;
   readonly #userAgent: string;
   readonly #clock: Clock;
-  readonly #documents: Dispatcher;
-  readonly #data: Dispatcher;
+  readonly #documents: ConnectionPool;
+  readonly #data: ConnectionPool;
   readonly #reads: ReusedReads;
-  readonly #lookup: LookupFunction;
+  readonly #names: NameLookup;
+  readonly #proxy: ServiceProxy | null;
+  /** What goes in front of a path, and with each request, where a proxy is asked in the absolute form. */
+  readonly #absolute: { readonly origin: string; readonly headers: Readonly<Record<string, string>> };
   readonly #isPlain: boolean;
   /** Opened when it is wanted first: it is a thread. */
   #direct: DirectDownloads | null | undefined;
@@ -113,19 +118,40 @@ export class Transport {
     this.#clock = options.clock;
     this.#reads = new ReusedReads({ clock: options.clock });
     const isTls = base.protocol === 'https:';
-    const certificates = options.certificates === undefined && isTls ? systemCertificates(null) : options.certificates;
-    this.#lookup = (options.names ?? new NameLookup()).lookup;
-    this.#isPlain = !isTls && (loopback || !isProxied());
-    const how = {
-      deadlines: this.#deadlines,
-      certificates: certificates ?? null,
-      loopback,
-      connectionsMax: options.connections ?? CONNECTIONS_MAX,
-      lookup: this.#lookup,
+    this.#names = options.names ?? new NameLookup();
+    this.#proxy = loopback ? null : (options.proxy ?? null);
+    this.#isPlain = !isTls && this.#proxy === null;
+    this.#absolute =
+      this.#proxy !== null && !isTls && !this.#proxy.address.startsWith('socks5:')
+        ? { origin: base.origin, headers: proxyAuthorization(this.#proxy) }
+        : { origin: '', headers: {} };
+    const isProxyTls = this.#proxy?.address.startsWith('https:') === true;
+    const certificates = options.certificates ?? systemCertificates;
+    const pool = (onread?: OnReadOpts): ConnectionPool => {
+      const connector = new Connector({
+        origin: base.origin,
+        proxy: this.#proxy,
+        trust,
+        names: this.#names,
+        connectMs: this.#deadlines.connectMs,
+        ...(onread !== undefined && { onread }),
+      });
+      return new ConnectionPool({
+        origin: base.origin,
+        places: options.connections ?? CONNECTIONS_MAX,
+        open: (signal) => connector.open(signal),
+        client: {
+          keepAliveTimeout: KEEP_ALIVE_MS,
+          headersTimeout: this.#deadlines.answerMs,
+          bodyTimeout: this.#deadlines.bodyMs,
+          maxHeaderSize: ANSWER_HEADER_BYTES_MAX,
+        },
+      });
     };
-    this.#documents = connections(how);
+    const trust = new TrustStore(isTls || isProxyTls ? certificates : () => null);
+    this.#documents = pool();
     // What TLS has decrypted Node hands over in small pieces of their own.
-    this.#data = connections(isTls ? how : { ...how, onread: this.#reads.onread });
+    this.#data = isTls || isProxyTls ? pool() : pool(this.#reads.onread);
   }
 
   /**
@@ -143,16 +169,15 @@ export class Transport {
     const headers = this.headersOf(request.headers);
     if (stream !== null) headers['Content-Length'] = String(stream.length);
     const data = stream !== null || path.endsWith('/data');
-    return await new Promise<Answer>((resolve, reject) => {
+    const answer = await new Promise<Answer>((resolve, reject) => {
       const exchange = new Exchange(request, this.#reads, resolve, reject);
       if (!data) exchange.expireAfter(this.#deadlines.documentMs, this.#clock);
-      const dispatcher = data ? this.#data : this.#documents;
-      dispatcher.dispatch(
+      const pool = data ? this.#data : this.#documents;
+      pool.dispatch(
         {
-          origin: this.origin,
-          path,
+          path: this.#absolute.origin + path,
           method: request.method,
-          headers,
+          headers: { ...headers, ...this.#absolute.headers },
           // undici takes async iterables, its types do not say so.
           body: (stream === null ? body : exchange.whileWanted(stream.chunks(), this.#clock)) as string | null,
           headersTimeout: stream !== null ? this.#deadlines.answerAfterBodyMs : this.#deadlines.answerMs,
@@ -160,15 +185,19 @@ export class Transport {
         exchange,
       );
     });
+    if (answer.status !== 407 || this.#proxy === null) return answer;
+    await answer.discard();
+    const cause = proxySignInFailure(this.#proxy);
+    throw new TransportError(cause.message, { neverSent: true, cause });
   }
 
   /** Downloads past V8, where there are any: not with TLS, nor through a proxy, nor without the addon. */
   get direct(): DirectDownloads | null {
     if (!this.#isPlain) return null;
     if (this.#direct === undefined) {
-      const [origin, lookup] = [this.origin, this.#lookup];
+      const [origin, names] = [this.origin, this.#names];
       const receiver = Receiver.open();
-      const parts = { origin, lookup, clock: this.#clock, deadlines: this.#deadlines };
+      const parts = { origin, names, clock: this.#clock, deadlines: this.#deadlines };
       this.#direct = receiver === null ? null : new DirectDownloads({ receiver, ...parts });
     }
     return this.#direct;
@@ -202,52 +231,10 @@ export class Transport {
   }
 }
 
-function connections(how: {
-  deadlines: Deadlines;
-  certificates: string | null;
-  loopback: boolean;
-  connectionsMax: number;
-  lookup: LookupFunction;
-  onread?: OnReadOpts;
-}): Dispatcher {
-  const { deadlines, certificates, loopback, connectionsMax, lookup, onread } = how;
-  const reach = { lookup, autoSelectFamilyAttemptTimeout: attemptMs(deadlines.connectMs) };
-  // Made once: reading a system's hundred certificates takes milliseconds, and would be done for every connection.
-  const tls = certificates === null ? {} : { secureContext: createSecureContext({ ca: certificates }) };
-  const options = {
-    connections: connectionsMax,
-    pipelining: 1,
-    keepAliveTimeout: KEEP_ALIVE_MS,
-    headersTimeout: deadlines.answerMs,
-    bodyTimeout: deadlines.bodyMs,
-    maxHeaderSize: ANSWER_HEADER_BYTES_MAX,
-    connect: { timeout: deadlines.connectMs, ...reach, ...tls, ...(onread !== undefined && { onread }) },
-  };
-  if (loopback || !isProxyNamed()) return new Agent(options);
-  // What speaks to a proxy needs undici as a whole, which adds `connect` to its clients.
-  const { EnvHttpProxyAgent } = commonJs('undici') as typeof undici;
-  return new EnvHttpProxyAgent({ ...options, requestTls: tls, proxyTls: { ...reach, ...tls } });
-}
-
-/** Whether the environment names a proxy: without one `EnvHttpProxyAgent` is an `Agent`. */
-function isProxyNamed(): boolean {
-  const { http_proxy, HTTP_PROXY, https_proxy, HTTPS_PROXY } = process.env;
-  return [http_proxy, HTTP_PROXY, https_proxy, HTTPS_PROXY].some((proxy) => (proxy ?? '') !== '');
-}
-
-/** For plain http. As undici takes it from the environment. */
-function isProxied(): boolean {
-  return (process.env.http_proxy ?? process.env.HTTP_PROXY ?? '') !== '';
-}
-
 function parsedBase(baseUrl: string): URL {
   const base = URL.canParse(baseUrl) ? new URL(baseUrl) : null;
   if (base === null || (base.protocol !== 'http:' && base.protocol !== 'https:') || base.username !== '') {
     throw new UsageError(`${baseUrl} is not the address of a service`);
   }
   return base;
-}
-
-function isLoopback(hostname: string): boolean {
-  return hostname === 'localhost' || hostname === '[::1]' || /^127(\.\d{1,3}){3}$/.test(hostname);
 }

@@ -9,6 +9,8 @@ export interface ConnectivityState {
   readonly lastAnswerMs: number | null;
   /** Since when no request got through, by the wall; null while online. */
   readonly offlineSinceMs: number | null;
+  /** How the last request failed; null while online. */
+  readonly failure: TransportError | null;
 }
 
 /** A service that answers nobody for so long is taken to be away, though nothing has failed yet: a server that hangs. */
@@ -24,7 +26,7 @@ export class Connectivity {
   readonly #listeners = new Set<(state: ConnectivityState) => void>();
   /** When the service was last heard of, by `elapsedMs`. */
   #heardMs = Number.NEGATIVE_INFINITY;
-  #state: ConnectivityState = { online: true, lastAnswerMs: null, offlineSinceMs: null };
+  #state: ConnectivityState = { online: true, lastAnswerMs: null, offlineSinceMs: null, failure: null };
 
   constructor(options: { clock: Clock; log: Logger }) {
     this.#clock = options.clock;
@@ -83,15 +85,18 @@ export class Connectivity {
   #answered(): void {
     this.heard();
     const wasOffline = !this.#state.online;
-    this.#state = { online: true, lastAnswerMs: this.#clock.nowMs(), offlineSinceMs: null };
+    this.#state = { online: true, lastAnswerMs: this.#clock.nowMs(), offlineSinceMs: null, failure: null };
     if (!wasOffline) return;
     this.#log.info('the service answers again');
     this.#tell();
   }
 
   #unanswered(error: TransportError): void {
-    if (!this.#state.online) return;
-    this.#state = { ...this.#state, online: false, offlineSinceMs: this.#clock.nowMs() };
+    if (!this.#state.online) {
+      this.#state = { ...this.#state, failure: error };
+      return;
+    }
+    this.#state = { ...this.#state, online: false, offlineSinceMs: this.#clock.nowMs(), failure: error };
     this.#log.warn({ err: error }, 'the service does not answer');
     this.#tell();
   }

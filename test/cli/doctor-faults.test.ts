@@ -10,6 +10,7 @@ import type { Account } from '../../src/cli/account-file.ts';
 import { type FindingName, findingKinds } from '../../src/cli/doctor/finding.ts';
 import { exitCode } from '../../src/cli/exit-codes.ts';
 import { type SignInInputs, signIn } from '../../src/cli/login.ts';
+import { DIRECT_ROUTE } from '../../src/cli/service-route.ts';
 import { statusCommand } from '../../src/cli/status.ts';
 import { pathsOf } from '../../src/config/paths.ts';
 import { ControlServer } from '../../src/control/server.ts';
@@ -121,6 +122,15 @@ const FAULTS: Readonly<Record<FindingName, () => unknown>> = {
   'certificate-file': () => {
     elsewhere('https://127.0.0.1:9');
     ground.setEnv({ SSL_CERT_FILE: ground.home.path('missing.pem') });
+  },
+  'proxy-address': () => {
+    elsewhere('https://cloud.invalid');
+    ground.setEnv({ HTTPS_PROXY: 'not a proxy' });
+  },
+  'proxy-failed': () => {
+    elsewhere('https://cloud.invalid');
+    // Only http has one of its own: https takes it too.
+    ground.setEnv({ https_proxy: '', HTTP_PROXY: '127.0.0.1:9' });
   },
   'service-insecure': () => elsewhere('http://0.0.0.0:9'),
   'dns-failed': () => elsewhere('https://cloud.invalid'),
@@ -326,7 +336,7 @@ test('keys that were revoked are a refused sign-in, too', async () => {
 /** The account of somebody who signs in to the server. */
 async function signedIn(as: SignInInputs): Promise<Account> {
   const paths = pathsOf({ HOME: shared.path('signing-in') });
-  const how = { origin: server.origin, inputs: as, insecure: false, certificates: null };
+  const how = { origin: server.origin, inputs: as, route: DIRECT_ROUTE };
   return (await signIn({ paths, clock: systemClock, log: silentLogger }, how)).account;
 }
 

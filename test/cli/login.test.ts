@@ -9,6 +9,7 @@ import { silentLogger } from '../../src/base/log.ts';
 import { readAccountFile } from '../../src/cli/account-file.ts';
 import { loginCommand, signIn } from '../../src/cli/login.ts';
 import { withService } from '../../src/cli/service-access.ts';
+import { DIRECT_ROUTE } from '../../src/cli/service-route.ts';
 import { accountPaths, pathsOf } from '../../src/config/paths.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
 import { OtherServer } from '../harness/other-server.ts';
@@ -86,7 +87,7 @@ test('whoever a service calls a user by something else than a number is signed i
   try {
     const { name, account } = await signIn(
       { paths, clock: systemClock, log: silentLogger },
-      { origin: other.origin, inputs: { ...given, ...keys }, insecure: false, certificates: null },
+      { origin: other.origin, inputs: { ...given, ...keys }, route: DIRECT_ROUTE },
     );
     expect(account.userId).toBe('user-1.7f3a~%2F');
     expect(readAccountFile(accountPaths(paths, name).accountFile)).toEqual(account);
@@ -107,11 +108,11 @@ test('a service in the clear is spoken with where the person said so at the sign
     const keys = clear.administration.addKeyPair('b@example.com');
     const paths = pathsOf({ HOME: ground });
     const as = { username: 'b@example.com', password: 'a password', application, ...keys };
-    const how = { origin: publicOrigin, inputs: as, certificates: null };
+    const how = { origin: publicOrigin, inputs: as };
     const deps = { paths, clock: systemClock, log: silentLogger };
 
-    await expect(signIn(deps, { ...how, insecure: false })).rejects.toThrow(/in the clear/);
-    const { name } = await signIn(deps, { ...how, insecure: true });
+    await expect(signIn(deps, { ...how, route: DIRECT_ROUTE })).rejects.toThrow(/in the clear/);
+    const { name } = await signIn(deps, { ...how, route: { ...DIRECT_ROUTE, insecure: true } });
 
     expect(readAccountFile(accountPaths(paths, name).accountFile).insecure).toBe(true);
     const user = await withService({ paths, clock: systemClock, env: {} }, name, (service) => service.user(undefined));

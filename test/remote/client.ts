@@ -1,6 +1,7 @@
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import type { SignInError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
+import type { ServiceProxy } from '../../src/base/proxy.ts';
 import { HttpService } from '../../src/remote/http-service.ts';
 import { Receiver } from '../../src/remote/receiver.ts';
 import type { Deadlines } from '../../src/remote/transport.ts';
@@ -36,7 +37,8 @@ export function clientOf(
     clock?: Clock;
     deadlines?: Partial<Deadlines>;
     refreshToken?: string | null;
-    certificates?: string;
+    certificates?: () => string;
+    proxy?: ServiceProxy;
     onSignInRequired?: (error: SignInError) => void;
     onSignedIn?: () => void;
   } = {},

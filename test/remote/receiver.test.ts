@@ -6,6 +6,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { BLOCK_BYTES, type Extent } from '../../src/base/vocabulary.ts';
 import { DirectDownloads, type Download } from '../../src/remote/direct-downloads.ts';
+import { NameLookup } from '../../src/remote/name-lookup.ts';
 import { GONE, IDLE, type LineNews, OVER, Receiver, TOLD } from '../../src/remote/receiver.ts';
 import { hasReceiver } from './client.ts';
 import { until } from './scripted-server.ts';
@@ -171,7 +172,7 @@ describe.skipIf(!hasReceiver())('a download', () => {
     const { port } = server.address() as AddressInfo;
     const deadlines = { connectMs: 60_000, answerMs: 60_000, bodyMs: 60_000 };
     const origin = lookup === undefined ? `http://127.0.0.1:${port}` : 'http://the-service.invalid';
-    return new DirectDownloads({ receiver, clock: systemClock, origin, deadlines, lookup: lookup as never });
+    return new DirectDownloads({ receiver, clock: systemClock, origin, deadlines, names: new NameLookup(lookup) });
   }
 
   function download(other: Partial<Download> = {}): Download {

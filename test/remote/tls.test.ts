@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { TransportError } from '../../src/base/errors.ts';
-import { isCertificateFailure } from '../../src/remote/exchange.ts';
+import { certificateFaultOf } from '../../src/remote/certificate-failure.ts';
 import { Authority } from '../cli/doctor-ground.ts';
 import { clientOf } from './client.ts';
 
@@ -21,7 +21,7 @@ afterAll(() => rmSync(directory, { recursive: true }));
 
 async function ask(certificates: string, life?: readonly [string, string], name?: string) {
   const server = await authority.serve(life, name);
-  const client = clientOf(server.origin, { certificates });
+  const client = clientOf(server.origin, { certificates: () => certificates });
   try {
     const failure = await client.user(AbortSignal.timeout(10_000)).then(
       () => null,
@@ -45,13 +45,13 @@ const FUTURE = ['20480101000000Z', '20490101000000Z'] as const;
 
 test.each([
   ['expired', EXPIRED, undefined],
-  ['not yet valid', FUTURE, undefined],
-  ['for another host', undefined, 'DNS:other.example.com'],
-] as const)('one that is %s is not', async (_what, life, name) => {
+  ['not-yet-valid', FUTURE, undefined],
+  ['wrong-host', undefined, 'DNS:other.example.com'],
+] as const)('one that is %s is not', async (fault, life, name) => {
   const { failure, requests } = await ask(readFileSync(authority.certificateFile, 'utf8'), life, name);
 
   expect(failure).toBeInstanceOf(TransportError);
-  expect(isCertificateFailure(failure as TransportError)).toBe(true);
+  expect(certificateFaultOf(failure)).toBe(fault);
   expect(requests).toBe(0);
 });
 

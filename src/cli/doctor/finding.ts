@@ -114,9 +114,19 @@ export const FINDINGS = {
     cure: 'chmod 600 {}; if others use this machine, revoke the keys and cfs login again',
   }),
   'certificate-file': problem('service', 'usage', {
-    symptom: '`SSL_CERT_FILE names …, which cannot be read`',
+    symptom: '`SSL_CERT_FILE names …, which cannot be read`; NODE_EXTRA_CA_CERTS likewise',
     cause: 'the variable names a file that is missing or holds no certificates',
-    cure: 'correct or unset SSL_CERT_FILE',
+    cure: 'correct or unset the variable',
+  }),
+  'proxy-address': problem('service', 'usage', {
+    symptom: '`HTTPS_PROXY: not the address of a proxy`, or another variable',
+    cause: 'the variable that names the proxy holds something else than an address',
+    cure: 'correct or unset the variable, or name the proxy: --proxy http://HOST:PORT; --proxy none does without',
+  }),
+  'proxy-failed': problem('service', 'unreachable', {
+    symptom: '`the proxy … cannot be reached`, `refuses the connection` or `wants a user name and password`',
+    cause: 'the proxy, not the service: it is away, silent, refuses the service, or wants another sign-in',
+    cure: 'compare the address with what your network wants; --proxy none or NO_PROXY do without; after HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT cfs login URL the sign-in is kept',
   }),
   'service-insecure': problem('service', 'usage', {
     symptom: '`… would get the password in the clear`',
@@ -141,7 +151,7 @@ export const FINDINGS = {
   'service-refused': problem('service', 'unreachable', {
     symptom: '`cannot be reached: … ECONNREFUSED` or `EHOSTUNREACH`',
     cause: 'no way to that machine, nothing listens on that port, or a firewall or proxy is between',
-    cure: 'look at the network; set or unset HTTPS_PROXY and NO_PROXY as your network wants it',
+    cure: 'look at the network; where it wants a proxy: --proxy, or HTTPS_PROXY and NO_PROXY',
   }),
   'service-silent': problem('service', 'unreachable', {
     symptom: 'programs get *Connection timed out* for what is not here yet',

@@ -1,25 +1,21 @@
 import { ApiError, ProtocolError, SignInError, TransportError, UsageError } from '../../base/errors.ts';
 import { silentLogger } from '../../base/log.ts';
+import { isLoopback } from '../../base/proxy.ts';
+import type { Options } from '../../config/options.ts';
 import { formatDuration } from '../../config/units.ts';
+import { certificateFaultOf } from '../../remote/certificate-failure.ts';
 import { HttpService } from '../../remote/http-service.ts';
+import { proxyFailureOf } from '../../remote/proxy-failure.ts';
 import { StrangeNetworkError } from '../../remote/requests.ts';
 import { Transport } from '../../remote/transport.ts';
 import type { Account } from '../account-file.ts';
-import { believedCertificates } from '../believed-certificates.ts';
-import { type Finding, type FindingName, finding } from './finding.ts';
+import { routeTo, type ServiceRoute } from '../service-route.ts';
+import { type Finding, finding } from './finding.ts';
 import type { Machine } from './machine.ts';
 
 /** A Date header has whole seconds, and the answer took its time. */
 const SKEW_MS_MAX = 60_000;
 const USER_AGENT = 'cfs-mount';
-
-const TLS_FINDINGS: readonly (readonly [RegExp, FindingName])[] = [
-  [/^CERT_HAS_EXPIRED$/, 'tls-expired'],
-  [/^CERT_NOT_YET_VALID$/, 'tls-not-yet-valid'],
-  [/^(ERR_TLS_CERT_ALTNAME_INVALID|HOSTNAME_MISMATCH)$/, 'tls-wrong-host'],
-  [/^(UNABLE_TO_|SELF_SIGNED|DEPTH_ZERO|CERT_UNTRUSTED|CERT_CHAIN|INVALID_CA)/, 'tls-unknown-authority'],
-  [/^(ERR_TLS_|ERR_SSL_|EPROTO|CERT_|INVALID_PURPOSE|PATH_LENGTH)/, 'tls-broken'],
-];
 
 /**
  * The way to the service, one step after the other: name, connection, certificate, clock, sign-in. What fails first is told,
@@ -28,23 +24,26 @@ const TLS_FINDINGS: readonly (readonly [RegExp, FindingName])[] = [
 export async function checkService(
   machine: Machine,
   account: Account,
-  options: { readonly insecure: boolean },
+  options: Pick<Options, 'insecure' | 'proxy'>,
 ): Promise<readonly Finding[]> {
   const origin = new URL(account.origin);
-  const named = await checkName(machine, origin);
+  let route: ServiceRoute;
+  try {
+    route = routeTo(account.origin, { env: machine.env, options, known: account });
+  } catch (error) {
+    return [finding('proxy-address', messageOf(error))];
+  }
+  const named = await checkName(machine, origin, route);
   if (named !== null) return [named];
 
-  let certificates: string | null;
   let transport: Transport;
   try {
-    certificates = believedCertificates(machine.env, account.origin);
+    if (origin.protocol === 'https:') route.certificates();
   } catch (error) {
     return [finding('certificate-file', messageOf(error))];
   }
   try {
-    const { clock } = machine;
-    const insecure = account.insecure === true || options.insecure;
-    transport = new Transport({ baseUrl: account.origin, insecure, certificates, clock, userAgent: USER_AGENT });
+    transport = new Transport({ baseUrl: account.origin, ...route, clock: machine.clock, userAgent: USER_AGENT });
   } catch (error) {
     if (error instanceof UsageError) return [finding('service-insecure', `${origin.origin} is not encrypted`)];
     return [finding('certificate-file', `SSL_CERT_FILE holds no certificates: ${messageOf(error)}`)];
@@ -58,14 +57,14 @@ export async function checkService(
   } finally {
     await transport.close();
   }
-  const refused = await checkSignIn(machine, account, { ...options, certificates });
+  const refused = await checkSignIn(machine, account, route);
   return refused === null ? found : [...found, refused];
 }
 
-async function checkName(machine: Machine, origin: URL): Promise<Finding | null> {
+async function checkName(machine: Machine, origin: URL, route: ServiceRoute): Promise<Finding | null> {
   const { hostname } = origin;
   // An address needs no name server; behind a proxy it is the proxy that asks.
-  if (/^[\d.]+$|^\[/.test(hostname) || usesProxy(machine, origin)) return null;
+  if (/^[\d.]+$|^\[/.test(hostname) || route.proxy !== null) return null;
   const { lookupMs } = machine.limits;
   let cancel = (): void => {};
   const late = new Promise<'late'>((resolve) => {
@@ -102,24 +101,21 @@ async function checkAnswer(
   } catch (error) {
     const what = `${origin.origin}: ${messageOf(error)}`;
     if (error instanceof ProtocolError) return failed(finding('service-foreign', what));
+    const proxy = proxyFailureOf(error);
+    if (proxy !== null) return failed(finding('proxy-failed', proxy.message));
     const code = codeOf(error);
-    const tls = origin.protocol === 'https:' && TLS_FINDINGS.find(([pattern]) => pattern.test(code));
-    if (tls) return failed(finding(tls[1], what));
+    const fault = certificateFaultOf(error) ?? (origin.protocol === 'https:' && code === 'EPROTO' ? 'broken' : null);
+    if (fault !== null) return failed(finding(`tls-${fault}`, what));
     if (isLate(error)) return failed(finding('service-silent', `${origin.origin} does not answer`));
     if (code === 'ECONNREFUSED' && isLoopback(origin.hostname)) return failed(finding('service-not-running', what));
     return failed(finding('service-refused', what));
   }
 }
 
-async function checkSignIn(
-  machine: Machine,
-  account: Account,
-  how: { readonly insecure: boolean; readonly certificates: string | null },
-): Promise<Finding | null> {
+async function checkSignIn(machine: Machine, account: Account, route: ServiceRoute): Promise<Finding | null> {
   const service = new HttpService({
     baseUrl: account.origin,
-    insecure: account.insecure === true || how.insecure,
-    certificates: how.certificates,
+    ...route,
     userAgent: USER_AGENT,
     keys: account,
     refreshToken: account.refreshToken,
@@ -149,17 +145,8 @@ function skewSentence(skewMs: number): string {
   return `the clock here is ${formatDuration(Math.abs(skewMs))} ${side} that of the service`;
 }
 
-function usesProxy(machine: Machine, origin: URL): boolean {
-  const name = origin.protocol === 'https:' ? 'HTTPS_PROXY' : 'HTTP_PROXY';
-  return (machine.env[name] ?? machine.env[name.toLowerCase()] ?? '') !== '';
-}
-
 function isLate(error: unknown): boolean {
   return (error instanceof TransportError && error.timedOut) || (error as Error).name === 'TimeoutError';
-}
-
-function isLoopback(hostname: string): boolean {
-  return hostname === 'localhost' || hostname === '[::1]' || hostname.startsWith('127.');
 }
 
 function messageOf(error: unknown): string {

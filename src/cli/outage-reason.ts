@@ -1,0 +1,18 @@
+import { type CertificateFault, certificateFaultOf } from '../remote/certificate-failure.ts';
+import { proxyFailureOf } from '../remote/proxy-failure.ts';
+
+const FAULTS: Readonly<Record<CertificateFault, string>> = {
+  expired: "the service's certificate has expired",
+  'not-yet-valid': "the service's certificate is not valid yet",
+  'wrong-host': "the service's certificate is for another name",
+  'unknown-authority': "the service's certificate comes from an authority that this system does not trust",
+  broken: 'no trusted connection to the service',
+};
+
+/** Why the service is not reached, in a few words: the proxy and the certificate are named, because a person can do something about them. */
+export function outageReason(failure: Error | null): string {
+  const proxy = proxyFailureOf(failure);
+  if (proxy !== null) return proxy.message;
+  const fault = certificateFaultOf(failure);
+  return fault === null ? 'the service does not answer' : `${FAULTS[fault]}: cfs doctor says what to do`;
+}

@@ -1,0 +1,31 @@
+import { TransportError } from '../base/errors.ts';
+
+/** Why a certificate, or TLS as a whole, did not convince. */
+export type CertificateFault = 'expired' | 'not-yet-valid' | 'wrong-host' | 'unknown-authority' | 'broken';
+
+const FAULTS: readonly (readonly [RegExp, CertificateFault])[] = [
+  [/^CERT_HAS_EXPIRED$/, 'expired'],
+  [/^CERT_NOT_YET_VALID$/, 'not-yet-valid'],
+  [/^(ERR_TLS_CERT_ALTNAME_INVALID|HOSTNAME_MISMATCH)$/, 'wrong-host'],
+  [/^(UNABLE_TO_|SELF_SIGNED|DEPTH_ZERO|CERT_UNTRUSTED|CERT_CHAIN|INVALID_CA)/, 'unknown-authority'],
+  [/^(ERR_TLS_|ERR_SSL_|CERT_|INVALID_PURPOSE|PATH_LENGTH)/, 'broken'],
+];
+
+/** @param code of Node's TLS */
+export function certificateFault(code: string): CertificateFault | null {
+  return FAULTS.find(([pattern]) => pattern.test(code))?.[1] ?? null;
+}
+
+/** The fault behind a connection that was refused from here: no attempt changes that, a person has to. Null for any other failure. */
+export function certificateFaultOf(error: unknown): CertificateFault | null {
+  if (!(error instanceof TransportError) || !error.neverSent) return null;
+  return certificateFault(systemCode(error.cause));
+}
+
+/** The code of an error of Node or undici; that of the first of several (RFC 8305: each address failed in its own way). */
+export function systemCode(error: unknown): string {
+  if (!(error instanceof Error)) return '';
+  const { code } = error as { code?: unknown };
+  if (typeof code === 'string' && code !== '') return code;
+  return error instanceof AggregateError ? systemCode(error.errors[0]) : '';
+}

@@ -1,0 +1,153 @@
+import type { Socket } from 'node:net';
+import type undici from 'undici';
+import type { Dispatcher } from 'undici';
+import { commonJs } from '../base/common-js.ts';
+import type { Exchange } from './exchange.ts';
+
+// The part that sends: the rest of undici is a tenth of a second of each start.
+const Client = commonJs('undici/lib/dispatcher/client.js') as typeof undici.Client;
+
+interface PoolOptions {
+  readonly origin: string;
+  /** How many connections are open at most. */
+  readonly places: number;
+  /** Opens a connection; the signal ends the attempt. */
+  readonly open: (signal: AbortSignal) => Promise<Socket>;
+  readonly client: Omit<undici.Client.Options, 'connect' | 'pipelining'>;
+}
+
+interface Waiting {
+  readonly options: Dispatcher.DispatchOptions;
+  readonly exchange: Exchange;
+}
+
+/**
+ * A bounded number of connections, each with one exchange at a time; further exchanges wait in line. An exchange that is abandoned
+ * before its request was sent gives its place back immediately, whether it waits in line or for its connection: otherwise a proxy or
+ * service that takes connections and stays silent would hold all places until the deadline of each, one after another.
+ */
+export class ConnectionPool {
+  readonly #options: PoolOptions;
+  readonly #line = new Set<Waiting>();
+  readonly #places: Place[] = [];
+  /** Used last, last: its connection is most likely still open. */
+  readonly #free: Place[] = [];
+  #destroyed: Error | null = null;
+
+  constructor(options: PoolOptions) {
+    this.#options = options;
+  }
+
+  dispatch(options: Dispatcher.DispatchOptions, exchange: Exchange): void {
+    if (this.#destroyed !== null) {
+      exchange.onResponseError(null, this.#destroyed);
+      return;
+    }
+    const place = this.#free.pop() ?? this.#another();
+    if (place !== null) {
+      place.run({ options, exchange });
+      return;
+    }
+    const waiting = { options, exchange };
+    this.#line.add(waiting);
+    exchange.waitsWith(() => this.#line.delete(waiting));
+  }
+
+  /** Ends all exchanges with `reason`, those under way too. */
+  async destroy(reason: Error): Promise<void> {
+    this.#destroyed = reason;
+    for (const { exchange } of this.#line) exchange.onResponseError(null, reason);
+    this.#line.clear();
+    await Promise.all(this.#places.map((place) => place.destroy(reason)));
+  }
+
+  #another(): Place | null {
+    if (this.#places.length >= this.#options.places) return null;
+    const place: Place = new Place(this.#options, () => this.#freed(place));
+    this.#places.push(place);
+    return place;
+  }
+
+  #freed(place: Place): void {
+    if (this.#destroyed !== null) return;
+    const [next] = this.#line;
+    if (next === undefined) this.#free.push(place);
+    else {
+      this.#line.delete(next);
+      place.run(next);
+    }
+  }
+}
+
+/** One connection, opened when it is needed. */
+class Place {
+  readonly #options: PoolOptions;
+  readonly #freed: () => void;
+  #client: undici.Client;
+  /** The exchange that has the place. */
+  #exchange: Exchange | null = null;
+  /** The attempt to connect that is under way. */
+  #attempt: AbortController | null = null;
+
+  constructor(options: PoolOptions, freed: () => void) {
+    this.#options = options;
+    this.#freed = freed;
+    this.#client = this.#newClient();
+  }
+
+  run({ options, exchange }: Waiting): void {
+    this.#exchange = exchange;
+    exchange.waitsWith(() => this.#attempt?.abort());
+    this.#client.dispatch(options, exchange);
+    // A request that undici finds fault with was never queued: no drain follows.
+    if (this.#client.stats.size === 0) this.#free();
+  }
+
+  async destroy(reason: Error): Promise<void> {
+    this.#attempt?.abort(reason);
+    await this.#client.destroy(reason);
+  }
+
+  #newClient(): undici.Client {
+    const { origin, client: options } = this.#options;
+    const client = new Client(origin, {
+      ...options,
+      pipelining: 1,
+      connect: (_to, connected) => this.#connect(connected),
+    });
+    // Told whenever the client can take a request after one that kept it busy.
+    client.on('drain', () => this.#free());
+    client.on('disconnect', () => {
+      if (this.#exchange?.isOver !== true || client !== this.#client) return;
+      // An exchange that was ended here: the client would connect again, only to find that its request is not wanted any more.
+      this.#client = this.#newClient();
+      client.destroy().catch(() => {});
+      this.#free();
+    });
+    return client;
+  }
+
+  #connect(connected: (...outcome: [null, Socket] | [Error, null]) => void): void {
+    const attempt = new AbortController();
+    this.#attempt = attempt;
+    const settle = (): void => {
+      if (this.#attempt === attempt) this.#attempt = null;
+    };
+    this.#options.open(attempt.signal).then(
+      (socket) => {
+        settle();
+        connected(null, socket);
+      },
+      (error: Error) => {
+        settle();
+        connected(error, null);
+      },
+    );
+  }
+
+  #free(): void {
+    if (this.#exchange === null) return;
+    this.#exchange = null;
+    this.#freed();
+  }
+}

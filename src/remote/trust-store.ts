@@ -1,0 +1,40 @@
+import { createSecureContext, type SecureContext } from 'node:tls';
+
+/** Certificates of authorities as PEM; null: those that Node brings along. @throws UsageError where they cannot be read */
+export type CertificateSource = () => string | null;
+
+/** The authorities that may vouch for the service. They change while a mount runs for weeks: an authority is renewed in place. */
+export class TrustStore {
+  readonly #read: CertificateSource;
+  #text: string | null;
+  #context: SecureContext;
+
+  /** @throws UsageError as the source · Error of TLS for a text that holds no certificates */
+  constructor(read: CertificateSource) {
+    this.#read = read;
+    this.#text = read();
+    this.#context = contextOf(this.#text);
+  }
+
+  /** Made once: a system's hundred certificates take milliseconds, which every connection would pay. */
+  get context(): SecureContext {
+    return this.#context;
+  }
+
+  /** Reads the certificates again, after one has failed. @returns whether they have changed */
+  refresh(): boolean {
+    try {
+      const text = this.#read();
+      if (text === this.#text) return false;
+      this.#context = contextOf(text);
+      this.#text = text;
+      return true;
+    } catch {
+      return false; // The file is being replaced, or damaged: the old certificates stay.
+    }
+  }
+}
+
+function contextOf(text: string | null): SecureContext {
+  return createSecureContext(text === null ? {} : { ca: text });
+}
