@@ -1,6 +1,6 @@
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { access, constants, type FileHandle, mkdir, open, rm, symlink } from 'node:fs/promises';
-import { dirname, join, relative, resolve } from 'node:path';
+import { basename, dirname, join, relative, resolve } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import { FsError, StorageError, systemCodeOf, UsageError } from '../base/errors.ts';
 import { accountPaths, type Paths, storeDirectories } from '../config/paths.ts';
@@ -8,8 +8,8 @@ import { formatBytes } from '../config/units.ts';
 import { PART_BYTES_MAX } from '../control/methods.ts';
 import type { UnsyncedFile } from '../control/status-model.ts';
 import { chooseAccount } from './account-file.ts';
+import { DeepFolders } from './deep-folders.ts';
 import { exitCode } from './exit-codes.ts';
-import { withPath } from './failure.ts';
 import { visible } from './mount-event.ts';
 import { mountPathOf } from './mount-point.ts';
 import { accountStates } from './running-mounts.ts';
@@ -42,6 +42,7 @@ export async function exportCommand(
   if (existsSync(directory) && readdirSync(directory).length > 0)
     throw new UsageError(`${visible(flags.directory)} is not empty: nothing is written over`);
   const done = { files: 0, bytes: 0, damaged: 0 };
+  const folders = new DeepFolders(directory, 'make');
   for (const { source, folder } of await sourcesOf(deps, name, directory)) {
     try {
       for await (const file of source.files()) {
@@ -53,7 +54,7 @@ export async function exportCommand(
         if (done.files === 0) await madeWritable(directory);
         let missing: number;
         try {
-          missing = await copyOut(source, file, join(directory, folder, file.path));
+          missing = await copyOut(source, file, folders, join(folder, file.path));
         } catch (error) {
           if (!concernsOneFile(error)) throw error;
           done.damaged++;
@@ -71,6 +72,7 @@ export async function exportCommand(
       }
     } finally {
       deps.redraw?.('');
+      await folders.close();
       await source.close();
     }
   }
@@ -137,12 +139,17 @@ async function sourcesOf(
 }
 
 /** @returns how many bytes could not be had */
-async function copyOut(source: UnsyncedSource, file: UnsyncedFile, path: string): Promise<number> {
-  if (file.kind === 'folder') {
-    await mkdir(path, { recursive: true });
-    return 0;
-  }
-  await mkdir(dirname(path), { recursive: true });
+async function copyOut(
+  source: UnsyncedSource,
+  file: UnsyncedFile,
+  folders: DeepFolders,
+  path: string,
+): Promise<number> {
+  if (file.kind === 'folder') return folders.in(path, async () => 0);
+  return folders.in(dirname(path), (folder) => copyInto(source, file, join(folder, basename(path))));
+}
+
+async function copyInto(source: UnsyncedSource, file: UnsyncedFile, path: string): Promise<number> {
   const reader = await source.open(file);
   try {
     if (file.kind === 'symlink') {
@@ -159,7 +166,7 @@ async function copyOut(source: UnsyncedSource, file: UnsyncedFile, path: string)
     } catch (error) {
       await copy.close().catch(() => {});
       await rm(path).catch(() => {}); // why it was not copied is what a person should hear
-      throw withPath(error, path);
+      throw error;
     }
   } finally {
     await reader.close();

@@ -1,6 +1,6 @@
-import { existsSync, readlinkSync } from 'node:fs';
-import { open } from 'node:fs/promises';
-import { join } from 'node:path';
+import { existsSync } from 'node:fs';
+import { open, readlink } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import { systemCodeOf } from '../base/errors.ts';
 import { silentLogger } from '../base/log.ts';
@@ -9,6 +9,7 @@ import { callControl } from '../control/client.ts';
 import type { UnsyncedFile } from '../control/status-model.ts';
 import { ContentStore } from '../store/content-store.ts';
 import { openStore } from './accounts.ts';
+import { DeepFolders } from './deep-folders.ts';
 import { partsHere, type UnsyncedPart, unsyncedFiles } from './pending-changes.ts';
 
 /** What exists on this machine only, from whoever has it. */
@@ -33,6 +34,9 @@ export interface UnsyncedReader {
 export function openUnsyncedInMount(socketPath: string, directory: string): UnsyncedSource {
   // Waited for once, not with every piece.
   let isAway = false;
+  const folders = new DeepFolders(directory, 'refuse');
+  const at = <T>(path: string, act: (short: string) => Promise<T>): Promise<T> =>
+    folders.in(dirname(path), (folder) => act(join(folder, basename(path))));
   return {
     files: async function* () {
       for (let after: number | null = 0; after !== null; ) {
@@ -47,11 +51,11 @@ export function openUnsyncedInMount(socketPath: string, directory: string): Unsy
     },
     open: async ({ path, kind }) => {
       if (kind === 'symlink') {
-        const target = readlinkSync(join(directory, path), { encoding: 'buffer' });
+        const target = await at(path, (short) => readlink(short, { encoding: 'buffer' }));
         const sizeBytes = target.byteLength;
         return { sizeBytes, read: async () => [{ length: sizeBytes, bytes: target }], close: async () => {} };
       }
-      const file = await open(join(directory, path), 'r');
+      const file = await at(path, (short) => open(short, 'r'));
       const { ino, size: sizeBytes } = await file.stat();
       return {
         sizeBytes,
@@ -76,7 +80,7 @@ export function openUnsyncedInMount(socketPath: string, directory: string): Unsy
         close: () => file.close(),
       };
     },
-    close: async () => {},
+    close: () => folders.close(),
   };
 }
 

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import { join } from 'node:path';
@@ -67,6 +68,47 @@ test('every byte that was changed is in the copy, however little of its block is
 });
 
 /** [S-damage-2] */
+test('what lies deeper than a path may be long is copied', async () => {
+  const directory = home.plantAccount().storeDirectory;
+  mkdirSync(directory, { recursive: true });
+  const store = await Store.open({ directory, clock: systemClock, log: silentLogger });
+  const options = { inlineMaxBytes: 4096, cacheBytes: 1e9 };
+  const contents = new ContentStore({ store, directory, clock: systemClock, log: silentLogger, options });
+  store.transact((tx) => {
+    writeNode(
+      tx,
+      undefined,
+      sampleNode(ROOT_INODE, { kind: 'folder', localOnly: true, local: sampleLocal(ROOT_INODE, '') }),
+      0,
+    );
+    let parent: Inode = ROOT_INODE;
+    for (let depth = 0; depth < 250; depth++) {
+      const ino = tx.nextId('inode') as Inode;
+      writeNode(tx, undefined, sampleNode(ino, { kind: 'folder', local: sampleLocal(parent, 'd'.repeat(240)) }), 0);
+      parent = ino;
+    }
+    const content = contents.inlineContent(tx, Buffer.from('deep'));
+    const ino = tx.nextId('inode') as Inode;
+    writeNode(
+      tx,
+      undefined,
+      { ...sampleNode(ino), local: sampleLocal(parent, 'letter', { content, sizeBytes: 4 }) },
+      0,
+    );
+  });
+  contents.close();
+  await store.close();
+
+  const { code, warned } = await exported(home.path('copy'));
+
+  expect([code, warned]).toEqual([exitCode('ok'), '']);
+  const found = execFileSync('find', ['.', '-name', 'letter', '-execdir', 'cat', '{}', ';'], {
+    cwd: home.path('copy'),
+  });
+  expect(found.toString()).toBe('deep');
+  execFileSync('rm', ['-rf', 'copy'], { cwd: home.path('.') });
+});
+
 test('a file of which the row is damaged is named, and keeps no other from being copied', async () => {
   const { storeDirectory } = home.plantAccount();
   await fillStore(storeDirectory);
