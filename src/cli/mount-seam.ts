@@ -112,6 +112,7 @@ export interface WorkerStatus {
   readonly pending: { readonly count: number; readonly bytes: number; readonly changes: readonly PendingChange[] };
   readonly parked: readonly ParkedChange[];
   readonly held: readonly HeldRemoval[];
+  readonly localFolders: readonly string[];
   readonly pinned: readonly PinnedPath[];
   readonly cache: { readonly usedBytes: number; readonly limitBytes: number; readonly unsyncedBytes: number };
 }

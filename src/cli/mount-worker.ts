@@ -20,6 +20,7 @@ import type { MountedFileSystem, MountOptions } from '../kernel/binding.ts';
 import { type LinuxMount, mountLinux } from '../kernel/linux.ts';
 import { pathOf, type SyncEvent, type ParkedChange as SyncParkedChange } from '../sync/sync-event.ts';
 import type { SyncLeft } from '../sync/sync-request.ts';
+import { localFolders } from '../tree/local-folders.ts';
 import { Tree } from '../tree/tree.ts';
 import { exitCode } from './exit-codes.ts';
 import { buildLeftTower, type LeftTower } from './left-tower.ts';
@@ -159,6 +160,7 @@ class MountingWorker implements MountService {
       pending,
       parked: parked.map((parked) => this.#parked(parked)),
       held: this.#held(),
+      localFolders: localFolders(store).map((ino) => pathOf(store, ino)),
       pinned: this.#built.pins.states.map((state) => pinnedPath(store, state)),
       cache: { usedBytes: usage.diskBytes, limitBytes: cacheBytes, unsyncedBytes: usage.draftBytes },
     };

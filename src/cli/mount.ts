@@ -420,6 +420,7 @@ class MountingProcess {
       pending: worker.pending,
       parked: worker.parked,
       held: worker.held,
+      localFolders: worker.localFolders,
       pinned: worker.pinned,
       transfers: running.map((transfer, index) => shownTransfer(transfer, worker.paths[index] ?? null)),
       cache: worker.cache,

@@ -154,6 +154,8 @@ function details(status: Status, nowMs: number): string[] {
     lines.push(
       `parked     ${change.kind} ${visible(change.path)}: ${visible(change.reason)} (for ${formatDuration(nowMs - change.sinceMs)})`,
     );
+  for (const folder of status.localFolders)
+    lines.push(`local      ${visible(folder)}: removed on the service; files in it exist on this machine only`);
   for (const held of status.held) lines.push(`held back  ${heldText(held)}`);
   for (const pinned of status.pinned) {
     const name = pinned.path === '' ? 'everything' : visible(pinned.path);

@@ -24,6 +24,8 @@ export interface Status {
   readonly parked: readonly ParkedChange[];
   /** Removals that are not believed without a person's word (`cfs refresh --accept`). */
   readonly held: readonly HeldRemoval[];
+  /** Folders that were removed on the service, and are kept because files in them exist on this machine only. */
+  readonly localFolders: readonly string[];
   readonly transfers: readonly Transfer[];
   /** What is kept complete here because somebody asked for it (`cfs pin`). */
   readonly pinned: readonly PinnedPath[];

@@ -13,6 +13,7 @@ import {
   mergeEntries,
   type NodeChange,
 } from './listing-merge.ts';
+import { noteLocalFolders } from './local-folders.ts';
 import type { Names } from './names.ts';
 import type { PushMarks } from './push-marks.ts';
 
@@ -237,6 +238,12 @@ export class ListingApplication {
   #write(tx: Transaction, changes: readonly NodeChange[]): void {
     const nowMs = this.#clock.nowMs();
     for (const { after } of changes) writeNode(tx, tx.get('node', after.ino), after, nowMs);
+    const kept = changes.filter(({ before, after }) => before?.localOnly === false && after.localOnly);
+    if (kept.length > 0)
+      noteLocalFolders(
+        tx,
+        kept.map(({ after }) => after.ino),
+      );
   }
 
   #touch(tx: Transaction, ino: Inode): void {

@@ -1,7 +1,8 @@
-import type { Inode } from '../base/vocabulary.ts';
+import { type Inode, isSpecial } from '../base/vocabulary.ts';
 import { isContentDirty } from '../store/node-table.ts';
 import type { NodeRecord } from '../store/tables.ts';
 import type { NodeChange } from './listing-merge.ts';
+import { Names } from './names.ts';
 
 /** What is looked at to find out what goes with a resource that is gone. */
 export interface VanishView {
@@ -25,8 +26,10 @@ export interface VanishPlan {
  * The resource of `node` is no longer in our tree on the service: what becomes of the node and of what lies below it. Pure.
  *
  * What was not changed here goes. Bytes that were changed here, or are about to be, are wanted: their file loses its resource, so that
- * it is created again, and so do the folders above it. What exists only here, and what was moved in from elsewhere, stays. Files whose
- * names never travel stay where their folder does.
+ * it is created again, and so do the folders above it. What exists only here, and what was moved in from elsewhere, stays.
+ *
+ * Files that stay local go with their folder when a built-in pattern matches their name (lock files, swap files, litter of desktops) and they
+ * are short. Others exist on this machine only and may be wanted: they keep their folder, which becomes a local one.
  */
 export function planVanish(view: VanishView, node: NodeRecord, removalsMax: number): VanishPlan {
   const changes: NodeChange[] = [];
@@ -44,37 +47,53 @@ export function planVanish(view: VanishView, node: NodeRecord, removalsMax: numb
     return !complete;
   };
 
-  /** @returns whether something of it stays */
-  const settle = (at: NodeRecord, below: boolean): boolean => {
-    if (at.localOnly && below) {
-      // Lock and swap files of a folder that goes; folders of such have nothing else in them.
-      for (const child of at.kind === 'folder' ? view.children(at.ino) : []) settle(child, true);
-      remove(at);
-      return false;
-    }
+  /** @returns whether something of what exists on this machine only stays */
+  const settleLocal = (at: NodeRecord, isLitter: boolean): boolean => {
+    // FIFOs and sockets hold no bytes.
+    const litter = isLitter || isSpecial(at.kind) || BUILT_IN.staysLocal(at.local?.name ?? '');
+    let stays = at.kind !== 'folder' && !(litter && (at.local?.sizeBytes ?? 0) <= LITTER_BYTES_MAX);
+    for (const child of at.kind === 'folder' ? view.children(at.ino) : [])
+      if (!isFull() && settleLocal(child, litter)) stays = true;
+    if (!stays && complete) remove(at);
+    return stays;
+  };
+
+  /** What of a node stays: to be made anew on the service, or on this machine only. */
+  type Left = 'wanted' | 'local' | null;
+
+  const settle = (at: NodeRecord, below: boolean): Left => {
+    if (at.localOnly && below) return settleLocal(at, false) ? 'local' : null;
     const movedIn = below && at.remote !== null && at.local !== null && at.remote.parent !== at.local.parent;
-    if (at.remote === null || movedIn || view.isBusy(at.ino)) return true;
+    if (at.remote === null || movedIn || view.isBusy(at.ino)) return 'wanted';
     if (at.kind !== 'folder') {
       if (isContentDirty(at) || view.isBeingWritten(at.ino)) {
         keep(at);
-        return true;
+        return 'wanted';
       }
       remove(at);
-      return false;
+      return null;
     }
-    let stays = false;
+    let left: Left = null;
     const localOnly: NodeRecord[] = [];
     for (const child of view.children(at.ino)) {
       if (child.localOnly) localOnly.push(child);
-      else if (!isFull() && settle(child, true)) stays = true;
+      else if (!isFull()) {
+        const below = settle(child, true);
+        left = below === 'wanted' ? below : (left ?? below);
+      }
     }
-    if (!stays) for (const child of localOnly) if (!isFull()) settle(child, true);
-    if (!complete) return true;
-    if (stays) keep(at);
+    if (left !== 'wanted') for (const child of localOnly) if (!isFull()) left = settle(child, true) ?? left;
+    if (!complete) return 'wanted';
+    if (left === 'wanted') keep(at);
+    else if (left === 'local') changes.push({ before: at, after: { ...at, localOnly: true, remote: null } });
     else remove(at);
-    return stays;
+    return left;
   };
 
   settle(node, false);
   return { changes, removed, complete };
 }
+
+const BUILT_IN = new Names();
+/** Longer than any lock file; a swap file of this length holds somebody's text. */
+const LITTER_BYTES_MAX = 64 * 1024;

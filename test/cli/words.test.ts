@@ -109,6 +109,7 @@ describe('the status for people', () => {
         })),
       },
       parked: [{ path: 'big', kind: 'upload', reason: 'the account is over its storage limit', sinceMs: 0 }],
+      localFolders: ['left'],
       held: [
         { path: 'old', nodes: 7 },
         { path: '', nodes: 101 },
@@ -142,6 +143,8 @@ describe('the status for people', () => {
       ...Array.from({ length: 9 }, (_, i) => `             upload f${i + 1}, attempt ${i + 2}`),
       '             and 2 more',
       '  parked     upload big: the account is over its storage limit (for 70 s)',
+      '  local      left: removed on the service; files in it exist on this machine',
+      '             only',
       '  held back  7 removals in old, kept here: look at the service, then cfs refresh',
       '             --accept',
       '  held back  more than 100 removals in the top folder, kept here: look at the',

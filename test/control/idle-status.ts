@@ -13,6 +13,7 @@ export function idleStatus(changes: Partial<Status> = {}): Status {
     pending: { count: 0, bytes: 0, changes: [] },
     parked: [],
     held: [],
+    localFolders: [],
     pinned: [],
     transfers: [],
     cache: { usedBytes: 0, limitBytes: 0, unsyncedBytes: 0 },

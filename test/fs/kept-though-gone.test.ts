@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type ResourceUrl, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { localFolders } from '../../src/tree/local-folders.ts';
 import { SyncedTower } from '../harness/synced-tower.ts';
 import { MODEL_ROOT } from '../sync/model-service.ts';
 import { checkStore } from '../tree/tree-fixture.ts';
@@ -170,4 +171,49 @@ test('a file that stays, though its folder was trashed elsewhere, keeps its swap
   await bothHave('folder/doc', 'ours');
   expect((await mount.readdir('folder')).map(({ name }) => name).toSorted()).toEqual(['.doc.swp', 'doc']);
   expect((await mount.readFile('folder/.doc.swp')).toString()).toBe('what vim would recover');
+});
+
+describe('files that stay local, in a folder that was trashed elsewhere', () => {
+  beforeEach(async () => {
+    const { service, tower, mount } = synced;
+    const folder = service.add('folder', MODEL_ROOT, 'folder');
+    service.add('file', service.add('folder', folder, 'deep'), 'doc', Buffer.from('theirs'));
+    await tower.freshness.refresh();
+    await mount.readFile('folder/deep/doc');
+    await mount.writeFile('folder/.DS_Store', Buffer.from('litter'));
+  });
+  const trash = async () => {
+    const [{ url } = { url: MODEL_ROOT }] = synced.service.childrenOf(MODEL_ROOT);
+    await synced.service.moveToTrash(url, 'folder', 'folder', never);
+    await synced.tower.freshness.refresh();
+    await synced.converge();
+  };
+
+  test('go with it when they are short and of a built-in pattern', async () => {
+    await trash();
+    expect(await synced.mount.readdir('')).toEqual([]);
+  });
+
+  test('keep it as a local folder when they are long', async () => {
+    const { mount, tower, service } = synced;
+    const long = Buffer.alloc(65 * 1024, 'text that vim would recover');
+    await mount.writeFile('folder/deep/.doc.swp', long);
+    await trash();
+
+    expect((await mount.readdir('folder/deep')).map(({ name }) => name)).toEqual(['.doc.swp']);
+    expect(await mount.readFile('folder/deep/.doc.swp')).toEqual(long);
+    expect((await mount.readdir('folder')).map(({ name }) => name)).toEqual(['deep']);
+    expect([...service.tree().keys()]).toEqual([]);
+    expect(
+      localFolders(tower.store)
+        .map((ino) => tower.tree.node(ino)?.local?.name)
+        .toSorted(),
+    ).toEqual(['deep', 'folder']);
+    checkStore(tower.store, 'by others too');
+
+    await mount.unlink('folder/deep/.doc.swp');
+    await mount.rmdir('folder/deep');
+    await mount.rmdir('folder');
+    expect(localFolders(tower.store)).toEqual([]);
+  });
 });
