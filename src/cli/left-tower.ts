@@ -6,6 +6,7 @@ import type { Port } from '../base/port.ts';
 import { cacheBudget } from '../config/cache-budget.ts';
 import { BlockReader } from '../content/block-reader.ts';
 import { completed } from '../content/completed.ts';
+import { DoubtfulFiles } from '../content/doubtful-files.ts';
 import { Patience } from '../content/patience.ts';
 import type { VersionHistory, VersionSource } from '../content/version-source.ts';
 import { AccountQuota } from '../fs/account-quota.ts';
@@ -115,9 +116,14 @@ export async function buildLeftTower(deps: LeftTowerDeps): Promise<LeftTower> {
     log: log.child({ part: 'freshness' }),
     onHeld: ({ at, nodes }) => deps.onEvent({ type: 'held-back', path: pathOf(store, at), nodes }),
     openFiles: () => fileSystem.files.files,
+    settleDoubts: (folder, signal) => doubts.settle(folder, signal),
     options: { dirTtlMs: options.dirTtlMs, openWaitMs: options.openWaitMs, readTimeoutMs: options.readTimeoutMs },
   });
   const source = port.remote<VersionSource & VersionHistory>('versions');
+  const doubts = new DoubtfulFiles({
+    ...{ store, contents, source, clock },
+    onOther: (ino, was) => fileSystem.changedElsewhere([{ kind: 'inode', ino, was }]),
+  });
   const { readTimeoutMs } = options;
   const patience = new Patience({ clock, log: log.child({ part: 'patience' }), shutdown, readTimeoutMs });
   const reader = new BlockReader({

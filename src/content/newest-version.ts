@@ -2,9 +2,16 @@ import type { Clock } from '../base/clock.ts';
 import type { RemoteVersion } from '../base/resources.ts';
 import { type ContentId, type ResourceUrl, timespecOfMs } from '../base/vocabulary.ts';
 import type { Contents } from '../store/contents.ts';
-import { isInDoubt, writeNode } from '../store/node-table.ts';
-import { timeBefore, undoubted } from '../store/service-time.ts';
+import { isContentDirty, isInDoubt, writeNode } from '../store/node-table.ts';
+import { isYoung, timeBefore, undoubted } from '../store/service-time.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet, StoreReader, StoreWriter } from '../store/tables.ts';
+
+/** Whether what is here of a file may have been replaced by as many bytes at the same time: in doubt, or learnt too early to be. */
+export function mayBeReplaced(node: NodeRecord): boolean {
+  const keptMs = node.remote?.lastModifiedMs ?? null;
+  const isEarly = keptMs !== null && isYoung(keptMs) && node.local?.content != null && !isContentDirty(node);
+  return isEarly || isInDoubt(node);
+}
 
 /** The newest version of a file, as it stands here. */
 export interface NewestVersion {
@@ -28,7 +35,12 @@ export function recordNewest(
     const node = tx.get('node', told.ino);
     // Somebody wrote here, the file was replaced or removed, or a listing told of other bytes while we asked: left alone.
     const isSame = node?.remote?.resource === resource && node.remote.lastModifiedMs === told.remote?.lastModifiedMs;
-    if (node?.local == null || node.remote == null || !isSame || (node.local.content !== null && !isInDoubt(node))) {
+    if (
+      node?.local == null ||
+      node.remote == null ||
+      !isSame ||
+      (node.local.content !== null && !mayBeReplaced(node))
+    ) {
       // Only the lease keeps it from collection.
       if (tx.get('content', content)?.refs === 0) tx.put('garbage', content, true);
       return { content, other: null };

@@ -25,6 +25,8 @@ export interface FreshnessDeps {
   readonly onHeld?: (held: HeldRemovals) => void;
   /** The files that are open: their folders are in use, however quiet. */
   readonly openFiles?: () => Iterable<{ readonly ino: Inode }>;
+  /** Asks about the files in a folder of whose bytes a listing cannot tell whether they are the newest. Absent: there are none. */
+  readonly settleDoubts?: (folder: Inode, signal: AbortSignal) => Promise<void>;
   /** `readTimeoutMs`: how long somebody waits for the first listing of a folder. */
   readonly options: { readonly dirTtlMs: number; readonly openWaitMs: number; readonly readTimeoutMs: number };
 }
@@ -41,6 +43,7 @@ export class Freshness {
   readonly #clock: Clock;
   readonly #log: Logger;
   readonly #openFiles: () => Iterable<{ readonly ino: Inode }>;
+  readonly #settleDoubts: NonNullable<FreshnessDeps['settleDoubts']>;
   readonly #dirTtlMs: number;
   readonly #openWaitMs: number;
   readonly #readTimeoutMs: number;
@@ -65,6 +68,7 @@ export class Freshness {
     this.#clock = deps.clock;
     this.#log = deps.log;
     this.#openFiles = deps.openFiles ?? (() => []);
+    this.#settleDoubts = deps.settleDoubts ?? (async () => {});
     this.#dirTtlMs = deps.options.dirTtlMs;
     this.#openWaitMs = deps.options.openWaitMs;
     this.#readTimeoutMs = deps.options.readTimeoutMs;
@@ -167,7 +171,7 @@ export class Freshness {
   }
 
   /**
-   * Lists a folder now and waits for it; without one: the root and every folder in use, and everything else when it is next
+   * Lists a folder now, asks about the files in it that are in doubt, and waits for both; without one: the root and every folder in use, and everything else when it is next
    * looked at. `accept`: removals that were held back are believed.
    */
   async refresh(folder?: Inode, options: { readonly accept?: boolean } = {}): Promise<void> {
@@ -183,6 +187,7 @@ export class Freshness {
         // That it is gone is what there was to learn.
         if (!(error instanceof FsError && error.errno === 'ENOENT')) throw error;
       });
+      await this.#settleDoubts(each, this.#stop.signal);
     }
   }
 

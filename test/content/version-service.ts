@@ -35,6 +35,8 @@ export class VersionService implements VersionSource, VersionHistory, RemoteList
   /** So many bytes of a fetch arrive in its file before it halts, for `haltedAt`. */
   bytesBeforeHalt = Number.POSITIVE_INFINITY;
   haltedAt: () => Promise<void> = async () => {};
+  /** The clock that listings tell; null: they do not. */
+  serverTimeMs: number | null = null;
   /** How many of the next fetches get no answer. */
   failuresLeft = 0;
   /** A service that knows no Range sends everything. */
@@ -150,7 +152,7 @@ export class VersionService implements VersionSource, VersionHistory, RemoteList
         presentOnServer: versions.length > 0,
       }),
     );
-    return { entries: entries.slice(start), hasMore: false, serverTimeMs: null };
+    return { entries: entries.slice(start), hasMore: false, serverTimeMs: this.serverTimeMs };
   }
 
   async resource(): Promise<null> {

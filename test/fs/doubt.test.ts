@@ -1,4 +1,5 @@
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { TransportError } from '../../src/base/errors.ts';
 import type { Inode } from '../../src/base/vocabulary.ts';
 import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { isInDoubt, writeNode } from '../../src/store/node-table.ts';
@@ -153,4 +154,66 @@ test('an answer that a listing overtook is not taken for what that one told of',
 
   expect((await mount.readFile('file')).toString()).toBe('one');
   expect((await mount.readFile('file')).toString()).toBe('two');
+});
+
+describe('a refresh that was asked for', () => {
+  /** A file whose bytes are here, learnt within the second of their change. */
+  async function early(): Promise<Inode> {
+    service.serverTimeMs = SAVED_MS + 500;
+    service.put('file', Buffer.from('one'), SAVED_MS);
+    expect((await mount.readFile('file')).toString()).toBe('one');
+    return (await mount.stat('file')).ino;
+  }
+
+  test.each(['within that second', 'later'])(
+    'shows what was saved in the same second with the same length (asked for %s)',
+    async (when) => {
+      await early();
+      service.put('file', Buffer.from('two'), SAVED_MS);
+      if (when === 'later') service.serverTimeMs = SAVED_MS + 60_000;
+      await tower.freshness.refresh();
+      // Nobody has to be asked any more.
+      service.newestVersion = () => Promise.reject(new Error('asked again'));
+
+      expect((await mount.readFile('file')).toString()).toBe('two');
+    },
+  );
+
+  test('asks again where more may have come in that second', async () => {
+    await early();
+    await tower.freshness.refresh();
+    service.put('file', Buffer.from('two'), SAVED_MS);
+    await tower.freshness.refresh();
+    expect((await mount.readFile('file')).toString()).toBe('two');
+
+    service.serverTimeMs = SAVED_MS + 60_000;
+    service.put('file', Buffer.from('six'), SAVED_MS);
+    await tower.freshness.refresh();
+    expect((await mount.readFile('file')).toString()).toBe('six');
+    const { pins } = service;
+    await tower.freshness.refresh();
+    expect(service.pins).toBe(pins);
+  });
+
+  test('leaves what was changed here meanwhile, and what a program has open', async () => {
+    await early();
+    const fd = await mount.open('file', 'r');
+    expect((await mount.read(fd, 0, 3)).toString()).toBe('one');
+    service.put('file', Buffer.from('two'), SAVED_MS);
+    await tower.freshness.refresh();
+    expect((await mount.read(fd, 0, 3)).toString()).toBe('one');
+    await mount.close(fd);
+    expect((await mount.readFile('file')).toString()).toBe('two');
+
+    await mount.writeFile('file', Buffer.from('our'));
+    service.put('file', Buffer.from('six'), SAVED_MS);
+    await tower.freshness.refresh();
+    expect((await mount.readFile('file')).toString()).toBe('our');
+  });
+
+  test('fails where the service does not say', async () => {
+    await early();
+    service.newestVersion = () => Promise.reject(new TransportError('no answer'));
+    await expect(tower.freshness.refresh()).rejects.toThrow('no answer');
+  });
 });

@@ -6,6 +6,7 @@ import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { type Logger, silentLogger } from '../../src/base/log.ts';
 import type { ContentId, Inode, ResourceUrl } from '../../src/base/vocabulary.ts';
 import { BlockReader } from '../../src/content/block-reader.ts';
+import { DoubtfulFiles } from '../../src/content/doubtful-files.ts';
 import { Patience } from '../../src/content/patience.ts';
 import type { VersionSource } from '../../src/content/version-source.ts';
 import { FileSystem } from '../../src/fs/file-system.ts';
@@ -96,9 +97,14 @@ export class LeftTower {
       marks,
       clock,
       log,
+      settleDoubts: (folder, signal) => doubts.settle(folder, signal),
       options: { dirTtlMs: 30_000, openWaitMs, readTimeoutMs },
     });
     const source = options.source ?? noVersions;
+    const doubts = new DoubtfulFiles({
+      ...{ store, contents, source, clock },
+      onOther: (ino, was) => this.fileSystem.changedElsewhere([{ kind: 'inode', ino, was }]),
+    });
     const shutdown = this.#shutdown.signal;
     const patience = new Patience({ clock, log, shutdown, readTimeoutMs });
     this.reader = new BlockReader({ contents, source, clock, log, patience, readTimeoutMs, cacheBytes });

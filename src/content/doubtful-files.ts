@@ -1,0 +1,83 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { Clock } from '../base/clock.ts';
+import { ApiError } from '../base/errors.ts';
+import type { Inode } from '../base/vocabulary.ts';
+import type { Contents } from '../store/contents.ts';
+import { soundNode } from '../store/node-table.ts';
+import type { FileBytes, StoreWriter } from '../store/tables.ts';
+import { mayBeReplaced, recordNewest } from './newest-version.ts';
+import type { VersionSource } from './version-source.ts';
+
+export interface DoubtfulFilesDeps {
+  readonly store: StoreWriter;
+  readonly contents: Contents;
+  readonly source: Pick<VersionSource, 'newestVersion'>;
+  readonly clock: Clock;
+  /** The file has other bytes than `was`: the kernel has to forget those. */
+  readonly onOther: (ino: Inode, was: FileBytes) => void;
+}
+
+/**
+ * Files whose bytes are here and may have been replaced by as many within one tick of the service's clock (`service-time`): no listing tells.
+ * Otherwise the next open(2) asks, and only once the time has aged; for a refresh that a person asked for each of them is asked about at once.
+ */
+export class DoubtfulFiles {
+  readonly #deps: DoubtfulFilesDeps;
+
+  constructor(deps: DoubtfulFilesDeps) {
+    this.#deps = deps;
+  }
+
+  /**
+   * Asks for the newest version of each such file in the folder. One request each: files that changed in the last seconds, mostly.
+   *
+   * @throws what `VersionSource.newestVersion` throws, but for a file that is gone
+   */
+  async settle(folder: Inode, signal: AbortSignal): Promise<void> {
+    const doubtful = await this.#doubtfulIn(folder, signal);
+    const waiting = doubtful.values();
+    const ask = async (): Promise<void> => {
+      for (const ino of waiting) await this.#ask(ino, signal);
+    };
+    const asking = Array.from({ length: Math.min(QUESTIONS_AT_ONCE, doubtful.length) }, ask);
+    for (const end of await Promise.allSettled(asking)) if (end.status === 'rejected') throw end.reason;
+  }
+
+  async #doubtfulIn(folder: Inode, signal: AbortSignal): Promise<readonly Inode[]> {
+    const { store } = this.#deps;
+    const doubtful: Inode[] = [];
+    for (let after: string | undefined, more = true; more; ) {
+      more = false;
+      let seen = 0;
+      for (const [name, ino] of store.scan('name', folder, after)) {
+        const node = soundNode(store, ino);
+        if (node !== undefined && mayBeReplaced(node)) doubtful.push(ino);
+        after = name;
+        more = ++seen === NAMES_PER_TURN;
+        if (more) break;
+      }
+      if (more) await nextTurn();
+      signal.throwIfAborted();
+    }
+    return doubtful;
+  }
+
+  async #ask(ino: Inode, signal: AbortSignal): Promise<void> {
+    const { store, contents, source, clock, onOther } = this.#deps;
+    const told = soundNode(store, ino);
+    const resource = told?.remote?.resource;
+    if (told?.local == null || resource === undefined || !mayBeReplaced(told)) return;
+    try {
+      const version = await source.newestVersion(resource, signal);
+      if (version === null) return;
+      const { other } = recordNewest({ store, contents, clock }, { told, resource, version });
+      if (other !== null) onOther(ino, told.local);
+    } catch (error) {
+      // The listing tells what became of it.
+      if (!(error instanceof ApiError && error.status === 404)) throw error;
+    }
+  }
+}
+
+const QUESTIONS_AT_ONCE = 4;
+const NAMES_PER_TURN = 500;
