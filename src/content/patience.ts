@@ -7,11 +7,13 @@ const RETRY_FIRST_MS = 200;
 const RETRY_LONGEST_MS = 5_000;
 /** How long a question is waited for while the service is known to be away. */
 const AWAY_MS = 1_000;
+/** How long while connections are refused: the network knows that nobody listens, and says so at once. */
+const REFUSED_MS = 10_000;
 
 /**
  * How long a reader waits for the service: a question that got no answer is asked again behind the caller's back until
- * `readTimeoutMs` are over. Once that happened the service is *away*, and further questions fail within a second, until one
- * is answered again.
+ * `readTimeoutMs` are over, or ten seconds where every attempt is refused before it is sent (no listener, no route, no such name). Once that
+ * happened the service is *away*, and further questions fail within a second, until one is answered again.
  */
 export class Patience {
   readonly #clock: Clock;
@@ -100,7 +102,8 @@ export class Patience {
           const nowMs = this.#clock.elapsedMs();
           const at = landedTo?.() ?? 0;
           if (failing === null || at > failing.landedTo) failing = { sinceMs: nowMs, landedTo: at };
-          if (Math.max(silentMs(), nowMs - failing.sinceMs) + waitMs > limitMs) throw this.#timedOut(error);
+          const askedMs = isRefusedByNetwork(error) ? Math.min(REFUSED_MS, limitMs) : limitMs;
+          if (Math.max(silentMs(), nowMs - failing.sinceMs) + waitMs > askedMs) throw this.#timedOut(error);
           before = error;
           this.#log.debug({ attempt, waitMs, err: error }, 'question to be repeated');
           await this.#clock.sleep(waitMs, stop);
@@ -137,6 +140,11 @@ export class Patience {
     this.#isAway = true;
     return new FsError('ETIMEDOUT', 'the service did not answer in time', { cause: error });
   }
+}
+
+/** Nothing was sent, and nothing was waited for: there is no line to the service, and it is not a service that is silent. */
+function isRefusedByNetwork(error: unknown): boolean {
+  return error instanceof TransportError && error.neverSent && !error.timedOut;
 }
 
 /** Anything but a clear refusal: the line may be back in a moment, and an answer that did not fit may fit the next time. */

@@ -5,6 +5,7 @@ import { Answer } from './answer.ts';
 import type { AnswerHeaders } from './answer-head.ts';
 import { certificateFault, systemCode } from './certificate-failure.ts';
 import type { ReusedReads } from './reused-reads.ts';
+import { StrangeNetworkError } from './strange-network.ts';
 import type { TransportRequest } from './transport.ts';
 
 /** undici's events of one exchange, as an Answer. */
@@ -159,9 +160,14 @@ function failureOf(error: Error, request: TransportRequest, sent: boolean): Erro
   // The connection ended within a body that was to end before it: cut, like any other.
   if (isNoHttp && error.message.includes('Invalid EOF state'))
     return new TransportError(`${what}: cut`, { cause: error });
-  if (isNoHttp || code === 'UND_ERR_HEADERS_OVERFLOW') {
-    return new ProtocolError(`${what}: the answer is not HTTP: ${error.message}`, { cause: error });
-  }
+  // The service speaks HTTP: another protocol's bytes come from the network, mostly instead of a tunnel.
+  if (isNoHttp)
+    return new StrangeNetworkError(`${what}: the answer is not HTTP: ${error.message}`, 'it is not from the service', {
+      neverSent: !sent,
+      cause: error,
+    });
+  if (code === 'UND_ERR_HEADERS_OVERFLOW')
+    return new ProtocolError(`${what}: the head of the answer is too long`, { cause: error });
   // Later than that it is a line that garbles what it carries.
   if (!sent && certificateFault(code) !== null) {
     const message = `${what}: no trusted connection: ${error.message}`;

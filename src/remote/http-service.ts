@@ -34,7 +34,7 @@ import { firstComplete, wholeHistory } from './history.ts';
 import { listAll, listPage, type PageQuery } from './listing.ts';
 import { Requests, type ServiceRequest } from './requests.ts';
 import { fileOf, progressOf, userOf } from './resource-mapping.ts';
-import { createRefreshToken, issueAccessToken } from './tokens.ts';
+import { createRefreshToken, isRefusedByService, issueAccessToken } from './tokens.ts';
 import { type RequestBody, Transport, type TransportOptions } from './transport.ts';
 import { bringVersionData, type IncomingData, type Landing, openVersionData } from './version-data.ts';
 
@@ -75,6 +75,7 @@ export class HttpService {
     this.#refreshToken = options.refreshToken;
     this.#token = new AccessToken({
       issue: (signal) => this.#issueToken(signal),
+      isFromService: (refusal, signal) => isRefusedByService(this.#requests, this.#base, refusal, signal),
       clock: options.clock,
       onSignInRequired: (error) => {
         options.log.error({ err: error }, 'sign in again');
@@ -262,15 +263,21 @@ export class HttpService {
     });
   }
 
-  /** Moves to *Deleted Files*, under its name; a folder goes whole. Gone already is success, if it says so itself. */
-  async moveToTrash(url: ResourceUrl, kind: NodeKind, name: string, signal?: AbortSignal): Promise<void> {
+  /**
+   * Moves to *Deleted Files*, under its name; a folder goes whole. Gone already is success, if it says so itself.
+   * @returns null where it was gone already
+   */
+  async moveToTrash(url: ResourceUrl, kind: NodeKind, name: string, signal?: AbortSignal): Promise<'deleted' | null> {
     const { deletedFiles } = this.#user ?? (await this.user(signal));
-    await this.#unlessGone({ url, kind, signal }, () => this.relocate(url, kind, deletedFiles, name, signal));
+    return await this.#unlessGone({ url, kind, signal }, () => this.relocate(url, kind, deletedFiles, name, signal));
   }
 
-  /** Deletes for ever; a folder must be empty, its contents would be orphaned. Gone already is success, if it says so itself. */
-  async deleteForever(url: ResourceUrl, kind: NodeKind, signal?: AbortSignal): Promise<void> {
-    await this.#unlessGone({ url, kind, signal }, () =>
+  /**
+   * Deletes permanently; a folder must be empty, its contents would be orphaned. Gone already is success, if it says so itself.
+   * @returns null where it was gone already
+   */
+  async deleteForever(url: ResourceUrl, kind: NodeKind, signal?: AbortSignal): Promise<'deleted' | null> {
+    return await this.#unlessGone({ url, kind, signal }, () =>
       this.#requests.send({ method: 'DELETE', url, repetition: 'always', signal }, discarded),
     );
   }
@@ -350,12 +357,14 @@ export class HttpService {
   async #unlessGone(
     { url, kind, signal }: { url: ResourceUrl; kind: NodeKind; signal: AbortSignal | undefined },
     act: () => Promise<unknown>,
-  ): Promise<void> {
+  ): Promise<'deleted' | null> {
     try {
       await act();
+      return 'deleted';
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 404) throw error;
       if ((await this.resource(url, kind, signal)) !== null) throw error;
+      return null;
     }
   }
 

@@ -7,6 +7,7 @@ import type { Answer } from './answer.ts';
 import { certificateFaultOf } from './certificate-failure.ts';
 import type { Download } from './direct-downloads.ts';
 import { proxyFailureOf } from './proxy-failure.ts';
+import { STATUS_OF_NETWORK, StrangeNetworkError } from './strange-network.ts';
 import type { Method, RequestBody, Transport } from './transport.ts';
 
 /**
@@ -33,8 +34,8 @@ import type { Method, RequestBody, Transport } from './transport.ts';
  * | 307, 308 | followed | sent again there | sent again there |
  *
  * Never more than `REDIRECTS_MAX` times, and never to another origin: that is a network which wants a login, and so is a page of HTML
- * with a 2xx, which the service never sends for an answer (wire-facts 1: its pages come with refusals). Both are TransportErrors: this
- * passes, and nothing was done. No bytes are no page, whatever they are called: many a server calls them HTML. Each row has its test in test/remote/requests.test.ts.
+ * with a 2xx, which the service never sends for an answer (wire-facts 1: its pages come with refusals). So are 407 and 511, and bytes
+ * that are not HTTP. All are TransportErrors (`StrangeNetworkError`): this passes, and nothing was done. No bytes are no page, whatever they are called: many a server calls them HTML. Each row has its test in test/remote/requests.test.ts.
  */
 export type Repetition = 'always' | 'unseen';
 
@@ -180,6 +181,12 @@ export class Requests {
         await this.#token.after(token.token, request.signal);
         continue;
       }
+      const network = STATUS_OF_NETWORK.get(status);
+      if (network !== undefined) {
+        await answer.discard();
+        // The proxy, or the network, answered before the service saw the request.
+        throw new StrangeNetworkError(`${shownRequest(request)}: ${status}`, network, { neverSent: true });
+      }
       if (status >= 400) throw await this.#refusal(request, answer);
       const target = await this.#redirectTarget(request, answer, url);
       if (status === 301 && request.mayReaddress) return { answer, url: target, address: target };
@@ -222,13 +229,6 @@ const XML_BODY = { 'Content-Type': 'application/xml; charset=UTF-8' };
 function named(error: unknown, request: ServiceRequest): unknown {
   if (!(error instanceof ProtocolError) || error.cause !== undefined) return error;
   return new ProtocolError(`${shownRequest(request)}: ${error.message}`, { cause: error });
-}
-
-/** Somebody answers who is not the service. Asked again at once he would say the same. */
-export class StrangeNetworkError extends TransportError {
-  constructor(message: string, reason = 'this network may want a login') {
-    super(`${message}: ${reason}`);
-  }
 }
 
 /** The first table above, but for 401. */

@@ -7,6 +7,7 @@ import {
 } from '../protocol/messages.ts';
 import type { IssuedToken } from './access-token.ts';
 import type { ApplicationKeys, Credentials } from './account.ts';
+import { discarded } from './answer-reading.ts';
 import type { Requests } from './requests.ts';
 
 /**
@@ -66,6 +67,37 @@ export async function issueAccessToken(
     throw new TransportError(`no access token: ${error.message}`, { neverSent: true, cause: error });
   }
 }
+
+/**
+ * Whether the service gave a refusal of a sign-in, and not a network that refuses everything. Asked is a request for a token in which all is
+ * missing: the service calls that malformed (400, interface 7), and says so to nobody else. Another answer than the refusal's shows that whoever
+ * refused distinguishes the two.
+ *
+ * @throws what `Requests.send` throws, but for a refusal
+ */
+export async function isRefusedByService(
+  requests: Requests,
+  baseUrl: string,
+  refusal: SignInError,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const { cause } = refusal;
+  // Nothing was sent: nobody has signed in yet.
+  if (!(cause instanceof ApiError)) return true;
+  const url = `${baseUrl}/authorization`;
+  try {
+    await requests.send(
+      { method: 'POST', url, repetition: 'always', anonymous: true, body: NO_SIGN_IN, signal },
+      discarded,
+    );
+    return false; // a token for nothing
+  } catch (error) {
+    if (!(error instanceof ApiError) || isPassing(error)) throw error;
+    return error.status !== cause.status;
+  }
+}
+
+const NO_SIGN_IN = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?><tokenAuthRequest/>';
 
 async function refusalAsSignIn<T>(what: string, ask: () => Promise<T>): Promise<T> {
   try {

@@ -157,7 +157,7 @@ export class Transport {
   /**
    * Resolves when the answer's headers are here.
    *
-   * @throws TransportError when no answer came · ProtocolError for one that is not HTTP, or a request to another origin ·
+   * @throws TransportError when no answer came · StrangeNetworkError for one that is not HTTP · ProtocolError for a request to another origin ·
    * the signal's reason · whatever the body's source threw
    */
   async exchange(request: TransportRequest): Promise<Answer> {

@@ -206,10 +206,15 @@ export class Agenda {
     this.#keptOpen.add(ino);
   }
 
-  /** The push is over, however it went: decides again about its node, and about all that waited for it. */
-  ended({ action, asker, weight, before }: Push): void {
+  /** The push is over, however it went: its place is free. */
+  ended(push: Push): void {
+    this.#queue.ended(push.weight);
+    this.settled(push);
+  }
+
+  /** It is known what came of the push, which is over: decides again about its node, and about all that waited for it. */
+  settled({ action, asker, before }: Push): void {
     const { ino } = action;
-    this.#queue.ended(weight);
     this.#sweepIsDue = true;
     this.#index.refresh(ino);
     this.#todo.add(ino);

@@ -16,10 +16,19 @@ export type Failure =
   | { readonly type: 'offline'; readonly detail: string }
   /** The login was refused: nothing is sent until somebody signed in again. */
   | { readonly type: 'sign-in'; readonly detail: string }
-  /** Try again after a while; `everybody` when the service asked for a pause. */
-  | { readonly type: 'retry'; readonly detail: string; readonly afterMs: number | null; readonly everybody: boolean }
-  /** Trying again cannot help. */
-  | { readonly type: 'park'; readonly reason: ParkReason; readonly detail: string }
+  /** Try again after a while. */
+  | {
+      readonly type: 'retry';
+      readonly detail: string;
+      readonly afterMs: number | null;
+      /**
+       * Of whom it speaks: `this` push only, or the `service` as a whole, which asked for a pause. An `error` of the service may be either: the
+       * service's, where push after push gets one.
+       */
+      readonly trouble: 'this' | 'error' | 'service';
+    }
+  /** Trying again cannot help. `isRefusal`: an answer says so, of whoever answered. */
+  | { readonly type: 'park'; readonly reason: ParkReason; readonly detail: string; readonly isRefusal: boolean }
   /** We stopped it ourselves. */
   | { readonly type: 'stopped' };
 
@@ -43,35 +52,37 @@ const REASON_OF_STATUS: ReadonlyMap<number, ParkReason> = new Map([
 
 export function failureOf(error: unknown): Failure {
   const detail = error instanceof Error ? error.message : String(error);
-  if (error instanceof ParkedError) return { type: 'park', reason: error.reason, detail };
+  if (error instanceof ParkedError)
+    return { type: 'park', reason: error.reason, detail, isRefusal: error.cause instanceof ApiError };
   if (error instanceof TransportError) return { type: 'offline', detail };
   if (error instanceof SignInError) return { type: 'sign-in', detail };
   if (error instanceof ApiError) {
     // 401 after the one renewal that the transport tries by itself.
     if (error.status === 401) return { type: 'sign-in', detail };
     if (isPassing(error)) {
-      const everybody = error.status === 429 || error.status === 503;
-      return { type: 'retry', detail, afterMs: error.retryAfterMs, everybody };
+      const trouble = error.status === 429 || error.status === 503 ? 'service' : 'error';
+      return { type: 'retry', detail, afterMs: error.retryAfterMs, trouble };
     }
-    return { type: 'park', reason: REASON_OF_STATUS.get(error.status) ?? 'refused', detail };
+    const reason = REASON_OF_STATUS.get(error.status) ?? 'refused';
+    return { type: 'park', reason, detail, isRefusal: true };
   }
-  if (error instanceof ProtocolError) return { type: 'park', reason: 'refused', detail };
-  if (isOutOfDescriptors(error)) return { type: 'retry', detail, afterMs: null, everybody: false };
+  if (error instanceof ProtocolError) return { type: 'park', reason: 'refused', detail, isRefusal: true };
+  if (isOutOfDescriptors(error)) return { type: 'retry', detail, afterMs: null, trouble: 'this' };
   if (error instanceof StorageError) {
     return error.full
-      ? { type: 'retry', detail, afterMs: null, everybody: false }
-      : { type: 'park', reason: 'local-damage', detail };
+      ? { type: 'retry', detail, afterMs: null, trouble: 'this' }
+      : { type: 'park', reason: 'local-damage', detail, isRefusal: false };
   }
   if (error instanceof FsError) {
     // From completing a draft over its base (`complete`): what is missing cannot be had (any more), or the line is down.
-    if (error.errno === 'ESTALE') return { type: 'park', reason: 'base-lost', detail };
+    if (error.errno === 'ESTALE') return { type: 'park', reason: 'base-lost', detail, isRefusal: true };
     if (error.errno === 'ETIMEDOUT') return { type: 'offline', detail };
-    if (error.errno === 'EIO') return { type: 'park', reason: 'local-damage', detail };
-    return { type: 'retry', detail, afterMs: null, everybody: false };
+    if (error.errno === 'EIO') return { type: 'park', reason: 'local-damage', detail, isRefusal: false };
+    return { type: 'retry', detail, afterMs: null, trouble: 'this' };
   }
   if (error instanceof Error && error.name === 'AbortError') return { type: 'stopped' };
   if (error instanceof Error && error.name === 'TimeoutError') return { type: 'offline', detail };
-  return { type: 'retry', detail, afterMs: null, everybody: false };
+  return { type: 'retry', detail, afterMs: null, trouble: 'this' };
 }
 
 /** Something else has to happen first; tried again after a while. */

@@ -26,8 +26,13 @@ export interface RemoteChanges {
   deleteForever(url: ResourceUrl, kind: NodeKind, signal: AbortSignal): Promise<void>;
   /** All entries of a folder, complete: to find out what a lost request did. */
   list(folder: ResourceUrl, signal: AbortSignal): Promise<readonly RemoteEntry[]>;
-  /** The resource as it is now, or null when the service says it does not exist (404). */
+  /** The resource as it is now, or null when the service says it does not exist (404), and has answered something else since. */
   resource(url: ResourceUrl, kind: NodeKind, signal: AbortSignal): Promise<RemoteResource | null>;
+  /**
+   * Resolves once the service has accepted a request that was sent after this call: a refusal that came before it is the service's.
+   * @throws TransportError when it did not: a network refuses everything, or the service could not be asked
+   */
+  confirmed(signal: AbortSignal): Promise<void>;
 }
 
 /** What the sync needs to send bytes. `body` is read from local files by the other thread; lengths are exact. */

@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import type { Inode } from '../base/vocabulary.ts';
 import { backoffMs, RETRY_AFTER_MAX_MS } from './backoff.ts';
 import type { SyncEvent } from './sync-event.ts';
 
@@ -16,6 +17,8 @@ export class ServiceLine {
   /** Until when the service asked to be left alone: no answer to somebody else ends that. */
   #pausedUntilMs = 0;
   #answers = 0;
+  /** Whose last push the service answered with an error, with no other answer since. */
+  readonly #erring = new Set<Inode>();
 
   constructor(deps: { clock: Clock; onEvent: (event: SyncEvent) => void }) {
     this.#clock = deps.clock;
@@ -47,13 +50,28 @@ export class ServiceLine {
   }
 
   answered(): void {
+    this.#erring.clear();
+    this.#flows();
+  }
+
+  /**
+   * The service answered a push with an error (500, 502, 504). Where several nodes get one, and none another answer between, the service is out of
+   * order: that is a pause for all. With fewer it may be the node's own trouble.
+   */
+  erred(ino: Inode): void {
+    this.#erring.add(ino);
+    if (this.#erring.size < ERRING_MIN) this.#flows();
+    else this.pause(null);
+  }
+
+  #flows(): void {
     this.#failures = 0;
     this.#closedUntilMs = 0;
     this.#answers += 1;
     this.#heard();
   }
 
-  /** It is there, and knows us. */
+  /** The service is reachable, and the sign-in is valid. */
   #heard(): void {
     this.#signInNeeded = false;
     if (this.#offlineSinceMs === null) return;
@@ -107,4 +125,6 @@ export class ServiceLine {
 
 /** Not longer: what waits is to leave soon after the train has left the tunnel. */
 const OFFLINE_BACKOFF = { firstMs: 1_000, maxMs: 30_000 };
+/** Nodes in a row that get an error, from which on it is the service's trouble. */
+const ERRING_MIN = 3;
 const SIGN_IN_BACKOFF = { firstMs: 30_000, maxMs: 300_000 };

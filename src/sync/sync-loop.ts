@@ -16,29 +16,16 @@ import { MadeHere } from './made-here.ts';
 import type { OnTreeChange, RemoteNaming } from './name-push.ts';
 import type { Action } from './plan.ts';
 import { Pusher } from './pusher.ts';
+import { Refusals } from './refusals.ts';
 import type { RemoteChanges, UploadService } from './remote-changes.ts';
 import { ServiceLine } from './service-line.ts';
 import { pathOf, type SyncEvent, type SyncStatus, type WaitingChange } from './sync-event.ts';
+import type { SyncOptions } from './sync-options.ts';
 import { SyncReporter } from './sync-reporter.ts';
 import { type OnBegin, type SyncReport, SyncRequest } from './sync-request.ts';
 import type { OnInTheWay } from './taken-names.ts';
 import { Tidying } from './tidying.ts';
 import type { OnSameBytes } from './unchanged-draft.ts';
-
-export interface SyncOptions {
-  /** Pause after the last change before a change is pushed. */
-  readonly settleMs: number;
-  /** Pushes at the same time. */
-  readonly transfers: number;
-  /** How long a new file that replaces another one counts as a save of it. */
-  readonly saveWindowMs: number;
-  /** Where deleted files go. */
-  readonly deletion: 'trash' | 'forever';
-  /** A new file's first bytes up to this size go in one request. */
-  readonly plainPutMaxBytes: number;
-  /** The name of this machine, for conflicted copies. */
-  readonly host: string;
-}
 
 export interface SyncDeps {
   readonly store: StoreWriter;
@@ -87,6 +74,7 @@ export class SyncLoop {
   readonly #tidying: Tidying;
   readonly #reporter: SyncReporter;
   readonly #discarding: Discarding;
+  readonly #refusals: Refusals;
 
   readonly #pushing = new Map<Inode, AbortController>();
   /** About to be given up: no push of theirs begins. */
@@ -105,6 +93,7 @@ export class SyncLoop {
     const index = new DirtyIndex(store);
     const intents = new Intents({ store, index, marks: deps.marks });
     this.#intents = intents;
+    this.#refusals = new Refusals(deps);
     this.#discarding = new Discarding({ store, intents, naming: deps.names, clock });
     const onEvent = (event: SyncEvent): void => deps.onEvent(event);
     const line = new ServiceLine({ clock, onEvent });
@@ -112,7 +101,7 @@ export class SyncLoop {
     const madeHere = new MadeHere(deps);
     this.#tidying = new Tidying({ contents, madeHere, clock, log, isBusy: () => this.#pushing.size > 0 });
     const pushing = this.#pushing;
-    const isBusy = (ino: Inode): boolean => pushing.has(ino) || this.#givingUp.has(ino);
+    const isBusy = (ino: Inode): boolean => pushing.has(ino) || this.#refusals.has(ino) || this.#givingUp.has(ino);
     const onWork = (): void => this.#wake();
     const onUndecided = (ino: Inode, error: unknown): void => this.#undecided(ino, error);
     const onVoid = (ino: Inode): void => this.#endVoid(ino);
@@ -170,7 +159,7 @@ export class SyncLoop {
     const request = new SyncRequest({
       inos: this.#dirtyWithin(within, 'inside'), // so that it is told of
       store,
-      isBusy: (ino) => this.#pushing.has(ino) || this.#intents.of(ino) !== undefined,
+      isBusy: (ino) => this.#pushing.has(ino) || this.#refusals.has(ino) || this.#intents.of(ino) !== undefined,
       isBeingWritten,
       blockerOf: (ino, found) => this.#agenda.blockerOf(ino, found),
       signal,
@@ -205,6 +194,7 @@ export class SyncLoop {
   /** Ends all pushes where they are; what they began is gone on with at the next start. */
   async stop(): Promise<void> {
     this.#state = 'stopped';
+    this.#refusals.stop();
     this.#tidying.stop();
     this.#agenda.stop();
     for (const controller of this.#pushing.values())
@@ -224,6 +214,9 @@ export class SyncLoop {
     const { store } = this.#deps;
     this.#line.open();
     const inos = ino === undefined ? this.status().parked.map((parked) => parked.ino) : [ino];
+    // What is about to be parked is tried again as well.
+    for (const one of ino === undefined ? this.#refusals.inos() : [ino])
+      if (this.#refusals.drop(one)) this.#agenda.reconsider(one);
     let retried = 0;
     store.transact((tx) => {
       for (const one of inos) {
@@ -259,7 +252,10 @@ export class SyncLoop {
           if (before !== null) held.add(before);
         }
         // Otherwise one would begin again while others still end, and each of them in turn.
-        for (const ino of held) this.#givingUp.add(ino);
+        for (const ino of held) {
+          this.#givingUp.add(ino);
+          this.#refusals.drop(ino);
+        }
         const pushed = [...held].filter((ino) => this.#pushing.has(ino));
         busy = pushed.length > 0;
         for (const ino of pushed) this.#pushing.get(ino)?.abort(new DOMException('given up', 'AbortError'));
@@ -335,28 +331,54 @@ export class SyncLoop {
         const outcome = await this.#pusher.push(push.action, controller.signal);
         // To have found out what the last one did is no answer to the next one, where there is one.
         if (push.action.type !== 'find-out' || !this.#isLeft(ino)) this.#unanswered.delete(ino);
+        this.#refusals.drop(ino);
         if (outcome !== 'unchanged') this.#line.answered();
         this.#agenda.succeeded(push, outcome);
       }
     } catch (error) {
-      try {
-        this.#failed(push.action, failureOf(error), error);
-      } catch (err) {
-        this.#deps.log.error({ ino, err }, 'failure not recorded');
-        this.#agenda.failed(ino, null);
-      }
+      const failure = failureOf(error);
+      // Who refuses may be the network, and then a person has nothing to do about the change.
+      if (failure.type === 'park' && failure.isRefusal && this.#state === 'running')
+        void this.#doubt(push, failure, error);
+      else this.#record(push.action, failure, error);
     }
     this.#pushing.delete(ino);
+    this.#over(push, () => this.#agenda.ended(push));
+    for (const heard of this.#onPushEnd.splice(0)) heard();
+    if (this.#pushing.size === 0) for (const done of this.#onIdle.splice(0)) done();
+    this.#wake();
+  }
+
+  /** As `failed`, where that may fail itself. Never throws. */
+  #record(action: Action, failure: Failure, error: unknown): void {
     try {
-      this.#agenda.ended(push);
+      this.#failed(action, failure, error);
+    } catch (err) {
+      this.#deps.log.error({ ino: action.ino, err }, 'failure not recorded');
+      this.#agenda.failed(action.ino, null);
+    }
+  }
+
+  /** Parks once it is known that the service refused. The push has no place meanwhile. Never rejects. */
+  async #doubt(push: Push, refusal: Parked, error: unknown): Promise<void> {
+    const verdict = await this.#refusals.verdict(push);
+    if (verdict === null) return; // given up, tried again, or left to the next start
+    if (verdict.type === 'refused') this.#record(push.action, refusal, error);
+    else if (verdict.type === 'unconfirmed') this.#record(push.action, failureOf(verdict.error), verdict.error);
+    else if (verdict.type === 'changed') this.#agenda.failed(push.action.ino, null);
+    this.#over(push, () => this.#agenda.settled(push));
+    this.#wake();
+  }
+
+  /** Never throws. */
+  #over({ action: { ino } }: Push, tellAgenda: () => void): void {
+    try {
+      tellAgenda();
       this.#tidying.soon();
       for (const request of this.#requests) request.check(ino);
     } catch (err) {
       this.#deps.log.error({ ino, err }, 'the end of a push is not told to all');
     }
-    for (const heard of this.#onPushEnd.splice(0)) heard();
-    if (this.#pushing.size === 0) for (const done of this.#onIdle.splice(0)) done();
-    this.#wake();
   }
 
   #isLeft(ino: Inode): boolean {
@@ -401,7 +423,8 @@ export class SyncLoop {
         log.debug({ ino, action: type }, 'login refused');
         return;
       case 'retry':
-        if (failure.everybody) this.#line.pause(failure.afterMs);
+        if (failure.trouble === 'service') this.#line.pause(failure.afterMs);
+        else if (failure.trouble === 'error') this.#line.erred(ino);
         else this.#line.answered();
         this.#agenda.failed(ino, failure.afterMs);
         log.warn({ ino, action: type, detail: failure.detail, err: error }, 'push postponed');

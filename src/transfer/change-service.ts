@@ -35,12 +35,12 @@ export class ChangeService {
     return this.#connectivity.watched(() => this.#service.relocate(url, kind, parent, name, signal));
   }
 
-  moveToTrash(url: ResourceUrl, kind: NodeKind, name: string, signal: AbortSignal): Promise<void> {
-    return this.#connectivity.watched(() => this.#service.moveToTrash(url, kind, name, signal));
+  async moveToTrash(url: ResourceUrl, kind: NodeKind, name: string, signal: AbortSignal): Promise<void> {
+    await this.#gone(() => this.#service.moveToTrash(url, kind, name, signal), signal);
   }
 
-  deleteForever(url: ResourceUrl, kind: NodeKind, signal: AbortSignal): Promise<void> {
-    return this.#connectivity.watched(() => this.#service.deleteForever(url, kind, signal));
+  async deleteForever(url: ResourceUrl, kind: NodeKind, signal: AbortSignal): Promise<void> {
+    await this.#gone(() => this.#service.deleteForever(url, kind, signal), signal);
   }
 
   list(folder: ResourceUrl, signal: AbortSignal): Promise<readonly RemoteEntry[]> {
@@ -48,6 +48,17 @@ export class ChangeService {
   }
 
   resource(url: ResourceUrl, kind: NodeKind, signal: AbortSignal): Promise<RemoteResource | null> {
-    return this.#connectivity.watched(() => this.#service.resource(url, kind, signal));
+    return this.#gone(() => this.#service.resource(url, kind, signal), signal);
+  }
+
+  confirmed(signal: AbortSignal): Promise<void> {
+    return this.#connectivity.confirmed('can wait', signal);
+  }
+
+  /** A 404 takes a resource away from what is here. It counts once the service has answered something after it. */
+  async #gone<T>(ask: () => Promise<T | null>, signal: AbortSignal): Promise<T | null> {
+    const found = await this.#connectivity.watched(ask);
+    if (found === null) await this.#connectivity.confirmed('now', signal);
+    return found;
   }
 }

@@ -48,7 +48,7 @@ export function createTransfer(options: {
   limits?: { readonly upBytesPerSecond: number | null; readonly downBytesPerSecond: number | null };
 }): Transfer {
   const { service, clock, log } = options;
-  const connectivity = new Connectivity({ clock, log });
+  const connectivity = new Connectivity({ clock, log, probe: (signal) => service.user(signal) });
   const queue = new TransferQueue({
     clock,
     ...(options.transfers === undefined ? {} : { transfers: options.transfers }),

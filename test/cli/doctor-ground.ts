@@ -3,6 +3,7 @@ import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { dirname, join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { type Account, writeAccountFile } from '../../src/cli/account-file.ts';
 import { type Machine, systemMachine } from '../../src/cli/doctor/machine.ts';
 import { examineStore } from '../../src/cli/doctor/store-examination.ts';
@@ -122,9 +123,10 @@ export class Authority {
     this.#openssl('ca', '-batch', '-notext', ...paths, ...dates);
     const tls = { key: readFileSync(this.#path('s.key')), cert: readFileSync(this.#path('s.pem')) };
     let asked = 0;
-    const server = createTlsServer(tls, (_request, response) => {
+    const server = createTlsServer(tls, async (request, response) => {
       asked++;
-      response.writeHead(401).end();
+      // As the service: it tells a sign-in that it does not know from a request without one.
+      response.writeHead((await text(request)).includes('<tokenAuthRequest/>') ? 400 : 401).end();
     });
     return new Promise((resolve) => {
       server.listen(0, '127.0.0.1', () => {

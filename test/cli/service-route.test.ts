@@ -218,7 +218,7 @@ describe('cfs status says why the service is not reached:', () => {
 
   /** As of a mount whose last request failed. */
   async function reasonOf(options: Partial<TransportOptions> & { readonly baseUrl: string }): Promise<string> {
-    const connectivity = new Connectivity({ clock: systemClock, log: silentLogger });
+    const connectivity = new Connectivity({ clock: systemClock, log: silentLogger, probe: async () => {} });
     const transport = new Transport({
       certificates: () => readFileSync(authority.certificateFile, 'utf8'),
       userAgent: 'test',

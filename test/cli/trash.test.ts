@@ -87,7 +87,7 @@ test('what is taken out of the trash while other things are deleted for ever is 
   const [one, two] = [await itemOf(await trashed('one')), await itemOf(await trashed('two'))];
   const deleteForever: HttpService['deleteForever'] = async (url, kind) => {
     await takeOut(two.entry.url, 'file', 'two');
-    await signedIn.service.deleteForever(url, kind);
+    return await signedIn.service.deleteForever(url, kind);
   };
 
   expect(await deleteItems({ ...depsOf(), service: through({ deleteForever }) }, [one, two])).toBe(1);
@@ -101,9 +101,10 @@ test('a folder that is taken out of the trash while what is in it is deleted for
   await service.moveToTrash(folder, 'folder', 'folder');
   const clock = new HastyClock();
   const deleteForever: HttpService['deleteForever'] = async (url, kind) => {
-    await service.deleteForever(url, kind);
+    const deleted = await service.deleteForever(url, kind);
     await takeOut(folder, 'folder', 'folder');
     clock.aheadMs += 60_000;
+    return deleted;
   };
   const item = await itemOf(folder);
 

@@ -77,6 +77,40 @@ test('while the service is known to be away the next question fails within a sec
   expect(clock.elapsedMs() - startedMs).toBeLessThanOrEqual(1_000);
 });
 
+test('a service that refuses connections is waited for ten seconds, and a second while it is known to be away', async () => {
+  const clock = new SleepClock();
+  const reader = patience(clock);
+  let asked = 0;
+  const refuses = async (): Promise<never> => {
+    asked++;
+    throw new TransportError('connect ECONNREFUSED', { neverSent: true });
+  };
+
+  await expect(reader.ask(refuses)).rejects.toMatchObject({ errno: 'ETIMEDOUT' });
+  expect(asked).toBeGreaterThan(3);
+  expect(clock.elapsedMs()).toBeGreaterThan(5_000);
+  expect(clock.elapsedMs()).toBeLessThanOrEqual(10_001);
+
+  const startedMs = clock.elapsedMs();
+  await expect(reader.ask(refuses)).rejects.toMatchObject({ errno: 'ETIMEDOUT' });
+  expect(clock.elapsedMs() - startedMs).toBeLessThanOrEqual(1_000);
+});
+
+test.each([
+  ['does not answer a connection', new TransportError('connect timeout', { neverSent: true, timedOut: true })],
+  ['cuts every connection', new TransportError('cut')],
+])('a service that %s is waited for as long as --read-timeout says', async (_, failure) => {
+  const clock = new SleepClock();
+
+  await expect(
+    patience(clock).ask(async () => {
+      throw failure;
+    }),
+  ).rejects.toMatchObject({ errno: 'ETIMEDOUT' });
+
+  expect(clock.elapsedMs()).toBeGreaterThan(20_000);
+});
+
 test('one answer, to anybody, brings the patience back', async () => {
   for (const comesBack of [
     (reader: Patience) => reader.ask(async () => 'here'),

@@ -1,8 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { SignInError } from '../../src/base/errors.ts';
+import { SignInError } from '../../src/base/errors.ts';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
 import { AccessToken } from '../../src/remote/access-token.ts';
 import type { HttpService } from '../../src/remote/http-service.ts';
+import { ManualClock } from '../tree/tree-fixture.ts';
 import { clientOf, HastyClock, KEYS } from './client.ts';
 import { hang, loseAnswer, raw, reply, ScriptedServer, type SeenRequest, until, xml } from './scripted-server.ts';
 
@@ -106,9 +107,18 @@ describe('a storm of 401', () => {
   });
 });
 
+/** As the service refuses a sign-in: it tells one that it does not know from a request without one. */
+const refused = {
+  act: (socket, request) => reply(isMalformed(request) ? 400 : 401).act(socket, request),
+} satisfies ScriptedServer['tokens'];
+
+function isMalformed(request: SeenRequest): boolean {
+  return !request.body.toString().includes('<refreshToken>');
+}
+
 describe('a refused refresh token', () => {
   beforeEach(() => {
-    server.tokens = reply(401);
+    server.tokens = refused;
   });
 
   test('is its own state: told once, and no request is sent for it', async () => {
@@ -118,7 +128,7 @@ describe('a refused refresh token', () => {
     expect(failures.every((error) => (error as Error).name === 'SignInError')).toBe(true);
     expect(refusals).toHaveLength(1);
     expect(service.signInRequired).toBe(true);
-    expect(server.tokenRequests).toHaveLength(1);
+    expect(server.tokenRequests.map(isMalformed)).toEqual([false, true]);
     expect(server.requests).toEqual([]);
   });
 
@@ -137,7 +147,7 @@ describe('a refused refresh token', () => {
     clock.aheadMs = 61_000;
     await ask().catch(() => {});
 
-    expect(server.tokenRequests).toHaveLength(2);
+    expect(server.tokenRequests.map(isMalformed)).toEqual([false, true, false]);
     expect(refusals).toHaveLength(1);
   });
 
@@ -184,6 +194,88 @@ describe('a refused refresh token', () => {
   });
 });
 
+/** [S-network-1] */
+describe.each([401, 403])('a network that answers every request with %i', (status) => {
+  beforeEach(() => {
+    server.tokens = reply(status);
+    server.otherwise = reply(status);
+  });
+
+  test('asks nobody to sign in, and the saved sign-in works as soon as the network is well', async () => {
+    for (let minute = 0; minute < 4; minute++) {
+      await expect(ask()).rejects.toMatchObject({ name: 'TransportError', neverSent: true });
+      clock.aheadMs += 60_000;
+    }
+    expect([refusals, service.signInRequired]).toEqual([[], false]);
+
+    server.tokens = new ScriptedTokens(server).good;
+    server.otherwise = xml(FOLDER);
+    expect(await ask()).toMatchObject({ name: 'a' });
+  });
+
+  test('is asked less and less', async () => {
+    for (let second = 0; second < 240; second++) {
+      await ask().catch(() => {});
+      clock.aheadMs += 1_000;
+    }
+    expect(server.tokenRequests.length).toBeLessThan(80);
+  });
+
+  test('for five minutes may be the service: a person is asked to sign in', async () => {
+    for (let minute = 0; minute < 7; minute++) {
+      await ask().catch(() => {});
+      clock.aheadMs += 60_000;
+    }
+
+    expect(refusals).toHaveLength(1);
+    expect(service.signInRequired).toBe(true);
+  });
+});
+
+/** [S-signin-2] */
+test('a refused refresh token is tried without a caller, after pauses that grow to an hour', async () => {
+  const time = new ManualClock();
+  const askedMs: number[] = [];
+  let isWell = false;
+  let signedIn = 0;
+  const token = new AccessToken({
+    isFromService: async () => true,
+    issue: async () => {
+      askedMs.push(time.elapsedMs());
+      if (!isWell) throw new SignInError('refused');
+      const expiresMs = time.nowMs() + 3_600_000;
+      return { token: 'T', expiresMs, serverTimeMs: time.nowMs(), user: 'user' };
+    },
+    clock: time,
+    onSignInRequired: () => {},
+    onSignedIn: () => void signedIn++,
+  });
+  const pass = async (minutes: number) => {
+    for (let minute = 0; minute < minutes; minute++) {
+      time.advance(60_000);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  };
+
+  await expect(token.current(undefined)).rejects.toThrow('refused');
+  await pass(600);
+  const pausesMs = askedMs.slice(1).map((at, nth) => at - (askedMs[nth] ?? 0));
+  expect(pausesMs.length).toBeGreaterThan(10);
+  for (const [nth, ms] of pausesMs.entries()) {
+    const minutes = Math.min(2 ** nth, 60);
+    expect(ms / 60_000).toBeGreaterThanOrEqual(minutes);
+    expect(ms / 60_000).toBeLessThan(minutes * 1.25 + 1); // a minute passes at a time here
+  }
+
+  isWell = true;
+  await pass(70);
+  expect([signedIn, token.signInRequired]).toEqual([1, false]);
+  const asked = askedMs.length;
+  await pass(600);
+  expect(askedMs.length).toBe(asked);
+  token.close();
+});
+
 test('nobody has signed in yet: nothing is sent', async () => {
   const stranger = clientOf(server.baseUrl, { refreshToken: null });
 
@@ -216,6 +308,7 @@ test('one who waits for the token may give up without taking it from the others'
 test('who has given up already asks for none', async () => {
   let asked = 0;
   const token = new AccessToken({
+    isFromService: async () => true,
     issue: () => {
       asked += 1;
       return Promise.reject(new Error('no answer'));

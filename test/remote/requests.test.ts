@@ -465,11 +465,28 @@ describe('a document', () => {
 
     expect(await service.resource(folder(), 'folder')).toMatchObject({ name: 'a' });
   });
+});
 
-  test('that is not HTTP is a ProtocolError', async () => {
-    server.steps = [raw('SSH-2.0-OpenSSH_9.2\r\n')];
+describe('what only the network answers is a TransportError, and is not asked for again:', () => {
+  test.each<[string, Step, boolean]>([
+    ['407, a proxy that wants a password', reply(407), true],
+    ['511, a network that wants a login', reply(511, { 'Content-Type': 'text/html' }, '<html>pay</html>'), true],
+    ['bytes of another protocol', raw('SSH-2.0-OpenSSH_9.2\r\n'), false],
+  ])('%s', async (_what, step, neverSent) => {
+    for (const ask of [
+      () => service.resource(folder(), 'folder'),
+      () => service.createFolder(folder(), 'n'),
+      () => service.putFileData(file(), body('bytes'), 't/t'),
+    ]) {
+      server.steps = [step];
+      const before = server.requests.length;
 
-    await expect(service.resource(folder(), 'folder')).rejects.toBeInstanceOf(ProtocolError);
+      const failure = await ask().catch((error: unknown) => error);
+
+      expect(failure).toBeInstanceOf(TransportError);
+      expect(failure).toMatchObject({ neverSent });
+      expect(server.requests.length - before).toBe(1);
+    }
   });
 });
 

@@ -137,6 +137,13 @@ export class ModelService implements RemoteChanges, UploadService {
     return this.#ask(`resource ${url}`, signal, () => this.look(url));
   }
 
+  /** What becomes of the request with a known answer; it is not one of `requests`. */
+  probe: () => Promise<void> = () => Promise.resolve();
+
+  confirmed(): Promise<void> {
+    return this.probe();
+  }
+
   putFileData(
     file: ResourceUrl,
     body: readonly BodyPiece[],

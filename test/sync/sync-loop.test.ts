@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { TransportError } from '../../src/base/errors.ts';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
 import { checkStore } from '../tree/tree-fixture.ts';
 import { MODEL_ROOT, MODEL_TRASH, type ModelResource } from './model-service.ts';
@@ -333,6 +334,76 @@ describe('when things go wrong', () => {
     world.sync.retry();
     await world.converge();
     expectEqualTrees(world);
+  });
+
+  /** [S-network-1] */
+  describe('a refusal of every request', () => {
+    const REFUSED = () => Promise.reject(new TransportError('every request is refused here'));
+
+    test.each([400, 403, 404, 409, 413, 451])('with %i parks nothing, and all goes when it is over', async (status) => {
+      const world = new SyncWorld();
+      const { service } = world;
+      world.write('/old', 'old');
+      world.mkdir('/folder');
+      await world.settle();
+      world.write('/old', 'new');
+      world.write('/folder/small', 'x');
+      world.write('/folder/large', 'more than eight bytes');
+      world.mkdir('/made');
+      world.write('/made/in it', 'y');
+      world.rename('/old', '/renamed');
+      service.probe = REFUSED;
+      service.auto = () => ({ type: 'refuse', status });
+      await pass(world, 120);
+
+      expect(world.sync.status()).toMatchObject({ parked: [], offlineSinceMs: expect.any(Number) });
+      expect(world.events.filter(({ type }) => type === 'parked')).toEqual([]);
+
+      service.probe = () => Promise.resolve();
+      service.auto = null;
+      await world.converge();
+      expectEqualTrees(world);
+    });
+
+    test('is found out while others are pushed, and before anything is parked', async () => {
+      const world = new SyncWorld({ transfers: 1 });
+      const { service } = world;
+      let confirm = (): void => {};
+      service.probe = () => new Promise((resolve) => (confirm = resolve));
+      world.write('/bad', 'x');
+      for (let file = 0; file < 10; file++) world.write(`/${file}`, 'x');
+      service.auto = (name) => (name === 'createFile bad' ? { type: 'refuse', status: 403 } : { type: 'answer' });
+      await pass(world, 20);
+
+      expect(world.sync.status()).toMatchObject({ pending: 1, parked: [] });
+      expect(service.requests.filter((name) => name === 'createFile bad')).toHaveLength(1);
+      confirm();
+      await world.quiet();
+      expect(world.sync.status().parked.map(({ path }) => path)).toEqual(['bad']);
+    });
+
+    test.each([
+      ['tried again', (world: SyncWorld) => void world.sync.retry()],
+      ['given up', (world: SyncWorld) => void world.sync.discard(world.node('/bad').ino, 'discard')],
+      ['written anew', (world: SyncWorld) => void world.write('/bad', 'other')],
+    ])('says nothing of what was %s before that was known', async (_, act) => {
+      const world = new SyncWorld();
+      const { service } = world;
+      world.write('/bad', 'x');
+      await world.settle();
+      let confirm = (): void => {};
+      service.probe = () => new Promise((resolve) => (confirm = resolve));
+      world.write('/bad', 'y');
+      service.auto = () => ({ type: 'refuse', status: 403 });
+      await pass(world, 5);
+      service.auto = () => ({ type: 'answer' });
+      act(world);
+      confirm();
+      await pass(world, 60);
+
+      expect(world.sync.status()).toMatchObject({ pending: 0, parked: [] });
+      expectEqualTrees(world);
+    });
   });
 
   describe('what is parked stays parked, and is tried when it is said', () => {
@@ -784,14 +855,29 @@ describe('a service that answers with an error for an hour', () => {
     expectEqualTrees(world);
   });
 
-  test('asks less and less of all who wait', async () => {
+  test.each([500, 502, 503, 504])('asks less and less of all who wait: %i', async (status) => {
     const world = new SyncWorld();
     for (let file = 0; file < 500; file++) world.write(`/${file}`, 'new');
     const { service } = world;
-    service.auto = () => (service.requests.length < 3000 ? { type: 'refuse', status: 503 } : { type: 'answer' });
+    service.auto = () => (service.requests.length < 3000 ? { type: 'refuse', status } : { type: 'answer' });
 
     await pass(world, 3600);
     expect(service.requests.length).toBeLessThan(400);
+
+    service.auto = null;
+    await world.settle();
+    expectEqualTrees(world);
+  });
+
+  test('to a few files only keeps no other from being pushed', async () => {
+    const world = new SyncWorld();
+    for (let file = 0; file < 200; file++) world.write(`/${file}`, 'new');
+    const { service } = world;
+    const isRefused = (name: string): boolean => /^createFile \d$/.test(name);
+    service.auto = (name) => (isRefused(name) ? { type: 'refuse', status: 502 } : { type: 'answer' });
+
+    await pass(world, 30);
+    expect(world.sync.status().pending).toBe(10);
 
     service.auto = null;
     await world.settle();

@@ -4,7 +4,8 @@ import { type ContentId, type Inode, ROOT_INODE } from '../../src/base/vocabular
 import { writeNode } from '../../src/store/node-table.ts';
 import type { NodeRecord } from '../../src/store/tables.ts';
 import type { SyncEvent } from '../../src/sync/sync-event.ts';
-import { SyncLoop, type SyncOptions } from '../../src/sync/sync-loop.ts';
+import { SyncLoop } from '../../src/sync/sync-loop.ts';
+import type { SyncOptions } from '../../src/sync/sync-options.ts';
 import { Names } from '../../src/tree/names.ts';
 import { PushMarks } from '../../src/tree/push-marks.ts';
 import { Tree } from '../../src/tree/tree.ts';

@@ -209,17 +209,17 @@ describe('an answer that does not fit is not believed, and writes nothing:', () 
     act: (socket, request) => void socket.write(answerOf(request, headers)),
   });
 
-  test.each<[string, Step]>([
+  test.each<[string, Step, (typeof ProtocolError | typeof TransportError)?]>([
     ['another range', other({ 'Content-Range': 'bytes 1-1000/1000000' })],
     ['another total', other({ 'Content-Range': 'bytes 0-999/1000001' })],
     ['no range', reply(206, {}, BYTES.subarray(0, 1000))],
     ['a whole of another length', reply(200, {}, BYTES.subarray(1))],
     ['a login page', reply(200, { 'Content-Type': 'text/html' }, BYTES.subarray(0, 1000))],
-    ['no HTTP', raw('SSH-2.0-x\r\n\r\n', 'stay')],
-  ])('%s', async (_what, step) => {
+    ['no HTTP', raw('SSH-2.0-x\r\n\r\n', 'stay'), TransportError],
+  ])('%s', async (_what, step, failure = ProtocolError) => {
     server.otherwise = step;
 
-    await expect(fetch(extent)).rejects.toBeInstanceOf(ProtocolError);
+    await expect(fetch(extent)).rejects.toBeInstanceOf(failure);
 
     expect((await readFile(path)).byteLength).toBe(0);
     expect(server.requests).toHaveLength(2);

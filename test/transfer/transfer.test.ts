@@ -8,7 +8,7 @@ import { MessageChannel } from 'node:worker_threads';
 import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { StorageError } from '../../src/base/errors.ts';
+import { ApiError, StorageError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import { Port } from '../../src/base/port.ts';
 import type { BodyPiece, WrittenExtent } from '../../src/base/resources.ts';
@@ -21,7 +21,17 @@ import { createTransfer, type Transfer } from '../../src/transfer/transfer.ts';
 import { bodyLength, uploadBody } from '../../src/transfer/upload-body.ts';
 import type { RemoteListing } from '../../src/tree/remote-listing.ts';
 import { clientOf, HastyClock } from '../remote/client.ts';
-import { answer, hang, loseAnswer, raw, reply, ScriptedServer, until, xml } from '../remote/scripted-server.ts';
+import {
+  answer,
+  hang,
+  loseAnswer,
+  raw,
+  reply,
+  ScriptedServer,
+  type Step,
+  until,
+  xml,
+} from '../remote/scripted-server.ts';
 import { ManualClock } from '../tree/tree-fixture.ts';
 import { openDescriptors } from './open-descriptors.ts';
 
@@ -29,6 +39,13 @@ const BYTES = Buffer.from(Uint8Array.from({ length: 3_000_000 }, (_, i) => (i * 
 /** Makes landing begin to write, with less behind it than would make it do so again. */
 const FIRST_WRITE_BYTES = 270_000;
 const FOLDER = '<folder><displayName>a</displayName><contents>c</contents></folder>';
+
+const USER =
+  '<user><username>a</username><nickname>a</nickname><quota><limit>9</limit><usage>1</usage></quota>' +
+  ['syncfolders', 'magicBriefcase', 'deleted']
+    .map((name) => `<${name}>http://127.0.0.1/${name}/contents</${name}>`)
+    .join('') +
+  '</user>';
 
 let server: ScriptedServer;
 let service: HttpService;
@@ -497,9 +514,120 @@ describe('whether the service can be reached', () => {
     expect(told).toEqual([false, true]);
   });
 
+  /** [S-network-1] */
+  describe('while somebody refuses everything', () => {
+    const refusal = () => Promise.reject(new ApiError(403, 'GET /folder', 'forbidden'));
+
+    function watched(probe: () => Promise<unknown>) {
+      const manual = new ManualClock();
+      return { manual, connectivity: new Connectivity({ clock: manual, log: silentLogger, probe }) };
+    }
+
+    test('it cannot, and refusals count as no answer until something is accepted', async () => {
+      const { connectivity } = watched(refusal);
+      await expect(connectivity.watched(refusal)).rejects.toMatchObject({ name: 'ApiError' });
+      expect(connectivity.state.online).toBe(true);
+
+      await expect(connectivity.confirmed('can wait', signal)).rejects.toMatchObject({ name: 'TransportError' });
+      expect(connectivity.state).toMatchObject({
+        online: false,
+        failure: { message: expect.stringContaining('every request') },
+      });
+      await expect(connectivity.watched(refusal)).rejects.toMatchObject({ name: 'TransportError' });
+      await expect(connectivity.watched(async () => null)).rejects.toMatchObject({ name: 'TransportError' });
+      expect(connectivity.state.online).toBe(false);
+
+      await connectivity.watched(async () => 'a listing');
+      expect(connectivity.state.online).toBe(true);
+      await expect(connectivity.watched(refusal)).rejects.toMatchObject({ name: 'ApiError' });
+    });
+
+    test('a refusal that is the service’s own is one again after a probe, without another request', async () => {
+      let probe = refusal as () => Promise<unknown>;
+      const { manual, connectivity } = watched(() => probe());
+      await expect(connectivity.confirmed('can wait', signal)).rejects.toThrow('every request');
+
+      probe = async () => 'the user';
+      await expect(connectivity.watched(refusal)).rejects.toMatchObject({ name: 'TransportError' });
+      manual.advance(10_000);
+      await new Promise((resolve) => setImmediate(resolve));
+
+      expect(connectivity.state.online).toBe(true);
+      await expect(connectivity.watched(refusal)).rejects.toMatchObject({ name: 'ApiError' });
+    });
+
+    test('one request in ten seconds finds that out for all, each after it asked', async () => {
+      const probedMs: number[] = [];
+      const { manual, connectivity } = watched(async () => void probedMs.push(manual.elapsedMs()));
+      const confirmedMs: number[] = [];
+      for (let second = 0; second < 59; second++) {
+        const askedMs = manual.elapsedMs();
+        void connectivity.confirmed('can wait', signal).then(() => {
+          expect(probedMs.at(-1)).toBeGreaterThanOrEqual(askedMs);
+          confirmedMs.push(askedMs);
+        });
+        manual.advance(1_000);
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+
+      expect(probedMs).toEqual([0, 10_000, 20_000, 30_000, 40_000, 50_000]);
+      expect(confirmedMs.length).toBe(50);
+    });
+
+    test('an accepted request that was sent later needs no probe; one that was sent before does not count', async () => {
+      let probes = 0;
+      const { manual, connectivity } = watched(async () => void probes++);
+      await connectivity.confirmed('can wait', signal);
+      let answer = () => {};
+      const before = connectivity.watched(
+        () =>
+          new Promise<string>((resolve) => {
+            answer = () => resolve('done');
+          }),
+        'data',
+      );
+      manual.advance(1);
+      let isConfirmed = false;
+      const confirmed = connectivity.confirmed('can wait', signal).then(() => {
+        isConfirmed = true;
+      });
+      answer();
+      await before;
+      await new Promise((resolve) => setImmediate(resolve));
+      expect(isConfirmed).toBe(false);
+
+      manual.advance(1);
+      await connectivity.watched(async () => 'a listing');
+      await confirmed;
+      manual.advance(60_000);
+      expect(probes).toBe(1);
+    });
+
+    test('a 404 takes nothing away from what is here', async () => {
+      server.otherwise = reply(404);
+      const folderUrl = server.url('/folder/:sc:1:1') as ResourceUrl;
+      for (const ask of [
+        () => transfer.changes.resource(folderUrl, 'folder', signal),
+        () => transfer.changes.deleteForever(folderUrl, 'folder', signal),
+        () => transfer.changes.moveToTrash(folderUrl, 'folder', 'a', signal),
+      ])
+        await expect(ask()).rejects.toThrow();
+
+      server.otherwise = {
+        act: (socket, request) => {
+          const known: Record<string, Step> = { '/user/1': xml(USER), '/folder/:sc:1:9': xml(FOLDER) };
+          (known[request.path] ?? reply(404)).act(socket, request);
+        },
+      };
+      await transfer.listings.resource(server.url('/folder/:sc:1:9') as ResourceUrl, 'folder', signal);
+      expect(await transfer.changes.resource(folderUrl, 'folder', signal)).toBeNull();
+      await transfer.changes.deleteForever(folderUrl, 'folder', signal);
+    });
+  });
+
   test('is doubted when nobody is answered for long, though nothing has failed yet', async () => {
     const manual = new ManualClock();
-    const connectivity = new Connectivity({ clock: manual, log: silentLogger });
+    const connectivity = new Connectivity({ clock: manual, log: silentLogger, probe: async () => {} });
     let answer = () => {};
     const hanging = connectivity.watched(
       () =>

@@ -6,7 +6,7 @@ import { formatDuration } from '../../config/units.ts';
 import { certificateFaultOf } from '../../remote/certificate-failure.ts';
 import { HttpService } from '../../remote/http-service.ts';
 import { proxyFailureOf } from '../../remote/proxy-failure.ts';
-import { StrangeNetworkError } from '../../remote/requests.ts';
+import { StrangeNetworkError } from '../../remote/strange-network.ts';
 import { Transport } from '../../remote/transport.ts';
 import type { Account } from '../account-file.ts';
 import { routeTo, type ServiceRoute } from '../service-route.ts';

@@ -1,0 +1,90 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { Clock } from '../base/clock.ts';
+import type { Inode } from '../base/vocabulary.ts';
+import { ifSound } from '../store/node-table.ts';
+import type { NodeRecord, StoreReader } from '../store/tables.ts';
+import type { Push } from './agenda.ts';
+import type { RemoteChanges } from './remote-changes.ts';
+
+/** What is known of a refusal. */
+export type Verdict =
+  /** The service refused. */
+  | { readonly type: 'refused' }
+  /** The push is to be repeated: its second refusal is the service's. */
+  | { readonly type: 'again' }
+  /** The node was changed here meanwhile: what it is now was not refused. */
+  | { readonly type: 'changed' }
+  /** A network refused, or it is not known who did. */
+  | { readonly type: 'unconfirmed'; readonly error: unknown };
+
+/**
+ * Refused pushes, while it is not known whether the service refused them. It did where it accepts another request right after the refusal. Where
+ * that comes later, the network may have refused and be well again: then the push is repeated, and its second refusal is the service's (ADR 27).
+ */
+export class Refusals {
+  readonly #deps: RefusalsDeps;
+  readonly #doubted = new Map<Inode, Push>();
+  /** Of a refused push, its node, where the service accepted another request some time later. */
+  readonly #refusedOnce = new Map<Inode, NodeRecord | undefined>();
+  readonly #stopping = new AbortController();
+
+  constructor(deps: RefusalsDeps) {
+    this.#deps = deps;
+  }
+
+  /** Whether a refusal of the node is in doubt: no push of it is to begin. */
+  has(ino: Inode): boolean {
+    return this.#doubted.has(ino);
+  }
+
+  inos(): readonly Inode[] {
+    return [...this.#doubted.keys()];
+  }
+
+  /** Resolves with null where the doubt was dropped meanwhile. Never rejects. */
+  async verdict(push: Push): Promise<Verdict | null> {
+    const { ino } = push.action;
+    const { changes, clock } = this.#deps;
+    const refused = this.#node(ino);
+    const refusedMs = clock.elapsedMs();
+    this.#doubted.set(ino, push);
+    const confirmed: Verdict | null =
+      this.#refusedOnce.has(ino) && isDeepStrictEqual(this.#refusedOnce.get(ino), refused)
+        ? { type: 'refused' }
+        : await changes.confirmed(this.#stopping.signal).then(
+            () => null,
+            (error: unknown) => ({ type: 'unconfirmed', error }),
+          );
+    if (this.#doubted.get(ino) !== push) return null;
+    this.drop(ino);
+    if (confirmed !== null) return confirmed;
+    if (!isDeepStrictEqual(this.#node(ino), refused)) return { type: 'changed' };
+    if (clock.elapsedMs() - refusedMs <= RIGHT_AFTER_MS) return { type: 'refused' };
+    this.#refusedOnce.set(ino, refused);
+    return { type: 'again' };
+  }
+
+  /** Nothing is to be known of the node's refusal any more. @returns whether it was in doubt */
+  drop(ino: Inode): boolean {
+    this.#refusedOnce.delete(ino);
+    return this.#doubted.delete(ino);
+  }
+
+  stop(): void {
+    this.#doubted.clear();
+    this.#stopping.abort(new DOMException('the mount stops', 'AbortError'));
+  }
+
+  #node(ino: Inode): NodeRecord | undefined {
+    return ifSound(() => this.#deps.store.get('node', ino));
+  }
+}
+
+export interface RefusalsDeps {
+  readonly store: StoreReader;
+  readonly changes: Pick<RemoteChanges, 'confirmed'>;
+  readonly clock: Clock;
+}
+
+/** The network is the same so short a time after it refused. */
+const RIGHT_AFTER_MS = 2_000;
