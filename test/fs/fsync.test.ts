@@ -1,7 +1,10 @@
 import { expect, test } from 'vitest';
+import { ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { type Disk, systemDisk } from '../../src/store/disk.ts';
 import { LeftTower } from '../harness/left-tower.ts';
+
+const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
 
 /** A disk that is done with no draft until somebody looks, and tells which files were synced by then. */
 class WatchedDisk {
@@ -70,6 +73,25 @@ test('fsync(2) by who opened the file again syncs what others wrote and closed',
 
     expect([...watched.synced].filter((path) => path.includes('/drafts/'))).toHaveLength(1);
     await mount.close(fd);
+  } finally {
+    await tower.close();
+  }
+});
+
+test('fsync(2) of a file without a name syncs its bytes: linkat(2) may name it afterwards', async () => {
+  const watched = new WatchedDisk();
+  watched.look();
+  const tower = await LeftTower.build({ disk: watched.disk });
+  try {
+    const { fileSystem } = tower;
+    const flags = { access: 'read-write', append: false, truncate: false, raw: 2 } as const;
+    const { attributes, open } = await fileSystem.tmpfile(ROOT_INODE, 0o600, flags, ctx);
+    await fileSystem.write(attributes.ino, open.handle, 0, Buffer.alloc(300_000, 'nameless'), ctx);
+
+    await fileSystem.fsync(attributes.ino, open.handle);
+
+    expect([...watched.synced].filter((path) => path.includes('/drafts/'))).toHaveLength(1);
+    await fileSystem.release(attributes.ino, open.handle);
   } finally {
     await tower.close();
   }

@@ -56,6 +56,12 @@ test('exchanged names leave each what it is', async () => {
 
   expect(there()).toEqual(['/fifo']);
   expect((await mount.stat('file')).kind).toBe('fifo');
+
+  // The other way round: the FIFO is what is changed places with.
+  await mount.rename('fifo', 'file', 'exchange');
+  await synced.converge();
+  expect(there()).toEqual(['/file']);
+  expect((await mount.stat('fifo')).kind).toBe('fifo');
 });
 
 test('a FIFO goes with a folder that is deleted elsewhere, and is still one after a restart', async () => {
