@@ -3,8 +3,6 @@
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import {
-  accessSync,
-  constants,
   existsSync,
   linkSync,
   mkdirSync,
@@ -14,10 +12,13 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs';
-import { delimiter, join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { CC, install, installCommand, mayInstall, missingPackages } from './system-packages.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
+/** `npm test` calls this with the flag: more packages are of use, and none is necessary. */
+const forTests = process.argv.includes('--for-tests');
 
 function say(text) {
   console.error(`bootstrap: ${text}`);
@@ -32,19 +33,6 @@ function run(command, args, options = {}) {
   // Whatever a tool prints goes to standard error: standard output belongs to the command that follows.
   const { status, error } = spawnSync(command, args, { cwd: root, stdio: ['ignore', 2, 2], ...options });
   if (status !== 0) fail(`${command} ${args.join(' ')} failed${error ? ` (${error.message})` : ''}`);
-}
-
-/** Whether execvp(3) would find it: a name with a slash is a path, and is looked for nowhere else (CC=/opt/llvm/bin/clang). */
-function onPath(program) {
-  const places = program.includes('/') ? [''] : (process.env.PATH ?? '').split(delimiter);
-  return places.some((directory) => {
-    try {
-      accessSync(resolve(root, directory, program), constants.X_OK);
-      return true;
-    } catch {
-      return false;
-    }
-  });
 }
 
 function stampIs(path, value) {
@@ -110,24 +98,14 @@ for (let isTold = false; !mayBegin(); isTold = true) {
 
 process.once('exit', letGo);
 
-// 1. System packages.
-const packages = [];
-if (!onPath('fusermount3')) packages.push('fuse3');
-// As build-native.mjs takes it: a program, perhaps with words of its own (`ccache gcc`), or the path of one.
-const cc = process.env.CC?.trim() || 'cc';
-if (!onPath(cc) && !onPath(cc.split(/\s+/)[0])) packages.push('gcc');
-if (!existsSync('/usr/include/stdio.h')) packages.push('libc6-dev');
-if (packages.length > 0) {
-  if (process.getuid?.() !== 0 || !onPath('apt-get')) fail(`please run: sudo apt-get install -y ${packages.join(' ')}`);
+// 1. System packages. `npm test` goes on without them: it skips, and counts, the tests that need them.
+const packages = missingPackages('start', ...(forTests ? ['test'] : []));
+if (packages.length > 0 && mayInstall()) {
   say(`installing ${packages.join(' ')}`);
-  const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
-  // The lists may be there already; a fresh container has none.
-  const install = ['-qq', 'install', '-y', '--no-install-recommends', ...packages];
-  const first = spawnSync('apt-get', install, { env, stdio: 'ignore' });
-  if (first.status !== 0) {
-    run('apt-get', ['-qq', 'update'], { env });
-    run('apt-get', install, { env, stdio: ['ignore', 'ignore', 2] });
-  }
+  if (!install(packages)) fail(`apt-get could not install ${packages.join(' ')}`);
+} else if (packages.length > 0) {
+  if (!forTests) fail(`please run: ${installCommand(packages)}`);
+  say(`tests that need them are skipped: ${packages.join(' ')} (${installCommand(packages)})`);
 }
 
 // 2. npm packages: again when the lock file or Node's binary interface changed.
@@ -154,7 +132,7 @@ if (!stampIs(lockStamp, packagesHash) || !existsSync(compiler)) {
 
 // 3. The kernel addon. Its script would find by itself that there is nothing to do, but starting it takes longer than this.
 const native = join(root, 'native-deps/fuse-kernel');
-const nativeHash = createHash('sha256').update(`${cc} ${process.arch}`);
+const nativeHash = createHash('sha256').update(`${CC} ${process.arch}`);
 for (const path of [
   join(root, 'scripts/build-native.mjs'),
   ...readdirSync(native)
@@ -166,7 +144,12 @@ for (const path of [
 }
 const nativeBuilt = nativeHash.digest('hex');
 const nativeStamp = join(native, 'build/.bootstrap');
-if (!stampIs(nativeStamp, nativeBuilt) || !existsSync(join(native, 'build/fuse-kernel.node'))) {
+// Without a compiler `npm test` has no addon: the tests of whatever needs it are skipped.
+const canCompile = !missingPackages('start').some((name) => name === 'gcc' || name === 'libc6-dev');
+if (
+  (canCompile || !forTests) &&
+  (!stampIs(nativeStamp, nativeBuilt) || !existsSync(join(native, 'build/fuse-kernel.node')))
+) {
   run(process.execPath, ['scripts/build-native.mjs']);
   writeFileSync(nativeStamp, nativeBuilt);
 }

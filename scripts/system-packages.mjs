@@ -1,0 +1,136 @@
+// The Debian packages behind `npm start`, `npm test` and `.ci/run`, in one place: which program (or file) is looked for, and which
+// package brings it. Node built-ins only, because bootstrap.mjs reads this before anything is installed.
+//
+//   node scripts/system-packages.mjs LIST...   installs what is missing of these lists (as root); their services stay stopped
+import { spawnSync } from 'node:child_process';
+import { accessSync, constants, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { delimiter, join, resolve } from 'node:path';
+import process from 'node:process';
+import { fileURLToPath } from 'node:url';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+
+/** As make(1) takes it: a program, perhaps with arguments of its own (`ccache gcc`), or the path of one. */
+export const CC = process.env.CC?.trim() || 'cc';
+
+/**
+ * @typedef {object} SystemPackage
+ * @property {string} name the Debian package
+ * @property {string} [program] found on PATH where the package is not needed
+ * @property {string} [file] a path that exists where the package is not needed; `*` stands for one path segment
+ */
+
+/** @type {Record<string, SystemPackage[]>} */
+export const LISTS = {
+  /** A mount, and the addon that is compiled for it. */
+  start: [
+    { name: 'fuse3', program: 'fusermount3' },
+    { name: 'gcc', program: CC },
+    { name: 'libc6-dev', file: '/usr/include/stdio.h' },
+  ],
+  /** In addition, what the tests of the mount itself use. `start` and `test` together stay below 60 MB and start no service. */
+  test: [{ name: 'attr', program: 'setfattr' }],
+  /** Programs that tests run on a mount, or as a second opinion. */
+  programs: [
+    ...['curl', 'ed', 'git', 'make', 'openssl', 'perl', 'python3', 'rclone', 'rsync', 'sqlite3', 'strace', 'unzip'].map(
+      (program) => ({ name: program, program }),
+    ),
+    { name: 'groff-base', program: 'groff' },
+    { name: 'vim', program: 'vim' },
+    { name: 'zip', program: 'zip' },
+    { name: 'zsh', program: 'zsh' },
+    // For `--binding fuse-native`. New distributions do not have it.
+    { name: 'libfuse2', file: '/usr/lib/*/libfuse.so.2' },
+  ],
+  /** A desktop; browsers, databases and kernels go here as well. Half a minute to install. */
+  desktop: [
+    { name: 'dbus-daemon', program: 'dbus-run-session' },
+    { name: 'libglib2.0-bin', program: 'gio' },
+    { name: 'pcmanfm', program: 'pcmanfm' },
+    { name: 'xauth', program: 'xauth' },
+    { name: 'xdotool', program: 'xdotool' },
+    { name: 'xvfb', program: 'xvfb-run' },
+  ],
+};
+
+/** Debian packages that this machine lacks, of the named lists. @param {string[]} lists keys of `LISTS` */
+export function missingPackages(...lists) {
+  return lists.flatMap((list) => LISTS[list].filter((each) => !isThere(each)).map(({ name }) => name));
+}
+
+/** @param {SystemPackage} wanted */
+function isThere({ program, file }) {
+  if (program !== undefined) return onPath(program) || onPath(program.split(/\s+/)[0]);
+  const [before, after] = file.split('*');
+  return after === undefined
+    ? existsSync(file)
+    : spawnSync('sh', ['-c', `ls ${before}*${after}`], { stdio: 'ignore' }).status === 0;
+}
+
+/** Whether execvp(3) would find it: a name with a slash is a path, and is looked for nowhere else (CC=/opt/llvm/bin/clang). */
+export function onPath(program) {
+  const places = program.includes('/') ? [''] : (process.env.PATH ?? '').split(delimiter);
+  return places.some((directory) => {
+    try {
+      accessSync(resolve(root, directory, program), constants.X_OK);
+      return true;
+    } catch {
+      return false;
+    }
+  });
+}
+
+/** Whether this process may install packages. */
+export function mayInstall() {
+  return process.getuid?.() === 0 && onPath('apt-get');
+}
+
+/** What a person types to install them. */
+export function installCommand(packages) {
+  return `sudo apt-get install -y ${packages.join(' ')}`;
+}
+
+const POLICY = '/usr/sbin/policy-rc.d';
+const POLICY_TEXT = '#!/bin/sh\n# Written by cfs-mount while it installs packages for its tests; remove it if it is still here.\nexit 101\n';
+
+/**
+ * Installs Debian packages.
+ *
+ * @param {string[]} packages
+ * @returns {boolean} whether all of them are installed; what apt-get says of a failure is on standard error
+ */
+export function install(packages) {
+  const apt = (stderr, ...args) =>
+    spawnSync('apt-get', ['-qq', ...args], {
+      env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
+      stdio: ['ignore', 'ignore', stderr],
+    }).status === 0;
+  const wanted = ['install', '-y', '--no-install-recommends', ...packages];
+  // The package lists may be there already; a fresh container has none.
+  return apt('ignore', ...wanted) || (apt(2, 'update') && apt(2, ...wanted));
+}
+
+/** As `install`, and none of the packages starts a service: invoke-rc.d(8) asks policy-rc.d, and 101 forbids it. */
+export function installMasked(packages) {
+  const isForeign = existsSync(POLICY) && readFileSync(POLICY, 'utf8') !== POLICY_TEXT;
+  if (!isForeign) writeFileSync(POLICY, POLICY_TEXT, { mode: 0o755 });
+  try {
+    return install(packages);
+  } finally {
+    if (!isForeign) rmSync(POLICY, { force: true });
+  }
+}
+
+if (process.argv[1] !== undefined && resolve(process.argv[1]) === join(root, 'scripts/system-packages.mjs')) {
+  const lists = process.argv.slice(2);
+  const unknown = lists.filter((list) => !(list in LISTS));
+  if (lists.length === 0 || unknown.length > 0) {
+    console.error(`usage: node scripts/system-packages.mjs ${Object.keys(LISTS).join('|')} ...`);
+    process.exit(2);
+  }
+  const packages = missingPackages(...lists);
+  if (packages.length > 0) {
+    console.error(`installing ${packages.join(' ')}`);
+    if (!installMasked(packages)) process.exit(1);
+  }
+}
