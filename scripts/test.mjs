@@ -4,14 +4,27 @@
 //
 //   npm test                     everything but LEFT_TO_CI in test-files.mjs; CFS_WHOLE=1: these too
 //   npm test -- test/store       only the test files whose path contains this
+//   npm test -- --install-all    installs every Debian package that a test can use first (system-packages.mjs), as root
 //
+// What a machine lacks is skipped and counted by reason. A whole run with fewer tests than RUN_MIN is a failure.
 // Without /dev/fuse the mount tests are skipped, said in words and counted; CFS_REQUIRE_FUSE=1 makes that a failure.
 import { spawnSync } from 'node:child_process';
-import { accessSync, closeSync, constants, mkdtempSync, openSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import {
+  accessSync,
+  closeSync,
+  constants,
+  existsSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+} from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { stripVTControlCharacters } from 'node:util';
+import { installLists, LISTS, mayInstall, onPath } from './system-packages.mjs';
 import { LEFT_TO_CI, LONG } from './test-files.mjs';
 import { run } from './test-process.mjs';
 import { failuresIn, reportOf } from './test-report.mjs';
@@ -19,6 +32,8 @@ import { failuresIn, reportOf } from './test-report.mjs';
 /** Past what a test of `npm test` gives itself, which knows better what it waited for. */
 const MOUNT_FILE_LIMIT_MS = 1_000_000;
 const UNIT_LIMIT_MS = 600_000;
+/** Of a whole run, on a machine where packages could be installed (root) and where not. */
+const RUN_MIN = process.getuid?.() === 0 ? 4_000 : 3_500;
 
 /** How many of them at a time: much of what they do is waiting, for timers, for a disk, for processes that start or end. */
 const LANES = Math.min(4, availableParallelism()) + 1;
@@ -26,10 +41,13 @@ const LANES = Math.min(4, availableParallelism()) + 1;
 const SHORT_FILES_MAX = 6;
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-const filters = process.argv.slice(2);
+const words = process.argv.slice(2);
+const filters = words.filter((word) => word !== '--install-all');
 const leftOut = process.env.CFS_WHOLE === '1' || filters.length > 0 ? [] : LEFT_TO_CI;
 const scratch = mkdtempSync(join(tmpdir(), 'cfs-test-'));
 const total = { passed: 0, failed: 0, skipped: 0 };
+/** Number of skipped tests by what they need. @type {Map<string, number>} */
+const skipped = new Map();
 /** Names of what failed, and the lines that say how. */
 const failures = [];
 const reasons = [];
@@ -124,6 +142,7 @@ function countsOf(report, what, code, limitMs) {
     for (const test of file.assertionResults) {
       counts.add(test.status);
       if (test.status === 'failed') fail(`${name}: ${test.fullName}`);
+      else if (test.status !== 'passed') countSkipped(reasonOf(test.fullName, name), 1);
     }
     if (file.status === 'failed' && !file.assertionResults.some((test) => test.status === 'failed'))
       fail(`${name}: could not be run`);
@@ -135,6 +154,15 @@ function countsOf(report, what, code, limitMs) {
   // An error outside of any test (an unhandled rejection, say) fails the run, although every test passed.
   if (code !== 0 && results.success && results.numFailedTests === 0) fail(`${what}: exit code ${code}`);
   return lines.length > 0 && lines.length <= SHORT_FILES_MAX ? lines : [`${what}: ${all}`];
+}
+
+function countSkipped(reason, count) {
+  skipped.set(reason, (skipped.get(reason) ?? 0) + count);
+}
+
+/** What a skipped test says that it needs; its file where the name says nothing. */
+function reasonOf(fullName, file) {
+  return /\(needs: (.*?)\)(?: |$)/.exec(fullName)?.[1] ?? `see ${file}`;
 }
 
 class Counts {
@@ -183,6 +211,9 @@ function mountFiles() {
 
 /** Why no mount is possible here, in words; null where it is. */
 function whyNoMounts() {
+  if (!onPath('fusermount3')) return 'no fusermount3';
+  if (!existsSync(join(root, 'native-deps/fuse-kernel/build/fuse-kernel.node')))
+    return 'no addon, for lack of a C compiler';
   try {
     accessSync('/dev/fuse', constants.R_OK | constants.W_OK);
     return null;
@@ -205,7 +236,15 @@ function countTests(files) {
 }
 
 heading('set-up');
-if ((await run(node, ['scripts/bootstrap.mjs'], 1_200_000, { cwd: root })) !== 0) {
+if (words.includes('--install-all')) {
+  if (!mayInstall()) {
+    console.log('--install-all needs root, and apt-get');
+    process.exit(1);
+  }
+  const refused = installLists(...Object.keys(LISTS));
+  if (refused.length > 0) console.log(`not to be had here: ${refused.join(' ')}`);
+}
+if ((await run(node, ['scripts/bootstrap.mjs', '--for-tests'], 1_200_000, { cwd: root })) !== 0) {
   console.log('\nset-up failed, nothing was tested\n0 passed, 1 failed, 0 skipped');
   process.exit(1);
 }
@@ -218,7 +257,10 @@ if (files.length > 0 && obstacle !== null) {
   const count = countTests(files);
   heading(`mount tests skipped: ${obstacle} (tests: ${count}, files: ${files.length})`);
   if (process.env.CFS_REQUIRE_FUSE === '1') fail(`mount tests are required here, but there is ${obstacle}`);
-  else total.skipped += count;
+  else {
+    total.skipped += count;
+    countSkipped(obstacle, count);
+  }
 } else {
   const long = LONG.filter((file) => files.includes(file));
   heading(`mount tests, ${LANES} files at a time`);
@@ -229,6 +271,13 @@ if (files.length > 0 && obstacle !== null) {
 }
 
 rmSync(scratch, { recursive: true, force: true });
+if (skipped.size > 0) {
+  heading('skipped, by what the tests need');
+  for (const [reason, count] of [...skipped].sort(([, a], [, b]) => b - a))
+    console.log(`${String(count).padStart(5)}  ${reason}`);
+}
+if (filters.length === 0 && total.passed + total.failed < RUN_MIN)
+  fail(`only ${total.passed} tests ran, of at least ${RUN_MIN}`);
 if (leftOut.length > 0) {
   heading(`left to CI, or to CFS_WHOLE=1 npm test (files: ${leftOut.length})`);
   console.log(leftOut.join('\n'));

@@ -45,7 +45,8 @@ import { WorkerWatch } from './worker-watch.ts';
  */
 
 export async function mountMain(env: Record<string, string | undefined>): Promise<number> {
-  setFlagsFromString(`--interrupt-budget=${OPTIMISED_AFTER}`); // where V8 does not know it any more, nothing changes
+  // V8 of Node 22 and later has no such flag, and prints a complaint about it.
+  if (process.versions.node.startsWith('20.')) setFlagsFromString(`--interrupt-budget=${OPTIMISED_AFTER}`);
   const request = readMountRequest(env);
   // Whoever read the events may go away (EPIPE), and the disk that takes what libraries print may be full; the mount stays.
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});

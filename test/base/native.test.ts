@@ -13,9 +13,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { NativeFiles } from '../../src/base/native.ts';
+import { missingAddon, testUnless, titled } from '../harness/requirement.ts';
 
 const MIB = 1 << 20;
-const addonIsBuilt = existsSync(new URL('../../native-deps/fuse-kernel/build/fuse-kernel.node', import.meta.url));
+const missing = missingAddon();
 /** statfs(2) of ext4, XFS and Btrfs. */
 const NEVER_WAIT = [0xef53, 0x58465342, 0x9123683e];
 let folder: string;
@@ -32,7 +33,7 @@ afterAll(() => {
   rmSync(folder, { recursive: true });
 });
 
-test.skipIf(!addonIsBuilt)('a hole gives its room back, reads as zeros and leaves the size', () => {
+testUnless(missing)('a hole gives its room back, reads as zeros and leaves the size', () => {
   const files = new NativeFiles();
   writeSync(fd, Buffer.alloc(4 * MIB, 'x'), 0, 4 * MIB, 0);
   const before = files.allocatedBytes(fd);
@@ -48,7 +49,7 @@ test.skipIf(!addonIsBuilt)('a hole gives its room back, reads as zeros and leave
   expect(bytes.subarray(0, MIB).every((byte) => byte === 0x78)).toBe(true);
 });
 
-test.skipIf(!addonIsBuilt)('room is reserved with and without growing the file', () => {
+testUnless(missing)('room is reserved with and without growing the file', () => {
   const files = new NativeFiles();
   const other = openSync(join(folder, 'g'), 'w+');
 
@@ -61,21 +62,24 @@ test.skipIf(!addonIsBuilt)('room is reserved with and without growing the file',
   closeSync(other);
 });
 
-test.skipIf(!addonIsBuilt)('a read that does not wait gives what the page cache has', ({ skip }) => {
-  const files = new NativeFiles();
-  writeSync(fd, Buffer.from('hello'), 0, 5, 0);
-  const bytes = Buffer.alloc(5);
+test.skipIf(missing !== null)(
+  titled('a read that does not wait gives what the page cache has', missing),
+  ({ skip }) => {
+    const files = new NativeFiles();
+    writeSync(fd, Buffer.from('hello'), 0, 5, 0);
+    const bytes = Buffer.alloc(5);
 
-  const read = files.preadNowait(fd, bytes, 0);
-  // What has just been written is in the page cache. Some file systems have to wait for that, too (overlayfs over memory).
-  const isKnown = NEVER_WAIT.includes(statfsSync(folder).type);
-  skip(read === null && !isKnown, 'needs: a file system whose reads need not wait (RWF_NOWAIT)');
-  expect(read).toBe(5);
-  expect(bytes.toString()).toBe('hello');
-  expect(files.preadNowait(fd, bytes, 100 * MIB)).toBe(0);
-});
+    const read = files.preadNowait(fd, bytes, 0);
+    // What has just been written is in the page cache. Some file systems have to wait for that, too (overlayfs over memory).
+    const isKnown = NEVER_WAIT.includes(statfsSync(folder).type);
+    skip(read === null && !isKnown, 'needs: a file system whose reads need not wait (RWF_NOWAIT)');
+    expect(read).toBe(5);
+    expect(bytes.toString()).toBe('hello');
+    expect(files.preadNowait(fd, bytes, 100 * MIB)).toBe(0);
+  },
+);
 
-test.skipIf(!addonIsBuilt)('a failure says what was tried and its errno', () => {
+testUnless(missing)('a failure says what was tried and its errno', () => {
   const files = new NativeFiles();
 
   expect(() => files.allocatedBytes(-1)).toThrow(expect.objectContaining({ name: 'FsError', errno: 'EBADF' }));

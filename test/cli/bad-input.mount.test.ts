@@ -7,6 +7,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { exitCode } from '../../src/cli/exit-codes.ts';
 import { type CommandResult, runCommand } from '../harness/command.ts';
 import { inMountNamespace } from '../harness/mount-namespace.ts';
+import { missingForOtherUsers, testUnless } from '../harness/requirement.ts';
 import { PROJECT } from '../imports.ts';
 import { CommandHome } from './cli-harness.ts';
 
@@ -263,7 +264,7 @@ describe('without a mount', () => {
     },
   );
 
-  test.skipIf(process.getuid?.() !== 0)('a user without a home directory is told so by what needs one', async () => {
+  testUnless(missingForOtherUsers())('a user without a home directory is told so by what needs one', async () => {
     const env = { ...home.env, HOME: undefined, XDG_STATE_HOME: undefined };
     const as = ['setpriv', '--reuid=4242424', '--regid=4242424', '--clear-groups'];
     const run = (program: string, word: string) =>

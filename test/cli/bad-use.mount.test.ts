@@ -5,6 +5,7 @@ import { type ExitReason, exitCode } from '../../src/cli/exit-codes.ts';
 import { type CommandResult, runCommand } from '../harness/command.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
 import { inMountNamespace } from '../harness/mount-namespace.ts';
+import { missingForOtherUsers, testUnless } from '../harness/requirement.ts';
 import { PROJECT } from '../imports.ts';
 import { CommandHome } from './cli-harness.ts';
 
@@ -146,29 +147,32 @@ test('what a full disk takes a part of, or nothing, is told by the command that 
   expect(stderr).toBe('cfs: standard output: no space is left on the disk (ENOSPC)\n'.repeat(2));
 });
 
-test("another user's socket is refused by the system, and every command says whose mount it is", async () => {
-  const home = new CommandHome();
-  try {
-    // The other user knows the account by the same name, and was given the address of the first one's sockets.
-    const { accounts } = JSON.parse((await mount.cfs(['accounts', '--json'])).stdout) as {
-      accounts: { name: string }[];
-    };
-    home.plantAccount({ origin: mount.server.account.url, userId: accounts[0]?.name.split('@')[0] ?? '' });
-    await runCommand(['chown', '-R', '65534:65534', home.directory]);
-    const cfs = [process.execPath, join(PROJECT, 'dist/cli/cfs.js')];
-    const as = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups'];
-    const env = { ...home.env, XDG_RUNTIME_DIR: mount.env().XDG_RUNTIME_DIR };
-    const file = at('pushed.txt');
-    const ofMounts = [['sync', '--wait'], ['refresh'], ['retry'], ['umount'], ['metrics'], ['log-level', 'debug']];
-    const ofFiles = [['versions'], ['share', 'link'], ['pin'], ['unpin'], ['discard', '--yes'], ['diff', file]];
+testUnless(missingForOtherUsers())(
+  "another user's socket is refused by the system, and every command says whose mount it is",
+  async () => {
+    const home = new CommandHome();
+    try {
+      // The other user knows the account by the same name, and was given the address of the first one's sockets.
+      const { accounts } = JSON.parse((await mount.cfs(['accounts', '--json'])).stdout) as {
+        accounts: { name: string }[];
+      };
+      home.plantAccount({ origin: mount.server.account.url, userId: accounts[0]?.name.split('@')[0] ?? '' });
+      await runCommand(['chown', '-R', '65534:65534', home.directory]);
+      const cfs = [process.execPath, join(PROJECT, 'dist/cli/cfs.js')];
+      const as = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups'];
+      const env = { ...home.env, XDG_RUNTIME_DIR: mount.env().XDG_RUNTIME_DIR };
+      const file = at('pushed.txt');
+      const ofMounts = [['sync', '--wait'], ['refresh'], ['retry'], ['umount'], ['metrics'], ['log-level', 'debug']];
+      const ofFiles = [['versions'], ['share', 'link'], ['pin'], ['unpin'], ['discard', '--yes'], ['diff', file]];
 
-    for (const words of [...ofMounts, ...ofFiles.map((each) => [...each, file]), ['restore', `${file}@latest`]]) {
-      const result = await runCommand([...as, ...cfs, ...words], { env, anyExitCode: true });
+      for (const words of [...ofMounts, ...ofFiles.map((each) => [...each, file]), ['restore', `${file}@latest`]]) {
+        const result = await runCommand([...as, ...cfs, ...words], { env, anyExitCode: true });
 
-      expectRefusal(result, 'notMounted', 'belongs to another user');
+        expectRefusal(result, 'notMounted', 'belongs to another user');
+      }
+      expect((await mount.cfs(['status'])).stdout).toContain('mounted');
+    } finally {
+      home.dispose();
     }
-    expect((await mount.cfs(['status'])).stdout).toContain('mounted');
-  } finally {
-    home.dispose();
-  }
-});
+  },
+);

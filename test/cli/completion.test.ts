@@ -6,6 +6,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { commandRows } from '../../src/cli/command-table.ts';
 import { completionOf } from '../../src/cli/completion/completion.ts';
 import { optionRows } from '../../src/config/options.ts';
+import { missingPrograms, testUnless } from '../harness/requirement.ts';
 
 /** bash, with our script and what is typed; zsh and fish where they are. */
 
@@ -83,9 +84,7 @@ test('the shells are those that the table names', () => {
   expect(() => completionOf('tcsh')).toThrow('no completion for tcsh: bash, zsh, fish');
 });
 
-const has = (shell: string): boolean => spawnSync(shell, ['-c', 'true']).status === 0;
-
-test.runIf(has('zsh'))('zsh can read it, and offers commands', () => {
+testUnless(missingPrograms('zsh'))('zsh can read it, and offers commands', () => {
   writeFileSync(join(directory, '_cfs'), completionOf('zsh'));
   const script =
     'fpath=($1 $fpath); autoload -U compinit; compinit -u -D; autoload +X _cfs; (( $+_comps[cfs] && $+_comps[cfs-mount] ))';
@@ -96,7 +95,7 @@ test.runIf(has('zsh'))('zsh can read it, and offers commands', () => {
   expect(spawnSync('zsh', ['-n', join(directory, '_cfs')]).status).toBe(0);
 });
 
-test.runIf(has('fish'))('fish can read it, and offers what fits', () => {
+testUnless(missingPrograms('fish'))('fish can read it, and offers what fits', () => {
   writeFileSync(join(directory, 'cfs.fish'), completionOf('fish'));
   const offers = (line: string): string[] => {
     const script = `source ${join(directory, 'cfs.fish')}; complete -C'${line}'`;

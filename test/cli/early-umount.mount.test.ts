@@ -2,8 +2,9 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, onTestFailed, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFailed } from 'vitest';
 import { MountFixture } from '../harness/mount-fixture.ts';
+import { missingRoot, testUnless } from '../harness/requirement.ts';
 import { PROJECT } from '../imports.ts';
 
 /**
@@ -44,7 +45,7 @@ afterAll(async () => {
 });
 
 // mount(2) is root's; fusermount3 does it for others.
-test.skipIf(process.getuid?.() !== 0)('cfs umount while the mount is being made takes it away again', async () => {
+testUnless(missingRoot())('cfs umount while the mount is being made takes it away again', async () => {
   onTestFailed(mount.printLogs);
   const isMounted = (): boolean => readFileSync('/proc/mounts', 'utf8').includes(` ${mount.directory} `);
   starting = spawn(process.execPath, [join(PROJECT, 'dist/cli/cfs-mount.js'), '-f', mount.directory], {

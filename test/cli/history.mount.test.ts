@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { exitCode } from '../../src/cli/exit-codes.ts';
 import type { CommandResult } from '../harness/command.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
+import { missingPrograms, missingRoot, testUnless } from '../harness/requirement.ts';
 
 /** What was: versions, the trash, public links, as people get at them. One mount for all; each test has files of its own. */
 
@@ -69,18 +70,21 @@ test('cfs restore makes a file what it was, as its next version, and keeps what 
 });
 
 /** [S-history-2] */
-test.skipIf(process.getuid?.() !== 0)('cfs restore leaves a file its owner, its mode and its attributes', async () => {
-  const kept = `${'a'.repeat(39)}😀 kept.txt`; // as a part of it is in the name of the copy
-  const [first] = await save(kept, 'first', 'second');
-  await mount.run(`chown 4321:8765 '${kept}'; chmod 4750 '${kept}'; setfattr -n user.note -v mine '${kept}'`);
+testUnless(missingRoot() ?? missingPrograms('setfattr', 'getfattr'))(
+  'cfs restore leaves a file its owner, its mode and its attributes',
+  async () => {
+    const kept = `${'a'.repeat(39)}😀 kept.txt`; // as a part of it is in the name of the copy
+    const [first] = await save(kept, 'first', 'second');
+    await mount.run(`chown 4321:8765 '${kept}'; chmod 4750 '${kept}'; setfattr -n user.note -v mine '${kept}'`);
 
-  expect(await cfs('restore', `${at(kept)}@${first}`)).toMatchObject({ code: 0, stderr: '' });
+    expect(await cfs('restore', `${at(kept)}@${first}`)).toMatchObject({ code: 0, stderr: '' });
 
-  const { stdout } = await mount.run(
-    `cat '${kept}'; stat -c ' %u %g %a' '${kept}'; getfattr --only-values -n user.note '${kept}'`,
-  );
-  expect(stdout).toBe('first 4321 8765 4750\nmine');
-});
+    const { stdout } = await mount.run(
+      `cat '${kept}'; stat -c ' %u %g %a' '${kept}'; getfattr --only-values -n user.note '${kept}'`,
+    );
+    expect(stdout).toBe('first 4321 8765 4750\nmine');
+  },
+);
 
 /** [S-history-2] The file that it makes beside `_name` begins with `._`, which never travels. */
 test.each(['_begun.txt', '#begun.txt'])('cfs restore makes %s what it was, as its next version', async (name) => {

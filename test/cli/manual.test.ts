@@ -4,6 +4,7 @@ import { commandRows } from '../../src/cli/command-table.ts';
 import { EXIT_CODES } from '../../src/cli/exit-codes.ts';
 import { MANUAL_PAGES } from '../../src/cli/manual.ts';
 import { optionRows } from '../../src/config/options.ts';
+import { missingPrograms, titled } from '../harness/requirement.ts';
 
 const pages = Object.entries(MANUAL_PAGES).map(([name, make]) => [name, make('1.2.3')] as const);
 const [, mountPage = ''] = pages.find(([name]) => name === 'cfs-mount.1') ?? [];
@@ -31,9 +32,9 @@ test.each(pages)('%s is a page of man(7) in ASCII, and no text of it is a reques
   );
 });
 
-const groff = spawnSync('groff', ['--version']).status === 0;
+const missing = missingPrograms('groff');
 
-test.runIf(groff).each(pages)('groff has no warning for %s', (_name, page) => {
+test.skipIf(missing !== null).each(pages)(titled('groff has no warning for %s', missing), (_name, page) => {
   const { stderr, stdout, status } = spawnSync('groff', ['-man', '-Tascii', '-ww', '-rLL=80n'], {
     input: page,
     encoding: 'utf8',

@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:net';
 import { afterEach, beforeEach, expect, onTestFailed, test } from 'vitest';
 import { exitCode } from '../../src/cli/exit-codes.ts';
@@ -110,6 +110,14 @@ async function processes(): Promise<number[]> {
     .map(Number);
 }
 
+function commandLineOf(pid: string): string {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'latin1');
+  } catch {
+    return ''; // it has ended
+  }
+}
+
 async function killAll(): Promise<void> {
   for (const pid of await processes()) {
     try {
@@ -212,15 +220,10 @@ test('when only npm start is killed, its server ends too', async () => {
 
   first.kill9();
 
-  await expect
-    .poll(
-      async () =>
-        (await runCommand(['sh', '-c', `pgrep -fc "[d]emo-server-process.js ${home.directory}" || true`])).stdout,
-      {
-        timeout: 60_000,
-      },
-    )
-    .toBe('0\n');
+  const servers = (): string[] =>
+    readdirSync('/proc').filter((pid) => /^\d+$/.test(pid) && isServer(commandLineOf(pid)));
+  const isServer = (line: string): boolean => line.includes('demo-server-process.js') && line.includes(home.directory);
+  await expect.poll(servers, { timeout: 60_000 }).toEqual([]);
 });
 
 test('a second start on the same directory, or beside the first, is refused in one sentence', async () => {

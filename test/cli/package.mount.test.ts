@@ -7,7 +7,7 @@ import { ReferenceServer } from '../harness/reference-server.ts';
 import { PROJECT } from '../imports.ts';
 import { CommandHome } from './cli-harness.ts';
 
-/** What `npm pack` makes: what is in it, and that `npm install -g` of it is all that a machine with Node and fuse3 needs. */
+/** What `npm pack` makes: what is in it, and that a machine with Node and fuse3 needs nothing else. */
 
 interface Pack {
   readonly filename: string;
@@ -18,7 +18,7 @@ interface Pack {
 /** All that may be in it: programs, the addon (built, and its sources for other machines), documents. */
 const ALLOWED = [
   /^bin\/cfs(-mount)?$/,
-  /^(package\.json|README\.md|LICENSE|CHANGELOG\.md|SECURITY\.md)$/,
+  /^(package\.json|npm-shrinkwrap\.json|README\.md|LICENSE|CHANGELOG\.md|SECURITY\.md)$/,
   /^dist\/[a-z]+\/([a-z]+\/)?[a-z0-9-]+\.js(\.map)?$/,
   /^docs\/([a-z-]+\.md|adr\/\d{4}-[a-z-]+\.md)$/,
   /^man\/[a-z-]+\.1$/,
@@ -27,8 +27,8 @@ const ALLOWED = [
 ];
 /** All that the package is made of. */
 const SOURCES =
-  '.npmrc package.json tsconfig.json tsconfig.build.json README.md LICENSE CHANGELOG.md SECURITY.md bin docs native-deps scripts src';
-const PACKED_BYTES_MAX = 1024 ** 2;
+  '.npmrc package.json package-lock.json tsconfig.json tsconfig.build.json README.md LICENSE CHANGELOG.md SECURITY.md bin docs native-deps scripts src';
+const PACKED_BYTES_MAX = 1.25 * 1024 ** 2;
 
 let home: CommandHome;
 let pack: Pack;
@@ -101,14 +101,37 @@ test.each(['mount', 'mount-worker'])(
   },
 );
 
+/** Every package that is installed has the version of the lock file, and no install script of one has built anything. */
+function expectLockedVersions(installed: string): void {
+  const { packages } = JSON.parse(readFileSync(join(PROJECT, 'package-lock.json'), 'utf8')) as {
+    packages: Record<string, { version: string }>;
+  };
+  const places = Object.keys(packages).filter((place) => place !== '' && existsSync(join(installed, place)));
+  expect(places.length).toBeGreaterThan(30);
+  for (const place of places) {
+    const { version } = JSON.parse(readFileSync(join(installed, place, 'package.json'), 'utf8')) as { version: string };
+    expect(`${place} ${version}`).toBe(`${place} ${packages[place]?.version}`);
+    expect(existsSync(join(installed, place, 'build/Release')), `${place} was built`).toBe(false);
+  }
+  const hidden = JSON.parse(readFileSync(join(installed, 'node_modules/.package-lock.json'), 'utf8')) as {
+    packages: Record<string, unknown>;
+  };
+  expect(Object.keys(hidden.packages).filter((place) => !(place in packages))).toEqual([]);
+}
+
 test('installed from that file alone, the programs sign in, mount, push and end', { timeout: 240_000 }, async () => {
-  const prefix = home.path('prefix');
-  mkdirSync(prefix);
-  const install = ['install', '-g', '--prefix', prefix, '--ignore-scripts', '--omit=dev', '--prefer-offline'];
-  await runCommand(['npm', ...install, '--no-audit', '--no-fund', join(home.directory, pack.filename)], {
-    timeoutMs: 180_000,
-  });
+  const [prefix, installed] = [home.path('prefix'), home.path('lib')];
+  for (const directory of [prefix, installed]) mkdirSync(directory);
+  // The commands of the README. npm takes the versions of a lock file only where it installs into its directory.
+  const install = `
+    tar -xzf "$1" --strip-components=1 -C "$2"
+    cd "$2"
+    npm ci --omit=dev --ignore-scripts --prefer-offline
+    npm install -g --prefix "$3" .`;
+  const packed = join(home.directory, pack.filename);
+  await runCommand(['sh', '-euc', install, 'sh', packed, installed, prefix], { timeoutMs: 180_000 });
   expect(existsSync(join(prefix, 'share/man/man1/cfs-mount.1'))).toBe(true);
+  expectLockedVersions(installed);
   const server = await ReferenceServer.start();
   try {
     const { account } = server;

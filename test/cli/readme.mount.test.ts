@@ -8,10 +8,17 @@ import { CommandHome } from './cli-harness.ts';
 
 /** The commands that README.md tells people to type, as they stand there; only the address is that of a service of ours. */
 
+const INSTALL = `npm ci
+npm pack
+mkdir -p ~/.local/lib/cfs-mount
+tar -xzf cfs-mount-*.tgz --strip-components=1 -C ~/.local/lib/cfs-mount
+cd ~/.local/lib/cfs-mount && npm ci --omit=dev --ignore-scripts && npm install -g .
+`;
+
 /** Blocks that have a test of their own, which types them. */
 const ELSEWHERE: Readonly<Record<string, string>> = {
   'npm start\n': 'test/cli/npm-start.mount.test.ts',
-  'npm ci\nnpm pack\nnpm install -g ./cfs-mount-*.tgz\n': 'test/cli/package.mount.test.ts',
+  [INSTALL]: 'test/cli/package.mount.test.ts',
 };
 
 const blocks = [...textOf('README.md').matchAll(/^```sh\n(.*?)^```$/gms)].map(([, script = '']) => script);

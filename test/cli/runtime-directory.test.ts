@@ -5,6 +5,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { mountRequest } from '../../src/cli/mount-command.ts';
 import { loadOptions } from '../../src/config/load.ts';
 import { accountPaths, pathsOf } from '../../src/config/paths.ts';
+import { testUnless } from '../harness/requirement.ts';
 
 /** Where a mount makes its control socket: its own session's directory, and no other one's. */
 
@@ -51,8 +52,11 @@ test('beside the account where the directory is that of whoever called su(1)', (
   expect(chosen).toBe(boot);
 });
 
-test.skipIf(isRoot)('beside the account where there is none, and none can be made', () => {
-  const { chosen, boot } = socketPath('/no-session');
+testUnless(isRoot ? 'a user other than root' : null)(
+  'beside the account where there is none, and none can be made',
+  () => {
+    const { chosen, boot } = socketPath('/no-session');
 
-  expect(chosen).toBe(boot);
-});
+    expect(chosen).toBe(boot);
+  },
+);

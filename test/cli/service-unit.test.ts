@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { type ServiceUnit, unitNameOf, unitText } from '../../src/cli/service-unit.ts';
+import { missingPrograms, testUnless } from '../harness/requirement.ts';
 
 const UNIT: ServiceUnit = {
   title: 'ann@example.com at /home/ann/Cloud',
@@ -76,9 +77,7 @@ test.each([
   expect(unitNameOf(directory)).toBe(name);
 });
 
-const analyze = spawnSync('systemd-analyze', ['--version']).status === 0;
-
-test.runIf(analyze)('systemd-analyze finds nothing to say', () => {
+testUnless(missingPrograms('systemd-analyze'))('systemd-analyze finds nothing to say', () => {
   const directory = mkdtempSync(join(tmpdir(), 'cfs-unit-'));
   try {
     const path = join(directory, 'cfs-mount-home.service');

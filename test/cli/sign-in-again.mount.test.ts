@@ -1,11 +1,12 @@
 import { describe, expect, onTestFailed, test } from 'vitest';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
+import { missingPrograms } from '../harness/requirement.ts';
 
 /** A sign-in that the service takes back is a state, not an end: everything goes on here, and `cfs login` cures it. */
 
 const CURED_MS_MAX = 60_000;
 
-const missing = missingForMounts();
+const missing = missingForMounts() ?? missingPrograms('getfattr');
 describe.skipIf(missing !== null)(`signing in again${missing === null ? '' : ` (needs: ${missing})`}`, () => {
   test('what is here stays readable, changes queue, and cfs login cures it without a remount', {
     timeout: 120_000,

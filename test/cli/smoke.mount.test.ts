@@ -17,6 +17,11 @@ test('what is saved in a mount reaches the service, a fresh mount reads it back,
     expect((await second.run('cat letters/one.txt big.bin | sha256sum')).stdout).toBe(sums);
 
     expect((await mount.unmount()).code).toBe(0);
+    // What Node or V8 prints about itself lands in the log, between its JSON lines.
+    const [log = ''] = (await mount.logs()).split('--- server ---');
+    const lines = log.split('\n').filter((line) => line !== '' && line !== '--- mount ---');
+    expect(lines.length).toBeGreaterThan(1);
+    expect(lines.filter((line) => !line.startsWith('{'))).toEqual([]);
     expect((await runCommand(['grep', '-c', mount.directory, '/proc/mounts'], { anyExitCode: true })).stdout).toBe(
       '0\n',
     );

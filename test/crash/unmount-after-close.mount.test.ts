@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
+import { missingPrograms } from '../harness/requirement.ts';
 
 const FILES = 400;
 
@@ -7,7 +8,7 @@ const FILES = 400;
  * close(2) waits for FLUSH, and for nothing else: of what a program closes when it ends, the kernel tells later (RELEASE), and no more at all where the
  * mount goes meanwhile (fuse_abort_conn).
  */
-const missing = missingForMounts();
+const missing = missingForMounts() ?? missingPrograms('python3');
 describe.skipIf(missing !== null)(
   `unmounted right after a program ended${missing === null ? '' : ` (needs: ${missing})`}`,
   () => {

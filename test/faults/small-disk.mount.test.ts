@@ -3,6 +3,7 @@ import { closeSync, cpSync, openSync, readdirSync, rmSync, statfsSync, statSync,
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
+import { missingPrograms, missingRoot } from '../harness/requirement.ts';
 
 /**
  * A mount whose store lies on a real file system of 64 MiB, which fills: with changes that nobody can push, with names until LMDB
@@ -11,7 +12,7 @@ import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
 
 const MIB = 1024 * 1024;
 
-const missing = process.getuid?.() === 0 ? missingForMounts() : 'root: it mounts a file system of 64 MiB for the store';
+const missing = missingRoot() ?? missingForMounts() ?? missingPrograms('python3');
 
 /** One file each; their names are those whose close(2) returned 0. What refused is told as its errno. */
 const FILLER = `

@@ -11,6 +11,7 @@ import {
 } from '../conformance/file-api.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
 import { OtherProgram } from '../harness/other-program.ts';
+import { titled } from '../harness/requirement.ts';
 import { SyscallProcess } from '../harness/syscall-process.ts';
 
 /**
@@ -23,7 +24,7 @@ const SHORT_BYTES = 700_001;
 const LONG_BYTES = 1_300_003;
 
 const missing = missingForMounts();
-describe.skipIf(missing !== null)(`a file that is replaced while it is read${missing ?? ''}`, () => {
+describe.skipIf(missing !== null)(titled('a file that is replaced while it is read', missing), () => {
   let mount: MountFixture;
   let other: OtherProgram;
   let reader: SyscallProcess;

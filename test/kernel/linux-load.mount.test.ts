@@ -5,6 +5,7 @@ import { afterEach, expect, onTestFinished, test, vi } from 'vitest';
 import { tellFigures } from '../harness/figures.ts';
 import { placeOnDisk } from '../harness/ground.ts';
 import { inMountNamespace } from '../harness/mount-namespace.ts';
+import { missingForOtherUsers, missingMtab, testUnless, titled } from '../harness/requirement.ts';
 import type { Held } from './cycle-host.ts';
 import { compiledSources, MountDriver, makeMountPoint, run, script, shell, started } from './mount-driver.ts';
 
@@ -219,27 +220,29 @@ test('a write, truncate or chown by someone without privilege clears setuid and 
 const ORDINARY_USER = 'setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --bounding-set=+all';
 
 /** In a mount namespace of its own, where the device is open to all as on ordinary systems. */
-test('an ordinary user mounts and unmounts with fusermount3', async () => {
-  const place = folder();
-  const host = join(compiledSources(), 'test/kernel/memory-mount-host.js');
-  // All that `-o` takes; not all of it is known to fusermount3.
-  const flags = [
-    'exec',
-    'noexec',
-    'async',
-    'sync',
-    'dirsync',
-    'atime',
-    'relatime',
-    'strictatime',
-    'nodiratime',
-    'diratime',
-  ];
-  const mount = { directory: `${place}/m`, fsname: 'a,b c', flags: [...flags, 'noatime', 'nosuid', 'nodev'] };
-  const options = JSON.stringify({ mount });
+testUnless(missingForOtherUsers() ?? missingMtab())(
+  'an ordinary user mounts and unmounts with fusermount3',
+  async () => {
+    const place = folder();
+    const host = join(compiledSources(), 'test/kernel/memory-mount-host.js');
+    // All that `-o` takes; not all of it is known to fusermount3.
+    const flags = [
+      'exec',
+      'noexec',
+      'async',
+      'sync',
+      'dirsync',
+      'atime',
+      'relatime',
+      'strictatime',
+      'nodiratime',
+      'diratime',
+    ];
+    const mount = { directory: `${place}/m`, fsname: 'a,b c', flags: [...flags, 'noatime', 'nosuid', 'nodev'] };
+    const options = JSON.stringify({ mount });
 
-  await shell(
-    `chmod 755 ${place}; mkdir ${place}/m; chown 65534:65534 ${place}/m; mknod -m 666 ${place}/fuse c 10 229
+    await shell(
+      `chmod 755 ${place}; mkdir ${place}/m; chown 65534:65534 ${place}/m; mknod -m 666 ${place}/fuse c 10 229
      cat > ${place}/inside.sh <<'END'
 mount --bind ${place}/fuse /dev/fuse
 ${ORDINARY_USER} ${process.execPath} ${host} '${options}' 2> ${place}/log &
@@ -249,24 +252,25 @@ ${ORDINARY_USER} sh -c 'echo hello > ${place}/m/f; cat ${place}/m/f; stat -c %u 
 wait $!
 cat ${place}/log
 END`,
-  );
-  const [unshare = '', ...words] = inMountNamespace(`exec sh -eu ${place}/inside.sh`, null);
-  const { code, stdout: said, stderr } = await run(unshare, words, 90_000);
+    );
+    const [unshare = '', ...words] = inMountNamespace(`exec sh -eu ${place}/inside.sh`, null);
+    const { code, stdout: said, stderr } = await run(unshare, words, 90_000);
 
-  expect(code, stderr).toBe(0);
-  expect(said.split('\n').slice(0, 3)).toEqual([
-    'a,b\\040c fuse.cfs-test rw,sync,dirsync,nosuid,nodev,noexec,noatime',
-    'hello',
-    '65534',
-  ]);
-  expect(said).toContain('"ended":"unmounted"');
-});
+    expect(code, stderr).toBe(0);
+    expect(said.split('\n').slice(0, 3)).toEqual([
+      'a,b\\040c fuse.cfs-test rw,sync,dirsync,nosuid,nodev,noexec,noatime',
+      'hello',
+      '65534',
+    ]);
+    expect(said).toContain('"ended":"unmounted"');
+  },
+);
 
 /** As libfuse from source lays it down, and as NixOS has it. */
-test.each([
+test.skipIf(missingForOtherUsers() !== null).each([
   { where: 'in /usr/local', own: '' },
   { where: 'on the path of the user', own: 'PATH=$place/wrappers:$PATH' },
-])('a fusermount3 that lies $where mounts and unmounts', async ({ own }) => {
+])(titled('a fusermount3 that lies $where mounts and unmounts', missingForOtherUsers()), async ({ own }) => {
   const place = folder();
   const module = join(compiledSources(), 'src/kernel/mount-point.js');
   const options = { fsname: 'x', subtype: 'x', flags: [] };

@@ -8,6 +8,7 @@ import { mountOn } from '../../src/kernel/mount-table.ts';
 import { PAYLOAD_BYTES_MAX } from '../../src/kernel/native.ts';
 import { MASKABLE_FEATURES } from '../../src/kernel/negotiation.ts';
 import { inMountNamespace } from '../harness/mount-namespace.ts';
+import { missingRoot, testUnless } from '../harness/requirement.ts';
 import { MountDriver, makeMountPoint, run, script, shell, started } from './mount-driver.ts';
 
 const drivers: MountDriver[] = [];
@@ -436,7 +437,7 @@ describe('coming and going', () => {
   });
 
   // Aborted: a file that is open there was not closed, as one is that the kernel has let go of at the end.
-  test.skipIf(process.getuid?.() !== 0)('another mount namespace that has it does not hold up its end', async () => {
+  testUnless(missingRoot())('another mount namespace that has it does not hold up its end', async () => {
     const driver = await mounted();
     const script = `echo there; exec sleep 300 > ${driver.path('open')}`;
     const [unshare = '', ...words] = inMountNamespace(script, driver.directory);
@@ -467,39 +468,33 @@ describe('coming and going', () => {
     expect(await driver.ended).toEqual({ how: 'unmounted', destroyed: true });
   });
 
-  test.skipIf(process.getuid?.() !== 0)(
-    'what is mounted over it, or in its place, is not taken away with it',
-    async () => {
-      const driver = await mounted();
-      await shell(`mount -t tmpfs over ${driver.directory}`);
-      try {
-        await expect(driver.do({ do: 'unmount', how: 'orderly' })).rejects.toThrow('EBUSY');
-        await driver.do({ do: 'unmount', how: 'lazily' });
+  testUnless(missingRoot())('what is mounted over it, or in its place, is not taken away with it', async () => {
+    const driver = await mounted();
+    await shell(`mount -t tmpfs over ${driver.directory}`);
+    try {
+      await expect(driver.do({ do: 'unmount', how: 'orderly' })).rejects.toThrow('EBUSY');
+      await driver.do({ do: 'unmount', how: 'lazily' });
 
-        expect(mountOn(driver.directory)?.source).toBe('over');
-      } finally {
-        await run('umount', [driver.directory]);
-      }
-      await driver.do({ do: 'unmount', how: 'orderly' });
-      expect(await driver.ended).toEqual({ how: 'unmounted', destroyed: true });
-    },
-  );
+      expect(mountOn(driver.directory)?.source).toBe('over');
+    } finally {
+      await run('umount', [driver.directory]);
+    }
+    await driver.do({ do: 'unmount', how: 'orderly' });
+    expect(await driver.ended).toEqual({ how: 'unmounted', destroyed: true });
+  });
 
   // Otherwise what is tested above is aborted, where another test has a namespace for ten seconds.
-  test.skipIf(process.getuid?.() !== 0)(
-    'a mount namespace of tests lets go of what another mount lies over',
-    async () => {
-      const driver = await mounted();
-      await shell(`mount -t tmpfs over ${driver.directory}`);
-      try {
-        const [unshare = '', ...words] = inMountNamespace('cat /proc/self/mounts', null);
+  testUnless(missingRoot())('a mount namespace of tests lets go of what another mount lies over', async () => {
+    const driver = await mounted();
+    await shell(`mount -t tmpfs over ${driver.directory}`);
+    try {
+      const [unshare = '', ...words] = inMountNamespace('cat /proc/self/mounts', null);
 
-        expect((await run(unshare, words)).stdout).not.toContain(driver.directory);
-      } finally {
-        await run('umount', [driver.directory]);
-      }
-    },
-  );
+      expect((await run(unshare, words)).stdout).not.toContain(driver.directory);
+    } finally {
+      await run('umount', [driver.directory]);
+    }
+  });
 
   test('a mount that was detached, and in which a file is open, is in use: its end is not waited for', async () => {
     const driver = await mounted();
@@ -579,7 +574,7 @@ describe('coming and going', () => {
     driver.process.kill('SIGKILL');
   });
 
-  test.skipIf(process.getuid?.() !== 0).each([
+  test.skipIf(missingRoot() !== null).each([
     ['lies over it', 'stays'],
     ['lies in its place', 'is taken away first'],
   ])('another mount that %s is left alone when it is abandoned (needs: root)', async (_where, own) => {

@@ -1,8 +1,11 @@
-import { expect, test } from 'vitest';
+import { expect } from 'vitest';
 import { UsageError } from '../../src/base/errors.ts';
 import type { MountOptions } from '../../src/kernel/binding.ts';
 import { openMount } from '../../src/kernel/mount-point.ts';
 import { loadKernelAddon } from '../../src/kernel/native.ts';
+import { missingAddon, testUnless } from '../harness/requirement.ts';
+
+const missing = missingAddon();
 
 const OPTIONS: Omit<MountOptions, 'directory'> = {
   ...{ fsname: 'cfs-test', subtype: 'cfs-test', readOnly: false, allowOther: false, defaultPermissions: false },
@@ -11,7 +14,7 @@ const OPTIONS: Omit<MountOptions, 'directory'> = {
 /** More than execve(2) takes as one argument (MAX_ARG_STRLEN): whatever is to be started with it is not. */
 const TOO_LONG = `/${'x'.repeat(256 * 1024)}`;
 
-test('a fusermount3 that cannot be started is told in one sentence', () => {
+testUnless(missing)('a fusermount3 that cannot be started is told in one sentence', () => {
   const mount = () => openMount({ ...OPTIONS, directory: TOO_LONG }, { addon: loadKernelAddon(), uid: 1000 });
 
   expect(mount).toThrow(UsageError);

@@ -17,6 +17,9 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import * as N from '../../src/kernel/native.ts';
 import { runCommand } from '../harness/command.ts';
+import { missingAddon, testUnless } from '../harness/requirement.ts';
+
+const missing = missingAddon();
 
 /** open(2), as fdinfo shows it (proc(5)). */
 const O_CLOEXEC = 0o2000000;
@@ -59,104 +62,116 @@ test('the layout of the region is what connection.c says', () => {
   expect(number('PAGE') + number('PAYLOAD_MAX')).toBe(N.SCRATCH_BYTES);
 });
 
-test("a connection that cannot be opened leaves the descriptor to whoever has it, and closes nobody else's", async () => {
-  const addon = N.loadKernelAddon();
-  const nothing = (): void => {};
+testUnless(missing)(
+  "a connection that cannot be opened leaves the descriptor to whoever has it, and closes nobody else's",
+  async () => {
+    const addon = N.loadKernelAddon();
+    const nothing = (): void => {};
 
-  /** Whether a file that took the number of the device is still there; null where another thread's took it. */
-  async function inItsPlace(): Promise<boolean | null> {
+    /** Whether a file that took the number of the device is still there; null where another thread's took it. */
+    async function inItsPlace(): Promise<boolean | null> {
+      const [device = -1, peer = -1] = addon.socketPair();
+      // What is no function cannot be kept: it is seen when everything else is there.
+      const result = addon.openConnection(device, 32, 2, 0xffffffff, nothing, nothing, 0 as never);
+      expect(result).toBe(-constants.errno.ENOMEM);
+      addon.closeDescriptor(device);
+      const file = openSync(UNCACHED, 'r');
+      await new Promise((resume) => setTimeout(resume, 50));
+      const isThere = file === device ? fstatSync(file).isFile() : null;
+      closeSync(file);
+      addon.closeDescriptor(peer);
+      return isThere;
+    }
+
+    let isThere: boolean | null = null;
+    for (let tries = 0; tries < 100 && isThere === null; tries++) isThere = await inItsPlace();
+    expect(isThere).toBe(true);
+  },
+);
+
+testUnless(missing)(
+  'what the pool is to read is no descriptor of the programs that are started meanwhile',
+  async () => {
+    const addon = N.loadKernelAddon();
+    // In the place of the kernel's device: it takes any reply.
     const [device = -1, peer = -1] = addon.socketPair();
-    // What is no function cannot be kept: it is seen when everything else is there.
-    const result = addon.openConnection(device, 32, 2, 0xffffffff, nothing, nothing, 0 as never);
-    expect(result).toBe(-constants.errno.ENOMEM);
-    addon.closeDescriptor(device);
+    const nothing = (): void => {};
+    const connection = addon.openConnection(device, 32, 2, 0xffffffff, nothing, nothing, nothing) as N.AddonConnection;
     const file = openSync(UNCACHED, 'r');
-    await new Promise((resume) => setTimeout(resume, 50));
-    const isThere = file === device ? fstatSync(file).isFile() : null;
+    const busy = Array.from({ length: BUSY }, () => new Promise((done) => pbkdf2('', '', 50_000, 64, 'sha512', done)));
+
+    const sent = new Promise((done) => {
+      expect(connection.sendPieces(2, 0, [Float64Array.of(file, 0, 16)], done)).toBe(1);
+    });
+    const flags = flagsOf(UNCACHED);
+
+    expect(flags).toHaveLength(2);
+    for (const each of flags) expect(each & O_CLOEXEC).toBe(O_CLOEXEC);
+    expect(await sent).toBe(0);
+    await Promise.all(busy);
+    expect(flagsOf(UNCACHED)).toHaveLength(1);
+    connection.close();
     closeSync(file);
     addon.closeDescriptor(peer);
-    return isThere;
-  }
+  },
+);
 
-  let isThere: boolean | null = null;
-  for (let tries = 0; tries < 100 && isThere === null; tries++) isThere = await inItsPlace();
-  expect(isThere).toBe(true);
-});
+testUnless(missing)(
+  'a reading that fails is tried once more, and what it says then is how the connection ended',
+  async () => {
+    const addon = N.loadKernelAddon();
+    // In the place of the kernel's device. Closed with a reply that it has not read, it says ECONNRESET once and then that there is no more: unix(7).
+    const [device = -1, peer = -1] = addon.socketPair();
+    const nothing = (): void => {};
+    let connection: N.AddonConnection | null = null;
+    const ended = new Promise((resolve) => {
+      connection = addon.openConnection(device, 32, 2, 0xffffffff, nothing, nothing, resolve) as N.AddonConnection;
+    });
+    const file = openSync(UNCACHED, 'r');
+    const sent = new Promise((done) => connection?.sendPieces(2, 0, [Float64Array.of(file, 0, 16)], done));
+    expect(await sent).toBe(0);
 
-test('what the pool is to read is no descriptor of the programs that are started meanwhile', async () => {
-  const addon = N.loadKernelAddon();
-  // In the place of the kernel's device: it takes any reply.
-  const [device = -1, peer = -1] = addon.socketPair();
-  const nothing = (): void => {};
-  const connection = addon.openConnection(device, 32, 2, 0xffffffff, nothing, nothing, nothing) as N.AddonConnection;
-  const file = openSync(UNCACHED, 'r');
-  const busy = Array.from({ length: BUSY }, () => new Promise((done) => pbkdf2('', '', 50_000, 64, 'sha512', done)));
+    addon.closeDescriptor(peer);
 
-  const sent = new Promise((done) => {
-    expect(connection.sendPieces(2, 0, [Float64Array.of(file, 0, 16)], done)).toBe(1);
-  });
-  const flags = flagsOf(UNCACHED);
+    expect(await ended).toBe(constants.errno.EIO);
+    closeSync(file);
+  },
+);
 
-  expect(flags).toHaveLength(2);
-  for (const each of flags) expect(each & O_CLOEXEC).toBe(O_CLOEXEC);
-  expect(await sent).toBe(0);
-  await Promise.all(busy);
-  expect(flagsOf(UNCACHED)).toHaveLength(1);
-  connection.close();
-  closeSync(file);
-  addon.closeDescriptor(peer);
-});
+testUnless(missing)(
+  'a connection that another thread gives up ends in order where its own thread is back and asks for more',
+  async () => {
+    const addon = N.loadKernelAddon();
+    const [device = -1, peer = -1] = addon.socketPair();
+    const nothing = (): void => {};
+    const request = new Uint32Array(N.SMALL_SLOT_BYTES / 4 + 1); // long: there are two large slots
+    request.set([request.byteLength, 1]); // fuse_in_header: length, FUSE_LOOKUP
+    const [held, said]: [number[], number[]] = [[], []];
 
-test('a reading that fails is tried once more, and what it says then is how the connection ended', async () => {
-  const addon = N.loadKernelAddon();
-  // In the place of the kernel's device. Closed with a reply that it has not read, it says ECONNRESET once and then that there is no more: unix(7).
-  const [device = -1, peer = -1] = addon.socketPair();
-  const nothing = (): void => {};
-  let connection: N.AddonConnection | null = null;
-  const ended = new Promise((resolve) => {
-    connection = addon.openConnection(device, 32, 2, 0xffffffff, nothing, nothing, resolve) as N.AddonConnection;
-  });
-  const file = openSync(UNCACHED, 'r');
-  const sent = new Promise((done) => connection?.sendPieces(2, 0, [Float64Array.of(file, 0, 16)], done));
-  expect(await sent).toBe(0);
-
-  addon.closeDescriptor(peer);
-
-  expect(await ended).toBe(constants.errno.EIO);
-  closeSync(file);
-});
-
-test('a connection that another thread gives up ends in order where its own thread is back and asks for more', async () => {
-  const addon = N.loadKernelAddon();
-  const [device = -1, peer = -1] = addon.socketPair();
-  const nothing = (): void => {};
-  const request = new Uint32Array(N.SMALL_SLOT_BYTES / 4 + 1); // long: there are two large slots
-  request.set([request.byteLength, 1]); // fuse_in_header: length, FUSE_LOOKUP
-  const [held, said]: [number[], number[]] = [[], []];
-
-  const ended = new Promise((resolve) => {
-    const hold = (): void => {
-      const item = new Uint32Array(connection.region, 0, N.ITEM_WORDS);
-      [item[N.ITEM_REPLY], item[N.ITEM_HELD]] = [N.TAKEN, 1];
-      held.push(item[N.ITEM_SLOT] ?? 0);
+    const ended = new Promise((resolve) => {
+      const hold = (): void => {
+        const item = new Uint32Array(connection.region, 0, N.ITEM_WORDS);
+        [item[N.ITEM_REPLY], item[N.ITEM_HELD]] = [N.TAKEN, 1];
+        held.push(item[N.ITEM_SLOT] ?? 0);
+        writeSync(peer, request);
+        // The third finds no slot. It is seen in this turn or in the next: only then does it not read until a slot is given back, and polls anew.
+        if (held.length === 2) setImmediate(() => setImmediate(askForMore));
+      };
+      const askForMore = (): void => {
+        said.push(addon.abandonDescriptor(device), connection.send(connection.scratchStart, 16));
+        for (const [large, slot] of held.entries()) connection.release(slot, large + 1);
+      };
+      const connection = addon.openConnection(device, 32, 2, 0xffffffff, hold, nothing, resolve) as N.AddonConnection;
       writeSync(peer, request);
-      // The third finds no slot. It is seen in this turn or in the next: only then does it not read until a slot is given back, and polls anew.
-      if (held.length === 2) setImmediate(() => setImmediate(askForMore));
-    };
-    const askForMore = (): void => {
-      said.push(addon.abandonDescriptor(device), connection.send(connection.scratchStart, 16));
-      for (const [large, slot] of held.entries()) connection.release(slot, large + 1);
-    };
-    const connection = addon.openConnection(device, 32, 2, 0xffffffff, hold, nothing, resolve) as N.AddonConnection;
-    writeSync(peer, request);
-  });
+    });
 
-  expect(await ended).toBe(constants.errno.EINVAL);
-  expect(said).toEqual([0, -constants.errno.ENOTCONN]);
-  addon.closeDescriptor(peer);
-});
+    expect(await ended).toBe(constants.errno.EINVAL);
+    expect(said).toEqual([0, -constants.errno.ENOTCONN]);
+    addon.closeDescriptor(peer);
+  },
+);
 
-test('a slot that is released twice is given back once', async () => {
+testUnless(missing)('a slot that is released twice is given back once', async () => {
   const addon = N.loadKernelAddon();
   const [device = -1, peer = -1] = addon.socketPair();
   const nothing = (): void => {};
@@ -193,7 +208,7 @@ test('a slot that is released twice is given back once', async () => {
   addon.closeDescriptor(peer);
 });
 
-test('a slice of a file with a number that is none, or of no file, is refused', () => {
+testUnless(missing)('a slice of a file with a number that is none, or of no file, is refused', () => {
   const addon = N.loadKernelAddon();
   const [device = -1, peer = -1] = addon.socketPair();
   const nothing = (): void => {};
@@ -214,7 +229,7 @@ test('a slice of a file with a number that is none, or of no file, is refused', 
   addon.closeDescriptor(peer);
 });
 
-test('a message with two descriptors in place of one is refused, and both are closed', async () => {
+testUnless(missing)('a message with two descriptors in place of one is refused, and both are closed', async () => {
   const addon = N.loadKernelAddon();
   const folder = mkdtempSync(join(tmpdir(), 'cfs-descriptors-'));
   const sender = join(folder, 'send-descriptors');

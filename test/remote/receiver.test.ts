@@ -8,6 +8,7 @@ import { BLOCK_BYTES, type Extent } from '../../src/base/vocabulary.ts';
 import { DirectDownloads, type Download } from '../../src/remote/direct-downloads.ts';
 import { NameLookup } from '../../src/remote/name-lookup.ts';
 import { GONE, IDLE, type LineNews, OVER, Receiver, TOLD } from '../../src/remote/receiver.ts';
+import { missingAddon, titled } from '../harness/requirement.ts';
 import { hasReceiver } from './client.ts';
 import { until } from './scripted-server.ts';
 
@@ -67,7 +68,9 @@ test('without descriptors or threads there is no receiver, which is no error', (
   expect(Receiver.open(() => ({ openReceiver: () => -constants.errno.EMFILE }))).toBeNull();
 });
 
-describe.skipIf(!hasReceiver())('a line', () => {
+const missing = hasReceiver() ? null : (missingAddon() ?? 'a processor with CRC32C');
+
+describe.skipIf(missing !== null)(titled('a line', missing), () => {
   test('on which something came unasked takes no request: it would be taken for the answer', async () => {
     for (let time = 0; time < 20; time++) {
       const { id, peer, heard } = await line();
@@ -158,7 +161,7 @@ describe.skipIf(!hasReceiver())('a line', () => {
   });
 });
 
-describe.skipIf(!hasReceiver())('a download', () => {
+describe.skipIf(missing !== null)(titled('a download', missing), () => {
   const extent: Extent = { start: 0, end: 2000 };
   let landed: number[];
   let asked: number;

@@ -33,7 +33,8 @@ beforeEach(() => {
   clone = mkdtempSync(join(tmpdir(), 'cfs-clone-'));
   for (const folder of ['scripts', 'src', 'dist', 'bin', 'native-deps/fuse-kernel/build'])
     mkdirSync(at(folder), { recursive: true });
-  copyFileSync(join(PROJECT, 'scripts/bootstrap.mjs'), at('scripts/bootstrap.mjs'));
+  for (const name of ['bootstrap.mjs', 'system-packages.mjs'])
+    copyFileSync(join(PROJECT, 'scripts', name), at('scripts', name));
   for (const file of ['package-lock.json', 'tsconfig.json', 'tsconfig.build.json']) writeFileSync(at(file), '{}');
   writeFileSync(at('native-deps/fuse-kernel/build/fuse-kernel.node'), '');
   for (const name of ['build-native.mjs', 'bundle.mjs']) writeFileSync(at('scripts', name), '');

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { decodeFile } from '../../src/protocol/messages.ts';
 import { pictureRequest } from '../../src/server/pictures.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
+import { testUnless, titled } from '../harness/requirement.ts';
 import { signUp, type TestUser } from './raw-client.ts';
 
 /** Pictures in another size (docs/service.md 6.6). */
@@ -15,7 +16,7 @@ const sharp: any = await import(name).then(
   (module) => module.default,
   () => null,
 );
-if (sharp === null) console.warn('skipped: scaling and measuring, the optional package sharp is not installed');
+const missing = sharp === null ? 'the optional package sharp' : null;
 
 const directory = mkdtempSync(join(tmpdir(), 'cfs-pictures-'));
 let server: ReferenceServer;
@@ -81,7 +82,7 @@ test('what is no JPEG picture is 406', async () => {
   }
 });
 
-test.skipIf(sharp === null)('a picture is scaled, squared and turned', async () => {
+testUnless(missing)('a picture is scaled, squared and turned', async () => {
   const original = await sharp({ create: { width: 200, height: 100, channels: 3, background: 'red' } })
     .jpeg()
     .toBuffer();
@@ -98,7 +99,7 @@ test.skipIf(sharp === null)('a picture is scaled, squared and turned', async () 
   expect(await sizeOf('pxmax=500; pymax=500')).toEqual(['image/jpeg', 'jpeg', 200, 100]);
 });
 
-test.skipIf(sharp === null)('a picture that is lying on its side is scaled as it stands upright', async () => {
+testUnless(missing)('a picture that is lying on its side is scaled as it stands upright', async () => {
   const original = await sharp({ create: { width: 200, height: 100, channels: 3, background: 'red' } })
     .withMetadata({ orientation: 6 })
     .jpeg()
@@ -110,7 +111,7 @@ test.skipIf(sharp === null)('a picture that is lying on its side is scaled as it
   expect(await sharp(bytes).metadata()).toMatchObject({ width: 25, height: 50 });
 });
 
-describe.skipIf(sharp === null)('the document of a file', () => {
+describe.skipIf(missing !== null)(titled('the document of a file', missing), () => {
   const picture = (format: string, orientation: number) =>
     sharp({ create: { width: 30, height: 20, channels: 3, background: 'red' } })
       .withMetadata({ orientation })

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
+import { missingPrograms, testUnless } from '../harness/requirement.ts';
 import { signUp, TEST_PASSWORD, type TestUser } from './raw-client.ts';
 
 /** docs/service.md: its examples run as printed, in one shell, and leave out no call. */
@@ -60,7 +61,7 @@ const CALLS = [
   'GET publicLink',
 ];
 
-test('every example works as printed, and every call is among them', async () => {
+testUnless(missingPrograms('curl'))('every example works as printed, and every call is among them', async () => {
   const examples = [...TEXT.matchAll(/```sh\n([\s\S]*?)```/g)].map((match) => match[1]);
   server.requests.clear();
 

@@ -1,13 +1,13 @@
 import { execFileSync } from 'node:child_process';
 import { closeSync, openSync, truncateSync, unlinkSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, expect, test } from 'vitest';
+import { afterEach, expect } from 'vitest';
 import { StorageError } from '../../src/base/errors.ts';
 import type { ContentId } from '../../src/base/vocabulary.ts';
 import type { Store } from '../../src/store/environment.ts';
+import { missingRoot, testUnless } from '../harness/requirement.ts';
 import { TemporaryStores } from './temporary-store.ts';
 
-const isRoot = process.getuid?.() === 0;
 const stores = new TemporaryStores();
 let mounted: string[] = [];
 
@@ -54,7 +54,7 @@ function isIntact(store: Store, id: number): boolean {
 }
 
 // LMDB says EIO for a full disk and rejects promises that nobody holds: vitest fails the run for any of those.
-test.skipIf(!isRoot)('a full disk refuses new changes as full, keeps what was accepted, and heals', async () => {
+testUnless(missingRoot())('a full disk refuses new changes as full, keeps what was accepted, and heals', async () => {
   const directory = smallDisk(12);
   const store = await stores.open(directory, { segmentBytes: 1024 * 1024 });
   let accepted = 0;
@@ -91,7 +91,7 @@ test.skipIf(!isRoot)('a full disk refuses new changes as full, keeps what was ac
   for (let id = 1; id <= accepted + 1; id++) expect(isIntact(again, id), `value ${id}, healed`).toBe(true);
 });
 
-test.skipIf(!isRoot)(
+testUnless(missingRoot())(
   'a store closes on a full disk, and what it accepted is there when it opens with room',
   async () => {
     const directory = smallDisk(12);

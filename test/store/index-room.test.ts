@@ -8,10 +8,13 @@ import { NativeFiles } from '../../src/base/native.ts';
 import type { ContentId } from '../../src/base/vocabulary.ts';
 import { type Disk, systemDisk } from '../../src/store/disk.ts';
 import type { Store } from '../../src/store/environment.ts';
+import { missingAddon, testUnless } from '../harness/requirement.ts';
 import { watchUnhandled } from '../harness/unhandled.ts';
 import { ManualClock } from '../kernel/manual-clock.ts';
 import { RefusingIndex } from './refusing-index.ts';
 import { TemporaryStores } from './temporary-store.ts';
+
+const missing = missingAddon();
 
 /** What happens while LMDB cannot take over what the journal accepted. */
 
@@ -21,7 +24,7 @@ const LONG_BYTES = 20_000;
 const FIRST_MAP_BYTES = 128 * 1024;
 
 const stores = new TemporaryStores();
-const systemFiles = new NativeFiles();
+const systemFiles = missing === null ? new NativeFiles() : (null as unknown as NativeFiles);
 
 function put(store: Store, id: number, length: number): void {
   store.transact((tx) => tx.put('inline', id as ContentId, new Uint8Array(length).fill(id)));
@@ -53,7 +56,7 @@ async function until(clock: ManualClock, condition: () => boolean): Promise<void
 }
 
 /** As LMDB says it: of its map; by strerror(3), of a file system's quota. */
-test.each(['MDB_MAP_FULL: Environment mapsize limit reached', 'Disk quota exceeded'])(
+test.skipIf(missing !== null).each(['MDB_MAP_FULL: Environment mapsize limit reached', 'Disk quota exceeded'])(
   '%s: the journal takes changes for as long as it has room, short ones to the end, and nothing is lost',
   async (message) => {
     const index = new RefusingIndex();
@@ -97,49 +100,55 @@ test.each(['MDB_MAP_FULL: Environment mapsize limit reached', 'Disk quota exceed
   },
 );
 
-test('a start takes nothing over before the journal has its file: LMDB would take the room for it', async () => {
-  const refusing = new RefusingIndex();
-  const directory = stores.directory();
-  const before = await stores.open(directory, { clock: new ManualClock(), openIndex: refusing.open });
-  refusing.rowsMax = 0;
-  for (let id = 1; id <= 600; id++) put(before, id, 100);
-  const left = stores.copyOf(directory);
-  const index = new RefusingIndex();
-  const clock = new ManualClock();
-  let asked = -1;
-  const disk: Disk = {
-    ...systemDisk,
-    allocate: async (path, sizeBytes) => {
-      clock.advance(1_000);
-      await new Promise((resolve) => setImmediate(resolve));
-      if (asked < 0) asked = index.asked;
-      await systemDisk.allocate(path, sizeBytes);
-    },
-  };
+testUnless(missing)(
+  'a start takes nothing over before the journal has its file: LMDB would take the room for it',
+  async () => {
+    const refusing = new RefusingIndex();
+    const directory = stores.directory();
+    const before = await stores.open(directory, { clock: new ManualClock(), openIndex: refusing.open });
+    refusing.rowsMax = 0;
+    for (let id = 1; id <= 600; id++) put(before, id, 100);
+    const left = stores.copyOf(directory);
+    const index = new RefusingIndex();
+    const clock = new ManualClock();
+    let asked = -1;
+    const disk: Disk = {
+      ...systemDisk,
+      allocate: async (path, sizeBytes) => {
+        clock.advance(1_000);
+        await new Promise((resolve) => setImmediate(resolve));
+        if (asked < 0) asked = index.asked;
+        await systemDisk.allocate(path, sizeBytes);
+      },
+    };
 
-  const store = await stores.open(left, { clock, disk, openIndex: index.open });
+    const store = await stores.open(left, { clock, disk, openIndex: index.open });
 
-  expect(asked).toBe(0);
-  await until(clock, () => store.pressure() === 0);
-  expect(lost(store, 600)).toEqual([]);
-  refusing.rowsMax = Number.POSITIVE_INFINITY;
-});
+    expect(asked).toBe(0);
+    await until(clock, () => store.pressure() === 0);
+    expect(lost(store, 600)).toEqual([]);
+    refusing.rowsMax = Number.POSITIVE_INFINITY;
+  },
+);
 
-test('what little room there is takes a part of what waits: a batch that is refused is tried in smaller ones', async () => {
-  const index = new RefusingIndex();
-  const clock = new ManualClock();
-  const store = await stores.open(stores.directory(), { clock, openIndex: index.open });
-  await store.settle();
-  index.rowsMax = 4;
-  for (let id = 1; id <= 40; id++) put(store, id, 100);
+testUnless(missing)(
+  'what little room there is takes a part of what waits: a batch that is refused is tried in smaller ones',
+  async () => {
+    const index = new RefusingIndex();
+    const clock = new ManualClock();
+    const store = await stores.open(stores.directory(), { clock, openIndex: index.open });
+    await store.settle();
+    index.rowsMax = 4;
+    for (let id = 1; id <= 40; id++) put(store, id, 100);
 
-  await until(clock, () => store.pressure() === 0);
+    await until(clock, () => store.pressure() === 0);
 
-  expect(index.refused).toBeGreaterThan(0);
-  expect(lost(store, 40)).toEqual([]);
-});
+    expect(index.refused).toBeGreaterThan(0);
+    expect(lost(store, 40)).toEqual([]);
+  },
+);
 
-test('where LMDB fails for another reason nothing is taken, and reading goes on', async () => {
+testUnless(missing)('where LMDB fails for another reason nothing is taken, and reading goes on', async () => {
   const index = new RefusingIndex();
   index.message = 'MDB_CORRUPTED: Located page was wrong type';
   const clock = new ManualClock();
@@ -157,37 +166,40 @@ test('where LMDB fails for another reason nothing is taken, and reading goes on'
   expect(lost(store, 2)).toEqual([]);
 });
 
-test('where the disk is gone, LMDB fails as for another reason: nothing is taken, and it heals with the disk', async () => {
-  const unhandled = watchUnhandled();
-  const index = new RefusingIndex();
-  index.message = 'Input/output error';
-  const clock = new ManualClock();
-  const directory = stores.directory();
-  const away = `${directory}.away`;
-  const lines: string[] = [];
-  const log = createLogger({ level: 'error', destination: { write: (line) => void lines.push(line) } });
-  const store = await stores.open(directory, { clock, openIndex: index.open, log });
-  await store.settle();
-  index.rowsMax = 0;
-  put(store, 1, 100);
-  renameSync(directory, away);
-  try {
-    await until(clock, () => index.refused > 1);
-    await nextTurn();
+testUnless(missing)(
+  'where the disk is gone, LMDB fails as for another reason: nothing is taken, and it heals with the disk',
+  async () => {
+    const unhandled = watchUnhandled();
+    const index = new RefusingIndex();
+    index.message = 'Input/output error';
+    const clock = new ManualClock();
+    const directory = stores.directory();
+    const away = `${directory}.away`;
+    const lines: string[] = [];
+    const log = createLogger({ level: 'error', destination: { write: (line) => void lines.push(line) } });
+    const store = await stores.open(directory, { clock, openIndex: index.open, log });
+    await store.settle();
+    index.rowsMax = 0;
+    put(store, 1, 100);
+    renameSync(directory, away);
+    try {
+      await until(clock, () => index.refused > 1);
+      await nextTurn();
 
-    expect(unhandled).toEqual([]);
-    expect(refusalOf(store, 2, 100)).toMatchObject({ full: false, cause: { message: index.message } });
-    expect(lines.filter((line) => line.includes('index not written'))).toHaveLength(1);
-    expect(lost(store, 1)).toEqual([]);
-  } finally {
-    renameSync(away, directory);
-    index.rowsMax = Number.POSITIVE_INFINITY;
-  }
-  await until(clock, () => refusalOf(store, 2, 100) === null);
-  expect(lost(store, 2)).toEqual([]);
-});
+      expect(unhandled).toEqual([]);
+      expect(refusalOf(store, 2, 100)).toMatchObject({ full: false, cause: { message: index.message } });
+      expect(lines.filter((line) => line.includes('index not written'))).toHaveLength(1);
+      expect(lost(store, 1)).toEqual([]);
+    } finally {
+      renameSync(away, directory);
+      index.rowsMax = Number.POSITIVE_INFINITY;
+    }
+    await until(clock, () => refusalOf(store, 2, 100) === null);
+    expect(lost(store, 2)).toEqual([]);
+  },
+);
 
-test('the map of the index grows with it: what it held, and what is read meanwhile, stays', async () => {
+testUnless(missing)('the map of the index grows with it: what it held, and what is read meanwhile, stays', async () => {
   const directory = stores.directory();
   const store = await stores.open(directory, { segmentBytes: 8 * 1024 * 1024 });
   let last = 0;
@@ -212,7 +224,7 @@ async function manyRetries(clock: ManualClock): Promise<void> {
 describe('a disk with little room', () => {
   const LITTLE_BYTES = 8 * 1024 * 1024;
 
-  test('LMDB takes few rows at a time, of which each finds its block there', async () => {
+  testUnless(missing)('LMDB takes few rows at a time, of which each finds its block there', async () => {
     const index = new RefusingIndex();
     const clock = new ManualClock();
     const directory = stores.directory();
@@ -239,7 +251,7 @@ describe('a disk with little room', () => {
     expect(lost(store, 1_000)).toEqual([]);
   });
 
-  test.each([
+  test.skipIf(missing !== null).each([
     ['the disk says so, which is not asked to reserve a part', 4096],
     ['it says so when it is asked: somebody else took it', LITTLE_BYTES],
   ])(
@@ -275,7 +287,7 @@ describe('a disk with little room', () => {
     },
   );
 
-  test('where a file system cannot reserve, what it says of its room has to do', async () => {
+  testUnless(missing)('where a file system cannot reserve, what it says of its room has to do', async () => {
     const index = new RefusingIndex();
     const clock = new ManualClock();
     let freeBytes = LITTLE_BYTES;
