@@ -56,7 +56,8 @@ export class DoubtfulFiles {
         more = ++seen === NAMES_PER_TURN;
         if (more) break;
       }
-      if (more) await nextTurn();
+      if (!more) break;
+      await nextTurn();
       signal.throwIfAborted();
     }
     return doubtful;
