@@ -1,11 +1,11 @@
 import { loadAddon } from './native.ts';
 
 /**
- * Ends this process with an exit code, like process.exit(), also while a name is being looked up: exit(3) waits for the threads of libuv's
- * pool, and one in getaddrinfo(3) comes back when it likes, after half a minute where a resolver is silent.
+ * Ends this process with an exit code, like process.exit(), also while a thread of libuv's pool is held up: exit(3) waits for all of
+ * them. getaddrinfo(3) takes half a minute where a resolver is silent, lstat(2) on a mount as long as the mount waits for its service.
  */
 export function endProcess(code: number): never {
-  if (isLookingUp()) {
+  if (isThreadHeld()) {
     try {
       loadAddon<{ exitNow(code: number): never }>().exitNow(code);
     } catch {
@@ -15,7 +15,7 @@ export function endProcess(code: number): never {
   process.exit(code);
 }
 
-/** Whether a name is being looked up: the process would not end by itself before that is done. */
-export function isLookingUp(): boolean {
-  return process.getActiveResourcesInfo().includes('GetAddrInfoReqWrap');
+/** Whether a name is being looked up or a file system is being asked: the process would not end by itself before that is done. */
+export function isThreadHeld(): boolean {
+  return process.getActiveResourcesInfo().some((name) => name === 'GetAddrInfoReqWrap' || name === 'FSReqPromise');
 }

@@ -159,7 +159,7 @@ export function chooseAccount(
   if (only !== undefined && second === undefined) return only;
   if (all.length === 0) throw new UsageError(NOT_SIGNED_IN, exitCode('signIn'));
   // Names of a service's users are numbers: nobody knows which of them is whose.
-  const names = all.map(({ name, account }) => `${name} (${visible(account.username)})`).join(', ');
+  const names = all.map(({ name, account }) => `${visible(account.username)} (${name})`).join(', ');
   if (only === undefined)
     throw new UsageError(`no account ${visible(wanted ?? '')}; there are: ${names}`, exitCode('signIn'));
   throw new UsageError(`more than one account fits: say which with --account: ${names}`);

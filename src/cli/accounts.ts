@@ -28,7 +28,7 @@ export function accountLines(states: readonly AccountState[]): readonly string[]
   return states.flatMap(({ name, username, origin, status, silent }) => {
     const where =
       status !== null ? `mounted at ${visible(status.directory)}` : silent ? 'mounted, does not answer' : 'not mounted';
-    return [visible(name), `  ${visible(username)} at ${origin}, ${where}`];
+    return [`${visible(username)} at ${origin}, ${where}`, `  --account ${visible(name)}`];
   });
 }
 

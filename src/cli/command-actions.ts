@@ -6,6 +6,7 @@ import type { Invocation } from './invocation.ts';
 import { givenHere, loadedOptions, mountOptions } from './option-flags.ts';
 import { terminalPrompt } from './prompt.ts';
 import { SERVE_ACTIONS } from './serve.ts';
+import { ServiceWait } from './service-wait.ts';
 import type { CommandOutput } from './sync.ts';
 
 /** What every command may use. */
@@ -36,7 +37,10 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
     };
     const url = given.argument(0);
     const known = Object.fromEntries(Object.entries(inputs).filter(([, value]) => value !== null));
-    return loginCommand({ ...context, prompt }, { url, insecure: given.has('--insecure'), given: known });
+    return loginCommand(
+      { ...waiting(given, context), prompt },
+      { url, insecure: given.has('--insecure'), given: known },
+    );
   },
 
   logout: async (given, context) => {
@@ -57,40 +61,46 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
 
   versions: async (given, context) => {
     const { versionsCommand } = await import('./versions.ts');
-    return versionsCommand(context, { file: given.required(0), json: given.has('--json') });
+    return versionsCommand(waiting(given, context), { file: given.required(0), json: given.has('--json') });
   },
 
   restore: async (given, context) => {
     const { restoreCommand } = await import('./restore.ts');
-    return restoreCommand(context, { what: given.required(0), to: given.text('--to') });
+    return restoreCommand(waiting(given, context), { what: given.required(0), to: given.text('--to') });
   },
 
   diff: async (given, context) => {
     const { diffCommand } = await import('./diff.ts');
     const flags = { before: given.required(0), after: given.required(1), tool: given.text('--tool') };
-    return diffCommand(context, flags);
+    return diffCommand(waiting(given, context), flags);
   },
 
   'trash list': async (given, context) => {
     const { trashListCommand } = await import('./trash.ts');
-    return trashListCommand(context, { account: given.text('--account'), json: given.has('--json') });
+    return trashListCommand(waiting(given, context), { account: given.text('--account'), json: given.has('--json') });
   },
 
   'trash restore': async (given, context) => {
     const { trashRestoreCommand } = await import('./trash.ts');
     const flags = { item: given.required(0), to: given.text('--to'), account: given.text('--account') };
-    return trashRestoreCommand(context, flags);
+    return trashRestoreCommand(waiting(given, context), flags);
   },
 
   'trash empty': async (given, context) => {
     const { trashEmptyCommand } = await import('./trash.ts');
     const prompt = terminalPrompt(process.stdin as never, process.stderr as never);
-    return trashEmptyCommand({ ...context, prompt }, { account: given.text('--account'), yes: given.has('--yes') });
+    return trashEmptyCommand(
+      { ...waiting(given, context), prompt },
+      { account: given.text('--account'), yes: given.has('--yes') },
+    );
   },
 
   'share link': async (given, context) => {
     const { shareLinkCommand } = await import('./share.ts');
-    return shareLinkCommand(context, { file: given.required(0), state: given.has('--off') ? 'off' : 'on' });
+    return shareLinkCommand(waiting(given, context), {
+      file: given.required(0),
+      state: given.has('--off') ? 'off' : 'on',
+    });
   },
 
   export: async (given, context) => {
@@ -122,7 +132,7 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
 
   refresh: async (given, context) => {
     const { refreshCommand } = await import('./refresh.ts');
-    return refreshCommand(context, { ...pathFlags(given), accept: given.has('--accept') });
+    return refreshCommand(waiting(given, context), { ...pathFlags(given), accept: given.has('--accept') });
   },
 
   pin: async (given, context) => {
@@ -182,6 +192,11 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
     return demoCommand({ ...context, options }, { directory: given.argument(0) });
   },
 };
+
+/** For a command that waits for the service; its row has `TIMEOUT`. */
+function waiting(given: Invocation, context: CommandContext) {
+  return { ...context, wait: new ServiceWait(context, given.duration('--timeout')) };
+}
 
 /** Ends when the person is done looking, or nobody reads any more. */
 function untilInterrupted(): AbortSignal {

@@ -20,6 +20,11 @@ export function newCommand(name: string): Command {
 /** commander puts its guesses ("Did you mean …?") on a second line, and words in its sentences as they were typed. */
 function oneLine(text: string): string {
   const sentence = text.replace(/^error: /, '').trim();
+  const choice =
+    /^(?:command-argument value|option '.*' argument) '(.*)' is invalid(?: for argument '.*')?\. Allowed choices are (.*)\.$/s.exec(
+      sentence,
+    );
+  if (choice !== null) return visible(`${choice[1]} is none of: ${choice[2]}`);
   return visible(sentence.replace(/\n(?=\(Did you mean)/, ' '));
 }
 

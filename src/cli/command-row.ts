@@ -54,6 +54,9 @@ export function duration(flag: string, help: string): FlagRow {
   return { flag, placeholder: '<duration>', help };
 }
 
+/** Of every command that waits for the service (`service-wait`). */
+export const TIMEOUT: FlagRow = duration('--timeout', 'stop waiting for the service after this long');
+
 export function toggle(flag: string, help: string): FlagRow {
   return { flag, placeholder: null, help };
 }

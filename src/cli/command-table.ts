@@ -5,7 +5,7 @@
  */
 
 import { LOG_LEVELS } from '../base/log-level.ts';
-import { ACCOUNT, argument, type CommandRow, duration, JSON_SWITCH, optional, toggle } from './command-row.ts';
+import { ACCOUNT, argument, type CommandRow, duration, JSON_SWITCH, optional, TIMEOUT, toggle } from './command-row.ts';
 import { SERVE_COMMANDS } from './serve-table.ts';
 
 /** What stands in front of `<words> <command>`, for `--help`. */
@@ -37,6 +37,7 @@ export const COMMANDS = [
         completion: 'path',
       },
       toggle('--insecure', 'send the password without encryption to another machine'),
+      TIMEOUT,
     ],
   },
   {
@@ -56,25 +57,31 @@ export const COMMANDS = [
     name: 'versions',
     summary: 'the versions that the service keeps of a file, newest first',
     args: [argument('file', 'a file in the mount')],
-    flags: [JSON_SWITCH],
+    flags: [JSON_SWITCH, TIMEOUT],
   },
   {
     name: 'restore',
     summary: 'make a file what it was: FILE@VERSION, named as cfs versions does, `latest`, or -2 (two before)',
     args: [argument('file@version', 'a file in the mount, and which version')],
-    flags: [{ flag: '--to', placeholder: '<path>', help: 'write a new file there instead', completion: 'path' }],
+    flags: [
+      { flag: '--to', placeholder: '<path>', help: 'write a new file there instead', completion: 'path' },
+      TIMEOUT,
+    ],
   },
   {
     name: 'diff',
     summary: 'compare two versions, FILE@V1 and FILE@V2, or one and FILE as it is now',
     args: [argument('before', 'FILE@VERSION or FILE'), argument('after', 'FILE@VERSION or FILE')],
-    flags: [{ flag: '--tool', placeholder: '<command>', help: 'what compares: `diff -u` if not given (CFS_DIFF)' }],
+    flags: [
+      { flag: '--tool', placeholder: '<command>', help: 'what compares: `diff -u` if not given (CFS_DIFF)' },
+      TIMEOUT,
+    ],
   },
   {
     name: 'trash list',
     summary: 'what was deleted and can be had back',
     args: [],
-    flags: [JSON_SWITCH, ACCOUNT],
+    flags: [JSON_SWITCH, TIMEOUT, ACCOUNT],
   },
   {
     name: 'trash restore',
@@ -87,20 +94,21 @@ export const COMMANDS = [
         help: 'a folder in the mount, or a new name in one; without it: the top folder',
         completion: 'path',
       },
+      TIMEOUT,
       ACCOUNT,
     ],
   },
   {
     name: 'trash empty',
-    summary: 'delete for ever what is in the trash',
+    summary: 'delete permanently what is in the trash',
     args: [],
-    flags: [toggle('--yes', 'do not ask'), ACCOUNT],
+    flags: [toggle('--yes', 'do not ask'), TIMEOUT, ACCOUNT],
   },
   {
     name: 'share link',
     summary: 'give a file a public link and print it: whoever knows it can read the file',
     args: [argument('file', 'a file in the mount')],
-    flags: [toggle('--off', 'take the link away')],
+    flags: [toggle('--off', 'take the link away'), TIMEOUT],
   },
   {
     name: 'sync',
@@ -116,7 +124,7 @@ export const COMMANDS = [
     name: 'refresh',
     summary: 'ask the service what is there now, and return when the mount shows it',
     args: [optional('path', 'a folder in the mount; without one: every folder in use')],
-    flags: [toggle('--accept', 'believe that many files at once are gone'), ACCOUNT],
+    flags: [toggle('--accept', 'believe that many files at once are gone'), TIMEOUT, ACCOUNT],
   },
   {
     name: 'pin',

@@ -33,7 +33,7 @@ export async function demoCommand(deps: DemoDeps, flags: { readonly directory: s
   try {
     const { server, mount } = await startBoth(deps, directory, known);
     try {
-      deps.print(whatToTry(directory));
+      deps.print(whatToTry(directory, deps.env.npm_lifecycle_event === 'start'));
       return await signals.passTo(mount);
     } finally {
       await server.stop();
@@ -88,15 +88,16 @@ function pointFor(wanted: string, options: Options): string {
   return checkMountPoint(wanted, { allowNonEmpty: options.nonempty });
 }
 
-/** At most eight lines, with the one that says *mounted*. */
-function whatToTry(directory: string): string {
+/** At most eight lines, with the one that says *mounted*. `isClone`: started by `npm start`, so that `cfs` may not be on PATH. */
+function whatToTry(directory: string, isClone: boolean): string {
   const shown = shellWord(directory);
+  const status = isClone ? 'node dist/cli/cfs.js status            ' : 'cfs status                             ';
   return [
     'Try, in another terminal:',
     `  ls -R ${shown}`,
     `  echo hello >> ${shown}/Welcome.txt      # a new version: a line appears here`,
     `  cp -r /etc/fonts ${shown}/              # any program, any file`,
-    `  node dist/cli/cfs.js status             # what the server has, and what not yet`,
+    `  ${status} # what the server has, and what not yet`,
     `To stop: Ctrl-C here, or fusermount3 -u ${shown}. The next start finds everything as it was.`,
     '',
   ].join('\n');

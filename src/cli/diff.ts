@@ -49,16 +49,16 @@ export async function diffCommand(deps: ServiceDeps & CommandOutput, flags: Diff
 async function onDisk(deps: ServiceDeps & CommandOutput, what: string, prefix: string): Promise<string> {
   const { file, version: wanted } = parseVersionOf(what, existsSync);
   if (wanted === null) {
-    await findInMount(deps.paths, file);
+    await findInMount(deps, file);
     return resolve(file);
   }
-  const { mount, resource } = await findFileInMount(deps.paths, file);
+  const { mount, resource } = await findFileInMount(deps, file);
   return withService(deps, mount.name, async (service) => {
     const versions = namedVersions(await service.versions(resource, AbortSignal.timeout(DOCUMENTS_MS_MAX)));
     const chosen = chooseVersion(versions, wanted, file);
     // The program shows this name: a time says more than a number of ours. A name of 255 bytes leaves no room for it.
     const path = `${prefix}-${chosen.name}-${basename(file).slice(0, 50)}`;
-    await fetchVersion({ service, output: deps }, chosen, path);
+    await fetchVersion({ service, output: deps, wait: deps.wait }, chosen, path);
     return path;
   });
 }

@@ -23,6 +23,7 @@ export const EXIT_CODES = {
   portTaken: { code: 12, meaning: 'the port of the embedded server is taken by another program' },
   missing: { code: 13, meaning: 'there is no such file, version, or thing in the trash' },
   different: { code: 14, meaning: '`cfs diff`: the two are not the same' },
+  noManager: { code: 15, meaning: 'no systemd of this user answers: `cfs service install` could not start the mount' },
 } as const satisfies Record<string, { readonly code: number; readonly meaning: string }>;
 
 export type ExitReason = keyof typeof EXIT_CODES;

@@ -8,7 +8,7 @@ import {
   TransportError,
   UsageError,
 } from '../base/errors.ts';
-import { endProcess, isLookingUp } from '../base/process-end.ts';
+import { endProcess, isThreadHeld } from '../base/process-end.ts';
 import { NoMountError } from '../control/client.ts';
 import { type ExitReason, exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
@@ -33,7 +33,7 @@ export function failureOf(error: unknown): Failure {
   if (error instanceof SignInError)
     return { sentence: `${error.message}: run cfs login URL`, exitCode: exitCode('signIn') };
   if (error instanceof TransportError)
-    return { sentence: `the service cannot be reached: ${error.message}`, exitCode: exitCode('unreachable') };
+    return { sentence: `the service cannot be reached: ${transportReason(error)}`, exitCode: exitCode('unreachable') };
   if (error instanceof ApiError)
     return { sentence: `the service refused it: ${error.message}`, exitCode: exitCode('unreachable') };
   if (error instanceof ProtocolError) {
@@ -51,6 +51,19 @@ export function failureOf(error: unknown): Failure {
   if (failed !== null) return failed;
   const reason = error instanceof Error ? error.message : String(error);
   return { sentence: `unexpected failure: ${reason.split('\n', 1)[0]}`, exitCode: exitCode('failure') };
+}
+
+/**
+ * Why the service was not reached, as one line. OpenSSL says what it met as `80…:error:0A00010B:SSL routines:FUNCTION:REASON:FILE:LINE`, with
+ * a line feed; what a server of plain HTTP answers is a wrong version to it.
+ */
+export function transportReason({ message }: TransportError): string {
+  const [, reason] = /[0-9A-F]+:error:[0-9A-F]+:[^:]*:[^:]*:([^:]*):/.exec(message) ?? [];
+  if (reason === undefined) return message;
+  const isPlain = ['wrong version number', 'packet length too long', 'http request'].includes(reason);
+  return isPlain
+    ? `what answers there does not speak TLS (${reason}): is it an http:// address, or another port?`
+    : `no trusted connection: ${reason}`;
 }
 
 /** A file or folder that a command was to read or write, and what the system said about it; null for anything else. */
@@ -108,5 +121,5 @@ export async function runToExit(program: string, run: () => Promise<number>): Pr
     clearInterval(alive);
   }
   process.exitCode = code;
-  if (isLookingUp()) endProcess(code);
+  if (isThreadHeld()) endProcess(code);
 }

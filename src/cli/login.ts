@@ -7,10 +7,12 @@ import type { RemoteUser } from '../remote/account.ts';
 import { HttpService } from '../remote/http-service.ts';
 import { type Account, accountFileOf, readAccountFile, withProxy, writeAccountFile } from './account-file.ts';
 import { exitCode } from './exit-codes.ts';
+import { transportReason } from './failure.ts';
 import { visible } from './mount-event.ts';
 import { settledOptions } from './option-flags.ts';
 import type { Prompt } from './prompt.ts';
 import { routeTo, type ServiceRoute } from './service-route.ts';
+import type { ServiceWait } from './service-wait.ts';
 
 /** What a sign-in needs; all of it may stand in the environment, and what does not is asked for at a terminal. */
 const INPUTS = [
@@ -50,6 +52,7 @@ export async function loginCommand(
     env: Readonly<Record<string, string | undefined>>;
     prompt: Prompt | null;
     print: (text: string) => void;
+    wait: ServiceWait;
   },
   flags: {
     readonly url: string | null;
@@ -63,10 +66,9 @@ export async function loginCommand(
   const settled = settledOptions(deps.env, deps.paths);
   const options = { ...settled, insecure: flags.insecure || settled.insecure };
   const route = routeTo(origin, { env: deps.env, options, known: null });
-  const inputs = await gatherInputs(flags.given ?? {}, deps.env, deps.prompt);
-  const { name, account } = await signIn(
-    { paths: deps.paths, clock: deps.clock, log: silentLogger },
-    { origin, inputs, route },
+  const inputs = await deps.wait.paused(() => gatherInputs(flags.given ?? {}, deps.env, deps.prompt));
+  const { name, account } = await deps.wait.for(origin, () =>
+    signIn({ paths: deps.paths, clock: deps.clock, log: silentLogger }, { origin, inputs, route }),
   );
   deps.print(`signed in to ${account.origin} as ${visible(account.username)} (account ${visible(name)})\n`);
   return exitCode('ok');
@@ -173,7 +175,9 @@ function inWords(error: unknown, origin: string): unknown {
   if (error instanceof SignInError)
     return new UsageError(`${error.message}: check them and try again`, exitCode('signIn'), { cause: error });
   if (error instanceof TransportError)
-    return new UsageError(`${origin} cannot be reached: ${error.message}`, exitCode('unreachable'), { cause: error });
+    return new UsageError(`${origin} cannot be reached: ${transportReason(error)}`, exitCode('unreachable'), {
+      cause: error,
+    });
   if (error instanceof Error && error.name === 'TimeoutError') {
     return new UsageError(`${origin} did not answer within ${SIGN_IN_MS_MAX / 1000} s`, exitCode('unreachable'), {
       cause: error,

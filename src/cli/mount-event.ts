@@ -39,7 +39,7 @@ export function eventLine(event: MountEvent): string {
     case 'deleted':
       return event.to === 'trash'
         ? `moved ${visible(event.path)} to the trash`
-        : `deleted ${visible(event.path)} for ever`;
+        : `deleted ${visible(event.path)} permanently`;
     case 'conflict':
       return `${visible(event.path)} was changed or made here and elsewhere: both are kept, one as ${visible(event.copy)}`;
     case 'parked':
@@ -47,7 +47,7 @@ export function eventLine(event: MountEvent): string {
     case 'held-back':
       return `held back: ${heldText(event)}`;
     case 'offline':
-      return `offline: ${visible(event.reason)}; what is here stays usable, changes are kept and pushed later`;
+      return `offline: ${visible(event.reason)}; files that are on this machine stay usable, changes are kept and pushed later`;
     case 'online':
       return `online again after ${formatDuration(event.offlineMs)}`;
     case 'sign-in-needed':

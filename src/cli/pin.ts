@@ -32,9 +32,7 @@ export async function pinCommand(
     return exitCode('pending');
   }
   const files = pinned.files === 1 ? '1 file' : `${pinned.files} files`;
-  deps.print(
-    `${visible(pinned.path === '' ? mount.status.directory : pinned.path)} is kept here: ${files}, ${formatBytes(pinned.bytes)}\n`,
-  );
+  deps.print(`${visible(flags.file ?? mount.status.directory)} is kept here: ${files}, ${formatBytes(pinned.bytes)}\n`);
   return exitCode('ok');
 }
 
@@ -42,7 +40,7 @@ export async function pinCommand(
 export async function unpinCommand(deps: CommandOutput & { readonly paths: Paths }, flags: PathFlags): Promise<number> {
   const { mount, path } = await mountAndPath(deps.paths, flags);
   const { wasPinned } = await callControl(mount.socketPath, 'unpin', { path });
-  const name = visible(path ?? mount.status.directory);
+  const name = visible(flags.file ?? mount.status.directory);
   if (!wasPinned) deps.warn(`${name} was not pinned itself: cfs status shows what is\n`);
   else deps.print(`${name} is no longer pinned\n`);
   return exitCode('ok');

@@ -1,7 +1,8 @@
 import type { Paths } from '../config/paths.ts';
 import { callControl } from '../control/client.ts';
 import { exitCode } from './exit-codes.ts';
-import { heldText } from './mount-event.ts';
+import { heldText, visible } from './mount-event.ts';
+import type { ServiceWait } from './service-wait.ts';
 import { type CommandOutput, mountAndPath } from './sync.ts';
 
 export interface PathFlags {
@@ -15,12 +16,16 @@ export interface PathFlags {
  * mount shows it. Names removals that wait for a person; `accept` is that person's word.
  */
 export async function refreshCommand(
-  deps: CommandOutput & { paths: Paths },
+  deps: CommandOutput & { readonly paths: Paths; readonly wait: ServiceWait },
   flags: PathFlags & { readonly accept: boolean },
 ): Promise<number> {
   const { mount, path } = await mountAndPath(deps.paths, flags);
-  const { held } = await callControl(mount.socketPath, 'refresh', { path, accept: flags.accept });
+  const { held } = await deps.wait.for(mount.status.account.origin, (signal) =>
+    callControl(mount.socketPath, 'refresh', { path, accept: flags.accept }, { signal }),
+  );
   for (const each of held) deps.warn(`held back: ${heldText(each)}\n`);
+  const shown = visible(flags.file ?? mount.status.directory);
+  deps.print(`${shown} shows what the service has${held.length > 0 ? ', but for what is held back' : ''}\n`);
   return exitCode('ok');
 }
 

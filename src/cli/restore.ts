@@ -11,6 +11,7 @@ import { findFileInMount, type InMount } from './file-in-mount.ts';
 import { LeftBehind } from './left-behind.ts';
 import { visible } from './mount-event.ts';
 import { DOCUMENTS_MS_MAX, type ServiceDeps, withService } from './service-access.ts';
+import type { ServiceWait } from './service-wait.ts';
 import type { CommandOutput } from './sync.ts';
 import { chooseVersion, namedVersions, parseVersionOf } from './version-choice.ts';
 import { fetchVersion } from './version-fetch.ts';
@@ -34,7 +35,7 @@ export async function restoreCommand(deps: ServiceDeps & CommandOutput, flags: R
   if (wanted === null)
     throw new UsageError(`say which version: ${visible(file)}@VERSION (cfs versions ${visible(file)} lists them)`);
   const target = flags.to === null ? file : newFileAt(flags.to, basename(file));
-  const found = await findFileInMount(deps.paths, file);
+  const found = await findFileInMount(deps, file);
   const directory = join(accountPaths(deps.paths, found.mount.name).directory, 'fetched');
   await mkdir(directory, { recursive: true, mode: 0o700 });
   await removeSpoolsOfTheDead(directory);
@@ -46,10 +47,10 @@ export async function restoreCommand(deps: ServiceDeps & CommandOutput, flags: R
       const signal = AbortSignal.timeout(DOCUMENTS_MS_MAX);
       const chosen = chooseVersion(namedVersions(await service.versions(found.resource, signal)), wanted, file);
       await rm(spool, { force: true }); // of a process that was killed and had our number
-      await fetchVersion({ service, output: deps }, chosen, spool);
+      await fetchVersion({ service, output: deps, wait: deps.wait }, chosen, spool);
       return chosen;
     });
-    if (flags.to === null) await replace(spool, found, leftBehind);
+    if (flags.to === null) await replace(spool, found, leftBehind, deps.wait);
     else await copyNew(spool, found, target, leftBehind);
     const size = formatBytes(version.sizeBytes);
     deps.print(
@@ -85,7 +86,7 @@ function newFileAt(path: string, name: string): string {
  * As an editor saves: a new file beside it, then the name. Whoever reads meanwhile reads one or the other. The rename throws away
  * what the service does not have, so what counts is what is pending then, not what was before a fetch of minutes.
  */
-async function replace(spool: string, found: InMount, leftBehind: LeftBehind): Promise<void> {
+async function replace(spool: string, found: InMount, leftBehind: LeftBehind, wait: ServiceWait): Promise<void> {
   const { place } = found;
   // A name that never travels: what SIGKILL leaves of it stays on this machine.
   const name = `._${[...basename(place)].slice(0, 40).join('')}.${process.pid}.cfs-restore`;
@@ -95,7 +96,7 @@ async function replace(spool: string, found: InMount, leftBehind: LeftBehind): P
   leftBehind.add(fresh);
   for (let tries = 0; tries < TRIES_MAX; tries++) {
     // Before the copy: that one does not lie there for the minutes of an upload.
-    await push(found);
+    await push(found, wait);
     try {
       if (isLink(found)) await symlink(await readFile(spool), fresh);
       else await copyFile(spool, fresh, constants.COPYFILE_EXCL);
@@ -112,8 +113,11 @@ async function replace(spool: string, found: InMount, leftBehind: LeftBehind): P
   );
 }
 
-async function push({ mount, located, place }: InMount): Promise<void> {
-  const { parked } = await callControl(mount.socketPath, 'sync', { path: located.path, wait: true });
+async function push({ mount, located, place }: InMount, wait: ServiceWait): Promise<void> {
+  const params = { path: located.path, wait: true };
+  const { parked } = await wait.for(mount.status.account.origin, (signal) =>
+    callControl(mount.socketPath, 'sync', params, { signal }),
+  );
   const [first] = parked;
   if (first === undefined) return;
   throw new UsageError(

@@ -1,5 +1,5 @@
 import { UsageError } from '../base/errors.ts';
-import { parseBytes } from '../config/units.ts';
+import { formatBytes, parseBytes } from '../config/units.ts';
 import type { Administration } from '../server/administration.ts';
 import type { CommandAction, CommandContext } from './command-actions.ts';
 import type { CommandName } from './command-table.ts';
@@ -31,10 +31,14 @@ export const SERVE_ACTIONS: Readonly<Record<ServeCommandName, CommandAction>> = 
   ),
   'serve user list': administer(({ administration, context }) => {
     for (const { userId, email, usageBytes, quotaBytes, keyPairs } of administration.users())
-      context.print(`${userId}\t${email}\t${usageBytes} of ${quotaBytes} bytes\t${keyPairs.join(' ')}\n`);
+      context.print(
+        `${userId}\t${email}\t${formatBytes(usageBytes)} of ${formatBytes(quotaBytes)}\t${keyPairs.join(' ')}\n`,
+      );
   }),
-  'serve user quota': administer(({ administration, given }) => {
-    administration.setQuota(given.required(0), bytes(given.required(1)));
+  'serve user quota': administer(({ administration, given, context }) => {
+    const quotaBytes = bytes(given.required(1));
+    administration.setQuota(given.required(0), quotaBytes);
+    context.print(`${given.required(0)} may store ${formatBytes(quotaBytes)}\n`);
   }),
   'serve user revoke-tokens': administer(({ administration, given, context }) => {
     context.print(`${administration.revokeTokens(given.required(0))} revoked\n`);
@@ -43,7 +47,10 @@ export const SERVE_ACTIONS: Readonly<Record<ServeCommandName, CommandAction>> = 
     const { accessKeyId, privateAccessKey } = administration.addKeyPair(given.required(0));
     context.print(`CFS_ACCESS_KEY_ID=${accessKeyId}\nCFS_PRIVATE_ACCESS_KEY=${privateAccessKey}\n`);
   }),
-  'serve key revoke': administer(({ administration, given }) => administration.revokeKeyPair(given.required(0))),
+  'serve key revoke': administer(({ administration, given, context }) => {
+    administration.revokeKeyPair(given.required(0));
+    context.print(`${given.required(0)} is revoked\n`);
+  }),
   'serve application add': administer(({ administration, given, context }) => {
     context.print(`CFS_APPLICATION=${administration.addApplication(given.required(0))}\n`);
   }),
@@ -51,18 +58,23 @@ export const SERVE_ACTIONS: Readonly<Record<ServeCommandName, CommandAction>> = 
     for (const { id, name, enabled } of administration.applications())
       context.print(`${id}\t${enabled ? 'enabled' : 'disabled'}\t${name}\n`);
   }),
-  'serve application disable': administer(({ administration, given }) => {
+  'serve application disable': administer(({ administration, given, context }) => {
     administration.setApplicationEnabled(given.required(0), false);
+    context.print(`${given.required(0)} is disabled\n`);
   }),
-  'serve application enable': administer(({ administration, given }) => {
+  'serve application enable': administer(({ administration, given, context }) => {
     administration.setApplicationEnabled(given.required(0), true);
+    context.print(`${given.required(0)} is enabled\n`);
   }),
-  'serve share add': administer(({ administration, given }) => {
+  'serve share add': administer(({ administration, given, context }) => {
     const [owner, folder, receiver] = [given.required(0), given.required(1), given.required(2)];
     administration.share(owner, folder, receiver, { writeAllowed: given.has('--write') });
+    context.print(`${receiver} sees ${folder} of ${owner}\n`);
   }),
-  'serve share remove': administer(({ administration, given }) => {
-    administration.unshare(given.required(0), given.required(1), given.required(2));
+  'serve share remove': administer(({ administration, given, context }) => {
+    const [owner, folder, receiver] = [given.required(0), given.required(1), given.required(2)];
+    administration.unshare(owner, folder, receiver);
+    context.print(`${receiver} no longer sees ${folder} of ${owner}\n`);
   }),
 };
 

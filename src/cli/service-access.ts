@@ -6,12 +6,14 @@ import { HttpService } from '../remote/http-service.ts';
 import { readAccountFile } from './account-file.ts';
 import { settledOptions } from './option-flags.ts';
 import { routeTo } from './service-route.ts';
+import type { ServiceWait } from './service-wait.ts';
 
 /** What a command needs that speaks with the service itself. */
 export interface ServiceDeps {
   readonly paths: Paths;
   readonly clock: Clock;
   readonly env: Readonly<Record<string, string | undefined>>;
+  readonly wait: ServiceWait;
 }
 
 /** How long a command waits for documents of the service; bytes have no limit but that something moves. */
@@ -22,6 +24,7 @@ export const DOCUMENTS_MS_MAX = 60_000;
  * mount that is busy does not delay it.
  *
  * @param name the account's name
+ * @throws UsageError (unreachable) when `--timeout` is over; `use` is left alone then, and the connection ends
  */
 export async function withService<T>(
   deps: ServiceDeps,
@@ -39,7 +42,7 @@ export async function withService<T>(
     log: silentLogger,
   });
   try {
-    return await use(service);
+    return await deps.wait.for(account.origin, () => use(service));
   } finally {
     await service.close();
   }

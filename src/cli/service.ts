@@ -1,5 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { userInfo } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { UsageError } from '../base/errors.ts';
@@ -35,22 +36,26 @@ class Undone {
   readonly why: string;
   /** It was asked, and went on with it: it is only not waited for any longer. */
   readonly isUnderWay: boolean;
+  /** False: there is no such program. */
+  readonly isThere: boolean;
 
-  constructor(why: string, isUnderWay = false) {
+  constructor(why: string, how: { readonly isUnderWay?: boolean; readonly isThere?: boolean } = {}) {
     this.why = why;
-    this.isUnderWay = isUnderWay;
+    this.isUnderWay = how.isUnderWay === true;
+    this.isThere = how.isThere !== false;
   }
 }
 
 /**
  * `cfs service install DIR`: a unit of systemd's manager for this user that mounts at every sign-in to this machine, and at
- * once. Where no manager answers (no systemd, no session) the unit is written all the same, and it is said how to start it.
+ * once. Where no manager answers (no session) the unit is written all the same, and it is said how to start it; where there is no
+ * systemctl nothing is installed.
  *
  * A proxy that only the environment of this command names goes into the unit, as an option, and its password to the account: the manager
  * starts the mount without this environment, and everybody may read a unit.
  *
  * @param given the options of the mount as they were typed, or as the environment has them
- * @throws UsageError where no account fits, or the directory is missing
+ * @throws UsageError where no account fits, or the directory is missing; (noManager) without systemctl
  */
 export async function installService(
   deps: ServiceDeps & { readonly options: Options; readonly given: Partial<Record<OptionKey, string>> },
@@ -96,21 +101,34 @@ export async function installService(
     rmSync(`${path}.new`, { force: true });
     throw withPath(error, path);
   }
-  deps.print(`wrote ${visible(path)}\n`);
-  if (isNew) deps.print(`the service is reached through the proxy ${proxy.address}, as ${proxy.source} says\n`);
-  if (proxy !== null && proxy.credentials !== null) {
+  if (proxy !== null && proxy.credentials !== null)
     writeAccountFile(accountPaths(deps.paths, name).accountFile, withProxy(account, proxy));
-    deps.print("the proxy's user name and password are kept with the account, not in the unit\n");
-  }
 
   const started = systemctl(deps, 'daemon-reload') ?? systemctl(deps, 'enable', '--now', unit);
+  if (started?.isThere === false) {
+    rmSync(path);
+    const line = `${account.username} ${fieldOf(directory)} fuse.cfs-mount setuid=${userInfo().username} 0 0`;
+    throw new UsageError(
+      `this system has no systemctl, nothing is installed; a line in /etc/fstab mounts at every boot: ${visible(line)}`,
+      exitCode('noManager'),
+    );
+  }
+  deps.print(`wrote ${visible(path)}\n`);
+  if (isNew) deps.print(`the service is reached through the proxy ${proxy.address}, as ${proxy.source} says\n`);
+  if (proxy !== null && proxy.credentials !== null)
+    deps.print("the proxy's user name and password are kept with the account, not in the unit\n");
   if (started === null) {
     deps.print(`mounted at ${visible(directory)}, now and whenever you sign in to this machine\n`);
     deps.print('for a mount without a session of yours: loginctl enable-linger\n');
     return exitCode('ok');
   }
   deps.print(`not started (${started.why}); to start it: systemctl --user enable --now '${unit}'\n`);
-  return exitCode('failure');
+  return exitCode('noManager');
+}
+
+/** fstab(5): white space in a field is written as three octal digits. */
+function fieldOf(path: string): string {
+  return path.replace(/[\s\\]/g, (character) => `\\${character.charCodeAt(0).toString(8).padStart(3, '0')}`);
 }
 
 /** `cfs service remove [DIR]`: ends the mount in order and takes its unit away. */
@@ -161,8 +179,8 @@ function unitFolder({ paths }: ServiceDeps): string {
 function systemctl({ env, systemctlMsMax: timeout = SYSTEMCTL_MS_MAX }: ServiceDeps, ...args: string[]): Undone | null {
   const result = spawnSync('systemctl', ['--user', ...args], { encoding: 'utf8', timeout, env });
   if ((result.error as NodeJS.ErrnoException | undefined)?.code === 'ETIMEDOUT')
-    return new Undone(`systemctl did not answer within ${formatDuration(timeout)}`, true);
-  if (result.error !== undefined) return new Undone('systemctl cannot be run');
+    return new Undone(`systemctl did not answer within ${formatDuration(timeout)}`, { isUnderWay: true });
+  if (result.error !== undefined) return new Undone('systemctl cannot be run', { isThere: false });
   if (result.status === 0) return null;
   const said = visible(result.stderr.trim().split('\n', 1)[0] ?? '');
   return new Undone(said || `systemctl ended with ${result.status}`);

@@ -10,7 +10,7 @@ export async function shareLinkCommand(
   deps: ServiceDeps & CommandOutput,
   flags: { readonly file: string; readonly state: 'on' | 'off' },
 ): Promise<number> {
-  const { mount, located, resource } = await findFileInMount(deps.paths, flags.file);
+  const { mount, located, resource } = await findFileInMount(deps, flags.file);
   const link = await withService(deps, mount.name, (service) =>
     service.account.setPublicLink(resource, flags.state, AbortSignal.timeout(DOCUMENTS_MS_MAX)),
   );

@@ -150,9 +150,9 @@ function details(status: Status, nowMs: number): string[] {
     lines.push(`           ${change.kind} ${visible(change.path)}${retries}`);
   }
   if (pending.count > SHOWN_MAX) lines.push(`           and ${pending.count - SHOWN_MAX} more`);
-  for (const change of parked)
+  for (const [index, change] of parked.entries())
     lines.push(
-      `parked     ${change.kind} ${visible(change.path)}: ${visible(change.reason)} (for ${formatDuration(nowMs - change.sinceMs)})`,
+      `parked     ${index === 0 ? 'needs you (cfs retry, cfs discard): ' : ''}${change.kind} ${visible(change.path)}: ${visible(change.reason)} (for ${formatDuration(nowMs - change.sinceMs)})`,
     );
   for (const folder of status.localFolders)
     lines.push(`local      ${visible(folder)}: removed on the service; files in it exist on this machine only`);
@@ -187,7 +187,7 @@ function connectionText({ connection }: Status, nowMs: number): string {
     case 'offline':
       return `offline ${since}${connection.reason === null ? '' : `: ${connection.reason}`}`;
     case 'sign-in-needed':
-      return `sign in again: it refuses the saved sign-in ${since}; run cfs login URL`;
+      return `sign in again: run cfs login URL (the service has refused the saved sign-in ${since})`;
     default:
       return connection.state satisfies never;
   }

@@ -3,6 +3,7 @@ import type { Clock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
 import type { Paths } from '../config/paths.ts';
 import { callControl } from '../control/client.ts';
+import type { ControlMethods } from '../control/methods.ts';
 import { exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
 import { mountPathOf, namedPathOf } from './mount-point.ts';
@@ -58,10 +59,7 @@ export async function syncCommand(
       return exitCode('ok');
     }
     for (const change of outcome.parked) deps.warn(`parked: ${visible(change.path)}: ${visible(change.reason)}\n`);
-    const { pushed, parked, open } = outcome;
-    if (pushed > 0 || parked.length > 0) deps.print(`pushed ${pushed}, parked ${parked.length}\n`);
-    else if (open === 0) deps.print('everything is with the service\n');
-    if (open > 0) deps.print(stillOpen(open));
+    for (const line of outcomeLines(outcome)) deps.print(`${line}\n`);
     return outcome.parked.length > 0 ? exitCode('parked') : exitCode('ok');
   } catch (error) {
     line.end();
@@ -72,11 +70,24 @@ export async function syncCommand(
   }
 }
 
+function outcomeLines({ pushed, parked, open }: ControlMethods['sync']['result']): readonly string[] {
+  const changes = pushed === 1 ? '1 change' : `${pushed} changes`;
+  const left = [...(parked.length > 0 ? [stillParked(parked.length)] : []), ...(open > 0 ? [stillOpen(open)] : [])];
+  if (left.length > 0) return pushed > 0 ? [`pushed ${changes}`, ...left] : left;
+  return [pushed > 0 ? `everything is with the service (pushed ${changes})` : 'everything is with the service'];
+}
+
+function stillParked(count: number): string {
+  return count === 1
+    ? '1 change is parked and needs you: cfs status says why'
+    : `${count} changes are parked and need you: cfs status says why`;
+}
+
 /** Not only files that are written to: the deletion of one that somebody reads waits as well. */
 function stillOpen(count: number): string {
   return count === 1
-    ? '1 file is still open in a program, and is pushed when it is closed\n'
-    : `${count} files are still open in programs, and are pushed when they are closed\n`;
+    ? '1 file is still open in a program, and is pushed when it is closed'
+    : `${count} files are still open in programs, and are pushed when they are closed`;
 }
 
 /** The mount that holds `file`, and the file's path below its root. */

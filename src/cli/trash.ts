@@ -1,7 +1,6 @@
 import { statSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
-import type { Clock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
 import type { RemoteEntry } from '../base/resources.ts';
 import type { ResourceUrl } from '../base/vocabulary.ts';
@@ -89,11 +88,11 @@ export async function trashEmptyCommand(
       deps.print('the trash is empty\n');
       return exitCode('ok');
     }
-    if (!flags.yes) await confirm(deps.prompt, itemsText(items.length));
+    if (!flags.yes) await deps.wait.paused(() => confirm(deps.prompt, itemsText(items.length)));
     const deleted = await deleteItems({ ...deps, service }, items);
     const left = items.length - deleted;
     const others = left === 0 ? '' : `; ${left} no longer in the trash, and left alone`;
-    deps.print(`${itemsText(deleted)} deleted for ever${others}\n`);
+    deps.print(`${itemsText(deleted)} deleted permanently${others}\n`);
     return exitCode('ok');
   });
 }
@@ -103,13 +102,14 @@ export async function trashEmptyCommand(
  * thousands of requests, and what was taken out meanwhile lives under the same address. @returns how many items are gone
  */
 export async function deleteItems(
-  deps: Pick<CommandOutput, 'warn' | 'redraw'> & { readonly service: Trash; readonly clock: Clock },
+  deps: Pick<CommandOutput, 'warn' | 'redraw'> & Pick<ServiceDeps, 'clock' | 'wait'> & { readonly service: Trash },
   items: readonly TrashItem[],
 ): Promise<number> {
   const { service, clock } = deps;
   const { deletedFiles } = await service.user(AbortSignal.timeout(DOCUMENTS_MS_MAX));
   let deleted = 0;
   for (const [index, { entry }] of items.entries()) {
+    deps.wait.moved();
     deps.redraw?.(`deleting ${index + 1} of ${items.length}: ${visible(entry.name)}`);
     let thereMs: number | null = null;
     const isStillThere = async (): Promise<boolean> => {
@@ -145,7 +145,10 @@ export function chooseItem(items: readonly TrashItem[], wanted: string): TrashIt
   const fitting = items.filter(({ id, entry }) => id === wanted || entry.name === wanted);
   const [only, second] = fitting;
   if (only === undefined)
-    throw new UsageError(`there is no ${visible(wanted)} in the trash: cfs trash list shows it`, exitCode('missing'));
+    throw new UsageError(
+      `no item in the trash has the name or id ${visible(wanted)}: cfs trash list shows them`,
+      exitCode('missing'),
+    );
   if (second === undefined) return only;
   const ids = fitting.map(({ id }) => id).join(', ');
   throw new UsageError(
@@ -188,7 +191,7 @@ async function targetOf(deps: ServiceDeps, to: string): Promise<Target> {
   if (stats !== undefined && !stats.isDirectory())
     throw new UsageError(`${visible(to)} exists already: nothing was changed`);
   const directory = stats === undefined ? dirname(to) : to;
-  const { mount, located } = await findInMount(deps.paths, directory);
+  const { mount, located } = await findInMount(deps, directory);
   if (located.resource === null)
     throw new UsageError(
       `${visible(directory)} is not with the service yet: cfs sync --wait pushes it`,
@@ -229,8 +232,8 @@ async function shownBy(output: CommandOutput, socketPath: string, path: string):
 }
 
 async function confirm(prompt: Prompt | null, what: string): Promise<void> {
-  if (prompt === null) throw new UsageError(`${what} would be deleted for ever: without a terminal, say --yes`);
-  const answer = await prompt.ask(`Delete ${what} for ever? (yes/no)`, { hidden: false });
+  if (prompt === null) throw new UsageError(`${what} would be deleted permanently: without a terminal, say --yes`);
+  const answer = await prompt.ask(`Delete ${what} permanently? (yes/no)`, { hidden: false });
   if (answer.trim().toLowerCase() !== 'yes') throw new UsageError('nothing was deleted');
 }
 

@@ -4,6 +4,7 @@ import type { NamedVersion } from '../fs/file-history.ts';
 import type { HttpService } from '../remote/http-service.ts';
 import { withPath } from './failure.ts';
 import { visible } from './mount-event.ts';
+import type { ServiceWait } from './service-wait.ts';
 import type { CommandOutput } from './sync.ts';
 
 /**
@@ -12,7 +13,7 @@ import type { CommandOutput } from './sync.ts';
  * @throws whatever the service or the disk says; nothing is left then
  */
 export async function fetchVersion(
-  deps: { readonly service: HttpService; readonly output: CommandOutput },
+  deps: { readonly service: HttpService; readonly output: CommandOutput; readonly wait: ServiceWait },
   { version, name }: NamedVersion,
   path: string,
 ): Promise<void> {
@@ -23,6 +24,7 @@ export async function fetchVersion(
     let doneBytes = 0;
     for await (const chunk of chunks) {
       await writeWhole(file, chunk).catch((error: unknown) => Promise.reject(withPath(error, path)));
+      deps.wait.moved();
       doneBytes += chunk.byteLength;
       deps.output.redraw?.(`fetching ${visible(name)}: ${formatBytes(doneBytes)} of ${formatBytes(sizeBytes)}`);
     }

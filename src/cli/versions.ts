@@ -15,7 +15,7 @@ export async function versionsCommand(
   deps: ServiceDeps & CommandOutput,
   flags: { readonly file: string; readonly json: boolean },
 ): Promise<number> {
-  const { mount, located } = await findInMount(deps.paths, flags.file);
+  const { mount, located } = await findInMount(deps, flags.file);
   if (located.kind === 'folder') throw new UsageError(`${visible(flags.file)} is a folder: it has no versions`);
   const { resource } = located;
   const versions =

@@ -81,7 +81,7 @@ function readTable(file: OptionInputs['file'], problems: string[]): ReadonlyMap<
   } catch (error) {
     if (!(error instanceof TomlError)) throw error;
     const reason = error.message.split('\n', 1)[0]?.replace(/^Invalid TOML document: /, '');
-    problems.push(`${file.path}:${error.line}: ${reason}`);
+    problems.push(`${file.path}:${error.line}: ${wordsOfParser(reason)}`);
     return values;
   }
   const known = new Map(optionRows().map(([, option]) => [fileKeyOf(option), option]));
@@ -96,6 +96,11 @@ function readTable(file: OptionInputs['file'], problems: string[]): ReadonlyMap<
     else problems.push(`${file.path}:${line}: ${key}: expected a text, a number, true or false`);
   }
   return values;
+}
+
+/** A text without its second quote goes on to the end of the line, which smol-toml calls a control character. */
+function wordsOfParser(reason = ''): string {
+  return reason === 'control characters are not allowed in strings' ? 'a quote is not closed' : reason;
 }
 
 /** The parser gives values without places; the first line that sets the key is the place in all but contrived files. */

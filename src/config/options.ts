@@ -123,7 +123,7 @@ export const OPTIONS = {
     '<name>',
     ['linux', 'fuse-native'],
     'linux',
-    'how the kernel is spoken to: linux (our own addon), or fuse-native (slower, with limits: docs/semantics.md)',
+    'how the kernel is spoken to: linux (our own addon), or fuse-native (in a clone only; slower, with limits: docs/semantics.md)',
   ),
   maskFeatures: list('--mask-features', '', 'kernel features to do without, separated by commas', { hidden: true }),
 } as const satisfies Record<string, OptionDefinition>;

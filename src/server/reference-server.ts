@@ -108,7 +108,8 @@ export class ReferenceServer {
       const lines = new Lines(http);
       const kept = parts.database.meta.get('port') as number | undefined;
       const asked = options.listen?.port;
-      const port = await listen(http, host, asked === undefined || asked === 0 ? (kept ?? 0) : asked);
+      const wanted = asked === undefined || asked === 0 ? (kept ?? 0) : asked;
+      const port = await listen(http, { host, port: wanted, isKnown: wanted === kept });
       const origin = originOf(options, host, port);
       keepAddress(parts.database, port, origin);
       return new ReferenceServer(options, { ...parts, unlock }, http, lines, origin, port);
@@ -332,16 +333,26 @@ function owesAnswer(line: object): boolean {
 }
 
 /** @returns the port */
-async function listen(http: Server, host: string, port: number): Promise<number> {
+async function listen(
+  http: Server,
+  { host, port, isKnown }: { readonly host: string; readonly port: number; readonly isKnown: boolean },
+): Promise<number> {
   await listening(http, { host, port }).catch((error: NodeJS.ErrnoException) => {
-    throw error.code === 'EADDRINUSE' ? new PortTakenError(host, port, error) : error;
+    throw error.code === 'EADDRINUSE' ? new PortTakenError({ host, port, isKnown }, error) : error;
   });
   return (http.address() as AddressInfo).port;
 }
 
 /** The port belongs to another program. The caller gives it its exit code. */
 export class PortTakenError extends UsageError {
-  constructor(host: string, port: number, cause: unknown) {
-    super(`port ${port} of ${host}, where clients know this server, is taken by another program`, 12, { cause });
+  /** @param place `isKnown`: an earlier start listened there, and clients keep that address */
+  constructor(
+    { host, port, isKnown }: { readonly host: string; readonly port: number; readonly isKnown: boolean },
+    cause: unknown,
+  ) {
+    const sentence = isKnown
+      ? `port ${port} of ${host}, where clients know this server, is taken by another program`
+      : `port ${port} of ${host} is taken by another program: --listen ${host}:0 takes a free one`;
+    super(sentence, 12, { cause });
   }
 }

@@ -116,7 +116,7 @@ test('of several accounts one must be named, by its name or by the user name', (
   signIn({ userId: '18', username: 'ben@example.com' });
 
   expect(() => chooseAccount(paths, null)).toThrow(
-    '--account: 17@http+127.0.0.1:4711 (ann@example.com), 18@http+127.0.0.1:4711 (ben@example.com)',
+    '--account: ann@example.com (17@http+127.0.0.1:4711), ben@example.com (18@http+127.0.0.1:4711)',
   );
   expect(chooseAccount(paths, 'ben@example.com').account.userId).toBe('18');
   expect(chooseAccount(paths, '17@http+127.0.0.1:4711').account.userId).toBe('17');

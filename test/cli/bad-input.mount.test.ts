@@ -193,6 +193,17 @@ describe('cfs login', () => {
     expectRefusal(result, exitCode('unreachable'), 'http://127.0.0.1:9 cannot be reached');
   });
 
+  test('says that a service of plain HTTP does not speak TLS, without the internals of OpenSSL', async () => {
+    const url = await answering((_request, response) => response.end());
+
+    const { code, stderr } = await home.run('cfs', ['login', url.replace('http:', 'https:')], { env: SECRETS });
+
+    expect(code).toBe(exitCode('unreachable'));
+    expect(stderr).toMatch(
+      /^cfs: https:\S+ cannot be reached: what answers there does not speak TLS \(wrong version number\): is it an http:\/\/ address, or another port\?\n$/,
+    );
+  });
+
   test('says that password or keys were refused, and keeps nothing', async () => {
     const url = await answering((request, response) => {
       request.resume().on('end', () => response.writeHead(401, { 'content-type': 'text/html' }).end('<h3>no</h3>'));
@@ -294,7 +305,7 @@ describe('doctor, service and completion', () => {
     [['service', 'remove'], 'notMounted', 'no service is installed'],
     [['service', 'remove', '/x\ny'], 'notMounted', 'no service is installed for /x\\x0ay'],
     [['completion'], 'usage', "missing required argument 'shell'"],
-    [['completion', 'tcsh'], 'usage', 'bash, zsh, fish'],
+    [['completion', 'tcsh'], 'usage', 'cfs: tcsh is none of: bash, zsh, fish'],
     [['doctor', '--account', 'zoe'], 'signIn', 'zoe is not signed in here'],
     [['doctor', 'now'], 'usage', 'too many arguments'],
   ] as const)('cfs %j is refused in one line, and nothing is changed', async (args, reason, sentence) => {

@@ -45,6 +45,6 @@ test.each(['stdout', 'stderr'] as const)('a command whose %s was closed ends as 
   const [code] = await once(child, 'close');
 
   expect(code, said.stderr).toBe(exitCode('parked'));
-  if (closed === 'stderr') expect(said.stdout).toBe('pushed 0, parked 2\n');
+  if (closed === 'stderr') expect(said.stdout).toBe('2 changes are parked and need you: cfs status says why\n');
   else expect(said.stderr.split('\n')).toHaveLength(PARKED.length + 1);
 });

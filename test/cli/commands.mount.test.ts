@@ -1,8 +1,10 @@
-import { mkdirSync, symlinkSync } from 'node:fs';
+import { mkdirSync, rmSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { accountNames } from '../../src/cli/account-file.ts';
 import { exitCode } from '../../src/cli/exit-codes.ts';
 import type { AccountState } from '../../src/cli/running-mounts.ts';
+import { accountPaths, pathsOf } from '../../src/config/paths.ts';
 import { type CommandResult, runCommand } from '../harness/command.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
 import { ReferenceServer } from '../harness/reference-server.ts';
@@ -67,7 +69,7 @@ test('cfs sync --wait pushes at once what was closed, and returns when the servi
     const { code, stdout } = await mount.cfs(['sync', '--wait']);
 
     expect(code).toBe(0);
-    expect(stdout).toMatch(/^pushed \d+, parked 0\n$/);
+    expect(stdout).toMatch(/^everything is with the service \(pushed \d+ changes\)\n$/);
     expect((await statusOf(mount)).pending.count).toBe(0);
     const held = await mount.serverTree();
     expect([...held.keys()]).toEqual(expect.arrayContaining(['sync/one.txt', 'sync/two.txt']));
@@ -86,10 +88,45 @@ test('cfs sync --wait has what was closed with the service although it is open f
     );
 
     const isOpen = '1 file is still open in a program, and is pushed when it is closed\n';
-    expect(stdout).toBe(`pushed 1, parked 0\n${isOpen}${isOpen}`);
+    expect(stdout).toBe(`pushed 1 change\n${isOpen}${isOpen}`);
     expect([...(await mount.serverTree()).keys()]).toContain('idle.txt');
     await mount.sync();
     expect(await namesOnServer(mount)).toContain('changed.txt');
+  });
+});
+
+/** [S-wait-1] The mount itself is patient for longer than the test. */
+test('a command that waits for a silent service says so after two seconds, and --timeout ends it', async () => {
+  await withMount(['--read-timeout', '10min'], async (mount) => {
+    await mount.run('mkdir unseen; printf one > unseen/file.txt; printf one > asked.txt');
+    await mount.sync();
+    await mount.unmount();
+    const paths = pathsOf(mount.env());
+    for (const name of accountNames(paths)) rmSync(accountPaths(paths, name).storeDirectory, { recursive: true });
+    await mount.mount(); // it knows its top folder, and not yet what is in the others
+    await mount.run('ls');
+    const { url } = mount.server.account;
+    await mount.server.setFaults([{ on: '*', times: 'always', then: { hang: true } }]);
+    const commands = [
+      ['versions', join(mount.directory, 'asked.txt')],
+      ['versions', join(mount.directory, 'unseen/file.txt')],
+      ['trash', 'list'],
+      ['share', 'link', join(mount.directory, 'asked.txt')],
+      ['refresh'],
+    ];
+
+    const ends = await Promise.all(
+      commands.map((words) => mount.cfs([...words, '--timeout', '3s'], { anyExitCode: true })),
+    );
+
+    await mount.server.setFaults([]);
+    for (const { code, stderr } of ends) {
+      expect(stderr).toBe(
+        `waiting for the service at ${url} to answer; Ctrl-C ends that\n` +
+          `cfs: the service at ${url} did not answer within 3 s (--timeout)\n`,
+      );
+      expect(code).toBe(exitCode('unreachable'));
+    }
   });
 });
 
@@ -193,7 +230,7 @@ test('a link to the directory of a mount names it, dead or alive', async () => {
 
     expect(await mount.cfs(['sync', '--wait', link])).toMatchObject({ code: 0 });
     expect(await namesOnServer(mount)).toContain('folder/kept.txt');
-    expect((await mount.cfs(['pin', link])).stdout).toContain(`${mount.directory} is kept here: `);
+    expect((await mount.cfs(['pin', link])).stdout).toContain(`${link} is kept here: `);
     expect((await mount.cfs(['umount', link])).stdout).toBe(`unmounted ${mount.directory}\n`);
     await mount.gone();
 

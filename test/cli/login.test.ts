@@ -10,6 +10,7 @@ import { readAccountFile } from '../../src/cli/account-file.ts';
 import { loginCommand, signIn } from '../../src/cli/login.ts';
 import { withService } from '../../src/cli/service-access.ts';
 import { DIRECT_ROUTE } from '../../src/cli/service-route.ts';
+import { ServiceWait } from '../../src/cli/service-wait.ts';
 import { accountPaths, pathsOf } from '../../src/config/paths.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
 import { OtherServer } from '../harness/other-server.ts';
@@ -48,6 +49,11 @@ afterAll(async () => {
   rmSync(directory, { recursive: true });
 });
 
+/** As long as each request may take. */
+function patient(): ServiceWait {
+  return new ServiceWait({ clock: systemClock, warn: () => {} }, null);
+}
+
 async function login(env: Record<string, string>): Promise<string> {
   let printed = '';
   const deps = {
@@ -55,6 +61,7 @@ async function login(env: Record<string, string>): Promise<string> {
     clock: systemClock,
     env: { ...inputs, ...env },
     prompt: null,
+    wait: patient(),
     print: (text: string) => {
       printed += text;
     },
@@ -115,14 +122,16 @@ test('a service in the clear is spoken with where the person said so at the sign
     const { name } = await signIn(deps, { ...how, route: { ...DIRECT_ROUTE, insecure: true } });
 
     expect(readAccountFile(accountPaths(paths, name).accountFile).insecure).toBe(true);
-    const user = await withService({ paths, clock: systemClock, env: {} }, name, (service) => service.user(undefined));
+    const user = await withService({ paths, clock: systemClock, env: {}, wait: patient() }, name, (service) =>
+      service.user(undefined),
+    );
     expect(user.url).toContain(publicOrigin);
 
     // Said by the environment, it is said to every command.
     const env = { CFS_USERNAME: as.username, CFS_PASSWORD: as.password, CFS_APPLICATION: as.application };
     const secrets = { CFS_ACCESS_KEY_ID: as.accessKeyId, CFS_PRIVATE_ACCESS_KEY: as.privateAccessKey };
     const elsewhere = pathsOf({ HOME: join(ground, 'elsewhere') });
-    const rest = { paths: elsewhere, clock: systemClock, prompt: null, print: () => {} };
+    const rest = { paths: elsewhere, clock: systemClock, prompt: null, print: () => {}, wait: patient() };
     const flags = { url: publicOrigin, insecure: false };
     await expect(loginCommand({ ...rest, env: { ...env, ...secrets } }, flags)).rejects.toThrow(/cfs login --insecure/);
     await loginCommand({ ...rest, env: { ...env, ...secrets, CFS_INSECURE: '1' } }, flags);

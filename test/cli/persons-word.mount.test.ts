@@ -29,12 +29,17 @@ test('what is parked is told with its reason and an exit code, and cfs retry pus
   await mount.run('head -c 50000 /dev/urandom > large.bin');
 
   const refused = await mount.cfs(['sync', '--wait'], { anyExitCode: true });
-  expect([refused.code, refused.stdout]).toEqual([exitCode('parked'), 'pushed 0, parked 1\n']);
+  expect([refused.code, refused.stdout]).toEqual([
+    exitCode('parked'),
+    '1 change is parked and needs you: cfs status says why\n',
+  ]);
   expect(refused.stderr).toMatch(/^parked: large\.bin: quota: the account has no room for it \(.+\)\n$/);
   const status = await mount.cfs(['status'], { anyExitCode: true });
   expect([status.code, status.stdout]).toEqual([
     exitCode('parked'),
-    expect.stringMatching(/parked {5}upload large\.bin: quota: the account\s+has no room for it \(/),
+    expect.stringMatching(
+      /parked {5}needs you \(cfs retry, cfs discard\): upload large\.bin: quota: the\s+account has no room for it \(/,
+    ),
   ]);
   expect(status.stdout).toMatch(/^ {2}pending {4}nothing$/m); // and not: the service has everything
 

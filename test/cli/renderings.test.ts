@@ -106,21 +106,21 @@ describe('the trash', () => {
     expect(chooseItem(items, '5000_8').id).toBe('5000_8');
     expect(chooseItem(items, 'new\nline').id).toBe('5000_7');
     expect(() => chooseItem(items, 'report.odt')).toThrow(/2 things .*\(5000_12, 5000_8\)/);
-    expect(() => chooseItem(items, 'x\ny')).toThrow('there is no x\\x0ay in the trash');
+    expect(() => chooseItem(items, 'x\ny')).toThrow('no item in the trash has the name or id x\\x0ay');
   });
 });
 
-test('accounts are shown under the name that --account takes, with where they are mounted', () => {
+test('accounts are shown by their address, with where they are mounted and the name that --account takes', () => {
   const state = { name: '17@host', username: 'ann@example.com', origin: 'https://host', socketPath: '', silent: false };
   const mounted = { ...state, name: '18@host', status: { directory: '/home/ann/Cl\toud' } } as AccountState;
 
   expect(accountLines([{ ...state, status: null }, mounted, { ...state, status: null, silent: true }])).toEqual([
-    '17@host',
-    '  ann@example.com at https://host, not mounted',
-    '18@host',
-    '  ann@example.com at https://host, mounted at /home/ann/Cl\\x09oud',
-    '17@host',
-    '  ann@example.com at https://host, mounted, does not answer',
+    'ann@example.com at https://host, not mounted',
+    '  --account 17@host',
+    'ann@example.com at https://host, mounted at /home/ann/Cl\\x09oud',
+    '  --account 18@host',
+    'ann@example.com at https://host, mounted, does not answer',
+    '  --account 17@host',
   ]);
   expect(accountLines([])).toEqual(['not signed in: run cfs login URL']);
 });

@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'v
 import { systemClock } from '../../src/base/clock.ts';
 import { exitCode } from '../../src/cli/exit-codes.ts';
 import { restoreCommand } from '../../src/cli/restore.ts';
+import { ServiceWait } from '../../src/cli/service-wait.ts';
 import { accountPaths, pathsOf } from '../../src/config/paths.ts';
 import { Names } from '../../src/tree/names.ts';
 import { answeringMount } from './answering-mount.ts';
@@ -57,7 +58,9 @@ async function mountOf(beforeLocate: (count: number) => void = () => {}): Promis
 
 function restore(redraw: (text: string) => void = () => {}, to: string | null = null): Promise<number> {
   const { home } = signedIn;
-  const deps = { paths: pathsOf(home.env), clock: systemClock, env: home.env, print: () => {}, warn: () => {}, redraw };
+  const output = { print: () => {}, warn: () => {}, redraw };
+  const wait = new ServiceWait({ ...output, clock: systemClock }, null);
+  const deps = { ...output, paths: pathsOf(home.env), clock: systemClock, env: home.env, wait };
   return restoreCommand(deps, { what: `${file}@-1`, to });
 }
 

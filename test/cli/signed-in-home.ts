@@ -3,6 +3,7 @@ import { silentLogger } from '../../src/base/log.ts';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
 import { accountNames, readAccountFile } from '../../src/cli/account-file.ts';
 import { loginCommand } from '../../src/cli/login.ts';
+import { ServiceWait } from '../../src/cli/service-wait.ts';
 import { accountPaths, pathsOf } from '../../src/config/paths.ts';
 import { HttpService } from '../../src/remote/http-service.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
@@ -44,7 +45,9 @@ export class SignedInHome {
       ...{ username, password, application: administration.addApplication('tests') },
       ...administration.addKeyPair(username),
     };
-    const deps = { paths, clock: systemClock, env: home.env, prompt: null, print: () => {} };
+    const output = { print: () => {}, warn: () => {} };
+    const wait = new ServiceWait({ clock: systemClock, ...output }, null);
+    const deps = { ...output, paths, clock: systemClock, env: home.env, prompt: null, wait };
     await loginCommand(deps, { url: server.origin, insecure: false, given });
     return new SignedInHome(home, accountNames(paths)[0] ?? '', server);
   }

@@ -76,7 +76,7 @@ test('cfs trash empty asks first, and does nothing for any other word than yes',
   const empty = (answer: string) =>
     atTerminal([...CFS, 'trash', 'empty'], {
       env: mount.env(),
-      turns: [['Delete 1 item for ever? (yes/no): ', answer]],
+      turns: [['Delete 1 item permanently? (yes/no): ', answer]],
     });
 
   const refused = await empty('y');
@@ -84,7 +84,7 @@ test('cfs trash empty asks first, and does nothing for any other word than yes',
   expect((await mount.cfs(['trash', 'list'])).stdout).toContain('gone.txt');
 
   const done = await empty('yes');
-  expect([done.code, done.seen]).toEqual([0, expect.stringContaining('1 item deleted for ever')]);
+  expect([done.code, done.seen]).toEqual([0, expect.stringContaining('1 item deleted permanently')]);
   expect((await mount.cfs(['trash', 'list'])).stdout).toBe('the trash is empty\n');
 });
 
@@ -95,7 +95,7 @@ test('cfs sync --wait draws a bar with bytes, files, rate and time left; away fr
 
   expect(code).toBe(0);
   expectBar(seen);
-  expect(seen).toContain('pushed 1, parked 0');
+  expect(seen).toContain('everything is with the service (pushed 1 change)');
   await mount.run('printf x > small.txt');
   const plain = await mount.cfs(['sync', '--wait']);
   expect(plain.stdout + plain.stderr).not.toMatch(/\r|\[#/);

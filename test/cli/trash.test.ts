@@ -4,6 +4,7 @@ import { systemClock } from '../../src/base/clock.ts';
 import { TransportError } from '../../src/base/errors.ts';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
 import { exitCode } from '../../src/cli/exit-codes.ts';
+import { ServiceWait } from '../../src/cli/service-wait.ts';
 import { deleteItems, type TrashItem, trashEmptyCommand, trashRestoreCommand } from '../../src/cli/trash.ts';
 import { pathsOf } from '../../src/config/paths.ts';
 import type { HttpService } from '../../src/remote/http-service.ts';
@@ -32,7 +33,15 @@ function depsOf() {
   const warn = (text: string): void => {
     words.warned += text;
   };
-  return { paths: pathsOf(home.env), clock: systemClock, env: home.env, print, warn, redraw: null };
+  return {
+    paths: pathsOf(home.env),
+    clock: systemClock,
+    env: home.env,
+    print,
+    warn,
+    redraw: null,
+    wait: new ServiceWait({ clock: systemClock, warn }, null),
+  };
 }
 
 async function trashed(name: string): Promise<ResourceUrl> {
@@ -68,7 +77,7 @@ test('cfs trash empty leaves alone what was taken out of the trash before yes wa
 
   expect([code, await namesInTrash(), (await topFolder()).names]).toEqual([exitCode('ok'), [], ['back']]);
   expect(words.warned).toBe('');
-  expect(words.printed).toBe('1 item deleted for ever; 1 no longer in the trash, and left alone\n');
+  expect(words.printed).toBe('1 item deleted permanently; 1 no longer in the trash, and left alone\n');
 });
 
 test('cfs trash empty deletes nothing that came into the trash after it was said what would be deleted', async () => {

@@ -3,10 +3,12 @@ import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { dirname } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { systemClock } from '../../src/base/clock.ts';
 import { exitCode } from '../../src/cli/exit-codes.ts';
 import { findInMount } from '../../src/cli/file-in-mount.ts';
 import { mountPathOf } from '../../src/cli/mount-point.ts';
 import { chooseMount } from '../../src/cli/running-mounts.ts';
+import { ServiceWait } from '../../src/cli/service-wait.ts';
 import { mountAndPath } from '../../src/cli/sync.ts';
 import { pathsOf } from '../../src/config/paths.ts';
 import { answeringMount } from './answering-mount.ts';
@@ -83,9 +85,12 @@ test('a link into a mount means what it leads to, one within a mount is meant it
   symlinkSync('Cloud/gone', home.path('dangling'));
 
   expect(await meant('into')).toEqual(['user17@example.com', 'letter']);
-  expect((await findInMount(pathsOf(home.env), home.path('into'))).place).toBe(home.path('Cloud/letter'));
+  const wait = new ServiceWait({ clock: systemClock, warn: () => {} }, null);
+  expect((await findInMount({ paths: pathsOf(home.env), wait }, home.path('into'))).place).toBe(
+    home.path('Cloud/letter'),
+  );
   expect(await meant('Cloud/out')).toEqual(['user17@example.com', 'out']);
-  await expect(findInMount(pathsOf(home.env), home.path('dangling'))).rejects.toMatchObject({
+  await expect(findInMount({ paths: pathsOf(home.env), wait }, home.path('dangling'))).rejects.toMatchObject({
     exitCode: exitCode('missing'),
   });
 });

@@ -117,6 +117,9 @@ test('a path with ~, which nobody has replaced, is no name of a folder', () => {
 });
 
 test('a file that is not TOML is refused with its line', () => {
+  expect(problemsOf({ file: file('settle = "2s\ndrain = "1s"\n') })).toEqual([
+    '/etc/cfs/config.toml:1: a quote is not closed',
+  ]);
   expect(problemsOf({ file: file('settle = "2s"\ndrain = \n') })[0]).toMatch(/^\/etc\/cfs\/config\.toml:2: /);
 });
 

@@ -51,7 +51,7 @@ test('what is pinned is fetched whole, and stays when the cache is full of other
 
   const { stdout } = await mount.cfs(['pin', `${mount.directory}/album`]);
 
-  expect(stdout).toBe('album is kept here: 2 files, 4 MiB\n');
+  expect(stdout).toBe(`${mount.directory}/album is kept here: 2 files, 4 MiB\n`);
   expect(await pinned()).toMatchObject([
     { path: 'album', files: 2, filesHere: 2, bytesHere: 4 * MIB, isComplete: true },
   ]);
@@ -86,7 +86,9 @@ test('what is renamed stays pinned, what is unpinned is not, and without the ser
   await mount.sync();
   await expect.poll(pinned, { timeout: 20_000, interval: 200 }).toMatchObject([{ path: 'pictures', isComplete: true }]);
 
-  expect((await mount.cfs(['unpin', `${mount.directory}/pictures`])).stdout).toBe('pictures is no longer pinned\n');
+  expect((await mount.cfs(['unpin', `${mount.directory}/pictures`])).stdout).toBe(
+    `${mount.directory}/pictures is no longer pinned\n`,
+  );
   expect(await pinned()).toEqual([]);
   await other.client.createFilled(other.systemFolder('2'), 'late.bin', filledWith('late', 3 * MIB));
   await mount.cfs(['refresh']);
@@ -107,7 +109,7 @@ test('what nobody has looked at yet is pinned and refreshed by its path', async 
   await other.client.createFilled(inner, 'seen', filledWith('seen', MIB));
 
   const { stdout } = await mount.cfs(['pin', `${mount.directory}/outer/inner`]);
-  expect(stdout).toBe('outer/inner is kept here: 1 file, 1 MiB\n');
+  expect(stdout).toBe(`${mount.directory}/outer/inner is kept here: 1 file, 1 MiB\n`);
 
   await other.client.createFilled(inner, 'new', filledWith('new', 10));
   await mount.cfs(['refresh', `${mount.directory}/outer/inner/new`]);

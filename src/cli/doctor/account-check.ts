@@ -79,7 +79,7 @@ export function checkAccounts(paths: Paths): {
     }
   }
   if (accounts.length === 0 && findings.length === 0)
-    findings.push(finding('not-signed-in', 'no account is kept for this user'));
+    findings.push(finding('not-signed-in', 'this user is not signed in'));
   return { accounts, findings };
 }
 

@@ -100,7 +100,7 @@ export const FINDINGS = {
   }),
   'not-signed-in': problem('account', 'signIn', {
     symptom: '`not signed in`',
-    cause: 'no account is kept on this machine, for this user',
+    cause: 'this user is not signed in on this machine',
     cure: 'cfs login URL',
   }),
   'account-damaged': problem('account', 'signIn', {
@@ -136,7 +136,7 @@ export const FINDINGS = {
   'dns-failed': problem('service', 'unreachable', {
     symptom: '`cannot be reached: … ENOTFOUND` or `EAI_AGAIN`',
     cause: 'the name of the service is not known: no network, a wrong address, or a name server that is away',
-    cure: 'look at the network and /etc/resolv.conf; what is here stays usable meanwhile',
+    cure: 'look at the network and /etc/resolv.conf; files that are on this machine stay usable',
   }),
   'dns-silent': problem('service', 'unreachable', {
     symptom: 'everything that is not here yet takes half a minute and fails',
@@ -156,7 +156,7 @@ export const FINDINGS = {
   'service-silent': problem('service', 'unreachable', {
     symptom: 'programs get *Connection timed out* for what is not here yet',
     cause: 'the service takes the connection and does not answer, or a firewall swallows it',
-    cure: 'wait, or ask whoever runs the service; what is here stays usable',
+    cure: 'wait, or ask the operator of the service; files that are on this machine stay usable',
   }),
   'service-out-of-order': problem('service', 'unreachable', {
     symptom: '`… is out of order (status 503)`',

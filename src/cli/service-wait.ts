@@ -1,0 +1,94 @@
+import type { Clock } from '../base/clock.ts';
+import { UsageError } from '../base/errors.ts';
+import { formatDuration } from '../config/units.ts';
+import { exitCode } from './exit-codes.ts';
+import { visible } from './mount-event.ts';
+
+/** How long a command may wait in silence. */
+const SILENT_MS_MAX = 2_000;
+
+/**
+ * One command's patience with the service: after two seconds without progress it says what it waits for, and `--timeout` ends it.
+ * Every command that speaks with the service, itself or through a mount, waits by this.
+ */
+export class ServiceWait {
+  readonly #clock: Pick<Clock, 'after'>;
+  readonly #warn: (text: string) => void;
+  readonly #timeoutMs: number | null;
+  readonly #late = new AbortController();
+  /** What is waited for now. */
+  #waitsFor: string | null = null;
+  #cancelNotice = (): void => {};
+  #cancelEnd = (): void => {};
+
+  /** @param timeoutMs from now on, over everything that the command waits for; null: as long as each request may take */
+  constructor(
+    deps: { readonly clock: Pick<Clock, 'after'>; readonly warn: (text: string) => void },
+    timeoutMs: number | null,
+  ) {
+    this.#clock = deps.clock;
+    this.#warn = deps.warn;
+    this.#timeoutMs = timeoutMs;
+    this.#armEnd();
+  }
+
+  /**
+   * @param origin of the service
+   * @param work gets a signal that aborts when the time is over; work that does not look at it is left alone then
+   * @throws UsageError (unreachable) when the time is over
+   */
+  async for<T>(origin: string, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const { signal } = this.#late;
+    signal.throwIfAborted();
+    this.#waitsFor = `the service at ${visible(origin)}`;
+    this.#armNotice();
+    let stop = (): void => {};
+    const late = new Promise<never>((_resolve, reject) => {
+      stop = () => reject(signal.reason as Error);
+      signal.addEventListener('abort', stop, { once: true });
+    });
+    const done = work(signal);
+    try {
+      return await Promise.race([done, late]);
+    } finally {
+      done.catch(() => {}); // what it says after the time is over is of no use
+      signal.removeEventListener('abort', stop);
+      this.#cancelNotice();
+      this.#waitsFor = null;
+    }
+  }
+
+  /** Something arrived: the silence begins anew. */
+  moved(): void {
+    if (this.#waitsFor !== null) this.#armNotice();
+  }
+
+  /** While a person is asked neither the silence nor the time counts. */
+  async paused<T>(ask: () => Promise<T>): Promise<T> {
+    this.#cancelNotice();
+    this.#cancelEnd();
+    try {
+      return await ask();
+    } finally {
+      this.#armEnd();
+      this.moved();
+    }
+  }
+
+  #armNotice(): void {
+    this.#cancelNotice();
+    const end = this.#timeoutMs === null ? 'Ctrl-C ends that, --timeout does so by itself' : 'Ctrl-C ends that';
+    this.#cancelNotice = this.#clock.after(SILENT_MS_MAX, () =>
+      this.#warn(`waiting for ${this.#waitsFor} to answer; ${end}\n`),
+    );
+  }
+
+  #armEnd(): void {
+    const timeoutMs = this.#timeoutMs;
+    if (timeoutMs === null) return;
+    this.#cancelEnd = this.#clock.after(timeoutMs, () => {
+      const sentence = `${this.#waitsFor ?? 'the service'} did not answer within ${formatDuration(timeoutMs)} (--timeout)`;
+      this.#late.abort(new UsageError(sentence, exitCode('unreachable')));
+    });
+  }
+}
