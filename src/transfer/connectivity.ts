@@ -77,13 +77,13 @@ export class Connectivity {
     try {
       const value = await request();
       // A 404, as a value.
-      if (value === null) this.#mustBeOurs(null);
+      if (value === null) this.#mustBeOurs();
       else this.#confirm(begunMs);
       this.#answered();
       return value;
     } catch (error) {
       if (error instanceof TransportError) this.#unanswered(error);
-      else if (isRefusal(error)) this.#mustBeOurs(error);
+      else if (isRefusal(error)) this.#mustBeOurs();
       if (error instanceof Error && ANSWERS.has(error.name)) this.#answered();
       throw error;
     } finally {
@@ -108,11 +108,11 @@ export class Connectivity {
   }
 
   /** @throws TransportError for a refusal while everything is refused */
-  #mustBeOurs(refusal: unknown): void {
+  #mustBeOurs(): void {
     if (this.#foreign === null) return;
     // The network may be well again, and this the service's own word: found out for the next one.
     this.confirmed('can wait', NEVER).catch(() => {});
-    throw new TransportError(this.#foreign.message, { cause: refusal });
+    throw this.#foreign;
   }
 
   /** Bytes arrived: the service is there, whatever else takes its time. */

@@ -15,6 +15,7 @@ import type { BodyPiece, WrittenExtent } from '../../src/base/resources.ts';
 import { BLOCK_BYTES, type ResourceUrl, type VersionUrl } from '../../src/base/vocabulary.ts';
 import type { VersionSource } from '../../src/content/version-source.ts';
 import type { HttpService } from '../../src/remote/http-service.ts';
+import { StrangeNetworkError } from '../../src/remote/strange-network.ts';
 import type { RemoteChanges, UploadService } from '../../src/sync/remote-changes.ts';
 import { Connectivity } from '../../src/transfer/connectivity.ts';
 import { createTransfer, type Transfer } from '../../src/transfer/transfer.ts';
@@ -535,7 +536,7 @@ describe('whether the service can be reached', () => {
       });
       await expect(connectivity.watched(refusal)).rejects.toMatchObject({ name: 'TransportError' });
       await expect(connectivity.watched(async () => null)).rejects.toMatchObject({ name: 'TransportError' });
-      expect(connectivity.state.online).toBe(false);
+      expect(connectivity.state).toMatchObject({ online: false, failure: expect.any(StrangeNetworkError) });
 
       await connectivity.watched(async () => 'a listing');
       expect(connectivity.state.online).toBe(true);
