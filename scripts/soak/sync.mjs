@@ -3,13 +3,14 @@
 export const project = 'unit';
 export const files = [
   'test/sync/sync-convergence.test.ts',
+  'test/sync/two-machines.test.ts',
   'test/sync/saves-and-steps.test.ts',
   'test/tree/convergence.test.ts',
 ];
 
-/** Four properties share them, and three get half as many. */
+/** Eight properties share them, and three get half as many. */
 export function environment(cases = '1000000') {
-  const runs = Math.ceil(Number(cases) / 5.5);
+  const runs = Math.ceil(Number(cases) / 9.5);
   return {
     CFS_CASES_SEED: process.env.CFS_CASES_SEED ?? 'random',
     CFS_SYNC_RUNS: String(runs),
