@@ -71,6 +71,7 @@ class MountingProcess {
   readonly #account: Account;
   readonly #log: Logger;
   readonly #startedMs = systemClock.nowMs();
+  readonly #route: ServiceRoute;
   readonly #service: HttpService;
   readonly #transfer: Transfer;
   readonly #watch: WorkerWatch;
@@ -96,6 +97,7 @@ class MountingProcess {
   constructor(request: MountRequest, account: Account, route: ServiceRoute, log: Logger) {
     this.#request = request;
     this.#account = account;
+    this.#route = route;
     this.#log = log;
     this.#printer = request.foreground ? new EventPrinter(systemClock) : null;
     this.#notices = new DesktopNotices({ clock: systemClock, log, env: process.env });
@@ -351,7 +353,7 @@ class MountingProcess {
       return;
     }
     const nowMs = systemClock.nowMs();
-    const reason = online ? null : outageReason(this.#transfer.connectivity.state.failure);
+    const reason = online ? null : outageReason(this.#transfer.connectivity.state.failure, this.#route);
     this.#connection = { state: online ? 'online' : 'offline', sinceMs: nowMs, reason };
     if (online) {
       this.#event({ type: 'online', offlineMs: nowMs - was.sinceMs });
@@ -365,7 +367,7 @@ class MountingProcess {
   /** A later failure may say more than the one with which the outage began. */
   #shownConnection(): ConnectionStatus {
     if (this.#connection.state !== 'offline') return this.#connection;
-    return { ...this.#connection, reason: outageReason(this.#transfer.connectivity.state.failure) };
+    return { ...this.#connection, reason: outageReason(this.#transfer.connectivity.state.failure, this.#route) };
   }
 
   #withProgress<T>(id: number, tell: (progress: SyncProgress) => void, work: () => Promise<T>): Promise<T> {

@@ -88,6 +88,7 @@ class Place {
   #exchange: Exchange | null = null;
   /** The attempt to connect that is under way. */
   #attempt: AbortController | null = null;
+  readonly #giveUp = (): void => this.#attempt?.abort();
 
   constructor(options: PoolOptions, freed: () => void) {
     this.#options = options;
@@ -97,10 +98,10 @@ class Place {
 
   run({ options, exchange }: Waiting): void {
     this.#exchange = exchange;
-    exchange.waitsWith(() => this.#attempt?.abort());
+    exchange.waitsWith(this.#giveUp);
     this.#client.dispatch(options, exchange);
     // A request that undici finds fault with was never queued: no drain follows.
-    if (this.#client.stats.size === 0) this.#free();
+    if (exchange.isOver) this.#free();
   }
 
   async destroy(reason: Error): Promise<void> {

@@ -168,6 +168,7 @@ export class Transport {
     const stream = body !== null && typeof body !== 'string' && body.length > 0 ? body : null;
     const headers = this.headersOf(request.headers);
     if (stream !== null) headers['Content-Length'] = String(stream.length);
+    Object.assign(headers, this.#absolute.headers);
     const data = stream !== null || path.endsWith('/data');
     const answer = await new Promise<Answer>((resolve, reject) => {
       const exchange = new Exchange(request, this.#reads, resolve, reject);
@@ -177,7 +178,7 @@ export class Transport {
         {
           path: this.#absolute.origin + path,
           method: request.method,
-          headers: { ...headers, ...this.#absolute.headers },
+          headers,
           // undici takes async iterables, its types do not say so.
           body: (stream === null ? body : exchange.whileWanted(stream.chunks(), this.#clock)) as string | null,
           headersTimeout: stream !== null ? this.#deadlines.answerAfterBodyMs : this.#deadlines.answerMs,

@@ -229,7 +229,7 @@ describe('cfs status says why the service is not reached:', () => {
     const ask = () => transport.exchange({ method: 'GET', url, headers: {}, body: null, signal: undefined });
     await expect(connectivity.watched(ask)).rejects.toThrow();
     await transport.close();
-    return outageReason(connectivity.state.failure);
+    return outageReason(connectivity.state.failure, { proxy: null });
   }
 
   test.each([
@@ -262,6 +262,8 @@ describe('cfs status says why the service is not reached:', () => {
 
   test('a silence, when nothing more is known', async () => {
     expect(await reasonOf({ baseUrl: 'http://127.0.0.1:9' })).toBe('the service does not answer');
+    const proxy = { address: PROXY, credentials: null, source: '--proxy' };
+    expect(outageReason(null, { proxy })).toBe(`the service does not answer through the proxy ${PROXY}`);
   });
 });
 
