@@ -1,4 +1,4 @@
-import { type ContentId, type Inode, ROOT_INODE, type Timespec } from '../base/vocabulary.ts';
+import { type ContentId, type Inode, isSpecial, ROOT_INODE, type Timespec } from '../base/vocabulary.ts';
 import { DamagedRow } from './record-codec.ts';
 import { isDoubted } from './service-time.ts';
 import type { DirtyRecord, NodeRecord, RemoteFacet, StoreReader, Transaction } from './tables.ts';
@@ -28,7 +28,8 @@ export function ifSound<T>(read: () => T): T | undefined {
 
 /** Whether anything of the node is to be pushed: the facets differ in existence, place, name or bytes. */
 export function isDirty(node: NodeRecord): boolean {
-  if (node.localOnly) return false;
+  // A special file means nothing on another machine, whatever its name and its folder are.
+  if (node.localOnly || isSpecial(node.kind)) return false;
   const { local, remote } = node;
   if (local === null) return remote !== null;
   if (remote === null) return true;
@@ -39,6 +40,7 @@ export function isDirty(node: NodeRecord): boolean {
 export function isContentDirty(node: NodeRecord): boolean {
   return (
     !node.localOnly &&
+    !isSpecial(node.kind) &&
     node.kind !== 'folder' &&
     node.local !== null &&
     node.local.content !== (node.remote?.content ?? null)

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { writeNode } from '../../src/store/node-table.ts';
 import { SyncedTower } from '../harness/synced-tower.ts';
 import { MODEL_ROOT } from '../sync/model-service.ts';
 
@@ -87,4 +88,17 @@ test('a special file is neither opened nor cut by the file system: the kernel do
 
   await expect(mount.open('fifo', 'r+')).rejects.toMatchObject({ errno: 'ENXIO' });
   await expect(mount.truncate('fifo', 1)).rejects.toMatchObject({ errno: 'EINVAL' });
+});
+
+test('a special file is never to be pushed, also where its record does not say that it stays local', async () => {
+  const { mount, tower } = synced;
+  await mount.mknod('fifo', 0o600, 'fifo');
+  const node = tower.store.get('node', (await mount.stat('fifo')).ino);
+  if (node === undefined) throw new Error('no node');
+
+  tower.store.transact((tx) => writeNode(tx, node, { ...node, localOnly: false }, 0));
+
+  expect([...tower.store.all('dirty')]).toEqual([]);
+  await synced.converge();
+  expect(there()).toEqual([]);
 });
