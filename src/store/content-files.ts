@@ -56,8 +56,11 @@ export class ContentFiles {
     this.#holes = deps.holes;
     for (const place of ['drafts', 'cache'] as const) deps.disk.makeDirectory(join(deps.directory, place));
     const tag = join(deps.directory, 'cache', 'CACHEDIR.TAG');
-    // Once: a start on a full disk has no room for it.
-    if (!existsSync(tag)) writeFileSync(tag, CACHE_TAG, { mode: 0o600 });
+    try {
+      if (!existsSync(tag)) writeFileSync(tag, CACHE_TAG, { mode: 0o600 });
+    } catch {
+      // A full disk: a later start writes it.
+    }
   }
 
   get canPunchHoles(): boolean {

@@ -19,6 +19,7 @@ import { OwnerLock } from './owner-lock.ts';
 import { encodeValue } from './record-codec.ts';
 import { decodeRows, encodedRowsBytes, encodeRows } from './record-payload.ts';
 import { behindKey, decodeKey, encodeKey } from './row-key.ts';
+import { StartRoom } from './start-room.ts';
 import type { FirstOf, ScannedTable, SecondOf, StoreWriter, TableName, Tables, Transaction } from './tables.ts';
 import { Takeover } from './takeover.ts';
 
@@ -53,6 +54,7 @@ const DECODED = { onceMax: 1_000, againMax: 20_000 } as const;
 const SHORT_BYTES_MAX = 4096;
 const ROOM_FOR_SHORT_SHARE = 1 / 8;
 const DISK_FULL_BELOW_BYTES = 1024 * 1024;
+const OWNER_ROOM_BYTES = 4096;
 const COUNTERS = { inode: { key: 'next-inode', first: 2 }, content: { key: 'next-content', first: 1 } } as const;
 
 /**
@@ -78,6 +80,7 @@ export class Store implements StoreWriter {
   readonly #ids = { inode: { next: 0, end: 0 }, content: { next: 0, end: 0 } };
   readonly #waiting = new Int32Array(new SharedArrayBuffer(4));
   readonly #damage: DamagedRows;
+  readonly #startRoom: StartRoom;
   #journal: Journal | null = null;
   /** Number of the last record that LMDB is known to hold on the disk. */
   #flushed = 0;
@@ -86,7 +89,13 @@ export class Store implements StoreWriter {
   /** LMDB is closed: a read would end the process, not fail. */
   #ended = false;
 
-  private constructor(options: StoreOptions, database: RootDatabase<Buffer, Buffer>, lock: OwnerLock) {
+  private constructor(
+    options: StoreOptions,
+    database: RootDatabase<Buffer, Buffer>,
+    lock: OwnerLock,
+    startRoom: StartRoom,
+  ) {
+    this.#startRoom = startRoom;
     this.#database = database;
     this.#lock = lock;
     this.#log = options.log;
@@ -113,25 +122,28 @@ export class Store implements StoreWriter {
   /**
    * Opens the store in `directory` (made if need be) and replays what its journal holds.
    *
-   * @throws UsageError when another process owns it, or when a newer version of this program wrote it
+   * On a full disk it takes the room that an earlier run kept for that (`StartRoom`), or goes on without any: changes are refused then.
+   *
+   * @throws UsageError when another process owns it, or when a newer version of this program wrote it · StorageError
    */
   static async open(options: StoreOptions): Promise<Store> {
     const { directory, log, clock } = options;
     const firstMade = mkdirSync(directory, { recursive: true, mode: 0o700 });
-    const lock = OwnerLock.take(directory);
+    const disk = options.disk ?? systemDisk;
+    const segmentBytes = options.segmentBytes ?? SEGMENT_BYTES;
+    const startRoom = new StartRoom(directory, disk, segmentBytes);
+    const lock = OwnerLock.take(directory, () => startRoom.give(OWNER_ROOM_BYTES));
     let store: Store | undefined;
     try {
-      const disk = options.disk ?? systemDisk;
       const database = await usableIndex(join(directory, 'index'), options.openIndex ?? openIndex, disk);
-      store = new Store(options, database, lock);
+      store = new Store(options, database, lock, startRoom);
       store.#checkSchema(); // before a record is looked at that this version may not understand
       await syncIndex(directory, disk);
-      const segmentBytes = options.segmentBytes ?? SEGMENT_BYTES;
       await migrate({ database, directory, segmentBytes, disk, clock, log });
       const applied = readApplied(database);
       const replayed: { readonly sequence: number; readonly rows: readonly Row[] }[] = [];
       store.#journal = await Journal.open(
-        { directory: join(directory, 'journal'), segmentBytes, disk, log, clock },
+        { directory: join(directory, 'journal'), segmentBytes, disk, log, clock, startRoom },
         applied,
         ({ sequence, payload }) => replayed.push({ sequence, rows: decodeRows(Buffer.from(payload), sequence) }),
       );
@@ -139,6 +151,7 @@ export class Store implements StoreWriter {
       // Not before the journal has its file: on an almost full disk LMDB would take the room for it.
       for (const { rows, sequence } of replayed) store.#keep(rows, sequence);
       store.#begin(store.#journal);
+      if (store.#journal.hasFullFile) startRoom.refill();
       return store;
     } catch (error) {
       if (store !== undefined) await store.#takeover.close();
@@ -237,6 +250,7 @@ export class Store implements StoreWriter {
     }
     this.#ended = true;
     await this.#takeover.close();
+    this.#startRoom.refill();
     this.#lock.release();
   }
 

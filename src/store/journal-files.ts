@@ -52,11 +52,11 @@ export function segmentsIn(
 /**
  * A file whose blocks are on the disk, in the pool.
  *
- * @returns its length: `wantedBytes`, or where there is less room about half of that: the rest is for the index
- * @throws StorageError full when there is next to none
+ * @returns its length: `wantedBytes`, or where there is less room about half of that: the rest is for the index; null when there is next
+ *   to none
+ * @throws StorageError
  */
-export async function allocateFitting(disk: Disk, path: string, wantedBytes: number): Promise<number> {
-  let failure: unknown;
+export async function allocateFitting(disk: Disk, path: string, wantedBytes: number): Promise<number | null> {
   for (const sizeBytes of sizesDownTo(wantedBytes, SEGMENT_BYTES_MIN)) {
     try {
       await disk.allocate(path, sizeBytes);
@@ -67,10 +67,9 @@ export async function allocateFitting(disk: Disk, path: string, wantedBytes: num
     } catch (error) {
       disk.remove(path);
       if (!isFull(error)) throw error;
-      failure = error;
     }
   }
-  throw new StorageError('the disk is full: there is no room for the journal', { cause: failure, full: true });
+  return null;
 }
 
 /**

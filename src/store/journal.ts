@@ -23,6 +23,7 @@ import {
   recordsOf,
   sealRecord,
 } from './journal-segment.ts';
+import type { StartRoom } from './start-room.ts';
 
 /**
  * The journal: what makes a change outlive SIGKILL, in microseconds. Records are appended to files that were allocated
@@ -37,8 +38,12 @@ export interface JournalOptions {
   readonly disk: Disk;
   readonly log: Logger;
   readonly clock: Clock;
+  /** Gives room back for the first file where the disk is full; without: there is none. */
+  readonly startRoom?: Pick<StartRoom, 'give' | 'refill'>;
 }
 
+/** What a start takes of it at once: half becomes the journal's file, the rest is for the index. */
+const START_ROOM_BYTES = 320 * 1024;
 /** The next file is made ahead where so many of its size are free: what is left then is for those who write. */
 const SPARE_ROOM_FILES = 2;
 /** A power cut, or damage: what was closed last may be missing, and nobody else tells of it. */
@@ -50,7 +55,10 @@ export class Journal {
   readonly #options: JournalOptions;
   /** Older files, oldest first: dropped from the front once LMDB holds their records for good. */
   readonly #older: Segment[];
-  #current: OpenSegment;
+  /** Null after a start on a disk that had no room for it: the first record asks again. */
+  #current: OpenSegment | null;
+  /** Number and last record of what lay there at the start. */
+  readonly #found: { readonly number: number; readonly last: number };
   /** Files that were rotated away from and not synced yet. */
   #unsynced: OpenSegment[] = [];
   /** Whether the next file lies ready under `sparePath`. */
@@ -69,10 +77,17 @@ export class Journal {
   #isRemovalFailing = false;
   #closed = false;
 
-  private constructor(options: JournalOptions, older: Segment[], current: OpenSegment, directorySync: Promise<void>) {
+  private constructor(
+    options: JournalOptions,
+    older: Segment[],
+    current: OpenSegment | null,
+    found: { readonly number: number; readonly last: number },
+    directorySync: Promise<void>,
+  ) {
     this.#options = options;
     this.#older = older;
     this.#current = current;
+    this.#found = found;
     this.#directorySync = directorySync;
   }
 
@@ -134,28 +149,30 @@ export class Journal {
     // An earlier run may have been killed before it synced them: what this run promises rests on them.
     for (const { path } of kept) await syncSegment(disk, path);
 
-    const number = (files.at(-1)?.number ?? 0) + 1;
-    const path = segmentPath(directory, number);
-    const sizeBytes = await allocateFitting(disk, path, options.segmentBytes);
-    if (sizeBytes < options.segmentBytes) log.warn({ sizeBytes }, 'the disk is almost full: a short journal file');
-    const current = beginSegment(options, { number, path, sizeBytes, firstSequence: last + 1 });
+    const found = { number: files.at(-1)?.number ?? 0, last };
+    const current = await firstSegment(options, found);
     await disk.syncDirectory(directory);
-    return new Journal(options, kept, current, Promise.resolve());
+    return new Journal(options, kept, current, found, Promise.resolve());
   }
 
   /** Sequence number of the newest record. */
   get last(): number {
-    return this.#current.last;
+    return (this.#current ?? this.#found).last;
+  }
+
+  /** Whether the current file is as long as it should be: the disk is not full. */
+  get hasFullFile(): boolean {
+    return this.#current !== null && this.#current.sizeBytes >= this.#options.segmentBytes;
   }
 
   /** How many files there are, the current one included. */
   get files(): number {
-    return this.#older.length + 1;
+    return this.#older.length + (this.#current === null ? 0 : 1);
   }
 
   /** How much more it takes without asking the disk for room, bytes. */
   get roomBytes(): number {
-    const { sizeBytes, position } = this.#current;
+    const { sizeBytes, position } = this.#current ?? { sizeBytes: 0, position: 0 };
     return sizeBytes - position + (this.#hasSpare ? this.#options.segmentBytes - HEADER_BYTES : 0);
   }
 
@@ -169,8 +186,7 @@ export class Journal {
   append(payloadBytes: number, fill: (target: Buffer) => void): number {
     if (this.#broken !== null) throw this.#broken;
     const length = RECORD_HEADER_BYTES + payloadBytes;
-    if (this.#current.position + length > this.#current.sizeBytes) this.#rotate(length);
-    const segment = this.#current;
+    const segment = this.#segmentFor(length);
     if (this.#scratch.byteLength < length) this.#scratch = Buffer.allocUnsafe(length * 2);
     const record = this.#scratch.subarray(0, length);
     fill(record.subarray(RECORD_HEADER_BYTES));
@@ -231,22 +247,34 @@ export class Journal {
     this.#closed = true;
     await this.#allocation;
     await this.sync().finally(() => {
-      for (const { fd } of [...this.#unsynced, this.#current]) this.#options.disk.close(fd);
+      const { disk } = this.#options;
+      const current = this.#current === null ? [] : [this.#current];
+      for (const { fd } of [...this.#unsynced, ...current]) disk.close(fd);
       this.#unsynced = [];
     });
+    this.#removeEmpty();
+  }
+
+  /** A start that only looked (`cfs doctor`) leaves no file: on a full disk its room goes back to the next start. Never throws. */
+  #removeEmpty(): void {
+    if (this.#current === null || this.#current.position > HEADER_BYTES) return;
+    try {
+      this.#options.disk.remove(this.#current.path);
+    } catch {
+      // The next start removes it.
+    }
   }
 
   async #syncNow(): Promise<void> {
     if (this.#broken !== null) throw this.#broken;
     const { disk, directory } = this.#options;
     const rotated = [...this.#unsynced];
-    const { fd } = this.#current;
     try {
       this.#directorySync ??= disk.syncDirectory(directory);
       await this.#directorySync;
       // Older files first: a record must never be on the disk when one before it is not.
       for (const segment of rotated) await disk.sync(segment.fd);
-      await disk.sync(fd);
+      if (this.#current !== null) await disk.sync(this.#current.fd);
     } catch (error) {
       if (isOutOfDescriptors(error)) {
         // The folder was not even opened: nothing is lost, and whoever asks next has it synced.
@@ -260,11 +288,18 @@ export class Journal {
     for (const segment of rotated) disk.close(segment.fd);
   }
 
+  /** The file that takes a record of `length` bytes. @throws StorageError full */
+  #segmentFor(length: number): OpenSegment {
+    const current = this.#current;
+    return current !== null && current.position + length <= current.sizeBytes ? current : this.#rotate(length);
+  }
+
   /** Continues in a new file: the one allocated ahead, or one that gets its room now (its first syncs are slower). */
-  #rotate(recordBytes: number): void {
+  #rotate(recordBytes: number): OpenSegment {
     const { disk, directory, segmentBytes } = this.#options;
     const neededBytes = HEADER_BYTES + recordBytes;
-    const number = this.#current.number + 1;
+    const previous = this.#current;
+    const number = (previous ?? this.#found).number + 1;
     const path = segmentPath(directory, number);
     let sizeBytes = segmentBytes;
     if (this.#hasSpare && neededBytes <= segmentBytes) {
@@ -273,13 +308,16 @@ export class Journal {
     } else {
       sizeBytes = reserveFitting(disk, path, segmentBytes, neededBytes);
     }
-    const previous = this.#current;
-    this.#current = beginSegment(this.#options, { number, path, sizeBytes, firstSequence: previous.last + 1 });
-    this.#older.push(previous);
-    this.#unsynced.push(previous);
+    const current = beginSegment(this.#options, { number, path, sizeBytes, firstSequence: this.last + 1 });
+    this.#current = current;
+    if (previous !== null) {
+      this.#older.push(previous);
+      this.#unsynced.push(previous);
+    }
     // Without the one before, this one is of all the names.
     this.#directorySync = (this.#directorySync ?? Promise.resolve()).then(() => disk.syncDirectory(directory));
     this.#directorySync.catch(() => {}); // heard by the next sync()
+    return current;
   }
 
   #allocateSpare(): void {
@@ -306,6 +344,7 @@ export class Journal {
     const path = sparePath(directory);
     try {
       await disk.allocate(path, segmentBytes);
+      this.#options.startRoom?.refill();
       return true;
     } catch (error) {
       try {
@@ -335,4 +374,23 @@ export class Journal {
       // Its checksum does not fit either, and the next append writes over it.
     }
   }
+}
+
+/** The file that a start begins with; null where the disk is full. @throws StorageError */
+async function firstSegment(
+  options: JournalOptions,
+  found: { readonly number: number; readonly last: number },
+): Promise<OpenSegment | null> {
+  const { disk, directory, segmentBytes, startRoom, log } = options;
+  const number = found.number + 1;
+  const path = segmentPath(directory, number);
+  let sizeBytes = await allocateFitting(disk, path, segmentBytes);
+  if (sizeBytes === null && startRoom?.give(START_ROOM_BYTES))
+    sizeBytes = await allocateFitting(disk, path, segmentBytes);
+  if (sizeBytes === null) {
+    log.error({}, 'the disk is full: nothing can be changed until it has room');
+    return null;
+  }
+  if (sizeBytes < segmentBytes) log.warn({ sizeBytes }, 'the disk is almost full: a short journal file');
+  return beginSegment(options, { number, path, sizeBytes, firstSequence: found.last + 1 });
 }

@@ -1,9 +1,10 @@
 import { closeSync, fstatSync, linkSync, openSync, readFileSync, statSync, unlinkSync, writeSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { UsageError } from '../base/errors.ts';
+import { StorageError, UsageError } from '../base/errors.ts';
 import { NativeFiles } from '../base/native.ts';
 import { processLife, processStart } from '../base/process-life.ts';
 import { currentBootId } from './boot-id.ts';
+import { storageErrorOf } from './disk.ts';
 
 /** Exit code: another process has this account mounted. */
 const IN_USE = 5;
@@ -31,8 +32,11 @@ export class OwnerLock {
     this.#fd = fd;
   }
 
-  /** @throws UsageError naming the pid when a living process owns the store */
-  static take(directory: string): OwnerLock {
+  /**
+   * @param makeRoom gives the disk a block back for the lock; false where there is none to give
+   * @throws UsageError naming the pid when a living process owns the store · StorageError full
+   */
+  static take(directory: string, makeRoom: () => boolean = () => false): OwnerLock {
     const path = join(directory, 'owner');
     // Written under a name of its own and then linked: nobody ever sees half a lock.
     const draft = `${path}.${process.pid}.${process.hrtime.bigint()}`;
@@ -41,7 +45,12 @@ export class OwnerLock {
     try {
       hold(fd);
       const inode = fstatSync(fd).ino;
-      writeSync(fd, `${process.pid} ${startTimeOf(process.pid) ?? 0} ${inode}\n`);
+      try {
+        writeName(fd, `${process.pid} ${startTimeOf(process.pid) ?? 0} ${inode}\n`, makeRoom);
+      } catch (error) {
+        const owner = livingOwner(path);
+        throw owner === null ? error : inUse(directory, owner);
+      }
       for (let waitedMs = 0; ; ) {
         try {
           linkSync(draft, path);
@@ -57,7 +66,7 @@ export class OwnerLock {
           continue;
         }
         if (owner !== null) {
-          throw new UsageError(`the store in ${directory} is in use by process ${owner}`, IN_USE);
+          throw inUse(directory, owner);
         }
         removeStale(path, draft);
       }
@@ -75,6 +84,24 @@ export class OwnerLock {
       // Gone, or left behind.
     }
     closeSync(this.#fd);
+  }
+}
+
+function inUse(directory: string, owner: number): UsageError {
+  return new UsageError(`the store in ${directory} is in use by process ${owner}`, IN_USE);
+}
+
+/** @throws StorageError full */
+function writeName(fd: number, text: string, makeRoom: () => boolean): void {
+  for (;;) {
+    try {
+      writeSync(fd, text, 0);
+      return;
+    } catch (error) {
+      const failure = storageErrorOf(error, 'no room for the lock of the store');
+      if (!failure.full) throw error;
+      if (!makeRoom()) throw new StorageError('the disk of the store is full', { cause: error, full: true });
+    }
   }
 }
 

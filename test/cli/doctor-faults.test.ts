@@ -1,7 +1,9 @@
-import { chmodSync, linkSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chmodSync, copyFileSync, linkSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { type AddressInfo, createServer as createSocket } from 'node:net';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
@@ -188,6 +190,25 @@ const FAULTS: Readonly<Record<FindingName, () => unknown>> = {
     const store = await openStore();
     undo.push(() => store.close());
   },
+  'store-mounted': async () => {
+    const store = await openStore();
+    undo.push(() => store.close());
+    await mounted(() => statusOf({}));
+  },
+  // A program that runs cannot be opened for writing (ETXTBSY), by root neither.
+  'store-unopened': async () => {
+    await (await openStore()).close();
+    const index = join(ground.files.storeDirectory, 'index/data.mdb');
+    rmSync(index);
+    copyFileSync('/bin/sleep', index);
+    chmodSync(index, 0o755);
+    const running = spawn(index, ['600'], { stdio: 'ignore' });
+    await once(running, 'spawn');
+    undo.push(async () => {
+      running.kill();
+      await once(running, 'exit');
+    });
+  },
   'store-newer': async () => {
     const store = await openStore();
     store.transact((tx) => tx.put('meta', 'schema', 99));
@@ -266,6 +287,32 @@ test('changes of the root that is not mounted are told beside a mount of the oth
   expect(JSON.parse(status)).toMatchObject({ accounts: [{ waiting: [{ root: 'account', changes: 1 }] }] });
 });
 
+test('a store that is in use names the process to end', async () => {
+  await FAULTS['store-in-use']();
+
+  const { text } = await ground.doctor();
+
+  expect(text.replace(/\s+/g, ' ')).toContain(`end that process (kill ${process.pid})`);
+});
+
+test('a mount that hangs and is silent is one finding, with its process', async () => {
+  await FAULTS['mount-silent']();
+  await FAULTS['mount-hangs']();
+
+  const { text } = await ground.doctor();
+
+  expect(namesOf({ text })).toEqual(['mount-hangs']);
+  expect(text.replace(/\s+/g, ' ')).toContain(`kill -9 ${process.pid} `);
+});
+
+test('a small disk that is two thirds free is not full', async () => {
+  ground.change({ disk: () => ({ freeBytes: 16 * 1024 ** 2, totalBytes: 24 * 1024 ** 2 }) });
+  expect(namesOf(await ground.doctor())).toEqual([]);
+
+  ground.change({ disk: () => ({ freeBytes: 1024 ** 2, totalBytes: 24 * 1024 ** 2 }) });
+  expect(namesOf(await ground.doctor())).toEqual(['disk-full']);
+});
+
 test('a mount that fstab(5) made at boot, without XDG_RUNTIME_DIR, is found by whoever signs in', async () => {
   const store = await openStore();
   undo.push(() => store.close());
@@ -280,7 +327,7 @@ test('a mount that fstab(5) made at boot, without XDG_RUNTIME_DIR, is found by w
 test.each(findingKinds())('%s is named, and nothing else', async (name, kind) => {
   await FAULTS[name]();
 
-  const report = await ground.doctor();
+  const report = await ground.doctor({ store: name === 'store-mounted' });
 
   expect(namesOf(report), report.text).toEqual([name]);
   expect(report.code).toBe(kind.severity === 'problem' ? exitCode(kind.exit) : exitCode('ok'));

@@ -87,6 +87,14 @@ class SmallDisk {
     return file;
   }
 
+  /** Somebody else's file, which takes all that is left. */
+  fillUp(name: string): string {
+    const file = path.join(this.#state, name);
+    for (const size of ['1M', '4k'])
+      spawnSync('sh', ['-c', `cat /dev/zero | dd of="${file}" bs=${size} oflag=append conv=notrunc`]);
+    return file;
+  }
+
   /** Files of the store below one of its folders. */
   files(folder: 'cache' | 'journal'): readonly string[] {
     const accounts = path.join(this.#state, 'cfs', 'accounts');
@@ -219,6 +227,30 @@ describe.skipIf(missing !== null)(`a disk of 64 MiB${missing === null ? '' : ` (
       .split('\n')
       .filter((line) => !line.includes('large/f00004'))
       .join('\n');
+  });
+
+  test('killed on a disk that is full to its last byte it starts with all that was closed, and takes deletions', async () => {
+    onTestFailed(mount.printLogs);
+    await mount.kill9();
+    for (const spare of disk.files('journal').filter((file) => file.endsWith('spare'))) rmSync(spare);
+    const last = disk.fillUp('last');
+    expect(disk.freeBytes).toBe(0);
+    const findings = async (): Promise<string> => (await mount.cfs(['doctor', '--json'], { anyExitCode: true })).stdout;
+    const before = await findings();
+    expect(before).toContain('disk-full');
+    expect(before).not.toMatch(/store-damaged|store-unopened/);
+
+    await mount.mount();
+
+    expect(await lost()).toBe('');
+    await mount.run('rm large/f00005; ! ls large/f00005 2> /dev/null');
+    told = told
+      .split('\n')
+      .filter((line) => !line.includes('large/f00005'))
+      .join('\n');
+    expect(await findings()).not.toMatch(/store-damaged|store-unopened/);
+    rmSync(last);
+    await mount.run('until head -c 1M /dev/zero > made; do sleep 0.2; done 2> /dev/null');
   });
 
   test('killed again it starts when there is room, with all that was closed, and pushes it', async () => {

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { closeSync, openSync, truncateSync, unlinkSync, writeSync } from 'node:fs';
+import { closeSync, cpSync, openSync, rmSync, statfsSync, truncateSync, unlinkSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect } from 'vitest';
 import { StorageError } from '../../src/base/errors.ts';
@@ -108,6 +108,81 @@ testUnless(missingRoot())(
     for (let id = 1; id <= 200; id++) expect(isIntact(again, id), `value ${id}`).toBe(true);
   },
 );
+
+/** A store of 200 values as SIGKILL leaves it, on a disk that is then filled to its last byte. */
+async function killedOnFullDisk(): Promise<{ directory: string; ballast: string }> {
+  const origin = stores.directory();
+  const store = await stores.open(origin, { segmentBytes: 1024 * 1024 });
+  for (let id = 1; id <= 100; id++) put(store, id);
+  await store.settle();
+  for (let id = 101; id <= 200; id++) put(store, id);
+  const directory = smallDisk(12);
+  cpSync(origin, directory, { recursive: true });
+  // The next journal file is there where the disk has room for it: a small disk has not.
+  rmSync(join(directory, 'journal', 'spare'), { force: true });
+  const ballast = join(directory, 'ballast');
+  fill(ballast);
+  expect(statfsSync(directory).bavail).toBe(0);
+  return { directory, ballast };
+}
+
+function missingOf(store: Store): number[] {
+  return Array.from({ length: 200 }, (_, index) => index + 1).filter((id) => !isIntact(store, id));
+}
+
+testUnless(missingRoot())(
+  'a start on a full disk has all that was closed, takes deletions and ends, again and again',
+  async () => {
+    const { directory, ballast } = await killedOnFullDisk();
+
+    for (const round of [1, 2, 3]) {
+      const store = await stores.open(directory, { segmentBytes: 1024 * 1024 });
+      expect(missingOf(store)).toEqual(Array.from({ length: round - 1 }, (_, index) => index + 1));
+      store.transact((tx) => tx.remove('inline', round as ContentId));
+      expect(missingOf(store)).toContain(round);
+      await store.close();
+      // What the end gives back is somebody else's at once.
+      fill(join(directory, `ballast-${round}`));
+    }
+
+    makeRoom(ballast);
+    const store = await stores.open(directory, { segmentBytes: 1024 * 1024 });
+    expect(missingOf(store)).toEqual([1, 2, 3]);
+    put(store, 1);
+    await store.settle();
+    expect(missingOf(store)).toEqual([2, 3]);
+  },
+);
+
+testUnless(missingRoot())(
+  'a start on a full disk without room of its own refuses changes until there is room',
+  async () => {
+    const { directory, ballast } = await killedOnFullDisk();
+    // Room for the lock of the owner alone.
+    truncateSync(join(directory, 'start-room'), 4096);
+    fill(join(directory, 'ballast-2'));
+    expect(statfsSync(directory).bavail).toBe(0);
+
+    const store = await stores.open(directory, { segmentBytes: 1024 * 1024 });
+    expect(missingOf(store)).toEqual([]);
+    expect(tryPut(store, 201)).toBe(false);
+
+    makeRoom(ballast);
+    expect(tryPut(store, 201)).toBe(true);
+  },
+);
+
+testUnless(missingRoot())('a second start on a full disk is told who has the store', async () => {
+  const directory = smallDisk(12);
+  await stores.open(directory, { segmentBytes: 1024 * 1024 });
+  rmSync(join(directory, 'start-room'));
+  fill(join(directory, 'ballast'));
+
+  await expect(stores.open(directory)).rejects.toMatchObject({
+    exitCode: 5,
+    message: expect.stringContaining('in use'),
+  });
+});
 
 function tryPut(store: Store, id: number): boolean {
   try {

@@ -1,4 +1,5 @@
 import type { Paths } from '../../config/paths.ts';
+import { ownerOf } from '../../store/owner-lock.ts';
 import { checkAccounts, checkConfiguration, type KnownAccount } from './account-check.ts';
 import { type Area, FINDINGS, type Finding } from './finding.ts';
 import { checkFuse } from './fuse-check.ts';
@@ -42,12 +43,14 @@ export async function* examineMachine(request: ExaminationRequest): AsyncGenerat
   const known = checkAccounts(paths);
   const accounts = known.accounts.filter((account) => isMeant(account, request.account));
   yield all('account', known.findings, accounts.map(({ title }) => title).join(', '));
+  const mounts = [...checkMounts(machine)];
+  const silentPids: number[] = [];
   for (const account of accounts) {
     const about = { subject: account.title };
     const socket = await checkSocket(machine, account);
     const found = await checkService(machine, account.account, options);
     yield { ...about, area: 'service', note: null, findings: found };
-    const how = { examine: request.examine, depth: 'structure', mountedBy: socket.status?.pid ?? null } as const;
+    const how = { examine: request.examine, depth: 'structure', mounted: socket.status } as const;
     // A mount that hangs has its store open, of course.
     const isSilent = socket.findings.some(({ name }) => name === 'mount-silent');
     for (const directory of storesOf(account)) {
@@ -56,10 +59,29 @@ export async function* examineMachine(request: ExaminationRequest): AsyncGenerat
       yield { ...about, area: 'store', note: store.note, findings: stored };
     }
     const note = socket.status === null ? 'not mounted' : `mounted at ${socket.status.directory}`;
-    yield { ...about, area: 'mount', note, findings: socket.findings };
+    const pid = isSilent ? ownerAmong(storesOf(account)) : null;
+    if (pid !== null) silentPids.push(pid);
+    // The directory that hangs is the same fault: it is named once, below.
+    const isToldBelow = pid !== null && mounts.some(({ name }) => name === 'mount-hangs');
+    const told = socket.findings.filter(({ name }) => !(isToldBelow && name === 'mount-silent'));
+    yield { ...about, area: 'mount', note, findings: told };
   }
   yield all('disk', checkDisk(machine, paths.accountsDirectory, options));
-  yield all('mount', checkMounts(machine));
+  yield all('mount', silentPids.length === 1 ? mounts.map((found) => withPid(found, silentPids[0] as number)) : mounts);
+}
+
+/** The process that has one of the stores open; null for none. */
+function ownerAmong(stores: readonly string[]): number | null {
+  for (const directory of stores) {
+    const owner = ownerOf(directory);
+    if (owner !== null) return owner;
+  }
+  return null;
+}
+
+function withPid(found: Finding, pid: number): Finding {
+  if (found.name !== 'mount-hangs') return found;
+  return { ...found, cure: found.cure.replace('its process (cli/mount.js in ps(1))', String(pid)) };
 }
 
 /** The stores alone, as deep as is said. */
@@ -70,8 +92,9 @@ export async function* examineStores(
   const { machine, paths, examine } = request;
   for (const account of checkAccounts(paths).accounts) {
     if (!isMeant(account, request.account)) continue;
+    const { status } = await checkSocket(machine, account);
     for (const directory of storesOf(account)) {
-      const store = await checkStoreOf(machine, account, directory, { examine, depth, mountedBy: null });
+      const store = await checkStoreOf(machine, account, directory, { examine, depth, mounted: status });
       yield { area: 'store', subject: account.title, note: store.note, findings: store.findings };
     }
   }

@@ -228,10 +228,20 @@ export const FINDINGS = {
     cause: 'another process has it open: a mount that is ending or hangs, or a second one under other XDG directories',
     cure: 'wait a moment; then end that process (kill N), and mount again',
   }),
+  'store-mounted': problem('store', 'alreadyMounted', {
+    symptom: 'none',
+    cause: '`cfs doctor --store` reads every byte of the store, and a running mount has it open',
+    cure: 'cfs umount {} first, or leave out --store',
+  }),
   'store-newer': problem('store', 'store', {
     symptom: '`the store was written by a newer version of this program`',
     cause: 'an older version was installed over a newer one',
     cure: 'install the newer version again',
+  }),
+  'store-unopened': problem('store', 'store', {
+    symptom: '`cannot be opened: ENOSPC`, or another word of the system, at the start',
+    cause: 'the system refused a file of the store: a full disk, too few descriptors, a missing permission',
+    cure: 'remove the cause that is named and start again; keep {}: nothing in it is damaged',
   }),
   'store-damaged': problem('store', 'store', {
     symptom: '*Input/output error*, or a mount that does not start',

@@ -4,6 +4,7 @@ import { cacheBudget } from '../../config/cache-budget.ts';
 import type { Options } from '../../config/options.ts';
 import { storeDirectories } from '../../config/paths.ts';
 import { formatBytes } from '../../config/units.ts';
+import type { Status } from '../../control/status-model.ts';
 import { visible } from '../mount-event.ts';
 import type { KnownAccount } from './account-check.ts';
 import { type Finding, finding } from './finding.ts';
@@ -12,8 +13,9 @@ import type { ExaminationDepth } from './store-examination.ts';
 import type { StoreExaminer } from './store-examiner.ts';
 
 const OTHERS = 0o077;
-/** What one save, its journal record and LMDB's next pages want: below it saves fail. */
+/** A disk with less is full: what one save, its journal record and LMDB's next pages want; of a small disk this share. */
 const FREE_BYTES_MIN = 64 * 1024 ** 2;
+const FREE_SHARE_MIN = 1 / 20;
 
 export interface StoreReport {
   readonly findings: readonly Finding[];
@@ -32,7 +34,11 @@ export async function checkStoreOf(
   machine: Machine,
   { files }: KnownAccount,
   storeDirectory: string,
-  how: { readonly examine: StoreExaminer; readonly depth: ExaminationDepth; readonly mountedBy: number | null },
+  how: {
+    readonly examine: StoreExaminer;
+    readonly depth: ExaminationDepth;
+    readonly mounted: Pick<Status, 'pid' | 'directory'> | null;
+  },
 ): Promise<StoreReport> {
   const shown = visible(storeDirectory);
   if (!existsSync(storeDirectory)) return { findings: checkWritable(files.directory), note: 'nothing is stored here' };
@@ -55,16 +61,34 @@ export async function checkStoreOf(
       return { findings: [...access, ...found], note: lookedAt(examined) };
     }
     case 'in-use':
-      if (how.mountedBy !== null)
-        return { findings: access, note: `mounted by process ${how.mountedBy}: not read meanwhile` };
-      return { findings: [...access, finding('store-in-use', examined.reason, shown)], note: null };
+      return { note: null, ...inUse(examined.reason, how, access) };
     case 'newer':
       return { findings: [...access, finding('store-newer', examined.reason, shown)], note: null };
+    case 'unopened':
+      return { findings: [...access, finding('store-unopened', examined.reason, shown)], note: null };
     case 'broken':
       return { findings: [...access, finding('store-damaged', examined.reason, shown)], note: null };
     default:
       return examined satisfies never;
   }
+}
+
+/** A store that another process has open. A mount that answers is sound; only a person who wants every byte read must end it. */
+function inUse(
+  reason: string,
+  { mounted, depth }: { readonly mounted: Pick<Status, 'pid' | 'directory'> | null; readonly depth: ExaminationDepth },
+  access: readonly Finding[],
+): { readonly findings: readonly Finding[]; readonly note?: string } {
+  if (mounted === null) {
+    const found = finding('store-in-use', reason);
+    const pid = /process (\d+)/.exec(reason)?.[1];
+    return { findings: [...access, { ...found, cure: found.cure.replace('kill N', `kill ${pid ?? 'N'}`) }] };
+  }
+  if (depth === 'structure') return { findings: access, note: `mounted by process ${mounted.pid}: not read meanwhile` };
+  const shown = visible(mounted.directory);
+  return {
+    findings: [...access, finding('store-mounted', `the store is mounted at ${shown}: nothing was read`, shown)],
+  };
 }
 
 /** Changes in a store that nobody has open: no mount tells of them, and none pushes them. */
@@ -90,7 +114,8 @@ export function* checkDisk(
   }
   const free = `${formatBytes(disk.freeBytes)} of ${formatBytes(disk.totalBytes)} free on the disk of ${shown}`;
   const { reserveBytes } = cacheBudget(options, disk);
-  if (disk.freeBytes < FREE_BYTES_MIN) yield finding('disk-full', free, shown);
+  if (disk.freeBytes < Math.min(FREE_BYTES_MIN, disk.totalBytes * FREE_SHARE_MIN))
+    yield finding('disk-full', free, shown);
   else if (disk.freeBytes < reserveBytes) {
     yield finding('disk-below-reserve', `${free}, less than the reserve of ${formatBytes(reserveBytes)}`, shown);
   }

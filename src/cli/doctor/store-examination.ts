@@ -1,5 +1,5 @@
 import { type Clock, systemClock } from '../../base/clock.ts';
-import { StorageError, UsageError } from '../../base/errors.ts';
+import { StorageError, systemCodeOf, UsageError } from '../../base/errors.ts';
 import { silentLogger } from '../../base/log.ts';
 import { ContentStore } from '../../store/content-store.ts';
 import { Store } from '../../store/environment.ts';
@@ -23,7 +23,8 @@ export type StoreExamination =
       /** The first SHOWN_MAX of them. */
       readonly shown: readonly string[];
     }
-  | { readonly state: 'in-use' | 'newer' | 'broken'; readonly reason: string };
+  /** `unopened`: the system refused something, which says nothing about the store. */
+  | { readonly state: 'in-use' | 'newer' | 'unopened' | 'broken'; readonly reason: string };
 
 /** More than so many findings of one store are counted, not shown. */
 const SHOWN_MAX = 100;
@@ -67,7 +68,7 @@ export async function examineStore(
       shown,
     };
   } catch (error) {
-    return { state: 'broken', reason: `it cannot be read: ${messageOf(error)}` };
+    return { state: stateOf(error), reason: `it cannot be read: ${messageOf(error)}` };
   } finally {
     await store.close();
   }
@@ -77,8 +78,20 @@ function unopened(error: unknown, directory: string): StoreExamination {
   if (error instanceof UsageError && error.exitCode === exitCode('alreadyMounted'))
     return { state: 'in-use', reason: error.message };
   if (error instanceof UsageError) return { state: 'newer', reason: error.message };
-  if (error instanceof StorageError) return { state: 'broken', reason: error.message };
-  return { state: 'broken', reason: `the store in ${visible(directory)} cannot be opened: ${messageOf(error)}` };
+  return { state: stateOf(error), reason: `the store in ${visible(directory)} cannot be opened: ${messageOf(error)}` };
+}
+
+/** A file that is missing, or is another kind of file, is damage; whatever else the system refuses, it does not refuse to a later start. */
+const DAMAGE_CODES: ReadonlySet<string> = new Set(['ENOENT', 'ENOTDIR', 'EISDIR', 'EEXIST', 'ELOOP']);
+
+/** No room, no descriptor, no permission: the same store opens when that is over. */
+function stateOf(error: unknown): 'unopened' | 'broken' {
+  for (let at = error; at instanceof Error; at = at.cause) {
+    const code = systemCodeOf(at);
+    if (typeof code === 'string' && /^E[A-Z0-9]+$/.test(code)) return DAMAGE_CODES.has(code) ? 'broken' : 'unopened';
+    if (at instanceof StorageError && at.full) return 'unopened';
+  }
+  return 'broken';
 }
 
 function damageOf(rows: readonly string[]): string {
