@@ -382,6 +382,23 @@ describe('when things go wrong', () => {
       expect(world.sync.status().parked.map(({ path }) => path)).toEqual(['bad']);
     });
 
+    test('that was over before the service could be asked is repeated, and parks nothing', async () => {
+      const world = new SyncWorld();
+      const { service } = world;
+      let confirm = (): void => {};
+      service.probe = () => new Promise((resolve) => (confirm = resolve));
+      world.write('/f', 'x');
+      service.auto = () => ({ type: 'refuse', status: 403 });
+      await pass(world, 10);
+      service.auto = () => ({ type: 'answer' });
+      confirm();
+      await pass(world, 10);
+
+      expect(world.sync.status()).toMatchObject({ pending: 0 });
+      expect(world.events.filter(({ type }) => type === 'parked')).toEqual([]);
+      expectEqualTrees(world);
+    });
+
     test.each([
       ['tried again', (world: SyncWorld) => void world.sync.retry()],
       ['given up', (world: SyncWorld) => void world.sync.discard(world.node('/bad').ino, 'discard')],
