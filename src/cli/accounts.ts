@@ -8,8 +8,12 @@ import { Store } from '../store/environment.ts';
 import { chooseAccount } from './account-file.ts';
 import { exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
+import { localFiles } from './pending-changes.ts';
 import { type AccountState, accountStates } from './running-mounts.ts';
 import type { CommandOutput } from './sync.ts';
+
+/** Of the files that stay on this machine so many are named. */
+const NAMED_MAX = 10;
 
 /** `cfs accounts`: who is signed in, under which name `--account` takes them, and where they are mounted. */
 export async function accountsCommand(
@@ -56,6 +60,8 @@ export async function logoutCommand(
   // Held until all is done: a mount that begins meanwhile would have its store taken away under it.
   const held: Store[] = [];
   let unsynced = 0;
+  let local = 0;
+  const named: string[] = [];
   try {
     for (const directory of storeDirectories(files)) {
       // Looking at what was never mounted would make it.
@@ -63,10 +69,20 @@ export async function logoutCommand(
       const store = await openStore(directory, deps.clock);
       held.push(store);
       for (const _ of store.all('dirty')) unsynced++;
+      const { count, paths } = localFiles(store, NAMED_MAX - named.length);
+      local += count;
+      named.push(...paths);
     }
     if (flags.forget && unsynced > 0) {
       throw new UsageError(
         `${unsynced} ${unsynced === 1 ? 'change is' : 'changes are'} on this machine only: mount and cfs sync --wait, or cfs export, first`,
+        exitCode('pending'),
+      );
+    }
+    if (flags.forget && local > 0) {
+      const more = local > named.length ? ` and ${local - named.length} more` : '';
+      throw new UsageError(
+        `${local} ${local === 1 ? 'file stays' : 'files stay'} on this machine only, by name: ${named.map(visible).join(', ')}${more}: copy them with cfs export DIR, then mount and delete them`,
         exitCode('pending'),
       );
     }

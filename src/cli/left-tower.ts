@@ -28,6 +28,7 @@ import { Names } from '../tree/names.ts';
 import { PushMarks } from '../tree/push-marks.ts';
 import type { RemoteListing } from '../tree/remote-listing.ts';
 import { Tree } from '../tree/tree.ts';
+import { LocalFiles } from './local-files.ts';
 import { withAdditions } from './mount-additions.ts';
 import type { WorkerStart } from './mount-seam.ts';
 
@@ -48,6 +49,7 @@ export interface LeftTower {
   readonly quota: AccountQuota;
   readonly sync: SyncLoop;
   readonly cacheBytes: number;
+  readonly localFiles: LocalFiles;
 }
 
 export interface LeftTowerDeps {
@@ -203,6 +205,21 @@ export async function buildLeftTower(deps: LeftTowerDeps): Promise<LeftTower> {
   });
   pins = additions.pins;
   tree.onLocalChange((ino) => sync.changed(ino));
+  const localFiles = new LocalFiles(store);
+  tree.onLocalChange((ino) => localFiles.changed(ino));
   void keepHouse(contents, { clock, log: log.child({ part: 'contents' }) }, shutdown);
-  return { store, contents, tree, freshness, patience, reader, fileSystem, ...additions, sync, quota, cacheBytes };
+  return {
+    store,
+    contents,
+    tree,
+    freshness,
+    patience,
+    reader,
+    fileSystem,
+    ...additions,
+    sync,
+    quota,
+    cacheBytes,
+    localFiles,
+  };
 }

@@ -4,6 +4,7 @@ import type { MountMetrics } from '../control/mount-metrics.ts';
 import type {
   DiscardedChange,
   HeldRemoval,
+  LocalFiles,
   Located,
   ParkedChange,
   PendingChange,
@@ -113,6 +114,7 @@ export interface WorkerStatus {
   readonly parked: readonly ParkedChange[];
   readonly held: readonly HeldRemoval[];
   readonly localFolders: readonly string[];
+  readonly local: LocalFiles;
   readonly pinned: readonly PinnedPath[];
   readonly cache: { readonly usedBytes: number; readonly limitBytes: number; readonly unsyncedBytes: number };
 }

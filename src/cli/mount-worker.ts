@@ -161,6 +161,7 @@ class MountingWorker implements MountService {
       parked: parked.map((parked) => this.#parked(parked)),
       held: this.#held(),
       localFolders: localFolders(store).map((ino) => pathOf(store, ino)),
+      local: await this.#built.localFiles.status(),
       pinned: this.#built.pins.states.map((state) => pinnedPath(store, state)),
       cache: { usedBytes: usage.diskBytes, limitBytes: cacheBytes, unsyncedBytes: usage.draftBytes },
     };

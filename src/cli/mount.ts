@@ -257,12 +257,12 @@ class MountingProcess {
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
       process.on(signal, () => void this.#interrupted(signal));
     if (this.#request.words.autoUnmount) unmountWhenKilled(this.#request.directory);
-    const { pending } = await this.#mount.status([]);
+    const { queue } = await this.#mount.metrics(); // what stays local would be looked for in the whole store
     this.#event({
       type: 'mounted',
       directory: this.#request.directory,
       account: this.#account.username,
-      pending: pending.count,
+      pending: queue.pending,
     });
     void this.#quota.ask();
   }
@@ -422,6 +422,7 @@ class MountingProcess {
       connection: this.#shownConnection(),
       pending: worker.pending,
       parked: worker.parked,
+      local: worker.local,
       held: worker.held,
       localFolders: worker.localFolders,
       pinned: worker.pinned,

@@ -3,6 +3,8 @@ import { FsError, StorageError } from '../base/errors.ts';
 import type { ContentId, Extent, Inode } from '../base/vocabulary.ts';
 import { LISTED_MAX, type PendingChange, type UnsyncedFile } from '../control/status-model.ts';
 import type { Contents } from '../store/contents.ts';
+import { staysHere } from '../store/node-table.ts';
+import { soundNodes } from '../store/sound-nodes.ts';
 import type { NodeRecord, StoreReader } from '../store/tables.ts';
 import { changeKindOf, type ParkedChange, pathOf, type WaitingChange } from '../sync/sync-event.ts';
 
@@ -48,8 +50,8 @@ export function firstLeft(
 }
 
 /**
- * A page of what exists on this machine only: new and changed files, new folders and links, in the order of their inodes from
- * `after` (exclusive) on. Renamed and deleted ones are whole on the service.
+ * A page of what exists on this machine only: new and changed files, new folders and links, and what stays here by its name, in the
+ * order of their inodes from `after` (exclusive) on. Renamed and deleted ones are whole on the service.
  */
 export function unsyncedFiles(
   store: StoreReader,
@@ -57,13 +59,26 @@ export function unsyncedFiles(
 ): { readonly files: readonly UnsyncedFile[]; readonly next: number | null } {
   const files: UnsyncedFile[] = [];
   let rows = 0;
-  for (const [ino, { parked }] of store.all('dirty', after as Inode)) {
-    // Renamed and deleted ones are in no page, however many.
+  for (const [ino, node] of soundNodes(store, after as Inode)) {
+    // What the service has is in no page, however much.
     if (++rows > LISTED_MAX) return { files, next: ino - 1 };
-    const file = unsyncedFile(store, ino, parked?.detail ?? null);
+    const dirty = store.get('dirty', ino);
+    if (dirty === undefined && (node === undefined || !staysHere(node))) continue;
+    const file = unsyncedFile(store, ino, dirty?.parked?.detail ?? null);
     if (file !== null) files.push(file);
   }
   return { files, next: null };
+}
+
+/** How many nodes are kept on this machine only by their names, and the paths of the first. */
+export function localFiles(store: StoreReader, namedMax: number): { readonly count: number; readonly paths: string[] } {
+  const paths: string[] = [];
+  let count = 0;
+  for (const [ino, node] of soundNodes(store, 0 as Inode)) {
+    if (node === undefined || !staysHere(node)) continue;
+    if (++count <= namedMax) paths.push(pathOf(store, ino));
+  }
+  return { count, paths };
 }
 
 /** null: the service has it whole. */
@@ -80,6 +95,7 @@ function unsyncedFile(store: StoreReader, ino: Inode, parked: string | null): Un
 }
 
 function isOnlyHere(node: NodeRecord): boolean {
+  if (node.localOnly) return staysHere(node);
   const kind = changeKindOf(node);
   return kind === 'upload' || kind === 'create-folder';
 }

@@ -137,12 +137,13 @@ function folded(line: string): string[] {
 }
 
 function details(status: Status, nowMs: number): string[] {
-  const { pending, parked, transfers, cache } = status;
+  const { pending, parked, transfers, cache, local } = status;
+  const isEverything = parked.length === 0 && (local?.count ?? 0) === 0;
   const lines = [`service    ${connectionText(status, nowMs)}`];
   if (status.phase === 'draining') lines.push('unmounting now');
   lines.push(
     pending.count === 0
-      ? `pending    nothing${parked.length === 0 ? ': the service has everything' : ''}`
+      ? `pending    nothing${isEverything ? ': the service has everything' : ''}`
       : `pending    ${pending.count} (${formatBytes(pending.bytes)}), kept on this machine`,
   );
   for (const change of pending.changes.slice(0, SHOWN_MAX)) {
@@ -157,6 +158,13 @@ function details(status: Status, nowMs: number): string[] {
   for (const folder of status.localFolders)
     lines.push(`local      ${visible(folder)}: removed on the service; files in it exist on this machine only`);
   for (const held of status.held) lines.push(`held back  ${heldText(held)}`);
+  if (local !== undefined && local.count > 0) {
+    const shown = local.paths.slice(0, SHOWN_MAX).map(visible);
+    const more = local.count > shown.length ? ` and ${local.count - shown.length} more` : '';
+    lines.push(
+      `local      ${local.count} (${formatBytes(local.bytes)}) on this machine only, by name: ${shown.join(', ')}${more}`,
+    );
+  }
   for (const pinned of status.pinned) {
     const name = pinned.path === '' ? 'everything' : visible(pinned.path);
     const size = `${pinned.files} files, ${formatBytes(pinned.bytes)}`;

@@ -26,6 +26,8 @@ export interface Status {
   readonly held: readonly HeldRemoval[];
   /** Folders that were removed on the service, and are kept because files in them exist on this machine only. */
   readonly localFolders: readonly string[];
+  /** What stays on this machine by its name, and nowhere else. */
+  readonly local?: LocalFiles;
   readonly transfers: readonly Transfer[];
   /** What is kept complete here because somebody asked for it (`cfs pin`). */
   readonly pinned: readonly PinnedPath[];
@@ -41,6 +43,13 @@ export interface Status {
 
 /** How many pending or parked changes a status lists at most; the counts are always complete. */
 export const LISTED_MAX = 1000;
+
+export interface LocalFiles {
+  readonly count: number;
+  readonly bytes: number;
+  /** The first of them, at most LISTED_MAX. */
+  readonly paths: readonly string[];
+}
 
 export interface ConnectionStatus {
   /** `sign-in-needed`: the service is there but refuses the refresh token or the keys. */

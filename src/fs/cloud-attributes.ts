@@ -46,7 +46,7 @@ export class CloudAttributes {
   }
 
   /**
-   * - `state`: `clean`, `pending`, `pushing` or `parked:REASON`, of files and folders; known here
+   * - `state`: `clean`, `local`, `pending`, `pushing` or `parked:REASON`, of files and folders; known here
    * - `url`: of the file or folder on the service; known here
    * - `version`: the address of a file's newest version; asked for where it is not known
    * - `media_type`: of a file, as the service told it; asked for where it has not yet

@@ -36,6 +36,12 @@ export function isDirty(node: NodeRecord): boolean {
   return local.parent !== remote.parent || local.name !== remote.shownAs || local.content !== remote.content;
 }
 
+/** Whether the node is kept on this machine only, so that its name and its bytes are nowhere else. */
+export function staysHere({ ino, kind, localOnly, local }: NodeRecord): boolean {
+  // FIFOs and sockets hold no bytes.
+  return localOnly && local !== null && local.parent !== ino && !isSpecial(kind);
+}
+
 /** Whether the bytes of the node are to be pushed. */
 export function isContentDirty(node: NodeRecord): boolean {
   return (

@@ -155,7 +155,8 @@ export class Acknowledgement {
     }
     let adopted = content;
     if (!isOurs) adopted = contents.versionContent(tx, newest.url, file, newest.sizeBytes);
-    else if (isDraft) contents.adopt(tx, content, version, file);
+    // Of what was deleted here the bytes may be those of a file that stays on this machine: they remain a draft, which the cache never gives up.
+    else if (isDraft && node.local !== null) contents.adopt(tx, content, version, file);
     // The bytes of another file's version (a conflicted copy): from now on they are this one's.
     else adopted = contents.versionContent(tx, version, file, newest.sizeBytes);
 

@@ -39,7 +39,8 @@ export function folderOf(store: StoreReader, resource: ResourceUrl | null | unde
  */
 export function recordCreated(tx: Transaction, ino: Inode, kind: NodeKind, facet: RemoteFacet, nowMs: number): Inode {
   const node = tx.get('node', ino);
-  if (node !== undefined && node.local !== null && node.remote === null) {
+  // What stays on this machine by now has no resource.
+  if (node !== undefined && node.local !== null && node.remote === null && !node.localOnly) {
     writeNode(tx, node, { ...node, remote: facet }, nowMs);
     // What we made holds what we put there: there is nothing to ask for yet.
     if (kind === 'folder' && tx.get('folder', ino) === undefined) tx.put('folder', ino, { listedMs: nowMs });

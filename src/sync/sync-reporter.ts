@@ -1,5 +1,5 @@
 import type { Inode } from '../base/vocabulary.ts';
-import { soundNode } from '../store/node-table.ts';
+import { soundNode, staysHere } from '../store/node-table.ts';
 import type { Agenda } from './agenda.ts';
 import type { ServiceLine } from './service-line.ts';
 import {
@@ -62,11 +62,14 @@ export class SyncReporter {
   }
 
   /** What a person is told about one node (`user.cfs.state`). */
-  stateOf(ino: Inode): 'clean' | 'pending' | 'pushing' | `parked:${string}` {
+  stateOf(ino: Inode): 'clean' | 'local' | 'pending' | 'pushing' | `parked:${string}` {
     const { store, pushing } = this.#deps;
     if (pushing.has(ino)) return 'pushing';
     const dirty = store.get('dirty', ino);
-    if (dirty === undefined) return 'clean';
+    if (dirty === undefined) {
+      const node = soundNode(store, ino);
+      return node !== undefined && staysHere(node) ? 'local' : 'clean';
+    }
     return dirty.parked === null ? 'pending' : `parked:${dirty.parked.reason}`;
   }
 }

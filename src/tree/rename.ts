@@ -1,8 +1,9 @@
 import { FsError } from '../base/errors.ts';
-import { type Inode, isSpecial, timespecOfMs } from '../base/vocabulary.ts';
+import { type ContentId, type Inode, isSpecial, timespecOfMs } from '../base/vocabulary.ts';
+import { layersOf } from '../store/content-layers.ts';
 import { childOf, writeNode } from '../store/node-table.ts';
 import type { NodeRecord, RemoteFacet, Transaction } from '../store/tables.ts';
-import { isWithin, liveFolder, mustBeEmpty, touch } from './live-folder.ts';
+import { isComplete, isEmpty, isWithin, liveFolder, mustBeEmpty, touch } from './live-folder.ts';
 import type { Names } from './names.ts';
 import type { Succession } from './succession.ts';
 
@@ -38,35 +39,85 @@ export function renameNode(
   if (target === undefined && mode === 'exchange') throw new FsError('ENOENT');
   if (target?.ino === found.ino) return { before: found, moved: found, replaced: null, swapped: null };
   if (found.kind === 'folder' && isWithin(tx, newParent, found.ino)) throw new FsError('EINVAL');
-  const localOnly = to.localOnly || names.staysLocal(newName) || isSpecial(found.kind);
-  // A name that stays here may be the one under which a program writes what it saves: `.` before the name of a file that begins with `_`.
-  const beginsToTravel = found.localOnly && !localOnly && found.kind !== 'folder' && mode !== 'exchange';
-  if (found.localOnly !== localOnly && !beginsToTravel) throw new FsError('EXDEV');
-  const source = { ...found, local: found.local, localOnly };
+  if (target?.kind === 'folder' && mode === 'exchange' && isWithin(tx, parent, target.ino)) throw new FsError('EINVAL');
+  if (target !== undefined && mode !== 'exchange') {
+    if (target.kind === 'folder' && found.kind !== 'folder') throw new FsError('EISDIR');
+    if (target.kind !== 'folder' && found.kind === 'folder') throw new FsError('ENOTDIR');
+    if (target.kind === 'folder') mustBeEmpty(tx, target);
+  }
 
+  const travelling = { ...found, localOnly: false };
   let remote: RemoteFacet | undefined;
+  if (target === undefined && !to.localOnly) {
+    const place = { parent: newParent, name: newName, kind: found.kind };
+    remote = succession.reclaim(tx, place, travelling, found.ino, nowMs);
+  }
+  const localOnly =
+    remote === undefined && staysAt(tx, names, found, { folder: to, name: newName, holder: target });
+  const source = changedLocality(tx, succession, found, localOnly, nowMs);
+
   let swapped: NodeRecord | null = null;
   if (target?.local != null && mode === 'exchange') {
-    if (target.kind === 'folder' && isWithin(tx, parent, target.ino)) throw new FsError('EINVAL');
-    const staysLocal = from.localOnly || names.staysLocal(name) || isSpecial(target.kind);
-    if (target.localOnly !== staysLocal) throw new FsError('EXDEV');
-    swapped = { ...target, local: { ...target.local, parent, name, ctime: now } };
-    writeNode(tx, target, swapped, nowMs);
+    const stays = staysAt(tx, names, target, { folder: from, name, holder: found });
+    const other = changedLocality(tx, succession, target, stays, nowMs);
+    swapped = { ...other, local: { ...target.local, parent, name, ctime: now } };
+    writeNode(tx, other, swapped, nowMs);
   } else if (target !== undefined) {
-    if (target.kind === 'folder' && source.kind !== 'folder') throw new FsError('EISDIR');
-    if (target.kind !== 'folder' && source.kind === 'folder') throw new FsError('ENOTDIR');
-    if (target.kind === 'folder') mustBeEmpty(tx, target);
     remote = succession.replace(tx, source, target, nowMs);
-  } else if (!source.localOnly) {
-    remote = succession.reclaim(tx, { parent: newParent, name: newName, kind: source.kind }, source, source.ino, nowMs);
   }
 
   // The succession may have written it.
-  const current = tx.get('node', source.ino) ?? found;
-  const local = { ...source.local, parent: newParent, name: newName, ctime: now };
+  const current = tx.get('node', source.ino) ?? source;
+  const local = { ...found.local, parent: newParent, name: newName, ctime: now };
   const moved: NodeRecord = { ...current, localOnly, local, remote: remote ?? current.remote };
   writeNode(tx, current, moved, nowMs);
   touch(tx, parent, now, nowMs);
   if (newParent !== parent) touch(tx, newParent, now, nowMs);
   return { before: found, moved, replaced: mode === 'exchange' ? null : (target ?? null), swapped };
+}
+
+/**
+ * Whether a node stays on this machine at a place: the file or folder that has the name decides. Under a free name that stays here, what
+ * the service has keeps travelling, and so do bytes that only the service may have whole.
+ */
+function staysAt(
+  tx: Transaction,
+  names: Names,
+  node: NodeRecord,
+  place: { readonly folder: NodeRecord; readonly name: string; readonly holder: NodeRecord | undefined },
+): boolean {
+  if (place.folder.localOnly || isSpecial(node.kind)) return true;
+  if (place.holder !== undefined && !isSpecial(place.holder.kind)) return place.holder.localOnly;
+  if (!names.staysLocal(place.name)) return false;
+  return node.localOnly || (node.remote === null && (node.kind === 'folder' || holdsItsBytes(tx, node)));
+}
+
+/**
+ * The node as it goes to a place whose entries stay on this machine, or travel: what it was there decides. What the service has of
+ * one that stays goes to the trash.
+ *
+ * @throws FsError EXDEV for a folder with entries, and for a file that is to stay and whose bytes only the service may have whole: mv(1) copies
+ */
+function changedLocality(
+  tx: Transaction,
+  succession: Succession,
+  node: NodeRecord,
+  localOnly: boolean,
+  nowMs: number,
+): NodeRecord {
+  if (node.localOnly === localOnly) return node;
+  if (node.kind === 'folder' && !(isComplete(tx, node.ino) && isEmpty(tx, node.ino))) throw new FsError('EXDEV');
+  if (localOnly && node.kind !== 'folder' && !holdsItsBytes(tx, node)) throw new FsError('EXDEV');
+  const before = tx.get('node', node.ino) ?? node;
+  const after = { ...before, localOnly, remote: localOnly ? null : before.remote };
+  writeNode(tx, before, after, nowMs);
+  if (localOnly) succession.giveUp(tx, before, nowMs);
+  return after;
+}
+
+/** Whether the bytes are here without the cache, which may give up what the service has. */
+function holdsItsBytes(tx: Transaction, { local }: NodeRecord): boolean {
+  if (local === null || local.content === null) return false;
+  const record = (id: ContentId) => tx.get('content', id);
+  return layersOf(local.content, record).every((layer) => record(layer)?.kind === 'draft');
 }

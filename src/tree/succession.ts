@@ -127,13 +127,29 @@ export class Succession {
     if (source.remote !== null) {
       const orphan = source.remote;
       writeNode(tx, source, { ...source, remote: null }, nowMs);
-      const { kind, localOnly } = source;
-      const ino = newInode(tx);
-      writeNode(tx, undefined, { ino, kind, localOnly, local: null, remote: orphan }, nowMs);
-      tx.afterCommit(() => this.#changed(ino, 'removed'));
+      this.#bury(tx, source.kind, orphan, nowMs);
     }
     const content = source.local?.content ?? null;
     return content === null ? remote : { ...remote, takenOverBy: content };
+  }
+
+  /**
+   * `before` stays on this machine from now on, and is written so: what the service has of it, or is being sent for it, gets a tombstone. What
+   * is being made for it does so when it is there (`sync/outcome`).
+   */
+  giveUp(tx: Transaction, before: NodeRecord, nowMs: number): void {
+    if (before.remote === null) return;
+    const tombstone = this.#bury(tx, before.kind, before.remote, nowMs);
+    this.#moveUpload(tx, before.ino, tombstone);
+    this.#marks.inherit(before.ino, tombstone);
+  }
+
+  /** @returns the tombstone of a resource that no node has */
+  #bury(tx: Transaction, kind: NodeRecord['kind'], remote: RemoteFacet, nowMs: number): Inode {
+    const ino = newInode(tx);
+    writeNode(tx, undefined, { ino, kind, localOnly: false, local: null, remote }, nowMs);
+    tx.afterCommit(() => this.#changed(ino, 'removed'));
+    return ino;
   }
 
   #moveUpload(tx: Transaction, from: Inode, to: Inode): void {

@@ -160,10 +160,12 @@ export class Tree {
       const folder = liveFolder(tx, parent);
       if (tx.get('name', [parent, name]) !== undefined) throw new FsError('EEXIST');
       const { kind, mode, uid, gid } = init;
-      const localOnly = folder.localOnly || this.#names.staysLocal(name) || isSpecial(init.kind);
       const ino = newInode(tx);
       const place = { parent, name, kind };
-      const remote = localOnly ? undefined : this.#succession.reclaim(tx, place, undefined, ino, nowMs);
+      const remote = folder.localOnly ? undefined : this.#succession.reclaim(tx, place, undefined, ino, nowMs);
+      // Also under a name that stays here a save is one of the file that travels.
+      const localOnly =
+        folder.localOnly || isSpecial(init.kind) || (remote === undefined && this.#names.staysLocal(name));
       const created: NodeRecord = {
         ino,
         kind,
@@ -282,8 +284,9 @@ export class Tree {
    * rename(2) with its flags. A file that replaces another one as part of a save takes over its resource (`Succession`).
    * `replaced`: the node that lost its name; null when none did.
    *
-   * @throws FsError ENOENT · EEXIST · ENOTEMPTY · EISDIR · ENOTDIR · EINVAL a folder into itself · EXDEV from what travels to
-   * what stays local, and for a folder the other way as well (mv(1) copies then) · what `Names.check` throws
+   * @throws FsError ENOENT · EEXIST · ENOTEMPTY · EISDIR · ENOTDIR · EINVAL a folder into itself · EXDEV where what travels would
+   * stay local, or the other way round, and is a folder with entries, or a file whose bytes may not all be here (mv(1) copies then) · what
+   * `Names.check` throws
    */
   rename(
     parent: Inode,

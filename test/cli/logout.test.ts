@@ -3,10 +3,14 @@ import { syncBuiltinESMExports } from 'node:module';
 import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
+import { type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { logoutCommand } from '../../src/cli/accounts.ts';
+import { exitCode } from '../../src/cli/exit-codes.ts';
 import { pathsOf } from '../../src/config/paths.ts';
 import { Store } from '../../src/store/environment.ts';
+import { writeNode } from '../../src/store/node-table.ts';
 import { ownerOf } from '../../src/store/owner-lock.ts';
+import { sampleLocal, sampleNode } from '../store/sample-records.ts';
 import { CommandHome } from './cli-harness.ts';
 
 let home: CommandHome;
@@ -38,4 +42,27 @@ test('cfs logout --forget takes no store away that a mount may have opened since
   expect(code).toBe(0);
   expect(owners.slice(0, 2)).toEqual([process.pid, process.pid]);
   expect(existsSync(storeDirectory)).toBe(false);
+});
+
+/** [S-logout-1] */
+test('cfs logout --forget names what stays on this machine by its name, and takes nothing away', async () => {
+  const { storeDirectory } = home.plantAccount();
+  const store = await Store.open({ directory: storeDirectory, clock: systemClock, log: silentLogger });
+  store.transact((tx) => {
+    const root = sampleLocal(ROOT_INODE, '');
+    writeNode(tx, undefined, sampleNode(ROOT_INODE, { kind: 'folder', local: root }), 0);
+    const ino = tx.nextId('inode') as Inode;
+    writeNode(tx, undefined, { ...sampleNode(ino), localOnly: true, local: sampleLocal(ROOT_INODE, '.DS_Store') }, 0);
+    tx.remove('dirty', ROOT_INODE);
+  });
+  await store.close();
+
+  const output = { print: () => {}, warn: () => {}, redraw: null };
+  const deps = { ...output, paths: pathsOf(home.env), clock: systemClock };
+  await expect(logoutCommand(deps, { account: null, forget: true })).rejects.toMatchObject({
+    message: expect.stringContaining('1 file stays on this machine only, by name: .DS_Store'),
+    exitCode: exitCode('pending'),
+  });
+
+  expect(existsSync(storeDirectory)).toBe(true);
 });

@@ -126,6 +126,7 @@ describe('the status for people', () => {
         },
       ],
       transfers: [{ path: 'film', direction: 'up', doneBytes: 1, totalBytes: 4, leftMs: null, bytesPerSecond: 2048 }],
+      local: { count: 12, bytes: 6, paths: ['.DS_Store', 'desktop.ini'] },
       cache: { usedBytes: 0, limitBytes: 1024 ** 3, unsyncedBytes: 0 },
       quota: null,
     },
@@ -150,6 +151,8 @@ describe('the status for people', () => {
       '             --accept',
       '  held back  more than 100 removals in the top folder, kept here: look at the',
       '             service, then cfs refresh --accept',
+      '  local      12 (6 B) on this machine only, by name: .DS_Store, desktop.ini and',
+      '             10 more',
       '  pinned     holiday: 20 of 500 files, 1 MiB of 2 GiB',
       '  uploading  film 25 % of 4 B, 2 KiB/s',
       '  cache      0 B of 1 GiB',
@@ -161,9 +164,10 @@ describe('the status for people', () => {
     const status = { ...(state.status as Status), pending };
 
     expect(statusText({ ...state, status }, 0)).toMatch(/^ {2}pending {4}nothing$/m);
-    expect(statusText({ ...state, status: { ...status, parked: [] } }, 0)).toContain(
-      'pending    nothing: the service has everything',
-    );
+    const everything = 'pending    nothing: the service has everything';
+    const local = { count: 0, bytes: 0, paths: [] };
+    expect(statusText({ ...state, status: { ...status, parked: [], local } }, 0)).toContain(everything);
+    expect(statusText({ ...state, status: { ...status, parked: [] } }, 0)).not.toContain(everything);
   });
 
   /** [S-status-1] Both directions: a field that is gone must not stay in the document. */

@@ -192,15 +192,18 @@ describe('Tree', () => {
       ['dir', 'dir/x', 'replace', 'EINVAL'],
       ['dir', 'dir/sub', 'exchange', 'EINVAL'],
       ['dir/sub', 'dir', 'exchange', 'EINVAL'],
-      ['a', '.a.swp', 'replace', 'EXDEV'],
       ['._dir', 'c', 'replace', 'EXDEV'],
+      ['dir', '._gone', 'replace', 'EXDEV'],
       ['.b.swp', 'a', 'no-replace', 'EEXIST'],
-      ['.b.swp', 'a', 'exchange', 'EXDEV'],
-      ['a', '.b.swp', 'exchange', 'EXDEV'],
+      ['unread', '.b.swp', 'replace', 'EXDEV'],
+      ['unread', '.b.swp', 'exchange', 'EXDEV'],
+      ['.b.swp', 'unread', 'exchange', 'EXDEV'],
+      ['unread', '._dir/x', 'replace', 'EXDEV'],
     ] as const)('%s → %s (%s) is %s and changes nothing', (from, to, mode, errno) => {
       mkdir(ROOT_INODE, 'empty');
       touch(ROOT_INODE, '.b.swp');
-      mkdir(ROOT_INODE, '._dir');
+      touch(mkdir(ROOT_INODE, '._dir'), 'inside');
+      merge(fixture, ROOT_INODE, [file('unread', 'unread')]);
       const place = (path: string) => {
         const parts = path.split('/');
         const name = parts.pop() as string;
@@ -251,6 +254,80 @@ describe('Tree', () => {
       expect(lock.localOnly).toBe(true);
       expect(fixture.store.get('dirty', lock.ino)).toBeUndefined();
       expect(tree.rename(ROOT_INODE, '.a.swp', dir, '.DS_Store', 'replace').moved.ino).toBe(lock.ino);
+      checkStore(fixture.store);
+    });
+
+    it('keeps a local file local when another file is renamed over it, and trashes what the service had of that one', () => {
+      const old = localFile(tree, ROOT_INODE, 'desktop.ini');
+      const save = tree.child(ROOT_INODE, 'a') as NodeRecord;
+      acknowledge(fixture, save.ino);
+      const { resource } = tree.node(save.ino)?.remote ?? {};
+
+      const { moved, replaced } = tree.rename(ROOT_INODE, 'a', ROOT_INODE, 'desktop.ini', 'replace');
+
+      expect(moved).toMatchObject({ ino: save.ino, localOnly: true, remote: null });
+      expect(replaced?.ino).toBe(old.ino);
+      expect(tree.node(old.ino)).toBeUndefined();
+      expect(fixture.store.get('dirty', save.ino)).toBeUndefined();
+      const tombstone = tree.nodeOf(resource as never);
+      expect(tombstone).toMatchObject({ local: null, localOnly: false });
+      expect(fixture.store.get('dirty', tombstone?.ino as Inode)).toBeDefined();
+      expect(fixture.changed).toContainEqual([tombstone?.ino, 'removed']);
+      checkStore(fixture.store);
+    });
+
+    it('makes the next version of what travels, whatever its name and that of the save', () => {
+      merge(fixture, ROOT_INODE, [file('theirs', '.theirs.swp')]);
+      const old = tree.child(ROOT_INODE, '.theirs.swp') as NodeRecord;
+      expect(old.localOnly).toBe(false);
+      for (const name of ['sedA1b2c3', '._save']) {
+        const save = localFile(tree, ROOT_INODE, name);
+        const { moved } = tree.rename(ROOT_INODE, name, ROOT_INODE, '.theirs.swp', 'replace');
+        expect(moved).toMatchObject({ ino: save.ino, localOnly: false, remote: { resource: old.remote?.resource } });
+      }
+      checkStore(fixture.store);
+    });
+
+    it('makes the next version of what travels where the old file is renamed away or removed first', () => {
+      merge(fixture, ROOT_INODE, [file('theirs', 'desktop.ini')]);
+      const resource = tree.child(ROOT_INODE, 'desktop.ini')?.remote?.resource;
+      tree.remove(ROOT_INODE, 'desktop.ini', 'file');
+      const anew = localFile(tree, ROOT_INODE, 'desktop.ini');
+      expect(anew).toMatchObject({ localOnly: false, remote: { resource } });
+      tree.rename(ROOT_INODE, 'desktop.ini', ROOT_INODE, 'desktop.ini~', 'replace');
+      localFile(tree, ROOT_INODE, '.#save');
+      const { moved } = tree.rename(ROOT_INODE, '.#save', ROOT_INODE, 'desktop.ini', 'replace');
+      expect(moved).toMatchObject({ localOnly: false, remote: { resource } });
+      checkStore(fixture.store);
+    });
+
+    it('decides by what the service has where a free name that stays local is given', () => {
+      merge(fixture, ROOT_INODE, [file('m', 'macro.txt')]);
+      expect(tree.rename(ROOT_INODE, 'macro.txt', ROOT_INODE, '.macro.swp', 'replace').moved).toMatchObject({
+        localOnly: false,
+        remote: { name: 'macro.txt' },
+      });
+      expect(tree.rename(ROOT_INODE, 'a', ROOT_INODE, '.a.swp', 'replace').moved).toMatchObject({
+        localOnly: true,
+        remote: null,
+      });
+      const empty = mkdir(ROOT_INODE, 'empty');
+      expect(tree.rename(ROOT_INODE, 'empty', ROOT_INODE, '._empty', 'replace').moved.localOnly).toBe(true);
+      expect(tree.rename(ROOT_INODE, 'b', empty, 'b', 'replace').moved).toMatchObject({ localOnly: true });
+      checkStore(fixture.store);
+    });
+
+    it('exchanges a local file and one that travels: each stays what the name was', () => {
+      const here = localFile(tree, ROOT_INODE, '.DS_Store');
+      const there = tree.child(ROOT_INODE, 'a') as NodeRecord;
+      acknowledge(fixture, there.ino);
+      const { resource } = tree.node(there.ino)?.remote ?? {};
+
+      tree.rename(ROOT_INODE, '.DS_Store', ROOT_INODE, 'a', 'exchange');
+
+      expect(tree.child(ROOT_INODE, '.DS_Store')).toMatchObject({ ino: there.ino, localOnly: true, remote: null });
+      expect(tree.child(ROOT_INODE, 'a')).toMatchObject({ ino: here.ino, localOnly: false });
+      expect(tree.nodeOf(resource as never)).toMatchObject({ local: null });
       checkStore(fixture.store);
     });
 
