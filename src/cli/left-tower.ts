@@ -24,8 +24,9 @@ import { pathOf, type SyncEvent } from '../sync/sync-event.ts';
 import { SyncLoop } from '../sync/sync-loop.ts';
 import { AccountPlaces } from '../tree/account-places.ts';
 import { Freshness } from '../tree/freshness.ts';
-import { Names } from '../tree/names.ts';
+import { LOCAL_NAMES, Names } from '../tree/names.ts';
 import { PushMarks } from '../tree/push-marks.ts';
+import { releaseNames } from '../tree/released-names.ts';
 import type { RemoteListing } from '../tree/remote-listing.ts';
 import { Tree } from '../tree/tree.ts';
 import { LocalFiles } from './local-files.ts';
@@ -34,6 +35,9 @@ import type { WorkerStart } from './mount-seam.ts';
 
 /** A new file's first bytes up to this size go in one request. */
 const PLAIN_PUT_BYTES_MAX = 1024 * 1024;
+
+/** Of the files that travel from now on so many are named in the log. */
+const NAMED_MAX = 20;
 
 /** Everything between the kernel and the port, as one mount has it. */
 export interface LeftTower {
@@ -90,7 +94,13 @@ export async function buildLeftTower(deps: LeftTowerDeps): Promise<LeftTower> {
     options: { inlineMaxBytes: options.inlineMaxBytes, cacheBytes, reserveBytes },
   });
   const quota = new AccountQuota(store);
-  const names = new Names();
+  const localNames = [...LOCAL_NAMES, ...options.localOnly];
+  const names = new Names({ localNames });
+  const released = releaseNames(store, localNames, clock.nowMs());
+  if (released.length > 0) {
+    const paths = released.slice(0, NAMED_MAX).map((ino) => pathOf(store, ino));
+    log.info({ count: released.length, paths }, 'files that stayed local by their names are pushed from now on');
+  }
   const marks = new PushMarks({ store });
   const tree = new Tree({
     store,

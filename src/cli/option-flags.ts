@@ -13,7 +13,10 @@ export function addMountOptions(command: Command): Command {
   for (const [, option] of optionRows()) {
     const flags = option.placeholder === null ? option.flag : `${option.flag} ${option.placeholder}`;
     const standard = option.placeholder === null ? '' : ` [${option.default}]`;
-    command.addOption(new Option(flags, `${option.help}${standard} (${envNameOf(option)})`).hideHelp(option.hidden));
+    const given = new Option(flags, `${option.help}${standard} (${envNameOf(option)})`).hideHelp(option.hidden);
+    if (option.isRepeatable === true)
+      given.argParser((text: string, before?: string) => (before === undefined ? text : `${before},${text}`));
+    command.addOption(given);
   }
   return command;
 }

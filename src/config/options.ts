@@ -1,4 +1,5 @@
 import { resolve } from 'node:path';
+import { namePattern } from '../base/name-pattern.ts';
 import { parseProxy } from '../base/proxy.ts';
 import { parseBytes, parseDuration } from './units.ts';
 
@@ -22,6 +23,8 @@ export interface OptionDefinition<T = unknown> {
   readonly choices?: readonly string[];
   /** In config.toml no number: TOML has other ways to write one, of which nothing is left in its value. */
   readonly isQuoted?: true;
+  /** May be given several times; in config.toml it may be an array. */
+  readonly isRepeatable?: true;
   /** Text to value. @throws RangeError with what is wrong, to be put behind the place. */
   readonly parse: (text: string) => T;
 }
@@ -85,6 +88,10 @@ export const OPTIONS = {
     ['briefcase', 'account'],
     'briefcase',
     'what is mounted: briefcase (the magic briefcase), or account (all folders, workspaces and shares)',
+  ),
+  localOnly: patterns(
+    '--local-only',
+    'names that stay on this machine besides the usual ones, such as *.part; may be given several times, or separated by commas',
   ),
   showVersions: toggle('--show-versions', 'show .versions in the listing of the root; it is there without, too'),
   readOnly: toggle('--read-only', 'refuse every change (EROFS)'),
@@ -273,6 +280,17 @@ function list(flag: string, standard: string, help: string, { hidden }: { hidden
       .map((word) => word.trim())
       .filter((word) => word !== '');
   return { flag, placeholder: '<list>', default: standard, help, hidden, parse };
+}
+
+/** Patterns of names. */
+function patterns(flag: string, help: string) {
+  const { parse: words } = list(flag, '', help, { hidden: false });
+  const parse = (text: string): readonly string[] => {
+    const parsed = words(text);
+    for (const pattern of parsed) namePattern(pattern);
+    return parsed;
+  };
+  return { flag, placeholder: '<pattern>', default: '', help, hidden: false, isRepeatable: true as const, parse };
 }
 
 function orAuto<T>(parse: (text: string) => T): (text: string) => T | null {

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { FsError } from '../base/errors.ts';
+import { namePattern } from '../base/name-pattern.ts';
 
 /**
  * Remote name ⇄ file name.
@@ -56,33 +57,50 @@ export const NAME_BYTES_MAX = 255;
  * to another name does from then on: a program that saves `_notes` by way of `._notes.x7Gq2d` means the file and no such name.
  */
 export const LOCAL_NAMES: readonly string[] = [
+  // of file systems
   '.fuse_hidden*',
   '.nfs*',
+  // of editors and office programs
   '.~lock.*#',
   '.#*',
-  '*.swp',
-  '.*.sw?',
+  '#*#',
+  '.*.sw[a-p]',
+  '.*.kate-swp',
+  '~$*',
+  'lu*.tmp',
+  // of desktops
   '.DS_Store',
   '._*',
+  '.AppleDouble',
   '.Spotlight-V100',
+  '.Trashes',
+  '.TemporaryItems',
   '.fseventsd',
+  '.localized',
+  'Icon\r',
   'Thumbs.db',
+  'ehthumbs.db',
   'desktop.ini',
-  '~$*',
+  '.directory',
+  '.goutputstream-*',
+  '.xdp-*',
+  // of browsers and other synchronizers
+  '*.crdownload',
+  '.syncthing.*.tmp',
+  '~syncthing~*.tmp',
+  '.unison.*.unison.tmp',
 ];
+
+/** Those of programs that did not keep the patterns in the store (`released-names`). */
+export const FORMER_LOCAL_NAMES: readonly string[] = ['*.swp', '.*.sw?'];
 
 export class Names {
   readonly #local: RegExp;
 
-  /** `localNames`: patterns with `*` and `?` of names that never travel. */
+  /** `localNames`: patterns of names that never travel (`namePattern`). */
   constructor(options: { readonly localNames: readonly string[] } = { localNames: LOCAL_NAMES }) {
-    const patterns = options.localNames.map((pattern) =>
-      pattern
-        .replace(/[.+^${}()|[\]\\]/g, '\\$&')
-        .replaceAll('*', '.*')
-        .replaceAll('?', '.'),
-    );
-    this.#local = patterns.length === 0 ? /(?!)/ : new RegExp(`^(?:${patterns.join('|')})$`, 'su');
+    const patterns = options.localNames.map(namePattern);
+    this.#local = patterns.length === 0 ? /(?!)/ : new RegExp(`^(?:${patterns.join('|')})$`, 'isu');
   }
 
   /**

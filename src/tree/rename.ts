@@ -52,8 +52,7 @@ export function renameNode(
     const place = { parent: newParent, name: newName, kind: found.kind };
     remote = succession.reclaim(tx, place, travelling, found.ino, nowMs);
   }
-  const localOnly =
-    remote === undefined && staysAt(tx, names, found, { folder: to, name: newName, holder: target });
+  const localOnly = remote === undefined && staysAt(tx, names, found, { folder: to, name: newName, holder: target });
   const source = changedLocality(tx, succession, found, localOnly, nowMs);
 
   let swapped: NodeRecord | null = null;

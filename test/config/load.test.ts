@@ -132,7 +132,7 @@ test('every option has its own names, its default passes its own check, and a no
   );
   for (const [, option] of rows) {
     expect(() => option.parse(option.default), option.flag).not.toThrow();
-    if (option.placeholder !== '<list>' && option.placeholder !== '<path>') {
+    if (!['<list>', '<path>', '<pattern>'].includes(option.placeholder ?? '')) {
       expect(() => option.parse('\u2603 snow'), option.flag).toThrow(RangeError);
     }
   }

@@ -1,0 +1,20 @@
+/** A pattern of names as a regular expression, for use without case. `*`, `?`, `[a-p]` and `[!a-p]` as in a shell. @throws RangeError */
+export function namePattern(pattern: string): string {
+  if (pattern === '' || pattern.includes('/')) throw new RangeError(`"${pattern}" is no pattern of names`);
+  return pattern.replace(/\[(!?)([^\]\\^]+)\]|[\s\S]/g, (token, not: string | undefined, set: string | undefined) => {
+    if (set !== undefined) {
+      const range = `[${not === '' ? '' : '^'}${set.replaceAll('[', '\\[')}]`;
+      mustCompile(range, pattern);
+      return range;
+    }
+    return token === '*' ? '.*' : token === '?' ? '.' : token.replace(/[.+^${}()|[\]\\/]/, '\\$&');
+  });
+}
+
+function mustCompile(expression: string, pattern: string): void {
+  try {
+    new RegExp(expression, 'isu');
+  } catch (error) {
+    throw new RangeError(`"${pattern}" is no pattern of names`, { cause: error });
+  }
+}
