@@ -1,8 +1,9 @@
 import { existsSync, fstatSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { descriptorLimit } from '../base/descriptor-limit.ts';
 import { isOutOfDescriptors, StorageError } from '../base/errors.ts';
 import { BLOCK_BYTES, type ContentId } from '../base/vocabulary.ts';
-import type { Disk } from './disk.ts';
+import { type Disk, storageErrorOf } from './disk.ts';
 import { SharedSyncs } from './shared-syncs.ts';
 import type { WritePace } from './write-pace.ts';
 
@@ -14,8 +15,11 @@ export interface HolePunch {
   punchHole(fd: number, offset: number, length: number): void;
 }
 
-/** Of files that nobody holds. */
-const DESCRIPTORS_MAX = 256;
+/** Of files that nobody holds, and which share of the limit of this process (RLIMIT_NOFILE) they may have. */
+const IDLE_DESCRIPTORS_MAX = 256;
+const IDLE_SHARE = 1 / 4;
+/** What is left to connections, the control socket, the journal and LMDB, however many files programs have open; half of a low limit. */
+const OTHER_DESCRIPTORS = 96;
 /** cachedir.org: backup programs leave such a folder out. */
 const CACHE_TAG = 'Signature: 8a477f597d28d172789f06886806bc55\n# Blocks that can be fetched again (cfs-mount).\n';
 
@@ -44,12 +48,25 @@ export class ContentFiles {
   readonly #lost = new Map<ContentId, StorageError>();
   readonly #folders = new Set<string>();
   readonly #pace: WritePace | null;
+  readonly #idleMax: number;
+  /** Held ones included. */
+  readonly #openMax: number;
   /** Descriptors that the pool writes to. INVARIANT: at most one write each, for a file's changes come one after another (OpenFile). */
   readonly #written = new Set<number>();
   /** One for all blocks that are only looked at: a new buffer for each costs more than the look. */
   readonly #scratch = Buffer.allocUnsafeSlow(BLOCK_BYTES);
 
-  constructor(deps: { directory: string; disk: Disk; holes: HolePunch | null; pace: WritePace | null }) {
+  /** @param deps `descriptorLimit`: of this process; for tests */
+  constructor(deps: {
+    directory: string;
+    disk: Disk;
+    holes: HolePunch | null;
+    pace: WritePace | null;
+    descriptorLimit?: number;
+  }) {
+    const limit = deps.descriptorLimit ?? descriptorLimit();
+    this.#idleMax = Math.min(IDLE_DESCRIPTORS_MAX, Math.floor(limit * IDLE_SHARE));
+    this.#openMax = limit - Math.min(OTHER_DESCRIPTORS, Math.floor(limit / 2));
     this.#directory = deps.directory;
     this.#disk = deps.disk;
     this.#pace = deps.pace;
@@ -299,7 +316,7 @@ export class ContentFiles {
     this.#held.delete(id);
     if (!this.#doomed.delete(id)) {
       // As many as programs had open at once: what is opened next may find no descriptor, and then nothing would close these.
-      if (this.#open.size > DESCRIPTORS_MAX) this.close(id);
+      if (this.#open.size > this.#idleMax) this.close(id);
       return;
     }
     try {
@@ -355,27 +372,41 @@ export class ContentFiles {
     this.#syncedFolders.changed(dirname(folder));
   }
 
-  /** Where no descriptor is left for it, those that nobody holds are given up. */
+  /**
+   * Where no descriptor is left for it, those that nobody holds are given up.
+   *
+   * @throws StorageError caused by EMFILE: programs have as many files open as this process can serve
+   */
   #opened(path: string, how: 'write' | 'create'): number {
+    if (this.#open.size >= this.#openMax) this.#closeIdle();
+    if (this.#open.size >= this.#openMax)
+      throw storageErrorOf(
+        Object.assign(new Error('too many files are open'), { code: 'EMFILE' }),
+        `cannot open ${path}`,
+      );
     try {
       return this.#disk.open(path, how);
     } catch (error) {
       if (!isOutOfDescriptors(error)) throw error;
-      for (const [id, { look }] of [...this.#open]) {
-        const isNamed = this.#isLooking && look === this.#look;
-        if (!isNamed && !this.#held.has(id)) this.close(id);
-      }
+      this.#closeIdle();
       return this.#disk.open(path, how);
+    }
+  }
+
+  #closeIdle(): void {
+    for (const [id, { look }] of [...this.#open]) {
+      const isNamed = this.#isLooking && look === this.#look;
+      if (!isNamed && !this.#held.has(id)) this.close(id);
     }
   }
 
   #keep(id: ContentId, fd: number): void {
     this.#open.set(id, { fd, look: this.#look });
-    if (this.#open.size <= DESCRIPTORS_MAX) return;
+    if (this.#open.size <= this.#idleMax) return;
     for (const [other] of this.#open) {
       if (other === id || this.#held.has(other)) continue;
       this.close(other);
-      if (this.#open.size <= DESCRIPTORS_MAX) return;
+      if (this.#open.size <= this.#idleMax) return;
     }
   }
 

@@ -1,6 +1,7 @@
 import { closeSync, mkdtempSync, openSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { toFsError } from '../../src/base/errors.ts';
 import { BLOCK_BYTES, type ContentId, type ResourceUrl } from '../../src/base/vocabulary.ts';
 import { ContentFiles } from '../../src/store/content-files.ts';
 import { type Disk, storageErrorOf, systemDisk } from '../../src/store/disk.ts';
@@ -66,6 +67,27 @@ test('as many as programs have open at once, and no more than a few afterwards',
   for (const id of ids(300)) files.release(id);
 
   expect(open.size).toBe(256);
+});
+
+test('a low limit leaves half of it to everything else, and a quarter to files that nobody holds', () => {
+  files = new ContentFiles({ directory, disk, holes: null, pace: null, descriptorLimit: 100 });
+  const held = ids(50);
+  for (const id of held) {
+    files.hold(id);
+    make(id);
+  }
+  let refusal: unknown = null;
+  try {
+    make(51 as ContentId);
+  } catch (error) {
+    refusal = error;
+  }
+  expect(toFsError(refusal).errno).toBe('ENFILE');
+
+  for (const id of held) files.release(id);
+
+  expect(open.size).toBe(25);
+  make(51 as ContentId);
 });
 
 test('what nobody holds is closed where no descriptor is left, and what is held stays', () => {
