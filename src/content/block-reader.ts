@@ -66,6 +66,8 @@ export class BlockReader {
   #prefetchingBytes = 0;
   /** What one connection brings, bytes per millisecond, the way to the service included. */
   #rate = 0;
+  /** A disk that refuses bytes, and is not full, is logged once. */
+  #isUnkeptLogged = false;
   #hits = 0;
   #misses = 0;
 
@@ -326,14 +328,16 @@ export class BlockReader {
     }
   }
 
-  /** Into the cache, or past it into memory where the disk turns out to be full: whoever reads must not hear of that. */
+  /** Into the cache, or past it into memory where the disk is full or takes no bytes: whoever reads must not hear of that. */
   async #fetchSomewhere(fetch: Fetch, sizeBytes: number, signal: AbortSignal): Promise<void> {
     const path = this.#contents.fetchPath(fetch.content);
     try {
       await this.#fetchOnce(fetch, sizeBytes, path, signal);
     } catch (error) {
-      if (path === null || !(error instanceof StorageError && error.full)) throw error;
-      this.#log.debug({ content: fetch.content, err: error }, 'no room for what is fetched: it is kept in memory');
+      if (path === null || !(error instanceof StorageError)) throw error;
+      const level = error.full || this.#isUnkeptLogged ? 'debug' : 'warn';
+      this.#isUnkeptLogged ||= !error.full;
+      this.#log[level]({ content: fetch.content, err: error }, 'what is fetched cannot be kept: the disk refuses it');
       await this.#fetchOnce(fetch, sizeBytes, null, signal);
     }
   }

@@ -54,7 +54,7 @@ export function recordNewest(
     const local: LocalFacet = { ...node.local, content, sizeBytes: version.sizeBytes, mtime };
     writeNode(tx, node, { ...node, local, remote }, clock.nowMs());
     return { content, other: isOther ? { longerBytes } : null };
-  });
+  }, 'learnt');
 }
 
 /**

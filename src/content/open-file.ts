@@ -448,7 +448,7 @@ export class OpenFile {
       const folder = this.#kept === null ? this.#node()?.remote?.parent : undefined;
       if (folder !== undefined && tx.get('folder', folder) !== undefined) tx.put('folder', folder, { listedMs: 0 });
       return id;
-    });
+    }, 'learnt');
     this.#hold(content);
     return true;
   }

@@ -46,6 +46,8 @@ const SCAN_ROWS_MIN = 32;
 const SCAN_ROWS_MAX = 256;
 /** A row in memory beyond its bytes: objects, map entries, decoded value. */
 const ROW_OVERHEAD_BYTES = 1000;
+/** Of rows that were learnt while no record could be written; the next record carries them, and must fit into a journal file. */
+const UNRECORDED_BYTES_MAX = 4 * 1024 * 1024;
 /** Ids are reserved in blocks, so that taking one costs no row. */
 const ID_BLOCK = 1000;
 /** Decoded nodes, and decoded contents. */
@@ -84,6 +86,9 @@ export class Store implements StoreWriter {
   #journal: Journal | null = null;
   /** Number of the last record that LMDB is known to hold on the disk. */
   #flushed = 0;
+  /** What was learnt while no record could be written, oldest first: visible, and part of the next record. */
+  #unrecorded: Row[] = [];
+  #unrecordedBytes = 0;
   #changing = false;
   #closed = false;
   /** LMDB is closed: a read would end the process, not fail. */
@@ -198,7 +203,7 @@ export class Store implements StoreWriter {
     return findDamagedRows(this.#database);
   }
 
-  transact<R>(change: (tx: Transaction) => R): R {
+  transact<R>(change: (tx: Transaction) => R, kind: 'made' | 'learnt' = 'made'): R {
     if (this.#changing) throw new Error('transact is not nested');
     if (this.#closed) throw new StorageError('the store is closed');
     const tx = new Change(this);
@@ -212,7 +217,7 @@ export class Store implements StoreWriter {
       ended = tx.end();
     }
     const { rows, effects } = ended;
-    if (rows.length > 0) this.#record(rows);
+    if (rows.length > 0) this.#record(rows, kind);
     runAll(effects);
     return result;
   }
@@ -310,14 +315,31 @@ export class Store implements StoreWriter {
     return schema;
   }
 
-  #record(rows: Row[]): void {
-    const pressure = this.pressure();
+  #record(rows: Row[], kind: 'made' | 'learnt'): void {
     let valueBytes = 0;
     for (const row of rows) {
       if (row.value === undefined) continue;
       row.valueBytes = encodeValue(row.table, row.key, row.keyBytes, row.value as never);
       valueBytes += row.valueBytes.byteLength;
     }
+    const all = this.#unrecorded.length === 0 ? rows : [...this.#unrecorded, ...rows];
+    let sequence: number;
+    try {
+      sequence = this.#append(all, valueBytes);
+    } catch (error) {
+      if (kind === 'made' || !(error instanceof StorageError)) throw error;
+      this.#keepUnrecorded(rows, error);
+      return;
+    }
+    this.#unrecorded = [];
+    this.#unrecordedBytes = 0;
+    for (const row of all) row.sequence = sequence;
+    this.#keep(all, sequence);
+  }
+
+  /** @returns the record's sequence number. @throws StorageError */
+  #append(rows: readonly Row[], valueBytes: number): number {
+    const pressure = this.pressure();
     const journal = this.#journal as Journal;
     const recordBytes = encodedRowsBytes(rows);
     const { failure } = this.#takeover;
@@ -327,20 +349,31 @@ export class Store implements StoreWriter {
     if (failure !== null && !isTaken) throw failure;
     // Gently at first: the thread that waits is the one that hands over.
     if (pressure >= 1) Atomics.wait(this.#waiting, 0, 0, Math.min(2, (pressure - 1) * 4));
-    const sequence = journal.append(recordBytes, (target) => encodeRows(rows, target));
-    for (const row of rows) row.sequence = sequence;
-    this.#keep(rows, sequence);
+    return journal.append(recordBytes, (target) => encodeRows(rows, target));
+  }
+
+  /** What was learnt is visible until this process ends, or until the next record takes it along. @throws StorageError beyond the bound */
+  #keepUnrecorded(rows: readonly Row[], failure: StorageError): void {
+    const bytes = bytesOf(rows);
+    if (this.#unrecordedBytes + bytes > UNRECORDED_BYTES_MAX) throw failure;
+    if (this.#unrecorded.length === 0)
+      this.#log.warn({ err: failure }, 'the store takes no record: what the service tells is kept in memory only');
+    this.#unrecorded.push(...rows);
+    this.#unrecordedBytes += bytes;
+    this.#show(rows);
   }
 
   /** A recorded change becomes visible, and is handed to LMDB in time. */
   #keep(rows: readonly Row[], sequence: number): void {
-    let bytes = 0;
+    this.#show(rows);
+    this.#takeover.add({ sequence, rows, bytes: bytesOf(rows) });
+  }
+
+  #show(rows: readonly Row[]): void {
     for (const row of rows) {
       this.#overlay.set(row);
       this.#decoded[row.table]?.delete(row.key as number);
-      bytes += row.keyBytes.byteLength + (row.valueBytes?.byteLength ?? 0) + ROW_OVERHEAD_BYTES;
     }
-    this.#takeover.add({ sequence, rows, bytes });
   }
 
   /** LMDB answers for this row from now on. */
@@ -370,6 +403,14 @@ async function syncNames(directory: string, top: string, disk: Disk): Promise<vo
     await disk.syncDirectory(at);
     if (at === end || at === dirname(at)) return;
   }
+}
+
+/** What rows take in memory, roughly. */
+function bytesOf(rows: readonly Row[]): number {
+  let bytes = 0;
+  for (const { keyBytes, valueBytes } of rows)
+    bytes += keyBytes.byteLength + (valueBytes?.byteLength ?? 0) + ROW_OVERHEAD_BYTES;
+  return bytes;
 }
 
 /** All of them, whatever one throws: they keep memory in step with what is recorded by now. @throws what the first one threw */

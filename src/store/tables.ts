@@ -197,9 +197,11 @@ export interface StoreWriter extends StoreReader {
    * Runs `change` synchronously and appends what it wrote as one journal record: all of it survives SIGKILL from the moment
    * this returns, or (when `change` throws, or the journal cannot be written) none of it happened. Not nested.
    *
+   * @param kind `learnt`: the service said so and will say so again. Where no record can be written (a full or a read-only disk), what was
+   *   learnt stays in memory and is written with the next record, so that what is not here can be read all the same
    * @throws StorageError full when the record cannot be kept
    */
-  transact<R>(change: (tx: Transaction) => R): R;
+  transact<R>(change: (tx: Transaction) => R, kind?: 'made' | 'learnt'): R;
   /** Everything committed so far survives a power cut once this resolves (fdatasync of the journal, in the pool). */
   sync(): Promise<void>;
 }

@@ -8,6 +8,7 @@ import { type Logger, silentLogger } from '../../src/base/log.ts';
 import { BLOCK_BYTES, type ContentId, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import type { VersionSource } from '../../src/content/version-source.ts';
 import { InProcessMount } from '../../src/kernel/in-process.ts';
+import { type Disk, storageErrorOf, systemDisk } from '../../src/store/disk.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 import { missingAddon, titled } from '../harness/requirement.ts';
 import { HastyClock } from '../remote/client.ts';
@@ -371,6 +372,47 @@ test('a disk that fills while bytes land is not heard of by who reads them: they
   const found = await mount.read(fd, 2 * MIB, MIB);
 
   expect(Buffer.compare(found, bytes.subarray(2 * MIB, 3 * MIB))).toBe(0);
+  await mount.close(fd);
+});
+
+test('on a disk that became read-only, what is not here is read, and not kept', async () => {
+  await tower.close();
+  let isReadOnly = false;
+  const refused = (what: string): StorageError => storageErrorOf(Object.assign(new Error(), { code: 'EROFS' }), what);
+  const write: Disk['write'] = (...args) => {
+    if (isReadOnly) throw refused('write failed');
+    systemDisk.write(...args);
+  };
+  const open: Disk['open'] = (path, how) => {
+    if (isReadOnly && how !== 'read') throw refused(`cannot open ${path}`);
+    return systemDisk.open(path, how);
+  };
+  const source: VersionSource = {
+    newestVersion: (...args) => service.newestVersion(...args),
+    versionOfLength: (...args) => service.versionOfLength(...args),
+    readVersion: (version, extent, sizeBytes, target, ...rest) => {
+      if (isReadOnly && target.kind === 'file') return Promise.reject(refused(target.path));
+      return service.readVersion(version, extent, sizeBytes, target, ...rest);
+    },
+  };
+  tower = await LeftTower.build({ listing: service, source, disk: { ...systemDisk, write, open } });
+  mount = new InProcessMount(tower.fileSystem);
+  const [begun, unread] = [bytesOf(4 * MIB), bytesOf(3 * MIB, 7)];
+  service.put('begun', begun);
+  service.put('unread', unread);
+  service.put('small', Buffer.from('small'));
+  const fd = await mount.open('begun', 'r');
+  await mount.read(fd, 0, 1);
+  isReadOnly = true;
+
+  expect(Buffer.compare(await mount.read(fd, 3 * MIB, MIB), begun.subarray(3 * MIB))).toBe(0);
+  expect(Buffer.compare(await mount.readFile('unread'), unread)).toBe(0);
+  expect((await mount.readFile('small')).toString()).toBe('small');
+  await expect(mount.writeFile('small', Buffer.from('mine'))).rejects.toThrow();
+
+  // What was learnt meanwhile is recorded with the next change.
+  isReadOnly = false;
+  await mount.writeFile('made', Buffer.from('here'));
   await mount.close(fd);
 });
 

@@ -1,9 +1,10 @@
 import { execFileSync } from 'node:child_process';
 import { closeSync, cpSync, openSync, rmSync, statfsSync, truncateSync, unlinkSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, expect } from 'vitest';
+import { afterEach, expect, test } from 'vitest';
 import { StorageError } from '../../src/base/errors.ts';
 import type { ContentId } from '../../src/base/vocabulary.ts';
+import { type Disk, systemDisk } from '../../src/store/disk.ts';
 import type { Store } from '../../src/store/environment.ts';
 import { missingRoot, testUnless } from '../harness/requirement.ts';
 import { TemporaryStores } from './temporary-store.ts';
@@ -182,6 +183,30 @@ testUnless(missingRoot())('a second start on a full disk is told who has the sto
     exitCode: 5,
     message: expect.stringContaining('in use'),
   });
+});
+
+test('what was learnt while no record could be written is seen, and is recorded with the next change', async () => {
+  const directory = stores.directory();
+  let isRefusing = false;
+  const write: Disk['write'] = (...args) => {
+    if (isRefusing) throw new StorageError('write failed: EROFS');
+    systemDisk.write(...args);
+  };
+  const store = await stores.open(directory, { disk: { ...systemDisk, write } });
+  put(store, 1);
+  isRefusing = true;
+  store.transact((tx) => tx.put('inline', 2 as ContentId, new Uint8Array(2000).fill(2)), 'learnt');
+  store.transact((tx) => tx.remove('inline', 1 as ContentId), 'learnt');
+
+  expect(() => put(store, 3)).toThrow(StorageError);
+  expect([1, 2, 3].filter((id) => isIntact(store, id))).toEqual([2]);
+
+  isRefusing = false;
+  put(store, 4);
+  const killed = await stores.open(stores.copyOf(directory));
+  expect([1, 2, 3, 4].filter((id) => isIntact(killed, id))).toEqual([2, 4]);
+  await store.settle();
+  expect([1, 2, 3, 4].filter((id) => isIntact(store, id))).toEqual([2, 4]);
 });
 
 function tryPut(store: Store, id: number): boolean {
