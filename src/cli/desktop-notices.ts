@@ -9,6 +9,7 @@ import { eventLine, type MountEvent } from './mount-event.ts';
 const TITLES = {
   parked: 'A change is not accepted by the cloud',
   'held-back': 'Files are gone from the cloud, and kept here',
+  'taken-back': 'The cloud has lost a version of a file',
   conflict: 'A file was changed in two places',
   'sign-in-needed': 'Sign in to the cloud again',
 } as const satisfies Partial<Record<MountEvent['type'], string>>;

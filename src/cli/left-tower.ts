@@ -110,6 +110,10 @@ export async function buildLeftTower(deps: LeftTowerDeps): Promise<LeftTower> {
     clock,
     log: log.child({ part: 'tree' }),
     openFiles: () => fileSystem.files.inUse(),
+    onTakenBack: (ino, copy) => {
+      const copied = copy === null ? null : pathOf(store, copy);
+      deps.onEvent({ type: 'taken-back', path: pathOf(store, ino), copy: copied });
+    },
     options: {
       saveWindowMs: options.saveWindowMs,
       settleMs: options.settleMs,

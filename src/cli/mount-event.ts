@@ -11,6 +11,7 @@ export type MountEvent =
   | { readonly type: 'deleted'; readonly path: string; readonly to: 'trash' | 'forever' }
   | { readonly type: 'conflict'; readonly path: string; readonly copy: string }
   | { readonly type: 'parked'; readonly path: string; readonly reason: string }
+  | { readonly type: 'taken-back'; readonly path: string; readonly copy: string | null }
   | { readonly type: 'held-back'; readonly path: string; readonly nodes: number }
   | { readonly type: 'offline'; readonly reason: string }
   | { readonly type: 'online'; readonly offlineMs: number }
@@ -44,6 +45,10 @@ export function eventLine(event: MountEvent): string {
       return `${visible(event.path)} was changed or made here and elsewhere: both are kept, one as ${visible(event.copy)}`;
     case 'parked':
       return `parked ${visible(event.path)}: ${visible(event.reason)} (kept here; see cfs status)`;
+    case 'taken-back': {
+      const kept = event.copy === null ? 'not all of it was here' : `it is kept as ${visible(event.copy)}`;
+      return `the service has lost the newest version of ${visible(event.path)}: ${kept}`;
+    }
     case 'held-back':
       return `held back: ${heldText(event)}`;
     case 'offline':

@@ -13,7 +13,8 @@ import {
 import type { Contents } from '../store/contents.ts';
 import { listAnew, newInode, removeNode, writeNode } from '../store/node-table.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet, StoreReader, StoreWriter, Transaction } from '../store/tables.ts';
-import { baseOf, conflictName, isTakenOverBy, judgeHistory, type Verdict } from './conflict.ts';
+import { conflictName } from '../tree/conflict-name.ts';
+import { baseOf, isTakenOverBy, judgeHistory, type Verdict } from './conflict.ts';
 import type { Intents } from './intents.ts';
 import type { OnTreeChange } from './name-push.ts';
 import { ownerOf } from './outcome.ts';

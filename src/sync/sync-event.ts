@@ -12,6 +12,8 @@ export type SyncEvent =
   | { readonly type: 'parked'; readonly path: string; readonly reason: ParkReason }
   /** Removals that wait for a person's word; `nodes` as in `HeldRemoval`. */
   | { readonly type: 'held-back'; readonly path: string; readonly nodes: number }
+  /** The service has lost the newest version; null: not all of its bytes were here. */
+  | { readonly type: 'taken-back'; readonly path: string; readonly copy: string | null }
   | { readonly type: 'offline'; readonly reason: string }
   | { readonly type: 'online'; readonly offlineMs: number }
   | { readonly type: 'sign-in-needed' };

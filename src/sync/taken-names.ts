@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import type { RemoteEntry } from '../base/resources.ts';
 import type { Inode, NodeKind, ResourceUrl } from '../base/vocabulary.ts';
 import type { StoreWriter } from '../store/tables.ts';
-import { conflictName } from './conflict.ts';
+import { conflictName } from '../tree/conflict-name.ts';
 import type { DirtyIndex } from './dirty-index.ts';
 import { PostponedError } from './failure.ts';
 import type { Intents } from './intents.ts';

@@ -1,9 +1,12 @@
+import { hostname } from 'node:os';
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { RemoteEntry, RemoteResource } from '../base/resources.ts';
 import { type Inode, type NodeKind, type ResourceUrl, ROOT_INODE, timespecOfMs } from '../base/vocabulary.ts';
+import type { Contents } from '../store/contents.ts';
 import { childOf, isDirty, isInDoubt, newInode, writeNode } from '../store/node-table.ts';
 import type { FileBytes, NodeRecord, RemoteFacet, StoreWriter, Transaction } from '../store/tables.ts';
+import { conflictName } from './conflict-name.ts';
 import { GoneNodes, type GoneOutcome, type OpenHere } from './gone-nodes.ts';
 import {
   isMissing,
@@ -29,6 +32,8 @@ export interface MergeOutcome {
   readonly changes: number;
   /** To be asked; the answers go to `Tree.settleAbsence`. */
   readonly questions: readonly AbsenceQuestion[];
+  /** Whether the service has lost a version that it had acknowledged, or told of. */
+  readonly isTakenBack: boolean;
   /** Entries that wait for these answers: to be merged again afterwards. */
   readonly postponed: readonly RemoteEntry[];
 }
@@ -69,7 +74,10 @@ export interface ListingApplicationDeps {
   readonly log: Logger;
   readonly options: NewcomerOptions;
   readonly openFiles?: () => Iterable<OpenHere>;
+  readonly contents: Pick<Contents, 'pieces' | 'sizeOf'>;
   readonly changedThere: (changes: readonly TreeInvalidation[]) => void;
+  /** The service has lost the newest version of a file; `copy` holds what was here of it. */
+  readonly onTakenBack?: (ino: Inode, copy: Inode | null) => void;
   /** What is to be pushed of the node is another thing than before, because of what others did. */
   readonly toPush: (ino: Inode) => void;
 }
@@ -86,6 +94,9 @@ export class ListingApplication {
   readonly #changedThere: (changes: readonly TreeInvalidation[]) => void;
   readonly #toPush: (ino: Inode) => void;
   readonly #openFiles: () => Iterable<OpenHere>;
+  readonly #contents: Pick<Contents, 'pieces' | 'sizeOf'>;
+  readonly #log: Logger;
+  readonly #onTakenBack: (ino: Inode, copy: Inode | null) => void;
   /** When a listing last told of something that somebody else did (by `elapsedMs`); null for never in this run. */
   #othersSeenMs: number | null = null;
 
@@ -93,6 +104,9 @@ export class ListingApplication {
     this.#store = deps.store;
     this.#names = deps.names;
     this.#marks = deps.marks;
+    this.#contents = deps.contents;
+    this.#log = deps.log;
+    this.#onTakenBack = deps.onTakenBack ?? (() => {});
     this.#clock = deps.clock;
     this.#options = deps.options;
     this.#changedThere = deps.changedThere;
@@ -119,6 +133,7 @@ export class ListingApplication {
     const byUrl = new Map(entries.map((entry) => [entry.url, entry]));
     const listing: Listing = { folder, entries: byUrl, complete: true, requestedMs, serverTimeMs };
     let changes = 0;
+    let isTakenBack = false;
     const postponed = new Map<ResourceUrl, RemoteEntry>();
     const waiting = byUrl.values();
     let step = STEP_NODES_MIN;
@@ -126,6 +141,7 @@ export class ListingApplication {
       const begunMs = this.#clock.elapsedMs();
       const plan = this.#mergeBatch(listing, batch, sequence);
       changes += plan.changes.length;
+      if (plan.takenBack.length > 0) isTakenBack = true;
       for (const entry of plan.postponed) postponed.set(entry.url, entry);
       // What is known already costs a tenth of what is new: as many as fit into one turn, whatever they are.
       const tookMs = this.#clock.elapsedMs() - begunMs;
@@ -158,7 +174,7 @@ export class ListingApplication {
       // Later than now: the wall clock was set back, and by what it says there the folder would be old for ever.
       if (requestedMs > known || known > this.#clock.nowMs()) tx.put('folder', folder, { listedMs: requestedMs });
     });
-    return { changes, questions, postponed: [...postponed.values()] };
+    return { changes, questions, isTakenBack, postponed: [...postponed.values()] };
   }
 
   mergePart(
@@ -213,7 +229,8 @@ export class ListingApplication {
     const wasListed = this.#store.get('folder', listing.folder) !== undefined;
     const plan = this.#store.transact((tx) => {
       const folder = tx.get('node', listing.folder);
-      if (folder?.kind !== 'folder' || folder.remote === null) return { changes: [], postponed: [], unlisted: [] };
+      if (folder?.kind !== 'folder' || folder.remote === null)
+        return { changes: [], postponed: [], unlisted: [], takenBack: [] };
       const made = mergeEntries(this.#viewOf(tx, folder, sequence), listing, batch);
       this.#write(tx, made.changes);
       for (const ino of made.unlisted) tx.remove('folder', ino);
@@ -229,6 +246,13 @@ export class ListingApplication {
       forget.push({ kind: 'inode', ino: listing.folder, was: null });
     }
     this.#changedThere(forget);
+    for (const { ino, copy } of plan.takenBack) {
+      this.#log.error(
+        { ino, copy },
+        'the service has lost a version that it had accepted; what was here is kept as a copy',
+      );
+      this.#onTakenBack(ino, copy);
+    }
     for (const { before, after } of plan.changes) {
       if (isDirty(after) || (before !== undefined && isDirty(before))) this.#toPush(after.ino);
     }
@@ -267,6 +291,11 @@ export class ListingApplication {
       mayJudge: (ino) => this.#marks.mayJudge(ino, sequence),
       isStranger: this.#marks.strangers(folder.remote?.resource ?? null, sequence),
       newInode: () => newInode(tx),
+      isHere: (content) => {
+        const end = this.#contents.sizeOf(content);
+        return this.#contents.pieces(content, { start: 0, end }).every(({ kind }) => kind !== 'missing');
+      },
+      conflictName: (name, isTaken) => conflictName(name, { nowMs: this.#clock.nowMs(), host: hostname(), isTaken }),
       isOpen: (ino) => this.#isOpen(ino),
       othersAtWork: this.#othersSeenMs !== null && this.#clock.elapsedMs() - this.#othersSeenMs < AT_WORK_MS,
     };

@@ -1,10 +1,17 @@
 import type { RemoteEntry } from '../base/resources.ts';
-import { type Inode, type NodeKind, type ResourceUrl, ROOT_INODE, timespecOfMs } from '../base/vocabulary.ts';
+import {
+  type ContentId,
+  type Inode,
+  type NodeKind,
+  type ResourceUrl,
+  ROOT_INODE,
+  timespecOfMs,
+} from '../base/vocabulary.ts';
 import { deletedAbove, isContentDirty, isDirty, liesIn } from '../store/node-table.ts';
 import { YOUNG_MS, youngTime } from '../store/service-time.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet } from '../store/tables.ts';
 import type { Names } from './names.ts';
-import { isNotArrived, isRewritten, keptTime, kindOf, modeOf, sizeOf } from './remote-entry.ts';
+import { isNotArrived, isRewritten, isTakenBack, keptTime, kindOf, modeOf, sizeOf } from './remote-entry.ts';
 
 /**
  * What the service says now → what becomes of our nodes. Pure: reads a view, returns changes.
@@ -31,6 +38,10 @@ export interface MergeView {
   newInode(): Inode;
   /** Whether a program has the node open: it keeps the name by which that program knows it. */
   isOpen(ino: Inode): boolean;
+  /** Whether all bytes of a content are on this machine. */
+  isHere(content: ContentId): boolean;
+  /** What a copy of a file is called; `isHeld`: names that it cannot have. */
+  conflictName(name: string, isHeld: (name: string) => boolean): string;
   /** Whether somebody else changed something in the last minutes, as far as listings told. */
   readonly othersAtWork: boolean;
 }
@@ -56,8 +67,15 @@ export interface MergePlan {
   readonly changes: readonly NodeChange[];
   /** Entries whose name is held by a node that the listing lacks: to be merged when it is known what became of that one. */
   readonly postponed: readonly RemoteEntry[];
+  /** Files of which the service has lost the newest version; `copy` holds it, where all of it was here. */
+  readonly takenBack: readonly TakenBack[];
   /** Folders of ours that turned out to exist there too: their listing is not known. */
   readonly unlisted: readonly Inode[];
+}
+
+export interface TakenBack {
+  readonly ino: Inode;
+  readonly copy: Inode | null;
 }
 
 /** Merges `batch`, which is part of `listing`. May also merge entries outside the batch, where names change hands. */
@@ -84,6 +102,7 @@ class Merge implements MergePlan {
   readonly changes: NodeChange[] = [];
   readonly postponed: RemoteEntry[] = [];
   readonly unlisted: Inode[] = [];
+  readonly takenBack: TakenBack[] = [];
 
   /** What the changes so far have made of the view. */
   readonly #nodes = new Map<Inode, NodeRecord>();
@@ -208,6 +227,20 @@ class Merge implements MergePlan {
     const bytes = takesBytes ? { ...theirs, ctime: timespecOfMs(this.#listing.requestedMs) } : {};
     const after = takesPlace || takesBytes ? { ...local, ...bytes, parent, name } : local;
     this.#put(node, { ...node, local: after, remote });
+    if (takesBytes && isTakenBack(base, entry)) this.#keepTakenBack(node, local);
+  }
+
+  /** The service has lost the version that is here: it becomes a file beside the older one. */
+  #keepTakenBack({ ino, kind, localOnly }: NodeRecord, local: LocalFacet): void {
+    const { content } = local;
+    let copy: Inode | null = null;
+    if (content !== null && this.#view.isHere(content)) {
+      copy = this.#view.newInode();
+      const { parent, name } = this.#node(ino)?.local ?? local;
+      const copied = this.#view.conflictName(name, (other) => this.#child(parent, other) !== undefined);
+      this.#put(undefined, { ino: copy, kind, localOnly, local: { ...local, parent, name: copied }, remote: null });
+    }
+    this.takenBack.push({ ino, copy });
   }
 
   /**

@@ -66,6 +66,8 @@ export class MissingEntries {
   readonly #refused = new Map<Inode, Map<Inode, ResourceUrl>>();
   /** Folders that wait for the listing of the folder above. */
   readonly #waitingFor = new Map<Inode, Inode>();
+  /** Entries that were gone when the service had lost an acknowledged version as well: they wait for a person. */
+  readonly #lostTogether = new Set<Inode>();
   readonly #held = new Map<Inode, HeldRemovals>();
 
   constructor(deps: MissingEntriesDeps) {
@@ -129,6 +131,7 @@ export class MissingEntries {
         ...questions.filter(isRefused),
         ...told.filter(({ ino, resource }) => missing.get(ino) === resource),
       ];
+      if (outcome.isTakenBack || proof?.outcome.isTakenBack) for (const { ino } of proven) this.#lostTogether.add(ino);
       const isHeld = this.#remove(folder, proven, { accept, isHeld: tooMany });
       if (isHeld || tooMany) return;
       this.#held.delete(folder);
@@ -232,7 +235,9 @@ export class MissingEntries {
     const isThere = ({ ino, resource }: AbsenceQuestion): boolean => tree.node(ino)?.remote?.resource === resource;
     const gone = proven.filter(isThere);
     const nodes = this.#countOf(gone);
-    const isBelieved = accept || (!isHeld && this.#limit.allows(nodes));
+    const isLost = gone.some(({ ino }) => this.#lostTogether.has(ino));
+    const isBelieved = accept || (!isHeld && !isLost && this.#limit.allows(nodes));
+    if (isBelieved) for (const { ino } of gone) this.#lostTogether.delete(ino);
     if (isBelieved && !accept) this.#limit.believed(nodes);
     if (!isBelieved && !isHeld) this.#hold(folder, gone);
     for (const { ino } of gone) {

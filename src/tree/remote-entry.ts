@@ -43,6 +43,19 @@ export function isNotArrived(base: RemoteFacet, entry: RemoteEntry): boolean {
 }
 
 /**
+ * Whether the newest version that `entry` tells of is older than the one that this machine knows, or as old and shorter. Versions are only
+ * added, so the service has lost that one: it was set back to a backup.
+ */
+export function isTakenBack(base: RemoteFacet, entry: RemoteEntry): boolean {
+  const { lastModifiedMs, content } = base;
+  if (entry.kind === 'folder' || content === null || entry.lastModifiedMs === null) return false;
+  if (lastModifiedMs === null || isLimit(lastModifiedMs)) return false;
+  const knownMs = Math.ceil(lastModifiedMs);
+  if (entry.lastModifiedMs !== knownMs) return entry.lastModifiedMs < knownMs;
+  return (sizeOf(entry) ?? 0) < (base.sizeBytes ?? 0);
+}
+
+/**
  * What is kept of the time of bytes that were not rewritten.
  *
  * @param young it was told too early to be trusted

@@ -54,6 +54,8 @@ export interface TreeDeps {
   readonly marks: PushMarks;
   readonly clock: Clock;
   readonly log: Logger;
+  /** The service has lost the newest version of a file; `copy` holds what was here of it. */
+  readonly onTakenBack?: (ino: Inode, copy: Inode | null) => void;
   /** What is deleted elsewhere while it is open here stays, or is made anew. */
   readonly openFiles?: () => Iterable<OpenHere>;
   readonly options: NewcomerOptions & { readonly saveWindowMs: number; readonly settleMs: number };

@@ -89,6 +89,13 @@ class ContentsWithoutBytes {
     tx.put('version', version, id);
     return id;
   }
+  /** No byte is here. */
+  pieces(content: ContentId, extent: { readonly start: number; readonly end: number }) {
+    return [{ kind: 'missing', length: extent.end - extent.start, content, extent }];
+  }
+  sizeOf(id: ContentId): number {
+    return this.#store.get('content', id)?.sizeBytes ?? 0;
+  }
   #make(tx: Transaction, fields: Partial<ContentRecord>): ContentId {
     const id = tx.nextId('content') as ContentId;
     tx.put('content', id, {

@@ -1,0 +1,77 @@
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { ResourceUrl } from '../../src/base/vocabulary.ts';
+import { SyncedTower } from '../harness/synced-tower.ts';
+import { MODEL_ROOT } from '../sync/model-service.ts';
+import { checkStore } from '../tree/tree-fixture.ts';
+
+/** A service that is set back to a backup has lost versions that it had acknowledged. */
+
+let synced: SyncedTower;
+let file: ResourceUrl;
+beforeEach(async () => {
+  synced = await SyncedTower.build();
+  const { service, tower, mount } = synced;
+  file = service.add('file', MODEL_ROOT, 'doc.txt', Buffer.from('old'));
+  for (let n = 0; n < 20; n++) service.add('file', MODEL_ROOT, `f${n}`, Buffer.from('x'));
+  await tower.freshness.refresh();
+  await mount.readFile('doc.txt');
+});
+afterEach(() => synced.close());
+
+/** The newest version of the file goes. */
+function takeBack(): void {
+  const resource = synced.service.resources.get(file);
+  if (resource === undefined) throw new Error('the file is not there');
+  resource.versions = resource.versions.slice(1);
+}
+
+async function save(text: string): Promise<void> {
+  await synced.pass(60_000);
+  await synced.mount.writeFile('doc.txt', Buffer.from(text));
+  await synced.converge();
+  await synced.tower.freshness.refresh();
+}
+
+test('a version that the service has lost is kept as a conflicted copy, and pushed as one', async () => {
+  const { mount, service, tower } = synced;
+  await save('acknowledged');
+  takeBack();
+  await synced.pass(60_000);
+  await tower.freshness.refresh();
+  await synced.converge();
+
+  const names = (await mount.readdir('')).map(({ name }) => name).filter((name) => name.startsWith('doc'));
+  expect(names).toHaveLength(2);
+  const [copy = ''] = names.filter((name) => name.includes('conflicted copy'));
+  expect((await mount.readFile('doc.txt')).toString()).toBe('old');
+  expect((await mount.readFile(copy)).toString()).toBe('acknowledged');
+  expect(service.tree().get(`/${copy}`)).toBe('acknowledged');
+  checkStore(tower.store, 'by others too');
+});
+
+test('removals that a listing tells of together with a lost version wait for a person', async () => {
+  const { mount, service, tower } = synced;
+  await save('acknowledged');
+  takeBack();
+  for (const { url, name } of service.childrenOf(MODEL_ROOT)) if (name === 'f3') service.resources.delete(url);
+  for (let round = 0; round < 3; round++) {
+    await synced.pass(60 * 60_000);
+    await tower.freshness.refresh();
+  }
+  expect((await mount.readdir('')).map(({ name }) => name)).toContain('f3');
+  expect(tower.freshness.heldRemovals).toHaveLength(1);
+
+  await tower.freshness.refresh(undefined, { accept: true });
+  expect((await mount.readdir('')).map(({ name }) => name)).not.toContain('f3');
+});
+
+test('a version that somebody saved later makes no copy', async () => {
+  const { mount, service, tower } = synced;
+  await save('acknowledged');
+  await synced.pass(60_000);
+  service.addVersion(file, Buffer.from('theirs'));
+  await tower.freshness.refresh();
+
+  expect((await mount.readdir('')).filter(({ name }) => name.startsWith('doc'))).toHaveLength(1);
+  expect((await mount.readFile('doc.txt')).toString()).toBe('theirs');
+});
