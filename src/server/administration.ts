@@ -3,6 +3,7 @@ import type { Clock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
 import { hashPassword, newKeyPair } from './accounts.ts';
 import type { Database, UserRow } from './database.ts';
+import { randomSuffix } from './random-suffix.ts';
 import type { Repository } from './repository.ts';
 
 /** What `addKeyPair` gives: the private key is told this once. */
@@ -171,7 +172,7 @@ export class Administration {
     return this.#database.change(() => {
       const { uid } = this.#user(email);
       const createdMs = this.#clock.nowMs();
-      const local = String(this.#database.nextNumber());
+      const local = `${this.#database.nextNumber()}_${randomSuffix()}`;
       void this.#database.workspaces.put([uid, local], { uid, local, name, iconId: '1', createdMs });
       for (const folder of options.syncFolders ?? []) this.#repository.createSyncFolder(uid, folder, local);
       return local;

@@ -2,6 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import type { ResourceId } from '../protocol/endpoints.ts';
 import { type Database, type FileRow, SEQ_END, type VersionRow } from './database.ts';
 import type { Page } from './listing.ts';
+import { randomSuffix } from './random-suffix.ts';
 import { notFound, overQuota } from './refusal.ts';
 import type { Repository } from './repository.ts';
 
@@ -19,7 +20,7 @@ export interface ArrivedBlob {
 export interface Place {
   readonly seq: number;
   /** With `seq` the version's name. */
-  readonly suffix: number;
+  readonly suffix: string;
   readonly createdMs: number;
 }
 
@@ -58,7 +59,7 @@ export class Histories {
 
   /** @throws Refusal 404 */
   version(file: FileRow, version: string): VersionRow {
-    const seq = Number(/^(\d{1,15})_\d{1,15}$/.exec(version)?.[1]);
+    const seq = Number(/^(\d{1,15})_\d{1,20}$/.exec(version)?.[1]);
     const row = Number.isSafeInteger(seq) ? this.#database.versions.get([file.uid, file.local, seq]) : undefined;
     if (row?.version !== version) throw notFound();
     return row;
@@ -114,8 +115,7 @@ export class Histories {
    * while they do is newer. Costs no commit; a place that comes to nothing is left out.
    */
   place(): Place {
-    const [seq, suffix] = [this.#database.reserveNumber(), this.#database.reserveNumber()];
-    return { seq, suffix, createdMs: this.#clock.nowMs() };
+    return { seq: this.#database.reserveNumber(), suffix: randomSuffix(), createdMs: this.#clock.nowMs() };
   }
 
   /**
@@ -194,7 +194,7 @@ export class Histories {
   }
 
   #newRow(file: FileRow, { seq, suffix, createdMs }: Place) {
-    this.#database.keepNumber(suffix);
+    this.#database.keepNumber(seq);
     const version = `${seq}_${suffix}`;
     return { uid: file.uid, file: file.local, seq, version, createdMs, mediaType: file.mediaType };
   }

@@ -12,6 +12,7 @@ import {
   TOP,
 } from './database.ts';
 import { type Page, page, sorted } from './listing.ts';
+import { randomSuffix } from './random-suffix.ts';
 import { forbidden, malformed, notFound, Refusal } from './refusal.ts';
 
 /** What names may do; the service of old allowed everything (wire-facts 4.2), others are said to answer 409. */
@@ -258,7 +259,7 @@ export class Repository {
   #newRow(uid: string, parent: string, name: string) {
     checkName(name);
     const seq = this.#database.nextNumber();
-    const local = `${seq}_${this.#database.nextNumber()}`;
+    const local = `${seq}_${randomSuffix()}`;
     return { uid, local, seq, name, parent, createdMs: this.#clock.nowMs() };
   }
 

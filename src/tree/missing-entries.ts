@@ -155,7 +155,7 @@ export class MissingEntries {
     const resource = tree.node(folder)?.remote?.resource;
     if (resource === undefined) throw new FsError('ENOENT');
     // The root lies in no folder whose listing could lack it: it is never gone.
-    if (folder === ROOT_INODE) log.error('the service answers 404 for the root folder; everything is kept here');
+    if (folder === ROOT_INODE) log.error('the root folder is gone on the service; everything is kept here');
     else await this.settleOne({ ino: folder, resource, kind: 'folder' }, accept);
     if (tree.node(folder) === undefined) throw new FsError('ENOENT', 'the folder was deleted on the service');
     if (!tree.isComplete(folder)) throw new FsError('EIO', 'the service does not list a folder that it has');
