@@ -187,7 +187,7 @@ export class Freshness {
         // That it is gone is what there was to learn.
         if (!(error instanceof FsError && error.errno === 'ENOENT')) throw error;
       });
-      await this.#settleDoubts(each, this.#stop.signal);
+      if (!this.#stop.signal.aborted) await this.#settleDoubts(each, this.#stop.signal);
     }
   }
 

@@ -506,7 +506,7 @@ describe('phantoms', () => {
     };
     store.transact((tx) => tx.put('upload', b, { ...intent, action: 'new-version' }));
     const outcome = merge(fixture, ROOT_INODE, [file('a', 'a', 10, START_MS - 5000)]);
-    expect(outcome).toEqual({ changes: 0, questions: [], postponed: [] });
+    expect(outcome).toEqual({ changes: 0, questions: [], isTakenBack: false, postponed: [] });
     marks.end(a);
     store.transact((tx) => tx.remove('upload', b));
     expect(merge(fixture, ROOT_INODE, [file('a', 'a', 10, START_MS - 5000)])).toMatchObject({ changes: 1 });
