@@ -11,7 +11,17 @@ import { deletedAbove, isContentDirty, isDirty, liesIn } from '../store/node-tab
 import { YOUNG_MS, youngTime } from '../store/service-time.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet } from '../store/tables.ts';
 import type { Names } from './names.ts';
-import { isNotArrived, isRewritten, isTakenBack, keptTime, kindOf, modeOf, sizeOf } from './remote-entry.ts';
+import {
+  isNotArrived,
+  isRewritten,
+  isTakenBack,
+  keptTime,
+  kindOf,
+  modeOf,
+  sizeOf,
+  type TakenBack,
+  withBytesOf,
+} from './remote-entry.ts';
 
 /**
  * What the service says now → what becomes of our nodes. Pure: reads a view, returns changes.
@@ -71,11 +81,6 @@ export interface MergePlan {
   readonly takenBack: readonly TakenBack[];
   /** Folders of ours that turned out to exist there too: their listing is not known. */
   readonly unlisted: readonly Inode[];
-}
-
-export interface TakenBack {
-  readonly ino: Inode;
-  readonly copy: Inode | null;
 }
 
 /** Merges `batch`, which is part of `listing`. May also merge entries outside the batch, where names change hands. */
@@ -482,19 +487,6 @@ const DEPTH_MAX = 4096;
 
 /** What the service had when bytes were made here under a name that it had no bytes for. */
 const NO_BYTES = { sizeBytes: null, lastModifiedMs: null, content: null, createdHereMs: null } as const;
-
-/**
- * While the bytes are changed here the remote facet says what they were made over, whatever listings tell since: the push reads
- * the history and knows by that what is somebody else's (`sync/conflict`).
- */
-function withBytesOf(
-  base: Pick<RemoteFacet, 'sizeBytes' | 'lastModifiedMs' | 'content' | 'createdHereMs' | 'takenOverBy'>,
-  told: RemoteFacet,
-): RemoteFacet {
-  const { sizeBytes, lastModifiedMs, content, createdHereMs, takenOverBy } = base;
-  const bytes = { sizeBytes, lastModifiedMs, content, createdHereMs };
-  return { ...told, ...bytes, ...(takenOverBy !== undefined && { takenOverBy }) };
-}
 
 function isSame(a: RemoteFacet, b: RemoteFacet): boolean {
   for (const key of Object.keys(b) as (keyof RemoteFacet)[]) if (a[key] !== b[key]) return false;

@@ -1,5 +1,5 @@
 import type { RemoteEntry } from '../base/resources.ts';
-import type { NodeKind } from '../base/vocabulary.ts';
+import type { Inode, NodeKind } from '../base/vocabulary.ts';
 import { doubtedTime, isDoubted, isLimit, isYoung, mayBeTimeOf } from '../store/service-time.ts';
 import type { RemoteFacet } from '../store/tables.ts';
 
@@ -42,6 +42,12 @@ export function isNotArrived(base: RemoteFacet, entry: RemoteEntry): boolean {
   return lastModifiedMs !== null && entry.lastModifiedMs !== null && entry.lastModifiedMs <= lastModifiedMs;
 }
 
+/** A file of which the service has lost the newest version; `copy` holds what was here of it. */
+export interface TakenBack {
+  readonly ino: Inode;
+  readonly copy: Inode | null;
+}
+
 /**
  * Whether the newest version that `entry` tells of is older than the one that this machine knows, or as old and shorter. Versions are only
  * added, so the service has lost that one: it was set back to a backup.
@@ -75,4 +81,17 @@ export function keptTime(
   if (keptMs === null || isLimit(keptMs)) return othersAtWork ? settled : toldMs;
   if (!isYoung(keptMs)) return toldMs;
   return young ? keptMs : settled;
+}
+
+/**
+ * While the bytes are changed here the remote facet says what they were made over, whatever listings tell since: the push reads
+ * the history and knows by that what is somebody else's (`sync/conflict`).
+ */
+export function withBytesOf(
+  base: Pick<RemoteFacet, 'sizeBytes' | 'lastModifiedMs' | 'content' | 'createdHereMs' | 'takenOverBy'>,
+  told: RemoteFacet,
+): RemoteFacet {
+  const { sizeBytes, lastModifiedMs, content, createdHereMs, takenOverBy } = base;
+  const bytes = { sizeBytes, lastModifiedMs, content, createdHereMs };
+  return { ...told, ...bytes, ...(takenOverBy !== undefined && { takenOverBy }) };
 }
