@@ -10,7 +10,7 @@ import type { VersionSource } from '../../src/content/version-source.ts';
 import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { type Disk, storageErrorOf, systemDisk } from '../../src/store/disk.ts';
 import { LeftTower } from '../harness/left-tower.ts';
-import { missingAddon, titled } from '../harness/requirement.ts';
+import { missingAddon, testUnless, titled } from '../harness/requirement.ts';
 import { HastyClock } from '../remote/client.ts';
 import { ManualClock } from '../tree/tree-fixture.ts';
 import { VersionService } from './version-service.ts';
@@ -273,29 +273,32 @@ test('blocks of a small file that have landed are not asked for again while the 
   await mount.close(fd);
 });
 
-test('a sequential reader has an eighth of the cache fetched ahead, and the file that it holds keeps to the cache size', async () => {
-  await tower.close();
-  tower = await LeftTower.build({ listing: service, source: service, contents: { cacheBytes: 40 * MIB } });
-  mount = new InProcessMount(tower.fileSystem);
-  const sizeBytes = 96 * MIB;
-  service.put('long', bytesOf(sizeBytes));
-  const fetchedBytes = (): number => service.fetches.reduce((sum, { extent }) => sum + extent.end - extent.start, 0);
-  const fd = await mount.open('long', 'r');
-  const read = async (from: number, to: number): Promise<void> => {
-    for (let at = from; at < to; at += 64 * 1024) await mount.read(fd, at, 64 * 1024);
-  };
-  await tower.contents.takeStock(new AbortController().signal);
+testUnless(missingAddon())(
+  'a sequential reader has an eighth of the cache fetched ahead, and the file that it holds keeps to the cache size',
+  async () => {
+    await tower.close();
+    tower = await LeftTower.build({ listing: service, source: service, contents: { cacheBytes: 40 * MIB } });
+    mount = new InProcessMount(tower.fileSystem);
+    const sizeBytes = 96 * MIB;
+    service.put('long', bytesOf(sizeBytes));
+    const fetchedBytes = (): number => service.fetches.reduce((sum, { extent }) => sum + extent.end - extent.start, 0);
+    const fd = await mount.open('long', 'r');
+    const read = async (from: number, to: number): Promise<void> => {
+      for (let at = from; at < to; at += 64 * 1024) await mount.read(fd, at, 64 * 1024);
+    };
+    await tower.contents.takeStock(new AbortController().signal);
 
-  await read(0, 25 * MIB);
-  expect(fetchedBytes()).toBeLessThanOrEqual(30 * MIB);
+    await read(0, 25 * MIB);
+    expect(fetchedBytes()).toBeLessThanOrEqual(30 * MIB);
 
-  await read(25 * MIB, 90 * MIB);
-  tower.contents.collect();
-  // What is read just now may take 32 MiB beyond the cache size.
-  expect(tower.contents.usage().cacheBytes).toBeLessThanOrEqual(73 * MIB);
-  expect(fetchedBytes()).toBeLessThanOrEqual(sizeBytes);
-  await mount.close(fd);
-});
+    await read(25 * MIB, 90 * MIB);
+    tower.contents.collect();
+    // What is read just now may take 32 MiB beyond the cache size.
+    expect(tower.contents.usage().cacheBytes).toBeLessThanOrEqual(73 * MIB);
+    expect(fetchedBytes()).toBeLessThanOrEqual(sizeBytes);
+    await mount.close(fd);
+  },
+);
 
 test('a range that is cut is gone on with from the last block that landed', async () => {
   const bytes = bytesOf(4 * MIB);

@@ -37,7 +37,11 @@ export function missingForOtherUsers(): string | null {
 
 /** fusermount3 of an ordinary user reads /etc/mtab when it unmounts. */
 export function missingMtab(): string | null {
-  return existsSync('/etc/mtab') ? null : '/etc/mtab';
+  return missingFile('/etc/mtab');
+}
+
+export function missingFile(path: string): string | null {
+  return existsSync(path) ? null : path;
 }
 
 /** Our addon, which needs a C compiler once. */

@@ -313,7 +313,8 @@ test('a file that is too long for the database is copied where the disk has no h
     }
   };
 
-  expect(await copy('long')).toEqual(data);
+  // vitest compares buffers byte by byte, in JavaScript: half a minute for this one.
+  expect(data.equals((await copy('long')) as Buffer)).toBe(true);
 
   // In two pieces, so it is a file; but one that is short enough for the database.
   await expect(
