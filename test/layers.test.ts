@@ -45,7 +45,7 @@ const HOME_OF: Readonly<Record<string, readonly string[]>> = {
   msgpackr: ['store/'],
   saxes: ['protocol/xml', 'protocol/saxes-parser'],
   'fast-xml-parser': ['protocol/xml'],
-  'fuse-native': ['kernel/fuse-native'],
+  'fuse-native': ['kernel/fuse-native/fuse-native'],
   'lru-cache': ['store/', 'tree/', 'content/'],
   pino: ['base/log'],
   commander: ['cli/'],

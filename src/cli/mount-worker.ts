@@ -121,7 +121,7 @@ class MountingWorker implements MountService {
     let descriptor = -1;
     if (options.binding === 'fuse-native') {
       // Only here: whoever did not ask for it does not load it.
-      const { mountFuseNative } = await import('../kernel/fuse-native-mount.ts');
+      const { mountFuseNative } = await import('../kernel/fuse-native/fuse-native-mount.ts');
       this.#mounted = await mountFuseNative(how, fileSystem, deps);
     } else {
       const mounted = await mountLinux(how, fileSystem, deps);

@@ -2,7 +2,7 @@ import { setImmediate } from 'node:timers/promises';
 import { FsError } from '../../src/base/errors.ts';
 import type { Timespec } from '../../src/base/vocabulary.ts';
 import type { AllocateMode, Attributes, RenameMode } from '../../src/kernel/binding.ts';
-import type { InProcessMount } from '../../src/kernel/in-process.ts';
+import type { InProcessMount } from '../harness/in-process-mount.ts';
 import {
   CallError,
   type Capability,

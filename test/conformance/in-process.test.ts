@@ -1,4 +1,4 @@
-import { InProcessMount } from '../../src/kernel/in-process.ts';
+import { InProcessMount } from '../harness/in-process-mount.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 import { DOCUMENTED_DIFFERENCES } from './documented-differences.ts';
 import { InProcessApi } from './in-process-api.ts';

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
-import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { TransferQueue } from '../../src/transfer/transfer-queue.ts';
+import { InProcessMount } from '../harness/in-process-mount.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 import { until } from '../server/until.ts';
 import { VersionService } from './version-service.ts';

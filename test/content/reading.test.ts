@@ -7,8 +7,8 @@ import { ApiError, FsError, ProtocolError, SignInError, StorageError, TransportE
 import { type Logger, silentLogger } from '../../src/base/log.ts';
 import { BLOCK_BYTES, type ContentId, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import type { VersionSource } from '../../src/content/version-source.ts';
-import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { type Disk, storageErrorOf, systemDisk } from '../../src/store/disk.ts';
+import { InProcessMount } from '../harness/in-process-mount.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 import { missingAddon, testUnless, titled } from '../harness/requirement.ts';
 import { HastyClock } from '../remote/client.ts';

@@ -7,11 +7,11 @@ import { CloudAttributes } from '../../src/fs/cloud-attributes.ts';
 import { ComposedFileSystem } from '../../src/fs/composed-file-system.ts';
 import { FileHistory } from '../../src/fs/file-history.ts';
 import { VersionsDirectory } from '../../src/fs/versions-directory.ts';
-import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { AccountTree } from '../../src/remote/account-tree.ts';
 import { HttpService } from '../../src/remote/http-service.ts';
 import { SyncLoop } from '../../src/sync/sync-loop.ts';
 import { createTransfer } from '../../src/transfer/transfer.ts';
+import { InProcessMount } from '../harness/in-process-mount.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 import type { TestUser } from '../server/raw-client.ts';
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { FsError } from '../../src/base/errors.ts';
-import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { tellFigures } from '../harness/figures.ts';
+import { InProcessMount } from '../harness/in-process-mount.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 import { listingOf, SyncedTower, sourceOf } from '../harness/synced-tower.ts';
 import { MODEL_ROOT } from '../sync/model-service.ts';

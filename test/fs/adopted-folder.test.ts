@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { TransportError } from '../../src/base/errors.ts';
 import type { RemoteEntry } from '../../src/base/resources.ts';
 import { type ResourceUrl, ROOT_INODE } from '../../src/base/vocabulary.ts';
-import { InProcessMount } from '../../src/kernel/in-process.ts';
+import { InProcessMount } from '../harness/in-process-mount.ts';
 import { LeftTower, ROOT_RESOURCE } from '../harness/left-tower.ts';
 
 test('what was made here in a folder that somebody else made as well is reached before that one can be listed', async () => {

@@ -1,10 +1,10 @@
 import { constants } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type HandleId, type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
-import { InProcessMount } from '../../src/kernel/in-process.ts';
 import type { OpenLetters } from '../../src/kernel/open-flags.ts';
 import { writeNode } from '../../src/store/node-table.ts';
 import { VersionService } from '../content/version-service.ts';
+import { InProcessMount } from '../harness/in-process-mount.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 
 let service: VersionService;

@@ -1,8 +1,8 @@
 import { constants } from 'node:fs';
 import { expect, test } from 'vitest';
 import { ROOT_INODE } from '../../src/base/vocabulary.ts';
-import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { VersionService } from '../content/version-service.ts';
+import { InProcessMount } from '../harness/in-process-mount.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 import { ManualClock } from '../kernel/manual-clock.ts';
 

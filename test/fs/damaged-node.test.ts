@@ -4,8 +4,8 @@ import { expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { examineStore } from '../../src/cli/doctor/store-examination.ts';
 import { openUnsyncedInStore } from '../../src/cli/unsynced-source.ts';
-import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { VersionService } from '../content/version-service.ts';
+import { InProcessMount } from '../harness/in-process-mount.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 
 /** As a node's row has it: the length of its name before it, and what follows a facet's name. */

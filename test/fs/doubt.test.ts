@@ -1,10 +1,10 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { TransportError } from '../../src/base/errors.ts';
 import type { Inode } from '../../src/base/vocabulary.ts';
-import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { isInDoubt, writeNode } from '../../src/store/node-table.ts';
 import { doubtedTime } from '../../src/store/service-time.ts';
 import { VersionService } from '../content/version-service.ts';
+import { InProcessMount } from '../harness/in-process-mount.ts';
 import { LeftTower, type TowerOptions } from '../harness/left-tower.ts';
 import { ManualClock } from '../kernel/manual-clock.ts';
 

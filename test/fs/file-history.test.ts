@@ -8,8 +8,8 @@ import { CloudAttributes } from '../../src/fs/cloud-attributes.ts';
 import { ComposedFileSystem } from '../../src/fs/composed-file-system.ts';
 import { FileHistory, named } from '../../src/fs/file-history.ts';
 import { VersionsDirectory } from '../../src/fs/versions-directory.ts';
-import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { VersionService } from '../content/version-service.ts';
+import { InProcessMount } from '../harness/in-process-mount.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 import { ManualClock } from '../tree/tree-fixture.ts';
 

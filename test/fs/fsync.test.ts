@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { ROOT_INODE } from '../../src/base/vocabulary.ts';
-import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { type Disk, systemDisk } from '../../src/store/disk.ts';
+import { InProcessMount } from '../harness/in-process-mount.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 
 const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type HandleId, type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { FolderHandle } from '../../src/fs/folder-handle.ts';
-import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { VersionService } from '../content/version-service.ts';
+import { InProcessMount } from '../harness/in-process-mount.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 
 const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };

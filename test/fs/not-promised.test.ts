@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { InProcessMount } from '../../src/kernel/in-process.ts';
+import { InProcessMount } from '../harness/in-process-mount.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 
 /** What docs/semantics.md says that we do not promise: it must be true as well. */

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { ROOT_INODE } from '../../src/base/vocabulary.ts';
 import type { OpenFlags } from '../../src/kernel/binding.ts';
-import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { bytesOf } from '../../src/kernel/read-reply.ts';
+import { InProcessMount } from '../harness/in-process-mount.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 
 const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };

@@ -3,10 +3,10 @@ import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import { type ContentId, type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { Pins } from '../../src/fs/pins.ts';
-import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { Discarding } from '../../src/sync/discarding.ts';
 import { Names } from '../../src/tree/names.ts';
 import { VersionService } from '../content/version-service.ts';
+import { InProcessMount } from '../harness/in-process-mount.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 
 /** Pins where there is room for half of what is read. */

@@ -3,8 +3,8 @@ import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import { ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { Pins } from '../../src/fs/pins.ts';
-import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { VersionService } from '../content/version-service.ts';
+import { InProcessMount } from '../harness/in-process-mount.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 
 function pinsOf(tower: LeftTower): Pins {

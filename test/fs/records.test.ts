@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { type Disk, systemDisk } from '../../src/store/disk.ts';
+import { InProcessMount } from '../harness/in-process-mount.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 
 /** What a journal costs is how often it is appended to: counted where its bytes reach the disk. */

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type ContentId, type HandleId, type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import type { Entry, OpenFlags, OpenReply } from '../../src/kernel/binding.ts';
-import { InProcessMount } from '../../src/kernel/in-process.ts';
+import { InProcessMount } from '../harness/in-process-mount.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 
 const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { ROOT_INODE } from '../../src/base/vocabulary.ts';
-import { InProcessMount } from '../../src/kernel/in-process.ts';
+import { InProcessMount } from '../harness/in-process-mount.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 
 /** A signal costs more than most answers: whoever finds everything here must not ask for one. */

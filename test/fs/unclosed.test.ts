@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { StorageError } from '../../src/base/errors.ts';
 import type { Inode } from '../../src/base/vocabulary.ts';
-import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { openFlags, rawFlags } from '../../src/kernel/open-flags.ts';
 import { type Disk, systemDisk } from '../../src/store/disk.ts';
 import { removeNode, writeNode } from '../../src/store/node-table.ts';
 import { doubtedTime } from '../../src/store/service-time.ts';
 import { VersionService } from '../content/version-service.ts';
+import { InProcessMount } from '../harness/in-process-mount.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 
 /** A disk that takes no more bytes while it is full. */

@@ -3,7 +3,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { silentLogger } from '../../src/base/log.ts';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
 import { completed } from '../../src/content/completed.ts';
-import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { HttpService } from '../../src/remote/http-service.ts';
 import type { SyncEvent } from '../../src/sync/sync-event.ts';
 import { SyncLoop } from '../../src/sync/sync-loop.ts';
@@ -11,6 +10,7 @@ import { createTransfer } from '../../src/transfer/transfer.ts';
 import { HastyClock } from '../remote/client.ts';
 import type { TestUser } from '../server/raw-client.ts';
 import { ManualClock } from '../tree/tree-fixture.ts';
+import { InProcessMount } from './in-process-mount.ts';
 import { LeftTower, type TowerOptions } from './left-tower.ts';
 
 const SETTLE_MS = 2_000;

@@ -3,13 +3,13 @@ import { silentLogger } from '../../src/base/log.ts';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
 import type { VersionSource } from '../../src/content/version-source.ts';
 import { OpenPush } from '../../src/fs/open-push.ts';
-import { InProcessMount } from '../../src/kernel/in-process.ts';
 import { type Disk, systemDisk } from '../../src/store/disk.ts';
 import { SyncLoop } from '../../src/sync/sync-loop.ts';
 import type { SyncOptions } from '../../src/sync/sync-options.ts';
 import type { RemoteListing } from '../../src/tree/remote-listing.ts';
 import { MODEL_ROOT, ModelService } from '../sync/model-service.ts';
 import { ManualClock } from '../tree/tree-fixture.ts';
+import { InProcessMount } from './in-process-mount.ts';
 import { LeftTower, type TowerOptions } from './left-tower.ts';
 
 export const SETTLE_MS = 2_000;

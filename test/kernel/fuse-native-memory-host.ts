@@ -5,10 +5,10 @@
 import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import { ROOT_INODE } from '../../src/base/vocabulary.ts';
-import { mountWithFuseNative } from '../../src/kernel/fuse-native.ts';
+import { mountWithFuseNative } from '../../src/kernel/fuse-native/fuse-native.ts';
+import { PathOperations } from '../../src/kernel/fuse-native/path-operations.ts';
 import { mountOn } from '../../src/kernel/mount-table.ts';
 import { OpBoundary } from '../../src/kernel/op-boundary.ts';
-import { PathOperations } from '../../src/kernel/path-operations.ts';
 import { MemoryFileSystem } from './memory-file-system.ts';
 
 const [directory = '', files = '0'] = process.argv.slice(2);

@@ -2,7 +2,7 @@ import { constants } from 'node:fs';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { FsError } from '../../src/base/errors.ts';
-import { InProcessMount } from '../../src/kernel/in-process.ts';
+import { InProcessMount } from '../harness/in-process-mount.ts';
 import { MemoryFileSystem } from './memory-file-system.ts';
 
 function setUp(): { mount: InProcessMount; fileSystem: MemoryFileSystem } {

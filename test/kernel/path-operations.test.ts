@@ -2,9 +2,9 @@ import { constants } from 'node:fs';
 import { expect, test } from 'vitest';
 import { FsError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
-import { fuseNativeOperations, mountWithFuseNative, whyNotLoaded } from '../../src/kernel/fuse-native.ts';
+import { fuseNativeOperations, mountWithFuseNative, whyNotLoaded } from '../../src/kernel/fuse-native/fuse-native.ts';
+import { PathOperations } from '../../src/kernel/fuse-native/path-operations.ts';
 import { OpBoundary } from '../../src/kernel/op-boundary.ts';
-import { PathOperations } from '../../src/kernel/path-operations.ts';
 import { ManualClock } from './manual-clock.ts';
 import { MemoryFileSystem, type MemoryFileSystemOptions } from './memory-file-system.ts';
 

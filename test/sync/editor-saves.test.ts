@@ -1,6 +1,6 @@
 import { constants } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { InProcessMount } from '../../src/kernel/in-process.ts';
+import type { InProcessMount } from '../harness/in-process-mount.ts';
 import { SETTLE_MS, SyncedTower } from '../harness/synced-tower.ts';
 import { MODEL_ROOT, MODEL_TRASH } from './model-service.ts';
 

@@ -1,6 +1,6 @@
 import { constants } from 'node:fs';
-import { FsError } from '../base/errors.ts';
-import { type HandleId, type Inode, type NodeKind, ROOT_INODE } from '../base/vocabulary.ts';
+import { FsError } from '../../base/errors.ts';
+import { type HandleId, type Inode, type NodeKind, ROOT_INODE } from '../../base/vocabulary.ts';
 import type {
   Answer,
   AttributeChange,
@@ -9,12 +9,12 @@ import type {
   FileSystemStats,
   OpContext,
   ReadReply,
-} from './binding.ts';
+} from '../binding.ts';
+import type { OpBoundary, OpName, PendingOp } from '../op-boundary.ts';
+import { openFlags } from '../open-flags.ts';
+import { bytesOf } from '../read-reply.ts';
 import { gatherListing } from './listing-in-pieces.ts';
-import type { OpBoundary, OpName, PendingOp } from './op-boundary.ts';
-import { openFlags } from './open-flags.ts';
 import { type LookupLedger, PathWalk } from './path-walk.ts';
-import { bytesOf } from './read-reply.ts';
 
 const { O_CREAT, O_EXCL, S_IFMT, S_IFREG } = constants;
 

@@ -1,7 +1,7 @@
 import { constants as fileConstants } from 'node:fs';
-import { type Clock, systemClock } from '../base/clock.ts';
-import { FsError } from '../base/errors.ts';
-import { type Logger, silentLogger } from '../base/log.ts';
+import { type Clock, systemClock } from '../../src/base/clock.ts';
+import { FsError } from '../../src/base/errors.ts';
+import { type Logger, silentLogger } from '../../src/base/log.ts';
 import {
   type HandleId,
   type Inode,
@@ -9,7 +9,7 @@ import {
   ROOT_INODE,
   type SpecialKind,
   type Timespec,
-} from '../base/vocabulary.ts';
+} from '../../src/base/vocabulary.ts';
 import type {
   AllocateMode,
   Answer,
@@ -19,12 +19,12 @@ import type {
   FileSystemStats,
   OpContext,
   RenameMode,
-} from './binding.ts';
-import { type DirectoryEntry, gatherListing } from './listing-in-pieces.ts';
-import { OpBoundary, type OpName } from './op-boundary.ts';
-import { type OpenLetters, openFlags, rawFlags } from './open-flags.ts';
-import { type LookupLedger, PathWalk, type Walked, type WalkPath } from './path-walk.ts';
-import { bytesOf } from './read-reply.ts';
+} from '../../src/kernel/binding.ts';
+import { type DirectoryEntry, gatherListing } from '../../src/kernel/fuse-native/listing-in-pieces.ts';
+import { type LookupLedger, PathWalk, type Walked, type WalkPath } from '../../src/kernel/fuse-native/path-walk.ts';
+import { OpBoundary, type OpName } from '../../src/kernel/op-boundary.ts';
+import { type OpenLetters, openFlags, rawFlags } from '../../src/kernel/open-flags.ts';
+import { bytesOf } from '../../src/kernel/read-reply.ts';
 
 const { O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_RDONLY, O_WRONLY } = fileConstants;
 

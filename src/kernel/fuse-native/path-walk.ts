@@ -1,8 +1,8 @@
 import { isUtf8 } from 'node:buffer';
-import { FsError } from '../base/errors.ts';
-import { type Inode, type NodeKind, ROOT_INODE } from '../base/vocabulary.ts';
-import type { Entry, NegativeEntry } from './binding.ts';
-import { NAME_BYTES_MAX } from './protocol.ts';
+import { FsError } from '../../base/errors.ts';
+import { type Inode, type NodeKind, ROOT_INODE } from '../../base/vocabulary.ts';
+import type { Entry, NegativeEntry } from '../binding.ts';
+import { NAME_BYTES_MAX } from '../protocol.ts';
 
 /**
  * Paths on top of inodes, for bindings that have no kernel between them and the caller: walks from the root by lookup, follows

@@ -2,12 +2,12 @@ import { spawnSync } from 'node:child_process';
 import { readdirSync, readlinkSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { constants } from 'node:os';
-import { FsError, UsageError } from '../base/errors.ts';
-import { type Channel, Port } from '../base/port.ts';
-import type { Timespec } from '../base/vocabulary.ts';
-import type { Attributes, FileSystemStats } from './binding.ts';
-import { MOUNT_REFUSAL } from './mount-refusal.ts';
-import { type MountEntry, mountOn } from './mount-table.ts';
+import { FsError, UsageError } from '../../base/errors.ts';
+import { type Channel, Port } from '../../base/port.ts';
+import type { Timespec } from '../../base/vocabulary.ts';
+import type { Attributes, FileSystemStats } from '../binding.ts';
+import { MOUNT_REFUSAL } from '../mount-refusal.ts';
+import { type MountEntry, mountOn } from '../mount-table.ts';
 import type { PathOperations } from './path-operations.ts';
 
 /**

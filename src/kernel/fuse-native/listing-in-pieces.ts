@@ -1,5 +1,5 @@
-import type { Inode, NodeKind } from '../base/vocabulary.ts';
-import type { DirectorySink, Entry } from './binding.ts';
+import type { Inode, NodeKind } from '../../base/vocabulary.ts';
+import type { DirectorySink, Entry } from '../binding.ts';
 
 export interface DirectoryEntry {
   readonly name: string;

@@ -1,16 +1,16 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import type { Clock } from '../base/clock.ts';
-import { FsError, UsageError } from '../base/errors.ts';
-import type { Logger } from '../base/log.ts';
-import { type Channel, Port } from '../base/port.ts';
-import type { FileSystemOps, Invalidator, MountedFileSystem, MountOptions } from './binding.ts';
+import type { Clock } from '../../base/clock.ts';
+import { FsError, UsageError } from '../../base/errors.ts';
+import type { Logger } from '../../base/log.ts';
+import { type Channel, Port } from '../../base/port.ts';
+import type { FileSystemOps, Invalidator, MountedFileSystem, MountOptions } from '../binding.ts';
+import * as MountPoint from '../mount-point.ts';
+import { MOUNT_REFUSAL } from '../mount-refusal.ts';
+import { mountOn, placeOf } from '../mount-table.ts';
+import { loadKernelAddon } from '../native.ts';
+import { OpBoundary } from '../op-boundary.ts';
 import type { FuseNativeProcess, FuseNativeWatcher, PathFiles } from './fuse-native.ts';
-import * as MountPoint from './mount-point.ts';
-import { MOUNT_REFUSAL } from './mount-refusal.ts';
-import { mountOn, placeOf } from './mount-table.ts';
-import { loadKernelAddon } from './native.ts';
-import { OpBoundary } from './op-boundary.ts';
 import { PathOperations } from './path-operations.ts';
 
 /** There is no way to tell this library's kernel anything: names and attributes are kept for a second, bytes until the next open. */
@@ -47,8 +47,8 @@ export async function mountFuseNative(
     deps.log.info({ directory }, 'dead mount detached');
   }
   MountPoint.checkMountPoint(directory, options);
-  // Not './': this is also part of dist/cli/mount-worker.js (ADR 23).
-  const child = fork(fileURLToPath(new URL('../kernel/fuse-native.js', import.meta.url)), [], {
+  // The path is relative to dist/cli/mount-worker.js, the bundle that holds this file (ADR 23).
+  const child = fork(fileURLToPath(new URL('../kernel/fuse-native/fuse-native.js', import.meta.url)), [], {
     execArgv: [],
     env: { ...process.env, CFS_FUSE_NATIVE_PROCESS: '1' },
     stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
