@@ -24,7 +24,7 @@ function oneLine(text: string): string {
     /^(?:command-argument value|option '.*' argument) '(.*)' is invalid(?: for argument '.*')?\. Allowed choices are (.*)\.$/s.exec(
       sentence,
     );
-  if (choice !== null) return visible(`${choice[1]} is none of: ${choice[2]}`);
+  if (choice !== null) return visible(`${choice[1]} is not one of: ${choice[2]}`);
   return visible(sentence.replace(/\n(?=\(Did you mean)/, ' '));
 }
 

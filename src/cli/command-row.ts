@@ -45,17 +45,17 @@ export interface CommandRow {
 export const ACCOUNT: FlagRow = {
   flag: '--account',
   placeholder: '<name>',
-  help: 'which account, where several are signed in',
+  help: 'the account; required if several are signed in',
   completion: 'account',
 };
-export const JSON_SWITCH: FlagRow = { flag: '--json', placeholder: null, help: 'everything, for scripts' };
+export const JSON_SWITCH: FlagRow = { flag: '--json', placeholder: null, help: 'print JSON for scripts' };
 
 export function duration(flag: string, help: string): FlagRow {
   return { flag, placeholder: '<duration>', help };
 }
 
 /** Of every command that waits for the service (`service-wait`). */
-export const TIMEOUT: FlagRow = duration('--timeout', 'stop waiting for the service after this long');
+export const TIMEOUT: FlagRow = duration('--timeout', 'maximum time to wait for the service');
 
 export function toggle(flag: string, help: string): FlagRow {
   return { flag, placeholder: null, help };

@@ -1,97 +1,101 @@
 /**
- * Every command of `cfs` and the command line of `cfs-mount`, once, as plain data. The programs, their `--help`, shell
- * completion, the manual pages and the table in README.md are made from it; what a command does is in `command-actions`.
- * Options of a mount stand in `config/options`: a row with `mountOptions` takes them too.
+ * Every command of `cfs` and the command line of `cfs-mount`, as plain data. The programs, `--help`, shell completion, the
+ * manual pages and the table in README.md are generated from it. The actions are in `command-actions`.
+ * The mount options are in `config/options`: a row with `mountOptions` accepts them too.
  */
 
 import { LOG_LEVELS } from '../base/log-level.ts';
 import { ACCOUNT, argument, type CommandRow, duration, JSON_SWITCH, optional, TIMEOUT, toggle } from './command-row.ts';
 import { SERVE_COMMANDS } from './serve-table.ts';
 
-/** What stands in front of `<words> <command>`, for `--help`. */
+/** The heading of each command group in `--help`. */
 export const GROUPS: Readonly<Record<string, string>> = {
-  service: 'mounts that systemd starts and ends',
-  trash: 'what was deleted',
-  share: 'files that others may read',
-  config: 'the options of a mount',
-  'serve user': 'the accounts of the service that runs here',
-  'serve key': 'keys of applications',
-  'serve application': 'applications that may sign in',
-  'serve share': 'folders that one account lets another see',
+  service: 'mounts that systemd starts and stops',
+  trash: 'deleted files and folders',
+  share: 'public links to files',
+  config: 'mount options',
+  'serve user': 'accounts of the service that runs on this machine',
+  'serve key': 'access keys of applications',
+  'serve application': 'applications that can sign in',
+  'serve share': 'folders that one account shares with another',
 };
 
 export const COMMANDS = [
   {
     name: 'login',
-    summary: 'sign in to the service; what neither flags nor environment give is asked for',
-    args: [optional('url', 'where the service is, for instance https://api.example.com (CFS_URL)', null)],
+    summary: 'sign in to the service; prompts for values that neither flags nor the environment provide',
+    args: [optional('url', 'address of the service, such as https://api.example.com (CFS_URL)', null)],
     flags: [
-      { flag: '--username', placeholder: '<address>', help: 'who signs in (CFS_USERNAME)' },
-      toggle('--password-stdin', 'the password is the first line of standard input (CFS_PASSWORD)'),
+      { flag: '--username', placeholder: '<address>', help: 'the user name (CFS_USERNAME)' },
+      toggle('--password-stdin', 'read the password from the first line of standard input (CFS_PASSWORD)'),
       { flag: '--application', placeholder: '<id>', help: 'the application ID (CFS_APPLICATION)' },
-      { flag: '--access-key-id', placeholder: '<id>', help: "the application's key (CFS_ACCESS_KEY_ID)" },
+      {
+        flag: '--access-key-id',
+        placeholder: '<id>',
+        help: 'the access key ID of the application (CFS_ACCESS_KEY_ID)',
+      },
       {
         flag: '--private-access-key-file',
         placeholder: '<file>',
-        help: 'a file with the secret of that key in its first line (CFS_PRIVATE_ACCESS_KEY is the secret)',
+        help: 'a file whose first line is the secret of that key (CFS_PRIVATE_ACCESS_KEY holds the secret itself)',
         completion: 'path',
       },
-      toggle('--insecure', 'send the password without encryption to another machine'),
+      toggle('--insecure', 'allow an unencrypted connection to another machine; it exposes the password'),
       TIMEOUT,
     ],
   },
   {
     name: 'logout',
-    summary: 'take token and keys from this machine; what was not pushed yet stays for the next sign-in',
+    summary: 'remove the token and keys from this machine; unpushed changes stay for the next sign-in',
     args: [],
-    flags: [toggle('--forget', 'take away the local copies too; refused while something is here only'), ACCOUNT],
+    flags: [toggle('--forget', 'remove the local copies too; refused while data exists only on this machine'), ACCOUNT],
   },
-  { name: 'accounts', summary: 'who is signed in, and where it is mounted', args: [], flags: [JSON_SWITCH] },
+  { name: 'accounts', summary: 'list the signed-in accounts and their mounts', args: [], flags: [JSON_SWITCH] },
   {
     name: 'status',
-    summary: 'what is mounted, pending and parked',
+    summary: 'show mounts, pending changes, and parked changes, which need your attention',
     args: [],
-    flags: [JSON_SWITCH, toggle('--watch', 'show it again and again, until Ctrl-C')],
+    flags: [JSON_SWITCH, toggle('--watch', 'refresh the output until Ctrl-C')],
   },
   {
     name: 'versions',
-    summary: 'the versions that the service keeps of a file, newest first',
+    summary: 'list the versions of a file that the service keeps, newest first',
     args: [argument('file', 'a file in the mount')],
     flags: [JSON_SWITCH, TIMEOUT],
   },
   {
     name: 'restore',
-    summary: 'make a file what it was: FILE@VERSION, named as cfs versions does, `latest`, or -2 (two before)',
-    args: [argument('file@version', 'a file in the mount, and which version')],
+    summary: 'restore a version of a file: FILE@VERSION, a name from cfs versions, `latest`, or -2 (two before)',
+    args: [argument('file@version', 'a file in the mount and one of its versions')],
     flags: [
-      { flag: '--to', placeholder: '<path>', help: 'write a new file there instead', completion: 'path' },
+      { flag: '--to', placeholder: '<path>', help: 'write to this new file instead', completion: 'path' },
       TIMEOUT,
     ],
   },
   {
     name: 'diff',
-    summary: 'compare two versions, FILE@V1 and FILE@V2, or one and FILE as it is now',
+    summary: 'compare two versions of a file, or one version with the current file',
     args: [argument('before', 'FILE@VERSION or FILE'), argument('after', 'FILE@VERSION or FILE')],
     flags: [
-      { flag: '--tool', placeholder: '<command>', help: 'what compares: `diff -u` if not given (CFS_DIFF)' },
+      { flag: '--tool', placeholder: '<command>', help: 'the comparison command; default: `diff -u` (CFS_DIFF)' },
       TIMEOUT,
     ],
   },
   {
     name: 'trash list',
-    summary: 'what was deleted and can be had back',
+    summary: 'list deleted files and folders that can be restored',
     args: [],
     flags: [JSON_SWITCH, TIMEOUT, ACCOUNT],
   },
   {
     name: 'trash restore',
-    summary: 'take something out of the trash',
-    args: [argument('item', 'its name, or its id as cfs trash list shows it', null)],
+    summary: 'restore a file or folder from the trash',
+    args: [argument('item', 'its name, or its id from cfs trash list', null)],
     flags: [
       {
         flag: '--to',
         placeholder: '<path>',
-        help: 'a folder in the mount, or a new name in one; without it: the top folder',
+        help: 'a folder in the mount, or a new name in one; default: the top folder',
         completion: 'path',
       },
       TIMEOUT,
@@ -100,119 +104,119 @@ export const COMMANDS = [
   },
   {
     name: 'trash empty',
-    summary: 'delete permanently what is in the trash',
+    summary: 'permanently delete everything in the trash',
     args: [],
-    flags: [toggle('--yes', 'do not ask'), TIMEOUT, ACCOUNT],
+    flags: [toggle('--yes', 'do not ask for confirmation'), TIMEOUT, ACCOUNT],
   },
   {
     name: 'share link',
-    summary: 'give a file a public link and print it: whoever knows it can read the file',
+    summary: 'create and print a public link to a file; anyone with the link can read the file',
     args: [argument('file', 'a file in the mount')],
-    flags: [toggle('--off', 'take the link away'), TIMEOUT],
+    flags: [toggle('--off', 'remove the link'), TIMEOUT],
   },
   {
     name: 'sync',
-    summary: 'push at once everything that was closed until now',
-    args: [optional('path', 'a file or folder in the mount; without one: everything')],
+    summary: 'push the changes of all closed files immediately',
+    args: [optional('path', 'a file or folder in the mount; default: everything')],
     flags: [
-      toggle('--wait', 'return when it is with the service; of files that are still open it says how many'),
+      toggle('--wait', 'wait until the changes reach the service; reports how many files are still open'),
       duration('--timeout', 'stop waiting after this long'),
       ACCOUNT,
     ],
   },
   {
     name: 'refresh',
-    summary: 'ask the service what is there now, and return when the mount shows it',
-    args: [optional('path', 'a folder in the mount; without one: every folder in use')],
-    flags: [toggle('--accept', 'believe that many files at once are gone'), TIMEOUT, ACCOUNT],
+    summary: 'fetch the current state from the service; returns when the mount shows it',
+    args: [optional('path', 'a folder in the mount; default: every folder in use')],
+    flags: [toggle('--accept', 'confirm the deletion of many files at once'), TIMEOUT, ACCOUNT],
   },
   {
     name: 'pin',
-    summary: 'keep a file, or all that is in a folder now and later, complete on this machine',
+    summary: 'keep a file, or the present and future contents of a folder, fully on this machine',
     args: [argument('path', 'a file or folder in the mount')],
     flags: [],
   },
   {
     name: 'unpin',
-    summary: 'keep it no longer; what is here stays until its room is needed',
+    summary: 'remove the pin; local copies stay until the cache needs the space',
     args: [argument('path', 'a file or folder in the mount')],
     flags: [],
   },
   {
     name: 'retry',
-    summary: 'try again what is parked',
-    args: [optional('path', 'a file or folder in the mount; without one: everything')],
+    summary: 'retry parked changes',
+    args: [optional('path', 'a file or folder in the mount; default: everything')],
     flags: [ACCOUNT],
   },
   {
     name: 'discard',
-    summary: 'give up what is pending or parked: what is here becomes what the service has',
-    args: [argument('path', 'a file in the mount, or a folder with all that is in it (also what was deleted there)')],
-    flags: [toggle('--yes', 'do it; without it only what would be lost is shown'), ACCOUNT],
+    summary: 'drop pending and parked local changes and return to the state of the service',
+    args: [argument('path', 'a file in the mount, or a folder with its contents, including deletions in it')],
+    flags: [toggle('--yes', 'drop the changes; without it, only list what would be lost'), ACCOUNT],
   },
   {
     name: 'umount',
-    summary: 'end a mount in order, when everything is pushed',
-    args: [optional('directory', 'which mount, where several are running', 'directory')],
+    summary: 'push pending changes, then unmount',
+    args: [optional('directory', 'the mount point; required if several mounts are running', 'directory')],
     flags: [
-      toggle('--now', 'do not push what is pending; it is kept and pushed at the next start'),
-      duration('--timeout', 'push what is pending for at most this long'),
+      toggle('--now', 'do not push pending changes; they are kept and pushed after the next mount'),
+      duration('--timeout', 'push pending changes for at most this long'),
       ACCOUNT,
     ],
   },
   {
     name: 'doctor',
-    summary: 'look at everything that a mount needs, and say of each fault what to do',
+    summary: 'check everything that a mount needs and suggest a fix for each problem',
     args: [],
     flags: [
-      toggle('--store', 'only the local store, every byte of it; the account must not be mounted'),
-      toggle('--json', 'everything, for scripts'),
-      { ...ACCOUNT, help: 'which account; without it: every one that is signed in' },
+      toggle('--store', 'check only the local store, but all of its data; the account must not be mounted'),
+      toggle('--json', 'print every check as JSON'),
+      { ...ACCOUNT, help: 'the account to check; default: all signed-in accounts' },
     ],
   },
   {
     name: 'service install',
-    summary: 'mount whenever you sign in to this machine, by a systemd unit of yours, and now',
-    args: [argument('directory', 'where to mount; it must exist', 'directory')],
+    summary: 'mount now and at each login to this machine, by a systemd user unit',
+    args: [argument('directory', 'the mount point; it must exist', 'directory')],
     flags: [ACCOUNT],
     mountOptions: true,
   },
   {
     name: 'service remove',
-    summary: 'end that mount in order, and take its unit away',
-    args: [optional('directory', 'which one, where several are installed', 'directory')],
+    summary: 'unmount and remove the systemd unit',
+    args: [optional('directory', 'the mount point; required if several units are installed', 'directory')],
     flags: [],
   },
   {
     name: 'export',
-    summary: 'copy out what exists on this machine only, pending and parked; needs no service and no mount',
-    args: [argument('directory', 'where to; made if it is missing, and empty otherwise', 'directory')],
+    summary: 'copy unpushed data (pending and parked) to a directory; works without the service or a mount',
+    args: [argument('directory', 'the destination; created if missing, otherwise it must be empty', 'directory')],
     flags: [ACCOUNT],
   },
   {
     name: 'config show',
-    summary: 'the options of a mount as they would be, and where each value comes from',
+    summary: 'show the effective mount options and the source of each value',
     args: [],
     flags: [JSON_SWITCH],
     mountOptions: true,
   },
-  { name: 'metrics', summary: 'the counters of running mounts, as Prometheus reads them', args: [], flags: [ACCOUNT] },
+  { name: 'metrics', summary: 'print the counters of running mounts in Prometheus format', args: [], flags: [ACCOUNT] },
   {
     name: 'log-level',
-    summary: 'how much the log of a running mount says, from now on; without a level it is told',
-    args: [{ ...optional('level', 'until the mount ends', null), choices: LOG_LEVELS }],
+    summary: 'set the log level of a running mount, or print it',
+    args: [{ ...optional('level', 'the new level, in effect until the mount ends', null), choices: LOG_LEVELS }],
     flags: [ACCOUNT],
   },
   {
     name: 'completion',
-    summary: 'print what a shell needs to complete these commands: source <(cfs completion bash)',
+    summary: 'print the completion script for a shell: source <(cfs completion bash)',
     args: [{ ...argument('shell', 'bash, zsh or fish', null), choices: ['bash', 'zsh', 'fish'] }],
     flags: [],
   },
   {
     name: 'demo',
-    summary: 'try it out: an embedded server with a demo account, mounted in front (npm start)',
-    args: [optional('directory', 'where to mount; made if it is missing (default: ~/Cloud)', 'directory')],
+    summary: 'mount a demo account of an embedded server in the foreground (npm start)',
+    args: [optional('directory', 'the mount point; created if missing (default: ~/Cloud)', 'directory')],
     flags: [],
     mountOptions: true,
   },
@@ -229,22 +233,27 @@ export function commandRows(): readonly (CommandRow & { readonly name: CommandNa
 /** The command line of `cfs-mount`. */
 export const CFS_MOUNT: CommandRow = {
   name: 'cfs-mount',
-  summary: 'puts your cloud folder at a directory: an ordinary directory from then on, also without a network',
+  summary: 'mount your cloud folder as an ordinary directory that also works offline',
   // mount(8) and fstab(5) put a source first; people do not have to.
   usage: '[options] [source] <directory>',
   args: [
-    argument('directory', 'where to mount; it must exist and be empty', 'directory'),
-    optional('target', 'the same, where a source stands before it: which account', 'directory'),
+    argument('directory', 'the mount point; it must exist and be empty', 'directory'),
+    optional('target', 'the mount point if the first argument is a source (the account)', 'directory'),
   ],
   flags: [
-    { ...ACCOUNT, help: 'which account, where several are signed in (cfs status lists them)' },
+    { ...ACCOUNT, help: 'the account; required if several are signed in (cfs accounts lists them)' },
     {
       flag: '-o',
       placeholder: '<words>',
       isRepeated: true,
-      help: 'as mount(8) has them: ro,noatime,uid=1000,… (may be repeated)',
+      help: 'mount options as in mount(8): ro,noatime,uid=1000,… (may be repeated)',
     },
-    { flag: '--foreground', short: '-f', placeholder: null, help: 'stay in front and print a line per event' },
+    {
+      flag: '--foreground',
+      short: '-f',
+      placeholder: null,
+      help: 'stay in the foreground and print one line per event',
+    },
   ],
   mountOptions: true,
 };

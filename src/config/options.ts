@@ -4,135 +4,135 @@ import { parseProxy } from '../base/proxy.ts';
 import { parseBytes, parseDuration } from './units.ts';
 
 /**
- * THE table: every option of a mount, once. The type `Options`, the flags and `--help`, the names in the environment and in
- * config.toml, and the options section of README.md are all made from it. A new option is one entry here and its use.
+ * The table of mount options. The type `Options`, the flags, `--help`, the names in the environment and in config.toml, and
+ * the options section of README.md are generated from it. A new option is one entry here and its use.
  */
 
-/** One option. `T` is the type of its value once parsed. */
+/** One option. `T` is the type of its parsed value. */
 export interface OptionDefinition<T = unknown> {
   /** `--dir-ttl`; the environment has CFS_DIR_TTL and config.toml has dir-ttl. */
   readonly flag: string;
-  /** What stands behind the flag in `--help`; null for a switch, which takes no value. */
+  /** The value's placeholder in `--help`; null for a switch, which takes no value. */
   readonly placeholder: string | null;
-  /** The default as one would write it. */
+  /** The default in its textual form. */
   readonly default: string;
   readonly help: string;
-  /** For developers: neither in `--help` nor in README.md. */
+  /** For developers: absent from `--help` and README.md. */
   readonly hidden: boolean;
-  /** Where only these are taken. */
+  /** The only accepted values, if they are enumerated. */
   readonly choices?: readonly string[];
-  /** In config.toml no number: TOML has other ways to write one, of which nothing is left in its value. */
+  /** Must be a string in config.toml: a parsed TOML number does not keep its notation (octal, hexadecimal). */
   readonly isQuoted?: true;
-  /** May be given several times; in config.toml it may be an array. */
+  /** May be repeated; may be an array in config.toml. */
   readonly isRepeatable?: true;
-  /** Text to value. @throws RangeError with what is wrong, to be put behind the place. */
+  /** Converts text to a value. @throws RangeError with the reason; the caller prefixes the flag, variable or key. */
   readonly parse: (text: string) => T;
 }
 
 export const OPTIONS = {
-  dirTtlMs: duration('--dir-ttl', '30s', 'how long a folder listing is believed before the service is asked again'),
-  openWaitMs: duration('--open-wait', '500ms', 'how long open(2) waits to learn whether a file has a newer version', {
+  dirTtlMs: duration('--dir-ttl', '30s', 'how long a folder listing stays fresh'),
+  openWaitMs: duration('--open-wait', '500ms', 'how long open(2) waits for the check for a newer version', {
     maxMs: 60_000,
   }),
-  settleMs: duration('--settle', '2s', 'pause after the last change before a change is pushed', { maxMs: 3_600_000 }),
+  settleMs: duration('--settle', '2s', 'delay between the last change of a file and its push', { maxMs: 3_600_000 }),
   saveWindowMs: duration(
     '--save-window',
     '60s',
-    'how long a new file that replaces another one counts as a save of it',
+    'how long a new file that replaces another counts as a save of that file',
   ),
-  openPushMs: duration('--open-push', '5m', 'how often at most a file that stays open for writing is pushed', {
+  openPushMs: duration('--open-push', '5m', 'minimum interval between pushes of a file that stays open for writing', {
     minMs: 10_000,
     maxMs: 86_400_000,
   }),
   drainMs: duration(
     '--drain',
     '5s',
-    'how long an unmount pushes what is pending; the rest is pushed at the next start',
+    'how long an unmount pushes pending changes; the rest is pushed after the next mount',
   ),
-  readTimeoutMs: duration('--read-timeout', '30s', 'how long a read waits for the service before it fails', {
+  readTimeoutMs: duration('--read-timeout', '30s', 'how long a read waits without progress before it fails', {
     minMs: 100,
   }),
   attrTimeoutMs: duration(
     '--attr-timeout',
     '5m',
-    'how long the kernel keeps attributes; it is told what others change',
+    'how long the kernel caches attributes; remote changes invalidate them earlier',
   ),
-  entryTimeoutMs: duration('--entry-timeout', '5m', 'how long the kernel keeps names; it is told what others change'),
-  inlineMaxBytes: size('--inline-max', '32KiB', 'contents up to this size are stored together with their names', {
+  entryTimeoutMs: duration(
+    '--entry-timeout',
+    '5m',
+    'how long the kernel caches names; remote changes invalidate them earlier',
+  ),
+  inlineMaxBytes: size('--inline-max', '32KiB', 'contents up to this size are stored inside the database', {
     maxBytes: 128 * 1024,
   }),
   cacheBytes: sizeOrAuto(
     '--cache-size',
     'auto',
-    'disk space for contents kept locally; auto: 10 % of the free space, at most 20GiB',
+    'disk space for cached contents; auto: 10 % of the free space, at most 20GiB',
   ),
   cacheReserveBytes: sizeOrAuto(
     '--cache-reserve',
     'auto',
-    'disk space that read caching leaves free; auto: 1GiB or 5 %, whichever is less',
+    'free disk space that the read cache preserves; auto: 1GiB or 5 %, the smaller of both',
   ),
-  transfers: count('--transfers', '8', 'how many files are pushed or fetched at the same time', { max: 64 }),
-  connections: count('--connections', '8', 'how many connections to the service are open at most', { max: 64 }),
-  upLimitBytes: rate('--up-limit', 'how much is sent in a second at most, over all files; off: as fast as the line is'),
-  downLimitBytes: rate('--down-limit', 'how much is fetched in a second at most, over all files; off: no limit'),
+  transfers: count('--transfers', '8', 'maximum number of concurrent file transfers', { max: 64 }),
+  connections: count('--connections', '8', 'maximum number of connections to the service', { max: 64 }),
+  upLimitBytes: rate('--up-limit', 'upload limit per second over all files; off: no limit'),
+  downLimitBytes: rate('--down-limit', 'download limit per second over all files; off: no limit'),
   deletion: choice(
     '--delete',
     '<where>',
     ['trash', 'forever'],
     'trash',
-    'where deleted files go: trash (that of the service), or forever',
+    'what a deletion does: trash (move to the trash of the service) or forever (delete permanently)',
   ),
   root: choice(
     '--root',
     '<what>',
     ['briefcase', 'account'],
     'briefcase',
-    'what is mounted: briefcase (the magic briefcase), or account (all folders, workspaces and shares)',
+    'the mounted folder: briefcase (the magic briefcase) or account (all folders, workspaces and shares)',
   ),
   localOnly: patterns(
     '--local-only',
-    'names that stay on this machine besides the usual ones, such as *.part; may be given several times, or separated by commas',
+    'further names that stay on this machine, such as *.part; may be repeated or separated by commas',
   ),
-  showVersions: toggle('--show-versions', 'show .versions in the listing of the root; it is there without, too'),
-  readOnly: toggle('--read-only', 'refuse every change (EROFS)'),
+  showVersions: toggle('--show-versions', 'list .versions in the root folder; its path works without this option too'),
+  readOnly: toggle('--read-only', 'reject every change (EROFS)'),
   allowOther: toggle(
     '--allow-other',
-    'let other users see the mount (ordinary users need user_allow_other in /etc/fuse.conf)',
+    'allow other users to access the mount (needs user_allow_other in /etc/fuse.conf unless you are root)',
   ),
-  uid: idOrAuto(
-    '--uid',
-    'auto',
-    'owner of everything in the mount; auto: whoever mounts, and who creates a file owns it',
-  ),
-  gid: idOrAuto('--gid', 'auto', 'group of everything in the mount; auto: as for --uid'),
-  umask: octal('--umask', '022', 'permission bits that files from the service do not get'),
-  nonempty: toggle('--nonempty', 'mount over a directory that is not empty'),
+  uid: idOrAuto('--uid', 'auto', 'owner of all files; auto: the user who mounts, and for new files their creator'),
+  gid: idOrAuto('--gid', 'auto', 'group of all files; auto: as for --uid'),
+  umask: octal('--umask', '022', 'permission bits removed from files of the service'),
+  nonempty: toggle('--nonempty', 'allow a mount over a directory that is not empty'),
   proxy: proxyOrAuto(
     '--proxy',
     'auto',
-    'proxy between here and the service; none: reach it directly; auto: what HTTPS_PROXY, ALL_PROXY and NO_PROXY say',
+    'proxy for the connection to the service; none: connect directly; auto: use HTTPS_PROXY, ALL_PROXY and NO_PROXY',
   ),
-  insecure: toggle('--insecure', 'accept a service without encryption on another machine'),
+  insecure: toggle('--insecure', 'allow an unencrypted connection to a service on another machine'),
   logLevel: choice(
     '--log-level',
     '<level>',
     ['error', 'warn', 'info', 'debug', 'trace', 'silent'],
     'info',
-    'how much the log says: error, warn, info, debug, trace or silent',
+    'log level: error, warn, info, debug, trace or silent',
   ),
   logFile: pathOrAuto(
     '--log-file',
     'auto',
-    'where the log is written; auto: mount.log in the state directory of the account, under systemd the journal',
+    'log file; auto: mount.log in the state directory of the account, or the journal under systemd',
   ),
   binding: choice(
     '--binding',
     '<name>',
     ['linux', 'fuse-native'],
     'linux',
-    'how the kernel is spoken to: linux (our own addon), or fuse-native (in a clone only; slower, with limits: docs/semantics.md)',
+    'FUSE binding: linux (our own addon) or fuse-native (only in a clone; slower, with limits: docs/semantics.md)',
   ),
-  maskFeatures: list('--mask-features', '', 'kernel features to do without, separated by commas', { hidden: true }),
+  maskFeatures: list('--mask-features', '', 'kernel features to disable, separated by commas', { hidden: true }),
 } as const satisfies Record<string, OptionDefinition>;
 
 export type OptionKey = keyof typeof OPTIONS;
@@ -190,7 +190,7 @@ function rate(flag: string, help: string) {
   const parse = (text: string): number | null => {
     if (text.trim() === 'off') return null;
     const bytes = parseBytes(text);
-    // With less a single packet would be overdue.
+    // Below this rate a single packet would exceed its time.
     if (bytes < 1024) throw new RangeError(`${text} is less than 1KiB`);
     return bytes;
   };
@@ -216,7 +216,7 @@ function choice<const T extends string>(
 ) {
   const parse = (text: string): T => {
     const chosen = choices.find((known) => known === text.trim());
-    if (chosen === undefined) throw new RangeError(`"${text}" is none of ${choices.join(', ')}`);
+    if (chosen === undefined) throw new RangeError(`"${text}" is not one of ${choices.join(', ')}`);
     return chosen;
   };
   return { flag, placeholder, default: standard as string, help, hidden: false, choices, parse };
@@ -241,14 +241,14 @@ function idOrAuto(flag: string, standard: string, help: string) {
   return { flag, placeholder: '<id>', default: standard, help, hidden: false, parse };
 }
 
-/** `none`, or scheme, host and port; null for `auto`. The password has no place in a command line or a unit. */
+/** `none`, or scheme, host and port; null for `auto`. Credentials are rejected: command lines and units are readable by others. */
 function proxyOrAuto(flag: string, standard: string, help: string) {
   const parse = orAuto((text: string): string => {
     if (text.trim() === 'none') return 'none';
     const { address, credentials } = parseProxy(text);
     if (credentials === null) return address;
     throw new RangeError(
-      'no user name or password here: cfs login and cfs service install keep those of HTTPS_PROXY with the account',
+      'must not contain a user name or password; set them in HTTPS_PROXY for cfs login or cfs service install, which save them with the account',
     );
   });
   return { flag, placeholder: '<address>', default: standard, help, hidden: false, parse };
@@ -259,15 +259,15 @@ function octal(flag: string, standard: string, help: string) {
     if (!/^0?[0-7]{1,3}$/.test(text.trim())) throw new RangeError(`"${text}" is not an octal mask such as 022`);
     return Number.parseInt(text, 8);
   };
-  // umask = 0o077 comes as 63, and 63 would be taken for 0o063.
+  // TOML parses umask = 0o077 to 63, which would be read as 0o063.
   return { flag, placeholder: '<octal>', default: standard, help, hidden: false, isQuoted: true as const, parse };
 }
 
 function pathOrAuto(flag: string, standard: string, help: string) {
   const parse = orAuto((text: string): string => {
     if (text.trim() === '' || text.includes('\0')) throw new RangeError('is not a path');
-    // `--log-file=~/x`, config.toml and fstab(5) have no shell. A folder of that name would be made, and some day removed: rm -r ~.
-    if (/^~[^/]*(\/|$)/.test(text)) throw new RangeError(`"${text}": ~ is for a shell, write the whole path`);
+    // No shell expands `--log-file=~/x`, config.toml or fstab(5). A folder named `~` invites `rm -r ~`.
+    if (/^~[^/]*(\/|$)/.test(text)) throw new RangeError(`"${text}": ~ is not expanded here; write the full path`);
     return resolve(text);
   });
   return { flag, placeholder: '<path>', default: standard, help, hidden: false, parse };

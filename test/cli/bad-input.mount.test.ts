@@ -305,7 +305,7 @@ describe('doctor, service and completion', () => {
     [['service', 'remove'], 'notMounted', 'no service is installed'],
     [['service', 'remove', '/x\ny'], 'notMounted', 'no service is installed for /x\\x0ay'],
     [['completion'], 'usage', "missing required argument 'shell'"],
-    [['completion', 'tcsh'], 'usage', 'cfs: tcsh is none of: bash, zsh, fish'],
+    [['completion', 'tcsh'], 'usage', 'cfs: tcsh is not one of: bash, zsh, fish'],
     [['doctor', '--account', 'zoe'], 'signIn', 'zoe is not signed in here'],
     [['doctor', 'now'], 'usage', 'too many arguments'],
   ] as const)('cfs %j is refused in one line, and nothing is changed', async (args, reason, sentence) => {

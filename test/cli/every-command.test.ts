@@ -87,7 +87,7 @@ const ROWS: Readonly<Record<CommandName, Row>> = {
   'config show': always(DONE),
   metrics: { nobody: NO_MOUNT, unmounted: NO_MOUNT, two: ['failure', 'counted'] },
   'log-level': ofMount,
-  completion: always(['usage', ' is none of: bash, zsh, fish'], 'PATH'),
+  completion: always(['usage', ' is not one of: bash, zsh, fish'], 'PATH'),
   demo: always(['usage', '--settle: "soon" is not a duration'], '--settle', 'soon', 'PATH'),
   serve: always(['usage', '--listen: "nowhere:x" is not HOST:PORT'], '--listen', 'nowhere:x'),
   'serve user add': always(['usage', 'no password'], 'PATH'),

@@ -81,7 +81,7 @@ describe('the proxy', () => {
 
   test('has no password in an option, which a command line and a unit would show', () => {
     expect(() => optionsOf({ CFS_PROXY: 'http://ann:secret@proxy.example:3128' })).toThrow(
-      /^CFS_PROXY: no user name or password here/,
+      /^CFS_PROXY: must not contain a user name or password/,
     );
     expect(() => optionsOf({ CFS_PROXY: 'not a proxy' })).toThrow(/^CFS_PROXY: not the address of a proxy/);
   });

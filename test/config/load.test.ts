@@ -70,7 +70,7 @@ test('all problems are named at once, each with its place', () => {
   });
 
   expect(problems.sort()).toEqual([
-    '--delete: "perhaps" is none of trash, forever',
+    '--delete: "perhaps" is not one of trash, forever',
     '--dir-ttl: "30" is not a duration such as 500ms, 5s or 2min',
     '--transfers: "0" is not a number from 1 to 64',
     '/etc/cfs/config.toml:2: settle: "soon" is not a duration such as 500ms, 5s or 2min',
@@ -109,8 +109,8 @@ test.each(['0o077', '63', '0x3f', '22'])(
 
 test('a path with ~, which nobody has replaced, is no name of a folder', () => {
   expect(problemsOf({ file: file('log-file = "~/cfs.log"'), flags: { logFile: '~ann/cfs.log' } })).toEqual([
-    '/etc/cfs/config.toml:1: log-file: "~/cfs.log": ~ is for a shell, write the whole path',
-    '--log-file: "~ann/cfs.log": ~ is for a shell, write the whole path',
+    '/etc/cfs/config.toml:1: log-file: "~/cfs.log": ~ is not expanded here; write the full path',
+    '--log-file: "~ann/cfs.log": ~ is not expanded here; write the full path',
   ]);
   const { options } = loadOptions({ ...NOTHING, env: { CFS_LOG_FILE: '/var/log/~x/cfs.log' } });
   expect(options.logFile).toBe('/var/log/~x/cfs.log');

@@ -187,7 +187,7 @@ test('mistakes are one sentence and a code', async () => {
     [['--fault-file', nobody], 2, /cannot read/],
     [['--tls-cert', nobody], 2, /go together/],
     [['--token-life', '5'], 2, /not a duration/],
-    [['--log-level', 'loud'], 2, /loud is none of: /],
+    [['--log-level', 'loud'], 2, /loud is not one of: /],
   ];
 
   for (const [args, code, sentence] of cases) {
