@@ -10,7 +10,7 @@ export interface Quota {
 /** In table `meta`, as JSON. */
 const KEY = 'quota';
 
-/** The account's quota as it was last heard, also before the last restart: what statfs(2) tells without asking anybody. */
+/** The last known quota of the account, kept over restarts: statfs(2) answers from it without a request. */
 export class AccountQuota {
   readonly #store: StoreWriter;
   #known: Quota | null;
@@ -20,7 +20,7 @@ export class AccountQuota {
     this.#known = JSON.parse(String(store.get('meta', KEY) ?? 'null')) as Quota | null;
   }
 
-  /** Null when it was never heard. */
+  /** Null before the first report. */
   get known(): Quota | null {
     return this.#known;
   }
@@ -32,7 +32,7 @@ export class AccountQuota {
   }
 }
 
-/** The account as df(1) shows it. `quota`: null when it was never heard. */
+/** The account as df(1) shows it. `quota`: null before the first report. */
 export function statsOf(quota: Quota | null): FileSystemStats {
   const limitBytes = quota?.limitBytes ?? UNKNOWN_QUOTA_BYTES;
   const freeBytes = Math.max(0, limitBytes - (quota?.usedBytes ?? 0));
@@ -42,7 +42,7 @@ export function statsOf(quota: Quota | null): FileSystemStats {
     blocks: Math.ceil(limitBytes / STATFS_BLOCK_BYTES),
     blocksFree,
     blocksAvailable: blocksFree,
-    // No limit on the number of files is known: as many as bytes could name.
+    // The number of files has no known limit.
     files: 2 ** 32,
     filesFree: 2 ** 32 - 1,
     nameBytesMax: 255,
@@ -50,5 +50,5 @@ export function statsOf(quota: Quota | null): FileSystemStats {
 }
 
 const STATFS_BLOCK_BYTES = 4096;
-/** Shown by df(1) until the account's quota was heard. */
+/** Shown by df(1) until the account's quota is known. */
 const UNKNOWN_QUOTA_BYTES = 2 ** 40;

@@ -1,11 +1,11 @@
 import type { Answer } from '../kernel/binding.ts';
 
-/** `next` with the answer of `first`: at once when it is there, later when it is a promise. */
+/** Applies `next` to the answer of `first`: synchronously for a value, later for a promise. */
 export function after<T, R>(first: Answer<T>, next: (value: T) => Answer<R>): Answer<R> {
   return first instanceof Promise ? first.then(next) : next(first);
 }
 
-/** Runs `act`, and `cleanup` when it has ended in whatever way. */
+/** Runs `act`, then `cleanup`, whether `act` succeeds or fails. */
 export function lastly<T>(act: () => Answer<T>, cleanup: () => void): Answer<T> {
   let answer: Answer<T>;
   try {

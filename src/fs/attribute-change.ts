@@ -5,17 +5,17 @@ import type { VisibleNode } from './node-view.ts';
 import { withoutPrivilege } from './set-id-bits.ts';
 
 /**
- * What chmod(2), chown(2) and utimensat(2) make of a node, its size aside.
+ * The patch that chmod(2), chown(2) and utimensat(2) make to a node; the size is not part of it.
  *
- * @param now the time of this moment
- * @returns null where it stays as it is
+ * @param now the current time
+ * @returns null if nothing changes
  */
 export function patchOf(change: AttributeChange, node: VisibleNode, now: Timespec): Partial<LocalFacet> | null {
   const patch: { -readonly [K in keyof LocalFacet]?: LocalFacet[K] } = {};
   if (change.mode !== undefined) patch.mode = change.mode & 0o7777;
   if (change.uid !== undefined) patch.uid = change.uid;
   if (change.gid !== undefined) patch.gid = change.gid;
-  // chown(2) takes these away from executables, also when root calls.
+  // chown(2) clears these bits on executables, even for root.
   if ((change.uid !== undefined || change.gid !== undefined) && node.kind === 'file')
     patch.mode = withoutPrivilege(patch.mode ?? node.local.mode);
   if (change.atime !== undefined) patch.atime = change.atime === 'now' ? now : change.atime;

@@ -4,9 +4,9 @@ import type { Attributes } from '../kernel/binding.ts';
 import type { LocalFacet, NodeRecord } from '../store/tables.ts';
 
 /**
- * A node as stat(2) shows it: the local facet, with what its open file has not written down yet.
+ * A node as stat(2) shows it: the local facet, with the unflushed attributes of its open file.
  *
- * Folders have one link: the count of sub-folders is not kept, and 1 tells find(1) not to rely on it (as btrfs does).
+ * Folders have one link: sub-folders are not counted, and 1 keeps find(1) from relying on the count (as on btrfs).
  */
 export function attributesOf(
   node: NodeRecord,
@@ -26,7 +26,7 @@ export function attributesOf(
     blocks512: Math.ceil(sizeBytes / 512),
     atime: local.atime,
     mtime: unflushed?.mtime ?? local.mtime,
-    // The record may be newer than what was written before: chmod(2), rename(2) and others change it at once.
+    // The record may be newer than the unflushed write: chmod(2), rename(2) and others change it immediately.
     ctime: unflushed === null ? local.ctime : laterOf(local.ctime, unflushed.ctime),
   };
 }

@@ -8,11 +8,11 @@ import type { Contents } from '../store/contents.ts';
 import type { NodeRecord, RemoteFacet } from '../store/tables.ts';
 import type { Tree } from '../tree/tree.ts';
 
-/** What is asked about public links. Satisfied by `transfer/` across the threads. */
+/** Requests about public links. Implemented by `transfer/` across the threads. */
 export interface PublicLinks {
   /** A file's public link; null where it has none. */
   publicLink(file: ResourceUrl, signal: AbortSignal): Promise<string | null>;
-  /** @returns the link that there is from now on; null after it was taken away */
+  /** @returns the link now in force; null after its removal */
   setPublicLink(file: ResourceUrl, state: 'on' | 'off', signal: AbortSignal): Promise<string | null>;
 }
 
@@ -22,7 +22,7 @@ export interface CloudAttributesDeps {
   readonly source: Pick<VersionSource, 'newestVersion'>;
   readonly links: PublicLinks;
   readonly patience: Patience;
-  /** What a person is told about one node (`SyncLoop.stateOf`). */
+  /** The state of one node as shown to users (`SyncLoop.stateOf`). */
   readonly stateOf: (ino: Inode) => string;
 }
 
@@ -30,8 +30,8 @@ const PREFIX = 'user.cfs.';
 const OFF = 'off';
 
 /**
- * `user.cfs.*`: what the mount knows of a file, for scripts. Read by name and not listed, so that `cp -a`, `rsync -X` and `tar
- * --xattrs` neither copy them to another file nor fail over them (docs/adr/0009).
+ * `user.cfs.*`: the mount's data about a file, for scripts. Readable by name but not listed: `cp -a`, `rsync -X` and `tar --xattrs` then
+ * neither copy these attributes nor fail on them (docs/adr/0009).
  */
 export class CloudAttributes {
   readonly #deps: CloudAttributesDeps;
@@ -40,19 +40,19 @@ export class CloudAttributes {
     this.#deps = deps;
   }
 
-  /** Whether an attribute is one of these. */
+  /** Whether an attribute belongs to this namespace. */
   static has(name: string): boolean {
     return name.startsWith(PREFIX);
   }
 
   /**
-   * - `state`: `clean`, `local`, `pending`, `pushing` or `parked:REASON`, of files and folders; known here
-   * - `url`: of the file or folder on the service; known here
-   * - `version`: the address of a file's newest version; asked for where it is not known
-   * - `media_type`: of a file, as the service told it; asked for where it has not yet
-   * - `public_link`: the link, or `off`; asked for
+   * - `state`: `clean`, `local`, `pending`, `pushing` or `parked:REASON`, of files and folders; no request
+   * - `url`: of the file or folder on the service; no request
+   * - `version`: the URL of a file's newest version; requested if unknown
+   * - `media_type`: of a file, as reported by the service; requested if unknown
+   * - `public_link`: the link, or `off`; always requested
    *
-   * @throws FsError ENODATA where there is none, also for what the service does not have yet · ETIMEDOUT
+   * @throws FsError ENODATA where there is none, also for a file that the service does not have yet · ETIMEDOUT
    */
   get(ino: Inode, name: string, signal: () => AbortSignal): Answer<Uint8Array> {
     const node = this.#node(ino);
@@ -73,9 +73,9 @@ export class CloudAttributes {
   }
 
   /**
-   * `public_link` takes `on` and `off`, and returns when the service has done it.
+   * `public_link` takes `on` and `off`, and returns when the service has acknowledged it.
    *
-   * @throws FsError EPERM for all others · EINVAL for another value · EBUSY for a file that is not with the service yet · ETIMEDOUT
+   * @throws FsError EPERM for all others · EINVAL for another value · EBUSY for a file that the service does not have yet · ETIMEDOUT
    */
   async set(ino: Inode, name: string, value: Uint8Array, signal: () => AbortSignal): Promise<void> {
     if (name !== `${PREFIX}public_link`) throw new FsError('EPERM', `${name} only tells`);

@@ -30,7 +30,7 @@ export interface ComposedFileSystemDeps {
   readonly versions: VersionsDirectory;
   readonly attributes: CloudAttributes;
   readonly tree: Tree;
-  /** What may not be changed, where the whole account is shown; null where it is one folder of the user's own. */
+  /** The protected places when the whole account is mounted; null when one folder of the user is. */
   readonly places: AccountPlaces | null;
   /** Whether `.versions` stands in the listing of the root. */
   readonly showVersions: boolean;
@@ -41,8 +41,8 @@ const COOKIE_DOT_DOT = 2;
 const COOKIE_VERSIONS = 3;
 
 /**
- * What is mounted: the user's files, and what the mount adds to them: `.versions/` at the root, `user.cfs.*` on everything, and the
- * places of an account that are not to be changed. The user's own operations pay one comparison for it.
+ * The mounted file system: the user's files, plus `.versions/` at the root, `user.cfs.*` on every file, and the protection of an account's
+ * fixed places. It costs the user's own operations one comparison.
  */
 export class ComposedFileSystem implements FileSystemOps {
   readonly #files: FileSystem;
@@ -255,7 +255,7 @@ export class ComposedFileSystem implements FileSystemOps {
     return isInVersions(ino) ? this.#versions : this.#files;
   }
 
-  /** The user's own `.versions` goes before ours: what is theirs is never hidden. */
+  /** A `.versions` of the user goes before the mount's: user files are never hidden. */
   #lookupVersions(ctx: OpContext): Answer<Entry | NegativeEntry> {
     const theirs = this.#files.lookup(ROOT_INODE, VERSIONS_NAME, ctx);
     const choose = (found: Entry | NegativeEntry) => (found.attributes === null ? this.#versions.rootEntry() : found);
@@ -266,7 +266,7 @@ export class ComposedFileSystem implements FileSystemOps {
     return this.#tree.child(ROOT_INODE, VERSIONS_NAME) === undefined;
   }
 
-  /** The beginning of the root's listing, with `.versions` in it. @returns whether all of it found room */
+  /** The start of the root's listing, with `.versions` in it. @returns whether all of it fitted */
   #addVersions(cookie: number, sink: DirectorySink): boolean {
     if (cookie < COOKIE_DOT && !sink.add('.', ROOT_INODE, 'folder', COOKIE_DOT, null)) return false;
     if (cookie < COOKIE_DOT_DOT && !sink.add('..', ROOT_INODE, 'folder', COOKIE_DOT_DOT, null)) return false;

@@ -7,18 +7,18 @@ import type { NodeView } from './node-view.ts';
 
 const COOKIE_DOT = 1;
 const COOKIE_DOT_DOT = 2;
-/** A child's cookie is its inode plus this: it stays right while the folder changes, between handles and over restarts. */
+/** A child's cookie is its inode plus this: valid while the folder changes, across handles and restarts. */
 const COOKIE_BASE = 16;
 
 /**
- * readdir(2): the entries after `cookie`, in the order of their names, read from the tree as far as the kernel's buffer
- * goes. An entry that is removed while the folder is read does not disturb the rest; one that appears may or may not be seen.
+ * readdir(2): the entries after `cookie`, in name order, read from the tree until the kernel's buffer is full. Removing an entry during
+ * a listing does not disturb the rest; a new entry may or may not appear.
  */
 export function fillDirectory(
   deps: {
     readonly tree: Pick<Tree, 'children' | 'node'>;
     readonly view: Pick<NodeView, 'local' | 'listed'>;
-    /** It is in the answer. */
+    /** Called for each entry that is in the reply. */
     readonly seen?: (node: NodeRecord) => void;
   },
   folder: FolderHandle,
@@ -40,7 +40,7 @@ export function fillDirectory(
   }
 }
 
-/** The name after which to go on: undefined for the start, null when the place is lost (then the listing ends). */
+/** The name after which to continue: undefined for the start, null when the position is lost (the listing then ends). */
 function nameBefore(tree: Pick<Tree, 'node'>, folder: FolderHandle, cookie: number): string | undefined | null {
   if (cookie < COOKIE_BASE) return undefined;
   const entry = (cookie - COOKIE_BASE) as Inode;

@@ -15,7 +15,7 @@ import { dropPrivilege } from './set-id-bits.ts';
 /** The largest file: what the kernel's page cache can address, and exact in a double. */
 export const FILE_BYTES_MAX = Number.MAX_SAFE_INTEGER;
 
-/** One open(2) of a file, from its answer to its last close: what it may do, and what is fetched ahead of what it reads. */
+/** One open(2) of a file, from its reply to the last close: its access mode and its read-ahead. */
 export class FileHandle {
   readonly kind = 'file';
   /** Shared with the other handles of the inode. */
@@ -23,11 +23,11 @@ export class FileHandle {
   readonly #deps: FileHandleDeps;
   readonly #flags: OpenFlags;
   readonly #readAhead: ReadAhead;
-  /** Whether what is in the file is this writer's, and perhaps half of it, until it closes it. */
+  /** This writer has changed the file: until it closes, the file may be incomplete. */
   #hasChanged = false;
-  /** Ends what is being fetched ahead for this handle and nobody waits for; null while there is nothing. */
+  /** Aborts the read-ahead of this handle; null while there is none. */
   #fetchingAhead: AbortController | null = null;
-  /** A descriptor of it was closed before anything was written behind the emptying. */
+  /** A descriptor of it was closed after the truncation and before any write. */
   #isClosedEmpty = false;
 
   constructor(deps: FileHandleDeps, ino: Inode, flags: OpenFlags) {
@@ -37,13 +37,13 @@ export class FileHandle {
     this.file = deps.files.acquire(ino, this.#use);
   }
 
-  /** @throws FsError EBADF where it was opened to write only · what `OpenFile.read` throws */
+  /** @throws FsError EBADF for a write-only handle · what `OpenFile.read` throws */
   read(offset: number, length: number, ctx: OpContext): Answer<ReadReply> {
     const { file } = this;
     if (this.#flags.access === 'write') throw new FsError('EBADF');
     const extent = { start: offset, end: Math.min(offset + length, FILE_BYTES_MAX) };
     const reply = file.read(extent, ctx, (pieces) => replyOf(pieces, this.#deps.contents));
-    // Asked for ahead at once, beside what is waited for, not after it.
+    // Start the read-ahead beside the read, not after it.
     this.#fetchAhead(extent, reply instanceof Promise);
     file.progress.noted(this, extent.end, file.sizeBytes);
     return reply;
@@ -54,8 +54,8 @@ export class FileHandle {
     if (this.#flags.access === 'read') throw new FsError('EBADF');
     if (offset + data.byteLength > FILE_BYTES_MAX) throw new FsError('EFBIG');
     this.changes();
-    // What a shared mapping wrote comes through any handle that is open for writing, at its own place (test/model found it appended):
-    // where the binding cannot tell, O_APPEND says little.
+    // A write of a shared mapping comes through any writable handle, at its own offset, and must not be appended (test/model). Where the
+    // binding cannot distinguish it, O_APPEND is no proof.
     const where = place ?? (this.#flags.append ? 'end-or-offset' : 'offset');
     return after(this.file.write(offset, data, ctx, where), () => {
       dropPrivilege(this.#deps.view, this.file.ino, ctx);
@@ -72,7 +72,7 @@ export class FileHandle {
     this.changes();
     const grow = (): Answer<void> => {
       dropPrivilege(this.#deps.view, file.ino, ctx);
-      // Blocks are not reserved: the store refuses at write and close instead, never later.
+      // Blocks are not reserved: a full disk is reported at write and close, never later.
       if (mode !== 'keep-size' && mode !== 'punch-hole' && mode !== 'zero-range-keep-size' && end > file.sizeBytes) {
         return file.truncate(end, ctx);
       }
@@ -82,11 +82,11 @@ export class FileHandle {
   }
 
   /**
-   * close(2), once for every descriptor that shares the handle. After it the bytes survive the death of this process; the
-   * service is not waited for. The last moment at which a failure reaches the process that wrote.
+   * close(2), once for every descriptor that shares the handle. When it returns, the bytes survive the death of this process, without
+   * waiting for the service. It is the last chance to report a failure to the writer.
    *
-   * What was only emptied so far stays what it was until `close`: a shell that runs `program > file` moves its descriptor to 1 and closes the
-   * one it had (dup2(2)) before the program has written a byte.
+   * A file that was only truncated keeps its old content until `close`. For `program > file` a shell moves its descriptor to 1 (dup2(2)) and
+   * closes the original before the program has written a byte.
    */
   flush(): void {
     if (this.#flags.access === 'read') return;
@@ -96,7 +96,7 @@ export class FileHandle {
     this.file.closedByWriter();
   }
 
-  /** The file is changed through this handle, or was made or emptied for it. */
+  /** The file is changed through this handle, or was created or emptied for it. */
   changes(): void {
     if (this.#hasChanged || this.#use === 'read') return;
     this.#hasChanged = true;
@@ -104,21 +104,21 @@ export class FileHandle {
   }
 
   /**
-   * The last descriptor and mapping are gone: to be called once, nothing else after it. A promise while the pool has a write of this file at
-   * hand (who was killed in the middle of it closes before it is done): in use until then, so that whoever writes next comes after it.
+   * The last descriptor and mapping are closed: call once, and nothing after it. Returns a promise while a write of this file is running (a
+   * killed writer closes before its write ends): the handle stays in use until then, so that the next writer comes after it.
    */
   close(): Answer<void> {
     this.#stopFetchingAhead();
     this.file.progress.left(this);
-    // Asked once: what others go on to write has handles of its own.
+    // Checked once: later writes of others belong to their own handles.
     const underWay = this.#use === 'write' ? this.file.changes.underWay : null;
     if (underWay !== null) return underWay.then(() => this.#letGo());
     this.#letGo();
   }
 
   /**
-   * Whether every close(2) of it was heard, when nothing more is: what was written since the latest goes back to that, it may be half of
-   * something.
+   * Whether every close(2) of it has arrived, once no more requests come. If not, the bytes since the latest close are discarded: they may be
+   * incomplete.
    */
   get isWhole(): boolean {
     const { file } = this;
@@ -132,13 +132,13 @@ export class FileHandle {
     try {
       if (this.#use === 'write') {
         if (file.isJustEmptied) file.closedByWriter();
-        // What a shared mapping wrote after the last close(2) arrives between flush and release.
+        // Writes of a shared mapping after the last close(2) arrive between flush and release.
         file.flush();
       }
     } finally {
       if (this.#hasChanged) files.removeChanger(file);
       files.release(file, this.#use);
-      // What was deleted while it was open, also by those who only read, is deleted on the service when nobody has it open any more.
+      // A file that was deleted while open, even read-only, is deleted on the service after its last close.
       if (this.#use === 'write' || view.isNameless(file.ino)) onWritten(file.ino);
     }
   }
@@ -158,7 +158,7 @@ export class FileHandle {
     const fetch = (): void => {
       if (file.content !== null) for (const each of wanted) prefetcher.prefetch(file.content, each, signal);
     };
-    // Which version it is may be asked just now: then as soon as that is known, beside what the reader waits for.
+    // While the version is still being pinned, start as soon as it is known, beside the read that waits for it.
     if (file.content !== null) fetch();
     else void file.pinning?.then(fetch, () => {});
   }
@@ -181,6 +181,6 @@ export interface FileHandleDeps {
   readonly view: Pick<NodeView, 'local' | 'change' | 'isNameless'>;
   readonly contents: Contents;
   readonly prefetcher: Pick<BlockReader, 'prefetch' | 'paceBytes' | 'windowBytesMax'>;
-  /** Somebody closed the file who may have written, or kept it from being deleted there: it may be pushed. */
+  /** A handle that may have written the file, or delayed its deletion on the service, was closed: the file may be pushed. */
   readonly onWritten: (ino: Inode) => void;
 }

@@ -5,7 +5,7 @@ import type { Patience } from '../content/patience.ts';
 import type { VersionHistory } from '../content/version-source.ts';
 import type { RemoteFacet } from '../store/tables.ts';
 
-/** One complete version of a file, under the name that it has in `.versions/`. */
+/** One complete version of a file, under its name in `.versions/`. */
 export interface NamedVersion {
   readonly name: string;
   readonly version: RemoteVersion;
@@ -17,16 +17,16 @@ interface Known {
   readonly versions: Promise<readonly NamedVersion[]>;
 }
 
-/** How long a history is believed: a listing of it and the lookups after it are one question. */
+/** How long a history stays fresh: a listing of it and the lookups after it share one request. */
 const BELIEVED_MS = 5_000;
 const HISTORIES_MAX = 512;
 
-/** The histories of files, as the service told them a moment ago. One question at a time per file, however many wait. */
+/** Short-lived cache of file histories. Concurrent callers share one request per file. */
 export class FileHistory {
   readonly #source: VersionHistory;
   readonly #patience: Patience;
   readonly #clock: Clock;
-  /** Least recently asked first. */
+  /** Least recently requested first. */
   readonly #known = new Map<Inode, Known>();
 
   constructor(deps: { source: VersionHistory; patience: Patience; clock: Clock }) {
@@ -64,10 +64,10 @@ export class FileHistory {
 }
 
 /**
- * Versions under names that tell when they were saved, by the service's clock, in UTC: `2026-11-20T13.05.11Z` (colons would not
- * survive a copy to other file systems). Of several within one second the oldest has this name, the next ones `…11Z-2`, `…11Z-3`.
+ * Names versions by the time they were saved, on the service's clock, in UTC: `2026-11-20T13.05.11Z` (colons would not survive a copy to
+ * other file systems). Within one second the oldest version has this name, the next ones `…11Z-2`, `…11Z-3`.
  *
- * @param versions newest first, as the service tells them; the result is in the same order
+ * @param versions newest first, as the service lists them; the result has the same order
  */
 export function named(versions: readonly RemoteVersion[]): readonly NamedVersion[] {
   const seen = new Map<string, number>();
@@ -87,7 +87,7 @@ function secondOf(ms: number): string {
   return `${new Date(ms).toISOString().slice(0, 19).replaceAll(':', '.')}Z`;
 }
 
-/** Whether nothing was heard of the file since: a version that was pushed from here is seen at once. */
+/** Whether the remote facet is unchanged: a version that was pushed from here shows immediately. */
 function isSame(one: RemoteFacet, other: RemoteFacet): boolean {
   return (
     one.resource === other.resource &&

@@ -58,7 +58,7 @@ export interface FileSystemDeps {
   readonly prefetcher: Pick<BlockReader, 'prefetch' | 'paceBytes' | 'windowBytesMax'>;
   readonly openFile: Omit<OpenFileDeps, 'onRepinned' | 'onOtherBytes'>;
   readonly clock: Clock;
-  /** The account's quota and use, bytes, as last heard; null when never heard. Never a request. */
+  /** The account's last known quota and use, bytes; null before the first report. Never a request. */
   readonly quota: () => Quota | null;
   readonly options: {
     readonly entryTimeoutMs: number;
@@ -68,8 +68,8 @@ export interface FileSystemDeps {
 }
 
 /**
- * What each operation of the kernel means here: by inode in this file, by handle in `FileHandle`. Names come from the tree, bytes
- * from open files; whatever is known is answered at once, without a promise.
+ * The FUSE operations: those by inode here, those by handle in `FileHandle`. Names come from the tree, bytes from open files. What the
+ * store holds is answered synchronously, without a promise.
  */
 export class FileSystem implements FileSystemOps {
   readonly #deps: FileSystemDeps;
@@ -81,7 +81,7 @@ export class FileSystem implements FileSystemOps {
   readonly #temporary: TemporaryFiles;
   readonly #symlinks: Symlinks;
   readonly #versionSeen: (node: NodeRecord) => void;
-  /** What is open: the sync asks before it seals or trashes. */
+  /** The open files: the sync consults them before it seals a draft or trashes a file. */
   readonly files: OpenFiles;
 
   constructor(deps: FileSystemDeps) {
@@ -122,7 +122,7 @@ export class FileSystem implements FileSystemOps {
     deps.tree.onRemoteChange((changes) => this.changedElsewhere(changes));
   }
 
-  /** What somebody else changed, as the tree or the sync found out: the kernel lets go of it. */
+  /** Remote changes that the tree or the sync detected: invalidates the kernel's caches and updates open folder listings. */
   changedElsewhere(changes: readonly TreeInvalidation[]): void {
     this.#handles.changedElsewhere(changes);
     this.#cache.changed(changes);
@@ -143,7 +143,7 @@ export class FileSystem implements FileSystemOps {
     if (!freshness.isListed(parent)) {
       if (this.#tree.child(parent, name) === undefined)
         return this.#afterListing(parent, ctx, () => this.#view.lookup(parent, name));
-      // What is known is shown, also where the folder could not be listed yet: it may be what was made here.
+      // Show a known entry although the folder is not listed yet: it may have been created here.
       freshness.listBehind(parent);
     }
     return this.#view.lookup(parent, name);
@@ -182,7 +182,7 @@ export class FileSystem implements FileSystemOps {
     return this.#afterListing(parent, ctx, () => {
       const folder = this.#tree.child(parent, name);
       if (folder?.kind !== 'folder') return this.#remove(parent, name, 'folder');
-      // Whether it is empty only its own listing tells.
+      // Only its own listing shows whether the folder is empty.
       return this.#afterListing(folder.ino, ctx, () => this.#remove(parent, name, 'folder'));
     });
   }
@@ -211,7 +211,7 @@ export class FileSystem implements FileSystemOps {
     );
   }
 
-  /** @throws FsError EPERM for all but an O_TMPFILE file without a name, as link(2) says for a file system without hard links */
+  /** @throws FsError EPERM except for an unnamed O_TMPFILE file: link(2)'s error for a file system without hard links */
   mayLink(ino: Inode): void {
     if (!this.#temporary.has(ino)) throw new FsError('EPERM', 'the service knows no hard links');
   }
@@ -241,7 +241,7 @@ export class FileSystem implements FileSystemOps {
     if (opened === null) this.files.addChanger(file);
     const finish = (): AttributesReply => {
       dropPrivilege(this.#view, ino, ctx);
-      // Without a handle nobody will close it: truncate(2) is its own flush, and what it emptied is not the beginning of something.
+      // No close(2) follows without a handle: truncate(2) flushes itself, and an emptied file is final, not the start of a rewrite.
       if (handle === null) file.flush();
       if (handle === null && size === 0) file.closedByWriter();
       return this.#setattr(ino, change);
@@ -293,11 +293,11 @@ export class FileSystem implements FileSystemOps {
   ): Answer<Entry & { readonly open: OpenReply }> {
     return this.#afterListing(parent, ctx, () => {
       const existing = this.#tree.child(parent, name);
-      // Somebody else made it since the kernel looked: without O_EXCL, open(2) opens what is there. The kernel takes it for new
-      // and checks no permission: only for its owner.
+      // The file was created elsewhere after the kernel's lookup: without O_EXCL, open(2) opens the existing file. The kernel considers it
+      // new and skips the permission check, so this applies to its owner alone.
       const isOwn = ctx.uid === 0 || ctx.uid === existing?.local?.uid;
       if (existing?.kind === 'file' && isOwn && (flags.raw & constants.O_EXCL) === 0) {
-        // As it is then: an open may wait for a listing that tells of another version.
+        // Read the entry after the open: the open may wait for a listing that brings another version.
         const now = () => this.#view.entry(this.#view.node(existing.ino));
         return after(this.open(existing.ino, flags, ctx), (open) => ({ ...now(), open }));
       }
@@ -339,8 +339,8 @@ export class FileSystem implements FileSystemOps {
   }
 
   /**
-   * It was unmounted: the kernel has let go of all that was open. What it had not told of yet, it tells of no more (fuse_abort_conn): close(2)
-   * does not wait for RELEASE.
+   * After unmount: closes the handles without pending writes. The kernel drops the requests that it has not sent yet (fuse_abort_conn), and
+   * close(2) does not wait for RELEASE.
    */
   unmounted(): void {
     for (const [id, handle] of this.#handles.files) {
@@ -354,7 +354,7 @@ export class FileSystem implements FileSystemOps {
     }
   }
 
-  /** After it the bytes, and the names, survive a power cut. */
+  /** When it returns, bytes and names survive a power cut. */
   fsync(_ino: Inode, handle: HandleId): Answer<void> {
     return this.#handles.file(handle).file.sync();
   }
@@ -401,7 +401,7 @@ export class FileSystem implements FileSystemOps {
     return this.#deps.openFile.store.sync();
   }
 
-  /** Owner, permissions and attributes of `from` are those of `ino`, too: without a process that is allowed to set them. */
+  /** Copies owner, permissions and attributes of `from` to `ino`, without a process that is allowed to set them. */
   copyAttributes(ino: Inode, from: Inode): void {
     this.mayWrite();
     const { mode, uid, gid, xattrs } = this.#view.local(from);
@@ -409,21 +409,21 @@ export class FileSystem implements FileSystemOps {
     this.#cache.changed([{ kind: 'inode', ino, was: null }]);
   }
 
-  /** @throws FsError EROFS where the mount was asked to refuse every change */
+  /** @throws FsError EROFS on a read-only mount */
   mayWrite(): void {
     if (this.#deps.options.readOnly) throw new FsError('EROFS');
   }
 
   // Private
 
-  /** Whether a folder has lost its name, here or elsewhere. Who still has it as working directory finds it empty, as on ext4. */
+  /** Whether the folder has lost its name, here or elsewhere. A process that has it as working directory finds it empty, as on ext4. */
   #isGone(folder: Inode): boolean {
     return this.#view.isNameless(folder) || this.#tree.node(folder)?.local == null;
   }
 
-  /** Acts once `folder` was listed at least once: at once, or after a wait no longer than the caller wants. */
+  /** Runs `act` once `folder` has been listed: immediately, or after a wait that `ctx.signal` ends. */
   #afterListing<T>(folder: Inode, ctx: OpContext, act: () => Answer<T>): Answer<T> {
-    // `ctx.signal` is made when it is asked for: nobody pays for it who does not wait.
+    // `ctx.signal` is created on first access: calls that do not wait do not pay for it.
     if (this.#deps.freshness.isListed(folder)) return act();
     const waiting = this.#deps.freshness.ensureListed(folder, ctx.signal);
     return waiting instanceof Promise ? unlessAborted(waiting, ctx.signal).then(act) : act();
@@ -448,7 +448,7 @@ export class FileSystem implements FileSystemOps {
     this.#left(removed);
   }
 
-  /** A program took its last name away. */
+  /** A program removed the last name of a node. */
   #left(removed: NodeRecord): void {
     this.#view.orphan(removed);
     if (removed.kind === 'folder') this.#cache.folderRemoved(removed.ino);
@@ -457,7 +457,7 @@ export class FileSystem implements FileSystemOps {
   #setattr(ino: Inode, change: AttributeChange): AttributesReply {
     const patch = patchOf(change, this.#view.node(ino), this.#view.now());
     if (patch === null) return this.#view.reply(ino);
-    // What was written before has a time of its own, which this one replaces: both go down in one record.
+    // Unflushed bytes have an mtime of their own, which this patch replaces: write both in one record.
     const unflushed = patch.mtime === undefined ? [] : this.files.of(ino);
     const written = unflushed.filter((file) => file.flush(patch));
     if (written.length === 0) this.#view.change(ino, patch);
@@ -467,29 +467,29 @@ export class FileSystem implements FileSystemOps {
   #open(ino: Inode, flags: OpenFlags, ctx: OpContext): Answer<OpenReply> {
     const node = this.#view.node(ino);
     if (node.kind === 'folder') throw new FsError('EISDIR');
-    // The kernel opens FIFOs by itself, and refuses sockets: open(2).
+    // The kernel opens FIFOs itself, and refuses sockets: open(2).
     if (isSpecial(node.kind)) throw new FsError('ENXIO');
     if (!flags.truncate) return this.#openHandle(ino, flags);
-    // Before there is a handle: the kernel never releases one that it did not get, and a full disk may refuse to empty a file.
+    // Truncate before the handle exists: the kernel never releases a handle that it did not get, and a full disk may fail the truncation.
     const file = this.files.acquire(ino, 'write');
     this.files.addChanger(file);
     const empty = () =>
       after(file.truncate(0, ctx), () => {
         dropPrivilege(this.#view, ino, ctx);
-        // O_RDONLY|O_TRUNC empties the file as well, and closing a reader writes nothing down.
+        // O_RDONLY|O_TRUNC empties the file as well, and closing a reader does not flush.
         if (flags.access === 'read') file.flush();
         return this.#openHandle(ino, flags, 'changed');
       });
     return lastly(empty, () => this.#changed(file));
   }
 
-  /** A change without a handle, or before there is one, is over. */
+  /** Ends a change that was made without a handle, or before one existed. */
   #changed(file: OpenFile): void {
     this.files.removeChanger(file);
     this.files.release(file, 'write');
   }
 
-  /** @param how `changed`: it was just made, or emptied, by whoever opens it */
+  /** @param how `changed`: this open created or emptied the file */
   #openHandle(ino: Inode, flags: OpenFlags, how: 'as it is' | 'changed' = 'as it is'): OpenReply {
     const opened = new FileHandle(this.#ofHandles, ino, flags);
     if (how === 'changed') opened.changes();

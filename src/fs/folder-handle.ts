@@ -1,16 +1,16 @@
 import type { Inode } from '../base/vocabulary.ts';
 
-/** More than one answer to the kernel holds. */
+/** More entries than one reply to the kernel holds. */
 const HANDED_OUT_MIN = 4096;
-/** A program that reads a folder to remove what is in it reads so many entries before it begins (fts(3), FTS_MAX_READDIR_ENTRIES). */
+/** A program that empties a folder reads up to this many entries before it removes the first (fts(3), FTS_MAX_READDIR_ENTRIES). */
 const LEFT_MIN = 100_000;
 
-/** One opendir(2): the names by which a listing goes on behind an entry that is no longer called so. */
+/** One opendir(2): remembers former names, by which a listing continues after an entry that was renamed or removed. */
 export class FolderHandle {
   readonly kind = 'folder';
   readonly ino: Inode;
   readonly #handedOut = new RecentNames(HANDED_OUT_MIN);
-  /** Of what left the folder since it was opened, and was not handed out: the kernel may have given it out of its own cache. */
+  /** Entries that left the folder since it was opened and were not handed out: the kernel may have served them from its own cache. */
   readonly #left = new RecentNames(LEFT_MIN);
 
   constructor(ino: Inode) {
@@ -22,26 +22,26 @@ export class FolderHandle {
   }
 
   /**
-   * `entry` was called `name` in this folder, and is not any more. Of several names the first one counts: the kernel's cache ends with the first
-   * change, and what is given out after it comes from here.
+   * `entry` no longer has `name` in this folder. The first of several names counts: the first change ends the kernel's cache, and later
+   * entries come from here.
    */
   left(entry: Inode, name: string): void {
     if (this.nameOf(entry) === undefined) this.#left.add(entry, name);
   }
 
-  /** What `entry` was called when the reader came by it; undefined where it is not known to have another name now. */
+  /** The name of `entry` when the reader passed it; undefined if no change of it is known. */
   nameOf(entry: Inode): string | undefined {
     return this.#handedOut.of(entry) ?? this.#left.of(entry);
   }
 
-  /** It is read from the start: to no place of before is gone back. */
+  /** Reading restarts at the beginning: earlier positions are no longer needed. */
   rewound(): void {
     this.#handedOut.clear();
     this.#left.clear();
   }
 }
 
-/** The names of the latest entries, of `min` at least and twice as many at most. */
+/** The names of the latest entries: at least `min`, at most twice as many. */
 class RecentNames {
   readonly #min: number;
   #newer = new Map<Inode, string>();

@@ -6,7 +6,7 @@ import type { FolderHandle } from './folder-handle.ts';
 
 type Handle = FileHandle | FolderHandle;
 
-/** What is open, by the numbers the kernel holds. Numbers are never reused while the mount lives. */
+/** Open handles by the ids that the kernel holds. An id is never reused during a mount. */
 export class Handles {
   readonly #handles = new Map<HandleId, Handle>();
   readonly #folders = new Map<Inode, Set<FolderHandle>>();
@@ -40,12 +40,12 @@ export class Handles {
     return handle;
   }
 
-  /** `entry` was called `name` in `folder`, and is not any more: who reads the folder goes on behind that name. */
+  /** `entry` no longer has `name` in `folder`: open listings of the folder continue after that name. */
   left(folder: Inode, entry: Inode, name: string): void {
     for (const handle of this.#folders.get(folder) ?? []) handle.left(entry, name);
   }
 
-  /** What others took out of folders. */
+  /** Notes entries that remote changes removed from folders. */
   changedElsewhere(changes: readonly TreeInvalidation[]): void {
     if (this.#folders.size === 0) return;
     for (const change of changes)

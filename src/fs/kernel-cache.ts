@@ -10,14 +10,14 @@ import type { NodeView } from './node-view.ts';
 import type { OpenFiles } from './open-files.ts';
 import { RecentInodes } from './recent-inodes.ts';
 
-/** More notifications than this are never under way (`kernel/invalidate`). */
+/** The most notifications that are ever in flight (`kernel/invalidate`). */
 const UNTOLD_MAX = 25_000;
-/** A tree of this size is read again and again out of the kernel's cache; a larger one comes from here each time. A few MiB. */
+/** The kernel's cache serves repeated reads of a tree up to this size; a larger one is read from here each time. A few MiB. */
 export const UNCHANGED_MAX = 100_000;
 
 /**
- * What the kernel keeps of ours, and when it must let go: names, attributes, bytes and listings may stay in its caches for
- * minutes, because it is told exactly what somebody else changed.
+ * The kernel's caches of this mount, and their invalidation. Names, attributes, bytes and listings may stay cached for minutes, because
+ * each remote change sends a notification.
  */
 export class KernelCache {
   readonly #files: OpenFiles;
@@ -25,18 +25,18 @@ export class KernelCache {
   readonly #localOf: (ino: Inode) => LocalFacet | null;
   readonly #clock: Pick<Clock, 'elapsedMs'>;
   /**
-   * Inodes whose bytes (or entries) did not change on the service since the kernel last opened them. Not those that did: one of these
-   * that is forgotten would be shown as it was for ever.
+   * Inodes whose bytes (or entries) did not change on the service since the kernel last opened them. The set holds the unchanged ones,
+   * because it forgets: a forgotten changed inode would stay stale permanently.
    */
   readonly #unchanged = new RecentInodes(UNCHANGED_MAX);
-  /** Inodes whose size may have changed and was in no answer since: the notification may still be under way. */
+  /** Inodes whose size may have changed and was in no reply since: the notification may still be in flight. */
   readonly #untold = new RecentInodes(UNTOLD_MAX);
   #invalidator: Invalidator | null = null;
 
   constructor(deps: {
     files: OpenFiles;
     view: () => Pick<NodeView, 'local' | 'olderAttributes'>;
-    /** What a file is and where its name leads to it; null for one that has none. */
+    /** The local facet of a file, with its place in the tree; null for a file without a name. */
     localOf: (ino: Inode) => LocalFacet | null;
     clock: Pick<Clock, 'elapsedMs'>;
   }) {
@@ -46,39 +46,39 @@ export class KernelCache {
     this.#clock = deps.clock;
   }
 
-  /** The connection stands: notifications may be sent from now on. */
+  /** The connection is up: notifications may be sent from now on. */
   connect(invalidator: Invalidator): void {
     this.#invalidator = invalidator;
   }
 
-  /** Whether an open may go on with what the kernel has of this inode; asked once per open. */
+  /** Whether an open may keep the kernel's cached pages or entries of this inode; call once per open. */
   mayKeep(ino: Inode): boolean {
     const isUnchanged = this.#unchanged.delete(ino);
     this.#unchanged.add(ino);
     return isUnchanged;
   }
 
-  /** How a new handle uses what the kernel has of a file; asked once per open. */
+  /** How a new handle uses the kernel's page cache; call once per open. */
   openedAs(ino: Inode, node: NodeRecord | undefined): Pick<OpenReply, 'directIo' | 'keepCache'> {
-    // The kernel has one page cache per inode: what an older handle reads must not get into a newer one's version. And while it
-    // still believes an old size, it fills up a shorter file to that with zeros (fuse_short_read).
+    // The kernel has one page cache per inode: an older handle's reads must not get into a newer version's pages. With an outdated size
+    // it also pads a shorter file with zeros (fuse_short_read).
     const directIo = this.#files.hasDetached(ino) || this.#untold.has(ino);
-    // What is in doubt has to come here to be asked about.
+    // Reads of a file that needs revalidation must reach this process.
     const isSure = node === undefined || !isInDoubt(node);
     return { directIo, keepCache: !directIo && this.mayKeep(ino) && isSure };
   }
 
-  /** An answer says what the inode's attributes are now. */
+  /** A reply carries the inode's current attributes. */
   told(ino: Inode): void {
     if (this.#untold.size > 0) this.#untold.delete(ino);
   }
 
-  /** A program removes it. */
+  /** A program removes the folder. */
   folderRemoved(folder: Inode): void {
     this.#invalidator?.folderRemoved?.(folder);
   }
 
-  /** What a merge changed. */
+  /** Applies the changes of a merge. */
   changed(changes: readonly TreeInvalidation[]): void {
     for (const change of changes) {
       switch (change.kind) {
@@ -100,7 +100,7 @@ export class KernelCache {
     }
   }
 
-  /** The service has other bytes than `was`: open handles keep theirs, the next open sees the new ones. */
+  /** The service replaced the bytes `was`: open handles keep theirs, the next open sees the new ones. */
   contentChanged(ino: Inode, was: FileBytes): void {
     const canBeTwo = this.#invalidator?.replaced !== undefined;
     const left = this.#files.detach(ino, canBeTwo ? 'goes' : 'stays');
@@ -108,22 +108,22 @@ export class KernelCache {
     if (left === null || !this.#becomesTwo(ino, left, was)) this.#invalidator?.inode(ino, 0, 0);
   }
 
-  /** A first read found another version than was told of, which was `was`, and the service has dropped that one. */
+  /** A first read pinned another version than `was`, the announced one, because the service has dropped that. */
   repinned(ino: Inode, was: FileBytes): void {
-    // Of a longer one the kernel asks for the rest when it is told. A shorter one it would fill up with zeros.
+    // After a notification the kernel reads the rest of a longer version. It would pad a shorter one with zeros.
     if (this.#view().local(ino).sizeBytes < was.sizeBytes) this.contentChanged(ino, was);
     else this.otherBytes(ino);
   }
 
-  /** The file has other bytes and another size than the kernel was told, for its open handles too. */
+  /** The bytes and size of the file changed against the kernel's cached attributes, for open handles too. */
   otherBytes(ino: Inode): void {
     this.#changed(ino);
     this.#invalidator?.inode(ino, 0, 0);
   }
 
   /**
-   * To the kernel, which has one size and one set of pages for each, what `left` has open and what the name leads to are two files from now
-   * on. With one size for both it would cut the longer version short, and fill up the shorter one with zeros.
+   * Splits the kernel's inode in two: one for the handles in `left`, one for the name. The kernel keeps one size and one set of pages per
+   * inode. With one size for both it would cut the longer version short and pad the shorter one with zeros.
    */
   #becomesTwo(ino: Inode, left: OpenFile, was: FileBytes): boolean {
     const place = this.#localOf(ino);

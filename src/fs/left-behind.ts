@@ -2,25 +2,24 @@ import type { Clock } from '../base/clock.ts';
 import type { OpenFile } from '../content/open-file.ts';
 import type { FileBytes } from '../store/tables.ts';
 
-/** tail(1) looks every second. */
+/** tail(1) polls every second. */
 const LOOKS_APART_MS = 400;
 
 /**
- * What programs have open of a file whose bytes somebody else replaced. They read on what they began with, to its end. But who has been
- * there, and then looks at the descriptor again and again without reading, waits for more (`tail -f`), and is shown the newest, once all who
- * have the same open have been there.
+ * The readers of a file whose bytes were replaced on the service. They read the old version to its end. A program at the end that polls
+ * fstat(2) without reading waits for more (`tail -f`): it is switched to the newest version once all readers have reached the end.
  */
 export class LeftBehind {
   readonly file: OpenFile;
   readonly #users: () => number;
   readonly #newest: () => FileBytes | null;
   readonly #clock: Pick<Clock, 'elapsedMs'>;
-  /** When somebody looked last, and how often had been read then; null since somebody was about to read. */
+  /** Time and read count of the last poll; null since a read began. */
   #look: { readonly atMs: number; readonly reads: number } | null = null;
 
   constructor(deps: {
     file: OpenFile;
-    /** How many have it open. */
+    /** The number of handles that have it open. */
     users: () => number;
     newest: () => FileBytes | null;
     clock: Pick<Clock, 'elapsedMs'>;
@@ -31,7 +30,7 @@ export class LeftBehind {
     this.#clock = deps.clock;
   }
 
-  /** fstat(2): only a program that asks for it comes here so. */
+  /** fstat(2): only a request of a program arrives here. */
   looked(): void {
     const atMs = this.#clock.elapsedMs();
     const { count: reads } = this.file.progress;
@@ -44,7 +43,7 @@ export class LeftBehind {
     if (newest !== null && this.file.kept !== null && !isSame(newest, this.file.kept)) this.file.follow(newest);
   }
 
-  /** The kernel asks on behalf of a read(2). */
+  /** The kernel asks for attributes as part of a read(2). */
   reading(): void {
     this.#look = null;
   }

@@ -7,12 +7,12 @@ import type { Tree } from '../tree/tree.ts';
 import { attributesOf } from './attributes.ts';
 import type { OpenFiles } from './open-files.ts';
 
-/** A node that has a local facet: everything the kernel may ask about. */
+/** A node with a local facet: every node that the kernel may ask about. */
 export type VisibleNode = NodeRecord & { readonly local: LocalFacet };
 
 /**
- * Nodes as the kernel sees them: the tree's, plus those that lost their name while somebody still uses them, with the
- * attributes that open files have not written down yet.
+ * Nodes as the kernel sees them: those of the tree, and nameless ones still in use, each with the attributes that open files have not
+ * written to the store yet.
  */
 export class NodeView {
   readonly #tree: Tree;
@@ -22,14 +22,14 @@ export class NodeView {
   readonly #entryTimeoutMs: number;
   readonly #attributeTimeoutMs: number;
 
-  /** Nodes without a name that the kernel still refers to. Dropped when it forgets them. */
+  /** Nodes without a name that the kernel still refers to. FORGET drops them. */
   readonly #orphans = new Map<Inode, VisibleNode>();
 
   constructor(deps: {
     tree: Tree;
     files: OpenFiles;
     clock: Clock;
-    /** The kernel is about to hear the attributes of a node. */
+    /** A reply with the attributes of a node is about to be sent. */
     onTold: (ino: Inode) => void;
     entryTimeoutMs: number;
     attributeTimeoutMs: number;
@@ -49,7 +49,7 @@ export class NodeView {
     return node as VisibleNode;
   }
 
-  /** Whether the last name is gone of what the kernel still refers to. */
+  /** Whether the node has lost its last name while the kernel still refers to it. */
   isNameless(ino: Inode): boolean {
     return this.#nameless(ino) !== undefined;
   }
@@ -71,7 +71,7 @@ export class NodeView {
     return this.listed(node);
   }
 
-  /** As `entry`, for a listing: the kernel has not heard of it where there turns out to be no room for it. */
+  /** As `entry`, for a listing: the entry may not fit into the reply, so `onTold` is not called. */
   listed(node: NodeRecord): Entry {
     return {
       attributes: this.#attributes(node as VisibleNode),
@@ -85,7 +85,7 @@ export class NodeView {
     return { attributes: this.#attributes(this.node(ino)), attributeTimeoutMs: this.#attributeTimeoutMs };
   }
 
-  /** What a file is for those who opened it before somebody replaced its bytes; null for one that is gone. */
+  /** The attributes for handles that were opened before the bytes were replaced; null for a file that no longer exists. */
   olderAttributes(ino: Inode, sizeBytes: number, mtime: Timespec): Attributes | null {
     const orphan = this.#nameless(ino);
     const node = orphan ?? this.#tree.node(ino);
@@ -97,14 +97,14 @@ export class NodeView {
     return timespecOfMs(this.#clock.nowMs());
   }
 
-  /** Writes attributes of a node, or of one without a name (which only memory keeps). */
+  /** Patches the attributes of a node; those of a nameless node live in memory only. */
   change(ino: Inode, patch: Partial<Omit<LocalFacet, 'parent' | 'name'>>): void {
     const orphan = this.#nameless(ino);
     if (orphan === undefined) this.#tree.change(ino, patch);
     else this.#orphans.set(ino, { ...orphan, local: { ...orphan.local, ...patch } });
   }
 
-  /** The node lost its last name: handles and the kernel go on with it until they let go. */
+  /** The node lost its last name: handles and the kernel may use it until they release it. */
   orphan(node: NodeRecord): void {
     const unflushed = this.#files.get(node.ino)?.unflushed ?? {};
     const local = { ...(node as VisibleNode).local, ...unflushed, ctime: this.now() };
@@ -113,13 +113,13 @@ export class NodeView {
     this.#files.orphan(orphan);
   }
 
-  /** A node without a name got one, and is in the tree. */
+  /** A nameless node got a name, and is in the tree. */
   named(ino: Inode): void {
     this.#orphans.delete(ino);
     this.#files.named(ino);
   }
 
-  /** The kernel let go of an inode. One without a name is never looked up again: its lookups come back all at once. */
+  /** FORGET of an inode. A nameless one is never looked up again, so its lookup counts come back together. */
   forget(ino: Inode): void {
     if (this.#orphans.size === 0 || this.#files.isOpen(ino)) return;
     this.#orphans.delete(ino);
@@ -132,8 +132,8 @@ export class NodeView {
   }
 
   /**
-   * The node as it was when it lost its last name; undefined for what has one. A folder that is there again is the same one: somebody made
-   * something in it elsewhere, or its deletion was discarded. (A file that is, is another.)
+   * The node as it was when it lost its last name; undefined for one with a name. A folder that reappears is the same node: an entry was
+   * created in it elsewhere, or its deletion was discarded. (A file that reappears is another node.)
    */
   #nameless(ino: Inode): VisibleNode | undefined {
     const orphan = this.#orphans.size > 0 ? this.#orphans.get(ino) : undefined;

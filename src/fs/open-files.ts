@@ -6,9 +6,9 @@ interface Entry {
   readonly file: OpenFile;
   users: number;
   writers: number;
-  /** Of the writers, those who changed something: until they close it, what is there may be half a file. */
+  /** Writers with changes that they have not closed yet: until then the file may be incomplete. */
   changers: number;
-  /** Lost its name: kept without users, until the kernel forgets it. */
+  /** Lost its name: the entry stays without users until the kernel forgets the inode. */
   isNameless: boolean;
 }
 
@@ -16,7 +16,7 @@ interface Entry {
 export class OpenFiles {
   readonly #deps: OpenFileDeps;
   readonly #current = new Map<Inode, Entry>();
-  /** Everything in use, also what was detached: by object. */
+  /** Every file in use, detached ones too, by object. */
   readonly #entries = new Map<OpenFile, Entry>();
 
   constructor(deps: OpenFileDeps) {
@@ -38,13 +38,13 @@ export class OpenFiles {
     this.#close(entry);
   }
 
-  /** The one whose size and times stat(2) shows: a detached file that is written goes before one that only reads. */
+  /** The file whose size and times stat(2) shows: a detached one with unflushed writes goes before the current one. */
   get(ino: Inode): OpenFile | undefined {
     for (const { file } of this.#detached(ino)) if (file.unflushed !== null) return file;
     return this.#current.get(ino)?.file;
   }
 
-  /** All that is in use of it, what was detached first. */
+  /** All files of the inode that are in use, detached ones first. */
   of(ino: Inode): OpenFile[] {
     const files = Array.from(this.#detached(ino), ({ file }) => file);
     const current = this.#current.get(ino);
@@ -77,42 +77,42 @@ export class OpenFiles {
     if (entry !== undefined) entry.changers--;
   }
 
-  /** Whether a writer has changed it and not closed it yet. What was closed is whole, although others may write to it later. */
+  /** Whether a writer has unclosed changes. Closed changes are complete, even if others write later. */
   isBeingChanged(ino: Inode): boolean {
     for (const { changers } of this.#detached(ino)) if (changers > 0) return true;
     return (this.#current.get(ino)?.changers ?? 0) > 0;
   }
 
-  /** Whether handles are open that read another version than a new one would. */
+  /** Whether open handles read another version than a new handle would. */
   hasDetached(ino: Inode): boolean {
     for (const _ of this.#detached(ino)) return true;
     return false;
   }
 
   /**
-   * The service has a newer version: handles that read already keep theirs, the next open sees the new one. A file that nobody
-   * read yet stays, it pins the new version at its first miss; unless it `goes`, because the kernel can keep its length.
+   * The service has a newer version: handles that have read keep theirs, the next open sees the new one. A file without a read stays, and
+   * pins the new version at its first miss; with `goes` it is detached too, because the kernel can keep its length.
    *
-   * @returns what only readers have open from now on; null where there is none
+   * @returns the detached file if only readers have it open; otherwise null
    */
   detach(ino: Inode, unread: 'stays' | 'goes'): OpenFile | null {
     const entry = this.#current.get(ino);
     if (entry === undefined || entry.users === 0 || entry.file.unflushed !== null) return null;
     if (!entry.file.isPinned && (unread === 'stays' || entry.writers > 0)) return null;
     this.#current.delete(ino);
-    // Nobody will open it any more: its last handle closes it.
+    // No new open can reach it: its last handle closes it.
     entry.isNameless = false;
     return entry.writers === 0 ? entry.file : null;
   }
 
-  /** How many have it open. */
+  /** The number of handles that have it open. */
   usersOf(file: OpenFile): number {
     return this.#entries.get(file)?.users ?? 0;
   }
 
   /**
-   * The last name is gone; handles go on with their bytes. So do those that are opened until the kernel forgets it: somebody may have
-   * looked it up just before, and nothing else keeps its bytes.
+   * The last name is gone; handles keep the bytes. New handles get them too until the kernel forgets the inode: a lookup may have preceded the
+   * deletion, and nothing else keeps the bytes.
    */
   orphan(node: NodeRecord): void {
     if (node.kind === 'file') {
@@ -123,7 +123,7 @@ export class OpenFiles {
     for (const { file } of this.#detached(node.ino)) file.orphan(node);
   }
 
-  /** It got its first name: from now on its node says what is in it. */
+  /** The file got its first name: from now on its node holds its content. */
   named(ino: Inode): void {
     const entry = this.#current.get(ino);
     if (entry === undefined) return;
@@ -132,7 +132,7 @@ export class OpenFiles {
     if (entry.users === 0) this.#close(entry);
   }
 
-  /** Nobody can open it any more. */
+  /** The kernel forgot the inode: no new open can follow. */
   forget(ino: Inode): void {
     const entry = this.#current.get(ino);
     if (entry === undefined || !entry.isNameless) return;
@@ -144,7 +144,7 @@ export class OpenFiles {
     return this.#entries.keys();
   }
 
-  /** What is in use, and whether somebody may write into it. */
+  /** The inodes in use, and whether a handle may write to them. */
   *inUse(): Iterable<{ readonly ino: Inode; readonly isWritten: boolean }> {
     for (const { file, users, writers } of this.#entries.values())
       if (users > 0) yield { ino: file.ino, isWritten: writers > 0 };

@@ -11,15 +11,15 @@ const LOOK_EVERY_MS = 5_000;
 const IDLE_MS = 30_000;
 
 /**
- * Files that programs never close (logs, databases) are pushed as they are, now and then: when idle for 30 s, after an fsync(2),
- * and however busy they are once in `openPushMs`, never more often than that.
+ * Pushes files that programs keep open (logs, databases): after 30 s without a write, after an fsync(2), and for busy files every
+ * `openPushMs`; never more often than that.
  *
- * Half a file is no version: only one that has a complete version already and was not emptied since, that was fsynced, or that was written to for longer
- * than `openPushMs`. A copy that stalls is none of these.
+ * An incomplete file is not a version. A file qualifies if it has a complete version and was not emptied since, was fsynced, or was written
+ * for longer than `openPushMs`. A stalled copy does not qualify.
  */
 export class OpenPush {
   readonly #deps: OpenPushDeps;
-  /** The draft that may go although its file is open. What is written after it was frozen makes another one, which may not. */
+  /** The draft that may be pushed while its file is open. Later writes go to another draft, which may not. */
   readonly #given = new Map<Inode, { readonly content: ContentId; readonly atMs: number }>();
 
   constructor(deps: OpenPushDeps) {
@@ -34,7 +34,7 @@ export class OpenPush {
         try {
           this.#look(file);
         } catch (err) {
-          // A full disk, a damaged row: thrown from a timer it would end the mount.
+          // A full disk or a damaged record: an exception from a timer would end the mount.
           this.#deps.log.warn({ ino: file.ino, err }, 'open file not pushed');
         }
       }
@@ -45,8 +45,8 @@ export class OpenPush {
   }
 
   /**
-   * Whether what the file holds is not to be pushed now: somebody changes it and has not closed it. Who has it open for writing and
-   * writes nothing (an office program, a database) holds nothing back: what was closed before is whole.
+   * Whether the file must not be pushed now: a writer has unclosed changes. A handle that is open for writing without writes (an office
+   * program, a database) does not hold the file back: its last closed state is complete.
    */
   isHeldBack(ino: Inode): boolean {
     const { files, store } = this.#deps;
@@ -73,7 +73,7 @@ export class OpenPush {
     if (givenMs !== null && (lastMs <= givenMs || nowMs - givenMs < openPushMs)) return false;
     const node = store.get('node', ino);
     if (node === undefined || node.local === null || node.localOnly) return false;
-    // What was emptied and not written to since is the beginning of something, however long that takes.
+    // A file that was emptied and not written since is the start of a rewrite, however long that takes.
     const isLong = sinceMs !== null && nowMs - (givenMs ?? sinceMs) >= openPushMs;
     const hasVersion = (node.remote?.sizeBytes ?? null) !== null && !wasEmptied;
     const isWhole = hasVersion || syncedMs !== null || isLong;
@@ -86,7 +86,7 @@ export interface OpenPushDeps {
   readonly store: StoreReader;
   readonly clock: Clock;
   readonly log: Logger;
-  /** What was given free is to be pushed. */
+  /** Called when an open file becomes eligible for upload. */
   readonly push: (ino: Inode) => void;
   readonly openPushMs: number;
 }

@@ -19,56 +19,56 @@ export interface PinsDeps {
   readonly clock: Clock;
   readonly log: Logger;
   readonly shutdown: AbortSignal;
-  /** How often pinned folders are looked at for what others changed, ms. */
+  /** How often pinned folders are checked for remote changes, ms. */
   readonly roundMs: number;
 }
 
-/** How far a pinned file or folder is here, as of its last round. */
+/** How much of a pinned file or folder is on this machine, as of its last round. */
 export interface PinState {
   readonly ino: Inode;
   readonly files: number;
   readonly bytes: number;
   readonly filesHere: number;
   readonly bytesHere: number;
-  /** Everything that was there at the last round is here. */
+  /** Everything that the last round found is on this machine. */
   readonly isComplete: boolean;
-  /** What the last round met first, or was ended by; told until a round is complete, or somebody asks again. */
+  /** The first failure of the last round, or the one that ended it; kept until a round completes or is requested anew. */
   readonly trouble: string | null;
 }
 
 /** In table `meta`: the inodes, as JSON. */
 const KEY = 'pins';
 const PINS_MAX = 1_000;
-/** What is asked for at once of one file: progress is told in these steps. */
+/** The most that is fetched of a file in one step; progress is reported after each. */
 const STEP_BYTES = 8 * 1024 * 1024;
 const FILES_AT_ONCE = 2;
-/** Names looked at in one turn of the loop. */
+/** Names visited in one turn of the event loop. */
 const NAMES_PER_TURN = 200;
-/** Files opened in one turn: of what is here nobody waits for the service. */
+/** Files opened in one turn: an open that needs no request does not yield. */
 const FILES_PER_TURN = 20;
-/** Changes come in rows. */
+/** Changes come in bursts. */
 const SOON_MS = 300;
 const FOLDERS_DEEP_MAX = 4096;
-/** Away, no room, at its end: the next file would meet the same. */
+/** Unreachable, disk full, shutdown: the next file would fail in the same way. */
 const ENDS_A_ROUND: ReadonlySet<Errno> = new Set(['ETIMEDOUT', 'ENOSPC', 'EINTR']);
 
 interface Pin {
   state: PinState;
-  /** A round of it is to begin, although one may be under way. */
+  /** A new round of it is due, even if one is running. */
   isStale: boolean;
 }
 
 /**
- * What is kept complete on this machine, for times without a service: pinned files, and all that lies in pinned folders, whoever
- * made it. A round walks a pinned folder, lists what is old, and fetches what is missing, of the newest versions. It is made at the
- * start, when something changed, and now and then. What is pinned is known by inode: a rename changes nothing.
+ * Pins keep files complete on this machine for offline use: pinned files, and everything in pinned folders, of any origin. A round walks
+ * a pinned folder, lists stale folders, and fetches missing blocks of the newest versions. Rounds run at the start, after a change, and
+ * periodically. Pins are stored by inode: a rename does not affect them.
  */
 export class Pins {
   readonly #deps: PinsDeps;
   readonly #pins = new Map<Inode, Pin>();
-  /** Contents that were seen complete in this run, and were not evicted since: pinned ones never are. */
+  /** Contents that this run has seen complete. Pinned ones are never evicted. */
   readonly #whole = new Map<Inode, ContentId>();
-  /** Who holds them: the service may have given a file another address than the one it was fetched from. */
+  /** The node of each content: the service may have given a file another URL since its content was fetched. */
   readonly #holders = new Map<ContentId, Inode>();
   #isRunning = false;
   #cancelRound: (() => void) | null = null;
@@ -88,7 +88,7 @@ export class Pins {
     });
   }
 
-  /** From now on rounds are made. */
+  /** Enables rounds. */
   start(): void {
     this.#isStarted = true;
     this.#soon(0);
@@ -99,13 +99,13 @@ export class Pins {
     this.#cancelRound?.();
   }
 
-  /** The service answers again. */
+  /** The service is reachable again. */
   reachable(): void {
     for (const pin of this.#pins.values()) this.#askAgain(pin);
     this.#soon(0);
   }
 
-  /** @throws UsageError for one too many: a folder takes all that is in it */
+  /** @throws UsageError above the limit: a pinned folder covers all of its files */
   pin(ino: Inode): void {
     const pin = this.#pins.get(ino);
     if (pin === undefined) {
@@ -117,7 +117,7 @@ export class Pins {
     this.#soon(0);
   }
 
-  /** @returns whether it was pinned, itself */
+  /** @returns whether the node itself was pinned */
   unpin(ino: Inode): boolean {
     if (!this.#pins.has(ino)) return false;
     this.#keep([...this.#pins.keys()].filter((each) => each !== ino));
@@ -136,7 +136,7 @@ export class Pins {
     return [...this.#pins.values()].map(({ state }) => state).filter(({ ino }) => this.#isThere(ino));
   }
 
-  /** Whether a content is what a pinned file holds: never to be evicted. */
+  /** Whether a pinned file has this content, which excludes it from eviction. */
   keeps(content: ContentId): boolean {
     if (this.#pins.size === 0) return false;
     const { store } = this.#deps;
@@ -144,13 +144,13 @@ export class Pins {
     const ino = (resource == null ? undefined : store.get('resource', resource)) ?? this.#holders.get(content);
     if (ino === undefined) return false;
     if (soundNode(store, ino)?.local?.content === content && this.#pinOver(ino) !== undefined) return true;
-    // It goes: whoever pins it again, or gives up what was written in its place, is not to hear that it is here.
+    // It may be evicted from here on: a later pin, or a discarded edit, must not report it as complete.
     if (this.#whole.get(ino) === content) this.#whole.delete(ino);
     this.#holders.delete(content);
     return false;
   }
 
-  /** What was removed is pinned until the next round, and has no place any more: it would be told as the root. What is damaged is there. */
+  /** A removed node stays pinned until the next round, but has no path: it would be shown as the root. A damaged one still exists. */
   #isThere(ino: Inode): boolean {
     const read = ifSound(() => ({ node: this.#deps.store.get('node', ino) }));
     return read === undefined || read.node?.local != null;
@@ -160,7 +160,7 @@ export class Pins {
     this.#deps.store.transact((tx) => tx.put('meta', KEY, JSON.stringify(inos)));
   }
 
-  /** An editor's save made another node of what is one file to its user, and to the service: it is that which was pinned. */
+  /** A save by replacement made another node of what the user and the service know as one file: the pin moves to it. */
   #inherited(former: Inode, heir: Inode): void {
     if (!this.#pins.has(former) || this.#pins.has(heir)) return;
     try {
@@ -174,7 +174,7 @@ export class Pins {
     this.#soon(SOON_MS);
   }
 
-  /** What the last round met says nothing about the next one. */
+  /** A new request clears the failure of the last round. */
   #askAgain(pin: Pin): void {
     if (pin.state.isComplete) return;
     pin.state = { ...pin.state, trouble: null };
@@ -188,12 +188,12 @@ export class Pins {
     this.#soon(SOON_MS);
   }
 
-  /** Whether it is still there, and pinned. */
+  /** Whether the node still exists and is pinned. */
   #isMeant(ino: Inode): boolean {
     return soundNode(this.#deps.store, ino)?.local != null && this.#pinOver(ino) !== undefined;
   }
 
-  /** The pin that a node lies in, or is. */
+  /** The pin of the node, or of its nearest pinned ancestor. */
   #pinOver(ino: Inode): Pin | undefined {
     for (let at = ino, deep = 0; deep < FOLDERS_DEEP_MAX; deep++) {
       const pin = this.#pins.get(at);
@@ -231,7 +231,7 @@ export class Pins {
     const { tree, log, shutdown } = this.#deps;
     const { ino } = pin.state;
     const troubles = new Troubles(shutdown, log);
-    // Whatever ends a round is told as its trouble, also a damaged row: thrown from here it would end the mount.
+    // Every failure of a round becomes its trouble, a damaged record too: an exception from here would end the mount.
     try {
       const root = tree.node(ino);
       if (root?.local == null) {
@@ -259,7 +259,7 @@ export class Pins {
           if (node !== undefined && isInDoubt(node)) doubted.push(file);
         } else {
           missing.push(file);
-          // Of what is here all the same, also where the round ends before it is looked at: nothing may go meanwhile.
+          // Protect the bytes on this machine before the file is visited: nothing may be evicted meanwhile.
           if (local?.content != null) this.#holders.set(local.content, file);
         }
       }
@@ -280,14 +280,14 @@ export class Pins {
           if (file === undefined) return;
           if (next % FILES_PER_TURN === 0) await nextTurn();
           if (await troubles.unlessMetBy(file, this.#complete(file, here, troubles.signal))) filesHere++;
-          // It counts here for as long as this round is the last one.
+          // It is counted in this round's total: only another round corrects that.
           else if (!this.#isMeant(file)) pin.isStale = true;
         }
       };
-      // None of them rejects: a round that ended before all of its fetches would have those of the next one beside them.
+      // None of them rejects: otherwise the round would end before its fetches, and those of the next one would run beside them.
       await Promise.all(Array.from({ length: FILES_AT_ONCE }, fetchSome));
       tell(null);
-      // They are here; that they are the newest is to be asked.
+      // Their bytes are complete; revalidate that these are the newest.
       for (const file of doubted) {
         if (troubles.isRoundOver) break;
         await troubles.unlessMetBy(
@@ -295,7 +295,7 @@ export class Pins {
           this.#complete(file, () => {}, troubles.signal),
         );
       }
-      // Told at the end: until then it goes on, and whoever waits for it waits for the others.
+      // Report the trouble last: until then the round is in progress, and `cfs pin` waits for the other files.
       tell(troubles.told);
     } catch (error) {
       troubles.met(ino, error);
@@ -303,7 +303,7 @@ export class Pins {
     }
   }
 
-  /** All files in `root`, or itself; folders that were never listed are listed first, old ones behind our back. */
+  /** All files in `root`, or `root` itself. Folders that were never listed are listed first, stale ones in the background. */
   async #filesIn(root: NodeRecord, troubles: Troubles): Promise<readonly Inode[]> {
     const { store, tree, freshness } = this.#deps;
     if (root.kind !== 'folder') return [root.ino];
@@ -330,18 +330,18 @@ export class Pins {
     for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
       await troubles.unlessMetBy(folder, list(folder));
       if (troubles.isRoundOver) break;
-      // What is known of it, where it could not be listed.
+      // Walk the known entries even if the listing failed.
       await troubles.unlessMetBy(folder, walk(folder));
     }
     return files;
   }
 
-  /** Fetches what is missing of the newest version, or under the draft, of a file. @returns whether it is still there to be fetched */
+  /** Fetches the missing blocks of a file's newest version, or below its draft. @returns whether the file still exists and is pinned */
   async #complete(ino: Inode, here: (bytes: number) => void, signal: AbortSignal): Promise<boolean> {
     const { files, reader } = this.#deps;
     const file = files.acquire(ino, 'read');
     try {
-      // Pins the version, as any reader does.
+      // Pins the version, as every reader does.
       await file.read({ start: 0, end: 1 }, { signal }, () => undefined);
       const { content, sizeBytes } = file;
       if (content === null) return true;
@@ -350,7 +350,7 @@ export class Pins {
         const stays = await reader.keep(content, step, signal);
         if (!stays) throw new FsError('ENOSPC', 'the disk has less free than --cache-reserve leaves alone');
         here(step.end - step.start);
-        // Unpinned, or removed, which the service hears of when nobody has it open: no more of a long file is fetched.
+        // Unpinned, or removed: a deletion is pushed after the last close, so stop fetching a long file.
         if (!this.#isMeant(ino)) return false;
       }
       this.#holders.delete(this.#whole.get(ino) ?? content);
@@ -358,7 +358,7 @@ export class Pins {
       this.#holders.set(content, ino);
       return true;
     } catch (error) {
-      // Removed, or replaced, since the walk: the next round sees what there is.
+      // Removed or replaced since the walk: the next round sees the current state.
       if (error instanceof FsError && (error.errno === 'ESTALE' || error.errno === 'ENOENT')) return false;
       throw error;
     } finally {
@@ -368,11 +368,11 @@ export class Pins {
 }
 
 /**
- * What a round met. The trouble of one file or folder is its own, and all others are fetched beside it; what the others would meet as well
- * ends the round, also what is under way of it.
+ * The failures of a round. A failure of one file or folder does not affect the others; one that every other would meet as well ends the
+ * round and aborts its running fetches.
  */
 class Troubles {
-  /** Ends what is under way. */
+  /** Aborts the running fetches. */
   readonly signal: AbortSignal;
   readonly #log: Logger;
   readonly #everybodys = new AbortController();
@@ -384,12 +384,12 @@ class Troubles {
     this.#log = log;
   }
 
-  /** The first of them, or the one that ended the round; null: none was met. */
+  /** The first failure, or the one that ended the round; null without one. */
   get told(): string | null {
     return this.#told;
   }
 
-  /** Nothing more of the round is to be begun. */
+  /** No further work of the round may begin. */
   get isRoundOver(): boolean {
     return this.signal.aborted;
   }

@@ -1,7 +1,7 @@
 import { FsError } from '../base/errors.ts';
 import type { Answer, Entry, OpenReply } from '../kernel/binding.ts';
 
-/** Everything that changes something, refused: the base of folders that only show. */
+/** Refuses every modifying operation: the base of read-only folders. */
 export class ReadOnlyOps {
   mkdir(): Answer<Entry> {
     return refused();

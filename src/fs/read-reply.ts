@@ -5,8 +5,8 @@ import type { Contents } from '../store/contents.ts';
 const ZEROS = new Uint8Array(1024 * 1024);
 
 /**
- * Pieces of a content in the form the kernel binding sends: bytes as they are, file ranges without touching them. What is in a file is
- * leased until the binding has copied it: evicted in between it would read as zeros.
+ * Converts pieces of a content to the binding's form: bytes as they are, file ranges by reference. A file range is leased until the binding
+ * has copied it: an eviction in between would make it read as zeros.
  */
 export function replyOf(pieces: readonly PresentPiece[], contents: Pick<Contents, 'lease'>): ReadReply {
   const reply: (Uint8Array | FileSlice)[] = [];

@@ -1,9 +1,8 @@
 import type { Inode } from '../base/vocabulary.ts';
 
 /**
- * The inodes that were added last: at least `rowMax` of them, at most twice as many. They stand in two rows; when the newer one is full
- * it becomes the older one, and that is forgotten. (One set that gives up its first member for each new one is slow: V8 looks for the
- * first one through the places of all that were given up.)
+ * The inodes added last: at least `rowMax`, at most twice as many. Two generations: when the newer one is full it becomes the older one,
+ * whose members are dropped. (One set that drops its first member for each new one is slow: V8 scans the places of deleted members.)
  */
 export class RecentInodes {
   readonly #rowMax: number;
@@ -18,7 +17,7 @@ export class RecentInodes {
     return this.#newer.has(ino) || this.#older.has(ino);
   }
 
-  /** One that is there already is as new as any from now on. */
+  /** Adding a known inode makes it the newest again. */
   add(ino: Inode): void {
     this.#older.delete(ino);
     this.#newer.add(ino);
@@ -27,7 +26,7 @@ export class RecentInodes {
     this.#newer = new Set();
   }
 
-  /** @returns whether it was there */
+  /** @returns whether it was a member */
   delete(ino: Inode): boolean {
     return this.#newer.delete(ino) || this.#older.delete(ino);
   }

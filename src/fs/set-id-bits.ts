@@ -7,18 +7,18 @@ const S_ISUID = 0o4000;
 const S_ISGID = 0o2000;
 const S_IXGRP = 0o010;
 
-/** The group of what is made in a folder: a set-group-ID folder gives its own (inode(7)). */
+/** The group of a new entry: a set-group-ID folder passes on its own (inode(7)). */
 export function groupIn(folder: LocalFacet, ctx: OpContext): number {
   return folder.mode & S_ISGID ? folder.gid : ctx.gid;
 }
 
-/** The mode of what is made in a folder: a set-group-ID folder makes folders of its kind. */
+/** The mode of a new entry: a set-group-ID folder passes the bit on to folders. */
 export function modeIn(folder: LocalFacet, kind: NodeKind, mode: number): number {
   const inherited = kind === 'folder' ? folder.mode & S_ISGID : 0;
   return (mode & 0o7777) | inherited;
 }
 
-/** A write by anyone but root takes set-user-ID away (HANDLE_KILLPRIV_V2 leaves that to the file system). */
+/** A write by a user other than root clears set-user-ID (HANDLE_KILLPRIV_V2 leaves that to the file system). */
 export function dropPrivilege(view: Pick<NodeView, 'local' | 'change'>, ino: Inode, ctx: OpContext): void {
   if (ctx.uid === 0) return;
   const { mode } = view.local(ino);
@@ -26,7 +26,7 @@ export function dropPrivilege(view: Pick<NodeView, 'local' | 'change'>, ino: Ino
   if (kept !== mode) view.change(ino, { mode: kept });
 }
 
-/** Without set-user-ID, and without set-group-ID on what its group may execute (elsewhere that bit means something else). */
+/** Clears set-user-ID, and set-group-ID if the group may execute (without that, the bit has another meaning). */
 export function withoutPrivilege(mode: number): number {
   const kept = mode & ~S_ISUID;
   return kept & S_IXGRP ? kept & ~S_ISGID : kept;

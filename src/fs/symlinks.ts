@@ -45,7 +45,7 @@ export class Symlinks {
     return this.#view.entry(node);
   }
 
-  /** A promise where the target must be fetched. @throws FsError EINVAL no link · EIO */
+  /** A promise if the target must be fetched. @throws FsError EINVAL not a link · EIO */
   target(ino: Inode, ctx: OpContext): Answer<string> {
     if (this.#view.node(ino).kind !== 'symlink') throw new FsError('EINVAL');
     const file = this.#files.acquire(ino, 'read');

@@ -8,8 +8,8 @@ import type { OpenFiles } from './open-files.ts';
 import { groupIn, modeIn } from './set-id-bits.ts';
 
 /**
- * Files of open(2) with O_TMPFILE, until linkat(2) names them: the only files that link(2) succeeds for. Memory alone knows them;
- * their bytes are collected after the last descriptor, or at the next start.
+ * O_TMPFILE files until linkat(2) names them: the only files for which link(2) succeeds. They exist in memory alone; their bytes are
+ * collected after the last close, or at the next start.
  */
 export class TemporaryFiles {
   readonly #tree: Tree;
@@ -39,9 +39,9 @@ export class TemporaryFiles {
   }
 
   /**
-   * The file gets its first name, with what was written so far. A promise while the pool has a write of it at hand.
+   * Gives the file its first name, with the bytes written so far. A promise while a write of it is running.
    *
-   * @throws FsError ENOENT it is gone, or got a name meanwhile · what `Tree.name` throws
+   * @throws FsError ENOENT it no longer exists, or was named meanwhile · what `Tree.name` throws
    */
   name(ino: Inode, parent: Inode, name: string): Answer<Entry> {
     const file = this.#files.get(ino);
@@ -56,7 +56,7 @@ export class TemporaryFiles {
     return this.#view.entry(named);
   }
 
-  /** The kernel let go of an inode. */
+  /** FORGET of an inode. */
   forget(ino: Inode): void {
     if (this.#nameless.size > 0 && !this.#view.isNameless(ino)) this.#nameless.delete(ino);
   }

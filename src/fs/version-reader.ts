@@ -17,8 +17,8 @@ interface OpenVersion {
 }
 
 /**
- * Versions that are open by themselves, not as what a file is now: read through the block cache, where the blocks of one that a file
- * also has are found and left. What nothing else refers to is collected when it is closed.
+ * Old versions that are open by themselves. They are read through the block cache and share blocks with the file of the same version. A
+ * content without another reference is collected when it is closed.
  */
 export class VersionReader {
   readonly #store: StoreWriter;

@@ -35,16 +35,16 @@ export interface VersionsDirectoryDeps {
   readonly reader: BlockReader;
 }
 
-/** What it is called, at the root of the mount. */
+/** Its name at the root of the mount. */
 export const VERSIONS_NAME = '.versions';
 
-/** The folder that shows node N has this number + N: nothing is stored, and it is the same in every mount. */
+/** The folder that mirrors node N has this number + N: nothing is stored, and the number is the same in every mount. */
 const FIRST_MIRROR = 2 ** 51;
-/** Versions have numbers from here on, made from their addresses. */
+/** Inodes of versions start here and derive from their URLs. */
 const FIRST_VERSION = 2 ** 52;
 export const VERSIONS_INODE = (FIRST_MIRROR + ROOT_INODE) as Inode;
 
-/** How long the kernel believes names in here: what is shown follows the tree, which does not tell of it. */
+/** How long the kernel may cache names in here: the tree sends no notification for the mirror. */
 const NAME_MS = 1_000;
 /** A version never changes. */
 const VERSION_ATTRIBUTES_MS = 3_600_000;
@@ -52,7 +52,7 @@ const COOKIE_DOT = 1;
 const COOKIE_DOT_DOT = 2;
 const COOKIE_VERSION = 3;
 
-/** Whether an inode belongs to `.versions/`; those of the tree count from 1. */
+/** Whether an inode belongs to `.versions/`; inodes of the tree count from 1. */
 export function isInVersions(ino: Inode): boolean {
   return ino >= FIRST_MIRROR;
 }
@@ -71,15 +71,15 @@ type OpenFolder =
   | { readonly kind: 'history'; readonly file: ShownFile; readonly versions: readonly NamedVersion[] };
 
 /**
- * `.versions/`: the tree once more, read-only, where each file is a folder of its versions on the service. Nothing of it is
- * stored: its folders are the tree's nodes under other numbers, its files are read through the block cache like any version.
+ * `.versions/`: a read-only mirror of the tree, where each file is a folder of its versions on the service. Nothing of it is stored: its
+ * folders are the tree's nodes under other numbers, and its files are read through the block cache.
  */
 export class VersionsDirectory extends ReadOnlyOps {
   readonly #tree: Tree;
   readonly #freshness: Freshness;
   readonly #history: FileHistory;
   readonly #reader: VersionReader;
-  /** Versions that the kernel refers to, by their numbers. */
+  /** Versions that the kernel refers to, by inode. */
   readonly #live = new Map<Inode, LiveVersion>();
   readonly #folders = new Map<HandleId, OpenFolder>();
   #nextFolder = 1;
@@ -229,7 +229,7 @@ export class VersionsDirectory extends ReadOnlyOps {
     return versionEntry(ino, named, file);
   }
 
-  /** The same number for the same version, in every mount; of two that would share one, the later one gets the next. */
+  /** The inode of a version, the same in every mount; on a collision the later version gets the next free number. */
   #numberOf({ version }: NamedVersion): Inode {
     const digest = createHash('sha256').update(version.url).digest();
     for (let number = FIRST_VERSION + (digest.readUIntBE(0, 6) % (FIRST_VERSION / 2)); ; number++) {
@@ -254,7 +254,7 @@ export class VersionsDirectory extends ReadOnlyOps {
     return { handle, cacheListing: false, keepListing: false };
   }
 
-  /** The tree's node that a folder in here shows. @throws FsError ESTALE when it is gone, ENOTDIR for a version */
+  /** The tree's node behind a mirrored folder. @throws FsError ESTALE when it no longer exists, ENOTDIR for a version */
   #shown(ino: Inode): ShownNode {
     if (ino >= FIRST_VERSION) throw new FsError('ENOTDIR');
     const node = this.#tree.node((ino - FIRST_MIRROR) as Inode);
@@ -273,7 +273,7 @@ export class VersionsDirectory extends ReadOnlyOps {
   }
 }
 
-/** Folders, and files that the service has; what lives on this machine alone has no versions, and a link is no file. */
+/** Folders, and files that the service has. A local-only node has no versions, and a symbolic link is not a file. */
 function isShown(node: NodeRecord): node is ShownNode {
   if (node.local === null || node.localOnly) return false;
   return node.kind === 'folder' || (node.kind === 'file' && node.remote !== null);
@@ -287,7 +287,7 @@ function mirrorOf(ino: Inode): Inode {
   return (FIRST_MIRROR + ino) as Inode;
 }
 
-/** Who may look into a folder, or read a file, may look at what it was. */
+/** Permission to read a file or folder includes permission to read its versions. */
 function mirrorAttributes({ ino, kind, local }: ShownNode): Attributes {
   const times = { atime: local.mtime, mtime: local.mtime, ctime: local.ctime };
   const mayRead = local.mode & 0o444;
@@ -300,7 +300,7 @@ function versionEntry(ino: Inode, named: NamedVersion, file: ShownFile): Entry {
   return { attributes, entryTimeoutMs: NAME_MS, attributeTimeoutMs: VERSION_ATTRIBUTES_MS };
 }
 
-/** The version's own length and time; owner and permission to read are the file's. */
+/** Length and time of the version; owner and read permission of the file. */
 function versionAttributes(ino: Inode, { version }: NamedVersion, { local }: ShownFile): Attributes {
   const saved = version.lastModifiedMs === null ? local.mtime : timespecOfMs(version.lastModifiedMs);
   const times = { atime: saved, mtime: saved, ctime: saved };

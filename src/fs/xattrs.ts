@@ -1,16 +1,16 @@
 import { FsError } from '../base/errors.ts';
 import type { LocalFacet } from '../store/tables.ts';
 
-/** Linux allows 64 KiB per value; all of a node's together must fit into one journal record with room to spare. */
+/** Linux allows 64 KiB per value; all attributes of a node must fit into one journal record, with room to spare. */
 const VALUE_BYTES_MAX = 64 * 1024;
 const TOTAL_BYTES_MAX = 256 * 1024;
 const NAME_BYTES_MAX = 255;
-/** XATTR_LIST_MAX: of more, each name with its NUL, listxattr(2) tells none (fs/xattr.c, listxattr: E2BIG). */
+/** XATTR_LIST_MAX, names with their NULs: beyond it listxattr(2) fails with E2BIG (fs/xattr.c, listxattr). */
 const LIST_BYTES_MAX = 64 * 1024;
 
 type Xattrs = LocalFacet['xattrs'];
 
-/** @throws FsError ENODATA when there is none of that name, EOPNOTSUPP, EINVAL where there never can be one */
+/** @throws FsError ENODATA when the name is not set; EOPNOTSUPP, EINVAL when it can never be */
 export function getXattr(xattrs: Xattrs, name: string): Uint8Array {
   checkNamespace(name);
   const value = xattrs !== null && Object.hasOwn(xattrs, name) ? xattrs[name] : undefined;
@@ -58,7 +58,7 @@ export function withoutXattr(xattrs: Xattrs, name: string): Xattrs {
   return Object.keys(after).length === 0 ? null : after;
 }
 
-/** Nothing behind the namespace is no name (fs/xattr.c, xattr_resolve_name). */
+/** An empty name after the namespace is invalid (fs/xattr.c, xattr_resolve_name). */
 function checkNamespace(name: string): void {
   if (!name.startsWith('user.')) throw new FsError('EOPNOTSUPP', `only user.* attributes are kept, not ${name}`);
   if (name === 'user.') throw new FsError('EINVAL');
