@@ -78,14 +78,14 @@ export class CloudAttributes {
    * @throws FsError EPERM for all others · EINVAL for another value · EBUSY for a file that the service does not have yet · ETIMEDOUT
    */
   async set(ino: Inode, name: string, value: Uint8Array, signal: () => AbortSignal): Promise<void> {
-    if (name !== `${PREFIX}public_link`) throw new FsError('EPERM', `${name} only tells`);
+    if (name !== `${PREFIX}public_link`) throw new FsError('EPERM', `${name} is read-only`);
     const wanted = Buffer.from(value).toString().trim();
     if (wanted !== 'on' && wanted !== OFF) throw new FsError('EINVAL', 'a public link is on or off');
     const node = this.#node(ino);
     if (node.kind !== 'file') throw new FsError('EPERM', 'only files have public links');
     const resource = node.remote?.resource;
     // Not EAGAIN: setxattr(2) would say EOPNOTSUPP for it (fs/xattr.c of the kernel).
-    if (resource === undefined) throw new FsError('EBUSY', 'the file is not with the service yet');
+    if (resource === undefined) throw new FsError('EBUSY', 'the file is not uploaded yet');
     const { links, patience } = this.#deps;
     await patience.ask((stop) => links.setPublicLink(resource, wanted, stop), signal());
   }

@@ -213,7 +213,7 @@ export class FileSystem implements FileSystemOps {
 
   /** @throws FsError EPERM except for an unnamed O_TMPFILE file: link(2)'s error for a file system without hard links */
   mayLink(ino: Inode): void {
-    if (!this.#temporary.has(ino)) throw new FsError('EPERM', 'the service knows no hard links');
+    if (!this.#temporary.has(ino)) throw new FsError('EPERM', 'the service does not support hard links');
   }
 
   link(ino: Inode, newParent: Inode, newName: string, ctx: OpContext): Answer<Entry> {

@@ -110,7 +110,7 @@ export class Pins {
     const pin = this.#pins.get(ino);
     if (pin === undefined) {
       if (this.#pins.size >= PINS_MAX)
-        throw new UsageError(`${PINS_MAX} are pinned already: pin the folder above them`);
+        throw new UsageError(`the limit of ${PINS_MAX} pins is reached: pin a parent folder instead`);
       this.#keep([...this.#pins.keys(), ino]);
       this.#pins.set(ino, { state: unknownState(ino), isStale: true });
     } else this.#askAgain(pin);
@@ -166,7 +166,7 @@ export class Pins {
     try {
       this.#keep([...this.#pins.keys()].map((ino) => (ino === former ? heir : ino)));
     } catch (err) {
-      this.#deps.log.warn({ ino: former, err }, 'a pin is not handed on');
+      this.#deps.log.warn({ ino: former, err }, 'pin not transferred to the replacing file');
       return;
     }
     this.#pins.delete(former);
@@ -348,7 +348,7 @@ export class Pins {
       for (const step of stepsOf(sizeBytes)) {
         if (!this.#isStarted) throw new FsError('EINTR', 'the mount is stopping');
         const stays = await reader.keep(content, step, signal);
-        if (!stays) throw new FsError('ENOSPC', 'the disk has less free than --cache-reserve leaves alone');
+        if (!stays) throw new FsError('ENOSPC', 'free disk space is below --cache-reserve');
         here(step.end - step.start);
         // Unpinned, or removed: a deletion is pushed after the last close, so stop fetching a long file.
         if (!this.#isMeant(ino)) return false;

@@ -61,5 +61,5 @@ export class ReadOnlyOps {
 }
 
 function refused(): never {
-  throw new FsError('EROFS', 'what is shown here cannot be changed');
+  throw new FsError('EROFS', 'this folder is read-only');
 }

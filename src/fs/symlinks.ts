@@ -52,7 +52,7 @@ export class Symlinks {
     const extent = { start: 0, end: TARGET_BYTES_MAX };
     const targetOf = (): string => {
       const bytes = file.content === null ? null : this.#contents.readAll(file.content, extent);
-      if (bytes === null) throw new FsError('EIO', 'the target of the link is not here');
+      if (bytes === null) throw new FsError('EIO', 'the target of the link is not on this machine');
       return Buffer.from(bytes).toString('utf8');
     };
     return lastly(
