@@ -64,7 +64,7 @@ function restore(redraw: (text: string) => void = () => {}, to: string | null = 
   return restoreCommand(deps, { what: `${file}@-1`, to });
 }
 
-/** [S-history-2] */
+/** [S-history-3] */
 test('what is saved while cfs restore fetches becomes a version before it is replaced', async () => {
   const pushed = await mountOf();
   const fetching: string[] = [];

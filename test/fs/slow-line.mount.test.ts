@@ -22,7 +22,7 @@ afterAll(async () => {
   await mount?.dispose();
 });
 
-/** [S-read-3] */
+/** [S-read-6] */
 test('one read(2) waits for its bytes as long as some keep coming', async () => {
   await mount.server.setFaults([
     { on: 'GET', path: 'fileVersionData', times: 'always', then: { bandwidthBytesPerSecond: BYTES / READ_S } },

@@ -60,7 +60,7 @@ async function lineBreaks(world: SyncWorld, damage: Damage, fate: Fate): Promise
   await world.quiet();
 }
 
-/** [S-damage-2] */
+/** [S-damage-3] */
 describe.each(TABLES)('of what table %s has', (table) => {
   describe.each(WHAT)('about %s', (_what, path) => {
     test.each(WHEN)(
@@ -114,7 +114,7 @@ function damageRow(world: SyncWorld, table: (typeof TABLES)[number], ino: Inode,
   else if (content !== null) world.store.damage('content', content);
 }
 
-/** [S-damage-2] */
+/** [S-damage-3] */
 test('who waits for everything to be pushed is told of what is damaged', async () => {
   const world = new SyncWorld();
   world.write('/f', 'f');
@@ -129,7 +129,7 @@ test('who waits for everything to be pushed is told of what is damaged', async (
   expect(report).toMatchObject({ pushed: 1, parked: [{ ino, path: `inode ${ino}`, reason: 'local-damage' }] });
 });
 
-/** [S-damage-2] */
+/** [S-damage-3] */
 test('who waits for a folder is, and what is to be given up in another one is', async () => {
   const world = new SyncWorld();
   world.mkdir('/a');

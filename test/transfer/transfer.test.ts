@@ -515,7 +515,7 @@ describe('whether the service can be reached', () => {
     expect(told).toEqual([false, true]);
   });
 
-  /** [S-network-1] */
+  /** [S-network-2] */
   describe('while somebody refuses everything', () => {
     const refusal = () => Promise.reject(new ApiError(403, 'GET /folder', 'forbidden'));
 

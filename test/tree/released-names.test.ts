@@ -6,7 +6,7 @@ import { releaseNames } from '../../src/tree/released-names.ts';
 import { sampleLocal, sampleNode } from '../store/sample-records.ts';
 import { makeTree } from './tree-fixture.ts';
 
-/** [S-names-3] */
+/** [S-names-8] */
 test('what stayed local by a pattern of an earlier run, and matches none now, is pushed; the rest stays, and it is done once', () => {
   const { store } = makeTree();
   const add = (parent: Inode, name: string, kind: 'file' | 'folder' = 'file'): Inode =>
