@@ -4,7 +4,7 @@ import { pathsOf } from '../config/paths.ts';
 import { addRow, newCommand } from './command-line.ts';
 import { CFS_MOUNT } from './command-table.ts';
 import { Invocation } from './invocation.ts';
-import { readMountWords } from './mount-words.ts';
+import { readMountWords } from './launch/mount-words.ts';
 import { mountOptions } from './option-flags.ts';
 
 export interface MountContext {
@@ -26,7 +26,7 @@ export function cfsMountProgram(context: MountContext, ended: (code: number) => 
     const paths = pathsOf(context.env);
     const words = readMountWords(given.texts('-o'));
     const options = mountOptions(program, context.env, paths, words);
-    const { mountCommand } = await import('./mount-command.ts');
+    const { mountCommand } = await import('./launch/mount-command.ts');
     const flags = {
       directory,
       account: given.text('--account') ?? accountOf(source),

@@ -1,13 +1,13 @@
 import type { Clock } from '../base/clock.ts';
 import type { Paths } from '../config/paths.ts';
 import type { CommandName } from './command-table.ts';
+import type { CommandOutput } from './commands/sync.ts';
 import { exitCode } from './exit-codes.ts';
 import type { Invocation } from './invocation.ts';
 import { givenHere, loadedOptions, mountOptions } from './option-flags.ts';
 import { terminalPrompt } from './prompt.ts';
-import { SERVE_ACTIONS } from './serve.ts';
+import { SERVE_ACTIONS } from './serve/serve.ts';
 import { ServiceWait } from './service-wait.ts';
-import type { CommandOutput } from './sync.ts';
 
 /** What every command may use. */
 export interface CommandContext extends CommandOutput {
@@ -24,7 +24,7 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
   ...SERVE_ACTIONS,
 
   login: async (given, context) => {
-    const { loginCommand } = await import('./login.ts');
+    const { loginCommand } = await import('./commands/login.ts');
     const prompt = terminalPrompt(process.stdin as never, process.stderr as never);
     const { secretFromFile, secretFromInput } = await import('./secret-input.ts');
     const keyFile = given.text('--private-access-key-file');
@@ -44,50 +44,50 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
   },
 
   logout: async (given, context) => {
-    const { logoutCommand } = await import('./accounts.ts');
+    const { logoutCommand } = await import('./commands/accounts.ts');
     return logoutCommand(context, { account: given.text('--account'), forget: given.has('--forget') });
   },
 
   accounts: async (given, context) => {
-    const { accountsCommand } = await import('./accounts.ts');
+    const { accountsCommand } = await import('./commands/accounts.ts');
     return accountsCommand(context, { json: given.has('--json') });
   },
 
   status: async (given, context) => {
-    const { statusCommand } = await import('./status.ts');
+    const { statusCommand } = await import('./commands/status.ts');
     const watchUntil = given.has('--watch') ? untilInterrupted() : null;
     return statusCommand(context, { json: given.has('--json'), watchUntil, isTerminal: process.stdout.isTTY });
   },
 
   versions: async (given, context) => {
-    const { versionsCommand } = await import('./versions.ts');
+    const { versionsCommand } = await import('./commands/versions.ts');
     return versionsCommand(waiting(given, context), { file: given.required(0), json: given.has('--json') });
   },
 
   restore: async (given, context) => {
-    const { restoreCommand } = await import('./restore.ts');
+    const { restoreCommand } = await import('./commands/restore.ts');
     return restoreCommand(waiting(given, context), { what: given.required(0), to: given.text('--to') });
   },
 
   diff: async (given, context) => {
-    const { diffCommand } = await import('./diff.ts');
+    const { diffCommand } = await import('./commands/diff.ts');
     const flags = { before: given.required(0), after: given.required(1), tool: given.text('--tool') };
     return diffCommand(waiting(given, context), flags);
   },
 
   'trash list': async (given, context) => {
-    const { trashListCommand } = await import('./trash.ts');
+    const { trashListCommand } = await import('./commands/trash.ts');
     return trashListCommand(waiting(given, context), { account: given.text('--account'), json: given.has('--json') });
   },
 
   'trash restore': async (given, context) => {
-    const { trashRestoreCommand } = await import('./trash.ts');
+    const { trashRestoreCommand } = await import('./commands/trash.ts');
     const flags = { item: given.required(0), to: given.text('--to'), account: given.text('--account') };
     return trashRestoreCommand(waiting(given, context), flags);
   },
 
   'trash empty': async (given, context) => {
-    const { trashEmptyCommand } = await import('./trash.ts');
+    const { trashEmptyCommand } = await import('./commands/trash.ts');
     const prompt = terminalPrompt(process.stdin as never, process.stderr as never);
     return trashEmptyCommand(
       { ...waiting(given, context), prompt },
@@ -96,7 +96,7 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
   },
 
   'share link': async (given, context) => {
-    const { shareLinkCommand } = await import('./share.ts');
+    const { shareLinkCommand } = await import('./commands/share.ts');
     return shareLinkCommand(waiting(given, context), {
       file: given.required(0),
       state: given.has('--off') ? 'off' : 'on',
@@ -104,79 +104,79 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
   },
 
   export: async (given, context) => {
-    const { exportCommand } = await import('./export.ts');
+    const { exportCommand } = await import('./commands/export.ts');
     return exportCommand(context, { directory: given.required(0), account: given.text('--account') });
   },
 
   'config show': async (given, context) => {
-    const { configShowCommand } = await import('./config-show.ts');
+    const { configShowCommand } = await import('./commands/config-show.ts');
     const loaded = loadedOptions(given.command, context.env, context.paths);
     return configShowCommand(context, loaded, { json: given.has('--json') });
   },
 
   metrics: async (given, context) => {
-    const { metricsCommand } = await import('./metrics.ts');
+    const { metricsCommand } = await import('./commands/metrics.ts');
     return metricsCommand(context, { account: given.text('--account') });
   },
 
   'log-level': async (given, context) => {
-    const { logLevelCommand } = await import('./log-level.ts');
+    const { logLevelCommand } = await import('./commands/log-level.ts');
     return logLevelCommand(context, { level: given.argument(0), account: given.text('--account') });
   },
 
   sync: async (given, context) => {
-    const { syncCommand } = await import('./sync.ts');
+    const { syncCommand } = await import('./commands/sync.ts');
     const flags = { wait: given.has('--wait'), timeoutMs: given.duration('--timeout') };
     return syncCommand(context, { ...pathFlags(given), ...flags });
   },
 
   refresh: async (given, context) => {
-    const { refreshCommand } = await import('./refresh.ts');
+    const { refreshCommand } = await import('./commands/refresh.ts');
     return refreshCommand(waiting(given, context), { ...pathFlags(given), accept: given.has('--accept') });
   },
 
   pin: async (given, context) => {
-    const { pinCommand } = await import('./pin.ts');
+    const { pinCommand } = await import('./commands/pin.ts');
     return pinCommand(context, { file: given.required(0), account: null });
   },
 
   unpin: async (given, context) => {
-    const { unpinCommand } = await import('./pin.ts');
+    const { unpinCommand } = await import('./commands/pin.ts');
     return unpinCommand(context, { file: given.required(0), account: null });
   },
 
   retry: async (given, context) => {
-    const { retryCommand } = await import('./refresh.ts');
+    const { retryCommand } = await import('./commands/refresh.ts');
     return retryCommand(context, pathFlags(given));
   },
 
   discard: async (given, context) => {
-    const { discardCommand } = await import('./discard.ts');
+    const { discardCommand } = await import('./commands/discard.ts');
     const flags = { account: given.text('--account'), isSure: given.has('--yes') };
     return discardCommand(context, { ...flags, file: given.required(0) });
   },
 
   umount: async (given, context) => {
-    const { umountCommand } = await import('./umount.ts');
+    const { umountCommand } = await import('./commands/umount.ts');
     const timeoutMs = given.has('--now') ? 0 : given.duration('--timeout');
     return umountCommand(context, { directory: given.argument(0), account: given.text('--account'), timeoutMs });
   },
 
   doctor: async (given, context) => {
-    const { doctorCommand } = await import('./doctor.ts');
+    const { doctorCommand } = await import('./commands/doctor.ts');
     const flags = { store: given.has('--store'), json: given.has('--json'), account: given.text('--account') };
     return doctorCommand(context, flags);
   },
 
   'service install': async (given, context) => {
-    const { installService } = await import('./service.ts');
+    const { installService } = await import('./commands/service.ts');
     const loaded = loadedOptions(given.command, context.env, context.paths);
     const deps = { ...context, options: loaded.options, given: givenHere(loaded) };
     return installService(deps, { directory: given.required(0), account: given.text('--account') });
   },
 
   'service remove': async (given, context) => {
-    const { removeService } = await import('./service.ts');
+    const { removeService } = await import('./commands/service.ts');
     return removeService(context, { directory: given.argument(0) });
   },
 
@@ -188,7 +188,7 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
 
   demo: async (given, context) => {
     const options = mountOptions(given.command, context.env, context.paths);
-    const { demoCommand } = await import('./demo.ts');
+    const { demoCommand } = await import('./demo/demo.ts');
     return demoCommand({ ...context, options }, { directory: given.argument(0) });
   },
 };

@@ -2,11 +2,11 @@ import { fstatSync, writeFileSync } from 'node:fs';
 import { isatty } from 'node:tty';
 import { Argument, Command, CommanderError, Option } from 'commander';
 import type { CommandRow } from './command-row.ts';
+import type { CommandOutput } from './commands/sync.ts';
 import { exitCode } from './exit-codes.ts';
 import { runToExit } from './failure.ts';
 import { visible } from './mount-event.ts';
 import { addMountOptions } from './option-flags.ts';
-import type { CommandOutput } from './sync.ts';
 
 /** A program or subcommand that reports mistakes as one line, and throws instead of ending the process. */
 export function newCommand(name: string): Command {

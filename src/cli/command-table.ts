@@ -6,7 +6,7 @@
 
 import { LOG_LEVELS } from '../base/log-level.ts';
 import { ACCOUNT, argument, type CommandRow, duration, JSON_SWITCH, optional, TIMEOUT, toggle } from './command-row.ts';
-import { SERVE_COMMANDS } from './serve-table.ts';
+import { SERVE_COMMANDS } from './serve/serve-table.ts';
 
 /** The heading of each command group in `--help`. */
 export const GROUPS: Readonly<Record<string, string>> = {

@@ -6,7 +6,7 @@ import { systemClock } from '../../src/base/clock.ts';
 import { UsageError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import { exitCode } from '../../src/cli/exit-codes.ts';
-import { afterHandover } from '../../src/cli/handover.ts';
+import { afterHandover } from '../../src/cli/mounting/handover.ts';
 import type { ControlHandlers } from '../../src/control/methods.ts';
 import { ControlServer } from '../../src/control/server.ts';
 import { idleStatus } from '../control/idle-status.ts';

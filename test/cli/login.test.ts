@@ -7,7 +7,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import { readAccountFile } from '../../src/cli/account-file.ts';
-import { loginCommand, signIn } from '../../src/cli/login.ts';
+import { loginCommand, signIn } from '../../src/cli/commands/login.ts';
 import { withService } from '../../src/cli/service-access.ts';
 import { DIRECT_ROUTE } from '../../src/cli/service-route.ts';
 import { ServiceWait } from '../../src/cli/service-wait.ts';

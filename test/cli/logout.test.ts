@@ -4,7 +4,7 @@ import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import { type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
-import { logoutCommand } from '../../src/cli/accounts.ts';
+import { logoutCommand } from '../../src/cli/commands/accounts.ts';
 import { exitCode } from '../../src/cli/exit-codes.ts';
 import { pathsOf } from '../../src/config/paths.ts';
 import { Store } from '../../src/store/environment.ts';

@@ -1,7 +1,7 @@
 import { beforeEach, expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
-import { pendingChanges, unsyncedFiles } from '../../src/cli/pending-changes.ts';
+import { pendingChanges, unsyncedFiles } from '../../src/cli/mounting/pending-changes.ts';
 import { LISTED_MAX } from '../../src/control/status-model.ts';
 import { writeNode } from '../../src/store/node-table.ts';
 import type { StoreReader } from '../../src/store/tables.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { ProgressLine, paceOf, progressBar, progressText } from '../../src/cli/progress-line.ts';
-import { progressOf, withProgress } from '../../src/cli/sync-progress.ts';
+import { ProgressLine, paceOf, progressBar, progressText } from '../../src/cli/commands/progress-line.ts';
+import { progressOf, withProgress } from '../../src/cli/mounting/sync-progress.ts';
 import type { SyncProgress } from '../../src/control/status-model.ts';
 import { ManualClock } from '../kernel/manual-clock.ts';
 

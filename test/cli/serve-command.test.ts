@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { addressHint } from '../../src/cli/serve-command.ts';
+import { addressHint } from '../../src/cli/serve/serve-command.ts';
 
 test.each(['https://0.0.0.0:8443', 'http://[::]:80', 'https://[0:0:0:0:0:0:0:0]:8443'])(
   'who listens on all addresses (%s) hears what others need',

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ServiceManager } from '../../src/cli/service-manager.ts';
+import { ServiceManager } from '../../src/cli/launch/service-manager.ts';
 
 const signEveryMs = (microseconds: number): number | null | undefined =>
   ServiceManager.of({ NOTIFY_SOCKET: '/run/notify', WATCHDOG_USEC: `${microseconds}` })?.signEveryMs;

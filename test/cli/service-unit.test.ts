@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { type ServiceUnit, unitNameOf, unitText } from '../../src/cli/service-unit.ts';
+import { type ServiceUnit, unitNameOf, unitText } from '../../src/cli/commands/service-unit.ts';
 import { missingPrograms, testUnless } from '../harness/requirement.ts';
 
 const UNIT: ServiceUnit = {

@@ -2,7 +2,7 @@ import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
 import { accountNames, readAccountFile } from '../../src/cli/account-file.ts';
-import { loginCommand } from '../../src/cli/login.ts';
+import { loginCommand } from '../../src/cli/commands/login.ts';
 import { ServiceWait } from '../../src/cli/service-wait.ts';
 import { accountPaths, pathsOf } from '../../src/config/paths.ts';
 import { HttpService } from '../../src/remote/http-service.ts';

@@ -2,7 +2,7 @@ import { mkdirSync } from 'node:fs';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
-import { umountCommand } from '../../src/cli/umount.ts';
+import { umountCommand } from '../../src/cli/commands/umount.ts';
 import { pathsOf } from '../../src/config/paths.ts';
 import type { ControlHandlers } from '../../src/control/methods.ts';
 import { ControlServer } from '../../src/control/server.ts';

@@ -1,10 +1,10 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
+import { pinCommand } from '../../src/cli/commands/pin.ts';
+import { statusCommand } from '../../src/cli/commands/status.ts';
+import { syncCommand } from '../../src/cli/commands/sync.ts';
 import { lookedText } from '../../src/cli/doctor/report.ts';
 import { eventLine } from '../../src/cli/mount-event.ts';
-import { pinCommand } from '../../src/cli/pin.ts';
-import { statusCommand } from '../../src/cli/status.ts';
-import { syncCommand } from '../../src/cli/sync.ts';
 import { pathsOf } from '../../src/config/paths.ts';
 import { idleStatus } from '../control/idle-status.ts';
 import { answeringMount } from './answering-mount.ts';

@@ -1,0 +1,108 @@
+import { existsSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Clock } from '../../base/clock.ts';
+import { StorageError, UsageError } from '../../base/errors.ts';
+import { silentLogger } from '../../base/log.ts';
+import { accountPaths, type Paths, storeDirectories } from '../../config/paths.ts';
+import { Store } from '../../store/environment.ts';
+import { chooseAccount } from '../account-file.ts';
+import { exitCode } from '../exit-codes.ts';
+import { visible } from '../mount-event.ts';
+import { localFiles } from '../mounting/pending-changes.ts';
+import { type AccountState, accountStates } from '../running-mounts.ts';
+import type { CommandOutput } from './sync.ts';
+
+/** Of the files that stay on this machine so many are named. */
+const NAMED_MAX = 10;
+
+/** `cfs accounts`: who is signed in, under which name `--account` takes them, and where they are mounted. */
+export async function accountsCommand(
+  deps: { readonly paths: Paths; readonly print: (text: string) => void },
+  flags: { readonly json: boolean },
+): Promise<number> {
+  const states = await accountStates(deps.paths);
+  if (flags.json) deps.print(`${JSON.stringify({ schema: 1, accounts: states.map(accountRecord) }, null, 2)}\n`);
+  else for (const line of accountLines(states)) deps.print(`${line}\n`);
+  return exitCode('ok');
+}
+
+/** Two lines for each. */
+export function accountLines(states: readonly AccountState[]): readonly string[] {
+  if (states.length === 0) return ['not signed in: run cfs login URL'];
+  return states.flatMap(({ name, username, origin, status, silent }) => {
+    const where =
+      status !== null ? `mounted at ${visible(status.directory)}` : silent ? 'mounted, does not answer' : 'not mounted';
+    return [`${visible(username)} at ${origin}, ${where}`, `  --account ${visible(name)}`];
+  });
+}
+
+function accountRecord({ name, username, origin, status }: AccountState) {
+  return { name, username, origin, directory: status?.directory ?? null };
+}
+
+/**
+ * `cfs logout`: takes token and keys from this machine. What is kept of the account stays, so that what was not pushed yet is
+ * pushed after the next sign-in; `forget` takes that away too, where nothing would be lost.
+ *
+ * @throws UsageError (alreadyMounted) while it is mounted · (pending) where `forget` would lose something
+ */
+export async function logoutCommand(
+  deps: CommandOutput & { readonly paths: Paths; readonly clock: Clock },
+  flags: { readonly account: string | null; readonly forget: boolean },
+): Promise<number> {
+  const { name, account } = chooseAccount(deps.paths, flags.account);
+  const state = (await accountStates(deps.paths)).find((known) => known.name === name);
+  if (state !== undefined && (state.status !== null || state.silent)) {
+    const where = state.status === null ? '' : ` at ${visible(state.status.directory)}`;
+    throw new UsageError(`it is mounted${where}: cfs umount first`, exitCode('alreadyMounted'));
+  }
+  const files = accountPaths(deps.paths, name);
+  // Held until all is done: a mount that begins meanwhile would have its store taken away under it.
+  const held: Store[] = [];
+  let unsynced = 0;
+  let local = 0;
+  const named: string[] = [];
+  try {
+    for (const directory of storeDirectories(files)) {
+      // Looking at what was never mounted would make it.
+      if (!existsSync(join(directory, 'index'))) continue;
+      const store = await openStore(directory, deps.clock);
+      held.push(store);
+      for (const _ of store.all('dirty')) unsynced++;
+      const { count, paths } = localFiles(store, NAMED_MAX - named.length);
+      local += count;
+      named.push(...paths);
+    }
+    if (flags.forget && unsynced > 0) {
+      throw new UsageError(
+        `${unsynced} ${unsynced === 1 ? 'change is' : 'changes are'} on this machine only: mount and cfs sync --wait, or cfs export, first`,
+        exitCode('pending'),
+      );
+    }
+    if (flags.forget && local > 0) {
+      const more = local > named.length ? ` and ${local - named.length} more` : '';
+      throw new UsageError(
+        `${local} ${local === 1 ? 'file stays' : 'files stay'} on this machine only, by name: ${named.map(visible).join(', ')}${more}: copy them with cfs export DIR, then mount and delete them`,
+        exitCode('pending'),
+      );
+    }
+    rmSync(files.accountFile);
+    if (flags.forget) rmSync(files.directory, { recursive: true, force: true });
+  } finally {
+    for (const store of held) await store.close();
+  }
+  deps.print(`signed out ${visible(account.username)} of ${account.origin}\n`);
+  if (unsynced > 0) deps.warn(`${unsynced} not pushed yet: kept here, and pushed after the next cfs login and mount\n`);
+  return exitCode('ok');
+}
+
+/** The store of an account that is not mounted. @throws UsageError with its owner · StorageError */
+export async function openStore(directory: string, clock: Clock): Promise<Store> {
+  try {
+    return await Store.open({ directory, clock, log: silentLogger });
+  } catch (error) {
+    if (error instanceof UsageError || error instanceof StorageError) throw error;
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new StorageError(`the store in ${visible(directory)} cannot be opened: ${reason}`, { cause: error });
+  }
+}

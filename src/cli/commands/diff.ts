@@ -1,0 +1,78 @@
+import { spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { basename, join, resolve } from 'node:path';
+import { UsageError } from '../../base/errors.ts';
+import { exitCode } from '../exit-codes.ts';
+import { visible } from '../mount-event.ts';
+import { DOCUMENTS_MS_MAX, type ServiceDeps, withService } from '../service-access.ts';
+import { findFileInMount, findInMount } from './file-in-mount.ts';
+import { LeftBehind } from './left-behind.ts';
+import type { CommandOutput } from './sync.ts';
+import { chooseVersion, namedVersions, parseVersionOf } from './version-choice.ts';
+import { fetchVersion } from './version-fetch.ts';
+
+export interface DiffFlags {
+  /** `FILE@VERSION`, or `FILE`: as it is now. */
+  readonly before: string;
+  readonly after: string;
+  /** As a shell takes it; null: that of CFS_DIFF, or `diff -u`. */
+  readonly tool: string | null;
+}
+
+const STANDARD_TOOL = 'diff -u';
+/** SIGPIPE, as a shell tells it. */
+const PIPE_CLOSED = 141;
+
+/** `cfs diff FILE@V1 FILE@V2`: hands both to the user's own program. Exit code: ok where that says that they are the same. */
+export async function diffCommand(deps: ServiceDeps & CommandOutput, flags: DiffFlags): Promise<number> {
+  const directory = await mkdtemp(join(tmpdir(), 'cfs-diff-'));
+  const leftBehind = new LeftBehind();
+  leftBehind.add(directory);
+  try {
+    const before = await onDisk(deps, flags.before, join(directory, 'a'));
+    const after = await onDisk(deps, flags.after, join(directory, 'b'));
+    const tool = flags.tool ?? (deps.env.CFS_DIFF || STANDARD_TOOL);
+    const code = await run(tool, before, after, deps.env);
+    if (code === 0) return exitCode('ok');
+    // Whoever reads it had enough (`cfs diff … | head -1`): there was something to read.
+    if (code === 1 || code === PIPE_CLOSED) return exitCode('different');
+    throw new UsageError(`the program that compares (${visible(tool)}) ended with ${code}: see --tool and CFS_DIFF`);
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+    leftBehind.dispose();
+  }
+}
+
+/** @param prefix of the path at which a version is kept meanwhile @returns the path of the bytes */
+async function onDisk(deps: ServiceDeps & CommandOutput, what: string, prefix: string): Promise<string> {
+  const { file, version: wanted } = parseVersionOf(what, existsSync);
+  if (wanted === null) {
+    await findInMount(deps, file);
+    return resolve(file);
+  }
+  const { mount, resource } = await findFileInMount(deps, file);
+  return withService(deps, mount.name, async (service) => {
+    const versions = namedVersions(await service.versions(resource, AbortSignal.timeout(DOCUMENTS_MS_MAX)));
+    const chosen = chooseVersion(versions, wanted, file);
+    // The program shows this name: a time says more than a number of ours. A name of 255 bytes leaves no room for it.
+    const path = `${prefix}-${chosen.name}-${basename(file).slice(0, 50)}`;
+    await fetchVersion({ service, output: deps, wait: deps.wait }, chosen, path);
+    return path;
+  });
+}
+
+function run(
+  tool: string,
+  before: string,
+  after: string,
+  env: Readonly<Record<string, string | undefined>>,
+): Promise<number> {
+  return new Promise((resolveCode, reject) => {
+    // The paths are no part of the shell's text: a name may hold anything.
+    const child = spawn('sh', ['-c', `${tool} "$1" "$2"`, 'cfs-diff', before, after], { stdio: 'inherit', env });
+    child.once('error', reject);
+    child.once('exit', (code, signal) => resolveCode(code ?? (signal === 'SIGPIPE' ? PIPE_CLOSED : 129)));
+  });
+}

@@ -1,0 +1,196 @@
+import { existsSync, readdirSync, statSync } from 'node:fs';
+import { access, constants, type FileHandle, mkdir, open, rm, symlink } from 'node:fs/promises';
+import { basename, dirname, join, relative, resolve } from 'node:path';
+import type { Clock } from '../../base/clock.ts';
+import { FsError, StorageError, systemCodeOf, UsageError } from '../../base/errors.ts';
+import { accountPaths, type Paths, storeDirectories } from '../../config/paths.ts';
+import { formatBytes } from '../../config/units.ts';
+import { PART_BYTES_MAX } from '../../control/methods.ts';
+import type { UnsyncedFile } from '../../control/status-model.ts';
+import { chooseAccount } from '../account-file.ts';
+import { exitCode } from '../exit-codes.ts';
+import { visible } from '../mount-event.ts';
+import { mountPathOf } from '../mount-point.ts';
+import { accountStates } from '../running-mounts.ts';
+import { DeepFolders } from './deep-folders.ts';
+import type { CommandOutput } from './sync.ts';
+import {
+  openUnsyncedInMount,
+  openUnsyncedInStore,
+  type UnsyncedReader,
+  type UnsyncedSource,
+} from './unsynced-source.ts';
+
+/** How much is read at once. */
+const PIECE_BYTES = PART_BYTES_MAX;
+
+/** The place of the copies is full or not for writing, or the mount is dead: the next file would fare no better. */
+const ENDS_ALL: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', 'EROFS', 'ENOTCONN']);
+
+/**
+ * `cfs export DIR`: copies out what exists on this machine only, whether it is mounted or not and whatever the service says. Nothing
+ * here changes. Exit code: ok, or store where a file or bytes of it could not be had or copied; what could is there.
+ */
+export async function exportCommand(
+  deps: CommandOutput & { readonly paths: Paths; readonly clock: Clock },
+  flags: { readonly directory: string; readonly account: string | null },
+): Promise<number> {
+  const { name } = chooseAccount(deps.paths, flags.account);
+  const directory = resolve(flags.directory);
+  if (existsSync(directory) && !statSync(directory).isDirectory())
+    throw new UsageError(`${visible(flags.directory)} is no directory: say a new or an empty one`);
+  if (existsSync(directory) && readdirSync(directory).length > 0)
+    throw new UsageError(`${visible(flags.directory)} is not empty: nothing is written over`);
+  const done = { files: 0, bytes: 0, damaged: 0 };
+  const folders = new DeepFolders(directory, 'make');
+  for (const { source, folder } of await sourcesOf(deps, name, directory)) {
+    try {
+      for await (const file of source.files()) {
+        if (file.damage !== undefined) {
+          done.damaged++;
+          deps.warn(`${file.path}: not copied: ${file.damage}\n`);
+          continue;
+        }
+        if (done.files === 0) await madeWritable(directory);
+        let missing: number;
+        try {
+          missing = await copyOut(source, file, folders, join(folder, file.path));
+        } catch (error) {
+          if (!concernsOneFile(error)) throw error;
+          done.damaged++;
+          deps.warn(`${visible(file.path)}: not copied: ${visible((error as Error).message)}\n`);
+          continue;
+        }
+        done.files++;
+        done.bytes += file.sizeBytes;
+        deps.redraw?.(`${done.files} copied, ${formatBytes(done.bytes)}: ${visible(file.path)}`);
+        if (missing === 0) continue;
+        done.damaged++;
+        deps.warn(
+          `${visible(file.path)}: ${formatBytes(missing)} of ${formatBytes(file.sizeBytes)} are not here: zeros\n`,
+        );
+      }
+    } finally {
+      deps.redraw?.('');
+      await folders.close();
+      await source.close();
+    }
+  }
+  deps.print(
+    done.files === 0 && done.damaged === 0
+      ? 'nothing is on this machine only\n'
+      : `${done.files} copied to ${visible(flags.directory)} (${formatBytes(done.bytes)})\n`,
+  );
+  return done.damaged === 0 ? exitCode('ok') : exitCode('store');
+}
+
+/**
+ * Whether others may be copied although this one was not: a stick that takes no such name, no link or nothing of this size, a file
+ * that may not be read or has another name by now.
+ */
+export function concernsOneFile(error: unknown): boolean {
+  if (error instanceof FsError || error instanceof StorageError) return true;
+  const code = systemCodeOf(error);
+  return code !== undefined && (error as NodeJS.ErrnoException).syscall !== undefined && !ENDS_ALL.has(code);
+}
+
+/** @throws where nothing can be copied to it at all: that is said once, not of every file */
+async function madeWritable(directory: string): Promise<void> {
+  await mkdir(directory, { recursive: true });
+  await access(directory, constants.W_OK);
+}
+
+interface FolderOfSource {
+  readonly source: UnsyncedSource;
+  /** Below the directory of the copies: each root is a tree of its own, whose names may be those of the other. */
+  readonly folder: string;
+}
+
+/** The mount where one is running, and what the account's other stores have: all that was changed below the other root. */
+async function sourcesOf(
+  deps: { readonly paths: Paths; readonly clock: Clock },
+  name: string,
+  directory: string,
+): Promise<readonly FolderOfSource[]> {
+  const state = (await accountStates(deps.paths)).find((known) => known.name === name);
+  const mounted = state?.status ?? null;
+  const sources: FolderOfSource[] = [];
+  if (state !== undefined && mounted !== null) {
+    // Copies there would be new files of the mount, to be copied in their turn.
+    if (!relative(mounted.directory, mountPathOf(directory)).startsWith('..'))
+      throw new UsageError(`${visible(directory)} lies in the mount itself: say a folder elsewhere`);
+    sources.push({ source: openUnsyncedInMount(state.socketPath, mounted.directory), folder: '' });
+  }
+  const [usual, whole] = storeDirectories(accountPaths(deps.paths, name));
+  for (const [store, folder] of [
+    [usual, mounted === null ? '' : 'root=briefcase'],
+    [whole, 'root=account'],
+  ] as const) {
+    try {
+      sources.push({ source: await openUnsyncedInStore(store, deps.clock), folder });
+    } catch (error) {
+      const isTheMounts = mounted !== null && error instanceof UsageError;
+      if (isTheMounts && error.exitCode === exitCode('alreadyMounted')) continue;
+      for (const opened of sources) await opened.source.close();
+      throw error;
+    }
+  }
+  return sources;
+}
+
+/** @returns how many bytes could not be had */
+async function copyOut(
+  source: UnsyncedSource,
+  file: UnsyncedFile,
+  folders: DeepFolders,
+  path: string,
+): Promise<number> {
+  if (file.kind === 'folder') return folders.in(path, async () => 0);
+  return folders.in(dirname(path), (folder) => copyInto(source, file, join(folder, basename(path))));
+}
+
+async function copyInto(source: UnsyncedSource, file: UnsyncedFile, path: string): Promise<number> {
+  const reader = await source.open(file);
+  try {
+    if (file.kind === 'symlink') {
+      const [target] = await reader.read({ start: 0, end: reader.sizeBytes });
+      if (target === undefined || target.bytes === null) return reader.sizeBytes;
+      await symlink(Buffer.from(target.bytes), path);
+      return 0;
+    }
+    const copy = await open(path, 'wx');
+    try {
+      const missing = await copyBytes(reader, copy);
+      await copy.close();
+      return missing;
+    } catch (error) {
+      await copy.close().catch(() => {});
+      await rm(path).catch(() => {}); // why it was not copied is what a person should hear
+      throw error;
+    }
+  } finally {
+    await reader.close();
+  }
+}
+
+async function copyBytes(reader: UnsyncedReader, copy: FileHandle): Promise<number> {
+  const { sizeBytes } = reader;
+  let missing = 0;
+  for (let start = 0; start < sizeBytes; start += PIECE_BYTES) {
+    const end = Math.min(sizeBytes, start + PIECE_BYTES);
+    let at = start;
+    for (const { length, bytes } of await reader.read({ start, end })) {
+      if (bytes === null) missing += length;
+      else await writeAll(copy, bytes, at);
+      at += length;
+    }
+    // Cut short since it was opened.
+    missing += end - at;
+  }
+  await copy.truncate(sizeBytes);
+  return missing;
+}
+
+async function writeAll(copy: FileHandle, bytes: Uint8Array, position: number): Promise<void> {
+  for (let at = 0; at < bytes.byteLength; ) at += (await copy.write(bytes, at, undefined, position + at)).bytesWritten;
+}

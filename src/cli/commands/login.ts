@@ -1,0 +1,199 @@
+import type { Clock } from '../../base/clock.ts';
+import { ApiError, ProtocolError, SignInError, TransportError, UsageError } from '../../base/errors.ts';
+import { type Logger, silentLogger } from '../../base/log.ts';
+import { accountName, type Paths } from '../../config/paths.ts';
+import { shapeOf } from '../../protocol/endpoints.ts';
+import type { RemoteUser } from '../../remote/account.ts';
+import { HttpService } from '../../remote/http-service.ts';
+import { type Account, accountFileOf, readAccountFile, withProxy, writeAccountFile } from '../account-file.ts';
+import { exitCode } from '../exit-codes.ts';
+import { transportReason } from '../failure.ts';
+import { visible } from '../mount-event.ts';
+import { settledOptions } from '../option-flags.ts';
+import type { Prompt } from '../prompt.ts';
+import { routeTo, type ServiceRoute } from '../service-route.ts';
+import type { ServiceWait } from '../service-wait.ts';
+
+/** What a sign-in needs; all of it may stand in the environment, and what does not is asked for at a terminal. */
+const INPUTS = [
+  { field: 'username', variable: 'CFS_USERNAME', flag: '--username', question: 'User name (e-mail address)' },
+  { field: 'password', variable: 'CFS_PASSWORD', flag: '--password-stdin', question: 'Password', secret: true },
+  { field: 'application', variable: 'CFS_APPLICATION', flag: '--application', question: 'Application ID' },
+  { field: 'accessKeyId', variable: 'CFS_ACCESS_KEY_ID', flag: '--access-key-id', question: 'Access key ID' },
+  {
+    field: 'privateAccessKey',
+    variable: 'CFS_PRIVATE_ACCESS_KEY',
+    flag: '--private-access-key-file',
+    question: 'Private access key',
+    secret: true,
+  },
+] as const satisfies readonly { readonly secret?: true; readonly [name: string]: unknown }[];
+
+export type SignInInputs = Readonly<Record<(typeof INPUTS)[number]['field'], string>>;
+
+/** A whole sign-in with its retries; a person waits in front of it. */
+const SIGN_IN_MS_MAX = 60_000;
+const USER_AGENT = 'cfs-mount';
+
+export interface SignedIn {
+  /** The account's name: what `--account` takes. */
+  readonly name: string;
+  readonly account: Account;
+}
+
+/**
+ * `cfs login URL`: exchanges the password for a refresh token and keeps that, with the keys, in a 0600 file. Secrets come
+ * from the environment, a file, standard input or a prompt, never from the command line, which every user of the machine can read.
+ */
+export async function loginCommand(
+  deps: {
+    paths: Paths;
+    clock: Clock;
+    env: Readonly<Record<string, string | undefined>>;
+    prompt: Prompt | null;
+    print: (text: string) => void;
+    wait: ServiceWait;
+  },
+  flags: {
+    readonly url: string | null;
+    readonly insecure: boolean;
+    /** What flags gave; secrets among it were read from standard input or a file. */
+    readonly given?: Readonly<Partial<SignInInputs>>;
+  },
+): Promise<number> {
+  const origin = originOf(flags.url ?? deps.env.CFS_URL ?? null);
+  // The environment and config.toml say it for this command as for a mount.
+  const settled = settledOptions(deps.env, deps.paths);
+  const options = { ...settled, insecure: flags.insecure || settled.insecure };
+  const route = routeTo(origin, { env: deps.env, options, known: null });
+  const inputs = await deps.wait.paused(() => gatherInputs(flags.given ?? {}, deps.env, deps.prompt));
+  const { name, account } = await deps.wait.for(origin, () =>
+    signIn({ paths: deps.paths, clock: deps.clock, log: silentLogger }, { origin, inputs, route }),
+  );
+  deps.print(`signed in to ${account.origin} as ${visible(account.username)} (account ${visible(name)})\n`);
+  return exitCode('ok');
+}
+
+/**
+ * Signs in and keeps the account.
+ *
+ * @throws UsageError in words for a person: refused (signIn), not reached, or not the service (unreachable)
+ */
+export async function signIn(
+  deps: { paths: Paths; clock: Clock; log: Logger },
+  how: {
+    readonly origin: string;
+    readonly inputs: SignInInputs;
+    readonly route: ServiceRoute;
+  },
+): Promise<SignedIn> {
+  const { application, accessKeyId, privateAccessKey, username, password } = how.inputs;
+  const service = new HttpService({
+    baseUrl: how.origin,
+    ...how.route,
+    userAgent: USER_AGENT,
+    keys: { application, accessKeyId, privateAccessKey },
+    refreshToken: null,
+    clock: deps.clock,
+    log: deps.log,
+  });
+  try {
+    const signal = AbortSignal.timeout(SIGN_IN_MS_MAX);
+    const refreshToken = await service.signIn({ username, password }, signal);
+    const user = await service.user(signal);
+    const account = {
+      origin: how.origin,
+      userId: userIdOf(how.origin, user),
+      username,
+      application,
+      accessKeyId,
+      privateAccessKey,
+      refreshToken,
+      // Said once for this service: neither its mounts nor any command ask again.
+      ...(how.route.insecure && { insecure: true as const }),
+    };
+    const file = accountFileOf(deps.paths, account);
+    writeAccountFile(file, withProxy({ ...keptProxy(file), ...account }, how.route.proxy));
+    return { name: accountName(account.origin, account.userId), account };
+  } catch (error) {
+    throw inWords(error, how.origin);
+  } finally {
+    await service.close();
+  }
+}
+
+/** What an earlier sign-in, or `cfs service install`, kept of a proxy. */
+function keptProxy(file: string): Pick<Account, 'proxy'> {
+  try {
+    const { proxy } = readAccountFile(file);
+    return proxy === undefined ? {} : { proxy };
+  } catch {
+    return {}; // The first sign-in, or a damaged file, which this one replaces.
+  }
+}
+
+/** Scheme, host and port of what the person gave. @throws UsageError */
+export function originOf(url: string | null): string {
+  if (url === null || url === '') throw new UsageError('say where the service is: cfs login URL, or CFS_URL');
+  const parsed = URL.canParse(url) ? new URL(url) : null;
+  if (parsed === null || !['http:', 'https:'].includes(parsed.protocol))
+    throw new UsageError(`${visible(url)} is not a URL such as https://api.example.com`);
+  if (parsed.username !== '' || parsed.password !== '')
+    throw new UsageError('no user name or password in the URL: every user of this machine can read it');
+  if (parsed.pathname !== '/' || parsed.search !== '' || parsed.hash !== '')
+    throw new UsageError(`${visible(url)} has more than a host: give ${parsed.origin}`);
+  return parsed.origin;
+}
+
+/** @throws UsageError naming everything that is missing and cannot be asked for */
+async function gatherInputs(
+  flags: Readonly<Partial<SignInInputs>>,
+  env: Readonly<Record<string, string | undefined>>,
+  prompt: Prompt | null,
+): Promise<SignInInputs> {
+  const given: Record<string, string> = {};
+  const missing: string[] = [];
+  for (const { field, variable, flag, question, ...input } of INPUTS) {
+    const value = flags[field] ?? env[variable] ?? '';
+    if (value !== '') given[field] = value;
+    else if (prompt === null) missing.push(`${variable} (${flag})`);
+    else given[field] = await prompt.ask(question, { hidden: 'secret' in input });
+  }
+  if (missing.length > 0)
+    throw new UsageError(`no terminal to ask at, and neither flag nor environment gives: ${missing.join(', ')}`);
+  return given as SignInInputs;
+}
+
+function userIdOf(origin: string, user: RemoteUser): string {
+  const shape = shapeOf(origin, user.url);
+  if (shape?.kind !== 'user') throw new ProtocolError(`the user's URL is not one: ${user.url}`);
+  return shape.id;
+}
+
+/** Whatever failed, as one sentence that says what to do. */
+function inWords(error: unknown, origin: string): unknown {
+  if (error instanceof SignInError)
+    return new UsageError(`${error.message}: check them and try again`, exitCode('signIn'), { cause: error });
+  if (error instanceof TransportError)
+    return new UsageError(`${origin} cannot be reached: ${transportReason(error)}`, exitCode('unreachable'), {
+      cause: error,
+    });
+  if (error instanceof Error && error.name === 'TimeoutError') {
+    return new UsageError(`${origin} did not answer within ${SIGN_IN_MS_MAX / 1000} s`, exitCode('unreachable'), {
+      cause: error,
+    });
+  }
+  if (error instanceof ApiError && error.status >= 500) {
+    return new UsageError(
+      `${origin} is out of order (status ${error.status}): try again later`,
+      exitCode('unreachable'),
+      { cause: error },
+    );
+  }
+  if (error instanceof ApiError || error instanceof ProtocolError) {
+    return new UsageError(`${origin} answers, but not as the service does: ${error.message}`, exitCode('unreachable'), {
+      cause: error,
+    });
+  }
+  return error;
+}

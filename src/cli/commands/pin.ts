@@ -1,0 +1,62 @@
+import type { Clock } from '../../base/clock.ts';
+import type { Paths } from '../../config/paths.ts';
+import { formatBytes, formatDuration } from '../../config/units.ts';
+import { callControl } from '../../control/client.ts';
+import type { PinnedPath } from '../../control/status-model.ts';
+import { exitCode } from '../exit-codes.ts';
+import { visible } from '../mount-event.ts';
+import { paceOf } from './progress-line.ts';
+import type { PathFlags } from './refresh.ts';
+import { type CommandOutput, mountAndPath } from './sync.ts';
+
+/**
+ * `cfs pin PATH`: keeps a file, or all that is in a folder now and later, complete on this machine. Returns when everything is here
+ * (ok), or as soon as the service cannot be reached (pending): then the rest comes when it is back. Ctrl-C ends only the waiting.
+ */
+export async function pinCommand(
+  deps: CommandOutput & { readonly paths: Paths; readonly clock: Clock },
+  flags: PathFlags,
+): Promise<number> {
+  const { mount, path } = await mountAndPath(deps.paths, flags);
+  const samples: { atMs: number; doneBytes: number }[] = [];
+  const onProgress = (pinned: PinnedPath): void => {
+    samples.push({ atMs: deps.clock.elapsedMs(), doneBytes: pinned.bytesHere });
+    if (samples.length > SAMPLES_MAX) samples.shift();
+    deps.redraw?.(pinText(pinned, samples));
+  };
+  const pinned = await callControl(mount.socketPath, 'pin', { path }, { onProgress });
+  deps.redraw?.('');
+  if (!pinned.isComplete) {
+    const trouble = visible(pinned.trouble ?? '');
+    deps.warn(`${pinText(pinned)}; the rest is fetched when the service can be reached: ${trouble}\n`);
+    return exitCode('pending');
+  }
+  const files = pinned.files === 1 ? '1 file' : `${pinned.files} files`;
+  deps.print(`${visible(flags.file ?? mount.status.directory)} is kept here: ${files}, ${formatBytes(pinned.bytes)}\n`);
+  return exitCode('ok');
+}
+
+/** `cfs unpin PATH`: what is here stays until its room is needed. */
+export async function unpinCommand(deps: CommandOutput & { readonly paths: Paths }, flags: PathFlags): Promise<number> {
+  const { mount, path } = await mountAndPath(deps.paths, flags);
+  const { wasPinned } = await callControl(mount.socketPath, 'unpin', { path });
+  const name = visible(flags.file ?? mount.status.directory);
+  if (!wasPinned) deps.warn(`${name} was not pinned itself: cfs status shows what is\n`);
+  else deps.print(`${name} is no longer pinned\n`);
+  return exitCode('ok');
+}
+
+/** `3 of 10 files, 1.2 MiB of 8 MiB, 410 KiB/s, 17 s left`; what is not known is left out. */
+export function pinText(
+  { files, filesHere, bytes, bytesHere }: PinnedPath,
+  samples: readonly { readonly atMs: number; readonly doneBytes: number }[] = [],
+): string {
+  const progress = { doneChanges: filesHere, totalChanges: files, doneBytes: bytesHere, totalBytes: bytes };
+  const { bytesPerSecond, leftMs } = paceOf(samples, progress);
+  const parts = [`${filesHere} of ${files} files`, `${formatBytes(bytesHere)} of ${formatBytes(bytes)}`];
+  if (bytesPerSecond !== null) parts.push(`${formatBytes(Math.round(bytesPerSecond))}/s`);
+  if (leftMs !== null) parts.push(`${formatDuration(Math.max(0, leftMs))} left`);
+  return parts.join(', ');
+}
+
+const SAMPLES_MAX = 40;

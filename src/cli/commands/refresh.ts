@@ -1,0 +1,38 @@
+import type { Paths } from '../../config/paths.ts';
+import { callControl } from '../../control/client.ts';
+import { exitCode } from '../exit-codes.ts';
+import { heldText, visible } from '../mount-event.ts';
+import type { ServiceWait } from '../service-wait.ts';
+import { type CommandOutput, mountAndPath } from './sync.ts';
+
+export interface PathFlags {
+  /** A file or folder in the mount; null: everything. */
+  readonly file: string | null;
+  readonly account: string | null;
+}
+
+/**
+ * `cfs refresh [PATH]`: asks the service what a folder holds now (of all that are in use without a path), and returns when the
+ * mount shows it. Names removals that wait for a person; `accept` is that person's word.
+ */
+export async function refreshCommand(
+  deps: CommandOutput & { readonly paths: Paths; readonly wait: ServiceWait },
+  flags: PathFlags & { readonly accept: boolean },
+): Promise<number> {
+  const { mount, path } = await mountAndPath(deps.paths, flags);
+  const { held } = await deps.wait.for(mount.status.account.origin, (signal) =>
+    callControl(mount.socketPath, 'refresh', { path, accept: flags.accept }, { signal }),
+  );
+  for (const each of held) deps.warn(`held back: ${heldText(each)}\n`);
+  const shown = visible(flags.file ?? mount.status.directory);
+  deps.print(`${shown} shows what the service has${held.length > 0 ? ', but for what is held back' : ''}\n`);
+  return exitCode('ok');
+}
+
+/** `cfs retry [PATH]`: tries what is parked again. */
+export async function retryCommand(deps: CommandOutput & { paths: Paths }, flags: PathFlags): Promise<number> {
+  const { mount, path } = await mountAndPath(deps.paths, flags);
+  const { retried } = await callControl(mount.socketPath, 'retry', { path });
+  deps.print(retried === 0 ? 'nothing is parked\n' : `${retried} taken up again\n`);
+  return exitCode('ok');
+}

@@ -1,0 +1,149 @@
+import { constants, existsSync, statSync } from 'node:fs';
+import { copyFile, mkdir, open, readdir, readFile, rename, rm, symlink } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { UsageError } from '../../base/errors.ts';
+import { processLife } from '../../base/process-life.ts';
+import { accountPaths } from '../../config/paths.ts';
+import { formatBytes } from '../../config/units.ts';
+import { callControl } from '../../control/client.ts';
+import { exitCode } from '../exit-codes.ts';
+import { visible } from '../mount-event.ts';
+import { DOCUMENTS_MS_MAX, type ServiceDeps, withService } from '../service-access.ts';
+import type { ServiceWait } from '../service-wait.ts';
+import { findFileInMount, type InMount } from './file-in-mount.ts';
+import { LeftBehind } from './left-behind.ts';
+import type { CommandOutput } from './sync.ts';
+import { chooseVersion, namedVersions, parseVersionOf } from './version-choice.ts';
+import { fetchVersion } from './version-fetch.ts';
+
+export interface RestoreFlags {
+  /** `FILE@VERSION`. */
+  readonly what: string;
+  /** Where the bytes go instead: a new file, or a folder; null: the file itself, as its next version. */
+  readonly to: string | null;
+}
+
+/** How often a file may be saved while the version is put beside it. */
+const TRIES_MAX = 3;
+
+/**
+ * `cfs restore FILE@VERSION [--to PATH]`. The version is fetched whole before anything changes. In place, what was not pushed yet
+ * is pushed first: it must not be lost without ever having been a version.
+ */
+export async function restoreCommand(deps: ServiceDeps & CommandOutput, flags: RestoreFlags): Promise<number> {
+  const { file, version: wanted } = parseVersionOf(flags.what, existsSync);
+  if (wanted === null)
+    throw new UsageError(`say which version: ${visible(file)}@VERSION (cfs versions ${visible(file)} lists them)`);
+  const target = flags.to === null ? file : newFileAt(flags.to, basename(file));
+  const found = await findFileInMount(deps, file);
+  const directory = join(accountPaths(deps.paths, found.mount.name).directory, 'fetched');
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  await removeSpoolsOfTheDead(directory);
+  const spool = join(directory, `${process.pid}`);
+  const leftBehind = new LeftBehind();
+  leftBehind.add(spool);
+  try {
+    const { name, version } = await withService(deps, found.mount.name, async (service) => {
+      const signal = AbortSignal.timeout(DOCUMENTS_MS_MAX);
+      const chosen = chooseVersion(namedVersions(await service.versions(found.resource, signal)), wanted, file);
+      await rm(spool, { force: true }); // of a process that was killed and had our number
+      await fetchVersion({ service, output: deps, wait: deps.wait }, chosen, spool);
+      return chosen;
+    });
+    if (flags.to === null) await replace(spool, found, leftBehind, deps.wait);
+    else await copyNew(spool, found, target, leftBehind);
+    const size = formatBytes(version.sizeBytes);
+    deps.print(
+      flags.to === null
+        ? `${visible(file)} is as it was at ${name} (${size}), as its next version\n`
+        : `${visible(target)} is ${visible(basename(file))} as of ${name} (${size})\n`,
+    );
+    return exitCode('ok');
+  } finally {
+    await rm(spool, { force: true });
+    leftBehind.dispose();
+  }
+}
+
+/** What was fetched by processes that were killed: each is called by the number of its own. */
+async function removeSpoolsOfTheDead(directory: string): Promise<void> {
+  for (const name of await readdir(directory)) {
+    if (processLife(Number(name)) === 'ended') await rm(join(directory, name), { force: true });
+  }
+}
+
+/** @throws UsageError where something is there already, or no folder for it */
+function newFileAt(path: string, name: string): string {
+  const isFolder = statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+  const target = isFolder ? join(path, name) : path;
+  if (existsSync(target)) throw new UsageError(`${visible(target)} exists already: it is not written over`);
+  if (!existsSync(dirname(target)))
+    throw new UsageError(`there is no folder ${visible(dirname(target))}`, exitCode('missing'));
+  return target;
+}
+
+/**
+ * As an editor saves: a new file beside it, then the name. Whoever reads meanwhile reads one or the other. The rename throws away
+ * what the service does not have, so what counts is what is pending then, not what was before a fetch of minutes.
+ */
+async function replace(spool: string, found: InMount, leftBehind: LeftBehind, wait: ServiceWait): Promise<void> {
+  const { place } = found;
+  // A name that never travels: what SIGKILL leaves of it stays on this machine.
+  const name = `._${[...basename(place)].slice(0, 40).join('')}.${process.pid}.cfs-restore`;
+  const fresh = join(dirname(place), name);
+  const { socketPath } = found.mount;
+  const { path } = found.located;
+  leftBehind.add(fresh);
+  for (let tries = 0; tries < TRIES_MAX; tries++) {
+    // Before the copy: that one does not lie there for the minutes of an upload.
+    await push(found, wait);
+    try {
+      if (isLink(found)) await symlink(await readFile(spool), fresh);
+      else await copyFile(spool, fresh, constants.COPYFILE_EXCL);
+      await callControl(socketPath, 'copyAttributes', { path: join(dirname(path), name), from: path });
+      const { isPending } = await callControl(socketPath, 'locate', { path });
+      if (!isPending) return await rename(fresh, place);
+    } finally {
+      await rm(fresh, { force: true });
+    }
+  }
+  throw new UsageError(
+    `${visible(place)} is being written to: try again once it is closed; nothing was changed`,
+    exitCode('pending'),
+  );
+}
+
+async function push({ mount, located, place }: InMount, wait: ServiceWait): Promise<void> {
+  const params = { path: located.path, wait: true };
+  const { parked } = await wait.for(mount.status.account.origin, (signal) =>
+    callControl(mount.socketPath, 'sync', params, { signal }),
+  );
+  const [first] = parked;
+  if (first === undefined) return;
+  throw new UsageError(
+    `${visible(place)} holds a change that is parked (${first.reason}): copy it away, or cfs discard it, first`,
+    exitCode('parked'),
+  );
+}
+
+/** A version of a link is where it led to: as a file of these bytes it would be a link no more, for all machines. */
+function isLink({ located }: InMount): boolean {
+  return located.kind === 'symlink';
+}
+
+async function copyNew(spool: string, found: InMount, target: string, leftBehind: LeftBehind): Promise<void> {
+  if (isLink(found)) {
+    await symlink(await readFile(spool), target);
+    return;
+  }
+  try {
+    // Made first, and filled then: one that somebody else made at the same moment is never taken for ours.
+    await (await open(target, 'wx')).close();
+    leftBehind.add(target);
+    await copyFile(spool, target);
+    leftBehind.delete(target);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') await rm(target, { force: true });
+    throw error;
+  }
+}

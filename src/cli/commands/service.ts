@@ -1,0 +1,198 @@
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { userInfo } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { UsageError } from '../../base/errors.ts';
+import { OPTIONS, type OptionKey, type Options } from '../../config/options.ts';
+import { accountPaths, type Paths } from '../../config/paths.ts';
+import { formatDuration } from '../../config/units.ts';
+import { chooseAccount, withProxy, writeAccountFile } from '../account-file.ts';
+import { EXIT_CODES, exitCode } from '../exit-codes.ts';
+import { withPath } from '../failure.ts';
+import { visible } from '../mount-event.ts';
+import { namedPathOf } from '../mount-point.ts';
+import { ROUTE_VARIABLES, routeTo } from '../service-route.ts';
+import { unitNameOf, unitText } from './service-unit.ts';
+
+/** What an end needs beyond the push of what is pending. */
+const STOP_MS = 30_000;
+const SYSTEMCTL_MS_MAX = 90_000;
+/** A start that ends so will end so again. */
+const LASTING = [EXIT_CODES.usage.code, EXIT_CODES.noFuse.code, EXIT_CODES.mountPoint.code, EXIT_CODES.signIn.code];
+/** What tells where everything lies; a manager of the user starts services without it. */
+const VARIABLES = ['XDG_CONFIG_HOME', 'XDG_STATE_HOME', ...ROUTE_VARIABLES] as const;
+
+interface ServiceDeps {
+  readonly paths: Paths;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly print: (text: string) => void;
+  /** For tests; 90 s otherwise. */
+  readonly systemctlMsMax?: number;
+}
+
+/** Why systemctl did not do something. */
+class Undone {
+  readonly why: string;
+  /** It was asked, and went on with it: it is only not waited for any longer. */
+  readonly isUnderWay: boolean;
+  /** False: there is no such program. */
+  readonly isThere: boolean;
+
+  constructor(why: string, how: { readonly isUnderWay?: boolean; readonly isThere?: boolean } = {}) {
+    this.why = why;
+    this.isUnderWay = how.isUnderWay === true;
+    this.isThere = how.isThere !== false;
+  }
+}
+
+/**
+ * `cfs service install DIR`: a unit of systemd's manager for this user that mounts at every sign-in to this machine, and at
+ * once. Where no manager answers (no session) the unit is written all the same, and it is said how to start it; where there is no
+ * systemctl nothing is installed.
+ *
+ * A proxy that only the environment of this command names goes into the unit, as an option, and its password to the account: the manager
+ * starts the mount without this environment, and everybody may read a unit.
+ *
+ * @param given the options of the mount as they were typed, or as the environment has them
+ * @throws UsageError where no account fits, or the directory is missing; (noManager) without systemctl
+ */
+export async function installService(
+  deps: ServiceDeps & { readonly options: Options; readonly given: Partial<Record<OptionKey, string>> },
+  flags: { readonly directory: string; readonly account: string | null },
+): Promise<number> {
+  const { name, account } = chooseAccount(deps.paths, flags.account);
+  const directory = namedPathOf(flags.directory);
+  const refuse = (reason: string): never => {
+    throw new UsageError(`${visible(directory)} ${reason}`, exitCode('mountPoint'));
+  };
+  const found = statSync(directory, { throwIfNoEntry: false });
+  if (found === undefined) refuse('does not exist: make the directory first');
+  else if (!found.isDirectory()) refuse('is not a directory');
+  const { proxy } = routeTo(account.origin, { env: deps.env, options: deps.options, known: account });
+  const isNew = deps.options.proxy === null && proxy !== null;
+  const given = isNew ? { ...deps.given, proxy: proxy.address } : deps.given;
+  const unit = unitNameOf(directory);
+  const folder = unitFolder(deps);
+  const path = join(folder, unit);
+  const program = fileURLToPath(new URL('../cfs-mount.js', import.meta.url));
+  const text = unitText({
+    title: `${account.username} at ${directory}`,
+    directory,
+    command: [
+      process.execPath,
+      program,
+      '--foreground',
+      '--account',
+      name,
+      ...flagsOf({ ...deps, given }),
+      '--',
+      directory,
+    ],
+    env: Object.fromEntries(VARIABLES.flatMap((key) => (deps.env[key] ? [[key, deps.env[key]]] : []))),
+    stopMs: deps.options.drainMs + STOP_MS,
+    lasting: LASTING,
+  });
+  mkdirSync(folder, { recursive: true });
+  try {
+    writeFileSync(`${path}.new`, text, { mode: 0o644 });
+    renameSync(`${path}.new`, path);
+  } catch (error) {
+    rmSync(`${path}.new`, { force: true });
+    throw withPath(error, path);
+  }
+  if (proxy !== null && proxy.credentials !== null)
+    writeAccountFile(accountPaths(deps.paths, name).accountFile, withProxy(account, proxy));
+
+  const started = systemctl(deps, 'daemon-reload') ?? systemctl(deps, 'enable', '--now', unit);
+  if (started?.isThere === false) {
+    rmSync(path);
+    const line = `${account.username} ${fieldOf(directory)} fuse.cfs-mount setuid=${userInfo().username} 0 0`;
+    throw new UsageError(
+      `this system has no systemctl, nothing is installed; a line in /etc/fstab mounts at every boot: ${visible(line)}`,
+      exitCode('noManager'),
+    );
+  }
+  deps.print(`wrote ${visible(path)}\n`);
+  if (isNew) deps.print(`the service is reached through the proxy ${proxy.address}, as ${proxy.source} says\n`);
+  if (proxy !== null && proxy.credentials !== null)
+    deps.print("the proxy's user name and password are kept with the account, not in the unit\n");
+  if (started === null) {
+    deps.print(`mounted at ${visible(directory)}, now and whenever you sign in to this machine\n`);
+    deps.print('for a mount without a session of yours: loginctl enable-linger\n');
+    return exitCode('ok');
+  }
+  deps.print(`not started (${started.why}); to start it: systemctl --user enable --now '${unit}'\n`);
+  return exitCode('noManager');
+}
+
+/** fstab(5): white space in a field is written as three octal digits. */
+function fieldOf(path: string): string {
+  return path.replace(/[\s\\]/g, (character) => `\\${character.charCodeAt(0).toString(8).padStart(3, '0')}`);
+}
+
+/** `cfs service remove [DIR]`: ends the mount in order and takes its unit away. */
+export async function removeService(deps: ServiceDeps, flags: { readonly directory: string | null }): Promise<number> {
+  const folder = unitFolder(deps);
+  const unit = chooseUnit(folder, flags.directory);
+  const stopped = systemctl(deps, 'disable', '--now', unit);
+  rmSync(join(folder, unit), { force: true });
+  // What `enable` made, where no manager could undo it.
+  rmSync(join(folder, 'default.target.wants', unit), { force: true });
+  systemctl(deps, 'daemon-reload');
+  deps.print(`removed ${visible(join(folder, unit))}\n`);
+  if (stopped?.isUnderWay === true) deps.print(`${stopped.why}: a mount with much to push may still be ending\n`);
+  else if (stopped !== null)
+    deps.print(`no manager was asked to end it (${stopped.why}): cfs umount ends a mount that runs\n`);
+  return exitCode('ok');
+}
+
+/** @throws UsageError where there is none, or where several fit */
+function chooseUnit(folder: string, directory: string | null): string {
+  const units = unitsIn(folder);
+  const wanted = directory === null ? null : unitNameOf(namedPathOf(directory));
+  const fitting = units.filter((unit) => wanted === null || unit === wanted);
+  const [only, second] = fitting;
+  if (only !== undefined && second === undefined) return only;
+  if (second !== undefined)
+    throw new UsageError(`several services are installed (${units.join(', ')}): say which directory is meant`);
+  throw new UsageError(
+    directory === null ? 'no service is installed' : `no service is installed for ${visible(directory)}`,
+    exitCode('notMounted'),
+  );
+}
+
+function unitsIn(folder: string): readonly string[] {
+  try {
+    return readdirSync(folder).filter((name) => name.startsWith('cfs-mount-') && name.endsWith('.service'));
+  } catch {
+    return [];
+  }
+}
+
+/** systemd.unit(5), "User Unit Search Path". */
+function unitFolder({ paths }: ServiceDeps): string {
+  return join(paths.configFile, '..', '..', 'systemd', 'user');
+}
+
+/** @returns null when it was done, otherwise why not */
+function systemctl({ env, systemctlMsMax: timeout = SYSTEMCTL_MS_MAX }: ServiceDeps, ...args: string[]): Undone | null {
+  const result = spawnSync('systemctl', ['--user', ...args], { encoding: 'utf8', timeout, env });
+  if ((result.error as NodeJS.ErrnoException | undefined)?.code === 'ETIMEDOUT')
+    return new Undone(`systemctl did not answer within ${formatDuration(timeout)}`, { isUnderWay: true });
+  if (result.error !== undefined) return new Undone('systemctl cannot be run', { isThere: false });
+  if (result.status === 0) return null;
+  const said = visible(result.stderr.trim().split('\n', 1)[0] ?? '');
+  return new Undone(said || `systemctl ended with ${result.status}`);
+}
+
+function flagsOf(deps: { readonly options: Options; readonly given: Partial<Record<OptionKey, string>> }): string[] {
+  // systemd starts services in another directory than the one in which this was typed.
+  const given = deps.options.logFile === null ? deps.given : { ...deps.given, logFile: deps.options.logFile };
+  return Object.entries(given).flatMap(([key, value]) => {
+    const { flag, placeholder } = OPTIONS[key as OptionKey];
+    // A switch of the environment may be off, which no flag can say.
+    if (placeholder === null) return deps.options[key as OptionKey] === true ? [flag] : [];
+    return [`${flag}=${value}`];
+  });
+}

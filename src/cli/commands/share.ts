@@ -1,0 +1,26 @@
+import { UsageError } from '../../base/errors.ts';
+import { exitCode } from '../exit-codes.ts';
+import { visible } from '../mount-event.ts';
+import { DOCUMENTS_MS_MAX, type ServiceDeps, withService } from '../service-access.ts';
+import { findFileInMount } from './file-in-mount.ts';
+import type { CommandOutput } from './sync.ts';
+
+/** `cfs share link FILE [--off]`: whoever knows the link reads the file, also what it becomes. Prints the link and nothing else. */
+export async function shareLinkCommand(
+  deps: ServiceDeps & CommandOutput,
+  flags: { readonly file: string; readonly state: 'on' | 'off' },
+): Promise<number> {
+  const { mount, located, resource } = await findFileInMount(deps, flags.file);
+  const link = await withService(deps, mount.name, (service) =>
+    service.account.setPublicLink(resource, flags.state, AbortSignal.timeout(DOCUMENTS_MS_MAX)),
+  );
+  if (flags.state === 'off') {
+    deps.print(`${visible(flags.file)} has no public link any more\n`);
+    return exitCode('ok');
+  }
+  if (link === null)
+    throw new UsageError(`the service gave no link for ${visible(flags.file)}`, exitCode('unreachable'));
+  deps.print(`${visible(link)}\n`);
+  if (located.isPending) deps.warn('what is here now is not with the service yet: the link shows the version before\n');
+  return exitCode('ok');
+}

@@ -1,0 +1,43 @@
+import type { Clock } from '../../base/clock.ts';
+
+/** How often a mount is asked while somebody watches. */
+const LOOK_EVERY_MS = 1_000;
+
+/** DECAWM of xterm and all like it: a line that is longer than the terminal is wide takes one row, as `rewind` counts it. */
+const CUT = '\x1b[?7l';
+const WRAP = '\x1b[?7h';
+
+/**
+ * Shows what `look` says until `signal`: at a terminal over what it said before, elsewhere once for each time it says
+ * something new. What is longer than a line of the terminal is cut there.
+ */
+export async function watch(
+  deps: { readonly clock: Clock; readonly print: (text: string) => void; readonly isTerminal: boolean },
+  look: () => Promise<string>,
+  signal: AbortSignal,
+): Promise<void> {
+  let last: string | null = null;
+  while (!signal.aborted) {
+    const text = await look();
+    if (deps.isTerminal) deps.print(`${rewind(last)}${CUT}${text}${WRAP}`);
+    else if (text !== last) deps.print(text);
+    last = text;
+    if (signal.aborted) return;
+    await new Promise<void>((resolve) => {
+      const go = (): void => {
+        cancel();
+        signal.removeEventListener('abort', go);
+        resolve();
+      };
+      const cancel = deps.clock.after(LOOK_EVERY_MS, go);
+      signal.addEventListener('abort', go, { once: true });
+    });
+  }
+}
+
+/** To the first column of the line where `text` began, and nothing left of it. */
+function rewind(text: string | null): string {
+  if (text === null) return '';
+  const lines = text.split('\n').length - 1;
+  return lines === 0 ? '' : `\x1b[${lines}A\x1b[J`;
+}

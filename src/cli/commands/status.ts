@@ -1,0 +1,202 @@
+import type { Clock } from '../../base/clock.ts';
+import { accountPaths, type Paths, storeDirectories } from '../../config/paths.ts';
+import { formatBytes, formatDuration } from '../../config/units.ts';
+import type { Status } from '../../control/status-model.ts';
+import { ownerOf } from '../../store/owner-lock.ts';
+import { waitingChanges } from '../../store/waiting-changes.ts';
+import { exitCode } from '../exit-codes.ts';
+import { heldText, visible } from '../mount-event.ts';
+import { type AccountState, accountStates } from '../running-mounts.ts';
+import { pinText } from './pin.ts';
+import { watch } from './status-watch.ts';
+
+/** How many pending changes a person is shown; scripts read all that `--json` has. */
+const SHOWN_MAX = 10;
+
+/** The process of a mount that does not answer. */
+export interface SilentProcess {
+  readonly pid: number | null;
+  readonly logFile: string;
+}
+
+/** Changes below a root that is not mounted: no mount tells of them, and none pushes them. */
+export interface WaitingBelow {
+  readonly root: 'briefcase' | 'account';
+  readonly changes: number;
+}
+
+interface ShownAccount extends AccountState {
+  readonly waiting: readonly WaitingBelow[];
+}
+
+/** `cfs status`: every account, one after another. Exit code: parked where something is parked, otherwise ok. */
+export async function statusCommand(
+  deps: { readonly paths: Paths; readonly clock: Clock; readonly print: (text: string) => void },
+  flags: {
+    readonly json: boolean;
+    /** Until then it is shown again and again; null: once. */
+    readonly watchUntil?: AbortSignal | null;
+    readonly isTerminal?: boolean;
+  },
+): Promise<number> {
+  const shownAccounts = async (): Promise<readonly ShownAccount[]> =>
+    Promise.all(
+      (await accountStates(deps.paths)).map(async (state) => ({
+        ...state,
+        waiting: await waitingOf(deps.paths, state),
+      })),
+    );
+  let states = await shownAccounts();
+  const shownAccount = (state: ShownAccount): string =>
+    statusText(state, deps.clock.nowMs(), state.waiting, silentProcess(deps.paths, state));
+  const shown = (): string => {
+    // A line for each look, where somebody reads them as they come.
+    if (flags.json) return `${JSON.stringify({ accounts: states }, null, flags.watchUntil == null ? 2 : 0)}\n`;
+    if (states.length === 0) return 'not signed in: run cfs login URL\n';
+    return `${states.map(shownAccount).join('\n\n')}\n`;
+  };
+  if (flags.watchUntil == null) deps.print(shown());
+  else {
+    const look = async (): Promise<string> => {
+      states = await shownAccounts();
+      return shown();
+    };
+    await watch({ ...deps, isTerminal: flags.isTerminal === true && !flags.json }, look, flags.watchUntil);
+  }
+  return states.some(({ status }) => (status?.parked.length ?? 0) > 0) ? exitCode('parked') : exitCode('ok');
+}
+
+async function waitingOf(paths: Paths, { name }: AccountState): Promise<readonly WaitingBelow[]> {
+  const [usual, ofAccount] = storeDirectories(accountPaths(paths, name));
+  const below = [
+    { root: 'briefcase' as const, changes: await waitingChanges(usual) },
+    { root: 'account' as const, changes: await waitingChanges(ofAccount) },
+  ];
+  return below.filter(({ changes }) => changes > 0);
+}
+
+/** Who answers nobody, as far as can be found out without asking: who has the store open, and where its log is. */
+function silentProcess(paths: Paths, { name, silent }: AccountState): SilentProcess | null {
+  if (!silent) return null;
+  const account = accountPaths(paths, name);
+  for (const directory of storeDirectories(account)) {
+    try {
+      const pid = ownerOf(directory);
+      if (pid !== null) return { pid, logFile: account.logFile };
+    } catch {
+      // Whoever may not look there is told of the log alone.
+    }
+  }
+  return { pid: null, logFile: account.logFile };
+}
+
+/** One account as a few lines of at most 80 columns; a word that is longer, as a path, makes a longer one. */
+export function statusText(
+  state: AccountState,
+  nowMs: number,
+  waiting: readonly WaitingBelow[] = [],
+  silent: SilentProcess | null = null,
+): string {
+  const who = `${visible(state.username)} at ${state.origin}`;
+  if (state.silent) {
+    const process = silent === null || silent.pid === null ? 'process' : `process (${silent.pid})`;
+    const log = silent === null ? '' : `; its log is ${visible(silent.logFile)}`;
+    return [who, ...folded(`  mounted, but the ${process} does not answer: cfs doctor says what to do${log}`)].join(
+      '\n',
+    );
+  }
+  const below = waiting.map(({ root, changes }) => {
+    const what = `${changes} ${changes === 1 ? 'change' : 'changes'} below --root ${root}`;
+    return `waiting    ${what}, which ${state.status === null ? 'the next mount pushes' : 'is not mounted'}`;
+  });
+  if (state.status === null) return [who, '  not mounted', ...below.flatMap((line) => folded(`  ${line}`))].join('\n');
+  const { status } = state;
+  return [
+    who,
+    `  mounted    ${visible(status.directory)} (process ${status.pid})`,
+    ...[...details(status, nowMs), ...below].flatMap((line) => folded(`  ${line}`)),
+  ].join('\n');
+}
+
+const COLUMNS = 80;
+/** Where what stands behind a line's first word begins. */
+const INDENT = 13;
+
+/** A line in pieces of 80 columns, broken between words: a path is never cut, so that it can be copied. */
+function folded(line: string): string[] {
+  const lines: string[] = [];
+  let current = line.slice(0, INDENT);
+  for (const word of line.slice(INDENT).split(/(?<= )/)) {
+    if (current.length > INDENT && current.length + word.trimEnd().length > COLUMNS) {
+      lines.push(current.trimEnd());
+      current = ' '.repeat(INDENT);
+    }
+    current += word;
+  }
+  return [...lines, current.trimEnd()];
+}
+
+function details(status: Status, nowMs: number): string[] {
+  const { pending, parked, transfers, cache, local } = status;
+  const isEverything = parked.length === 0 && (local?.count ?? 0) === 0;
+  const lines = [`service    ${connectionText(status, nowMs)}`];
+  if (status.phase === 'draining') lines.push('unmounting now');
+  lines.push(
+    pending.count === 0
+      ? `pending    nothing${isEverything ? ': the service has everything' : ''}`
+      : `pending    ${pending.count} (${formatBytes(pending.bytes)}), kept on this machine`,
+  );
+  for (const change of pending.changes.slice(0, SHOWN_MAX)) {
+    const retries = change.attempts > 0 ? `, attempt ${change.attempts + 1}` : '';
+    lines.push(`           ${change.kind} ${visible(change.path)}${retries}`);
+  }
+  if (pending.count > SHOWN_MAX) lines.push(`           and ${pending.count - SHOWN_MAX} more`);
+  for (const [index, change] of parked.entries())
+    lines.push(
+      `parked     ${index === 0 ? 'needs you (cfs retry, cfs discard): ' : ''}${change.kind} ${visible(change.path)}: ${visible(change.reason)} (for ${formatDuration(nowMs - change.sinceMs)})`,
+    );
+  for (const folder of status.localFolders)
+    lines.push(`local      ${visible(folder)}: removed on the service; files in it exist on this machine only`);
+  for (const held of status.held) lines.push(`held back  ${heldText(held)}`);
+  if (local !== undefined && local.count > 0) {
+    const shown = local.paths.slice(0, SHOWN_MAX).map(visible);
+    const more = local.count > shown.length ? ` and ${local.count - shown.length} more` : '';
+    lines.push(
+      `local      ${local.count} (${formatBytes(local.bytes)}) on this machine only, by name: ${shown.join(', ')}${more}`,
+    );
+  }
+  for (const pinned of status.pinned) {
+    const name = pinned.path === '' ? 'everything' : visible(pinned.path);
+    const size = `${pinned.files} files, ${formatBytes(pinned.bytes)}`;
+    lines.push(`pinned     ${name}: ${pinned.isComplete ? `here, ${size}` : pinText(pinned)}`);
+  }
+  for (const transfer of transfers) {
+    const percent = transfer.totalBytes === 0 ? 100 : Math.floor((100 * transfer.doneBytes) / transfer.totalBytes);
+    const arrow = transfer.direction === 'up' ? 'uploading ' : 'fetching  ';
+    const left = transfer.leftMs === null ? '' : `, ${formatDuration(transfer.leftMs)} left`;
+    const rate = `${formatBytes(Math.round(transfer.bytesPerSecond))}/s`;
+    lines.push(
+      `${arrow} ${visible(transfer.path)} ${percent} % of ${formatBytes(transfer.totalBytes)}, ${rate}${left}`,
+    );
+  }
+  lines.push(`cache      ${formatBytes(cache.usedBytes)} of ${formatBytes(cache.limitBytes)}`);
+  if (status.quota !== null) {
+    const { usedBytes, limitBytes } = status.quota;
+    lines.push(`storage    ${formatBytes(usedBytes)} of ${formatBytes(limitBytes)} with the service`);
+  }
+  return lines;
+}
+
+function connectionText({ connection }: Status, nowMs: number): string {
+  const since = `for ${formatDuration(Math.max(0, nowMs - connection.sinceMs))}`;
+  switch (connection.state) {
+    case 'online':
+      return `online ${since}`;
+    case 'offline':
+      return `offline ${since}${connection.reason === null ? '' : `: ${connection.reason}`}`;
+    case 'sign-in-needed':
+      return `sign in again: run cfs login URL (the service has refused the saved sign-in ${since})`;
+    default:
+      return connection.state satisfies never;
+  }
+}

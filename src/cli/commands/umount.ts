@@ -1,0 +1,100 @@
+import type { Clock } from '../../base/clock.ts';
+import { UsageError } from '../../base/errors.ts';
+import { processLife } from '../../base/process-life.ts';
+import type { Paths } from '../../config/paths.ts';
+import { callControl } from '../../control/client.ts';
+import { exitCode } from '../exit-codes.ts';
+import { visible } from '../mount-event.ts';
+import { detachMount, isOurs, mountAt, mountPathOf, probeMount } from '../mount-point.ts';
+import { chooseMount } from '../running-mounts.ts';
+import { ProgressLine } from './progress-line.ts';
+import type { CommandOutput } from './sync.ts';
+
+export interface UmountFlags {
+  readonly directory: string | null;
+  readonly account: string | null;
+  /** How long to push what is pending; 0: not at all; null: until everything is pushed. */
+  readonly timeoutMs: number | null;
+}
+
+/** How long the process of a mount may take to end after its last word. */
+const END_MS_MAX = 10_000;
+
+/**
+ * `cfs umount [DIR]`: ends a mount in order. Exit code: ok when everything is with the service, pending or parked when
+ * something stays queued here; the mount is gone in all three.
+ *
+ * @throws UsageError, StorageError when it could not be taken away: it is still there
+ */
+export async function umountCommand(
+  deps: CommandOutput & { paths: Paths; clock: Clock },
+  flags: UmountFlags,
+): Promise<number> {
+  if (flags.directory !== null && freeDeadMount(flags.directory)) {
+    deps.print(
+      `took away the dead mount at ${visible(flags.directory)}; what was saved there is kept and pushed at the next start\n`,
+    );
+    return exitCode('ok');
+  }
+  const mount = await chooseMount(deps.paths, flags);
+  const waiting = mount.status.pending.count;
+  if (deps.redraw !== null && waiting > 0 && flags.timeoutMs !== 0)
+    deps.warn(`pushing what is pending (${changes(waiting)}); Ctrl-C stops waiting, the unmount goes on\n`);
+  const line = new ProgressLine({
+    clock: deps.clock,
+    output: deps,
+    hint:
+      flags.timeoutMs === 0
+        ? null
+        : 'cfs umount --now ends it at once: what is left is kept here and pushed at the next start',
+  });
+  const outcome = await callControl(
+    mount.socketPath,
+    'umount',
+    { timeoutMs: flags.timeoutMs },
+    { onProgress: (progress) => line.show(progress) },
+  ).finally(() => line.end());
+  await processEnded(mount.status.pid, deps.clock);
+
+  const directory = visible(mount.status.directory);
+  deps.print(`unmounted ${directory}${outcome.busy ? ' (it was busy: programs that still use it get errors)' : ''}\n`);
+  if (outcome.pending === 0) return exitCode('ok');
+  const queued = outcome.pending - outcome.parked;
+  if (queued > 0)
+    deps.warn(`${changes(queued)} not with the service yet; kept here and pushed at the next start, nothing is lost\n`);
+  // No start pushes these: they wait for a person.
+  if (outcome.parked > 0)
+    deps.warn(
+      `${changes(outcome.parked)} parked; kept here: once mounted again cfs status says why, cfs retry tries again\n`,
+    );
+  for (const { kind, path } of outcome.left) deps.warn(`  ${kind} ${visible(path)}\n`);
+  if (outcome.pending > outcome.left.length) deps.warn(`  and ${outcome.pending - outcome.left.length} more\n`);
+  return outcome.parked > 0 ? exitCode('parked') : exitCode('pending');
+}
+
+function changes(count: number): string {
+  return count === 1 ? '1 change' : `${count} changes`;
+}
+
+/** @returns whether a dead mount of ours was there; it is gone now */
+function freeDeadMount(directory: string): boolean {
+  const path = mountPathOf(directory);
+  const mount = mountAt(path);
+  if (mount === null || !isOurs(mount) || probeMount(path) !== 'dead') return false;
+  const why = detachMount(path);
+  if (why !== null)
+    throw new UsageError(
+      `the dead mount at ${visible(path)} cannot be taken away: ${visible(why)}`,
+      exitCode('alreadyMounted'),
+    );
+  return true;
+}
+
+/** A script that unmounts may remove the state next: it waits until nobody uses that any more. */
+async function processEnded(pid: number, clock: Clock): Promise<void> {
+  const started = clock.elapsedMs();
+  while (clock.elapsedMs() - started < END_MS_MAX) {
+    if (processLife(pid) === 'ended') return;
+    await new Promise<void>((resolve) => setTimeout(resolve, 10)); // not clock.sleep: that one does not keep the process alive
+  }
+}

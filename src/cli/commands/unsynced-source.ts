@@ -1,0 +1,130 @@
+import { existsSync } from 'node:fs';
+import { open, readlink } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import type { Clock } from '../../base/clock.ts';
+import { systemCodeOf } from '../../base/errors.ts';
+import { silentLogger } from '../../base/log.ts';
+import type { Extent, Inode } from '../../base/vocabulary.ts';
+import { callControl } from '../../control/client.ts';
+import type { UnsyncedFile } from '../../control/status-model.ts';
+import { ContentStore } from '../../store/content-store.ts';
+import { partsHere, type UnsyncedPart, unsyncedFiles } from '../mounting/pending-changes.ts';
+import { openStore } from './accounts.ts';
+import { DeepFolders } from './deep-folders.ts';
+
+/** What exists on this machine only, from whoever has it. */
+export interface UnsyncedSource {
+  files(): AsyncIterable<UnsyncedFile>;
+  open(file: UnsyncedFile): Promise<UnsyncedReader>;
+  close(): Promise<void>;
+}
+
+export interface UnsyncedReader {
+  /** Of the file that was opened: it may be another one by now than when it was listed. */
+  readonly sizeBytes: number;
+  /** The bytes of an extent that lies within the file, in parts. */
+  read(extent: Extent): Promise<readonly UnsyncedPart[]>;
+  close(): Promise<void>;
+}
+
+/**
+ * Through a mount that runs: it alone may use its store. The bytes come from the mount like for any program, so that what the service
+ * has of a file is fetched; where that cannot be had, the mount is asked for what is here, however little it is of a page or block.
+ */
+export function openUnsyncedInMount(socketPath: string, directory: string): UnsyncedSource {
+  // Waited for once, not with every piece.
+  let isAway = false;
+  const folders = new DeepFolders(directory, 'refuse');
+  const at = <T>(path: string, act: (short: string) => Promise<T>): Promise<T> =>
+    folders.in(dirname(path), (folder) => act(join(folder, basename(path))));
+  return {
+    files: async function* () {
+      for (let after: number | null = 0; after !== null; ) {
+        const page: { readonly files: readonly UnsyncedFile[]; readonly next: number | null } = await callControl(
+          socketPath,
+          'unsynced',
+          { after },
+        );
+        yield* page.files;
+        after = page.next;
+      }
+    },
+    open: async ({ path, kind }) => {
+      if (kind === 'symlink') {
+        const target = await at(path, (short) => readlink(short, { encoding: 'buffer' }));
+        const sizeBytes = target.byteLength;
+        return { sizeBytes, read: async () => [{ length: sizeBytes, bytes: target }], close: async () => {} };
+      }
+      const file = await at(path, (short) => open(short, 'r'));
+      const { ino, size: sizeBytes } = await file.stat();
+      return {
+        sizeBytes,
+        read: async ({ start, end }) => {
+          if (!isAway) {
+            const bytes = new Uint8Array(end - start);
+            try {
+              const { bytesRead } = await file.read(bytes, 0, bytes.byteLength, start);
+              if (bytesRead === bytes.byteLength) return [{ length: bytesRead, bytes }];
+            } catch (error) {
+              const code = systemCodeOf(error) ?? '';
+              if (!NOT_HERE.has(code)) throw error;
+              isAway = code === 'ETIMEDOUT';
+            }
+          }
+          const { parts } = await callControl(socketPath, 'unsyncedParts', { ino, start, end });
+          return parts.map(({ length, base64 }) => ({
+            length,
+            bytes: base64 === null ? null : Buffer.from(base64, 'base64'),
+          }));
+        },
+        close: () => file.close(),
+      };
+    },
+    close: () => folders.close(),
+  };
+}
+
+/** How a read of bytes that are not here fails. */
+const NOT_HERE: ReadonlySet<string> = new Set(['EIO', 'ESTALE', 'ETIMEDOUT']);
+
+/** From the store of an account that is not mounted. @throws UsageError with its owner · StorageError */
+export async function openUnsyncedInStore(directory: string, clock: Clock): Promise<UnsyncedSource> {
+  // Looking at what was never mounted would make it.
+  if (!existsSync(join(directory, 'index'))) {
+    return {
+      files: async function* () {},
+      open: () => Promise.reject(new Error('nothing is here')),
+      close: async () => {},
+    };
+  }
+  const store = await openStore(directory, clock);
+  const contents = new ContentStore({
+    store,
+    directory,
+    clock,
+    log: silentLogger,
+    // Nothing is fetched and nothing evicted: what these limits are does not matter.
+    options: { inlineMaxBytes: 16 * 1024, cacheBytes: Number.MAX_SAFE_INTEGER },
+  });
+  return {
+    files: async function* () {
+      for (let after: number | null = 0; after !== null; ) {
+        const page: ReturnType<typeof unsyncedFiles> = unsyncedFiles(store, after);
+        yield* page.files;
+        after = page.next;
+      }
+    },
+    open: async ({ ino, sizeBytes }) => {
+      const content = store.get('node', ino as Inode)?.local?.content ?? null;
+      return {
+        sizeBytes,
+        read: async (extent) => partsHere(contents, content, extent),
+        close: async () => {},
+      };
+    },
+    close: async () => {
+      contents.close();
+      await store.close();
+    },
+  };
+}

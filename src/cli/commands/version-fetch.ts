@@ -1,0 +1,43 @@
+import { type FileHandle, open, rm } from 'node:fs/promises';
+import { formatBytes } from '../../config/units.ts';
+import type { NamedVersion } from '../../fs/file-history.ts';
+import type { HttpService } from '../../remote/http-service.ts';
+import { withPath } from '../failure.ts';
+import { visible } from '../mount-event.ts';
+import type { ServiceWait } from '../service-wait.ts';
+import type { CommandOutput } from './sync.ts';
+
+/**
+ * Writes a version's bytes into a new file of mode 0600, whole or not at all.
+ *
+ * @throws whatever the service or the disk says; nothing is left then
+ */
+export async function fetchVersion(
+  deps: { readonly service: HttpService; readonly output: CommandOutput; readonly wait: ServiceWait },
+  { version, name }: NamedVersion,
+  path: string,
+): Promise<void> {
+  const { url, sizeBytes } = version;
+  const file = await open(path, 'wx', 0o600);
+  try {
+    const { chunks } = await deps.service.readVersion(url, { start: 0, end: sizeBytes }, sizeBytes);
+    let doneBytes = 0;
+    for await (const chunk of chunks) {
+      await writeWhole(file, chunk).catch((error: unknown) => Promise.reject(withPath(error, path)));
+      deps.wait.moved();
+      doneBytes += chunk.byteLength;
+      deps.output.redraw?.(`fetching ${visible(name)}: ${formatBytes(doneBytes)} of ${formatBytes(sizeBytes)}`);
+    }
+    await file.close();
+  } catch (error) {
+    await file.close().catch(() => {});
+    await rm(path, { force: true });
+    throw error;
+  } finally {
+    deps.output.redraw?.('');
+  }
+}
+
+async function writeWhole(file: FileHandle, chunk: Uint8Array): Promise<void> {
+  for (let at = 0; at < chunk.byteLength; ) at += (await file.write(chunk, at)).bytesWritten;
+}

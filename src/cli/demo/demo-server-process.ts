@@ -1,0 +1,54 @@
+import { createLogger } from '../../base/log.ts';
+import type { Administration } from '../../server/administration.ts';
+import { ReferenceServer } from '../../server/reference-server.ts';
+import { failureOf } from '../failure.ts';
+import type { DemoServerAnswer, DemoServerQuestion } from './demo-server-messages.ts';
+
+/** The embedded server of `npm start`, as a process. Started by `DemoServer` with an IPC channel, never by hand. */
+
+const APPLICATION = 'cfs-mount demo';
+const GRACE_MS = 1000;
+
+const [dataDirectory = ''] = process.argv.slice(2);
+
+function answer(message: DemoServerAnswer): void {
+  process.send?.(message);
+}
+
+async function prepareUser(
+  administration: Administration,
+  { email, password }: DemoServerQuestion,
+): Promise<DemoServerAnswer> {
+  const known = administration.users().find((user) => user.email === email);
+  if (known === undefined) await administration.addUser(email, password, { nickname: 'Demo' });
+  else {
+    // A start that was killed before it had signed in: its keys are of no use to anybody.
+    await administration.setPassword(email, password);
+    for (const key of known.keyPairs) administration.revokeKeyPair(key);
+  }
+  const application =
+    administration.applications().find(({ name }) => name === APPLICATION)?.id ??
+    administration.addApplication(APPLICATION, { owner: email });
+  return { type: 'user', application, ...administration.addKeyPair(email) };
+}
+
+try {
+  const server = await ReferenceServer.open({ dataDirectory, log: createLogger({ level: 'warn' }) });
+  const stop = async (): Promise<void> => {
+    await server.close({ graceMs: GRACE_MS });
+    process.exit(0);
+  };
+  // The channel closes when the other process wants it, and also when that is killed.
+  process.once('disconnect', () => void stop());
+  process.once('SIGTERM', () => void stop());
+  process.on('message', (message: DemoServerQuestion) => {
+    prepareUser(server.administration, message).then(answer, (error: unknown) =>
+      answer({ type: 'failed', ...failureOf(error) }),
+    );
+  });
+  answer({ type: 'listening', origin: server.origin });
+} catch (error) {
+  answer({ type: 'failed', ...failureOf(error) });
+  process.exitCode = 1;
+  process.disconnect?.();
+}

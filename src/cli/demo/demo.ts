@@ -1,0 +1,109 @@
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Clock } from '../../base/clock.ts';
+import type { Options } from '../../config/options.ts';
+import { homeDirectory, type Paths } from '../../config/paths.ts';
+import { type LaunchedMount, launchMount } from '../launch/launch.ts';
+import { checkNotMounted, mountRequest } from '../launch/mount-command.ts';
+import { SignalRelay } from '../launch/signal-relay.ts';
+import { visible } from '../mount-event.ts';
+import { checkFuse, checkMountPoint } from '../mount-point.ts';
+import { type DemoAccount, knownAccount } from './demo-account.ts';
+import { DemoServer } from './demo-server.ts';
+
+interface DemoDeps {
+  readonly paths: Paths;
+  readonly options: Options;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly clock: Clock;
+  readonly print: (text: string) => void;
+}
+
+/**
+ * `cfs demo [DIR]`, behind `npm start`: an embedded server with an account that holds a small tree, mounted in the foreground.
+ * What is there from an earlier start is used as it is.
+ */
+export async function demoCommand(deps: DemoDeps, flags: { readonly directory: string | null }): Promise<number> {
+  checkFuse();
+  const directory = pointFor(flags.directory ?? join(homeDirectory(deps.env), 'Cloud'), deps.options);
+  const known = knownAccount(deps.paths);
+  if (known !== null) await checkNotMounted(deps.paths, known.name);
+
+  const signals = new SignalRelay();
+  try {
+    const { server, mount } = await startBoth(deps, directory, known);
+    try {
+      deps.print(whatToTry(directory, deps.env.npm_lifecycle_event === 'start'));
+      return await signals.passTo(mount);
+    } finally {
+      await server.stop();
+    }
+  } finally {
+    signals.dispose();
+  }
+}
+
+/** A known account is mounted while the server still starts: the mount answers from what is here. */
+async function startBoth(
+  deps: DemoDeps,
+  directory: string,
+  known: DemoAccount | null,
+): Promise<{ server: DemoServer; mount: LaunchedMount }> {
+  const mountAs = (name: string) => launchMount(mountRequest(deps, { directory, account: name, foreground: true }));
+  const [started, mounted] = await Promise.allSettled([
+    DemoServer.start(deps.paths.demoServerDirectory),
+    known === null ? Promise.resolve(null) : mountAs(known.name),
+  ]);
+  const early = mounted.status === 'fulfilled' ? mounted.value : null;
+  if (started.status === 'rejected') {
+    await endMount(early);
+    throw started.reason;
+  }
+  const server = started.value;
+  try {
+    if (mounted.status === 'rejected') throw mounted.reason;
+    if (early !== null && known?.origin === server.origin) return { server, mount: early };
+    // The first start; or its data are those of another server.
+    await endMount(early);
+    const { newAccount } = await import('./demo-account-making.ts');
+    return { server, mount: await mountAs(await newAccount(deps, server)) };
+  } catch (error) {
+    await server.stop();
+    throw error;
+  }
+}
+
+async function endMount(mount: LaunchedMount | null): Promise<void> {
+  mount?.signal('SIGTERM');
+  await mount?.ended;
+}
+
+/** Makes the directory where it is missing; a dead mount on it is not missing. */
+function pointFor(wanted: string, options: Options): string {
+  try {
+    mkdirSync(wanted, { recursive: true });
+  } catch {
+    // checkMountPoint says what is wrong, or takes the dead mount away.
+  }
+  return checkMountPoint(wanted, { allowNonEmpty: options.nonempty });
+}
+
+/** At most eight lines, with the one that says *mounted*. `isClone`: started by `npm start`, so that `cfs` may not be on PATH. */
+function whatToTry(directory: string, isClone: boolean): string {
+  const shown = shellWord(directory);
+  const status = isClone ? 'node dist/cli/cfs.js status            ' : 'cfs status                             ';
+  return [
+    'Try, in another terminal:',
+    `  ls -R ${shown}`,
+    `  echo hello >> ${shown}/Welcome.txt      # a new version: a line appears here`,
+    `  cp -r /etc/fonts ${shown}/              # any program, any file`,
+    `  ${status} # what the server has, and what not yet`,
+    `To stop: Ctrl-C here, or fusermount3 -u ${shown}. The next start finds everything as it was.`,
+    '',
+  ].join('\n');
+}
+
+/** A path as one can paste it into a shell. */
+function shellWord(path: string): string {
+  return /^[\w@%+=:,./-]+$/.test(path) ? path : `'${visible(path).replaceAll("'", "'\\''")}'`;
+}

@@ -1,0 +1,154 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { closeSync, mkdirSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { createInterface } from 'node:readline';
+import type { Readable } from 'node:stream';
+import { fileURLToPath } from 'node:url';
+import { UsageError } from '../../base/errors.ts';
+import { openLog } from '../../base/log-file.ts';
+import { exitCode } from '../exit-codes.ts';
+import { type MountRequest, mountEnvironment, parseMountAnswer } from './mount-request.ts';
+import { MANAGER_VARIABLES } from './service-manager.ts';
+
+/** What `cfs login` takes from the environment: a process that runs for weeks does not need it. */
+const SECRET_VARIABLES = ['CFS_PASSWORD', 'CFS_PRIVATE_ACCESS_KEY'];
+/** The descriptor on which the mounting process answers. */
+const READY_FD = 3;
+/** A start replays the journal and asks another owner to put down; past this something is wrong. */
+const READY_MS_MAX = 60_000;
+
+/** A process that has mounted. */
+export interface LaunchedMount {
+  readonly pid: number;
+  /** Its exit code; 128 + number when a signal ended it. */
+  readonly ended: Promise<number>;
+  /** Passes a signal on. */
+  signal(signal: NodeJS.Signals): void;
+  /** Lets this process end while the mount goes on. */
+  release(): void;
+}
+
+/**
+ * Node's flags for it. What a long listing leaves is copied at each collection of V8's nursery: 12 ms in one turn of the loop where that
+ * is 16 MiB, 7 where it is 1, for the same CPU (docs/performance.md, *Turns of the loop*).
+ */
+export const MOUNT_FLAGS: readonly string[] = ['--enable-source-maps', '--max-semi-space-size=1'];
+const MOUNT_PROGRAM = fileURLToPath(new URL('../mount.js', import.meta.url));
+
+/**
+ * Starts the process that mounts and waits until the mount answers.
+ *
+ * It runs in a session of its own: Ctrl-C in a terminal reaches it once, through `signal`, and not a second time as a member
+ * of the terminal's process group. UV_THREADPOOL_SIZE stands in its environment because setting it later has no effect.
+ *
+ * @param how `env`: its environment, this process's own; `program`: another than ours, for tests
+ * @throws UsageError with the sentence and exit code that the process gave, or why it could not be started
+ */
+export async function launchMount(
+  request: MountRequest,
+  how: { readonly env?: Readonly<Record<string, string | undefined>>; readonly program?: string | undefined } = {},
+): Promise<LaunchedMount> {
+  const { env = process.env, program = MOUNT_PROGRAM } = how;
+  const { logFile } = request;
+  if (logFile !== null) mkdirSync(dirname(logFile), { recursive: true, mode: 0o700 });
+  // In the background there is nobody to read what is printed; what ends the process unexpectedly belongs into the log.
+  const log = request.foreground || logFile === null ? null : openLog(logFile);
+  const child = spawn(process.execPath, [...MOUNT_FLAGS, program], {
+    detached: true,
+    cwd: '/',
+    stdio: ['ignore', log ?? 'inherit', log ?? 'inherit', 'pipe'],
+    env: {
+      ...env,
+      // The service manager hears of the process that it started, and of no other.
+      ...Object.fromEntries([...MANAGER_VARIABLES, ...SECRET_VARIABLES].map((name) => [name, undefined])),
+      UV_THREADPOOL_SIZE: env.UV_THREADPOOL_SIZE ?? '16',
+      ...mountEnvironment(request, READY_FD),
+    },
+  });
+  if (log !== null) closeSync(log);
+  const ended = endOf(child);
+  // It did not start: `ended` says why, and must be in somebody's hands when it does. Where descriptors are short there is no stdio.
+  if (child.pid === undefined) await ended;
+  const answers = child.stdio[READY_FD] as Readable;
+  try {
+    await readyOf(answers, ended, request, child);
+  } finally {
+    answers.destroy();
+  }
+  return {
+    pid: child.pid ?? 0,
+    ended,
+    signal: (signal) => {
+      child.kill(signal);
+    },
+    release: () => child.unref(),
+  };
+}
+
+async function readyOf(
+  answers: Readable,
+  ended: Promise<number>,
+  request: MountRequest,
+  child: ChildProcess,
+): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => {
+      child.kill('SIGKILL');
+      reject(
+        new UsageError(
+          `the mount did not answer within ${READY_MS_MAX / 1000} s; its log is ${logPlace(request)}`,
+          exitCode('failure'),
+        ),
+      );
+    }, READY_MS_MAX);
+  });
+  try {
+    const answer = await Promise.race([firstAnswer(answers), late]);
+    if (answer?.ready) return;
+    if (answer !== null) throw new UsageError(answer.error, answer.exitCode);
+    const code = await ended;
+    throw new UsageError(
+      `the mount process ended at once (exit code ${code}); its log is ${logPlace(request)}`,
+      code === 0 ? exitCode('failure') : code,
+    );
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function logPlace({ logFile }: MountRequest): string {
+  return logFile ?? 'the journal (journalctl --user)';
+}
+
+/** @returns null when the process closed the descriptor without an answer. */
+async function firstAnswer(answers: Readable) {
+  for await (const line of createInterface({ input: answers })) {
+    const answer = parseMountAnswer(line);
+    if (answer !== null) return answer;
+  }
+  return null;
+}
+
+/** Rejects only where the process could not be started. @throws UsageError */
+function endOf(child: ChildProcess): Promise<number> {
+  return new Promise((resolve, reject) => {
+    child.once('error', (error) =>
+      reject(new UsageError(`the mount process cannot be started: ${error.message}`, exitCode('failure'))),
+    );
+    child.once('exit', (code, signal) => resolve(code ?? 128 + signalNumber(signal)));
+  });
+}
+
+function signalNumber(signal: NodeJS.Signals | null): number {
+  const known: Partial<Record<NodeJS.Signals, number>> = {
+    SIGHUP: 1,
+    SIGINT: 2,
+    SIGABRT: 6,
+    SIGKILL: 9,
+    SIGBUS: 7,
+    SIGSEGV: 11,
+    SIGTERM: 15,
+  };
+  return signal === null ? 0 : (known[signal] ?? 0);
+}

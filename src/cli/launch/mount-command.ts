@@ -1,0 +1,169 @@
+import { accessSync, constants, fstatSync, statSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { UsageError } from '../../base/errors.ts';
+import type { Options } from '../../config/options.ts';
+import { accountPaths, type Paths } from '../../config/paths.ts';
+import { unknownVariables } from '../../config/variables.ts';
+import { callControl } from '../../control/client.ts';
+import { isMtabReadable, MTAB_CURE } from '../../kernel/fusermount.ts';
+import { chooseAccount } from '../account-file.ts';
+import { exitCode } from '../exit-codes.ts';
+import { visible } from '../mount-event.ts';
+import { checkFuse, checkMountPoint, checkNothingNeededBelow, mountAt } from '../mount-point.ts';
+import { statusOf } from '../running-mounts.ts';
+import { launchMount } from './launch.ts';
+import type { MountRequest } from './mount-request.ts';
+import { type MountWords, NO_MOUNT_WORDS } from './mount-words.ts';
+import { ServiceManager } from './service-manager.ts';
+import { SignalRelay } from './signal-relay.ts';
+
+export interface MountFlags {
+  readonly directory: string;
+  readonly account: string | null;
+  readonly foreground: boolean;
+  readonly words: MountWords;
+}
+
+/**
+ * `cfs-mount DIR`: checks everything that can be checked beforehand, starts the mounting process, and returns when the mount
+ * answers; in the foreground, when it has ended.
+ */
+export async function mountCommand(
+  deps: {
+    paths: Paths;
+    options: Options;
+    env: Readonly<Record<string, string | undefined>>;
+    print: (text: string) => void;
+    warn: (text: string) => void;
+    /** Another program that mounts, for tests. */
+    program?: string;
+  },
+  flags: MountFlags,
+): Promise<number> {
+  checkFuse();
+  for (const sentence of warningsFor(deps.env)) deps.warn(`cfs-mount: ${visible(sentence)}\n`);
+  const { name, account } = chooseAccount(deps.paths, flags.account);
+  const directory = checkMountPoint(flags.directory, { allowNonEmpty: deps.options.nonempty });
+  await checkNotMounted(deps.paths, name);
+  const where = visible(directory);
+  const manager = ServiceManager.of(deps.env);
+  const signals = new SignalRelay(() => manager?.stopping(`unmounting ${where}`));
+  let stopSigns = (): void => {};
+  try {
+    const toJournal = flags.foreground && isJournal(deps.env.JOURNAL_STREAM);
+    const request = mountRequest({ ...deps, toJournal }, { ...flags, directory, account: name });
+    const mount = await launchMount(request, { env: deps.env, program: deps.program });
+    // In the background the mounting process is the service from now on, and this one ends.
+    const isBackground = !flags.foreground && !signals.interrupted;
+    manager?.ready(`mounted ${visible(account.username)} at ${where}`, isBackground ? mount.pid : null);
+    if (!isBackground) {
+      if (manager !== null) stopSigns = giveSigns(manager, request.socketPath);
+      return await signals.passTo(mount);
+    }
+    mount.release();
+  } finally {
+    stopSigns();
+    signals.dispose();
+  }
+  deps.print(`mounted ${visible(account.username)} at ${visible(directory)}\n`);
+  return exitCode('ok');
+}
+
+/** What keeps nothing from mounting, and would surprise later. */
+function warningsFor(env: Readonly<Record<string, string | undefined>>): readonly string[] {
+  const warnings = [...unknownVariables(env)];
+  if (process.geteuid?.() !== 0 && !isMtabReadable())
+    warnings.push(`only root can unmount what is mounted now, for lack of /etc/mtab: ${MTAB_CURE}, as root`);
+  return warnings;
+}
+
+/** Whether standard error is a stream of the journal, as systemd.exec(5) has it: its device and inode are named. */
+function isJournal(stream: string | undefined): boolean {
+  if (stream === undefined) return false;
+  const { dev, ino } = fstatSync(2);
+  return stream === `${dev}:${ino}`;
+}
+
+/** A sign of life for as long as the mount answers at its control socket. @returns what ends it */
+function giveSigns(manager: ServiceManager, socketPath: string): () => void {
+  const { signEveryMs } = manager;
+  if (signEveryMs === null) return () => {};
+  const timer = setInterval(() => {
+    const signal = AbortSignal.timeout(signEveryMs);
+    callControl(socketPath, 'status', {}, { signal }).then(
+      () => manager.alive(),
+      () => {}, // no answer, no sign: the manager decides
+    );
+  }, signEveryMs);
+  return () => clearInterval(timer);
+}
+
+/**
+ * One account, one mount. One that is just ending is waited for by the mounting process, which takes the store over.
+ *
+ * @throws UsageError (alreadyMounted) saying where
+ */
+export async function checkNotMounted(paths: Paths, account: string): Promise<void> {
+  const status = await statusOf(paths, account);
+  if (status === null || status.phase === 'draining') return;
+  // `fusermount3 -u` returned just now: the process has not heard of it yet.
+  if (mountAt(status.directory) === null) return;
+  const directory = visible(status.directory);
+  throw new UsageError(
+    `this account is mounted already at ${directory} (process ${status.pid}): cfs umount ends that`,
+    exitCode('alreadyMounted'),
+  );
+}
+
+/**
+ * What the mounting process is told. `flags.directory` is checked, `flags.account` is the account's name.
+ *
+ * @throws UsageError (mountPoint) where something of that lies below the directory
+ */
+export function mountRequest(
+  deps: { paths: Paths; options: Options; toJournal?: boolean },
+  flags: {
+    readonly directory: string;
+    readonly account: string;
+    readonly foreground: boolean;
+    readonly words?: MountWords;
+  },
+): MountRequest {
+  const files = accountPaths(deps.paths, flags.account);
+  const { accountFile, bootSocketPath } = files;
+  // Who asks a mount looks at both (`running-mounts`).
+  const socketPath = isUsable(deps.paths.runtimeDirectory) ? files.socketPath : bootSocketPath;
+  const storeDirectory = deps.options.root === 'account' ? files.accountStoreDirectory : files.storeDirectory;
+  const logFile = deps.options.logFile ?? (deps.toJournal === true ? null : files.logFile);
+  const needed = [storeDirectory, accountFile, socketPath, ...(logFile === null ? [] : [logFile])];
+  checkNothingNeededBelow(flags.directory, needed);
+  return {
+    source: flags.account,
+    directory: flags.directory,
+    accountFile,
+    storeDirectory,
+    socketPath,
+    bootSocketPath,
+    logFile,
+    options: deps.options,
+    words: flags.words ?? NO_MOUNT_WORDS,
+    foreground: flags.foreground,
+  };
+}
+
+/**
+ * Whether sockets may lie in it. After su(1) XDG_RUNTIME_DIR is still that of whoever called it (its specification: "MUST be owned by the
+ * user"): to an ordinary user it is closed, and what root made there would be in that user's way until the next boot.
+ */
+function isUsable(runtimeDirectory: string | null): boolean {
+  if (runtimeDirectory === null) return false;
+  const ofSession = dirname(runtimeDirectory);
+  try {
+    const found = statSync(ofSession, { throwIfNoEntry: false });
+    if (found !== undefined) return found.uid === process.getuid?.();
+    accessSync(dirname(ofSession), constants.W_OK); // it is made
+    return true;
+  } catch {
+    return false;
+  }
+}

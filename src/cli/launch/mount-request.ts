@@ -1,0 +1,81 @@
+import { closeSync, writeSync } from 'node:fs';
+import { UsageError } from '../../base/errors.ts';
+import type { Options } from '../../config/options.ts';
+import type { MountWords } from './mount-words.ts';
+
+/**
+ * What the launcher (`cfs-mount DIR`) hands to the process that mounts (`dist/cli/mount.js`), and what that process answers.
+ *
+ * Down: one JSON text in the environment variable CFS_MOUNT_REQUEST. No secret is in it: it names the account file.
+ * Up: one JSON line on the file descriptor named by CFS_MOUNT_READY_FD, which is then closed.
+ */
+export interface MountRequest {
+  /** The account's name: shown as the source in /proc/mounts. */
+  readonly source: string;
+  /** Where to mount: absolute, an existing directory, checked by the launcher. */
+  readonly directory: string;
+  /** Account (origin, user, keys, refresh token): see account-file.ts. */
+  readonly accountFile: string;
+  /** Journal, LMDB and content files; may not exist yet. */
+  readonly storeDirectory: string;
+  /** The control socket; its directory is made with mode 0700 by ControlServer. */
+  readonly socketPath: string;
+  /** Where one that was made at boot may still answer; see `AccountPaths`. */
+  readonly bootSocketPath: string;
+  /** Where the log goes: `options.logFile` or the account's mount.log; null: to the journal, by standard error. */
+  readonly logFile: string | null;
+  readonly options: Options;
+  /** What `-o` said beside the options. */
+  readonly words: MountWords;
+  /** True: events are printed on standard output, a line each. False: nothing is printed, there is no terminal. */
+  readonly foreground: boolean;
+}
+
+/** The one answer of the mounting process. Ready is said after the kernel has answered a request through the mount. */
+export type MountAnswer =
+  | { readonly ready: true; readonly directory: string; readonly pid: number }
+  | { readonly ready: false; readonly error: string; readonly exitCode: number };
+
+/** Mounts of ours have the type `fuse.cfs-mount` in /proc/mounts; a dead one is recognised by it. */
+export const MOUNT_SUBTYPE = 'cfs-mount';
+
+const REQUEST_VARIABLE = 'CFS_MOUNT_REQUEST';
+const READY_VARIABLE = 'CFS_MOUNT_READY_FD';
+
+/** The environment of a mounting process: `request` for `readMountRequest`, `readyFd` for `answerLauncher`. */
+export function mountEnvironment(request: MountRequest, readyFd: number): Record<string, string> {
+  return { [REQUEST_VARIABLE]: JSON.stringify(request), [READY_VARIABLE]: String(readyFd) };
+}
+
+/** @throws UsageError when started by hand: `dist/cli/mount.js` is not a command. */
+export function readMountRequest(env: Readonly<Record<string, string | undefined>>): MountRequest {
+  const text = env[REQUEST_VARIABLE];
+  if (text === undefined) throw new UsageError('this program is started by cfs-mount: run cfs-mount DIR');
+  return JSON.parse(text) as MountRequest;
+}
+
+/**
+ * Tells the launcher how it went. Only the first answer counts: a later one, one without a launcher, or one to a launcher
+ * that is gone does nothing.
+ */
+export function answerLauncher(env: Record<string, string | undefined>, answer: MountAnswer): void {
+  const fd = Number(env[READY_VARIABLE] ?? Number.NaN);
+  if (!Number.isInteger(fd)) return;
+  delete env[READY_VARIABLE];
+  try {
+    writeSync(fd, `${JSON.stringify(answer)}\n`);
+    closeSync(fd);
+  } catch {
+    // EPIPE: the launcher was killed while it waited. The mount goes on without it.
+  }
+}
+
+/** @returns null for a line that is not an answer (the process printed something else and died). */
+export function parseMountAnswer(line: string): MountAnswer | null {
+  try {
+    const answer = JSON.parse(line) as Partial<MountAnswer>;
+    return typeof answer.ready === 'boolean' ? (answer as MountAnswer) : null;
+  } catch {
+    return null;
+  }
+}

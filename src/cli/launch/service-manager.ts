@@ -1,0 +1,53 @@
+import { sendDatagram } from '../../base/native.ts';
+
+/** However patient it is: a timer of Node that is to wait for more than 24 days never stands still. */
+const SIGN_MS_MAX = 3_600_000;
+
+/**
+ * The service manager that started this process and wants to hear how it is (sd_notify(3), systemd's `Type=notify`). It gets
+ * its messages from the process that it started, so `NotifyAccess=main` is enough and no message of another one counts.
+ */
+export class ServiceManager {
+  /** How often a sign of life is wanted, in milliseconds: at least twice in the time that systemd allows; null: not at all. */
+  readonly signEveryMs: number | null;
+  readonly #socketPath: string;
+
+  private constructor(socketPath: string, signEveryMs: number | null) {
+    this.#socketPath = socketPath;
+    this.signEveryMs = signEveryMs;
+  }
+
+  /** From NOTIFY_SOCKET and WATCHDOG_USEC; null where nobody wants to hear anything. */
+  static of(env: Readonly<Record<string, string | undefined>>): ServiceManager | null {
+    const path = env.NOTIFY_SOCKET ?? '';
+    if (!/^[/@]./.test(path)) return null;
+    const isForUs = env.WATCHDOG_PID === undefined || env.WATCHDOG_PID === String(process.pid);
+    const microseconds = isForUs ? Number(env.WATCHDOG_USEC ?? 0) : 0;
+    return new ServiceManager(path, microseconds > 0 ? Math.min(microseconds / 2000, SIGN_MS_MAX) : null);
+  }
+
+  /** @param mainPid the process that is the service from now on; null: this one */
+  ready(status: string, mainPid: number | null): void {
+    this.#tell(['READY=1', `STATUS=${status}`, ...(mainPid === null ? [] : [`MAINPID=${mainPid}`])]);
+  }
+
+  stopping(status: string): void {
+    this.#tell(['STOPPING=1', `STATUS=${status}`]);
+  }
+
+  alive(): void {
+    this.#tell(['WATCHDOG=1']);
+  }
+
+  /** A manager that is gone changes nothing for the mount. */
+  #tell(lines: readonly string[]): void {
+    try {
+      sendDatagram(this.#socketPath, lines.map((line) => line.replaceAll('\n', ' ')).join('\n'));
+    } catch {
+      // ECONNREFUSED, ENOENT
+    }
+  }
+}
+
+/** What of the environment concerns this process and none that it starts. */
+export const MANAGER_VARIABLES = ['NOTIFY_SOCKET', 'WATCHDOG_USEC', 'WATCHDOG_PID'] as const;

@@ -1,0 +1,29 @@
+import { spawn } from 'node:child_process';
+import { programPath } from '../../kernel/fusermount.ts';
+
+/**
+ * Waits for the end of its standard input, which comes when the mounting process is gone, however that happened: perhaps a moment before
+ * the kernel hears of it. So it asks what no kernel answers from its cache: statfs(2) is told that the connection is gone, or waits for that.
+ */
+const GUARD = `
+cat > /dev/null
+case "$(stat -f -- "$1" 2>&1 > /dev/null)" in
+  *': Transport endpoint is not connected'|*': Software caused connection abort') if [ "$(id -u)" = 0 ]; then umount -i -l -- "$1"; else fusermount3 -u -q -z -- "$1"; fi ;;
+esac
+`;
+
+/**
+ * `-o auto_unmount`: frees the directory when this process was killed. A dead mount is taken away, nothing else: after an orderly
+ * end there is none, and a new mount on the directory answers.
+ */
+export function unmountWhenKilled(directory: string): void {
+  const guard = spawn('/bin/sh', ['-c', GUARD, 'cfs-mount-guard', directory], {
+    detached: true, // Ctrl-C and whatever else is meant for our group
+    cwd: '/',
+    stdio: ['pipe', 'ignore', 'ignore'],
+    env: { PATH: programPath(), LC_ALL: 'C' },
+  });
+  guard.on('error', () => {}); // the next start frees the directory
+  guard.stdin.on('error', () => {});
+  guard.unref();
+}

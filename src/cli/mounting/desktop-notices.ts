@@ -1,0 +1,86 @@
+import { spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Clock } from '../../base/clock.ts';
+import type { Logger } from '../../base/log.ts';
+import { eventLine, type MountEvent } from '../mount-event.ts';
+
+/** What somebody must hear of who does not look at a terminal, and its headline. */
+const TITLES = {
+  parked: 'A change is not accepted by the cloud',
+  'held-back': 'Files are gone from the cloud, and kept here',
+  'taken-back': 'The cloud has lost a version of a file',
+  conflict: 'A file was changed in two places',
+  'sign-in-needed': 'Sign in to the cloud again',
+} as const satisfies Partial<Record<MountEvent['type'], string>>;
+
+type Kind = keyof typeof TITLES;
+
+const PAUSE_MS = 3_600_000;
+/** A notification service that hangs does not keep its process for ever. */
+const SHOWING_MS_MAX = 10_000;
+
+/**
+ * Notifications of the desktop, by the freedesktop program `notify-send`: one per kind and hour, whatever happens; the next one says
+ * how many there were. Without the program, or without a session to show it in, nothing is shown, and nothing fails.
+ */
+export class DesktopNotices {
+  readonly #clock: Clock;
+  readonly #log: Logger;
+  readonly #command: string;
+  readonly #shown = new Map<Kind, { readonly atMs: number; missed: number }>();
+  #isUsable: boolean;
+
+  /** @param deps.command `notify-send`; tests have their own */
+  constructor(deps: {
+    clock: Clock;
+    log: Logger;
+    env: Readonly<Record<string, string | undefined>>;
+    command?: string;
+  }) {
+    this.#clock = deps.clock;
+    this.#log = deps.log;
+    this.#command = deps.command ?? 'notify-send';
+    this.#isUsable = hasSession(deps.env);
+  }
+
+  /** Shows it, if it is of the kind that is shown. Returns at once and never fails. */
+  tell(event: MountEvent): void {
+    if (!this.#isUsable || !isKind(event.type)) return;
+    const nowMs = this.#clock.elapsedMs();
+    const last = this.#shown.get(event.type);
+    if (last !== undefined && nowMs - last.atMs < PAUSE_MS) {
+      last.missed++;
+      return;
+    }
+    this.#shown.set(event.type, { atMs: nowMs, missed: 0 });
+    const missed = last?.missed ?? 0;
+    const before = missed === 0 ? '' : ` (and ${missed} more since the last notice)`;
+    this.#show(TITLES[event.type], `${eventLine(event)}${before}`);
+  }
+
+  #show(title: string, text: string): void {
+    // The names in it are other people's: behind `--` none is a flag, and escaped none is markup (notification spec, "Markup").
+    const words = ['--app-name=cfs-mount', '--icon=folder-remote', '--', title, escaped(text)];
+    const child = spawn(this.#command, words, { stdio: 'ignore', timeout: SHOWING_MS_MAX });
+    child.on('error', (err) => {
+      this.#isUsable = false;
+      this.#log.debug({ err }, 'no desktop notifications');
+    });
+    child.unref();
+  }
+}
+
+function isKind(type: MountEvent['type']): type is Kind {
+  return Object.hasOwn(TITLES, type);
+}
+
+/** Whether there is somebody's session bus: `notify-send` would otherwise try to start one. */
+function hasSession(env: Readonly<Record<string, string | undefined>>): boolean {
+  if (env.DBUS_SESSION_BUS_ADDRESS) return true;
+  return env.XDG_RUNTIME_DIR !== undefined && existsSync(join(env.XDG_RUNTIME_DIR, 'bus'));
+}
+
+function escaped(text: string): string {
+  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
+}

@@ -1,0 +1,58 @@
+import type { Clock } from '../../base/clock.ts';
+import { UsageError } from '../../base/errors.ts';
+import { callControl, NoMountError } from '../../control/client.ts';
+import { exitCode } from '../exit-codes.ts';
+import { mountAt } from '../mount-point.ts';
+
+/** How long a start waits for the store of a mount that is ending; then it is refused with the process that has it. */
+const HANDOVER_MS_MAX = 10_000;
+const TRY_AGAIN_MS = 50;
+
+/**
+ * Opens the store. One whose owner is just ending (`fusermount3 -u` a moment ago) is handed over: its owner is asked to push no more
+ * and to put it down. What is left is pushed by the one that opens it.
+ *
+ * @throws UsageError (alreadyMounted) naming the process that has the store and does not end · what `open` throws
+ */
+export async function afterHandover<T>(
+  deps: {
+    readonly socketPath: string;
+    /** Where a mount answers that was made at boot, without XDG_RUNTIME_DIR. */
+    readonly bootSocketPath: string;
+    readonly clock: Pick<Clock, 'elapsedMs' | 'sleep'>;
+  },
+  open: () => Promise<T>,
+): Promise<T> {
+  const { socketPath, bootSocketPath, clock } = deps;
+  const startedMs = clock.elapsedMs();
+  for (let owner: Owner = 'in use'; ; ) {
+    try {
+      return await open();
+    } catch (error) {
+      const isInUse = error instanceof UsageError && error.exitCode === exitCode('alreadyMounted');
+      if (!isInUse || clock.elapsedMs() - startedMs >= HANDOVER_MS_MAX) throw error;
+      if (owner !== 'ending') {
+        owner = (await askToPutDown(socketPath)) ?? (await askToPutDown(bootSocketPath)) ?? 'ending';
+      }
+      if (owner === 'in use') throw error;
+      await clock.sleep(TRY_AGAIN_MS);
+    }
+  }
+}
+
+/** What the one that has the store is about. `unmounted`: nothing is mounted there any more, and it has not heard of it yet. */
+type Owner = 'in use' | 'unmounted' | 'ending';
+
+/** @returns null where nobody listens (any more): the store is given up next */
+async function askToPutDown(socketPath: string): Promise<Owner | null> {
+  const signal = AbortSignal.timeout(HANDOVER_MS_MAX);
+  try {
+    const { phase, directory } = await callControl(socketPath, 'status', {}, { signal });
+    if (phase === 'running') return mountAt(directory) === null ? 'unmounted' : 'in use';
+    await callControl(socketPath, 'umount', { timeoutMs: 0 }, { signal });
+  } catch (error) {
+    if (error instanceof NoMountError) return null;
+    if (!signal.aborted) throw error; // it hangs, and keeps the store
+  }
+  return 'ending';
+}

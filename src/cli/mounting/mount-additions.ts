@@ -1,0 +1,58 @@
+import type { Clock } from '../../base/clock.ts';
+import type { Logger } from '../../base/log.ts';
+import type { Inode } from '../../base/vocabulary.ts';
+import type { Options } from '../../config/options.ts';
+import type { BlockReader } from '../../content/block-reader.ts';
+import type { Patience } from '../../content/patience.ts';
+import type { VersionHistory, VersionSource } from '../../content/version-source.ts';
+import type { PinnedPath } from '../../control/status-model.ts';
+import { CloudAttributes, type PublicLinks } from '../../fs/cloud-attributes.ts';
+import { ComposedFileSystem } from '../../fs/composed-file-system.ts';
+import { FileHistory } from '../../fs/file-history.ts';
+import type { FileSystem } from '../../fs/file-system.ts';
+import { type PinState, Pins } from '../../fs/pins.ts';
+import { VersionsDirectory } from '../../fs/versions-directory.ts';
+import type { ContentStore } from '../../store/content-store.ts';
+import type { Store } from '../../store/environment.ts';
+import { pathOf } from '../../sync/sync-event.ts';
+import type { AccountPlaces } from '../../tree/account-places.ts';
+import type { Freshness } from '../../tree/freshness.ts';
+import type { Tree } from '../../tree/tree.ts';
+
+export interface MountParts {
+  readonly store: Store;
+  readonly contents: ContentStore;
+  readonly tree: Tree;
+  readonly freshness: Freshness;
+  readonly fileSystem: FileSystem;
+  readonly reader: BlockReader;
+  readonly source: VersionSource & VersionHistory;
+  readonly links: PublicLinks;
+  readonly patience: Patience;
+  readonly places: AccountPlaces | null;
+  readonly stateOf: (ino: Inode) => string;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly shutdown: AbortSignal;
+  readonly options: Pick<Options, 'dirTtlMs' | 'showVersions'>;
+}
+
+/** What a mount has beside the user's files: `.versions/`, `user.cfs.*`, the places of an account, and what is pinned. */
+export function withAdditions(parts: MountParts): { readonly mounted: ComposedFileSystem; readonly pins: Pins } {
+  const { fileSystem, options, clock, source, patience } = parts;
+  const pins = new Pins({ ...parts, files: fileSystem.files, roundMs: Math.max(1_000, 2 * options.dirTtlMs) });
+  const mounted = new ComposedFileSystem({
+    files: fileSystem,
+    versions: new VersionsDirectory({ ...parts, history: new FileHistory({ source, patience, clock }) }),
+    attributes: new CloudAttributes(parts),
+    tree: parts.tree,
+    places: parts.places,
+    showVersions: options.showVersions,
+  });
+  return { mounted, pins };
+}
+
+/** A pin as `cfs` shows it. */
+export function pinnedPath(store: Store, { ino, ...state }: PinState): PinnedPath {
+  return { path: pathOf(store, ino), ...state };
+}

@@ -1,0 +1,78 @@
+import type { Clock } from '../../base/clock.ts';
+import type { Logger } from '../../base/log.ts';
+import type { Status } from '../../control/status-model.ts';
+import type { Quota } from '../../fs/account-quota.ts';
+
+/**
+ * The account's quota as the service last told it. Asked for when a row of pushes has ended, which count towards it, and when
+ * somebody looks after a while; nobody waits for the answer. Whatever a question brought, also nothing, the pause after it is the same.
+ */
+export class QuotaWatch {
+  readonly #deps: QuotaWatchDeps;
+  #known: Status['quota'] = null;
+  #isAsking = false;
+  /** When it was asked for last (by `elapsedMs`: a wall clock that is set back would put off the next time); null: not in this run. */
+  #askedMs: number | null = null;
+  /** Something was pushed, and the question is to come. */
+  #isDue = false;
+
+  constructor(deps: QuotaWatchDeps) {
+    this.#deps = deps;
+  }
+
+  /** `atMs`: by the wall. */
+  get known(): Status['quota'] {
+    return this.#known;
+  }
+
+  /** Asks now, unless a question is under way. Never rejects. */
+  async ask(): Promise<void> {
+    if (this.#isAsking) return;
+    this.#isAsking = true;
+    const { question, onQuota, clock, log } = this.#deps;
+    this.#askedMs = clock.elapsedMs();
+    try {
+      const quota = await question();
+      if (quota === null) return;
+      this.#known = { ...quota, atMs: clock.nowMs() };
+      await onQuota(quota);
+    } catch (err) {
+      log.debug({ err }, 'quota not learnt');
+    } finally {
+      this.#isAsking = false;
+    }
+  }
+
+  /** Something was pushed: asks when the row of pushes has ended, and not for each of them. */
+  pushed(): void {
+    if (this.#isDue) return;
+    this.#isDue = true;
+    this.#deps.clock.after(Math.max(SETTLE_MS, PAUSE_MS - this.#sinceAskedMs), () => {
+      this.#isDue = false;
+      void this.ask();
+    });
+  }
+
+  /** Somebody looks: asks where the last question is long ago. */
+  looked(): void {
+    if (this.#sinceAskedMs > AGE_MS_MAX) void this.ask();
+  }
+
+  get #sinceAskedMs(): number {
+    return this.#askedMs === null ? Number.POSITIVE_INFINITY : this.#deps.clock.elapsedMs() - this.#askedMs;
+  }
+}
+
+export interface QuotaWatchDeps {
+  /** Asks the service; null when it tells of none. */
+  readonly question: () => Promise<Quota | null>;
+  /** Whoever else has to know (statfs(2) is answered by the Worker). */
+  readonly onQuota: (quota: Quota) => Promise<void>;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+const SETTLE_MS = 1_000;
+const PAUSE_MS = 5_000;
+/** How old a quota may be before it is asked for again, behind the back of whoever looks. */
+const AGE_MS_MAX = 300_000;

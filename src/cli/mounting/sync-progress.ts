@@ -1,0 +1,58 @@
+import type { Clock } from '../../base/clock.ts';
+import type { SyncProgress } from '../../control/status-model.ts';
+import type { SyncLeft } from '../../sync/sync-request.ts';
+
+/** How often whoever waits is told. */
+const TOLD_EVERY_MS = 250;
+
+/**
+ * Tells how far a push of many is, while it lasts. `left` is null before it began and after it ended; `underWayBytes` is what
+ * the uploads that run now have moved: of their files `left` still has every byte.
+ */
+export async function withProgress<T>(
+  deps: {
+    readonly clock: Clock;
+    readonly left: () => Promise<SyncLeft | null>;
+    readonly underWayBytes: () => number;
+    /** Why the service is not spoken with; null while it answers. */
+    readonly waitsFor: () => string | null;
+    readonly tell: (progress: SyncProgress) => void;
+  },
+  work: () => Promise<T>,
+): Promise<T> {
+  let total: SyncLeft | null = null;
+  const look = async (): Promise<void> => {
+    const left = await deps.left();
+    if (left === null) return;
+    total ??= left;
+    deps.tell({ ...progressOf(total, left, deps.underWayBytes()), waitsFor: deps.waitsFor() });
+  };
+  let isOver = false;
+  let cancel = (): void => {};
+  const again = (): void => {
+    // A mount that ends answers no more questions: the outcome says what is to be said.
+    const looked = look().catch(() => {});
+    void looked.then(() => {
+      if (!isOver) cancel = deps.clock.after(TOLD_EVERY_MS, again);
+    });
+  };
+  const outcome = work();
+  again();
+  try {
+    return await outcome;
+  } finally {
+    isOver = true;
+    cancel();
+  }
+}
+
+/** `total`: when it began; what was asked for does not grow, but a file of it may. */
+export function progressOf(total: SyncLeft, left: SyncLeft, underWayBytes: number): Omit<SyncProgress, 'waitsFor'> {
+  const totalBytes = Math.max(total.bytes, left.bytes);
+  return {
+    doneChanges: Math.max(0, total.changes - left.changes),
+    totalChanges: total.changes,
+    doneBytes: Math.min(totalBytes, totalBytes - left.bytes + Math.min(underWayBytes, left.bytes)),
+    totalBytes,
+  };
+}

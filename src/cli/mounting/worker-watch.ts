@@ -1,0 +1,116 @@
+import type { Clock } from '../../base/clock.ts';
+import type { Logger } from '../../base/log.ts';
+import type { MountedAt } from './mount-seam.ts';
+
+const TICK_MS = 1_000;
+/** From here on the log says that the Worker is silent. */
+const SILENT_TICKS_NOTED = 5;
+/**
+ * A Worker that was silent for so many ticks does not come back. Far above what hard work takes (a listing of a hundred thousand
+ * entries, a disk that stalls): a mount that is only slow must not be taken away from the programs that use it.
+ */
+const SILENT_TICKS_MAX = 60;
+/** How long a Worker that failed may take to end; after it, it is stuck in native code, and process.exit() would wait for it. */
+const LAST_BREATH_MS = 500;
+
+/** The Worker, as far as its death is concerned. */
+export interface MortalWorker {
+  on(event: 'error', listener: (error: Error) => void): unknown;
+  on(event: 'exit', listener: (code: number) => void): unknown;
+}
+
+/**
+ * Watches the thread that answers the kernel, from the main thread. When it died or went silent, the connection is given up, so that
+ * whoever waits in the mount gets an error at once; then `onDeath` is to end the process.
+ *
+ * Silence is counted in ticks of the main thread, not in time: a process that was stopped (SIGSTOP, a suspended machine) or a main
+ * thread that was busy itself has heard nothing either, and that proves nothing.
+ */
+export class WorkerWatch {
+  readonly #clock: Clock;
+  readonly #log: Logger;
+  readonly #abandon: (mount: MountedAt) => void;
+  readonly #onDeath: (error: Error, isStuck: boolean) => void;
+  #mount: MountedAt | null = null;
+  #silentTicks = 0;
+  #over = false;
+  #cancel: () => void = () => {};
+
+  /**
+   * @param deps.abandon ends the kernel's connection of a mount whose thread is gone
+   * @param deps.onDeath once, after `abandon`; `isStuck`: the thread still runs, only SIGKILL ends this process
+   */
+  constructor(deps: {
+    worker: MortalWorker;
+    clock: Clock;
+    log: Logger;
+    abandon: (mount: MountedAt) => void;
+    onDeath: (error: Error, isStuck: boolean) => void;
+  }) {
+    this.#clock = deps.clock;
+    this.#log = deps.log;
+    this.#abandon = deps.abandon;
+    this.#onDeath = deps.onDeath;
+    deps.worker.on('error', (error) => this.#failed(error));
+    deps.worker.on('exit', (code) => this.#dead(new Error(`the worker ended with ${code}`), false));
+  }
+
+  /** From now on there is a mount to give up, and silence counts. */
+  mounted(mount: MountedAt): void {
+    this.#mount = mount;
+    this.#silentTicks = 0;
+    if (!this.#over) this.#cancel = this.#clock.after(TICK_MS, () => this.#tick());
+  }
+
+  /** The Worker said something. */
+  heard(): void {
+    if (this.#silentTicks >= SILENT_TICKS_NOTED)
+      this.#log.info({ silentTicks: this.#silentTicks }, 'the worker is back');
+    this.#silentTicks = 0;
+  }
+
+  /** The Worker ends in order. */
+  stop(): void {
+    this.#over = true;
+    this.#cancel();
+  }
+
+  #tick(): void {
+    this.#silentTicks++;
+    if (this.#silentTicks === SILENT_TICKS_NOTED)
+      this.#log.warn({ silentTicks: this.#silentTicks }, 'the worker does not answer');
+    if (this.#silentTicks >= SILENT_TICKS_MAX) {
+      this.#dead(new Error(`the worker did not answer for ${SILENT_TICKS_MAX} s`), true);
+      return;
+    }
+    this.#cancel = this.#clock.after(TICK_MS, () => this.#tick());
+  }
+
+  /** An exception that nobody caught: the thread is ending, but may not get there. */
+  #failed(error: Error): void {
+    if (this.#over) return;
+    this.#log.error({ err: error }, 'the worker failed');
+    this.#giveUp();
+    this.#cancel();
+    this.#cancel = this.#clock.after(LAST_BREATH_MS, () => this.#dead(error, true));
+  }
+
+  #dead(error: Error, isStuck: boolean): void {
+    if (this.#over) return;
+    this.stop();
+    this.#log.error({ err: error, isStuck }, 'the worker died');
+    this.#giveUp();
+    this.#onDeath(error, isStuck);
+  }
+
+  #giveUp(): void {
+    const mount = this.#mount;
+    this.#mount = null;
+    if (mount === null) return;
+    try {
+      this.#abandon(mount);
+    } catch (err) {
+      this.#log.error({ err, directory: mount.directory }, 'the mount could not be given up');
+    }
+  }
+}

@@ -1,0 +1,74 @@
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
+import { UsageError } from '../../base/errors.ts';
+import { openAdministration } from '../../server/reference-server.ts';
+import { terminalPrompt } from '../prompt.ts';
+import type { AdministerDeps } from './serve.ts';
+
+/** Opens the data, whether or not a server runs on them, and closes them again. */
+export async function withAdministration(
+  dataDirectory: string,
+  run: (deps: Pick<AdministerDeps, 'administration' | 'origin'>) => Promise<void>,
+): Promise<void> {
+  const data = await openAdministration({ dataDirectory });
+  try {
+    await run({
+      administration: data.administration,
+      // Before the first start: the port is chosen now, so that what is printed stays true.
+      origin: async () => data.origin() ?? data.reserve(await freePort()),
+    });
+  } finally {
+    await data.close();
+  }
+}
+
+/** `cfs serve user add`: an account, its first key pair, and everything that `cfs login` reads from the environment. */
+export async function addUser(deps: AdministerDeps, email: string): Promise<void> {
+  const { administration, given, context } = deps;
+  const [nickname, quota] = [given.text('--nickname'), given.bytes('--quota')];
+  await administration.addUser(email, await passwordOf(deps), {
+    ...(nickname === null ? {} : { nickname }),
+    ...(quota === null ? {} : { quotaBytes: quota }),
+  });
+  const known = administration.applications().find(({ name, enabled }) => name === APPLICATION && enabled);
+  const application = known?.id ?? administration.addApplication(APPLICATION);
+  const { accessKeyId, privateAccessKey } = administration.addKeyPair(email);
+  const lines = {
+    CFS_URL: await deps.origin(),
+    CFS_USERNAME: email,
+    CFS_APPLICATION: application,
+    CFS_ACCESS_KEY_ID: accessKeyId,
+    CFS_PRIVATE_ACCESS_KEY: privateAccessKey,
+  };
+  for (const [name, value] of Object.entries(lines)) context.print(`${name}=${value}\n`);
+}
+
+const APPLICATION = 'cfs-mount';
+
+/** Never from the command line: other users of the machine can read that. */
+async function passwordOf({ given, context }: AdministerDeps): Promise<string> {
+  if (given.has('--password-stdin')) return firstLine(await standardInput());
+  const known = context.env.CFS_PASSWORD;
+  if (known !== undefined && known !== '') return known;
+  const prompt = terminalPrompt(process.stdin as never, process.stderr as never);
+  if (prompt === null) throw new UsageError('no password: give CFS_PASSWORD or --password-stdin');
+  return prompt.ask('password of the new account', { hidden: true });
+}
+
+async function standardInput(): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of process.stdin) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks).toString();
+}
+
+function firstLine(text: string): string {
+  return text.split(/\r?\n/, 1)[0] as string;
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  return port;
+}

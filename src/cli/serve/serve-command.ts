@@ -1,0 +1,185 @@
+import { readFileSync, writeSync } from 'node:fs';
+import { UsageError } from '../../base/errors.ts';
+import { createLogger } from '../../base/log.ts';
+import type { LogLevel } from '../../base/log-level.ts';
+import type { FaultRule } from '../../server/fault-plan.ts';
+import { checkBlobs } from '../../server/housekeeping.ts';
+import { openParts, ReferenceServer, type ReferenceServerOptions } from '../../server/reference-server.ts';
+import { exitCode } from '../exit-codes.ts';
+import type { Invocation } from '../invocation.ts';
+import { visible } from '../mount-event.ts';
+
+/** The flags of `cfs serve`; null: not given. */
+export interface ServeFlags {
+  readonly listen: string;
+  readonly tlsCert: string | null;
+  readonly tlsKey: string | null;
+  readonly insecure: boolean;
+  readonly publicOrigin: string | null;
+  readonly tokenLifeMs: number;
+  readonly versionsKept: number | null;
+  readonly uniqueNames: boolean;
+  readonly foldCase: boolean;
+  readonly pageMax: number | null;
+  readonly acceptAnyKeys: boolean;
+  readonly faultFile: string | null;
+  readonly latencyMs: number;
+  readonly bandwidthBytes: number | null;
+  readonly readyFd: number | null;
+  readonly logLevel: string;
+}
+
+/** @throws UsageError naming the flag that is wrong */
+export function serveFlags(given: Invocation): ServeFlags {
+  return {
+    listen: given.text('--listen') ?? '127.0.0.1',
+    tlsCert: given.text('--tls-cert'),
+    tlsKey: given.text('--tls-key'),
+    insecure: given.has('--insecure'),
+    publicOrigin: given.text('--public-origin'),
+    tokenLifeMs: given.duration('--token-life') ?? 3_600_000,
+    versionsKept: given.whole('--versions-kept'),
+    uniqueNames: given.has('--unique-names'),
+    foldCase: given.has('--fold-case'),
+    pageMax: given.whole('--page-max'),
+    acceptAnyKeys: given.has('--accept-any-keys'),
+    faultFile: given.text('--fault-file'),
+    latencyMs: given.duration('--latency') ?? 0,
+    bandwidthBytes: given.bytes('--bandwidth'),
+    readyFd: given.whole('--ready-fd'),
+    logLevel: given.text('--log-level') ?? 'info',
+  };
+}
+
+/** Where what is said goes. */
+interface Printer {
+  readonly print: (text: string) => void;
+}
+
+/** Runs until SIGTERM or SIGINT; the second one does not wait for requests under way. */
+export async function runServer(dataDirectory: string, flags: ServeFlags, context: Printer): Promise<number> {
+  const server = await ReferenceServer.open(optionsOf(dataDirectory, flags));
+  const stopped = new Promise<void>((resolve, reject) => {
+    let signals = 0;
+    const stop = (): void => {
+      signals += 1;
+      server.close({ graceMs: signals === 1 ? GRACE_MS : 0 }).then(resolve, reject);
+    };
+    process.once('SIGTERM', stop);
+    process.once('SIGINT', stop);
+  });
+  const { faultFile } = flags;
+  if (faultFile !== null) process.on('SIGHUP', () => orderAgain(server, faultFile, context));
+  // Without one the terminal's end is the server's, as of any program. Node does not leave it to nohup(1), which is known by where the output goes.
+  else if (!process.stdout.isTTY && !process.stderr.isTTY) process.on('SIGHUP', () => {});
+  context.print(`listening on ${server.origin}\n`);
+  const hint = flags.publicOrigin === null ? addressHint(server.origin) : null;
+  if (hint !== null) context.print(`${hint}\n`);
+  if (flags.readyFd !== null) announce(flags.readyFd, server.origin);
+  await stopped;
+  return exitCode('ok');
+}
+
+/** What whoever listens on all addresses has to know: each URL in an answer begins with that one, which a client elsewhere does not follow. */
+export function addressHint(origin: string): string | null {
+  if (!ANY_ADDRESS.has(new URL(origin).hostname)) return null;
+  return `URLs in answers begin with ${origin}: for clients on other machines give --public-origin`;
+}
+
+const ANY_ADDRESS: ReadonlySet<string> = new Set(['0.0.0.0', '[::]']);
+
+/** `kill -HUP`: the trouble of the file as it is now. A file that holds no plan leaves the old one, and is said. */
+function orderAgain(server: ReferenceServer, faultFile: string, context: Printer): void {
+  try {
+    server.faults = faultsOf(faultFile);
+    context.print(`ordered trouble: ${server.faults.length} rules\n`);
+  } catch (error) {
+    context.print(`ordered trouble stays as it was: ${(error as Error).message}\n`);
+  }
+}
+
+/** Verifies every blob. @returns the exit code: `store` where anything is damaged */
+export async function checkData(dataDirectory: string, context: Printer): Promise<number> {
+  const parts = openParts({ dataDirectory });
+  try {
+    const { damage, versions, bytes } = await checkBlobs(parts);
+    for (const { user, file, version, what } of damage) {
+      context.print(`user ${user}, file ${file}, version ${version}: ${what}\n`);
+    }
+    context.print(`checked ${versions} versions, ${bytes} bytes: ${damage.length} damaged\n`);
+    return exitCode(damage.length === 0 ? 'ok' : 'store');
+  } finally {
+    await parts.database.close();
+  }
+}
+
+const GRACE_MS = 2000;
+/** Nobody asks this server for them. */
+const REQUESTS_KEPT = 100;
+
+function announce(fd: number, origin: string): void {
+  try {
+    writeSync(fd, `${JSON.stringify({ origin })}\n`);
+  } catch (error) {
+    throw new UsageError(`--ready-fd ${fd}: ${(error as Error).message}`, exitCode('usage'), { cause: error });
+  }
+}
+
+function optionsOf(dataDirectory: string, flags: ServeFlags): ReferenceServerOptions {
+  const { tlsCert, tlsKey } = flags;
+  if ((tlsCert === null) !== (tlsKey === null)) throw new UsageError('--tls-cert and --tls-key go together');
+  return {
+    dataDirectory,
+    listen: addressOf(flags.listen),
+    ...(tlsCert === null || tlsKey === null
+      ? {}
+      : { tls: { certificate: textOf(tlsCert, '--tls-cert'), key: textOf(tlsKey, '--tls-key') } }),
+    insecure: flags.insecure,
+    ...(flags.publicOrigin === null ? {} : { publicOrigin: publicOriginOf(flags.publicOrigin) }),
+    accessTokenMs: flags.tokenLifeMs,
+    ...(flags.versionsKept === null ? {} : { versionsKept: Math.max(1, flags.versionsKept) }),
+    uniqueNames: flags.uniqueNames,
+    foldCase: flags.foldCase,
+    ...(flags.pageMax === null ? {} : { pageMax: Math.max(1, flags.pageMax) }),
+    acceptAnyKeys: flags.acceptAnyKeys,
+    ...(flags.faultFile === null ? {} : { faults: faultsOf(flags.faultFile) }),
+    latencyMs: flags.latencyMs,
+    ...(flags.bandwidthBytes === null ? {} : { bandwidthBytesPerSecond: flags.bandwidthBytes }),
+    log: createLogger({ level: flags.logLevel as LogLevel }),
+    requestsKept: REQUESTS_KEPT,
+  };
+}
+
+function publicOriginOf(text: string): string {
+  if (URL.canParse(text) && /^https?:$/.test(new URL(text).protocol)) return new URL(text).origin;
+  throw new UsageError(`--public-origin: "${visible(text)}" is not a URL such as https://api.example.com`);
+}
+
+/** `host`, `host:port`, `:port`, `port`; IPv6 in brackets. */
+function addressOf(text: string): { host?: string; port?: number } {
+  const match = /^(?:(\[[0-9a-f:.]+\]|[^:[\]]*[^:[\]\d][^:[\]]*|\d+\.\d+\.\d+\.\d+)?)(?::?(\d{1,5}))?$/i.exec(text);
+  const port = match?.[2] === undefined ? undefined : Number(match[2]);
+  if (match === null || text === '' || (port ?? 0) > 65_535)
+    throw new UsageError(`--listen: "${visible(text)}" is not HOST:PORT`);
+  const host = match[1]?.replace(/^\[|\]$/g, '');
+  return { ...(host === undefined || host === '' ? {} : { host }), ...(port === undefined ? {} : { port }) };
+}
+
+function faultsOf(path: string): readonly FaultRule[] {
+  const text = textOf(path, '--fault-file');
+  try {
+    const rules: unknown = JSON.parse(text);
+    if (Array.isArray(rules)) return rules as readonly FaultRule[];
+  } catch {
+    // Said below, in the same words as for JSON of another form.
+  }
+  throw new UsageError(`--fault-file: ${visible(path)} is not a JSON array of rules`);
+}
+
+function textOf(path: string, flag: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (error) {
+    throw new UsageError(`${flag}: cannot read ${visible(path)}`, exitCode('usage'), { cause: error });
+  }
+}

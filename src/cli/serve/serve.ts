@@ -1,0 +1,101 @@
+import { UsageError } from '../../base/errors.ts';
+import { formatBytes, parseBytes } from '../../config/units.ts';
+import type { Administration } from '../../server/administration.ts';
+import type { CommandAction, CommandContext } from '../command-actions.ts';
+import type { CommandName } from '../command-table.ts';
+import { exitCode } from '../exit-codes.ts';
+import type { Invocation } from '../invocation.ts';
+import { visible } from '../mount-event.ts';
+
+/** What an administrating command works with. */
+export interface AdministerDeps {
+  readonly administration: Administration;
+  /** Where clients find the server on these data. */
+  readonly origin: () => Promise<string>;
+  readonly given: Invocation;
+  readonly context: CommandContext;
+}
+
+type ServeCommandName = Extract<CommandName, `serve${string}`>;
+
+/** `cfs serve` and its administration. The server itself is loaded when one of them runs. */
+export const SERVE_ACTIONS: Readonly<Record<ServeCommandName, CommandAction>> = {
+  serve: async (given, context) => {
+    const { runServer, checkData, serveFlags } = await import('./serve-command.ts');
+    const directory = dataDirectory(given, context);
+    return given.has('--check') ? checkData(directory, context) : runServer(directory, serveFlags(given), context);
+  },
+
+  'serve user add': administer(async (deps) =>
+    (await import('./serve-administration.ts')).addUser(deps, deps.given.required(0)),
+  ),
+  'serve user list': administer(({ administration, context }) => {
+    for (const { userId, email, usageBytes, quotaBytes, keyPairs } of administration.users())
+      context.print(
+        `${userId}\t${email}\t${formatBytes(usageBytes)} of ${formatBytes(quotaBytes)}\t${keyPairs.join(' ')}\n`,
+      );
+  }),
+  'serve user quota': administer(({ administration, given, context }) => {
+    const quotaBytes = bytes(given.required(1));
+    administration.setQuota(given.required(0), quotaBytes);
+    context.print(`${given.required(0)} may store ${formatBytes(quotaBytes)}\n`);
+  }),
+  'serve user revoke-tokens': administer(({ administration, given, context }) => {
+    context.print(`${administration.revokeTokens(given.required(0))} revoked\n`);
+  }),
+  'serve key add': administer(({ administration, given, context }) => {
+    const { accessKeyId, privateAccessKey } = administration.addKeyPair(given.required(0));
+    context.print(`CFS_ACCESS_KEY_ID=${accessKeyId}\nCFS_PRIVATE_ACCESS_KEY=${privateAccessKey}\n`);
+  }),
+  'serve key revoke': administer(({ administration, given, context }) => {
+    administration.revokeKeyPair(given.required(0));
+    context.print(`${given.required(0)} is revoked\n`);
+  }),
+  'serve application add': administer(({ administration, given, context }) => {
+    context.print(`CFS_APPLICATION=${administration.addApplication(given.required(0))}\n`);
+  }),
+  'serve application list': administer(({ administration, context }) => {
+    for (const { id, name, enabled } of administration.applications())
+      context.print(`${id}\t${enabled ? 'enabled' : 'disabled'}\t${name}\n`);
+  }),
+  'serve application disable': administer(({ administration, given, context }) => {
+    administration.setApplicationEnabled(given.required(0), false);
+    context.print(`${given.required(0)} is disabled\n`);
+  }),
+  'serve application enable': administer(({ administration, given, context }) => {
+    administration.setApplicationEnabled(given.required(0), true);
+    context.print(`${given.required(0)} is enabled\n`);
+  }),
+  'serve share add': administer(({ administration, given, context }) => {
+    const [owner, folder, receiver] = [given.required(0), given.required(1), given.required(2)];
+    administration.share(owner, folder, receiver, { writeAllowed: given.has('--write') });
+    context.print(`${receiver} sees ${folder} of ${owner}\n`);
+  }),
+  'serve share remove': administer(({ administration, given, context }) => {
+    const [owner, folder, receiver] = [given.required(0), given.required(1), given.required(2)];
+    administration.unshare(owner, folder, receiver);
+    context.print(`${receiver} no longer sees ${folder} of ${owner}\n`);
+  }),
+};
+
+function administer(run: (deps: AdministerDeps) => Promise<void> | void): CommandAction {
+  return async (given, context) => {
+    for (const word of given.command.args)
+      if (visible(word) !== word) throw new UsageError(`${visible(word)}: no name here may hold control characters`);
+    const { withAdministration } = await import('./serve-administration.ts');
+    await withAdministration(dataDirectory(given, context), async (deps) => run({ ...deps, given, context }));
+    return exitCode('ok');
+  };
+}
+
+function dataDirectory(given: Invocation, context: CommandContext): string {
+  return given.text('--data') ?? context.paths.serverDirectory;
+}
+
+function bytes(text: string): number {
+  try {
+    return parseBytes(text);
+  } catch (error) {
+    throw new UsageError((error as Error).message, 2, { cause: error });
+  }
+}
