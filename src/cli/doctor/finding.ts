@@ -1,117 +1,119 @@
 import type { ExitReason } from '../exit-codes.ts';
 
-/** What `cfs doctor` looks at, in this order: what is broken first explains what follows. */
+/** The areas that `cfs doctor` checks, in this order: an early problem often explains later ones. */
 export const AREAS = ['fuse', 'configuration', 'account', 'service', 'store', 'disk', 'mount'] as const;
 export type Area = (typeof AREAS)[number];
 
-/** One thing that can be wrong. `{}` in the cure stands for the path that is concerned. */
+/** One kind of finding. `{}` in the cure stands for the affected path. */
 export interface FindingKind {
   readonly area: Area;
-  /** A problem keeps something from working, a warning does not (yet). */
+  /** A problem stops something from working; a warning does not, or not yet. */
   readonly severity: 'problem' | 'warning';
-  /** The exit code: that of the command which the problem would keep from working. */
+  /** The exit code: that of the command that the problem breaks. */
   readonly exit: ExitReason;
-  /** What a person sees without the doctor. */
+  /** What a person sees without `cfs doctor`. */
   readonly symptom: string;
   readonly cause: string;
   readonly cure: string;
 }
 
 /**
- * THE table of everything that `cfs doctor` can find. The table in docs/troubleshooting.md is made from it, and a test
- * injects each of them. A new finding is one row here and the check that gives it.
+ * The table of all findings of `cfs doctor`. The table in docs/troubleshooting.md is generated from it, and a test
+ * injects each one. A new finding is one row here and the check that yields it.
  */
 export const FINDINGS = {
   'addon-missing': problem('fuse', 'noFuse', {
     symptom: '`the kernel addon is not built`',
-    cause: 'the part in C is missing, or was built for another machine',
-    cure: 'node scripts/build-native.mjs, in the folder of the clone or of the installed package; it needs a C compiler',
+    cause: 'the addon written in C is missing, or was built for another machine',
+    cure: 'run node scripts/build-native.mjs in the folder of the clone or of the installed package; it needs a C compiler',
   }),
   'glibc-too-old': problem('fuse', 'noFuse', {
     symptom: "`glibc 2.34 or later is needed`, or *version `GLIBC_2.34' not found*",
-    cause: "this system's C library is older than the programs ask for, or is another one (musl)",
+    cause: 'the C library of this system is too old, or is not glibc (musl)',
     cure: 'use a system with glibc 2.34 or later: Debian 12, Ubuntu 22.04, RHEL 9',
   }),
   architecture: problem('fuse', 'noFuse', {
     symptom: '`processors of the kind … are not supported`',
-    cause: 'there are builds for x86-64 and arm64 alone',
+    cause: 'only x86-64 and arm64 have builds',
     cure: 'use an x86-64 or arm64 machine, and a 64-bit Node',
   }),
   'mount-helper-hidden': warning('fuse', 'usage', {
-    symptom: '`mount` of a line in fstab ends with *cfs-mount: not found* (127)',
-    cause: 'mount(8) looks for cfs-mount in /usr/local/bin, /usr/bin and their like only, whatever PATH says',
-    cure: 'ln -s "$(command -v cfs-mount)" /usr/local/bin/, as root',
+    symptom: '`mount` fails for a line in fstab with *cfs-mount: not found* (127)',
+    cause:
+      'mount(8) ignores PATH and looks for cfs-mount only in standard directories such as /usr/local/bin and /usr/bin',
+    cure: 'as root: ln -s "$(command -v cfs-mount)" /usr/local/bin/',
   }),
   'fuse-module': problem('fuse', 'noFuse', {
     symptom: '`there is no /dev/fuse here`',
     cause: 'the kernel module is not loaded',
-    cure: 'modprobe fuse, as root',
+    cure: 'as root: modprobe fuse',
   }),
   'fuse-device': problem('fuse', 'noFuse', {
     symptom: '`there is no /dev/fuse here`, in a container',
-    cause: 'the container was not given the device',
+    cause: 'the container does not have the device',
     cure: 'start the container with --device /dev/fuse --cap-add SYS_ADMIN',
   }),
   'fuse-device-refused': problem('fuse', 'noFuse', {
     symptom: '`/dev/fuse cannot be opened`',
-    cause: 'the device is for root or a group alone, or the container may not use it',
-    cure: 'chmod 666 {} as root (udev does so on Debian), or let the container use the device',
+    cause: 'only root or a group may open the device, or the container has no permission for it',
+    cure: 'as root: chmod 666 {} (udev does so on Debian), or allow the container to use the device',
   }),
   'fusermount-missing': problem('fuse', 'noFuse', {
     symptom: '`fusermount3 is not installed`',
-    cause: "Debian's package `fuse3` is missing",
-    cure: 'apt-get install fuse3, as root',
+    cause: 'the package `fuse3` is not installed',
+    cure: 'as root: apt-get install fuse3',
   }),
   'fusermount-setuid': problem('fuse', 'noFuse', {
     symptom: '`could not mount`: *Operation not permitted*',
-    cause: 'fusermount3 lost its setuid bit, or does not belong to root: ordinary users cannot mount',
-    cure: 'chown root:root {} && chmod 4755 {}, as root; or apt-get install --reinstall fuse3',
+    cause: 'fusermount3 is not setuid root, so ordinary users cannot mount',
+    cure: 'as root: chown root:root {} && chmod 4755 {}; or apt-get install --reinstall fuse3',
   }),
   'fusermount-refused': problem('fuse', 'noFuse', {
     symptom: '`fusermount3 may not be run by this user`',
-    cause: 'fusermount3 is for the members of a group (mode 4750, group `fuse` on some systems), and this user is none',
-    cure: 'usermod -aG GROUP USER, as root, then sign in to this machine again',
+    cause:
+      'only members of a group may run fusermount3 (mode 4750, group `fuse` on some systems), and this user is not a member',
+    cure: 'as root: usermod -aG GROUP USER; then log in to this machine again',
   }),
   'mtab-missing': problem('fuse', 'failure', {
     symptom: '`could not unmount`: *failed to open /etc/mtab*',
     cause:
-      'fusermount3 mounts for ordinary users without that file, and does not unmount: usual in containers and chroots',
-    cure: 'ln -s /proc/self/mounts {}, as root',
+      'without that file fusermount3 can mount but not unmount for ordinary users; common in containers and chroots',
+    cure: 'as root: ln -s /proc/self/mounts {}',
   }),
   'allow-other': problem('fuse', 'noFuse', {
     symptom: '`could not mount`: *option allow_other only allowed if user_allow_other is set*',
-    cause: '`--allow-other` is set, and this system lets only root do so',
-    cure: 'put the line user_allow_other into {}, as root, or do without --allow-other',
+    cause: '`--allow-other` is set, but this system allows it only for root',
+    cure: 'as root: add the line user_allow_other to {}; or drop --allow-other',
   }),
   'configuration-unreadable': problem('configuration', 'usage', {
     symptom: '`… cannot be read (EACCES)`, or `EISDIR`, with the path of config.toml',
-    cause: 'config.toml is there and cannot be read',
-    cure: 'make {} a file that you may read, or remove it',
+    cause: 'config.toml exists but cannot be read',
+    cure: 'make {} a file that you can read, or remove it',
   }),
   'configuration-mistake': problem('configuration', 'usage', {
-    symptom: '`there is no such option`, or a value that is none',
-    cause: 'a mistake in config.toml or in the environment (CFS_…); all of them are named, each with its place',
-    cure: 'correct it at the place that is named: cfs-mount --help lists options and values',
+    symptom: '`there is no such option`, or an invalid value',
+    cause: 'a mistake in config.toml or in the environment (CFS_…); the report lists each mistake with its place',
+    cure: 'correct it at the place shown; cfs-mount --help lists options and values',
   }),
   'variable-unknown': warning('configuration', 'usage', {
     symptom: 'an option in the environment has no effect: `there is no such variable`',
-    cause: 'a variable whose name begins with CFS_ and that no program here reads, perhaps misspelt',
-    cure: 'correct or unset it: cfs-mount --help names the variable of each option',
+    cause: 'no program here reads this CFS_… variable; its name may be misspelt',
+    cure: 'correct or unset it; cfs-mount --help lists the variable of each option',
   }),
   'not-signed-in': problem('account', 'signIn', {
     symptom: '`not signed in`',
     cause: 'this user is not signed in on this machine',
-    cure: 'cfs login URL',
+    cure: 'run: cfs login URL',
   }),
   'account-damaged': problem('account', 'signIn', {
     symptom: '`not signed in`, although you were',
     cause: 'account.json is empty, damaged or unreadable',
-    cure: 'cfs login URL again: the store beside it is kept and used',
+    cure: 'run cfs login URL again; the local store is kept and used',
   }),
   'account-exposed': problem('account', 'signIn', {
     symptom: 'none',
-    cause: 'other users of this machine may read the keys and the refresh token',
-    cure: 'chmod 600 {}; if others use this machine, revoke the keys and cfs login again',
+    cause: 'other users of this machine can read the keys and the refresh token',
+    cure: 'run: chmod 600 {}; if others use this machine, revoke the keys and run cfs login again',
   }),
   'certificate-file': problem('service', 'usage', {
     symptom: '`SSL_CERT_FILE names …, which cannot be read`; NODE_EXTRA_CA_CERTS likewise',
@@ -120,118 +122,119 @@ export const FINDINGS = {
   }),
   'proxy-address': problem('service', 'usage', {
     symptom: '`HTTPS_PROXY: not the address of a proxy`, or another variable',
-    cause: 'the variable that names the proxy holds something else than an address',
-    cure: 'correct or unset the variable, or name the proxy: --proxy http://HOST:PORT; --proxy none does without',
+    cause: 'the variable for the proxy does not hold an address',
+    cure: 'correct or unset the variable, or set --proxy http://HOST:PORT; --proxy none connects directly',
   }),
   'proxy-failed': problem('service', 'unreachable', {
     symptom: '`the proxy … cannot be reached`, `refuses the connection` or `wants a user name and password`',
-    cause: 'the proxy, not the service: it is away, silent, refuses the service, or wants another sign-in',
-    cure: 'compare the address with what your network wants; --proxy none or NO_PROXY do without; after HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT cfs login URL the sign-in is kept',
+    cause: 'the proxy is down, does not answer, refuses the connection, or requires other credentials',
+    cure: 'check the proxy address of your network; --proxy none or NO_PROXY connect directly; HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT cfs login URL saves the credentials',
   }),
   'service-insecure': problem('service', 'usage', {
     symptom: '`… would get the password in the clear`',
     cause: 'the address is http:// on another machine',
-    cure: 'cfs login with the https:// address; --insecure where the line between is trusted',
+    cure: 'run cfs login with the https:// address; use --insecure only over a trusted network',
   }),
   'dns-failed': problem('service', 'unreachable', {
     symptom: '`cannot be reached: … ENOTFOUND` or `EAI_AGAIN`',
-    cause: 'the name of the service is not known: no network, a wrong address, or a name server that is away',
-    cure: 'look at the network and /etc/resolv.conf; files that are on this machine stay usable',
+    cause: 'the host name of the service does not resolve: no network, a wrong address, or no name server',
+    cure: 'check the network and /etc/resolv.conf; files on this machine stay usable',
   }),
   'dns-silent': problem('service', 'unreachable', {
-    symptom: 'everything that is not here yet takes half a minute and fails',
+    symptom: 'access to files that are not on this machine fails after half a minute',
     cause: 'the name server does not answer',
-    cure: 'put a name server that answers first in /etc/resolv.conf',
+    cure: 'put a working name server first in /etc/resolv.conf',
   }),
   'service-not-running': warning('service', 'unreachable', {
     symptom: '`ECONNREFUSED 127.0.0.1`',
-    cause: "nothing listens there: that of `npm start` runs only with it, one's own is not started",
-    cure: 'npm start, or cfs serve',
+    cause: 'no local service listens at that address; the one of `npm start` runs only with it',
+    cure: 'run: npm start, or cfs serve',
   }),
   'service-refused': problem('service', 'unreachable', {
     symptom: '`cannot be reached: … ECONNREFUSED` or `EHOSTUNREACH`',
-    cause: 'no way to that machine, nothing listens on that port, or a firewall or proxy is between',
-    cure: 'look at the network; where it wants a proxy: --proxy, or HTTPS_PROXY and NO_PROXY',
+    cause: 'no route to the machine, no listener on the port, or a firewall or proxy in between',
+    cure: 'check the network; if it requires a proxy, set --proxy, or HTTPS_PROXY and NO_PROXY',
   }),
   'service-silent': problem('service', 'unreachable', {
-    symptom: 'programs get *Connection timed out* for what is not here yet',
-    cause: 'the service takes the connection and does not answer, or a firewall swallows it',
-    cure: 'wait, or ask the operator of the service; files that are on this machine stay usable',
+    symptom: 'programs get *Connection timed out* for files that are not on this machine',
+    cause: 'the service accepts the connection but does not answer, or a firewall drops it',
+    cure: 'wait, or ask the operator of the service; files on this machine stay usable',
   }),
   'service-out-of-order': problem('service', 'unreachable', {
     symptom: '`… is out of order (status 503)`',
-    cause: 'the service answers every request with a failure of its own',
-    cure: 'wait: what is pending is kept and pushed when it works again',
+    cause: 'the service answers every request with a server error',
+    cure: 'wait; pending changes are kept and pushed when the service works again',
   }),
   'service-foreign': problem('service', 'unreachable', {
     symptom: '`answers, but not as the service does`',
     cause: 'a wrong address, or a login page of a hotel or company network answers instead',
-    cure: 'open a web page to see whether the network wants a login; compare the address',
+    cure: 'open a web page to see whether the network requires a login; check the address',
   }),
   'tls-expired': problem('service', 'unreachable', {
     symptom: '`no trusted connection: certificate has expired`',
-    cause: "the service's certificate is past its date, or this machine's clock is ahead",
-    cure: 'look at the clock (date); otherwise whoever runs the service has to renew the certificate',
+    cause: 'the certificate of the service has expired, or the clock of this machine is ahead',
+    cure: 'check the clock (date); if it is right, the operator of the service must renew the certificate',
   }),
   'tls-not-yet-valid': problem('service', 'unreachable', {
     symptom: '`no trusted connection: certificate is not yet valid`',
-    cause: "this machine's clock is behind, or the certificate was made for later",
-    cure: 'set the clock (timedatectl set-ntp true)',
+    cause: 'the clock of this machine is behind, or the certificate is not valid yet',
+    cure: 'set the clock: timedatectl set-ntp true',
   }),
   'tls-wrong-host': problem('service', 'unreachable', {
     symptom: "`no trusted connection: Hostname/IP does not match certificate's altnames`",
-    cause: 'the certificate is for another name: a wrong address, or somebody in between',
-    cure: 'cfs login with the name that stands in the certificate; if it was right before, do not go on',
+    cause: 'the certificate is for another host name: the address is wrong, or the connection is intercepted',
+    cure: 'run cfs login with the host name of the certificate; if the address worked before, do not continue',
   }),
   'tls-unknown-authority': problem('service', 'unreachable', {
     symptom: '`no trusted connection: unable to verify the first certificate` or `self-signed certificate`',
-    cause: 'the certificate comes from an authority that this system does not believe',
-    cure: 'install the authority in the system, or name its PEM file in SSL_CERT_FILE',
+    cause: 'this system does not trust the authority that issued the certificate',
+    cure: 'install the authority in the system, or set SSL_CERT_FILE to its PEM file',
   }),
   'tls-broken': problem('service', 'unreachable', {
     symptom: '`no trusted connection`, `wrong version number` or `EPROTO`',
-    cause: 'what answers there does not speak TLS, or none that this machine accepts',
-    cure: 'compare scheme and port of the address; a proxy may be in between',
+    cause: 'the server does not speak TLS, or only versions that this machine rejects',
+    cure: 'check the scheme and port of the address; a proxy may be in between',
   }),
   'sign-in-refused': problem('service', 'signIn', {
     symptom: '`the service refuses the saved sign-in`',
-    cause: 'the refresh token was revoked, or the keys or the application are not good any more',
-    cure: 'cfs login URL again: what is pending is kept and pushed after it',
+    cause: 'the refresh token was revoked, or the keys or the application are no longer valid',
+    cure: 'run cfs login URL again; pending changes are kept and pushed afterwards',
   }),
   'token-refused': problem('service', 'signIn', {
-    symptom: 'programs get *Input/output error*, and a sign-in works',
-    cause: 'the service gives a token and then does not take it: the account may be closed or locked',
-    cure: 'look at the account in a browser; then cfs login URL again',
+    symptom: 'programs get *Input/output error*, but signing in works',
+    cause: 'the service issues a token and then rejects it; the account may be closed or locked',
+    cure: 'check the account in a browser; then run cfs login URL again',
   }),
   'clock-skew': warning('service', 'ok', {
     symptom: 'versions and conflict copies have odd dates',
-    cause: "this machine's clock differs from the service's by more than a minute",
-    cure: 'timedatectl set-ntp true',
+    cause: 'the clock of this machine differs from that of the service by more than a minute',
+    cure: 'run: timedatectl set-ntp true',
   }),
   'store-exposed': problem('store', 'store', {
     symptom: 'none',
-    cause: 'other users of this machine may read what is kept of your files',
-    cure: 'chmod 700 {}',
+    cause: 'other users of this machine can read the local copies of your files',
+    cure: 'run: chmod 700 {}',
   }),
   'store-foreign': problem('store', 'store', {
     symptom: '`EACCES` at the start, after a start as root',
-    cause: 'the store belongs to another user of this machine: cfs-mount ran under sudo once',
-    cure: 'chown -R "$USER" {}, as root',
+    cause: 'the store belongs to another user of this machine; cfs-mount may have run under sudo',
+    cure: 'run: sudo chown -R "$USER" {}',
   }),
   'store-read-only': problem('store', 'store', {
     symptom: '`EROFS`, `EACCES` or `ENOTDIR` at the start',
-    cause: 'nothing can be written where the store lies',
-    cure: 'make {} a directory that you may write, on a disk that is mounted for writing',
+    cause: 'the directory of the store is not writable',
+    cure: 'make {} a directory that you can write to, on a disk that is mounted read-write',
   }),
   'store-in-use': problem('store', 'alreadyMounted', {
     symptom: '`the store in … is in use by process N`',
-    cause: 'another process has it open: a mount that is ending or hangs, or a second one under other XDG directories',
-    cure: 'wait a moment; then end that process (kill N), and mount again',
+    cause:
+      'another process has the store open: a mount that is ending or hangs, or a second mount with other XDG directories',
+    cure: 'wait a moment; then end that process (kill N) and mount again',
   }),
   'store-mounted': problem('store', 'alreadyMounted', {
     symptom: 'none',
-    cause: '`cfs doctor --store` reads every byte of the store, and a running mount has it open',
-    cure: 'cfs umount {} first, or leave out --store',
+    cause: '`cfs doctor --store` needs the whole store, but a running mount has it open',
+    cure: 'run cfs umount {} first, or leave out --store',
   }),
   'store-newer': problem('store', 'store', {
     symptom: '`the store was written by a newer version of this program`',
@@ -239,88 +242,88 @@ export const FINDINGS = {
     cure: 'install the newer version again',
   }),
   'store-unopened': problem('store', 'store', {
-    symptom: '`cannot be opened: ENOSPC`, or another word of the system, at the start',
-    cause: 'the system refused a file of the store: a full disk, too few descriptors, a missing permission',
-    cure: 'remove the cause that is named and start again; keep {}: nothing in it is damaged',
+    symptom: '`cannot be opened: ENOSPC`, or another system error, at the start',
+    cause: 'the system refused access to a file of the store: full disk, too few descriptors or missing permission',
+    cure: 'remove the cause shown and start again; keep {}: nothing in it is damaged',
   }),
   'store-damaged': problem('store', 'store', {
     symptom: '*Input/output error*, or a mount that does not start',
-    cause: 'the disk gave other bytes than were written, or somebody changed files in the store',
-    cure: 'copy {} away, look at the disk (dmesg), and remove it: all but what was pending is fetched again',
+    cause: 'the disk returned other bytes than were written, or files in the store were changed from outside',
+    cure: 'copy {} elsewhere, check the disk (dmesg), then remove {}; everything except pending changes is fetched again',
   }),
   'changes-waiting': warning('store', 'pending', {
     symptom: 'none',
-    cause: 'changes that the service does not have are in a store that is not mounted: nothing pushes them meanwhile',
-    cure: 'mount that root and cfs sync --wait, or copy them out: cfs export DIR',
+    cause: 'unpushed changes are in a store that is not mounted, so nothing pushes them',
+    cure: 'mount that root and run cfs sync --wait, or copy the changes out: cfs export DIR',
   }),
   'disk-full': problem('disk', 'store', {
     symptom: 'programs get *No space left on device* (ENOSPC)',
-    cause: "this machine's disk is full: nothing can be saved",
-    cure: 'free space on the disk of {}; --cache-size bounds what is kept of files that the service has',
+    cause: 'the disk of this machine is full; nothing can be saved',
+    cure: 'free space on the disk of {}; --cache-size limits the local copies of files that the service has',
   }),
   'disk-below-reserve': warning('disk', 'store', {
-    symptom: 'what was read is fetched again each time',
-    cause: 'less is free than `--cache-reserve` leaves alone: nothing more is kept of what is read',
+    symptom: 'every read of a file fetches it again',
+    cause: 'free space is below `--cache-reserve`, so reads are not cached',
     cure: 'free space on the disk of {}, or lower --cache-reserve',
   }),
   'mount-dead': problem('mount', 'notMounted', {
     symptom: '*Transport endpoint is not connected*',
-    cause: 'the mounting process was killed; the directory is a dead mount',
-    cure: 'cfs-mount {} takes it away and mounts again; cfs umount {} only takes it away',
+    cause: 'the mounting process was killed and left a dead mount',
+    cure: 'run cfs-mount {} to mount again, or cfs umount {} to remove the dead mount',
   }),
   'mount-hangs': problem('mount', 'failure', {
     symptom: 'programs hang in the mount',
-    cause: 'the process of the mount does not answer the kernel: it is stopped, or a defect',
-    cure: 'kill -9 its process (cli/mount.js in ps(1)) frees everybody; nothing that was closed is lost; cfs-mount {} mounts again',
+    cause: 'the process of the mount does not answer the kernel: it is stopped, or this is a defect',
+    cure: 'kill -9 its process (cli/mount.js in ps(1)) to free the programs, then run cfs-mount {}; no closed file is lost',
   }),
   'mount-silent': problem('mount', 'failure', {
     symptom: '`cfs status` says that the mount does not answer',
-    cause: 'the process of the mount is there and stopped, overloaded, or a defect',
-    cure: 'cfs status names the process and its log: look there, kill -9 it, and mount again; nothing that was closed is lost',
+    cause: 'the process of the mount is stopped or overloaded, or this is a defect',
+    cure: 'cfs status shows the process and its log: read the log, kill -9 the process and mount again; no closed file is lost',
   }),
   'mount-offline': warning('mount', 'unreachable', {
     symptom: '`offline since …` in `cfs status`',
-    cause: 'the mount has not heard from the service',
-    cure: 'nothing, where the network is away: changes are kept and pushed later',
+    cause: 'the mount cannot reach the service',
+    cure: 'check the network; changes are kept and pushed when the service is reachable',
   }),
   'mount-signed-out': problem('mount', 'signIn', {
     symptom: '`sign in again` in `cfs status`',
-    cause: 'the service refused the saved sign-in while it was mounted',
-    cure: 'cfs login URL: the mount goes on by itself',
+    cause: 'the service rejected the saved sign-in while the account was mounted',
+    cure: 'run cfs login URL; the mount resumes automatically',
   }),
   'changes-parked': problem('mount', 'parked', {
     symptom: '`parked` in `cfs status`',
-    cause: 'retrying cannot help: the reason stands beside each change',
-    cure: 'cfs status, remove the reason, cfs retry',
+    cause: 'the service rejected a change, and an automatic retry cannot help',
+    cure: 'run cfs status, fix the reason that it shows, then run cfs retry',
   }),
   'socket-stale': warning('mount', 'ok', {
     symptom: 'none',
-    cause: 'a mount was killed and left its control socket',
-    cure: 'nothing: the next start replaces it (rm {} does too)',
+    cause: 'a killed mount left its control socket behind',
+    cure: 'nothing to do: the next mount replaces it (or run: rm {})',
   }),
   'socket-exposed': problem('mount', 'failure', {
     symptom: 'none',
-    cause: 'other users may reach the control socket of your mount: who may open it may end the mount',
-    cure: 'chmod 700 {}',
+    cause: 'other users can open the control socket of your mount and end the mount',
+    cure: 'run: chmod 700 {}',
   }),
   'socket-foreign': problem('mount', 'failure', {
     symptom: '`the directory of the control socket … cannot be used`',
-    cause: 'the directory of the control socket belongs to another user, or is none',
-    cure: 'remove {}, as root',
+    cause: 'the directory of the control socket belongs to another user, or is not a directory',
+    cure: 'as root: remove {}',
   }),
 } as const satisfies Record<string, FindingKind>;
 
 export type FindingName = keyof typeof FINDINGS;
 
-/** Something that is wrong, here and now. */
+/** A finding on this machine. */
 export interface Finding {
   readonly name: FindingName;
-  /** One sentence without a full stop: what, and of what. */
+  /** One sentence without a full stop: the problem and the object. */
   readonly what: string;
   readonly cure: string;
 }
 
-/** @param path what `{}` in the cure stands for */
+/** @param path replaces `{}` in the cure */
 export function finding(name: FindingName, what: string, path = ''): Finding {
   return { name, what, cure: FINDINGS[name].cure.replaceAll('{}', path) };
 }
