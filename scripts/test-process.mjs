@@ -27,7 +27,7 @@ export function run(command, args, limitMs, { cwd, output = 'inherit' }) {
       cwd,
       stdio: ['ignore', output, output],
       detached: true,
-      env: { ...process.env, CFS_TEST_RUN: mark },
+      env: { ...process.env, TEST_RUN_OF_CFS: mark },
     });
     let late = false;
     const killGroup = () => {
@@ -56,7 +56,7 @@ function processesOf(mark) {
   return readdirSync('/proc').filter((name) => {
     if (!/^\d+$/.test(name) || Number(name) === process.pid) return false;
     try {
-      return readFileSync(`/proc/${name}/environ`, 'latin1').split('\0').includes(`CFS_TEST_RUN=${mark}`);
+      return readFileSync(`/proc/${name}/environ`, 'latin1').split('\0').includes(`TEST_RUN_OF_CFS=${mark}`);
     } catch {
       return false; // it has ended, or is not ours
     }
