@@ -3,6 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, onTestFailed } from 'vitest';
+import { NOT_FOR_PROGRAMS } from '../harness/command.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
 import { missingRoot, testUnless } from '../harness/requirement.ts';
 import { PROJECT } from '../imports.ts';
@@ -50,7 +51,12 @@ testUnless(missingRoot())('cfs umount while the mount is being made takes it awa
   const isMounted = (): boolean => readFileSync('/proc/mounts', 'utf8').includes(` ${mount.directory} `);
   starting = spawn(process.execPath, [join(PROJECT, 'dist/cli/cfs-mount.js'), '-f', mount.directory], {
     stdio: 'ignore',
-    env: { ...process.env, ...mount.env(), NODE_OPTIONS: `--import ${join(folder, 'module.mjs')}` },
+    env: {
+      ...process.env,
+      ...NOT_FOR_PROGRAMS,
+      ...mount.env(),
+      NODE_OPTIONS: `--import ${join(folder, 'module.mjs')}`,
+    },
   });
   const ended = new Promise((resolve) => starting?.once('exit', resolve));
   await expect.poll(isMounted, { interval: 10 }).toBe(true);

@@ -12,6 +12,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { NOT_FOR_PROGRAMS } from '../harness/command.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
 import { stopProcess } from '../harness/stop-process.ts';
 import { CommandHome } from './cli-harness.ts';
@@ -96,7 +97,7 @@ test('the service is installed, says when it is ready, lives and stops, and is r
   const { messages } = await listen(socket);
   const service = spawn('sh', ['-c', `exec ${command}`], {
     stdio: 'inherit',
-    env: { ...process.env, ...fixture.env(), NOTIFY_SOCKET: socket, WATCHDOG_USEC: '400000' },
+    env: { ...process.env, ...NOT_FOR_PROGRAMS, ...fixture.env(), NOTIFY_SOCKET: socket, WATCHDOG_USEC: '400000' },
   });
   children.push(service);
   const ended = new Promise<number | null>((resolve) => service.once('exit', resolve));
@@ -123,7 +124,7 @@ test('a mount whose process hangs gives no sign of life', async () => {
   const cfsMount = new URL('../../dist/cli/cfs-mount.js', import.meta.url).pathname;
   const service = spawn(process.execPath, [cfsMount, '-f', fixture.directory], {
     stdio: 'ignore',
-    env: { ...process.env, ...fixture.env(), ...notify },
+    env: { ...process.env, ...NOT_FOR_PROGRAMS, ...fixture.env(), ...notify },
   });
   children.push(service);
   await expect.poll(messages, { timeout: 30_000 }).toContain('WATCHDOG=1');
@@ -176,7 +177,7 @@ test('a mount in the background tells the manager which process it is', async ()
   const cfsMount = new URL('../../dist/cli/cfs-mount.js', import.meta.url).pathname;
   const child = spawn(process.execPath, [cfsMount, fixture.directory], {
     stdio: 'ignore',
-    env: { ...process.env, ...fixture.env(), NOTIFY_SOCKET: socket },
+    env: { ...process.env, ...NOT_FOR_PROGRAMS, ...fixture.env(), NOTIFY_SOCKET: socket },
   });
   expect(await new Promise((resolve) => child.once('exit', resolve))).toBe(0);
 
@@ -198,7 +199,7 @@ test('the log goes to the journal where standard error is one, with its levels, 
     const fd = openSync(path, 'w');
     const child = spawn(process.execPath, [cfsMount, '-f', fixture.directory], {
       stdio: ['ignore', 'ignore', fd],
-      env: { ...process.env, CFS_CASES_SEED: undefined, ...fixture.env(), JOURNAL_STREAM: journalStream(path) },
+      env: { ...process.env, ...NOT_FOR_PROGRAMS, ...fixture.env(), JOURNAL_STREAM: journalStream(path) },
     });
     closeSync(fd);
     children.push(child);

@@ -16,8 +16,8 @@ export interface CommandResult {
   readonly stderr: string;
 }
 
-/** What the runner of the tests says to the tests: programs would wonder about it. */
-const NOT_FOR_PROGRAMS = Object.fromEntries(
+/** Unsets the variables of the test runner: programs would warn about them. */
+export const NOT_FOR_PROGRAMS: Readonly<Record<string, undefined>> = Object.fromEntries(
   Object.keys(process.env)
     .filter((name) => /^CFS_(?!TEST_)/.test(name))
     .map((name) => [name, undefined]),

@@ -13,7 +13,7 @@ import { umountCommand } from '../../src/cli/commands/umount.ts';
 import { accountStates } from '../../src/cli/running-mounts.ts';
 import { type Paths, pathsOf } from '../../src/config/paths.ts';
 import type { Status } from '../../src/control/status-model.ts';
-import { type CommandOptions, type CommandResult, runCommand, runScript } from './command.ts';
+import { type CommandOptions, type CommandResult, NOT_FOR_PROGRAMS, runCommand, runScript } from './command.ts';
 import type { Ground } from './ground.ts';
 import { ReferenceServer } from './reference-server.ts';
 
@@ -149,6 +149,7 @@ export class MountFixture implements Ground {
   async mount(flags: readonly string[] = this.#flags): Promise<void> {
     const env = {
       ...process.env,
+      ...NOT_FOR_PROGRAMS,
       ...this.env(),
       ...this.#env,
       ...(SANITIZER !== undefined && { LD_PRELOAD: SANITIZER }),
