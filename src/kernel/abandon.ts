@@ -5,8 +5,8 @@ import { placeOf, readMountTable } from './mount-table.ts';
 import { type KernelAddon, loadKernelAddon } from './native.ts';
 
 /**
- * Ends a mount whose thread no longer answers, from any other thread of the process: every caller that waits in it gets an error
- * at once, and the directory is free. What somebody else mounted over it, or in its place, stays.
+ * Ends a mount whose thread no longer responds, from any other thread of the process: every waiting caller gets an error immediately, and
+ * the directory is freed. Another mount over it, or in its place, stays.
  */
 export function abandonMount(
   mount: Pick<LinuxMount, 'directory' | 'device' | 'descriptor'>,
@@ -15,7 +15,7 @@ export function abandonMount(
   const { directory, device } = mount;
   if (isConnection(mount.descriptor)) {
     addon.abandonDescriptor(mount.descriptor);
-    // A thread in the middle of a notification holds the connection, and waits for a lock of those who wait for an answer.
+    // A thread that writes a notification holds the connection, and waits for a lock of callers that wait for a reply.
     if (readMountTable().some((entry) => entry.device === device)) {
       abortConnection(device, placeOf(device, directory), addon);
     }
@@ -24,7 +24,7 @@ export function abandonMount(
   if (place !== null) unmountDirectory(place, 'lazily', addon);
 }
 
-/** A thread that ended has closed its connection already, and the number may be somebody else's by now. */
+/** A thread that ended has closed its connection: the number may belong to another descriptor by now. */
 function isConnection(descriptor: number): boolean {
   try {
     return readlinkSync(`/proc/self/fd/${descriptor}`).endsWith('/fuse');

@@ -1,15 +1,15 @@
 import type { HandleId, Inode, NodeKind, SpecialKind, Timespec } from '../base/vocabulary.ts';
 
 /**
- * The contract between a kernel binding and a file system: types only. It is the low-level one (inodes and lookup counts), as
- * in linux/fuse.h: paths can be built on inodes, never inodes on paths.
+ * The contract between a kernel binding and a file system: types only. It is the low-level interface of linux/fuse.h (inodes and lookup
+ * counts): paths can be built on inodes, never inodes on paths.
  *
- * An operation returns `T | Promise<T>`: the answer itself when everything is here, a promise only when something must be
- * fetched or synced. What it throws (or rejects with) becomes an errno in `op-boundary`, nowhere else.
+ * An operation returns `T | Promise<T>`: the answer itself if the store has everything, a promise only for a fetch or a sync. `op-boundary`
+ * alone converts what it throws (or rejects with) to an errno.
  */
 export type Answer<T> = T | Promise<T>;
 
-/** Who asks. `signal` aborts when the kernel interrupts the request (the process got a signal); made on first use. */
+/** The caller. `signal` aborts when the kernel interrupts the request (the process got a signal); created on first use. */
 export interface OpContext {
   readonly uid: number;
   readonly gid: number;
@@ -35,15 +35,15 @@ export interface Attributes {
   readonly ctime: Timespec;
 }
 
-/** Answer to lookup and to everything that creates: counts as one lookup of `attributes.ino`, to be returned by `forget`. */
+/** Reply to lookup and to every creating operation: counts as one lookup of `attributes.ino`, which `forget` returns. */
 export interface Entry {
   readonly attributes: Attributes;
-  /** How long the kernel may keep the name, and the attributes, without asking; milliseconds. */
+  /** How long the kernel may cache the name, and the attributes, without revalidation; milliseconds. */
   readonly entryTimeoutMs: number;
   readonly attributeTimeoutMs: number;
 }
 
-/** The name is known to be absent: the kernel may keep that for `entryTimeoutMs`. Cheaper than throwing ENOENT. */
+/** The name is known to be absent: the kernel may cache that for `entryTimeoutMs`. Cheaper than throwing ENOENT. */
 export interface NegativeEntry {
   readonly attributes: null;
   readonly entryTimeoutMs: number;
@@ -56,7 +56,7 @@ export interface AttributesReply {
 
 export interface OpenReply {
   readonly handle: HandleId;
-  /** The bytes are those of the last open: the kernel keeps its page cache (FOPEN_KEEP_CACHE). */
+  /** The bytes are unchanged since the last open: the kernel keeps its page cache (FOPEN_KEEP_CACHE). */
   readonly keepCache: boolean;
   /** Reads and writes bypass the page cache (FOPEN_DIRECT_IO). */
   readonly directIo: boolean;
@@ -64,18 +64,18 @@ export interface OpenReply {
 
 export interface OpenDirectoryReply {
   readonly handle: HandleId;
-  /** The kernel may keep the listing in its cache (FOPEN_CACHE_DIR), and use what it has kept (FOPEN_KEEP_CACHE). */
+  /** The kernel may cache the listing (FOPEN_CACHE_DIR), and use a cached one (FOPEN_KEEP_CACHE). */
   readonly cacheListing: boolean;
   readonly keepListing: boolean;
 }
 
-/** What setattr changes; absent fields stay. */
+/** The attributes that setattr changes; absent fields stay. */
 export interface AttributeChange {
   readonly mode?: number;
   readonly uid?: number;
   readonly gid?: number;
   readonly sizeBytes?: number;
-  /** `'now'`: the time of this moment, by the file system's clock. */
+  /** `'now'`: the current time of the file system's clock. */
   readonly atime?: Timespec | 'now';
   readonly mtime?: Timespec | 'now';
   readonly ctime?: Timespec;
@@ -87,25 +87,24 @@ export interface FileSlice {
   readonly position: number;
   readonly length: number;
   /**
-   * Called once the bytes have been copied, or never will be: until then they must stay where they are (a lease ends here). That is
-   * during the answer when they are in the page cache, and later when a thread of the pool has to read them. The descriptor itself
-   * may be closed at once.
+   * Called once the bytes have been copied, or never will be: a lease on them ends here. Bytes in the page cache are copied during the
+   * reply, others later by a thread of the pool. The descriptor itself may be closed immediately.
    */
   sent?(): void;
 }
 
-/** Bytes of a read, in order. Fewer than asked for mean the end of the file, never "not here yet". */
+/** Bytes of a read, in order. Fewer than requested mean the end of the file, never missing data. */
 export type ReadReply = Uint8Array | FileSlice | readonly (Uint8Array | FileSlice)[];
 
 /**
- * Receives directory entries until it says it is full. `cookie` is what the kernel sends as `offset` to go on *after* this
- * entry: it must stay valid while the directory changes. With `entry` the kernel also learns the attributes (READDIRPLUS),
- * and that counts as one lookup unless the name is `.` or `..`.
+ * Receives directory entries until it is full. The kernel sends `cookie` back as `offset` to continue *after* this entry: it must stay
+ * valid while the directory changes. `entry` passes the attributes too (READDIRPLUS), and counts as one lookup unless the name is `.`
+ * or `..`.
  */
 export interface DirectorySink {
-  /** Whether the kernel asked for attributes too; without, `entry` may be null. */
+  /** Whether the kernel requested attributes too; if not, `entry` may be null. */
   readonly wantsEntries: boolean;
-  /** @returns false when the entry did not fit: stop, it is asked for again. */
+  /** @returns false if the entry did not fit: stop, the kernel requests it again */
   add(name: string, ino: Inode, kind: NodeKind, cookie: number, entry: Entry | null): boolean;
 }
 
@@ -121,13 +120,13 @@ export interface FileSystemStats {
 
 export type RenameMode = 'replace' | 'no-replace' | 'exchange';
 /**
- * Where the bytes of a write belong: where `offset` says, or at the end (O_APPEND), which the kernel, that may not have heard of a newer
- * size, takes to be at `offset`. What a shared mapping wrote belongs at its offset, whatever handle it comes through.
+ * Where the bytes of a write go: to `offset`, or to the end (O_APPEND). The kernel sends an append with its own idea of the end, which
+ * may be outdated. A write of a shared mapping goes to its offset, through any handle.
  */
 export type WritePlace = 'offset' | 'end';
 export type AllocateMode = 'allocate' | 'keep-size' | 'punch-hole' | 'zero-range' | 'zero-range-keep-size';
 
-/** The open(2) flags that reach a file system, decoded. The raw number is there for what is not listed. */
+/** The open(2) flags that reach a file system, decoded; `raw` has the others. */
 export interface OpenFlags {
   readonly access: 'read' | 'write' | 'read-write';
   readonly append: boolean;
@@ -135,21 +134,21 @@ export interface OpenFlags {
   readonly raw: number;
 }
 
-/** Names are valid UTF-8 without `/` and NUL and at most 255 bytes: the binding answers EILSEQ, ENAMETOOLONG by itself. */
+/** Names are valid UTF-8 without `/` and NUL, at most 255 bytes: for others the binding replies EILSEQ or ENAMETOOLONG. */
 export interface FileSystemOps {
-  /** Called once, after the kernel and the binding agreed; notifications may be sent from now on. */
+  /** Called once, after kernel and binding have agreed; notifications may be sent from now on. */
   init?(invalidator: Invalidator): void;
-  /** Unmounted, or the connection is gone: nothing more will be asked. */
+  /** Unmounted, or the connection is gone: no further request follows. */
   destroy?(): void;
 
   /**
-   * Where a folder stands; null for the root, and for what is not known. Asked only when the kernel must be told of more names of the
-   * folder than can be kept: its own name is told instead, and what is below goes with it.
+   * The parent and name of a folder; null for the root and for an unknown one. Called only when too many names of the folder wait for
+   * invalidation: the folder's own name is invalidated instead, with everything below it.
    */
   placeOf?(folder: Inode): { readonly parent: Inode; readonly name: string } | null;
 
   lookup(parent: Inode, name: string, ctx: OpContext): Answer<Entry | NegativeEntry>;
-  /** Returns `count` lookups of `ino`. No answer, never fails. */
+  /** Returns `count` lookups of `ino`. No reply, never fails. */
   forget(ino: Inode, count: number): void;
   getattr(ino: Inode, handle: HandleId | null, ctx: OpContext): Answer<AttributesReply>;
   setattr(ino: Inode, change: AttributeChange, handle: HandleId | null, ctx: OpContext): Answer<AttributesReply>;
@@ -179,12 +178,12 @@ export interface FileSystemOps {
     flags: OpenFlags,
     ctx: OpContext,
   ): Answer<Entry & { readonly open: OpenReply }>;
-  /** open(2) with O_TMPFILE: a file without a name, which `link` may give one; else it is gone with its last descriptor. */
+  /** open(2) with O_TMPFILE: a nameless file, which `link` may name; otherwise its last close deletes it. */
   tmpfile(parent: Inode, mode: number, flags: OpenFlags, ctx: OpContext): Answer<Entry & { readonly open: OpenReply }>;
   read(ino: Inode, handle: HandleId, offset: number, length: number, ctx: OpContext): Answer<ReadReply>;
   /**
-   * `data` is valid until the answer is given, not longer. `place` is absent where the binding is not told.
-   * @returns bytes taken: all of them, or it throws.
+   * `data` is valid until the reply, not longer. `place` is absent if the binding cannot know it.
+   * @returns bytes written: all of them, or it throws.
    */
   write(
     ino: Inode,
@@ -194,9 +193,9 @@ export interface FileSystemOps {
     ctx: OpContext,
     place?: WritePlace,
   ): Answer<number>;
-  /** close(2), once per descriptor that shares the handle; perhaps not for handles that only read. The last moment at which a failure reaches the process. */
+  /** close(2), once per descriptor that shares the handle; perhaps not for read-only handles. The last chance to report a failure. */
   flush(ino: Inode, handle: HandleId, ctx: OpContext): Answer<void>;
-  /** The last descriptor and mapping of the handle are gone. What it throws, the kernel drops. */
+  /** The last descriptor and mapping of the handle are closed. The kernel drops the error. */
   release(ino: Inode, handle: HandleId, ctx: OpContext): Answer<void>;
   fsync(ino: Inode, handle: HandleId, dataOnly: boolean, ctx: OpContext): Answer<void>;
   fallocate(
@@ -211,13 +210,13 @@ export interface FileSystemOps {
   lseek(ino: Inode, handle: HandleId, offset: number, whence: 'data' | 'hole', ctx: OpContext): Answer<number>;
 
   opendir(ino: Inode, ctx: OpContext): Answer<OpenDirectoryReply>;
-  /** Entries after `cookie` (0: from the start) into `sink`. */
+  /** Adds the entries after `cookie` (0: from the start) to `sink`. */
   readdir(ino: Inode, handle: HandleId, cookie: number, sink: DirectorySink, ctx: OpContext): Answer<void>;
   releasedir(ino: Inode, handle: HandleId, ctx: OpContext): Answer<void>;
   fsyncdir(ino: Inode, handle: HandleId, dataOnly: boolean, ctx: OpContext): Answer<void>;
 
   statfs(ino: Inode, ctx: OpContext): Answer<FileSystemStats>;
-  /** `security.*` and `system.posix_acl_*` never arrive: the binding answers ENODATA/EOPNOTSUPP for them. */
+  /** `security.*` and `system.posix_acl_*` never arrive: the binding replies ENODATA/EOPNOTSUPP to them. */
   getxattr(ino: Inode, name: string, ctx: OpContext): Answer<Uint8Array>;
   setxattr(
     ino: Inode,
@@ -231,32 +230,32 @@ export interface FileSystemOps {
 }
 
 /**
- * Tells the kernel to forget what it keeps. Returns at once: a helper thread does the writing, because a notification can
- * block on a lock that only a reply can release. No reply ever waits for one.
+ * Invalidates the kernel's caches. Each call returns immediately: a helper thread writes the notification, because that can block on a
+ * lock that only a reply releases. No reply ever waits for one.
  */
 export interface Invalidator {
   /** Attributes, and cached bytes from `offset` (length 0: to the end; offset -1: attributes only). */
   inode(ino: Inode, offset: number, length: number): void;
-  /** The name, present or absent, in `parent`. */
+  /** The name in `parent`, cached as present or absent. */
   entry(parent: Inode, name: string): void;
-  /** The name is gone: also ends watches and lets `child` go where it is still in use. */
+  /** The name was deleted: also ends watches, and drops `child` even if it is in use. */
   deleted(parent: Inode, child: Inode, name: string): void;
   /**
-   * The bytes of `ino` were replaced, and programs go on reading those that they opened: to the kernel the name is another file from now
-   * on, with pages and a size of its own. `older`: what those programs have open, null once it is closed, and who asks: a program by
-   * stat(2), or the kernel on behalf of a read(2). False, or absent, where a file cannot be two: then `inode` is the word.
+   * The bytes of `ino` were replaced while programs read the old ones: from now on the name is another file to the kernel, with its own pages
+   * and size. `older` returns the attributes of the old file for its open handles, null once these are closed. Its `asker` is a program
+   * (stat(2)) or the kernel (as part of a read(2)). False, or absent, if a file cannot be split: call `inode` instead.
    */
   replaced?(parent: Inode, name: string, ino: Inode, older: (asker?: 'program' | 'read') => Attributes | null): boolean;
   /**
-   * A program is removing the folder: rmdir(2), or rename(2) of another one over it. As long as somebody sits in it the kernel lets nobody
-   * into it any more; should it be there again, it is another folder to the kernel.
+   * A program removes the folder by rmdir(2), or by rename(2) of another one over it. While a process has it as working directory, the kernel
+   * refuses every access to it. A folder that reappears must therefore be another one to the kernel.
    */
   folderRemoved?(folder: Inode): void;
 }
 
 export interface MountOptions {
   readonly directory: string;
-  /** Shown in /proc/mounts as the source, and how a dead mount of ours is recognised. */
+  /** The source in /proc/mounts; identifies a dead mount of this program. */
   readonly fsname: string;
   readonly subtype: string;
   readonly readOnly: boolean;
@@ -265,28 +264,28 @@ export interface MountOptions {
   /** noatime, nosuid, nodev, noexec, … as mount(8) names them. */
   readonly flags: readonly string[];
   readonly allowNonEmpty: boolean;
-  /** Names of negotiated features to do without (tests of old kernels). */
+  /** Negotiated features to leave out (tests of old kernels). */
   readonly maskedFeatures: readonly string[];
 }
 
 /** A mounted file system. */
 export interface MountedFileSystem {
   readonly directory: string;
-  /** Of the mount, as the mount table has it: the directory may have another one by the time this one is to go. */
+  /** The device number in the mount table: another mount may cover the directory by the time this one is unmounted. */
   readonly device: string;
   readonly invalidator: Invalidator;
-  /** Ends when the mount is gone for whatever reason: unmounted from outside, `unmount()`, or a broken connection. */
+  /** Resolves when the mount is gone for any reason: unmounted from outside, `unmount()`, or a broken connection. */
   readonly ended: Promise<'unmounted' | 'aborted'>;
   /** `'lazily'` detaches even when in use. Idempotent. @throws FsError EBUSY when in use and not lazily */
   unmount(how: 'orderly' | 'lazily'): Promise<void>;
   /**
-   * Resolves when what programs had asked before the call was looked at. close(2) waits for FLUSH, not for RELEASE: that may still be
-   * in the kernel's queue when the program's next command arrives here by another way.
+   * Resolves when all requests that programs made before the call have been read. close(2) waits for FLUSH, not for RELEASE: that may still
+   * be in the kernel's queue when the program's next command arrives over another channel.
    */
   caughtUp(): Promise<void>;
   /**
-   * Resolves when the kernel was told all that there was to tell it: what programs look up next is what is here. It is not waited for
-   * longer than a moment, because it may stand still for as long as a program waits for the service in the same folder.
+   * Resolves when the kernel has received all pending notifications: the next lookup sees the current state. Gives up after a moment: a
+   * notification blocks as long as a program waits for the service in the same folder.
    */
   told(): Promise<void>;
 }

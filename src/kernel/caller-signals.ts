@@ -2,12 +2,12 @@ import { readFileSync } from 'node:fs';
 import { constants } from 'node:os';
 
 /**
- * What an INTERRUPT means. The kernel sends it for *any* signal, once, and then waits even for a process that is being killed.
+ * The meaning of an INTERRUPT. The kernel sends it for *any* signal, once, and then waits even for a process that is being killed.
  *
- * killed  the thread ends as soon as it has its answer (SIGKILL, or a signal that nobody handles: the kernel turns those into it)
- * asked   a signal that someone may have sent to stop what goes on (Ctrl-C with a handler)
- * idle    only timers, children and the like: an EINTR would break programs that just show their progress once a second. And Ctrl-Z: who
- *         pauses a program wants it to go on later, and we cannot let the kernel begin the call again (fuse_dev_do_write takes no ERESTARTSYS)
+ * killed  the thread ends once it has its reply (SIGKILL, or a fatal signal without a handler, which the kernel turns into it)
+ * asked   a signal that may be a request to stop (Ctrl-C with a handler)
+ * idle    only timers, children and the like: an EINTR would break programs that print their progress every second. Ctrl-Z too: a paused
+ *         program is to be resumed, and a reply cannot make the kernel restart the call (fuse_dev_do_write takes no ERESTARTSYS)
  */
 export type CallerState = 'killed' | 'asked' | 'idle';
 
@@ -21,7 +21,7 @@ const NOT_A_WISH_TO_STOP = [
   .map(bitOf)
   .reduce((mask, bit) => mask | bit, 0n);
 
-/** What signals wait for the thread `pid`, from /proc/PID/status (proc(5)); about 20 µs, so only after an INTERRUPT. */
+/** The state that the pending signals of thread `pid` imply, from /proc/PID/status (proc(5)); about 20 µs: only after an INTERRUPT. */
 export function callerState(pid: number): CallerState {
   if (pid === 0) return 'killed'; // in another pid namespace: cannot be looked at, and must not be unkillable
   let status: string;
@@ -33,7 +33,7 @@ export function callerState(pid: number): CallerState {
   return stateOfStatus(status);
 }
 
-/** The same from the text of the file. */
+/** As `callerState`, from the text of the file. */
 export function stateOfStatus(status: string): CallerState {
   const mask = (field: string): bigint =>
     BigInt(`0x${new RegExp(`^${field}:\\s*([0-9a-f]+)$`, 'm').exec(status)?.[1] ?? '0'}`);

@@ -5,12 +5,12 @@ import { DIRENT_BYTES, ENTRY_OUT_BYTES } from './protocol.ts';
 import type { Wire } from './wire.ts';
 
 /**
- * Puts the entries of one READDIR or READDIRPLUS together, where the reply will stand. When the file system turns out to answer
- * later, `detach` moves what is there into memory of its own: the scratch area serves one reply at a time.
+ * Encodes the entries of one READDIR or READDIRPLUS, in the scratch area where the reply is sent from. If the file system answers later,
+ * `detach` moves them to memory of its own: the scratch area serves one reply at a time.
  */
 export class DirectoryWriter implements DirectorySink {
   readonly wantsEntries: boolean;
-  /** Lookups that the kernel owes us for what was added; taken back when the reply does not reach it. */
+  /** Lookups counted for the added entries; undone if the reply is not delivered. */
   readonly lookups: number[] = [];
   readonly #wireOf: (region: ArrayBuffer) => Wire;
   readonly #nodeIds: NodeIds;
@@ -54,7 +54,7 @@ export class DirectoryWriter implements DirectorySink {
     wire.bytes.fill(0, nameAt + nameBytes, at + total);
 
     if (this.wantsEntries) {
-      // `.` and `..` take no lookup (fuse_direntplus_link skips them); without attributes the nodeid 0 says "ask when needed".
+      // `.` and `..` take no lookup (fuse_direntplus_link skips them); nodeid 0 means "no attributes".
       const given = entry !== null && name !== '.' && name !== '..';
       if (given) {
         const nodeId = this.#nodeIds.lookedUp(entry.attributes.ino);
@@ -67,7 +67,7 @@ export class DirectoryWriter implements DirectorySink {
     return true;
   }
 
-  /** Goes on in memory of its own. */
+  /** Continues in memory of its own. */
   detach(): void {
     const own = Buffer.from(new ArrayBuffer(this.#capacity));
     this.#wire.bytes.copy(own, 0, this.#start, this.#start + this.#used);
@@ -75,7 +75,7 @@ export class DirectoryWriter implements DirectorySink {
     this.#start = 0;
   }
 
-  /** Copies what was added to `target` at `at`; nothing to do while it still stands there. */
+  /** Copies the added entries to `target` at `at`; a no-op while they are still there. */
   copyTo(target: Wire, at: number): void {
     if (target !== this.#wire) this.#wire.bytes.copy(target.bytes, at, this.#start, this.#start + this.#used);
   }

@@ -3,9 +3,9 @@ import { userInfo } from 'node:os';
 import { delimiter, join } from 'node:path';
 
 const PROGRAM = 'fusermount3';
-/** fusermount3 reads the mount table there when an ordinary user unmounts (fusermount.c, may_unmount). */
+/** fusermount3 reads the mount table from there when an ordinary user unmounts (fusermount.c, may_unmount). */
 const MTAB = '/etc/mtab';
-/** Makes it, as root. */
+/** Creates it, as root. */
 export const MTAB_CURE = `ln -s /proc/self/mounts ${MTAB}`;
 
 const SETUID = 0o4000;
@@ -24,15 +24,15 @@ export interface Fusermount {
 }
 
 /**
- * Where fusermount3 and umount are looked for: in the places of the system first, then where libfuse installs itself from source (/usr/local),
- * then where whoever mounts has them (NixOS: /run/wrappers/bin).
+ * The search path for fusermount3 and umount: the system's folders first, then those of a libfuse built from source (/usr/local), then
+ * the PATH of the mounting user (NixOS: /run/wrappers/bin).
  */
 export function programPath(): string {
   const own = process.env.PATH ?? '';
   return ['/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin', own].filter((part) => part !== '').join(':');
 }
 
-/** The fusermount3 that a mount runs, as execvp(3) chooses it: the first that this user may run, otherwise the first. Null: not installed. */
+/** The fusermount3 that a mount runs, chosen as by execvp(3): the first that this user may run, otherwise the first. Null: not installed. */
 export function findFusermount(path: string = programPath()): Fusermount | null {
   let refused: Fusermount | null = null;
   for (const directory of path.split(delimiter).filter((part) => part !== '')) {
@@ -43,20 +43,20 @@ export function findFusermount(path: string = programPath()): Fusermount | null 
   return refused;
 }
 
-/** Why an ordinary user cannot run fusermount3, and the cure; null where it runs. Root needs none: it mounts by mount(2). */
+/** Why an ordinary user cannot run fusermount3, with the fix; null if it can be run. Root needs none: it mounts by mount(2). */
 export function whyNoFusermount(found: Fusermount | null): string | null {
   if (found === null) return `${PROGRAM} is not installed: apt-get install fuse3, as root`;
   if (found.mayRun) return null;
   return `${found.path} may not be run by this user (mode ${found.mode.toString(8)}): ${cureOfRefused(found)}`;
 }
 
-/** What root has to type so that this user may run it. */
+/** The command, to be run by root, that lets this user run it. */
 export function cureOfRefused({ path, group }: Fusermount): string {
   if (group === null) return `chmod 4755 ${path}, as root`;
   return `usermod -aG ${group} ${userName()}, as root, then sign in to this machine again`;
 }
 
-/** Whether ordinary users can unmount: where the table is missing, fusermount3 mounts and cannot unmount. */
+/** Whether ordinary users can unmount: without the mount table, fusermount3 mounts but cannot unmount. */
 export function isMtabReadable(path: string = MTAB): boolean {
   try {
     accessSync(path, constants.R_OK);
@@ -66,7 +66,7 @@ export function isMtabReadable(path: string = MTAB): boolean {
   }
 }
 
-/** A sentence of fusermount3, with the cure where it misses the mount table. */
+/** A message of fusermount3, with the fix if it lacks the mount table. */
 export function withMtabCure(said: string): string {
   return said.includes(MTAB) ? `${said}; to unmount it: ${MTAB_CURE}, as root, then try again` : said;
 }
@@ -85,7 +85,7 @@ function fusermountIn(directory: string): Fusermount | null {
   };
 }
 
-/** Null also below a folder of PATH that is closed to this user, as after su(1). */
+/** Null also in a PATH folder that this user may not enter, as after su(1). */
 function statsOf(path: string): Stats | null {
   try {
     return statSync(path);
@@ -103,7 +103,7 @@ function isAllowed(path: string): boolean {
   }
 }
 
-/** group(5); the number where it has no name. */
+/** group(5); the number of a group without a name. */
 function groupName(gid: number): string {
   try {
     const line = readFileSync('/etc/group', 'utf8')
@@ -115,7 +115,7 @@ function groupName(gid: number): string {
   }
 }
 
-/** The number where the user has no name (uv_os_get_passwd). */
+/** The number of a user without a name (uv_os_get_passwd). */
 function userName(): string {
   try {
     return userInfo().username;

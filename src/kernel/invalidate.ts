@@ -9,24 +9,24 @@ import type { Wire } from './wire.ts';
 /**
  * Notifications to the kernel, by these rules:
  *
- * - They are written by threads of the addon, never by the thread that answers: inside that write the kernel waits for locks that
- *   a request under way may hold (fuse_reverse_inval_entry: the folder's; invalidate_inode_pages2_range: the pages').
- * - What would surely wait is kept here: a notification about an inode with unanswered requests is queued and sent after the last
- *   of their replies. So those threads are free for the others.
- * - Nothing is dropped. When too much waits, it is replaced by less that says more, and that is counted:
- *   · all names by one message that makes the kernel ask again for every one it keeps (FUSE_NOTIFY_INC_EPOCH, Linux 6.16);
- *   · without that message, the names of a folder by the folder's own: what is below goes with it (d_invalidate, fs/dcache.c), and it is
- *     the lock of the folder *above* that this takes. In the root, which has no name, each name waits once;
- *   · what is about the bytes of one file by one that is about all of them.
+ * - Threads of the addon write them, never the thread that replies. During that write the kernel waits for locks that a pending request
+ *   may hold (fuse_reverse_inval_entry: the folder's; invalidate_inode_pages2_range: the pages').
+ * - A notification about an inode with pending requests would surely block. It is queued here and sent after the last of their replies, so
+ *   that those threads are free for the others.
+ * - No notification is dropped. When too many wait, broader ones replace them, and that is counted:
+ *   · all names by one message that makes the kernel revalidate every cached one (FUSE_NOTIFY_INC_EPOCH, Linux 6.16);
+ *   · without that message, the names in a folder by the folder's own, which includes everything below it (d_invalidate, fs/dcache.c) and
+ *     takes the lock of the folder *above*. In the root, which has no name, each name is queued once;
+ *   · several ranges of one file by the whole file.
  */
 
-/** Notifications that wait in the addon's queue at most. */
+/** The longest queue in the addon. */
 const QUEUE_MAX = 4096;
-/** Notifications kept here, for busy inodes or because the addon's queue is full, before they are replaced by an epoch. */
+/** Notifications queued here, for busy inodes or because the addon's queue is full, before an epoch replaces them. */
 const HELD_MAX = 20_000;
-/** Without epochs: a folder of which more names than this wait is told of as a whole. */
+/** Without epochs: a folder with more waiting names than this is invalidated as a whole. */
 const NAMES_OF_FOLDER_MAX = 64;
-/** How soon what found the addon's queue full is tried again. */
+/** Delay before notifications that found the addon's queue full are sent again. */
 const RETRY_MS = 10;
 
 interface Notice {
@@ -57,7 +57,7 @@ export class KernelInvalidator implements Invalidator {
   #heldCount = 0;
   #epochsSent = 0;
   #foldersSent = 0;
-  /** As many may be kept before they are replaced by less. */
+  /** The number that may wait before broader notifications replace them. */
   #keptMax = HELD_MAX;
   #retry: (() => void) | null = null;
   #closed = false;
@@ -81,12 +81,12 @@ export class KernelInvalidator implements Invalidator {
     this.#placeOf = deps.placeOf;
   }
 
-  /** How often everything had to be invalidated because too much waited. */
+  /** How often the queue overflowed and all names were invalidated. */
   get epochsSent(): number {
     return this.#epochsSent;
   }
 
-  /** How often too many names of one folder waited, and the folder was told of instead. */
+  /** How often too many names of one folder waited, and the folder was invalidated instead. */
   get foldersSent(): number {
     return this.#foldersSent;
   }
@@ -111,7 +111,7 @@ export class KernelInvalidator implements Invalidator {
     const before = this.#nodeIds.currentOf(ino) as Inode;
     if (this.#closed || !this.#nodeIds.replace(ino, older)) return false;
     this.entry(parent, name);
-    // Who has it open and asks for its size asks here from now on.
+    // Handles of the old file revalidate their size here from now on.
     this.#submit({ kind: 'inode', ino, child: before, name: '', offset: -1, length: 0 });
     return true;
   }
@@ -120,7 +120,7 @@ export class KernelInvalidator implements Invalidator {
     this.#nodeIds.folderRemoved(folder);
   }
 
-  /** A request about `ino` is not answered at once. */
+  /** A request about `ino` has no reply yet. */
   began(ino: Inode): void {
     this.#busy.set(ino, (this.#busy.get(ino) ?? 0) + 1);
   }
@@ -141,7 +141,7 @@ export class KernelInvalidator implements Invalidator {
     }
   }
 
-  /** Unmounted: there is nothing left to invalidate. */
+  /** Unmounted: no caches are left to invalidate. */
   close(): void {
     this.#closed = true;
     this.#retry?.();
@@ -151,7 +151,7 @@ export class KernelInvalidator implements Invalidator {
     this.#heldCount = 0;
   }
 
-  /** Tries again what found the addon's queue full. */
+  /** Resends the notifications that found the addon's queue full. */
   #flush(): void {
     this.#retry = null;
     const overflow = this.#overflow;
@@ -182,7 +182,7 @@ export class KernelInvalidator implements Invalidator {
     this.#overflow = [];
     this.#held.clear();
     this.#heldCount = 0;
-    // Names are asked for again; what is left to say is about bytes and attributes.
+    // The epoch makes the kernel look up names anew; notifications about bytes and attributes remain.
     if (this.#hasEpoch() && this.#sendEpoch()) {
       this.#epochsSent++;
       kept = kept.filter(({ kind }) => kind === 'inode');
@@ -192,7 +192,7 @@ export class KernelInvalidator implements Invalidator {
     this.#keptMax = Math.max(HELD_MAX, this.#heldCount * 2);
   }
 
-  /** The same said by fewer: folders of which much waits in place of their names. */
+  /** Replaces the many waiting names of a folder by the folder itself. */
   #byFolders(notices: readonly Notice[]): Notice[] {
     const names = new Map<Inode, number>();
     for (const { kind, ino } of notices) if (kind !== 'inode') names.set(ino, (names.get(ino) ?? 0) + 1);
@@ -224,7 +224,7 @@ export class KernelInvalidator implements Invalidator {
       wire.setU64(body + 16, notice.length);
       length += 24;
     } else {
-      // A name that does not fit is one that the kernel cannot have asked for.
+      // The kernel cannot have cached a name that is too long.
       const nameAt = body + (notice.kind === 'entry' ? 16 : 24);
       const nameBytes = Buffer.byteLength(notice.name);
       if (nameBytes > P.NAME_BYTES_MAX) return true;
@@ -248,7 +248,7 @@ export class KernelInvalidator implements Invalidator {
   }
 }
 
-/** Each name once, the last word about it; each inode once, about all that was said of it. */
+/** Each name once, with its latest notification; each inode once, over all of its ranges. */
 function onceEach(notices: readonly Notice[]): Iterable<Notice> {
   const byKey = new Map<string, Notice>();
   for (const notice of notices) {

@@ -14,14 +14,14 @@ import { TakingBack } from './taking-back.ts';
 import { Wire } from './wire.ts';
 
 /**
- * Waiting writes keep slots; when fewer than these are left, further ones get a copy of their bytes instead, so that what is known goes on
- * being answered. Copies are limited, too: past that the slots run out and the kernel queues (connection.c no longer polls).
+ * Waiting writes hold slots. When fewer than these are free, further writes get a copy of their bytes instead, so that operations on
+ * known files are still served. Copies are limited, too: beyond that the slots run out and the kernel queues (connection.c stops polling).
  */
 const SMALL_SLOTS_SPARE = 64;
 const LARGE_SLOTS_SPARE = 8;
 const COPIED_BYTES_MAX = 64 * 1024 * 1024;
 
-/** Turns batches of requests into calls of FileSystemOps and their answers into replies. One per mount. */
+/** Decodes batches of requests, calls FileSystemOps, and encodes the replies. One per mount. */
 export class LinuxSession {
   readonly #boundary: OpBoundary;
   readonly #connection: N.AddonConnection;
@@ -32,9 +32,9 @@ export class LinuxSession {
   readonly #replies: ReplyWriter;
   readonly #takingBack: TakingBack;
   readonly #scratch: number;
-  /** The requests of the batch at hand, by their place in it. */
+  /** The requests of the current batch, by index. */
   readonly #batch: (Request | null)[] = new Array(N.BATCH_MAX).fill(null);
-  /** Requests without an answer yet, by `unique`, for INTERRUPT. */
+  /** Requests without a reply yet, by `unique`, for INTERRUPT. */
   readonly #pending = new Map<number, Request>();
   #heldSlots = 0;
   #heldLargeSlots = 0;
@@ -54,7 +54,7 @@ export class LinuxSession {
     smallSlots: number;
     largeSlots: number;
     callerState: (pid: number) => CallerState;
-    /** Answers INIT: reads the offer at `body`, writes the agreement to `out`, returns its length. @throws FsError */
+    /** Replies to INIT: reads the offer at `body`, writes the agreement to `out`, returns its length. @throws FsError */
     agree: (body: number, out: number) => number;
   }) {
     this.#boundary = deps.boundary;
@@ -99,7 +99,7 @@ export class LinuxSession {
     });
   }
 
-  /** Answers the first `count` requests of the region's control area. Never throws. */
+  /** Serves the first `count` requests of the region's control area. Never throws. */
   batch(count: number): void {
     for (let i = 0; i < count; i++) {
       const item = i * N.ITEM_WORDS * 4;
@@ -107,13 +107,13 @@ export class LinuxSession {
       try {
         this.#wire.setU32(item + N.ITEM_REPLY * 4, this.#serve(i, item));
       } catch (error) {
-        // Not an operation's failure but a bug of the binding: the addon answers EIO.
+        // Not a failed operation but a bug of the binding: the addon replies EIO.
         this.#boundary.failed('lookup', error, this.#boundary.nowMs(), { at: 'binding' });
       }
     }
   }
 
-  /** Replies of the last batch that the kernel did not take (ENOENT: the caller was interrupted and is gone). */
+  /** Replies of the last batch that the kernel did not accept (ENOENT: the caller was interrupted and is gone). */
   unsent(count: number): void {
     for (let i = 0; i < count; i++) {
       const request = this.#batch[i];
@@ -122,7 +122,7 @@ export class LinuxSession {
     }
   }
 
-  /** @returns what belongs into ITEM_REPLY */
+  /** @returns the value of ITEM_REPLY */
   #serve(i: number, item: number): number {
     const wire = this.#wire;
     const at = wire.u32(item + N.ITEM_REQUEST * 4);
@@ -194,7 +194,7 @@ export class LinuxSession {
     return this.#copiedBytes < COPIED_BYTES_MAX;
   }
 
-  /** The answer comes later: the thread goes on, the slot is free again unless it holds the bytes of a WRITE. */
+  /** The reply comes later: the thread continues, the slot is free again unless it holds the bytes of a WRITE. */
   #wait(request: Request, promise: Promise<unknown>, item: number): void {
     const wire = this.#wire;
     request.sink?.detach();
@@ -215,7 +215,7 @@ export class LinuxSession {
       refused: (error) => {
         this.#takingBack.listing(request);
         this.#sendError(request, error.code);
-        // The file system may still be using the bytes of a WRITE that it did not finish in time.
+        // The file system may still use the bytes of a WRITE that timed out.
         void promise.then(
           () => this.#releaseSlots(request),
           () => this.#releaseSlots(request),
@@ -240,7 +240,7 @@ export class LinuxSession {
       this.#finish(request);
       return;
     }
-    if (length === N.TAKEN) return; // READ finishes by itself
+    if (length === N.TAKEN) return; // READ finishes itself
     if (this.#connection.send(this.#scratch, length) < 0) this.#takingBack.answer(request, value);
     this.#finish(request);
   }
@@ -250,7 +250,7 @@ export class LinuxSession {
     this.#connection.send(this.#scratch, P.OUT_HEADER_BYTES);
   }
 
-  /** It has no answer yet: its inodes are busy, as far as notifications are concerned. */
+  /** The request has no reply yet: notifications about its inodes must wait. */
   #began(request: Request): void {
     this.#pending.set(request.unique, request);
     this.#invalidator.began(request.nodeid);
@@ -281,7 +281,7 @@ export class LinuxSession {
     this.#heldSlots--;
   }
 
-  /** FUSE_INTERRUPT of a request that is unknown was answered already. */
+  /** FUSE_INTERRUPT; an unknown request already has its reply. */
   #interrupt(unique: number): void {
     const request = this.#pending.get(unique);
     if (request === undefined) return;

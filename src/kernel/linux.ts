@@ -18,76 +18,76 @@ import { OpBoundary, type OpMetrics, type OpName } from './op-boundary.ts';
 import * as P from './protocol.ts';
 import { Wire } from './wire.ts';
 
-/** Slots for requests: small ones for everything, large ones only for writes of more than 8 KiB. */
+/** Slots for requests: small ones for all, large ones only for writes of more than 8 KiB. */
 const SMALL_SLOTS = 256;
 const LARGE_SLOTS = 32;
-/** Where notifications are put together: the second half of the region's first page, behind the control words. */
+/** Where notifications are encoded: the second half of the region's first page, behind the control words. */
 const MESSAGE_START = 2048;
 /**
- * Asynchronous requests (read-ahead, O_DIRECT, write-back of mappings) that the kernel lets be unanswered at a time. Many, because the
- * limit is one for the whole mount: reads of some files that wait for the network would hold up those of all others (the kernel's
- * default is 12). Past the second number it stops reading ahead.
+ * The limit of pending asynchronous requests (read-ahead, O_DIRECT, write-back of mappings). The default is 12. The limit is high because
+ * it applies to the whole mount: reads of some files that wait for the network would block those of all others. Above the second number
+ * the kernel stops reading ahead.
  */
 const BACKGROUND_MAX = 4096;
 const CONGESTION_THRESHOLD = 1024;
-/** A mount that the kernel does not greet in this time does not come any more. */
+/** A mount without INIT in this time has failed. */
 const INIT_MS_MAX = 10_000;
-/** How long the end of a connection is waited for after the mount was taken away; it comes at once, or not before somebody else ends. */
+/** How long to wait for the end of the connection after an unmount. It comes immediately, or only when another namespace releases the mount. */
 const ELSEWHERE_MS_MAX = 3_000;
-/** The same for a mount that somebody else took away: what the kernel still writes back on the way may take longer. */
+/** The same for a mount that was detached from outside: the kernel may still write back dirty pages. */
 const DETACHED_MS_MAX = 10_000;
 const DEADLINE_MS = 30_000;
-/** A long reply to READ takes 0.1 to 0.2 ms where pages are at hand. All others wait meanwhile. */
+/** A long reply to READ takes 0.1 to 0.2 ms when its pages are resident. It blocks all other requests. */
 const SLOW_REPLY_MS = 0.5;
-/** Each takes half a millisecond at most (connection.c, TURN_NS). */
+/** Each turn takes half a millisecond at most (connection.c, TURN_NS). */
 const CAUGHT_UP_TURNS_MAX = 200;
-/** How long the kernel may stand still before nobody waits any longer until it was told. */
+/** The longest wait for pending notifications. */
 const TOLD_MS_MAX = 2_000;
 
 export interface LinuxMount extends MountedFileSystem {
-  /** The connection's descriptor number in this process: another thread may `abandonMount` it when this one no longer answers. */
+  /** The connection's descriptor number: another thread may `abandonMount` it when this one no longer responds. */
   readonly descriptor: number;
   readonly features: ReadonlySet<MaskableFeature>;
   /** Counters by operation, since the mount. */
   metrics(): ReadonlyMap<OpName, Readonly<OpMetrics>>;
-  /** What is under way in the binding. */
+  /** Counters of the binding's pending work. */
   state(): BindingState;
 }
 
 export interface BindingState {
   readonly pendingOperations: number;
   readonly notificationsWritten: number;
-  /** The kernel did not keep what they were about. */
+  /** The kernel had nothing cached for them. */
   readonly notificationsUnknown: number;
   readonly notificationsFailed: number;
   readonly notificationsWaiting: number;
-  /** How often too many waited, and the kernel was told to ask again for every name instead. */
+  /** How often too many waited, and all names were invalidated instead. */
   readonly epochs: number;
-  /** The same on kernels that know no epochs: how often a folder was told of in place of its names. */
+  /** The same on kernels without epochs: how often a folder was invalidated in place of its names. */
   readonly foldersInvalidated: number;
   readonly freeSmallSlots: number;
   readonly freeLargeSlots: number;
-  /** Long replies to READ that were left to the pool because such took long. */
+  /** Long replies to READ that were left to the pool because they were slow. */
   readonly slowReplies: number;
 }
 
 export interface LinuxMountDeps {
   readonly log: Logger;
   readonly clock: Clock;
-  /** How long an operation that may wait for the service is waited for: longer than whoever asks the service waits. */
+  /** Deadline of an operation that may wait for the service: longer than the timeouts of its requests. */
   readonly deadlineMs?: number;
-  /** When bytes of files came last, by the clock's `elapsedMs`: as long as some do, a read is waited for. */
+  /** When bytes of files last arrived, on the clock of `elapsedMs`: no read times out while some do. */
   readonly bytesCameMs?: () => number;
-  /** A long reply to READ that takes this long is slow: the next ones are left to the pool. */
+  /** A long reply to READ that takes this long is slow: the pool sends the next ones. */
   readonly slowReplyMs?: number;
   readonly addon?: KernelAddon;
 }
 
 /**
- * Mounts `ops` on `options.directory` and serves it in the loop of the calling thread, which must never touch the mount itself.
- * A dead mount of ours there is detached first. Resolves when kernel and binding have agreed and `ops.init` was called.
+ * Mounts `ops` on `options.directory` and serves it in the loop of the calling thread, which must never access the mount itself. First
+ * detaches a dead mount of this program there. Resolves when kernel and binding have agreed and `ops.init` was called.
  *
- * @throws UsageError in one sentence: no device, no fusermount3, a mount point that is missing, a file, not empty or mounted
+ * @throws UsageError with a message: no device, no fusermount3, a mount point that is missing, a file, not empty or mounted
  */
 export async function mountLinux(options: MountOptions, ops: FileSystemOps, deps: LinuxMountDeps): Promise<LinuxMount> {
   const addon = deps.addon ?? loadKernelAddon();
@@ -102,7 +102,7 @@ export async function mountLinux(options: MountOptions, ops: FileSystemOps, deps
   return mount;
 }
 
-/** Frees `directory` from a mount of ours whose process is gone. @returns whether there was one */
+/** Frees `directory` from a mount of this program whose process is gone. @returns whether there was one */
 export function detachDeadMount(
   directory: string,
   fsname: string,
@@ -250,11 +250,11 @@ class Mount implements LinuxMount {
   }
 
   async caughtUp(): Promise<void> {
-    // A whole turn of the loop that brings no batch found the queue empty. It is first in, first out: while others go on asking, as
-    // many turns as a queue could need are enough.
+    // A whole turn of the loop without a batch found the queue empty. The queue is first in, first out: under continuous load, as many turns
+    // as a full queue could need are enough.
     for (let turn = 0, seen = -1; turn < CAUGHT_UP_TURNS_MAX && seen !== this.#batches && !this.#over; turn++) {
       seen = this.#batches;
-      await nextTurn(); // the end of this turn, whose look at the device may lie behind us
+      await nextTurn(); // the end of this turn, which may have polled the device already
       await nextTurn();
     }
   }
@@ -269,16 +269,16 @@ class Mount implements LinuxMount {
   async unmount(how: 'orderly' | 'lazily'): Promise<void> {
     const place = this.#over ? null : placeOf(this.device, this.directory);
     if (place !== null) await MountPoint.unmountInBackground(place, how);
-    // Lazily: files that are still open keep the connection alive. `ended` comes when the last is closed.
+    // Lazily: open files keep the connection alive. `ended` resolves when the last is closed.
     if (how === 'lazily') return;
-    // In order: nobody here uses it any more. A mount namespace that was copied meanwhile (a container, unshare(1)) has it for as long
-    // as it lives, and is not waited for. Nor is who has a file open in a mount that somebody else detached (umount -l): that is in use.
+    // Orderly: no process here uses it any more. A copied mount namespace (a container, unshare(1)) holds the mount as long as it lives,
+    // and is not waited for. Nor are open files in a mount that was detached from outside (umount -l): that counts as in use.
     let cancel = (): void => {};
     const late = new Promise<void>((resolve, reject) => {
       cancel = this.#clock.after(place === null ? DETACHED_MS_MAX : ELSEWHERE_MS_MAX, () => {
         if (place === null) return reject(new FsError('EBUSY', `${this.directory} was detached, and is in use`));
         this.#log.warn({ directory: this.directory }, 'another mount namespace still has the mount: ended for it too');
-        // Not as unmounted: every close(2) was told of meanwhile, and what is still open there is in use.
+        // Not as unmounted: every close(2) has been received meanwhile, and files still open there are in use.
         void this.caughtUp().then(() => {
           this.#end(constants.errno.ECONNABORTED);
           resolve();
@@ -330,7 +330,7 @@ class Mount implements LinuxMount {
     return P.INIT_OUT_BYTES;
   }
 
-  /** Without this the kernel reads 128 KiB at a time, whatever INIT said; needs privilege, and is not needed to work. */
+  /** Without this the kernel reads 128 KiB at a time, despite INIT; needs privilege, and is optional. */
   async #raiseReadAhead(bytes: number): Promise<void> {
     const file = MountPoint.readAheadFile(this.directory);
     if (file === null) return;
@@ -362,7 +362,7 @@ class Mount implements LinuxMount {
     this.#resolveEnded(how);
   }
 
-  /** A connection that was aborted leaves a dead directory behind. */
+  /** An aborted connection leaves a dead mount behind. */
   #detachQuietly(): void {
     try {
       const place = placeOf(this.device, this.directory);

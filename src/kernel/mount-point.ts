@@ -13,17 +13,16 @@ import { mountOn, readMountTable } from './mount-table.ts';
 import { type KernelAddon, PAYLOAD_BYTES_MAX } from './native.ts';
 
 /**
- * Where and how a mount comes and goes: the directory's state, mount(2) as root and `fusermount3` otherwise, and one sentence for
- * each way in which that can fail.
+ * Mounting and unmounting: the state of the directory, mount(2) as root and `fusermount3` otherwise, and one message for each way to fail.
  *
- * Nothing here asks the mounted file system (no stat of it): the thread that runs this is the one that would have to answer.
+ * Nothing here accesses the mounted file system (no stat of it): the thread that runs this would have to reply.
  */
 
 /** umount2(2) */
 const MNT_FORCE = 1;
 const MNT_DETACH = 2;
 
-/** mount(2); what every FUSE mount gets unless asked otherwise, as fusermount3 does. */
+/** mount(2): the defaults of every FUSE mount, as in fusermount3. */
 const MS_RDONLY = 0x1;
 const MS_NOSUID = 0x2;
 const MS_NODEV = 0x4;
@@ -47,11 +46,11 @@ const MOUNT_FLAGS: ReadonlyMap<string, readonly [set: number, clear: number]> = 
   ['norelatime', [0, 0x200000]],
   ['strictatime', [0x1000000, 0]],
 ]);
-/** What an ordinary user may pass to fusermount3 (its own table refuses dev and suid). */
+/** Flags that an ordinary user may not pass (fusermount3's own table refuses dev and suid). */
 const ROOT_ONLY_FLAGS: ReadonlySet<string> = new Set(['dev', 'suid']);
 /**
- * Words of mount(8) that fusermount3 and libfuse refuse: of those about access times they know noatime and atime. Nothing is lost without them,
- * the kernel never writes an access time of a FUSE file by itself (S_NOATIME, fuse_iget).
+ * Options of mount(8) that fusermount3 and libfuse refuse: for access times they know only noatime and atime. Leaving them out has no
+ * effect: the kernel never updates the access time of a FUSE file itself (S_NOATIME, fuse_iget).
  */
 const UNKNOWN_TO_FUSE: ReadonlySet<string> = new Set([
   'relatime',
@@ -62,17 +61,17 @@ const UNKNOWN_TO_FUSE: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * No READ is longer than our replies. What INIT agrees on bounds it by a number of pages (max_pages), which are 4 KiB on x86, and 16 or 64
- * KiB on many an arm64: a read(2) of 2 MiB that bypasses the page cache would come in one piece there, and be EIO.
+ * No READ exceeds the longest reply. INIT limits it only in pages (max_pages), which are 4 KiB on x86, and 16 or 64 KiB on some arm64
+ * machines: there a read(2) of 2 MiB that bypasses the page cache would come in one piece, and fail with EIO.
  */
 const MAX_READ = `max_read=${PAYLOAD_BYTES_MAX}`;
 
-/** How long a mounted directory may take to show that it lives. */
+/** How long a mounted directory may take to respond. */
 const PROBE_MS = 2000;
 
 /**
- * The directory as the mount table will name it: no symlinks, no `..`. A directory with a FUSE mount on it is not asked, only what
- * lies above it: the mount may be dead, or hang, or be the caller's own.
+ * The directory as the mount table names it: no symlinks, no `..`. Under a FUSE mount only the parent is resolved: the mount may be dead,
+ * or hang, or be the caller's own.
  */
 export function canonicalDirectory(directory: string): string {
   const absolute = resolve(directory);
@@ -81,12 +80,12 @@ export function canonicalDirectory(directory: string): string {
     const candidate = join(realpathSync(dirname(absolute)), basename(absolute));
     return mountOn(candidate)?.type.startsWith('fuse') ? candidate : realpathSync(candidate);
   } catch {
-    return absolute; // checkMountPoint says what is wrong with it
+    return absolute; // checkMountPoint reports the problem
   }
 }
 
 /**
- * Frees `directory` from a mount of ours whose process is gone (it answers ENOTCONN).
+ * Frees `directory` from a mount of this program whose process is gone (it fails with ENOTCONN).
  *
  * @returns whether there was one
  * @throws FsError when it cannot be detached
@@ -107,7 +106,7 @@ export async function detachDeadMount(
   }
 }
 
-/** @throws UsageError in one sentence when nothing can be mounted there */
+/** @throws UsageError with a message if the directory is no valid mount point */
 export function checkMountPoint(directory: string, options: { allowNonEmpty: boolean }): void {
   const mounted = mountOn(directory);
   if (mounted?.type.startsWith('fuse')) {
@@ -138,13 +137,13 @@ export function checkMountPoint(directory: string, options: { allowNonEmpty: boo
 /**
  * Mounts and returns the connection's descriptor. `directory` is canonical and was checked.
  *
- * @throws UsageError in one sentence
+ * @throws UsageError with a message
  */
 export function openMount(options: MountOptions, deps: { addon: KernelAddon; uid: number }): number {
   return deps.uid === 0 ? mountAsRoot(options, deps.addon) : mountAsUser(options, deps.addon);
 }
 
-/** Of the flags as mount(8) names them those that fusermount3 and libfuse take. */
+/** The mount(8) flags that fusermount3 and libfuse accept. */
 export function flagsForFuse(flags: readonly string[]): readonly string[] {
   return flags.filter((name) => !UNKNOWN_TO_FUSE.has(name));
 }
@@ -169,7 +168,7 @@ export function unmountDirectory(directory: string, how: 'orderly' | 'lazily', a
   );
 }
 
-/** The same from a thread that must go on answering meanwhile (unmounting flushes): in a process of its own. */
+/** As `unmountDirectory`, in a child process: unmounting flushes, and the calling thread must reply meanwhile. */
 export function unmountInBackground(directory: string, how: 'orderly' | 'lazily'): Promise<void> {
   const asRoot = process.geteuid?.() === 0;
   const command = asRoot ? 'umount' : 'fusermount3';
@@ -200,9 +199,9 @@ export function unmountInBackground(directory: string, how: 'orderly' | 'lazily'
 }
 
 /**
- * Ends the connection of a mount, whoever holds it: callers that wait get an error at once. By the kernel's own word for it, which whoever
- * mounted may say (fuse_conn_abort_write, fs/fuse/control.c); where that is not mounted, as in most containers, by MNT_FORCE, for root only, at the `place`
- * where it lies on top.
+ * Aborts the connection of a mount of any process: waiting callers get an error immediately. By the kernel's control file, which the
+ * mounting user may write (fuse_conn_abort_write, fs/fuse/control.c). Where that file system is not mounted, as in most containers, by
+ * MNT_FORCE, for root only, at the `place` where the mount is on top.
  */
 export function abortConnection(device: string, place: string | null, addon: KernelAddon): void {
   const number = device.slice(device.indexOf(':') + 1);
@@ -213,7 +212,7 @@ export function abortConnection(device: string, place: string | null, addon: Ker
   }
 }
 
-/** Raises the kernel's read-ahead for this mount; quietly does nothing without the right to. */
+/** The control file of this mount's read-ahead; null if the directory is not mounted. */
 export function readAheadFile(directory: string): string | null {
   const entry = mountOn(directory, readMountTable());
   return entry === null ? null : `/sys/class/bdi/${entry.device}/read_ahead_kb`;
@@ -247,7 +246,7 @@ function mountAsRoot(options: MountOptions, addon: KernelAddon): number {
   throw new UsageError(`could not mount on ${options.directory}: ${errnoOf(result)}`, MOUNT_REFUSAL.noFuse);
 }
 
-/** fusermount3 opens the device with the user's rights, mounts, and hands us the descriptor over a socket. */
+/** fusermount3 opens the device with the user's rights, mounts, and sends the descriptor over a socket. */
 function mountAsUser(options: MountOptions, addon: KernelAddon): number {
   const unknown = options.flags.find((name) => !MOUNT_FLAGS.has(name));
   if (unknown !== undefined) throw new UsageError(`unknown mount option: ${unknown}`);
@@ -287,7 +286,7 @@ function mountAsUser(options: MountOptions, addon: KernelAddon): number {
   }
 }
 
-/** Why fusermount3 did not do it. It has said nothing where it could not be started: EACCES, EAGAIN, ENOMEM. */
+/** The error message of fusermount3. It has none if it could not be started: EACCES, EAGAIN, ENOMEM. */
 function saidBy(result: SpawnSyncReturns<string>): string {
   const failure: NodeJS.ErrnoException | undefined = result.error;
   if (failure !== undefined) return `fusermount3 cannot be started: ${failure.code}`;
@@ -307,17 +306,17 @@ function deviceRefused(errno: string): UsageError {
   return new UsageError(`/dev/fuse cannot be opened: ${errno}`, MOUNT_REFUSAL.noFuse);
 }
 
-/** fusermount3 splits at commas, and takes a backslash for the next character as it is. */
+/** fusermount3 splits at commas, and a backslash quotes the next character. */
 function escaped(text: string): string {
   return text.replace(/[\\,]/g, '\\$&');
 }
 
-/** By statfs(2): stat(2) the kernel answers for minutes from what it remembers of a mount, also of one whose process was killed. */
+/** By statfs(2): the kernel answers stat(2) from its cache for minutes, even after the process of the mount was killed. */
 async function probe(directory: string, clock: Clock): Promise<'alive' | 'dead' | 'silent'> {
   const { ENOTCONN, ECONNABORTED } = constants.errno;
   const asked = statfs(directory).then(
     () => 'alive' as const,
-    // Aborted: it died while it was asked.
+    // Aborted: the mount died during the probe.
     ({ errno = 0 }: NodeJS.ErrnoException) =>
       [ENOTCONN, ECONNABORTED].includes(-errno) ? ('dead' as const) : ('alive' as const),
   );

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 
-/** One line of /proc/self/mountinfo (proc(5)). Reading it never asks a file system, so it cannot hang on a dead one. */
+/** One line of /proc/self/mountinfo (proc(5)). Reading it never accesses a file system, so it cannot hang on a dead one. */
 export interface MountEntry {
   readonly directory: string;
   readonly type: string;
@@ -9,7 +9,7 @@ export interface MountEntry {
   readonly device: string;
 }
 
-/** All mounts that this process sees, the topmost of several on one directory last. */
+/** All mounts visible to this process; of several on one directory the topmost is last. */
 export function readMountTable(text: string = readFileSync('/proc/self/mountinfo', 'utf8')): MountEntry[] {
   const entries: MountEntry[] = [];
   for (const line of text.split('\n')) {
@@ -23,14 +23,14 @@ export function readMountTable(text: string = readFileSync('/proc/self/mountinfo
   return entries;
 }
 
-/** What is mounted on `directory` right now (the topmost mount), null when nothing is. */
+/** The topmost mount on `directory`; null without one. */
 export function mountOn(directory: string, table: readonly MountEntry[] = readMountTable()): MountEntry | null {
   return table.findLast((entry) => entry.directory === directory) ?? null;
 }
 
 /**
- * Where the mount with this device can be taken away: on the directory where it was made, or where that lies by now. Null where it was
- * detached, or where another mount lies over it: umount(2) would take that one.
+ * The directory where the mount with this device can be unmounted: its original mount point, or its current one. Null if it was detached,
+ * or if another mount covers it: umount(2) would take that one.
  */
 export function placeOf(device: string, directory: string): string | null {
   const table = readMountTable();
@@ -39,7 +39,7 @@ export function placeOf(device: string, directory: string): string | null {
   return table.find((entry) => entry.device === device && isOnTop(entry.directory))?.directory ?? null;
 }
 
-/** Blanks and the like stand as three octal digits, byte by byte. */
+/** Decodes blanks and other characters that are written as three octal digits, byte by byte. */
 function unescaped(text: string): string {
   const bytes = Buffer.from(text);
   if (!bytes.includes(0x5c)) return text;

@@ -2,14 +2,14 @@ import { PAYLOAD_BYTES_MAX } from './native.ts';
 import { PROTOCOL_MAJOR, PROTOCOL_MINOR_EPOCH, PROTOCOL_MINOR_MAX } from './protocol.ts';
 
 /**
- * What kernel and binding agree on in INIT. Everything is used where the kernel offers it and can be done without: each entry
- * says what is lost without it. `maskedFeatures` masks them off, so that old kernels are tested on new ones.
+ * The INIT agreement between kernel and binding. Each feature is used if the kernel offers it, and optional: its entry says what is lost
+ * without it. `maskedFeatures` masks features off, so that new kernels can stand in for old ones in tests.
  */
 
 interface Feature {
   /** Bit number of the INIT flags; 32 and up lie in flags2. */
   readonly bit: number;
-  /** Not asked for by itself: it only carries others. */
+  /** Has no effect of its own: it only carries others. */
   readonly carrier?: true;
 }
 
@@ -21,17 +21,17 @@ const FEATURES = {
   'atomic-o-trunc': { bit: 3 },
   /** Writes of more than 4 KiB. */
   'big-writes': { bit: 5 },
-  /** Listings with attributes. Never together with READDIRPLUS_AUTO, which stops asking for them after the first piece. */
+  /** Listings with attributes. Never with READDIRPLUS_AUTO, which stops requesting them after the first piece. */
   readdirplus: { bit: 13 },
   /** Lookups and listings of one folder in parallel; without: one after another. */
   'parallel-dirops': { bit: 18 },
-  /** Reading the device after an abort says ECONNABORTED, so that it is told from an unmount (ENODEV). */
+  /** Reading the device after an abort returns ECONNABORTED, which distinguishes it from an unmount (ENODEV). */
   'abort-error': { bit: 21 },
   /** More than 32 pages (128 KiB) in one request. */
   'max-pages': { bit: 22 },
-  /** The kernel keeps link targets. */
+  /** The kernel caches link targets. */
   'cache-symlinks': { bit: 23 },
-  /** setuid and setgid bits are cleared by us on write, chown and truncate; without: a GETXATTR security.capability per write. */
+  /** The file system clears setuid and setgid on write, chown and truncate; without: a GETXATTR security.capability per write. */
   'handle-killpriv-v2': { bit: 28 },
   /** Carries flags2. */
   'init-ext': { bit: 30, carrier: true },
@@ -42,7 +42,7 @@ const FEATURES = {
 } as const satisfies Record<string, Feature>;
 
 export type FeatureName = keyof typeof FEATURES;
-/** Names that `maskedFeatures` may hold: those of INIT and what depends on the protocol's version. */
+/** Valid names in `maskedFeatures`: those of INIT and those that depend on the protocol version. */
 export type MaskableFeature = FeatureName | 'epoch';
 export const MASKABLE_FEATURES: readonly MaskableFeature[] = [...(Object.keys(FEATURES) as FeatureName[]), 'epoch'];
 
@@ -55,7 +55,7 @@ export interface KernelOffer {
   readonly flags2: number;
 }
 
-/** struct fuse_init_out, and what follows from it. */
+/** struct fuse_init_out, with the derived values. */
 export interface Agreement {
   readonly minor: number;
   readonly readAheadBytesMax: number;
@@ -67,10 +67,10 @@ export interface Agreement {
 }
 
 const PAGE_BYTES = 4096;
-/** What one request carries without MAX_PAGES: FUSE_DEFAULT_MAX_PAGES_PER_REQ of fs/fuse/fuse_i.h. */
+/** The size of one request without MAX_PAGES: FUSE_DEFAULT_MAX_PAGES_PER_REQ of fs/fuse/fuse_i.h. */
 const PAGES_WITHOUT_MAX_PAGES = 32;
 
-/** Everything that the kernel offers, we know, and is not masked off. */
+/** Selects every known feature that the kernel offers and `masked` does not name. */
 export function negotiate(offer: KernelOffer, masked: readonly string[]): Agreement {
   const features = new Set<MaskableFeature>();
   let flags = 0;

@@ -1,55 +1,55 @@
 import type { Inode } from '../base/vocabulary.ts';
 import type { Attributes } from './binding.ts';
 
-/** Numbers from here on are no inode's: those of the tree count from 1, and `.versions/` has its own beyond 2^51. */
+/** Node ids from here on are no inodes: those of the tree count from 1, and those of `.versions/` start at 2^51. */
 const FIRST_SUCCESSOR = 2 ** 50;
 const SUCCESSORS_END = 2 ** 51;
-/** Files with a second number at a time. Past it the kernel goes on with one, as every other file system has it. */
+/** The most successors at a time. Beyond that the kernel keeps one id per file, as in other file systems. */
 const SUCCESSORS_MAX = 100_000;
-/** Folders that were removed, and of which the kernel has not said that it let go: it says so at once of those that nobody sits in. */
+/** Removed folders without a FORGET yet. For a folder that no process uses, FORGET comes immediately. */
 const REMOVED_MAX = 100_000;
-/** Of a folder that was removed nobody asks what it was. */
+/** A removed folder has no older attributes. */
 const NOT_KEPT: OlderAttributes = () => null;
 
 /**
- * What a file is for those who opened it before it was replaced; null once nobody has it open any more.
+ * The attributes of a file for the handles that were opened before it was replaced; null once these are closed.
  *
- * @param asker `program`: stat(2) of the descriptor; `read`: the kernel, on behalf of a read(2); without: nobody asks
+ * @param asker `program`: stat(2) of the descriptor; `read`: the kernel, as part of a read(2); absent: no request
  */
 export type OlderAttributes = (asker?: 'program' | 'read') => Attributes | null;
 
 /**
- * The numbers by which the kernel knows inodes: nearly always the inode itself.
+ * The node ids by which the kernel knows inodes: nearly always the inode itself.
  *
- * To the kernel an inode has one size and one set of pages. A file whose bytes somebody else replaced while programs read it here has
- * two of each: those who read go on by the number they have, and whoever looks for the name is given another, its successor. What
- * stat(2) shows as the inode stays the same. A number is never used twice.
+ * To the kernel a node id has one size and one set of pages. A file whose bytes were replaced on the service while programs read it has two
+ * of each. Open handles keep the old id, and lookups of the name return a new one, its successor. stat(2) shows the same inode number for
+ * both. A node id is never reused.
  *
- * So is a folder that was removed while a program sits in it, and is there again: what the kernel has by the number of before is dead to it
- * (S_DEAD, vfs_rmdir: no name is found in it, none can be made, and readdir(3) ends at once), also for whoever comes by the name.
+ * A folder that was removed while it is a process's working directory, and that reappears, gets a successor too. The kernel's object under
+ * the old id is dead (S_DEAD, vfs_rmdir): no lookup in it succeeds, nothing can be created, and readdir(3) ends immediately.
  */
 export class NodeIds {
-  /** Files with more than one number. */
+  /** Files with more than one node id. */
   readonly #replaced = new Map<Inode, Replaced>();
-  /** Numbers that are no inode's: whose they are, and how many lookups of them the kernel owes us. */
+  /** Node ids that are no inodes, with their inode and the lookups that the kernel still holds. */
   readonly #successors = new Map<number, { readonly ino: Inode; lookups: number }>();
-  /** Files that the kernel has by one number again: what it has by that may be from before. */
+  /** Files with a single node id again: the kernel's pages under it may date from before. */
   readonly #oneAgain = new Set<Inode>();
-  /** Numbers of folders that were removed, until the kernel has let go of them. */
+  /** Node ids of removed folders, until FORGET. */
   readonly #removed = new Set<number>();
   #next = FIRST_SUCCESSOR;
 
-  /** The inode that the kernel means. */
+  /** The inode of a node id. */
   inodeOf(nodeId: number): Inode {
     return (isSuccessor(nodeId) ? (this.#successors.get(nodeId)?.ino ?? nodeId) : nodeId) as Inode;
   }
 
-  /** What is said of an inode now is said of this number. */
+  /** The node id for notifications about an inode. */
   currentOf(ino: Inode): number {
     return this.#replaced.size > 0 ? (this.#replaced.get(ino)?.current ?? ino) : ino;
   }
 
-  /** The number for the answer to a lookup; the kernel tells by FORGET when it lets go of it. */
+  /** Counts a lookup and returns its node id; FORGET returns the lookup. */
   lookedUp(ino: Inode): number {
     if (this.#removed.size > 0 && this.#removed.has(this.currentOf(ino))) this.replace(ino, NOT_KEPT);
     const nodeId = this.currentOf(ino);
@@ -59,9 +59,8 @@ export class NodeIds {
   }
 
   /**
-   * Whether an open may go on with the bytes that the kernel has by the number that the name leads to; asked once per open by that one. Whoever
-   * reads or writes by one number brings nothing of it to the others: of a file with several, none is trusted, and of one that had several
-   * not what is left of that time.
+   * Whether an open by the current node id may keep the kernel's pages; call once per such open. Reads and writes through one id do not
+   * update the pages of another. Pages are not trusted for a file with several ids, nor if they date from that time.
    */
   mayKeep(ino: Inode): boolean {
     const replaced = this.#replaced.size > 0 ? this.#replaced.get(ino) : undefined;
@@ -69,12 +68,12 @@ export class NodeIds {
     return this.#oneAgain.size === 0 || !this.#oneAgain.delete(ino);
   }
 
-  /** Whether the name leads to another number by now. */
+  /** Whether the name leads to another node id by now. */
   isFormer(nodeId: number): boolean {
     return this.#replaced.size > 0 && this.currentOf(this.inodeOf(nodeId)) !== nodeId;
   }
 
-  /** FORGET. @returns the inode that was meant */
+  /** FORGET. @returns the inode */
   forgotten(nodeId: number, count: number): Inode {
     if (this.#removed.size > 0) this.#removed.delete(nodeId);
     const ino = this.inodeOf(nodeId);
@@ -94,7 +93,7 @@ export class NodeIds {
     return ino;
   }
 
-  /** A lookup that `lookedUp` counted, and whose answer the kernel did not take: no FORGET tells of it. @returns the inode that was meant */
+  /** Undoes a lookup by `lookedUp` whose reply was not delivered: no FORGET returns it. @returns the inode */
   unheard(nodeId: number): Inode {
     const ino = this.inodeOf(nodeId);
     const successor = this.#successors.get(nodeId);
@@ -107,13 +106,13 @@ export class NodeIds {
     return ino;
   }
 
-  /** What a number that was replaced stands for while somebody has it open; null for every other. */
+  /** The older attributes behind a replaced node id, for its open handles; null for any other id. */
   olderOf(nodeId: number): OlderAttributes | null {
     if (this.#replaced.size === 0) return null;
     return this.#replaced.get(this.inodeOf(nodeId))?.older.get(nodeId) ?? null;
   }
 
-  /** A folder is being removed here: should it be there again before the kernel has let go of it, it gets another number. */
+  /** A folder is being removed here: if it reappears before FORGET, it gets another node id. */
   folderRemoved(folder: Inode): void {
     this.#removed.add(this.currentOf(folder));
     if (this.#removed.size <= REMOVED_MAX) return;
@@ -121,7 +120,7 @@ export class NodeIds {
     if (first !== undefined) this.#removed.delete(first);
   }
 
-  /** From now on the name leads to another number. @returns false when there are too many: nothing was changed */
+  /** Gives the name a new node id. @returns false when there are too many: nothing was changed */
   replace(ino: Inode, older: OlderAttributes): boolean {
     if (this.#successors.size >= SUCCESSORS_MAX) for (const each of this.#replaced) this.#tidy(...each);
     if (this.#successors.size >= SUCCESSORS_MAX || this.#next >= SUCCESSORS_END) return false;
@@ -139,11 +138,11 @@ export class NodeIds {
     return true;
   }
 
-  /** Lets go of numbers that neither the kernel nor a program has. The name leads to no number that somebody reads an older file by. */
+  /** Drops node ids that neither the kernel nor a program holds. The name never leads to an id by which an older file is still read. */
   #tidy(ino: Inode, replaced: Replaced): void {
     const isKnown = (nodeId: number): boolean => (this.#successors.get(nodeId)?.lookups ?? 0) > 0;
     for (const [nodeId, older] of replaced.older) {
-      // The kernel may know it without anybody having it open: by a path from before (O_PATH, a bind mount).
+      // The kernel may hold it without an open handle: by a path from before (O_PATH, a bind mount).
       if (older() !== null || isKnown(nodeId)) continue;
       replaced.older.delete(nodeId);
       this.#successors.delete(nodeId);
@@ -154,7 +153,7 @@ export class NodeIds {
     if (replaced.older.size > 0 || isKnown(replaced.current)) return;
     this.#successors.delete(replaced.current);
     this.#replaced.delete(ino);
-    // What it has by a path from before (O_PATH, a bind mount), if there is one.
+    // The kernel may have pages under it by a path from before (O_PATH, a bind mount).
     if (replaced.isInodeKnown) this.#oneAgain.add(ino);
     else this.#oneAgain.delete(ino);
   }
@@ -162,11 +161,11 @@ export class NodeIds {
 
 interface Replaced {
   current: number;
-  /** The numbers before, while somebody has the file open by them or the kernel owes us lookups. */
+  /** The former node ids, while handles or lookups of them remain. */
   readonly older: Map<number, OlderAttributes>;
-  /** Whether the kernel may know it by the inode: of that number nobody counts the lookups, but the kernel forgets it in one. */
+  /** Whether the kernel may hold the inode as node id: its lookups are not counted, but one FORGET returns all of them. */
   isInodeKnown: boolean;
-  /** Whether it may have bytes by more than one number. It may know the current one alone for as long as the file is used. */
+  /** Whether the kernel may have pages under several node ids. It may hold the current one alone for as long as the file is used. */
   areSeveral: boolean;
 }
 

@@ -5,13 +5,13 @@ import type { FileSystemOps } from './binding.ts';
 import type { CallerState } from './caller-signals.ts';
 
 /**
- * What every operation needs, once: errors become errnos (the only caller of `toFsError`), one log line per failure, metrics,
- * and a deadline for whatever does not answer at once.
+ * Shared by all operations: errors become errnos (the only caller of `toFsError`), one log line per failure, metrics, and a deadline for
+ * every operation that does not answer immediately.
  */
 
 export type OpName = Exclude<keyof FileSystemOps, 'init' | 'destroy' | 'placeOf'>;
 
-/** Refusals that are part of ordinary life: a shell looks for `.git` in every folder it enters. */
+/** Ordinary refusals: a shell looks for `.git` in every folder that it enters. */
 const EXPECTED: ReadonlySet<Errno> = new Set<Errno>([
   ...(['ENOENT', 'EEXIST', 'ENOTEMPTY', 'EINTR', 'ENODATA', 'ENOTDIR', 'EISDIR', 'ENXIO', 'ERANGE'] as const),
   ...([
@@ -28,7 +28,7 @@ const EXPECTED: ReadonlySet<Errno> = new Set<Errno>([
   ] as const),
 ]);
 
-/** These wait for local disks only, and their answer is the truth about durability: never cut short. */
+/** These wait for local disks only, and report durability: never cut short. */
 const WITHOUT_DEADLINE: ReadonlySet<OpName> = new Set<OpName>([
   'flush',
   'fsync',
@@ -39,13 +39,13 @@ const WITHOUT_DEADLINE: ReadonlySet<OpName> = new Set<OpName>([
 ]);
 
 const LATENCY_BUCKETS = 26;
-/** How soon a caller that got a signal is looked at again. */
+/** The interval for checking a caller that got a signal. */
 const INTERRUPTED_SWEEP_MS = 100;
 
 export interface OpMetrics {
   operations: number;
   failures: number;
-  /** How long all of them took together. */
+  /** Total duration of all operations. */
   totalUs: number;
   /** [i]: how many took less than 2^i microseconds and not less than 2^(i-1); the last one holds the rest. */
   readonly latencyLog2Us: number[];
@@ -55,7 +55,7 @@ export interface OpMetrics {
 export interface PendingOp {
   readonly op: OpName;
   readonly startedMs: number;
-  /** Said to the file system through `OpContext.signal`. */
+  /** Reaches the file system through `OpContext.signal`. */
   abort(reason: Error): void;
   /** For the log line. */
   fields(): Record<string, unknown>;
@@ -64,14 +64,14 @@ export interface PendingOp {
 export interface PendingOutcome<T> {
   answered(value: T): void;
   refused(error: FsError): void;
-  /** The answer came after the refusal: what it handed out must be taken back. */
+  /** The answer came after the refusal: its lookups and handles must be undone. */
   late(value: T): void;
 }
 
 interface Watched {
   readonly pending: PendingOp;
   readonly refuse: (error: Error) => void;
-  /** Set once the kernel said that the caller got a signal. */
+  /** Set once the kernel reported a signal of the caller. */
   look: (() => CallerState) | null;
 }
 
@@ -83,11 +83,11 @@ export class OpBoundary {
   readonly #sweepMs: number;
   readonly #metrics = new Map<OpName, OpMetrics>();
   readonly #watched = new Map<PendingOp, Watched>();
-  /** The next sweep; null while there is none to come. */
+  /** The next sweep; null if none is planned. */
   #sweeping: { readonly atMs: number; readonly cancel: () => void } | null = null;
   #closed = false;
 
-  /** @param deps `bytesCameMs`: when bytes of files came last, by `elapsedMs`: as long as some do, no read is late */
+  /** @param deps `bytesCameMs`: when bytes of files last arrived, by `elapsedMs`: no read times out while some do */
   constructor(deps: { log: Logger; clock: Clock; deadlineMs: number; bytesCameMs?: (() => number) | undefined }) {
     this.#log = deps.log;
     this.#clock = deps.clock;
@@ -105,7 +105,7 @@ export class OpBoundary {
     return this.#metrics;
   }
 
-  /** Operations that wait for their answer. */
+  /** The number of pending operations. */
   get pendingCount(): number {
     return this.#watched.size;
   }
@@ -114,7 +114,7 @@ export class OpBoundary {
     this.#count(op, startedMs).operations++;
   }
 
-  /** Counts and logs a failure. @returns the errno to answer with */
+  /** Counts and logs a failure. @returns the errno of the reply */
   failed(op: OpName, thrown: unknown, startedMs: number, fields: Record<string, unknown>): FsError {
     const error = toFsError(thrown);
     const metrics = this.#count(op, startedMs);
@@ -130,8 +130,8 @@ export class OpBoundary {
   }
 
   /**
-   * Waits for `promise` on behalf of `pending`, until the deadline or `interrupt` at the latest. Exactly one of `answered` and
-   * `refused` is called; `late` perhaps after `refused`.
+   * Waits for `promise` on behalf of `pending`, until the deadline or `interrupt` at the latest. Exactly one of `answered` and `refused` is
+   * called; `late` may follow `refused`.
    */
   watch<T>(pending: PendingOp, promise: PromiseLike<T>, outcome: PendingOutcome<T>): void {
     let open = true;
@@ -154,9 +154,9 @@ export class OpBoundary {
   }
 
   /**
-   * The caller got a signal. A caller that is being killed is answered EINTR at once, whatever the file system does: a process must
-   * not be unkillable because a server is slow. One that may want to stop is left to the file system, through `OpContext.signal`.
-   * The kernel says this only once, so the caller is looked at again with every sweep.
+   * The caller got a signal. A caller that is being killed gets EINTR immediately, even if the file system still works: a slow server must
+   * not make a process unkillable. For one that may want to stop, the file system decides, through `OpContext.signal`. The kernel reports
+   * this only once, so every sweep checks the caller again.
    */
   interrupt(pending: PendingOp, look: () => CallerState): void {
     const watched = this.#watched.get(pending);
@@ -175,7 +175,7 @@ export class OpBoundary {
     if (state === 'killed') watched.refuse(reason);
   }
 
-  /** Ends the sweep and aborts what is pending: nobody is left to answer. */
+  /** Ends the sweep and aborts pending operations: no caller is left. */
   close(): void {
     this.#closed = true;
     this.#sweeping?.cancel();
@@ -205,7 +205,7 @@ export class OpBoundary {
     this.#sweepWithin(interrupted ? INTERRUPTED_SWEEP_MS : this.#sweepMs);
   }
 
-  /** Never later than was planned already: signals that keep coming would put off everybody's deadline. */
+  /** Never later than already planned: repeated signals would otherwise postpone every deadline. */
   #sweepWithin(ms: number): void {
     const atMs = this.#clock.elapsedMs() + ms;
     if (this.#sweeping !== null && this.#sweeping.atMs <= atMs) return;

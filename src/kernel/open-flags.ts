@@ -3,7 +3,7 @@ import type { OpenFlags } from './binding.ts';
 
 const { O_APPEND, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY } = constants;
 
-/** open(2)'s flags as fopen(3) letters, as node:fs has them. */
+/** open(2)'s flags by the letters of fopen(3), as in node:fs. */
 const FLAGS_OF_LETTERS = {
   r: O_RDONLY,
   'r+': O_RDWR,
@@ -17,12 +17,12 @@ const FLAGS_OF_LETTERS = {
 } as const;
 export type OpenLetters = keyof typeof FLAGS_OF_LETTERS;
 
-/** open(2)'s number, from letters or as it is. */
+/** open(2)'s number, from letters or unchanged. */
 export function rawFlags(flags: OpenLetters | number): number {
   return typeof flags === 'number' ? flags : FLAGS_OF_LETTERS[flags];
 }
 
-/** Whether who has it open writes at the end. */
+/** Whether O_APPEND is set. */
 export function isAppending(raw: number): boolean {
   return (raw & O_APPEND) !== 0;
 }

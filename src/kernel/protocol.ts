@@ -1,10 +1,10 @@
 /**
- * The kernel's FUSE protocol as numbers: our own, because a distribution's header is as old as the distribution.
+ * The kernel's FUSE protocol as numbers. Own constants, because a distribution's header is as old as the distribution.
  * Source: include/uapi/linux/fuse.h of the kernel, protocol 7.x; they are ABI and never change.
  */
 
 export const PROTOCOL_MAJOR = 7;
-/** The newest minor version whose message layouts we know; the kernel uses the smaller of the two. */
+/** The newest minor version with known message layouts; the kernel uses the smaller of the two. */
 export const PROTOCOL_MINOR_MAX = 45;
 /** Below this (Linux 4.2, 2015) replies have other lengths: refused. */
 export const PROTOCOL_MINOR_MIN = 23;
@@ -63,7 +63,7 @@ export const IN_GID = 28;
 export const IN_PID = 32;
 export const IN_HEADER_BYTES = 40;
 
-/** struct fuse_out_header; `unique` lies where it lies in the request. */
+/** struct fuse_out_header; `unique` has the same offset as in the request. */
 export const OUT_LENGTH = 0;
 export const OUT_ERROR = 4;
 export const OUT_UNIQUE = 8;
@@ -133,5 +133,5 @@ export const DT_SOCK = 12;
 export const XATTR_CREATE = 1;
 export const XATTR_REPLACE = 2;
 
-/** Longest name that we accept, in bytes. */
+/** The longest accepted name, in bytes. */
 export const NAME_BYTES_MAX = 255;

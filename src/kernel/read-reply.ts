@@ -2,7 +2,7 @@ import { readSync } from 'node:fs';
 import { FsError } from '../base/errors.ts';
 import type { FileSlice, ReadReply } from './binding.ts';
 
-/** The bytes of a reply in one piece, slices of files read: for bindings that cannot do better. @throws FsError EIO */
+/** The bytes of a reply in one buffer, with file slices read: for bindings that cannot gather. @throws FsError EIO */
 export function bytesOf(reply: ReadReply): Buffer {
   const pieces = Array.isArray(reply) ? reply : [reply as Exclude<ReadReply, readonly unknown[]>];
   try {
@@ -21,15 +21,15 @@ export function bytesOf(reply: ReadReply): Buffer {
   }
 }
 
-/** What was read of a file. */
+/** A range that was read from a file. */
 interface Stretch {
   readonly position: number;
   readonly bytes: Buffer;
 }
 
 /**
- * Of a file that is there in thousands of slices, between those of another one, the stretch that the reply covers is read at once: a
- * call for each would take many times as long.
+ * A reply may take thousands of slices from one file, interleaved with another one. The whole stretch is read in one call: one call per slice
+ * would take many times as long.
  */
 function copySlice(slice: FileSlice, target: Buffer, stretches: Map<number, Stretch>, reachBytes: number): void {
   const { fd, position, length } = slice;
@@ -45,7 +45,7 @@ function endOf({ position, bytes }: Stretch): number {
   return position + bytes.byteLength;
 }
 
-/** At least `length` bytes, and up to `reachBytes` where the file goes on. @throws FsError EIO */
+/** At least `length` bytes, and up to `reachBytes` if the file is long enough. @throws FsError EIO */
 function readAt(fd: number, position: number, length: number, reachBytes: number): Buffer {
   const bytes = Buffer.alloc(reachBytes);
   let have = 0;

@@ -21,10 +21,10 @@ import { bytesOf } from './read-reply.ts';
 import type { Request } from './request.ts';
 import type { Wire } from './wire.ts';
 
-/** Replies up to this length are put together where the request stood, and written when the batch is done. */
+/** Replies up to this length are encoded in the request's slot, and written after the batch. */
 const IN_PLACE_BYTES_MAX = N.SMALL_SLOT_BYTES - P.OUT_HEADER_BYTES;
 
-/** What writing a reply says when nobody waits for it any more: interrupted; unmounted; aborted; given up by another thread. */
+/** Errors of a reply without a waiting caller: interrupted; unmounted; aborted; abandoned by another thread. */
 const NOBODY_WAITS: ReadonlySet<number> = new Set([
   constants.errno.ENOENT,
   constants.errno.ENODEV,
@@ -36,17 +36,17 @@ export interface ReplyWriterDeps {
   readonly wire: Wire;
   readonly nodeIds: NodeIds;
   readonly connection: Pick<N.AddonConnection, 'send' | 'sendPieces' | 'scratchStart'>;
-  /** Called with all attributes that the kernel learns. */
+  /** Called with all attributes that are sent to the kernel. */
   readonly told: (attributes: Attributes | null) => void;
-  /** A READ is answered by the pool: it counts as unanswered until `sent`. */
+  /** The pool replies to a READ: it counts as pending until `sent`. */
   readonly poolAnswers: (request: Request) => void;
-  /** A READ that was answered later, or by the pool. `errno`: why the bytes could not be had (answered as EIO); 0 for none. */
+  /** A READ got its reply later, or from the pool. `errno`: why its bytes could not be read (replied as EIO); 0 for success. */
   readonly sent: (request: Request, errno: number) => void;
-  /** A listing did not reach the kernel. */
+  /** A listing was not delivered to the kernel. */
   readonly unheard: (request: Request) => void;
 }
 
-/** Puts replies together: in the request's own slot, in the scratch area, or gathered from wherever their bytes are. */
+/** Encodes replies: in the request's own slot, in the scratch area, or gathered from where their bytes are. */
 export class ReplyWriter {
   readonly #deps: ReplyWriterDeps;
   readonly #wire: Wire;
@@ -61,10 +61,10 @@ export class ReplyWriter {
   }
 
   /**
-   * @param out where the reply stands: the request's own slot, or the scratch area
+   * @param out where to encode: the request's own slot, or the scratch area
    * @param later whether the request has left its slot
-   * @returns its length; TAKEN when it was sent by other means
-   * @throws FsError for an answer that does not fit the question
+   * @returns its length; TAKEN when it was sent another way
+   * @throws FsError for an answer that does not fit the request
    */
   write(request: Request, value: unknown, out: number, later: boolean): number {
     const wire = this.#wire;
@@ -128,7 +128,7 @@ export class ReplyWriter {
       case Opcode.LISTXATTR:
         return this.#xattr(request, xattrList(value as readonly string[]), out, later);
       default:
-        break; // the others are answered by their errno alone
+        break; // the others reply with their errno alone
     }
     length += P.OUT_HEADER_BYTES;
     wire.header(out, length, 0, request.uniqueLow, request.uniqueHigh);
@@ -136,8 +136,8 @@ export class ReplyWriter {
   }
 
   /**
-   * By a former number nothing goes through the kernel's pages: those that it has are of what others read on, and it hears of no change of
-   * them.
+   * An open by a former node id bypasses the page cache: the pages belong to readers of the older file, and no notification about the new
+   * one reaches them.
    */
   #open(ino: Inode, open: OpenReply, isByFormer: boolean): OpenReply {
     if (isByFormer) return { ...open, keepCache: false, directIo: true };
@@ -150,7 +150,7 @@ export class ReplyWriter {
     return this.#wire.entry(at, entry, request.given);
   }
 
-  /** What GETXATTR and LISTXATTR answer: the value, or its length when the caller has no room yet (size 0). */
+  /** The reply to GETXATTR and LISTXATTR: the value, or its length if the caller has no room yet (size 0). */
   #xattr(request: Request, value: Uint8Array, out: number, later: boolean): number {
     if (request.limit > 0) {
       if (value.length > request.limit) throw new FsError('ERANGE');
@@ -184,8 +184,8 @@ export class ReplyWriter {
   }
 
   /**
-   * Small reads are copied into the slot; others are gathered from where their bytes are. What lies in more pieces than the addon
-   * gathers (a file that was written here and there, a few bytes at a time) is put together before.
+   * Copies small reads into the slot, and gathers others from where their bytes are. A reply of more pieces than the addon gathers (a file
+   * that was written in scattered small pieces) is assembled first.
    */
   #read(request: Request, reply: ReadReply, out: number, later: boolean): number {
     const value = Array.isArray(reply) && reply.length === 1 ? (reply[0] as Uint8Array | FileSlice) : reply;
@@ -215,7 +215,7 @@ export class ReplyWriter {
       return N.TAKEN;
     }
     allSent(given);
-    // Whatever else it was (no memory, no descriptor, one that is closed): the caller must not wait for ever.
+    // On any other failure (no memory, no descriptor, a closed one) reply with an error: the caller must not hang.
     if (result < 0 && !NOBODY_WAITS.has(-result))
       throw new FsError('EIO', `the pieces of a read were refused: errno ${-result}`);
     if (later) this.#deps.sent(request, 0);
@@ -223,13 +223,13 @@ export class ReplyWriter {
   }
 }
 
-/** The bytes of a reply are no longer needed where they lie. */
+/** Releases the sources of a reply's bytes. */
 export function allSent(reply: ReadReply): void {
   const pieces = Array.isArray(reply) ? reply : [reply as Uint8Array | FileSlice];
   for (const piece of pieces) if (!(piece instanceof Uint8Array)) piece.sent?.();
 }
 
-/** listxattr(2)'s form: each name with its NUL. */
+/** The format of listxattr(2): each name with its NUL. */
 function xattrList(names: readonly string[]): Uint8Array {
   return Buffer.from(names.map((name) => `${name}\0`).join(''));
 }

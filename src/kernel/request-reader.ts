@@ -18,7 +18,7 @@ import { Opcode } from './protocol.ts';
 import type { Request } from './request.ts';
 import type { Wire } from './wire.ts';
 
-/** An answer that the binding gives by itself: not a failure of an operation, so neither logged nor counted. */
+/** A reply of the binding itself: not a failed operation, so neither logged nor counted. */
 class Refusal {
   readonly errno: number;
   constructor(errno: number) {
@@ -26,7 +26,7 @@ class Refusal {
   }
 }
 
-/** ENOSYS makes the kernel stop asking: it does without, or falls back (ACCESS, POLL, IOCTL, COPY_FILE_RANGE, BMAP, STATX …). */
+/** ENOSYS makes the kernel stop sending the request and fall back (ACCESS, POLL, IOCTL, COPY_FILE_RANGE, BMAP, STATX …). */
 const NOT_OFFERED = new Refusal(constants.errno.ENOSYS);
 const NOT_SUPPORTED = new Refusal(constants.errno.EOPNOTSUPP);
 const NOT_PERMITTED = new Refusal(constants.errno.EPERM);
@@ -41,7 +41,7 @@ const ALLOCATE_MODES: ReadonlyMap<number, AllocateMode> = new Map([
   [0x11, 'zero-range-keep-size'],
 ]);
 
-/** What mknod(2) makes, by the file type of its mode; devices are not among them. */
+/** The kinds that mknod(2) creates, by the file type of its mode; devices are excluded. */
 const MADE_BY_MKNOD: ReadonlyMap<number, 'file' | SpecialKind> = new Map([
   [0, 'file'],
   [P.S_IFREG, 'file'],
@@ -51,7 +51,7 @@ const MADE_BY_MKNOD: ReadonlyMap<number, 'file' | SpecialKind> = new Map([
 
 const SETUID_SETGID = 0o6000;
 
-/** Operations that change what an inode is to others. */
+/** Operations that change an inode as other handles see it. */
 const CHANGES: ReadonlySet<number> = new Set([
   Opcode.SETATTR,
   Opcode.WRITE,
@@ -60,7 +60,7 @@ const CHANGES: ReadonlySet<number> = new Set([
   Opcode.REMOVEXATTR,
 ]);
 
-/** Decodes one request and calls the operation it asks for. */
+/** Decodes one request and calls its operation. */
 export class RequestReader {
   readonly #ops: FileSystemOps;
   readonly #wire: Wire;
@@ -68,8 +68,8 @@ export class RequestReader {
   readonly #attributesChanged: (ino: Inode) => void;
   readonly #bytesChanged: (ino: Inode) => void;
   /**
-   * Files that the kernel knows to have a setuid or setgid bit, and their mode. With HANDLE_KILLPRIV_V2 it leaves clearing them to
-   * us, and says so with nearly every write: the set makes that free for all other files.
+   * Files that the kernel knows to have a setuid or setgid bit, with their mode. Under HANDLE_KILLPRIV_V2 the file system clears these bits,
+   * and nearly every write requests it: the set makes that free for all other files.
    */
   readonly #privileged = new Map<Inode, number>();
 
@@ -77,9 +77,9 @@ export class RequestReader {
     ops: FileSystemOps;
     wire: Wire;
     makeWriter: (limit: number, wantsEntries: boolean) => DirectoryWriter;
-    /** The kernel should ask for attributes again. */
+    /** The kernel must revalidate the attributes. */
     attributesChanged: (ino: Inode) => void;
-    /** The kernel should ask for attributes and bytes again. */
+    /** The kernel must revalidate attributes and bytes. */
     bytesChanged: (ino: Inode) => void;
   }) {
     this.#ops = deps.ops;
@@ -89,12 +89,12 @@ export class RequestReader {
     this.#bytesChanged = deps.bytesChanged;
   }
 
-  /** The errno of an answer that the binding gave by itself, thrown or returned; null for any other answer or failure. */
+  /** The errno of the binding's own reply, thrown or returned; null for any other answer or failure. */
   refusalOf(thrown: unknown): number | null {
     return thrown instanceof Refusal ? thrown.errno : null;
   }
 
-  /** Called with all attributes that the kernel learns. */
+  /** Called with all attributes that are sent to the kernel. */
   noteAttributes(attributes: Attributes | null): void {
     if (attributes === null || attributes.kind !== 'file') return;
     if ((attributes.mode & SETUID_SETGID) !== 0) this.#privileged.set(attributes.ino, attributes.mode);
@@ -107,14 +107,14 @@ export class RequestReader {
 
   /**
    * @param at where the request starts
-   * @param data where what follows its first 80 bytes starts
+   * @param data where the part after its first 80 bytes starts
    * @param copyWrites whether the bytes of a WRITE must outlive the slot
    */
   call(request: Request, at: number, data: number, copyWrites: boolean): Answer<unknown> {
     if (!request.isByFormer) return this.#call(request, at, data, copyWrites);
     if (request.opcode === Opcode.GETATTR && request.older !== null) {
       request.op = 'getattr';
-      // The kernel names the handle where it asks by itself (fuse_update_attributes); stat(2) of a descriptor has none.
+      // The kernel's own request names the handle (fuse_update_attributes); stat(2) of a descriptor does not.
       const isRead = (this.#wire.u32(at + P.IN_HEADER_BYTES) & P.GETATTR_FH) !== 0;
       const attributes = request.older(isRead ? 'read' : 'program');
       if (attributes !== null) return { attributes, attributeTimeoutMs: 0 };
@@ -126,13 +126,13 @@ export class RequestReader {
       : this.#answeredByFormer(request, answer);
   }
 
-  /** The kernel cannot know that what it has by a former number and by the one of today is one file. */
+  /** The kernel does not know that a former node id and the current one are one file. */
   #answeredByFormer(request: Request, value: unknown): unknown {
     if (value instanceof Refusal) return value;
     const { opcode } = request;
     if (opcode !== Opcode.GETATTR) this.#bytesChanged(request.nodeid);
     if (opcode !== Opcode.GETATTR && opcode !== Opcode.SETATTR) return value;
-    // Of what changes later it is told by the number of today.
+    // No caching: later notifications name the current node id.
     const attributes = request.older?.() ?? (value as AttributesReply).attributes;
     return { attributes, attributeTimeoutMs: 0 };
   }
@@ -204,7 +204,7 @@ export class RequestReader {
           request,
         );
       case Opcode.TMPFILE:
-        // struct fuse_create_in, and a name that means nothing (`/`).
+        // struct fuse_create_in, and a placeholder name (`/`).
         request.op = 'tmpfile';
         request.umask = wire.u32(body + 8);
         return ops.tmpfile(ino, wire.u32(body + 4) & 0o7777, openFlags(wire.u32(body)), request);
@@ -220,7 +220,7 @@ export class RequestReader {
         const view = wire.bytes.subarray(data, data + length);
         const bytes = copyWrites ? Buffer.from(view) : view;
         const flags = wire.u32(body + 20);
-        // What fcntl(2) made of the descriptor's flags since, not what it was opened with.
+        // The current flags, which fcntl(2) may have changed since open(2).
         const isAppend = (flags & P.WRITE_CACHE) === 0 && isAppending(wire.u32(body + 32));
         const place = isAppend ? 'end' : 'offset';
         return (flags & P.WRITE_KILL_SUIDGID) !== 0 && this.#privileged.has(ino)
@@ -257,7 +257,7 @@ export class RequestReader {
         request.op = 'getxattr';
         request.limit = wire.u32(body);
         const name = this.#xattrText(body + 8, end);
-        // Asked for with the first write of every file: given back, because what is thrown costs ten microseconds.
+        // Requested with the first write of every file. Returned, because throwing costs ten microseconds.
         return isNeverKept(name) ? NOT_SUPPORTED : ops.getxattr(ino, name, request);
       }
       case Opcode.SETXATTR: {
@@ -334,12 +334,12 @@ export class RequestReader {
       ...(has(P.FATTR_MTIME) && { mtime: has(P.FATTR_MTIME_NOW) ? 'now' : wire.timespec(body + 40, body + 60) }),
       ...(has(P.FATTR_CTIME) && { ctime: wire.timespec(body + 48, body + 64) }),
     };
-    // The kernel also sends changes of nothing: what a write by someone without privilege would clear, but did not need to.
+    // The kernel also sends empty changes: for bits that a write without privilege would clear, but that are not set.
     if (Object.keys(change).length === 0) return this.#ops.getattr(request.nodeid, handle, request);
     return this.#ops.setattr(request.nodeid, change, handle, request);
   }
 
-  /** The mode that a write or chown leaves (setattr_should_drop_suidgid), undefined where nothing changes. */
+  /** The mode after a write or chown (setattr_should_drop_suidgid); undefined if nothing changes. */
   #modeWithoutPrivilege(ino: Inode): number | undefined {
     const mode = this.#privileged.get(ino);
     if (mode === undefined) return undefined;
@@ -347,21 +347,20 @@ export class RequestReader {
     return mode & ~(0o4000 | ((mode & 0o010) !== 0 ? 0o2000 : 0));
   }
 
-  /** Clears setuid and setgid first where the kernel leaves that to us, then runs the operation. */
+  /** Clears setuid and setgid first if the kernel leaves that to the file system, then runs the operation. */
   #afterKill<T>(request: Request, kills: boolean, run: () => Answer<T>): Answer<T> {
     const mode = kills ? this.#modeWithoutPrivilege(request.nodeid) : undefined;
     if (mode === undefined) return run();
     const cleared = this.#ops.setattr(request.nodeid, { mode }, null, request);
     this.#privileged.delete(request.nodeid);
-    // The kernel expects size and times to change by a write, but goes on showing the mode that it has.
+    // The kernel expects a write to change size and times, but would show its cached mode.
     this.#attributesChanged(request.nodeid);
     return cleared instanceof Promise ? cleared.then(run) : run();
   }
 
   /**
-   * `security.*` and ACLs are never kept, and asked for all the time: answered here. EOPNOTSUPP, because `ls -l` asks for
-   * security.selinux of every entry until it hears that the file system has no such thing (ENODATA: 10,000 requests for 10,000
-   * names), and libacl falls back to the mode.
+   * `security.*` and ACLs are never stored but requested constantly: refused here. With EOPNOTSUPP, because it makes `ls -l` stop
+   * requesting security.selinux (ENODATA: 10,000 requests for 10,000 names), and libacl fall back to the mode.
    */
   #xattrName(start: number, end: number): string {
     const name = this.#xattrText(start, end);
@@ -380,7 +379,7 @@ function isNeverKept(name: string): boolean {
   return name.startsWith('security.') || name.startsWith('system.posix_acl_');
 }
 
-/** setxattr(2) of an attribute that is to be new and to be there already: as ext4 has it, what is there decides which of them it is told. */
+/** setxattr(2) with both XATTR_CREATE and XATTR_REPLACE: as on ext4, the error depends on whether the attribute exists. */
 function refusedForBoth(value: Answer<unknown>): Answer<never> {
   const refused = (): never => {
     throw new FsError('EEXIST');

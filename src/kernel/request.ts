@@ -6,13 +6,13 @@ import type { OpName, PendingOp } from './op-boundary.ts';
 import * as P from './protocol.ts';
 import type { Wire } from './wire.ts';
 
-/** One request of the kernel: who asks, and what is needed to answer later. */
+/** One request of the kernel: its caller, and the data for a later reply. */
 export class Request implements OpContext, PendingOp {
   readonly opcode: number;
   readonly uniqueLow: number;
   readonly uniqueHigh: number;
   readonly nodeid: Inode;
-  /** Asked by a number from before the file was replaced: what it is for those who have it open so; null for all others. */
+  /** For a request by the node id of a replaced file: the older attributes; null for all others. */
   readonly older: OlderAttributes | null;
   readonly uid: number;
   readonly gid: number;
@@ -22,18 +22,18 @@ export class Request implements OpContext, PendingOp {
   op: OpName = 'lookup';
   /** The other folder of a rename or link; 0: none. */
   otherNodeid = 0 as Inode;
-  /** Bytes the caller takes at most: of READ, GETXATTR, LISTXATTR. */
+  /** The most bytes that the caller accepts: of READ, GETXATTR, LISTXATTR. */
   limit = 0;
-  /** What an OPEN or CREATE is for. */
+  /** The access mode of an OPEN or CREATE. */
   access: 'read' | 'write' = 'write';
   sink: DirectoryWriter | null = null;
-  /** What was answered, kept until the kernel took it. */
+  /** The answer, kept until the kernel accepted it. */
   value: unknown = undefined;
-  /** By which number the answer gave out a lookup; 0: it gave none. */
+  /** The node id of the lookup in the reply; 0 without one. */
   given = 0;
-  /** Slots that hold the bytes of a WRITE that is not answered yet: [small, large]. */
+  /** Slots that hold the bytes of a pending WRITE: [small, large]. */
   held: readonly [number, number] | null = null;
-  /** Of a WRITE that is not answered yet and has a copy of its bytes. */
+  /** Size of the copied bytes of a pending WRITE. */
   copiedBytes = 0;
   readonly #nodeIds: NodeIds;
   readonly #number: number;
@@ -59,12 +59,12 @@ export class Request implements OpContext, PendingOp {
     return this.uniqueLow + this.uniqueHigh * 0x1_0000_0000;
   }
 
-  /** The inode that another number in it means. */
+  /** The inode of another node id in the request. */
   inodeOf(nodeId: number): Inode {
     return this.#nodeIds.inodeOf(nodeId);
   }
 
-  /** Whether it asks by a number that the name does not lead to any more. That may come to be so before it is answered. */
+  /** Whether the name no longer leads to the node id of the request. This may change before the reply. */
   get isByFormer(): boolean {
     return this.#nodeIds.isFormer(this.#number);
   }

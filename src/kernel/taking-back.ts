@@ -5,7 +5,7 @@ import type { OpBoundary } from './op-boundary.ts';
 import { Opcode } from './protocol.ts';
 import type { Request } from './request.ts';
 
-/** Returns what an answer handed out that the kernel will never learn of: lookups, handles. */
+/** Undoes the lookups and handles of a reply that did not reach the kernel. */
 export class TakingBack {
   readonly #ops: FileSystemOps;
   readonly #boundary: OpBoundary;
@@ -16,7 +16,7 @@ export class TakingBack {
     ops: FileSystemOps;
     boundary: OpBoundary;
     nodeIds: NodeIds;
-    /** Called with every inode that the kernel lets go of, or never got. */
+    /** Called with every inode that the kernel forgets, or never received. */
     forgotten: (ino: Inode) => void;
   }) {
     this.#ops = deps.ops;
@@ -25,7 +25,7 @@ export class TakingBack {
     this.#forgotten = deps.forgotten;
   }
 
-  /** What a request of any kind was answered with. */
+  /** Undoes the answer to any kind of request. */
   answer(request: Request, value: unknown): void {
     switch (request.opcode) {
       case Opcode.LOOKUP:
@@ -61,13 +61,13 @@ export class TakingBack {
     }
   }
 
-  /** The lookups that came with the entries of a listing. */
+  /** Undoes the lookups of the entries in a listing. */
   listing({ sink }: Request): void {
     if (sink === null) return;
     for (const nodeId of sink.lookups.splice(0)) this.forget(this.#nodeIds.unheard(nodeId), 1);
   }
 
-  /** Also what the kernel says itself. */
+  /** Returns lookups; also called for the kernel's own FORGET. */
   forget(ino: Inode, count: number): void {
     this.#forgotten(ino);
     const startedMs = this.#boundary.nowMs();

@@ -5,10 +5,10 @@ import type { Attributes, Entry, FileSystemStats, NegativeEntry, OpenDirectoryRe
 import * as P from './protocol.ts';
 
 /**
- * Reading requests and putting replies together in the shared region: structures of the protocol at an offset in bytes.
+ * Decodes requests and encodes replies in the shared region: protocol structures at a byte offset.
  *
- * 64-bit numbers are JavaScript numbers: inodes, handles and sizes of ours stay below 2^53, and an offset from the kernel that
- * does not is refused (`offset64`), or past every end (`place64`).
+ * 64-bit numbers are JavaScript numbers: own inodes, handles and sizes stay below 2^53. A larger offset from the kernel is refused
+ * (`offset64`), or lies past every end (`place64`).
  */
 
 const TYPE_OF_KIND: Readonly<Record<NodeKind, number>> = {
@@ -26,7 +26,7 @@ const DIRENT_TYPE_OF_KIND: Readonly<Record<NodeKind, number>> = {
   socket: P.DT_SOCK,
 };
 const TWO_32 = 0x1_0000_0000;
-/** Longest timeout given to the kernel: it adds to jiffies, and a day is as good as for ever. */
+/** The longest timeout given to the kernel, which adds it to jiffies: a day is practically unlimited. */
 const TIMEOUT_MS_MAX = 86_400_000;
 
 export class Wire {
@@ -48,7 +48,7 @@ export class Wire {
     return this.#view.getInt32(at, true);
   }
 
-  /** A number the kernel has from us, or one that is surely below 2^53. */
+  /** A number that originates here, or is certainly below 2^53. */
   u64(at: number): number {
     return this.#view.getUint32(at, true) + this.#view.getUint32(at + 4, true) * TWO_32;
   }
@@ -65,12 +65,12 @@ export class Wire {
     return value;
   }
 
-  /** A place that is only looked at: 2^53 and beyond is past the end of every file and folder, as the place before it is. */
+  /** A position that is only read: 2^53 and beyond is past the end of every file and folder, as the position before it is. */
   place64(at: number): number {
     return Math.min(this.u64(at), Number.MAX_SAFE_INTEGER);
   }
 
-  /** Seconds that no double tells exactly are the last ones that it does, on their side: the kernel leaves the limit to us (s_time_max). */
+  /** Clamps seconds beyond the exact range of a double: the kernel leaves the limit to the file system (s_time_max). */
   timespec(secondsAt: number, nanosecondsAt: number): Timespec {
     const sec = this.i64(secondsAt);
     if (Number.isSafeInteger(sec)) return { sec, nsec: this.u32(nanosecondsAt) };
@@ -95,13 +95,13 @@ export class Wire {
     return this.text(start, end);
   }
 
-  /** Where the NUL stands. */
+  /** The position of the NUL. */
   endOfText(start: number, limit: number): number {
     const end = this.bytes.indexOf(0, start);
     return end < 0 || end > limit ? limit : end;
   }
 
-  // ---- writing; each returns the length of what it wrote ----
+  // ---- writing; each returns the length that it wrote ----
 
   setU32(at: number, value: number): void {
     this.#view.setUint32(at, value, true);
@@ -170,7 +170,7 @@ export class Wire {
 
   /** struct fuse_open_out */
   open(at: number, open: OpenReply, access: 'read' | 'write'): number {
-    // Nothing was written through a handle for reading: its FLUSH would be a request for nothing with every close(2).
+    // A read-only handle has nothing to flush: this saves the FLUSH request of every close(2).
     const noFlush = access === 'read' ? P.FOPEN_NOFLUSH : 0;
     const flags = (open.keepCache ? P.FOPEN_KEEP_CACHE : 0) | (open.directIo ? P.FOPEN_DIRECT_IO : 0) | noFlush;
     return this.#opened(at, open.handle, flags);
@@ -195,7 +195,7 @@ export class Wire {
     return P.STATFS_OUT_BYTES;
   }
 
-  /** struct fuse_dirent, whose name stands already behind it. */
+  /** struct fuse_dirent; its name was written behind it before. */
   dirent(at: number, ino: number, cookie: number, kind: NodeKind, nameBytes: number): void {
     this.setU64(at, ino);
     this.setU64(at + 8, cookie);
