@@ -13,28 +13,28 @@ import { OpBoundary } from '../op-boundary.ts';
 import type { FuseNativeProcess, FuseNativeWatcher, PathFiles } from './fuse-native.ts';
 import { PathOperations } from './path-operations.ts';
 
-/** There is no way to tell this library's kernel anything: names and attributes are kept for a second, bytes until the next open. */
+/** The library sends no notifications to its kernel: names and attributes are cached for a second, bytes until the next open. */
 const NO_INVALIDATOR: Invalidator = { inode: () => undefined, entry: () => undefined, deleted: () => undefined };
 const DEADLINE_MS = 30_000;
-/** How long the end of the library is waited for after the mount was taken away; it comes at once, or not before somebody else ends. */
+/** How long to wait for the end of the library after an unmount. It comes immediately, or only when another namespace releases the mount. */
 const ELSEWHERE_MS_MAX = 3_000;
-/** The same for a mount that somebody else took away: what the kernel still writes back on the way may take longer. */
+/** The same for a mount that was detached from outside: the kernel may still write back dirty pages. */
 const DETACHED_MS_MAX = 10_000;
 
 export interface FuseNativeDeps {
   readonly log: Logger;
   readonly clock: Clock;
-  /** How long an operation that may wait for the service is waited for: longer than whoever asks the service waits. */
+  /** Deadline of an operation that may wait for the service: longer than the timeouts of its requests. */
   readonly deadlineMs?: number;
-  /** When bytes of files came last, by the clock's `elapsedMs`: as long as some do, a read is waited for. */
+  /** When bytes of files last arrived, on the clock of `elapsedMs`: no read times out while some do. */
   readonly bytesCameMs?: () => number;
 }
 
 /**
- * Mounts `ops` with the second binding: the package fuse-native in a process of its own (see `fuse-native.ts`), whose calls are answered
- * in the loop of the calling thread. Resolves when the kernel was greeted.
+ * Mounts `ops` with the second binding: the package fuse-native in a process of its own (see `fuse-native.ts`), whose calls are served in
+ * the loop of the calling thread. Resolves after INIT.
  *
- * @throws UsageError in one sentence: package or library not installed, or as `mountLinux`
+ * @throws UsageError with a message: package or library not installed, or as `mountLinux`
  */
 export async function mountFuseNative(
   options: MountOptions,
@@ -135,19 +135,19 @@ class Mount implements MountedFileSystem {
     this.device = mountOn(this.directory)?.device ?? '';
   }
 
-  /** The library says nothing of its queue: what its threads have handed over is all that can be waited for. */
+  /** The library does not report its queue: only the requests that its threads have handed over can be waited for. */
   async caughtUp(): Promise<void> {
     await new Promise((resume) => setImmediate(resume));
   }
 
-  /** It can be told nothing: what it knows is old after a second. */
+  /** The library takes no notifications: its caches expire after a second. */
   async told(): Promise<void> {}
 
   async unmount(how: 'orderly' | 'lazily'): Promise<void> {
     const place = this.#how === 'unmounted' ? null : placeOf(this.device, this.directory);
     if (place !== null) await MountPoint.unmountInBackground(place, how);
     if (how === 'lazily') return;
-    // As through the own binding: somebody has a file open in a mount that was detached, or another mount namespace has it.
+    // As in the own binding: a file is open in a mount that was detached, or another mount namespace has it.
     let cancel = (): void => {};
     const late = new Promise<void>((_resolve, reject) => {
       cancel = this.#clock.after(place === null ? DETACHED_MS_MAX : ELSEWHERE_MS_MAX, () =>
@@ -165,7 +165,7 @@ class Mount implements MountedFileSystem {
     this.#port.close(new Error('the process of fuse-native has ended'));
     if (this.#how === 'aborted') {
       this.#log.warn({}, 'the process of fuse-native ended before its mount');
-      // Before it was made nobody asked which one it is.
+      // The device is unknown until the mount exists.
       const isOurs = this.device === '' && mountOn(this.directory)?.type.startsWith('fuse');
       const place = isOurs ? this.directory : placeOf(this.device, this.directory);
       if (place !== null) {

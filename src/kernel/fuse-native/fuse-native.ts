@@ -11,34 +11,34 @@ import { type MountEntry, mountOn } from '../mount-table.ts';
 import type { PathOperations } from './path-operations.ts';
 
 /**
- * The process that holds the package fuse-native (2.2.6, on libfuse 2.9) for a mount with `--binding fuse-native`: started by
- * `fuse-native-mount`, which answers every call from the other end of the IPC channel. A process of its own, because the package runs
- * its callbacks in `uv_default_loop()` whatever thread loaded it: in a Worker that is another isolate's loop. Whatever goes wrong in
- * here, an assertion of the package included, ends this process and leaves the store alone.
+ * The process that hosts the package fuse-native (2.2.6, on libfuse 2.9) for a mount with `--binding fuse-native`. `fuse-native-mount`
+ * starts it, and serves every call at the other end of the IPC channel. It is a separate process because the package runs its callbacks in
+ * `uv_default_loop()`, whichever thread loaded it: in a Worker that is another isolate's loop. A crash in here, an assertion of the package
+ * included, ends this process and does not affect the store.
  *
- * This file is where the package's ways are dealt with; each remark below was found in its index.js and fuse-native.c. What cannot be
- * made good stands in docs/semantics.md.
+ * This file works around the package's faults; each remark below was found in its index.js and fuse-native.c. The faults that remain are
+ * listed in docs/semantics.md.
  */
 
-/** What `fuse-native-mount` asks for. */
+/** The parameters that `fuse-native-mount` passes. */
 export interface FuseNativeStart {
   readonly directory: string;
   readonly fsname: string;
   readonly subtype: string;
-  /** As in `-o`. */
+  /** The options, as in `-o`. */
   readonly words: readonly string[];
 }
 
-/** What this process offers, as `library`. */
+/** The interface of this process, named `library`. */
 export interface FuseNativeProcess {
-  /** @throws UsageError in one sentence */
+  /** @throws UsageError with a message */
   mount(start: FuseNativeStart): Promise<void>;
 }
 
-/** What the other side offers, as `files` and `watcher`. */
+/** The interfaces of the other side, named `files` and `watcher`. */
 export type PathFiles = Omit<PathOperations, 'lookups' | 'closeAll'>;
 export interface FuseNativeWatcher {
-  /** The library has closed the device: nothing more will be asked. */
+  /** The library has closed the device: no further request follows. */
   ended(): Promise<void>;
 }
 
@@ -58,7 +58,7 @@ type LibraryClass = new (
 /** libfuse's name for a file whose name was removed while it is open: `.fuse_hidden`, its node and a counter (hidden_name, fuse.c). */
 const HIDDEN = /^\.fuse_hidden[0-9a-f]{16}$/;
 const BLOCKS_MAX = 0xffff_ffff;
-/** What the package has room for (fuse_native_mount: 1024 with the final NUL); it cuts off the rest and says nothing. */
+/** The package's buffer (fuse_native_mount: 1024 with the final NUL); it truncates silently. */
 const TEXT_BYTES_MAX = 1023;
 const LOOK_EVERY_MS = 200;
 const UNMOUNT_MS_MAX = 5000;
@@ -68,11 +68,11 @@ const KIND_BITS = { file: 0o100000, folder: 0o040000, symlink: 0o120000, fifo: 0
 /**
  * fuse-native's operations over `files`.
  *
- * - It knows no caller, no open flags at create, no interrupt, no fallocate, no lseek, no rename flags: these never arrive.
- * - `fgetattr` would call `getattr` anyway (index.js), and is left out.
+ * - Callers, open flags at create, interrupts, fallocate, lseek and rename flags never arrive: the package does not support them.
+ * - `fgetattr` is left out: index.js would call `getattr` anyway.
  */
 export function fuseNativeOperations(files: PathFiles): Record<string, Operation> {
-  /** Runs one call. Names that are not UTF-8 arrive with U+FFFD in them (napi_create_string_utf8): they can neither be found nor made. */
+  /** Runs one call. Names that are not UTF-8 arrive with U+FFFD in them (napi_create_string_utf8): they can be neither found nor created. */
   const answer = <T>(
     path: string,
     done: Callback,
@@ -99,7 +99,7 @@ export function fuseNativeOperations(files: PathFiles): Record<string, Operation
         path,
         done,
         () => files.readdir(path),
-        // Of the stats, libfuse takes kind and inode.
+        // libfuse uses only kind and inode of the stats.
         (entries) =>
           done(
             0,
@@ -114,7 +114,7 @@ export function fuseNativeOperations(files: PathFiles): Record<string, Operation
         () => files.open(path, flags),
         (descriptor) => done(0, descriptor),
       ),
-    // The flags of the open(2) stay in C: whatever it was for must work.
+    // The flags of open(2) stay in C: the handle must serve every access mode.
     create: (path: string, mode: number, done: Callback) =>
       answer(
         path,
@@ -133,7 +133,7 @@ export function fuseNativeOperations(files: PathFiles): Record<string, Operation
           done(bytes.length);
         },
       ),
-    // `buffer` is libfuse's memory until `done`.
+    // `buffer` is libfuse's memory, valid until `done`.
     write: (path: string, descriptor: number, buffer: Buffer, length: number, offset: number, done: Callback) =>
       answer(
         path,
@@ -151,7 +151,7 @@ export function fuseNativeOperations(files: PathFiles): Record<string, Operation
       plain(path, done, () => files.change(path, { sizeBytes })),
     ftruncate: (path: string, descriptor: number, sizeBytes: number, done: Callback) =>
       plain(path, done, () => files.ftruncate(descriptor, sizeBytes)),
-    // Hands out atime twice (fuse_native_dispatch utimens), in milliseconds.
+    // The package passes atime twice (fuse_native_dispatch utimens), in milliseconds.
     utimens: (path: string, atimeMs: number, _atimeAgain: number, done: Callback) => {
       const time = timespecOf(atimeMs);
       plain(path, done, () => files.change(path, { atime: time, mtime: time }));
@@ -190,7 +190,7 @@ export function fuseNativeOperations(files: PathFiles): Record<string, Operation
         : plain(path, done, () => files.setxattr(path, name, Buffer.from(value), XATTR_MODES[flags & 3] ?? 'set')),
     removexattr: (path: string, name: string, done: Callback) =>
       name.includes('\ufffd') ? done(-ENODATA) : plain(path, done, () => files.removexattr(path, name)),
-    // Both are answered by `withRoomForXattrs`; without them here they would not be asked for.
+    // `withRoomForXattrs` handles both; without them here the package would not request them.
     getxattr: () => undefined,
     listxattr: () => undefined,
   };
@@ -201,8 +201,8 @@ const NO_ID = 0xffff_ffff;
 const XATTR_MODES = ['set', 'create', 'replace'] as const;
 
 /**
- * The package tells getxattr and listxattr nothing of the room that there is, and says how long the value is even where it did not fit:
- * libfuse then sends what lies behind its buffer. Its own methods know the buffer, so they are replaced.
+ * The package does not pass the buffer size to getxattr and listxattr, and reports the length of a value that did not fit: libfuse then sends
+ * the memory behind its buffer. The package's own methods know the buffer, so they are replaced.
  */
 function withRoomForXattrs(library: Library, files: PathFiles): Library {
   type Signal = (result: number, buffer: ArrayBufferLike) => void;
@@ -228,7 +228,7 @@ function withRoomForXattrs(library: Library, files: PathFiles): Library {
   });
 }
 
-/** Without `hard_remove` (which hands out garbage instead of paths) an open file is renamed first, and unlinked when it is closed. */
+/** Without `hard_remove` (which passes garbage instead of paths) an open file is renamed first, and unlinked on close. */
 async function renamed(files: PathFiles, from: string, to: string): Promise<void> {
   const alias = nameOf(to);
   if (HIDDEN.test(alias) && (await files.unlinkOpen(from, alias))) return;
@@ -241,7 +241,7 @@ async function unlinked(files: PathFiles, path: string): Promise<void> {
   await files.unlink(path);
 }
 
-/** `files` fails with FsErrors; anything else is a channel that broke. */
+/** `files` fails with FsErrors; any other error means a broken channel. */
 function errnoOf(error: unknown): number {
   return error instanceof FsError ? -error.code : -EIO;
 }
@@ -250,12 +250,12 @@ function nameOf(path: string): string {
   return path.slice(path.lastIndexOf('/') + 1);
 }
 
-/** Times go as milliseconds, never negative; inode numbers as 32 bits. */
+/** Times are passed as milliseconds, never negative; inode numbers as 32 bits. */
 function statOf(attributes: Attributes): Record<string, unknown> {
   const { kind, mode, nlink, uid, gid, sizeBytes, blocks512, ino, atime, mtime, ctime } = attributes;
   return {
     ...{ mode: KIND_BITS[kind] | mode, uid, gid, ino, size: sizeBytes, blocks: blocks512, blksize: 4096 },
-    // 0 is taken for "not said", and becomes 1.
+    // 0 means "unset", and becomes 1.
     nlink,
     ...{ atime: msOf(atime), mtime: msOf(mtime), ctime: msOf(ctime) },
   };
@@ -265,13 +265,13 @@ function msOf({ sec, nsec }: Timespec): number {
   return Math.max(0, sec * 1000 + Math.floor(nsec / 1e6));
 }
 
-/** What is before 1970 arrives as 64 bits without a sign, and rounded to two seconds: more than that nobody knows of it. */
+/** Times before 1970 arrive as unsigned 64 bits, rounded to two seconds: more precision is lost. */
 function timespecOf(ms: number): Timespec {
   if (ms >= 2 ** 63) return { sec: 0, nsec: 0 };
   return { sec: Math.floor(ms / 1000), nsec: (ms % 1000) * 1e6 };
 }
 
-/** Every field has 32 bits: larger blocks, until the number of them fits. */
+/** Every field has 32 bits: the block size grows until the number of blocks fits. */
 function statfsOf(stats: FileSystemStats): Record<string, number> {
   let shift = 1;
   while (stats.blocks / shift > BLOCKS_MAX) shift *= 2;
@@ -295,7 +295,7 @@ function statfsOf(stats: FileSystemStats): Record<string, number> {
   };
 }
 
-/** Loads the package. @throws UsageError when it, or what it needs, is not there */
+/** Loads the package. @throws UsageError when it, or one of its dependencies, is missing */
 function loadLibrary(): LibraryClass {
   try {
     return createRequire(import.meta.url)('fuse-native') as LibraryClass;
@@ -304,7 +304,7 @@ function loadLibrary(): LibraryClass {
   }
 }
 
-/** What is missing, in one sentence. */
+/** The missing dependency, as a message. */
 export function whyNotLoaded(error: unknown): string {
   const text = String((error as Error | null)?.message ?? error);
   if (/libfuse\.so\.2/.test(text))
@@ -316,11 +316,11 @@ export function whyNotLoaded(error: unknown): string {
   return `--binding fuse-native could not be loaded: ${text.split('\n')[0]}`;
 }
 
-/** Mounts with what `files` answers. Resolves when the kernel has been greeted. @throws UsageError in one sentence */
+/** Mounts and serves calls by `files`. Resolves after INIT. @throws UsageError with a message */
 export async function mountWithFuseNative(start: FuseNativeStart, files: PathFiles): Promise<void> {
-  // Options that the package does not know go behind a comma of one that it does. Without big_writes every write is 4 KiB;
-  // without use_ino libfuse makes up inode numbers; without atomic_o_trunc what open(2) empties comes as a truncate(2), which is
-  // written down at once: half of a save would be all that is left of a file.
+  // Options unknown to the package go behind a comma of a known one. Without big_writes every write is 4 KiB; without use_ino libfuse
+  // invents inode numbers. Without atomic_o_trunc an open(2) with O_TRUNC arrives as truncate(2), which is durable immediately: an
+  // interrupted save would leave half a file.
   const fsname = [
     start.fsname.replace(/[\\,]/g, '\\$&'),
     `subtype=${start.subtype}`,
@@ -329,7 +329,7 @@ export async function mountWithFuseNative(start: FuseNativeStart, files: PathFil
     'atomic_o_trunc',
     ...start.words,
   ].join(',');
-  // It would mount on the first part of the directory, with the first part of the options: without default_permissions, which come last.
+  // It would mount on the truncated directory, with truncated options: without default_permissions, which come last.
   if ([start.directory, `-ofsname=${fsname}`].some((text) => Buffer.byteLength(text) > TEXT_BYTES_MAX))
     throw new UsageError(
       `--binding fuse-native takes ${TEXT_BYTES_MAX} bytes for the directory and for the options: shorten them`,
@@ -337,7 +337,7 @@ export async function mountWithFuseNative(start: FuseNativeStart, files: PathFil
     );
   const FuseNative = loadLibrary();
   const mounting = withRoomForXattrs(
-    // Its own timer would answer for a call that is still using the buffers.
+    // The package's own timer would reply to a call that still uses the buffers.
     new FuseNative(start.directory, fuseNativeOperations(files), { timeout: false, fsname }),
     files,
   );
@@ -349,7 +349,7 @@ export async function mountWithFuseNative(start: FuseNativeStart, files: PathFil
   });
 }
 
-/** The library tells nobody that the mount is gone. It closes the device after the last thread has ended. */
+/** The library does not report an unmount. It closes the device after its last thread has ended. */
 function holdsDevice(): boolean {
   return readdirSync('/proc/self/fd').some((fd) => {
     try {
@@ -368,10 +368,10 @@ function serve(): void {
   const port = new Port(channel);
   const files = port.remote<PathFiles>('files');
   const watcher = port.remote<FuseNativeWatcher>('watcher');
-  // The terminal's signals are for the process that mounted: it unmounts.
+  // Signals of the terminal are for the mounting process: it unmounts.
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => undefined);
   let mounted: MountEntry | null = null;
-  // Whoever answers is gone: so must be the device, or callers would wait for ever, and the directory, which would be a dead one.
+  // The serving process is gone. Close the device too, or callers hang, and unmount the directory, or it stays a dead mount.
   process.on('disconnect', () => {
     if (mounted !== null && mountOn(mounted.directory)?.device === mounted.device)
       spawnSync('fusermount3', ['-uzq', '--', mounted.directory], { timeout: UNMOUNT_MS_MAX });

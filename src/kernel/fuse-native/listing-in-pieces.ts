@@ -7,12 +7,12 @@ export interface DirectoryEntry {
   readonly kind: NodeKind;
 }
 
-/** About as many entries as one READDIRPLUS of the kernel brings: so that cookies are used, and lookups come in portions. */
+/** About as many entries as one READDIRPLUS of the kernel: this exercises cookies and returns lookups in portions. */
 const PIECE_ENTRIES = 30;
 
 /**
- * A whole folder, asked for in pieces as the kernel does. `ask` runs one readdir; lookups that come with entries are counted and
- * given back at once. Entries are those of the folder, without `.` and `..`, in its order.
+ * Reads a whole folder in pieces, as the kernel does. `ask` runs one readdir; lookups that come with entries are counted and returned
+ * immediately. The entries keep the folder's order, without `.` and `..`.
  */
 export async function gatherListing(folder: {
   ask(cookie: number, sink: DirectorySink): Promise<void>;

@@ -24,7 +24,7 @@ export interface ListedName {
   readonly kind: NodeKind;
 }
 
-/** What all calls of one mount have in common: a binding by paths does not learn who asks. */
+/** Common to all calls of one mount: a binding by paths does not know its callers. */
 export interface PathCaller {
   readonly uid: number;
   readonly gid: number;
@@ -36,11 +36,11 @@ interface OpenFile {
 }
 
 /**
- * `FileSystemOps` by paths, for a binding whose library knows nothing else: below it is a kernel that has walked the path already and
- * followed every link in it, so nothing is followed here, and what rename(2) must not do has been checked. Every call fails with an
- * `FsError`; all arguments and results are plain data, so that the calls can come from another process.
+ * `FileSystemOps` by paths, for a library that knows only paths. The kernel below it has resolved the path and followed every link, so
+ * no link is followed here, and it has checked the restrictions of rename(2). Every call fails with an `FsError`. All arguments and results
+ * are plain data, so that calls can cross a process boundary.
  *
- * Every call gives back the lookups that it took, except those of open files.
+ * Every call returns its lookups, except those of open files.
  */
 export class PathOperations {
   readonly #ops: FileSystemOps;
@@ -48,7 +48,7 @@ export class PathOperations {
   readonly #caller: PathCaller;
   readonly #walk: PathWalk;
   readonly #open = new Map<number, OpenFile>();
-  /** Open files whose name was removed, by the last part of the path that the library goes on to use for them. */
+  /** Open files whose name was removed, by the last part of the path that the library still uses for them. */
   readonly #nameless = new Map<string, { readonly ino: Inode; readonly folder: Inode }>();
   #nextDescriptor = 1; // 0 means "none" to libraries that keep it in the file's info
   #lookups = 0;
@@ -67,7 +67,7 @@ export class PathOperations {
     });
   }
 
-  /** Lookups that were not given back: of what is open. */
+  /** Outstanding lookups: those of open files. */
   get lookups(): number {
     return this.#lookups;
   }
@@ -140,7 +140,7 @@ export class PathOperations {
     await this.#do('fsync', ino, (ctx) => this.#ops.fsync(ino, handle, dataOnly, ctx));
   }
 
-  /** The descriptor is gone whatever this throws. */
+  /** The descriptor is released even if this throws. */
   async release(descriptor: number): Promise<void> {
     const { ino, handle } = this.#file(descriptor);
     this.#open.delete(descriptor);
@@ -201,7 +201,7 @@ export class PathOperations {
     });
   }
 
-  /** @throws FsError ENOTEMPTY also for a folder of files that have an alias: without it the library would have no path for them */
+  /** @throws FsError ENOTEMPTY also for a folder of files with an alias: the library would lose its path to them */
   rmdir(path: string): Promise<void> {
     return this.#walk.use(path, 'stay', async ({ ino, parent, name }) => {
       this.#refuseFolderOfNameless(ino);
@@ -220,7 +220,7 @@ export class PathOperations {
     );
   }
 
-  /** Removes the name of an open file, which goes on to be known as `alias`. @returns false when it is not open: nothing was done */
+  /** Removes the name of an open file, which stays accessible as `alias`. @returns false when it is not open: nothing was changed */
   unlinkOpen(path: string, alias: string): Promise<boolean> {
     return this.#walk.use(path, 'stay', async (walked, ledger) => {
       const { ino, parent, name } = walked;
@@ -232,7 +232,7 @@ export class PathOperations {
     });
   }
 
-  /** The file that was known as `alias` is closed. @returns false for something that was never called so */
+  /** The file with this `alias` is closed. @returns false for an unknown alias */
   async forgetAlias(alias: string): Promise<boolean> {
     const nameless = this.#nameless.get(alias);
     if (nameless === undefined) return false;
@@ -264,7 +264,7 @@ export class PathOperations {
     return this.#at(path, (ino) => this.#do('removexattr', ino, (ctx) => this.#ops.removexattr(ino, name, ctx)));
   }
 
-  /** Nobody will ask any more: gives back what is open. */
+  /** No further call follows: releases all open files. */
   async closeAll(): Promise<void> {
     for (const descriptor of [...this.#open.keys()]) await this.release(descriptor).catch(() => undefined);
     for (const alias of [...this.#nameless.keys()]) await this.forgetAlias(alias);
@@ -298,7 +298,7 @@ export class PathOperations {
     return file;
   }
 
-  /** Walks to something that must exist, or finds it by its alias. */
+  /** Walks to an existing node, or finds it by its alias. */
   #at<T>(path: string, run: (ino: Inode, ledger: LookupLedger) => Answer<T>): Promise<T> {
     const nameless = this.#nameless.get(path.slice(path.lastIndexOf('/') + 1));
     if (nameless !== undefined) return Promise.resolve(run(nameless.ino, NO_LOOKUPS));
@@ -322,7 +322,7 @@ export class PathOperations {
     this.#ops.forget(ino, count);
   }
 
-  /** One operation: counted, its failure logged, refused when it takes longer than the deadline. */
+  /** Runs one operation: counted, failures logged, refused after the deadline. */
   #do<T>(op: OpName, ino: Inode, call: (ctx: OpContext) => Answer<T>): Promise<T> {
     const request = new PathRequest(op, ino, this.#caller, this.#boundary.nowMs());
     return new Promise((resolve, reject) => {
@@ -331,7 +331,7 @@ export class PathOperations {
       try {
         const answer = call(request);
         if (answer instanceof Promise) {
-          // A late answer may have handed out a lookup or a handle, and nobody is left who would give it back: see `late`.
+          // A late answer may carry a lookup or a handle without a receiver: see `late`.
           this.#boundary.watch(request, answer, {
             answered: resolve,
             refused: reject,
@@ -347,7 +347,7 @@ export class PathOperations {
     });
   }
 
-  /** What came after the refusal is given back. */
+  /** Undoes an answer that came after the refusal. */
   #late(op: OpName, ino: Inode, value: unknown): void {
     const quietly = (answer: Answer<void>): void => void Promise.resolve(answer).catch(() => undefined);
     const { attributes, open, handle } = value as LateAnswer;
@@ -369,7 +369,7 @@ interface LateAnswer {
   readonly handle?: HandleId;
 }
 
-/** For what is reached by its alias: its one lookup belongs to the alias. */
+/** For access by alias: its one lookup belongs to the alias. */
 const NO_LOOKUPS: LookupLedger = { took: () => undefined, keep: () => undefined };
 
 /** One operation under way, and who asks as far as that is known. */

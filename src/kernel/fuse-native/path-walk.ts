@@ -5,8 +5,8 @@ import type { Entry, NegativeEntry } from '../binding.ts';
 import { NAME_BYTES_MAX } from '../protocol.ts';
 
 /**
- * Paths on top of inodes, for bindings that have no kernel between them and the caller: walks from the root by lookup, follows
- * symlinks, and gives every lookup back when the call that needed it is done.
+ * Paths on top of inodes, for bindings without a kernel between them and the caller: walks from the root by lookup, follows symlinks,
+ * and returns every lookup at the end of the call.
  */
 
 /** A path below the root, with or without a leading slash; '' is the root. Bytes, for names that are not UTF-8. */
@@ -25,20 +25,20 @@ export interface Walked {
   readonly folders: readonly Inode[];
 }
 
-/** What the walk asks. */
+/** The lookups behind a walk. */
 export interface WalkSource {
   lookup(parent: Inode, name: string): Promise<Entry | NegativeEntry>;
   readlink(ino: Inode): Promise<string>;
   forget(ino: Inode, count: number): void;
-  /** A lookup was given. */
+  /** A lookup was counted. */
   counted(): void;
 }
 
 /** The lookups that one call holds. */
 export interface LookupLedger {
-  /** An operation gave an entry: one lookup more. */
+  /** An operation returned an entry: one more lookup. */
   took(entry: Entry): void;
-  /** One lookup of `ino` outlives the call: whoever keeps it forgets it. */
+  /** One lookup of `ino` outlives the call: its keeper must forget it. */
   keep(ino: Inode): void;
 }
 
@@ -53,7 +53,7 @@ export class PathWalk {
   }
 
   /**
-   * Walks `path` and runs `run` with where it leads; then returns the lookups.
+   * Walks `path` and runs `run` with its target; then returns the lookups.
    *
    * @throws FsError ENOENT or ENOTDIR for a folder on the way, ELOOP, ENAMETOOLONG, EILSEQ
    */
@@ -82,7 +82,7 @@ export class PathWalk {
 
   async #walk(path: string, follow: 'follow' | 'stay', ledger: LookupLedger): Promise<Walked> {
     let parts = partsOf(path);
-    // The way from the root to where we are; `..` goes back on it.
+    // The folders from the root to the current one; `..` removes the last.
     let way: { ino: Inode; name: string }[] = [{ ino: ROOT_INODE, name: '' }];
     let links = 0;
     while (parts.length > 0) {
