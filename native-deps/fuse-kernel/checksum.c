@@ -1,14 +1,14 @@
 /*
- * crc32 as zlib computes it (reflected, polynomial 0xedb88320), by carry-less multiplication: V. Gopal et al., "Fast CRC Computation
- * for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009. Exported only where the processor has it; src/base/checksum.ts takes
- * zlib's otherwise, and test/base/checksum.test.ts holds the two against each other.
+ * crc32 as in zlib (reflected, polynomial 0xedb88320), by carry-less multiplication: V. Gopal et al., "Fast CRC Computation for Generic
+ * Polynomials Using PCLMULQDQ Instruction", Intel 2009. Exported only if the CPU has the instruction; otherwise src/base/checksum.ts uses
+ * zlib's. test/base/checksum.test.ts compares the two.
  */
 #include "fuse-kernel.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 
-/* What is folded at once: four lanes of 16 bytes, and four times that where the processor has registers for it. */
+/* Bytes folded in one step: four lanes of 16 bytes, and four times that if the CPU has registers for it. */
 #define STRIDE 64
 #define WIDE_STRIDE (4 * STRIDE)
 
@@ -33,7 +33,7 @@ FOLDS static __m128i folded(__m128i value, __m128i by, __m128i next) {
 
 FOLDS static __m128i load(const void *from) { return _mm_loadu_si128((const __m128i *)from); }
 
-/* The inverted crc of four lanes and of what follows them, a multiple of 16 bytes. */
+/* The inverted crc of four lanes and of the bytes after them, a multiple of 16 bytes. */
 FOLDS static uint32_t crc_of_lanes(const __m128i *lanes, const uint8_t *bytes, size_t length) {
   __m128i x0 = lanes[0], x1 = lanes[1], x2 = lanes[2], x3 = lanes[3], by = load(FOLD_4);
   for (; length >= STRIDE; bytes += STRIDE, length -= STRIDE) {
@@ -45,7 +45,7 @@ FOLDS static uint32_t crc_of_lanes(const __m128i *lanes, const uint8_t *bytes, s
   by = load(FOLD_1);
   x0 = folded(folded(folded(x0, by, x1), by, x2), by, x3);
   for (; length > 0; bytes += 16, length -= 16) x0 = folded(x0, by, load(bytes));
-  /* 128 bits to 64, to 32 and what is left over, and the remainder of that. */
+  /* 128 bits to 64, to 32 and a rest, and the remainder of that. */
   const __m128i low32 = _mm_setr_epi32(~0, 0, ~0, 0);
   x0 = _mm_xor_si128(_mm_srli_si128(x0, 8), _mm_clmulepi64_si128(x0, by, 0x10));
   x0 = _mm_xor_si128(_mm_srli_si128(x0, 4), _mm_clmulepi64_si128(_mm_and_si128(x0, low32), load(FOLD_64), 0x00));
@@ -109,7 +109,7 @@ uint32_t checksum_of(uint32_t crc, const uint8_t *bytes, size_t length) {
   return ~crc;
 }
 
-/* crc32(bytes, crc of what came before) */
+/* crc32(bytes, crc of the preceding bytes) */
 static napi_value checksum(napi_env env, napi_callback_info info) {
   napi_value argv[2];
   size_t argc = 2, length;

@@ -1,10 +1,10 @@
 /*
  * One /dev/fuse descriptor, served in the loop of the thread that opened it.
  *
- * Requests are read until EAGAIN straight into slots of one region that JavaScript sees as an ArrayBuffer; one call hands over a
- * batch; JavaScript writes small replies over their requests and the batch's replies are written when it returns. Other replies
- * go out by `send` (encoded in the scratch area) and `sendPieces` (bytes gathered from buffers and files). The layout of the
- * region is in README.md, "The region", and in src/kernel/native.ts.
+ * Requests are read until EAGAIN, directly into slots of one region that JavaScript sees as an ArrayBuffer. One call passes a batch to
+ * JavaScript, which writes small replies over their requests; the replies are written when the call returns. Other replies go out by
+ * `send` (encoded in the scratch area) and `sendPieces` (gathered from buffers and files). The layout of the region is in README.md, "The
+ * region", and in src/kernel/native.ts.
  */
 #include "fuse-kernel.h"
 #include "fuse-protocol.h"
@@ -24,23 +24,23 @@
 #define PAYLOAD_MAX (1024u * 1024u) /* max_write, and the longest read */
 #define SMALL_BYTES 8192u
 #define BATCH_MAX 32u
-#define TURN_NS 500000u /* a turn of the loop is given back after this long */
+#define TURN_NS 500000u /* a turn of the loop ends after this long */
 #define SINGLES_IN_A_ROW 8u
 #define PIECES_MAX 1000u /* below UIO_MAXIOV (1024), with room for the header */
 
 /* Control words of one request of a batch; the control area holds BATCH_MAX of them, at the start of the region. */
 enum {
-  ITEM_REQUEST,    /* where the request starts */
-  ITEM_DATA,       /* where what follows the first FUSE_WRITE_HEADER_BYTES starts */
-  ITEM_SLOT,       /* number of the small slot; the reply starts where it starts */
+  ITEM_REQUEST,    /* start of the request */
+  ITEM_DATA,       /* start of the part after the first FUSE_WRITE_HEADER_BYTES */
+  ITEM_SLOT,       /* number of the small slot; the reply starts at its start */
   ITEM_LARGE,      /* number of the large slot + 1; 0: none */
-  ITEM_SLOT_START, /* where the small slot starts */
+  ITEM_SLOT_START, /* start of the small slot */
   ITEM_REPLY,      /* set by JavaScript: length of the reply, or TAKEN */
   ITEM_HELD,       /* set by JavaScript: 1 keeps the slots until `release` */
   ITEM_ERRNO,      /* set for onUnsent: why the reply was not accepted */
   ITEM_WORDS
 };
-#define TAKEN 0xffffffffu /* no reply, or JavaScript sends it by itself */
+#define TAKEN 0xffffffffu /* no reply, or JavaScript sends it */
 
 struct connection {
   int fd;
@@ -66,15 +66,15 @@ struct connection {
   bool paused; /* no free slot: not read until one is released */
   bool closed;
   bool ended;
-  bool doubted;      /* reading failed, and is tried once more before that is believed */
-  uint32_t burst;    /* how many requests the last batch that looked for more had */
-  uint32_t singles;  /* batches so far: now and then one looks for more than one caller */
-  uint64_t answered; /* when the last batch was, monotonic nanoseconds */
-  int32_t trust;     /* above 0: the next request is worth waiting for awake */
-  uint64_t slow_reply_ns; /* a long reply that took this long made the others wait */
-  uint32_t pool_run;      /* how many long replies the pool was given after the last slow one; 0: that was not slow */
-  uint32_t pool_left;     /* how many of them are still to come */
-  uint64_t pool_replies;  /* long replies given to the pool for that, so far */
+  bool doubted;      /* a read failed: one more follows before the connection ends */
+  uint32_t burst;    /* size of the last batch that was not limited to one request */
+  uint32_t singles;  /* batches so far: every SINGLES_IN_A_ROWth is not limited to one request */
+  uint64_t answered; /* time of the last batch, monotonic nanoseconds */
+  int32_t trust;     /* above 0: busy-wait for the next request */
+  uint64_t slow_reply_ns; /* a long reply that took this long is slow */
+  uint32_t pool_run;      /* length of the current run of long replies in the pool; 0: the last long reply sent here was not slow */
+  uint32_t pool_left;     /* long replies left in the run */
+  uint64_t pool_replies;  /* long replies given to the pool because of slow ones */
 };
 
 /* ---- lifetime ---- */
@@ -124,12 +124,12 @@ static void shut(struct connection *c) {
   uv_close((uv_handle_t *)c->poll, poll_closed);
 }
 
-/* The environment ends (a Worker's exit): a uv handle left open would make Node abort the process. */
+/* The environment ends (a Worker's exit): an open uv handle would make Node abort the process. */
 static void environment_ends(napi_async_cleanup_hook_handle handle, void *argument) {
   struct connection *c = argument;
   c->hook = handle;
   if (!c->closed) shut(c);
-  /* closed already but poll_closed not yet run: it removes the hook */
+  /* closed, but poll_closed has not run yet: it removes the hook */
 }
 
 static double item_offset(struct connection *c, const void *pointer) {
@@ -142,15 +142,15 @@ static unsigned char *small_slot(struct connection *c, uint32_t slot) {
   return c->region + c->small_start + (size_t)slot * SMALL_BYTES;
 }
 
-/* The bytes of a large slot; a page before them leaves room for a request's first bytes. */
+/* The bytes of a large slot; the page before them has room for a request's first bytes. */
 static unsigned char *large_slot(struct connection *c, uint32_t slot) {
   return c->region + c->large_start + (size_t)slot * (PAGE + PAYLOAD_MAX) + PAGE;
 }
 
 /*
- * Reads one request. The first 80 bytes (all that stands before the bytes of a WRITE) go to a small slot, the rest to a large
- * one, because the kernel insists on room for the largest request (fuse_dev_do_read). What fits is moved into the small slot at
- * once, so that a large one is used up only by what is large; there the bytes of a WRITE begin on a page boundary.
+ * Reads one request. The first 80 bytes (the header of a WRITE) go to a small slot, the rest to a large one, because the kernel insists on
+ * room for the largest request (fuse_dev_do_read). A short rest is moved into the small slot immediately, so that only long ones use up
+ * large slots; there the bytes of a WRITE begin on a page boundary.
  * Returns 1, or a negative errno; -ENOBUFS when a slot must be released first.
  */
 static int read_request(struct connection *c, uint32_t *item) {
@@ -200,7 +200,7 @@ static int write_reply(struct connection *c, const void *reply, size_t length) {
   return n < 0 ? errno : 0;
 }
 
-/* Calls a JavaScript function with one number. An exception is dropped: whoever calls sees what was left undone. */
+/* Calls a JavaScript function with one number. An exception is dropped: the caller finds the unfinished work. */
 static void call(struct connection *c, napi_ref function_ref, double argument) {
   napi_value function, receiver, number, result;
   if (napi_get_reference_value(c->env, function_ref, &function) == napi_ok &&
@@ -218,7 +218,7 @@ static bool takes_reply(uint32_t opcode) {
   return opcode != FUSE_OP_FORGET && opcode != FUSE_OP_BATCH_FORGET && opcode != FUSE_OP_INTERRUPT;
 }
 
-/* Hands a batch to JavaScript, writes the replies that it left in the slots, and frees the slots it does not hold. */
+/* Passes a batch to JavaScript, writes the replies in the slots, and frees the slots that are not held. */
 static void answer_batch(struct connection *c, uint32_t count) {
   napi_handle_scope scope;
   napi_callback_scope callback_scope;
@@ -233,7 +233,7 @@ static void answer_batch(struct connection *c, uint32_t count) {
     uint32_t *item = c->control + i * ITEM_WORDS;
     unsigned char *reply = c->region + item[ITEM_SLOT_START];
     if (item[ITEM_REPLY] == 0) {
-      /* Left undone: a bug in the caller, or the environment is going away. The process that asked must not wait for ever. */
+      /* No reply: a bug in the caller, or the environment is going away. The requesting process must not hang. */
       const struct fuse_request_header *request = (const struct fuse_request_header *)(c->region + item[ITEM_REQUEST]);
       if (!takes_reply(request->opcode)) continue;
       struct fuse_reply_header failure = {sizeof failure, -EIO, request->unique};
@@ -250,7 +250,7 @@ static void answer_batch(struct connection *c, uint32_t count) {
     if (item[ITEM_HELD] == 0) free_slots(c, item[ITEM_SLOT], item[ITEM_LARGE]);
     else c->held[item[ITEM_SLOT]] = item[ITEM_LARGE] + 1;
   }
-  if (entered) napi_close_callback_scope(c->env, callback_scope); /* runs microtasks: may call anything of ours */
+  if (entered) napi_close_callback_scope(c->env, callback_scope); /* runs microtasks, which may call any function here */
   napi_close_handle_scope(c->env, scope);
 }
 
@@ -277,10 +277,10 @@ static uint64_t monotonic_ns(void) {
 }
 
 /*
- * Waiting awake for the next request. A caller that asks one thing after another is back a few microseconds after its answer; had
- * this thread gone to sleep meanwhile, waking it would cost more than the answer, on both sides (measured on two CPUs that are
- * halted when idle: getattr 48 µs with 21 µs of our CPU, awake 19 and 21). So it pays only while it succeeds: a request that
- * comes within AWAKE_NS earns trust, a wait in vain costs four times as much. Yielding in between lets a caller run that shares our CPU.
+ * Busy-waits for the next request. A sequential caller returns a few microseconds after its reply; waking a sleeping thread would cost
+ * more than the reply, on both sides (measured on two CPUs that halt when idle: getattr 48 µs with 21 µs of own CPU, awake 19 and 21).
+ * Busy-waiting pays only while it succeeds: a request within AWAKE_NS earns trust, a wait in vain costs four times as much. Yielding in
+ * between lets a caller on the same CPU run.
  */
 #define AWAKE_NS 50000u
 #define TRUST_MAX 16
@@ -299,14 +299,14 @@ static int read_awake(struct connection *c, uint32_t *item) {
 }
 
 static void readable(uv_poll_t *handle, int status, int events) {
-  /* An error status (EPOLLERR: the connection is gone) needs no branch: reading says which error. */
+  /* An error status (EPOLLERR: the connection is gone) needs no branch: the read returns the error. */
   (void)status;
   (void)events;
   struct connection *c = uv_handle_get_data((uv_handle_t *)handle);
   uint64_t started = monotonic_ns();
   if (c->trust <= 0) c->trust = started - c->answered < AWAKE_NS ? c->trust + 1 : 0;
   for (bool first = true; !c->closed && !c->ended; first = false) {
-    /* One caller at a time is answered before looking for more; many callers share one call into JavaScript. */
+    /* A single caller gets its reply before the next read; many callers share one call into JavaScript. */
     uint32_t limit = c->burst <= 1 && c->singles % SINGLES_IN_A_ROW != 0 ? 1 : BATCH_MAX, count = 0;
     int result = 1;
     while (count < limit) {
@@ -324,7 +324,7 @@ static void readable(uv_poll_t *handle, int status, int events) {
     }
     if (c->closed || c->ended) return;
     if (result == -ENOBUFS) {
-      if (c->small_free_count > 0 && c->large_free_count > 0) continue; /* this batch has just freed some */
+      if (c->small_free_count > 0 && c->large_free_count > 0) continue; /* this batch has just freed slots */
       c->paused = true;
       uv_poll_stop(c->poll);
       return;
@@ -335,18 +335,18 @@ static void readable(uv_poll_t *handle, int status, int events) {
         return;
       }
       /*
-       * A request that is read while the kernel ends the connection says ECONNABORTED even where it ends because nobody uses the mount any more
-       * (fpq->connected in fuse_dev_do_read): the read after it tells. An error of the poll has stopped that.
+       * A read during the end of the connection may return ECONNABORTED even after an orderly unmount (fpq->connected in fuse_dev_do_read): the
+       * read after it returns the true reason. The poll error has stopped the polling.
        */
       c->doubted = true;
       uv_poll_start(c->poll, UV_POLL_READABLE, readable);
       return;
     }
-    if (count == 0 || c->trust <= 0 || c->answered - started > TURN_NS) return; /* level-triggered: the next turn goes on */
+    if (count == 0 || c->trust <= 0 || c->answered - started > TURN_NS) return; /* level-triggered: the next turn continues */
   }
 }
 
-/* ---- what JavaScript calls; `data` of each function is its connection ---- */
+/* ---- functions for JavaScript; `data` of each one is its connection ---- */
 
 static struct connection *arguments_of(napi_env env, napi_callback_info info, size_t count, napi_value *argv) {
   size_t argc = count;
@@ -356,7 +356,7 @@ static struct connection *arguments_of(napi_env env, napi_callback_info info, si
   return c->closed ? NULL : c;
 }
 
-/* send(offset, length): writes the reply that stands there; a negative errno when the kernel does not take it. */
+/* send(offset, length): writes the reply in the region; a negative errno when the kernel does not accept it. */
 static napi_value connection_send(napi_env env, napi_callback_info info) {
   napi_value argv[2];
   uint32_t offset, length;
@@ -370,8 +370,8 @@ static napi_value connection_send(napi_env env, napi_callback_info info) {
 }
 
 /*
- * release(slot, large): gives back the slots of a request that was held. Any other pair is ignored: slots that are released
- * twice would serve two requests at a time, and overrun the lists of free slots.
+ * release(slot, large): frees the slots of a held request. Any other pair is ignored: a slot that is freed twice would serve two requests
+ * at a time, and overrun the lists of free slots.
  */
 static napi_value connection_release(napi_env env, napi_callback_info info) {
   napi_value argv[2];
@@ -391,7 +391,7 @@ static napi_value connection_release(napi_env env, napi_callback_info info) {
   return NULL;
 }
 
-/* A READ reply some of whose bytes were not in the page cache: read by a thread of the pool, and written by it too. */
+/* A READ reply with bytes outside the page cache: a thread of the pool reads and writes it. */
 struct job {
   struct connection *c;
   napi_async_work work;
@@ -417,7 +417,7 @@ static void job_run(napi_env env, void *data) {
       ssize_t n = pread(slice->fd, slice->target + have, slice->length - have, slice->position + (off_t)have);
       if (n < 0 && errno == EINTR) continue;
       if (n <= 0) {
-        job->failure = n < 0 ? errno : EIO; /* a file that is shorter than its owner said */
+        job->failure = n < 0 ? errno : EIO; /* the file is shorter than its owner stated */
         break;
       }
       have += (size_t)n;
@@ -457,10 +457,10 @@ struct piece {
   off_t position;
 };
 
-/* Whether a cast to an integer type that holds 0 to `max` is defined. NaN fails every comparison. */
+/* Whether a cast to an integer type of the range 0 to `max` is defined. NaN fails every comparison. */
 static bool is_within(double number, double max) { return number >= 0 && number <= max; }
 
-#define POSITION_MAX 9007199254740991.0 /* 2^53 - 1: what a double tells exactly */
+#define POSITION_MAX 9007199254740991.0 /* 2^53 - 1: the largest exact double */
 
 static bool piece_of(napi_env env, napi_value value, struct piece *piece) {
   napi_typedarray_type type;
@@ -480,7 +480,7 @@ static bool piece_of(napi_env env, napi_value value, struct piece *piece) {
   return true;
 }
 
-/* What could not be had at once goes to the pool. Descriptors are duplicated: their owner may close them meanwhile. */
+/* Passes a reply to the pool. Descriptors are duplicated: their owner may close them meanwhile. */
 static int start_job(napi_env env, struct connection *c, uint64_t unique, const struct piece *pieces, uint32_t count,
                      size_t total, napi_value done) {
   struct job *job = calloc(1, sizeof *job + count * sizeof(struct slice));
@@ -523,9 +523,8 @@ static int start_job(napi_env env, struct connection *c, uint64_t unique, const 
 }
 
 /*
- * A long reply costs what its pages cost: 0.1 to 0.2 ms for 1 MiB, but 3 ms where a host has to find each new page of the reader's page
- * cache first, and everybody else waits for this thread. Then the pool sends the next ones, in longer and longer runs as long as the one
- * between two runs was slow again.
+ * A long reply takes 0.1 to 0.2 ms for 1 MiB, but 3 ms where a host must first map each new page of the reader's page cache, and blocks
+ * all other requests. After a slow one the pool sends the next ones. Its runs get longer as long as the reply between two runs is slow again.
  */
 #define LONG_REPLY (128u * 1024u)
 #define POOL_RUN_FIRST 16u
@@ -540,8 +539,8 @@ static void note_long_reply(struct connection *c, uint64_t took_ns) {
 
 /*
  * sendPieces(uniqueLow, uniqueHigh, pieces, done): a READ reply gathered from Uint8Arrays and from slices of files
- * (Float64Array: descriptor, position, length). 0: sent; 1: a slice was not in the page cache, or long replies take long:
- * `done(errno)` is called when the pool has sent it (an errno has been answered as EIO); negative errno: nothing was sent.
+ * (Float64Array: descriptor, position, length). 0: sent; 1: a slice was not in the page cache, or long replies are slow: `done(errno)` is
+ * called when the pool has sent it (the reply to an errno was EIO); negative errno: nothing was sent.
  */
 static napi_value connection_send_pieces(napi_env env, napi_callback_info info) {
   napi_value argv[4], element;
@@ -603,7 +602,7 @@ static napi_value connection_notify(napi_env env, napi_callback_info info) {
   napi_value argv[3];
   uint32_t offset, length, queue_max;
   struct connection *c = arguments_of(env, info, 3, argv);
-  if (c == NULL) return number_of(env, 1); /* gone: there is nothing left to invalidate */
+  if (c == NULL) return number_of(env, 1); /* unmounted: no caches are left to invalidate */
   if (napi_get_value_uint32(env, argv[0], &offset) != napi_ok || napi_get_value_uint32(env, argv[1], &length) != napi_ok ||
       napi_get_value_uint32(env, argv[2], &queue_max) != napi_ok || (size_t)offset + length > c->region_length) {
     return number_of(env, 0);
@@ -660,7 +659,7 @@ static bool reference(napi_env env, napi_value value, napi_ref *ref) {
 
 /*
  * openConnection(fd, smallSlots, largeSlots, slowReplyNs, onBatch, onUnsent, onEnded): serves `fd` from now on and owns it.
- * Returns an object of the functions above and the region, or a negative errno: `fd` is still the caller's then.
+ * Returns an object of the functions above and the region, or a negative errno: the caller still owns `fd` then.
  */
 napi_value connection_open(napi_env env, napi_callback_info info) {
   napi_value argv[7], result, buffer, resource, name;
@@ -706,7 +705,7 @@ napi_value connection_open(napi_env env, napi_callback_info info) {
             napi_add_async_cleanup_hook(env, environment_ends, c, &c->hook) == napi_ok;
   if (!ok || uv_poll_start(c->poll, UV_POLL_READABLE, readable) != 0) {
     shut(c);
-    c->fd = -1; /* the caller's: by the time the handle is closed the number may be somebody else's */
+    c->fd = -1; /* owned by the caller: when the handle is closed, the number may be in use again */
     return number_of(env, -ENOMEM);
   }
   return result;

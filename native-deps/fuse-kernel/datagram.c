@@ -1,6 +1,6 @@
 /*
- * One message to a socket of the kind that Node does not have: unix(7), SOCK_DGRAM. It is how systemd is told that a service is
- * ready (sd_notify(3)). Returns a negative errno instead of throwing; src/base/native.ts turns it into an error.
+ * Sends one message to a socket type that Node lacks: unix(7), SOCK_DGRAM. A service reports its readiness to systemd this way
+ * (sd_notify(3)). Returns a negative errno instead of throwing; src/base/native.ts turns it into an error.
  */
 #include "fuse-kernel.h"
 

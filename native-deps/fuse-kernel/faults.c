@@ -1,6 +1,6 @@
 /*
- * Mistakes on purpose, so that `npm run test:native-asan` can show that it finds them: compiled only with -DCFS_FAULTY
- * (`build-native.mjs --sanitize --faulty`), never into what anybody uses.
+ * Deliberate faults that prove `npm run test:native-asan` finds them: compiled only with -DCFS_FAULTY
+ * (`build-native.mjs --sanitize --faulty`), never into a released addon.
  */
 #include "fuse-kernel.h"
 
@@ -16,7 +16,7 @@ static int32_t number_given(napi_env env, napi_callback_info info) {
   return number;
 }
 
-/* Not inlined: where the size of the block is known, the other sanitizer speaks first. */
+/* Not inlined: with a known block size, the other sanitizer reports first. */
 __attribute__((noinline)) static void store(volatile char *at) { *at = 1; }
 
 /* writeAt(place): past the end of a block of 16 bytes from place 16 on */
@@ -27,14 +27,14 @@ static napi_value write_at(napi_env env, napi_callback_info info) {
   return number_of(env, 0);
 }
 
-/* leak(): nobody knows the block any more */
+/* leak(): drops the only pointer to a block */
 static napi_value leak(napi_env env, napi_callback_info info) {
   (void)info;
   for (int i = 0; i < 16; i++) *(volatile char *)malloc(1000) = 1;
   return number_of(env, 0);
 }
 
-/* successor(number): of the largest one the C standard does not define it */
+/* successor(number): undefined by the C standard for the largest number */
 static napi_value successor(napi_env env, napi_callback_info info) {
   return number_of(env, number_given(env, info) + 1);
 }

@@ -1,5 +1,5 @@
 /*
- * What Node's fs module lacks: fallocate(2) for the content store, flock(2), and reads that answer only from the page cache.
+ * Calls that Node's fs module lacks: fallocate(2) for the content store, flock(2), and reads that only use the page cache.
  * Every function returns a negative errno instead of throwing; src/base/native.ts turns it into an error.
  */
 #include "fuse-kernel.h"
@@ -45,7 +45,7 @@ static napi_value allocate_range(napi_env env, napi_callback_info info) {
   return number_of(env, allocate((int)a[0], a[3] != 0 ? MODE_KEEP_SIZE : 0, a[1], a[2]));
 }
 
-/* allocatedBytes(fd): what the file occupies on its disk, holes left out. */
+/* allocatedBytes(fd): the file's size on disk, without holes. */
 static napi_value allocated_bytes(napi_env env, napi_callback_info info) {
   double a[1];
   struct stat st;
@@ -54,7 +54,7 @@ static napi_value allocated_bytes(napi_env env, napi_callback_info info) {
   return number_of(env, (double)st.st_blocks * 512.0);
 }
 
-/* lock(fd, exclusive as 0 or 1): flock(2) that does not wait; -EWOULDBLOCK when somebody has it. */
+/* lock(fd, exclusive as 0 or 1): flock(2) without waiting; -EWOULDBLOCK when the lock is held elsewhere. */
 static napi_value lock_file(napi_env env, napi_callback_info info) {
   double a[2];
   int result;
@@ -65,7 +65,7 @@ static napi_value lock_file(napi_env env, napi_callback_info info) {
   return number_of(env, result == 0 ? 0 : -errno);
 }
 
-/* preadNowait(fd, bytes, position): fills `bytes` as far as the page cache reaches; -EAGAIN when that is not at all. */
+/* preadNowait(fd, bytes, position): fills `bytes` as far as the page cache reaches; -EAGAIN if the first byte is not cached. */
 static napi_value pread_nowait(napi_env env, napi_callback_info info) {
   napi_value argv[3];
   size_t argc = 3, length;

@@ -17,7 +17,7 @@ bool define_function(napi_env env, napi_value object, const char *name, napi_cal
          napi_set_named_property(env, object, name, function) == napi_ok;
 }
 
-/* exitNow(code): _exit(2). exit(3) joins the threads of libuv's pool first, and one in getaddrinfo(3) cannot be called back. */
+/* exitNow(code): _exit(2). exit(3) first joins libuv's pool threads, and one in getaddrinfo(3) cannot be interrupted. */
 static napi_value exit_now(napi_env env, napi_callback_info info) {
   napi_value argv[1];
   size_t argc = 1;

@@ -1,4 +1,4 @@
-/* What the C files of this addon share. */
+/* Declarations shared by the C files of this addon. */
 #ifndef CFS_FUSE_KERNEL_H
 #define CFS_FUSE_KERNEL_H
 
@@ -12,8 +12,8 @@
 #include <stdint.h>
 
 /*
- * The few functions of libuv that we call, declared here because node-api-headers does not bring uv.h. They are exported by
- * every Node binary and unchanged since libuv 1.19; the size of a handle is asked for at run time.
+ * The few libuv functions in use, declared here because node-api-headers does not include uv.h. Every Node binary exports them, unchanged
+ * since libuv 1.19; the size of a handle is queried at run time.
  */
 typedef struct uv_loop_s uv_loop_t;
 typedef struct uv_handle_s uv_handle_t;
@@ -45,13 +45,13 @@ napi_value connection_open(napi_env env, napi_callback_info info);
 /* files.c: hole punching and reads that do not block, also used by the store. */
 bool files_register(napi_env env, napi_value exports);
 
-/* checksum.c: crc32 with the processor's own instructions. */
+/* checksum.c: crc32 with the CPU's own instructions. */
 bool checksum_register(napi_env env, napi_value exports);
-/* Whether this processor has them; `checksum_of` is for C what crc32 is for JavaScript, only where it does. */
+/* Whether the CPU has these instructions; `checksum_of`, the C form of crc32, needs them. */
 bool checksum_is_fast(void);
 uint32_t checksum_of(uint32_t before, const uint8_t *bytes, size_t length);
 
-/* receiver-calls.c: bodies of answers, from their sockets into files. */
+/* receiver-calls.c: response bodies, from their sockets into files. */
 bool receiver_register(napi_env env, napi_value exports);
 
 /* datagram.c: one message to a datagram socket. */
@@ -63,19 +63,19 @@ bool faults_register(napi_env env, napi_value exports);
 /* mount.c: the system calls around mounting. */
 bool mount_register(napi_env env, napi_value exports);
 
-/* notifier.c: threads that write notifications, because that can block on locks which only replies release. */
+/* notifier.c: threads that write notifications, because that can block on locks that only replies release. */
 struct notifier;
 struct notifier_counts {
   uint64_t written;
-  uint64_t unknown; /* the kernel did not know the inode or name: nothing was cached, nothing to do */
+  uint64_t unknown; /* the kernel did not know the inode or name: nothing was cached */
   uint64_t failed;
-  uint32_t waiting; /* the kernel was not told yet */
+  uint32_t waiting; /* not written yet */
 };
 struct notifier *notifier_create(int fd);
-/* Copies the message. False when `queue_max` are waiting already. */
+/* Copies the message. False when `queue_max` already wait. */
 bool notifier_push(struct notifier *notifier, const void *message, size_t length, uint32_t queue_max);
 struct notifier_counts notifier_counts(struct notifier *notifier);
-/* Drops what waits, wakes the threads, and frees everything when the last has ended; `after` then runs, on any thread. */
+/* Drops waiting messages, wakes the threads, and frees everything when the last has ended; then `after` runs, on any thread. */
 void notifier_close(struct notifier *notifier, void (*after)(void *), void *argument);
 
 #endif

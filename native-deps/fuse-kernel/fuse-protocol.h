@@ -1,8 +1,8 @@
 /*
- * The part of the kernel's FUSE protocol that the C side knows: message headers, the one request whose payload is placed
- * apart, and the requests that take no answer. Everything else is decoded in src/kernel/protocol.ts.
+ * The part of the kernel's FUSE protocol that the C side uses: message headers, the one request whose payload is placed separately, and
+ * the requests without a reply. src/kernel/protocol.ts decodes everything else.
  *
- * Our own constants, because a distribution's <linux/fuse.h> is as old as the distribution. Source: the kernel's
+ * Own constants, because a distribution's <linux/fuse.h> is as old as the distribution. Source: the kernel's
  * include/uapi/linux/fuse.h, protocol 7.x; numbers there are ABI and never change.
  */
 #ifndef CFS_FUSE_PROTOCOL_H
@@ -28,14 +28,14 @@ struct fuse_request_header {
   uint16_t padding;
 };
 
-/* struct fuse_out_header: starts every reply. `unique` lies where it lies in the request: a reply may overwrite its request. */
+/* struct fuse_out_header: starts every reply. `unique` has the same offset as in the request: a reply may overwrite its request. */
 struct fuse_reply_header {
   uint32_t length;
   int32_t error;
   uint64_t unique;
 };
 
-/* sizeof(struct fuse_in_header) + sizeof(struct fuse_write_in): what stands before the bytes of a WRITE. */
+/* sizeof(struct fuse_in_header) + sizeof(struct fuse_write_in): the part before the bytes of a WRITE. */
 #define FUSE_WRITE_HEADER_BYTES 80u
 
 #endif

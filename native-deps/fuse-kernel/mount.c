@@ -1,6 +1,6 @@
 /*
- * The system calls around mounting. Each returns a negative errno instead of throwing. What is mounted where, with which
- * options and which sentence for which error, is decided in src/kernel/mount-point.ts.
+ * The system calls around mounting. Each returns a negative errno instead of throwing. src/kernel/mount-point.ts chooses the
+ * mount point, the options and the error messages.
  */
 #include "fuse-kernel.h"
 
@@ -23,7 +23,7 @@ static char *text(napi_env env, napi_value value) {
   return copy;
 }
 
-/* openDevice(): a descriptor of /dev/fuse that never blocks. */
+/* openDevice(): a non-blocking descriptor of /dev/fuse. */
 static napi_value open_device(napi_env env, napi_callback_info info) {
   (void)info;
   int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC | O_NONBLOCK);
@@ -63,7 +63,7 @@ static napi_value unmount_directory(napi_env env, napi_callback_info info) {
   return number_of(env, result);
 }
 
-/* socketPair(): the two ends over which fusermount3 hands us its descriptor (_FUSE_COMMFD); [] when there is none to have. */
+/* socketPair(): the two ends over which fusermount3 sends its descriptor (_FUSE_COMMFD); [] if none can be created. */
 static napi_value socket_pair(napi_env env, napi_callback_info info) {
   (void)info;
   int ends[2];
@@ -77,7 +77,7 @@ static napi_value socket_pair(napi_env env, napi_callback_info info) {
   return result;
 }
 
-/* Closes the descriptors that came with a message of another form than the one that was expected. */
+/* Closes the descriptors of a message in an unexpected form. */
 static void close_received(struct msghdr *message) {
   for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header != NULL; header = CMSG_NXTHDR(message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
@@ -90,8 +90,8 @@ static void close_received(struct msghdr *message) {
 }
 
 /*
- * receiveDescriptor(socket): the descriptor that fusermount3 sent, made non-blocking; waits for it. -ENOTCONN for a message
- * that does not carry exactly one descriptor: CMSG_SPACE rounds up, so that there is room for two.
+ * receiveDescriptor(socket): waits for the descriptor from fusermount3, and makes it non-blocking. -ENOTCONN for a message without exactly
+ * one descriptor: CMSG_SPACE rounds up, so that there is room for two.
  */
 static napi_value receive_descriptor(napi_env env, napi_callback_info info) {
   napi_value argv[1];
@@ -129,7 +129,7 @@ static napi_value receive_descriptor(napi_env env, napi_callback_info info) {
   return number_of(env, fd);
 }
 
-/* closeDescriptor(fd): close(2) that also works for descriptors which Node did not open. */
+/* closeDescriptor(fd): close(2), also for descriptors that Node did not open. */
 static napi_value close_descriptor(napi_env env, napi_callback_info info) {
   napi_value argv[1];
   size_t argc = 1;
@@ -140,11 +140,11 @@ static napi_value close_descriptor(napi_env env, napi_callback_info info) {
 }
 
 /*
- * abandonDescriptor(fd): puts a socket that is connected to nobody in the place of a connection whose own thread no longer answers,
- * from another thread. The kernel ends the connection when the last reference is gone: every caller gets an error, nobody hangs.
- * Not close(2): the number would be given to someone else while the dead thread still uses it. Not /dev/null: that thread may be back at
- * this moment, and libuv ends a process by abort(3) where epoll does not take a descriptor. This one is taken, hangs up at once, and fails
- * each read (EINVAL) and each write (ENOTCONN, without a SIGPIPE): unix(7).
+ * abandonDescriptor(fd): replaces a connection whose own thread no longer responds by an unconnected socket, from another thread. The
+ * kernel ends the connection with its last reference: every caller gets an error, none hangs.
+ * Not close(2): the number could be reused while the dead thread still uses it. Not /dev/null: that thread may resume at this moment, and
+ * libuv calls abort(3) if epoll rejects a descriptor. epoll accepts this socket, which hangs up immediately, and fails each read (EINVAL)
+ * and each write (ENOTCONN, without a SIGPIPE): unix(7).
  */
 static napi_value abandon_descriptor(napi_env env, napi_callback_info info) {
   napi_value argv[1];

@@ -1,8 +1,8 @@
 /*
- * Notifications (FUSE_NOTIFY_INVAL_INODE and its kind) are written by threads of their own: inside that write the kernel takes
- * inode and page locks (fuse_reverse_inval_entry, invalidate_inode_pages2_range) that a request under way may hold until it is
- * answered. The thread that answers must therefore never write one. Several threads, so that one that blocks does not hold up
- * the others; src/kernel/invalidate.ts keeps back what would surely block.
+ * Threads of their own write notifications (FUSE_NOTIFY_INVAL_INODE and its kind). During that write the kernel takes inode and page locks
+ * (fuse_reverse_inval_entry, invalidate_inode_pages2_range) that a pending request may hold until its reply. The thread that replies must
+ * therefore never write one. There are several threads, so that a blocked one does not delay the others; src/kernel/invalidate.ts
+ * holds back notifications that would surely block.
  */
 #include "fuse-kernel.h"
 
@@ -27,7 +27,7 @@ struct notifier {
   pthread_cond_t filled;
   struct message *first, **last;
   uint32_t waiting; /* in the queue */
-  uint32_t writing; /* taken from it, and not told yet */
+  uint32_t writing; /* taken from it, and not written yet */
   uint32_t threads, idle;
   bool closed;
   struct notifier_counts counts;

@@ -1,4 +1,4 @@
-/* JavaScript's side of the receiver: what src/remote/receiver.ts calls, and how it is told. */
+/* The receiver's interface to JavaScript: the functions that src/remote/receiver.ts calls, and the callback for its messages. */
 #include "receiver.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-/* A receiver as an object of JavaScript. It lives until both its object and the function that tells are gone. */
+/* A receiver as an object of JavaScript. It lives until both its object and the callback are gone. */
 struct held {
   struct receiver receiver;
   napi_threadsafe_function tell;
@@ -19,7 +19,7 @@ static struct held *held_of(struct receiver *r) { return (struct held *)((char *
 
 static void on_news(struct receiver *r) { napi_call_threadsafe_function(held_of(r)->tell, NULL, napi_tsfn_nonblocking); }
 
-/* A line's news as they are told: phase, how far its body is in the file, and the head that came or the new marks. */
+/* One message about a line: phase, position of its body in the file, and the head or the new marks. */
 struct message {
   uint32_t line;
   enum phase phase;
@@ -37,7 +37,7 @@ static bool told(napi_env env, napi_value function, const struct message *messag
   return napi_call_function(env, undefined, function, 4, arguments, NULL) == napi_ok;
 }
 
-/* With the lock. @returns false where there is no memory, or nothing more to tell */
+/* With the lock. @returns false without memory, or without a further message */
 static bool next_message(struct receiver *r, struct message *message) {
   struct line *line = r->news;
   if (line == NULL) return false;
@@ -59,7 +59,7 @@ static bool next_message(struct receiver *r, struct message *message) {
 static void call_javascript(napi_env env, napi_value function, void *context, void *data) {
   (void)data;
   struct receiver *r = context;
-  if (env == NULL) return; /* The receiver may be gone, too. */
+  if (env == NULL) return; /* The receiver may be freed already. */
   bool goes_on = true;
   while (goes_on && !r->is_closed) {
     struct message message = {.bytes = NULL};
@@ -71,7 +71,7 @@ static void call_javascript(napi_env env, napi_value function, void *context, vo
   }
   if (r->is_closed) return;
   pthread_mutex_lock(&r->lock);
-  /* JavaScript threw, of which Node only warns, or there was no memory: the rest is told in a call of its own. */
+  /* JavaScript threw, of which Node only warns, or memory ran out: another call delivers the rest. */
   r->is_telling = r->news != NULL;
   if (r->is_telling) r->on_news(r);
   pthread_mutex_unlock(&r->lock);
@@ -81,7 +81,7 @@ static void let_go(struct held *held) {
   if (--held->holders == 0) free(held);
 }
 
-/* The environment ends: the thread must not outlive what it calls. */
+/* The environment ends: the thread must not outlive its callback. */
 static void environment_ends(void *argument) {
   struct held *held = argument;
   held->is_hooked = false;
@@ -115,10 +115,10 @@ struct call {
   struct receiver *receiver;
   struct line *line;
   napi_value values[ARGUMENTS_MAX];
-  int64_t numbers[ARGUMENTS_MAX]; /* -1 for what is no number, and for one that is too large */
+  int64_t numbers[ARGUMENTS_MAX]; /* -1 for a value that is not a number, or too large */
 };
 
-/* Fills the call and takes the lock. @returns false after the receiver's end, without the lock */
+/* Fills the call and takes the lock. @returns false after the receiver was closed, without the lock */
 static bool called(napi_env env, napi_callback_info info, size_t count, struct call *call) {
   napi_value self;
   size_t argc = ARGUMENTS_MAX;
@@ -141,7 +141,7 @@ static napi_value answered(napi_env env, struct call *call, double result) {
 
 static int fd_of(int64_t number) { return number < 0 || number > INT_MAX ? -1 : (int)number; }
 
-/* adopt(fd): a connected socket, of which it keeps a duplicate. @returns the line's number, or a negative errno */
+/* adopt(fd): duplicates and serves a connected socket. @returns the line's number, or a negative errno */
 static napi_value adopt(napi_env env, napi_callback_info info) {
   struct call call;
   if (!called(env, info, 1, &call)) return number_of(env, -EBADF);
@@ -159,7 +159,7 @@ static napi_value ask(napi_env env, napi_callback_info info) {
   return answered(env, &call, is_sent ? receiver_ask(call.receiver, call.line, request, length) : -EBADF);
 }
 
-/* land(line, fd, position, length): so much of a body goes there. @returns 0, or a negative errno */
+/* land(line, fd, position, length): writes that part of a body to the file. @returns 0, or a negative errno */
 static napi_value land(napi_env env, napi_callback_info info) {
   struct call call;
   if (!called(env, info, 4, &call)) return number_of(env, -EBADF);
@@ -168,7 +168,7 @@ static napi_value land(napi_env env, napi_callback_info info) {
   return answered(env, &call, receiver_land(call.receiver, call.line, fd_of(call.numbers[1]), (uint64_t)position, (uint64_t)length));
 }
 
-/* received(line): bytes that came since it was adopted, those that wait in the socket included; -1 for a line that is gone. */
+/* received(line): bytes since its adoption, including those in the socket's buffer; -1 for a line that no longer exists. */
 static napi_value received(napi_env env, napi_callback_info info) {
   struct call call;
   int waiting;
@@ -177,7 +177,7 @@ static napi_value received(napi_env env, napi_callback_info info) {
   return answered(env, &call, is_there ? (double)call.line->received + waiting : -1);
 }
 
-/* drop(line): closes it, whatever it is doing; JavaScript is told when it is gone. */
+/* drop(line): closes it in any phase; a message follows when it is gone. */
 static napi_value drop(napi_env env, napi_callback_info info) {
   struct call call;
   if (!called(env, info, 1, &call)) return number_of(env, -EBADF);
@@ -185,7 +185,7 @@ static napi_value drop(napi_env env, napi_callback_info info) {
   return answered(env, &call, 0);
 }
 
-/* hold(isHeld): whether the environment's loop stays for what is to be told. */
+/* hold(isHeld): whether pending messages keep the environment's loop alive. */
 static napi_value hold(napi_env env, napi_callback_info info) {
   struct call call;
   if (!called(env, info, 1, &call)) return number_of(env, -EBADF);
@@ -193,7 +193,7 @@ static napi_value hold(napi_env env, napi_callback_info info) {
   return answered(env, &call, done == napi_ok ? 0 : -EINVAL);
 }
 
-/* close(): all lines; nothing is written, and nobody is told anything, after it has returned. */
+/* close(): closes all lines; no write and no message follows its return. */
 static napi_value close_all(napi_env env, napi_callback_info info) {
   struct call call;
   if (!called(env, info, 0, &call)) return number_of(env, 0);
@@ -202,7 +202,7 @@ static napi_value close_all(napi_env env, napi_callback_info info) {
   return number_of(env, 0);
 }
 
-/* openReceiver(told): told(line, phase, at, bytes). @returns the receiver, or a negative errno */
+/* openReceiver(told): told(line, phase, at, bytes) receives the messages. @returns the receiver, or a negative errno */
 static napi_value open_receiver(napi_env env, napi_callback_info info) {
   napi_value argv[1], object, name;
   size_t argc = 1;
@@ -235,7 +235,7 @@ static napi_value open_receiver(napi_env env, napi_callback_info info) {
   return object;
 }
 
-/* Only where checksum.c is fast: elsewhere the marks alone would cost more than all of this saves. */
+/* Only with a fast checksum.c: otherwise the checksums would cost more than the receiver saves. */
 bool receiver_register(napi_env env, napi_value exports) {
   return !checksum_is_fast() || define_function(env, exports, "openReceiver", open_receiver, NULL);
 }

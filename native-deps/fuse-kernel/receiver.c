@@ -1,9 +1,9 @@
 /*
- * Bodies of plain HTTP answers, from their sockets into files without passing through V8 (ADR 20). One thread receives for all
- * connections ("lines"), two blocks at a time into one buffer, which stays in the processor's cache between recv, write and mark.
+ * Bodies of plain HTTP responses, from their sockets into files without passing through V8 (ADR 20). One thread receives for all
+ * connections ("lines"), two blocks at a time into one buffer, which stays in the CPU cache between recv, write and checksum.
  *
- * It knows nothing of HTTP but the empty line that ends a head, and decides nothing: deadlines, what an answer means, and which line is
- * used for what, are JavaScript's (src/remote/direct-downloads.ts).
+ * Of HTTP it knows only the empty line that ends a head. It decides nothing: JavaScript sets deadlines, interprets responses and assigns
+ * lines (src/remote/direct-downloads.ts).
  */
 #include "receiver.h"
 
@@ -17,18 +17,18 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Asked for while a head is awaited: a little more than one has, because what comes behind it is copied once more. */
+/* The read size for a head: slightly more than a typical one, because bytes beyond the head are copied once more. */
 #define HEAD_READ_BYTES 2048
-/* Received and written at once, as much as the processor's own cache holds beside other things: two blocks take a tenth less time than one. */
+/* Received and written in one step, limited by the CPU's own cache: two blocks take a tenth less time than one. */
 #define STEP_BYTES (2 * BLOCK_BYTES)
 /*
- * JavaScript hears of a body after so many bytes or so much time, of its end at once. Each time costs two threads a message, so on a
- * fast line the bytes decide, on a slow one the time.
+ * JavaScript gets a message about a body after this many bytes or this much time, and immediately at its end. Each message costs two threads
+ * time: on a fast line the bytes decide, on a slow one the time.
  */
 #define TOLD_BYTES (1024 * 1024)
 #define TOLD_NS 1000000L
 #define TOLD_MS 1
-/* How often it is looked, while others are busy, which line waits for the rest of a step: fast ones take several meanwhile. */
+/* How often, under load, the lines are checked for an unfinished step: fast lines take several meanwhile. */
 #define LOOK_NS 10000000L
 #define EVENTS_MAX 16
 
@@ -49,7 +49,7 @@ struct line *receiver_line(struct receiver *r, uint32_t id) {
   return line == NULL || line->is_dropped ? NULL : line;
 }
 
-/* One event of the line, whatever it waits for; with EPOLLOUT at once, unless the socket is full. */
+/* Waits for one event of the line; EPOLLOUT fires immediately unless the socket is full. */
 static int arm(struct receiver *r, struct line *line, uint32_t events) {
   struct epoll_event event = {.events = events | EPOLLRDHUP | EPOLLONESHOT, .data.u32 = line->id};
   return epoll_ctl(r->epoll, EPOLL_CTL_MOD, line->fd, &event) == 0 ? 0 : -errno;
@@ -74,7 +74,7 @@ void receiver_take_news(struct receiver *r) {
   if (r->news == NULL) r->last_news = &r->news;
 }
 
-/* Ended over there, cut, or its disk is full: whatever it was, JavaScript drops it and asks again in its own way. */
+/* Closed by the peer, cut, or the disk is full: in each case JavaScript drops the line and retries in its own way. */
 static void fail(struct receiver *r, struct line *line) {
   line->phase = OVER;
   tell(r, line);
@@ -118,11 +118,11 @@ struct line *receiver_adopt(struct receiver *r, int fd) {
 
 void receiver_drop(struct receiver *r, struct line *line) {
   line->is_dropped = true;
-  shutdown(line->fd, SHUT_RDWR); /* An event in any case: a socket that is full would never be writable. */
+  shutdown(line->fd, SHUT_RDWR); /* Forces an event: a full socket would never become writable. */
   arm(r, line, EPOLLIN);
 }
 
-/* Of use: it was not closed over there, and nothing was said unasked, which would be taken for the answer to what is asked next. */
+/* Whether the line is usable: the peer has not closed it, and sent no unrequested bytes, which would be read as the next response. */
 static bool is_quiet(const struct line *line) {
   unsigned char byte;
   ssize_t n = recv(line->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
@@ -141,7 +141,7 @@ int receiver_ask(struct receiver *r, struct line *line, const void *request, siz
   if (sent != (ssize_t)length) return sent < 0 ? -errno : -EAGAIN;
   line->phase = HEAD;
   line->early_have = line->head_length = 0;
-  line->at = line->told_to = 0; /* Not of the body before. */
+  line->at = line->told_to = 0; /* Clears the previous body. */
   return arm(r, line, EPOLLIN);
 }
 
@@ -170,23 +170,20 @@ static void receive_head(struct receiver *r, struct line *line) {
   }
 }
 
-/* Up to where the next whole `unit` ends, or the body. Whole blocks, because a page that is written in two parts costs twice. */
+/* The bytes to the end of the next whole `unit`, or of the body. Whole blocks: a page written in two parts costs twice. */
 static size_t left_of(const struct line *line, size_t unit) {
   uint64_t left = line->end - line->at, whole = unit - line->at % unit;
   return (size_t)(left < whole ? left : whole);
 }
 
-/* How many bytes must have come before the thread is woken. With fewer there an event follows at once when this is lowered. */
+/* Sets how many bytes wake the thread. If that many have arrived when it is lowered, an event follows immediately. */
 static void wait_for(struct line *line, size_t bytes) {
   int low = bytes == 0 ? 1 : (int)bytes;
   if (low == line->low_water) return;
   if (setsockopt(line->fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof low) == 0) line->low_water = low;
 }
 
-/*
- * What has come of a step must not wait for the rest of it where nothing more comes, on no line or on this one: somebody may be waiting
- * for its block.
- */
+/* A partial step must not wait for its rest if no bytes arrive, on any line or on this one: a reader may be waiting for its block. */
 static void hurry(struct receiver *r, bool is_quiet) {
   if (!r->is_patient || (!is_quiet && now_ns() - r->looked_ns < LOOK_NS)) return;
   r->is_patient = false;
@@ -214,7 +211,7 @@ int receiver_land(struct receiver *r, struct line *line, int file, uint64_t posi
   line->phase = BODY;
   size_t early = line->early_have - line->head_length, block = left_of(line, BLOCK_BYTES);
   wait_for(line, early < block ? block - early : 1);
-  /* At once: what came with the head waits for nothing. */
+  /* Immediately: bytes that came with the head wait for nothing. */
   return arm(r, line, EPOLLIN | EPOLLOUT);
 }
 
@@ -230,7 +227,7 @@ static bool write_all(int fd, const unsigned char *bytes, size_t length, uint64_
   return true;
 }
 
-/* With the lock: JavaScript takes the marks away. A block is whole where it ends, or the body, behind which the file ends. */
+/* With the lock, because JavaScript takes the checksums. A block is complete at its end, or at the end of the body, which ends the file. */
 static void landed(struct line *line, const unsigned char *bytes, size_t length) {
   while (length > 0) {
     size_t left = BLOCK_BYTES - line->at % BLOCK_BYTES, part = length < left ? length : left;
@@ -245,7 +242,7 @@ static void landed(struct line *line, const unsigned char *bytes, size_t length)
   }
 }
 
-/* Up to a step, received and written without the lock. */
+/* Up to one step, received and written without the lock. */
 static void receive_body(struct receiver *r, struct line *line) {
   size_t room = left_of(line, STEP_BYTES), early = line->early_have - line->head_length, have = early < room ? early : room;
   int fd = line->fd, file = line->file;
@@ -274,7 +271,7 @@ static void receive_body(struct receiver *r, struct line *line) {
     wait_for(line, 1);
     line->phase = IDLE;
     tell(r, line);
-    /* More than was announced: whatever it is, the next answer is not where it should be. */
+    /* More bytes than announced: the next response would not start where it should. */
     if (line->early_have > line->head_length) fail(r, line);
     else arm(r, line, EPOLLIN);
   } else if (is_over) {
@@ -327,7 +324,7 @@ struct receiver *receiver_open(struct receiver *r) {
   r->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   struct epoll_event event = {.events = EPOLLIN, .data.u32 = 0}; /* no line has this number */
   bool is_open = r->epoll >= 0 && r->wake >= 0 && epoll_ctl(r->epoll, EPOLL_CTL_ADD, r->wake, &event) == 0;
-  /* On a page's boundary: the copies from and to it are faster. */
+  /* On a page boundary: copies from and to it are faster. */
   if (is_open && (errno = posix_memalign((void **)&r->buffer, 4096, STEP_BYTES)) == 0) {
     pthread_mutex_init(&r->lock, NULL);
     errno = pthread_create(&r->thread, NULL, run, r);
