@@ -38,7 +38,7 @@ try {
   const archive = join(ground.base, 'tree.tar');
   run(`tar -cf ${archive} -C ${join(ground.base, 'tree')} unpacked`);
   const ours = ground.mount('ours');
-  // rclone makes top-level folders in another way (wire-facts 4.7): it gets one of its own to work in.
+  // rclone makes top-level folders in another way (docs/service.md 13.9): it gets one of its own to work in.
   run(`mkdir ${ours.directory}/theirs`);
   ours.cfs('sync', '--wait');
   const theirs = await ground.rclone('rclone');

@@ -178,7 +178,7 @@ export class Ground {
     return done.stdout;
   }
 
-  /** rclone's mount of the same folder, its service fully filled in (wire-facts 10); null where rclone is missing. */
+  /** rclone's mount of the same folder, its service fully filled in (docs/service.md 13.9); null where rclone is missing. */
   async rclone(name, flags = ['--vfs-cache-mode', 'full']) {
     if (spawnSync('rclone', ['version']).status !== 0) return null;
     const config = await this.#rcloneConfig();

@@ -46,7 +46,7 @@ export class ApiError extends Error {
   }
 }
 
-/** Whether the refusal passes by itself (wire-facts 1: real 503s; rclone retries 429, 500, 502, 503, 504 and 509). */
+/** Whether the refusal passes by itself (docs/service.md 13.3: real 503s; rclone retries 429, 500, 502, 503, 504 and 509). */
 export function isPassing({ status }: ApiError): boolean {
   return status >= 500 || status === 429 || status === 408;
 }

@@ -2,7 +2,7 @@ import { ProtocolError } from '../base/errors.ts';
 
 /**
  * The shapes of the service's addresses, built and taken apart. A client builds few of them: it follows the URLs that came
- * in answers and appends `/contents`, `/data` and `/version` (interface 1). A server takes all of them apart.
+ * in answers and appends `/contents`, `/data` and `/version` (docs/service.md 2.1). A server takes all of them apart.
  */
 
 /** A resource's own id: who it belongs to and which it is. In addresses `:sc:<uid>:<local>`, as a dsid `/sc/<uid>/<local>`. */
@@ -11,7 +11,7 @@ export interface ResourceId {
   readonly local: string;
 }
 
-/** The local ids that every account has (wire-facts 1). */
+/** The local ids that every account has (docs/service.md 2.1). */
 export const SYSTEM_FOLDERS = { webArchive: '1', magicBriefcase: '2', mobilePhotos: '3', deleted: '9' } as const;
 
 export type UserCollection =
@@ -96,7 +96,7 @@ export function pathOf(endpoint: Endpoint): string {
 
 /**
  * What a path (without its query) addresses; null for none, also for one that only looks like an address: made-up ids,
- * `..`, encoded slashes, NUL. `:` may come raw or as %3A (wire-facts 1).
+ * `..`, encoded slashes, NUL. `:` may come raw or as %3A (docs/service.md 2.1).
  */
 export function parsePath(path: string): Endpoint | null {
   const segments = segmentsOf(path);
@@ -153,7 +153,7 @@ export function parseUrl(base: string, url: string): Endpoint | null {
 
 const RESOURCES = ['user', 'folder', 'file', 'workspace', 'album'] as const;
 
-/** What a client learns of a resource from its address, and no more: ids are the service's, and opaque (interface 2.5). */
+/** What a client learns of a resource from its address, and no more: ids are the service's, and opaque (docs/service.md 2.1). */
 export interface AddressShape {
   readonly kind: (typeof RESOURCES)[number] | 'userCollection';
   /** As it stands there. Of a collection the user's. */
@@ -186,7 +186,7 @@ export type ListingOrder = 'name' | 'last_modified' | 'size' | 'extension';
 
 const LISTING_ORDERS: readonly ListingOrder[] = ['name', 'last_modified', 'size', 'extension'];
 
-/** What a listing may be asked for (interface 4.5); null leaves the default. */
+/** What a listing may be asked for (docs/service.md 5.2); null leaves the default. */
 export interface ListingQuery {
   readonly type: 'folder' | 'file' | null;
   readonly start: number | null;

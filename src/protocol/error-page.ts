@@ -1,5 +1,5 @@
 /**
- * How the service says no: an HTML status page with the message in `<h3>` and no error code (wire-facts 1, "Error body").
+ * How the service says no: an HTML status page with the message in `<h3>` and no error code (docs/service.md 2.4, "Error body").
  */
 
 /** Of a page that is read at all. */
@@ -18,7 +18,7 @@ export function errorPage(status: number, message: string): string {
 
 /** The message of a status page; null for a body that has none. */
 export function errorPageMessage(body: string): string | null {
-  // The first `<h3>` that is not empty and lies on one line: how other clients look for it (wire-facts 1).
+  // The first `<h3>` that is not empty and lies on one line: how other clients look for it (docs/service.md 13.3).
   for (const match of body.slice(0, PAGE_CHARS_MAX).matchAll(/<h3>([^\r\n<]*)<\/h3>/gi)) {
     const message = unescaped(match[1] as string).trim();
     if (message !== '') return message;

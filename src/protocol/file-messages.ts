@@ -1,7 +1,7 @@
 import { flag, instant, integer, many, optional, record, text, word } from './codec.ts';
 import { decoderOf, encoderOf } from './xml.ts';
 
-/** Files and their versions (interface 2.7 to 2.9, wire-facts 5 and 6). */
+/** Files and their versions (docs/service.md 6 and 7). */
 
 export interface PublicLinkDocument {
   readonly enabled: boolean;
@@ -42,7 +42,7 @@ export interface NewFileDocument {
   readonly mediaType?: string | undefined;
 }
 
-/** PUT file: absent is left as it is. Anything else in the document is ignored (wire-facts 5.2). */
+/** PUT file: absent is left as it is. Anything else in the document is ignored (docs/service.md 6.5). */
 export interface FileUpdateDocument {
   readonly displayName?: string | undefined;
   readonly mediaType?: string | undefined;
@@ -67,7 +67,7 @@ export interface FileVersionDocument {
   readonly mediaType?: string | undefined;
   readonly presentOnServer: boolean;
   readonly fileData?: string | undefined;
-  /** The version's URL: in lists only (wire-facts 6.3). */
+  /** The version's URL: in lists only (docs/service.md 7.3). */
   readonly ref?: string | undefined;
 }
 

@@ -1,7 +1,7 @@
 import { flag, instant, integer, many, only, optional, record, text, word } from './codec.ts';
 import { decoderOf, encoderOf } from './xml.ts';
 
-/** Folders and what lists them (interface 2.5 and 2.6, wire-facts 4). */
+/** Folders and what lists them (docs/service.md 5). */
 
 export interface SharingDocument {
   readonly enabled: boolean;
@@ -28,7 +28,7 @@ export interface NewFolderDocument {
   readonly displayName: string;
 }
 
-/** PUT folder: absent is left as it is. Anything else in the document is ignored (wire-facts 4.5). */
+/** PUT folder: absent is left as it is. Anything else in the document is ignored (docs/service.md 5.5). */
 export interface FolderUpdateDocument {
   readonly displayName?: string | undefined;
   /** URL of the new parent. */
@@ -67,7 +67,7 @@ export interface CollectionContentsDocument {
   readonly start?: number | undefined;
   readonly hasMore?: boolean | undefined;
   /**
-   * Index of the *last* entry of the page, `start` where there is none (wire-facts 4.2; the prose counts it in another way).
+   * Index of the *last* entry of the page, `start` where there is none (docs/service.md 13.5; the prose counts it in another way).
    * Written for others; not to be computed with.
    */
   readonly end?: number | undefined;

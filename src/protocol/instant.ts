@@ -1,6 +1,6 @@
 /**
  * xs:dateTime as the service writes it: `2011-08-28T23:03:48.000-07:00`, exactly three fraction digits and an offset with a
- * colon (wire-facts 1: clients parse it with a fixed pattern and reject anything else).
+ * colon (docs/service.md 2.3 and 13.2: clients parse it with a fixed pattern and reject anything else).
  */
 
 const PATTERN = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)$/;

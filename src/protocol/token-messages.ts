@@ -1,7 +1,7 @@
 import { instant, record, text, word } from './codec.ts';
 import { decoderOf, encoderOf } from './xml.ts';
 
-/** Documents of the two token endpoints (interface 4.1 and 4.2, wire-facts 2). */
+/** Documents of the two token endpoints (docs/service.md 3). */
 
 /** Asks for a refresh token. */
 export interface AppAuthorizationDocument {

@@ -2,7 +2,7 @@ import { flag, instant, integer, many, only, optional, record, roomBytes, text, 
 import { decoderOf, encoderOf } from './xml.ts';
 
 /**
- * A user, and what belongs to the account rather than to a folder (wire-facts 3, 7, 8, 9): workspaces, albums, received
+ * A user, and what belongs to the account rather than to a folder (docs/service.md 4, 8 and 9): workspaces, albums, received
  * shares, contacts. Required is what a client cannot do without; all else may be missing.
  */
 
@@ -106,7 +106,7 @@ const workspace = record<WorkspaceDocument>({
   collections: ['collections', optional(word)],
   files: ['files', optional(word)],
   contents: ['contents', word],
-  // Some pages write iconID; every client and the collection write iconId (wire-facts 7).
+  // Some pages write iconID; every client and the collection write iconId (docs/service.md 13.8).
   iconId: ['iconId', optional(text)],
 });
 

@@ -3,7 +3,7 @@ import type { Clock } from '../base/clock.ts';
 import { ProtocolError, SignInError, type TransportError } from '../base/errors.ts';
 import { StrangeNetworkError } from './strange-network.ts';
 
-/** An access token as the service gave it (interface 2.2). */
+/** An access token as the service gave it (docs/service.md 3.2). */
 export interface IssuedToken {
   /** Sent as the Authorization header, as it is: the token's URL, no scheme word. */
   readonly token: string;

@@ -17,7 +17,7 @@ import { DOCUMENT_BYTES_MAX, discarded, readDocument } from './answer-reading.ts
 import type { Requests } from './requests.ts';
 import { entriesOf } from './resource-mapping.ts';
 
-/** How an image is to come (wire-facts 5.6): it fits into the box, its proportions kept unless it is made square. */
+/** How an image is to come (docs/service.md 6.6): it fits into the box, its proportions kept unless it is made square. */
 export interface ImageForm {
   readonly widthMax: number;
   readonly heightMax: number;
@@ -93,7 +93,7 @@ export class AccountService {
     const request = { method: 'PUT', url: file, repetition: 'always', body, mayReaddress: true, signal } as const;
     const link = await this.#requests.send(request, async ({ answer }) => {
       const bytes = await answer.bytes(DOCUMENT_BYTES_MAX);
-      // The vendor's page speaks of no body, the service sends one (wire-facts 5.2).
+      // The vendor's page speaks of no body, the service sends one (docs/service.md 13.6).
       return bytes.byteLength === 0 ? undefined : (decodeFile(bytes).publicLink?.url ?? null);
     });
     return link === undefined ? await this.publicLink(file, signal) : link;
@@ -126,7 +126,7 @@ export class AccountService {
     return entries.flatMap((entry) => (entry.kind === 'folder' ? [{ url: entry.url, name: entry.name }] : []));
   }
 
-  /** Account collections come whole by default (wire-facts 4.2); a service that pages them is followed. */
+  /** Account collections come whole by default (docs/service.md 4.2); a service that pages them is followed. */
   async #listed(container: ResourceUrl, signal: AbortSignal | undefined): Promise<readonly RemoteEntry[]> {
     const entries = new Map<ResourceUrl, RemoteEntry>();
     for (let start = 0; ; ) {

@@ -39,7 +39,7 @@ export interface RemoteShare {
   readonly owner: string | null;
 }
 
-/** What the service says of a picture (wire-facts 5.1). */
+/** What the service says of a picture (docs/service.md 6.2). */
 export interface RemoteImage {
   /** As it is stored, before it is turned. */
   readonly widthPixels: number | null;

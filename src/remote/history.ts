@@ -13,7 +13,7 @@ interface HistoryRequest {
   readonly signal: AbortSignal | undefined;
 }
 
-/** Of one file: the service keeps a handful (wire-facts 6.1). */
+/** Of one file: the service keeps a handful (docs/service.md 13.7). */
 const VERSIONS_MAX = 100_000;
 
 export async function wholeHistory(requests: Requests, request: HistoryRequest): Promise<readonly RemoteVersion[]> {
@@ -48,7 +48,7 @@ async function* pagesOf(
     const before = known.size;
     for (const version of page) known.add(version.url);
     yield page;
-    // Left out, hasMore means no: nobody saw a history in pages (wire-facts 6.1), and a service may not know `start` here.
+    // Left out, hasMore means no: nobody saw a history in pages (docs/service.md 13.7), and a service may not know `start` here.
     if (document.hasMore !== true || known.size === before) return;
     if (known.size > VERSIONS_MAX) throw new ProtocolError(`${file}: a history without end`);
     start += page.length;

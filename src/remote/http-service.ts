@@ -227,7 +227,7 @@ export class HttpService {
         : { url: parent, body: encodeNewFolder({ displayName: name }), signal },
     );
     if (created !== null) return created;
-    // The service does not tell a new sync folder's address (wire-facts 4.7); others may not tell a folder's.
+    // The service does not tell a new sync folder's address (docs/service.md 4.3); others may not tell a folder's.
     const entries = await this.#entriesAfter(parent, signal);
     const folder = entries.findLast((entry) => entry.kind === 'folder' && entry.name === name);
     if (folder === undefined) throw new ProtocolError(`${parent}: a new folder that is not listed`);
@@ -246,7 +246,7 @@ export class HttpService {
     return located<ResourceUrl>(await this.#create({ url: parent, body, signal }), 'copy');
   }
 
-  /** Gives name and parent. @returns the URL from now on: the service may change it (301, wire-facts 4.5) */
+  /** Gives name and parent. @returns the URL from now on: the service may change it (301, docs/service.md 13.1) */
   async relocate(
     url: ResourceUrl,
     kind: NodeKind,
@@ -285,7 +285,7 @@ export class HttpService {
   // --- sending bytes (UploadService) ---
 
   /**
-   * A file's bytes in one request: a new version, which cannot be resumed (interface 4.7). Not repeated by itself.
+   * A file's bytes in one request: a new version, which cannot be resumed (docs/service.md 6.1). Not repeated by itself.
    * @returns the service's clock when it had them, milliseconds since the epoch; null where it did not say
    */
   async putFileData(
@@ -317,7 +317,7 @@ export class HttpService {
   }
 
   /**
-   * Sends what follows `offset` (interface 4.9). Not repeated by itself: ask `versionProgress` first.
+   * Sends what follows `offset` (docs/service.md 7.4). Not repeated by itself: ask `versionProgress` first.
    * @throws ApiError 416 when the service holds another number of bytes
    */
   async putVersionData(
@@ -395,7 +395,7 @@ export class HttpService {
   }
 }
 
-/** The one call that carries a version of the interface, and in exactly this spelling (wire-facts 1). */
+/** The one call that carries a version of the interface, and in exactly this spelling (docs/service.md 13.8). */
 const SYNC_FOLDER_HEADERS = { 'X-SugarSync-API-Version': '1.5' };
 
 /** An empty body is sent as one: with Content-Length: 0. */

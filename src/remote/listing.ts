@@ -7,7 +7,7 @@ import type { Requests } from './requests.ts';
 import { entriesOf } from './resource-mapping.ts';
 
 /**
- * Listings come in pages, numbered anew at each request (wire-facts 4.2), so pages are asked for one after another.
+ * Listings come in pages, numbered anew at each request (docs/service.md 5.2), so pages are asked for one after another.
  *
  * The next page starts at `start` + the entries that arrived: `end` is counted in two ways and never read, and a service may
  * give fewer than asked for. Where `hasMore` is left out nothing was said about the end: then it is the first empty page.

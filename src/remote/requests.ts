@@ -29,12 +29,12 @@ import type { Method, RequestBody, Transport } from './transport.ts';
  *
  * | redirect | GET | PUT | other |
  * | --- | --- | --- | --- |
- * | 301 | followed | of a name or place: done, the resource has a new address (wire-facts 1); of data: ProtocolError | ProtocolError |
+ * | 301 | followed | of a name or place: done, the resource has a new address (docs/service.md 13.1); of data: ProtocolError | ProtocolError |
  * | 302, 303 | followed | ProtocolError | ProtocolError |
  * | 307, 308 | followed | sent again there | sent again there |
  *
  * Never more than `REDIRECTS_MAX` times, and never to another origin: that is a network which wants a login, and so is a page of HTML
- * with a 2xx, which the service never sends for an answer (wire-facts 1: its pages come with refusals). So are 407 and 511, and bytes
+ * with a 2xx, which the service never sends for an answer (docs/service.md 13.3: its pages come with refusals). So are 407 and 511, and bytes
  * that are not HTTP. All are TransportErrors (`StrangeNetworkError`): this passes, and nothing was done. No bytes are no page, whatever they are called: many a server calls them HTML. Each row has its test in test/remote/requests.test.ts.
  */
 export type Repetition = 'always' | 'unseen';
@@ -43,7 +43,7 @@ export interface ServiceRequest {
   readonly method: Method;
   readonly url: string;
   readonly repetition: Repetition;
-  /** The token endpoints take no Authorization header (interface 5). */
+  /** The token endpoints take no Authorization header (docs/service.md 3). */
   readonly anonymous?: boolean;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string | RequestBody | null;

@@ -13,7 +13,7 @@ import type { RemoteUser } from './account.ts';
 
 /** From documents to plain objects. Pure. */
 
-/** A page's entries in the service's order: collections first, then files (wire-facts 4.2). */
+/** A page's entries in the service's order: collections first, then files (docs/service.md 5.2). */
 export function entriesOf(document: CollectionContentsDocument): readonly RemoteEntry[] {
   const folders = document.collections.map(
     (entry): RemoteFolder => ({ kind: 'folder', url: entry.ref as ResourceUrl, name: entry.displayName }),
@@ -63,7 +63,7 @@ export function versionsOf(document: FileVersionsDocument): readonly RemoteVersi
   });
 }
 
-/** Without `ref` (wire-facts 6.3) the address of its data says whose they are. */
+/** Without `ref` (docs/service.md 7.3) the address of its data says whose they are. */
 function versionUrlOf(version: FileVersionDocument): VersionUrl {
   const url = version.ref ?? version.fileData?.replace(/\/data$/, '');
   if (url === undefined) throw new ProtocolError('fileVersion: neither ref nor fileData');
@@ -91,7 +91,7 @@ export function userOf(document: UserDocument, url: string): RemoteUser {
   };
 }
 
-/** The container of a `…/contents` link: other clients rely on the suffix too (wire-facts 3.1). */
+/** The container of a `…/contents` link: other clients rely on the suffix too (docs/service.md 13.1). */
 function containerOf(contents: string): ResourceUrl {
   if (!contents.endsWith('/contents'))
     throw new ProtocolError(`user: a collection link without /contents: ${contents}`);

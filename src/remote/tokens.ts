@@ -70,7 +70,7 @@ export async function issueAccessToken(
 
 /**
  * Whether the service gave a refusal of a sign-in, and not a network that refuses everything. Asked is a request for a token in which all is
- * missing: the service calls that malformed (400, interface 7), and says so to nobody else. Another answer than the refusal's shows that whoever
+ * missing: the service calls that malformed (400, docs/service.md 13.3), and says so to nobody else. Another answer than the refusal's shows that whoever
  * refused distinguishes the two.
  *
  * @throws what `Requests.send` throws, but for a refusal
@@ -103,7 +103,7 @@ async function refusalAsSignIn<T>(what: string, ask: () => Promise<T>): Promise<
   try {
     return await ask();
   } catch (error) {
-    // 403 is not among the documented answers (interface 7); a service that gives it means the same.
+    // 403 is not among the documented answers (docs/service.md 13.3); a service that gives it means the same.
     if (error instanceof ApiError && (error.status === 401 || error.status === 403)) {
       throw new SignInError(`the service refuses the ${what}`, { cause: error });
     }

@@ -51,7 +51,7 @@ export interface TransportOptions {
   readonly deadlines?: Partial<Deadlines>;
   /** How many connections to the service are open at most, for documents and for data each; 8. */
   readonly connections?: number;
-  /** Sent as User-Agent (interface 4): a name and a version. */
+  /** Sent as User-Agent (docs/service.md 2.2): a name and a version. */
   readonly userAgent: string;
 }
 

@@ -118,7 +118,7 @@ function checkedExtent(answer: AnswerHead, asked: Extent, sizeBytes: number): Ex
 
 /**
  * Whether it may be what a network says instead of the service. That one sends data as an attachment of type octet-stream, whatever they are
- * (wire-facts 5.4); others call them what they are, and a file may be a page. A page that is just as long as the version, or the range of it
+ * (docs/service.md 13.6); others call them what they are, and a file may be a page. A page that is just as long as the version, or the range of it
  * that was asked for, is the file.
  */
 function isPage(answer: AnswerHead): boolean {

@@ -84,7 +84,7 @@ export function accountHandlers(service: Service): HandlerTable {
         if (endpoint.collection !== 'folders') throw new Refusal(405, 'Method not allowed');
         const { displayName } = await exchange.decoded(decodeSyncFolder);
         await database.changeTogether(() => repository.createSyncFolder(caller, displayName));
-        // Without Location, as the service does it (wire-facts 4.7).
+        // Without Location, as the service does it (docs/service.md 4.3).
         await exchange.sendEmpty(201);
       },
     },

@@ -21,7 +21,7 @@ export interface IssuedToken {
 }
 
 /**
- * Who may do anything at all: passwords, developers' keys, refresh and access tokens (interface 2.1 to 2.3 and 5).
+ * Who may do anything at all: passwords, developers' keys, refresh and access tokens (docs/service.md 3).
  *
  * Secrets are never kept: passwords as scrypt, keys and tokens (256 random bits, so one round is enough) as SHA-256.
  */
@@ -68,7 +68,7 @@ export class Accounts {
     return this.#issue(refreshToken.uid, hash);
   }
 
-  /** The older way to an access token, without a refresh token (wire-facts 2.2). */
+  /** The older way to an access token, without a refresh token (docs/service.md 3.3). */
   async createAccessTokenByPassword(request: AuthRequestDocument, remote: string): Promise<IssuedToken> {
     const user = await this.#signIn(request.username, request.password, remote);
     this.#checkKeys(request);
@@ -184,7 +184,7 @@ class PasswordGuesses {
     return found;
   }
 
-  /** @throws Refusal 503 with Retry-After while the pause lasts (5xx is all that interface 7 leaves besides 400 and 401) */
+  /** @throws Refusal 503 with Retry-After while the pause lasts (5xx is all that docs/service.md 13.3 leaves besides 400 and 401) */
   #check(key: string): void {
     const waitMs = (this.#wrong.get(key)?.notBeforeMs ?? 0) - this.#clock.elapsedMs();
     if (waitMs <= 0) return;

@@ -110,7 +110,7 @@ export class Administration {
     return [...this.#database.applications.getRange({})].map(({ value }) => value);
   }
 
-  /** @throws UsageError for an eleventh pair (interface 8) */
+  /** @throws UsageError for an eleventh pair (docs/service.md 3.1) */
   addKeyPair(email: string): KeyPair {
     return this.#database.change(() => {
       const { uid } = this.#user(email);

@@ -30,7 +30,7 @@ export class Collections {
     });
   }
 
-  /** Whether a folder holds a picture, which makes an album of it (wire-facts 8). */
+  /** Whether a folder holds a picture, which makes an album of it (docs/service.md 8.2). */
   isAlbum(folder: FolderRow): boolean {
     return this.#repository
       .rowsIn(folder.uid, folder.local, 1)

@@ -251,7 +251,7 @@ function makePrivate(file: string): void {
   if ((mode & 0o077) !== 0) chmodSync(file, PRIVATE_MODE);
 }
 
-/** Leaves the small numbers to the system folders (wire-facts 1). */
+/** Leaves the small numbers to the system folders (docs/service.md 2.1). */
 const FIRST_NUMBER = 5000;
 /** Above every sequence number, as the end of a range. */
 export const SEQ_END = Number.MAX_SAFE_INTEGER;

@@ -178,7 +178,7 @@ export class Documents {
     return { displayName: row.name, ref: this.url({ kind: 'file', id: row }), ...this.#filling(row) };
   }
 
-  /** A file that was never filled has size -1 and no data (wire-facts 4.2). */
+  /** A file that was never filled has size -1 and no data (docs/service.md 5.4). */
   #filling(row: FileRow) {
     const { newest, mediaType } = row;
     if (newest === null) return { size: -1, lastModified: row.createdMs, mediaType, presentOnServer: false };

@@ -122,7 +122,7 @@ export class Exchange {
     return decodedOr400(await this.document(), decode);
   }
 
-  /** An XML document, without a length as the service sends it (interface 4.4). */
+  /** An XML document, without a length as the service sends it (docs/service.md 2.2). */
   async sendXml(status: number, xml: string, headers: Readonly<Record<string, string>> = {}): Promise<void> {
     this.#text = xml;
     await this.#send(status, { ...headers, 'Content-Type': 'application/xml; charset=UTF-8' }, Buffer.from(xml));
@@ -298,7 +298,7 @@ const HALF_A_HEAD = 'HTTP/1.1 200 OK\r\nContent-Ty';
 const PIECE_S = 0.25;
 const LINGER_MS = 2000;
 const LINGER_BYTES_MAX = 64 * 1024 * 1024;
-/** Any origin may read any answer (interface 1). */
+/** Any origin may read any answer (docs/service.md 2.2). */
 const COMMON_HEADERS = { 'Access-Control-Allow-Origin': '*', Server: 'cfs-serve' };
 
 function lengthOf(chunks: readonly Uint8Array[]): number {

@@ -52,7 +52,7 @@ export function fileHandlers(service: Service): HandlerTable {
       },
       PUT: async ({ exchange, endpoint, caller }) => {
         const file = repository.file(caller, endpoint.id, 'write');
-        // Whoever goes on with one of these (interface 4.7) has mistaken it for a version: its rest is not the file.
+        // Whoever goes on with one of these (docs/service.md 6.1) has mistaken it for a version: its rest is not the file.
         if (uploadOffset(exchange.request.headers) !== 0) throw malformed('Range: a file comes whole');
         await uploads.replaceData(file, exchange);
         await exchange.sendEmpty(204);
@@ -70,7 +70,7 @@ export function fileHandlers(service: Service): HandlerTable {
         await exchange.sendXml(200, encodeFileVersions({ ...bounds, versions }));
       },
       POST: async ({ exchange, endpoint, caller }) => {
-        // A body has no meaning here; some clients send one all the same (wire-facts 6.2).
+        // A body has no meaning here; some clients send one all the same (docs/service.md 7.2).
         await exchange.document();
         const row = await database.changeTogether(() => histories.create(caller, endpoint.id, blobs.newName()));
         await exchange.sendEmpty(201, { Location: documents.versionUrl(row) });

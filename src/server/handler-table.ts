@@ -42,5 +42,5 @@ export type Handler<K extends EndpointKind> = (call: Call<K>) => Promise<void>;
 /** What each kind of endpoint understands; any other method is 405. */
 export type HandlerTable = { readonly [K in EndpointKind]?: { readonly [M in Method]?: Handler<K> } };
 
-/** Endpoints that are authenticated by what is in their body, or by nothing (interface 5.5; a public link is public). */
+/** Endpoints that are authenticated by what is in their body, or by nothing (docs/service.md 2.2; a public link is public). */
 export const OPEN_ENDPOINTS: ReadonlySet<EndpointKind> = new Set(['appAuthorization', 'authorization', 'publicLink']);

@@ -119,7 +119,7 @@ export class Histories {
   }
 
   /**
-   * A version made in one step (interface 4.7), in the place that it was given. Where as many newer ones are complete as are kept, it goes at
+   * A version made in one step (docs/service.md 6.1), in the place that it was given. Where as many newer ones are complete as are kept, it goes at
    * once, as it would have gone for them: its blob is among the dropped ones.
    * @throws Refusal as `complete`
    */

@@ -35,7 +35,7 @@ export class Pictures {
 
   /**
    * @param source path or bytes
-   * @param mediaType what the file was created with: only `image/jpeg` is scaled (wire-facts 5.6)
+   * @param mediaType what the file was created with: only `image/jpeg` is scaled (docs/service.md 6.6)
    */
   async scaled(source: string | Uint8Array, mediaType: string, request: PictureRequest): Promise<Uint8Array> {
     const sharp = await this.#library();

@@ -42,7 +42,7 @@ export interface ReferenceServerOptions {
   readonly publicOrigin?: string;
   readonly log?: Logger;
   readonly clock?: Clock;
-  /** Life of an access token; one hour (interface 8). */
+  /** Life of an access token; one hour (docs/service.md 3.2). */
   readonly accessTokenMs?: number;
   readonly uniqueNames?: boolean;
   readonly foldCase?: boolean;

@@ -15,7 +15,7 @@ import { type Page, page, sorted } from './listing.ts';
 import { randomSuffix } from './random-suffix.ts';
 import { forbidden, malformed, notFound, Refusal } from './refusal.ts';
 
-/** What names may do; the service of old allowed everything (wire-facts 4.2), others are said to answer 409. */
+/** What names may do; the service of old allowed everything (docs/service.md 13.4), others are said to answer 409. */
 export interface NameRules {
   /** Two entries of one folder may not have the same name. */
   readonly uniqueNames: boolean;
@@ -37,7 +37,7 @@ export interface Relocation {
  * Every method answers for a caller and throws Refusal; each change is one transaction.
  *
  * INVARIANT: a resource stands in `resources`, in `children` under its parent and in `names` under its parent and folded name,
- * or in none of them. Its parent need not exist: deleting a folder leaves its contents behind (wire-facts 4.6).
+ * or in none of them. Its parent need not exist: deleting a folder leaves its contents behind (docs/service.md 5.7).
  */
 export class Repository {
   readonly #database: Database;
@@ -285,7 +285,7 @@ export class Repository {
     return this.#database.resources.get([uid, SYSTEM_FOLDERS.deleted]) as FolderRow;
   }
 
-  /** The same answer for a foreign folder and for one that does not exist (wire-facts 11). */
+  /** The same answer for a foreign folder and for one that does not exist (docs/service.md 2.4). */
   #destination(caller: string, id: ResourceId): FolderRow {
     try {
       return this.folder(caller, id, 'write');
@@ -335,7 +335,7 @@ export class Repository {
     void this.#database.names.remove([row.uid, row.parent, nameHash(row.name), row.local]);
   }
 
-  /** The trash takes repeated names (wire-facts 5.2). @throws Refusal 409 */
+  /** The trash takes repeated names (docs/service.md 5.6). @throws Refusal 409 */
   #checkFree(row: ResourceRow): void {
     const { uniqueNames, foldCase } = this.#rules;
     if (!(uniqueNames || foldCase) || row.parent === SYSTEM_FOLDERS.deleted) return;
@@ -364,7 +364,7 @@ const SYSTEM_FOLDER_NAMES: readonly (readonly [string, string])[] = [
   [SYSTEM_FOLDERS.deleted, 'Deleted Files'],
 ];
 
-/** Of folder, workspace and album contents (interface 4.5). */
+/** Of folder, workspace and album contents (docs/service.md 5.2). */
 export const DEFAULT_PAGE = 500;
 /** Folders within folders. A loop cannot come to be; a limit costs nothing. */
 const DEPTH_MAX = 10_000;

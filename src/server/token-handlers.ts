@@ -55,7 +55,7 @@ function remoteOf(exchange: Exchange): string {
   return exchange.request.socket.remoteAddress ?? '';
 }
 
-/** A token itself can be neither read nor deleted (wire-facts 11). */
+/** A token itself can be neither read nor deleted (docs/service.md 12). */
 function refuseMember(token: string | null): void {
   if (token !== null) throw new Refusal(405, 'Method not allowed');
 }

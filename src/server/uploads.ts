@@ -11,7 +11,7 @@ import { forbidden, notFound, overQuota, Refusal } from './refusal.ts';
 import type { Sealer } from './sealer.ts';
 
 /**
- * Bytes on their way in (interface 4.7 and 4.9): from a request's body to a blob, in the order that survives SIGKILL
+ * Bytes on their way in (docs/service.md 6.1 and 7.4): from a request's body to a blob, in the order that survives SIGKILL
  * anywhere. Bytes, sync, row, answer: what was acknowledged is there, what was not leaves a blob without a row.
  *
  * INVARIANT: at most one request writes to one version. A second one is told 416 like any request that goes on at the wrong
@@ -194,7 +194,7 @@ export class Uploads {
 const TOUCHED_AFTER_MS = 3600_000;
 
 /**
- * `Range: bytes=<n>-`: where the body continues (interface 4.9). Without one it begins at 0, and does not begin anew what holds
+ * `Range: bytes=<n>-`: where the body continues (docs/service.md 7.4). Without one it begins at 0, and does not begin anew what holds
  * something. ASSUMED (docs/service.md 7.4)
  * @throws Refusal 400 for any other form, and for a part that says so in another way (RFC 9110, 14.5): it would be taken for the whole
  */

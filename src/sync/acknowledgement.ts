@@ -267,5 +267,5 @@ function withoutTakeOver(
   return rest;
 }
 
-/** "Up to five historical versions are kept" (wire-facts 6.1) beside the newest: a longer history does not count them all. */
+/** "Up to five historical versions are kept" (docs/service.md 13.7) beside the newest: a longer history does not count them all. */
 const HISTORY_VERSIONS = 6;

@@ -1,6 +1,6 @@
 /**
  * What the service is told a new file holds, by its name's extension: it shows previews by it and makes small images of
- * `image/jpeg` only (wire-facts 5.6). What is not here is left to the service.
+ * `image/jpeg` only (docs/service.md 6.6). What is not here is left to the service.
  */
 const MEDIA_TYPES: ReadonlyMap<string, string> = new Map([
   ['csv', 'text/csv'],

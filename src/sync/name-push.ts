@@ -163,7 +163,7 @@ export class NamePush {
         if (!(error instanceof ApiError)) throw error;
         if (error.status === 404) return this.#outcome.parentMissing(parent, parentResource, error, signal);
         if (error.status === 403) this.#outcome.parentMayHaveMoved(parent, parentResource, error);
-        // Some answer 400 for a folder's name that is taken (wire-facts 4.3).
+        // Some answer 400 for a folder's name that is taken (docs/service.md 13.4).
         const mayBeTaken = error.status === 409 || (error.status === 400 && kind === 'folder');
         if (!mayBeTaken || attempt === NAME_ATTEMPTS_MAX) throw nameRefused(error);
         const place = { parent, name };

@@ -10,7 +10,7 @@ import { fileNameOf, ownerOf, recordRelocated } from './outcome.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 
 /**
- * The service may give what is moved a new address (wire-facts 4.5). Where the answer that tells it is lost, the old one is nobody's, and the
+ * The service may give what is moved a new address (docs/service.md 13.1). Where the answer that tells it is lost, the old one is nobody's, and the
  * same move asked for again is a 404: that does not mean that the file is gone.
  */
 export class NewAddress {

@@ -12,7 +12,7 @@ export interface RemoteChanges {
   createFile(parent: ResourceUrl, name: string, mediaType: string, signal: AbortSignal): Promise<ResourceUrl>;
   /** Copies a file on the service, bytes and all. Not repeated by itself. */
   copyFile(source: ResourceUrl, parent: ResourceUrl, name: string, signal: AbortSignal): Promise<ResourceUrl>;
-  /** Gives name and parent (always both). @returns the URL from now on: the service may change it (301, wire-facts 4.5) */
+  /** Gives name and parent (always both). @returns the URL from now on: the service may change it (301, docs/service.md 13.1) */
   relocate(
     url: ResourceUrl,
     kind: NodeKind,
@@ -38,7 +38,7 @@ export interface RemoteChanges {
 /** What the sync needs to send bytes. `body` is read from local files by the other thread; lengths are exact. */
 export interface UploadService {
   /**
-   * A created file's first bytes, in one request; cannot be resumed (interface 4.7).
+   * A created file's first bytes, in one request; cannot be resumed (docs/service.md 6.1).
    * @returns the service's clock when it had them, milliseconds since the epoch; null where it did not say
    */
   putFileData(

@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Inode } from '../base/vocabulary.ts';
 
 /**
- * Versions are not spent: the service keeps only a few (wire-facts 6.1), and a file that is saved every half minute would
+ * Versions are not spent: the service keeps only a few (docs/service.md 13.7), and a file that is saved every half minute would
  * push the version of this morning out within three. So the time between two pushes of one file grows with its versions of
  * the last hour, from 2 s to 5 min. (Fourfold each time: doubling alone would make ten versions of 40 saves in 20 minutes.)
  */

@@ -5,7 +5,7 @@ import type { HttpService } from '../../src/remote/http-service.ts';
 import { clientOf } from './client.ts';
 import { reply, ScriptedServer, xml } from './scripted-server.ts';
 
-/** A service whose ids look like nothing of ours (interface 2.5: the last part of an address is opaque). */
+/** A service whose ids look like nothing of ours (docs/service.md 2.1: the last part of an address is opaque). */
 
 let server: ScriptedServer;
 let service: HttpService;

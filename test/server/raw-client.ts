@@ -43,7 +43,7 @@ export class RawClient {
         response.on('error', reject);
         response.on('end', () => {
           const bytes = Buffer.concat(chunks);
-          // Every answer, whatever it says (interface 1): so every test asks for it.
+          // Every answer, whatever it says (docs/service.md 2.2): so every test asks for it.
           const origin = response.headers['access-control-allow-origin'];
           if (origin !== '*') reject(new Error(`${method} ${path}: Access-Control-Allow-Origin is ${origin}`));
           const { headers } = response;

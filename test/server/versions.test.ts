@@ -226,7 +226,7 @@ test('whoever has more than he may can make files shorter, and no longer', async
 
 test('usage counts what files are now, and only the newest versions are kept if told so', async () => {
   const own = mkdtempSync(join(tmpdir(), 'cfs-kept-'));
-  const keeping = await ReferenceServer.open({ dataDirectory: own, versionsKept: 5 }); // as many as the real service (wire-facts 6.1)
+  const keeping = await ReferenceServer.open({ dataDirectory: own, versionsKept: 5 }); // as many as the real service (docs/service.md 13.7)
   const other = await signUp(keeping, 'b@example.com');
   const file = await other.client.createFile(other.folder('2'), 'x');
   for (const data of ['1', '22', '333', '4444', '55555', '666666', '7777777'])

@@ -46,7 +46,7 @@ export interface PendingRequest {
 }
 
 /**
- * The service as its interface describes it (service-interface.md, wire-facts.md 4 to 6), in memory: folders, files,
+ * The service as its interface describes it (docs/service.md 5 to 7), in memory: folders, files,
  * versions, the trash. Each request waits until the test says what becomes of it (`pending`), unless `auto` says it for all.
  * What no client may do is noted in `violations`.
  */
@@ -58,14 +58,14 @@ export class ModelService implements RemoteChanges, UploadService {
   /** Bodies that arrived, bytes. */
   receivedBytes = 0;
   auto: ((name: string) => Fate) | null = null;
-  /** "Up to five historical versions are kept" (wire-facts 6.1). */
+  /** "Up to five historical versions are kept" (docs/service.md 13.7). */
   keptVersions = 5;
   /** Names are unique in a folder; otherwise repeated ones are allowed. */
   uniqueNames = true;
   foldsCase = false;
   /** A history stands in the order in which its versions were begun; otherwise in that of their completion. */
   asBegun = false;
-  /** What is moved gets a new address, and the old one is nobody's (wire-facts 4.5). */
+  /** What is moved gets a new address, and the old one is nobody's (docs/service.md 13.1). */
   newAddresses = false;
   nowMs = 1_700_000_000_000;
   #next = 1;
@@ -154,7 +154,7 @@ export class ModelService implements RemoteChanges, UploadService {
       this.#get(file);
       const bytes = bytesOf(body);
       this.receivedBytes += Math.min(bytes.byteLength, cutAfter ?? Number.POSITIVE_INFINITY);
-      // An aborted upload leaves no version (wire-facts 5.5).
+      // An aborted upload leaves no version (docs/service.md 13.6).
       if (cutAfter === null) this.addVersion(file, bytes);
       return Math.floor(this.nowMs / 1000) * 1000; // a Date header
     });
