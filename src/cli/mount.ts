@@ -457,12 +457,12 @@ function shownTransfer(transfer: TransferState, path: string | null): Status['tr
 const PIN_PROGRESS_MS = 200;
 /**
  * Bytes of bytecode after which V8 optimises a function, in both threads: four times as many as it does by itself. In its first seconds a mount had
- * TurboFan compile a hundred functions on threads that a small machine does not have, most of them for nothing (docs/performance.md, *Bytes*).
+ * TurboFan compile a hundred functions on threads that a small machine does not have, most of them for nothing (ADR 28).
  */
 const OPTIMISED_AFTER = 270_000;
 /**
  * Most of what the Worker makes is garbage by the next turn: nurseries of 4 MiB, which fit a processor's caches, are collected for
- * less than V8's 16 MiB, by helper threads that a small machine does not have (docs/performance.md, *Unpacking*).
+ * less than V8's 16 MiB, by helper threads that a small machine does not have (ADR 28).
  */
 const WORKER_YOUNG_MIB = 12;
 

@@ -30,7 +30,7 @@ export interface LaunchedMount {
 
 /**
  * Node's flags for it. What a long listing leaves is copied at each collection of V8's nursery: 12 ms in one turn of the loop where that
- * is 16 MiB, 7 where it is 1, for the same CPU (docs/performance.md, *Turns of the loop*).
+ * is 16 MiB, 7 where it is 1, for the same CPU (ADR 28).
  */
 export const MOUNT_FLAGS: readonly string[] = ['--enable-source-maps', '--max-semi-space-size=1'];
 const MOUNT_PROGRAM = fileURLToPath(new URL('../mount.js', import.meta.url));
