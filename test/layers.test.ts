@@ -11,12 +11,13 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   remote: ['base', 'protocol'],
   server: ['base', 'protocol'],
   // Towards the kernel: knows inodes and blocks, has never heard of HTTP.
-  store: ['base'],
-  tree: ['base', 'store'],
-  content: ['base', 'store'],
-  sync: ['base', 'store', 'tree', 'content'],
+  store: ['base'], // the record engine: journal, LMDB, tables
+  bytes: ['base', 'store'], // the byte store: drafts, blocks, eviction
+  tree: ['base', 'store', 'bytes'],
+  content: ['base', 'store', 'bytes'],
+  sync: ['base', 'store', 'bytes', 'tree', 'content'],
   kernel: ['base'],
-  fs: ['base', 'store', 'tree', 'content', 'sync', 'kernel'],
+  fs: ['base', 'store', 'bytes', 'tree', 'content', 'sync', 'kernel'],
   // Between the two, on the main thread.
   transfer: ['base', 'store', 'remote'],
   control: ['base'],
@@ -28,6 +29,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'remote',
     'server',
     'store',
+    'bytes',
     'tree',
     'content',
     'sync',
@@ -46,7 +48,7 @@ const HOME_OF: Readonly<Record<string, readonly string[]>> = {
   saxes: ['protocol/xml', 'protocol/saxes-parser'],
   'fast-xml-parser': ['protocol/xml'],
   'fuse-native': ['kernel/fuse-native/fuse-native'],
-  'lru-cache': ['store/', 'tree/', 'content/'],
+  'lru-cache': ['store/', 'bytes/', 'tree/', 'content/'],
   pino: ['base/log'],
   commander: ['cli/'],
   'smol-toml': ['config/load'],

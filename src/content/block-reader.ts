@@ -4,7 +4,7 @@ import { ApiError, FsError, isPassing, ProtocolError, SignInError, StorageError 
 import type { Logger } from '../base/log.ts';
 import type { WrittenExtent } from '../base/resources.ts';
 import { BLOCK_BYTES, type ContentId, type Extent } from '../base/vocabulary.ts';
-import type { Contents, Piece } from '../store/contents.ts';
+import type { Contents, Piece } from '../bytes/contents.ts';
 import { Fetch } from './fetch.ts';
 import type { Patience } from './patience.ts';
 import type { VersionSource } from './version-source.ts';

@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
 import { ApiError } from '../base/errors.ts';
 import type { Inode } from '../base/vocabulary.ts';
-import type { Contents } from '../store/contents.ts';
+import type { Contents } from '../bytes/contents.ts';
 import { soundNode } from '../store/node-table.ts';
 import type { FileBytes, StoreWriter } from '../store/tables.ts';
 import { mayBeReplaced, recordNewest } from './newest-version.ts';

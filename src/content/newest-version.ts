@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { RemoteVersion } from '../base/resources.ts';
 import { type ContentId, type ResourceUrl, timespecOfMs } from '../base/vocabulary.ts';
-import type { Contents } from '../store/contents.ts';
+import type { Contents } from '../bytes/contents.ts';
 import { isContentDirty, isInDoubt, writeNode } from '../store/node-table.ts';
 import { isYoung, timeBefore, undoubted } from '../store/service-time.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet, StoreReader, StoreWriter } from '../store/tables.ts';

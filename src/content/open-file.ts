@@ -11,7 +11,7 @@ import {
   type Timespec,
   timespecOfMs,
 } from '../base/vocabulary.ts';
-import type { Contents, Lease } from '../store/contents.ts';
+import type { Contents, Lease } from '../bytes/contents.ts';
 import { isContentDirty, isInDoubt, writeNode } from '../store/node-table.ts';
 import type { FileBytes, LocalFacet, NodeRecord, StoreWriter } from '../store/tables.ts';
 import type { BlockReader, Caller, PresentPiece } from './block-reader.ts';

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { FsError } from '../base/errors.ts';
 import type { ContentId } from '../base/vocabulary.ts';
-import type { Contents } from '../store/contents.ts';
+import type { Contents } from '../bytes/contents.ts';
 
 /**
  * SEEK_DATA, SEEK_HOLE from an `offset` within the content; never long in one turn.

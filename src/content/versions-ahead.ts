@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { Inode } from '../base/vocabulary.ts';
-import type { Contents } from '../store/contents.ts';
+import type { Contents } from '../bytes/contents.ts';
 import { writeNode } from '../store/node-table.ts';
 import type { NodeRecord, StoreWriter } from '../store/tables.ts';
 import type { VersionSource } from './version-source.ts';

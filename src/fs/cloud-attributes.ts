@@ -1,10 +1,10 @@
 import { FsError } from '../base/errors.ts';
 import type { RemoteVersion } from '../base/resources.ts';
 import type { Inode, ResourceUrl } from '../base/vocabulary.ts';
+import type { Contents } from '../bytes/contents.ts';
 import type { Patience } from '../content/patience.ts';
 import type { VersionSource } from '../content/version-source.ts';
 import type { Answer } from '../kernel/binding.ts';
-import type { Contents } from '../store/contents.ts';
 import type { NodeRecord, RemoteFacet } from '../store/tables.ts';
 import type { Tree } from '../tree/tree.ts';
 

@@ -1,11 +1,11 @@
 import { setMaxListeners } from 'node:events';
 import { FsError } from '../base/errors.ts';
 import type { Extent, Inode } from '../base/vocabulary.ts';
+import type { Contents } from '../bytes/contents.ts';
 import type { BlockReader } from '../content/block-reader.ts';
 import type { OpenFile } from '../content/open-file.ts';
 import { ReadAhead } from '../content/read-ahead.ts';
 import type { AllocateMode, Answer, OpContext, OpenFlags, ReadReply, WritePlace } from '../kernel/binding.ts';
-import type { Contents } from '../store/contents.ts';
 import { after } from './answer.ts';
 import type { NodeView } from './node-view.ts';
 import type { OpenFiles } from './open-files.ts';

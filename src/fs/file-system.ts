@@ -10,6 +10,7 @@ import {
   ROOT_INODE,
   type SpecialKind,
 } from '../base/vocabulary.ts';
+import type { Contents } from '../bytes/contents.ts';
 import type { BlockReader } from '../content/block-reader.ts';
 import type { OpenFile, OpenFileDeps } from '../content/open-file.ts';
 import { VersionsAhead } from '../content/versions-ahead.ts';
@@ -32,7 +33,6 @@ import type {
   RenameMode,
   WritePlace,
 } from '../kernel/binding.ts';
-import type { Contents } from '../store/contents.ts';
 import type { NodeRecord } from '../store/tables.ts';
 import type { Freshness } from '../tree/freshness.ts';
 import type { Tree, TreeInvalidation } from '../tree/tree.ts';

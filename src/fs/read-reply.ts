@@ -1,6 +1,6 @@
+import type { Contents } from '../bytes/contents.ts';
 import type { PresentPiece } from '../content/block-reader.ts';
 import type { FileSlice, ReadReply } from '../kernel/binding.ts';
-import type { Contents } from '../store/contents.ts';
 
 const ZEROS = new Uint8Array(1024 * 1024);
 

@@ -1,7 +1,7 @@
 import { FsError } from '../base/errors.ts';
 import type { Inode } from '../base/vocabulary.ts';
+import type { Contents } from '../bytes/contents.ts';
 import type { Answer, Entry, OpContext } from '../kernel/binding.ts';
-import type { Contents } from '../store/contents.ts';
 import type { Tree } from '../tree/tree.ts';
 import { lastly } from './answer.ts';
 import type { NodeView } from './node-view.ts';

@@ -1,10 +1,10 @@
 import { setMaxListeners } from 'node:events';
 import { FsError } from '../base/errors.ts';
 import type { ContentId, Extent, HandleId, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
+import type { Contents, Lease } from '../bytes/contents.ts';
 import type { BlockReader, Caller } from '../content/block-reader.ts';
 import { ReadAhead } from '../content/read-ahead.ts';
 import type { Answer, ReadReply } from '../kernel/binding.ts';
-import type { Contents, Lease } from '../store/contents.ts';
 import type { StoreWriter } from '../store/tables.ts';
 import { replyOf } from './read-reply.ts';
 

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { unlessAborted } from '../base/abort.ts';
 import { FsError } from '../base/errors.ts';
 import { type HandleId, type Inode, ROOT_INODE, type Timespec, timespecOfMs } from '../base/vocabulary.ts';
+import type { Contents } from '../bytes/contents.ts';
 import type { BlockReader } from '../content/block-reader.ts';
 import type {
   Answer,
@@ -16,7 +17,6 @@ import type {
   OpenReply,
   ReadReply,
 } from '../kernel/binding.ts';
-import type { Contents } from '../store/contents.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet, StoreWriter } from '../store/tables.ts';
 import type { Freshness } from '../tree/freshness.ts';
 import type { Tree } from '../tree/tree.ts';

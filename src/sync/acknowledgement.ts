@@ -10,7 +10,7 @@ import {
   timespecOfMs,
   type VersionUrl,
 } from '../base/vocabulary.ts';
-import type { Contents } from '../store/contents.ts';
+import type { Contents } from '../bytes/contents.ts';
 import { listAnew, newInode, removeNode, writeNode } from '../store/node-table.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet, StoreReader, StoreWriter, Transaction } from '../store/tables.ts';
 import { conflictName } from '../tree/conflict-name.ts';

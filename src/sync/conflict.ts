@@ -1,6 +1,6 @@
 import type { RemoteVersion } from '../base/resources.ts';
 import type { ContentId, VersionUrl } from '../base/vocabulary.ts';
-import { layersOf } from '../store/content-layers.ts';
+import { layersOf } from '../bytes/content-layers.ts';
 import { ifSound } from '../store/node-table.ts';
 import { mayBeTimeOf } from '../store/service-time.ts';
 import type { ContentRecord, NodeRecord, RemoteFacet, StoreReader } from '../store/tables.ts';

@@ -1,5 +1,5 @@
 import type { ContentId, Inode, ResourceUrl } from '../base/vocabulary.ts';
-import { layersOf } from '../store/content-layers.ts';
+import { layersOf } from '../bytes/content-layers.ts';
 import { ifSound, isContentDirty, soundNode } from '../store/node-table.ts';
 import type { ContentRecord, NodeRecord, StoreReader } from '../store/tables.ts';
 

@@ -3,7 +3,7 @@ import { unlessAborted } from '../base/abort.ts';
 import { ApiError, FsError } from '../base/errors.ts';
 import type { BodyPiece } from '../base/resources.ts';
 import type { ContentId, Extent } from '../base/vocabulary.ts';
-import type { Contents } from '../store/contents.ts';
+import type { Contents } from '../bytes/contents.ts';
 import { ParkedError } from './failure.ts';
 
 /** Fetches what is not here of a version, so that a draft over it can be sent. @throws ApiError 404 when it is gone */

@@ -4,7 +4,7 @@ import type { Clock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { ContentId, Extent, Inode } from '../base/vocabulary.ts';
-import type { Contents } from '../store/contents.ts';
+import type { Contents } from '../bytes/contents.ts';
 import { ifSound, liesIn } from '../store/node-table.ts';
 import type { StoreWriter, Transaction } from '../store/tables.ts';
 import { Agenda, type Push } from './agenda.ts';

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from '../base/clock.ts';
 import { BLOCK_BYTES, type ContentId, type Extent, type Inode } from '../base/vocabulary.ts';
-import type { Contents } from '../store/contents.ts';
+import type { Contents } from '../bytes/contents.ts';
 import { writeNode } from '../store/node-table.ts';
 import type { StoreWriter } from '../store/tables.ts';
 

@@ -1,7 +1,7 @@
 import { ApiError, StorageError, TransportError } from '../base/errors.ts';
 import type { RemoteVersion } from '../base/resources.ts';
 import type { ContentId, Inode, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
-import { layersOf } from '../store/content-layers.ts';
+import { layersOf } from '../bytes/content-layers.ts';
 import { ifSound, writeNode } from '../store/node-table.ts';
 import { timeLimit } from '../store/service-time.ts';
 import type { RemoteFacet, UploadRecord } from '../store/tables.ts';

@@ -1,6 +1,6 @@
 import { FsError } from '../base/errors.ts';
 import { type ContentId, type Inode, isSpecial, timespecOfMs } from '../base/vocabulary.ts';
-import { layersOf } from '../store/content-layers.ts';
+import { layersOf } from '../bytes/content-layers.ts';
 import { childOf, writeNode } from '../store/node-table.ts';
 import type { NodeRecord, RemoteFacet, Transaction } from '../store/tables.ts';
 import { isComplete, isEmpty, isWithin, liveFolder, mustBeEmpty, touch } from './live-folder.ts';

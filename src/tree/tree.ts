@@ -11,7 +11,7 @@ import {
   ROOT_INODE,
   timespecOfMs,
 } from '../base/vocabulary.ts';
-import type { Contents } from '../store/contents.ts';
+import type { Contents } from '../bytes/contents.ts';
 import { childOf, newInode, writeNode } from '../store/node-table.ts';
 import type { LocalFacet, NodeRecord, StoreWriter, Transaction } from '../store/tables.ts';
 import type { GoneNodes, OpenHere } from './gone-nodes.ts';

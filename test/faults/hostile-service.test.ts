@@ -1,7 +1,7 @@
 import { afterAll, expect, onTestFailed, test } from 'vitest';
 import { type Inode, type ResourceUrl, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { checkStore } from '../../src/bytes/store-check.ts';
 import { isContentDirty } from '../../src/store/node-table.ts';
-import { checkStore } from '../../src/store/store-check.ts';
 import { tellFigures } from '../harness/figures.ts';
 import { seedsOf } from '../harness/seeds.ts';
 import { SeededRandom } from '../store/seeded-random.ts';

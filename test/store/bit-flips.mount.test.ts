@@ -85,7 +85,7 @@ process.kill(process.pid, 'SIGKILL');
 const EXAMINER = `
 const [dist, ...images] = process.argv.slice(1);
 const { Store } = await import(dist + '/store/environment.js');
-const { ContentStore } = await import(dist + '/store/content-store.js');
+const { ContentStore } = await import(dist + '/bytes/content-store.js');
 const { systemClock: clock } = await import(dist + '/base/clock.js');
 const { silentLogger: log } = await import(dist + '/base/log.js');
 const fs = await import('node:fs');

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { ContentId } from '../../src/base/vocabulary.ts';
-import { CacheUsage, UNIT_BYTES } from '../../src/store/cache-usage.ts';
+import { CacheUsage, UNIT_BYTES } from '../../src/bytes/cache-usage.ts';
 
 const [LONG, NEXT] = [7 as ContentId, 8 as ContentId];
 const TIB = 2 ** 40;

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import type { ContentId } from '../../src/base/vocabulary.ts';
-import { ContentStore } from '../../src/store/content-store.ts';
+import { ContentStore } from '../../src/bytes/content-store.ts';
 import { countReference } from '../../src/store/node-table.ts';
 import type { StoreWriter } from '../../src/store/tables.ts';
 import { TemporaryStores } from './temporary-store.ts';

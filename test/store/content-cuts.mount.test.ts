@@ -100,8 +100,8 @@ process.exit(0);
 const EXAMINER = `
 const [dist, list] = process.argv.slice(1);
 const { Store } = await import(dist + '/store/environment.js');
-const { ContentStore } = await import(dist + '/store/content-store.js');
-const { checkStore } = await import(dist + '/store/store-check.js');
+const { ContentStore } = await import(dist + '/bytes/content-store.js');
+const { checkStore } = await import(dist + '/bytes/store-check.js');
 const { systemClock: clock } = await import(dist + '/base/clock.js');
 const { silentLogger: log } = await import(dist + '/base/log.js');
 const fs = await import('node:fs');

@@ -1,7 +1,7 @@
 import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import type { ContentId, ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
-import { ContentStore, type ContentStoreDeps, type ContentStoreOptions } from '../../src/store/content-store.ts';
+import { ContentStore, type ContentStoreDeps, type ContentStoreOptions } from '../../src/bytes/content-store.ts';
 import type { Store } from '../../src/store/environment.ts';
 import { countReference } from '../../src/store/node-table.ts';
 import type { TemporaryStores } from './temporary-store.ts';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { toFsError } from '../../src/base/errors.ts';
 import { BLOCK_BYTES, type ContentId, type ResourceUrl } from '../../src/base/vocabulary.ts';
-import { ContentFiles } from '../../src/store/content-files.ts';
+import { ContentFiles } from '../../src/bytes/content-files.ts';
 import { type Disk, storageErrorOf, systemDisk } from '../../src/store/disk.ts';
 import { countReference } from '../../src/store/node-table.ts';
 import { FAST_DISK } from '../harness/fast-disk.ts';

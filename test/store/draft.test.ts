@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { StorageError } from '../../src/base/errors.ts';
 import type { ContentId } from '../../src/base/vocabulary.ts';
-import { ContentFiles } from '../../src/store/content-files.ts';
+import { ContentFiles } from '../../src/bytes/content-files.ts';
+import { Draft } from '../../src/bytes/draft.ts';
 import { type Disk, systemDisk } from '../../src/store/disk.ts';
-import { Draft } from '../../src/store/draft.ts';
 import type { ContentRecord } from '../../src/store/tables.ts';
 import { FAST_DISK } from '../harness/fast-disk.ts';
 

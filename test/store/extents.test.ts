@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { addExtent, bytesOf, coversExtent, removeExtent } from '../../src/store/extents.ts';
+import { addExtent, bytesOf, coversExtent, removeExtent } from '../../src/bytes/extents.ts';
 import { SeededRandom } from './seeded-random.ts';
 
 test.each([1, 2, 3])('extents behave as a set of bytes (SEED=%i)', (seed) => {

@@ -3,7 +3,7 @@ import { basename, dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
-import { ContentStore } from '../../src/store/content-store.ts';
+import { ContentStore } from '../../src/bytes/content-store.ts';
 import { type Disk, systemDisk } from '../../src/store/disk.ts';
 import { TemporaryStores } from './temporary-store.ts';
 

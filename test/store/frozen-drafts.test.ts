@@ -5,11 +5,11 @@ import { systemClock } from '../../src/base/clock.ts';
 import { FsError } from '../../src/base/errors.ts';
 import { type Logger, silentLogger } from '../../src/base/log.ts';
 import { BLOCK_BYTES, type ContentId, type ResourceUrl, type VersionUrl } from '../../src/base/vocabulary.ts';
-import { ContentStore } from '../../src/store/content-store.ts';
+import { ContentStore } from '../../src/bytes/content-store.ts';
+import { checkBytes, checkStore } from '../../src/bytes/store-check.ts';
 import { type Disk, storageErrorOf, systemDisk } from '../../src/store/disk.ts';
 import type { Store } from '../../src/store/environment.ts';
 import { countReference } from '../../src/store/node-table.ts';
-import { checkBytes, checkStore } from '../../src/store/store-check.ts';
 import { SeededRandom } from './seeded-random.ts';
 import { TemporaryStores } from './temporary-store.ts';
 

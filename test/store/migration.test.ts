@@ -7,12 +7,12 @@ import { expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import { type ContentId, ROOT_INODE } from '../../src/base/vocabulary.ts';
-import { ContentStore } from '../../src/store/content-store.ts';
+import { ContentStore } from '../../src/bytes/content-store.ts';
+import { checkStore } from '../../src/bytes/store-check.ts';
 import { systemDisk } from '../../src/store/disk.ts';
 import type { Store } from '../../src/store/environment.ts';
 import { migrate, SCHEMA_VERSION, storedSchema } from '../../src/store/migration.ts';
 import { encodeKey } from '../../src/store/row-key.ts';
-import { checkStore } from '../../src/store/store-check.ts';
 import { TemporaryStores } from './temporary-store.ts';
 
 const stores = new TemporaryStores();

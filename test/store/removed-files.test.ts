@@ -4,7 +4,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
-import { ContentStore } from '../../src/store/content-store.ts';
+import { ContentStore } from '../../src/bytes/content-store.ts';
 import { type Disk, systemDisk } from '../../src/store/disk.ts';
 import { countReference } from '../../src/store/node-table.ts';
 import { TemporaryStores } from './temporary-store.ts';

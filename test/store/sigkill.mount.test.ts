@@ -7,7 +7,7 @@ import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import type { ContentId, Inode } from '../../src/base/vocabulary.ts';
 import { BLOCK_BYTES } from '../../src/base/vocabulary.ts';
-import { ContentStore } from '../../src/store/content-store.ts';
+import { ContentStore } from '../../src/bytes/content-store.ts';
 import { SeededRandom } from './seeded-random.ts';
 import { TemporaryStores } from './temporary-store.ts';
 
@@ -21,7 +21,7 @@ const stores = new TemporaryStores();
 const CHILD = `
 const [dist, directory] = process.argv.slice(1);
 const { Store } = await import(dist + '/store/environment.js');
-const { ContentStore } = await import(dist + '/store/content-store.js');
+const { ContentStore } = await import(dist + '/bytes/content-store.js');
 const { systemClock: clock } = await import(dist + '/base/clock.js');
 const { silentLogger: log } = await import(dist + '/base/log.js');
 const { writeSync } = await import('node:fs');

@@ -5,7 +5,7 @@ import { systemClock } from '../../src/base/clock.ts';
 import { StorageError } from '../../src/base/errors.ts';
 import { createLogger } from '../../src/base/log.ts';
 import type { ContentId, Inode, ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
-import { ContentStore } from '../../src/store/content-store.ts';
+import { ContentStore } from '../../src/bytes/content-store.ts';
 import type { Store } from '../../src/store/environment.ts';
 import { writeNode } from '../../src/store/node-table.ts';
 import { sampleLocal, sampleNode } from './sample-records.ts';

@@ -8,9 +8,9 @@ import {
   type ResourceUrl,
   type VersionUrl,
 } from '../../src/base/vocabulary.ts';
+import { checkBytes, checkStore } from '../../src/bytes/store-check.ts';
 import type { Store } from '../../src/store/environment.ts';
 import { newInode, removeNode, writeNode } from '../../src/store/node-table.ts';
-import { checkBytes, checkStore } from '../../src/store/store-check.ts';
 import type { ContentRecord, NodeRecord, Transaction } from '../../src/store/tables.ts';
 import { openPlace, referredVersion } from './content-place.ts';
 import { sampleContent, sampleLocal, sampleNode, sampleRemote } from './sample-records.ts';

@@ -6,7 +6,7 @@ export function storeProgram(options: { readonly segmentBytes: number; readonly 
   return `
 const [dist, directory] = process.argv.slice(1);
 const { Store } = await import(dist + '/store/environment.js');
-const { ContentStore } = await import(dist + '/store/content-store.js');
+const { ContentStore } = await import(dist + '/bytes/content-store.js');
 const { newInode, removeNode, writeNode } = await import(dist + '/store/node-table.js');
 const { systemClock: clock } = await import(dist + '/base/clock.js');
 const { silentLogger: log } = await import(dist + '/base/log.js');

@@ -4,8 +4,8 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import type { ContentId } from '../../src/base/vocabulary.ts';
-import { ContentFiles, type HolePunch } from '../../src/store/content-files.ts';
-import { WritePace } from '../../src/store/write-pace.ts';
+import { ContentFiles, type HolePunch } from '../../src/bytes/content-files.ts';
+import { WritePace } from '../../src/bytes/write-pace.ts';
 import { FAST_DISK } from '../harness/fast-disk.ts';
 import { WatchedSyncs } from './watched-syncs.ts';
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { WritePace } from '../../src/store/write-pace.ts';
+import { WritePace } from '../../src/bytes/write-pace.ts';
 import { ManualClock } from '../tree/tree-fixture.ts';
 
 test('a write that takes long is noticed, and the next ones go through the pool until it was quiet for a second', async () => {

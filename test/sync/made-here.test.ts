@@ -9,7 +9,7 @@ import {
   ROOT_INODE,
   type VersionUrl,
 } from '../../src/base/vocabulary.ts';
-import type { Contents } from '../../src/store/contents.ts';
+import type { Contents } from '../../src/bytes/contents.ts';
 import { writeNode } from '../../src/store/node-table.ts';
 import { MadeHere } from '../../src/sync/made-here.ts';
 import { SyncedTower } from '../harness/synced-tower.ts';

@@ -1,5 +1,5 @@
 import type { ContentId, Extent, ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
-import type { CacheFigures, Contents, DraftBase, GivenUp, Lease, Piece } from '../../src/store/contents.ts';
+import type { CacheFigures, Contents, DraftBase, GivenUp, Lease, Piece } from '../../src/bytes/contents.ts';
 import { countReference } from '../../src/store/node-table.ts';
 import type { ContentRecord, StoreWriter, Transaction } from '../../src/store/tables.ts';
 

@@ -9,7 +9,7 @@ import {
   ROOT_INODE,
   type VersionUrl,
 } from '../../src/base/vocabulary.ts';
-import type { Contents } from '../../src/store/contents.ts';
+import type { Contents } from '../../src/bytes/contents.ts';
 import { isDirty, writeNode } from '../../src/store/node-table.ts';
 import type { ContentRecord, NodeRecord, StoreReader, StoreWriter, Transaction } from '../../src/store/tables.ts';
 import { Names } from '../../src/tree/names.ts';

@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { describe, it } from 'vitest';
 import { silentLogger } from '../../src/base/log.ts';
 import { ROOT_INODE } from '../../src/base/vocabulary.ts';
-import { ContentStore } from '../../src/store/content-store.ts';
+import { ContentStore } from '../../src/bytes/content-store.ts';
 import { Store } from '../../src/store/environment.ts';
 import { step, TwoTrees } from './plain-tree.ts';
 import { checkStore, ManualClock, makeTree, merge } from './tree-fixture.ts';

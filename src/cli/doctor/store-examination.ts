@@ -1,9 +1,9 @@
 import { type Clock, systemClock } from '../../base/clock.ts';
 import { StorageError, systemCodeOf, UsageError } from '../../base/errors.ts';
 import { silentLogger } from '../../base/log.ts';
-import { ContentStore } from '../../store/content-store.ts';
+import { ContentStore } from '../../bytes/content-store.ts';
+import { checkBytes, checkStore } from '../../bytes/store-check.ts';
 import { Store } from '../../store/environment.ts';
-import { checkBytes, checkStore } from '../../store/store-check.ts';
 import { exitCode } from '../exit-codes.ts';
 import { visible } from '../mount-event.ts';
 

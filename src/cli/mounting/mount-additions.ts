@@ -1,6 +1,7 @@
 import type { Clock } from '../../base/clock.ts';
 import type { Logger } from '../../base/log.ts';
 import type { Inode } from '../../base/vocabulary.ts';
+import type { ContentStore } from '../../bytes/content-store.ts';
 import type { Options } from '../../config/options.ts';
 import type { BlockReader } from '../../content/block-reader.ts';
 import type { Patience } from '../../content/patience.ts';
@@ -12,7 +13,6 @@ import { FileHistory } from '../../fs/file-history.ts';
 import type { FileSystem } from '../../fs/file-system.ts';
 import { type PinState, Pins } from '../../fs/pins.ts';
 import { VersionsDirectory } from '../../fs/versions-directory.ts';
-import type { ContentStore } from '../../store/content-store.ts';
 import type { Store } from '../../store/environment.ts';
 import { pathOf } from '../../sync/sync-event.ts';
 import type { AccountPlaces } from '../../tree/account-places.ts';

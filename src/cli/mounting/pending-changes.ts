@@ -1,8 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { FsError, StorageError } from '../../base/errors.ts';
 import type { ContentId, Extent, Inode } from '../../base/vocabulary.ts';
+import type { Contents } from '../../bytes/contents.ts';
 import { LISTED_MAX, type PendingChange, type UnsyncedFile } from '../../control/status-model.ts';
-import type { Contents } from '../../store/contents.ts';
 import { staysHere } from '../../store/node-table.ts';
 import { soundNodes } from '../../store/sound-nodes.ts';
 import type { NodeRecord, StoreReader } from '../../store/tables.ts';

@@ -1,12 +1,12 @@
 import { FsError, StorageError } from '../base/errors.ts';
 import type { ContentId } from '../base/vocabulary.ts';
+import { countReference, ifSound } from '../store/node-table.ts';
+import type { ContentRecord, StoreReader, Transaction } from '../store/tables.ts';
 import type { CacheEviction } from './cache-eviction.ts';
 import type { CacheUsage } from './cache-usage.ts';
 import type { ContentFiles } from './content-files.ts';
 import type { Lease } from './contents.ts';
 import { Draft } from './draft.ts';
-import { countReference, ifSound } from './node-table.ts';
-import type { ContentRecord, StoreReader, Transaction } from './tables.ts';
 
 interface OpenDraft {
   readonly draft: Draft;

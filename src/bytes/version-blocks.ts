@@ -3,10 +3,10 @@ import { crc32 } from '../base/checksum.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import { BLOCK_BYTES, type ContentId, type Extent } from '../base/vocabulary.ts';
+import type { StoreWriter, Transaction } from '../store/tables.ts';
 import { BlockMap, blockLength } from './block-map.ts';
 import type { CacheUsage } from './cache-usage.ts';
 import type { ContentFiles } from './content-files.ts';
-import type { StoreWriter, Transaction } from './tables.ts';
 
 const MAPS_MAX = 4096;
 const SAVE_DELAY_MS = 200;

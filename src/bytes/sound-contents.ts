@@ -1,7 +1,7 @@
 import type { ContentId } from '../base/vocabulary.ts';
-import { ifSound } from './node-table.ts';
-import { DamagedRow } from './record-codec.ts';
-import type { ContentRecord, StoreReader } from './tables.ts';
+import { ifSound } from '../store/node-table.ts';
+import { DamagedRow } from '../store/record-codec.ts';
+import type { ContentRecord, StoreReader } from '../store/tables.ts';
 
 /**
  * As `all('content')`, which ends at the first row that is damaged: from there on each id that was ever given is looked up. Those

@@ -1,5 +1,5 @@
 import type { ContentId, Extent, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
-import type { ContentRecord, Transaction } from './tables.ts';
+import type { ContentRecord, Transaction } from '../store/tables.ts';
 
 /**
  * The block cache as its users see it. A content is read by asking for its pieces: layers (own extents over a base), holes

@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path';
 import { descriptorLimit } from '../base/descriptor-limit.ts';
 import { isOutOfDescriptors, StorageError } from '../base/errors.ts';
 import { BLOCK_BYTES, type ContentId } from '../base/vocabulary.ts';
-import { type Disk, storageErrorOf } from './disk.ts';
+import { type Disk, storageErrorOf } from '../store/disk.ts';
 import { SharedSyncs } from './shared-syncs.ts';
 import type { WritePace } from './write-pace.ts';
 

@@ -2,13 +2,13 @@ import { statfsSync } from 'node:fs';
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import { BLOCK_BYTES, type ContentId } from '../base/vocabulary.ts';
+import { ifSound } from '../store/node-table.ts';
+import type { ContentRecord, StoreWriter } from '../store/tables.ts';
 import { blockLength } from './block-map.ts';
 import { sharesOf } from './cache-budget.ts';
 import { type CacheKind, type CacheUnit, type CacheUsage, UNIT_BLOCKS } from './cache-usage.ts';
 import type { ContentFiles } from './content-files.ts';
 import { isLayered } from './content-layers.ts';
-import { ifSound } from './node-table.ts';
-import type { ContentRecord, StoreWriter } from './tables.ts';
 import { removeBlockRows, type VersionBlocks } from './version-blocks.ts';
 
 const UNITS_PER_CALL_MAX = 64;

@@ -1,7 +1,7 @@
 import { StorageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { ContentId } from '../base/vocabulary.ts';
-import type { StoreReader } from './tables.ts';
+import type { StoreReader } from '../store/tables.ts';
 
 /** The bytes of small contents, which lie in LMDB; of damaged ones it is said once that they are. */
 export class SmallBytes {

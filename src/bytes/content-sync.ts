@@ -1,12 +1,12 @@
 import type { Logger } from '../base/log.ts';
 import type { ContentId } from '../base/vocabulary.ts';
+import type { ContentRecord, StoreReader } from '../store/tables.ts';
 import type { ContentFiles } from './content-files.ts';
 import { isLayered } from './content-layers.ts';
 import type { Lease } from './contents.ts';
 import type { Draft } from './draft.ts';
 import type { OpenDrafts } from './open-drafts.ts';
 import { isFrozenFile, type SealedMarks } from './sealed-marks.ts';
-import type { ContentRecord, StoreReader } from './tables.ts';
 
 /** Makes the bytes of contents survive a power cut: when somebody waits for it (fsync, a push), and behind the scenes once they are sealed. */
 export class ContentSync {

@@ -1,7 +1,7 @@
 import type { Logger } from '../base/log.ts';
 import type { ContentId } from '../base/vocabulary.ts';
-import { currentBootId } from './boot-id.ts';
-import type { StoreWriter } from './tables.ts';
+import { currentBootId } from '../store/boot-id.ts';
+import type { StoreWriter } from '../store/tables.ts';
 
 /**
  * After a power cut the own ranges of a version may name bytes that did not reach the disk, and unlike blocks they have no marks:

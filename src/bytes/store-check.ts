@@ -1,10 +1,10 @@
 import { FsError } from '../base/errors.ts';
 import { BLOCK_BYTES, type ContentId, ROOT_INODE } from '../base/vocabulary.ts';
+import { isDirty } from '../store/node-table.ts';
+import type { ContentRecord, NodeRecord, StoreReader } from '../store/tables.ts';
 import { BLOCKS_PER_ROW, blocksOfRow } from './block-map.ts';
 import { isLayered } from './content-layers.ts';
 import type { Contents } from './contents.ts';
-import { isDirty } from './node-table.ts';
-import type { ContentRecord, NodeRecord, StoreReader } from './tables.ts';
 
 /**
  * Every invariant of the store, as sentences about what breaks one (`cfs doctor --store`, and tests after crashes). Reads

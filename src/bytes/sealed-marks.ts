@@ -3,10 +3,10 @@ import { crc32 } from '../base/checksum.ts';
 import { FsError, isOutOfDescriptors } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { BLOCK_BYTES, type ContentId } from '../base/vocabulary.ts';
+import type { ContentRecord, StoreReader, Transaction } from '../store/tables.ts';
 import { BlockMap, blockLength } from './block-map.ts';
 import type { ContentFiles } from './content-files.ts';
 import { coversExtent, indexBehind } from './extents.ts';
-import type { ContentRecord, StoreReader, Transaction } from './tables.ts';
 import type { VersionBlocks } from './version-blocks.ts';
 
 const MARKED_PER_TURN = 8;

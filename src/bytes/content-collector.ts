@@ -1,6 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Logger } from '../base/log.ts';
 import type { ContentId } from '../base/vocabulary.ts';
+import { countReference, ifSound } from '../store/node-table.ts';
+import type { ContentRecord, StoreWriter, Transaction } from '../store/tables.ts';
 import { blockLength, blocksOfRow } from './block-map.ts';
 import type { CacheEviction } from './cache-eviction.ts';
 import { type CacheUsage, UNIT_BLOCKS } from './cache-usage.ts';
@@ -8,10 +10,8 @@ import type { ContentFiles, Place } from './content-files.ts';
 import { isLayered } from './content-layers.ts';
 import { bytesOf } from './extents.ts';
 import type { LayerSettling } from './layer-settling.ts';
-import { countReference, ifSound } from './node-table.ts';
 import { isFrozenFile } from './sealed-marks.ts';
 import { soundContents } from './sound-contents.ts';
-import type { ContentRecord, StoreWriter, Transaction } from './tables.ts';
 import { removeBlockRows } from './version-blocks.ts';
 
 const COLLECTED_PER_CALL_MAX = 200;

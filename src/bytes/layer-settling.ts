@@ -2,14 +2,14 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { StorageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { BLOCK_BYTES, type ContentId } from '../base/vocabulary.ts';
+import { countReference, ifSound } from '../store/node-table.ts';
+import type { ContentRecord, StoreWriter, Transaction } from '../store/tables.ts';
 import { blockLength } from './block-map.ts';
 import type { CacheEviction } from './cache-eviction.ts';
 import type { CacheUsage } from './cache-usage.ts';
 import type { ContentFiles } from './content-files.ts';
 import { isLayered } from './content-layers.ts';
 import type { Contents } from './contents.ts';
-import { countReference, ifSound } from './node-table.ts';
-import type { ContentRecord, StoreWriter, Transaction } from './tables.ts';
 import { removeBlockRows, type VersionBlocks } from './version-blocks.ts';
 
 const BLOCKS_PER_TURN = 4;

@@ -1,7 +1,7 @@
 import type { ContentId, Extent } from '../base/vocabulary.ts';
+import type { ContentRecord } from '../store/tables.ts';
 import type { ContentFiles } from './content-files.ts';
 import { addExtent, bytesOf, coversExtent, type FlatExtents, removeExtent } from './extents.ts';
-import type { ContentRecord } from './tables.ts';
 
 const NO_BYTES = new Uint8Array(0);
 

@@ -2,13 +2,13 @@ import { crc32 } from '../base/checksum.ts';
 import { FsError, isOutOfDescriptors } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { BLOCK_BYTES, type ContentId, type Extent } from '../base/vocabulary.ts';
+import type { ContentRecord } from '../store/tables.ts';
 import { type BlockMap, blockLength } from './block-map.ts';
 import type { ContentFiles, Place } from './content-files.ts';
 import type { Piece } from './contents.ts';
 import type { Draft } from './draft.ts';
 import { alignOut, indexBehind } from './extents.ts';
 import { isFrozenFile } from './sealed-marks.ts';
-import type { ContentRecord } from './tables.ts';
 
 /** Of what `nextData` looks at in one step. */
 const SEEK_WINDOW_BYTES = 64 * 1024 * 1024;
