@@ -55,7 +55,7 @@ function remoteOf(exchange: Exchange): string {
   return exchange.request.socket.remoteAddress ?? '';
 }
 
-/** A token itself can be neither read nor deleted (docs/service.md 12). */
+/** A token can be neither read nor deleted. ASSUMED (docs/service.md 3.2) */
 function refuseMember(token: string | null): void {
   if (token !== null) throw new Refusal(405, 'Method not allowed');
 }

@@ -63,22 +63,6 @@ test('every npm script that a document names is in package.json', () => {
   expect(unknown).toEqual([]);
 });
 
-/** Cure: cite an existing section, or add one to docs/service.md. */
-test('every section of docs/service.md that code cites exists', () => {
-  const sections = new Set(
-    [...textOf('docs/service.md').matchAll(/^#+ (\d+(?:\.\d+)?)\.? /gm)].map(([, number]) => number),
-  );
-  const files = ['src', 'test', 'scripts'].flatMap((folder) => filesBelow(folder, ['.ts', '.mjs']));
-  const cited = files.flatMap((file) =>
-    [...textOf(file).matchAll(/docs\/service\.md ((?:(?:, | and | to )?\d+(?:\.\d+)?)+)/g)].flatMap(([, list = '']) =>
-      list.split(/, | and | to /).map((number) => ({ file, number })),
-    ),
-  );
-
-  expect(cited.length).toBeGreaterThan(50);
-  expect(cited.filter(({ number }) => !sections.has(number))).toEqual([]);
-});
-
 /** Cure: name a test that proves the promise, by its exact title in that test file. */
 test('every row of docs/semantics-tests.md names an existing promise and an existing test', () => {
   const promises = new Set(
