@@ -5,7 +5,7 @@ import type { Invalidator, OpenReply } from '../kernel/binding.ts';
 import { isInDoubt } from '../store/node-table.ts';
 import type { FileBytes, LocalFacet, NodeRecord } from '../store/tables.ts';
 import type { TreeInvalidation } from '../tree/tree.ts';
-import { LeftBehind } from './left-behind.ts';
+import { LeftBehind } from './stale-readers.ts';
 import type { NodeView } from './node-view.ts';
 import type { OpenFiles } from './open-files.ts';
 import { RecentInodes } from './recent-inodes.ts';

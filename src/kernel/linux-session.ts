@@ -10,7 +10,7 @@ import { Opcode } from './protocol.ts';
 import { allSent, ReplyWriter } from './reply-writer.ts';
 import { Request } from './request.ts';
 import { RequestReader } from './request-reader.ts';
-import { TakingBack } from './taking-back.ts';
+import { TakingBack } from './undelivered-replies.ts';
 import { Wire } from './wire.ts';
 
 /**
