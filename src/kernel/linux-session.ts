@@ -10,7 +10,7 @@ import { Opcode } from './protocol.ts';
 import { allSent, ReplyWriter } from './reply-writer.ts';
 import { Request } from './request.ts';
 import { RequestReader } from './request-reader.ts';
-import { TakingBack } from './undelivered-replies.ts';
+import { UndeliveredReplies } from './undelivered-replies.ts';
 import { Wire } from './wire.ts';
 
 /**
@@ -30,7 +30,7 @@ export class LinuxSession {
   readonly #nodeIds: NodeIds;
   readonly #reader: RequestReader;
   readonly #replies: ReplyWriter;
-  readonly #takingBack: TakingBack;
+  readonly #undelivered: UndeliveredReplies;
   readonly #scratch: number;
   /** The requests of the current batch, by index. */
   readonly #batch: (Request | null)[] = new Array(N.BATCH_MAX).fill(null);
@@ -82,7 +82,7 @@ export class LinuxSession {
           wantsEntries,
         }),
     });
-    this.#takingBack = new TakingBack({
+    this.#undelivered = new UndeliveredReplies({
       ops: deps.ops,
       boundary: deps.boundary,
       nodeIds: deps.nodeIds,
@@ -95,7 +95,7 @@ export class LinuxSession {
       told: (attributes) => this.#reader.noteAttributes(attributes),
       poolAnswers: (request) => this.#began(request),
       sent: (request, errno) => this.#readSent(request, errno),
-      unheard: (request) => this.#takingBack.listing(request),
+      undelivered: (request) => this.#undelivered.listing(request),
     });
   }
 
@@ -118,7 +118,7 @@ export class LinuxSession {
     for (let i = 0; i < count; i++) {
       const request = this.#batch[i];
       if (request && this.#wire.u32((i * N.ITEM_WORDS + N.ITEM_ERRNO) * 4) !== 0)
-        this.#takingBack.answer(request, request.value);
+        this.#undelivered.answer(request, request.value);
     }
   }
 
@@ -166,14 +166,14 @@ export class LinuxSession {
       return length;
     } catch (error) {
       const errno = this.#reader.refusalOf(error) ?? this.#failed(request, error);
-      this.#takingBack.listing(request);
+      this.#undelivered.listing(request);
       wire.header(out, P.OUT_HEADER_BYTES, -errno, request.uniqueLow, request.uniqueHigh);
       return P.OUT_HEADER_BYTES;
     }
   }
 
   #forget(nodeId: number, count: number): void {
-    this.#takingBack.forget(this.#nodeIds.forgotten(nodeId, count), count);
+    this.#undelivered.forget(this.#nodeIds.forgotten(nodeId, count), count);
   }
 
   #failed(request: Request, error: unknown): number {
@@ -213,7 +213,7 @@ export class LinuxSession {
     this.#boundary.watch(request, promise, {
       answered: (value) => this.#answerLater(request, value),
       refused: (error) => {
-        this.#takingBack.listing(request);
+        this.#undelivered.listing(request);
         this.#sendError(request, error.code);
         // The file system may still use the bytes of a WRITE that timed out.
         void promise.then(
@@ -224,7 +224,7 @@ export class LinuxSession {
       },
       late: (value) => {
         if (request.opcode === Opcode.READ) allSent(value as ReadReply);
-        else this.#takingBack.answer(request, value);
+        else this.#undelivered.answer(request, value);
       },
     });
   }
@@ -235,13 +235,13 @@ export class LinuxSession {
     try {
       length = this.#replies.write(request, value, this.#scratch, true);
     } catch (error) {
-      this.#takingBack.answer(request, value);
+      this.#undelivered.answer(request, value);
       this.#sendError(request, this.#failed(request, error));
       this.#finish(request);
       return;
     }
     if (length === N.TAKEN) return; // READ finishes itself
-    if (this.#connection.send(this.#scratch, length) < 0) this.#takingBack.answer(request, value);
+    if (this.#connection.send(this.#scratch, length) < 0) this.#undelivered.answer(request, value);
     this.#finish(request);
   }
 

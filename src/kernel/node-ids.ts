@@ -94,7 +94,7 @@ export class NodeIds {
   }
 
   /** Undoes a lookup by `lookedUp` whose reply was not delivered: no FORGET returns it. @returns the inode */
-  unheard(nodeId: number): Inode {
+  undelivered(nodeId: number): Inode {
     const ino = this.inodeOf(nodeId);
     const successor = this.#successors.get(nodeId);
     if (successor === undefined) return ino;

@@ -43,7 +43,7 @@ export interface ReplyWriterDeps {
   /** A READ got its reply later, or from the pool. `errno`: why its bytes could not be read (replied as EIO); 0 for success. */
   readonly sent: (request: Request, errno: number) => void;
   /** A listing was not delivered to the kernel. */
-  readonly unheard: (request: Request) => void;
+  readonly undelivered: (request: Request) => void;
 }
 
 /** Encodes replies: in the request's own slot, in the scratch area, or gathered from where their bytes are. */
@@ -179,7 +179,7 @@ export class ReplyWriter {
     const length = P.OUT_HEADER_BYTES + sink.usedBytes;
     this.#wire.header(this.#scratch, length, 0, request.uniqueLow, request.uniqueHigh);
     if (later) return length;
-    if (this.#connection.send(this.#scratch, length) < 0) this.#deps.unheard(request);
+    if (this.#connection.send(this.#scratch, length) < 0) this.#deps.undelivered(request);
     return N.TAKEN;
   }
 

@@ -6,7 +6,7 @@ import { Opcode } from './protocol.ts';
 import type { Request } from './request.ts';
 
 /** Undoes the lookups and handles of a reply that did not reach the kernel. */
-export class TakingBack {
+export class UndeliveredReplies {
   readonly #ops: FileSystemOps;
   readonly #boundary: OpBoundary;
   readonly #nodeIds: NodeIds;
@@ -41,7 +41,7 @@ export class TakingBack {
           const handle: HandleId = (value as { open: OpenReply }).open.handle;
           this.#quietly('release', request, () => this.#ops.release(attributes.ino, handle, request));
         }
-        if (request.given !== 0) this.#nodeIds.unheard(request.given);
+        if (request.given !== 0) this.#nodeIds.undelivered(request.given);
         this.forget(attributes.ino, 1);
         return;
       }
@@ -64,7 +64,7 @@ export class TakingBack {
   /** Undoes the lookups of the entries in a listing. */
   listing({ sink }: Request): void {
     if (sink === null) return;
-    for (const nodeId of sink.lookups.splice(0)) this.forget(this.#nodeIds.unheard(nodeId), 1);
+    for (const nodeId of sink.lookups.splice(0)) this.forget(this.#nodeIds.undelivered(nodeId), 1);
   }
 
   /** Returns lookups; also called for the kernel's own FORGET. */

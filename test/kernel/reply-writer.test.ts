@@ -75,7 +75,7 @@ function answered(reply: ReadReply, limit: number): { bytes: Buffer; pieces: num
     told: () => {},
     poolAnswers: () => {},
     sent: () => {},
-    unheard: () => {},
+    undelivered: () => {},
   });
   const out = SMALL_SLOT_BYTES;
   const length = writer.write(request, reply, out, false);
