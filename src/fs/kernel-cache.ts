@@ -5,7 +5,7 @@ import type { Invalidator, OpenReply } from '../kernel/binding.ts';
 import { isInDoubt } from '../store/node-table.ts';
 import type { FileBytes, LocalFacet, NodeRecord } from '../store/tables.ts';
 import type { TreeInvalidation } from '../tree/tree.ts';
-import { LeftBehind } from './stale-readers.ts';
+import { StaleReaders } from './stale-readers.ts';
 import type { NodeView } from './node-view.ts';
 import type { OpenFiles } from './open-files.ts';
 import { RecentInodes } from './recent-inodes.ts';
@@ -129,11 +129,11 @@ export class KernelCache {
     const place = this.#localOf(ino);
     if (place === null) return false;
     const users = () => this.#files.usersOf(left);
-    const behind = new LeftBehind({ file: left, users, newest: () => this.#localOf(ino), clock: this.#clock });
+    const readers = new StaleReaders({ file: left, users, newest: () => this.#localOf(ino), clock: this.#clock });
     const older = (asker?: 'program' | 'read') => {
       if (users() === 0) return null;
-      if (asker === 'program') behind.looked();
-      else if (asker === 'read') behind.reading();
+      if (asker === 'program') readers.polled();
+      else if (asker === 'read') readers.reading();
       return this.#view().olderAttributes(ino, left.sizeBytes, (left.kept ?? was).mtime);
     };
     if (!this.#invalidator?.replaced?.(place.parent, place.name, ino, older)) return false;

@@ -3,19 +3,19 @@ import type { OpenFile } from '../content/open-file.ts';
 import type { FileBytes } from '../store/tables.ts';
 
 /** tail(1) polls every second. */
-const LOOKS_APART_MS = 400;
+const POLLS_APART_MS = 400;
 
 /**
  * The readers of a file whose bytes were replaced on the service. They read the old version to its end. A program at the end that polls
  * fstat(2) without reading waits for more (`tail -f`): it is switched to the newest version once all readers have reached the end.
  */
-export class LeftBehind {
+export class StaleReaders {
   readonly file: OpenFile;
   readonly #users: () => number;
   readonly #newest: () => FileBytes | null;
   readonly #clock: Pick<Clock, 'elapsedMs'>;
   /** Time and read count of the last poll; null since a read began. */
-  #look: { readonly atMs: number; readonly reads: number } | null = null;
+  #poll: { readonly atMs: number; readonly reads: number } | null = null;
 
   constructor(deps: {
     file: OpenFile;
@@ -31,21 +31,21 @@ export class LeftBehind {
   }
 
   /** fstat(2): only a request of a program arrives here. */
-  looked(): void {
+  polled(): void {
     const atMs = this.#clock.elapsedMs();
     const { count: reads } = this.file.progress;
-    if (this.#look === null || this.#look.reads !== reads) {
-      this.#look = { atMs, reads };
+    if (this.#poll === null || this.#poll.reads !== reads) {
+      this.#poll = { atMs, reads };
       return;
     }
-    if (atMs - this.#look.atMs < LOOKS_APART_MS || !this.file.progress.isOverFor(this.#users())) return;
+    if (atMs - this.#poll.atMs < POLLS_APART_MS || !this.file.progress.isOverFor(this.#users())) return;
     const newest = this.#newest();
     if (newest !== null && this.file.kept !== null && !isSame(newest, this.file.kept)) this.file.follow(newest);
   }
 
   /** The kernel asks for attributes as part of a read(2). */
   reading(): void {
-    this.#look = null;
+    this.#poll = null;
   }
 }
 
