@@ -168,7 +168,7 @@ class MountingWorker implements MountService {
   }
 
   async sync(path: string | null, id: number, signal: AbortSignal): Promise<SyncOutcome> {
-    await this.#mounted?.caughtUp();
+    await this.#mounted?.requestsDrained();
     const within = path === null ? null : this.#resolve(path);
     const report = await this.#watched(id, (onBegin) => this.#built.sync.syncNow(signal, within, onBegin));
     return { ...report, parked: report.parked.map((parked) => this.#parked(parked)) };

@@ -282,7 +282,7 @@ export interface MountedFileSystem {
    * Resolves when all requests that programs made before the call have been read. close(2) waits for FLUSH, not for RELEASE: that may still
    * be in the kernel's queue when the program's next command arrives over another channel.
    */
-  caughtUp(): Promise<void>;
+  requestsDrained(): Promise<void>;
   /**
    * Resolves when the kernel has received all pending notifications: the next lookup sees the current state. Gives up after a moment: a
    * notification blocks as long as a program waits for the service in the same folder.

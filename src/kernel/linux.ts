@@ -40,7 +40,7 @@ const DEADLINE_MS = 30_000;
 /** A long reply to READ takes 0.1 to 0.2 ms when its pages are resident. It blocks all other requests. */
 const SLOW_REPLY_MS = 0.5;
 /** Each turn takes half a millisecond at most (connection.c, TURN_NS). */
-const CAUGHT_UP_TURNS_MAX = 200;
+const DRAIN_TURNS_MAX = 200;
 /** The longest wait for pending notifications. */
 const TOLD_MS_MAX = 2_000;
 
@@ -249,10 +249,10 @@ class Mount implements LinuxMount {
     }
   }
 
-  async caughtUp(): Promise<void> {
+  async requestsDrained(): Promise<void> {
     // A whole turn of the loop without a batch found the queue empty. The queue is first in, first out: under continuous load, as many turns
     // as a full queue could need are enough.
-    for (let turn = 0, seen = -1; turn < CAUGHT_UP_TURNS_MAX && seen !== this.#batches && !this.#over; turn++) {
+    for (let turn = 0, seen = -1; turn < DRAIN_TURNS_MAX && seen !== this.#batches && !this.#over; turn++) {
       seen = this.#batches;
       await nextTurn(); // the end of this turn, which may have polled the device already
       await nextTurn();
@@ -279,7 +279,7 @@ class Mount implements LinuxMount {
         if (place === null) return reject(new FsError('EBUSY', `${this.directory} was detached, and is in use`));
         this.#log.warn({ directory: this.directory }, 'another mount namespace still has the mount: ended for it too');
         // Not as unmounted: every close(2) has been received meanwhile, and files still open there are in use.
-        void this.caughtUp().then(() => {
+        void this.requestsDrained().then(() => {
           this.#end(constants.errno.ECONNABORTED);
           resolve();
         });

@@ -269,7 +269,7 @@ if (isMainThread) {
       case 'told':
         return mount.told().then(() => mount.state().notificationsWaiting);
       case 'caught-up':
-        return mount.caughtUp().then(() => fileSystem.openHandles);
+        return mount.requestsDrained().then(() => fileSystem.openHandles);
       case 'hang-worker':
         for (;;);
       case 'unmount':

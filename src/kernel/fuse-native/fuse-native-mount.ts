@@ -136,7 +136,7 @@ class Mount implements MountedFileSystem {
   }
 
   /** The library does not report its queue: only the requests that its threads have handed over can be waited for. */
-  async caughtUp(): Promise<void> {
+  async requestsDrained(): Promise<void> {
     await new Promise((resume) => setImmediate(resume));
   }
 
