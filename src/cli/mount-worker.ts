@@ -180,7 +180,7 @@ class MountingWorker implements MountService {
     // A file is refreshed by the listing that it stands in.
     const folder = node?.kind === 'folder' ? node.ino : node?.local?.parent;
     await freshness.refresh(folder, { accept });
-    await this.#mounted?.told();
+    await this.#mounted?.notificationsFlushed();
     return this.#held();
   }
 
@@ -193,7 +193,7 @@ class MountingWorker implements MountService {
 
   async discard(path: string | null, isSure: boolean): Promise<readonly DiscardedChange[]> {
     const given = await this.#built.sync.discard(this.#resolve(path ?? ''), isSure ? 'discard' : 'preview');
-    await this.#mounted?.told();
+    await this.#mounted?.notificationsFlushed();
     return given;
   }
 
@@ -231,7 +231,7 @@ class MountingWorker implements MountService {
 
   async copyAttributes(path: string, from: string): Promise<void> {
     this.#built.fileSystem.copyAttributes(this.#resolve(path), this.#resolve(from));
-    await this.#mounted?.told();
+    await this.#mounted?.notificationsFlushed();
   }
 
   async unsynced(after: number): Promise<{ readonly files: readonly UnsyncedFile[]; readonly next: number | null }> {

@@ -287,5 +287,5 @@ export interface MountedFileSystem {
    * Resolves when the kernel has received all pending notifications: the next lookup sees the current state. Gives up after a moment: a
    * notification blocks as long as a program waits for the service in the same folder.
    */
-  told(): Promise<void>;
+  notificationsFlushed(): Promise<void>;
 }

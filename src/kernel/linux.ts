@@ -42,7 +42,7 @@ const SLOW_REPLY_MS = 0.5;
 /** Each turn takes half a millisecond at most (connection.c, TURN_NS). */
 const DRAIN_TURNS_MAX = 200;
 /** The longest wait for pending notifications. */
-const TOLD_MS_MAX = 2_000;
+const FLUSH_MS_MAX = 2_000;
 
 export interface LinuxMount extends MountedFileSystem {
   /** The connection's descriptor number: another thread may `abandonMount` it when this one no longer responds. */
@@ -259,8 +259,8 @@ class Mount implements LinuxMount {
     }
   }
 
-  async told(): Promise<void> {
-    const endMs = this.#clock.elapsedMs() + TOLD_MS_MAX;
+  async notificationsFlushed(): Promise<void> {
+    const endMs = this.#clock.elapsedMs() + FLUSH_MS_MAX;
     while (!this.#over && this.state().notificationsWaiting > 0 && this.#clock.elapsedMs() < endMs) {
       await new Promise<void>((resume) => this.#clock.after(1, resume));
     }

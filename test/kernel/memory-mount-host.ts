@@ -267,7 +267,7 @@ if (isMainThread) {
         return undefined;
       }
       case 'told':
-        return mount.told().then(() => mount.state().notificationsWaiting);
+        return mount.notificationsFlushed().then(() => mount.state().notificationsWaiting);
       case 'caught-up':
         return mount.requestsDrained().then(() => fileSystem.openHandles);
       case 'hang-worker':

@@ -141,7 +141,7 @@ class Mount implements MountedFileSystem {
   }
 
   /** The library takes no notifications: its caches expire after a second. */
-  async told(): Promise<void> {}
+  async notificationsFlushed(): Promise<void> {}
 
   async unmount(how: 'orderly' | 'lazily'): Promise<void> {
     const place = this.#how === 'unmounted' ? null : placeOf(this.device, this.directory);
