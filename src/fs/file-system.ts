@@ -105,7 +105,7 @@ export class FileSystem implements FileSystemOps {
       tree: deps.tree,
       files: this.files,
       clock: deps.clock,
-      onTold: (ino) => this.#cache.told(ino),
+      onAttributesSent: (ino) => this.#cache.attributesSent(ino),
       entryTimeoutMs,
       attributeTimeoutMs,
     });
@@ -387,7 +387,7 @@ export class FileSystem implements FileSystemOps {
   readdir(ino: Inode, handle: HandleId, cookie: number, sink: DirectorySink): Answer<void> {
     if (this.#isGone(ino)) return;
     const seen = (node: NodeRecord): void => {
-      if (sink.wantsEntries) this.#cache.told(node.ino);
+      if (sink.wantsEntries) this.#cache.attributesSent(node.ino);
       this.#versionSeen(node);
     };
     fillDirectory({ tree: this.#tree, view: this.#view, seen }, this.#handles.folder(handle), cookie, sink);

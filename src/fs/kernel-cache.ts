@@ -5,13 +5,13 @@ import type { Invalidator, OpenReply } from '../kernel/binding.ts';
 import { isInDoubt } from '../store/node-table.ts';
 import type { FileBytes, LocalFacet, NodeRecord } from '../store/tables.ts';
 import type { TreeInvalidation } from '../tree/tree.ts';
-import { StaleReaders } from './stale-readers.ts';
 import type { NodeView } from './node-view.ts';
 import type { OpenFiles } from './open-files.ts';
 import { RecentInodes } from './recent-inodes.ts';
+import { StaleReaders } from './stale-readers.ts';
 
 /** The most notifications that are ever in flight (`kernel/invalidate`). */
-const UNTOLD_MAX = 25_000;
+const UNSENT_MAX = 25_000;
 /** The kernel's cache serves repeated reads of a tree up to this size; a larger one is read from here each time. A few MiB. */
 export const UNCHANGED_MAX = 100_000;
 
@@ -30,7 +30,7 @@ export class KernelCache {
    */
   readonly #unchanged = new RecentInodes(UNCHANGED_MAX);
   /** Inodes whose size may have changed and was in no reply since: the notification may still be in flight. */
-  readonly #untold = new RecentInodes(UNTOLD_MAX);
+  readonly #unsent = new RecentInodes(UNSENT_MAX);
   #invalidator: Invalidator | null = null;
 
   constructor(deps: {
@@ -62,15 +62,15 @@ export class KernelCache {
   openedAs(ino: Inode, node: NodeRecord | undefined): Pick<OpenReply, 'directIo' | 'keepCache'> {
     // The kernel has one page cache per inode: an older handle's reads must not get into a newer version's pages. With an outdated size
     // it also pads a shorter file with zeros (fuse_short_read).
-    const directIo = this.#files.hasDetached(ino) || this.#untold.has(ino);
+    const directIo = this.#files.hasDetached(ino) || this.#unsent.has(ino);
     // Reads of a file that needs revalidation must reach this process.
     const isSure = node === undefined || !isInDoubt(node);
     return { directIo, keepCache: !directIo && this.mayKeep(ino) && isSure };
   }
 
   /** A reply carries the inode's current attributes. */
-  told(ino: Inode): void {
-    if (this.#untold.size > 0) this.#untold.delete(ino);
+  attributesSent(ino: Inode): void {
+    if (this.#unsent.size > 0) this.#unsent.delete(ino);
   }
 
   /** A program removes the folder. */
@@ -143,6 +143,6 @@ export class KernelCache {
 
   #changed(ino: Inode): void {
     this.#unchanged.delete(ino);
-    this.#untold.add(ino);
+    this.#unsent.add(ino);
   }
 }

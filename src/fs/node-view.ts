@@ -18,7 +18,7 @@ export class NodeView {
   readonly #tree: Tree;
   readonly #files: OpenFiles;
   readonly #clock: Clock;
-  readonly #onTold: (ino: Inode) => void;
+  readonly #onAttributesSent: (ino: Inode) => void;
   readonly #entryTimeoutMs: number;
   readonly #attributeTimeoutMs: number;
 
@@ -30,14 +30,14 @@ export class NodeView {
     files: OpenFiles;
     clock: Clock;
     /** A reply with the attributes of a node is about to be sent. */
-    onTold: (ino: Inode) => void;
+    onAttributesSent: (ino: Inode) => void;
     entryTimeoutMs: number;
     attributeTimeoutMs: number;
   }) {
     this.#tree = deps.tree;
     this.#files = deps.files;
     this.#clock = deps.clock;
-    this.#onTold = deps.onTold;
+    this.#onAttributesSent = deps.onAttributesSent;
     this.#entryTimeoutMs = deps.entryTimeoutMs;
     this.#attributeTimeoutMs = deps.attributeTimeoutMs;
   }
@@ -67,11 +67,11 @@ export class NodeView {
   }
 
   entry(node: NodeRecord): Entry {
-    this.#onTold(node.ino);
+    this.#onAttributesSent(node.ino);
     return this.listed(node);
   }
 
-  /** As `entry`, for a listing: the entry may not fit into the reply, so `onTold` is not called. */
+  /** As `entry`, for a listing: the entry may not fit into the reply, so `onAttributesSent` is not called. */
   listed(node: NodeRecord): Entry {
     return {
       attributes: this.#attributes(node as VisibleNode),
@@ -81,7 +81,7 @@ export class NodeView {
   }
 
   reply(ino: Inode): AttributesReply {
-    this.#onTold(ino);
+    this.#onAttributesSent(ino);
     return { attributes: this.#attributes(this.node(ino)), attributeTimeoutMs: this.#attributeTimeoutMs };
   }
 

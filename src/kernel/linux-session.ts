@@ -92,7 +92,7 @@ export class LinuxSession {
       wire: deps.wire,
       nodeIds: deps.nodeIds,
       connection: deps.connection,
-      told: (attributes) => this.#reader.noteAttributes(attributes),
+      attributesSent: (attributes) => this.#reader.noteAttributes(attributes),
       poolAnswers: (request) => this.#began(request),
       sent: (request, errno) => this.#readSent(request, errno),
       undelivered: (request) => this.#undelivered.listing(request),

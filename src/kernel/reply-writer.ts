@@ -37,7 +37,7 @@ export interface ReplyWriterDeps {
   readonly nodeIds: NodeIds;
   readonly connection: Pick<N.AddonConnection, 'send' | 'sendPieces' | 'scratchStart'>;
   /** Called with all attributes that are sent to the kernel. */
-  readonly told: (attributes: Attributes | null) => void;
+  readonly attributesSent: (attributes: Attributes | null) => void;
   /** The pool replies to a READ: it counts as pending until `sent`. */
   readonly poolAnswers: (request: Request) => void;
   /** A READ got its reply later, or from the pool. `errno`: why its bytes could not be read (replied as EIO); 0 for success. */
@@ -78,7 +78,7 @@ export class ReplyWriter {
       case Opcode.LINK:
         request.value = value;
         length = this.#entry(request, body, value as Entry | NegativeEntry);
-        this.#deps.told((value as Entry | NegativeEntry).attributes);
+        this.#deps.attributesSent((value as Entry | NegativeEntry).attributes);
         break;
       case Opcode.CREATE:
       case Opcode.TMPFILE: {
@@ -86,14 +86,14 @@ export class ReplyWriter {
         const { open, ...entry } = value as Entry & { open: OpenReply };
         length = this.#entry(request, body, entry);
         length += wire.open(body + length, this.#open(entry.attributes.ino, open, false), request.access);
-        this.#deps.told(entry.attributes);
+        this.#deps.attributesSent(entry.attributes);
         break;
       }
       case Opcode.GETATTR:
       case Opcode.SETATTR: {
         const { attributes, attributeTimeoutMs } = value as AttributesReply;
         length = wire.attributesReply(body, attributes, attributeTimeoutMs);
-        this.#deps.told(attributes);
+        this.#deps.attributesSent(attributes);
         break;
       }
       case Opcode.OPEN:

@@ -72,7 +72,7 @@ function answered(reply: ReadReply, limit: number): { bytes: Buffer; pieces: num
         return pieces.length > PIECES_MAX ? -constants.errno.EINVAL : 0;
       },
     },
-    told: () => {},
+    attributesSent: () => {},
     poolAnswers: () => {},
     sent: () => {},
     undelivered: () => {},

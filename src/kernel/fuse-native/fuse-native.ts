@@ -77,11 +77,11 @@ export function fuseNativeOperations(files: PathFiles): Record<string, Operation
     path: string,
     done: Callback,
     call: () => Promise<T>,
-    told: (value: T) => void,
+    reply: (value: T) => void,
     adds = false,
   ): void => {
     if (path.includes('\ufffd')) done(adds ? -EILSEQ : -ENOENT);
-    else call().then(told, (error: unknown) => done(errnoOf(error)));
+    else call().then(reply, (error: unknown) => done(errnoOf(error)));
   };
   const plain = (path: string, done: Callback, call: () => Promise<unknown>, adds = false): void =>
     answer(path, done, call, () => done(0), adds);
