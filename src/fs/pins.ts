@@ -240,7 +240,7 @@ export class Pins {
       }
       const files = await this.#filesIn(root, troubles);
       if (troubles.isRoundOver) {
-        pin.state = { ...pin.state, isComplete: false, trouble: troubles.told };
+        pin.state = { ...pin.state, isComplete: false, trouble: troubles.reported };
         return;
       }
       let bytes = 0;
@@ -263,16 +263,16 @@ export class Pins {
           if (local?.content != null) this.#holders.set(local.content, file);
         }
       }
-      const tell = (met: string | null): void => {
-        const isComplete = troubles.told === null && filesHere === files.length;
+      const report = (met: string | null): void => {
+        const isComplete = troubles.reported === null && filesHere === files.length;
         const trouble = isComplete ? null : (met ?? pin.state.trouble);
         pin.state = { ino, files: files.length, bytes, filesHere, bytesHere, isComplete, trouble };
       };
       const here = (step: number): void => {
         bytesHere += step;
-        tell(null);
+        report(null);
       };
-      tell(null);
+      report(null);
       let next = 0;
       const fetchSome = async (): Promise<void> => {
         while (!troubles.isRoundOver && this.#pins.has(ino)) {
@@ -286,7 +286,7 @@ export class Pins {
       };
       // None of them rejects: otherwise the round would end before its fetches, and those of the next one would run beside them.
       await Promise.all(Array.from({ length: FILES_AT_ONCE }, fetchSome));
-      tell(null);
+      report(null);
       // Their bytes are complete; revalidate that these are the newest.
       for (const file of doubted) {
         if (troubles.isRoundOver) break;
@@ -296,10 +296,10 @@ export class Pins {
         );
       }
       // Report the trouble last: until then the round is in progress, and `cfs pin` waits for the other files.
-      tell(troubles.told);
+      report(troubles.reported);
     } catch (error) {
       troubles.met(ino, error);
-      pin.state = { ...pin.state, isComplete: false, trouble: troubles.told };
+      pin.state = { ...pin.state, isComplete: false, trouble: troubles.reported };
     }
   }
 
@@ -376,7 +376,7 @@ class Troubles {
   readonly signal: AbortSignal;
   readonly #log: Logger;
   readonly #everybodys = new AbortController();
-  #told: string | null = null;
+  #reported: string | null = null;
 
   constructor(shutdown: AbortSignal, log: Logger) {
     this.signal = AbortSignal.any([shutdown, this.#everybodys.signal]);
@@ -385,8 +385,8 @@ class Troubles {
   }
 
   /** The first failure, or the one that ended the round; null without one. */
-  get told(): string | null {
-    return this.#told;
+  get reported(): string | null {
+    return this.#reported;
   }
 
   /** No further work of the round may begin. */
@@ -399,7 +399,7 @@ class Troubles {
     if (this.#everybodys.signal.aborted) return;
     const isEverybodys = error instanceof SignInError || ENDS_A_ROUND.has(toFsError(error).errno);
     const message = error instanceof Error ? error.message : String(error);
-    this.#told = isEverybodys ? message : (this.#told ?? message);
+    this.#reported = isEverybodys ? message : (this.#reported ?? message);
     if (isEverybodys) this.#everybodys.abort(error);
   }
 
