@@ -80,7 +80,7 @@ export class CloudAttributes {
   async set(ino: Inode, name: string, value: Uint8Array, signal: () => AbortSignal): Promise<void> {
     if (name !== `${PREFIX}public_link`) throw new FsError('EPERM', `${name} is read-only`);
     const wanted = Buffer.from(value).toString().trim();
-    if (wanted !== 'on' && wanted !== OFF) throw new FsError('EINVAL', 'a public link is on or off');
+    if (wanted !== 'on' && wanted !== OFF) throw new FsError('EINVAL', 'the value must be on or off');
     const node = this.#node(ino);
     if (node.kind !== 'file') throw new FsError('EPERM', 'only files have public links');
     const resource = node.remote?.resource;

@@ -349,7 +349,7 @@ export class FileSystem implements FileSystemOps {
       try {
         void handle.close();
       } catch (err) {
-        this.#deps.openFile.log.warn({ ino: handle.file.ino, err }, 'file not closed at the end');
+        this.#deps.openFile.log.warn({ ino: handle.file.ino, err }, 'file not closed at unmount');
       }
     }
   }

@@ -126,7 +126,7 @@ export class VersionsDirectory extends ReadOnlyOps {
 
   open(ino: Inode, flags: OpenFlags): Answer<OpenReply> {
     if (ino < FIRST_VERSION) throw new FsError('EISDIR');
-    if (flags.access !== 'read' || flags.truncate) throw new FsError('EROFS', 'a version is never changed');
+    if (flags.access !== 'read' || flags.truncate) throw new FsError('EROFS', 'versions are read-only');
     const { named, file } = this.#liveVersion(ino);
     const { url, sizeBytes } = named.version;
     return { handle: this.#reader.open(url, file.remote.resource, sizeBytes), keepCache: true, directIo: false };

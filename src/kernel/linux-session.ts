@@ -259,7 +259,7 @@ export class LinuxSession {
 
   #readSent(request: Request, errno: number): void {
     if (errno !== 0) {
-      const cause = new Error(`the file behind the answer could not be read: errno ${errno}`);
+      const cause = new Error(`cached bytes could not be read for the reply: errno ${errno}`);
       this.#boundary.failed('read', cause, request.startedMs, request.fields());
     }
     this.#finish(request);

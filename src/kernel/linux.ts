@@ -179,7 +179,10 @@ class Mount implements LinuxMount {
     if (typeof connection === 'number') {
       deps.addon.closeDescriptor(deps.fd);
       MountPoint.unmountDirectory(deps.directory, 'lazily', deps.addon);
-      throw new UsageError(`the kernel's device cannot be served: ${errnoOf(connection)}`, MOUNT_REFUSAL.noFuse);
+      throw new UsageError(
+        `the connection to /dev/fuse cannot be opened: ${errnoOf(connection)}`,
+        MOUNT_REFUSAL.noFuse,
+      );
     }
     this.#connection = connection;
     this.#wire = new Wire(connection.region);
@@ -235,7 +238,7 @@ class Mount implements LinuxMount {
   /** Waits for INIT. */
   async agreed(): Promise<void> {
     const cancel = this.#clock.after(INIT_MS_MAX, () => {
-      this.#rejectAgreement(new UsageError('the kernel did not answer after mounting', MOUNT_REFUSAL.noFuse));
+      this.#rejectAgreement(new UsageError('the kernel sent no INIT request after mounting', MOUNT_REFUSAL.noFuse));
     });
     try {
       const agreement = await this.#agreement;
@@ -276,8 +279,11 @@ class Mount implements LinuxMount {
     let cancel = (): void => {};
     const late = new Promise<void>((resolve, reject) => {
       cancel = this.#clock.after(place === null ? DETACHED_MS_MAX : ELSEWHERE_MS_MAX, () => {
-        if (place === null) return reject(new FsError('EBUSY', `${this.directory} was detached, and is in use`));
-        this.#log.warn({ directory: this.directory }, 'another mount namespace still has the mount: ended for it too');
+        if (place === null) return reject(new FsError('EBUSY', `${this.directory} was detached, but is still in use`));
+        this.#log.warn(
+          { directory: this.directory },
+          'mount still held by another mount namespace: connection aborted',
+        );
         // Not as unmounted: every close(2) has been received meanwhile, and files still open there are in use.
         void this.requestsDrained().then(() => {
           this.#end(constants.errno.ECONNABORTED);
@@ -309,7 +315,7 @@ class Mount implements LinuxMount {
     if (offer.major < P.PROTOCOL_MAJOR || offer.minor < P.PROTOCOL_MINOR_MIN) {
       this.#rejectAgreement(
         new UsageError(
-          `the kernel speaks FUSE ${offer.major}.${offer.minor}, which is too old: 7.23 (Linux 4.2) is needed`,
+          `this kernel is too old: it has FUSE ${offer.major}.${offer.minor}, but 7.23 (Linux 4.2) or newer is needed`,
           MOUNT_REFUSAL.noFuse,
         ),
       );
@@ -337,7 +343,7 @@ class Mount implements LinuxMount {
     try {
       await writeFile(file, String(Math.min(bytes, PAYLOAD_BYTES_MAX) / 1024));
     } catch (error) {
-      this.#log.debug({ errno: (error as NodeJS.ErrnoException).code }, 'read-ahead left as it is');
+      this.#log.debug({ errno: (error as NodeJS.ErrnoException).code }, 'read-ahead not raised');
     }
   }
 
@@ -348,7 +354,7 @@ class Mount implements LinuxMount {
     this.#boundary.close();
     this.invalidator.close();
     this.#connection.close();
-    this.#rejectAgreement(new UsageError('the mount was taken away before it was ready', 1));
+    this.#rejectAgreement(new UsageError('the directory was unmounted before the mount was ready', 1));
     this.#agreement.catch(() => undefined);
     if (how === 'aborted') {
       this.#log.warn({ errno }, 'kernel connection broken');

@@ -302,7 +302,7 @@ function deviceRefused(errno: string): UsageError {
     );
   }
   if (errno === 'EACCES' || errno === 'EPERM')
-    return new UsageError('/dev/fuse may not be opened: permission denied', MOUNT_REFUSAL.noFuse);
+    return new UsageError('/dev/fuse cannot be opened: permission denied', MOUNT_REFUSAL.noFuse);
   return new UsageError(`/dev/fuse cannot be opened: ${errno}`, MOUNT_REFUSAL.noFuse);
 }
 

@@ -200,7 +200,7 @@ export class ReplyWriter {
     for (const piece of given) total += piece.length;
     if (total > request.limit) {
       allSent(given);
-      throw new FsError('EIO', `a read of ${request.limit} bytes was answered with ${total}`);
+      throw new FsError('EIO', `a read of ${request.limit} bytes returned ${total} bytes`);
     }
     if (given.length > N.PIECES_MAX) return this.#read(request, bytesOf(given), out, later);
     const pieces = given.map((piece) =>
@@ -217,7 +217,7 @@ export class ReplyWriter {
     allSent(given);
     // On any other failure (no memory, no descriptor, a closed one) reply with an error: the caller must not hang.
     if (result < 0 && !NOBODY_WAITS.has(-result))
-      throw new FsError('EIO', `the pieces of a read were refused: errno ${-result}`);
+      throw new FsError('EIO', `the reply to a read could not be sent: errno ${-result}`);
     if (later) this.#deps.sent(request, 0);
     return N.TAKEN;
   }

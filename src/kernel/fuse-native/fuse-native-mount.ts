@@ -123,7 +123,9 @@ class Mount implements MountedFileSystem {
         this.#how = 'unmounted';
       },
     } satisfies FuseNativeWatcher);
-    child.stderr?.setEncoding('utf8').on('data', (said: string) => log.warn({ said: said.trim() }, 'fuse-native said'));
+    child.stderr
+      ?.setEncoding('utf8')
+      .on('data', (said: string) => log.warn({ said: said.trim() }, 'fuse-native output'));
     const gone = new Promise<void>((resolve) => {
       child.once('exit', () => resolve());
       child.once('error', () => resolve()); // could not be started
@@ -151,7 +153,7 @@ class Mount implements MountedFileSystem {
     let cancel = (): void => {};
     const late = new Promise<void>((_resolve, reject) => {
       cancel = this.#clock.after(place === null ? DETACHED_MS_MAX : ELSEWHERE_MS_MAX, () =>
-        reject(new FsError('EBUSY', `${this.directory} was detached, and is in use`)),
+        reject(new FsError('EBUSY', `${this.directory} was detached, but is still in use`)),
       );
     });
     try {
