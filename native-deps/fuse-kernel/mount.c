@@ -152,10 +152,10 @@ static napi_value abandon_descriptor(napi_env env, napi_callback_info info) {
   int32_t fd;
   TRY_NAPI(napi_get_cb_info(env, info, &argc, argv, NULL, NULL));
   TRY_NAPI(napi_get_value_int32(env, argv[0], &fd));
-  int nobody = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (nobody < 0) return number_of(env, -errno);
-  int result = dup3(nobody, fd, O_CLOEXEC) < 0 ? -errno : 0;
-  close(nobody);
+  int unconnected = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (unconnected < 0) return number_of(env, -errno);
+  int result = dup3(unconnected, fd, O_CLOEXEC) < 0 ? -errno : 0;
+  close(unconnected);
   return number_of(env, result);
 }
 

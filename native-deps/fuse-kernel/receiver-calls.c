@@ -10,14 +10,14 @@
 /* A receiver as an object of JavaScript. It lives until both its object and the callback are gone. */
 struct held {
   struct receiver receiver;
-  napi_threadsafe_function tell;
+  napi_threadsafe_function callback;
   int holders;
   bool is_hooked;
 };
 
 static struct held *held_of(struct receiver *r) { return (struct held *)((char *)r - offsetof(struct held, receiver)); }
 
-static void on_news(struct receiver *r) { napi_call_threadsafe_function(held_of(r)->tell, NULL, napi_tsfn_nonblocking); }
+static void on_news(struct receiver *r) { napi_call_threadsafe_function(held_of(r)->callback, NULL, napi_tsfn_nonblocking); }
 
 /* One message about a line: phase, position of its body in the file, and the head or the new marks. */
 struct message {
@@ -28,7 +28,7 @@ struct message {
   void *bytes;
 };
 
-static bool told(napi_env env, napi_value function, const struct message *message) {
+static bool deliver(napi_env env, napi_value function, const struct message *message) {
   napi_value undefined, bytes;
   void *copy;
   if (napi_get_undefined(env, &undefined) != napi_ok) return false;
@@ -41,7 +41,7 @@ static bool told(napi_env env, napi_value function, const struct message *messag
 static bool next_message(struct receiver *r, struct message *message) {
   struct line *line = r->news;
   if (line == NULL) return false;
-  bool is_head = line->phase == TOLD;
+  bool is_head = line->phase == HEAD_READ;
   message->line = line->id;
   message->phase = line->phase;
   message->at = line->at;
@@ -51,7 +51,7 @@ static bool next_message(struct receiver *r, struct message *message) {
   receiver_take_news(r);
   if (message->length > 0) memcpy(message->bytes, is_head ? (void *)line->early : (void *)line->marks, message->length);
   if (!is_head) line->marks_have = 0;
-  line->told_to = line->at;
+  line->posted_to = line->at;
   if (line->phase == GONE) receiver_forget(r, line);
   return true;
 }
@@ -60,20 +60,20 @@ static void call_javascript(napi_env env, napi_value function, void *context, vo
   (void)data;
   struct receiver *r = context;
   if (env == NULL) return; /* The receiver may be freed already. */
-  bool goes_on = true;
-  while (goes_on && !r->is_closed) {
+  bool has_more = true;
+  while (has_more && !r->is_closed) {
     struct message message = {.bytes = NULL};
     pthread_mutex_lock(&r->lock);
-    goes_on = next_message(r, &message);
+    has_more = next_message(r, &message);
     pthread_mutex_unlock(&r->lock);
-    goes_on = goes_on && told(env, function, &message);
+    has_more = has_more && deliver(env, function, &message);
     free(message.bytes);
   }
   if (r->is_closed) return;
   pthread_mutex_lock(&r->lock);
   /* JavaScript threw, of which Node only warns, or memory ran out: another call delivers the rest. */
-  r->is_telling = r->news != NULL;
-  if (r->is_telling) r->on_news(r);
+  r->is_posting = r->news != NULL;
+  if (r->is_posting) r->on_news(r);
   pthread_mutex_unlock(&r->lock);
 }
 
@@ -88,7 +88,7 @@ static void environment_ends(void *argument) {
   receiver_close(&held->receiver);
 }
 
-static void teller_gone(napi_env env, void *data, void *hint) {
+static void callback_gone(napi_env env, void *data, void *hint) {
   (void)data;
   struct held *held = held_of(hint);
   if (held->is_hooked) napi_remove_env_cleanup_hook(env, environment_ends, held);
@@ -98,7 +98,7 @@ static void teller_gone(napi_env env, void *data, void *hint) {
 static void end(struct held *held) {
   if (held->receiver.is_closed) return;
   receiver_close(&held->receiver);
-  napi_release_threadsafe_function(held->tell, napi_tsfn_abort);
+  napi_release_threadsafe_function(held->callback, napi_tsfn_abort);
 }
 
 static void object_gone(napi_env env, void *data, void *hint) {
@@ -189,7 +189,7 @@ static napi_value drop(napi_env env, napi_callback_info info) {
 static napi_value hold(napi_env env, napi_callback_info info) {
   struct call call;
   if (!called(env, info, 1, &call)) return number_of(env, -EBADF);
-  napi_status done = call.numbers[0] > 0 ? napi_ref_threadsafe_function(env, call.held->tell) : napi_unref_threadsafe_function(env, call.held->tell);
+  napi_status done = call.numbers[0] > 0 ? napi_ref_threadsafe_function(env, call.held->callback) : napi_unref_threadsafe_function(env, call.held->callback);
   return answered(env, &call, done == napi_ok ? 0 : -EINVAL);
 }
 
@@ -202,7 +202,7 @@ static napi_value close_all(napi_env env, napi_callback_info info) {
   return number_of(env, 0);
 }
 
-/* openReceiver(told): told(line, phase, at, bytes) receives the messages. @returns the receiver, or a negative errno */
+/* openReceiver(onNews): onNews(line, phase, at, bytes) receives the messages. @returns the receiver, or a negative errno */
 static napi_value open_receiver(napi_env env, napi_callback_info info) {
   napi_value argv[1], object, name;
   size_t argc = 1;
@@ -219,12 +219,12 @@ static napi_value open_receiver(napi_env env, napi_callback_info info) {
     free(held);
     return number_of(env, -failure);
   }
-  if (napi_create_threadsafe_function(env, argv[0], NULL, name, 0, 1, r, teller_gone, r, call_javascript, &held->tell) != napi_ok) {
+  if (napi_create_threadsafe_function(env, argv[0], NULL, name, 0, 1, r, callback_gone, r, call_javascript, &held->callback) != napi_ok) {
     receiver_close(r);
     free(held);
     return NULL;
   }
-  napi_unref_threadsafe_function(env, held->tell);
+  napi_unref_threadsafe_function(env, held->callback);
   held->is_hooked = napi_add_env_cleanup_hook(env, environment_ends, held) == napi_ok;
   if (napi_wrap(env, object, held, object_gone, NULL, NULL) != napi_ok) return NULL;
   const struct { const char *name; napi_callback callback; } methods[] = {

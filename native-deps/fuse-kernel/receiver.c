@@ -25,9 +25,9 @@
  * JavaScript gets a message about a body after this many bytes or this much time, and immediately at its end. Each message costs two threads
  * time: on a fast line the bytes decide, on a slow one the time.
  */
-#define TOLD_BYTES (1024 * 1024)
-#define TOLD_NS 1000000L
-#define TOLD_MS 1
+#define POST_BYTES (1024 * 1024)
+#define POST_NS 1000000L
+#define POST_MS 1
 /* How often, under load, the lines are checked for an unfinished step: fast lines take several meanwhile. */
 #define LOOK_NS 10000000L
 #define EVENTS_MAX 16
@@ -55,7 +55,7 @@ static int arm(struct receiver *r, struct line *line, uint32_t events) {
   return epoll_ctl(r->epoll, EPOLL_CTL_MOD, line->fd, &event) == 0 ? 0 : -errno;
 }
 
-static void tell(struct receiver *r, struct line *line) {
+static void post(struct receiver *r, struct line *line) {
   if (r->is_closed) return;
   if (!line->is_news) {
     line->is_news = true;
@@ -63,8 +63,8 @@ static void tell(struct receiver *r, struct line *line) {
     *r->last_news = line;
     r->last_news = &line->next_news;
   }
-  if (r->is_telling) return;
-  r->is_telling = true;
+  if (r->is_posting) return;
+  r->is_posting = true;
   r->on_news(r);
 }
 
@@ -77,7 +77,7 @@ void receiver_take_news(struct receiver *r) {
 /* Closed by the peer, cut, or the disk is full: in each case JavaScript drops the line and retries in its own way. */
 static void fail(struct receiver *r, struct line *line) {
   line->phase = OVER;
-  tell(r, line);
+  post(r, line);
 }
 
 static void end_line(struct receiver *r, struct line *line) {
@@ -85,7 +85,7 @@ static void end_line(struct receiver *r, struct line *line) {
   close(line->fd);
   if (line->file >= 0) close(line->file);
   line->phase = GONE;
-  tell(r, line);
+  post(r, line);
 }
 
 void receiver_forget(struct receiver *r, struct line *line) {
@@ -141,7 +141,7 @@ int receiver_ask(struct receiver *r, struct line *line, const void *request, siz
   if (sent != (ssize_t)length) return sent < 0 ? -errno : -EAGAIN;
   line->phase = HEAD;
   line->early_have = line->head_length = 0;
-  line->at = line->told_to = 0; /* Clears the previous body. */
+  line->at = line->posted_to = 0; /* Clears the previous body. */
   return arm(r, line, EPOLLIN);
 }
 
@@ -161,8 +161,8 @@ static void receive_head(struct receiver *r, struct line *line) {
   const unsigned char *end = memmem(line->early, line->early_have, "\r\n\r\n", 4);
   if (end != NULL) {
     line->head_length = (size_t)(end - line->early) + 4;
-    line->phase = TOLD;
-    tell(r, line);
+    line->phase = HEAD_READ;
+    post(r, line);
   } else if (line->early_have == sizeof line->early) {
     fail(r, line);
   } else {
@@ -197,7 +197,7 @@ static void hurry(struct receiver *r, bool is_quiet) {
 }
 
 int receiver_land(struct receiver *r, struct line *line, int file, uint64_t position, uint64_t length) {
-  if (line->phase != TOLD) return -EBUSY;
+  if (line->phase != HEAD_READ) return -EBUSY;
   free(line->marks);
   line->marks = malloc((length / BLOCK_BYTES + 2) * sizeof *line->marks);
   if (line->marks == NULL) return -ENOMEM;
@@ -206,7 +206,7 @@ int receiver_land(struct receiver *r, struct line *line, int file, uint64_t posi
   line->marks_have = 0;
   line->mark = 0;
   line->mark_is_whole = position % BLOCK_BYTES == 0;
-  line->at = line->looked_at = line->told_to = position;
+  line->at = line->looked_at = line->posted_to = position;
   line->end = position + length;
   line->phase = BODY;
   size_t early = line->early_have - line->head_length, block = left_of(line, BLOCK_BYTES);
@@ -270,15 +270,15 @@ static void receive_body(struct receiver *r, struct line *line) {
     line->file = -1;
     wait_for(line, 1);
     line->phase = IDLE;
-    tell(r, line);
+    post(r, line);
     /* More bytes than announced: the next response would not start where it should. */
     if (line->early_have > line->head_length) fail(r, line);
     else arm(r, line, EPOLLIN);
   } else if (is_over) {
     fail(r, line);
   } else {
-    if (line->at - line->told_to >= TOLD_BYTES) tell(r, line);
-    else if (r->untold_ns == 0) r->untold_ns = now_ns();
+    if (line->at - line->posted_to >= POST_BYTES) post(r, line);
+    else if (r->unposted_ns == 0) r->unposted_ns = now_ns();
     wait_for(line, left_of(line, STEP_BYTES));
     r->is_patient = true;
     arm(r, line, EPOLLIN);
@@ -286,10 +286,10 @@ static void receive_body(struct receiver *r, struct line *line) {
 }
 
 static void tell_in_time(struct receiver *r) {
-  if (r->untold_ns == 0 || now_ns() - r->untold_ns < TOLD_NS) return;
-  r->untold_ns = 0;
+  if (r->unposted_ns == 0 || now_ns() - r->unposted_ns < POST_NS) return;
+  r->unposted_ns = 0;
   for (struct line *line = r->lines; line != NULL; line = line->next) {
-    if (line->phase == BODY && line->told_to < line->at) tell(r, line);
+    if (line->phase == BODY && line->posted_to < line->at) post(r, line);
   }
 }
 
@@ -298,7 +298,7 @@ static void *run(void *argument) {
   pthread_setname_np(pthread_self(), "receiver");
   pthread_mutex_lock(&r->lock);
   while (!r->is_closed) {
-    int timeout_ms = r->untold_ns == 0 && !r->is_patient ? -1 : TOLD_MS;
+    int timeout_ms = r->unposted_ns == 0 && !r->is_patient ? -1 : POST_MS;
     pthread_mutex_unlock(&r->lock);
     struct epoll_event events[EVENTS_MAX];
     int count = epoll_wait(r->epoll, events, EVENTS_MAX, timeout_ms);

@@ -13,13 +13,13 @@
 enum phase {
   IDLE = 0, /* no request is pending */
   HEAD = 1, /* a request was sent, the head of its response is pending */
-  TOLD = 2, /* the head was received: JavaScript assigns a file to the body, or drops the line */
+  HEAD_READ = 2, /* the head was received: JavaScript assigns a file to the body, or drops the line */
   BODY = 3, /* the body goes into a file */
   OVER = 4, /* closed by the peer, or failed; JavaScript drops the line */
   GONE = 5, /* closed here: no write follows */
 };
 
-/* One connection. The thread handles it only after an armed event (EPOLLONESHOT), so never in TOLD and OVER. */
+/* One connection. The thread handles it only after an armed event (EPOLLONESHOT), so never in HEAD_READ and OVER. */
 struct line {
   struct line *next, *next_news;
   uint32_t id;
@@ -28,7 +28,7 @@ struct line {
   bool is_dropped, is_news;
   uint64_t received;     /* bytes since it was adopted */
   uint64_t at, end;      /* of the body: position of its next byte, and its end */
-  uint64_t told_to;      /* position in the last message to JavaScript */
+  uint64_t posted_to;      /* position in the last message to JavaScript */
   uint64_t looked_at;    /* position at the last check */
   int low_water;         /* this many bytes wake the thread */
   uint32_t mark;         /* checksum of the received part of the block */
@@ -44,14 +44,14 @@ struct receiver {
   pthread_mutex_t lock;
   pthread_t thread;
   int epoll, wake;
-  bool is_closed, is_telling;
+  bool is_closed, is_posting;
   bool is_patient;   /* a line may wait for more bytes than the rest of its block */
   int64_t looked_ns; /* time of the last check of the lines */
-  int64_t untold_ns; /* time of the first byte in a file without a message to JavaScript; 0: none */
+  int64_t unposted_ns; /* time of the first byte in a file without a message to JavaScript; 0: none */
   uint32_t ids;
   struct line *lines, *news, **last_news;
   unsigned char *buffer; /* of one step */
-  void (*on_news)(struct receiver *); /* called with the lock, once until `is_telling` is false again */
+  void (*on_news)(struct receiver *); /* called with the lock, once until `is_posting` is false again */
 };
 
 /* All except `receiver_open` and `receiver_close` are called with the lock. Results are 0, or a negative errno. */

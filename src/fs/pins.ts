@@ -375,11 +375,11 @@ class Troubles {
   /** Aborts the running fetches. */
   readonly signal: AbortSignal;
   readonly #log: Logger;
-  readonly #everybodys = new AbortController();
+  readonly #common = new AbortController();
   #reported: string | null = null;
 
   constructor(shutdown: AbortSignal, log: Logger) {
-    this.signal = AbortSignal.any([shutdown, this.#everybodys.signal]);
+    this.signal = AbortSignal.any([shutdown, this.#common.signal]);
     setMaxListeners(0, this.signal); // one for each request under way
     this.#log = log;
   }
@@ -396,11 +396,11 @@ class Troubles {
 
   met(ino: Inode, error: unknown): void {
     this.#log.debug({ err: error, ino }, 'pinned file or folder not complete');
-    if (this.#everybodys.signal.aborted) return;
-    const isEverybodys = error instanceof SignInError || ENDS_A_ROUND.has(toFsError(error).errno);
+    if (this.#common.signal.aborted) return;
+    const isCommon = error instanceof SignInError || ENDS_A_ROUND.has(toFsError(error).errno);
     const message = error instanceof Error ? error.message : String(error);
-    this.#reported = isEverybodys ? message : (this.#reported ?? message);
-    if (isEverybodys) this.#everybodys.abort(error);
+    this.#reported = isCommon ? message : (this.#reported ?? message);
+    if (isCommon) this.#common.abort(error);
   }
 
   unlessMet<T>(ino: Inode, read: () => T): T | undefined {

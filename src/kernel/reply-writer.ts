@@ -25,7 +25,7 @@ import type { Wire } from './wire.ts';
 const IN_PLACE_BYTES_MAX = N.SMALL_SLOT_BYTES - P.OUT_HEADER_BYTES;
 
 /** Errors of a reply without a waiting caller: interrupted; unmounted; aborted; abandoned by another thread. */
-const NOBODY_WAITS: ReadonlySet<number> = new Set([
+const WITHOUT_CALLER: ReadonlySet<number> = new Set([
   constants.errno.ENOENT,
   constants.errno.ENODEV,
   constants.errno.ECONNABORTED,
@@ -216,7 +216,7 @@ export class ReplyWriter {
     }
     allSent(given);
     // On any other failure (no memory, no descriptor, a closed one) reply with an error: the caller must not hang.
-    if (result < 0 && !NOBODY_WAITS.has(-result))
+    if (result < 0 && !WITHOUT_CALLER.has(-result))
       throw new FsError('EIO', `the reply to a read could not be sent: errno ${-result}`);
     if (later) this.#deps.sent(request, 0);
     return N.TAKEN;

@@ -4,7 +4,7 @@ import { unbracketed } from '../base/proxy.ts';
 import type { Extent } from '../base/vocabulary.ts';
 import { type AnswerHead, plainHead } from './answer-head.ts';
 import { attemptMs, type NameLookup } from './name-lookup.ts';
-import { GONE, IDLE, type LineNews, OVER, type Receiver, TOLD } from './receiver.ts';
+import { GONE, HEAD_READ, IDLE, type LineNews, OVER, type Receiver } from './receiver.ts';
 
 /** An idle connection is kept so long, or as long as the other side says, less a moment for a request on its way. */
 const KEEP_ALIVE_MS = 30_000;
@@ -183,7 +183,7 @@ class Line {
 
   #hear({ phase, at, bytes }: LineNews): void {
     const job = this.#job;
-    if (phase === TOLD && job !== null) this.#answered(job, bytes);
+    if (phase === HEAD_READ && job !== null) this.#answered(job, bytes);
     else if (job?.head != null && at > job.at) {
       job.at = at;
       job.download.landed(at, marksOf(bytes));

@@ -3,19 +3,19 @@ import { checked, loadAddon } from '../base/native.ts';
 
 /** In which phase a line is; the numbers are receiver.h's. */
 export const IDLE = 0;
-export const TOLD = 2;
+export const HEAD_READ = 2;
 export const OVER = 4;
 export const GONE = 5;
 
 export interface LineNews {
   /**
-   * TOLD: the head of an answer came · BODY (3): more of the body is in the file · IDLE: all of it is · OVER: the connection ended or failed,
+   * HEAD_READ: the head of an answer came · BODY (3): more of the body is in the file · IDLE: all of it is · OVER: the connection ended or failed,
    * and is to be dropped · GONE: it was dropped, and nothing is written for it any more
    */
   readonly phase: number;
   /** How far the last body is in its file, in every phase. */
   readonly at: number;
-  /** In TOLD the head, with the empty line that ends it; otherwise the marks of blocks that became whole since the last news. */
+  /** In HEAD_READ the head, with the empty line that ends it; otherwise the marks of blocks that became whole since the last news. */
   readonly bytes: Buffer;
 }
 

@@ -7,7 +7,7 @@ import { systemClock } from '../../src/base/clock.ts';
 import { BLOCK_BYTES, type Extent } from '../../src/base/vocabulary.ts';
 import { DirectDownloads, type Download } from '../../src/remote/direct-downloads.ts';
 import { NameLookup } from '../../src/remote/name-lookup.ts';
-import { GONE, IDLE, type LineNews, OVER, Receiver, TOLD } from '../../src/remote/receiver.ts';
+import { GONE, HEAD_READ, IDLE, type LineNews, OVER, Receiver } from '../../src/remote/receiver.ts';
 import { missingAddon, titled } from '../harness/requirement.ts';
 import { hasReceiver } from './client.ts';
 import { until } from './scripted-server.ts';
@@ -81,7 +81,7 @@ describe.skipIf(missing !== null)(titled('a line', missing), () => {
 
       receiver.drop(id);
       await until(() => phases(heard).includes(GONE), 'it is gone');
-      expect(phases(heard)).not.toContain(TOLD);
+      expect(phases(heard)).not.toContain(HEAD_READ);
     }
   });
 
@@ -108,7 +108,7 @@ describe.skipIf(missing !== null)(titled('a line', missing), () => {
     const { id, peer, heard } = await line();
     receiver.ask(id, request);
     peer.write(`HTTP/1.1 200 OK\r\n\r\n0123456789`);
-    await until(() => phases(heard).includes(TOLD), 'the head is here');
+    await until(() => phases(heard).includes(HEAD_READ), 'the head is here');
 
     expect(() => land(id)).toThrow();
 
@@ -124,7 +124,7 @@ describe.skipIf(missing !== null)(titled('a line', missing), () => {
     for (const { id, peer, heard } of [busy, slow]) {
       receiver.ask(id, request);
       peer.write(head);
-      await until(() => phases(heard).includes(TOLD), 'the head is here');
+      await until(() => phases(heard).includes(HEAD_READ), 'the head is here');
     }
     const nowhere = openSync('/dev/null', 'w');
     receiver.land(busy.id, nowhere, 0, 2 ** 36);
@@ -150,7 +150,7 @@ describe.skipIf(missing !== null)(titled('a line', missing), () => {
     const { id, peer, heard } = await line();
     receiver.ask(id, request);
     peer.write('HTTP/1.1 200 OK\r\n\r\n');
-    await until(() => phases(heard).includes(TOLD), 'the head is here');
+    await until(() => phases(heard).includes(HEAD_READ), 'the head is here');
 
     receiver.land(id, file, 0, 1_000_000);
     peer.end(BYTES);

@@ -372,7 +372,7 @@ interface LateAnswer {
 /** For access by alias: its one lookup belongs to the alias. */
 const NO_LOOKUPS: LookupLedger = { took: () => undefined, keep: () => undefined };
 
-/** One operation under way, and who asks as far as that is known. */
+/** One pending operation, with as much of its caller as is known. */
 class PathRequest implements OpContext, PendingOp {
   readonly op: OpName;
   readonly uid: number;
