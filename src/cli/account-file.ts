@@ -161,8 +161,8 @@ export function chooseAccount(
   // Names of a service's users are numbers: nobody knows which of them is whose.
   const names = all.map(({ name, account }) => `${visible(account.username)} (${name})`).join(', ');
   if (only === undefined)
-    throw new UsageError(`no account ${visible(wanted ?? '')}; there are: ${names}`, exitCode('signIn'));
-  throw new UsageError(`more than one account fits: say which with --account: ${names}`);
+    throw new UsageError(`no account ${visible(wanted ?? '')}; signed in: ${names}`, exitCode('signIn'));
+  throw new UsageError(`several accounts match: choose one with --account: ${names}`);
 }
 
 /** Where the account of a sign-in is kept. */

@@ -35,10 +35,10 @@ export function failureOf(error: unknown): Failure {
   if (error instanceof TransportError)
     return { sentence: `the service cannot be reached: ${transportReason(error)}`, exitCode: exitCode('unreachable') };
   if (error instanceof ApiError)
-    return { sentence: `the service refused it: ${error.message}`, exitCode: exitCode('unreachable') };
+    return { sentence: `the service refused the request: ${error.message}`, exitCode: exitCode('unreachable') };
   if (error instanceof ProtocolError) {
     return {
-      sentence: `the service gave an answer that it should not give: ${error.message}`,
+      sentence: `the service sent an invalid response: ${error.message}`,
       exitCode: exitCode('unreachable'),
     };
   }
@@ -62,7 +62,7 @@ export function transportReason({ message }: TransportError): string {
   if (reason === undefined) return message;
   const isPlain = ['wrong version number', 'packet length too long', 'http request'].includes(reason);
   return isPlain
-    ? `what answers there does not speak TLS (${reason}): is it an http:// address, or another port?`
+    ? `the server does not speak TLS (${reason}): check the scheme (http:// or https://) and the port`
     : `no trusted connection: ${reason}`;
 }
 
@@ -87,17 +87,17 @@ export function withPath(error: unknown, path: string): unknown {
 const DISK_FAILURES: ReadonlyMap<string, { readonly sentence: string; readonly reason: ExitReason }> = new Map([
   ['ENOSPC', { sentence: 'no space is left on the disk', reason: 'store' }],
   ['EDQUOT', { sentence: 'the quota is used up', reason: 'store' }],
-  ['EACCES', { sentence: 'it may not be read or written by this user', reason: 'usage' }],
-  ['EPERM', { sentence: 'it may not be changed by this user', reason: 'usage' }],
-  ['EROFS', { sentence: 'it cannot be changed: it is mounted read-only', reason: 'usage' }],
+  ['EACCES', { sentence: 'this user has no permission to read or write it', reason: 'usage' }],
+  ['EPERM', { sentence: 'this user has no permission to change it', reason: 'usage' }],
+  ['EROFS', { sentence: 'its file system is mounted read-only', reason: 'usage' }],
   ['ENOENT', { sentence: 'it does not exist', reason: 'missing' }],
-  ['ENOTDIR', { sentence: 'a part of its path is no folder', reason: 'missing' }],
-  ['EEXIST', { sentence: 'it exists already', reason: 'usage' }],
+  ['ENOTDIR', { sentence: 'a part of its path is not a folder', reason: 'missing' }],
+  ['EEXIST', { sentence: 'it already exists', reason: 'usage' }],
   ['EISDIR', { sentence: 'it is a folder', reason: 'usage' }],
   ['ENAMETOOLONG', { sentence: 'the name is too long', reason: 'usage' }],
   ['ETIMEDOUT', { sentence: 'the service cannot be reached', reason: 'unreachable' }],
   ['EIO', { sentence: 'it cannot be read: see cfs status', reason: 'unreachable' }],
-  ['ENOTCONN', { sentence: 'the mount there is dead: cfs umount takes it away', reason: 'notMounted' }],
+  ['ENOTCONN', { sentence: 'its mount is dead: cfs umount removes it', reason: 'notMounted' }],
 ]);
 
 /**

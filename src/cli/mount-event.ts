@@ -42,9 +42,9 @@ export function eventLine(event: MountEvent): string {
         ? `moved ${visible(event.path)} to the trash`
         : `deleted ${visible(event.path)} permanently`;
     case 'conflict':
-      return `${visible(event.path)} was changed or made here and elsewhere: both are kept, one as ${visible(event.copy)}`;
+      return `${visible(event.path)} was changed or created both here and elsewhere: both are kept, one as ${visible(event.copy)}`;
     case 'parked':
-      return `parked ${visible(event.path)}: ${visible(event.reason)} (kept here; see cfs status)`;
+      return `parked ${visible(event.path)}: ${visible(event.reason)} (kept on this machine; see cfs status)`;
     case 'taken-back': {
       const kept = event.copy === null ? 'not all of it was here' : `it is kept as ${visible(event.copy)}`;
       return `the service has lost the newest version of ${visible(event.path)}: ${kept}`;
@@ -52,7 +52,7 @@ export function eventLine(event: MountEvent): string {
     case 'held-back':
       return `held back: ${heldText(event)}`;
     case 'offline':
-      return `offline: ${visible(event.reason)}; files that are on this machine stay usable, changes are kept and pushed later`;
+      return `offline: ${visible(event.reason)}; files on this machine stay usable, changes are kept and pushed later`;
     case 'online':
       return `online again after ${formatDuration(event.offlineMs)}`;
     case 'sign-in-needed':
@@ -62,7 +62,7 @@ export function eventLine(event: MountEvent): string {
     case 'unmounted': {
       const left =
         event.pending > 0
-          ? `; ${changes(event.pending)} ${verb(event.pending)} kept here and pushed at the next start`
+          ? `; ${changes(event.pending)} ${verb(event.pending)} kept here and pushed after the next mount`
           : '';
       const busy = event.busy ? ' (it was busy: programs that still use it get errors)' : '';
       return `unmounted ${visible(event.directory)}${busy}${left}`;
@@ -76,7 +76,7 @@ export function eventLine(event: MountEvent): string {
 export function heldText({ path, nodes }: HeldRemoval): string {
   const count = nodes >= HELD_NODES_MAX ? 'more than 100 removals' : `${nodes} ${nodes === 1 ? 'removal' : 'removals'}`;
   const place = path === '' ? 'the top folder' : visible(path);
-  return `${count} in ${place}, kept here: look at the service, then cfs refresh --accept`;
+  return `${count} in ${place}, kept here: check the service, then run cfs refresh --accept`;
 }
 
 function changes(count: number): string {

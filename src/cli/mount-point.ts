@@ -66,7 +66,7 @@ export function checkMountPoint(directory: string, options: { allowNonEmpty: boo
   } catch (error) {
     if (error instanceof UsageError) throw error;
     const { code } = error as NodeJS.ErrnoException;
-    if (code === 'ENOENT') refuse('does not exist: make the directory first');
+    if (code === 'ENOENT') refuse('does not exist: create the directory first');
     if (code === 'ENOTDIR') refuse('is not a directory');
     refuse(`cannot be used (${code})`);
   }
@@ -78,7 +78,7 @@ export function checkMountPoint(directory: string, options: { allowNonEmpty: boo
     refuse(`cannot be read (${(error as NodeJS.ErrnoException).code})`);
   }
   if (entries.length > 0 && !options.allowNonEmpty)
-    refuse('is not empty: choose another directory, or say --nonempty to hide what is in it');
+    refuse('is not empty: choose another directory, or hide its contents with --nonempty');
   return path;
 }
 
@@ -94,7 +94,7 @@ export function checkNothingNeededBelow(directory: string, needed: readonly stri
   const hidden = needed.find((path) => `${realPathOf(path)}/`.startsWith(below));
   if (hidden === undefined) return;
   throw new UsageError(
-    `${visible(directory)} cannot be mounted on: ${visible(hidden)}, which the mount itself needs, lies below it`,
+    `${visible(directory)} cannot be a mount point: it contains ${visible(hidden)}, which the mount itself needs`,
     exitCode('mountPoint'),
   );
 }
@@ -204,13 +204,12 @@ function detachDeadMount(path: string): void {
     const refuse = (sentence: string): never => {
       throw new UsageError(sentence, exitCode('alreadyMounted'));
     };
-    if (state === 'hangs')
-      refuse(`${shown} is mounted already, and that mount does not answer: fusermount3 -uz ${shown} takes it away`);
+    if (state === 'hangs') refuse(`${shown} has a mount that does not answer: fusermount3 -uz ${shown} removes it`);
     if (state === 'alive') refuse(`${shown} is mounted already (${mount.source})`);
     if (!isOurs(mount))
-      refuse(`a dead mount of another program (${mount.type}) lies on ${shown}: fusermount3 -u ${shown} takes it away`);
+      refuse(`a dead mount of another program (${mount.type}) is on ${shown}: fusermount3 -u ${shown} removes it`);
     const why = detachMount(path);
-    if (why !== null) refuse(`a dead mount lies on ${shown} and cannot be taken away: ${visible(why)}`);
+    if (why !== null) refuse(`a dead mount is on ${shown} and cannot be removed: ${visible(why)}`);
   }
 }
 

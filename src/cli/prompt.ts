@@ -21,7 +21,7 @@ export function terminalPrompt(input: ReadStream, output: WriteStream): Prompt |
       output.write(`${question}: `);
       try {
         return await new Promise<string>((resolve, reject) => {
-          reader.once('close', () => reject(new UsageError('nothing was answered')));
+          reader.once('close', () => reject(new UsageError('no answer was given')));
           reader.once('SIGINT', () => reject(new UsageError('interrupted')));
           reader.once('line', resolve);
         });

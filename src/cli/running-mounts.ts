@@ -73,9 +73,9 @@ export async function chooseMount(
   if (only !== undefined && second === undefined) return only;
   if (second !== undefined) {
     const directories = fitting.map(({ status }) => visible(status.directory)).join(', ');
-    throw new UsageError(`several mounts are running (${directories}): say which directory is meant`);
+    throw new UsageError(`several mounts are running (${directories}): name the directory`);
   }
-  if (wanted.directory !== null) throw noMount(states, `no mount of ours is running at ${visible(wanted.directory)}`);
+  if (wanted.directory !== null) throw noMount(states, `no cfs mount is running at ${visible(wanted.directory)}`);
   throw noMount(states, wanted.account === null ? 'no mount is running' : `${visible(wanted.account)} is not mounted`);
 }
 
@@ -87,10 +87,10 @@ export function noMount(states: readonly AccountState[], sentence: string): Usag
   const silent = states.find((state) => state.silent);
   if (silent !== undefined) {
     const who = visible(silent.username);
-    return new UsageError(`the mount of ${who} does not answer: cfs doctor says what to do`, exitCode('failure'));
+    return new UsageError(`the mount of ${who} does not answer: run cfs doctor`, exitCode('failure'));
   }
   const isForeign = states.some((state) => state.isForeign === true);
-  const why = isForeign ? 'that mount belongs to another user: ask as the one who mounted' : sentence;
+  const why = isForeign ? 'that mount belongs to another user: run the command as that user' : sentence;
   return new UsageError(why, exitCode('notMounted'));
 }
 

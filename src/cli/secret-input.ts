@@ -11,12 +11,12 @@ export async function secretFromInput(input: AsyncIterable<Uint8Array>, flag: st
   let bytes = 0;
   for await (const chunk of input) {
     bytes += chunk.byteLength;
-    if (bytes > SECRET_BYTES_MAX) throw new UsageError(`${flag}: that is no password: more than 64 KiB`);
+    if (bytes > SECRET_BYTES_MAX) throw new UsageError(`${flag}: the password is longer than 64 KiB`);
     chunks.push(chunk);
     if (chunk.includes(0x0a)) break;
   }
   const line = Buffer.concat(chunks).toString('utf8').split(/\r?\n/, 1)[0] ?? '';
-  if (line === '') throw new UsageError(`${flag}: nothing came on standard input`);
+  if (line === '') throw new UsageError(`${flag}: standard input is empty`);
   return line;
 }
 

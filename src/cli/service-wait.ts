@@ -77,7 +77,7 @@ export class ServiceWait {
 
   #armNotice(): void {
     this.#cancelNotice();
-    const end = this.#timeoutMs === null ? 'Ctrl-C ends that, --timeout does so by itself' : 'Ctrl-C ends that';
+    const end = this.#timeoutMs === null ? 'Ctrl-C stops waiting, --timeout limits the wait' : 'Ctrl-C stops waiting';
     this.#cancelNotice = this.#clock.after(SILENT_MS_MAX, () =>
       this.#warn(`waiting for ${this.#waitsFor} to answer; ${end}\n`),
     );

@@ -90,12 +90,12 @@ function readTable(file: OptionInputs['file'], problems: string[]): ReadonlyMap<
     const option = known.get(key);
     if (option === undefined) problems.push(`${file.path}:${line}: ${key}: there is no such option`);
     else if (option.isQuoted === true && typeof value === 'number')
-      problems.push(`${file.path}:${line}: ${key}: expected a text, in quotes, such as "${option.default}"`);
+      problems.push(`${file.path}:${line}: ${key}: expected a string in quotes, such as "${option.default}"`);
     else if (option.isRepeatable === true && Array.isArray(value) && value.every((word) => typeof word === 'string'))
       values.set(key, { text: value.join(','), line });
     else if (typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean')
       values.set(key, { text: String(value), line });
-    else problems.push(`${file.path}:${line}: ${key}: expected a text, a number, true or false`);
+    else problems.push(`${file.path}:${line}: ${key}: expected a string, a number, true or false`);
   }
   return values;
 }

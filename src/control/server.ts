@@ -300,7 +300,7 @@ function checkedParams(method: MethodName, params: unknown): unknown {
       return { path: pathOf(given) };
     case 'copyAttributes': {
       const [path, from] = [pathOf(given), pathOf(given, 'from')];
-      if (path === null || from === null) throw new UsageError('path, from: expected texts');
+      if (path === null || from === null) throw new UsageError('path, from: expected strings');
       return { path, from };
     }
     case 'umount':
@@ -312,7 +312,7 @@ function checkedParams(method: MethodName, params: unknown): unknown {
 
 function pathOf(given: Record<string, unknown>, name = 'path'): string | null {
   const path = given[name] ?? null;
-  if (path !== null && typeof path !== 'string') throw new UsageError(`${name}: expected a text`);
+  if (path !== null && typeof path !== 'string') throw new UsageError(`${name}: expected a string`);
   return path;
 }
 

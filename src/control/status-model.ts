@@ -73,7 +73,7 @@ export interface PendingChange {
 export interface ParkedChange {
   readonly path: string;
   readonly kind: ChangeKind;
-  /** `quota: the account has no room for it (413 …)`: a `ParkReason`, what that means, and what was answered. */
+  /** `quota: the account has no storage left for it (413 …)`: a `ParkReason`, what that means, and what was answered. */
   readonly reason: string;
   readonly sinceMs: number;
 }

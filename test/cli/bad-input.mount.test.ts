@@ -73,7 +73,7 @@ describe('cfs-mount', () => {
 
       const refusal = await home.run('cfs-mount', args());
 
-      expectRefusal(refusal, exitCode('mountPoint'), `${needed}, which the mount itself needs, lies below it`);
+      expectRefusal(refusal, exitCode('mountPoint'), `${needed}, which the mount itself needs`);
       expect(readdirSync(home.path('empty'))).toEqual([]);
     },
   );
@@ -172,7 +172,7 @@ describe('cfs login', () => {
     expectRefusal(
       result,
       exitCode('usage'),
-      /neither flag nor environment gives: CFS_PASSWORD \(--password-stdin\), CFS_APPLICATION \(--application\)$/m,
+      /neither flags nor environment provide: CFS_PASSWORD \(--password-stdin\), CFS_APPLICATION \(--application\)$/m,
     );
   });
 
@@ -202,7 +202,7 @@ describe('cfs login', () => {
 
     expect(code).toBe(exitCode('unreachable'));
     expect(stderr).toMatch(
-      /^cfs: https:\S+ cannot be reached: what answers there does not speak TLS \(wrong version number\): is it an http:\/\/ address, or another port\?\n$/,
+      /^cfs: https:\S+ cannot be reached: the server does not speak TLS \(wrong version number\): check the scheme \(http:\/\/ or https:\/\/\) and the port\n$/,
     );
   });
 
@@ -232,9 +232,9 @@ describe('cfs login', () => {
 describe('without a mount', () => {
   test.each([
     [['sync', '--wait'], 'no mount is running'],
-    [['sync', '--wait', '/etc/hostname'], '/etc/hostname lies in no mount that is running'],
+    [['sync', '--wait', '/etc/hostname'], '/etc/hostname is not in a running mount'],
     [['umount'], 'no mount is running'],
-    [['umount', '/mnt/x\ny'], 'no mount of ours is running at /mnt/x\\x0ay'],
+    [['umount', '/mnt/x\ny'], 'no cfs mount is running at /mnt/x\\x0ay'],
     [['umount', '--account', 'zoe'], 'zoe is not mounted'],
   ])('cfs %j says so', async (args, sentence) => {
     home.plantAccount();

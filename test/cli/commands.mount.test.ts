@@ -122,7 +122,7 @@ test('a command that waits for a silent service says so after two seconds, and -
     await mount.server.setFaults([]);
     for (const { code, stderr } of ends) {
       expect(stderr).toBe(
-        `waiting for the service at ${url} to answer; Ctrl-C ends that\n` +
+        `waiting for the service at ${url} to answer; Ctrl-C stops waiting\n` +
           `cfs: the service at ${url} did not answer within 3 s (--timeout)\n`,
       );
       expect(code).toBe(exitCode('unreachable'));
@@ -230,7 +230,7 @@ test('a link to the directory of a mount names it, dead or alive', async () => {
 
     expect(await mount.cfs(['sync', '--wait', link])).toMatchObject({ code: 0 });
     expect(await namesOnServer(mount)).toContain('folder/kept.txt');
-    expect((await mount.cfs(['pin', link])).stdout).toContain(`${link} is kept here: `);
+    expect((await mount.cfs(['pin', link])).stdout).toContain(`${link} is kept on this machine: `);
     expect((await mount.cfs(['umount', link])).stdout).toBe(`unmounted ${mount.directory}\n`);
     await mount.gone();
 
@@ -250,7 +250,7 @@ test('cfs umount returns when everything is pushed; with --now it keeps the rest
     await mount.gone();
     expect(now.code).toBe(exitCode('pending'));
     expect(now.stderr).toMatch(
-      /^1 change not with the service yet; kept here and pushed at the next start, nothing is lost\n {2}upload kept-back.txt\n$/,
+      /^1 change not pushed yet; kept here and pushed after the next mount, nothing is lost\n {2}upload kept-back.txt\n$/,
     );
     expect(await namesOnServer(mount)).not.toContain('kept-back.txt');
 
@@ -312,7 +312,7 @@ test('cfs umount that waits for a service that is away ends when --now, or a sig
     expect([limited.code, limited.stderr]).toEqual([
       exitCode('pending'),
       expect.stringMatching(
-        /^the service does not answer: waiting; cfs umount --now ends it at once: .*\n.*3 changes not with the service yet; kept here and pushed at the next start, nothing is lost\n/s,
+        /^the service does not answer: waiting; cfs umount --now ends it at once: .*\n.*3 changes not pushed yet; kept here and pushed after the next mount, nothing is lost\n/s,
       ),
     ]);
     await mount.gone();

@@ -57,7 +57,7 @@ test('cfs export copies out what exists here only, beside a mount and without on
   await own.mount();
   expect((await own.run(`find . -type f -print0 | sort -z | xargs -0 sha256sum`)).stdout).toBe(exported);
   await own.sync();
-  expect((await own.cfs(['export', join(directory, '../three')])).stdout).toBe('nothing is on this machine only\n');
+  expect((await own.cfs(['export', join(directory, '../three')])).stdout).toBe('nothing exists only on this machine\n');
 });
 
 /** [S-export-1] */
@@ -77,7 +77,7 @@ test('what cfs export cannot have is zeros in the copy, named, and told by the e
     const result = await other.cfs(['export', copy], { anyExitCode: true });
 
     expect(result.code).toBe(exitCode('store'));
-    expect(result.stderr).toMatch(/^base\.bin: [\d.]+ MiB of 7\.6 MiB are not here: zeros\n$/);
+    expect(result.stderr).toMatch(/^base\.bin: [\d.]+ MiB of 7\.6 MiB are not on this machine: zeros instead\n$/);
     const bytes = readFileSync(join(copy, 'base.bin'));
     expect(bytes).toHaveLength(8_000_000);
     expect(bytes.subarray(7_999_000, 7_999_004).toString()).toBe('mine');
@@ -103,7 +103,7 @@ test('beside a mount a change that is shorter than a page is exported to the byt
     const result = await other.cfs(['export', copy], { anyExitCode: true });
 
     expect(result.code).toBe(exitCode('store'));
-    expect(result.stderr).toMatch(/^base\.bin: [\d.]+ MiB of 2\.9 MiB are not here: zeros\n$/);
+    expect(result.stderr).toMatch(/^base\.bin: [\d.]+ MiB of 2\.9 MiB are not on this machine: zeros instead\n$/);
     const bytes = readFileSync(join(copy, 'base.bin'));
     expect(bytes).toHaveLength(3_000_000);
     const around = Buffer.alloc(1_000);
@@ -146,7 +146,7 @@ test('cfs logout takes token and keys away and keeps what was not pushed; --forg
 
   const refused = await own.cfs(['logout', '--forget'], { anyExitCode: true });
   expect(refused.code).toBe(exitCode('pending'));
-  expect(refused.stderr).toMatch(/on this machine only: mount and cfs sync --wait, or cfs export, first\n$/);
+  expect(refused.stderr).toMatch(/only on this machine: first mount and run cfs sync --wait, or run cfs export DIR\n$/);
   const out = await own.cfs(['logout']);
   expect(out.stderr).toMatch(/^\d+ not pushed yet: kept here, and pushed after the next cfs login and mount\n$/);
   expect(existsSync(join(state, name, 'account.json'))).toBe(false);
@@ -192,7 +192,7 @@ test('several accounts side by side: a path says which is meant, and without one
       ]);
     }
     const ambiguous = await first.cfs(['trash', 'list'], { anyExitCode: true });
-    expect(ambiguous.stderr).toMatch(/more than one account fits: say which with --account/);
+    expect(ambiguous.stderr).toMatch(/several accounts match: choose one with --account/);
     await first.cfs(['sync', '--wait', join(directory, 'two.txt')]);
     expect([...(await other.reader.digests()).keys()]).toEqual(['two.txt']);
     expect((await first.cfs(['metrics'])).stdout.match(/^cfs_online\{account="[^"]+"\} 1$/gm)).toHaveLength(2);

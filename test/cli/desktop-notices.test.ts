@@ -53,10 +53,10 @@ test('each kind is shown once an hour, and the next notice says how many there w
 
   const lines = await shown(4);
   expect(lines.map((line) => line.split('|')[3])).toEqual([
-    'A change is not accepted by the cloud',
+    'The cloud rejected a change',
     'A file was changed in two places',
     'Sign in to the cloud again',
-    'A change is not accepted by the cloud',
+    'The cloud rejected a change',
   ]);
   expect(lines[3]).toContain('parked five.txt: quota');
   expect(lines[3]).toContain('and 3 more since the last notice');

@@ -18,17 +18,17 @@ describe.skipIf(missing !== null)(`cfs discard${missing === null ? '' : ` (needs
     const told = await mount.cfs(['discard', `${mount.directory}/folder`], { anyExitCode: true });
     expect(told.code).toBe(10);
     expect(told.stdout.trim().split('\n').sort()).toEqual([
-      'folder/kept becomes what the service has (12 bytes that are nowhere else)',
-      'folder/made is on this machine only, and goes (4 bytes that are nowhere else)',
-      'folder/removed comes back',
+      'folder/kept returns to the version of the service (12 bytes exist nowhere else)',
+      'folder/made is removed (it exists only on this machine) (4 bytes exist nowhere else)',
+      'folder/removed is restored',
     ]);
-    expect(told.stderr).toContain('16 bytes would be lost for good; say --yes to do it');
+    expect(told.stderr).toContain('16 bytes would be lost permanently; add --yes to discard');
     expect((await mount.run('cat folder/kept')).stdout).toBe('changed here');
 
     expect((await mount.cfs(['discard', `${mount.directory}/folder`, '--yes'], { anyExitCode: true })).code).toBe(0);
     expect((await mount.run('ls folder; cat folder/kept folder/removed')).stdout).toBe('kept\nremoved\nbeforegone');
     expect((await mount.cfs(['discard', mount.directory], { anyExitCode: true })).stdout).toBe(
-      'nothing to give up there\n',
+      'nothing to discard there\n',
     );
   });
 });

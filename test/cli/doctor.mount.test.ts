@@ -52,7 +52,7 @@ test('one whose process is stopped hangs, and no command of ours does', async ()
     expect(found).toMatchObject({ code: exitCode('failure'), names: ['mount-hangs'] });
     expect(status.stdout).toContain(`mounted, but the process (${mount.pid}) does not answer`);
     expect(sync).toMatchObject({ code: exitCode('failure'), stdout: '' });
-    expect(sync.stderr).toMatch(/^cfs: the mount of \S+ does not answer: cfs doctor says what to do\n$/);
+    expect(sync.stderr).toMatch(/^cfs: the mount of \S+ does not answer: run cfs doctor\n$/);
   } finally {
     process.kill(mount.pid, 'SIGCONT');
   }

@@ -35,9 +35,9 @@ interface Row {
 
 const DONE: Outcome = ['ok', ''];
 const NO_MOUNT: Outcome = ['notMounted', 'no mount is running'];
-const OUTSIDE: Outcome = ['notMounted', 'lies in no mount that is running'];
-const SEVERAL: Outcome = ['usage', 'say which directory is meant'];
-const AMBIGUOUS: Outcome = ['usage', 'say which with --account'];
+const OUTSIDE: Outcome = ['notMounted', 'is not in a running mount'];
+const SEVERAL: Outcome = ['usage', 'name the directory'];
+const AMBIGUOUS: Outcome = ['usage', 'choose one with --account'];
 const NOBODY: Outcome = ['signIn', 'not signed in: run cfs login URL'];
 
 const always = (outcome: Outcome, ...typed: readonly string[]): Row => ({
@@ -57,7 +57,7 @@ const ofService = (unmounted: Outcome, ...typed: readonly string[]): Row => ({
 const AWAY: Outcome = ['unreachable', 'the service cannot be reached'];
 
 const ROWS: Readonly<Record<CommandName, Row>> = {
-  login: always(['usage', 'say where the service is']),
+  login: always(['usage', 'no service address']),
   logout: ofService(DONE),
   accounts: always(DONE),
   status: always(DONE),
@@ -81,7 +81,7 @@ const ROWS: Readonly<Record<CommandName, Row>> = {
     unmounted: ['signIn', 'zoe is not signed in'],
     two: ['signIn', 'zoe is not signed in'],
   },
-  'service install': ofService(['mountPoint', 'does not exist: make the directory first'], 'PATH'),
+  'service install': ofService(['mountPoint', 'does not exist: create the directory first'], 'PATH'),
   'service remove': always(['notMounted', 'no service is installed']),
   export: ofService(DONE, 'PATH'),
   'config show': always(DONE),

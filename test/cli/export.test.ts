@@ -63,7 +63,7 @@ test('every byte that was changed is in the copy, however little of its block is
   const wanted = Buffer.alloc(SIZE);
   for (const { at, text } of CHANGES) wanted.write(text, at);
   expect(Buffer.compare(readFileSync(join(directory, 'letter')), wanted)).toBe(0);
-  expect(warned).toMatch(/^letter: .* of 384 KiB are not here: zeros\n$/);
+  expect(warned).toMatch(/^letter: .* of 384 KiB are not on this machine: zeros instead\n$/);
   expect(code).toBe(exitCode('store'));
 });
 
@@ -161,7 +161,7 @@ test('a place of the copies that leads into the mount by a link is refused', asy
   await answeringMount(home, { name, directory }, { unsynced: () => ({ files: [], next: null }) });
 
   for (const place of ['Cloud', 'Cloud/copy'])
-    await expect(exported(home.path(place))).rejects.toThrow('lies in the mount itself');
+    await expect(exported(home.path(place))).rejects.toThrow('is inside the mount');
 });
 
 test.each([40, 200])(

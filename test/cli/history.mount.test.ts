@@ -46,9 +46,9 @@ test('cfs versions lists what the service keeps, newest first, and says what is 
 
   expect(listed.stdout).toBe(`${second}       5 B  latest\n${first.padEnd(second.length)}       3 B\n`);
   await mount.run("printf 'not pushed' > list.txt");
-  expect((await cfs('versions', at('list.txt'))).stdout).toContain('what is here now is not with the service yet');
+  expect((await cfs('versions', at('list.txt'))).stdout).toContain('the local version is not on the service yet');
   await mount.run('printf new > new.txt');
-  expect((await cfs('versions', at('new.txt'))).stdout).toContain('no version of new.txt is with the service yet');
+  expect((await cfs('versions', at('new.txt'))).stdout).toContain('no version of new.txt is on the service yet');
 });
 
 /** [S-history-2] */
@@ -135,7 +135,7 @@ test('cfs restore --to writes a new file, in a folder under its own name, and ne
   const refused = await cfs('restore', `${at('to.txt')}@latest`, '--to', join(beside('out'), 'taken'));
 
   expect(refused.code).toBe(exitCode('usage'));
-  expect(refused.stderr).toMatch(/taken exists already: it is not written over\n$/);
+  expect(refused.stderr).toMatch(/taken already exists and is not overwritten\n$/);
   expect(readFileSync(join(beside('out'), 'taken'), 'utf8')).toBe('mine');
   expect((await mount.run('cat to.txt')).stdout).toBe('new');
 });
@@ -243,7 +243,7 @@ test('cfs trash restore puts a thing into the top folder or under a new name, an
   const refused = await cfs('trash', 'restore', 'twice.txt');
   expect(refused.code).toBe(exitCode('usage'));
   expect(refused.stderr).toMatch(
-    /^cfs: twice\.txt is there already: say another place or name with --to; nothing was changed\n$/,
+    /^cfs: twice\.txt already exists: choose another place or name with --to; nothing was changed\n$/,
   );
 
   expect((await cfs('trash', 'restore', 'twice.txt', '--to', at('other.txt'))).code).toBe(0);

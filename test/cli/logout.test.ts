@@ -60,7 +60,7 @@ test('cfs logout --forget names what stays on this machine by its name, and take
   const output = { print: () => {}, warn: () => {}, redraw: null };
   const deps = { ...output, paths: pathsOf(home.env), clock: systemClock };
   await expect(logoutCommand(deps, { account: null, forget: true })).rejects.toMatchObject({
-    message: expect.stringContaining('1 file stays on this machine only, by name: .DS_Store'),
+    message: expect.stringContaining('1 file stays only on this machine because of their names: .DS_Store'),
     exitCode: exitCode('pending'),
   });
 

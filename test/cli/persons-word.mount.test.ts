@@ -33,7 +33,7 @@ test('what is parked is told with its reason and an exit code, and cfs retry pus
     exitCode('parked'),
     '1 change is parked and needs you: cfs status says why\n',
   ]);
-  expect(refused.stderr).toMatch(/^parked: large\.bin: quota: the account has no room for it \(.+\)\n$/);
+  expect(refused.stderr).toMatch(/^parked: large\.bin: quota: the account has no storage left for it \(.+\)\n$/);
   const status = await mount.cfs(['status'], { anyExitCode: true });
   expect([status.code, status.stdout]).toEqual([
     exitCode('parked'),
@@ -46,12 +46,12 @@ test('what is parked is told with its reason and an exit code, and cfs retry pus
   const { code, stderr } = await mount.unmount(['--now']);
   expect([code, stderr]).toEqual([
     exitCode('parked'),
-    '1 change parked; kept here: once mounted again cfs status says why, cfs retry tries again\n  upload large.bin\n',
+    '1 change parked; kept here: after the next mount cfs status shows the reason, cfs retry retries\n  upload large.bin\n',
   ]);
   await mount.mount();
 
   await setQuota('1GiB');
-  expect((await mount.cfs(['retry'])).stdout).toBe('1 taken up again\n');
+  expect((await mount.cfs(['retry'])).stdout).toBe('retrying 1 parked change\n');
   await mount.sync();
   expect([...(await mount.serverTree()).keys()]).toContain('large.bin');
   expect((await mount.cfs(['retry'])).stdout).toBe('nothing is parked\n');
@@ -66,7 +66,8 @@ test('many files that are gone elsewhere stay here until cfs refresh --accept be
   await other.sync();
   const left = async (): Promise<string> => (await mount.run('ls many | wc -l')).stdout;
 
-  const held = 'held back: more than 100 removals in many, kept here: look at the service, then cfs refresh --accept\n';
+  const held =
+    'held back: more than 100 removals in many, kept here: check the service, then run cfs refresh --accept\n';
   expect((await mount.cfs(['refresh', join(mount.directory, 'many')])).stderr).toBe(held);
   expect(await left()).toBe('120\n');
   const { stdout } = await mount.cfs(['status'], { anyExitCode: true });

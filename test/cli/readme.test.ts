@@ -25,7 +25,7 @@ test('the tables hold every option that is for everybody, and no other', () => {
   const table = optionsTable();
 
   for (const [, option] of optionRows()) expect(table.includes(`\`${option.flag}\``), option.flag).toBe(!option.hidden);
-  expect(exitCodesTable()).toContain('| 8 | something is parked');
+  expect(exitCodesTable()).toContain('| 8 | a change is parked');
 });
 
 test('every link within the documents leads somewhere', () => {

@@ -46,11 +46,9 @@ describe('versions', () => {
     expect(versionLines(located, namedVersions([version(0, 2048), version(1, 7)]))).toEqual([
       '2026-11-20T13.05.11Z     2 KiB  latest',
       '2026-11-20T13.04.11Z       7 B',
-      'what is here now is not with the service yet: it becomes the next version',
+      'the local version is not on the service yet: it becomes the next version',
     ]);
-    expect(versionLines({ ...located, isPending: false }, [])).toEqual([
-      'no version of a\\x0ab is with the service yet',
-    ]);
+    expect(versionLines({ ...located, isPending: false }, [])).toEqual(['no version of a\\x0ab is on the service yet']);
   });
 
   test('a file is named with one behind the last @, unless that is its name', () => {
@@ -105,7 +103,7 @@ describe('the trash', () => {
   test('a thing is meant by its id, or by its name where that is there once', () => {
     expect(chooseItem(items, '5000_8').id).toBe('5000_8');
     expect(chooseItem(items, 'new\nline').id).toBe('5000_7');
-    expect(() => chooseItem(items, 'report.odt')).toThrow(/2 things .*\(5000_12, 5000_8\)/);
+    expect(() => chooseItem(items, 'report.odt')).toThrow(/2 items .*\(5000_12, 5000_8\)/);
     expect(() => chooseItem(items, 'x\ny')).toThrow('no item in the trash has the name or id x\\x0ay');
   });
 });

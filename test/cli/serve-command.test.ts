@@ -5,7 +5,7 @@ test.each(['https://0.0.0.0:8443', 'http://[::]:80', 'https://[0:0:0:0:0:0:0:0]:
   'who listens on all addresses (%s) hears what others need',
   (origin) => {
     expect(addressHint(origin)).toBe(
-      `URLs in answers begin with ${origin}: for clients on other machines give --public-origin`,
+      `URLs in responses begin with ${origin}: for clients on other machines set --public-origin`,
     );
   },
 );

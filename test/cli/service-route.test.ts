@@ -145,7 +145,7 @@ describe('cfs service install', () => {
     expect(unit).toMatch(new RegExp(`^ExecStart=.* --proxy=${PROXY} -- `, 'm'));
     expect(unit).not.toContain('secret');
     expect(account.proxy).toEqual({ address: PROXY, username: 'ann', password: 'secret' });
-    expect(said).toContain(`through the proxy ${PROXY}, as HTTPS_PROXY says\n`);
+    expect(said).toContain(`uses the proxy ${PROXY}, set by HTTPS_PROXY\n`);
     expect(said).not.toContain('secret');
     // What the unit starts has the option and the account, and no environment.
     expect(proxyOf({ CFS_PROXY: PROXY }, account)?.credentials).toMatchObject({ username: 'ann', password: 'secret' });
@@ -235,11 +235,11 @@ describe('cfs status says why the service is not reached:', () => {
   test.each([
     ["the service's certificate has expired", ['20200101000000Z', '20200201000000Z'] as const, undefined],
     ["the service's certificate is not valid yet", ['20480101000000Z', '20490101000000Z'] as const, undefined],
-    ["the service's certificate is for another name", undefined, 'DNS:other.example.com'],
+    ["the service's certificate is for another host name", undefined, 'DNS:other.example.com'],
   ])('%s', async (reason, life, name) => {
     const server = await authority.serve(life, name);
 
-    expect(await reasonOf({ baseUrl: server.origin })).toBe(`${reason}: cfs doctor says what to do`);
+    expect(await reasonOf({ baseUrl: server.origin })).toBe(`${reason}: run cfs doctor`);
     server.close();
   });
 

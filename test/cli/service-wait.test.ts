@@ -23,7 +23,7 @@ test('after two seconds of silence the command says once what it waits for', asy
   clock.advance(60_000);
 
   expect(said).toEqual([
-    'waiting for the service at https://api.example.com to answer; Ctrl-C ends that, --timeout does so by itself\n',
+    'waiting for the service at https://api.example.com to answer; Ctrl-C stops waiting, --timeout limits the wait\n',
   ]);
 });
 

@@ -33,7 +33,7 @@ test('a manager that is asked, and takes longer to end a mount than the command 
   await removeService(deps, { directory: '/mnt' });
 
   expect(existsSync(join(units, 'cfs-mount-mnt.service'))).toBe(false);
-  expect(said).toContain('systemctl did not answer within 300 ms: a mount with much to push may still be ending');
+  expect(said).toContain('systemctl did not answer within 300 ms: the mount may still be pushing changes');
   expect(said).not.toContain('no manager was asked');
 });
 
@@ -50,7 +50,7 @@ test('without systemctl nothing is installed, and the line of fstab is said', as
   await expect(installService(deps, { directory, account: null })).rejects.toMatchObject({
     exitCode: 15,
     message: expect.stringMatching(
-      /^this system has no systemctl, nothing is installed; .*: ann@example\.com \S+My\\040Cloud fuse\.cfs-mount setuid=\S+ 0 0$/,
+      /^this system has no systemctl, so nothing was installed; .*: ann@example\.com \S+My\\040Cloud fuse\.cfs-mount setuid=\S+ 0 0$/,
     ),
   });
   expect(readdirSync(join(home, '.config/systemd/user'))).toEqual([]);

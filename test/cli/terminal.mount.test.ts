@@ -53,7 +53,7 @@ test('Ctrl-C and Ctrl-D at a question are one sentence, and nobody is signed in'
   try {
     for (const [key, sentence] of [
       ['\x03', 'cfs: interrupted'],
-      ['\x04', 'cfs: nothing was answered'],
+      ['\x04', 'cfs: no answer was given'],
     ] as const) {
       const { code, seen } = await atTerminal([...CFS, 'login', mount.server.account.url], {
         env: home.env,
@@ -116,7 +116,7 @@ test('cfs umount draws a bar of what it pushes, and ends when all of it is there
 
   const { code, seen } = await atTerminal([...CFS, 'umount'], { env: mount.env() });
 
-  expect(seen).toContain('pushing what is pending (1 change); Ctrl-C stops waiting, the unmount goes on');
+  expect(seen).toContain('pushing pending changes (1 change); Ctrl-C stops waiting, the unmount continues');
   expectBar(seen);
   expect([code, seen]).toEqual([0, expect.stringContaining(`unmounted ${mount.directory}`)]);
   expect([...(await mount.serverTree()).keys()]).toContain('last.bin');

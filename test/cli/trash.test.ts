@@ -77,7 +77,7 @@ test('cfs trash empty leaves alone what was taken out of the trash before yes wa
 
   expect([code, await namesInTrash(), (await topFolder()).names]).toEqual([exitCode('ok'), [], ['back']]);
   expect(words.warned).toBe('');
-  expect(words.printed).toBe('1 item deleted permanently; 1 no longer in the trash, and left alone\n');
+  expect(words.printed).toBe('1 item deleted permanently; 1 no longer in the trash, not deleted\n');
 });
 
 test('cfs trash empty deletes nothing that came into the trash after it was said what would be deleted', async () => {
@@ -119,7 +119,7 @@ test('a folder that is taken out of the trash while what is in it is deleted for
 
   expect(await deleteItems({ ...depsOf(), clock, service: through({ deleteForever }) }, [item])).toBe(0);
   expect([(await topFolder()).names, (await service.list(folder)).length]).toEqual([['folder'], 2]);
-  expect(words.warned).toBe('folder was taken out while it was deleted: some of what was in it is gone\n');
+  expect(words.warned).toBe('folder was restored while it was being deleted: some of its contents are gone\n');
 });
 
 test('where a service names the trash in two ways its listing says what lies in it', async () => {

@@ -83,7 +83,7 @@ test('root mounts, unmounts and frees a dead mount where fusermount3 cannot be r
     '0',
     `mounted ${server.account.username} at DIR`,
     '1',
-    expect.stringMatching(/^took away the dead mount at DIR;/),
+    expect.stringMatching(/^removed the dead mount at DIR;/),
     '0',
     '',
   ]);

@@ -37,12 +37,15 @@ describe('events', () => {
     ],
     [{ type: 'uploaded', path: 'a', version: null, sizeBytes: 0 }, 'uploaded a (0 B)'],
     [{ type: 'deleted', path: 'a', to: 'trash' }, 'moved a to the trash'],
-    [{ type: 'parked', path: 'a', reason: 'over the limit' }, 'parked a: over the limit (kept here; see cfs status)'],
+    [
+      { type: 'parked', path: 'a', reason: 'over the limit' },
+      'parked a: over the limit (kept on this machine; see cfs status)',
+    ],
     [{ type: 'online', offlineMs: 125_000 }, 'online again after 2 min'],
     [{ type: 'unmounted', directory: '/c', pending: 0, busy: false }, 'unmounted /c'],
     [
       { type: 'unmounted', directory: '/c', pending: 1, busy: true },
-      'unmounted /c (it was busy: programs that still use it get errors); 1 change is kept here and pushed at the next start',
+      'unmounted /c (it was busy: programs that still use it get errors); 1 change is kept here and pushed after the next mount',
     ],
   ])('%j', (event, line) => {
     expect(eventLine(event)).toBe(line);
@@ -145,14 +148,14 @@ describe('the status for people', () => {
       '             and 2 more',
       '  parked     needs you (cfs retry, cfs discard): upload big: the account is over',
       '             its storage limit (for 70 s)',
-      '  local      left: removed on the service; files in it exist on this machine',
-      '             only',
-      '  held back  7 removals in old, kept here: look at the service, then cfs refresh',
-      '             --accept',
-      '  held back  more than 100 removals in the top folder, kept here: look at the',
-      '             service, then cfs refresh --accept',
-      '  local      12 (6 B) on this machine only, by name: .DS_Store, desktop.ini and',
-      '             10 more',
+      '  local      left: removed on the service; files in it exist only on this',
+      '             machine',
+      '  held back  7 removals in old, kept here: check the service, then run cfs',
+      '             refresh --accept',
+      '  held back  more than 100 removals in the top folder, kept here: check the',
+      '             service, then run cfs refresh --accept',
+      '  local      12 (6 B) only on this machine because of their names: .DS_Store,',
+      '             desktop.ini and 10 more',
       '  pinned     holiday: 20 of 500 files, 1 MiB of 2 GiB',
       '  uploading  film 25 % of 4 B, 2 KiB/s',
       '  cache      0 B of 1 GiB',
@@ -195,7 +198,7 @@ describe('the status for people', () => {
     const silent = { ...state, status: null, silent: true };
     expect(statusText(silent, 0)).toContain('does not answer');
     expect(statusText(silent, 0, [], { pid: 42, logFile: '/a/mount.log' }).replace(/\s+/g, ' ')).toContain(
-      'the process (42) does not answer: cfs doctor says what to do; its log is /a/mount.log',
+      'the process (42) does not answer: run cfs doctor; its log is /a/mount.log',
     );
   });
 });

@@ -75,7 +75,7 @@ test('all problems are named at once, each with its place', () => {
     '--transfers: "0" is not a number from 1 to 64',
     '/etc/cfs/config.toml:2: settle: "soon" is not a duration such as 500ms, 5s or 2min',
     '/etc/cfs/config.toml:4: colour: there is no such option',
-    '/etc/cfs/config.toml:5: drain: expected a text, a number, true or false',
+    '/etc/cfs/config.toml:5: drain: expected a string, a number, true or false',
     'CFS_CACHE_SIZE: "huge" is not a size such as 64MiB or 20GiB',
   ]);
 });
@@ -101,7 +101,7 @@ test.each(['0o077', '63', '0x3f', '22'])(
   'a mask that is the number %s in the file is refused: it may be meant as octal, or not',
   (mask) => {
     expect(problemsOf({ file: file(`umask = ${mask}`) })).toEqual([
-      '/etc/cfs/config.toml:1: umask: expected a text, in quotes, such as "022"',
+      '/etc/cfs/config.toml:1: umask: expected a string in quotes, such as "022"',
     ]);
     expect(loadOptions({ ...NOTHING, file: file('umask = "077"') }).options.umask).toBe(0o077);
   },

@@ -348,7 +348,7 @@ describe('nothing that arrives can keep the mount busy', () => {
     ['{"id":"1","method":"status"}', 'no such request'],
     ['null', 'error'],
     ['{"id":1,"method":"umount","params":{"timeoutMs":"soon"}}', 'timeoutMs: expected a number'],
-    ['{"id":1,"method":"sync","params":{"path":7}}', 'path: expected a text'],
+    ['{"id":1,"method":"sync","params":{"path":7}}', 'path: expected a string'],
   ])('%s is refused', async (line, reason) => {
     const { socket, closed } = rawConnection(await listening({}, { requestMsMax: 200 }));
 

@@ -130,7 +130,7 @@ export class ReferenceServer {
     await writeFile(faultFileOf(this.data), JSON.stringify(rules));
     log.text = '';
     this.#child.kill('SIGHUP');
-    await vi.waitUntil(() => log.text.includes(`ordered trouble: ${rules.length} rules`), { timeout: START_MS_MAX });
+    await vi.waitUntil(() => log.text.includes(`fault rules loaded: ${rules.length}`), { timeout: START_MS_MAX });
   }
 
   /** Freezes it: connections stay open and nothing is answered. */

@@ -91,7 +91,7 @@ describe.skipIf(missing !== null)(`names that stay local${missing === null ? '' 
     const state = 'getfattr --only-values -n user.cfs.state';
     expect((await mount.run(`${state} .DS_Store; ${state} notes`)).stdout).toBe('localclean');
     expect((await mount.cfs(['status'])).stdout).toMatch(
-      /^ {2}local {6}1 \(5 B\) on this machine only, by name: \.DS_Store$/m,
+      /^ {2}local {6}1 \(5 B\) only on this machine because of their names: \.DS_Store$/m,
     );
     const copies = await mkdtemp(join(tmpdir(), 'cfs-copies-'));
     onTestFinished(() => rm(copies, { recursive: true }));

@@ -113,7 +113,7 @@ test('administration works beside a running server', async () => {
 
   expect([added.code, keys.code, revoked.code, quota.code, list.code, check.code]).toEqual([0, 0, 0, 0, 0, 0]);
   expect(list.out).toContain(`beside@example.com\t0 B of 2 GiB\t${variables(added.out).CFS_ACCESS_KEY_ID}\n`);
-  expect(quota.out).toBe('beside@example.com may store 2 GiB\n');
+  expect(quota.out).toBe('beside@example.com has a quota of 2 GiB\n');
   expect(check.out).toContain('0 damaged');
 });
 
@@ -140,7 +140,7 @@ test('with a fault file SIGHUP reads that again; without one it ends nothing whe
   const plain = await start([], openSync('/dev/null', 'w'));
   plain.child.kill('SIGHUP');
 
-  expect(said).toBe('ordered trouble: 0 rules');
+  expect(said).toBe('fault rules loaded: 0');
   expect((await new RawClient(plain.line.slice('listening on '.length)).get('/user')).status).toBe(401);
   expect(await stop(plain.child, 'SIGTERM')).toBe(0);
 });
@@ -179,7 +179,7 @@ test('mistakes are one sentence and a code', async () => {
   const nobody = join(directory, 'nobody');
   const cases: [args: string[], code: number, sentence: RegExp][] = [
     [['user', 'add', 'a@example.com', '--password-stdin'], 2, /there is a user/],
-    [['user', 'add', 'c@example.com'], 2, /no password: give CFS_PASSWORD or --password-stdin/],
+    [['user', 'add', 'c@example.com'], 2, /no password: set CFS_PASSWORD or use --password-stdin/],
     [['key', 'add', 'nobody@example.com'], 2, /there is no user/],
     [['--listen', '0.0.0.0'], 2, /can be overheard/],
     [['--listen', '127.0.0.1:99999'], 2, /not HOST:PORT/],

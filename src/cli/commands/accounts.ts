@@ -54,7 +54,7 @@ export async function logoutCommand(
   const state = (await accountStates(deps.paths)).find((known) => known.name === name);
   if (state !== undefined && (state.status !== null || state.silent)) {
     const where = state.status === null ? '' : ` at ${visible(state.status.directory)}`;
-    throw new UsageError(`it is mounted${where}: cfs umount first`, exitCode('alreadyMounted'));
+    throw new UsageError(`the account is mounted${where}: run cfs umount first`, exitCode('alreadyMounted'));
   }
   const files = accountPaths(deps.paths, name);
   // Held until all is done: a mount that begins meanwhile would have its store taken away under it.
@@ -75,14 +75,14 @@ export async function logoutCommand(
     }
     if (flags.forget && unsynced > 0) {
       throw new UsageError(
-        `${unsynced} ${unsynced === 1 ? 'change is' : 'changes are'} on this machine only: mount and cfs sync --wait, or cfs export, first`,
+        `${unsynced} ${unsynced === 1 ? 'change is' : 'changes are'} only on this machine: first mount and run cfs sync --wait, or run cfs export DIR`,
         exitCode('pending'),
       );
     }
     if (flags.forget && local > 0) {
       const more = local > named.length ? ` and ${local - named.length} more` : '';
       throw new UsageError(
-        `${local} ${local === 1 ? 'file stays' : 'files stay'} on this machine only, by name: ${named.map(visible).join(', ')}${more}: copy them with cfs export DIR, then mount and delete them`,
+        `${local} ${local === 1 ? 'file stays' : 'files stay'} only on this machine because of their names: ${named.map(visible).join(', ')}${more}: copy them with cfs export DIR, then mount and delete them`,
         exitCode('pending'),
       );
     }

@@ -38,7 +38,9 @@ export async function diffCommand(deps: ServiceDeps & CommandOutput, flags: Diff
     if (code === 0) return exitCode('ok');
     // Whoever reads it had enough (`cfs diff … | head -1`): there was something to read.
     if (code === 1 || code === PIPE_CLOSED) return exitCode('different');
-    throw new UsageError(`the program that compares (${visible(tool)}) ended with ${code}: see --tool and CFS_DIFF`);
+    throw new UsageError(
+      `the comparison command (${visible(tool)}) failed with exit code ${code}: see --tool and CFS_DIFF`,
+    );
   } finally {
     await rm(directory, { recursive: true, force: true });
     leftBehind.dispose();

@@ -13,10 +13,10 @@ export interface DiscardFlags {
 }
 
 const WORDS: Readonly<Record<DiscardedChange['change'], string>> = {
-  made: 'is on this machine only, and goes',
-  changed: 'becomes what the service has',
-  moved: 'goes back to its place',
-  deleted: 'comes back',
+  made: 'is removed (it exists only on this machine)',
+  changed: 'returns to the version of the service',
+  moved: 'moves back to its old place',
+  deleted: 'is restored',
 };
 
 /**
@@ -27,19 +27,19 @@ export async function discardCommand(deps: CommandOutput & { paths: Paths }, fla
   const { mount, path } = await mountAndPath(deps.paths, flags);
   const { given } = await callControl(mount.socketPath, 'discard', { path, isSure: flags.isSure });
   for (const { path, change, lostBytes } of given) {
-    const lost = lostBytes > 0 ? ` (${lostBytes} bytes that are nowhere else)` : '';
+    const lost = lostBytes > 0 ? ` (${lostBytes} bytes exist nowhere else)` : '';
     deps.print(`${visible(path)} ${WORDS[change]}${lost}\n`);
   }
   if (given.length === 0) {
-    deps.print('nothing to give up there\n');
+    deps.print('nothing to discard there\n');
     return exitCode('ok');
   }
   if (flags.isSure) return exitCode('ok');
   const lostBytes = given.reduce((sum, each) => sum + each.lostBytes, 0);
   deps.warn(
     lostBytes > 0
-      ? `nothing was done: ${lostBytes} bytes would be lost for good; say --yes to do it\n`
-      : 'nothing was done: say --yes to do it\n',
+      ? `nothing was changed: ${lostBytes} bytes would be lost permanently; add --yes to discard\n`
+      : 'nothing was changed: add --yes to discard\n',
   );
   return exitCode('pending');
 }

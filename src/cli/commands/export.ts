@@ -38,9 +38,9 @@ export async function exportCommand(
   const { name } = chooseAccount(deps.paths, flags.account);
   const directory = resolve(flags.directory);
   if (existsSync(directory) && !statSync(directory).isDirectory())
-    throw new UsageError(`${visible(flags.directory)} is no directory: say a new or an empty one`);
+    throw new UsageError(`${visible(flags.directory)} is not a directory: name a new or empty one`);
   if (existsSync(directory) && readdirSync(directory).length > 0)
-    throw new UsageError(`${visible(flags.directory)} is not empty: nothing is written over`);
+    throw new UsageError(`${visible(flags.directory)} is not empty: name a new or empty directory`);
   const done = { files: 0, bytes: 0, damaged: 0 };
   const folders = new DeepFolders(directory, 'make');
   for (const { source, folder } of await sourcesOf(deps, name, directory)) {
@@ -67,7 +67,7 @@ export async function exportCommand(
         if (missing === 0) continue;
         done.damaged++;
         deps.warn(
-          `${visible(file.path)}: ${formatBytes(missing)} of ${formatBytes(file.sizeBytes)} are not here: zeros\n`,
+          `${visible(file.path)}: ${formatBytes(missing)} of ${formatBytes(file.sizeBytes)} are not on this machine: zeros instead\n`,
         );
       }
     } finally {
@@ -78,7 +78,7 @@ export async function exportCommand(
   }
   deps.print(
     done.files === 0 && done.damaged === 0
-      ? 'nothing is on this machine only\n'
+      ? 'nothing exists only on this machine\n'
       : `${done.files} copied to ${visible(flags.directory)} (${formatBytes(done.bytes)})\n`,
   );
   return done.damaged === 0 ? exitCode('ok') : exitCode('store');
@@ -118,7 +118,7 @@ async function sourcesOf(
   if (state !== undefined && mounted !== null) {
     // Copies there would be new files of the mount, to be copied in their turn.
     if (!relative(mounted.directory, mountPathOf(directory)).startsWith('..'))
-      throw new UsageError(`${visible(directory)} lies in the mount itself: say a folder elsewhere`);
+      throw new UsageError(`${visible(directory)} is inside the mount: name a folder outside it`);
     sources.push({ source: openUnsyncedInMount(state.socketPath, mounted.directory), folder: '' });
   }
   const [usual, whole] = storeDirectories(accountPaths(deps.paths, name));

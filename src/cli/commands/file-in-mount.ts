@@ -46,7 +46,7 @@ export async function findFileInMount(
   if (kind === 'folder') throw new UsageError(`${visible(file)} is a folder: folders have no versions and no links`);
   if (resource === null) {
     throw new UsageError(
-      `${visible(file)} is not with the service yet: cfs sync --wait ${visible(file)} pushes it`,
+      `${visible(file)} is not on the service yet: cfs sync --wait ${visible(file)} pushes it`,
       exitCode('pending'),
     );
   }

@@ -134,14 +134,14 @@ function keptProxy(file: string): Pick<Account, 'proxy'> {
 
 /** Scheme, host and port of what the person gave. @throws UsageError */
 export function originOf(url: string | null): string {
-  if (url === null || url === '') throw new UsageError('say where the service is: cfs login URL, or CFS_URL');
+  if (url === null || url === '') throw new UsageError('no service address: run cfs login URL, or set CFS_URL');
   const parsed = URL.canParse(url) ? new URL(url) : null;
   if (parsed === null || !['http:', 'https:'].includes(parsed.protocol))
     throw new UsageError(`${visible(url)} is not a URL such as https://api.example.com`);
   if (parsed.username !== '' || parsed.password !== '')
-    throw new UsageError('no user name or password in the URL: every user of this machine can read it');
+    throw new UsageError('the URL must not contain a user name or password: other users of this machine can read it');
   if (parsed.pathname !== '/' || parsed.search !== '' || parsed.hash !== '')
-    throw new UsageError(`${visible(url)} has more than a host: give ${parsed.origin}`);
+    throw new UsageError(`${visible(url)} must be a scheme and a host only: use ${parsed.origin}`);
   return parsed.origin;
 }
 
@@ -160,7 +160,7 @@ async function gatherInputs(
     else given[field] = await prompt.ask(question, { hidden: 'secret' in input });
   }
   if (missing.length > 0)
-    throw new UsageError(`no terminal to ask at, and neither flag nor environment gives: ${missing.join(', ')}`);
+    throw new UsageError(`no terminal for a prompt, and neither flags nor environment provide: ${missing.join(', ')}`);
   return given as SignInInputs;
 }
 

@@ -32,7 +32,9 @@ export async function pinCommand(
     return exitCode('pending');
   }
   const files = pinned.files === 1 ? '1 file' : `${pinned.files} files`;
-  deps.print(`${visible(flags.file ?? mount.status.directory)} is kept here: ${files}, ${formatBytes(pinned.bytes)}\n`);
+  deps.print(
+    `${visible(flags.file ?? mount.status.directory)} is kept on this machine: ${files}, ${formatBytes(pinned.bytes)}\n`,
+  );
   return exitCode('ok');
 }
 
@@ -41,7 +43,7 @@ export async function unpinCommand(deps: CommandOutput & { readonly paths: Paths
   const { mount, path } = await mountAndPath(deps.paths, flags);
   const { wasPinned } = await callControl(mount.socketPath, 'unpin', { path });
   const name = visible(flags.file ?? mount.status.directory);
-  if (!wasPinned) deps.warn(`${name} was not pinned itself: cfs status shows what is\n`);
+  if (!wasPinned) deps.warn(`${name} is not pinned itself: cfs status lists the pins\n`);
   else deps.print(`${name} is no longer pinned\n`);
   return exitCode('ok');
 }

@@ -25,7 +25,7 @@ export async function refreshCommand(
   );
   for (const each of held) deps.warn(`held back: ${heldText(each)}\n`);
   const shown = visible(flags.file ?? mount.status.directory);
-  deps.print(`${shown} shows what the service has${held.length > 0 ? ', but for what is held back' : ''}\n`);
+  deps.print(`${shown} shows the state of the service${held.length > 0 ? ', except for what is held back' : ''}\n`);
   return exitCode('ok');
 }
 
@@ -33,6 +33,8 @@ export async function refreshCommand(
 export async function retryCommand(deps: CommandOutput & { paths: Paths }, flags: PathFlags): Promise<number> {
   const { mount, path } = await mountAndPath(deps.paths, flags);
   const { retried } = await callControl(mount.socketPath, 'retry', { path });
-  deps.print(retried === 0 ? 'nothing is parked\n' : `${retried} taken up again\n`);
+  deps.print(
+    retried === 0 ? 'nothing is parked\n' : `retrying ${retried} parked ${retried === 1 ? 'change' : 'changes'}\n`,
+  );
   return exitCode('ok');
 }

@@ -33,7 +33,7 @@ const TRIES_MAX = 3;
 export async function restoreCommand(deps: ServiceDeps & CommandOutput, flags: RestoreFlags): Promise<number> {
   const { file, version: wanted } = parseVersionOf(flags.what, existsSync);
   if (wanted === null)
-    throw new UsageError(`say which version: ${visible(file)}@VERSION (cfs versions ${visible(file)} lists them)`);
+    throw new UsageError(`no version given: use ${visible(file)}@VERSION (cfs versions ${visible(file)} lists them)`);
   const target = flags.to === null ? file : newFileAt(flags.to, basename(file));
   const found = await findFileInMount(deps, file);
   const directory = join(accountPaths(deps.paths, found.mount.name).directory, 'fetched');
@@ -55,7 +55,7 @@ export async function restoreCommand(deps: ServiceDeps & CommandOutput, flags: R
     const size = formatBytes(version.sizeBytes);
     deps.print(
       flags.to === null
-        ? `${visible(file)} is as it was at ${name} (${size}), as its next version\n`
+        ? `${visible(file)} is restored to ${name} (${size}), as its next version\n`
         : `${visible(target)} is ${visible(basename(file))} as of ${name} (${size})\n`,
     );
     return exitCode('ok');
@@ -76,7 +76,7 @@ async function removeSpoolsOfTheDead(directory: string): Promise<void> {
 function newFileAt(path: string, name: string): string {
   const isFolder = statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
   const target = isFolder ? join(path, name) : path;
-  if (existsSync(target)) throw new UsageError(`${visible(target)} exists already: it is not written over`);
+  if (existsSync(target)) throw new UsageError(`${visible(target)} already exists and is not overwritten`);
   if (!existsSync(dirname(target)))
     throw new UsageError(`there is no folder ${visible(dirname(target))}`, exitCode('missing'));
   return target;
@@ -121,7 +121,7 @@ async function push({ mount, located, place }: InMount, wait: ServiceWait): Prom
   const [first] = parked;
   if (first === undefined) return;
   throw new UsageError(
-    `${visible(place)} holds a change that is parked (${first.reason}): copy it away, or cfs discard it, first`,
+    `${visible(place)} has a parked change (${first.reason}): first copy it elsewhere, or run cfs discard`,
     exitCode('parked'),
   );
 }

@@ -67,7 +67,7 @@ export async function installService(
     throw new UsageError(`${visible(directory)} ${reason}`, exitCode('mountPoint'));
   };
   const found = statSync(directory, { throwIfNoEntry: false });
-  if (found === undefined) refuse('does not exist: make the directory first');
+  if (found === undefined) refuse('does not exist: create the directory first');
   else if (!found.isDirectory()) refuse('is not a directory');
   const { proxy } = routeTo(account.origin, { env: deps.env, options: deps.options, known: account });
   const isNew = deps.options.proxy === null && proxy !== null;
@@ -109,17 +109,17 @@ export async function installService(
     rmSync(path);
     const line = `${account.username} ${fieldOf(directory)} fuse.cfs-mount setuid=${userInfo().username} 0 0`;
     throw new UsageError(
-      `this system has no systemctl, nothing is installed; a line in /etc/fstab mounts at every boot: ${visible(line)}`,
+      `this system has no systemctl, so nothing was installed; this line in /etc/fstab mounts at every boot: ${visible(line)}`,
       exitCode('noManager'),
     );
   }
   deps.print(`wrote ${visible(path)}\n`);
-  if (isNew) deps.print(`the service is reached through the proxy ${proxy.address}, as ${proxy.source} says\n`);
+  if (isNew) deps.print(`the mount uses the proxy ${proxy.address}, set by ${proxy.source}\n`);
   if (proxy !== null && proxy.credentials !== null)
     deps.print("the proxy's user name and password are kept with the account, not in the unit\n");
   if (started === null) {
-    deps.print(`mounted at ${visible(directory)}, now and whenever you sign in to this machine\n`);
-    deps.print('for a mount without a session of yours: loginctl enable-linger\n');
+    deps.print(`mounted at ${visible(directory)}, now and at each login to this machine\n`);
+    deps.print('to mount at boot, before you log in: loginctl enable-linger\n');
     return exitCode('ok');
   }
   deps.print(`not started (${started.why}); to start it: systemctl --user enable --now '${unit}'\n`);
@@ -141,9 +141,9 @@ export async function removeService(deps: ServiceDeps, flags: { readonly directo
   rmSync(join(folder, 'default.target.wants', unit), { force: true });
   systemctl(deps, 'daemon-reload');
   deps.print(`removed ${visible(join(folder, unit))}\n`);
-  if (stopped?.isUnderWay === true) deps.print(`${stopped.why}: a mount with much to push may still be ending\n`);
+  if (stopped?.isUnderWay === true) deps.print(`${stopped.why}: the mount may still be pushing changes\n`);
   else if (stopped !== null)
-    deps.print(`no manager was asked to end it (${stopped.why}): cfs umount ends a mount that runs\n`);
+    deps.print(`systemd did not stop the mount (${stopped.why}): run cfs umount if it is still running\n`);
   return exitCode('ok');
 }
 
@@ -155,7 +155,7 @@ function chooseUnit(folder: string, directory: string | null): string {
   const [only, second] = fitting;
   if (only !== undefined && second === undefined) return only;
   if (second !== undefined)
-    throw new UsageError(`several services are installed (${units.join(', ')}): say which directory is meant`);
+    throw new UsageError(`several services are installed (${units.join(', ')}): name the directory`);
   throw new UsageError(
     directory === null ? 'no service is installed' : `no service is installed for ${visible(directory)}`,
     exitCode('notMounted'),

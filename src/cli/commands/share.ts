@@ -15,12 +15,12 @@ export async function shareLinkCommand(
     service.account.setPublicLink(resource, flags.state, AbortSignal.timeout(DOCUMENTS_MS_MAX)),
   );
   if (flags.state === 'off') {
-    deps.print(`${visible(flags.file)} has no public link any more\n`);
+    deps.print(`${visible(flags.file)} no longer has a public link\n`);
     return exitCode('ok');
   }
   if (link === null)
-    throw new UsageError(`the service gave no link for ${visible(flags.file)}`, exitCode('unreachable'));
+    throw new UsageError(`the service returned no link for ${visible(flags.file)}`, exitCode('unreachable'));
   deps.print(`${visible(link)}\n`);
-  if (located.isPending) deps.warn('what is here now is not with the service yet: the link shows the version before\n');
+  if (located.isPending) deps.warn('the local version is not on the service yet: the link shows the previous one\n');
   return exitCode('ok');
 }

@@ -101,9 +101,7 @@ export function statusText(
   if (state.silent) {
     const process = silent === null || silent.pid === null ? 'process' : `process (${silent.pid})`;
     const log = silent === null ? '' : `; its log is ${visible(silent.logFile)}`;
-    return [who, ...folded(`  mounted, but the ${process} does not answer: cfs doctor says what to do${log}`)].join(
-      '\n',
-    );
+    return [who, ...folded(`  mounted, but the ${process} does not answer: run cfs doctor${log}`)].join('\n');
   }
   const below = waiting.map(({ root, changes }) => {
     const what = `${changes} ${changes === 1 ? 'change' : 'changes'} below --root ${root}`;
@@ -156,13 +154,13 @@ function details(status: Status, nowMs: number): string[] {
       `parked     ${index === 0 ? 'needs you (cfs retry, cfs discard): ' : ''}${change.kind} ${visible(change.path)}: ${visible(change.reason)} (for ${formatDuration(nowMs - change.sinceMs)})`,
     );
   for (const folder of status.localFolders)
-    lines.push(`local      ${visible(folder)}: removed on the service; files in it exist on this machine only`);
+    lines.push(`local      ${visible(folder)}: removed on the service; files in it exist only on this machine`);
   for (const held of status.held) lines.push(`held back  ${heldText(held)}`);
   if (local !== undefined && local.count > 0) {
     const shown = local.paths.slice(0, SHOWN_MAX).map(visible);
     const more = local.count > shown.length ? ` and ${local.count - shown.length} more` : '';
     lines.push(
-      `local      ${local.count} (${formatBytes(local.bytes)}) on this machine only, by name: ${shown.join(', ')}${more}`,
+      `local      ${local.count} (${formatBytes(local.bytes)}) only on this machine because of their names: ${shown.join(', ')}${more}`,
     );
   }
   for (const pinned of status.pinned) {

@@ -40,7 +40,7 @@ export async function syncCommand(
   const line = new ProgressLine({
     clock: deps.clock,
     output: deps,
-    hint: 'Ctrl-C ends the wait: what is left stays queued and safe',
+    hint: 'Ctrl-C stops waiting: the rest stays queued and safe',
   });
   const late = new AbortController();
   // Not AbortSignal.timeout: it aborts at once when it is to wait for more than 24 days.
@@ -64,7 +64,7 @@ export async function syncCommand(
   } catch (error) {
     line.end();
     if (!(error instanceof Error && error.name === 'TimeoutError')) throw error;
-    throw new UsageError('not everything was pushed in time; what is left stays queued and safe', exitCode('pending'));
+    throw new UsageError('not everything was pushed in time: the rest stays queued and safe', exitCode('pending'));
   } finally {
     cancel();
   }
@@ -102,7 +102,7 @@ export async function mountAndPath(
   const running = states.filter(isRunning);
   // A link within a mount is meant itself: it may be what is to be pushed. One elsewhere means what it leads to.
   const found = within(running, namedPathOf(flags.file)) ?? within(running, mountPathOf(flags.file));
-  if (found === null) throw noMount(states, `${visible(flags.file)} lies in no mount that is running`);
+  if (found === null) throw noMount(states, `${visible(flags.file)} is not in a running mount`);
   return found;
 }
 

@@ -64,7 +64,7 @@ export async function trashRestoreCommand(
     const taken = (await service.list(folder, signal)).some((other) => other.name === newName);
     if (taken)
       throw new UsageError(
-        `${visible(newName)} is there already: say another place or name with --to; nothing was changed`,
+        `${visible(newName)} already exists: choose another place or name with --to; nothing was changed`,
       );
     await service.relocate(entry.url, entry.kind, folder, newName, signal);
     return { restored: newName, folder };
@@ -91,7 +91,7 @@ export async function trashEmptyCommand(
     if (!flags.yes) await deps.wait.paused(() => confirm(deps.prompt, itemsText(items.length)));
     const deleted = await deleteItems({ ...deps, service }, items);
     const left = items.length - deleted;
-    const others = left === 0 ? '' : `; ${left} no longer in the trash, and left alone`;
+    const others = left === 0 ? '' : `; ${left} no longer in the trash, not deleted`;
     deps.print(`${itemsText(deleted)} deleted permanently${others}\n`);
     return exitCode('ok');
   });
@@ -121,7 +121,7 @@ export async function deleteItems(
     };
     if (await deleteWhole(service, entry, isStillThere, 0)) deleted++;
     else if (thereMs !== null)
-      deps.warn(`${visible(entry.name)} was taken out while it was deleted: some of what was in it is gone\n`);
+      deps.warn(`${visible(entry.name)} was restored while it was being deleted: some of its contents are gone\n`);
   }
   deps.redraw?.('');
   return deleted;
@@ -152,7 +152,7 @@ export function chooseItem(items: readonly TrashItem[], wanted: string): TrashIt
   if (second === undefined) return only;
   const ids = fitting.map(({ id }) => id).join(', ');
   throw new UsageError(
-    `${fitting.length} things in the trash are called ${visible(wanted)}: say which by its id (${ids})`,
+    `${fitting.length} items in the trash are named ${visible(wanted)}: choose one by its id (${ids})`,
   );
 }
 
@@ -189,12 +189,12 @@ interface Target {
 async function targetOf(deps: ServiceDeps, to: string): Promise<Target> {
   const stats = statSync(to, { throwIfNoEntry: false });
   if (stats !== undefined && !stats.isDirectory())
-    throw new UsageError(`${visible(to)} exists already: nothing was changed`);
+    throw new UsageError(`${visible(to)} already exists: nothing was changed`);
   const directory = stats === undefined ? dirname(to) : to;
   const { mount, located } = await findInMount(deps, directory);
   if (located.resource === null)
     throw new UsageError(
-      `${visible(directory)} is not with the service yet: cfs sync --wait pushes it`,
+      `${visible(directory)} is not on the service yet: cfs sync --wait pushes it`,
       exitCode('pending'),
     );
   return {
@@ -232,7 +232,7 @@ async function shownBy(output: CommandOutput, socketPath: string, path: string):
 }
 
 async function confirm(prompt: Prompt | null, what: string): Promise<void> {
-  if (prompt === null) throw new UsageError(`${what} would be deleted permanently: without a terminal, say --yes`);
+  if (prompt === null) throw new UsageError(`${what} would be deleted permanently: without a terminal, add --yes`);
   const answer = await prompt.ask(`Delete ${what} permanently? (yes/no)`, { hidden: false });
   if (answer.trim().toLowerCase() !== 'yes') throw new UsageError('nothing was deleted');
 }

@@ -32,21 +32,21 @@ export async function umountCommand(
 ): Promise<number> {
   if (flags.directory !== null && freeDeadMount(flags.directory)) {
     deps.print(
-      `took away the dead mount at ${visible(flags.directory)}; what was saved there is kept and pushed at the next start\n`,
+      `removed the dead mount at ${visible(flags.directory)}; saved changes are kept and pushed after the next mount\n`,
     );
     return exitCode('ok');
   }
   const mount = await chooseMount(deps.paths, flags);
   const waiting = mount.status.pending.count;
   if (deps.redraw !== null && waiting > 0 && flags.timeoutMs !== 0)
-    deps.warn(`pushing what is pending (${changes(waiting)}); Ctrl-C stops waiting, the unmount goes on\n`);
+    deps.warn(`pushing pending changes (${changes(waiting)}); Ctrl-C stops waiting, the unmount continues\n`);
   const line = new ProgressLine({
     clock: deps.clock,
     output: deps,
     hint:
       flags.timeoutMs === 0
         ? null
-        : 'cfs umount --now ends it at once: what is left is kept here and pushed at the next start',
+        : 'cfs umount --now unmounts immediately: the rest is kept here and pushed after the next mount',
   });
   const outcome = await callControl(
     mount.socketPath,
@@ -61,11 +61,11 @@ export async function umountCommand(
   if (outcome.pending === 0) return exitCode('ok');
   const queued = outcome.pending - outcome.parked;
   if (queued > 0)
-    deps.warn(`${changes(queued)} not with the service yet; kept here and pushed at the next start, nothing is lost\n`);
+    deps.warn(`${changes(queued)} not pushed yet; kept here and pushed after the next mount, nothing is lost\n`);
   // No start pushes these: they wait for a person.
   if (outcome.parked > 0)
     deps.warn(
-      `${changes(outcome.parked)} parked; kept here: once mounted again cfs status says why, cfs retry tries again\n`,
+      `${changes(outcome.parked)} parked; kept here: after the next mount cfs status shows the reason, cfs retry retries\n`,
     );
   for (const { kind, path } of outcome.left) deps.warn(`  ${kind} ${visible(path)}\n`);
   if (outcome.pending > outcome.left.length) deps.warn(`  and ${outcome.pending - outcome.left.length} more\n`);
@@ -84,7 +84,7 @@ function freeDeadMount(directory: string): boolean {
   const why = detachMount(path);
   if (why !== null)
     throw new UsageError(
-      `the dead mount at ${visible(path)} cannot be taken away: ${visible(why)}`,
+      `cannot remove the dead mount at ${visible(path)}: ${visible(why)}`,
       exitCode('alreadyMounted'),
     );
   return true;

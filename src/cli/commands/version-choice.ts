@@ -42,7 +42,7 @@ export function chooseVersion(versions: readonly NamedVersion[], wanted: string,
   const fitting = exact === undefined && name !== '' ? versions.filter((version) => version.name.startsWith(name)) : [];
   const [only, second] = exact === undefined ? fitting : [exact];
   if (second !== undefined)
-    throw new UsageError(`${fitting.length} versions of ${shown} begin with ${visible(wanted)}: say more of the time`);
+    throw new UsageError(`${fitting.length} versions of ${shown} begin with ${visible(wanted)}: give more of the time`);
   if (only === undefined)
     throw new UsageError(`${shown} has no version ${visible(wanted)}: cfs versions lists them`, exitCode('missing'));
   return only;

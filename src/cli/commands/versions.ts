@@ -36,8 +36,8 @@ export function versionLines(located: Located, versions: readonly NamedVersion[]
     const size = formatBytes(version.sizeBytes).padStart(9);
     return `${name.padEnd(width)} ${size}${index === 0 ? '  latest' : ''}`;
   });
-  if (versions.length === 0) lines.push(`no version of ${visible(located.path)} is with the service yet`);
-  if (located.isPending) lines.push('what is here now is not with the service yet: it becomes the next version');
+  if (versions.length === 0) lines.push(`no version of ${visible(located.path)} is on the service yet`);
+  if (located.isPending) lines.push('the local version is not on the service yet: it becomes the next version');
   return lines;
 }
 

@@ -70,7 +70,7 @@ export class DemoServer {
 function endOf(child: ChildProcess): Promise<UsageError> {
   return new Promise((resolve) => {
     const end = (sentence: string): void => resolve(new UsageError(sentence, exitCode('failure')));
-    child.once('exit', () => end('the embedded server ended at once: see server.log in its directory'));
+    child.once('exit', () => end('the embedded server ended immediately: see server.log in its directory'));
     child.on('error', (error) => end(`the embedded server cannot be started: ${error.message}`));
   });
 }

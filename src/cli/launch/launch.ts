@@ -109,7 +109,7 @@ async function readyOf(
     if (answer !== null) throw new UsageError(answer.error, answer.exitCode);
     const code = await ended;
     throw new UsageError(
-      `the mount process ended at once (exit code ${code}); its log is ${logPlace(request)}`,
+      `the mount process ended immediately (exit code ${code}); its log is ${logPlace(request)}`,
       code === 0 ? exitCode('failure') : code,
     );
   } finally {

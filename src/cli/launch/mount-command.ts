@@ -73,7 +73,7 @@ export async function mountCommand(
 function warningsFor(env: Readonly<Record<string, string | undefined>>): readonly string[] {
   const warnings = [...unknownVariables(env)];
   if (process.geteuid?.() !== 0 && !isMtabReadable())
-    warnings.push(`only root can unmount what is mounted now, for lack of /etc/mtab: ${MTAB_CURE}, as root`);
+    warnings.push(`/etc/mtab is missing, so only root can unmount this mount; as root: ${MTAB_CURE}`);
   return warnings;
 }
 
@@ -110,7 +110,7 @@ export async function checkNotMounted(paths: Paths, account: string): Promise<vo
   if (mountAt(status.directory) === null) return;
   const directory = visible(status.directory);
   throw new UsageError(
-    `this account is mounted already at ${directory} (process ${status.pid}): cfs umount ends that`,
+    `this account is already mounted at ${directory} (process ${status.pid}): run cfs umount first`,
     exitCode('alreadyMounted'),
   );
 }

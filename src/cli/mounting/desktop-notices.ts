@@ -7,8 +7,8 @@ import { eventLine, type MountEvent } from '../mount-event.ts';
 
 /** What somebody must hear of who does not look at a terminal, and its headline. */
 const TITLES = {
-  parked: 'A change is not accepted by the cloud',
-  'held-back': 'Files are gone from the cloud, and kept here',
+  parked: 'The cloud rejected a change',
+  'held-back': 'Files removed from the cloud are kept here',
   'taken-back': 'The cloud has lost a version of a file',
   conflict: 'A file was changed in two places',
   'sign-in-needed': 'Sign in to the cloud again',

@@ -6,7 +6,7 @@ import type { ServiceRoute } from '../service-route.ts';
 const FAULTS: Readonly<Record<CertificateFault, string>> = {
   expired: "the service's certificate has expired",
   'not-yet-valid': "the service's certificate is not valid yet",
-  'wrong-host': "the service's certificate is for another name",
+  'wrong-host': "the service's certificate is for another host name",
   'unknown-authority': "the service's certificate comes from an authority that this system does not trust",
   broken: 'no trusted connection to the service',
 };
@@ -20,7 +20,7 @@ export function outageReason(failure: Error | null, route: Pick<ServiceRoute, 'p
   if (proxy !== null) return proxy.message;
   if (failure instanceof StrangeNetworkError) return failure.message;
   const fault = certificateFaultOf(failure);
-  if (fault !== null) return `${FAULTS[fault]}: cfs doctor says what to do`;
+  if (fault !== null) return `${FAULTS[fault]}: run cfs doctor`;
   // A silence says nothing of who is silent.
   return `the service does not answer${route.proxy === null ? '' : ` through the proxy ${route.proxy.address}`}`;
 }

@@ -51,7 +51,7 @@ async function passwordOf({ given, context }: AdministerDeps): Promise<string> {
   const known = context.env.CFS_PASSWORD;
   if (known !== undefined && known !== '') return known;
   const prompt = terminalPrompt(process.stdin as never, process.stderr as never);
-  if (prompt === null) throw new UsageError('no password: give CFS_PASSWORD or --password-stdin');
+  if (prompt === null) throw new UsageError('no password: set CFS_PASSWORD or use --password-stdin');
   return prompt.ask('password of the new account', { hidden: true });
 }
 

@@ -83,7 +83,7 @@ export async function runServer(dataDirectory: string, flags: ServeFlags, contex
 /** What whoever listens on all addresses has to know: each URL in an answer begins with that one, which a client elsewhere does not follow. */
 export function addressHint(origin: string): string | null {
   if (!ANY_ADDRESS.has(new URL(origin).hostname)) return null;
-  return `URLs in answers begin with ${origin}: for clients on other machines give --public-origin`;
+  return `URLs in responses begin with ${origin}: for clients on other machines set --public-origin`;
 }
 
 const ANY_ADDRESS: ReadonlySet<string> = new Set(['0.0.0.0', '[::]']);
@@ -92,9 +92,9 @@ const ANY_ADDRESS: ReadonlySet<string> = new Set(['0.0.0.0', '[::]']);
 function orderAgain(server: ReferenceServer, faultFile: string, context: Printer): void {
   try {
     server.faults = faultsOf(faultFile);
-    context.print(`ordered trouble: ${server.faults.length} rules\n`);
+    context.print(`fault rules loaded: ${server.faults.length}\n`);
   } catch (error) {
-    context.print(`ordered trouble stays as it was: ${(error as Error).message}\n`);
+    context.print(`fault rules unchanged: ${(error as Error).message}\n`);
   }
 }
 
@@ -127,7 +127,7 @@ function announce(fd: number, origin: string): void {
 
 function optionsOf(dataDirectory: string, flags: ServeFlags): ReferenceServerOptions {
   const { tlsCert, tlsKey } = flags;
-  if ((tlsCert === null) !== (tlsKey === null)) throw new UsageError('--tls-cert and --tls-key go together');
+  if ((tlsCert === null) !== (tlsKey === null)) throw new UsageError('--tls-cert and --tls-key must be used together');
   return {
     dataDirectory,
     listen: addressOf(flags.listen),

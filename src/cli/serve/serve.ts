@@ -38,10 +38,10 @@ export const SERVE_ACTIONS: Readonly<Record<ServeCommandName, CommandAction>> = 
   'serve user quota': administer(({ administration, given, context }) => {
     const quotaBytes = bytes(given.required(1));
     administration.setQuota(given.required(0), quotaBytes);
-    context.print(`${given.required(0)} may store ${formatBytes(quotaBytes)}\n`);
+    context.print(`${given.required(0)} has a quota of ${formatBytes(quotaBytes)}\n`);
   }),
   'serve user revoke-tokens': administer(({ administration, given, context }) => {
-    context.print(`${administration.revokeTokens(given.required(0))} revoked\n`);
+    context.print(`${administration.revokeTokens(given.required(0))} tokens revoked\n`);
   }),
   'serve key add': administer(({ administration, given, context }) => {
     const { accessKeyId, privateAccessKey } = administration.addKeyPair(given.required(0));
@@ -69,19 +69,19 @@ export const SERVE_ACTIONS: Readonly<Record<ServeCommandName, CommandAction>> = 
   'serve share add': administer(({ administration, given, context }) => {
     const [owner, folder, receiver] = [given.required(0), given.required(1), given.required(2)];
     administration.share(owner, folder, receiver, { writeAllowed: given.has('--write') });
-    context.print(`${receiver} sees ${folder} of ${owner}\n`);
+    context.print(`${folder} of ${owner} is shared with ${receiver}\n`);
   }),
   'serve share remove': administer(({ administration, given, context }) => {
     const [owner, folder, receiver] = [given.required(0), given.required(1), given.required(2)];
     administration.unshare(owner, folder, receiver);
-    context.print(`${receiver} no longer sees ${folder} of ${owner}\n`);
+    context.print(`${folder} of ${owner} is no longer shared with ${receiver}\n`);
   }),
 };
 
 function administer(run: (deps: AdministerDeps) => Promise<void> | void): CommandAction {
   return async (given, context) => {
     for (const word of given.command.args)
-      if (visible(word) !== word) throw new UsageError(`${visible(word)}: no name here may hold control characters`);
+      if (visible(word) !== word) throw new UsageError(`${visible(word)}: names must not contain control characters`);
     const { withAdministration } = await import('./serve-administration.ts');
     await withAdministration(dataDirectory(given, context), async (deps) => run({ ...deps, given, context }));
     return exitCode('ok');
