@@ -216,7 +216,7 @@ test('a dead mount is taken away by the next cfs-mount, and by cfs umount', asyn
     const { code, stdout } = await mount.cfs(['umount', mount.directory]);
 
     expect(code).toBe(0);
-    expect(stdout).toContain('took away the dead mount');
+    expect(stdout).toContain('removed the dead mount');
     const table = await runCommand(['grep', '-c', mount.directory, '/proc/mounts'], { anyExitCode: true });
     expect(table.stdout).toBe('0\n');
   });
@@ -236,7 +236,7 @@ test('a link to the directory of a mount names it, dead or alive', async () => {
 
     await mount.mount();
     await mount.kill9();
-    expect((await mount.cfs(['umount', link])).stdout).toContain('took away the dead mount');
+    expect((await mount.cfs(['umount', link])).stdout).toContain('removed the dead mount');
     const table = await runCommand(['grep', '-c', mount.directory, '/proc/mounts'], { anyExitCode: true });
     expect(table.stdout).toBe('0\n');
   });
@@ -312,7 +312,7 @@ test('cfs umount that waits for a service that is away ends when --now, or a sig
     expect([limited.code, limited.stderr]).toEqual([
       exitCode('pending'),
       expect.stringMatching(
-        /^the service does not answer: waiting; cfs umount --now ends it at once: .*\n.*3 changes not pushed yet; kept here and pushed after the next mount, nothing is lost\n/s,
+        /^the service does not answer: waiting; cfs umount --now unmounts immediately: .*\n.*3 changes not pushed yet; kept here and pushed after the next mount, nothing is lost\n/s,
       ),
     ]);
     await mount.gone();
