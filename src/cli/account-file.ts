@@ -36,7 +36,7 @@ export interface Account {
   readonly refreshToken: string;
   /** Set where the person said at the sign-in that this service may be spoken with in the clear (`--insecure`). */
   readonly insecure?: true;
-  /** User name and password for the proxy at `address` (`ServiceProxy.address`): a unit, which everybody may read, has none. */
+  /** User name and password for the proxy at `address` (`ServiceProxy.address`): units are readable by all users and never hold it. */
   readonly proxy?: { readonly address: string; readonly username: string; readonly password: string };
 }
 
@@ -50,7 +50,7 @@ const FIELDS = [
   'refreshToken',
 ] as const;
 
-/** What whoever is new here needs to hear. */
+/** The message for a new user. */
 export const NOT_SIGNED_IN = 'not signed in: run cfs login URL, or try it without an account: cfs demo DIR';
 
 /** @throws UsageError (signIn) when the file is missing or is not an account. */
@@ -158,7 +158,7 @@ export function chooseAccount(
   const [only, second] = fitting;
   if (only !== undefined && second === undefined) return only;
   if (all.length === 0) throw new UsageError(NOT_SIGNED_IN, exitCode('signIn'));
-  // Names of a service's users are numbers: nobody knows which of them is whose.
+  // The account names contain numeric user ids, so the message adds the user names.
   const names = all.map(({ name, account }) => `${visible(account.username)} (${name})`).join(', ');
   if (only === undefined)
     throw new UsageError(`no account ${visible(wanted ?? '')}; signed in: ${names}`, exitCode('signIn'));

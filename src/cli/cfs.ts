@@ -12,7 +12,7 @@ let code = exitCode('ok');
 const output = terminalOutput();
 const context = {
   ...output,
-  // Asked for by a command: what keeps it from being known is told like any other failure, and --help needs none.
+  // Resolved on first use: a failure is reported like any other, and --help does not need it.
   get paths() {
     return pathsOf(process.env);
   },
@@ -25,7 +25,7 @@ const program = cfsProgram(context, (ended) => {
 
 await runProgram(program, process.argv, () => {
   const unwritten = output.whyUnwritten();
-  // What was asked for is done, but whoever keeps what was printed has a part of it.
+  // The command succeeded, but its output is incomplete.
   if (unwritten !== null && code === exitCode('ok')) throw withPath(unwritten, 'standard output');
   return code;
 });

@@ -198,7 +198,7 @@ function waiting(given: Invocation, context: CommandContext) {
   return { ...context, wait: new ServiceWait(context, given.duration('--timeout')) };
 }
 
-/** Ends when the person is done looking, or nobody reads any more. */
+/** Aborted at Ctrl-C, or when the reader of the output is gone. */
 function untilInterrupted(): AbortSignal {
   const done = new AbortController();
   const end = (): void => done.abort();

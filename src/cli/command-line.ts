@@ -65,7 +65,7 @@ export async function runProgram(program: Command, argv: readonly string[], code
 
 /**
  * Standard output and standard error of this process. `whyUnwritten` is what keeps a file from having all that was printed; null where it has.
- * A command goes on all the same, to its end: only what it says is lost.
+ * The command still runs to its end; only its output is lost.
  */
 export function terminalOutput(): CommandOutput & { readonly whyUnwritten: () => Error | null } {
   const { stderr } = process;

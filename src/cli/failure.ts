@@ -13,14 +13,14 @@ import { NoMountError } from '../control/client.ts';
 import { type ExitReason, exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
 
-/** What a person is told when a command fails, and the code that scripts get. */
+/** The message of a failed command, and its exit code. */
 export interface Failure {
   /** One sentence (several lines only where several things are wrong), without the program's name and a full stop. */
   readonly sentence: string;
   readonly exitCode: number;
 }
 
-/** Every way a command can fail, as a sentence and a code. Only what is not listed is "unexpected": a defect of ours. */
+/** Maps every failure of a command to a sentence and a code. Anything else is an "unexpected failure": a defect. */
 export function failureOf(error: unknown): Failure {
   if (error instanceof UsageError) return { sentence: error.message, exitCode: error.exitCode };
   if (error instanceof NoMountError) {
@@ -44,7 +44,7 @@ export function failureOf(error: unknown): Failure {
   }
   if (error instanceof StorageError) return { sentence: error.message, exitCode: exitCode('store') };
   if (error instanceof FsError) return { sentence: `${error.message} (${error.errno})`, exitCode: exitCode('failure') };
-  // Only the service is given a time by `AbortSignal.timeout` and no word about it (a mount that does not answer is told as such).
+  // Only requests to the service use a bare `AbortSignal.timeout`; a silent mount has its own error.
   if (error instanceof Error && error.name === 'TimeoutError')
     return { sentence: 'the service did not answer in time', exitCode: exitCode('unreachable') };
   const failed = diskFailure(error);
@@ -54,8 +54,8 @@ export function failureOf(error: unknown): Failure {
 }
 
 /**
- * Why the service was not reached, as one line. OpenSSL says what it met as `80…:error:0A00010B:SSL routines:FUNCTION:REASON:FILE:LINE`, with
- * a line feed; what a server of plain HTTP answers is a wrong version to it.
+ * The reason of a transport failure, as one line. OpenSSL reports `80…:error:0A00010B:SSL routines:FUNCTION:REASON:FILE:LINE`, with
+ * a line feed. To OpenSSL, the answer of a plain HTTP server is a wrong version.
  */
 export function transportReason({ message }: TransportError): string {
   const [, reason] = /[0-9A-F]+:error:[0-9A-F]+:[^:]*:[^:]*:([^:]*):/.exec(message) ?? [];
@@ -66,7 +66,7 @@ export function transportReason({ message }: TransportError): string {
     : `no trusted connection: ${reason}`;
 }
 
-/** A file or folder that a command was to read or write, and what the system said about it; null for anything else. */
+/** The failure of a system call on a file or folder; null for any other error. */
 function diskFailure(error: unknown): Failure | null {
   const { path, dest, syscall } = error as NodeJS.ErrnoException & { readonly dest?: string };
   const code = systemCodeOf(error);
@@ -79,7 +79,7 @@ function diskFailure(error: unknown): Failure | null {
   };
 }
 
-/** A failed call on a descriptor does not say of which file: this does, so that a person hears it. */
+/** Adds the path to a failed call on a descriptor, for the message. */
 export function withPath(error: unknown, path: string): unknown {
   return error instanceof Error && 'syscall' in error ? Object.assign(error, { path }) : error;
 }
@@ -105,7 +105,7 @@ const DISK_FAILURES: ReadonlyMap<string, { readonly sentence: string; readonly r
  * developer who sets CFS_LOG_LEVEL=debug.
  */
 export async function runToExit(program: string, run: () => Promise<number>): Promise<void> {
-  // A reader that went away (`cfs status | head -1`, `cfs sync --wait 2>&1 | head -1`) is no failure of ours.
+  // A closed pipe (`cfs status | head -1`, `cfs sync --wait 2>&1 | head -1`) is not a failure of the command.
   for (const output of [process.stdout, process.stderr]) output.on('error', () => {});
   // Pauses between attempts do not keep a process alive by themselves.
   const alive = setInterval(() => {}, 60_000);

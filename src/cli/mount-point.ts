@@ -9,7 +9,7 @@ import { exitCode } from './exit-codes.ts';
 import { MOUNT_SUBTYPE } from './launch/mount-request.ts';
 import { visible } from './mount-event.ts';
 
-/** A line of /proc/self/mountinfo, as far as it matters here. */
+/** The used fields of a line of /proc/self/mountinfo. */
 export interface MountEntry {
   readonly directory: string;
   readonly type: string;
@@ -18,7 +18,7 @@ export interface MountEntry {
 
 /** How long a mount may take to answer before it counts as hanging. */
 const PROBE_MS_MAX = 3000;
-/** path_resolution(7): more are a circle. */
+/** path_resolution(7): more links count as a loop. */
 const LINKS_MAX = 40;
 
 /**
@@ -56,7 +56,7 @@ export function checkMountPoint(directory: string, options: { allowNonEmpty: boo
   const refuse = (reason: string): never => {
     throw new UsageError(`${shown} ${reason}`, exitCode('mountPoint'));
   };
-  // The mount table is asked first: to look at a mount whose process hangs is to hang with it.
+  // The mount table comes first: accessing a hanging mount would block this process too.
   detachDeadMount(mountPathOf(directory));
 
   let path = '';
@@ -83,10 +83,10 @@ export function checkMountPoint(directory: string, options: { allowNonEmpty: boo
 }
 
 /**
- * Refuses a directory that hides what the mounting process itself works on: the kernel would ask it for its own store, and both would wait for
- * each other for ever, and with them everybody who looks below that directory.
+ * Rejects a directory that contains files of the mounting process: the kernel would ask it for its own store, and both would wait for
+ * each other permanently, and block every process that accesses the directory.
  *
- * @param needed paths that it goes on to use; they need not exist
+ * @param needed paths that the process uses; they need not exist
  * @throws UsageError (mountPoint) naming the first
  */
 export function checkNothingNeededBelow(directory: string, needed: readonly string[]): void {
@@ -169,8 +169,8 @@ function linkTarget(path: string): string | null {
 }
 
 /**
- * Whether a mount answers. Asked by another process, so that ours cannot hang, and by statfs(2): the kernel answers stat(2) from what
- * it remembers, also for a process that has just been killed.
+ * Whether a mount answers. Another process asks, so that ours cannot hang. It uses statfs(2), because the kernel answers
+ * stat(2) from its cache even after the mounting process was killed.
  */
 export function probeMount(path: string): 'alive' | 'dead' | 'hangs' {
   const probe = spawnSync('stat', ['--file-system', '--', path], {
@@ -184,7 +184,7 @@ export function probeMount(path: string): 'alive' | 'dead' | 'hangs' {
 }
 
 /**
- * Takes a dead mount away, lazily.
+ * Detaches a dead mount lazily.
  *
  * @returns null where it is gone, otherwise why it is not
  */

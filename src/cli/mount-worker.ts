@@ -59,15 +59,15 @@ class MountingWorker implements MountService {
   #counting: Pick<LinuxMount, 'metrics' | 'state'> | null = null;
   #stopping: Promise<StopOutcome> | null = null;
   #isUnmounted = false;
-  /** Aborted with the limit, ms, of whoever does not want to wait until everything is pushed. */
+  /** Aborted with a limit in ms when a later `stop` sets one. */
   #hurry = new AbortController();
-  /** Aborted by whoever wants the store now: nothing more is pushed. */
+  /** Aborted by a `stop` with limit 0: pushing ends and the store is released. */
   #enough = new AbortController();
-  /** What tells how much is left, by the number of a `sync`. */
+  /** Functions that return the remaining work, by the number of a `sync`. */
   readonly #left = new Map<number, () => SyncLeft>();
 
   constructor(start: WorkerStart, channel: Channel) {
-    setMaxListeners(0, this.#shutdown.signal); // whoever waits for the service listens
+    setMaxListeners(0, this.#shutdown.signal); // every wait for the service adds a listener
     this.#start = start;
     this.#log = createLogger({ level: start.request.options.logLevel, file: start.request.logFile });
     this.#port = new Port(channel);
@@ -113,14 +113,14 @@ class MountingWorker implements MountService {
       allowNonEmpty: options.nonempty,
       maskedFeatures: options.maskFeatures,
     };
-    // Whoever waits for the service gives up by itself: this is for what never answers.
+    // Waits for the service time out on their own; this deadline is for operations that never answer.
     const deadlineMs = options.readTimeoutMs + 30_000;
     const { mounted: fileSystem, patience } = this.#built;
     const bytesCameMs = () => patience.bytesCameMs;
     const deps = { log: this.#log.child({ part: 'kernel' }), clock: systemClock, deadlineMs, bytesCameMs };
     let descriptor = -1;
     if (options.binding === 'fuse-native') {
-      // Only here: whoever did not ask for it does not load it.
+      // Imported here, so that other bindings do not load it.
       const { mountFuseNative } = await import('../kernel/fuse-native/fuse-native-mount.ts');
       this.#mounted = await mountFuseNative(how, fileSystem, deps);
     } else {
@@ -136,12 +136,12 @@ class MountingWorker implements MountService {
   }
 
   stop(timeoutMs: number | null): Promise<StopOutcome> {
-    // Whoever gives a limit ends the wait of a stop that has none: the service may not come back today.
+    // A stop with a limit overrides an unlimited one: the service may stay away for long.
     if (this.#stopping !== null && timeoutMs !== null) this.#hurry.abort(timeoutMs);
     if (this.#stopping !== null && timeoutMs === 0) this.#enough.abort();
     this.#stopping ??= this.#stop(timeoutMs).catch((error) => {
       if (!this.#isUnmounted) {
-        // Still mounted: whoever asks again has another try, with a limit of their own.
+        // Still mounted: the next stop retries with its own limit.
         this.#stopping = null;
         this.#hurry = new AbortController();
         this.#enough = new AbortController();
@@ -286,7 +286,7 @@ class MountingWorker implements MountService {
 
   async #stop(timeoutMs: number | null): Promise<StopOutcome> {
     const { sync, freshness, contents, store, fileSystem } = this.#built;
-    // The directory can be seen to be mounted, and somebody ask for its end, before the kernel's first question is answered.
+    // The directory already appears mounted, and an unmount may be requested, before the first kernel request is answered.
     await this.#mounting?.catch(() => {});
     // "Until everything is pushed" is a wish for the time before the mount goes: it stays usable meanwhile.
     const drainMs = timeoutMs ?? (await this.#pushAll());
@@ -320,8 +320,8 @@ class MountingWorker implements MountService {
     } catch (err) {
       this.#log.warn({ err }, 'contents not collected at the end');
     }
-    // Nothing is mounted any more. What fails now (a disk that is read-only by now, or gone) must not keep the process: whoever waits for its
-    // end, and the next start, would wait for ever. The store has it all.
+    // Nothing is mounted any more. A failure now (a read-only or missing disk) must not keep the process alive: the next start
+    // would wait permanently. The store is complete.
     for (const end of [() => contents.close(), () => this.#main.puttingDown(), () => store.close()]) {
       try {
         await end();
@@ -332,7 +332,7 @@ class MountingWorker implements MountService {
     return { pending: status.pending, parked: status.parked.length, left, busy };
   }
 
-  /** Pushes until nothing is left, or somebody is in a hurry. @returns for how long to go on once the mount is gone, ms */
+  /** Pushes until nothing is left or a limit is set. @returns how long to continue after the unmount, ms */
   async #pushAll(): Promise<number> {
     const { signal } = this.#hurry;
     try {
@@ -373,7 +373,7 @@ class MountingWorker implements MountService {
     return { path, kind, reason: parkReasonText(reason, detail), sinceMs: atMs };
   }
 
-  /** Connection and sign-in are told by the main thread, which sees every request. */
+  /** The main thread, which sees every request, reports connection and sign-in itself. */
   #tell(event: SyncEvent): void {
     if (event.type === 'offline' || event.type === 'online' || event.type === 'sign-in-needed') return;
     void this.#main.event(event).catch(() => {});
@@ -395,7 +395,7 @@ class MountingWorker implements MountService {
   }
 
   /**
-   * As `#resolve`, for what nobody may have looked at yet, or is new on the service: for a name that is not known its folder is listed first.
+   * Like `#resolve`, also for names that are not cached yet or are new on the service: lists the folder of an unknown name first.
    *
    * @throws UsageError when there is nothing of that name · what `Freshness.refresh` throws
    */

@@ -54,7 +54,7 @@ export async function mountMain(env: Record<string, string | undefined>): Promis
   // V8 of Node 22 and later has no such flag, and prints a complaint about it.
   if (process.versions.node.startsWith('20.')) setFlagsFromString(`--interrupt-budget=${OPTIMISED_AFTER}`);
   const request = readMountRequest(env);
-  // Whoever read the events may go away (EPIPE), and the disk that takes what libraries print may be full; the mount stays.
+  // The reader of the events may go away (EPIPE), and the disk behind the output may be full; the mount stays.
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
   const log = createLogger({ level: request.options.logLevel, file: request.logFile });
   try {
@@ -90,10 +90,10 @@ class MountingProcess {
   #end!: (code: number) => void;
   #stopping: Promise<StopOutcome> | null = null;
   #phase: Status['phase'] = 'running';
-  /** A mount that was unmounted from outside, and is then asked to end, says so twice. */
+  /** Set once: a mount that was unmounted from outside and then stopped would finish twice. */
   #hasFinished = false;
   #lastSync = STOP_ID;
-  /** Null where nobody looks. */
+  /** Null in the background. */
   readonly #printer: EventPrinter | null;
   readonly #notices: DesktopNotices;
   readonly #signIns: SignInWatch;
@@ -207,7 +207,7 @@ class MountingProcess {
         sync: async ({ path, wait }, { signal, progress }) => {
           const id = ++this.#lastSync;
           if (wait) return this.#withProgress(id, progress, () => this.#mount.sync(path, id, signal));
-          // Nobody hears how it ends: that there is no such file is told before.
+          // The caller does not wait for the outcome, so a missing file is reported now.
           if (path !== null) await this.#mount.locate(path);
           this.#mount
             .sync(path, id, new AbortController().signal)
@@ -293,7 +293,7 @@ class MountingProcess {
     this.#phase = 'draining';
     const stopped = this.#mount.stop(timeoutMs);
     if (this.#stopping !== null) {
-      stopped.catch(() => {}); // the first one tells
+      stopped.catch(() => {}); // the first stop reports the failure
       return this.#stopping;
     }
     this.#stopping = stopped.then(
@@ -328,9 +328,9 @@ class MountingProcess {
   }
 
   #workerDied(error: Error, isStuck: boolean): void {
-    // Not an orderly exit: a Worker that died inside LMDB would keep process.exit() waiting for ever.
+    // Not an orderly exit: a Worker that died inside LMDB would block process.exit() permanently.
     if (isStuck) process.kill(process.pid, 'SIGKILL');
-    // Whoever waits for an answer of it (a start, a status) hears of it at once.
+    // Pending calls to the Worker (a start, a status) fail immediately.
     this.#port.close(error);
     this.#end(exitCode('failure'));
   }
@@ -414,7 +414,7 @@ class MountingProcess {
   }
 
   async #status(): Promise<Status> {
-    // What is told is what is known: whoever asks for the status does not wait for the service.
+    // The status reports known values and never waits for the service.
     if (this.#connection.state === 'online') this.#quota.looked();
     const { running } = this.#transfer.stats();
     const worker = await this.#mount.status(running.map(({ url }) => url));

@@ -9,7 +9,7 @@ export interface Prompt {
   ask(question: string, options: { readonly hidden: boolean }): Promise<string>;
 }
 
-/** @returns null where there is nobody to ask */
+/** @returns null without a terminal */
 export function terminalPrompt(input: ReadStream, output: WriteStream): Prompt | null {
   if (!input.isTTY || !output.isTTY) return null;
   return {

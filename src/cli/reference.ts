@@ -6,7 +6,7 @@ import { EXIT_CODES } from './exit-codes.ts';
 
 /** The tables of documents that are made from the code; `node scripts/readme.mjs` puts them there, a test compares. */
 
-/** All options that are for everybody, as a Markdown table. */
+/** All public options, as a Markdown table. */
 export function optionsTable(): string {
   const rows = optionRows()
     .filter(([, option]) => !option.hidden)

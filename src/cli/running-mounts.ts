@@ -120,7 +120,7 @@ async function answerOf(
   return other === null ? { socketPath, status } : { socketPath: bootSocketPath, status: other };
 }
 
-/** null: nobody answers. */
+/** null: no process answers. */
 type SocketAnswer = Status | 'silent' | 'foreign' | null;
 
 async function answerAt(socketPath: string): Promise<SocketAnswer> {

@@ -4,19 +4,19 @@ import { formatDuration } from '../config/units.ts';
 import { exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
 
-/** How long a command may wait in silence. */
+/** How long a command waits before it prints a notice. */
 const SILENT_MS_MAX = 2_000;
 
 /**
- * One command's patience with the service: after two seconds without progress it says what it waits for, and `--timeout` ends it.
- * Every command that speaks with the service, itself or through a mount, waits by this.
+ * The wait of one command for the service: after two seconds without progress it prints a notice, and `--timeout` ends it.
+ * Every command that contacts the service, directly or through a mount, uses it.
  */
 export class ServiceWait {
   readonly #clock: Pick<Clock, 'after'>;
   readonly #warn: (text: string) => void;
   readonly #timeoutMs: number | null;
   readonly #late = new AbortController();
-  /** What is waited for now. */
+  /** The current wait, for messages. */
   #waitsFor: string | null = null;
   #cancelNotice = (): void => {};
   #cancelEnd = (): void => {};
@@ -51,19 +51,19 @@ export class ServiceWait {
     try {
       return await Promise.race([done, late]);
     } finally {
-      done.catch(() => {}); // what it says after the time is over is of no use
+      done.catch(() => {}); // a result after the timeout is discarded
       signal.removeEventListener('abort', stop);
       this.#cancelNotice();
       this.#waitsFor = null;
     }
   }
 
-  /** Something arrived: the silence begins anew. */
+  /** Progress: restarts the silence timer. */
   moved(): void {
     if (this.#waitsFor !== null) this.#armNotice();
   }
 
-  /** While a person is asked neither the silence nor the time counts. */
+  /** Stops both timers during a prompt. */
   async paused<T>(ask: () => Promise<T>): Promise<T> {
     this.#cancelNotice();
     this.#cancelEnd();

@@ -2,13 +2,13 @@ import { parse as parseToml, TomlError } from 'smol-toml';
 import { UsageError } from '../base/errors.ts';
 import { envNameOf, fileKeyOf, type OptionKey, type Options, optionRows } from './options.ts';
 
-/** Where a value came from: `cfs config show` says so, and every problem names it. */
+/** The source of a value, for `cfs config show` and for problem reports. */
 export type OptionSource = 'default' | 'file' | 'environment' | 'flag';
 
 export interface LoadedOptions {
   readonly options: Options;
   readonly sources: Readonly<Record<OptionKey, OptionSource>>;
-  /** The values as they were written. */
+  /** The values in textual form. */
   readonly texts: Readonly<Record<OptionKey, string>>;
 }
 
@@ -17,7 +17,7 @@ export interface OptionInputs {
   readonly flags: Readonly<Partial<Record<OptionKey, string>>>;
   /** What `-o` set, in the same way. */
   readonly words?: Readonly<Partial<Record<OptionKey, string>>>;
-  /** What else is wrong with the command line, in words: told together with the rest. */
+  /** Other problems of the command line, as messages: reported together with the other problems. */
   readonly problems?: readonly string[];
   readonly env: Readonly<Record<string, string | undefined>>;
   /** config.toml, where there is one. */
@@ -100,7 +100,7 @@ function readTable(file: OptionInputs['file'], problems: string[]): ReadonlyMap<
   return values;
 }
 
-/** A text without its second quote goes on to the end of the line, which smol-toml calls a control character. */
+/** smol-toml reports an unclosed quote as a control character, because the string then runs into the line end. */
 function wordsOfParser(reason = ''): string {
   return reason === 'control characters are not allowed in strings' ? 'a quote is not closed' : reason;
 }

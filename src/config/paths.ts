@@ -4,14 +4,14 @@ import { UsageError } from '../base/errors.ts';
 
 /**
  * Where everything lies, after the XDG base directory specification: two runs with different XDG_* directories never meet.
- * Nothing is created here; whoever writes first creates its directory with mode 0700.
+ * Nothing is created here; the first writer creates its directory with mode 0700.
  */
 export interface Paths {
   /** config.toml; need not exist. */
   readonly configFile: string;
   /** One directory per account (see `accountPaths`). */
   readonly accountsDirectory: string;
-  /** Data of `cfs serve`, unless it is told otherwise. */
+  /** Default data directory of `cfs serve`. */
   readonly serverDirectory: string;
   /** Data of the embedded server of `npm start`: kept, with its port. */
   readonly demoServerDirectory: string;

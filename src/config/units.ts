@@ -1,6 +1,6 @@
 /**
- * The texts people write for sizes and durations, and back. Units stand in the text (`64MiB`, `5s`), so that no option has
- * a unit that must be looked up. All functions throw RangeError with a message that continues "--flag: …".
+ * Parses and formats sizes and durations. The text contains the unit (`64MiB`, `5s`), so that no option has an implicit unit.
+ * All functions throw RangeError with a message that continues "--flag: …".
  */
 
 const BYTES_OF_UNIT: ReadonlyMap<string, number> = new Map([
@@ -44,7 +44,7 @@ export function parseBytes(text: string): number {
   return bytes;
 }
 
-/** `500ms`, `5s`, `2min`, `1h`: milliseconds. A number without a unit is refused: seconds or milliseconds, who knows. */
+/** `500ms`, `5s`, `2min`, `1h`: milliseconds. A number without a unit is ambiguous and rejected. */
 export function parseDuration(text: string): number {
   const [, number = '', unit = ''] = MEASURE.exec(text.trim().toLowerCase()) ?? [];
   if (number === '0' && unit === '') return 0;
@@ -67,7 +67,7 @@ export function formatBytes(bytes: number): string {
   return `${value.toFixed(digits)} ${units[step]}`;
 }
 
-/** A duration for people: `350 ms`, `12 s`, `3 min`, `5 h`, `2 d`. Less than nothing, of a clock that was set back, is nothing. */
+/** A duration for people: `350 ms`, `12 s`, `3 min`, `5 h`, `2 d`. A negative duration (the clock was set back) counts as zero. */
 export function formatDuration(ms: number): string {
   if (ms < 0) return '0 ms';
   if (ms < 1000) return `${Math.round(ms)} ms`;

@@ -6,10 +6,10 @@ import type { AnswerLine, ControlMethods, MethodName, RequestLine } from './meth
 
 const ANSWER_BYTES_MAX = 64 * 1024 ** 2;
 
-/** Nobody answers on that socket: no such mount, a dead one, or one of another user. */
+/** No process answers on the socket: the mount does not exist, is dead, or belongs to another user. */
 export class NoMountError extends Error {
   override readonly name = 'NoMountError';
-  /** ENOENT, ECONNREFUSED (died), EACCES (someone else's), or EPIPE where it went while we asked. */
+  /** ENOENT, ECONNREFUSED (died), EACCES (another user's), or EPIPE if the mount ended during the call. */
   readonly code: string;
 
   constructor(code: string, message: string, options?: ErrorOptions) {
@@ -18,7 +18,7 @@ export class NoMountError extends Error {
   }
 }
 
-/** A mount is there, and closes what connects: it has as many connections as it takes, or no descriptor left. */
+/** The mount runs but rejects connections: its connection limit is reached, or it has no free descriptor. */
 export class NoRoomError extends Error {
   override readonly name = 'NoRoomError';
 }
@@ -26,14 +26,14 @@ export class NoRoomError extends Error {
 /**
  * How a mount is.
  *
- * @throws NoMountError where nobody answers · NoRoomError where somebody is there and cannot
+ * @throws NoMountError if no mount answers · NoRoomError if the mount rejects the connection
  */
 export async function askStatus(socketPath: string, signal: AbortSignal): Promise<ControlMethods['status']['result']> {
   try {
     return await callControl(socketPath, 'status', {}, { signal });
   } catch (error) {
     if (!(error instanceof NoMountError) || error.code !== 'EPIPE') throw error;
-    // One that ended meanwhile is not there any more.
+    // A mount that ended meanwhile refuses this connection.
     (await connectTo(socketPath)).destroy();
     throw new NoRoomError(`the mount at ${socketPath} takes no more connections`, { cause: error });
   }
@@ -42,7 +42,7 @@ export async function askStatus(socketPath: string, signal: AbortSignal): Promis
 /**
  * One call to a running mount.
  *
- * @throws NoMountError where nobody answers, or the mount ends before it does
+ * @throws NoMountError if no mount answers, or it ends before the answer
  * @throws whatever the mount's handler threw, as the same class
  */
 export async function callControl<Method extends MethodName>(

@@ -14,7 +14,7 @@ import type {
 } from './status-model.ts';
 
 /**
- * What can be asked of a running mount over its control socket, and the lines that travel there: one JSON object per line,
+ * The calls of a running mount over its control socket. The protocol is one JSON object per line,
  * any number of calls per connection, answers in any order.
  */
 export interface ControlMethods {
@@ -40,26 +40,26 @@ export interface ControlMethods {
   };
   /** Asks the service for the listing of a folder (of all that are known where `path` is null), and answers when it is applied. */
   readonly refresh: {
-    /** `accept`: removals that were too many at once to be believed are believed. */
+    /** `accept`: apply removals that were held back because there were too many at once. */
     readonly params: { readonly path: string | null; readonly accept?: boolean };
     readonly progress: never;
     readonly result: { readonly held: readonly HeldRemoval[] };
   };
-  /** Takes parked changes up again. */
+  /** Retries parked changes. */
   readonly retry: {
     readonly params: { readonly path: string | null };
     readonly progress: never;
     readonly result: { readonly retried: number };
   };
-  /** Gives up what is pending or parked in `path` (null: everywhere); unless `isSure` only tells what that would be. */
+  /** Drops pending and parked changes in `path` (null: everywhere). Without `isSure` it only reports them. */
   readonly discard: {
     readonly params: { readonly path: string | null; readonly isSure: boolean };
     readonly progress: never;
     readonly result: { readonly given: readonly DiscardedChange[] };
   };
   /**
-   * Keeps a file, or all that is in a folder now and later, complete on this machine. Answers when everything is here, or when it
-   * cannot go on for the moment (`trouble`); it goes on by itself.
+   * Keeps a file, or the present and future contents of a folder, fully on this machine. Answers when everything is here, or
+   * when the fetch is stuck (`trouble`). It then resumes automatically.
    */
   readonly pin: {
     readonly params: { readonly path: string | null };
@@ -97,7 +97,7 @@ export interface ControlMethods {
     readonly result: { readonly parts: readonly { readonly length: number; readonly base64: string | null }[] };
   };
   readonly metrics: { readonly params: Record<string, never>; readonly progress: never; readonly result: MountMetrics };
-  /** How much the log says from now on, until the mount ends; null: it is only asked for. @returns how much it says now */
+  /** Sets the log level until the mount ends; null: only asks for it. @returns the current level */
   readonly logLevel: {
     readonly params: { readonly level: LogLevel | null };
     readonly progress: never;
@@ -116,9 +116,9 @@ export const PART_BYTES_MAX = 128 * 1024;
 
 /** What a handler gets beside its parameters. */
 export interface CallContext<Progress> {
-  /** Aborted when whoever asked is gone, or the server closes. */
+  /** Aborted when the client disconnects or the server closes. */
   readonly signal: AbortSignal;
-  /** Sends a line to whoever waits; never blocks. */
+  /** Sends a progress line to the client; never blocks. */
   readonly progress: (progress: Progress) => void;
 }
 

@@ -28,14 +28,14 @@ const WAITING_MAX = 48;
 const PENDING = 10;
 /** How often it is looked whether the socket is still there. */
 const LOOK_EVERY_MS = 5_000;
-/** A client that asks and does not read is cut off when this much waits for it. */
+/** A client that does not read its answers is disconnected at this many unread bytes. */
 const UNREAD_BYTES_MAX = 16 * 1024 ** 2;
 
 /**
- * The socket of a running mount: whoever may open it may do all it offers, so it has mode 0600 in a directory of mode 0700.
- * Nothing that arrives there can keep the mount busy: sizes, times and numbers are bounded.
+ * The socket of a running mount: opening it grants full control, so it has mode 0600 in a directory of mode 0700.
+ * Sizes, times and counts of requests are bounded, so a client cannot overload the mount.
  *
- * Start it only as the owner of the store that is mounted: a socket that is found there is that of a dead mount, or of one that drains.
+ * Start it only as the owner of the mounted store: an existing socket then belongs to a dead or draining mount.
  */
 export class ControlServer {
   readonly #handlers: ControlHandlers;
@@ -76,7 +76,7 @@ export class ControlServer {
     this.#lookLater();
   }
 
-  /** XDG_RUNTIME_DIR goes with the last session of its user, and a mount may stay: whoever asks for it later is to find it. */
+  /** Recreates a missing socket: XDG_RUNTIME_DIR disappears with the user's last session, but the mount may outlive it. */
   #lookLater(): void {
     this.#cancelLook = this.#clock.after(LOOK_EVERY_MS, () => {
       void this.#look().finally(() => {
@@ -88,17 +88,17 @@ export class ControlServer {
   async #look(): Promise<void> {
     try {
       if (lstatSync(this.#path, { throwIfNoEntry: false }) !== undefined) return;
-      this.#server.close(); // who is connected stays so
+      this.#server.close(); // open connections stay
       this.#address?.release();
       this.#server = createServer((socket) => this.#accept(socket));
       await this.#bind();
       this.#log.info({ path: this.#path }, 'the control socket was gone, and is made anew');
       if (this.#stopped === null) return;
-      // It was to be taken away meanwhile.
+      // The server was stopped meanwhile.
       this.#removeOwn();
       this.#server.close();
     } catch (err) {
-      // Until the next session nothing may be made there: tried again.
+      // The directory may not be writable before the next session; the next look retries.
       this.#log.debug({ err }, 'no control socket');
     }
   }
@@ -106,7 +106,7 @@ export class ControlServer {
   async #bind(): Promise<void> {
     const directory = dirname(this.#path);
     prepareDirectory(directory);
-    // Under a name of its own first: libuv removes the name that it bound when it closes, whoever has that by then.
+    // Bound under a private name first: on close libuv unlinks the bound name, even if another process owns it by then.
     const own = `${this.#path}.${process.pid}`;
     rmSync(own, { force: true });
     const address = socketAddress(own);
@@ -119,7 +119,7 @@ export class ControlServer {
           resolve();
         });
       });
-      chmodSync(own, 0o600); // nobody else got through the directory in between
+      chmodSync(own, 0o600); // the directory kept others out in between
       this.#inode = lstatSync(own).ino;
       renameSync(own, this.#path);
     } catch (error) {
@@ -144,8 +144,8 @@ export class ControlServer {
   }
 
   /**
-   * Ends all calls and takes the socket away. Calls whose handlers end within a second are still answered, so an `umount`
-   * handler returns when the mount is gone, and whoever closes this server does so after it: a handler never waits for this.
+   * Ends all calls and removes the socket. Calls whose handlers end within a second are still answered, so an `umount`
+   * handler returns when the mount is gone. Handlers never wait for `close`, which follows them.
    */
   async close(): Promise<void> {
     this.#closing.abort(new UsageError('the mount is ending', 1));
@@ -169,7 +169,7 @@ export class ControlServer {
     const lines = new JsonLines({ lineBytesMax: REQUEST_BYTES_MAX });
     let calls = 0;
 
-    // Whoever connects has this long for a whole request, and between two requests.
+    // The time limit for one complete request, and for the pause between two requests.
     let cancelDeadline = (): void => {};
     const startDeadline = (): void => {
       cancelDeadline();
@@ -181,7 +181,7 @@ export class ControlServer {
     socket.on('close', () => {
       cancelDeadline();
       this.#sockets.delete(socket);
-      gone.abort(new DOMException('whoever asked is gone', 'AbortError'));
+      gone.abort(new DOMException('the client disconnected', 'AbortError'));
     });
     socket.on('data', (chunk) => {
       try {

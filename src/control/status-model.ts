@@ -22,14 +22,14 @@ export interface Status {
     readonly changes: readonly PendingChange[];
   };
   readonly parked: readonly ParkedChange[];
-  /** Removals that are not believed without a person's word (`cfs refresh --accept`). */
+  /** Removals that are applied only after a person confirms them (`cfs refresh --accept`). */
   readonly held: readonly HeldRemoval[];
   /** Folders that were removed on the service, and are kept because files in them exist on this machine only. */
   readonly localFolders: readonly string[];
   /** What stays on this machine by its name, and nowhere else. */
   readonly local?: LocalFiles;
   readonly transfers: readonly Transfer[];
-  /** What is kept complete here because somebody asked for it (`cfs pin`). */
+  /** Files and folders that a user pinned (`cfs pin`). */
   readonly pinned: readonly PinnedPath[];
   readonly cache: {
     readonly usedBytes: number;
@@ -37,7 +37,7 @@ export interface Status {
     /** Bytes that exist on this machine only; never evicted. */
     readonly unsyncedBytes: number;
   };
-  /** The account's storage as the service last told it; null while it has not. */
+  /** The last reported storage of the account; null before the first report. */
   readonly quota: { readonly limitBytes: number; readonly usedBytes: number; readonly atMs: number } | null;
 }
 
@@ -78,7 +78,7 @@ export interface ParkedChange {
   readonly sinceMs: number;
 }
 
-/** Entries that the service does not list any more, and that are kept here until a person says that they may go. */
+/** Entries that the service no longer lists, kept here until a person confirms their removal. */
 export interface HeldRemoval {
   /** The entry, or the folder of several. */
   readonly path: string;
@@ -88,7 +88,7 @@ export interface HeldRemoval {
 
 export const HELD_NODES_MAX = 101;
 
-/** A change that was given up, or would be. */
+/** A discarded change, or one that would be discarded. */
 export interface DiscardedChange {
   readonly path: string;
   readonly change: 'made' | 'changed' | 'moved' | 'deleted';
@@ -96,7 +96,7 @@ export interface DiscardedChange {
   readonly lostBytes: number;
 }
 
-/** A file or folder that is kept complete on this machine, and how far it is. */
+/** A pinned file or folder and its progress. */
 export interface PinnedPath {
   readonly path: string;
   readonly files: number;
@@ -104,7 +104,7 @@ export interface PinnedPath {
   readonly filesHere: number;
   readonly bytesHere: number;
   readonly isComplete: boolean;
-  /** Why not, as of the last try; null while it goes on. */
+  /** Why the last attempt failed; null while the fetch proceeds. */
   readonly trouble: string | null;
 }
 
@@ -141,7 +141,7 @@ export interface UnsyncedFile {
   readonly damage?: string;
 }
 
-/** Where a `sync` stands, sent while it waits. */
+/** The progress of a `sync`, sent while it waits. */
 export interface SyncProgress {
   readonly doneChanges: number;
   readonly totalChanges: number;

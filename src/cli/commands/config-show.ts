@@ -5,8 +5,8 @@ import { exitCode } from '../exit-codes.ts';
 import { visible } from '../mount-event.ts';
 
 /**
- * `cfs config show [flags of a mount]`: what each option would be, and where its value comes from. Wrong values are told all at
- * once by whoever loaded the options.
+ * `cfs config show [mount flags]`: the effective value and the source of each option. Loading the options reports all wrong
+ * values together.
  */
 export function configShowCommand(
   deps: { readonly paths: Paths; readonly print: (text: string) => void },
@@ -26,7 +26,7 @@ interface ConfigRow {
   readonly from: string;
 }
 
-/** The rows of the option table that are for everybody. */
+/** The public rows of the option table. */
 function configRows({ texts, sources }: LoadedOptions, paths: Paths): readonly ConfigRow[] {
   return optionRows()
     .filter(([, option]) => !option.hidden)

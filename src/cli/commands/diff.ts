@@ -22,7 +22,7 @@ export interface DiffFlags {
 }
 
 const STANDARD_TOOL = 'diff -u';
-/** SIGPIPE, as a shell tells it. */
+/** SIGPIPE, as a shell reports it. */
 const PIPE_CLOSED = 141;
 
 /** `cfs diff FILE@V1 FILE@V2`: hands both to the user's own program. Exit code: ok where that says that they are the same. */
@@ -36,7 +36,7 @@ export async function diffCommand(deps: ServiceDeps & CommandOutput, flags: Diff
     const tool = flags.tool ?? (deps.env.CFS_DIFF || STANDARD_TOOL);
     const code = await run(tool, before, after, deps.env);
     if (code === 0) return exitCode('ok');
-    // Whoever reads it had enough (`cfs diff … | head -1`): there was something to read.
+    // The reader closed the pipe (`cfs diff … | head -1`), so there was output: the versions differ.
     if (code === 1 || code === PIPE_CLOSED) return exitCode('different');
     throw new UsageError(
       `the comparison command (${visible(tool)}) failed with exit code ${code}: see --tool and CFS_DIFF`,

@@ -165,7 +165,7 @@ async function copyInto(source: UnsyncedSource, file: UnsyncedFile, path: string
       return missing;
     } catch (error) {
       await copy.close().catch(() => {});
-      await rm(path).catch(() => {}); // why it was not copied is what a person should hear
+      await rm(path).catch(() => {}); // the message must show the original error
       throw error;
     }
   } finally {

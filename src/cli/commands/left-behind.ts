@@ -2,16 +2,16 @@ import { rmSync } from 'node:fs';
 
 const ENDING: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM', 'SIGHUP'];
 
-/** What a command has on the disk for the moment: taken away also where a signal ends it, and half a file in a mount would be pushed. */
+/** Temporary files of a command, removed even when a signal ends it. A half-written file in a mount would be pushed. */
 export class LeftBehind {
   readonly #paths = new Set<string>();
   readonly #end = (signal: NodeJS.Signals): void => {
-    // At once, before anything that this process does beside it goes on.
+    // Synchronous, so that no other work of this process runs in between.
     for (const path of this.#paths) {
       try {
         rmSync(path, { recursive: true, force: true });
       } catch {
-        // The end is what was asked for.
+        // The signal ends the process anyway.
       }
     }
     this.dispose();
@@ -26,12 +26,12 @@ export class LeftBehind {
     this.#paths.add(path);
   }
 
-  /** It is whole, and stays, or is gone. */
+  /** The file is complete and stays, or is already removed. */
   delete(path: string): void {
     this.#paths.delete(path);
   }
 
-  /** Signals end the process again as they do. What is there still is the caller's affair. */
+  /** Restores the default signal handling. The caller removes the remaining files. */
   dispose(): void {
     for (const signal of ENDING) process.removeListener(signal, this.#end);
   }

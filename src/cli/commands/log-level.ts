@@ -4,7 +4,7 @@ import { callControl } from '../../control/client.ts';
 import { exitCode } from '../exit-codes.ts';
 import { chooseMount } from '../running-mounts.ts';
 
-/** `cfs log-level [LEVEL]`: how much the log of a running mount says, from now on and until it ends; without LEVEL it is only told. */
+/** `cfs log-level [LEVEL]`: sets the log level of a running mount until it ends; without LEVEL it prints the level. */
 export async function logLevelCommand(
   deps: { readonly paths: Paths; readonly print: (text: string) => void },
   flags: { readonly level: string | null; readonly account: string | null },

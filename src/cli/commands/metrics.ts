@@ -14,17 +14,17 @@ export async function metricsCommand(
   const mounts = states.filter(isRunning);
   if (mounts.length === 0)
     throw noMount(states, flags.account === null ? 'no mount is running' : `${visible(flags.account)} is not mounted`);
-  const told = await Promise.all(
+  const samples = await Promise.all(
     mounts.map(async ({ name, socketPath }) => ({
       account: name,
       metrics: await callControl(socketPath, 'metrics', {}),
     })),
   );
-  deps.print(prometheusText(told));
+  deps.print(prometheusText(samples));
   return exitCode('ok');
 }
 
-interface MountTold {
+interface MountSample {
   readonly account: string;
   readonly metrics: MountMetrics;
 }
@@ -137,13 +137,13 @@ const FAMILIES: readonly Family[] = [
   {
     name: 'cfs_quota_bytes',
     type: 'gauge',
-    help: "The account's storage as the service last told it.",
+    help: "The account's storage, as last reported by the service.",
     samples: ({ quota }) => (quota === null ? [] : byKind('kind', { used: quota.usedBytes, limit: quota.limitBytes })),
   },
 ];
 
 /** The text format of Prometheus, version 0.0.4: each family once, with the samples of all mounts. */
-export function prometheusText(mounts: readonly MountTold[]): string {
+export function prometheusText(mounts: readonly MountSample[]): string {
   return FAMILIES.map(({ name, type, help, samples }) => {
     const lines = mounts.flatMap(({ account, metrics }) =>
       samples(metrics).map(

@@ -12,7 +12,7 @@ const PLAIN_EVERY_MS = 5_000;
 /** How far it is. */
 type Moved = Omit<SyncProgress, 'waitsFor'>;
 
-/** How fast it goes, and how long the rest takes at that; null while nobody can know. */
+/** The transfer rate and the remaining time; null while unknown. */
 export interface Pace {
   readonly bytesPerSecond: number | null;
   readonly leftMs: number | null;
@@ -23,7 +23,7 @@ export class ProgressLine {
   readonly #clock: Clock;
   readonly #output: CommandOutput;
   readonly #hint: string | null;
-  /** What was said last of why nothing moves. */
+  /** The last printed reason why nothing moves. */
   #waitsFor: string | null = null;
   readonly #samples: { readonly atMs: number; readonly doneBytes: number }[] = [];
   #plainMs: number;
@@ -50,7 +50,7 @@ export class ProgressLine {
     }
   }
 
-  /** Once each time the service goes away: a bar that stands still says neither why nor what to do. A mount of before does not tell it. */
+  /** Prints the reason once per outage, because a stalled bar does not explain itself. Mounts of older versions do not send it. */
   #sayWhatIsWaitedFor(waitsFor: string | null = null): void {
     const isNews = waitsFor !== null && waitsFor !== this.#waitsFor;
     this.#waitsFor = waitsFor;

@@ -83,7 +83,7 @@ function newFileAt(path: string, name: string): string {
 }
 
 /**
- * As an editor saves: a new file beside it, then the name. Whoever reads meanwhile reads one or the other. The rename throws away
+ * Saves like an editor: a new file beside it, then a rename. Readers see one of the two. The rename throws away
  * what the service does not have, so what counts is what is pending then, not what was before a fetch of minutes.
  */
 async function replace(spool: string, found: InMount, leftBehind: LeftBehind, wait: ServiceWait): Promise<void> {
@@ -137,7 +137,7 @@ async function copyNew(spool: string, found: InMount, target: string, leftBehind
     return;
   }
   try {
-    // Made first, and filled then: one that somebody else made at the same moment is never taken for ours.
+    // Created exclusively first, then filled: a file that another process created at the same time is never overwritten.
     await (await open(target, 'wx')).close();
     leftBehind.add(target);
     await copyFile(spool, target);

@@ -18,9 +18,9 @@ import { unitNameOf, unitText } from './service-unit.ts';
 /** What an end needs beyond the push of what is pending. */
 const STOP_MS = 30_000;
 const SYSTEMCTL_MS_MAX = 90_000;
-/** A start that ends so will end so again. */
+/** Exit codes that a restart cannot cure. */
 const LASTING = [EXIT_CODES.usage.code, EXIT_CODES.noFuse.code, EXIT_CODES.mountPoint.code, EXIT_CODES.signIn.code];
-/** What tells where everything lies; a manager of the user starts services without it. */
+/** Variables with locations and the route. The user's service manager starts services without them. */
 const VARIABLES = ['XDG_CONFIG_HOME', 'XDG_STATE_HOME', ...ROUTE_VARIABLES] as const;
 
 interface ServiceDeps {
@@ -31,10 +31,10 @@ interface ServiceDeps {
   readonly systemctlMsMax?: number;
 }
 
-/** Why systemctl did not do something. */
+/** Why a systemctl call failed. */
 class Undone {
   readonly why: string;
-  /** It was asked, and went on with it: it is only not waited for any longer. */
+  /** systemctl accepted the request, but did not finish in time. */
   readonly isUnderWay: boolean;
   /** False: there is no such program. */
   readonly isThere: boolean;
@@ -52,7 +52,7 @@ class Undone {
  * systemctl nothing is installed.
  *
  * A proxy that only the environment of this command names goes into the unit, as an option, and its password to the account: the manager
- * starts the mount without this environment, and everybody may read a unit.
+ * starts the mount without this environment, and all users can read a unit.
  *
  * @param given the options of the mount as they were typed, or as the environment has them
  * @throws UsageError where no account fits, or the directory is missing; (noManager) without systemctl

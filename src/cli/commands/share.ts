@@ -5,7 +5,7 @@ import { DOCUMENTS_MS_MAX, type ServiceDeps, withService } from '../service-acce
 import { findFileInMount } from './file-in-mount.ts';
 import type { CommandOutput } from './sync.ts';
 
-/** `cfs share link FILE [--off]`: whoever knows the link reads the file, also what it becomes. Prints the link and nothing else. */
+/** `cfs share link FILE [--off]`: anyone with the link can read the file and its later versions. Prints only the link. */
 export async function shareLinkCommand(
   deps: ServiceDeps & CommandOutput,
   flags: { readonly file: string; readonly state: 'on' | 'off' },

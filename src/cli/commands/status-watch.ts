@@ -1,6 +1,6 @@
 import type { Clock } from '../../base/clock.ts';
 
-/** How often a mount is asked while somebody watches. */
+/** Interval between two status calls of `--watch`. */
 const LOOK_EVERY_MS = 1_000;
 
 /** DECAWM of xterm and all like it: a line that is longer than the terminal is wide takes one row, as `rewind` counts it. */

@@ -10,7 +10,7 @@ import { type AccountState, accountStates } from '../running-mounts.ts';
 import { pinText } from './pin.ts';
 import { watch } from './status-watch.ts';
 
-/** How many pending changes a person is shown; scripts read all that `--json` has. */
+/** How many pending changes the text lists; `--json` has all of them. */
 const SHOWN_MAX = 10;
 
 /** The process of a mount that does not answer. */
@@ -19,7 +19,7 @@ export interface SilentProcess {
   readonly logFile: string;
 }
 
-/** Changes below a root that is not mounted: no mount tells of them, and none pushes them. */
+/** Changes below a root that is not mounted: no mount reports or pushes them. */
 export interface WaitingBelow {
   readonly root: 'briefcase' | 'account';
   readonly changes: number;
@@ -50,7 +50,7 @@ export async function statusCommand(
   const shownAccount = (state: ShownAccount): string =>
     statusText(state, deps.clock.nowMs(), state.waiting, silentProcess(deps.paths, state));
   const shown = (): string => {
-    // A line for each look, where somebody reads them as they come.
+    // With `--watch`, one line per refresh, for programs that read a stream.
     if (flags.json) return `${JSON.stringify({ accounts: states }, null, flags.watchUntil == null ? 2 : 0)}\n`;
     if (states.length === 0) return 'not signed in: run cfs login URL\n';
     return `${states.map(shownAccount).join('\n\n')}\n`;
@@ -75,7 +75,7 @@ async function waitingOf(paths: Paths, { name }: AccountState): Promise<readonly
   return below.filter(({ changes }) => changes > 0);
 }
 
-/** Who answers nobody, as far as can be found out without asking: who has the store open, and where its log is. */
+/** The process of a silent mount, found without asking it: the owner of its store, and its log. */
 function silentProcess(paths: Paths, { name, silent }: AccountState): SilentProcess | null {
   if (!silent) return null;
   const account = accountPaths(paths, name);
@@ -84,7 +84,7 @@ function silentProcess(paths: Paths, { name, silent }: AccountState): SilentProc
       const pid = ownerOf(directory);
       if (pid !== null) return { pid, logFile: account.logFile };
     } catch {
-      // Whoever may not look there is told of the log alone.
+      // Without access to the directory only the log is shown.
     }
   }
   return { pid: null, logFile: account.logFile };

@@ -10,7 +10,7 @@ import { mountPathOf, namedPathOf } from '../mount-point.ts';
 import { accountStates, chooseMount, isRunning, noMount, type RunningMount } from '../running-mounts.ts';
 import { ProgressLine } from './progress-line.ts';
 
-/** Where a command's words go. */
+/** The output of a command. */
 export interface CommandOutput {
   readonly print: (text: string) => void;
   readonly warn: (text: string) => void;
@@ -30,7 +30,7 @@ export interface SyncFlags {
 /**
  * `cfs sync [--wait] [FILE]`: pushes at once everything that was closed when it was called. With `--wait` it returns when each
  * of those changes is with the service (ok) or something is parked (parked); `--timeout` ends only the waiting (pending). What is open
- * (and was changed again) is not waited for, a program may keep it so for days: it is told.
+ * (and was changed again) is not waited for, since a program may keep it open for days. It is counted in the output.
  */
 export async function syncCommand(
   deps: CommandOutput & { paths: Paths; clock: Clock },
@@ -83,7 +83,7 @@ function stillParked(count: number): string {
     : `${count} changes are parked and need you: cfs status says why`;
 }
 
-/** Not only files that are written to: the deletion of one that somebody reads waits as well. */
+/** Also counts deletions of files that a program still reads. */
 function stillOpen(count: number): string {
   return count === 1
     ? '1 file is still open in a program, and is pushed when it is closed'
@@ -100,13 +100,13 @@ export async function mountAndPath(
   }
   const states = await accountStates(paths);
   const running = states.filter(isRunning);
-  // A link within a mount is meant itself: it may be what is to be pushed. One elsewhere means what it leads to.
+  // A link inside a mount stands for itself, as it may need a push. A link elsewhere is followed.
   const found = within(running, namedPathOf(flags.file)) ?? within(running, mountPathOf(flags.file));
   if (found === null) throw noMount(states, `${visible(flags.file)} is not in a running mount`);
   return found;
 }
 
-/** A mount may lie in another: the innermost has it. */
+/** Mounts may be nested: the innermost one wins. */
 function within(
   mounts: readonly RunningMount[],
   wanted: string,

@@ -28,9 +28,9 @@ export interface TrashItem {
 /** What emptying it takes of the service. */
 type Trash = Pick<HttpService, 'user' | 'list' | 'resource' | 'deleteForever'>;
 
-/** How long an item is believed to lie in the trash, while what is in it is deleted. */
+/** How long a check that an item is in the trash stays valid while its contents are deleted. */
 const BELIEVED_MS = 2_000;
-/** A folder within a folder …: deeper than any path. */
+/** Nesting limit, deeper than any path. */
 const DEPTH_MAX = 4096;
 
 /** `cfs trash list`: what was deleted, here or elsewhere, the youngest first. */
@@ -60,7 +60,7 @@ export async function trashRestoreCommand(
     const signal = AbortSignal.timeout(DOCUMENTS_MS_MAX);
     const folder = target?.folder ?? (await service.user(signal)).magicBriefcase;
     const newName = target?.name ?? entry.name;
-    // The service may allow several of one name; whoever restores does not want to look for which is which.
+    // The service may allow duplicate names, but a restore must not create one.
     const taken = (await service.list(folder, signal)).some((other) => other.name === newName);
     if (taken)
       throw new UsageError(
@@ -76,7 +76,7 @@ export async function trashRestoreCommand(
   return exitCode('ok');
 }
 
-/** `cfs trash empty`: for ever. A person is asked; a script says `--yes`. */
+/** `cfs trash empty`: permanent. Asks for confirmation; scripts pass `--yes`. */
 export async function trashEmptyCommand(
   deps: ServiceDeps & CommandOutput & { readonly prompt: Prompt | null },
   flags: { readonly account: string | null; readonly yes: boolean },
@@ -98,8 +98,8 @@ export async function trashEmptyCommand(
 }
 
 /**
- * Deletes for ever what still lies in the trash when its turn comes: between the list and its end are a person who thinks and
- * thousands of requests, and what was taken out meanwhile lives under the same address. @returns how many items are gone
+ * Permanently deletes each item that is still in the trash when its turn comes. The confirmation and thousands of requests take
+ * time, and an item that was restored meanwhile keeps its URL. @returns how many items are gone
  */
 export async function deleteItems(
   deps: Pick<CommandOutput, 'warn' | 'redraw'> & Pick<ServiceDeps, 'clock' | 'wait'> & { readonly service: Trash },
@@ -220,13 +220,13 @@ async function pathOfFolder({ socketPath, status }: RunningMount, folder: Resour
   return '';
 }
 
-/** A mount that runs shows it at once. */
+/** Makes a running mount show it immediately. */
 async function shownBy(output: CommandOutput, socketPath: string, path: string): Promise<void> {
   try {
     await callControl(socketPath, 'refresh', { path, accept: false });
   } catch (error) {
     if (error instanceof NoMountError) return;
-    // It is restored all the same, and whoever heard of a failure would do it again.
+    // The restore has succeeded; an error here would invite a second restore.
     output.warn(`the mount does not show it yet: ${visible(failureOf(error).sentence)}\n`);
   }
 }
@@ -244,7 +244,7 @@ function itemsText(count: number): string {
 async function isInTrash(service: Trash, { url, kind }: RemoteEntry, trash: ResourceUrl): Promise<boolean> {
   const now = await service.resource(url, kind, AbortSignal.timeout(DOCUMENTS_MS_MAX));
   if (now === null) return false;
-  // Where the folder above is told under another address than the user's trash, the listing decides.
+  // The service may report the parent under another URL than the user's trash; then the listing decides.
   return now.parent === trash || (await listed(service, trash)).some((entry) => entry.url === url);
 }
 
@@ -252,7 +252,7 @@ function listed(service: Trash, folder: ResourceUrl): Promise<readonly RemoteEnt
   return service.list(folder, AbortSignal.timeout(DOCUMENTS_MS_MAX));
 }
 
-/** What is in a folder first: the service would leave it behind, out of reach. @returns false: it was taken out meanwhile */
+/** Deletes the contents of a folder first: the service would orphan them. @returns false: the item was restored meanwhile */
 async function deleteWhole(
   service: Trash,
   entry: RemoteEntry,

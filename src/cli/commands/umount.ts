@@ -17,7 +17,7 @@ export interface UmountFlags {
   readonly timeoutMs: number | null;
 }
 
-/** How long the process of a mount may take to end after its last word. */
+/** How long the process may take to end after its answer. */
 const END_MS_MAX = 10_000;
 
 /**
@@ -90,7 +90,7 @@ function freeDeadMount(directory: string): boolean {
   return true;
 }
 
-/** A script that unmounts may remove the state next: it waits until nobody uses that any more. */
+/** Waits for the end of the process: a script may remove the state directory next. */
 async function processEnded(pid: number, clock: Clock): Promise<void> {
   const started = clock.elapsedMs();
   while (clock.elapsedMs() - started < END_MS_MAX) {

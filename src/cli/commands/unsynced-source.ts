@@ -12,7 +12,7 @@ import { partsHere, type UnsyncedPart, unsyncedFiles } from '../mounting/pending
 import { openStore } from './accounts.ts';
 import { DeepFolders } from './deep-folders.ts';
 
-/** What exists on this machine only, from whoever has it. */
+/** Data that exists only on this machine, read from a mount or from a store. */
 export interface UnsyncedSource {
   files(): AsyncIterable<UnsyncedFile>;
   open(file: UnsyncedFile): Promise<UnsyncedReader>;

@@ -18,7 +18,7 @@ const EMAIL = 'demo@example.com';
  * @returns the account's name
  */
 export async function newAccount(deps: { paths: Paths; clock: Clock }, server: DemoServer): Promise<string> {
-  const password = randomBytes(18).toString('base64url'); // used once, kept by nobody
+  const password = randomBytes(18).toString('base64url'); // used once and not stored
   const keys = await server.prepareUser(EMAIL, password);
   const how = {
     origin: server.origin,

@@ -12,7 +12,7 @@ const STOP_MS_MAX = 5_000;
 
 /**
  * The embedded server of `npm start`, seen from the process that uses it. The child ends when the channel between the two
- * closes, so it outlives nobody, however this process ends.
+ * closes, so it never outlives this process.
  */
 export class DemoServer {
   readonly origin: string;
@@ -66,7 +66,7 @@ export class DemoServer {
   }
 }
 
-/** Resolves when there is no such process any more, or never was, with what whoever waits for an answer is told. */
+/** Resolves when the process has ended or could not start, with the error for callers that wait for an answer. */
 function endOf(child: ChildProcess): Promise<UsageError> {
   return new Promise((resolve) => {
     const end = (sentence: string): void => resolve(new UsageError(sentence, exitCode('failure')));

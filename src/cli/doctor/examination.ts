@@ -62,9 +62,9 @@ export async function* examineMachine(request: ExaminationRequest): AsyncGenerat
     const pid = isSilent ? ownerAmong(storesOf(account)) : null;
     if (pid !== null) silentPids.push(pid);
     // The directory that hangs is the same fault: it is named once, below.
-    const isToldBelow = pid !== null && mounts.some(({ name }) => name === 'mount-hangs');
-    const told = socket.findings.filter(({ name }) => !(isToldBelow && name === 'mount-silent'));
-    yield { ...about, area: 'mount', note, findings: told };
+    const isReportedBelow = pid !== null && mounts.some(({ name }) => name === 'mount-hangs');
+    const reported = socket.findings.filter(({ name }) => !(isReportedBelow && name === 'mount-silent'));
+    yield { ...about, area: 'mount', note, findings: reported };
   }
   yield all('disk', checkDisk(machine, paths.accountsDirectory, options));
   yield all('mount', silentPids.length === 1 ? mounts.map((found) => withPid(found, silentPids[0] as number)) : mounts);

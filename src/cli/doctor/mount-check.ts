@@ -47,7 +47,7 @@ async function reportAt(machine: Machine, title: string, socketPath: string): Pr
   } catch (error) {
     const shown = visible(socketPath);
     if (error instanceof NoMountError && error.code === 'ECONNREFUSED') {
-      const stale = finding('socket-stale', `nobody answers at the control socket ${shown}`, shown);
+      const stale = finding('socket-stale', `no process answers at the control socket ${shown}`, shown);
       return { status: null, findings: [...access, stale] };
     }
     // It ended while it was asked.

@@ -18,8 +18,8 @@ const SKEW_MS_MAX = 60_000;
 const USER_AGENT = 'cfs-mount';
 
 /**
- * The way to the service, one step after the other: name, connection, certificate, clock, sign-in. What fails first is told,
- * and nothing behind it is asked. Nothing is changed there; the sign-in takes an access token, as a mount does.
+ * The way to the service, one step after the other: name, connection, certificate, clock, sign-in. The first failure is reported,
+ * and later steps are skipped. The check changes nothing on the service; like a mount, it requests an access token.
  */
 export async function checkService(
   machine: Machine,

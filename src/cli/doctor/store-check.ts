@@ -91,7 +91,7 @@ function inUse(
   };
 }
 
-/** Changes in a store that nobody has open: no mount tells of them, and none pushes them. */
+/** Changes in a store that no process has open: no mount reports or pushes them. */
 function waiting(count: number, isOfAccountRoot: boolean): Finding {
   const root = isOfAccountRoot ? '--root account' : '--root briefcase';
   const what = `${count} ${count === 1 ? 'change waits' : 'changes wait'} in the store of ${root}, which is not mounted`;
@@ -130,7 +130,7 @@ function* checkExposure(directory: string, storeDirectory: string): Generator<Fi
   yield finding('store-exposed', `${shown} and the store in it are open to others (mode ${mode})`, shown);
 }
 
-/** Of everything in it only the first foreign thing is told. */
+/** Reports only the first file of another owner. */
 function* checkOwner(machine: Machine, directory: string): Generator<Finding> {
   for (const path of [directory, ...inside(directory)]) {
     const { uid } = lstatSync(path);
@@ -149,7 +149,7 @@ function inside(directory: string): readonly string[] {
   }
 }
 
-/** Tried, because permissions do not tell of a disk that is mounted read-only. */
+/** Writes a probe file: permissions do not reveal a read-only mount. */
 function checkWritable(directory: string): readonly Finding[] {
   const probe = join(directory, `.doctor.${process.pid}`);
   try {

@@ -10,11 +10,11 @@ import { exitCode } from '../exit-codes.ts';
 import { type MountRequest, mountEnvironment, parseMountAnswer } from './mount-request.ts';
 import { MANAGER_VARIABLES } from './service-manager.ts';
 
-/** What `cfs login` takes from the environment: a process that runs for weeks does not need it. */
+/** Secrets of `cfs login`, removed from the environment of the long-running mounting process. */
 const SECRET_VARIABLES = ['CFS_PASSWORD', 'CFS_PRIVATE_ACCESS_KEY'];
 /** The descriptor on which the mounting process answers. */
 const READY_FD = 3;
-/** A start replays the journal and asks another owner to put down; past this something is wrong. */
+/** Limit for a start, which replays the journal and may wait for a previous owner of the store. */
 const READY_MS_MAX = 60_000;
 
 /** A process that has mounted. */
@@ -24,7 +24,7 @@ export interface LaunchedMount {
   readonly ended: Promise<number>;
   /** Passes a signal on. */
   signal(signal: NodeJS.Signals): void;
-  /** Lets this process end while the mount goes on. */
+  /** Lets this process end while the mount keeps running. */
   release(): void;
 }
 
@@ -51,7 +51,7 @@ export async function launchMount(
   const { env = process.env, program = MOUNT_PROGRAM } = how;
   const { logFile } = request;
   if (logFile !== null) mkdirSync(dirname(logFile), { recursive: true, mode: 0o700 });
-  // In the background there is nobody to read what is printed; what ends the process unexpectedly belongs into the log.
+  // In the background the output goes to the log, so that a crash leaves a trace.
   const log = request.foreground || logFile === null ? null : openLog(logFile);
   const child = spawn(process.execPath, [...MOUNT_FLAGS, program], {
     detached: true,
@@ -59,7 +59,7 @@ export async function launchMount(
     stdio: ['ignore', log ?? 'inherit', log ?? 'inherit', 'pipe'],
     env: {
       ...env,
-      // The service manager hears of the process that it started, and of no other.
+      // Only the process that the service manager started may notify it.
       ...Object.fromEntries([...MANAGER_VARIABLES, ...SECRET_VARIABLES].map((name) => [name, undefined])),
       UV_THREADPOOL_SIZE: env.UV_THREADPOOL_SIZE ?? '16',
       ...mountEnvironment(request, READY_FD),
@@ -67,7 +67,7 @@ export async function launchMount(
   });
   if (log !== null) closeSync(log);
   const ended = endOf(child);
-  // It did not start: `ended` says why, and must be in somebody's hands when it does. Where descriptors are short there is no stdio.
+  // The spawn failed: `ended` rejects with the reason and must be awaited. Without free descriptors there is no stdio.
   if (child.pid === undefined) await ended;
   const answers = child.stdio[READY_FD] as Readable;
   try {

@@ -69,7 +69,7 @@ export async function mountCommand(
   return exitCode('ok');
 }
 
-/** What keeps nothing from mounting, and would surprise later. */
+/** Warnings that do not prevent the mount. */
 function warningsFor(env: Readonly<Record<string, string | undefined>>): readonly string[] {
   const warnings = [...unknownVariables(env)];
   if (process.geteuid?.() !== 0 && !isMtabReadable())
@@ -84,7 +84,7 @@ function isJournal(stream: string | undefined): boolean {
   return stream === `${dev}:${ino}`;
 }
 
-/** A sign of life for as long as the mount answers at its control socket. @returns what ends it */
+/** Sends watchdog notifications while the mount answers at its control socket. @returns a function that stops it */
 function giveSigns(manager: ServiceManager, socketPath: string): () => void {
   const { signEveryMs } = manager;
   if (signEveryMs === null) return () => {};
@@ -92,21 +92,21 @@ function giveSigns(manager: ServiceManager, socketPath: string): () => void {
     const signal = AbortSignal.timeout(signEveryMs);
     callControl(socketPath, 'status', {}, { signal }).then(
       () => manager.alive(),
-      () => {}, // no answer, no sign: the manager decides
+      () => {}, // without an answer no notification is sent, and the manager decides
     );
   }, signEveryMs);
   return () => clearInterval(timer);
 }
 
 /**
- * One account, one mount. One that is just ending is waited for by the mounting process, which takes the store over.
+ * One account, one mount. The mounting process itself waits for a mount that is ending.
  *
  * @throws UsageError (alreadyMounted) saying where
  */
 export async function checkNotMounted(paths: Paths, account: string): Promise<void> {
   const status = await statusOf(paths, account);
   if (status === null || status.phase === 'draining') return;
-  // `fusermount3 -u` returned just now: the process has not heard of it yet.
+  // `fusermount3 -u` has just returned, and the mounting process has not noticed it yet.
   if (mountAt(status.directory) === null) return;
   const directory = visible(status.directory);
   throw new UsageError(
@@ -116,7 +116,7 @@ export async function checkNotMounted(paths: Paths, account: string): Promise<vo
 }
 
 /**
- * What the mounting process is told. `flags.directory` is checked, `flags.account` is the account's name.
+ * The request to the mounting process. `flags.directory` is already checked; `flags.account` is the account's name.
  *
  * @throws UsageError (mountPoint) where something of that lies below the directory
  */
@@ -152,7 +152,7 @@ export function mountRequest(
 }
 
 /**
- * Whether sockets may lie in it. After su(1) XDG_RUNTIME_DIR is still that of whoever called it (its specification: "MUST be owned by the
+ * Whether sockets may lie in it. After su(1) XDG_RUNTIME_DIR is still that of the calling user (its specification: "MUST be owned by the
  * user"): to an ordinary user it is closed, and what root made there would be in that user's way until the next boot.
  */
 function isUsable(runtimeDirectory: string | null): boolean {

@@ -55,7 +55,7 @@ export function readMountRequest(env: Readonly<Record<string, string | undefined
 }
 
 /**
- * Tells the launcher how it went. Only the first answer counts: a later one, one without a launcher, or one to a launcher
+ * Sends the outcome to the launcher. Only the first answer counts: a later one, one without a launcher, or one to a launcher
  * that is gone does nothing.
  */
 export function answerLauncher(env: Record<string, string | undefined>, answer: MountAnswer): void {
@@ -66,7 +66,7 @@ export function answerLauncher(env: Record<string, string | undefined>, answer: 
     writeSync(fd, `${JSON.stringify(answer)}\n`);
     closeSync(fd);
   } catch {
-    // EPIPE: the launcher was killed while it waited. The mount goes on without it.
+    // EPIPE: the launcher was killed while it waited. The mount continues without it.
   }
 }
 

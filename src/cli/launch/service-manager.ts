@@ -17,7 +17,7 @@ export class ServiceManager {
     this.signEveryMs = signEveryMs;
   }
 
-  /** From NOTIFY_SOCKET and WATCHDOG_USEC; null where nobody wants to hear anything. */
+  /** From NOTIFY_SOCKET and WATCHDOG_USEC; null without a service manager. */
   static of(env: Readonly<Record<string, string | undefined>>): ServiceManager | null {
     const path = env.NOTIFY_SOCKET ?? '';
     if (!/^[/@]./.test(path)) return null;

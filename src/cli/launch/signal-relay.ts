@@ -22,7 +22,7 @@ export class SignalRelay {
     for (const signal of RELAYED) process.on(signal, this.#listener);
   }
 
-  /** Whether somebody wants an end. */
+  /** Whether a signal asked for the end. */
   get interrupted(): boolean {
     return this.#received !== null;
   }

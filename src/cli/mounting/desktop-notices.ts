@@ -5,7 +5,7 @@ import type { Clock } from '../../base/clock.ts';
 import type { Logger } from '../../base/log.ts';
 import { eventLine, type MountEvent } from '../mount-event.ts';
 
-/** What somebody must hear of who does not look at a terminal, and its headline. */
+/** Events that are shown as desktop notifications, with their titles. */
 const TITLES = {
   parked: 'The cloud rejected a change',
   'held-back': 'Files removed from the cloud are kept here',
@@ -17,7 +17,7 @@ const TITLES = {
 type Kind = keyof typeof TITLES;
 
 const PAUSE_MS = 3_600_000;
-/** A notification service that hangs does not keep its process for ever. */
+/** Limit for a `notify-send` whose notification service hangs. */
 const SHOWING_MS_MAX = 10_000;
 
 /**
@@ -75,7 +75,7 @@ function isKind(type: MountEvent['type']): type is Kind {
   return Object.hasOwn(TITLES, type);
 }
 
-/** Whether there is somebody's session bus: `notify-send` would otherwise try to start one. */
+/** Whether a session bus exists: without one `notify-send` would try to start it. */
 function hasSession(env: Readonly<Record<string, string | undefined>>): boolean {
   if (env.DBUS_SESSION_BUS_ADDRESS) return true;
   return env.XDG_RUNTIME_DIR !== undefined && existsSync(join(env.XDG_RUNTIME_DIR, 'bus'));

@@ -4,12 +4,12 @@ import type { Clock } from '../../base/clock.ts';
 import { openLog } from '../../base/log-file.ts';
 import { eventLine, type MountEvent } from '../mount-event.ts';
 
-/** What may wait for whoever reads; lines that come on top of it are lost. */
+/** Limit of the unread output; further lines are dropped. */
 const UNREAD_BYTES_MAX = 256 * 1024;
 const TRY_AGAIN_MS = 250;
 
 /**
- * Prints events on standard output, a line each, and never waits for whoever reads them. Node writes to a terminal with blocking calls:
+ * Prints events on standard output, a line each, and never waits for the reader. Node writes to a terminal with blocking calls:
  * one that was stopped (Ctrl-S), or whose line hangs, would hold the thread that pushes, answers `cfs status`, and ends the mount.
  */
 export class EventPrinter {
@@ -44,7 +44,7 @@ export class EventPrinter {
       if ((error as NodeJS.ErrnoException).code === 'EAGAIN') {
         this.#isWaiting = true;
         this.#clock.after(TRY_AGAIN_MS, () => this.#writeTo(terminal));
-      } else this.#unread = new Uint8Array(); // nobody is there any more
+      } else this.#unread = new Uint8Array(); // the reader is gone
     }
   }
 }

@@ -40,10 +40,10 @@ export async function afterHandover<T>(
   }
 }
 
-/** What the one that has the store is about. `unmounted`: nothing is mounted there any more, and it has not heard of it yet. */
+/** The state of the store's owner. `unmounted`: its mount is gone, but the process has not noticed yet. */
 type Owner = 'in use' | 'unmounted' | 'ending';
 
-/** @returns null where nobody listens (any more): the store is given up next */
+/** @returns null if no process listens: the store is about to be released */
 async function askToPutDown(socketPath: string): Promise<Owner | null> {
   const signal = AbortSignal.timeout(HANDOVER_MS_MAX);
   try {
@@ -52,7 +52,7 @@ async function askToPutDown(socketPath: string): Promise<Owner | null> {
     await callControl(socketPath, 'umount', { timeoutMs: 0 }, { signal });
   } catch (error) {
     if (error instanceof NoMountError) return null;
-    if (!signal.aborted) throw error; // it hangs, and keeps the store
+    if (!signal.aborted) throw error; // the owner hangs and keeps the store
   }
   return 'ending';
 }

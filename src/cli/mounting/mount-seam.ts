@@ -60,7 +60,7 @@ export interface MountService {
   /** `accept`: removals that were held back because they were so many are believed. @returns what is held back afterwards */
   refresh(path: string | null, accept: boolean): Promise<readonly HeldRemoval[]>;
   retry(path: string | null): Promise<number>;
-  /** Gives up what is pending or parked there; unless `isSure` only tells what that would be. @throws UsageError while it is written */
+  /** Drops pending and parked changes there. Without `isSure` it only reports them. @throws UsageError while it is written */
   discard(path: string | null, isSure: boolean): Promise<readonly DiscardedChange[]>;
   /** Keeps it complete from now on. @returns what `pinned` is asked with */
   pin(path: string): Promise<Inode>;
@@ -76,11 +76,11 @@ export interface MountService {
   unsyncedParts(ino: number, extent: Extent): Promise<readonly UnsyncedPart[]>;
   metrics(): Promise<WorkerMetrics>;
   logLevel(level: LogLevel): Promise<void>;
-  /** The account's quota as the service told it, for statfs(2). */
+  /** The quota that the service reported, for statfs(2). */
   quota(limitBytes: number, usedBytes: number): Promise<void>;
-  /** The service answers again: what waited goes on at once. */
+  /** The service is reachable again: waiting work resumes immediately. */
   reachable(): Promise<void>;
-  /** The service does not answer anybody, also where nothing has failed yet. */
+  /** The service is unreachable, even if no request of the Worker has failed yet. */
   unreachable(): Promise<void>;
 }
 

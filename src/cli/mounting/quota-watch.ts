@@ -4,8 +4,8 @@ import type { Status } from '../../control/status-model.ts';
 import type { Quota } from '../../fs/account-quota.ts';
 
 /**
- * The account's quota as the service last told it. Asked for when a row of pushes has ended, which count towards it, and when
- * somebody looks after a while; nobody waits for the answer. Whatever a question brought, also nothing, the pause after it is the same.
+ * The last known quota of the account. Requested after a series of pushes, which change it, and when a status call finds it old.
+ * No caller waits for the answer. The pause between requests is the same after success and failure.
  */
 export class QuotaWatch {
   readonly #deps: QuotaWatchDeps;
@@ -53,7 +53,7 @@ export class QuotaWatch {
     });
   }
 
-  /** Somebody looks: asks where the last question is long ago. */
+  /** A status call: requests the quota if the last request is old. */
   looked(): void {
     if (this.#sinceAskedMs > AGE_MS_MAX) void this.ask();
   }
@@ -64,9 +64,9 @@ export class QuotaWatch {
 }
 
 export interface QuotaWatchDeps {
-  /** Asks the service; null when it tells of none. */
+  /** Asks the service; null if it reports no quota. */
   readonly question: () => Promise<Quota | null>;
-  /** Whoever else has to know (statfs(2) is answered by the Worker). */
+  /** Passes the quota on (the Worker answers statfs(2)). */
   readonly onQuota: (quota: Quota) => Promise<void>;
   readonly clock: Clock;
   readonly log: Logger;
@@ -74,5 +74,5 @@ export interface QuotaWatchDeps {
 
 const SETTLE_MS = 1_000;
 const PAUSE_MS = 5_000;
-/** How old a quota may be before it is asked for again, behind the back of whoever looks. */
+/** How old a quota may be before a status call requests it in the background. */
 const AGE_MS_MAX = 300_000;

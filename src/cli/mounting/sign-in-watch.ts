@@ -2,8 +2,8 @@ import type { Clock } from '../../base/clock.ts';
 import { type Account, readAccountFile } from '../account-file.ts';
 
 /**
- * Waits for `cfs login` while the service refuses the sign-in that a mount began with: looks at the account's file, and only as long as
- * that lasts. Whoever signs in needs to know of no mount, and a mount whose control socket is gone is cured as well.
+ * Waits for `cfs login` while the service rejects the sign-in of a running mount: polls the account's file, and only during that
+ * time. `cfs login` therefore needs no knowledge of mounts, and a mount without its control socket recovers too.
  */
 export class SignInWatch {
   readonly #accountFile: string;
@@ -20,7 +20,7 @@ export class SignInWatch {
     this.#onSignIn = deps.onSignIn;
   }
 
-  /** Looks now, then again and again until `stop`. A sign-in is told once, also one that is refused in its turn. */
+  /** Polls until `stop`. Each new sign-in is reported once, even if the service rejects it too. */
   start(): void {
     if (this.#cancel === null) this.#look();
   }

@@ -2,12 +2,12 @@ import type { Clock } from '../../base/clock.ts';
 import type { SyncProgress } from '../../control/status-model.ts';
 import type { SyncLeft } from '../../sync/sync-request.ts';
 
-/** How often whoever waits is told. */
-const TOLD_EVERY_MS = 250;
+/** Interval between progress reports. */
+const REPORT_EVERY_MS = 250;
 
 /**
- * Tells how far a push of many is, while it lasts. `left` is null before it began and after it ended; `underWayBytes` is what
- * the uploads that run now have moved: of their files `left` still has every byte.
+ * Reports the progress of a push. `left` is null before it began and after it ended. `underWayBytes` counts the bytes sent by
+ * running uploads, whose files `left` still counts in full.
  */
 export async function withProgress<T>(
   deps: {
@@ -33,7 +33,7 @@ export async function withProgress<T>(
     // A mount that ends answers no more questions: the outcome says what is to be said.
     const looked = look().catch(() => {});
     void looked.then(() => {
-      if (!isOver) cancel = deps.clock.after(TOLD_EVERY_MS, again);
+      if (!isOver) cancel = deps.clock.after(REPORT_EVERY_MS, again);
     });
   };
   const outcome = work();

@@ -21,10 +21,10 @@ export interface MortalWorker {
 
 /**
  * Watches the thread that answers the kernel, from the main thread. When it died or went silent, the connection is given up, so that
- * whoever waits in the mount gets an error at once; then `onDeath` is to end the process.
+ * programs that wait in the mount get an error immediately. Then `onDeath` ends the process.
  *
  * Silence is counted in ticks of the main thread, not in time: a process that was stopped (SIGSTOP, a suspended machine) or a main
- * thread that was busy itself has heard nothing either, and that proves nothing.
+ * thread that was busy itself also misses answers, which proves nothing.
  */
 export class WorkerWatch {
   readonly #clock: Clock;
@@ -86,7 +86,7 @@ export class WorkerWatch {
     this.#cancel = this.#clock.after(TICK_MS, () => this.#tick());
   }
 
-  /** An exception that nobody caught: the thread is ending, but may not get there. */
+  /** An uncaught exception: the thread is ending, but may not finish. */
   #failed(error: Error): void {
     if (this.#over) return;
     this.#log.error({ err: error }, 'the worker failed');

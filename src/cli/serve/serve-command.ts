@@ -80,7 +80,7 @@ export async function runServer(dataDirectory: string, flags: ServeFlags, contex
   return exitCode('ok');
 }
 
-/** What whoever listens on all addresses has to know: each URL in an answer begins with that one, which a client elsewhere does not follow. */
+/** The hint for a server on all addresses: URLs in responses contain that address, which other machines cannot use. */
 export function addressHint(origin: string): string | null {
   if (!ANY_ADDRESS.has(new URL(origin).hostname)) return null;
   return `URLs in responses begin with ${origin}: for clients on other machines set --public-origin`;
@@ -114,7 +114,7 @@ export async function checkData(dataDirectory: string, context: Printer): Promis
 }
 
 const GRACE_MS = 2000;
-/** Nobody asks this server for them. */
+/** Only tests read the request log; here it stays short. */
 const REQUESTS_KEPT = 100;
 
 function announce(fd: number, origin: string): void {
