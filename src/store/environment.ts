@@ -21,7 +21,7 @@ import { decodeRows, encodedRowsBytes, encodeRows } from './record-payload.ts';
 import { behindKey, decodeKey, encodeKey } from './row-key.ts';
 import { StartRoom } from './start-room.ts';
 import type { FirstOf, ScannedTable, SecondOf, StoreWriter, TableName, Tables, Transaction } from './tables.ts';
-import { Takeover } from './takeover.ts';
+import { Checkpoint } from './checkpoint.ts';
 
 export interface StoreOptions {
   readonly directory: string;
@@ -73,7 +73,7 @@ export class Store implements StoreWriter {
   readonly #overlayBytesMax: number;
   readonly #roomForShortBytes: number;
   readonly #overlay = new Overlay();
-  readonly #takeover: Takeover;
+  readonly #checkpoint: Checkpoint;
   /** Decoded records that are read again and again; the overlay goes before it, so it is never newer or older than the truth. */
   readonly #decoded: { readonly [T in TableName]?: DecodedRows } = {
     node: new DecodedRows(DECODED),
@@ -107,7 +107,7 @@ export class Store implements StoreWriter {
     this.#damage = new DamagedRows({ log: options.log });
     this.#overlayBytesMax = options.overlayBytesMax ?? OVERLAY_BYTES_MAX;
     this.#roomForShortBytes = (options.segmentBytes ?? SEGMENT_BYTES) * ROOM_FOR_SHORT_SHARE;
-    this.#takeover = new Takeover({
+    this.#checkpoint = new Checkpoint({
       database,
       clock: options.clock,
       log: options.log,
@@ -159,7 +159,7 @@ export class Store implements StoreWriter {
       if (store.#journal.hasFullFile) startRoom.refill();
       return store;
     } catch (error) {
-      if (store !== undefined) await store.#takeover.close();
+      if (store !== undefined) await store.#checkpoint.close();
       lock.release();
       throw error;
     }
@@ -224,7 +224,7 @@ export class Store implements StoreWriter {
 
   /** How full the overlay is: 0 empty; from 1 on each `transact` waits, up to 2 ms, for LMDB to catch up. */
   pressure(): number {
-    return this.#takeover.pendingBytes / this.#overlayBytesMax;
+    return this.#checkpoint.pendingBytes / this.#overlayBytesMax;
   }
 
   async sync(): Promise<void> {
@@ -233,7 +233,7 @@ export class Store implements StoreWriter {
 
   /** Resolves when LMDB holds everything committed so far on the disk (tests, doctor, an orderly stop). */
   async settle(): Promise<void> {
-    await this.#takeover.drain();
+    await this.#checkpoint.drain();
   }
 
   /** Hands over to LMDB what it does not hold and lets go of the store. What cannot be handed over stays in the journal. */
@@ -241,7 +241,7 @@ export class Store implements StoreWriter {
     if (this.#closed) return;
     this.#closed = true;
     try {
-      await this.#takeover.drain();
+      await this.#checkpoint.drain();
     } catch (err) {
       this.#log.warn({ err }, 'closed with changes that only the journal holds');
     }
@@ -254,7 +254,7 @@ export class Store implements StoreWriter {
       );
     }
     this.#ended = true;
-    await this.#takeover.close();
+    await this.#checkpoint.close();
     this.#startRoom.refill();
     this.#lock.release();
   }
@@ -342,7 +342,7 @@ export class Store implements StoreWriter {
     const pressure = this.pressure();
     const journal = this.#journal as Journal;
     const recordBytes = encodedRowsBytes(rows);
-    const { failure } = this.#takeover;
+    const { failure } = this.#checkpoint;
     // What finds no room in LMDB finds it in the journal, for as long as that has some.
     const fits = valueBytes <= SHORT_BYTES_MAX || journal.roomBytes - recordBytes >= this.#roomForShortBytes;
     const isTaken = failure?.full === true && pressure < 1 && fits;
@@ -366,7 +366,7 @@ export class Store implements StoreWriter {
   /** A recorded change becomes visible, and is handed to LMDB in time. */
   #keep(rows: readonly Row[], sequence: number): void {
     this.#show(rows);
-    this.#takeover.add({ sequence, rows, bytes: bytesOf(rows) });
+    this.#checkpoint.add({ sequence, rows, bytes: bytesOf(rows) });
   }
 
   #show(rows: readonly Row[]): void {

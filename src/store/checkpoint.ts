@@ -14,7 +14,7 @@ export interface PendingRecord {
   readonly bytes: number;
 }
 
-export interface TakeoverOptions {
+export interface CheckpointOptions {
   readonly database: RootDatabase<Buffer, Buffer>;
   readonly clock: Clock;
   readonly log: Logger;
@@ -46,8 +46,8 @@ const CLOSE_WAIT_MS = 200;
  * Carries records from the journal to LMDB, in order, in asynchronous batches that no reply waits for. A batch is one LMDB
  * transaction: whole records, and the number of the last of them.
  */
-export class Takeover {
-  readonly #options: TakeoverOptions;
+export class Checkpoint {
+  readonly #options: CheckpointOptions;
   #pending: PendingRecord[] = [];
   #rows = 0;
   #bytes = 0;
@@ -60,7 +60,7 @@ export class Takeover {
   #rowsMax = Number.POSITIVE_INFINITY;
   #closed = false;
 
-  constructor(options: TakeoverOptions) {
+  constructor(options: CheckpointOptions) {
     this.#options = options;
   }
 
