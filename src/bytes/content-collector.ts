@@ -10,7 +10,7 @@ import type { ContentFiles, Place } from './content-files.ts';
 import { isLayered } from './content-layers.ts';
 import { bytesOf } from './extents.ts';
 import type { LayerSettling } from './layer-settling.ts';
-import { isFrozenFile } from './sealed-marks.ts';
+import { isFrozenFile } from './draft-checksums.ts';
 import { soundContents } from './sound-contents.ts';
 import { removeBlockRows } from './version-blocks.ts';
 

@@ -20,7 +20,7 @@ import { clip } from './extents.ts';
 import { LayerSettling } from './layer-settling.ts';
 import { LayerTrust } from './layer-trust.ts';
 import { OpenDrafts } from './open-drafts.ts';
-import { SealedMarks } from './sealed-marks.ts';
+import { DraftChecksums } from './draft-checksums.ts';
 import { SmallBytes } from './small-bytes.ts';
 import { VersionBlocks } from './version-blocks.ts';
 import type { WritePace } from './write-pace.ts';
@@ -67,7 +67,7 @@ export class ContentStore implements Contents {
   readonly #files: ContentFiles;
   readonly #usage = new CacheUsage();
   readonly #blocks: VersionBlocks;
-  readonly #marks: SealedMarks;
+  readonly #checksums: DraftChecksums;
   readonly #layers: ContentLayers;
   readonly #eviction: CacheEviction;
   readonly #settling: LayerSettling;
@@ -94,7 +94,7 @@ export class ContentStore implements Contents {
     const files = this.#files;
     const usage = this.#usage;
     this.#blocks = new VersionBlocks({ store, files, usage, clock, log });
-    this.#marks = new SealedMarks({ store, files, blocks: this.#blocks, log });
+    this.#checksums = new DraftChecksums({ store, files, blocks: this.#blocks, log });
     this.#layers = new ContentLayers({
       files,
       log,
@@ -107,7 +107,7 @@ export class ContentStore implements Contents {
         trustsLayers: (id) => this.#trust.isGiven(id),
         damaged: (id, block, sizeBytes, below) => this.#blocks.damaged(id, block, sizeBytes, below),
         lost: (id) => this.#settling.distrust(id),
-        checkFrozen: (id, record, start, end) => this.#marks.check(id, record, start, end),
+        checkFrozen: (id, record, start, end) => this.#checksums.check(id, record, start, end),
       },
     });
     const { cacheBytes, reserveBytes = 0 } = deps.options;
@@ -133,7 +133,7 @@ export class ContentStore implements Contents {
       lease: (id) => this.lease(id),
     });
     this.#sync = new ContentSync({
-      ...{ store, files, log, drafts: this.#drafts, marks: this.#marks },
+      ...{ store, files, log, drafts: this.#drafts, checksums: this.#checksums },
       lease: (id) => this.lease(id),
     });
     this.#settling = new LayerSettling({
@@ -156,7 +156,7 @@ export class ContentStore implements Contents {
       log,
       trustsLayers: (id) => this.#trust.isGiven(id),
       frozen: (id) => {
-        if (!this.#marks.has(id)) this.#sync.soon(id);
+        if (!this.#checksums.has(id)) this.#sync.soon(id);
       },
       forget: (id) => this.#forget(id),
     });
@@ -345,7 +345,7 @@ export class ContentStore implements Contents {
     tx.put('content', id, { ...record, kind: 'version', sealed: true, version, resource });
     tx.put('version', version, id);
     const isSmall = record.sizeBytes <= this.#options.inlineMaxBytes;
-    const markedBytes = this.#marks.hand(tx, id, record, isSmall ? 'none' : 'whole blocks');
+    const markedBytes = this.#checksums.hand(tx, id, record, isSmall ? 'none' : 'whole blocks');
     tx.afterCommit(() => {
       this.#drafts.putDown(id);
       this.#usage.setDraft(id, 0);

@@ -6,14 +6,14 @@ import { isLayered } from './content-layers.ts';
 import type { Lease } from './contents.ts';
 import type { Draft } from './draft.ts';
 import type { OpenDrafts } from './open-drafts.ts';
-import { isFrozenFile, type SealedMarks } from './sealed-marks.ts';
+import { isFrozenFile, type DraftChecksums } from './draft-checksums.ts';
 
 /** Makes the bytes of contents survive a power cut: when somebody waits for it (fsync, a push), and behind the scenes once they are sealed. */
 export class ContentSync {
   readonly #store: StoreReader;
   readonly #files: ContentFiles;
   readonly #drafts: Pick<OpenDrafts, 'get'>;
-  readonly #marks: SealedMarks;
+  readonly #checksums: DraftChecksums;
   readonly #log: Logger;
   readonly #lease: (id: ContentId) => Lease;
   /** One file after another: the pool is also needed by those who wait. */
@@ -24,14 +24,14 @@ export class ContentSync {
     store: StoreReader;
     files: ContentFiles;
     drafts: Pick<OpenDrafts, 'get'>;
-    marks: SealedMarks;
+    checksums: DraftChecksums;
     log: Logger;
     lease: (id: ContentId) => Lease;
   }) {
     this.#store = deps.store;
     this.#files = deps.files;
     this.#drafts = deps.drafts;
-    this.#marks = deps.marks;
+    this.#checksums = deps.checksums;
     this.#log = deps.log;
     this.#lease = deps.lease;
   }
@@ -62,7 +62,7 @@ export class ContentSync {
         if (this.#closed || this.#store.get('content', id)?.where !== 'file') return;
         await this.sync(id);
         const record = this.#store.get('content', id);
-        if (!this.#closed && record !== undefined && isFrozenFile(record)) await this.#marks.make(id);
+        if (!this.#closed && record !== undefined && isFrozenFile(record)) await this.#checksums.make(id);
       } catch (err) {
         if (!this.#closed) this.#log.warn({ err, content: id }, 'sealed content not synced');
       }

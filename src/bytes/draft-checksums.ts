@@ -18,7 +18,7 @@ const MARKED_PER_TURN = 8;
  * A version that is damaged is fetched again; these bytes are nowhere else, so whoever wants them gets EIO instead of others.
  * A block without a mark is believed: marks are made after the file was synced, so that a power cut never looks like damage.
  */
-export class SealedMarks {
+export class DraftChecksums {
   readonly #store: StoreReader;
   readonly #files: ContentFiles;
   readonly #blocks: VersionBlocks;
