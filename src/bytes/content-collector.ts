@@ -9,7 +9,7 @@ import { type CacheUsage, UNIT_BLOCKS } from './cache-usage.ts';
 import type { ContentFiles, Place } from './content-files.ts';
 import { isLayered } from './content-layers.ts';
 import { bytesOf } from './extents.ts';
-import type { LayerSettling } from './layer-settling.ts';
+import type { LayerMerge } from './layer-merge.ts';
 import { isFrozenFile } from './draft-checksums.ts';
 import { soundContents } from './sound-contents.ts';
 import { removeBlockRows } from './version-blocks.ts';
@@ -24,7 +24,7 @@ export class ContentCollector {
   readonly #files: ContentFiles;
   readonly #usage: CacheUsage;
   readonly #eviction: CacheEviction;
-  readonly #settling: LayerSettling;
+  readonly #merge: LayerMerge;
   readonly #log: Logger;
   readonly #trustsLayers: (id: ContentId) => boolean;
   readonly #frozen: (id: ContentId) => void;
@@ -43,7 +43,7 @@ export class ContentCollector {
     files: ContentFiles;
     usage: CacheUsage;
     eviction: CacheEviction;
-    settling: LayerSettling;
+    merge: LayerMerge;
     log: Logger;
     trustsLayers: (id: ContentId) => boolean;
     /** A draft of an earlier run that was frozen and lies in a file. */
@@ -55,7 +55,7 @@ export class ContentCollector {
     this.#files = deps.files;
     this.#usage = deps.usage;
     this.#eviction = deps.eviction;
-    this.#settling = deps.settling;
+    this.#merge = deps.merge;
     this.#log = deps.log;
     this.#trustsLayers = deps.trustsLayers;
     this.#frozen = deps.frozen;
@@ -139,8 +139,8 @@ export class ContentCollector {
       if (isFrozenFile(record)) this.#frozen(id);
       return;
     }
-    if (isLayered(record) && record.where === 'file' && !this.#trustsLayers(id)) this.#settling.distrust(id);
-    else if (isLayered(record)) this.#settling.add(id);
+    if (isLayered(record) && record.where === 'file' && !this.#trustsLayers(id)) this.#merge.distrust(id);
+    else if (isLayered(record)) this.#merge.add(id);
     if (record.where === 'inline' && !isLayered(record)) {
       this.#usage.setSmall(id, record.sizeBytes);
       this.#usage.found('small', id, 0);

@@ -17,7 +17,7 @@ import { ContentSync } from './content-sync.ts';
 import type { CacheFigures, Contents, DraftBase, GivenUp, Lease, Piece } from './contents.ts';
 import type { Draft } from './draft.ts';
 import { clip } from './extents.ts';
-import { LayerSettling } from './layer-settling.ts';
+import { LayerMerge } from './layer-merge.ts';
 import { LayerTrust } from './layer-trust.ts';
 import { OpenDrafts } from './open-drafts.ts';
 import { DraftChecksums } from './draft-checksums.ts';
@@ -70,7 +70,7 @@ export class ContentStore implements Contents {
   readonly #checksums: DraftChecksums;
   readonly #layers: ContentLayers;
   readonly #eviction: CacheEviction;
-  readonly #settling: LayerSettling;
+  readonly #merge: LayerMerge;
   readonly #collector: ContentCollector;
   readonly #drafts: OpenDrafts;
 
@@ -106,7 +106,7 @@ export class ContentStore implements Contents {
         memoryBlock: (id, block) => this.#blocks.memoryBlock(id, block),
         trustsLayers: (id) => this.#trust.isGiven(id),
         damaged: (id, block, sizeBytes, below) => this.#blocks.damaged(id, block, sizeBytes, below),
-        lost: (id) => this.#settling.distrust(id),
+        lost: (id) => this.#merge.distrust(id),
         checkFrozen: (id, record, start, end) => this.#checksums.check(id, record, start, end),
       },
     });
@@ -136,7 +136,7 @@ export class ContentStore implements Contents {
       ...{ store, files, log, drafts: this.#drafts, checksums: this.#checksums },
       lease: (id) => this.lease(id),
     });
-    this.#settling = new LayerSettling({
+    this.#merge = new LayerMerge({
       store,
       files,
       blocks: this.#blocks,
@@ -152,7 +152,7 @@ export class ContentStore implements Contents {
       files,
       usage,
       eviction: this.#eviction,
-      settling: this.#settling,
+      merge: this.#merge,
       log,
       trustsLayers: (id) => this.#trust.isGiven(id),
       frozen: (id) => {
@@ -303,7 +303,7 @@ export class ContentStore implements Contents {
       const path = this.#files.find(version, 'cache');
       if (path !== null && !existsSync(path)) {
         // Somebody removed it: of the one that takes its place nothing is known. Own ranges would be read from it as zeros.
-        if (isLayered(record)) this.#settling.distrust(version);
+        if (isLayered(record)) this.#merge.distrust(version);
         this.#blocks.map(version).remade();
         this.#files.create(version, 'cache');
       }
@@ -325,7 +325,7 @@ export class ContentStore implements Contents {
       this.#blocks.arrivedInMemory(version, range, bytes, sizeBytes);
     } else {
       try {
-        this.#store.transact((tx) => this.#settling.becomeInline(tx, version, bytes.slice(0, sizeBytes)));
+        this.#store.transact((tx) => this.#merge.becomeInline(tx, version, bytes.slice(0, sizeBytes)));
       } catch (error) {
         if (!(error instanceof StorageError)) throw error;
         this.#blocks.arrivedInMemory(version, range, bytes, sizeBytes);
@@ -354,12 +354,12 @@ export class ContentStore implements Contents {
       this.#trust.adopted(id);
       if (record.where === 'file') this.#moveToCache(id);
       this.#blocks.forget(id);
-      this.#settling.add(id);
+      this.#merge.add(id);
     });
   }
 
   async settleLayers(signal: AbortSignal): Promise<void> {
-    await this.#settling.run(signal);
+    await this.#merge.run(signal);
   }
 
   lease(id: ContentId, use: 'open' | 'changing' | 'copying' = 'open'): Lease {
@@ -448,7 +448,7 @@ export class ContentStore implements Contents {
     this.#files.create(id, 'cache');
     const own = record.where === 'inline' ? this.#small.of(id) : null;
     if (own === 'damaged') {
-      this.#settling.distrust(id);
+      this.#merge.distrust(id);
       return;
     }
     if (own !== null && isLayered(record)) {

@@ -18,7 +18,7 @@ const BLOCKS_PER_TURN = 4;
  * Turns acknowledged drafts into plain versions: blocks that their layers can fill are completed in their own file, then own
  * ranges and base are dropped. What cannot be completed is simply not here and is fetched when someone reads it.
  */
-export class LayerSettling {
+export class LayerMerge {
   readonly #store: StoreWriter;
   readonly #files: ContentFiles;
   readonly #blocks: VersionBlocks;
