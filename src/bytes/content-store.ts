@@ -18,7 +18,7 @@ import type { CacheFigures, Contents, DraftBase, GivenUp, Lease, Piece } from '.
 import type { Draft } from './draft.ts';
 import { clip } from './extents.ts';
 import { LayerMerge } from './layer-merge.ts';
-import { LayerTrust } from './layer-trust.ts';
+import { LayerValidity } from './layer-validity.ts';
 import { OpenDrafts } from './open-drafts.ts';
 import { DraftChecksums } from './draft-checksums.ts';
 import { SmallBytes } from './small-bytes.ts';
@@ -74,7 +74,7 @@ export class ContentStore implements Contents {
   readonly #collector: ContentCollector;
   readonly #drafts: OpenDrafts;
 
-  readonly #trust: LayerTrust;
+  readonly #validity: LayerValidity;
   readonly #small: SmallBytes;
   readonly #sync: ContentSync;
 
@@ -84,7 +84,7 @@ export class ContentStore implements Contents {
     this.#clock = clock;
     this.#log = log;
     this.#options = deps.options;
-    this.#trust = new LayerTrust({ store, log, bootId: deps.bootId });
+    this.#validity = new LayerValidity({ store, log, bootId: deps.bootId });
     this.#small = new SmallBytes({ store, log });
     const holes = deps.holes === undefined ? addonHoles(log) : deps.holes;
     this.#files = new ContentFiles({
@@ -104,7 +104,7 @@ export class ContentStore implements Contents {
         inlineBytes: (id) => this.#small.of(id),
         blockMap: (id) => this.#blocks.map(id),
         memoryBlock: (id, block) => this.#blocks.memoryBlock(id, block),
-        trustsLayers: (id) => this.#trust.isGiven(id),
+        trustsLayers: (id) => this.#validity.isGiven(id),
         damaged: (id, block, sizeBytes, below) => this.#blocks.damaged(id, block, sizeBytes, below),
         lost: (id) => this.#merge.distrust(id),
         checkFrozen: (id, record, start, end) => this.#checksums.check(id, record, start, end),
@@ -154,7 +154,7 @@ export class ContentStore implements Contents {
       eviction: this.#eviction,
       merge: this.#merge,
       log,
-      trustsLayers: (id) => this.#trust.isGiven(id),
+      trustsLayers: (id) => this.#validity.isGiven(id),
       frozen: (id) => {
         if (!this.#checksums.has(id)) this.#sync.soon(id);
       },
@@ -351,7 +351,7 @@ export class ContentStore implements Contents {
       this.#usage.setDraft(id, 0);
       this.#usage.setCached(id, markedBytes);
       if (markedBytes > 0) this.#usage.touch('file', id, 0, record.sizeBytes, this.#clock.elapsedMs());
-      this.#trust.adopted(id);
+      this.#validity.adopted(id);
       if (record.where === 'file') this.#moveToCache(id);
       this.#blocks.forget(id);
       this.#merge.add(id);
@@ -415,7 +415,7 @@ export class ContentStore implements Contents {
    */
   async takeStock(signal: AbortSignal): Promise<boolean> {
     const isTaken = await this.#collector.takeStock(signal);
-    if (isTaken) this.#trust.lookedThrough();
+    if (isTaken) this.#validity.lookedThrough();
     return isTaken;
   }
 

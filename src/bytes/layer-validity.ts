@@ -7,7 +7,7 @@ import type { StoreWriter } from '../store/tables.ts';
  * After a power cut the own ranges of a version may name bytes that did not reach the disk, and unlike blocks they have no marks:
  * those of an earlier run of the machine are not believed, but fetched again.
  */
-export class LayerTrust {
+export class LayerValidity {
   readonly #store: StoreWriter;
   readonly #log: Logger;
   /** Name of this run of the machine, to be stored when the cache was looked through; null when it is. */
