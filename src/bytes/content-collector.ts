@@ -8,9 +8,9 @@ import type { CacheEviction } from './cache-eviction.ts';
 import { type CacheUsage, UNIT_BLOCKS } from './cache-usage.ts';
 import type { ContentFiles, Place } from './content-files.ts';
 import { isLayered } from './content-layers.ts';
+import { isFrozenFile } from './draft-checksums.ts';
 import { bytesOf } from './extents.ts';
 import type { LayerMerge } from './layer-merge.ts';
-import { isFrozenFile } from './draft-checksums.ts';
 import { soundContents } from './sound-contents.ts';
 import { removeBlockRows } from './version-blocks.ts';
 

@@ -7,8 +7,8 @@ import { type BlockMap, blockLength } from './block-map.ts';
 import type { ContentFiles, Place } from './content-files.ts';
 import type { Piece } from './contents.ts';
 import type { Draft } from './draft.ts';
-import { alignOut, indexBehind } from './extents.ts';
 import { isFrozenFile } from './draft-checksums.ts';
+import { alignOut, indexBehind } from './extents.ts';
 
 /** Of what `nextData` looks at in one step. */
 const SEEK_WINDOW_BYTES = 64 * 1024 * 1024;

@@ -5,8 +5,8 @@ import type { ContentFiles } from './content-files.ts';
 import { isLayered } from './content-layers.ts';
 import type { Lease } from './contents.ts';
 import type { Draft } from './draft.ts';
+import { type DraftChecksums, isFrozenFile } from './draft-checksums.ts';
 import type { OpenDrafts } from './open-drafts.ts';
-import { isFrozenFile, type DraftChecksums } from './draft-checksums.ts';
 
 /** Makes the bytes of contents survive a power cut: when somebody waits for it (fsync, a push), and behind the scenes once they are sealed. */
 export class ContentSync {

@@ -7,6 +7,7 @@ import { freeBytesOf } from '../base/free-bytes.ts';
 import type { Logger } from '../base/log.ts';
 import { readApplied } from './applied-count.ts';
 import { Change } from './change.ts';
+import { Checkpoint } from './checkpoint.ts';
 import { type DamagedRowName, DamagedRows, findDamagedRows } from './damaged-rows.ts';
 import { DecodedRows } from './decoded-rows.ts';
 import { type Disk, systemDisk } from './disk.ts';
@@ -21,7 +22,6 @@ import { decodeRows, encodedRowsBytes, encodeRows } from './record-payload.ts';
 import { behindKey, decodeKey, encodeKey } from './row-key.ts';
 import { StartRoom } from './start-room.ts';
 import type { FirstOf, ScannedTable, SecondOf, StoreWriter, TableName, Tables, Transaction } from './tables.ts';
-import { Checkpoint } from './checkpoint.ts';
 
 export interface StoreOptions {
   readonly directory: string;
