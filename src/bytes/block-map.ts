@@ -2,10 +2,10 @@ import { BLOCK_BYTES } from '../base/vocabulary.ts';
 import type { GivenUp } from './contents.ts';
 
 /**
- * Which blocks of a content file are here. One row per 512 blocks, 5 bytes per block: state u8, mark u32 (crc32 of the block's
+ * Which blocks of a content file are present. One row per 512 blocks, 5 bytes per block: state u8, mark u32 (crc32 of the block's
  * bytes, little endian). A row ends behind its last present block.
  *
- * A block that the map does not name is not there, whatever the file says.
+ * A block that the map does not name is absent, even if the file has bytes there.
  */
 export const BLOCKS_PER_ROW = 512;
 const ENTRY_BYTES = 5;
@@ -21,7 +21,7 @@ export class BlockMap {
   readonly #rows = new Map<number, Buffer>();
   /** Blocks whose bytes were compared with their mark in this run, or were written in it. */
   readonly #verified = new Set<number>();
-  /** Blocks of which this run found that they do not fit their marks, and that cannot simply be forgotten. */
+  /** Blocks that this run found not to match their marks, and whose marks must be kept. */
   readonly #damaged = new Set<number>();
   readonly #dirty = new Set<number>();
   readonly #watches = new Set<Set<number>>();
@@ -54,7 +54,7 @@ export class BlockMap {
     return this.#damaged.size > 0;
   }
 
-  /** The block keeps its mark, and is not here: the next run finds the same. */
+  /** The block keeps its mark and counts as absent; the next run finds the same. */
   damaged(block: number): void {
     this.#damaged.add(block);
     this.#verified.delete(block);
@@ -71,13 +71,13 @@ export class BlockMap {
     this.#verified.add(block);
   }
 
-  /** There is another file now: each is compared with its mark again, and what is still written into the one before is given up. */
+  /** The file was replaced: each block is verified again, and writes into the previous file are given up. */
   remade(): void {
     this.#verified.clear();
     for (const watch of this.#watches) watch.add(EACH);
   }
 
-  /** The block's bytes are in the file, and not those that were found damaged. */
+  /** The block's bytes are in the file and replace those that were found damaged. */
   landed(block: number, mark: number): void {
     this.#damaged.delete(block);
     this.marked(block, mark);
@@ -92,7 +92,7 @@ export class BlockMap {
     this.#dirty.add(Math.floor(block / BLOCKS_PER_ROW));
   }
 
-  /** From now on, the blocks that are given up. Only for as long as the content is leased: the map may go then. */
+  /** Records the blocks that are given up from now on. Valid while the content is leased: after that the map may be dropped. */
   watchGivenUp(): GivenUp {
     const blocks = new Set<number>();
     this.#watches.add(blocks);
@@ -122,7 +122,7 @@ export class BlockMap {
     this.#dirty.add(Math.floor(block / BLOCKS_PER_ROW));
   }
 
-  /** Rows to be stored, as they are now: null for a row with nothing in it. They count as stored from here on. */
+  /** The current rows to be stored; null for an empty row. They count as stored from here on. */
   takeDirty(): (readonly [row: number, bytes: Uint8Array | null])[] {
     const rows = [...this.#dirty].map((row) => [row, encodeRow(this.#rows.get(row))] as const);
     this.#dirty.clear();

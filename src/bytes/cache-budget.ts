@@ -1,4 +1,4 @@
-/** What `--cache-size` leaves to each kind of what can be fetched again, bytes. */
+/** The share of `--cache-size` for each kind of cached content, bytes. */
 export interface CacheShares {
   /** Disk space of content files. */
   readonly files: number;
@@ -7,9 +7,9 @@ export interface CacheShares {
 }
 
 /**
- * Divides `--cache-size`, which counts content files and LMDB's file. The latter holds names and small contents and never gets
- * smaller: what it takes is not there for content files, but half of the whole always is, or a long list of names would let nothing
- * be kept at all. For the same reason small contents get no more than half: what they make LMDB's file to be is lost to the others.
+ * Divides `--cache-size`, which counts content files and LMDB's file. LMDB's file holds names and small contents and never
+ * shrinks. Content files get the rest, but at least half of the whole: otherwise a long list of names would leave no cache.
+ * Small contents get at most half, because the growth of LMDB's file is permanently lost to content files.
  */
 export function sharesOf(limitBytes: number, indexBytes: number): CacheShares {
   const half = Math.floor(limitBytes / 2);

@@ -12,9 +12,9 @@ import { isLayered } from './content-layers.ts';
 import { removeBlockRows, type VersionBlocks } from './version-blocks.ts';
 
 const UNITS_PER_CALL_MAX = 64;
-/** A block of a leased content that was not used for so long may go, unless somebody is just copying from it (`beginCopy`). */
+/** A block of a leased content that was unused for this long may be evicted, unless it is being copied (`beginCopy`). */
 const LEASED_IDLE_MS = 30_000;
-/** As long as no more than this is over the budget: beyond it, whoever reads a long file keeps only what was used last. */
+/** Excess over the budget up to which that idle time applies. Beyond it, leased contents keep only their most recent blocks. */
 const LEASED_OVER_BYTES_MAX = 32 * 1024 * 1024;
 const ROOM_CHECK_MS = 1000;
 const MEASURED_PER_CALL_MAX = 256;
@@ -26,8 +26,8 @@ interface Hole {
 }
 
 /**
- * Keeps clean blocks within their budget, least recently used first. Never touched: drafts, and what lies under a draft, whose
- * base may be gone from the service when it is needed.
+ * Keeps clean blocks within their budget, evicting the least recently used first. Drafts are never evicted, nor are their bases, which
+ * the service may have dropped.
  */
 export class CacheEviction {
   readonly #store: StoreWriter;
@@ -44,7 +44,7 @@ export class CacheEviction {
   /** Which content each draft (or unsettled version) lies over. */
   readonly #baseOf = new Map<ContentId, ContentId>();
   readonly #draftsOver = new Map<ContentId, number>();
-  /** From which contents bytes are being copied, and by how many. */
+  /** Contents that are being copied, with the number of copies. */
   readonly #copies = new Map<ContentId, number>();
   #checkedMs = Number.NEGATIVE_INFINITY;
   #freeBytes = Number.POSITIVE_INFINITY;
@@ -59,11 +59,11 @@ export class CacheEviction {
     clock: Clock;
     log: Logger;
     directory: string;
-    /** What LMDB's file takes of the disk. */
+    /** Disk space of LMDB's file. */
     indexBytes: () => number;
     cacheBytes: number;
     reserveBytes: number;
-    /** Whether a person asked for it to stay (`cfs pin`). */
+    /** Whether the user pinned it (`cfs pin`). */
     isKept: (content: ContentId) => boolean;
   }) {
     this.#store = deps.store;
@@ -96,7 +96,7 @@ export class CacheEviction {
     else this.#draftsOver.delete(base);
   }
 
-  /** Slices of `id` were handed out: nothing of it is evicted until as many `endCopy`. */
+  /** Slices of `id` were handed out: none of its blocks is evicted until a matching `endCopy`. */
   beginCopy(id: ContentId): void {
     this.#copies.set(id, (this.#copies.get(id) ?? 0) + 1);
   }
@@ -107,7 +107,7 @@ export class CacheEviction {
     else this.#copies.delete(id);
   }
 
-  /** Nothing is evicted while it is not known yet which contents lie under drafts. */
+  /** Suspends eviction until it is known which contents are bases of drafts. */
   suspend(): void {
     this.#allowed = false;
   }
@@ -123,13 +123,13 @@ export class CacheEviction {
     return this.#shortBytes() <= 0;
   }
 
-  /** What content files and LMDB's file take of the disk together, as last measured. */
+  /** Disk space of content files and LMDB's file together, as last measured. */
   get diskBytes(): number {
     this.#look();
     return this.#usage.fileBytes + this.#lastIndexBytes;
   }
 
-  /** How much more is kept than there is room for, bytes; drafts count as files here. */
+  /** Excess over the budget, bytes; drafts count as files here. */
   get overBudgetBytes(): number {
     this.#look();
     const { files, small } = sharesOf(this.#cacheBytes, this.#lastIndexBytes);
@@ -137,9 +137,9 @@ export class CacheEviction {
     return Math.max(0, fileBytes + draftBytes - files) + Math.max(0, smallCost - small);
   }
 
-  /** Compares the count of content files that changed with what they take of the disk; those without a whole block go. */
+  /** Measures the disk space of changed content files; removes those without a complete block. */
   measure(): void {
-    // Until stock is taken blocks of earlier runs are not counted: a file that holds them would seem to hold none.
+    // Before the stock-taking, blocks of earlier runs are not counted: a file that holds them would look empty.
     if (!this.#allowed) return;
     for (const id of this.#usage.takeUnmeasured(MEASURED_PER_CALL_MAX)) {
       const record = this.#sound(id);
@@ -147,7 +147,7 @@ export class CacheEviction {
       const diskBytes = this.#files.diskBytes(id, 'cache');
       this.#usage.measured(id, diskBytes);
       if (diskBytes === 0 || this.#usage.cachedBytes(id) > 0 || isLayered(record)) continue;
-      // What a range that was cut left of its last block.
+      // An interrupted range leaves a part of its last block.
       if (this.#files.isHeld(id)) this.#usage.changed(id);
       else this.#removeFile(id);
     }
@@ -160,7 +160,7 @@ export class CacheEviction {
     const { files, small } = sharesOf(this.#cacheBytes, this.#lastIndexBytes);
     const filesOver = Math.max(this.#usage.fileBytes - files, this.#reserveBytes > 0 ? this.#shortBytes() : 0);
     if (filesOver > 0) this.#evict('file', filesOver);
-    // Gives nothing back to the disk, but room in LMDB's file.
+    // Frees no disk space, only room in LMDB's file.
     const smallOver = this.#usage.smallCost - small;
     if (smallOver > 0) this.#evict('small', smallOver);
   }
@@ -183,19 +183,19 @@ export class CacheEviction {
       if (read?.record !== undefined && isLayered(read.record)) continue;
       units++;
       if (read === undefined) {
-        // Damaged: what it takes of the disk stays taken, and it is not met again with each call.
+        // Damaged: its disk space stays in use, and later calls skip it.
         this.#usage.forgetUnit(unit);
         continue;
       }
       if (this.#isKept(id)) {
-        // Not met again with the next call.
+        // Later calls reach it last.
         this.#usage.putBack(kind, unit);
         continue;
       }
       over -= this.#clear(unit, holes);
       emptied.add(id);
     }
-    // The map first: a block that it names must be there.
+    // Store the map first: a block that it names must be present.
     this.#blocks.save();
     for (const { id, start, end } of holes) this.#files.punch(id, 'cache', start, end);
     for (const id of emptied) if (this.#usage.cachedBytes(id) === 0) this.#removeFile(id);
@@ -252,7 +252,7 @@ export class CacheEviction {
     return before - this.#usage.smallCost;
   }
 
-  /** Undefined also where its row is damaged: such a content is left alone, and keeps none of the others. */
+  /** Undefined also if its row is damaged: such a content is skipped and does not block others. */
   #sound(id: ContentId): ContentRecord | undefined {
     return ifSound(() => this.#store.get('content', id));
   }
@@ -274,13 +274,13 @@ export class CacheEviction {
     }
   }
 
-  /** How many bytes are lacking of the reserve. */
+  /** Bytes missing from the reserve. */
   #shortBytes(): number {
     this.#look();
     return this.#reserveBytes - this.#freeBytes;
   }
 
-  /** How full the disk is, and how long LMDB's file: asked once in a while. */
+  /** Updates the disk's free space and the length of LMDB's file, once in a while. */
   #look(): void {
     const nowMs = this.#clock.elapsedMs();
     if (nowMs - this.#checkedMs <= ROOM_CHECK_MS) return;

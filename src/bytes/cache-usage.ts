@@ -1,10 +1,10 @@
 import type { ContentId } from '../base/vocabulary.ts';
 import { BLOCK_BYTES } from '../base/vocabulary.ts';
 
-/** What is evicted as one piece: 8 blocks, as much as one fetch usually brings. */
+/** Unit of eviction: 8 blocks, about the size of one fetch. */
 export const UNIT_BLOCKS = 8;
 export const UNIT_BYTES = UNIT_BLOCKS * BLOCK_BYTES;
-/** Of longer contents the units behind them have texts for keys. */
+/** Units beyond this number have strings as keys. */
 const NUMBERED_UNITS = 2 ** 20;
 
 /** Small contents live in LMDB's file, the others each in one of its own. */
@@ -15,21 +15,21 @@ type UnitKey = number | string;
 export interface CacheUnit {
   readonly content: ContentId;
   readonly unit: number;
-  /** Of the clock's elapsed time; 0 for what was not used in this run. */
+  /** Last use by `elapsedMs`; 0 if not used in this run. */
   usedMs: number;
 }
 
 /**
- * How much of the disk drafts and clean blocks take, and which clean ones were used least recently.
+ * Disk space of drafts and clean blocks, and the LRU order of the clean ones.
  *
- * A content file is counted by the lengths of its blocks as they come and go, and from time to time by what the file system says
- * that it takes (`measured`): parts of blocks, own ranges of unsettled versions and blocks that could not be given back as well.
+ * A content file is counted by the lengths of its blocks as they arrive and leave. From time to time the file system's figure corrects
+ * that (`measured`): it includes parts of blocks, own ranges of unmerged versions and blocks that could not be punched.
  */
 export class CacheUsage {
   /** Least recently used first. */
   readonly #units: Readonly<Record<CacheKind, Map<UnitKey, CacheUnit>>> = { file: new Map(), small: new Map() };
   readonly #cached = new Map<ContentId, number>();
-  /** What a file takes beyond the lengths of its blocks; below 0 where the file system needs less. */
+  /** Disk space of a file beyond the lengths of its blocks; below 0 if the file system needs less. */
   readonly #excess = new Map<ContentId, number>();
   readonly #small = new Map<ContentId, number>();
   readonly #drafts = new Map<ContentId, number>();
@@ -49,7 +49,7 @@ export class CacheUsage {
     return this.#smallBytes;
   }
 
-  /** About what the clean small contents take of LMDB's file. */
+  /** Estimated space of the clean small contents in LMDB's file. */
   get smallCost(): number {
     return this.#smallCost;
   }
@@ -74,7 +74,7 @@ export class CacheUsage {
     this.#unmeasured.add(id);
   }
 
-  /** A clean small content of `bytes` is here; 0: it is not any more. */
+  /** A clean small content of `bytes` is present; 0: it was removed. */
   setSmall(id: ContentId, bytes: number): void {
     const before = this.#small.get(id) ?? 0;
     this.#smallBytes += bytes - before;
@@ -113,12 +113,12 @@ export class CacheUsage {
     else this.#excess.set(id, excess);
   }
 
-  /** The bytes of `extent` are used now. */
+  /** The bytes from `start` to `end` are used now. */
   touch(kind: CacheKind, id: ContentId, start: number, end: number, nowMs: number): void {
     for (let unit = Math.floor(start / UNIT_BYTES); unit * UNIT_BYTES < end; unit++) this.#place(kind, id, unit, nowMs);
   }
 
-  /** Known to be here from an earlier run. */
+  /** A unit present from an earlier run. */
   found(kind: CacheKind, id: ContentId, unit: number): void {
     if (!this.#units[kind].has(keyOf(id, unit))) this.#place(kind, id, unit, 0);
   }
@@ -128,7 +128,7 @@ export class CacheUsage {
     return this.#units[kind].values();
   }
 
-  /** It is looked at last from now on, as if it had just been used. */
+  /** Makes the unit the most recently used one. */
   putBack(kind: CacheKind, unit: CacheUnit): void {
     const key = keyOf(unit.content, unit.unit);
     if (this.#units[kind].delete(key)) this.#units[kind].set(key, unit);
@@ -164,11 +164,11 @@ export class CacheUsage {
     const key = keyOf(content, unit);
     const known = units.get(key);
     if (known !== undefined) {
-      // Moving it at every use would cost more than it tells.
+      // Coarse on purpose: moving it at every use costs more than the precision is worth.
       if (usedMs - known.usedMs < 1000) return;
       units.delete(key);
     } else if (unit === 0) {
-      // A content may move from its file into LMDB, and back: it is in one of both.
+      // A content may move from its file into LMDB and back: it is in only one of them.
       this.#units[kind === 'file' ? 'small' : 'file'].delete(key);
     }
     units.set(key, { content, unit, usedMs });
@@ -180,7 +180,7 @@ function keyOf(content: ContentId, unit: number): UnitKey {
 }
 
 const PAGE_BYTES = 4096;
-/** Beyond about so much LMDB gives a value pages of its own. */
+/** LMDB stores a longer value in overflow pages (approximate limit). */
 const IN_LEAF_BYTES_MAX = 2000;
 /** Key, header and checksum of a value. */
 const ROW_BYTES = 40;

@@ -18,7 +18,7 @@ const COLLECTED_PER_CALL_MAX = 200;
 const RECORDS_PER_TURN = 200;
 const SHARDS = 256;
 
-/** Removes contents that nothing refers to, and takes stock of what earlier runs left. */
+/** Removes unreferenced contents, and takes stock of the contents and files of earlier runs. */
 export class ContentCollector {
   readonly #store: StoreWriter;
   readonly #files: ContentFiles;
@@ -31,11 +31,11 @@ export class ContentCollector {
   readonly #forget: (id: ContentId) => void;
   /** Ids of this run lie at or above it: their files may be ahead of their records. */
   readonly #firstNewId: number;
-  /** Goes through what nothing refers to and nobody holds; null between two rounds. */
+  /** Iterates over unreferenced contents without a lease; null between two rounds. */
   #round: Iterator<ContentId, undefined> | null = null;
-  /** What could not be removed for a reason of its own, like a damaged row: it stays garbage, and is not tried again in this run. */
+  /** Contents whose removal failed, for example because of a damaged row: they stay garbage and are not retried in this run. */
   readonly #left = new Set<ContentId>();
-  /** Their records are gone; their files go when no power cut can undo that. */
+  /** Contents whose records are removed; their files are removed when no power cut can undo that. */
   readonly #doomed: ContentId[] = [];
 
   constructor(deps: {
@@ -48,7 +48,7 @@ export class ContentCollector {
     trustsLayers: (id: ContentId) => boolean;
     /** A draft of an earlier run that was frozen and lies in a file. */
     frozen: (id: ContentId) => void;
-    /** A content is gone: let go of everything that is kept of it in memory. */
+    /** A content was removed: drop its state in memory. */
     forget: (id: ContentId) => void;
   }) {
     this.#store = deps.store;
@@ -63,7 +63,7 @@ export class ContentCollector {
     this.#firstNewId = Number(deps.store.get('meta', 'next-content') ?? 1);
   }
 
-  /** Removes contents without references that nobody leases. @returns whether there may be more of them */
+  /** Removes contents without references and leases. @returns whether there may be more of them */
   collect(): boolean {
     let ids: ReadonlySet<ContentId>;
     try {
@@ -82,8 +82,8 @@ export class ContentCollector {
   }
 
   /**
-   * A portion. It begins where the last one ended, and goes around once: in front of that lies what LMDB still has of those that are
-   * gone, and reading over all of them for each portion would take longer with each.
+   * The next portion. It starts where the last one ended and wraps around once: LMDB still has the removed rows before that point, and
+   * scanning over them for each portion would take longer every time.
    */
   #garbage(): Set<ContentId> {
     const ids = new Set<ContentId>();
@@ -105,7 +105,7 @@ export class ContentCollector {
     for (const [id] of this.#store.all('garbage')) if (!this.#files.isHeld(id) && !this.#left.has(id)) yield id;
   }
 
-  /** Whether everything was looked at that can be; where not, it may be tried again. Nothing is evicted before. */
+  /** @returns whether the stock-taking is complete; otherwise it may be retried. Eviction is suspended until then. */
   async takeStock(signal: AbortSignal): Promise<boolean> {
     this.#eviction.suspend();
     try {
@@ -153,31 +153,31 @@ export class ContentCollector {
         this.#usage.found('file', id, Math.floor(block / UNIT_BLOCKS));
       }
     }
-    // What landed in the meantime is counted already and may not be stored yet.
+    // Blocks that landed in the meantime are counted already and may not be stored yet.
     if (bytes > this.#usage.cachedBytes(id)) this.#usage.setCached(id, bytes);
     this.#usage.measured(id, this.#files.diskBytes(id, 'cache'));
-    // None of its blocks is believed: nothing else would ever make it go.
+    // None of its blocks is valid: measuring is the only way to get the file removed.
     if (bytes === 0) this.#usage.changed(id);
   }
 
-  /** A file of an earlier run, of which its record may not say what it is. */
+  /** A file of an earlier run, whose record may not match it. */
   #tidyFile(id: ContentId, place: Place): void {
     const read = ifSound(() => ({ record: this.#store.get('content', id) }));
-    // Where the record is damaged nobody knows: the bytes of a draft are nowhere else.
+    // With a damaged record the file stays: it may be a draft, whose bytes exist nowhere else.
     if (read === undefined) return;
     const { record } = read;
     if (record === undefined) this.#files.remove(id);
     else if (record.where !== 'file') {
-      // That run was killed while it fetched it, or wrote it for the first time, before a record said so: no byte of it is ever read.
+      // The earlier run was killed during the first fetch or write, before a record named the file: none of its bytes is ever read.
       if (!this.#files.wasMade(id) && !this.#files.isHeld(id)) this.#files.remove(id);
     } else if (place === 'drafts' && record.kind === 'version') {
-      // Killed before it was moved: where it lies it would not be counted.
+      // The earlier run was killed before the move: in its old place the file would not be counted.
       this.#files.find(id, 'cache');
       this.#usage.changed(id);
     }
   }
 
-  /** One that cannot be removed keeps no other from being removed: the same portion would come again and again. */
+  /** A failed removal does not block the others: otherwise the same portion would be retried endlessly. */
   #destroyOrLeave(tx: Transaction, id: ContentId): void {
     try {
       this.#destroy(tx, id);
@@ -187,7 +187,7 @@ export class ContentCollector {
     }
   }
 
-  /** Throws before it changed anything, or not at all. */
+  /** Throws before any change, or not at all. */
   #destroy(tx: Transaction, id: ContentId): void {
     const record = tx.get('content', id);
     if (record === undefined || record.refs > 0) {
@@ -211,7 +211,7 @@ export class ContentCollector {
     });
   }
 
-  /** In this order: a power cut that takes the records of the removal would bring back names whose bytes are gone. */
+  /** Records first, then files: otherwise a power cut that loses the removal's records would restore names without bytes. */
   #removeFiles(): void {
     const doomed = this.#doomed.splice(0);
     if (doomed.length === 0) return;

@@ -10,15 +10,15 @@ import type { WritePace } from './write-pace.ts';
 /** Drafts are the user's only copy, the cache is not: they lie in different folders. */
 export type Place = 'drafts' | 'cache';
 
-/** How blocks are given back to the disk; null where nothing can (whole files are removed instead). */
+/** Frees blocks of a file on the disk (hole punching). Without it, whole files are removed instead. */
 export interface HolePunch {
   punchHole(fd: number, offset: number, length: number): void;
 }
 
-/** Of files that nobody holds, and which share of the limit of this process (RLIMIT_NOFILE) they may have. */
+/** Limits for idle files (without a lease): a number, and a share of this process's RLIMIT_NOFILE. */
 const IDLE_DESCRIPTORS_MAX = 256;
 const IDLE_SHARE = 1 / 4;
-/** What is left to connections, the control socket, the journal and LMDB, however many files programs have open; half of a low limit. */
+/** Descriptors reserved for connections, the control socket, the journal and LMDB; half of a low limit. */
 const OTHER_DESCRIPTORS = 96;
 /** cachedir.org: backup programs leave such a folder out. */
 const CACHE_TAG = 'Signature: 8a477f597d28d172789f06886806bc55\n# Blocks that can be fetched again (cfs-mount).\n';
@@ -35,25 +35,25 @@ export class ContentFiles {
   /** Number of the look that is under way, or was last. */
   #look = 0;
   #isLooking = false;
-  /** Files to be removed when nobody holds them any more. */
+  /** Files to be removed when their last lease ends. */
   readonly #doomed = new Set<ContentId>();
-  /** Files that this run made: a record may not say so yet. */
+  /** Files that this run created: a record may not name them yet. */
   readonly #made = new Set<ContentId>();
-  /** Files that could not be moved (the disk had no room for a folder), and where they lie: their records say otherwise. */
+  /** Files that could not be moved (the disk had no room for a folder), with their actual place, which differs from their records. */
   readonly #strays = new Map<ContentId, Place>();
   /** Whose bytes, and which folders' entries, are on the disk. */
   readonly #syncedFiles = new SharedSyncs<ContentId>();
   readonly #syncedFolders = new SharedSyncs<string>();
-  /** Files of which a sync failed: the kernel tells that once, and may have dropped the bytes. */
+  /** Files whose sync failed: the kernel reports that once, and may have dropped the bytes. */
   readonly #lost = new Map<ContentId, StorageError>();
   readonly #folders = new Set<string>();
   readonly #pace: WritePace | null;
   readonly #idleMax: number;
   /** Held ones included. */
   readonly #openMax: number;
-  /** Descriptors that the pool writes to. INVARIANT: at most one write each, for a file's changes come one after another (OpenFile). */
+  /** Descriptors that the thread pool writes to. INVARIANT: at most one write each, because OpenFile serializes a file's changes. */
   readonly #written = new Set<number>();
-  /** One for all blocks that are only looked at: a new buffer for each costs more than the look. */
+  /** Shared buffer for reading blocks: allocating one for each costs more than the read. */
   readonly #scratch = Buffer.allocUnsafeSlow(BLOCK_BYTES);
 
   /** @param deps `descriptorLimit`: of this process; for tests */
@@ -89,10 +89,10 @@ export class ContentFiles {
   }
 
   /**
-   * `path`, for somebody who makes the file where there is none: first it is brought there from where a crash between the record of an adoption
-   * and the move left it. A second one beside it would hide its bytes.
+   * `path`, for a caller that creates the file if it is missing. A file that a crash left in the other place, between the record of an adoption
+   * and the move, is moved first: a second file would hide its bytes.
    *
-   * @returns null where somebody removed the file that is open here: a new one under its name would not be the one that is read
+   * @returns null if the open file was unlinked from outside: a new one of its name would not be the one that is read
    */
   find(id: ContentId, place: Place): string | null {
     const path = this.path(id, place);
@@ -108,23 +108,23 @@ export class ContentFiles {
     try {
       this.move(id, other, place);
     } catch {
-      // It is used where it lies.
+      // The file is used in its present place.
     }
     return this.path(id, place);
   }
 
-  /** Whether there is a file, in whatever place: open, or with a name. */
+  /** Whether the file exists in either place: open, or with a name. */
   isThere(id: ContentId): boolean {
     if (this.#open.has(id)) return true;
     return (['cache', 'drafts'] as const).some((place) => existsSync(join(this.#folder(id, place), String(id))));
   }
 
-  /** What the file takes of the disk; 0 where there is none. */
+  /** Disk space of the file; 0 if there is none. */
   diskBytes(id: ContentId, place: Place): number {
     return this.#disk.diskBytes(this.path(id, place));
   }
 
-  /** An empty file, whatever an earlier life left under this id. */
+  /** Creates an empty file; replaces one that an earlier run left under this id. */
   create(id: ContentId, place: Place): number {
     this.close(id);
     const folder = this.#folder(id, place);
@@ -139,14 +139,14 @@ export class ContentFiles {
     return fd;
   }
 
-  /** What `create` made is of no use, and nobody has its descriptor. */
+  /** Undoes `create`; its descriptor must not be in use. */
   unmake(id: ContentId, place: Place): void {
     this.close(id);
     this.#made.delete(id);
     try {
       this.#disk.remove(this.path(id, place));
     } catch {
-      // It goes with the content.
+      // The file is removed with the content.
     }
   }
 
@@ -155,7 +155,7 @@ export class ContentFiles {
     return this.#made.has(id);
   }
 
-  /** The descriptor of a file that is there; valid until the next call, longer while the content is held. */
+  /** The descriptor of an existing file; valid until the next call, longer while the content is held. */
   descriptor(id: ContentId, place: Place): number {
     const open = this.#open.get(id);
     if (open !== undefined) {
@@ -181,7 +181,7 @@ export class ContentFiles {
     return this.#disk.read(this.descriptor(id, place), target, position);
   }
 
-  /** Up to a block of bytes to be looked at, fewer where the file ends. Lent: good until the next call. */
+  /** Reads up to a block, fewer bytes at the end of the file. The buffer is lent: valid until the next call. */
   lend(id: ContentId, place: Place, position: number, length: number): Uint8Array {
     const bytes = this.#scratch.subarray(0, length);
     return bytes.subarray(0, this.read(id, place, bytes, position));
@@ -198,8 +198,8 @@ export class ContentFiles {
   }
 
   /**
-   * For bytes that come one stretch after another, however many: at once, or in the pool while the system makes who writes wait for its
-   * disk. `bytes` are needed until then, and the file is held.
+   * For a stream of writes: immediately, or in the thread pool while the system throttles writers. Until the promise settles, `bytes` must stay
+   * unchanged and the file is held.
    */
   writeAtPace(id: ContentId, place: Place, bytes: Uint8Array, position: number): void | Promise<void> {
     const pace = this.#pace;
@@ -217,11 +217,11 @@ export class ContentFiles {
       });
   }
 
-  /** Makes a range read as zeros; gives its blocks back where the disk can. */
+  /** Makes a range read as zeros; punches a hole if the file system can. */
   zero(id: ContentId, place: Place, start: number, end: number): void {
     if (start >= end) return;
     if (this.punch(id, place, start, end)) {
-      // Whoever reads the range by the file's path needs it to be there.
+      // Readers that open the file by its path need the range to exist.
       const fd = this.descriptor(id, place);
       if (this.#disk.sizeBytes(fd) < end) this.#disk.truncate(fd, end);
       return;
@@ -232,7 +232,7 @@ export class ContentFiles {
     }
   }
 
-  /** Gives the blocks of a range back; false where the disk cannot. */
+  /** Punches a hole; false if the file system cannot. */
   punch(id: ContentId, place: Place, start: number, end: number): boolean {
     if (this.#holes === null) return false;
     this.#syncedFiles.changed(id);
@@ -244,7 +244,7 @@ export class ContentFiles {
     }
   }
 
-  /** An acknowledged draft becomes cache. When it throws, the file is used where it lies until the next start. */
+  /** Moves the file of an acknowledged draft into the cache. If it throws, the file is used in its old place until the next start. */
   move(id: ContentId, from: Place, to: Place): void {
     const folder = this.#folder(id, to);
     try {
@@ -259,7 +259,7 @@ export class ContentFiles {
     this.#syncedFolders.changed(this.#folder(id, from));
   }
 
-  /** Removes the file, of a held content as soon as it is let go: its descriptor may be in use. */
+  /** Removes the file; if the content is held, when its last lease ends: its descriptor may be in use. */
   remove(id: ContentId): void {
     if (this.#held.has(id)) {
       this.#doomed.add(id);
@@ -277,7 +277,7 @@ export class ContentFiles {
   /**
    * Bytes and directory entry survive a power cut once this resolves.
    *
-   * @throws StorageError (rejects) also when an earlier sync of the file failed, whoever asked for it
+   * @throws StorageError (rejects) also if an earlier sync of the file failed for any caller
    */
   async sync(id: ContentId, place: Place): Promise<void> {
     this.hold(id);
@@ -292,7 +292,7 @@ export class ContentFiles {
     }
   }
 
-  /** Until `endLook` descriptors that are asked for stay open, held or not: of several layers none is to get the number of another. */
+  /** Until `endLook`, requested descriptors stay open, held or not: no layer may get the reused number of another. */
   beginLook(): void {
     this.#look++;
     this.#isLooking = true;
@@ -302,7 +302,7 @@ export class ContentFiles {
     this.#isLooking = false;
   }
 
-  /** The descriptor stays open until as many releases. */
+  /** The descriptor stays open until a matching `release`. */
   hold(id: ContentId): void {
     this.#held.set(id, (this.#held.get(id) ?? 0) + 1);
   }
@@ -315,14 +315,14 @@ export class ContentFiles {
     }
     this.#held.delete(id);
     if (!this.#doomed.delete(id)) {
-      // As many as programs had open at once: what is opened next may find no descriptor, and then nothing would close these.
+      // Programs may have had many files open at once: keeping these descriptors could leave none for the next open.
       if (this.#open.size > this.#idleMax) this.close(id);
       return;
     }
     try {
       this.remove(id);
     } catch {
-      // A file that no record names is found by the next stock-taking.
+      // The next stock-taking finds a file that no record names.
     }
   }
 
@@ -337,7 +337,7 @@ export class ContentFiles {
     this.#disk.close(open.fd);
   }
 
-  /** All but those which the pool is writing to: their numbers must not become another file's. */
+  /** Closes all but those that the thread pool writes to: their numbers must not be reused for another file. */
   closeAll(): void {
     for (const [id, { fd }] of [...this.#open]) if (!this.#written.has(fd)) this.close(id);
   }
@@ -373,7 +373,7 @@ export class ContentFiles {
   }
 
   /**
-   * Where no descriptor is left for it, those that nobody holds are given up.
+   * Opens a file; closes idle ones if no descriptor is left.
    *
    * @throws StorageError caused by EMFILE: programs have as many files open as this process can serve
    */

@@ -10,25 +10,25 @@ import type { Draft } from './draft.ts';
 import { isFrozenFile } from './draft-checksums.ts';
 import { alignOut, indexBehind } from './extents.ts';
 
-/** Of what `nextData` looks at in one step. */
+/** Range that `nextData` resolves in one step. */
 const SEEK_WINDOW_BYTES = 64 * 1024 * 1024;
 
 /** Where the layers find what they resolve. */
 export interface LayerSource {
   /** An open draft: newer than its record. */
   draft(id: ContentId): Draft | undefined;
-  /** @throws when there is no such content */
+  /** @throws if the content does not exist */
   record(id: ContentId): ContentRecord;
-  /** Small bytes; `damaged`: they are not those that were put there. */
+  /** Small bytes; `damaged`: they are not the bytes that were stored. */
   inlineBytes(id: ContentId): Uint8Array | 'damaged';
   blockMap(id: ContentId): BlockMap;
   /** A block that is kept in memory because the disk has no room for it. */
   memoryBlock(id: ContentId, block: number): Uint8Array | undefined;
-  /** Whether own ranges that lie in the file of an unsettled version are believed. */
+  /** Whether the own ranges in the file of an unmerged version are valid. */
   trustsLayers(id: ContentId): boolean;
-  /** The bytes of a block are not those that were put there. */
+  /** The bytes of a block are not those that were written. */
   damaged(id: ContentId, block: number, sizeBytes: number, below: 'own ranges' | 'nothing'): void;
-  /** The file of an unsettled version is gone, and its own ranges with it: they are not believed from now on. */
+  /** The file of an unmerged version is missing: its own ranges are invalid from now on. */
   lost(id: ContentId): void;
   /** Compares own bytes of a frozen draft with their marks. @throws FsError EIO */
   checkFrozen(id: ContentId, record: ContentRecord, start: number, end: number): void;
@@ -43,15 +43,15 @@ interface Layer {
   readonly place: Place;
   /** Own bytes by offset; null: they are in the file. */
   readonly memory: Uint8Array | null;
-  /** The record of a frozen draft whose own bytes have marks; null where there is nothing to compare. */
+  /** The record of a frozen draft whose own bytes have marks; null if there is nothing to compare. */
   readonly frozen: ContentRecord | null;
 }
 
 /**
  * Resolves a content into pieces: a draft's own ranges, its base below, zeros beyond; a version's blocks by its map.
  *
- * A version that was a draft keeps its layers until they are settled. What is in none of them is missing from *it*, never from
- * its base: the base's version may be gone from the service by then.
+ * A version that was a draft keeps its layers until they are merged. Bytes in none of them are missing from *it*, never from its
+ * base: the service may have dropped the base's version by then.
  */
 export class ContentLayers {
   readonly #source: LayerSource;
@@ -82,7 +82,7 @@ export class ContentLayers {
     return out;
   }
 
-  /** See `Contents.nextData`. However long the zeros before it are, they are not walked through. */
+  /** See `Contents.nextData`. Skips zeros without walking through them. */
   nextData(id: ContentId, offset: number): Extent | null {
     const sizeBytes = this.sizeOf(id);
     for (let from = this.#mayBeginAt(id, Math.max(0, offset)); from < sizeBytes; ) {
@@ -94,7 +94,7 @@ export class ContentLayers {
     return null;
   }
 
-  /** Where data may begin, at `from` or behind it, as the ranges of drafts say; infinitely far where only zeros follow. */
+  /** The first offset from `from` on where data may begin, by the ranges of drafts; Infinity if only zeros follow. */
   #mayBeginAt(id: ContentId, from: number): number {
     const layer = this.#source.draft(id) ?? this.#source.record(id);
     if ('kind' in layer && layer.kind === 'version') return from;
@@ -105,7 +105,7 @@ export class ContentLayers {
     return Math.max(from, Math.min(own, below));
   }
 
-  /** As `resolve`, for whoever only asks where zeros are: nothing is compared with its mark, so that all of a large file may be asked for. */
+  /** As `resolve`, to find zeros only: no block is verified, so that a large file can be resolved as a whole. */
   #outline(id: ContentId, start: number, end: number): Piece[] {
     this.#isOutline = true;
     try {
@@ -160,13 +160,13 @@ export class ContentLayers {
     const inline = record.where === 'inline' ? this.#source.inlineBytes(id) : null;
     const isBelieved = record.where === 'file' ? this.#source.trustsLayers(id) : inline !== 'damaged';
     const layered = isLayered(record) && isBelieved;
-    // Of damaged ones nothing is here but what was fetched since, past the disk.
+    // A damaged inline content has only the blocks fetched since, past the disk.
     if (inline !== null && inline !== 'damaged' && !layered) {
       append(out, bytesPiece(inline.subarray(start, end)));
       return;
     }
     if (layered && record.where === 'file' && !this.#files.isThere(id)) {
-      this.#log.warn({ content: id }, 'the file of a version is gone: it will be fetched again');
+      this.#log.warn({ content: id }, 'the file of a version is missing: it will be fetched again');
       this.#source.lost(id);
       this.#walkVersion(id, this.#source.record(id), start, end, out);
       return;
@@ -179,7 +179,7 @@ export class ContentLayers {
       return layered && !map.isDamaged(block) ? 'below' : 'missing';
     };
     for (let at = start; at < end; ) {
-      // Neighbours that are found in the same place are one piece.
+      // Adjacent blocks in the same place form one piece.
       const first = Math.floor(at / BLOCK_BYTES);
       const found = find(first);
       let behind = first + 1;
@@ -222,7 +222,7 @@ export class ContentLayers {
     };
   }
 
-  /** @throws FsError EIO for bytes that nothing else holds and that are not those that were put there */
+  /** @throws FsError EIO for damaged bytes that exist nowhere else */
   #ownInline(id: ContentId): Uint8Array {
     const bytes = this.#source.inlineBytes(id);
     if (bytes === 'damaged')
@@ -230,7 +230,7 @@ export class ContentLayers {
     return bytes;
   }
 
-  /** Whether a block is here and its bytes are those that were put there; damage is looked for once in a run. */
+  /** Whether a block is present and matches its mark; verified once per run. */
   #isSound(id: ContentId, record: ContentRecord, map: BlockMap, block: number): boolean {
     if (!map.isPresent(block)) return false;
     if (map.isVerified(block) || this.#isOutline) return true;
@@ -251,14 +251,14 @@ export class ContentLayers {
     return false;
   }
 
-  /** Blocks that are here; null: somebody removed their file, and they are not here from now on. */
+  /** Present blocks; null if their file was removed from outside: they are missing from now on. */
   #cached(id: ContentId, record: ContentRecord, start: number, end: number): Piece | null {
     try {
       return this.#slice(id, 'cache', start, end);
     } catch (err) {
-      // What lies under a change may be nowhere else: it is given up only where it is gone.
+      // The base of a change may exist nowhere else: give it up only if its file is missing.
       if (!isGone(err)) throw err;
-      this.#log.warn({ content: id, err }, 'the file of cached blocks is gone: they will be fetched again');
+      this.#log.warn({ content: id, err }, 'the file of cached blocks is missing: they will be fetched again');
       for (let block = Math.floor(start / BLOCK_BYTES); block * BLOCK_BYTES < end; block++)
         this.#source.damaged(id, block, record.sizeBytes, isLayered(record) ? 'own ranges' : 'nothing');
       return null;
@@ -288,10 +288,10 @@ function isGone(error: unknown): boolean {
   return false;
 }
 
-/** A draft lies over at most a frozen one, and that over a version; adopted layers may add some until they are settled. */
+/** A draft lies over at most a frozen one, and that over a version; adopted layers may add some until they are merged. */
 const LAYERS_MAX = 16;
 
-/** A content and what lies under it, top first. @param record undefined for a content that is not there: the row ends with it */
+/** A content and its bases, top first. @param record undefined for a missing content: the chain ends with it */
 export function layersOf(top: ContentId, record: (id: ContentId) => ContentRecord | undefined): readonly ContentId[] {
   const layers: ContentId[] = [];
   for (let id: ContentId | null = top; id !== null && layers.length < LAYERS_MAX; id = record(id)?.base ?? null) {
@@ -300,7 +300,7 @@ export function layersOf(top: ContentId, record: (id: ContentId) => ContentRecor
   return layers;
 }
 
-/** The first stretch of `pieces`, the first of which begins at `from`, that is not zeros. */
+/** The first extent of `pieces` that is not zeros; the first piece begins at `from`. */
 function firstData(pieces: readonly Piece[], from: number): Extent | null {
   let at = from;
   let start: number | null = null;
@@ -320,7 +320,7 @@ function missing(content: ContentId, start: number, end: number, sizeBytes: numb
   return { kind: 'missing', length: end - start, content, extent: alignOut({ start, end }, BLOCK_BYTES, sizeBytes) };
 }
 
-/** Adds a piece, as one with its predecessor where they are neighbours. */
+/** Adds a piece; merges it with its predecessor if they are adjacent. */
 function append(out: Piece[], piece: Piece): void {
   if (piece.length === 0) return;
   const last = out.at(-1);

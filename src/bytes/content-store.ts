@@ -34,13 +34,13 @@ export interface ContentStoreDeps {
   readonly options: ContentStoreOptions;
   /** Stands between the content files and the file system in tests. */
   readonly disk?: Disk;
-  /** How blocks are given back; null: not at all. Without it our addon, where it is built. */
+  /** Hole punching; null: none. Default: our addon, if it is built. */
   readonly holes?: HolePunch | null;
-  /** Notices when the system makes writers wait; without: they wait. */
+  /** Detects throttled writes; without it, writes block. */
   readonly pace?: WritePace;
-  /** Whether a content is never evicted, for a person asked for it to stay; without: none. */
+  /** Whether the user pinned a content, so that it is never evicted; default: none. */
   readonly isKept?: (content: ContentId) => boolean;
-  /** Names this run of the machine; tests restart it. */
+  /** Boot id of the machine; tests change it. */
   readonly bootId?: string | null;
 }
 
@@ -56,8 +56,8 @@ export interface ContentStoreOptions {
 /**
  * The bytes of all contents: small ones in LMDB, larger ones in one sparse file each.
  *
- * Drafts change in memory and in their file; what counts after a crash is their last record (`flush`). Acknowledged drafts
- * become versions in place (`adopt`), with their layers, which are merged behind the scenes (`settleLayers`).
+ * Drafts change in memory and in their file; after a crash their last record counts (`flush`). Acknowledged drafts
+ * become versions in place (`adopt`), with their layers, which are merged in the background (`settleLayers`).
  */
 export class ContentStore implements Contents {
   readonly #store: StoreWriter;
@@ -244,7 +244,7 @@ export class ContentStore implements Contents {
   putDown(id: ContentId): boolean {
     if (this.#drafts.hasChangers(id)) return false;
     const isLoss = this.isUnflushed(id);
-    // Whoever only reads it, or waits for its sync, does not keep what its writer was told is lost: it would be pushed.
+    // A lost change is dropped even if readers or a sync hold the draft: it would be pushed although close(2) reported its loss.
     if (!isLoss && this.#files.isHeld(id)) return false;
     this.#drafts.putDown(id);
     return isLoss;
@@ -302,7 +302,7 @@ export class ContentStore implements Contents {
       this.#toFile(version);
       const path = this.#files.find(version, 'cache');
       if (path !== null && !existsSync(path)) {
-        // Somebody removed it: of the one that takes its place nothing is known. Own ranges would be read from it as zeros.
+        // The file was removed from outside. Its replacement has no valid blocks: own ranges would be read from it as zeros.
         if (isLayered(record)) this.#merge.distrust(version);
         this.#blocks.map(version).remade();
         this.#files.create(version, 'cache');
@@ -370,7 +370,7 @@ export class ContentStore implements Contents {
       this.#files.hold(at);
       if (use === 'copying') this.#eviction.beginCopy(at);
       const open: Draft | undefined = this.#drafts.get(at);
-      // A row of layers ends with one that is damaged: whoever reads it fails, and what is held so far is given back.
+      // The base chain stops at a damaged record: reads of it fail, and the lease covers the layers above.
       const here: ContentId = at;
       at = open === undefined ? (ifSound(() => this.record(here))?.base ?? null) : open.base;
     }
@@ -408,10 +408,10 @@ export class ContentStore implements Contents {
   }
 
   /**
-   * Takes stock of what earlier runs left (sizes, unsettled layers, files that belong to nothing), in short turns. Until it
-   * resolved to true nothing is evicted. To be called after the store was opened, again where it could not be taken.
+   * Takes stock of the state of earlier runs (sizes, unmerged layers, orphaned files), in short turns. Eviction waits until it
+   * has resolved to true. Call it after the store was opened, and again after a failure.
    *
-   * @returns whether it was taken. Never rejects
+   * @returns whether the stock-taking is complete. Never rejects
    */
   async takeStock(signal: AbortSignal): Promise<boolean> {
     const isTaken = await this.#collector.takeStock(signal);
@@ -436,12 +436,12 @@ export class ContentStore implements Contents {
     try {
       this.#files.move(id, 'drafts', 'cache');
     } catch (err) {
-      // It is used where it lies; the next life finds it there.
+      // The file is used in its old place; the next start finds it there.
       this.#log.warn({ err, content: id }, 'content file not moved');
     }
   }
 
-  /** Makes sure that a version has its file, with its own ranges in it when it has layers. */
+  /** Creates a version's file if necessary, including its own ranges if it has layers. */
   #toFile(id: ContentId): void {
     const record = this.#known(id);
     if (record.where === 'file' || this.#files.wasMade(id)) return;
@@ -466,7 +466,7 @@ export class ContentStore implements Contents {
     this.#blocks.forget(id);
   }
 
-  /** The content is gone from the store. */
+  /** The content was removed from the store. */
   #forget(id: ContentId): void {
     this.#drafts.putDown(id);
     this.#blocks.forget(id);

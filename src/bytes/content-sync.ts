@@ -8,7 +8,7 @@ import type { Draft } from './draft.ts';
 import { type DraftChecksums, isFrozenFile } from './draft-checksums.ts';
 import type { OpenDrafts } from './open-drafts.ts';
 
-/** Makes the bytes of contents survive a power cut: when somebody waits for it (fsync, a push), and behind the scenes once they are sealed. */
+/** Makes the bytes of contents survive a power cut: on demand (fsync, a push), and in the background once they are sealed. */
 export class ContentSync {
   readonly #store: StoreReader;
   readonly #files: ContentFiles;
@@ -16,7 +16,7 @@ export class ContentSync {
   readonly #checksums: DraftChecksums;
   readonly #log: Logger;
   readonly #lease: (id: ContentId) => Lease;
-  /** One file after another: the pool is also needed by those who wait. */
+  /** Background syncs run one at a time: waiting callers need the thread pool as well. */
   #behind: Promise<void> = Promise.resolve();
   #closed = false;
 
@@ -36,7 +36,7 @@ export class ContentSync {
     this.#lease = deps.lease;
   }
 
-  /** Resolves when what was written here survives, in the content's file and in those of the layers below. */
+  /** Resolves when local writes survive a power cut, in the content's file and in those of the layers below. */
   async sync(id: ContentId): Promise<void> {
     const lease = this.#lease(id);
     try {
@@ -45,7 +45,7 @@ export class ContentSync {
         const record: ContentRecord | undefined = this.#store.get('content', at);
         const base: ContentId | null = open === undefined ? (record?.base ?? null) : open.base;
         const inFile = open === undefined ? record?.where === 'file' : open.memory === null;
-        // What was written here may be in the layers below, too; a version without layers can be fetched again.
+        // Local writes may also be in the layers below; a version without layers can be fetched again.
         const isOurs = at === id || record?.kind === 'draft' || (record !== undefined && isLayered(record));
         if (inFile && isOurs) await this.#files.sync(at, record?.kind === 'version' ? 'cache' : 'drafts');
         at = base;
@@ -55,7 +55,7 @@ export class ContentSync {
     }
   }
 
-  /** What is to become a version should not lose its bytes in a power cut while its record stays. Marks it then. A push does not wait for this. */
+  /** Syncs a sealed draft in the background, then stores its checksums: a power cut must not take its bytes and leave its record. */
   soon(id: ContentId): void {
     this.#behind = this.#behind.then(async () => {
       try {
@@ -69,7 +69,7 @@ export class ContentSync {
     });
   }
 
-  /** Nothing is begun any more. */
+  /** Starts no further syncs. */
   close(): void {
     this.#closed = true;
   }

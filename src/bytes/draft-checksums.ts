@@ -12,11 +12,11 @@ import type { VersionBlocks } from './version-blocks.ts';
 const MARKED_PER_TURN = 8;
 
 /**
- * The marks of frozen drafts whose bytes lie in a file: rows of the block map like those of versions. A mark covers the own
- * bytes of its block, for what else the file holds there means nothing.
+ * The marks (checksums) of frozen drafts whose bytes lie in a file: rows of the block map like those of versions. A mark covers the
+ * own bytes of its block; other bytes of the file there are meaningless.
  *
- * A version that is damaged is fetched again; these bytes are nowhere else, so whoever wants them gets EIO instead of others.
- * A block without a mark is believed: marks are made after the file was synced, so that a power cut never looks like damage.
+ * A damaged version is fetched again. These bytes exist nowhere else, so reading damaged ones fails with EIO. A block without a
+ * mark counts as valid: marks are made after the file was synced, so that a power cut never looks like damage.
  */
 export class DraftChecksums {
   readonly #store: StoreReader;
@@ -37,7 +37,7 @@ export class DraftChecksums {
     return false;
   }
 
-  /** Computes the marks of a frozen draft, in short turns, until done or until it is a frozen draft no more. */
+  /** Computes the marks of a frozen draft, in short turns, until done or until the draft is no longer frozen. */
   async make(id: ContentId): Promise<void> {
     const blocks = blocksOf(this.#store.get('content', id)?.extents ?? []);
     for (const [count, block] of blocks.entries()) {
@@ -53,7 +53,7 @@ export class DraftChecksums {
   /**
    * Compares the blocks of a range with their marks, each once in a run.
    *
-   * @throws FsError EIO when the file does not hold what was put there
+   * @throws FsError EIO when the file does not hold the bytes that were written
    */
   check(id: ContentId, record: ContentRecord, start: number, end: number): void {
     const map = this.#blocks.map(id);
@@ -66,7 +66,7 @@ export class DraftChecksums {
           continue;
         }
         const path = this.#files.path(id, 'drafts');
-        // Once for a file, however many of its blocks are meant.
+        // Logged once per file.
         if (!map.hasDamage)
           this.#log.error({ content: id, block, path }, 'a change that only this machine has is damaged');
         map.damaged(block);
@@ -76,7 +76,7 @@ export class DraftChecksums {
   }
 
   /**
-   * The draft becomes a version: a mark of a block that is all its own is that of the version, the others mean nothing then.
+   * The draft becomes a version: the marks of blocks that are entirely its own are valid for the version; the others are removed.
    *
    * @returns how many bytes stay marked
    */
@@ -123,7 +123,7 @@ export class DraftChecksums {
   }
 }
 
-/** Whether a content is a draft that does not change any more and has a file. */
+/** Whether a content is a sealed draft with a file. */
 export function isFrozenFile(record: ContentRecord): boolean {
   return record.kind === 'draft' && record.sealed && record.where === 'file';
 }

@@ -9,7 +9,7 @@ const NO_BYTES = new Uint8Array(0);
  * An open draft: own extents over a base, changed in memory ahead of its record. Bytes up to `inlineBytesMax` are kept in a
  * buffer; a draft that grows beyond is spilled to its file, and stays there.
  *
- * Bytes of the file outside the own extents mean nothing. After a crash the draft is what its last record says; bytes within
+ * Bytes of the file outside the own extents are meaningless. After a crash the draft is as in its last record; bytes within
  * those extents may be newer.
  */
 export class Draft {
@@ -66,12 +66,12 @@ export class Draft {
     return this.#changes !== this.#flushedChanges;
   }
 
-  /** Own bytes by offset while they are in memory; null: they are in the file. A view, good until the next change. */
+  /** Own bytes by offset while they are in memory; null: they are in the file. A view, valid until the next change. */
   get memory(): Uint8Array | null {
     return this.#memory;
   }
 
-  /** The pool is writing to it: what comes of that is not known yet. */
+  /** The thread pool is writing to it: the outcome is not known yet. */
   get isBeingWritten(): boolean {
     return this.#isBeingWritten;
   }
@@ -96,8 +96,8 @@ export class Draft {
   }
 
   /**
-   * Where a change brings the draft into its file and then fails, it stays in memory as it was: no record knows of the file, which would be
-   * taken for the version's, and what the change left in it would be forgotten at the next close.
+   * If a change moves the draft into its file and then fails, the draft stays in memory unchanged. No record names the file: it would be
+   * taken for the version's, and the change's bytes in it would be lost at the next close.
    */
   #wholeOrNot<T>(change: () => T): T {
     const memory = this.#memory;
@@ -112,7 +112,7 @@ export class Draft {
     }
   }
 
-  /** Whether the draft is as short with `data` as what is kept in memory; otherwise it is in its file from now on. */
+  /** Whether the draft is still short enough for memory with `data`; otherwise it is in its file from now on. */
   #keptInMemory(offset: number, data: Uint8Array): boolean {
     const end = offset + data.byteLength;
     if (this.#memory !== null && end > this.#inlineBytesMax) this.#spill();
@@ -153,7 +153,7 @@ export class Draft {
       removeExtent(this.#extents, start, end);
       this.#baseBytes = Math.min(this.#baseBytes, start);
     } else {
-      // The base shows through: own zeros have to lie over it. Until they do, the own bytes there are what the draft has: it may throw.
+      // Own zeros must cover the visible base. Until they do, the draft keeps its own bytes there: writing them may throw.
       this.#wholeOrNot(() => {
         if (this.#memory !== null && end > this.#inlineBytesMax) this.#spill();
         if (this.#memory === null) this.#files.zero(this.id, 'drafts', start, end);
@@ -182,7 +182,7 @@ export class Draft {
     };
   }
 
-  /** Marks the draft as it is now; call the result when its record is committed. */
+  /** Notes the draft's current state; call the result when its record is committed. */
   flushing(): () => void {
     const changes = this.#changes;
     return () => {
@@ -190,7 +190,7 @@ export class Draft {
     };
   }
 
-  /** The record that says that nothing of the base shows through any more is committed. */
+  /** The record without the base, of which nothing was visible any more, is committed. */
   dropBase(): void {
     this.#base = null;
     this.#baseBytes = 0;

@@ -1,8 +1,8 @@
 import type { Extent } from '../base/vocabulary.ts';
 
 /**
- * Sets of byte ranges as flat sorted rows of numbers, [start, end, start, end, …], neither empty nor touching. Functions that
- * change a row change it in place. Appending behind the last range, which is what most writers do, costs no search.
+ * Sets of byte ranges as flat sorted arrays, [start, end, start, end, …], neither empty nor touching. Functions that
+ * change an array change it in place. Appending behind the last range, the common case, costs no search.
  */
 export type FlatExtents = number[];
 
@@ -71,7 +71,7 @@ export function bytesOf(extents: readonly number[]): number {
   return bytes;
 }
 
-/** `extent` without what lies outside [0, sizeBytes). */
+/** The part of `extent` within [0, sizeBytes). */
 export function clip(extent: Extent, sizeBytes: number): Extent {
   const start = Math.min(Math.max(extent.start, 0), sizeBytes);
   return { start, end: Math.max(start, Math.min(extent.end, sizeBytes)) };

@@ -3,13 +3,13 @@ import type { Logger } from '../base/log.ts';
 import type { ContentStore } from './content-store.ts';
 
 const PAUSE_MS = 2000;
-/** Between two tries to take stock; twice as long each time. */
+/** Pause between two attempts to take stock; doubles each time. */
 const STOCK_PAUSE_MS = 10_000;
 const STOCK_PAUSE_MAX_MS = 10 * 60_000;
 
 /**
- * Looks after the contents until `signal` is aborted: takes stock once, then collects, evicts and settles layers every few
- * seconds. Where stock could not be taken that is tried again, for nothing is evicted before. Never rejects.
+ * Maintains the contents until `signal` is aborted: takes stock once, then collects, evicts and merges layers every few
+ * seconds. A failed stock-taking is retried, because eviction waits for it. Never rejects.
  */
 export async function keepHouse(
   contents: Pick<ContentStore, 'takeStock' | 'collect' | 'settleLayers'>,
@@ -32,7 +32,7 @@ export async function keepHouse(
       await clock.sleep(PAUSE_MS, signal);
     } catch (err) {
       if (signal.aborted) return;
-      log.error({ err }, 'looking after the contents failed');
+      log.error({ err }, 'maintenance of the contents failed');
       await clock.sleep(PAUSE_MS, signal).catch(() => {});
     }
   }

@@ -15,8 +15,8 @@ import { removeBlockRows, type VersionBlocks } from './version-blocks.ts';
 const BLOCKS_PER_TURN = 4;
 
 /**
- * Turns acknowledged drafts into plain versions: blocks that their layers can fill are completed in their own file, then own
- * ranges and base are dropped. What cannot be completed is simply not here and is fetched when someone reads it.
+ * Merges the layers of acknowledged drafts into plain versions: blocks that the layers can fill are completed in the version's file,
+ * then own ranges and base are dropped. Other blocks are missing, and a read fetches them.
  */
 export class LayerMerge {
   readonly #store: StoreWriter;
@@ -29,7 +29,7 @@ export class LayerMerge {
   readonly #contents: Pick<Contents, 'pieces' | 'readAll' | 'lease'>;
   readonly #toFile: (id: ContentId) => void;
   readonly #waiting = new Set<ContentId>();
-  /** Of these it was told already that they could not be settled. */
+  /** Contents whose failure was logged already. */
   readonly #told = new Set<ContentId>();
   #running: Promise<void> | null = null;
 
@@ -42,7 +42,7 @@ export class LayerMerge {
     log: Logger;
     inlineMaxBytes: number;
     contents: Pick<Contents, 'pieces' | 'readAll' | 'lease'>;
-    /** Makes sure that the version has its file. */
+    /** Creates the version's file if necessary. */
     toFile: (id: ContentId) => void;
   }) {
     this.#store = deps.store;
@@ -60,7 +60,7 @@ export class LayerMerge {
     this.#waiting.add(id);
   }
 
-  /** Drops the layers of a version, whatever they hold: only its marked blocks are believed. */
+  /** Drops the layers of a version unmerged: only its marked blocks stay valid. */
   distrust(id: ContentId): void {
     this.#store.transact((tx) => {
       const record = tx.get('content', id);
@@ -68,7 +68,7 @@ export class LayerMerge {
     });
   }
 
-  /** Settles what waits, in short turns, until done or aborted. One at a time: a second caller waits for the first. */
+  /** Merges the queued contents, in short turns, until done or aborted. A second caller waits for the first. */
   async run(signal: AbortSignal): Promise<void> {
     while (this.#running !== null) await this.#running;
     if (signal.aborted || this.#waiting.size === 0) return;
@@ -78,7 +78,7 @@ export class LayerMerge {
     await this.#running;
   }
 
-  /** The whole of a small version is at hand: it lives in LMDB from now on, without layers. */
+  /** All bytes of a small version are present: stores it in LMDB, without layers. */
   becomeInline(tx: Transaction, id: ContentId, bytes: Uint8Array): void {
     const record = tx.get('content', id);
     if (record === undefined) return;
@@ -99,9 +99,9 @@ export class LayerMerge {
         this.#waiting.delete(id);
         this.#told.delete(id);
       } catch (err) {
-        this.#log[this.#told.has(id) ? 'debug' : 'warn']({ err, content: id }, 'layers not settled');
+        this.#log[this.#told.has(id) ? 'debug' : 'warn']({ err, content: id }, 'layers not merged');
         this.#told.add(id);
-        // On a full disk none of the others finds room either. Whatever else it is, it is this one's own trouble.
+        // A full disk stops the others as well. Any other failure concerns this content alone.
         if (err instanceof StorageError && err.full) return;
       }
     }
@@ -114,7 +114,7 @@ export class LayerMerge {
     const lease = this.#contents.lease(id);
     try {
       if (record.sizeBytes <= this.#inlineMaxBytes) {
-        // Where the row of a layer is damaged: fetched again, like what is missing. Any other failure may pass.
+        // A damaged row of a layer counts as missing bytes, which are fetched again. Any other failure may be temporary.
         const bytes = ifSound(() => this.#contents.readAll(id, { start: 0, end: record.sizeBytes })) ?? null;
         this.#store.transact((tx) => {
           if (bytes !== null && bytes.byteLength > 0) this.becomeInline(tx, id, bytes);
@@ -171,7 +171,7 @@ export class LayerMerge {
     this.#dropFile(tx, id, record);
   }
 
-  /** What the file takes of the disk was counted already, where it was measured since it was pushed. */
+  /** The file's disk space is already counted if it was measured since the push. */
   #dropFile(tx: Transaction, id: ContentId, { where }: ContentRecord): void {
     tx.afterCommit(() => {
       this.#usage.setCached(id, 0);
@@ -186,7 +186,7 @@ export class LayerMerge {
     const { base } = record;
     // A base whose row is damaged lost its count with it.
     if (base !== null) ifSound(() => countReference(tx, base, -1));
-    // Own ranges that are still there: where they were to go to the file the disk may have had no room, or they are damaged.
+    // Own ranges may remain: the disk had no room to move them to the file, or they are damaged.
     if (record.where === 'inline' && where !== 'inline') {
       tx.remove('inline', id);
       tx.afterCommit(() => this.#usage.setSmall(id, 0));

@@ -4,19 +4,19 @@ import { currentBootId } from '../store/boot-id.ts';
 import type { StoreWriter } from '../store/tables.ts';
 
 /**
- * After a power cut the own ranges of a version may name bytes that did not reach the disk, and unlike blocks they have no marks:
- * those of an earlier run of the machine are not believed, but fetched again.
+ * After a power cut the own ranges of a version may name bytes that did not reach the disk, and unlike blocks they have no marks.
+ * Own ranges from before a reboot are invalid, and their bytes are fetched again.
  */
 export class LayerValidity {
   readonly #store: StoreWriter;
   readonly #log: Logger;
-  /** Name of this run of the machine, to be stored when the cache was looked through; null when it is. */
+  /** Boot id to be stored after the stock-taking; null once it is stored. */
   #newBootId: string | null;
-  /** The machine was started since, and the cache was not looked through yet. */
+  /** The machine was rebooted, and no stock was taken since. */
   #isSuspect: boolean;
   readonly #adoptedHere = new Set<ContentId>();
 
-  /** @param deps.bootId names this run of the machine; null where nothing does */
+  /** @param deps.bootId the boot id; null if the system has none */
   constructor(deps: { store: StoreWriter; log: Logger; bootId?: string | null | undefined }) {
     this.#store = deps.store;
     this.#log = deps.log;
@@ -26,7 +26,7 @@ export class LayerValidity {
     this.#isSuspect = this.#newBootId !== null && lastBootId !== undefined;
   }
 
-  /** Whether own ranges of a version that lie in its file are believed. */
+  /** Whether the own ranges in a version's file are valid. */
   isGiven(id: ContentId): boolean {
     return !this.#isSuspect || this.#adoptedHere.has(id);
   }
@@ -36,7 +36,7 @@ export class LayerValidity {
     if (this.#isSuspect) this.#adoptedHere.add(id);
   }
 
-  /** Nothing is left of what is not believed. */
+  /** The stock-taking has removed all invalid layers. */
   lookedThrough(): void {
     this.#isSuspect = false;
     this.#adoptedHere.clear();
@@ -46,7 +46,7 @@ export class LayerValidity {
       this.#store.transact((tx) => tx.put('meta', 'boot', boot));
       this.#newBootId = null;
     } catch (err) {
-      this.#log.warn({ err }, 'the cache will be looked through again at the next start');
+      this.#log.warn({ err }, 'boot id not stored: the next start checks the cache again');
     }
   }
 }

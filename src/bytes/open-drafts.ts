@@ -22,7 +22,7 @@ export class OpenDrafts {
   readonly #inlineBytesMax: number;
   readonly #lease: (id: ContentId) => Lease;
   readonly #open = new Map<ContentId, OpenDraft>();
-  /** By how many a content may be changed, who are told at their close what could not be kept. */
+  /** The number of open files that may change a content; their close(2) reports lost writes. */
   readonly #changers = new Map<ContentId, number>();
 
   constructor(deps: {
@@ -45,7 +45,7 @@ export class OpenDrafts {
     return this.#open.get(id)?.draft;
   }
 
-  /** A draft whose record is being made or was read. */
+  /** Registers a draft whose record is being created or was read. */
   begin(id: ContentId, record: ContentRecord, inline: Uint8Array | undefined): Draft {
     const draft = new Draft({ files: this.#files, inlineBytesMax: this.#inlineBytesMax }, id, record, inline);
     this.#open.set(id, { draft, baseLease: record.base === null ? null : this.#lease(record.base) });
@@ -65,7 +65,7 @@ export class OpenDrafts {
     return this.begin(id, record, inline);
   }
 
-  /** Writes the record of a draft that is ahead of it. A base of which nothing shows through any more is dropped. */
+  /** Writes the record of a draft that is ahead of it. A base that is no longer visible is dropped. */
   flush(tx: Transaction, id: ContentId): void {
     const draft = this.get(id);
     if (draft === undefined || !draft.isUnflushed) return;
@@ -99,23 +99,23 @@ export class OpenDrafts {
     return this.#changers.has(id);
   }
 
-  /** A draft that is not ahead of its record any more is read from there. */
+  /** Drops a draft from memory; it is read from its record again. */
   putDown(id: ContentId): void {
     const open = this.#open.get(id);
     if (open === undefined) return;
     this.#open.delete(id);
     open.baseLease?.release();
-    // A file that was made for what is lost: no record names it, and nobody would give its room back.
+    // A file that holds only lost writes: no record names it, so its space would never be freed.
     if (!this.#files.wasMade(id) || open.draft.isBeingWritten) return;
     const record = ifSound(() => this.#store.get('content', id));
     if (record !== undefined && record.where !== 'file') this.#files.unmake(id, 'drafts');
   }
 
-  /** Puts down what nobody uses: flushed drafts, and those whose creation failed. */
+  /** Puts down unused drafts: flushed ones, and those whose creation failed. */
   putDownIdle(): void {
     for (const [id, { draft }] of this.#open) {
       const isStored = ifSound(() => this.#store.get('content', id) !== undefined);
-      // Its record is damaged: what memory has of it is all that there is.
+      // Its record is damaged: memory holds the only copy.
       if (isStored === undefined) continue;
       if (!this.#files.isHeld(id) && (!isStored || !draft.isUnflushed)) this.putDown(id);
     }

@@ -1,35 +1,35 @@
 interface RunningSync {
   ended: Promise<void>;
-  /** What changes before that is in it. */
+  /** Changes made before the sync has begun are covered by it. */
   hasBegun: boolean;
   /** Something changed since it began. */
   isOutdated: boolean;
 }
 
 /**
- * Which things of one kind (files, folders) are on the disk as they are now. Whoever needs that shares one sync, under way or ended,
- * until the thing changes. What earlier runs synced is not known: they may have been killed before they did.
+ * Shares fsync calls on objects of one kind (files, folders): callers share one sync, running or ended, until the object changes. Syncs of
+ * earlier runs do not count: those runs may have been killed before them.
  */
 export class SharedSyncs<K> {
   readonly #synced = new Set<K>();
-  /** The newest of each. */
+  /** The newest sync of each object. */
   readonly #running = new Map<K, RunningSync>();
 
-  /** What was synced of it is not all of it any more. */
+  /** The object changed after its last sync. */
   changed(key: K): void {
     this.#synced.delete(key);
     const running = this.#running.get(key);
     if (running?.hasBegun) running.isOutdated = true;
   }
 
-  /** Resolves when all of it is on the disk that was there at the call; `sync` is called if need be. */
+  /** Resolves when the object's state at the call is on the disk; calls `sync` if necessary. */
   async of(key: K, sync: () => Promise<void>): Promise<void> {
     if (this.#synced.has(key)) return;
     const running = this.#running.get(key);
     await (running === undefined || running.isOutdated ? this.#begin(key, sync, running) : running).ended;
   }
 
-  /** One after another: of two at once Linux tells only one that bytes were lost. */
+  /** One sync at a time: of two concurrent ones Linux reports lost bytes to only one. */
   #begin(key: K, sync: () => Promise<void>, before: RunningSync | undefined): RunningSync {
     const running: RunningSync = { ended: Promise.resolve(), hasBegun: false, isOutdated: false };
     const run = async (): Promise<void> => {

@@ -3,7 +3,7 @@ import type { Logger } from '../base/log.ts';
 import type { ContentId } from '../base/vocabulary.ts';
 import type { StoreReader } from '../store/tables.ts';
 
-/** The bytes of small contents, which lie in LMDB; of damaged ones it is said once that they are. */
+/** The bytes of small contents, stored in LMDB. Damage is logged once per content. */
 export class SmallBytes {
   readonly #store: StoreReader;
   readonly #log: Logger;
@@ -14,7 +14,7 @@ export class SmallBytes {
     this.#log = deps.log;
   }
 
-  /** @throws StorageError when they are not there */
+  /** @throws StorageError if they do not exist */
   of(id: ContentId): Uint8Array | 'damaged' {
     const bytes = this.#store.get('inline', id);
     if (bytes === undefined) throw new StorageError(`the bytes of content ${id} are not there`);

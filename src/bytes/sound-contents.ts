@@ -4,8 +4,8 @@ import { DamagedRow } from '../store/record-codec.ts';
 import type { ContentRecord, StoreReader } from '../store/tables.ts';
 
 /**
- * As `all('content')`, which ends at the first row that is damaged: from there on each id that was ever given is looked up. Those
- * without a record that can be read come with undefined, so that whoever works in short turns can count them.
+ * As `all('content')`, but continues behind a damaged row, by looking up each id that was ever assigned. Ids without a readable
+ * record come with undefined, so that callers can count them towards a turn.
  */
 export function* soundContents(
   store: StoreReader,

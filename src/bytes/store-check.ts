@@ -7,7 +7,7 @@ import { isLayered } from './content-layers.ts';
 import type { Contents } from './contents.ts';
 
 /**
- * Every invariant of the store, as sentences about what breaks one (`cfs doctor --store`, and tests after crashes). Reads
+ * Checks every invariant of the store; yields a sentence for each violation (`cfs doctor --store`, and tests after crashes). Reads
  * everything: not for a mount in use.
  */
 export function* checkStore(store: StoreReader): Generator<string> {
@@ -17,8 +17,8 @@ export function* checkStore(store: StoreReader): Generator<string> {
 }
 
 /**
- * Compares every block that has a mark with it. A damaged block of a version is not here any more afterwards: it is fetched
- * again when someone reads it. One of a frozen draft cannot be had anywhere else.
+ * Compares every marked block with its mark. A damaged block of a version is dropped and fetched again at the next read. One of a
+ * frozen draft exists nowhere else.
  */
 export function* checkBytes(store: StoreReader, contents: Pick<Contents, 'pieces'>): Generator<string> {
   for (const [[id, row], bytes] of store.all('blocks')) {
@@ -78,7 +78,7 @@ function* checkIndexes(store: StoreReader): Generator<string> {
     if (store.get('node', ino)?.kind !== 'folder') yield `node ${ino} has a listing and is no folder`;
   }
   for (const [ino, upload] of store.all('upload')) {
-    // Its node may be gone: what was made for it, perhaps, is found out, and deleted.
+    // The node may be deleted: recovery then finds and deletes the resource that the upload may have created.
     if (upload.content !== null && store.get('content', upload.content) === undefined) {
       yield `the upload of node ${ino} names content ${upload.content}, which is not there`;
     }

@@ -10,14 +10,14 @@ import type { ContentFiles } from './content-files.ts';
 
 const MAPS_MAX = 4096;
 const SAVE_DELAY_MS = 200;
-/** Blocks in memory for a disk without room: enough that a read gets what it fetched. */
+/** Limit of blocks in memory while the disk is full: enough for a read to get the blocks that it fetched. */
 const MEMORY_BYTES_MAX = 16 * 1024 * 1024;
 
 /**
- * The blocks of versions that are here: their maps, their marks, and those that only memory holds.
+ * The present blocks of versions: their maps, their marks, and the blocks that only memory holds.
  *
- * A block counts as here once its bytes are in the file; the map is stored a little later, and only marked blocks are named
- * in it. After a crash some are fetched again; after a power cut the marks tell which bytes did not reach the disk.
+ * A block counts as present once its bytes are in the file; the map is stored a little later, and names only marked blocks.
+ * After a crash some are fetched again; after a power cut the marks show which bytes did not reach the disk.
  */
 export class VersionBlocks {
   readonly #store: StoreWriter;
@@ -45,7 +45,7 @@ export class VersionBlocks {
   map(id: ContentId): BlockMap {
     let map = this.#maps.get(id);
     if (map === undefined) {
-      // Rows of a file that is not there any more mean nothing.
+      // Rows of a removed file are meaningless.
       const hasFile = this.#store.get('content', id)?.where === 'file';
       map = new BlockMap((row) => (hasFile ? this.#store.get('blocks', [id, row]) : undefined));
       this.#maps.set(id, map);
@@ -58,7 +58,7 @@ export class VersionBlocks {
     return this.#memory.size === 0 ? undefined : this.#memory.get(`${id}/${block}`);
   }
 
-  /** The file holds the bytes of `extent`: its whole blocks are here. `marks`: of blocks that were marked on their way. */
+  /** The file holds the bytes of `extent`: its complete blocks are present. `marks`: of blocks that were marked during the transfer. */
   arrived(id: ContentId, extent: Extent, sizeBytes: number, marks?: ReadonlyMap<number, number>): void {
     const map = this.map(id);
     for (const block of wholeBlocks(extent, sizeBytes)) {
@@ -72,7 +72,7 @@ export class VersionBlocks {
     this.#usage.touch('file', id, extent.start, extent.end, this.#clock.elapsedMs());
   }
 
-  /** There is no room on the disk: keep the whole blocks of `extent` for the readers who wait for them. */
+  /** The disk is full: keeps the complete blocks of `extent` in memory for the waiting readers. */
   arrivedInMemory(id: ContentId, extent: Extent, bytes: Uint8Array, sizeBytes: number): void {
     for (const block of wholeBlocks(extent, sizeBytes)) {
       const at = block * BLOCK_BYTES - extent.start;
@@ -92,8 +92,8 @@ export class VersionBlocks {
   }
 
   /**
-   * The file does not hold what was put there: the block is not here any more. Where own ranges of a draft lie under it the
-   * mark stays, for without it they would be believed.
+   * The file does not hold the bytes that were written: the block is dropped. If own ranges of a draft lie under it, the mark stays:
+   * without it they would count as valid.
    */
   damaged(id: ContentId, block: number, sizeBytes: number, below: 'own ranges' | 'nothing'): void {
     if (below === 'own ranges') this.map(id).damaged(block);
@@ -115,7 +115,7 @@ export class VersionBlocks {
       names ||= bytes !== null;
     }
     if (names && record.where === 'none') tx.put('content', id, { ...record, where: 'file' });
-    // Until the record is committed they count as unsaved: the change may fail.
+    // The rows count as unsaved until the record is committed: the change may fail.
     map.putBackDirty(rows);
     tx.afterCommit(() => {
       map.takeDirty();
@@ -123,7 +123,7 @@ export class VersionBlocks {
     });
   }
 
-  /** Stores all map rows that changed. A full disk only costs fetching again later. */
+  /** Stores all changed map rows. If the disk is full, those blocks are fetched again later. */
   save(): void {
     this.#cancelSave?.();
     this.#cancelSave = null;
@@ -175,7 +175,7 @@ export class VersionBlocks {
   }
 }
 
-/** The content has no file any more, whatever of its map could not be stored: rows that stay would be taken for damage of the store. */
+/** Removes the map rows of a content without a file: leftover rows would count as damage of the store. */
 export function removeBlockRows(tx: Transaction, id: ContentId): void {
   for (const [row] of tx.scan('blocks', id)) tx.remove('blocks', [id, row]);
 }

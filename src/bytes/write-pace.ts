@@ -1,16 +1,16 @@
 import type { Clock } from '../base/clock.ts';
 
 /**
- * A write into the page cache takes 40 µs for 128 KiB. One that takes longer than this was made to wait: by the kernel, for as long as
- * 200 ms, once too much of what was written is not on its disk yet, or for each of its pages, by a host that has to find them.
+ * A write into the page cache takes 40 µs for 128 KiB. A write that takes longer than this was throttled: by the kernel, for up to
+ * 200 ms, when too many pages are dirty, or for each of its pages by a host that has to find them.
  */
 const HELD_UP_MS = 2;
-/** So long after the last of those the next one is tried at once again. */
+/** This long after the last throttled write, the next one is executed directly again. */
 const QUIET_MS = 1000;
 
 /**
- * Whether the system makes writers wait. The thread that answers the kernel must not be who waits: everybody's stat(2) would wait with
- * it. So the first write that is held up is noticed, and those after it go through the pool (docs/adr/0018-held-up-writes.md).
+ * Whether the system throttles writers. The thread that answers the kernel must not block: every stat(2) would wait with it. After
+ * the first throttled write, further ones go through the thread pool (docs/adr/0018-held-up-writes.md).
  */
 export class WritePace {
   readonly #clock: Clock;

@@ -173,7 +173,7 @@ test.each([SMALL, SIZE])(
 
     expect(ids.slice(1).map((id) => place.contents.record(id)?.extents)).toEqual([[], [], []]);
     expect(ids.slice(1).every((id) => place.isHere(id))).toBe(true);
-    expect(place.told('layers not settled')).toBe(1);
+    expect(place.told('layers not merged')).toBe(1);
     place.contents.close();
   },
 );
