@@ -9,45 +9,45 @@ import { Fetch } from './fetch.ts';
 import type { Patience } from './patience.ts';
 import type { VersionSource } from './version-source.ts';
 
-/** What one ranged GET asks for: long enough to be worth its way to the service, short enough that several run side by side. */
+/** Size of one ranged GET: long enough to be worth the round trip, short enough that several run in parallel. */
 const FETCH_BYTES_MIN = 1024 * 1024;
 /**
- * Longer ones where a connection brings it in this time: the way is paid once in each. Nobody waits for the end of a range,
- * only for bytes of it; but a range that was begun is finished when its reader has gone elsewhere in the same file.
+ * A GET may be longer if a connection transfers it within `FETCH_MS`: each GET pays one round trip. Readers wait only for their own bytes, not
+ * for the end of the range. A range that has started is finished even if its reader has moved elsewhere in the file.
  */
 const FETCH_BYTES_MAX = 32 * 1024 * 1024;
 const FETCH_MS = 1000;
-/** What a reader waits for is cut into so many at least, to come side by side. */
+/** The least number of parallel parts of a range that a reader waits for. */
 const PARTS_OF_LONG = 8;
-/** How fast a connection was counts for less with each fetch that was slower: some waited for their turn, some lines decay. */
+/** The best known rate decays with each slower fetch: a fetch may have been queued, or the connection may have become slower. */
 const RATE_DECAY = 0.8;
 /** A version up to this size is fetched whole: its second read would cost another round trip otherwise. */
 const WHOLE_BYTES_MAX = 1024 * 1024;
 
-/** What may be under way over all handles without anyone waiting for it: it takes the line from those who do. */
+/** Limit of read-ahead in flight over all handles: it competes with the fetches that readers wait for. */
 const PREFETCH_BYTES_MAX = 256 * 1024 * 1024;
-/** Of the cache budget: what may be under way over all handles, and what one stream may be ahead of its reader. */
+/** Shares of the cache budget: read-ahead in flight over all handles, and how far one stream may be ahead of its reader. */
 const PREFETCH_SHARE = 1 / 2;
 const WINDOW_SHARE = 1 / 8;
 
-/** Between two tries to complete what nobody waits for. */
+/** Pause between two attempts to complete a content in the background. */
 const COMPLETION_PAUSE_MS = 5_000;
 const COMPLETION_PAUSE_MS_MAX = 60_000;
 
-/** Pieces that are all here. */
+/** A piece whose bytes are present. */
 export type PresentPiece = Exclude<Piece, { kind: 'missing' }>;
 type MissingPiece = Extract<Piece, { kind: 'missing' }>;
 
-/** Who asks. The signal is made when it is looked at: nobody pays for it who has not to wait. */
+/** The calling operation. The getter creates the signal on first use: callers that need not wait do not pay for it. */
 export interface Caller {
   readonly signal: AbortSignal;
 }
 
 /**
- * Reads a content through the block cache: at once when everything is here, otherwise after fetching what is missing.
+ * Reads a content through the block cache: immediately if every block is present, otherwise after fetching the missing ones.
  *
- * A fetch belongs to nobody: readers join it and leave it, an interrupted one does not fail the others, and what arrives is
- * kept. A failed fetch is tried again behind the caller's back (`Patience`).
+ * No reader owns a fetch: readers join and leave, an interrupted reader does not fail the others, and the bytes that arrive are
+ * kept. A failed fetch is retried in the background (`Patience`).
  */
 export class BlockReader {
   readonly #contents: Contents;
@@ -57,16 +57,16 @@ export class BlockReader {
   readonly #patience: Patience;
   readonly #readTimeoutMs: number;
   readonly #prefetchBytesMax: number;
-  /** What one stream may fetch ahead of its reader, bytes. */
+  /** How far one stream may fetch ahead of its reader, bytes. */
   readonly windowBytesMax: number;
 
-  /** Fetches under way. INVARIANT: at most one of them is bringing a block, however many readers wait for it. */
+  /** Fetches in flight. INVARIANT: at most one of them brings a given block, however many readers wait for it. */
   readonly #fetches = new Map<ContentId, Set<Fetch>>();
-  /** Bytes under way that no reader asked for. */
+  /** Bytes of read-ahead in flight. */
   #prefetchingBytes = 0;
-  /** What one connection brings, bytes per millisecond, the way to the service included. */
+  /** Rate of one connection, bytes per millisecond, round trip included. */
   #rate = 0;
-  /** A disk that refuses bytes, and is not full, is logged once. */
+  /** A write error other than a full disk is logged once. */
   #isUnkeptLogged = false;
   #hits = 0;
   #misses = 0;
@@ -78,7 +78,7 @@ export class BlockReader {
     log: Logger;
     patience: Patience;
     readTimeoutMs: number;
-    /** `--cache-size`: what is fetched ahead takes a share of it. */
+    /** `--cache-size`: read-ahead takes a share of it. */
     cacheBytes: number;
   }) {
     this.#contents = deps.contents;
@@ -92,11 +92,11 @@ export class BlockReader {
   }
 
   /**
-   * The bytes of `extent`, cut short at the content's size. No promise when all of it is here. They are given to `take` in the same
-   * turn in which they were found, so that it can lease what it keeps before anything is evicted.
+   * The bytes of `extent`, up to the content's size. No promise if all of them are present. `take` receives them in the same
+   * turn in which they were found, so that it can lease the bytes it keeps before anything is evicted.
    *
-   * @throws FsError ESTALE when the version is gone from the service, ETIMEDOUT when it cannot be reached, EIO for answers
-   *   that do not fit · the signal's reason when the caller gave up
+   * @throws FsError ESTALE when the service has dropped the version, ETIMEDOUT when the service is unreachable, EIO for invalid
+   *   answers · the signal's reason when the caller cancelled
    */
   read<T>(id: ContentId, extent: Extent, caller: Caller, take: (pieces: readonly PresentPiece[]) => T): T | Promise<T> {
     const pieces = this.#contents.pieces(id, extent);
@@ -108,12 +108,12 @@ export class BlockReader {
     return this.#readMissing(id, extent, caller.signal, take, pieces);
   }
 
-  /** Reads since the start: answered with what was here, or after fetching. */
+  /** Reads since the start: answered from the cache, or after fetching. */
   get reads(): { readonly hits: number; readonly misses: number } {
     return { hits: this.#hits, misses: this.#misses };
   }
 
-  /** Makes sure that `extent` of `id` is here, down through its bases. */
+  /** Makes `extent` of `id` present, down through its bases. */
   async complete(id: ContentId, extent: Extent, signal: AbortSignal): Promise<void> {
     const lease = this.#contents.lease(id);
     try {

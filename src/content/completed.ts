@@ -2,7 +2,7 @@ import { FsError } from '../base/errors.ts';
 import type { ContentId, Extent } from '../base/vocabulary.ts';
 import type { BlockReader } from './block-reader.ts';
 
-/** Fetches what is missing of a content for the sync, which decides by what the service said and not by what a process would be told. */
+/** Fetches the missing bytes of a content for the sync, which needs the service's error and not the errno of a process. */
 export async function completed(
   reader: BlockReader,
   content: ContentId,

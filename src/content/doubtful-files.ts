@@ -13,13 +13,13 @@ export interface DoubtfulFilesDeps {
   readonly contents: Contents;
   readonly source: Pick<VersionSource, 'newestVersion'>;
   readonly clock: Clock;
-  /** The file has other bytes than `was`: the kernel has to forget those. */
+  /** The file's bytes differ from `was`: the kernel must drop its cached pages. */
   readonly onOther: (ino: Inode, was: FileBytes) => void;
 }
 
 /**
- * Files whose bytes are here and may have been replaced by as many within one tick of the service's clock (`service-time`): no listing tells.
- * Otherwise the next open(2) asks, and only once the time has aged; for a refresh that a person asked for each of them is asked about at once.
+ * Racily clean files: cached bytes that may have been replaced by as many within one tick of the service's clock (`service-time`). No listing
+ * shows that. Normally the next open(2) revalidates, once the time has aged; an explicit refresh revalidates each of them immediately.
  */
 export class DoubtfulFiles {
   readonly #deps: DoubtfulFilesDeps;
@@ -29,9 +29,9 @@ export class DoubtfulFiles {
   }
 
   /**
-   * Asks for the newest version of each such file in the folder. One request each: files that changed in the last seconds, mostly.
+   * Requests the newest version of each such file in the folder, one request each. Most of them changed in the last seconds.
    *
-   * @throws what `VersionSource.newestVersion` throws, but for a file that is gone
+   * @throws the errors of `VersionSource.newestVersion`, except 404
    */
   async settle(folder: Inode, signal: AbortSignal): Promise<void> {
     const doubtful = await this.#doubtfulIn(folder, signal);
@@ -74,7 +74,7 @@ export class DoubtfulFiles {
       const { other } = recordNewest({ store, contents, clock }, { told, resource, version });
       if (other !== null) onOther(ino, told.local);
     } catch (error) {
-      // The listing tells what became of it.
+      // The listing shows the deletion.
       if (!(error instanceof ApiError && error.status === 404)) throw error;
     }
   }

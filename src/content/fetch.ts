@@ -1,15 +1,15 @@
 import { BLOCK_BYTES, type ContentId, type Extent } from '../base/vocabulary.ts';
 
 interface Reader {
-  /** Up to here it needs the bytes. */
+  /** The reader needs the bytes before this position. */
   readonly end: number;
   readonly resolve: () => void;
   readonly reject: (reason: unknown) => void;
 }
 
 /**
- * One ranged GET under way, or waiting for its turn. It belongs to nobody: readers join it and leave it, and each goes on as
- * soon as its own bytes have landed, however long the range is.
+ * One ranged GET, running or queued. No reader owns it: readers join and leave, and each one resumes as soon as its own bytes have
+ * landed.
  */
 export class Fetch {
   readonly content: ContentId;
@@ -22,7 +22,7 @@ export class Fetch {
   #isOver = false;
   #failure: unknown;
 
-  /** @param isAhead nobody has asked for these bytes yet */
+  /** @param isAhead read-ahead: no reader has asked for these bytes yet */
   constructor(content: ContentId, extent: Extent, isAhead: boolean) {
     this.content = content;
     this.extent = extent;
@@ -30,17 +30,17 @@ export class Fetch {
     this.#landedTo = extent.start;
   }
 
-  /** A reader began it or is waiting for it: it is not given up. */
+  /** Whether a reader started it or waits for it; such a fetch is not cancelled. */
   get isWanted(): boolean {
     return !this.#isAhead || this.#readers.size > 0;
   }
 
-  /** Its whole blocks before this are here. */
+  /** Its complete blocks before this position are present. */
   get landedTo(): number {
     return this.#landedTo;
   }
 
-  /** Whether some of `extent` is still to come with it. */
+  /** Whether this fetch has yet to bring some of `extent`. */
   isBringing(extent: Extent): boolean {
     return Math.max(this.#landedTo, extent.start) < Math.min(this.extent.end, extent.end);
   }
@@ -53,12 +53,12 @@ export class Fetch {
     return new Promise((resolve, reject) => this.#readers.add({ end, resolve, reject }));
   }
 
-  /** Where the last block ends that is whole when the bytes up to `position` are there. */
+  /** The end of the last complete block when the bytes before `position` are present. */
   wholeTo(position: number): number {
     return position >= this.extent.end ? this.extent.end : position - (position % BLOCK_BYTES);
   }
 
-  /** The blocks before `end` are here. */
+  /** The blocks before `end` are present now. */
   landed(end: number): void {
     this.#landedTo = end;
     for (const reader of this.#readers) {

@@ -6,24 +6,24 @@ import { isContentDirty, isInDoubt, writeNode } from '../store/node-table.ts';
 import { isYoung, timeBefore, undoubted } from '../store/service-time.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet, StoreReader, StoreWriter } from '../store/tables.ts';
 
-/** Whether what is here of a file may have been replaced by as many bytes at the same time: in doubt, or learnt too early to be. */
+/** Whether the cached bytes may have been replaced by as many bytes at the same time: in doubt, or recorded too early to be. */
 export function mayBeReplaced(node: NodeRecord): boolean {
   const keptMs = node.remote?.lastModifiedMs ?? null;
   const isEarly = keptMs !== null && isYoung(keptMs) && node.local?.content != null && !isContentDirty(node);
   return isEarly || isInDoubt(node);
 }
 
-/** The newest version of a file, as it stands here. */
+/** The newest version of a file, as recorded in the store. */
 export interface NewestVersion {
   readonly content: ContentId;
-  /** Where it is not the one that the listing told of: how much longer it is. */
+  /** If it is not the listed version: how much longer it is. */
   readonly other: { readonly longerBytes: number } | null;
 }
 
 /**
- * The service said which version is the newest: the node is that from now on.
+ * Records the newest version that the service named as the node's content.
  *
- * @param answer `told`: the node as it was when we asked
+ * @param answer `told`: the node at the time of the request
  */
 export function recordNewest(
   { store, contents, clock }: { readonly store: StoreWriter; readonly contents: Contents; readonly clock: Clock },
@@ -33,7 +33,7 @@ export function recordNewest(
   return store.transact((tx) => {
     const content = contents.versionContent(tx, version.url, resource, version.sizeBytes);
     const node = tx.get('node', told.ino);
-    // Somebody wrote here, the file was replaced or removed, or a listing told of other bytes while we asked: left alone.
+    // Unchanged if, during the request, the file was written, replaced or removed, or a listing showed other bytes.
     const isSame = node?.remote?.resource === resource && node.remote.lastModifiedMs === told.remote?.lastModifiedMs;
     if (
       node?.local == null ||
@@ -48,7 +48,7 @@ export function recordNewest(
     const longerBytes = version.sizeBytes - node.local.sizeBytes;
     const isOther = longerBytes !== 0 || (node.local.content !== null && node.local.content !== content);
     const mtime = isOther && version.lastModifiedMs !== null ? timespecOfMs(version.lastModifiedMs) : node.local.mtime;
-    // The listing's time stays: if this version is newer, the next listing shows it and the history is asked once more.
+    // Keep the listing's time: if this version is newer, the next listing shows it and the history is requested again.
     const lastModifiedMs = undoubted(node.remote.lastModifiedMs);
     const remote = { ...node.remote, content, sizeBytes: version.sizeBytes, lastModifiedMs };
     const local: LocalFacet = { ...node.local, content, sizeBytes: version.sizeBytes, mtime };
@@ -58,8 +58,8 @@ export function recordNewest(
 }
 
 /**
- * Of bytes that are changed here, the remote facet says what they were made over: `base`, which whoever has it open holds since before the
- * service told of another. Whatever is saved over that change, what it told of was not seen (`sync/conflict`).
+ * The remote facet of locally changed bytes names their base: `base`, which the open handles hold since before a listing showed another
+ * version. The author of the change has not seen that other version (`sync/conflict`).
  */
 export function madeOver(told: RemoteFacet, base: ContentId, store: StoreReader): RemoteFacet {
   const { kind, resource, sizeBytes } = store.get('content', base) ?? {};

@@ -32,13 +32,13 @@ export interface OpenFileDeps {
   readonly clock: Clock;
   readonly log: Logger;
   readonly shutdown: AbortSignal;
-  /** How long whoever opens a file in doubt waits to learn of a newer version, as for a listing (`--open-wait`); 0: not at all. */
+  /** Limit of the revalidation when a file in doubt is opened (`--open-wait`); 0: none. */
   readonly openWaitMs: number;
-  /** The newest version is not the one the listing told of, which was `was`: size and time of the node changed, the kernel must hear of it. */
+  /** The newest version is not the listed one, `was`: size and time of the node changed, and the kernel must be notified. */
   readonly onRepinned: (ino: Inode, was: FileBytes) => void;
-  /** The bytes are others than those that were read or written here before, for who has it open too: the kernel must hear of it. */
+  /** The bytes differ from those read or written before, also for open handles: the kernel must be notified. */
   readonly onOtherBytes: (ino: Inode) => void;
-  /** A flush wrote bytes down: there is something to push. */
+  /** A flush stored bytes: the file is to be pushed. */
   readonly onWritten: (ino: Inode) => void;
 }
 
@@ -53,7 +53,7 @@ const NO_LONGER_KEPT = 'the service no longer has what was opened';
 export class OpenFile {
   readonly ino: Inode;
   readonly progress = new ReadProgress();
-  /** What changes the file comes after the write that the pool has at hand, if it has one. */
+  /** Orders changes of the file behind a write that the thread pool executes. */
   readonly changes = new OrderedChanges();
   readonly #deps: OpenFileDeps;
 
@@ -64,13 +64,13 @@ export class OpenFile {
   #pinning: Promise<void> | null = null;
   #isClosed = false;
   /**
-   * How much longer the pinned version is than the kernel was told; it asks again for a file that is opened, not for one that is. Only
-   * where who writes does not say whether he appends.
+   * How much longer the pinned version is than the size that the kernel has. The kernel asks again at open(2), not for a file that is
+   * already open. Needed only where a write does not say whether it appends.
    */
   #unheardBytes = 0;
-  /** What whoever has it open was told of, and reads to the end, whatever took its place since; null while that is the newest. */
+  /** The replaced version that the open handles were given and keep reading; null while they have the newest. */
   #kept: FileBytes | null = null;
-  /** Unlinked while open: nothing of it is written down or pushed any more. */
+  /** The node of a file that was unlinked while open: it is no longer stored or pushed. */
   #orphan: NodeRecord | null = null;
 
   constructor(deps: OpenFileDeps, ino: Inode) {
@@ -78,10 +78,10 @@ export class OpenFile {
     this.ino = ino;
   }
 
-  /** Size and times that were not flushed yet; null when the node's record says all. */
+  /** Size and times that were not flushed yet; null if the node's record is up to date. */
   get unflushed(): UnflushedAttributes | null {
     if (this.#unflushed === null || this.#content === null) return null;
-    // Who has the file open since another version (`OpenFiles`) has made the next draft over this one: what is newer is there.
+    // Handles opened on another version (`OpenFiles`) have created the next draft over this one; it holds the newer attributes.
     if (this.#orphan === null && this.#node()?.local?.content !== this.#content) return null;
     return { sizeBytes: this.#deps.contents.sizeOf(this.#content), ...this.#unflushed };
   }
@@ -91,17 +91,17 @@ export class OpenFile {
     return this.#writing;
   }
 
-  /** Emptied, and nothing was written since: the beginning of a save, or all of it. */
+  /** Truncated to zero and not written since: the start of a save, or all of it. */
   get isJustEmptied(): boolean {
     return this.#writing?.wasEmptied === true && this.#writing.sinceMs === null;
   }
 
-  /** Whether a version or draft is held: what is read from now on does not change when somebody else uploads. */
+  /** Whether a version or draft is held: an upload elsewhere does not change the bytes that are read from now on. */
   get isPinned(): boolean {
     return this.#content !== null;
   }
 
-  /** Settles when the question that is under way, which version is the newest, is answered; null while there is none. */
+  /** Settles when the running request for the newest version is answered; null if there is none. */
   get pinning(): Promise<void> | null {
     return this.#pinning;
   }
@@ -112,52 +112,52 @@ export class OpenFile {
     return (this.#kept ?? this.#node()?.local)?.sizeBytes ?? 0;
   }
 
-  /** The content that is read or written now; null before the first access. */
+  /** The content of reads and writes; null before the first access. */
   get content(): ContentId | null {
     return this.#content;
   }
 
-  /** It has no name, any more or yet: the handles go on with what is here, which nothing else holds. */
+  /** The file has no name, any more or yet: only the handles hold its content. */
   orphan(node: NodeRecord): void {
     this.#orphan = node;
     this.#holdLatest(node.local?.content ?? null);
   }
 
-  /** A file without a name got its first one; its record holds what was written so far. */
+  /** A file without a name got its first one; its record includes every write so far. */
   named(): void {
     this.#orphan = null;
     this.#unflushed = null;
   }
 
   /**
-   * Somebody replaced `was`, and nobody writes here: from now on this is what `was` is, for those who have it open. Its length is what the
-   * kernel has for them: by that it would cut a longer version short, and fill up a shorter one with zeros (fuse_short_read).
+   * `was` was replaced, and no handle has written: the open handles keep reading `was`. The kernel has its length for them; it would
+   * truncate a longer version to that and fill up a shorter one with zeros (fuse_short_read).
    */
   keep(was: FileBytes): void {
     if (this.#content === null && was.content !== null) this.#hold(was.content);
     this.#kept = was;
   }
 
-  /** What was kept is of no more use to those who have it open: from now on this is `newest` for them. */
+  /** The kept version is of no more use to the open handles: they read `newest` from now on. */
   follow(newest: FileBytes): void {
     this.#letGo();
     this.progress.restart();
     this.keep(newest);
   }
 
-  /** The content `is` has taken the place of `was`, with the same bytes: what is written next is over that one. */
+  /** The content `is` replaces `was` with the same bytes: the next draft has it as its base. */
   goOnOver(was: ContentId, is: ContentId): void {
     if (this.#content === was) this.#hold(is);
   }
 
-  /** What this is for those who have it open since before it was replaced; null: the newest. */
+  /** The replaced version that the open handles keep reading; null: the newest. */
   get kept(): FileBytes | null {
     return this.#kept;
   }
 
   /**
-   * The bytes of `extent`, fewer only at the end of the file, given to `take` before anything of them can be evicted. A promise only
-   * when something must be asked for.
+   * Gives the bytes of `extent`, fewer only at the end of the file, to `take` before any of them can be evicted. A promise only
+   * if a request is necessary.
    *
    * @throws FsError ESTALE, ETIMEDOUT, EIO (BlockReader.read)
    */
@@ -237,22 +237,22 @@ export class OpenFile {
     return isShown;
   }
 
-  /** close(2) of a writer: what it wrote is whole as far as it is concerned, also after emptying the file. */
+  /** close(2) of a writer: its content is complete, also after a truncation to zero. */
   closedByWriter(): void {
     if (this.#writing !== null) this.#writing = { ...this.#writing, wasEmptied: false };
   }
 
-  /** fsync(2): from here on the bytes survive a power cut, also those of a file without a name, which linkat(2) may give one. */
+  /** fsync(2): the bytes survive a power cut, also those of a file without a name, which linkat(2) may name later. */
   async sync(): Promise<void> {
     this.flush();
     if (this.#writing !== null) this.#writing = { ...this.#writing, syncedMs: this.#deps.clock.elapsedMs() };
-    // Who has only opened it means what others wrote before.
+    // A handle without accesses syncs the writes of earlier handles.
     const content = this.#content ?? this.#node()?.local?.content ?? null;
     if (content !== null) await this.#deps.contents.syncFile(content);
     await this.#deps.store.sync();
   }
 
-  /** No handle is left. What could not be written down is not there afterwards: the process was told so by its close(2). */
+  /** No handle is left. Writes that could not be stored are lost: close(2) has reported that to the process. */
   close(): void {
     const content = this.#content;
     this.#isClosed = true;
@@ -260,7 +260,7 @@ export class OpenFile {
     if (content === null || !this.#deps.contents.putDown(content) || this.#orphan !== null) return;
     this.#deps.log.warn(
       { ino: this.ino },
-      'what was written could not be kept: the file is what it was at its last close',
+      'writes could not be stored and are lost: the file is as it was at its last close',
     );
     this.#deps.onOtherBytes(this.ino);
   }
@@ -286,7 +286,7 @@ export class OpenFile {
   #writePinned(offset: number, data: Uint8Array, place: ContentPlace): void | Promise<void> {
     const draft = this.#draft();
     const end = this.#deps.contents.sizeOf(draft);
-    // Appended at the end that a listing told of, to a version that ends elsewhere: never into its middle.
+    // An append at the end of the listed size, to a version of another size, never goes into its middle.
     const isAtEnd = place === 'end' || (place === 'end-or-offset' && offset + this.#unheardBytes === end);
     const written = this.#deps.contents.writeAtPace(draft, isAtEnd ? end : offset, data);
     if (written !== undefined) return written.then(() => this.#touch());
@@ -294,7 +294,7 @@ export class OpenFile {
   }
 
   #truncatePinned(sizeBytes: number): void {
-    // What is emptied may be in doubt, nobody was asked: it lies below all the same, to go back to until the next close.
+    // The truncated content may be in doubt without revalidation. It stays the base all the same, to return to until the next close.
     if (this.#content === null) this.#holdLatest(this.#node()?.local?.content ?? null);
     const draft = this.#draft(sizeBytes);
     if (this.#deps.contents.sizeOf(draft) !== sizeBytes) this.#deps.contents.truncate(draft, sizeBytes);
@@ -310,15 +310,15 @@ export class OpenFile {
   }
 
   /**
-   * What is appended goes behind the newest version that is known. Whoever has it open lets go of an older one, which he read or which
-   * was pushed of what he wrote: appended to that, by the newest one's length, it would be behind zeros or in the middle.
+   * Appends go to the end of the newest known version. The open handles release an older one that they read, or that was pushed from their
+   * writes: an append to it, at the newest one's length, would leave a gap of zeros or land in the middle.
    */
   #turnToNewest(offset: number, place: 'end' | 'end-or-offset'): void {
     const { contents, onOtherBytes } = this.#deps;
     const held = this.#content;
     const newest = this.#orphan === null ? this.#node()?.local : null;
     if (held === null || newest == null || newest.content === held) return;
-    // What is written here is the newest, or becomes a version beside theirs.
+    // A draft is the newest, or becomes a version beside the remote one.
     const isDraft = newest.content !== null && contents.record(newest.content)?.kind === 'draft';
     if (isDraft || contents.record(held)?.sealed === false) return;
     const isEnd = place === 'end' || offset === newest.sizeBytes || offset >= contents.sizeOf(held);
@@ -328,11 +328,11 @@ export class OpenFile {
     onOtherBytes(this.ino);
   }
 
-  /** An open draft that nothing names any more was given up (`cfs discard`): nobody would keep what is written on it. */
+  /** An open draft that no record refers to was discarded (`cfs discard`): further writes to it would be lost. */
   #leaveGivenUp(): void {
     const { contents } = this.#deps;
     const held = this.#content;
-    // An orphan's draft is named by nobody, and the pool's write needs the one it has at hand.
+    // No record refers to an orphan's draft, and a write in the thread pool needs its draft.
     if (held === null || this.#orphan !== null || this.changes.underWay !== null) return;
     const local = this.#node()?.local;
     if (local == null || local.content === held) return;
@@ -349,17 +349,17 @@ export class OpenFile {
     this.#content = null;
   }
 
-  /** Takes what the node names already; no request. */
+  /** Holds the content that the node names already; no request. */
   #pinKnown(): void {
     if (this.#kept !== null) return;
-    // The record of an orphan stays as it was when its name went: what was written since is newer.
+    // An orphan's record dates from the unlink: the held content is newer.
     if (this.#orphan !== null && this.#content !== null) return;
     const node = this.#node();
     if (this.#content === null && node !== undefined && isInDoubt(node)) return;
     this.#holdLatest(node?.local?.content ?? null);
   }
 
-  /** A draft that was written here, or a version that somebody pinned. A version that the handle holds already stays. */
+  /** Holds a local draft, or a version if none is held. A version that is held already stays. */
   #holdLatest(current: ContentId | null): void {
     if (current !== null && (this.#content === null || this.#deps.contents.record(current)?.kind === 'draft'))
       this.#hold(current);
@@ -377,7 +377,7 @@ export class OpenFile {
     if (this.#needsPin()) return this.#startPinning(caller.signal, 'read');
   }
 
-  /** One question for all who wait; the one who asked first may leave. */
+  /** One request for all waiting callers; the first one may be cancelled. */
   #startPinning(signal: AbortSignal, purpose: 'read' | 'write' = 'write'): Promise<void> {
     this.#pinning ??= this.#askForVersion(purpose).finally(() => {
       this.#pinning = null;
@@ -392,7 +392,7 @@ export class OpenFile {
     if (this.#kept !== null) return this.#askForKept(resource, this.#kept);
     if (told === undefined || resource === undefined) return;
     const newest = (signal: AbortSignal) => source.newestVersion(resource, signal);
-    // Nobody waits long to hear that what is here is the newest.
+    // Revalidation is bounded by `--open-wait`.
     const version = await (isInDoubt(told) ? patience.askBriefly(newest, openWaitMs) : patience.ask(newest));
     if (version === null && isInDoubt(told)) return this.#holdLatest(this.#node()?.local?.content ?? null);
     if (version === null) {
@@ -410,15 +410,15 @@ export class OpenFile {
       this.#unheardBytes += other.longerBytes;
       this.#deps.onRepinned(this.ino, told.local);
     }
-    // A length that the kernel cannot be told for those who have it open is not theirs.
+    // The kernel accepts no other length for open handles: a version of another length is not theirs.
     if (this.#kept !== null && this.#content === null) throw new FsError('ESTALE', NO_LONGER_KEPT);
     if (this.#isClosed) return;
-    // Held even where the node went on without it: whoever opened this file reads what was there.
+    // Held even if the node has another content by now: the open handles read the version of their open(2).
     if (this.#content === null) this.#hold(content);
     this.#pinKnown();
   }
 
-  /** The bytes of what was replaced before any of them was read. @throws FsError ESTALE the service has dropped them */
+  /** The bytes of a version that was replaced before any of them was read. @throws FsError ESTALE the service has dropped them */
   async #askForKept(resource: ResourceUrl | undefined, { sizeBytes }: FileBytes): Promise<void> {
     const { source, patience } = this.#deps;
     const version =
@@ -430,10 +430,10 @@ export class OpenFile {
   }
 
   /**
-   * A version that is not the newest, but the one whose length the kernel has for this open: by that length it cuts a longer one
-   * short, and fills up a shorter one with zeros (fuse_short_read). What is opened later waits for a listing first.
+   * Holds an older version whose length the kernel has for this open: it truncates a longer one to that length and fills up a
+   * shorter one with zeros (fuse_short_read). A later open(2) waits for a listing first.
    *
-   * @returns whether it is held; not when somebody wrote here, or closed, while we asked
+   * @returns whether a content is held; false if the file was closed during the request
    */
   #holdOlder({ url, sizeBytes }: RemoteVersion, resource: ResourceUrl): boolean {
     const { store, contents } = this.#deps;
@@ -444,7 +444,7 @@ export class OpenFile {
       const id = contents.versionContent(tx, url, resource, sizeBytes);
       // Only the lease keeps it from collection.
       if (tx.get('content', id)?.refs === 0) tx.put('garbage', id, true);
-      // The listing told of another one: it is asked for again.
+      // The listing showed another version: list the folder again.
       const folder = this.#kept === null ? this.#node()?.remote?.parent : undefined;
       if (folder !== undefined && tx.get('folder', folder) !== undefined) tx.put('folder', folder, { listedMs: 0 });
       return id;
@@ -453,14 +453,14 @@ export class OpenFile {
     return true;
   }
 
-  /** The open draft to be changed: the one there is, or a new one over what is here. `keepBytes`: how much of the base stays. */
+  /** The open draft to be changed: the present one, or a new one over the held content. `keepBytes`: how much of the base stays. */
   #draft(keepBytes = Number.MAX_SAFE_INTEGER): ContentId {
     const { store, contents } = this.#deps;
     this.#pinKnown();
     if (this.#content !== null) {
       const record = contents.record(this.#content);
       const isOpenDraft = record?.kind === 'draft' && !record.sealed;
-      // Emptied to be written anew: what the last close kept stays as it is, below, until the next one.
+      // Truncated to be rewritten: the content of the last close stays unchanged as the base until the next one.
       const isToStay = keepBytes === 0 && !contents.isUnflushed(this.#content) && contents.sizeOf(this.#content) > 0;
       if (isOpenDraft && !isToStay) return this.#content;
     }
@@ -482,7 +482,7 @@ export class OpenFile {
       return id;
     });
     this.#hold(draft);
-    // The service keeps few old versions: a base that disappears would make this file incompletable.
+    // The service keeps few old versions: without its base this file could not be completed.
     if (baseContent !== null && baseBytes > 0 && keepBytes > 0) {
       void this.#deps.reader.completeBehind(baseContent, { start: 0, end: baseBytes }, this.#deps.shutdown);
     }

@@ -1,13 +1,13 @@
-/** The changes of one file, one after another, where the pool takes its time for one (ADR 18). */
+/** Serializes the changes of one file while the thread pool executes one of them (ADR 18). */
 export class OrderedChanges {
   #underWay: Promise<void> | null = null;
 
-  /** Settles, and never fails, when what the pool has at hand is over and what came behind it until now; null while there is nothing. */
+  /** Resolves, and never rejects, when the running change and those queued behind it are over; null if there is none. */
   get underWay(): Promise<void> | null {
     return this.#underWay;
   }
 
-  /** Acts after what is under way; at once, and without a promise, where nothing is. */
+  /** Runs `act` after the changes under way; immediately, and without a promise, if there are none. */
   run(act: () => void | Promise<void>): void | Promise<void> {
     const done = this.#underWay === null ? act() : this.#underWay.then(act);
     if (done === undefined) return;

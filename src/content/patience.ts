@@ -5,15 +5,15 @@ import type { Logger } from '../base/log.ts';
 
 const RETRY_FIRST_MS = 200;
 const RETRY_LONGEST_MS = 5_000;
-/** How long a question is waited for while the service is known to be away. */
+/** Time limit of a request while the service is known to be unreachable. */
 const AWAY_MS = 1_000;
-/** How long while connections are refused: the network knows that nobody listens, and says so at once. */
+/** Time limit while connections are refused: the network reports immediately that there is no listener. */
 const REFUSED_MS = 10_000;
 
 /**
- * How long a reader waits for the service: a question that got no answer is asked again behind the caller's back until
- * `readTimeoutMs` are over, or ten seconds where every attempt is refused before it is sent (no listener, no route, no such name). Once that
- * happened the service is *away*, and further questions fail within a second, until one is answered again.
+ * Retries a reader's requests to the service until `readTimeoutMs` are over. The limit is ten seconds if every attempt is refused before it is
+ * sent (no listener, no route, no such name). After a timeout the service is *away*: further requests fail within a second, until one
+ * succeeds.
  */
 export class Patience {
   readonly #clock: Clock;
@@ -30,35 +30,35 @@ export class Patience {
     this.#readTimeoutMs = deps.readTimeoutMs;
   }
 
-  /** Whether the last question got no answer in time. */
+  /** Whether the last request timed out. */
   get isAway(): boolean {
     return this.#isAway;
   }
 
-  /** When bytes came last, for anybody, by `elapsedMs`; infinitely long ago where none did. */
+  /** When bytes last arrived for any reader, by `elapsedMs`; -Infinity before the first. */
   get bytesCameMs(): number {
     return this.#bytesCameMs;
   }
 
-  /** The service answered somebody. */
+  /** Any request of the mount was answered. */
   reachable(): void {
     this.#isAway = false;
   }
 
-  /** Bytes of a file came: whoever waits for others may do so as long as they keep coming. */
+  /** Bytes of a file arrived: as long as they do, requests for other bytes may wait. */
   bytesCame(): void {
     this.#isAway = false;
     this.#bytesCameMs = this.#clock.elapsedMs();
   }
 
   /**
-   * Asks until there is an answer or no more time. Refusals are not asked again.
+   * Retries `question` until it is answered or the time is over. Refusals are not retried.
    *
-   * @param until ends the asking before: nobody wants the answer any more
-   * @param landedTo of a question for bytes, up to where they are here. While it has no answer its time begins anew whenever bytes come, for it or
-   *   for others (`bytesCame`): a line that is slow, or that it has to share, is not one that is silent. Where it is refused, or cut, again and
-   *   again, only what has landed of its own counts
-   * @throws FsError ETIMEDOUT when no answer came in time, EIO when the last one was of no use · what the service refused with · the reason
+   * @param until cancels the request early: the answer is no longer wanted
+   * @param landedTo of a request for bytes: the position before which they are present. While it is unanswered, its time restarts whenever bytes
+   *   arrive, for it or for others (`bytesCame`): a slow or shared connection is not a silent one. For a request that fails repeatedly, only
+   *   its own progress counts
+   * @throws FsError ETIMEDOUT when no answer came in time, EIO when the last one was invalid · the service's refusal · the reason
    *   of `until` or the shutdown
    */
   async ask<T>(
@@ -81,9 +81,9 @@ export class Patience {
     wait();
     const { signal: stop, release } = firstOf(until === undefined ? [this.#shutdown] : [this.#shutdown, until]);
     const { signal } = firstOf([stop, deadline.signal]);
-    /** What came of the question before this one. */
+    /** The error of the previous attempt. */
     let before: unknown = null;
-    /** Since when none was of use, and up to where bytes were here then. */
+    /** Start of the current run of failures without progress, and the position before which bytes were present then. */
     let failing: { readonly sinceMs: number; readonly landedTo: number } | null = null;
     try {
       for (let attempt = 0; ; attempt++) {
@@ -97,7 +97,7 @@ export class Patience {
           if (!isWorthAskingAgain(error) && !deadline.signal.aborted) throw error;
           const pauseMs = Math.min(RETRY_FIRST_MS * 2 ** attempt, RETRY_LONGEST_MS) * (0.5 + this.#clock.random() / 2);
           const waitMs = Math.max(pauseMs, error instanceof ApiError ? (error.retryAfterMs ?? 0) : 0);
-          // A question that the end of the time cut short says nothing: what the one before it came to does.
+          // An attempt that the deadline cut short says nothing about the service; the attempt before it does.
           if (deadline.signal.aborted) throw this.#timedOut(before ?? error);
           const nowMs = this.#clock.elapsedMs();
           const at = landedTo?.() ?? 0;
@@ -105,7 +105,7 @@ export class Patience {
           const askedMs = isRefusedByNetwork(error) ? Math.min(REFUSED_MS, limitMs) : limitMs;
           if (Math.max(silentMs(), nowMs - failing.sinceMs) + waitMs > askedMs) throw this.#timedOut(error);
           before = error;
-          this.#log.debug({ attempt, waitMs, err: error }, 'question to be repeated');
+          this.#log.debug({ attempt, waitMs, err: error }, 'request is retried');
           await this.#clock.sleep(waitMs, stop);
         }
       }
@@ -115,7 +115,7 @@ export class Patience {
     }
   }
 
-  /** Asks once, for who can do without the answer. @returns null when there is none within `waitMs`, whatever the reason */
+  /** One attempt, for callers that can do without the answer. @returns null if it fails or takes longer than `waitMs` */
   async askBriefly<T>(question: (signal: AbortSignal) => Promise<T | null>, waitMs: number): Promise<T | null> {
     if (this.#isAway || waitMs === 0) return null;
     const late = new AbortController();
@@ -124,7 +124,7 @@ export class Patience {
     try {
       return await unlessAborted(question(signal), signal);
     } catch (err) {
-      this.#log.debug({ err }, 'a question that can wait got no answer');
+      this.#log.debug({ err }, 'optional request failed');
       return null;
     } finally {
       cancel();
@@ -133,7 +133,7 @@ export class Patience {
   }
 
   #timedOut(error: unknown): FsError {
-    // An answer that did not fit is an answer: the service is there.
+    // An invalid answer is an answer: the service is reachable.
     if (error instanceof ProtocolError || error instanceof ApiError) {
       return new FsError('EIO', error.message, { cause: error });
     }
@@ -142,12 +142,12 @@ export class Patience {
   }
 }
 
-/** Nothing was sent, and nothing was waited for: there is no line to the service, and it is not a service that is silent. */
+/** Nothing was sent and nothing timed out: there is no connection to the service. A silent service is another case. */
 function isRefusedByNetwork(error: unknown): boolean {
   return error instanceof TransportError && error.neverSent && !error.timedOut;
 }
 
-/** Anything but a clear refusal: the line may be back in a moment, and an answer that did not fit may fit the next time. */
+/** Anything but a clear refusal: the connection may recover, and the next answer may be valid. */
 function isWorthAskingAgain(error: unknown): boolean {
   if (error instanceof TransportError || error instanceof ProtocolError) return true;
   if (error instanceof SignInError) return false;

@@ -1,21 +1,21 @@
 import type { FetchedRange, FetchTarget, RemoteVersion, WrittenExtent } from '../base/resources.ts';
 import type { Extent, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
 
-/** What reading needs from the service. Satisfied by `transfer/` across the threads, by fakes in tests. */
+/** The service's operations that reading needs. Implemented by `transfer/` across the threads, by fakes in tests. */
 export interface VersionSource {
-  /** The newest complete version of a file; null when the file has none, or is gone. */
+  /** The newest complete version of a file; null if the file has none or does not exist. */
   newestVersion(file: ResourceUrl, signal: AbortSignal): Promise<RemoteVersion | null>;
 
-  /** The newest complete version that has so many bytes; null where the history has none (any more). */
+  /** The newest complete version of `sizeBytes` bytes; null if the history has none. */
   versionOfLength(file: ResourceUrl, sizeBytes: number, signal: AbortSignal): Promise<RemoteVersion | null>;
 
   /**
-   * Fetches `extent` of a version whose length is known to be `sizeBytes`. Checked before it is believed: status,
-   * Content-Range, exact length. Into a file: the bytes are written at their own offset before this resolves, and
-   * `written` hears how much of it is there so far (block by block or in longer steps, from the start on; of all of it when this resolves),
-   * and the same once more while bytes come of which none is there yet.
+   * Fetches `extent` of a version whose length is known to be `sizeBytes`. The status, Content-Range and exact length of the
+   * response are checked. Into a file: the bytes are written at their own offset before this resolves. `written` receives the progress
+   * from the start on, in steps of a block or more, and all of it before this resolves; it repeats the last value while received bytes are
+   * not yet written.
    *
-   * @throws ApiError 404 when the version is gone · ProtocolError for an answer that does not fit · TransportError
+   * @throws ApiError 404 when the version no longer exists · ProtocolError for an invalid response · TransportError
    */
   readVersion(
     version: VersionUrl,
@@ -27,12 +27,12 @@ export interface VersionSource {
   ): Promise<FetchedRange>;
 }
 
-/** What is asked about a file's past. Satisfied by `transfer/` across the threads. */
+/** Queries about a file's history. Implemented by `transfer/` across the threads. */
 export interface VersionHistory {
   /**
    * A file's versions, newest first, complete and incomplete ones.
    *
-   * @throws ApiError 404 when the file is gone · TransportError
+   * @throws ApiError 404 when the file does not exist · TransportError
    */
   versions(file: ResourceUrl, signal: AbortSignal): Promise<readonly RemoteVersion[]>;
 }

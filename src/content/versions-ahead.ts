@@ -6,12 +6,12 @@ import { writeNode } from '../store/node-table.ts';
 import type { NodeRecord, StoreWriter } from '../store/tables.ts';
 import type { VersionSource } from './version-source.ts';
 
-/** Smaller files are asked about when they are opened: a folder may hold thousands of them. */
+/** The version of a smaller file is requested when it is opened: a folder may hold thousands of them. */
 const LARGE_BYTES_MIN = 1024 * 1024;
-/** Files of one look that are asked about, the rest when they are opened: a listing costs a few requests more, not one for each. */
+/** Limit of queued files: a listing costs a few more requests, not one per entry. The other files are requested when opened. */
 const WAITING_MAX = 64;
 const QUESTIONS_AT_ONCE = 2;
-/** After a question without an answer. */
+/** Pause after a failed request. */
 const PAUSE_MS = 10_000;
 
 export interface VersionsAheadDeps {
@@ -21,14 +21,14 @@ export interface VersionsAheadDeps {
   readonly clock: Pick<Clock, 'nowMs' | 'elapsedMs'>;
   readonly log: Logger;
   readonly shutdown: AbortSignal;
-  /** Files that are open ask for themselves: they hold what they began with. */
+  /** An open file requests its own version and keeps the one it started with. */
   readonly isOpen: (ino: Inode) => boolean;
 }
 
 /**
- * Asks for the newest version of large files that were just listed, so that opening one costs no round trip before the one that
- * brings its bytes. What is learnt is believed for as long as the listing is: the next one that shows another size or time
- * drops it. Only an answer that fits the listing is kept, and one that does not come is nobody's loss.
+ * Requests the newest version of large files that were just listed, so that open(2) saves the round trip before the one that
+ * brings bytes. The answer stays valid until a listing shows another size or time. Only an answer that matches the listing is
+ * recorded; a failed request has no effect.
  */
 export class VersionsAhead {
   readonly #deps: VersionsAheadDeps;
@@ -40,7 +40,7 @@ export class VersionsAhead {
     this.#deps = deps;
   }
 
-  /** Somebody looked at the folder that the node lies in. */
+  /** The folder that holds the node was listed. */
   seen(node: NodeRecord): void {
     const { store, isOpen } = this.#deps;
     if ((node.local?.sizeBytes ?? 0) <= LARGE_BYTES_MIN || !isUnknown(node)) return;
@@ -58,8 +58,8 @@ export class VersionsAhead {
       try {
         await this.#learn(ino);
       } catch (err) {
-        this.#deps.log.debug({ ino, err }, 'version not learnt ahead');
-        // Whoever opens one of them waits for the service as patiently as is due.
+        this.#deps.log.debug({ ino, err }, 'version not fetched ahead');
+        // The queued files are requested, with retries, when they are opened.
         this.#waiting.clear();
         this.#pausedUntilMs = this.#deps.clock.elapsedMs() + PAUSE_MS;
       }
@@ -76,7 +76,7 @@ export class VersionsAhead {
     const node = store.get('node', ino);
     if (version === null || node === undefined || !isUnknown(node) || isOpen(ino)) return;
     const { local, remote } = node;
-    // Another listing may have come meanwhile, or the file may be another one by now.
+    // A newer listing may have arrived meanwhile, or the file may have been replaced.
     const isSame = remote?.resource === resource && remote.lastModifiedMs === listed.remote?.lastModifiedMs;
     if (local === null || remote === null || !isSame || version.sizeBytes !== local.sizeBytes) return;
     store.transact((tx) => {
@@ -87,7 +87,7 @@ export class VersionsAhead {
   }
 }
 
-/** Whether the node is what the service listed, and nobody asked which version that is. */
+/** Whether the node is as the service listed it, and its version was not requested yet. */
 function isUnknown({ kind, local, remote }: NodeRecord): boolean {
   return kind === 'file' && local !== null && remote !== null && local.content === null && remote.content === null;
 }

@@ -1,28 +1,28 @@
 import { laterOf, type Timespec } from '../base/vocabulary.ts';
 import type { LocalFacet } from '../store/tables.ts';
 
-/** What a flush has not written down yet, and stat(2) must show already. */
+/** Attributes that no flush has stored yet, but that stat(2) must already show. */
 export interface UnflushedAttributes {
   readonly sizeBytes: number;
   readonly mtime: Timespec;
   readonly ctime: Timespec;
 }
 
-/** Where what is written belongs; `'end-or-offset'`: at the end if `offset` is where the writer may take that to be. */
+/** Where a write goes; `'end-or-offset'`: at the end if the writer may take `offset` to be the end. */
 export type ContentPlace = 'offset' | 'end' | 'end-or-offset';
 
-/** When its handles changed it, by `elapsedMs`. */
+/** When the file's handles changed it, by `elapsedMs`. */
 export interface Writing {
-  /** The first change; of what was emptied the first one after that, null while there is none. */
+  /** The first change; after a truncation to zero the first one after it, null before that. */
   readonly sinceMs: number | null;
   readonly lastMs: number;
-  /** The latest fsync(2) after a change; null for none. */
+  /** The latest fsync(2) after a change; null if there was none. */
   readonly syncedMs: number | null;
-  /** Emptied since the last close(2): what is there now is the beginning of something else. */
+  /** Truncated to zero since the last close(2): the bytes present are the start of new content. */
   readonly wasEmptied: boolean;
 }
 
-/** With the times of the latest write, if there was one; attributes and name may have been changed since. */
+/** `local` with the times of the latest write, if any. Attributes and name may be newer than that write. */
 export function writtenAt(local: LocalFacet, times: { readonly mtime: Timespec; readonly ctime: Timespec } | null) {
   return times === null ? local : { ...local, mtime: times.mtime, ctime: laterOf(local.ctime, times.ctime) };
 }
