@@ -1,24 +1,40 @@
 import { execFileSync } from 'node:child_process';
-import { closeSync, cpSync, openSync, rmSync, statfsSync, truncateSync, unlinkSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  cpSync,
+  mkdtempSync,
+  openSync,
+  rmdirSync,
+  rmSync,
+  statfsSync,
+  truncateSync,
+  unlinkSync,
+  writeSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { StorageError } from '../../src/base/errors.ts';
 import type { ContentId } from '../../src/base/vocabulary.ts';
 import { type Disk, systemDisk } from '../../src/store/disk.ts';
 import type { Store } from '../../src/store/environment.ts';
+import { FAST_DISK } from '../harness/fast-disk.ts';
 import { missingRoot, testUnless } from '../harness/requirement.ts';
 import { TemporaryStores } from './temporary-store.ts';
 
-const stores = new TemporaryStores();
 let mounted: string[] = [];
 
+// Declared before `stores`, so that it runs after every store is closed: a store whose disk is gone would ask the one below it for room.
 afterEach(() => {
-  for (const directory of mounted) execFileSync('umount', ['-l', directory]);
+  for (const directory of mounted) {
+    execFileSync('umount', ['-l', directory]);
+    rmdirSync(directory);
+  }
   mounted = [];
 });
+const stores = new TemporaryStores();
 
 function smallDisk(megabytes: number): string {
-  const directory = stores.directory();
+  const directory = mkdtempSync(join(FAST_DISK, 'cfs-small-'));
   execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${megabytes}m`, 'tmpfs', directory]);
   mounted.push(directory);
   return directory;
