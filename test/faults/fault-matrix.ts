@@ -298,7 +298,7 @@ export const REQUESTS: readonly Request[] = [
     }),
   ),
   {
-    name: 'delete a file for ever',
+    name: 'delete a file permanently',
     group: 'namespace',
     on: 'DELETE',
     path: 'file',
@@ -308,7 +308,7 @@ export const REQUESTS: readonly Request[] = [
     act: (there) => pushed(there, there.tower.mount.unlink('file')),
   },
   {
-    name: 'delete a folder for ever',
+    name: 'delete a folder permanently',
     group: 'namespace',
     on: 'DELETE',
     path: 'folder',
