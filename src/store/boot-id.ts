@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 
 /**
- * Names the time since the machine started; null where the system does not tell (random(4)). Whether it changed tells a power
- * cut, or at least the possibility of one, from SIGKILL, after which everything that was written is there.
+ * The kernel's boot id (random(4)); null if the system has none. A changed id means a possible power cut. With the same id it was
+ * SIGKILL at most, after which every write is present.
  */
 export function currentBootId(): string | null {
   try {

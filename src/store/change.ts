@@ -2,13 +2,13 @@ import { merged, Overlay, type Row, rangeOf } from './overlay.ts';
 import { behindKey, encodeKey } from './row-key.ts';
 import type { FirstOf, ScannedTable, SecondOf, StoreReader, TableName, Tables, Transaction } from './tables.ts';
 
-/** What lies below a change: the store, and rows with their keys as bytes for merging. */
+/** The base of a change: the store, and rows with their keys as bytes for merging. */
 export interface ChangeBase extends StoreReader {
   rowsOf(table: TableName, first: number | undefined, start: Buffer, end: Buffer): Iterable<Row>;
   takeId(change: Transaction, counter: 'inode' | 'content'): number;
 }
 
-/** One `transact` in the making: a layer over the store that is kept whole or dropped whole. */
+/** One running `transact`: a layer over the store that is committed or dropped as a whole. */
 export class Change implements Transaction {
   readonly #base: ChangeBase;
   readonly #layer = new Overlay();
@@ -65,7 +65,7 @@ export class Change implements Transaction {
     this.#effects.push(effect);
   }
 
-  /** Ends the change; whoever kept the transaction can no longer write. */
+  /** Ends the change: later writes through the transaction throw. */
   end(): { readonly rows: Row[]; readonly effects: readonly (() => void)[] } {
     this.#ended = true;
     return { rows: [...this.#layer.rows()], effects: this.#effects };

@@ -10,7 +10,7 @@ import type { Row } from './overlay.ts';
 export interface PendingRecord {
   readonly sequence: number;
   readonly rows: readonly Row[];
-  /** What it keeps in memory, roughly. */
+  /** Estimated memory, bytes. */
   readonly bytes: number;
 }
 
@@ -54,7 +54,7 @@ export class Checkpoint {
   #running: Promise<void> | null = null;
   #cancelTimer: (() => void) | null = null;
   #failure: StorageError | null = null;
-  /** A commit is there whose sync failed: the kernel tells that once, and takes what it did not write for written (fsync(2)). */
+  /** The sync of a visible commit failed: the kernel reports that once, and then treats unwritten pages as clean (fsync(2)). */
   #isUnsynced = false;
   /** Of a batch, while there is little room. */
   #rowsMax = Number.POSITIVE_INFINITY;
@@ -211,8 +211,8 @@ export class Checkpoint {
   }
 
   /**
-   * Waits for a commit. A failed one rejects a second promise, `commitError`, which says why and which nobody else would ever
-   * hear of: an unhandled rejection ends a process. Should it never settle, the first error has to do.
+   * Waits for a commit. A failed one rejects a second promise, `commitError`, with the reason. It must be handled here: an unhandled
+   * rejection ends the process. If it never settles, the first error is reported.
    */
   async #committed(commit: Promise<boolean>): Promise<void> {
     try {
@@ -226,7 +226,7 @@ export class Checkpoint {
   }
 }
 
-/** What a later record of the same batch overwrites need not be written: the batch is one transaction. */
+/** Drops rows that a later record of the same batch overwrites: the batch is one transaction. */
 function newestOf(records: readonly PendingRecord[]): readonly Row[] {
   const newest = new Map<string, Row>();
   for (const { rows } of records) for (const row of rows) newest.set(row.keyBytes.toString('latin1'), row);

@@ -7,14 +7,14 @@ import type { TableName, Tables } from './tables.ts';
 const TOLD_MAX = 100;
 const ROWS_AT_ONCE = 256;
 
-/** A row of LMDB that is not what was written; `table` null where not even that can be told. */
+/** A damaged row of LMDB; `table` is null if it cannot be determined. */
 export interface DamagedRowName {
   readonly table: TableName | null;
   /** In words. */
   readonly row: string;
 }
 
-/** Reads rows of LMDB as values, and says once of each that is not what was written that it is damaged. */
+/** Decodes rows of LMDB; logs each damaged row once. */
 export class DamagedRows {
   readonly #log: Logger;
   readonly #told = new Set<string>();
@@ -49,7 +49,7 @@ export class DamagedRows {
   }
 }
 
-/** Every row of a database is looked at. */
+/** Checks every row of a database. */
 export function* findDamagedRows(database: RootDatabase<Buffer, Buffer>): Generator<DamagedRowName> {
   for (let from: Buffer = Buffer.of(0); ; ) {
     const rows = [...database.getRange({ start: from, limit: ROWS_AT_ONCE })];

@@ -20,27 +20,27 @@ import { StorageError, systemCodeOf } from '../base/errors.ts';
 import { NativeFiles } from '../base/native.ts';
 
 /**
- * What the store asks of the file system under it: few, whole operations whose failures are already ours. Tests stand in
- * between to fill the disk or to cut the power.
+ * The file system operations that the store uses; failures are already StorageErrors. Tests replace it
+ * to fill the disk or to cut the power.
  *
  * Synchronous ones take microseconds (page cache); those that may wait for a device run in the pool and return promises.
  */
 export interface Disk {
   makeDirectory(path: string): void;
-  /** Names in a directory, unordered; empty when it is not there. */
+  /** Names in a directory, unordered; empty if it does not exist. */
   list(path: string): string[];
   /** @returns the descriptor. `create`: an empty new file, whatever lay there before. */
   open(path: string, how: 'read' | 'write' | 'create'): number;
   close(fd: number): void;
   /** Fills `target` from `position` on; returns how many bytes the file had. */
   read(fd: number, target: Uint8Array, position: number): number;
-  /** Writes all of `bytes`, or throws: what of it reached the file then is unknown. @throws StorageError */
+  /** Writes all of `bytes`, or throws after an unknown part of them. @throws StorageError */
   write(fd: number, bytes: Uint8Array, position: number): void;
   /** As `write`, in the pool: `bytes` and the descriptor are needed until it settles. */
   writeLater(fd: number, bytes: Uint8Array, position: number): Promise<void>;
   truncate(fd: number, sizeBytes: number): void;
   sizeBytes(fd: number): number;
-  /** What a file takes of the disk (its blocks, not its length); 0 where there is none. */
+  /** Disk space of a file (its blocks, not its length); 0 if there is none. */
   diskBytes(path: string): number;
   rename(from: string, to: string): void;
   /** Removes a file; none there is fine. */
@@ -51,7 +51,7 @@ export interface Disk {
   syncDirectory(path: string): Promise<void>;
   /** Makes a file of `sizeBytes` zeros whose blocks are allocated and on the disk; in the pool. @throws StorageError */
   allocate(path: string, sizeBytes: number): Promise<void>;
-  /** What the file system has left for a program of ours (statfs(2) f_bavail); in the pool. @throws StorageError */
+  /** Free space for unprivileged programs (statfs(2) f_bavail); in the pool. @throws StorageError */
   freeBytes(path: string): Promise<number>;
   /** Gives an empty file room for `sizeBytes`, all of it or none, at once: nothing waits for a device. @throws StorageError */
   reserve(fd: number, sizeBytes: number): void;

@@ -46,13 +46,13 @@ const SCAN_ROWS_MIN = 32;
 const SCAN_ROWS_MAX = 256;
 /** A row in memory beyond its bytes: objects, map entries, decoded value. */
 const ROW_OVERHEAD_BYTES = 1000;
-/** Of rows that were learnt while no record could be written; the next record carries them, and must fit into a journal file. */
+/** Limit of learnt rows while no record can be written; the next record includes them, and must fit into a journal file. */
 const UNRECORDED_BYTES_MAX = 4 * 1024 * 1024;
 /** Ids are reserved in blocks, so that taking one costs no row. */
 const ID_BLOCK = 1000;
 /** Decoded nodes, and decoded contents. */
 const DECODED = { onceMax: 1_000, againMax: 20_000 } as const;
-/** While LMDB finds no room, this part of a journal file is left to changes whose values are so short: a deletion may be what makes room. */
+/** Values up to this size may use the reserved part of a journal file while LMDB has no room: a deletion may free some. */
 const SHORT_BYTES_MAX = 4096;
 const ROOM_FOR_SHORT_SHARE = 1 / 8;
 const DISK_FULL_BELOW_BYTES = 1024 * 1024;
@@ -60,10 +60,10 @@ const OWNER_ROOM_BYTES = 4096;
 const COUNTERS = { inode: { key: 'next-inode', first: 2 }, content: { key: 'next-content', first: 1 } } as const;
 
 /**
- * The journal, LMDB and the overlay of what LMDB does not hold yet, behind one door.
+ * The journal, LMDB and the overlay of rows that LMDB does not hold yet, behind one interface.
  *
- * Reads are synchronous: overlay, then decoded records, then LMDB. A change is one journal record; LMDB takes records over
- * behind everybody's back. LMDB runs with its defaults: `noSync`, `useWritemap` and `overlappingSync: false` lost synced data
+ * Reads are synchronous: overlay, then decoded records, then LMDB. A change is one journal record; a checkpoint transfers records to
+ * LMDB in the background. LMDB runs with its defaults: `noSync`, `useWritemap` and `overlappingSync: false` lost synced data
  * in simulated power cuts (test/store/power-cut.test.ts).
  */
 export class Store implements StoreWriter {
@@ -86,7 +86,7 @@ export class Store implements StoreWriter {
   #journal: Journal | null = null;
   /** Number of the last record that LMDB is known to hold on the disk. */
   #flushed = 0;
-  /** What was learnt while no record could be written, oldest first: visible, and part of the next record. */
+  /** Rows learnt while no record could be written, oldest first: visible, and part of the next record. */
   #unrecorded: Row[] = [];
   #unrecordedBytes = 0;
   #changing = false;
@@ -198,7 +198,7 @@ export class Store implements StoreWriter {
     for (const row of this.rowsOf(table, undefined, from, end)) yield [row.key, row.value as Tables[T]['value']];
   }
 
-  /** The rows that are not what was written (`cfs doctor`). Reads everything. */
+  /** The damaged rows (`cfs doctor`). Reads everything. */
   damagedRows(): Iterable<DamagedRowName> {
     return findDamagedRows(this.#database);
   }
@@ -236,7 +236,7 @@ export class Store implements StoreWriter {
     await this.#checkpoint.drain();
   }
 
-  /** Hands over to LMDB what it does not hold and lets go of the store. What cannot be handed over stays in the journal. */
+  /** Transfers all records to LMDB and releases the store. Records that cannot be transferred stay in the journal. */
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
@@ -279,7 +279,7 @@ export class Store implements StoreWriter {
     }
   }
 
-  /** For `Change`: a number that was never given before. */
+  /** For `Change`: an id that was never assigned before. */
   takeId(tx: Transaction, counter: 'inode' | 'content'): number {
     const ids = this.#ids[counter];
     const id = ids.next++;
@@ -343,7 +343,7 @@ export class Store implements StoreWriter {
     const journal = this.#journal as Journal;
     const recordBytes = encodedRowsBytes(rows);
     const { failure } = this.#checkpoint;
-    // What finds no room in LMDB finds it in the journal, for as long as that has some.
+    // While LMDB has no room, changes go to the journal as long as it has some.
     const fits = valueBytes <= SHORT_BYTES_MAX || journal.roomBytes - recordBytes >= this.#roomForShortBytes;
     const isTaken = failure?.full === true && pressure < 1 && fits;
     if (failure !== null && !isTaken) throw failure;
@@ -405,7 +405,7 @@ async function syncNames(directory: string, top: string, disk: Disk): Promise<vo
   }
 }
 
-/** What rows take in memory, roughly. */
+/** Estimated memory of rows, bytes. */
 function bytesOf(rows: readonly Row[]): number {
   let bytes = 0;
   for (const { keyBytes, valueBytes } of rows)
@@ -413,7 +413,7 @@ function bytesOf(rows: readonly Row[]): number {
   return bytes;
 }
 
-/** All of them, whatever one throws: they keep memory in step with what is recorded by now. @throws what the first one threw */
+/** Runs all of them, even if one throws: they keep memory consistent with the record. @throws the first error */
 function runAll(effects: readonly (() => void)[]): void {
   let failure: { readonly error: unknown } | null = null;
   for (const effect of effects) {
@@ -431,7 +431,7 @@ function firstBehind(rows: readonly Row[], key: Uint8Array): number {
   return at < 0 ? rows.length : at;
 }
 
-/** False where it cannot be asked: a disk that is gone fails LMDB and this alike, and LMDB's error is the one to tell. */
+/** False if the query fails: a lost disk fails LMDB as well, and LMDB's error is the one to report. */
 function isDiskFull(directory: string): boolean {
   return (freeBytesOf(directory) ?? Number.POSITIVE_INFINITY) < DISK_FULL_BELOW_BYTES;
 }

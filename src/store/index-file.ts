@@ -40,7 +40,7 @@ export async function usableIndex(
   return open(path);
 }
 
-/** What LMDB's file takes of the disk. */
+/** Disk space of LMDB's file. */
 export function indexBytes(directory: string): number {
   return (statSync(indexFile(directory), { throwIfNoEntry: false })?.blocks ?? 0) * 512;
 }

@@ -78,14 +78,14 @@ export class IndexRoom {
     this.#fd = null;
   }
 
-  /** A disk that cannot be asked fails LMDB as well, whose error is the one to tell. */
+  /** A disk that cannot be queried fails LMDB as well, and LMDB's error is the one to report. */
   #free(): number {
     return this.#disk.freeBytes() ?? Number.POSITIVE_INFINITY;
   }
 }
 
 export interface IndexRoomDisk {
-  /** Null where the disk cannot be asked. */
+  /** Null if the disk cannot be queried. */
   freeBytes(): number | null;
   /** @throws FsError */
   reserve(fd: number, offset: number, length: number): void;

@@ -46,7 +46,7 @@ export interface JournalOptions {
 const START_ROOM_BYTES = 320 * 1024;
 /** The next file is made ahead where so many of its size are free: what is left then is for those who write. */
 const SPARE_ROOM_FILES = 2;
-/** A power cut, or damage: what was closed last may be missing, and nobody else tells of it. */
+/** After a power cut or damage: the last closed files may be missing, and only this message reports it. */
 const UNREADABLE = 'journal file cannot be read to its end: the records there are forgotten';
 /** How long after it found no room, or failed, it is tried again. */
 const SPARE_PAUSE_MS = 1000;
@@ -334,7 +334,7 @@ export class Journal {
   }
 
   /**
-   * On a disk that is almost full its attempts would take, for moments, all the room there is: whoever writes then would be told ENOSPC.
+   * Makes the spare file. On an almost full disk the attempt would briefly take all the room, and concurrent writes would fail with ENOSPC.
    *
    * @returns false where there is too little room. @throws StorageError
    */
