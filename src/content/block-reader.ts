@@ -118,14 +118,14 @@ export class BlockReader {
     const lease = this.#contents.lease(id);
     try {
       const end = Math.min(extent.end, this.#contents.sizeOf(id));
-      // As much as the connections bring at once, again and again: asked for in one go, all of a long file would stand in the queue before
-      // whatever somebody else reads or pushes meanwhile.
+      // In steps of what the connections transfer in parallel: a long file requested as a whole would queue ahead of every other
+      // read or push.
       for (let start = extent.start; start < end; ) {
         const stop = Math.min(start + PARTS_OF_LONG * (this.paceBytes ?? FETCH_BYTES_MIN), end);
         await this.#readMissing(id, { start, end: stop }, signal, () => undefined);
         start = stop;
       }
-      // What went again meanwhile.
+      // Blocks that were evicted meanwhile.
       await this.#readMissing(id, extent, signal, () => undefined);
     } finally {
       lease.release();
@@ -133,8 +133,7 @@ export class BlockReader {
   }
 
   /**
-   * As `complete`, behind everybody's back: while there is no answer, or none of use, it is tried again, as long as something refers to
-   * the content. Never rejects.
+   * As `complete`, in the background: retries after a temporary failure, as long as the content is referenced. Never rejects.
    */
   async completeBehind(id: ContentId, extent: Extent, signal: AbortSignal): Promise<void> {
     try {
@@ -153,7 +152,7 @@ export class BlockReader {
     }
   }
 
-  /** As `complete`. @returns whether it stays: a version for which the disk has no room is in memory only, for a moment */
+  /** As `complete`. @returns whether the bytes are on the disk; if it is full, they are only briefly in memory */
   async keep(id: ContentId, extent: Extent, signal: AbortSignal): Promise<boolean> {
     return await this.#readMissing(id, extent, signal, (pieces) =>
       pieces.every((piece) => piece.kind !== 'bytes' || piece.isPassing !== true),
@@ -161,8 +160,8 @@ export class BlockReader {
   }
 
   /**
-   * Starts fetching what is missing of `extent`; nobody waits for it and its failure is nobody's. What no reader has joined
-   * ends with `signal`. Does nothing while enough is under way that nobody asked for.
+   * Starts to fetch the missing blocks of `extent`; failures are only logged. `signal` cancels the fetches that no reader has joined.
+   * Does nothing while enough read-ahead is in flight.
    */
   prefetch(id: ContentId, extent: Extent, signal: AbortSignal): void {
     if (signal.aborted) return;
@@ -173,7 +172,7 @@ export class BlockReader {
         this.#fetchesOf(piece, signal);
       }
     } catch (err) {
-      // Damage further on is told to whoever reads there, not to who reads here.
+      // Damage ahead is reported to the read that reaches it, not to this one.
       this.#log.debug({ content: id, ...extent, err }, 'not fetched ahead');
     }
   }
@@ -191,8 +190,8 @@ export class BlockReader {
       let sinceMs = this.#clock.elapsedMs();
       for (let pieces = known; ; pieces = this.#contents.pieces(id, extent)) {
         if (isPresent(pieces)) return take(pieces);
-        // A budget smaller than one read may evict what was just fetched: give up by time, not by rounds. As long as there is more than before,
-        // it is only a slow line.
+        // A budget smaller than one read may evict the blocks just fetched: give up by time, not by rounds. Progress restarts the time:
+        // then the connection is only slow.
         const before = missingBytes;
         missingBytes = Math.min(before, missingIn(pieces));
         if (missingBytes < before) sinceMs = this.#clock.elapsedMs();
@@ -206,24 +205,24 @@ export class BlockReader {
     }
   }
 
-  /** What one connection brings in a time that nobody minds, bytes: the length of a range that is asked for ahead; null: not known yet. */
+  /** Bytes that one connection transfers in `FETCH_MS`: the length of a range of read-ahead; null: not known yet. */
   get paceBytes(): number | null {
     return this.#rate === 0 ? null : Math.max(FETCH_BYTES_MIN, Math.min(FETCH_BYTES_MAX, this.#rate * FETCH_MS));
   }
 
-  /** What a reader of the missing piece has to wait for. */
+  /** The promises that a reader of the missing piece waits for. */
   #awaited(piece: MissingPiece): Promise<void>[] {
     return this.#fetchesOf(piece, null).map((fetch) => {
       const reached = fetch.reached(piece.extent.end);
-      // What was given up is asked for anew when it is over, by whoever still misses it.
+      // After a cancelled fetch has ended, readers that still miss its blocks start another one.
       return fetch.wasGivenUp ? reached.catch(() => {}) : reached;
     });
   }
 
   /**
-   * The ranged GETs that together bring the missing piece; joins what is under way.
+   * The ranged GETs that together bring the missing piece; joins fetches in flight.
    *
-   * @param prefetch null for somebody who waits; otherwise what ends the fetches that are begun for nobody
+   * @param prefetch null for a waiting reader; for read-ahead, the signal that cancels the fetches started here
    */
   #fetchesOf(piece: MissingPiece, prefetch: AbortSignal | null): readonly Fetch[] {
     const { content } = piece;
@@ -233,7 +232,7 @@ export class BlockReader {
     return wanted.flatMap((extent) => this.#fetchesOfRun(content, extent, sizeBytes, prefetch));
   }
 
-  /** What of a small version is not here: blocks of it may have landed while the rest is under way. */
+  /** The missing extents of a small version: some of its blocks may have landed while others are in flight. */
   #missingOf(content: ContentId, sizeBytes: number): readonly Extent[] {
     const pieces = this.#contents.pieces(content, { start: 0, end: sizeBytes });
     return pieces.flatMap((piece) => (piece.kind === 'missing' && piece.content === content ? [piece.extent] : []));
@@ -256,7 +255,7 @@ export class BlockReader {
     return fetches;
   }
 
-  /** A run of missing bytes as ranges of about equal length: a short rest would pay the way to the service for little. */
+  /** Splits a run of missing bytes into ranges of about equal length: a short rest would cost a round trip for few bytes. */
   #parts(run: Extent, isAhead: boolean): readonly Extent[] {
     const length = run.end - run.start;
     const paceBytes = this.paceBytes ?? FETCH_BYTES_MIN;
@@ -269,7 +268,7 @@ export class BlockReader {
     return parts;
   }
 
-  /** Not tied to the reader who asked first: that one may be interrupted while others wait. */
+  /** Starts a fetch. It is not tied to its first reader, which may be interrupted while others wait. */
   #fetch(content: ContentId, extent: Extent, sizeBytes: number, prefetch: AbortSignal | null): Fetch {
     const lease = this.#contents.lease(content);
     const giveUp = new AbortController();
@@ -307,7 +306,7 @@ export class BlockReader {
     this.#fetches.set(fetch.content, fetches.add(fetch));
   }
 
-  /** Its blocks are here, or do not come: whoever misses one from now on asks anew. */
+  /** The fetch is over: a reader that misses one of its blocks from now on starts another one. */
   #forget(fetch: Fetch): void {
     const fetches = this.#fetches.get(fetch.content);
     fetches?.delete(fetch);
@@ -328,7 +327,7 @@ export class BlockReader {
     }
   }
 
-  /** Into the cache, or past it into memory where the disk is full or takes no bytes: whoever reads must not hear of that. */
+  /** Fetches into the cache, or into memory if the disk is full or fails: readers must not see that failure. */
   async #fetchSomewhere(fetch: Fetch, sizeBytes: number, signal: AbortSignal): Promise<void> {
     const path = this.#contents.fetchPath(fetch.content);
     try {
@@ -342,7 +341,7 @@ export class BlockReader {
     }
   }
 
-  /** What has not landed yet: the second try goes on where the first was cut. @param path null: into memory */
+  /** Fetches the bytes that have not landed yet: a retry resumes where the last attempt was cut. @param path null: into memory */
   async #fetchOnce(fetch: Fetch, sizeBytes: number, path: string | null, signal: AbortSignal): Promise<void> {
     const { content } = fetch;
     const extent = { start: fetch.landedTo, end: fetch.extent.end };
@@ -352,8 +351,8 @@ export class BlockReader {
     const isAhead = !fetch.isWanted;
     const target = path === null ? ({ kind: 'memory', isAhead } as const) : ({ kind: 'file', path, isAhead } as const);
     const startedMs = this.#clock.elapsedMs();
-    // Each block is taken in once, and none that the cache gave up meanwhile, be it that an earlier fetch or another one beside this had
-    // brought it: it is a hole in the file, and would be taken for zeros.
+    // Each block is taken in once, and never one that the cache gave up meanwhile, whichever fetch had brought it: it is a hole in the
+    // file, and would read as zeros.
     const givenUp = this.#contents.watchGivenUp(content);
     let takenTo: number | null = null;
     const marks = new Map<number, number>();
@@ -361,7 +360,7 @@ export class BlockReader {
       const fresh = { start: takenTo ?? there.start, end: there.end };
       for (const extent of givenUp.without(fresh)) this.#contents.landed(content, extent, null, marks);
       takenTo = there.end === sizeBytes ? sizeBytes : there.end - (there.end % BLOCK_BYTES);
-      // First the map, then the readers, who look into it.
+      // Update the map first: the readers consult it.
       const end = fetch.wholeTo(there.end);
       if (end > fetch.landedTo) fetch.landed(end);
     };
@@ -373,7 +372,7 @@ export class BlockReader {
       try {
         take(there);
       } catch (err) {
-        // Said again at the end, where the fetch fails with it.
+        // The final `take` fails with the same error.
         this.#log.debug({ content, err }, 'what landed is not taken in yet');
       }
     };
@@ -385,7 +384,7 @@ export class BlockReader {
           `content ${content}: asked for ${extent.start}-${extent.end}, got ${fetched.extent.start}-${fetched.extent.end}`,
         );
       }
-      // Short ones tell of the way only.
+      // Short fetches measure only the round trip.
       if (extent.end - extent.start >= FETCH_BYTES_MIN / 2) {
         const rate = (extent.end - extent.start) / Math.max(1, this.#clock.elapsedMs() - startedMs);
         this.#rate = Math.max(rate, this.#rate * RATE_DECAY);
@@ -399,8 +398,8 @@ export class BlockReader {
 }
 
 /**
- * Whether what could not be had may be had later: the service was away, had trouble of its own, or somebody has to sign in first. A
- * version that is gone, a clear refusal and damage here stay.
+ * Whether a failed completion may succeed later: the service was unreachable or failing, or the user must sign in first. A missing
+ * version, a clear refusal and local damage are permanent.
  */
 function mayPass(failure: unknown): boolean {
   if (failure instanceof SignInError) return true;

@@ -211,7 +211,7 @@ export class OpenFile {
    *
    * @param attributes set at the same moment: they win over what the writing made of them, in the same record
    * @returns whether `attributes` were written
-   * @throws StorageError full: the bytes cannot be kept, and the process that wrote them is told so
+   * @throws StorageError full: the bytes cannot be stored; close(2) reports it to the process
    */
   flush(attributes: Partial<Omit<LocalFacet, 'parent' | 'name'>> = {}): boolean {
     const { store, contents } = this.#deps;

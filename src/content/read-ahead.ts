@@ -28,20 +28,20 @@ const REQUEST_BYTES_MIN = 1024 * 1024;
 const REQUEST_BYTES_LAST = 2 * 1024 * 1024;
 const SHARES_OF_REST = 6;
 /**
- * Whoever begins with a short read may want no more than what stands at the beginning (thumbnails, media types, archives): nothing is
- * asked for ahead until reading goes on beyond this, or in long reads.
+ * A short first read may need only the header (thumbnails, media types, archives): read-ahead starts when reads
+ * continue beyond this, or are long.
  */
 const HEADER_BYTES = 2 * BLOCK_BYTES;
 /** The kernel's own read-ahead makes requests arrive a little out of order: within this distance it is still one stream. */
 const SLACK_BYTES = 1024 * 1024;
-/** Readers of one handle that go on at different places (a player reads index and data, a database several tables). */
+/** Concurrent sequential streams of one handle (a player reads index and data, a database several tables). */
 const STREAMS_MAX = 4;
 const BACKWARDS_SEEN_MIN = 2;
-/** Jumps of equal length before they are taken for a pattern. */
+/** Number of equal strides that count as a pattern. */
 const STRIDES_SEEN_MIN = 2;
 const STRIDES_AHEAD = 4;
 
-/** A row of reads that go on where the last one ended, in one direction. */
+/** A sequence of reads, each starting where the last one ended, in one direction. */
 interface Stream {
   direction: 1 | -1;
   /** Where a read is expected that goes on forwards. */
@@ -62,9 +62,8 @@ interface Stream {
 }
 
 /**
- * Decides, for one handle, what to fetch before it is asked for. Access in a row, forwards or backwards and at several places
- * of the file, grows a window each; jumps of equal length are followed; anything else is random, and random access fetches no
- * more than it needs. Pure bookkeeping: it fetches nothing itself.
+ * Decides the read-ahead of one handle. Each sequential stream, forwards or backwards, grows a window of its own; equal strides
+ * are followed; any other access is random and gets no read-ahead. Pure bookkeeping: it fetches nothing itself.
  */
 export class ReadAhead {
   /** Most recently used last. */

@@ -1,4 +1,4 @@
-/** How far those who have a file open have come in it. */
+/** How far the readers of an open file have read. */
 export class ReadProgress {
   readonly #inside = new Set<object>();
   readonly #finished = new Set<object>();
@@ -10,14 +10,14 @@ export class ReadProgress {
   }
 
   /**
-   * Whether all of them have come to the end. Who reads what the kernel has already is not seen here: that may be one who has it open
-   * alone, not one of several.
+   * Whether all readers have reached the end. Reads from the kernel's page cache are not seen here: that is acceptable for a single
+   * reader, not for one of several.
    */
   isOverFor(users: number): boolean {
     return this.#inside.size === 0 && (users === 1 || this.#finished.size === users);
   }
 
-  /** @param reader one open(2), known again by its object */
+  /** @param reader one open(2), identified by its object */
   noted(reader: object, end: number, sizeBytes: number): void {
     this.#count++;
     if (end >= sizeBytes) {
@@ -28,13 +28,13 @@ export class ReadProgress {
     }
   }
 
-  /** It is closed. */
+  /** The reader closed the file. */
   left(reader: object): void {
     this.#inside.delete(reader);
     this.#finished.delete(reader);
   }
 
-  /** They have another file before them. */
+  /** Reset: the readers now read another version. */
   restart(): void {
     this.#inside.clear();
     this.#finished.clear();
