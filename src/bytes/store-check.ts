@@ -1,5 +1,6 @@
 import { FsError } from '../base/errors.ts';
 import { BLOCK_BYTES, type ContentId, ROOT_INODE } from '../base/vocabulary.ts';
+import { checkDeparted } from '../store/departed-attributes.ts';
 import { isDirty } from '../store/node-table.ts';
 import type { ContentRecord, NodeRecord, StoreReader } from '../store/tables.ts';
 import { BLOCKS_PER_ROW, blocksOfRow } from './block-map.ts';
@@ -14,6 +15,7 @@ export function* checkStore(store: StoreReader): Generator<string> {
   yield* checkNodes(store);
   yield* checkIndexes(store);
   yield* checkContents(store);
+  yield* checkDeparted(store);
 }
 
 /**

@@ -5,6 +5,7 @@ import type { Logger } from '../base/log.ts';
 import { type ContentId, type Extent, type Inode, ROOT_INODE } from '../base/vocabulary.ts';
 import type { BlockReader } from '../content/block-reader.ts';
 import { ifSound, isInDoubt, soundNode } from '../store/node-table.ts';
+import { PINS_MAX, pinnedNodes, writePinnedNodes } from '../store/pinned-nodes.ts';
 import type { NodeRecord, StoreWriter } from '../store/tables.ts';
 import type { Freshness } from '../tree/freshness.ts';
 import type { Tree } from '../tree/tree.ts';
@@ -36,9 +37,6 @@ export interface PinState {
   readonly trouble: string | null;
 }
 
-/** In table `meta`: the inodes, as JSON. */
-const KEY = 'pins';
-const PINS_MAX = 1_000;
 /** The most that is fetched of a file in one step; progress is reported after each. */
 const STEP_BYTES = 8 * 1024 * 1024;
 const FILES_AT_ONCE = 2;
@@ -76,13 +74,16 @@ export class Pins {
 
   constructor(deps: PinsDeps) {
     this.#deps = deps;
-    const kept = JSON.parse(String(deps.store.get('meta', KEY) ?? '[]')) as Inode[];
-    for (const ino of kept) this.#pins.set(ino, { state: unknownState(ino), isStale: true });
+    for (const ino of pinnedNodes(deps.store)) this.#pins.set(ino, { state: unknownState(ino), isStale: true });
     deps.tree.onRemoteChange((changes) => {
       if (this.#pins.size === 0) return;
       for (const change of changes) this.#changed(change.kind === 'inode' ? change.ino : change.parent);
     });
     deps.tree.onSuccession((former, heir) => this.#inherited(former, heir));
+    deps.tree.onPinnedAgain((inos) => {
+      for (const ino of inos) this.#pins.set(ino, { state: unknownState(ino), isStale: true });
+      this.#soon(SOON_MS);
+    });
     deps.tree.onLocalChange((ino, what) => {
       if (this.#pins.size > 0 && what === 'moved') this.#changed(ino);
     });
@@ -157,7 +158,7 @@ export class Pins {
   }
 
   #keep(inos: readonly Inode[]): void {
-    this.#deps.store.transact((tx) => tx.put('meta', KEY, JSON.stringify(inos)));
+    this.#deps.store.transact((tx) => writePinnedNodes(tx, inos));
   }
 
   /** A save by replacement made another node of what the user and the service know as one file: the pin moves to it. */

@@ -1,4 +1,5 @@
 import { type ContentId, type Inode, isSpecial, ROOT_INODE, type Timespec } from '../base/vocabulary.ts';
+import { forgetDeparted } from './departed-attributes.ts';
 import { DamagedRow } from './record-codec.ts';
 import { isDoubted } from './service-time.ts';
 import type { DirtyRecord, NodeRecord, RemoteFacet, StoreReader, Transaction } from './tables.ts';
@@ -80,6 +81,8 @@ export function writeNode(tx: Transaction, before: NodeRecord | undefined, after
   const has = after.remote?.resource ?? null;
   if (had !== null && had !== has && tx.get('resource', had) === ino) tx.remove('resource', had);
   if (has !== null && (had !== has || tx.get('resource', has) !== ino)) tx.put('resource', has, ino);
+
+  if (has !== null && had !== has) forgetDeparted(tx, has);
 
   moveReference(tx, was?.content ?? null, is?.content ?? null);
   moveReference(tx, before?.remote?.content ?? null, after.remote?.content ?? null);

@@ -4,6 +4,7 @@ import type { ContentId, Inode, NodeKind, ResourceUrl, VersionUrl } from '../bas
 import { openRow, sealRow } from './checked-row.ts';
 import type {
   ContentRecord,
+  DepartedRecord,
   DirtyRecord,
   LocalFacet,
   NodeRecord,
@@ -246,6 +247,42 @@ const CODECS: { readonly [T in TableName]: Codec<Tables[T]['value']> } = {
     () => 1,
     () => true,
   ),
+  departed: packed<DepartedRecord>(
+    (row) => [
+      row.departedMs,
+      row.mode,
+      row.uid,
+      row.gid,
+      row.atime.sec,
+      row.atime.nsec,
+      row.mtime.sec,
+      row.mtime.nsec,
+      row.xattrs,
+      row.sizeBytes,
+      row.lastModifiedMs,
+      row.isPinned,
+    ],
+    (
+      row: readonly [
+        ...(readonly [number, number, number, number, number, number, number, number]),
+        Readonly<Record<string, Uint8Array>> | null,
+        number | null,
+        number | null,
+        boolean,
+      ],
+    ) => ({
+      departedMs: row[0],
+      mode: row[1],
+      uid: row[2],
+      gid: row[3],
+      atime: { sec: row[4], nsec: row[5] },
+      mtime: { sec: row[6], nsec: row[7] },
+      xattrs: unpackXattrs(row[8]),
+      sizeBytes: row[9],
+      lastModifiedMs: row[10],
+      isPinned: row[11],
+    }),
+  ),
 };
 
 /** What every version of this program must be able to read, before it knows the layout: not in checked rows. */
@@ -283,7 +320,7 @@ export function decodeValue<T extends TableName>(
 /** What a row that is not what was written is read as; undefined: as none. @throws DamagedRow */
 export function valueOfDamaged<T extends TableName>(table: T, key: Tables[T]['key']): Tables[T]['value'] | undefined {
   if (table === 'inline') return 'damaged' as Tables[T]['value'];
-  if (table === 'blocks' || table === 'upload') return undefined;
+  if (table === 'blocks' || table === 'upload' || table === 'departed') return undefined;
   if (table === 'dirty') return { sinceMs: 0, parked: null } satisfies DirtyRecord as Tables[T]['value'];
   throw new DamagedRow(table, key);
 }

@@ -20,6 +20,7 @@ const TABLE_BYTE: Readonly<Record<TableName, number>> = {
   version: 10,
   upload: 11,
   garbage: 12,
+  departed: 13,
 };
 
 const TABLE_OF_BYTE = new Map(Object.entries(TABLE_BYTE).map(([table, byte]) => [byte, table as TableName]));
@@ -38,6 +39,7 @@ const SHAPE: Readonly<Record<TableName, readonly [Part, Part?]>> = {
   version: ['text'],
   upload: ['number'],
   garbage: ['number'],
+  departed: ['text'],
 };
 
 const NUMBER_BYTES = 8;

@@ -133,6 +133,15 @@ export interface UploadRecord {
   readonly isTakeOver?: true;
 }
 
+/** What users had set on a node that is gone because the service said so, under its address (`departed-attributes`). */
+export interface DepartedRecord
+  extends Pick<LocalFacet, 'mode' | 'uid' | 'gid' | 'atime' | 'mtime' | 'xattrs'>,
+    Pick<RemoteFacet, 'sizeBytes' | 'lastModifiedMs'> {
+  /** When it was removed here (wall, ms). */
+  readonly departedMs: number;
+  readonly isPinned: boolean;
+}
+
 /** Key and value of every table. A key that is a tuple is scanned by its first member (`StoreReader.scan`). */
 export interface Tables {
   /** Single facts: schema, counters (`next-inode`, `next-content`), account, root. */
@@ -154,6 +163,8 @@ export interface Tables {
   upload: { key: Inode; value: UploadRecord };
   /** Contents with no references left, to be collected: survives a crash between the record and the removal of the file. */
   garbage: { key: ContentId; value: true };
+  /** By an address that no node has. */
+  departed: { key: ResourceUrl; value: DepartedRecord };
 }
 
 export type TableName = keyof Tables;

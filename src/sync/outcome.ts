@@ -1,5 +1,6 @@
 import { ProtocolError } from '../base/errors.ts';
 import type { Inode, NodeKind, ResourceUrl } from '../base/vocabulary.ts';
+import { keepDeparted } from '../store/departed-attributes.ts';
 import { isContentDirty, newInode, removeNode, writeNode } from '../store/node-table.ts';
 import type { NodeRecord, RemoteFacet, StoreReader, Transaction } from '../store/tables.ts';
 import type { RemoteNaming } from './name-push.ts';
@@ -114,5 +115,6 @@ export function recordGone(tx: Transaction, resource: ResourceUrl, nowMs: number
     return null;
   }
   removeNode(tx, node, nowMs);
+  keepDeparted(tx, [node], nowMs);
   return node;
 }

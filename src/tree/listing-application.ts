@@ -2,10 +2,19 @@ import { hostname } from 'node:os';
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { RemoteEntry, RemoteResource } from '../base/resources.ts';
-import { type Inode, type NodeKind, type ResourceUrl, ROOT_INODE, timespecOfMs } from '../base/vocabulary.ts';
+import {
+  type Inode,
+  type NodeKind,
+  type ResourceUrl,
+  ROOT_INODE,
+  type Timespec,
+  timespecOfMs,
+} from '../base/vocabulary.ts';
 import type { Contents } from '../bytes/contents.ts';
+import { departedAttributes, departedWeight, forgetOldDeparted, keepDeparted } from '../store/departed-attributes.ts';
 import { childOf, isDirty, isInDoubt, newInode, writeNode } from '../store/node-table.ts';
-import type { FileBytes, NodeRecord, RemoteFacet, StoreWriter, Transaction } from '../store/tables.ts';
+import { PINS_MAX, pinnedNodes, writePinnedNodes } from '../store/pinned-nodes.ts';
+import type { DepartedRecord, FileBytes, NodeRecord, RemoteFacet, StoreWriter, Transaction } from '../store/tables.ts';
 import { conflictName } from './conflict-name.ts';
 import { GoneNodes, type GoneOutcome, type OpenHere } from './gone-nodes.ts';
 import {
@@ -19,6 +28,7 @@ import {
 import { noteLocalFolders } from './local-folders.ts';
 import type { Names } from './names.ts';
 import type { PushMarks } from './push-marks.ts';
+import { modeOf } from './remote-entry.ts';
 
 /** A node that a complete listing lacks: to be asked for by its URL before anything happens to it. */
 export interface AbsenceQuestion {
@@ -76,6 +86,8 @@ export interface ListingApplicationDeps {
   readonly openFiles?: () => Iterable<OpenHere>;
   readonly contents: Pick<Contents, 'pieces' | 'sizeOf'>;
   readonly changedThere: (changes: readonly TreeInvalidation[]) => void;
+  /** Nodes that the service has again, and that were pinned before: they are pinned now. */
+  readonly pinnedAgain?: (inos: readonly Inode[]) => void;
   /** The service has lost the newest version of a file; `copy` holds what was here of it. */
   readonly onTakenBack?: (ino: Inode, copy: Inode | null) => void;
   /** What is to be pushed of the node is another thing than before, because of what others did. */
@@ -96,6 +108,7 @@ export class ListingApplication {
   readonly #openFiles: () => Iterable<OpenHere>;
   readonly #contents: Pick<Contents, 'pieces' | 'sizeOf'>;
   readonly #log: Logger;
+  readonly #pinnedAgain: (inos: readonly Inode[]) => void;
   readonly #onTakenBack: (ino: Inode, copy: Inode | null) => void;
   /** When a listing last told of something that somebody else did (by `elapsedMs`); null for never in this run. */
   #othersSeenMs: number | null = null;
@@ -107,7 +120,9 @@ export class ListingApplication {
     this.#contents = deps.contents;
     this.#log = deps.log;
     this.#onTakenBack = deps.onTakenBack ?? (() => {});
+    this.#pinnedAgain = deps.pinnedAgain ?? (() => {});
     this.#clock = deps.clock;
+    forgetOldDeparted(deps.store, deps.clock.nowMs());
     this.#options = deps.options;
     this.#changedThere = deps.changedThere;
     this.#toPush = deps.toPush;
@@ -116,7 +131,10 @@ export class ListingApplication {
       ...deps,
       openFiles: this.#openFiles,
       apply: (changes) => {
-        this.#store.transact((tx) => this.#write(tx, changes));
+        this.#store.transact((tx) => {
+          this.#write(tx, changes);
+          this.#keepAttributes(tx, changes);
+        });
         this.#changedThere(changes.flatMap(invalidationsOf));
       },
     });
@@ -227,17 +245,21 @@ export class ListingApplication {
 
   #mergeBatch(listing: Listing, batch: readonly RemoteEntry[], sequence: number): MergePlan {
     const wasListed = this.#store.get('folder', listing.folder) !== undefined;
+    const back = new Map<ResourceUrl, DepartedRecord>();
+    let pinned: readonly Inode[] = [];
     const plan = this.#store.transact((tx) => {
       const folder = tx.get('node', listing.folder);
       if (folder?.kind !== 'folder' || folder.remote === null)
         return { changes: [], postponed: [], unlisted: [], takenBack: [] };
-      const made = mergeEntries(this.#viewOf(tx, folder, sequence), listing, batch);
+      const made = mergeEntries(this.#viewOf(tx, folder, sequence, back), listing, batch);
       this.#write(tx, made.changes);
+      pinned = pinAgain(tx, made.changes, back);
       for (const ino of made.unlisted) tx.remove('folder', ino);
       // Entries that were only not known yet are no change of the folder.
       if (wasListed && made.changes.some(isNameChange)) this.#touch(tx, listing.folder);
       return made;
     });
+    if (pinned.length > 0) this.#pinnedAgain(pinned);
     // Users see what they did not do: somebody else did it. What a folder had before its first listing is nobody's doing.
     if (wasListed && plan.changes.some(({ before, after }) => before?.local !== after.local))
       this.#othersSeenMs = this.#clock.elapsedMs();
@@ -270,6 +292,32 @@ export class ListingApplication {
       );
   }
 
+  #keepAttributes(tx: Transaction, changes: readonly NodeChange[]): void {
+    const gone: NodeRecord[] = [];
+    for (const { before, after } of changes)
+      if (before !== undefined && after.local === null && after.remote === null) gone.push(before);
+    if (gone.length === 0) return;
+    const { uid, gid } = this.#ownerOf(tx);
+    keepDeparted(tx, gone, this.#clock.nowMs(), ({ kind, local, remote }) => {
+      if (kind === 'folder' || local === null || local.xattrs !== null) return false;
+      if (local.uid !== uid || local.gid !== gid || local.mode !== modeOf(kind, this.#umask)) return false;
+      const toldMs = remote?.lastModifiedMs ?? null;
+      if (toldMs === null) return false;
+      const told = timespecOfMs(Math.ceil(toldMs));
+      return isSameTime(local.mtime, told) && isSameTime(local.atime, told);
+    });
+  }
+
+  get #umask(): number {
+    return this.#options.umask ?? 0o022;
+  }
+
+  #ownerOf(tx: Transaction): { readonly uid: number; readonly gid: number } {
+    const root = tx.get('node', ROOT_INODE)?.local;
+    const { uid, gid } = this.#options;
+    return { uid: uid ?? root?.uid ?? 0, gid: gid ?? root?.gid ?? 0 };
+  }
+
   #touch(tx: Transaction, ino: Inode): void {
     const nowMs = this.#clock.nowMs();
     const now = timespecOfMs(nowMs);
@@ -278,19 +326,24 @@ export class ListingApplication {
     writeNode(tx, before, { ...before, local: { ...before.local, mtime: now, ctime: now } }, nowMs);
   }
 
-  #viewOf(tx: Transaction, folder: NodeRecord, sequence: number): MergeView {
-    const root = tx.get('node', ROOT_INODE)?.local;
-    const { uid, gid, umask = 0o022 } = this.#options;
+  /** @param back gets the kept attributes that the merge asks for */
+  #viewOf(tx: Transaction, folder: NodeRecord, sequence: number, back: Map<ResourceUrl, DepartedRecord>): MergeView {
+    const isAnyDeparted = departedWeight(tx) > 0;
     return {
       names: this.#names,
-      owner: { uid: uid ?? root?.uid ?? 0, gid: gid ?? root?.gid ?? 0 },
-      umask,
+      owner: this.#ownerOf(tx),
+      umask: this.#umask,
       node: (ino) => tx.get('node', ino),
       byResource: (resource) => this.#nodeOf(tx, resource),
       child: (parent, name) => childOf(tx, parent, name),
       mayJudge: (ino) => this.#marks.mayJudge(ino, sequence),
       isStranger: this.#marks.strangers(folder.remote?.resource ?? null, sequence),
       newInode: () => newInode(tx),
+      departed: (resource) => {
+        const kept = isAnyDeparted ? departedAttributes(tx, resource, this.#clock.nowMs()) : undefined;
+        if (kept !== undefined) back.set(resource, kept);
+        return kept;
+      },
       isHere: (content) => {
         const end = this.#contents.sizeOf(content);
         return this.#contents.pieces(content, { start: 0, end }).every(({ kind }) => kind !== 'missing');
@@ -310,6 +363,29 @@ export class ListingApplication {
     const ino = reader.get('resource', resource);
     return ino === undefined ? undefined : reader.get('node', ino);
   }
+}
+
+/** @returns the new nodes that are pinned because their resource was pinned before it was gone */
+function pinAgain(
+  tx: Transaction,
+  changes: readonly NodeChange[],
+  back: ReadonlyMap<ResourceUrl, DepartedRecord>,
+): readonly Inode[] {
+  if (back.size === 0) return [];
+  const again = new Set<Inode>();
+  for (const { before, after } of changes)
+    if (before === undefined && after.remote !== null && back.get(after.remote.resource)?.isPinned)
+      again.add(after.ino);
+  if (again.size === 0) return [];
+  // Those that went do not count: their pins are removed with the next round.
+  const kept = pinnedNodes(tx).filter((ino) => tx.get('node', ino) !== undefined && !again.has(ino));
+  const pinned = [...again].slice(0, Math.max(0, PINS_MAX - kept.length));
+  writePinnedNodes(tx, [...kept, ...pinned]);
+  return pinned;
+}
+
+function isSameTime(one: Timespec, other: Timespec): boolean {
+  return one.sec === other.sec && one.nsec === other.nsec;
 }
 
 function isNameChange({ before, after }: NodeChange): boolean {

@@ -9,9 +9,10 @@ import {
 } from '../base/vocabulary.ts';
 import { deletedAbove, isContentDirty, isDirty, liesIn } from '../store/node-table.ts';
 import { YOUNG_MS, youngTime } from '../store/service-time.ts';
-import type { LocalFacet, NodeRecord, RemoteFacet } from '../store/tables.ts';
+import type { DepartedRecord, LocalFacet, NodeRecord, RemoteFacet } from '../store/tables.ts';
 import type { Names } from './names.ts';
 import {
+  asItWas,
   isNotArrived,
   isRewritten,
   isTakenBack,
@@ -46,6 +47,8 @@ export interface MergeView {
   /** Whether a resource that no node has is somebody else's (`PushMarks.strangers`). */
   isStranger(entry: RemoteEntry): boolean;
   newInode(): Inode;
+  /** What was set here on a node of this address, which is gone. */
+  departed(resource: ResourceUrl): DepartedRecord | undefined;
   /** Whether a program has the node open: it keeps the name by which that program knows it. */
   isOpen(ino: Inode): boolean;
   /** Whether all bytes of a content are on this machine. */
@@ -156,7 +159,8 @@ class Merge implements MergePlan {
     this.#restore(folder);
     const ino = this.#view.newInode();
     const remote = this.#remoteOf(entry, given, null);
-    this.#put(undefined, { ino, kind, localOnly: false, local: this.#localOf(entry, kind, given), remote });
+    const local = asItWas(this.#localOf(entry, kind, given), this.#view.departed(entry.url), this.#listing, entry);
+    this.#put(undefined, { ino, kind, localOnly: false, local, remote });
   }
 
   #update(node: NodeRecord, base: RemoteFacet, entry: RemoteEntry): void {

@@ -1,7 +1,7 @@
 import type { RemoteEntry } from '../base/resources.ts';
-import type { Inode, NodeKind } from '../base/vocabulary.ts';
+import { type Inode, type NodeKind, timespecOfMs } from '../base/vocabulary.ts';
 import { doubtedTime, isDoubted, isLimit, isYoung, mayBeTimeOf } from '../store/service-time.ts';
-import type { RemoteFacet } from '../store/tables.ts';
+import type { DepartedRecord, LocalFacet, RemoteFacet } from '../store/tables.ts';
 
 /** Media type under which a symbolic link is kept; its bytes are the target. */
 export const SYMLINK_MEDIA_TYPE = 'inode/symlink';
@@ -23,7 +23,7 @@ export function sizeOf(entry: RemoteEntry): number | null {
 }
 
 /** Whether the service has other bytes than those that `base` tells of. Where a time is not known, the size is all there is. */
-export function isRewritten(base: RemoteFacet, entry: RemoteEntry): boolean {
+export function isRewritten(base: Pick<RemoteFacet, 'sizeBytes' | 'lastModifiedMs'>, entry: RemoteEntry): boolean {
   if (entry.kind === 'folder') return false;
   return base.sizeBytes !== sizeOf(entry) || !mayBeTimeOf(base.lastModifiedMs, entry.lastModifiedMs);
 }
@@ -94,4 +94,17 @@ export function withBytesOf(
   const { sizeBytes, lastModifiedMs, content, createdHereMs, takenOverBy } = base;
   const bytes = { sizeBytes, lastModifiedMs, content, createdHereMs };
   return { ...told, ...bytes, ...(takenOverBy !== undefined && { takenOverBy }) };
+}
+
+/** With what was set here before the resource was gone for a while; with the times only where the bytes are the same. */
+export function asItWas(
+  local: LocalFacet,
+  departed: DepartedRecord | undefined,
+  { requestedMs }: { readonly requestedMs: number },
+  entry: RemoteEntry,
+): LocalFacet {
+  if (departed === undefined) return local;
+  const { mode, uid, gid, xattrs, atime, mtime } = departed;
+  const times = isRewritten(departed, entry) ? null : { atime, mtime };
+  return { ...local, mode, uid, gid, xattrs, ...times, ctime: timespecOfMs(requestedMs) };
 }

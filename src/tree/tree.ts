@@ -75,6 +75,7 @@ export class Tree {
   readonly #succession: Succession;
   readonly #listings: ListingApplication;
   readonly #successionListeners: ((former: Inode, heir: Inode) => void)[] = [];
+  readonly #pinnedListeners: ((inos: readonly Inode[]) => void)[] = [];
   readonly #localListeners: ((ino: Inode, what: LocalChangeKind) => void)[] = [];
   readonly #remoteListeners: ((changes: readonly TreeInvalidation[]) => void)[] = [];
 
@@ -92,6 +93,9 @@ export class Tree {
     });
     this.#listings = new ListingApplication({
       ...deps,
+      pinnedAgain: (inos) => {
+        for (const listener of this.#pinnedListeners) listener(inos);
+      },
       changedThere: (changes) => this.#tellRemote(changes),
       toPush: (ino) => this.#tellLocal(ino, 'moved'),
     });
@@ -387,6 +391,11 @@ export class Tree {
   /** Called when a save has made another node of what the user knows as one file (`Succession`), before it is told of as removed. */
   onSuccession(listener: (former: Inode, heir: Inode) => void): void {
     this.#successionListeners.push(listener);
+  }
+
+  /** Called after nodes came back that were pinned before they were gone; the store has their pins. */
+  onPinnedAgain(listener: (inos: readonly Inode[]) => void): void {
+    this.#pinnedListeners.push(listener);
   }
 
   /** Called after changes that others made are recorded. */
