@@ -87,6 +87,31 @@ function strayPackages(imports: readonly Import[]): string[] {
   });
 }
 
+/** The files of one import cycle, the first one again at the end; empty where there is none. */
+function cycleIn(imports: readonly Import[]): string[] {
+  const targets = new Map<string, string[]>();
+  for (const { file, specifier } of imports) {
+    if (!specifier.startsWith('.')) continue;
+    targets.set(file, [...(targets.get(file) ?? []), join(dirname(file), specifier)]);
+  }
+  const done = new Set<string>();
+  const visit = (file: string, path: readonly string[]): string[] => {
+    if (path.includes(file)) return [...path.slice(path.indexOf(file)), file];
+    if (done.has(file)) return [];
+    for (const target of targets.get(file) ?? []) {
+      const cycle = visit(target, [...path, file]);
+      if (cycle.length > 0) return cycle;
+    }
+    done.add(file);
+    return [];
+  };
+  for (const file of targets.keys()) {
+    const cycle = visit(file, []);
+    if (cycle.length > 0) return cycle;
+  }
+  return [];
+}
+
 test('every import goes down the layers', () => {
   expect(allImports.length).toBeGreaterThan(20);
   expect(brokenLayers(allImports)).toEqual([]);
@@ -100,6 +125,15 @@ test('every folder of src/ has its place in the rule', () => {
   const folders = new Set(filesBelow('src', ['.ts']).map(folderOf));
 
   expect([...folders].filter((folder) => !(folder in MAY_IMPORT))).toEqual([]);
+});
+
+test('no file imports itself through others, not even for a type', () => {
+  expect(cycleIn(allImports)).toEqual([]);
+  // A type import closes a cycle like any other; a diamond is none.
+  const imports = (edges: string) =>
+    edges.split(' ').map((edge) => ({ file: `src/fs/${edge[0]}.ts`, specifier: `./${edge[2]}.ts` }));
+  expect(cycleIn(imports('a>b b>c c>b'))).toEqual(['src/fs/b.ts', 'src/fs/c.ts', 'src/fs/b.ts']);
+  expect(cycleIn(imports('a>b a>c b>d c>d'))).toEqual([]);
 });
 
 test('an import within the project names the file with its ending', () => {

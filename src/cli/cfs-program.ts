@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { programVersion } from '../base/program-version.ts';
-import { COMMAND_ACTIONS, type CommandContext } from './command-actions.ts';
+import { COMMAND_ACTIONS } from './command-actions.ts';
+import type { CommandContext } from './command-context.ts';
 import { addRow, newCommand } from './command-line.ts';
 import { commandRows, GROUPS } from './command-table.ts';
 import { Invocation } from './invocation.ts';

@@ -1,23 +1,11 @@
-import type { Clock } from '../base/clock.ts';
-import type { Paths } from '../config/paths.ts';
+import type { CommandAction, CommandContext } from './command-context.ts';
 import type { CommandName } from './command-table.ts';
-import type { CommandOutput } from './commands/sync.ts';
 import { exitCode } from './exit-codes.ts';
 import type { Invocation } from './invocation.ts';
 import { givenHere, loadedOptions, mountOptions } from './option-flags.ts';
 import { terminalPrompt } from './prompt.ts';
 import { SERVE_ACTIONS } from './serve/serve.ts';
 import { ServiceWait } from './service-wait.ts';
-
-/** What every command may use. */
-export interface CommandContext extends CommandOutput {
-  readonly paths: Paths;
-  readonly clock: Clock;
-  readonly env: Readonly<Record<string, string | undefined>>;
-}
-
-/** @returns the exit code (`exit-codes.ts`). Failures are thrown, see `failure.ts`. */
-export type CommandAction = (given: Invocation, context: CommandContext) => Promise<number>;
 
 /** What each row of the command table does. The code of a command is loaded when it is asked for. */
 export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {

@@ -1,8 +1,8 @@
 import { fstatSync, writeFileSync } from 'node:fs';
 import { isatty } from 'node:tty';
 import { Argument, Command, CommanderError, Option } from 'commander';
+import type { CommandOutput } from './command-output.ts';
 import type { CommandRow } from './command-row.ts';
-import type { CommandOutput } from './commands/sync.ts';
 import { exitCode } from './exit-codes.ts';
 import { runToExit } from './failure.ts';
 import { visible } from './mount-event.ts';

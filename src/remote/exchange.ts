@@ -6,7 +6,7 @@ import type { AnswerHeaders } from './answer-head.ts';
 import { certificateFault, systemCode } from './certificate-failure.ts';
 import type { ReusedReads } from './reused-reads.ts';
 import { StrangeNetworkError } from './strange-network.ts';
-import type { TransportRequest } from './transport.ts';
+import type { TransportRequest } from './transport-request.ts';
 
 /** undici's events of one exchange, as an Answer. */
 export class Exchange implements Dispatcher.DispatchHandler {

@@ -35,7 +35,8 @@ import { listAll, listPage, type PageQuery } from './listing.ts';
 import { Requests, type ServiceRequest } from './requests.ts';
 import { fileOf, progressOf, userOf } from './resource-mapping.ts';
 import { createRefreshToken, isRefusedByService, issueAccessToken } from './tokens.ts';
-import { type RequestBody, Transport, type TransportOptions } from './transport.ts';
+import { Transport, type TransportOptions } from './transport.ts';
+import type { RequestBody } from './transport-request.ts';
 import { bringVersionData, type IncomingData, type Landing, openVersionData } from './version-data.ts';
 
 export interface HttpServiceOptions extends TransportOptions {

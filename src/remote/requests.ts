@@ -8,7 +8,8 @@ import { certificateFaultOf } from './certificate-failure.ts';
 import type { Download } from './direct-downloads.ts';
 import { proxyFailureOf } from './proxy-failure.ts';
 import { STATUS_OF_NETWORK, StrangeNetworkError } from './strange-network.ts';
-import type { Method, RequestBody, Transport } from './transport.ts';
+import type { Transport } from './transport.ts';
+import type { Method, RequestBody } from './transport-request.ts';
 
 /**
  * From a request to an answer that means yes: the token, redirects, and what may be repeated.

@@ -13,29 +13,9 @@ import { surviveEndsWhilePaused } from './paused-parser.ts';
 import { proxySignInFailure } from './proxy-failure.ts';
 import { Receiver } from './receiver.ts';
 import { ReusedReads } from './reused-reads.ts';
+import type { TransportRequest } from './transport-request.ts';
 import { type CertificateSource, TrustStore } from './trust-store.ts';
 import { proxyAuthorization } from './tunnel.ts';
-
-/** A body of known length that can be sent again from its beginning. */
-export interface RequestBody {
-  readonly length: number;
-  /**
-   * A chunk may be overwritten once two more have been asked for. That is late enough: undici asks for the next one when the
-   * socket's queue is below its high-water mark, which is less than a chunk.
-   */
-  chunks(): AsyncIterable<Uint8Array>;
-}
-
-export type Method = 'GET' | 'PUT' | 'POST' | 'DELETE';
-
-export interface TransportRequest {
-  readonly method: Method;
-  /** On the service's own origin, always. */
-  readonly url: string;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: string | RequestBody | null;
-  readonly signal: AbortSignal | undefined;
-}
 
 export interface TransportOptions {
   /** The service's base URL. Plain http is for loopback only, unless `insecure`. */

@@ -3,7 +3,7 @@ import { StorageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { Blobs } from './blobs.ts';
 import type { VersionRow } from './database.ts';
-import type { Parts } from './reference-server.ts';
+import type { Parts } from './server-parts.ts';
 
 /**
  * After a start of the *machine*, a partial upload is believed only as far as it was synced: behind that, a power cut may

@@ -24,6 +24,7 @@ import { Pictures } from './pictures.ts';
 import { Repository } from './repository.ts';
 import { RequestLog } from './request-log.ts';
 import { Sealer } from './sealer.ts';
+import type { Parts } from './server-parts.ts';
 import { Uploads } from './uploads.ts';
 
 /** How the service behaves. All have defaults: those of the real service as far as they are known. */
@@ -207,18 +208,6 @@ export class ReferenceServer {
     await this.#parts.database.close();
     await this.#unlock();
   }
-}
-
-/** What works without listening: also for administration and checks beside a running server. */
-export interface Parts {
-  readonly database: Database;
-  readonly clock: Clock;
-  readonly accounts: Accounts;
-  readonly repository: Repository;
-  readonly histories: Histories;
-  readonly blobs: Blobs;
-  readonly sealer: Sealer;
-  readonly uploads: Uploads;
 }
 
 export function openParts(options: ReferenceServerOptions): Parts {

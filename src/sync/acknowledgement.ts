@@ -16,8 +16,8 @@ import type { LocalFacet, NodeRecord, RemoteFacet, StoreReader, StoreWriter, Tra
 import { conflictName } from '../tree/conflict-name.ts';
 import { baseOf, isTakenOverBy, judgeHistory, type Verdict } from './conflict.ts';
 import type { Intents } from './intents.ts';
-import type { OnTreeChange } from './name-push.ts';
 import { ownerOf } from './outcome.ts';
+import type { OnTreeChange } from './remote-naming.ts';
 import { pathOf, type SyncEvent } from './sync-event.ts';
 
 export interface AcknowledgementDeps {

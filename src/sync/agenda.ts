@@ -1,17 +1,15 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Inode } from '../base/vocabulary.ts';
 import { ifSound, soundNode, writeNode } from '../store/node-table.ts';
-import type { DirtyRecord, NodeRecord, UploadRecord } from '../store/tables.ts';
+import type { DirtyRecord } from '../store/tables.ts';
+import type { AgendaDeps } from './agenda-deps.ts';
 import type { DirtyIndex } from './dirty-index.ts';
 import { DueTimes } from './due-times.ts';
-import type { Intents } from './intents.ts';
 import { type Action, type Decision, decide, leavingHolder, type PlanView } from './plan.ts';
 import { planViewOf } from './plan-view.ts';
+import type { Blocker, Push } from './push.ts';
 import { PushQueue } from './push-queue.ts';
 import { type Place, RefusedNames } from './refused-names.ts';
-import type { ServiceLine } from './service-line.ts';
-import type { SyncDeps } from './sync-loop.ts';
-import type { SyncRequest } from './sync-request.ts';
 import { VersionPace } from './version-pace.ts';
 import { Waits } from './waits.ts';
 
@@ -436,42 +434,6 @@ export class Agenda {
     for (const ino of this.#stale) this.#index.refresh(ino);
     this.#stale.clear();
   }
-}
-
-/** One step that the service takes part in, from when it may begin to its end. */
-export interface Push {
-  readonly action: Action;
-  /** Whom the plan was asked about: the step may be about another node, in its way. */
-  readonly asker: Inode;
-  readonly weight: 'small' | 'large';
-  /** Of `elapsedMs`. */
-  readonly startedMs: number;
-  /** What is known of the step's node: as long as it is the same, nothing came of the push. */
-  readonly before: { readonly node: NodeRecord | undefined; readonly intent: UploadRecord | undefined };
-}
-
-/** Who keeps others, or itself, from being pushed. */
-export interface Blocker {
-  readonly ino: Inode;
-  readonly why: 'open' | 'parked';
-}
-
-export interface AgendaDeps
-  extends Pick<SyncDeps, 'store' | 'names' | 'isOpen' | 'isBeingWritten' | 'clock' | 'log' | 'options'> {
-  readonly index: DirtyIndex;
-  readonly intents: Intents;
-  /** Nothing is ready while it is closed. */
-  readonly line: Pick<ServiceLine, 'closedUntilMs' | 'isProbing'>;
-  /** Nodes that are being pushed. */
-  readonly pushing: { readonly size: number; has(ino: Inode): boolean };
-  /** What somebody waits for (`cfs sync --wait`) does not settle. */
-  readonly requests: Iterable<Pick<SyncRequest, 'has' | 'waitsFor'>>;
-  /** There is something to decide about: a turn is to come. */
-  readonly onWork: () => void;
-  /** Nobody wants any more what the push of the node sends: it is to be ended. May be called again until it has ended. */
-  readonly onVoid: (ino: Inode) => void;
-  /** Nothing could be decided about the node: it is parked, or put off by `failed`. */
-  readonly onUndecided: (ino: Inode, error: unknown) => void;
 }
 
 /** So that no turn takes longer than a millisecond or two. */

@@ -6,8 +6,8 @@ import type { LocalFacet, NodeRecord, RemoteFacet, StoreWriter, Transaction } fr
 import { isEmpty, isWithin } from '../tree/live-folder.ts';
 import type { TreeInvalidation } from '../tree/tree.ts';
 import type { Intents } from './intents.ts';
-import type { RemoteNaming } from './name-push.ts';
 import { ownerOf } from './outcome.ts';
+import type { RemoteNaming } from './remote-naming.ts';
 import { pathOf } from './sync-event.ts';
 
 /** What giving up one change means to whoever made it. */

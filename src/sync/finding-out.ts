@@ -5,10 +5,10 @@ import type { StoreWriter, UploadRecord } from '../store/tables.ts';
 import type { DirtyIndex } from './dirty-index.ts';
 import type { Intents } from './intents.ts';
 import type { NameOutcome } from './name-outcome.ts';
-import type { RemoteNaming } from './name-push.ts';
 import type { NewAddress } from './new-address.ts';
 import { fileNameOf, folderOf } from './outcome.ts';
 import type { RemoteChanges } from './remote-changes.ts';
+import type { RemoteNaming } from './remote-naming.ts';
 
 /**
  * Asks what a push of names did whose answer never came: by what its intent says it was to do, also after a crash, and before

@@ -5,8 +5,8 @@ import { listAnew, upwards, writeNode } from '../store/node-table.ts';
 import type { StoreWriter } from '../store/tables.ts';
 import { isWithin } from '../tree/live-folder.ts';
 import type { TreeInvalidation } from '../tree/tree.ts';
-import type { RemoteNaming } from './name-push.ts';
 import type { RemoteChanges } from './remote-changes.ts';
+import type { RemoteNaming } from './remote-naming.ts';
 import { PATH_NAMES_MAX } from './sync-event.ts';
 
 /**

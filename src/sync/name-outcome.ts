@@ -8,9 +8,9 @@ import type { RemoteFacet, StoreWriter } from '../store/tables.ts';
 import type { DirtyIndex } from './dirty-index.ts';
 import { PostponedError } from './failure.ts';
 import type { Intents } from './intents.ts';
-import type { OnTreeChange } from './name-push.ts';
 import { mustBeUnknown, ownerOf, recordCreated, recordDeleted, recordGone } from './outcome.ts';
 import type { RemoteChanges } from './remote-changes.ts';
+import type { OnTreeChange } from './remote-naming.ts';
 
 /** Writes down what came of a push of names, whether its answer came or it was found out: in one record with the end of its intent. */
 export class NameOutcome {

@@ -4,7 +4,6 @@ import type { Logger } from '../base/log.ts';
 import type { Inode, NodeKind, ResourceUrl } from '../base/vocabulary.ts';
 import { listAnew } from '../store/node-table.ts';
 import type { NodeRecord, RemoteFacet, StoreWriter, UploadRecord } from '../store/tables.ts';
-import type { TreeInvalidation } from '../tree/tree.ts';
 import type { DirtyIndex } from './dirty-index.ts';
 import { hadNoEffect, ParkedError, PostponedError } from './failure.ts';
 import { GivingWay } from './giving-way.ts';
@@ -17,19 +16,9 @@ import { folderOf, isTemporaryName, recordRelocated, temporaryName } from './out
 import type { Action } from './plan.ts';
 import type { Place } from './refused-names.ts';
 import type { RemoteChanges } from './remote-changes.ts';
+import type { OnTreeChange, RemoteNaming } from './remote-naming.ts';
 import { pathOf, type SyncEvent } from './sync-event.ts';
 import { type OnInTheWay, type RefusedName, TakenNames, type WayAround } from './taken-names.ts';
-
-/** The mapping between file names and the names that the service has (`tree/names`). */
-export interface RemoteNaming {
-  toRemoteName(fileName: string): string;
-  toFileName(remoteName: string): string;
-  /** `fileName` with the first number that makes it free. */
-  distinct(fileName: string, taken: (fileName: string) => boolean): string;
-}
-
-/** What a push found out changed the user's view of the tree: whoever caches names and attributes has to forget these. */
-export type OnTreeChange = (changes: readonly TreeInvalidation[]) => void;
 
 export interface NamePushDeps {
   readonly store: StoreWriter;

@@ -5,9 +5,9 @@ import type { Inode, ResourceUrl } from '../base/vocabulary.ts';
 import type { NodeRecord, RemoteFacet, StoreWriter } from '../store/tables.ts';
 import type { Intents } from './intents.ts';
 import type { NameOutcome } from './name-outcome.ts';
-import type { RemoteNaming } from './name-push.ts';
 import { fileNameOf, ownerOf, recordRelocated } from './outcome.ts';
 import type { RemoteChanges } from './remote-changes.ts';
+import type { RemoteNaming } from './remote-naming.ts';
 
 /**
  * The service may give what is moved a new address (docs/service.md 13.1). Where the answer that tells it is lost, the old one is nobody's, and the

@@ -3,7 +3,7 @@ import type { Inode, NodeKind, ResourceUrl } from '../base/vocabulary.ts';
 import { keepDeparted } from '../store/departed-attributes.ts';
 import { isContentDirty, newInode, removeNode, writeNode } from '../store/node-table.ts';
 import type { NodeRecord, RemoteFacet, StoreReader, Transaction } from '../store/tables.ts';
-import type { RemoteNaming } from './name-push.ts';
+import type { RemoteNaming } from './remote-naming.ts';
 
 /**
  * What acknowledged pushes write into remote facets, each inside the caller's transaction. Whom an outcome concerns is told

@@ -1,6 +1,6 @@
 import type { Inode } from '../base/vocabulary.ts';
 import { isContentDirty } from '../store/node-table.ts';
-import type { AgendaDeps } from './agenda.ts';
+import type { AgendaDeps } from './agenda-deps.ts';
 import type { DueTimes } from './due-times.ts';
 import type { PlanView } from './plan.ts';
 import type { RefusedNames } from './refused-names.ts';

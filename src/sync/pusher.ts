@@ -7,7 +7,7 @@ import { NameOutcome } from './name-outcome.ts';
 import { NamePush } from './name-push.ts';
 import { NewAddress } from './new-address.ts';
 import type { Action } from './plan.ts';
-import type { SyncDeps } from './sync-loop.ts';
+import type { SyncDeps } from './sync-deps.ts';
 import type { OnInTheWay } from './taken-names.ts';
 import { settleUnchanged } from './unchanged-draft.ts';
 import { UploadSession } from './upload-session.ts';

@@ -3,7 +3,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Inode } from '../base/vocabulary.ts';
 import { ifSound } from '../store/node-table.ts';
 import type { NodeRecord, StoreReader } from '../store/tables.ts';
-import type { Push } from './agenda.ts';
+import type { Push } from './push.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 
 /** What is known of a refusal. */

@@ -1,58 +1,26 @@
 import { isDeepStrictEqual } from 'node:util';
 import { unlessAborted } from '../base/abort.ts';
-import type { Clock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
-import type { Logger } from '../base/log.ts';
-import type { ContentId, Extent, Inode } from '../base/vocabulary.ts';
-import type { Contents } from '../bytes/contents.ts';
+import type { ContentId, Inode } from '../base/vocabulary.ts';
 import { ifSound, liesIn } from '../store/node-table.ts';
-import type { StoreWriter, Transaction } from '../store/tables.ts';
-import { Agenda, type Push } from './agenda.ts';
+import type { Transaction } from '../store/tables.ts';
+import { Agenda } from './agenda.ts';
 import { DirtyIndex } from './dirty-index.ts';
 import { type Discard, Discarding } from './discarding.ts';
 import { type Failure, failureOf } from './failure.ts';
-import { Intents, type PushMarking } from './intents.ts';
+import { Intents } from './intents.ts';
 import { MadeHere } from './made-here.ts';
-import type { OnTreeChange, RemoteNaming } from './name-push.ts';
 import type { Action } from './plan.ts';
+import type { Push } from './push.ts';
 import { Pusher } from './pusher.ts';
 import { Refusals } from './refusals.ts';
-import type { RemoteChanges, UploadService } from './remote-changes.ts';
 import { ServiceLine } from './service-line.ts';
+import type { SyncDeps } from './sync-deps.ts';
 import { pathOf, type SyncEvent, type SyncStatus, type WaitingChange } from './sync-event.ts';
-import type { SyncOptions } from './sync-options.ts';
 import { SyncReporter } from './sync-reporter.ts';
 import { type OnBegin, type SyncReport, SyncRequest } from './sync-request.ts';
 import type { OnInTheWay } from './taken-names.ts';
 import { Tidying } from './tidying.ts';
-import type { OnSameBytes } from './unchanged-draft.ts';
-
-export interface SyncDeps {
-  readonly store: StoreWriter;
-  readonly contents: Contents;
-  readonly names: RemoteNaming;
-  readonly marks: PushMarking;
-  readonly changes: RemoteChanges;
-  readonly uploads: UploadService;
-  /** Fetches what is missing of a version, so that a draft over it can be sent. */
-  readonly complete: (content: ContentId, extent: Extent, signal: AbortSignal) => Promise<void>;
-  readonly isOpen: (ino: Inode) => boolean;
-  /** Whether a program is at it, and what it holds is not to be pushed now. */
-  readonly isBeingWritten: (ino: Inode) => boolean;
-  /** Whether a program has it open for writing, also where what it holds may be pushed meanwhile. */
-  readonly isOpenForWriting: (ino: Inode) => boolean;
-  /** Looks whether what a change is to be pushed into is still where it was, if that was not seen lately. Absent: it is. Never rejects. */
-  readonly beforePush?: (ino: Inode) => void | Promise<void>;
-  readonly clock: Clock;
-  readonly log: Logger;
-  /** For a person to read. */
-  readonly onEvent: (event: SyncEvent) => void;
-  /** What the kernel has to forget: the sync changed what users see (a conflicted copy; theirs taken over). */
-  readonly onTreeChange: OnTreeChange;
-  /** Absent: nobody has a file open. */
-  readonly onSameBytes?: OnSameBytes;
-  readonly options: SyncOptions;
-}
 
 /** After a turn that failed. */
 const TURN_AGAIN_MS = 5_000;

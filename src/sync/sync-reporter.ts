@@ -2,6 +2,7 @@ import type { Inode } from '../base/vocabulary.ts';
 import { soundNode, staysHere } from '../store/node-table.ts';
 import type { Agenda } from './agenda.ts';
 import type { ServiceLine } from './service-line.ts';
+import type { SyncDeps } from './sync-deps.ts';
 import {
   changeKindOf,
   type ParkedChange,
@@ -10,7 +11,6 @@ import {
   type SyncStatus,
   type WaitingChange,
 } from './sync-event.ts';
-import type { SyncDeps } from './sync-loop.ts';
 
 /** What is told of the pushes, to a person and to `cfs status`. Changes nothing. */
 export class SyncReporter {

@@ -1,7 +1,7 @@
 import type { ContentId, Inode } from '../base/vocabulary.ts';
 import { ifSound, soundNode } from '../store/node-table.ts';
 import type { NodeRecord, StoreReader } from '../store/tables.ts';
-import type { Blocker } from './agenda.ts';
+import type { Blocker } from './push.ts';
 import { changeKindOf, type ParkedChange, parkedChange, pathOf } from './sync-event.ts';
 
 /** What became of what one `syncNow` was to push. */

@@ -6,11 +6,11 @@ import { conflictName } from '../tree/conflict-name.ts';
 import type { DirtyIndex } from './dirty-index.ts';
 import { PostponedError } from './failure.ts';
 import type { Intents } from './intents.ts';
-import type { RemoteNaming } from './name-push.ts';
 import { recordRelocated } from './outcome.ts';
 import { isMoved } from './plan.ts';
 import type { Place } from './refused-names.ts';
 import type { RemoteChanges } from './remote-changes.ts';
+import type { RemoteNaming } from './remote-naming.ts';
 
 /** A name that the service refused for whom, and where. */
 export interface RefusedName {

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { cfsProgram } from '../../src/cli/cfs-program.ts';
-import type { CommandContext } from '../../src/cli/command-actions.ts';
+import type { CommandContext } from '../../src/cli/command-context.ts';
 import type { CommandRow } from '../../src/cli/command-row.ts';
 import { CFS_MOUNT, commandRows, GROUPS } from '../../src/cli/command-table.ts';
 import { usageOf } from '../../src/cli/reference.ts';

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { ApiError, ProtocolError, TransportError } from '../../src/base/errors.ts';
 import type { ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
 import type { HttpService } from '../../src/remote/http-service.ts';
-import type { RequestBody } from '../../src/remote/transport.ts';
+import type { RequestBody } from '../../src/remote/transport-request.ts';
 import { clientOf, HastyClock } from './client.ts';
 import {
   answer,

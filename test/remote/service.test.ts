@@ -7,7 +7,7 @@ import { silentLogger } from '../../src/base/log.ts';
 import type { ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
 import type { RemoteUser } from '../../src/remote/account.ts';
 import { HttpService } from '../../src/remote/http-service.ts';
-import type { RequestBody } from '../../src/remote/transport.ts';
+import type { RequestBody } from '../../src/remote/transport-request.ts';
 import type { FaultRule } from '../../src/server/fault-plan.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
 import { HastyClock } from './client.ts';

@@ -4,9 +4,10 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, expect, test } from 'vitest';
 import type { ResourceId } from '../../src/protocol/endpoints.ts';
-import { openAdministration, openParts, type Parts } from '../../src/server/reference-server.ts';
+import { openAdministration, openParts } from '../../src/server/reference-server.ts';
 import { Refusal } from '../../src/server/refusal.ts';
 import type { NameRules, Repository } from '../../src/server/repository.ts';
+import type { Parts } from '../../src/server/server-parts.ts';
 
 /**
  * The repository against a model: a flat map from id to (kind, name, parent), in which a folder's listing is whatever names it

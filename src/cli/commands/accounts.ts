@@ -6,11 +6,11 @@ import { silentLogger } from '../../base/log.ts';
 import { accountPaths, type Paths, storeDirectories } from '../../config/paths.ts';
 import { Store } from '../../store/environment.ts';
 import { chooseAccount } from '../account-file.ts';
+import type { CommandOutput } from '../command-output.ts';
 import { exitCode } from '../exit-codes.ts';
 import { visible } from '../mount-event.ts';
 import { localFiles } from '../mounting/pending-changes.ts';
 import { type AccountState, accountStates } from '../running-mounts.ts';
-import type { CommandOutput } from './sync.ts';
 
 /** Of the files that stay on this machine so many are named. */
 const NAMED_MAX = 10;

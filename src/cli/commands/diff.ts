@@ -4,12 +4,12 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import { UsageError } from '../../base/errors.ts';
+import type { CommandOutput } from '../command-output.ts';
 import { exitCode } from '../exit-codes.ts';
 import { visible } from '../mount-event.ts';
 import { DOCUMENTS_MS_MAX, type ServiceDeps, withService } from '../service-access.ts';
 import { findFileInMount, findInMount } from './file-in-mount.ts';
 import { LeftBehind } from './left-behind.ts';
-import type { CommandOutput } from './sync.ts';
 import { chooseVersion, namedVersions, parseVersionOf } from './version-choice.ts';
 import { fetchVersion } from './version-fetch.ts';
 

@@ -8,12 +8,12 @@ import { formatBytes } from '../../config/units.ts';
 import { PART_BYTES_MAX } from '../../control/methods.ts';
 import type { UnsyncedFile } from '../../control/status-model.ts';
 import { chooseAccount } from '../account-file.ts';
+import type { CommandOutput } from '../command-output.ts';
 import { exitCode } from '../exit-codes.ts';
 import { visible } from '../mount-event.ts';
 import { mountPathOf } from '../mount-point.ts';
 import { accountStates } from '../running-mounts.ts';
 import { DeepFolders } from './deep-folders.ts';
-import type { CommandOutput } from './sync.ts';
 import {
   openUnsyncedInMount,
   openUnsyncedInStore,

@@ -3,11 +3,12 @@ import type { Paths } from '../../config/paths.ts';
 import { formatBytes, formatDuration } from '../../config/units.ts';
 import { callControl } from '../../control/client.ts';
 import type { PinnedPath } from '../../control/status-model.ts';
+import type { CommandOutput } from '../command-output.ts';
 import { exitCode } from '../exit-codes.ts';
 import { visible } from '../mount-event.ts';
 import { paceOf } from './progress-line.ts';
 import type { PathFlags } from './refresh.ts';
-import { type CommandOutput, mountAndPath } from './sync.ts';
+import { mountAndPath } from './sync.ts';
 
 /**
  * `cfs pin PATH`: keeps a file, or all that is in a folder now and later, complete on this machine. Returns when everything is here

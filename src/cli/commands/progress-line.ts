@@ -1,7 +1,7 @@
 import type { Clock } from '../../base/clock.ts';
 import { formatBytes, formatDuration } from '../../config/units.ts';
 import type { SyncProgress } from '../../control/status-model.ts';
-import type { CommandOutput } from './sync.ts';
+import type { CommandOutput } from '../command-output.ts';
 
 const BAR_WIDTH = 20;
 /** How much of the past counts for the rate. */

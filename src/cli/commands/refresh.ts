@@ -1,9 +1,10 @@
 import type { Paths } from '../../config/paths.ts';
 import { callControl } from '../../control/client.ts';
+import type { CommandOutput } from '../command-output.ts';
 import { exitCode } from '../exit-codes.ts';
 import { heldText, visible } from '../mount-event.ts';
 import type { ServiceWait } from '../service-wait.ts';
-import { type CommandOutput, mountAndPath } from './sync.ts';
+import { mountAndPath } from './sync.ts';
 
 export interface PathFlags {
   /** A file or folder in the mount; null: everything. */

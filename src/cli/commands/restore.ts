@@ -6,13 +6,13 @@ import { processLife } from '../../base/process-life.ts';
 import { accountPaths } from '../../config/paths.ts';
 import { formatBytes } from '../../config/units.ts';
 import { callControl } from '../../control/client.ts';
+import type { CommandOutput } from '../command-output.ts';
 import { exitCode } from '../exit-codes.ts';
 import { visible } from '../mount-event.ts';
 import { DOCUMENTS_MS_MAX, type ServiceDeps, withService } from '../service-access.ts';
 import type { ServiceWait } from '../service-wait.ts';
 import { findFileInMount, type InMount } from './file-in-mount.ts';
 import { LeftBehind } from './left-behind.ts';
-import type { CommandOutput } from './sync.ts';
 import { chooseVersion, namedVersions, parseVersionOf } from './version-choice.ts';
 import { fetchVersion } from './version-fetch.ts';
 

@@ -1,9 +1,9 @@
 import { UsageError } from '../../base/errors.ts';
+import type { CommandOutput } from '../command-output.ts';
 import { exitCode } from '../exit-codes.ts';
 import { visible } from '../mount-event.ts';
 import { DOCUMENTS_MS_MAX, type ServiceDeps, withService } from '../service-access.ts';
 import { findFileInMount } from './file-in-mount.ts';
-import type { CommandOutput } from './sync.ts';
 
 /** `cfs share link FILE [--off]`: anyone with the link can read the file and its later versions. Prints only the link. */
 export async function shareLinkCommand(

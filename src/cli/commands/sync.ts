@@ -4,19 +4,12 @@ import { UsageError } from '../../base/errors.ts';
 import type { Paths } from '../../config/paths.ts';
 import { callControl } from '../../control/client.ts';
 import type { ControlMethods } from '../../control/methods.ts';
+import type { CommandOutput } from '../command-output.ts';
 import { exitCode } from '../exit-codes.ts';
 import { visible } from '../mount-event.ts';
 import { mountPathOf, namedPathOf } from '../mount-point.ts';
 import { accountStates, chooseMount, isRunning, noMount, type RunningMount } from '../running-mounts.ts';
 import { ProgressLine } from './progress-line.ts';
-
-/** The output of a command. */
-export interface CommandOutput {
-  readonly print: (text: string) => void;
-  readonly warn: (text: string) => void;
-  /** A line that the next one replaces; null where standard error is not a terminal. */
-  readonly redraw: ((text: string) => void) | null;
-}
 
 export interface SyncFlags {
   /** A file or folder in the mount; null: everything. */

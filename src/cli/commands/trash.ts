@@ -9,6 +9,7 @@ import { callControl, NoMountError } from '../../control/client.ts';
 import type { HttpService } from '../../remote/http-service.ts';
 import { Names } from '../../tree/names.ts';
 import { chooseAccount } from '../account-file.ts';
+import type { CommandOutput } from '../command-output.ts';
 import { exitCode } from '../exit-codes.ts';
 import { failureOf } from '../failure.ts';
 import { visible } from '../mount-event.ts';
@@ -16,7 +17,6 @@ import type { Prompt } from '../prompt.ts';
 import { type RunningMount, runningMounts } from '../running-mounts.ts';
 import { DOCUMENTS_MS_MAX, type ServiceDeps, withService } from '../service-access.ts';
 import { findInMount } from './file-in-mount.ts';
-import type { CommandOutput } from './sync.ts';
 
 /** What lies in the service's trash. */
 export interface TrashItem {

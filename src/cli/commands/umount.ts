@@ -3,12 +3,12 @@ import { UsageError } from '../../base/errors.ts';
 import { processLife } from '../../base/process-life.ts';
 import type { Paths } from '../../config/paths.ts';
 import { callControl } from '../../control/client.ts';
+import type { CommandOutput } from '../command-output.ts';
 import { exitCode } from '../exit-codes.ts';
 import { visible } from '../mount-event.ts';
 import { detachMount, isOurs, mountAt, mountPathOf, probeMount } from '../mount-point.ts';
 import { chooseMount } from '../running-mounts.ts';
 import { ProgressLine } from './progress-line.ts';
-import type { CommandOutput } from './sync.ts';
 
 export interface UmountFlags {
   readonly directory: string | null;

@@ -2,10 +2,10 @@ import { type FileHandle, open, rm } from 'node:fs/promises';
 import { formatBytes } from '../../config/units.ts';
 import type { NamedVersion } from '../../fs/file-history.ts';
 import type { HttpService } from '../../remote/http-service.ts';
+import type { CommandOutput } from '../command-output.ts';
 import { withPath } from '../failure.ts';
 import { visible } from '../mount-event.ts';
 import type { ServiceWait } from '../service-wait.ts';
-import type { CommandOutput } from './sync.ts';
 
 /**
  * Writes a version's bytes into a new file of mode 0600, whole or not at all.

@@ -3,11 +3,11 @@ import type { ResourceUrl } from '../../base/vocabulary.ts';
 import { formatBytes } from '../../config/units.ts';
 import type { Located } from '../../control/status-model.ts';
 import type { NamedVersion } from '../../fs/file-history.ts';
+import type { CommandOutput } from '../command-output.ts';
 import { exitCode } from '../exit-codes.ts';
 import { visible } from '../mount-event.ts';
 import { DOCUMENTS_MS_MAX, type ServiceDeps, withService } from '../service-access.ts';
 import { findInMount } from './file-in-mount.ts';
-import type { CommandOutput } from './sync.ts';
 import { namedVersions } from './version-choice.ts';
 
 /** `cfs versions FILE`: what the service keeps of a file, newest first. */

@@ -36,9 +36,6 @@ export type MountAnswer =
   | { readonly ready: true; readonly directory: string; readonly pid: number }
   | { readonly ready: false; readonly error: string; readonly exitCode: number };
 
-/** Mounts of ours have the type `fuse.cfs-mount` in /proc/mounts; a dead one is recognised by it. */
-export const MOUNT_SUBTYPE = 'cfs-mount';
-
 const REQUEST_VARIABLE = 'CFS_MOUNT_REQUEST';
 const READY_VARIABLE = 'CFS_MOUNT_READY_FD';
 

@@ -1,5 +1,4 @@
 import { fileKeyOf, type OptionKey, optionRows } from '../../config/options.ts';
-import { MOUNT_SUBTYPE } from './mount-request.ts';
 
 /** What of `-o` concerns the mount itself; the rest are options of the table in `config/options`. */
 export interface MountWords {
@@ -19,6 +18,9 @@ export interface MountWordsGiven {
   /** Names every word that is not known; null where all are. */
   readonly problem: string | null;
 }
+
+/** Mounts of ours have the type `fuse.cfs-mount` in /proc/mounts; a dead one is recognised by it. */
+export const MOUNT_SUBTYPE = 'cfs-mount';
 
 export const NO_MOUNT_WORDS: MountWords = { flags: [], fsname: null, autoUnmount: false };
 

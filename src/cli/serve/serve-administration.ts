@@ -1,9 +1,11 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { UsageError } from '../../base/errors.ts';
+import type { Administration } from '../../server/administration.ts';
 import { openAdministration } from '../../server/reference-server.ts';
+import type { CommandContext } from '../command-context.ts';
+import type { Invocation } from '../invocation.ts';
 import { terminalPrompt } from '../prompt.ts';
-import type { AdministerDeps } from './serve.ts';
 
 /** Opens the data, whether or not a server runs on them, and closes them again. */
 export async function withAdministration(
@@ -71,4 +73,13 @@ async function freePort(): Promise<number> {
   const { port } = server.address() as AddressInfo;
   server.close();
   return port;
+}
+
+/** What an administrating command works with. */
+export interface AdministerDeps {
+  readonly administration: Administration;
+  /** Where clients find the server on these data. */
+  readonly origin: () => Promise<string>;
+  readonly given: Invocation;
+  readonly context: CommandContext;
 }

@@ -1,20 +1,11 @@
 import { UsageError } from '../../base/errors.ts';
 import { formatBytes, parseBytes } from '../../config/units.ts';
-import type { Administration } from '../../server/administration.ts';
-import type { CommandAction, CommandContext } from '../command-actions.ts';
+import type { CommandAction, CommandContext } from '../command-context.ts';
 import type { CommandName } from '../command-table.ts';
 import { exitCode } from '../exit-codes.ts';
 import type { Invocation } from '../invocation.ts';
 import { visible } from '../mount-event.ts';
-
-/** What an administrating command works with. */
-export interface AdministerDeps {
-  readonly administration: Administration;
-  /** Where clients find the server on these data. */
-  readonly origin: () => Promise<string>;
-  readonly given: Invocation;
-  readonly context: CommandContext;
-}
+import type { AdministerDeps } from './serve-administration.ts';
 
 type ServeCommandName = Extract<CommandName, `serve${string}`>;
 

@@ -1,0 +1,24 @@
+import type { Inode } from '../base/vocabulary.ts';
+import type { DirtyIndex } from './dirty-index.ts';
+import type { Intents } from './intents.ts';
+import type { ServiceLine } from './service-line.ts';
+import type { SyncDeps } from './sync-deps.ts';
+import type { SyncRequest } from './sync-request.ts';
+
+export interface AgendaDeps
+  extends Pick<SyncDeps, 'store' | 'names' | 'isOpen' | 'isBeingWritten' | 'clock' | 'log' | 'options'> {
+  readonly index: DirtyIndex;
+  readonly intents: Intents;
+  /** Nothing is ready while it is closed. */
+  readonly line: Pick<ServiceLine, 'closedUntilMs' | 'isProbing'>;
+  /** Nodes that are being pushed. */
+  readonly pushing: { readonly size: number; has(ino: Inode): boolean };
+  /** What somebody waits for (`cfs sync --wait`) does not settle. */
+  readonly requests: Iterable<Pick<SyncRequest, 'has' | 'waitsFor'>>;
+  /** There is something to decide about: a turn is to come. */
+  readonly onWork: () => void;
+  /** Nobody wants any more what the push of the node sends: it is to be ended. May be called again until it has ended. */
+  readonly onVoid: (ino: Inode) => void;
+  /** Nothing could be decided about the node: it is parked, or put off by `failed`. */
+  readonly onUndecided: (ino: Inode, error: unknown) => void;
+}

@@ -1,0 +1,12 @@
+import type { TreeInvalidation } from '../tree/tree.ts';
+
+/** The mapping between file names and the names that the service has (`tree/names`). */
+export interface RemoteNaming {
+  toRemoteName(fileName: string): string;
+  toFileName(remoteName: string): string;
+  /** `fileName` with the first number that makes it free. */
+  distinct(fileName: string, taken: (fileName: string) => boolean): string;
+}
+
+/** What a push found out changed the user's view of the tree: whoever caches names and attributes has to forget these. */
+export type OnTreeChange = (changes: readonly TreeInvalidation[]) => void;
