@@ -177,10 +177,10 @@ describe('cfs login', () => {
   });
 
   test.each([
-    [[], 'say where the service is'],
+    [[], 'no service address'],
     [['example.com'], 'is not a URL'],
     [['ftp://example.com'], 'is not a URL'],
-    [['http://ann:secret@example.com'], 'no user name or password in the URL'],
+    [['http://ann:secret@example.com'], 'the URL must not contain a user name or password'],
     [['https://example.com/api?x=1'], 'give https://example.com'],
     [['http://192.0.2.1'], '--insecure'],
   ])('%j is refused before anything is sent', async (args, reason) => {
