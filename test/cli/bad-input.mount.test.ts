@@ -181,7 +181,7 @@ describe('cfs login', () => {
     [['example.com'], 'is not a URL'],
     [['ftp://example.com'], 'is not a URL'],
     [['http://ann:secret@example.com'], 'the URL must not contain a user name or password'],
-    [['https://example.com/api?x=1'], 'give https://example.com'],
+    [['https://example.com/api?x=1'], 'use https://example.com'],
     [['http://192.0.2.1'], '--insecure'],
   ])('%j is refused before anything is sent', async (args, reason) => {
     expectRefusal(await home.run('cfs', ['login', ...args], { env: SECRETS }), exitCode('usage'), reason);

@@ -124,7 +124,7 @@ test('what was changed below --root account is exported and kept from cfs logout
 
   const refused = await own.cfs(['logout', '--forget'], { anyExitCode: true });
   expect(refused.code).toBe(exitCode('pending'));
-  expect(refused.stderr).toContain('on this machine only');
+  expect(refused.stderr).toContain('only on this machine');
   await own.cfs(['export', beside('stopped')]);
   expect(readFileSync(beside(`stopped/root=account/${folder}/whole.txt`), 'utf8')).toBe('whole');
 
