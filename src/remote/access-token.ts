@@ -15,16 +15,19 @@ export interface IssuedToken {
   readonly user: string;
 }
 
-/** Renewed this long before it expires, or after nine tenths of its life where that is shorter. */
+/** A token is renewed this long before it expires, or after nine tenths of its life if that is earlier. */
 const AHEAD_MS = 60_000;
 const AHEAD_OF_LIFE = 0.1;
-/** A refused sign-in is asked about again no more often than this; without a caller, after a pause that doubles from this to the longest. */
+/**
+ * Shortest pause between attempts after a refused sign-in. Without a caller, the pause doubles from this to the
+ * maximum.
+ */
 const REFUSED_AGAIN_MS = 60_000;
 const REFUSED_AGAIN_MS_MAX = 3_600_000;
-/** A refusal that may be the network's: the pause before the next question doubles from the first to the last. */
+/** For a refusal that may come from the network, the retry pause doubles from the first value to the second. */
 const DOUBTED_AGAIN_MS = 1_000;
 const DOUBTED_AGAIN_MS_MAX = 10_000;
-/** A refusal that lasts so long is believed, whoever gives it: a person may be able to cure it. */
+/** A refusal that lasts this long is reported whatever its origin: the user may be able to resolve it. */
 const DOUBTED_MS_MAX = 300_000;
 
 interface HeldToken {
@@ -34,17 +37,17 @@ interface HeldToken {
 }
 
 /**
- * The one access token: asked for once however many want it, renewed before it expires, renewed once more when the service
- * refuses it. How long it lives is the service's own difference between `expiration` and its Date header, so a wrong clock
- * here does not matter; after a suspended night, when the monotonic clock stood still, the refusal (401) renews it. So it does where there
- * is no Date header, and the token that was just given has expired by our clock, which then is ahead.
+ * The access token, shared by all requests: requested once for all callers, renewed before it expires, and renewed once
+ * more after a 401. Its lifetime is the difference between `expiration` and the Date header of the same response, so a
+ * wrong local clock does not matter. Without a Date header, a token that is already expired by the local clock is used
+ * until the service refuses it. The monotonic clock stops during suspend; a 401 then renews the token.
  *
- * A refused refresh token is a state: every request fails with SignInError at once, and `onSignInRequired` is called once. The service is
- * asked again at most every minute when there is a request, and without one after pauses that grow to an hour: the refusal may have been its
- * mistake. `onSignedIn` is called when that state ends.
+ * A refused refresh token is a state: every request fails immediately with SignInError, and `onSignInRequired` is
+ * called once. The refusal may be a mistake of the service. So the token is tried again: at most once a minute while
+ * requests come, otherwise after pauses that grow to an hour. `onSignedIn` is called when the state ends.
  *
- * Before the first refusal is believed, `isFromService` decides who gave it. A network that refuses everything is a StrangeNetworkError: it
- * passes, and nobody has to sign in.
+ * Before the first refusal is reported, `isFromService` decides where it came from. A network that refuses every
+ * request causes a StrangeNetworkError, which is temporary and needs no sign-in.
  */
 export class AccessToken {
   readonly #issue: (signal: AbortSignal) => Promise<IssuedToken>;
@@ -56,16 +59,17 @@ export class AccessToken {
   #held: HeldToken | null = null;
   #underWay: Promise<IssuedToken> | null = null;
   #refused: { readonly error: SignInError | TransportError; readonly askAgainMs: number } | null = null;
-  /** Refusals in a row that may be the network's, and when the first one came (`elapsedMs`). */
+  /** Consecutive refusals that may come from the network, and the time of the first (`elapsedMs`). */
   #doubted: { readonly times: number; readonly sinceMs: number } | null = null;
   #isRefusalTold = false;
-  /** How long until the refused refresh token is tried without a caller, and what cancels that. */
+  /** Pause until a refused refresh token is tried again without a caller, and the function that cancels the timer. */
   #againMs = REFUSED_AGAIN_MS;
   #cancelAgain: () => void = () => {};
 
   /**
-   * `issue` asks the service; it throws SignInError where the service refuses for good. `isFromService`: whether the service gave the refusal,
-   * and not somebody who refuses everything; it may throw what a request throws.
+   * @param options.issue requests a token; throws SignInError if the service refuses permanently
+   * @param options.isFromService whether the service itself gave the refusal, not a network that refuses everything;
+   * may throw what a request throws
    */
   constructor(options: {
     issue: (signal: AbortSignal) => Promise<IssuedToken>;
@@ -81,7 +85,7 @@ export class AccessToken {
     this.#onSignedIn = options.onSignedIn;
   }
 
-  /** Whether somebody has to sign in again before anything works. */
+  /** Whether the user must sign in again before requests can succeed. */
   get signInRequired(): boolean {
     return this.#refused?.error instanceof SignInError;
   }
@@ -96,13 +100,16 @@ export class AccessToken {
     return this.#renewed(signal);
   }
 
-  /** The token after `refused` was answered with 401: another one, unless somebody has renewed it meanwhile. */
+  /**
+   * The token to use after `refused` was answered with 401. A token that was renewed in the meantime is returned as it
+   * is.
+   */
   after(refused: string, signal: AbortSignal | undefined): IssuedToken | Promise<IssuedToken> {
     if (this.#held?.issued.token === refused) this.#held = null;
     return this.current(signal);
   }
 
-  /** Forgets the token, the refusal, and what is being asked: the refresh token has changed. */
+  /** The refresh token has changed: forgets the token, the refusal and the pending request. */
   reset(): void {
     this.#held = null;
     this.#accepted();
@@ -114,12 +121,12 @@ export class AccessToken {
     this.#closing.abort(new DOMException('the service is no longer needed', 'AbortError'));
   }
 
-  /** Not tied to whoever asked first: that one may give up while others wait. */
+  /** The request is shared: the first caller may abort while others still wait. */
   #renewed(signal: AbortSignal | undefined): Promise<IssuedToken> {
     if (this.#refused !== null && this.#clock.elapsedMs() < this.#refused.askAgainMs) {
       return Promise.reject(this.#refused.error);
     }
-    if (signal?.aborted) return Promise.reject(signal.reason); // nothing is asked for nobody
+    if (signal?.aborted) return Promise.reject(signal.reason); // no caller waits: send nothing
     this.#underWay ??= this.#ask();
     return signal === undefined ? this.#underWay : unlessAborted(this.#underWay, signal);
   }
@@ -131,7 +138,7 @@ export class AccessToken {
     return asked;
   }
 
-  /** @param isCurrent false once another refresh token came: this answer then says nothing of it */
+  /** @param isCurrent false once the refresh token was replaced: the result then says nothing about the new one */
   async #answer(isCurrent: () => boolean): Promise<IssuedToken> {
     const askedMs = this.#clock.elapsedMs();
     try {
@@ -150,14 +157,14 @@ export class AccessToken {
     }
   }
 
-  /** Whether the service refuses, as far as can be known. A refusal that was believed once, or that lasts, is. */
+  /** Whether the refusal comes from the service. A refusal that was already reported, or that lasts, counts as one. */
   async #isBelieved(refusal: SignInError): Promise<boolean> {
     if (this.#isRefusalTold) return true;
     if (this.#doubted !== null && this.#clock.elapsedMs() - this.#doubted.sinceMs >= DOUBTED_MS_MAX) return true;
     return await this.#isFromService(refusal, this.#closing.signal);
   }
 
-  /** Infinity: until it is refused. */
+  /** @returns lifetime in milliseconds; Infinity: until the service refuses it */
   #usedForMs({ expiresMs, serverTimeMs }: IssuedToken): number {
     const lifeMs = expiresMs - (serverTimeMs ?? this.#clock.nowMs());
     if (lifeMs > 0) return lifeMs - Math.min(AHEAD_MS, lifeMs * AHEAD_OF_LIFE);
@@ -181,7 +188,7 @@ export class AccessToken {
     return error;
   }
 
-  /** Nobody is told to sign in: what wants a token fails as it does without a line. */
+  /** The user is not asked to sign in: requests that need a token fail as they do while offline. */
   #doubt(refusal: SignInError): TransportError {
     const nowMs = this.#clock.elapsedMs();
     const { times, sinceMs } = this.#doubted ?? { times: 0, sinceMs: nowMs };
@@ -197,13 +204,14 @@ export class AccessToken {
 
   #askAgainLater(): void {
     this.#cancelAgain();
-    // Jitter: the service refused many clients at the same moment, where it was its mistake.
+    // Jitter: a mistake of the service refuses many clients at the same moment.
     const pauseMs = this.#againMs * (1 + this.#clock.random() / 4);
     this.#againMs = Math.min(this.#againMs * 2, REFUSED_AGAIN_MS_MAX);
     this.#cancelAgain = this.#clock.after(pauseMs, () => {
       if (this.#closing.signal.aborted) return;
       this.#underWay ??= this.#ask();
-      // A refusal has set the next pause. After any other failure it is still not known whether the service refuses.
+      // A refusal schedules the next attempt itself. After any other failure the state of the refresh token is still
+      // unknown.
       this.#underWay.catch((error: unknown) => {
         if (!(error instanceof SignInError) && this.signInRequired) this.#askAgainLater();
       });

@@ -17,7 +17,9 @@ import { DOCUMENT_BYTES_MAX, discarded, readDocument } from './answer-reading.ts
 import type { Requests } from './requests.ts';
 import { entriesOf } from './resource-mapping.ts';
 
-/** How an image is to come (docs/service.md 6.6): it fits into the box, its proportions kept unless it is made square. */
+/**
+ * Requested form of an image (docs/service.md 6.6). It fits into the box and keeps its proportions unless `square` is set.
+ */
 export interface ImageForm {
   readonly widthMax: number;
   readonly heightMax: number;
@@ -27,8 +29,9 @@ export interface ImageForm {
 }
 
 /**
- * What the account has besides folders: workspaces, albums, received shares, contacts, public links, transcoded images.
- * Contents of workspaces and albums are listed like folders (`HttpService.listPage`), shared folders *are* folders.
+ * Resources of the account other than folders: workspaces, albums, received shares, contacts, public links, transcoded
+ * images. Contents of workspaces and albums are listed like folders (`HttpService.listPage`); shared folders *are*
+ * folders.
  */
 export class AccountService {
   readonly #requests: Requests;
@@ -39,7 +42,7 @@ export class AccountService {
     this.#user = options.user;
   }
 
-  /** Machines whose folders are kept in step, one collection each. */
+  /** Synchronized computers, one collection each. */
   async workspaces(signal?: AbortSignal): Promise<readonly RemoteCollection[]> {
     return await this.#collections((await this.#user(signal)).workspaces, signal);
   }
@@ -50,7 +53,7 @@ export class AccountService {
     await this.#requests.send(request, discarded);
   }
 
-  /** Folders that hold an image, each once more. */
+  /** Folders that contain an image; the service lists each of them again as an album. */
   async albums(signal?: AbortSignal): Promise<readonly RemoteCollection[]> {
     return await this.#collections((await this.#user(signal)).albums, signal);
   }
@@ -87,19 +90,19 @@ export class AccountService {
     return (await this.#document(file, decodeFile, signal)).publicLink?.url ?? null;
   }
 
-  /** @returns the link that there is from now on; null after it was taken away */
+  /** @returns the link now in effect; null after it was removed */
   async setPublicLink(file: ResourceUrl, state: 'on' | 'off', signal?: AbortSignal): Promise<string | null> {
     const body = encodeFileUpdate({ publicLink: { enabled: state === 'on' } });
     const request = { method: 'PUT', url: file, repetition: 'always', body, mayReaddress: true, signal } as const;
     const link = await this.#requests.send(request, async ({ answer }) => {
       const bytes = await answer.bytes(DOCUMENT_BYTES_MAX);
-      // The vendor's page speaks of no body, the service sends one (docs/service.md 13.6).
+      // The vendor's documentation mentions no body; the service sends one (docs/service.md 13.6).
       return bytes.byteLength === 0 ? undefined : (decodeFile(bytes).publicLink?.url ?? null);
     });
     return link === undefined ? await this.publicLink(file, signal) : link;
   }
 
-  /** What the service says of a picture; null for a file that is none. */
+  /** Image metadata; null for a file that is not an image. */
   async image(file: ResourceUrl, signal?: AbortSignal): Promise<RemoteImage | null> {
     const { image } = await this.#document(file, decodeFile, signal);
     if (image === undefined) return null;
@@ -126,7 +129,7 @@ export class AccountService {
     return entries.flatMap((entry) => (entry.kind === 'folder' ? [{ url: entry.url, name: entry.name }] : []));
   }
 
-  /** Account collections come whole by default (docs/service.md 4.2); a service that pages them is followed. */
+  /** The service returns account collections whole by default (docs/service.md 4.2); pages are followed if it sends them. */
   async #listed(container: ResourceUrl, signal: AbortSignal | undefined): Promise<readonly RemoteEntry[]> {
     const entries = new Map<ResourceUrl, RemoteEntry>();
     for (let start = 0; ; ) {

@@ -13,29 +13,30 @@ import { nullWhenGone } from './answer-reading.ts';
 import type { HttpService } from './http-service.ts';
 import type { IncomingData, Landing } from './version-data.ts';
 
-/** What the folders are called that the account does not have as such. */
+/** Names of the two synthetic folders. */
 export const WORKSPACES_NAME = 'Workspaces';
 export const SHARES_NAME = 'Shared with me';
 
-/** As `tree/remote-entry` knows it: the bytes of such a file are where the link leads. */
+/** Must equal the type in `tree/remote-entry`. The content of such a file is the target of the link. */
 const LINK_MEDIA_TYPE = 'inode/symlink';
 const LINK_MARK = '#link=';
 const OWNER_MARK = '#owner=';
 const CONTACTS_MAX = 1_000;
 
 /**
- * The whole account as one tree of folders (`--root account`), for whoever lists and reads:
+ * The whole account as one folder tree (`--root account`), for listing and reading:
  *
  *   /                         the sync folders, without the trash
- *   /Workspaces/NAME/         what that computer has: links to sync folders, which have one place only
+ *   /Workspaces/NAME/         links to the sync folders of that computer, because a folder has one place only
  *   /Shared with me/OWNER/    the folders that this person shares
  *
- * What the service lists itself is listed by it; the rest is made here, under addresses that nobody else has.
+ * Folders that the service lists keep their URLs. The other folders are synthetic, with URLs that no resource of the
+ * service has.
  */
 export class AccountTree {
   readonly #service: HttpService;
   readonly #base: string;
-  /** A name as it is shown: links lead to what a person sees. */
+  /** Maps a remote name to its local form: link targets must name what the user sees. */
   readonly #shownName: (name: string) => string;
   readonly #contacts = new Map<string, string>();
   #user: RemoteUser | null = null;
@@ -46,7 +47,7 @@ export class AccountTree {
     this.#shownName = options.shownName;
   }
 
-  /** As `HttpService.listPage`; what is made here comes in one page. */
+  /** As `HttpService.listPage`; a synthetic folder is a single page. */
   async listPage(folder: ResourceUrl, start: number, signal?: AbortSignal): Promise<ListingPage> {
     const made = await this.#made(folder, signal);
     if (made === null) return await this.#service.listPage(folder, start, signal);
@@ -62,8 +63,10 @@ export class AccountTree {
     if (url === user.receivedShares) return { kind: 'folder', url, name: SHARES_NAME, place: 'made', parent };
     const owner = ownerOf(url);
     if (owner === null) {
-      const told = await this.#service.resource(url, kind, signal);
-      return told?.kind === 'folder' ? { ...told, parent: await this.#parentOf(told, user, signal) } : told;
+      const resource = await this.#service.resource(url, kind, signal);
+      return resource?.kind === 'folder'
+        ? { ...resource, parent: await this.#parentOf(resource, user, signal) }
+        : resource;
     }
     const found = (await this.#owners(user, signal)).find((entry) => entry.url === url);
     return found === undefined ? null : { ...found, parent: user.receivedShares as ResourceUrl };
@@ -117,7 +120,7 @@ export class AccountTree {
     return only === null ? [] : [only];
   }
 
-  /** The entries of a folder that is made here; null for all others. */
+  /** The entries of a synthetic folder; null for all others. */
   async #made(folder: ResourceUrl, signal: AbortSignal | undefined): Promise<readonly RemoteEntry[] | null> {
     const user = await this.#known(signal);
     if (folder === user.syncFolders) return await this.#top(signal);
@@ -130,7 +133,7 @@ export class AccountTree {
   }
 
   async #top(signal: AbortSignal | undefined): Promise<readonly RemoteEntry[]> {
-    // Links of the account may come and go with what it is allowed: asked for with every listing of the top.
+    // The account's links may change with its permissions: fetch them again with every listing of the top.
     this.#user = await this.#service.user(signal);
     const { workspaces, receivedShares } = this.#user;
     const made = [
@@ -142,11 +145,11 @@ export class AccountTree {
 
   async #syncFolders(user: RemoteUser, signal: AbortSignal | undefined): Promise<readonly RemoteFolder[]> {
     const entries = await this.#service.list(user.syncFolders, signal);
-    // The trash: what is deleted goes there, and cannot be deleted from it by going there.
+    // Hide the trash: deleting moves entries into it, so entries inside it could not be deleted.
     return entries.flatMap((entry) => (entry.kind === 'folder' && entry.url !== user.deletedFiles ? [entry] : []));
   }
 
-  /** A folder that is a sync folder of the account is shown at the top, and here by a link to it: a folder has one place. */
+  /** A sync folder appears at the top; here only a link to it appears, because a folder has one place. */
   async #workspace(
     workspace: ResourceUrl,
     user: RemoteUser,
@@ -160,7 +163,10 @@ export class AccountTree {
     });
   }
 
-  /** Where a folder is shown. The service tells no parent of what it has on top: believed, that would be a folder that went away. */
+  /**
+   * The folder's parent in this tree. The service reports no parent for top-level folders; taken literally, that would
+   * read as a deletion.
+   */
   async #parentOf(
     { url, parent }: RemoteResource,
     user: RemoteUser,
@@ -176,7 +182,7 @@ export class AccountTree {
     return parent ?? (url === user.deletedFiles ? null : user.syncFolders);
   }
 
-  /** Whether a folder is the user's own; null where ids do not tell whose they are. */
+  /** Whether the folder belongs to the user; null if its id does not show the owner. */
   #isOwn(folder: string, user: RemoteUser): boolean | null {
     const [endpoint, top] = [parseUrl(this.#base, folder), parseUrl(this.#base, user.syncFolders)];
     if (endpoint?.kind !== 'folder' || top?.kind !== 'userCollection') return null;
@@ -198,16 +204,16 @@ export class AccountTree {
     return shares.flatMap((share) => (share.mayRead ? [{ ...share, owner: share.owner ?? '' }] : []));
   }
 
-  /** A person's name, or the address where there is none. */
+  /** The contact's name, or the email address if there is none. */
   async #contactName(owner: string, signal: AbortSignal | undefined): Promise<string> {
-    if (owner === '') return 'Somebody';
+    if (owner === '') return 'Unknown';
     const known = this.#contacts.get(owner);
     if (known !== undefined) return known;
     const contact = await nullWhenGone(() => this.#service.account.contact(owner, signal));
     const parts = [contact?.firstName, contact?.lastName].filter((part) => part != null && part !== '');
-    // Whoever shares and is no contact (any more) goes by the last part of the address that the share gives.
+    // A sharer who is not (or no longer) a contact is named by the last part of the owner URL.
     const name = parts.join(' ') || contact?.emailAddress || (owner.split('/').at(-1) as string);
-    // Who could not be asked about has a name again when the service is well: only what it told is kept.
+    // Do not cache a failed lookup: the name becomes available when the service recovers.
     if (contact === null) return name;
     if (this.#contacts.size >= CONTACTS_MAX) this.#contacts.clear();
     this.#contacts.set(owner, name);

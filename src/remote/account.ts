@@ -1,6 +1,6 @@
 import type { ResourceUrl } from '../base/vocabulary.ts';
 
-/** What belongs to the account rather than to a folder, as plain objects. Links are null where the service has none. */
+/** Account data (not folder data) as plain objects. Links are null if the service sends none. */
 
 export interface RemoteUser {
   /** The user's own URL, under which its collections lie: `{base}/user/<uid>`. */
@@ -39,12 +39,12 @@ export interface RemoteShare {
   readonly owner: string | null;
 }
 
-/** What the service says of a picture (docs/service.md 6.2). */
+/** Image metadata (docs/service.md 6.2). */
 export interface RemoteImage {
-  /** As it is stored, before it is turned. */
+  /** As stored, before rotation. */
   readonly widthPixels: number | null;
   readonly heightPixels: number | null;
-  /** Degrees clockwise by which it has to be turned to stand upright. */
+  /** Clockwise rotation, in degrees, that makes the image upright. */
   readonly rotation: number;
 }
 
@@ -54,13 +54,13 @@ export interface RemoteContact {
   readonly lastName: string | null;
 }
 
-/** What a new refresh token is asked for with; kept by nobody. */
+/** Input for a new refresh token; never stored. */
 export interface Credentials {
   readonly username: string;
   readonly password: string;
 }
 
-/** What names the application to the service. */
+/** Identifies the application to the service. */
 export interface ApplicationKeys {
   /** Path-like: `/sc/<uid>/<id>`. */
   readonly application: string;

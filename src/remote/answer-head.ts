@@ -18,12 +18,12 @@ export class AnswerHead {
   }
 
   /**
-   * The address in Location. On the server that was asked it begins as `asked` does, however it was written there (with the port that goes
-   * without saying, or relative: RFC 9110, 10.2.2): addresses are compared as texts, and listings give the same one.
+   * The URL in Location. A URL on the same server is rewritten to begin like `asked`, even if the service sent it
+   * relative or with the default port (RFC 9110, 10.2.2): URLs are compared as strings, and listings use this form.
    */
   locationFrom(asked: string): string | null {
     const location = this.header('location');
-    // Empty, it would mean the address that was asked (RFC 3986, 4.4), which no new thing has.
+    // An empty reference resolves to the request URL (RFC 3986, 4.4), which is never the URL of a new resource.
     if (location?.trim() === '') return null;
     if (location === null || !URL.canParse(location, asked)) return location;
     const target = new URL(location, asked);
@@ -32,7 +32,7 @@ export class AnswerHead {
     return `${ORIGIN.exec(asked)?.[0]}${path}`;
   }
 
-  /** The service's clock when it answered, milliseconds since the epoch; null where it sent none that makes sense. */
+  /** The service's clock at the response, milliseconds since the epoch; null without a valid Date header. */
   get serverTimeMs(): number | null {
     const ms = Date.parse(this.header('date') ?? '');
     return Number.isNaN(ms) ? null : ms;
@@ -49,7 +49,7 @@ export class AnswerHead {
     return ((this.header('content-type') ?? '').split(';')[0] as string).trim().toLowerCase();
   }
 
-  /** Whether the body is something else than the bytes that were asked for, until somebody decodes it. */
+  /** Whether the body has a content coding, so that its bytes are not those of the resource. */
   get isCoded(): boolean {
     return !/^(identity)?$/i.test((this.header('content-encoding') ?? '').trim());
   }
@@ -59,7 +59,7 @@ export class AnswerHead {
     return !/(^|[,\s])close($|[,\s])/i.test([this.headers.connection ?? ''].flat().join(','));
   }
 
-  /** How long the other side keeps an idle connection, milliseconds; null where it does not say. */
+  /** Idle time after which the peer closes the connection, milliseconds; null if it sends none. */
   get keptMs(): number | null {
     const [, seconds] = /(?:^|[,;\s])timeout=(\d{1,6})/i.exec(this.header('keep-alive') ?? '') ?? [];
     return seconds === undefined ? null : Number(seconds) * 1000;
@@ -73,9 +73,10 @@ const FIELD_NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
 /**
- * A head as it came, with the empty line that ends it, of an answer whose body is delimited by one Content-Length (RFC 9112, 6.3).
+ * A response head, including the final empty line, whose body is delimited by one Content-Length (RFC 9112, 6.3).
  *
- * @returns null for any other: chunked, of unknown length, coded, HTTP/1.0, interim, malformed. They are for whoever knows all of HTTP.
+ * @returns null for any other head: chunked, of unknown length, coded, HTTP/1.0, interim, malformed. The full HTTP
+ * client handles those.
  */
 export function plainHead(bytes: Buffer): AnswerHead | null {
   const lines = bytes.toString('latin1').slice(0, -4).split('\r\n');
@@ -83,7 +84,7 @@ export function plainHead(bytes: Buffer): AnswerHead | null {
   if (status === undefined || status === '204' || status === '304') return null;
   const headers: Record<string, string | string[]> = Object.create(null);
   for (const line of lines.slice(1)) {
-    // Split before it is matched: one pattern for both parts takes quadratic time to refuse a run of blanks.
+    // Split before matching: one pattern for both parts takes quadratic time to reject a run of blanks.
     const colon = line.indexOf(':');
     const raw = line.slice(colon + 1);
     if (colon < 0 || !FIELD_NAME.test(line.slice(0, colon)) || !FIELD_VALUE.test(raw)) return null;

@@ -2,9 +2,9 @@ import { ApiError, ProtocolError } from '../base/errors.ts';
 import type { DecodeDocument } from '../protocol/xml.ts';
 import type { Requests, ServiceAnswer } from './requests.ts';
 
-/** How an answer is read: for its document, for its Location, or not at all. */
+/** Ways to consume a response: its document, its Location, or nothing. */
 
-/** Of a document that describes one thing; listings have limits of their own. */
+/** For a document that describes one resource; listings have their own limits. */
 export const DOCUMENT_BYTES_MAX = 1024 * 1024;
 
 export interface DocumentRequest<T> {
@@ -19,7 +19,7 @@ export async function readDocument<T>(requests: Requests, asked: DocumentRequest
   return (await readAddressed(requests, asked)).document;
 }
 
-/** As `readDocument`, with the address that what it describes is to be asked for from now on. */
+/** As `readDocument`, together with the URL to use for the resource from now on. */
 export async function readAddressed<T>(
   requests: Requests,
   { url, decode, signal, bytesMax = DOCUMENT_BYTES_MAX }: DocumentRequest<T>,
@@ -30,12 +30,12 @@ export async function readAddressed<T>(
   }));
 }
 
-/** For an answer whose status says it all. */
+/** For a response of which only the status matters. */
 export async function discarded({ answer }: ServiceAnswer): Promise<void> {
   await answer.discard();
 }
 
-/** The address of what was made; null where the service does not tell it. */
+/** The URL of the created resource; null if the service does not report it. */
 export async function locationOf({ answer, url }: ServiceAnswer): Promise<string | null> {
   await answer.discard();
   return answer.locationFrom(url);
@@ -47,7 +47,7 @@ export function located<Url extends string>(location: string | null, what: strin
   return location as Url;
 }
 
-/** What is asked for, or null when the service says it does not exist. */
+/** The result, or null if the service says that the resource does not exist. */
 export async function nullWhenGone<T>(ask: () => Promise<T>): Promise<T | null> {
   try {
     return await ask();

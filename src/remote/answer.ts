@@ -2,7 +2,7 @@ import { ProtocolError } from '../base/errors.ts';
 import { AnswerHead, type AnswerHeaders } from './answer-head.ts';
 import type { ReusedReads } from './reused-reads.ts';
 
-/** What steers the connection an answer comes on. */
+/** Control over the connection that carries the response. */
 export interface AnswerSource {
   pause(): void;
   resume(): void;
@@ -10,14 +10,17 @@ export interface AnswerSource {
   abort(reason: Error): void;
 }
 
-/** Bytes that may wait for a slow reader before the connection is told to pause. */
+/** Bytes buffered for a slow reader before the connection is paused. */
 const WAITING_BYTES_MAX = 512 * 1024;
-/** An unread rest up to this length is read to the end, to keep the connection; beyond it the connection is cheaper. */
+/**
+ * An unread remainder up to this length is drained to keep the connection; beyond it, closing the connection is
+ * cheaper.
+ */
 const DISCARD_BYTES_MAX = 256 * 1024;
 
 /**
- * One answer of the service: status, headers, and a body that is read once, as it arrives. Memory is bounded: a reader that
- * stops reading stops the connection. A body that breaks off rejects, it never just ends.
+ * One response: status, headers, and a body that is read once, as it arrives. Memory is bounded: a reader that stops
+ * reading stops the connection. A body that breaks off rejects; it never ends normally.
  */
 export class Answer extends AnswerHead implements AsyncIterable<Uint8Array> {
   readonly #source: AnswerSource;
@@ -55,7 +58,7 @@ export class Answer extends AnswerHead implements AsyncIterable<Uint8Array> {
         });
       }
     } finally {
-      // Left early: what is still to come is of no use to anyone.
+      // The reader left early: the remaining bytes are not needed.
       if (!this.#ended && this.#failure === null) this.#source.abort(new Error('the rest of the answer is not wanted'));
     }
   }
@@ -73,8 +76,8 @@ export class Answer extends AnswerHead implements AsyncIterable<Uint8Array> {
   }
 
   /**
-   * Reads the rest and forgets it where it is short, ends the connection where it is long. Never throws.
-   * @returns how much of it there was, at least; null where it broke off
+   * Drains a short remainder; closes the connection if the remainder is long. Never throws.
+   * @returns a lower bound of the remainder in bytes; null if it broke off
    */
   async discard(): Promise<number | null> {
     let length = 0;
@@ -84,12 +87,14 @@ export class Answer extends AnswerHead implements AsyncIterable<Uint8Array> {
         if (length > DISCARD_BYTES_MAX) break;
       }
     } catch {
-      return null; // nobody wanted it
+      return null; // the body is discarded in any case
     }
     return length;
   }
 
-  /** What the body gave and nobody reads any more, to be filled again. It may be left to the collector as well. */
+  /**
+   * Returns a chunk of the body that is no longer read, for reuse. Optional: the garbage collector frees it as well.
+   */
   takeBack(chunk: Uint8Array): void {
     this.#reads.takeBack(chunk);
   }

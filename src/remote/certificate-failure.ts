@@ -1,6 +1,6 @@
 import { TransportError } from '../base/errors.ts';
 
-/** Why a certificate, or TLS as a whole, did not convince. */
+/** Why the certificate, or TLS as a whole, was rejected. */
 export type CertificateFault = 'expired' | 'not-yet-valid' | 'wrong-host' | 'unknown-authority' | 'broken';
 
 const FAULTS: readonly (readonly [RegExp, CertificateFault])[] = [
@@ -16,13 +16,16 @@ export function certificateFault(code: string): CertificateFault | null {
   return FAULTS.find(([pattern]) => pattern.test(code))?.[1] ?? null;
 }
 
-/** The fault behind a connection that was refused from here: no attempt changes that, a person has to. Null for any other failure. */
+/**
+ * The certificate fault that made this client reject a connection: retries do not help, a person must act. Null for any
+ * other failure.
+ */
 export function certificateFaultOf(error: unknown): CertificateFault | null {
   if (!(error instanceof TransportError) || !error.neverSent) return null;
   return certificateFault(systemCode(error.cause));
 }
 
-/** The code of an error of Node or undici; that of the first of several (RFC 8305: each address failed in its own way). */
+/** The code of a Node or undici error; for an AggregateError, that of the first address (RFC 8305). */
 export function systemCode(error: unknown): string {
   if (!(error instanceof Error)) return '';
   const { code } = error as { code?: unknown };

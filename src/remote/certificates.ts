@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 
-/** Where systems keep the certificates that they believe, all in one file. */
+/** Bundle files with the trusted certificates of common systems. */
 const BUNDLES = [
   '/etc/ssl/certs/ca-certificates.crt', // Debian, Ubuntu, Arch, Alpine
   '/etc/pki/tls/certs/ca-bundle.crt', // Fedora, RHEL
@@ -9,16 +9,15 @@ const BUNDLES = [
 ];
 
 /**
- * The certificates that this system believes, as PEM, for `TransportOptions.certificates`: whoever runs a service behind a
- * company's own authority has installed it there, and Node 20 does not look. Null where the system has no such file: then Node's own
- * list counts.
+ * The certificates that this system trusts, as PEM, for `TransportOptions.certificates`. A private authority is
+ * installed there, and Node 20 does not read it. Null if the system has no such file: Node's own list then applies.
  */
 export function systemCertificates(): string | null {
   for (const bundle of BUNDLES) {
     try {
       return readFileSync(bundle, 'utf8');
     } catch {
-      // Another system.
+      // Not this system's path.
     }
   }
   return null;

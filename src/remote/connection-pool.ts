@@ -4,12 +4,12 @@ import type { Dispatcher } from 'undici';
 import { commonJs } from '../base/common-js.ts';
 import type { Exchange } from './exchange.ts';
 
-// The part that sends: the rest of undici is a tenth of a second of each start.
+// Only the client: loading all of undici adds a tenth of a second to every start.
 const Client = commonJs('undici/lib/dispatcher/client.js') as typeof undici.Client;
 
 interface PoolOptions {
   readonly origin: string;
-  /** How many connections are open at most. */
+  /** Maximum number of open connections. */
   readonly places: number;
   /** Opens a connection; the signal ends the attempt. */
   readonly open: (signal: AbortSignal) => Promise<Socket>;
@@ -22,15 +22,15 @@ interface Waiting {
 }
 
 /**
- * A bounded number of connections, each with one exchange at a time; further exchanges wait in line. An exchange that is abandoned
- * before its request was sent gives its place back immediately, whether it waits in line or for its connection: otherwise a proxy or
- * service that takes connections and stays silent would hold all places until the deadline of each, one after another.
+ * A bounded number of connections with one exchange at a time each; further exchanges are queued. An exchange that is
+ * abandoned before its request was sent frees its connection slot immediately, queued or connecting. Otherwise a peer
+ * that accepts connections and stays silent would hold every slot until its deadline, one after another.
  */
 export class ConnectionPool {
   readonly #options: PoolOptions;
   readonly #line = new Set<Waiting>();
   readonly #places: Place[] = [];
-  /** Used last, last: its connection is most likely still open. */
+  /** Most recently used at the end: its connection is most likely still open. */
   readonly #free: Place[] = [];
   #destroyed: Error | null = null;
 
@@ -100,7 +100,7 @@ class Place {
     this.#exchange = exchange;
     exchange.waitsWith(this.#giveUp);
     this.#client.dispatch(options, exchange);
-    // A request that undici finds fault with was never queued: no drain follows.
+    // undici rejected the request without queueing it: no drain event follows.
     if (exchange.isOver) this.#free();
   }
 
@@ -116,11 +116,11 @@ class Place {
       pipelining: 1,
       connect: (_to, connected) => this.#connect(connected),
     });
-    // Told whenever the client can take a request after one that kept it busy.
+    // Emitted when the client accepts a request again.
     client.on('drain', () => this.#free());
     client.on('disconnect', () => {
       if (this.#exchange?.isOver !== true || client !== this.#client) return;
-      // An exchange that was ended here: the client would connect again, only to find that its request is not wanted any more.
+      // An aborted exchange: the old client would reconnect, only to find the request aborted.
       this.#client = this.#newClient();
       client.destroy().catch(() => {});
       this.#free();

@@ -8,7 +8,7 @@ import { connectBySocks } from './socks5.ts';
 import type { TrustStore } from './trust-store.ts';
 import { openTunnel } from './tunnel.ts';
 
-/** As undici has them for its own connections. */
+/** The same size that undici uses for its own connections. */
 const READ_BYTES = 64 * 1024;
 const TLS_READ_BYTES = 16 * 1024;
 const KEEP_ALIVE_PROBE_MS = 60_000;
@@ -19,9 +19,9 @@ interface Parts {
   readonly proxy: ServiceProxy | null;
   readonly trust: TrustStore;
   readonly names: NameLookup;
-  /** For the whole way: name, connection, tunnel, TLS. In milliseconds. */
+  /** Deadline in milliseconds for name lookup, connection, tunnel and TLS together. */
   readonly connectMs: number;
-  /** Where the socket's bytes are read to; for connections that are not encrypted. */
+  /** Read buffer of the socket; for unencrypted connections. */
   readonly onread?: OnReadOpts;
 }
 
@@ -54,7 +54,7 @@ export class Connector {
     try {
       return await this.#connected(attempt.signal);
     } catch (error) {
-      // A certificate of a renewed authority: the new bundle may be on the disk by now.
+      // The authority may have been renewed: the new bundle may be on disk by now.
       const failed = error instanceof ProxyFailure ? error.cause : error;
       if (certificateFault(systemCode(failed)) === null || !this.#parts.trust.refresh()) throw error;
       this.#session = undefined;
@@ -78,7 +78,7 @@ export class Connector {
       return sockets.at(-1) as Socket;
     } catch (error) {
       destroy();
-      signal.throwIfAborted(); // Whatever failed failed of that.
+      signal.throwIfAborted(); // The abort caused the failure.
       throw error;
     } finally {
       signal.removeEventListener('abort', destroy);
@@ -148,7 +148,7 @@ function encrypt(socket: Socket, host: string, secureContext: SecureContext, ses
   return tlsConnect({
     socket,
     host,
-    // An address is no name to ask for (RFC 6066, 3).
+    // SNI carries host names only, not addresses (RFC 6066, 3).
     ...(isIP(host) === 0 && { servername: host }),
     secureContext,
     ...(session !== undefined && { session }),
@@ -157,7 +157,7 @@ function encrypt(socket: Socket, host: string, secureContext: SecureContext, ses
   });
 }
 
-/** The listener for errors stays: a socket without one ends the process. */
+/** The error listener stays: an error event without a listener ends the process. */
 function opened(socket: Socket, event: 'connect' | 'secureConnect'): Promise<void> {
   return new Promise((resolve, reject) => {
     socket.once(event, resolve);

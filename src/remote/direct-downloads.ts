@@ -6,14 +6,14 @@ import { type AnswerHead, plainHead } from './answer-head.ts';
 import { attemptMs, type NameLookup } from './name-lookup.ts';
 import { GONE, HEAD_READ, IDLE, type LineNews, OVER, type Receiver } from './receiver.ts';
 
-/** An idle connection is kept so long, or as long as the other side says, less a moment for a request on its way. */
+/** Keep-alive of an idle connection, unless the peer announces a shorter one. A margin covers a request in transit. */
 const KEEP_ALIVE_MS = 30_000;
 const KEEP_ALIVE_MARGIN_MS = 1_000;
-/** It is looked so often in the time of a silence that is too long whether something came; that much later it may be noticed. */
+/** Checks for progress within one silence limit; detection is late by at most one interval. */
 const LOOKS_MIN = 4;
-/** As often at least: who waits for the bytes is to hear that some come. */
+/** Longest interval between checks: waiting readers must learn that bytes arrive. */
 const LOOK_EVERY_MS = 500;
-/** After a download that did not arrive this way the others go the ordinary way for so long: whatever it was, asking twice is no help. */
+/** After a failed direct download, all downloads use the ordinary path for this long, to avoid doubled requests. */
 const REST_MS = 60_000;
 
 export interface Download {
@@ -24,13 +24,13 @@ export interface Download {
   readonly extent: Extent;
   /** Whether a head announces just that. */
   readonly isExpected: (head: AnswerHead) => boolean;
-  /** Where it goes, at its own offsets. Open until `bring` has resolved. */
+  /** Target file; bytes keep their offsets. Open until `bring` has resolved. */
   readonly fd: number;
-  /** Hears of each request that was sent: one more where a connection had been closed while nobody used it. */
+  /** Called for each request sent; again if the connection had been closed while idle. */
   readonly asked: () => void;
-  /** Hears up to where bytes are in the file, and of the marks of blocks that became whole. Does not throw. */
+  /** Called with the end of the bytes now in the file and the checksums of completed blocks. Does not throw. */
   readonly landed: (at: number, marks: readonly number[]) => void;
-  /** Hears now and then that bytes come, also of a block that is not whole yet. */
+  /** Called periodically while bytes arrive, even within an incomplete block. */
   readonly came?: () => void;
   readonly signal: AbortSignal;
 }
@@ -45,16 +45,16 @@ interface Parts {
 }
 
 /**
- * Downloads whose bytes the addon's receiver puts into files (ADR 20), from a service without TLS. It brings what it can, and nothing else is
- * asked of it: a refusal, a redirect, an answer of any other kind than the plain one that was expected, a connection that fails or
- * falls silent all mean that the rest is to be asked for in the ordinary way, which knows what to do about each of them.
+ * Downloads that the addon's receiver writes into files (ADR 20), from a service without TLS. Anything but the expected
+ * plain response ends the direct attempt: a refusal, a redirect, another kind of response, a failed or silent
+ * connection. The ordinary path then requests the remainder and handles the failure.
  *
- * There is no limit of its own: whoever moves data takes his turn in the queue of transfers first, which has as many places as there may be
- * connections.
+ * There is no limit on connections here: callers first take a slot of the transfer queue, which has as many slots as
+ * there may be connections.
  */
 export class DirectDownloads {
   readonly #parts: Parts;
-  /** Used last, last. */
+  /** Most recently used at the end. */
   readonly #idle: Line[] = [];
   readonly #connecting = new Set<Socket>();
   #isClosed = false;
@@ -65,12 +65,12 @@ export class DirectDownloads {
     this.#parts = parts;
   }
 
-  /** Whether it is worth trying. */
+  /** Whether direct downloads are currently enabled. */
   get isWilling(): boolean {
     return !this.#isClosed && this.#parts.clock.elapsedMs() >= this.#restsUntilMs;
   }
 
-  /** Never rejects. @returns up to where the bytes of the extent are in the file; nothing is written any more */
+  /** Never rejects. @returns the end of the bytes of the extent in the file; nothing is written after it resolves */
   async bring(download: Download): Promise<number> {
     const { extent, signal } = download;
     const { clock, origin } = this.#parts;
@@ -82,7 +82,7 @@ export class DirectDownloads {
         const used = this.#idle.pop();
         const line = used ?? (await this.#connected(signal));
         const at = (await line?.bring(head, download)) ?? extent.start;
-        // Over there it was closed while nobody used it: that says nothing of the service.
+        // The peer closed the idle connection: that is not a failure of the service.
         if (used?.wasClosedBefore && !signal.aborted && !this.#isClosed) continue;
         if (at < extent.end && !signal.aborted) this.#restsUntilMs = clock.elapsedMs() + REST_MS;
         return at;
@@ -92,7 +92,7 @@ export class DirectDownloads {
     }
   }
 
-  /** Ends those under way, too. */
+  /** Aborts downloads in progress. */
   close(): void {
     this.#isClosed = true;
     for (const socket of this.#connecting) socket.destroy();
@@ -105,7 +105,7 @@ export class DirectDownloads {
     this.#connecting.add(socket);
     try {
       if (!(await isConnected(socket, signal))) return null;
-      // Node has it only to connect: the receiver keeps a duplicate of its descriptor, of which Node does not speak.
+      // Node only connects: the receiver keeps a duplicate of the descriptor, which Node does not expose.
       const { fd = -1 } = (socket as unknown as { readonly _handle: { readonly fd?: number } })._handle;
       if (fd < 0 || this.#isClosed) return null;
       const line: Line = new Line(this.#parts, fd, {
@@ -114,7 +114,7 @@ export class DirectDownloads {
       });
       return line;
     } catch {
-      return null; // No more descriptors.
+      return null; // out of descriptors
     } finally {
       this.#connecting.delete(socket);
       socket.destroy();
@@ -126,7 +126,7 @@ export class DirectDownloads {
     if (at !== -1) this.#idle.splice(at, 1);
   }
 
-  /** A process that waits for bytes does not end. */
+  /** Keeps the process alive while downloads are in progress. */
   #run(change: 1 | -1): void {
     const before = this.#running;
     this.#running += change;
@@ -143,9 +143,9 @@ interface Job {
   at: number;
 }
 
-/** One connection; it serves one download after the other. */
+/** One connection, with one download at a time. */
 class Line {
-  /** By the other side, before the last download got an answer. */
+  /** Closed by the peer before the last download got a response. */
   wasClosedBefore = false;
   readonly #receiver: Receiver;
   readonly #clock: Clock;
@@ -207,11 +207,14 @@ class Line {
       this.#drop();
       return;
     }
-    job.head = head; // From here on news are of this body.
+    job.head = head; // Later events are about this body.
     this.#watch(this.#receiver.received(this.#id), 0);
   }
 
-  /** Ends a body of which nothing comes. @param received bytes of the connection when some came last @param silentMs since then */
+  /**
+   * Aborts a silent body. @param received the connection's byte count at the last progress @param silentMs time since
+   * then
+   */
   #watch(received: number, silentMs: number): void {
     const { bodyMs } = this.#deadlines;
     const lookMs = Math.min(bodyMs / LOOKS_MIN, LOOK_EVERY_MS);
@@ -242,7 +245,9 @@ class Line {
     this.#drop();
   }
 
-  /** Of no use any more. What is under way on it ends when it is gone: until then its file may be written. */
+  /**
+   * Discards the connection. The job in progress ends with the OVER or GONE event: until then its file may be written.
+   */
   #drop(): void {
     this.#cancelTimer();
     this.#on.over();
@@ -273,7 +278,7 @@ function connecting({ origin, names, deadlines }: Parts): Socket {
   const to = { host: unbracketed(hostname), port: port === '' ? 80 : Number(port) };
   const how = { lookup: names.lookup, autoSelectFamilyAttemptTimeout: attemptMs(deadlines.connectMs) };
   const socket = connect({ ...to, ...how }, () => names.connected(to.host, socket.remoteAddress));
-  socket.pause(); // Node is not to read from it.
+  socket.pause(); // Node must not read from it.
   socket.setTimeout(deadlines.connectMs, () => socket.destroy());
   socket.on('error', () => {}); // 'close' follows.
   return socket;
@@ -292,7 +297,7 @@ function isConnected(socket: Socket, signal: AbortSignal): Promise<boolean> {
   });
 }
 
-/** A request's head as it goes over the line; null for what must not stand in one. */
+/** The request head in wire format; null if it contains characters that are not allowed. */
 function headOf(origin: string, { path, headers }: Download): Uint8Array | null {
   const lines = [`GET ${path} HTTP/1.1`, `Host: ${new URL(origin).host}`, 'Connection: keep-alive'];
   for (const [name, value] of Object.entries(headers)) lines.push(`${name}: ${value}`);

@@ -8,7 +8,7 @@ import type { ReusedReads } from './reused-reads.ts';
 import { StrangeNetworkError } from './strange-network.ts';
 import type { TransportRequest } from './transport-request.ts';
 
-/** undici's events of one exchange, as an Answer. */
+/** Turns undici's events of one exchange into an Answer. */
 export class Exchange implements Dispatcher.DispatchHandler {
   readonly #request: TransportRequest;
   readonly #reads: ReusedReads;
@@ -18,7 +18,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
   #controller: Dispatcher.DispatchController | null = null;
   #answer: Answer | null = null;
   #sent = false;
-  /** Why it was ended from here: by its signal, or its deadline. */
+  /** Set if this side ended the exchange: by its signal or its deadline. */
   #ended: Error | null = null;
   #cancelExpiry: () => void = () => {};
   #isOver = false;
@@ -39,9 +39,10 @@ export class Exchange implements Dispatcher.DispatchHandler {
   }
 
   /**
-   * A body's chunks, until the answer begins: who answers before he has all of it wants no more (an honest *incomplete*, a refusal), but
-   * undici sends on until the answer has ended, and one without a length ends when the other side likes. It is not held back for ever:
-   * a service may also begin its answer first.
+   * The chunks of a request body, until the response begins. A service that responds before it has the whole body needs
+   * no more of it (an honest *incomplete*, a refusal). undici, however, sends until the response has ended, and a
+   * response without a length ends when the peer decides. The body is held back for a limited time only: a service may
+   * also begin its response early.
    */
   async *whileWanted(chunks: AsyncIterable<Uint8Array>, clock: Clock): AsyncGenerator<Uint8Array, void, undefined> {
     let hasWaited = false;
@@ -50,7 +51,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
         hasWaited = true;
         await this.#overWithin(ANSWER_ENDS_MS, clock);
       }
-      // undici would wait for ever for room on a line that is gone.
+      // undici would wait permanently for room on a closed connection.
       if (this.#isOver) throw new TransportError('the exchange is over');
       yield chunk;
     }
@@ -61,12 +62,14 @@ export class Exchange implements Dispatcher.DispatchHandler {
     return this.#isOver;
   }
 
-  /** @param giveBack frees what the exchange waits with, if it is abandoned before its request is sent */
+  /**
+   * @param giveBack frees the connection slot or queue place if the exchange is abandoned before its request is sent
+   */
   waitsWith(giveBack: () => void): void {
     this.#giveBack = giveBack;
   }
 
-  /** Ends the exchange, wherever it is, unless it has ended by then. */
+  /** Ends the exchange after `ms`, in whatever phase it is, unless it has ended before. */
   expireAfter(ms: number, clock: Clock): void {
     this.#cancelExpiry = clock.after(ms, () => {
       const { method, url } = this.#request;
@@ -142,7 +145,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
   }
 }
 
-/** An answer that began before its request had ended and takes longer waits for the rest of it; the reference server's takes 2 s. */
+/** Time for an early response to end before the rest of the request is sent; the reference server needs up to 2 s. */
 const ANSWER_ENDS_MS = 5000;
 
 const TIMED_OUT: ReadonlySet<string> = new Set([
@@ -152,15 +155,15 @@ const TIMED_OUT: ReadonlySet<string> = new Set([
   'ETIMEDOUT',
 ]);
 
-/** An error of undici, or of the body's source, as one of ours. */
+/** Converts an error of undici, or of the body's source, to an error of this project. */
 function failureOf(error: Error, request: TransportRequest, sent: boolean): Error {
   const code = systemCode(error);
   const what = `${request.method} ${request.url.slice(originOf(request.url).length)}`;
   const isNoHttp = error.name === 'HTTPParserError';
-  // The connection ended within a body that was to end before it: cut, like any other.
+  // The connection ended inside a body that was to be closed by it: treated like any other cut.
   if (isNoHttp && error.message.includes('Invalid EOF state'))
     return new TransportError(`${what}: cut`, { cause: error });
-  // The service speaks HTTP: another protocol's bytes come from the network, mostly instead of a tunnel.
+  // The service speaks HTTP: bytes of another protocol come from the network, mostly in place of a tunnel.
   if (isNoHttp)
     return new StrangeNetworkError(`${what}: the answer is not HTTP: ${error.message}`, 'it is not from the service', {
       neverSent: !sent,
@@ -168,12 +171,13 @@ function failureOf(error: Error, request: TransportRequest, sent: boolean): Erro
     });
   if (code === 'UND_ERR_HEADERS_OVERFLOW')
     return new ProtocolError(`${what}: the head of the answer is too long`, { cause: error });
-  // Later than that it is a line that garbles what it carries.
+  // After the request was sent, the same code means a connection that corrupts data.
   if (!sent && certificateFault(code) !== null) {
     const message = `${what}: no trusted connection: ${error.message}`;
     return new TransportError(message, { neverSent: true, cause: error });
   }
-  // undici's errors and the system's have a code; what has none came from the body's source and is not about the line.
+  // Errors of undici and of the system have a code. An error without one came from the body's source, not from the
+  // connection.
   if (code === '') return error;
   return new TransportError(`${what}: ${error.message === '' ? code : error.message}`, {
     timedOut: TIMED_OUT.has(code),

@@ -6,14 +6,14 @@ import { readDocument } from './answer-reading.ts';
 import type { Requests } from './requests.ts';
 import { versionsOf } from './resource-mapping.ts';
 
-/** The versions of a file, newest first, as the service tells them: in pages, where it does so. */
+/** The versions of a file, newest first, in pages if the service uses them. */
 
 interface HistoryRequest {
   readonly file: ResourceUrl;
   readonly signal: AbortSignal | undefined;
 }
 
-/** Of one file: the service keeps a handful (docs/service.md 13.7). */
+/** Limit for one file; the service keeps a handful (docs/service.md 13.7). */
 const VERSIONS_MAX = 100_000;
 
 export async function wholeHistory(requests: Requests, request: HistoryRequest): Promise<readonly RemoteVersion[]> {
@@ -22,7 +22,10 @@ export async function wholeHistory(requests: Requests, request: HistoryRequest):
   return [...versions.values()];
 }
 
-/** The newest complete version that `isWanted`, null for none. What is older is not asked for: a file that is saved often has thousands. */
+/**
+ * The newest complete version that `isWanted`; null for none. Older pages are not requested: a file that is saved often
+ * has thousands.
+ */
 export async function firstComplete(
   requests: Requests,
   request: HistoryRequest,
@@ -48,9 +51,10 @@ async function* pagesOf(
     const before = known.size;
     for (const version of page) known.add(version.url);
     yield page;
-    // Left out, hasMore means no: nobody saw a history in pages (docs/service.md 13.7), and a service may not know `start` here.
+    // A missing hasMore means no: no paged history was ever observed (docs/service.md 13.7), and a service may not know
+    // `start` here.
     if (document.hasMore !== true || known.size === before) return;
-    if (known.size > VERSIONS_MAX) throw new ProtocolError(`${file}: a history without end`);
+    if (known.size > VERSIONS_MAX) throw new ProtocolError(`${file}: the version history does not end`);
     start += page.length;
   }
 }

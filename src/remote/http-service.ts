@@ -41,21 +41,21 @@ import { bringVersionData, type IncomingData, type Landing, openVersionData } fr
 
 export interface HttpServiceOptions extends TransportOptions {
   readonly keys: ApplicationKeys;
-  /** URL of the refresh token; null before anyone signed in. */
+  /** URL of the refresh token; null before the first sign-in. */
   readonly refreshToken: string | null;
   readonly log: Logger;
-  /** Told once, when the service refuses the refresh token. */
+  /** Called once when the service refuses the refresh token. */
   readonly onSignInRequired?: (error: SignInError) => void;
-  /** Told when the service accepts it, or another one, after that. */
+  /** Called when the service accepts that refresh token, or another one, again. */
   readonly onSignedIn?: () => void;
 }
 
 /**
- * The service as methods on plain objects. In process it is what `tree`, `content` and `sync` need, but for bodies, which are
- * streams here; `transfer/` gives them the form that crosses the threads.
+ * The service as methods on plain objects. It implements the remote interfaces of `tree`, `content` and `sync`, except
+ * that bodies are streams here; `transfer/` converts them to the form that crosses threads.
  *
- * Every method may throw ApiError (the service said no), TransportError (unknown what happened), SignInError (somebody has to
- * sign in again), ProtocolError (an answer that does not fit), or the signal's reason. What is repeated by itself: see
+ * Every method may throw ApiError (the service refused), TransportError (outcome unknown), SignInError (the user must
+ * sign in again), ProtocolError (an unexpected response), or the signal's reason. For automatic retries see
  * `requests.ts`.
  */
 export class HttpService {
@@ -79,7 +79,7 @@ export class HttpService {
       isFromService: (refusal, signal) => isRefusedByService(this.#requests, this.#base, refusal, signal),
       clock: options.clock,
       onSignInRequired: (error) => {
-        options.log.error({ err: error }, 'sign in again');
+        options.log.error({ err: error }, 'sign in again: run cfs login URL');
         options.onSignInRequired?.(error);
       },
       onSignedIn: () => options.onSignedIn?.(),
@@ -103,9 +103,9 @@ export class HttpService {
   }
 
   /**
-   * Signs in with a password and goes on with the refresh token that comes of it.
-   * @returns the refresh token's URL, to be kept; the password is not
-   * @throws SignInError when the service refuses
+   * Signs in with a password and uses the resulting refresh token from then on.
+   * @returns the refresh token's URL, for storage; the password is not kept
+   * @throws SignInError if the service refuses
    */
   async signIn(credentials: Credentials, signal?: AbortSignal): Promise<string> {
     const token = await createRefreshToken(this.#requests, this.#base, { ...credentials, ...this.#keys }, signal);
@@ -113,7 +113,7 @@ export class HttpService {
     return token;
   }
 
-  /** Goes on with what `cfs login` brought. */
+  /** Switches to the keys and refresh token of a new `cfs login`. */
   useSignIn(keys: ApplicationKeys, refreshToken: string): void {
     this.#keys = keys;
     this.#refreshToken = refreshToken;
@@ -126,7 +126,7 @@ export class HttpService {
     await this.#transport.close();
   }
 
-  /** The user whom the token speaks for; asked for anew, because the quota in it changes. */
+  /** The user of the token; requested on every call, because the quota in it changes. */
   async user(signal?: AbortSignal): Promise<RemoteUser> {
     const { user: url } = await this.#token.current(signal);
     this.#user = userOf(await this.#document(url, decodeUser, signal), url);
@@ -145,12 +145,18 @@ export class HttpService {
     return await listPage(this.#requests, { folder, start, query, signal });
   }
 
-  /** All entries of a folder, each once. Exact while nothing changes; under change an entry may have slipped by. */
+  /**
+   * All entries of a folder, each once. Exact if the folder does not change meanwhile; otherwise an entry may be
+   * missed.
+   */
   async list(folder: ResourceUrl, signal?: AbortSignal): Promise<readonly RemoteEntry[]> {
     return await listAll(this.#requests, { folder, signal });
   }
 
-  /** The resource as it is now, under another URL where the service has given it a new one; null when it says that it does not exist. */
+  /**
+   * The current state of the resource, under its new URL if the service moved it; null if the service says that it does
+   * not exist.
+   */
   async resource(url: ResourceUrl, kind: NodeKind, signal?: AbortSignal): Promise<RemoteResource | null> {
     return await nullWhenGone(async () => {
       if (kind !== 'folder') {
@@ -159,7 +165,7 @@ export class HttpService {
       }
       const shape = shapeOf(this.#base, url)?.kind;
       if (shape === 'userCollection') {
-        // A container that has no representation of its own: it is there as long as its user is.
+        // The container has no representation of its own: it exists as long as its user does.
         await this.user(signal);
         return { kind: 'folder', url, name: '', parent: null };
       }
@@ -185,7 +191,7 @@ export class HttpService {
     return await wholeHistory(this.#requests, { file, signal });
   }
 
-  /** The newest complete version; null when the file has none, or is gone. */
+  /** The newest complete version; null if the file has none or does not exist. */
   async newestVersion(file: ResourceUrl, signal?: AbortSignal): Promise<RemoteVersion | null> {
     return await nullWhenGone(() => firstComplete(this.#requests, { file, signal }));
   }
@@ -195,7 +201,7 @@ export class HttpService {
     return await firstComplete(this.#requests, { file, signal }, (version) => version.sizeBytes === sizeBytes);
   }
 
-  /** Bytes of a version whose length is known to be `sizeBytes`; see `version-data.ts` for what is believed. */
+  /** Bytes of a version whose length is known to be `sizeBytes`; for the validation see `version-data.ts`. */
   async readVersion(
     version: VersionUrl,
     extent: Extent,
@@ -219,7 +225,7 @@ export class HttpService {
 
   // --- changing names (RemoteChanges) ---
 
-  /** Not repeated by itself: after a TransportError, look before asking again. */
+  /** Not retried automatically: after a TransportError, list the parent before trying again. */
   async createFolder(parent: ResourceUrl, name: string, signal?: AbortSignal): Promise<ResourceUrl> {
     const isTop = shapeOf(this.#base, parent)?.kind === 'userCollection';
     const created = await this.#create(
@@ -228,10 +234,10 @@ export class HttpService {
         : { url: parent, body: encodeNewFolder({ displayName: name }), signal },
     );
     if (created !== null) return created;
-    // The service does not tell a new sync folder's address (docs/service.md 4.3); others may not tell a folder's.
+    // The service does not report a new sync folder's URL (docs/service.md 4.3); other services may not report a folder's.
     const entries = await this.#entriesAfter(parent, signal);
     const folder = entries.findLast((entry) => entry.kind === 'folder' && entry.name === name);
-    if (folder === undefined) throw new ProtocolError(`${parent}: a new folder that is not listed`);
+    if (folder === undefined) throw new ProtocolError(`${parent}: the created folder is not listed`);
     return folder.url;
   }
 
@@ -247,7 +253,7 @@ export class HttpService {
     return located<ResourceUrl>(await this.#create({ url: parent, body, signal }), 'copy');
   }
 
-  /** Gives name and parent. @returns the URL from now on: the service may change it (301, docs/service.md 13.1) */
+  /** Sets name and parent. @returns the URL from now on: the service may change it (301, docs/service.md 13.1) */
   async relocate(
     url: ResourceUrl,
     kind: NodeKind,
@@ -265,8 +271,9 @@ export class HttpService {
   }
 
   /**
-   * Moves to *Deleted Files*, under its name; a folder goes whole. Gone already is success, if it says so itself.
-   * @returns null where it was gone already
+   * Moves to *Deleted Files*, under its name; a folder is moved with its contents. A resource that does not exist is
+   * success, if the 404 is confirmed to be its own.
+   * @returns null if it did not exist
    */
   async moveToTrash(url: ResourceUrl, kind: NodeKind, name: string, signal?: AbortSignal): Promise<'deleted' | null> {
     const { deletedFiles } = this.#user ?? (await this.user(signal));
@@ -274,8 +281,9 @@ export class HttpService {
   }
 
   /**
-   * Deletes permanently; a folder must be empty, its contents would be orphaned. Gone already is success, if it says so itself.
-   * @returns null where it was gone already
+   * Deletes permanently; a folder must be empty, or its contents would be orphaned. A resource that does not exist is
+   * success, if the 404 is confirmed to be its own.
+   * @returns null if it did not exist
    */
   async deleteForever(url: ResourceUrl, kind: NodeKind, signal?: AbortSignal): Promise<'deleted' | null> {
     return await this.#unlessGone({ url, kind, signal }, () =>
@@ -286,8 +294,8 @@ export class HttpService {
   // --- sending bytes (UploadService) ---
 
   /**
-   * A file's bytes in one request: a new version, which cannot be resumed (docs/service.md 6.1). Not repeated by itself.
-   * @returns the service's clock when it had them, milliseconds since the epoch; null where it did not say
+   * A file's bytes in one request: a new version, which cannot be resumed (docs/service.md 6.1). Not retried automatically.
+   * @returns the service's clock at the response, milliseconds since the epoch; null without a Date header
    */
   async putFileData(
     file: ResourceUrl,
@@ -310,7 +318,7 @@ export class HttpService {
     });
   }
 
-  /** A new, empty version. Simply repeated when an answer is lost: nobody will ever write to the lost one. */
+  /** A new, empty version. Retried after a lost response: the lost version stays empty and harmless. */
   async createVersion(file: ResourceUrl, signal?: AbortSignal): Promise<VersionUrl> {
     const request: ServiceRequest = { method: 'POST', url: `${file}/version`, repetition: 'always', body: '', signal };
     const location = await this.#requests.send(request, locationOf);
@@ -318,8 +326,8 @@ export class HttpService {
   }
 
   /**
-   * Sends what follows `offset` (docs/service.md 7.4). Not repeated by itself: ask `versionProgress` first.
-   * @throws ApiError 416 when the service holds another number of bytes
+   * Sends the bytes from `offset` on (docs/service.md 7.4). Not retried automatically: call `versionProgress` first.
+   * @throws ApiError 416 if the service holds another number of bytes
    */
   async putVersionData(
     version: VersionUrl,
@@ -338,23 +346,23 @@ export class HttpService {
     };
     const progress = await this.#requests.send(request, async ({ answer }) => {
       const bytes = await answer.bytes(DOCUMENT_BYTES_MAX);
-      // ASSUMED (docs/service.md 7.4): another 2xx, without a document, says less than a question does.
+      // ASSUMED (docs/service.md 7.4): another 2xx without a document proves less than asking for the progress.
       return bytes.byteLength === 0 ? null : progressOf(decodeFileVersion(bytes));
     });
     if (progress !== null) return progress;
     const asked = await this.versionProgress(version, signal);
-    if (asked === null) throw new ProtocolError(`${version}: took its data, and is not there`);
+    if (asked === null) throw new ProtocolError(`${version}: the version took its data, but does not exist`);
     return asked;
   }
 
-  /** What the service holds of a version; null when it does not know it. */
+  /** The number of bytes that the service holds of a version; null if the version is unknown to it. */
   async versionProgress(version: VersionUrl, signal?: AbortSignal): Promise<UploadProgress | null> {
     return await nullWhenGone(async () => progressOf(await this.#document(version, decodeFileVersion, signal)));
   }
 
   // --- underneath ---
 
-  /** Whatever said that it is not there: only the resource itself is believed. */
+  /** Confirms a 404 by asking for the resource itself: any hop may have sent the first one. */
   async #unlessGone(
     { url, kind, signal }: { url: ResourceUrl; kind: NodeKind; signal: AbortSignal | undefined },
     act: () => Promise<unknown>,
@@ -372,17 +380,20 @@ export class HttpService {
   async #issueToken(signal: AbortSignal) {
     const { accessKeyId, privateAccessKey } = this.#keys;
     const refreshToken = this.#refreshToken;
-    if (refreshToken === null) throw new SignInError('nobody has signed in yet');
+    if (refreshToken === null) throw new SignInError('you are not signed in; run: cfs login URL');
     return await issueAccessToken(this.#requests, this.#base, { accessKeyId, privateAccessKey, refreshToken }, signal);
   }
 
-  /** Entries of a folder where something was just made. @throws TransportError where they cannot be had: no refusal of that */
+  /**
+   * Entries of a folder after a creation. @throws TransportError if the listing fails: its refusal does not refuse the
+   * creation
+   */
   async #entriesAfter(folder: ResourceUrl, signal: AbortSignal | undefined): Promise<readonly RemoteEntry[]> {
     try {
       return await this.list(folder, signal);
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
-      throw new TransportError(`made, but not seen: ${error.message}`, { cause: error });
+      throw new TransportError(`created, but the listing failed: ${error.message}`, { cause: error });
     }
   }
 
@@ -396,10 +407,10 @@ export class HttpService {
   }
 }
 
-/** The one call that carries a version of the interface, and in exactly this spelling (docs/service.md 13.8). */
+/** The only call with an API version header, in exactly this spelling (docs/service.md 13.8). */
 const SYNC_FOLDER_HEADERS = { 'X-SugarSync-API-Version': '1.5' };
 
-/** An empty body is sent as one: with Content-Length: 0. */
+/** An empty body is sent with Content-Length: 0. */
 function sendable(body: RequestBody): RequestBody | string {
   return body.length === 0 ? '' : body;
 }

@@ -7,10 +7,11 @@ import type { Requests } from './requests.ts';
 import { entriesOf } from './resource-mapping.ts';
 
 /**
- * Listings come in pages, numbered anew at each request (docs/service.md 5.2), so pages are asked for one after another.
+ * Listings are paged, and every request numbers the entries anew (docs/service.md 5.2). So pages are requested one after
+ * another.
  *
- * The next page starts at `start` + the entries that arrived: `end` is counted in two ways and never read, and a service may
- * give fewer than asked for. Where `hasMore` is left out nothing was said about the end: then it is the first empty page.
+ * The next page starts at `start` + the number of entries received. `end` is ambiguous and never read, and a service
+ * may send fewer entries than requested. If `hasMore` is missing, the listing ends with the first empty page.
  */
 export type PageQuery = Pick<Partial<ListingQuery>, 'type' | 'order' | 'max'>;
 
@@ -20,11 +21,13 @@ interface ListingRequest {
   readonly signal: AbortSignal | undefined;
 }
 
-/** What the interface gives by default (4.5), said so that every server gives the same. */
+/** The default of the interface (4.5), sent explicitly so that all servers use the same. */
 const PAGE_ENTRIES = 500;
-/** Pages in a row that bring nothing new: under change one may, but a service that ignores `start` always does. */
+/**
+ * Limit of consecutive pages without a new entry. A change can cause one; a service that ignores `start` always does.
+ */
 const STALE_PAGES_MAX = 3;
-/** Of the whole listing, while it changes under us. */
+/** Attempts to read the whole listing while it changes. */
 const READS_MAX = 3;
 
 export async function listPage(
@@ -35,20 +38,21 @@ export async function listPage(
   return await requests.send({ method: 'GET', url, repetition: 'always', signal }, async ({ answer }) => {
     const document = await decodeCollectionContents(answer);
     const entries = entriesOf(document);
-    // An empty page is the end, whatever it says: there is nowhere to go on from.
+    // An empty page is the end, even with hasMore: the next page would have the same `start`.
     const hasMore = entries.length > 0 && (document.hasMore ?? true);
     return { entries, hasMore, serverTimeMs: answer.serverTimeMs };
   });
 }
 
 /**
- * All entries, each once; exact while nothing changes.
+ * All entries, each once; exact if the folder does not change meanwhile.
  *
- * Under change an entry can slip between two pages: one before it goes, it moves up into the page that we have read already.
- * So every page begins with the last entry of the one before: if that one is not there, everything is read again, up to
- * `READS_MAX` times. Whoever asks what became of a lost request must not miss its file, or it would be made twice.
+ * Under change an entry can slip between two pages: if an earlier entry is removed, it moves into the page already
+ * read. So every page begins with the last entry of the previous one. If that entry is not there, the whole listing is
+ * read again, up to `READS_MAX` times. Recovery of a lost request depends on this: a file missed here would be created
+ * twice.
  *
- * @throws ProtocolError for a listing that never ends
+ * @throws ProtocolError for a listing that does not end
  */
 export async function listAll(requests: Requests, request: ListingRequest): Promise<readonly RemoteEntry[]> {
   for (let read = 1; ; read++) {
@@ -71,16 +75,16 @@ async function readOnce(
     const page = await listPage(requests, { ...request, query, start: start - overlap });
     if (last !== undefined && page.entries[0]?.url !== last.url) isExact = false;
     const before = entries.size;
-    // What changed its place is listed once; the later word counts.
+    // An entry that changed its position counts once; the later occurrence wins.
     for (const entry of page.entries) entries.set(entry.url, entry);
     const fresh = page.entries.length - overlap;
     if (!page.hasMore || fresh <= 0) return { entries: [...entries.values()], isExact };
     stale = entries.size === before ? stale + 1 : 0;
     if (stale === STALE_PAGES_MAX || pages === LISTING_PAGES_MAX) {
-      throw new ProtocolError(`${request.folder}: a listing without end`);
+      throw new ProtocolError(`${request.folder}: the listing does not end`);
     }
     start += fresh;
-    // A service that gives one entry at a time would give the same one for ever.
+    // A service that sends one entry per page would send the same one permanently.
     last = page.entries.length > 1 ? page.entries.at(-1) : undefined;
   }
 }

@@ -4,26 +4,27 @@ import type { LookupFunction } from 'node:net';
 type Asked = Parameters<LookupFunction>[2];
 
 /**
- * Addresses of names as everything else on this machine finds them: getaddrinfo(3), with the hosts file, the resolver and whatever
- * nsswitch.conf(5) names.
+ * Name lookups by getaddrinfo(3), as in other programs: the hosts file, the resolver and the sources in
+ * nsswitch.conf(5) apply.
  *
- * getaddrinfo(3) waits in a thread of libuv's pool, for up to half a minute where a resolver is silent, and cannot be called back. libuv
- * gives lookups at most half of the pool, so file I/O goes on; but sixteen connections that each try again every ten seconds would line
- * up more lookups than end. So a name is asked for once at a time, and whoever asks meanwhile gets the same answer.
+ * A lookup blocks a thread of libuv's pool, for up to half a minute if a resolver is silent, and cannot be cancelled.
+ * libuv limits lookups to half of the pool, so file I/O continues. But sixteen connections that each retry every ten
+ * seconds would queue lookups faster than they end. So there is one lookup per name at a time, and concurrent callers
+ * share its result.
  */
 export class NameLookup {
   readonly #ask: LookupFunction;
-  /** Who waits for the answer, by name and options. */
+  /** Callbacks that wait for a lookup, by name and options. */
   readonly #underWay = new Map<string, Asked[]>();
-  /** The address that took the last connection, by name. */
+  /** The address of the last successful connection, by name. */
   readonly #connected = new Map<string, string>();
 
-  /** @param ask getaddrinfo(3) unless told */
+  /** @param ask the lookup function; getaddrinfo(3) by default */
   constructor(ask: LookupFunction = lookup) {
     this.#ask = ask;
   }
 
-  /** As net.connect wants it. */
+  /** In the form that net.connect expects. */
   readonly lookup: LookupFunction = (name: string, options: LookupOptions, answer: Asked): void => {
     const { family = 0, hints = 0, all = false, order, verbatim } = options;
     const question = JSON.stringify([name, family, hints, all, order, verbatim]);
@@ -42,8 +43,8 @@ export class NameLookup {
   };
 
   /**
-   * The next connection to `name` tries `address` first: each silent address in front of it costs `attemptMs`, and that is paid once,
-   * not with every connection.
+   * Makes the next connection to `name` try `address` first. Each silent address before it costs `attemptMs`; that is
+   * paid once, not by every connection.
    */
   connected(name: string, address: string | undefined): void {
     if (address !== undefined) this.#connected.set(name, address);
@@ -57,10 +58,10 @@ export class NameLookup {
 }
 
 /**
- * How long the connection to one of several addresses may take before it is given up for the next (not the last: that has all of `connectMs`).
- * Node allows 250 ms, as RFC 8305 does, which however goes on with the first one meanwhile: a service that is 300 ms away, and has an IPv6
- * address that this machine cannot reach, would never be reached (nodejs/node #54359). Long enough for a lost SYN to be sent again, after a
- * second (RFC 6298), and answered.
+ * Time limit for each of several addresses, except the last one, which has all of `connectMs`. Node's 250 ms, from RFC
+ * 8305, abandons the first attempt instead of continuing it in parallel. A service 300 ms away with an unreachable IPv6
+ * address could never be reached (nodejs/node #54359). This limit leaves time for one retransmitted SYN (after one
+ * second, RFC 6298) and its reply.
  */
 export function attemptMs(connectMs: number): number {
   return Math.ceil(connectMs / 6);

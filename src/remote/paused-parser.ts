@@ -2,14 +2,14 @@ import { subscribe } from 'node:diagnostics_channel';
 import type { Socket } from 'node:net';
 import { commonJs } from '../base/common-js.ts';
 
-/** Of undici's parser of HTTP/1, what is used here. */
+/** The part of undici's HTTP/1 parser that is used here. */
 interface Parser {
   readonly llhttp: { llhttp_resume(parser: number): void };
   readonly ptr: number;
   paused: boolean;
-  /** Whether the end of the connection is not the end of the answer. */
+  /** Whether the response ends before the connection does. */
   shouldKeepAlive: boolean;
-  /** Goes on, with what the socket has. */
+  /** Continues with the bytes in the socket. */
   resume(): void;
   onHeadersComplete(status: number, upgrade: boolean, shouldKeepAlive: boolean): number;
 }
@@ -17,10 +17,10 @@ interface Parser {
 const { kParser } = commonJs('undici/lib/core/symbols.js') as { readonly kParser: symbol };
 
 /**
- * A connection that ends while its answer waits for a slow reader ends the process: undici 7 asserts that the parser is not paused, in
- * the socket's event, where nobody can catch it (undici #5360; mended in 8, which needs Node 22). It asks only where the connection
- * was to end with the answer. So whoever hears of the end first lets the parser go on: to the end of an answer that was whole, or to the
- * failure of one that was not.
+ * Works around an assertion of undici 7 (undici #5360; fixed in 8, which needs Node 22): a connection that ends while
+ * its parser is paused for a slow reader ends the process, from a socket event that no caller can catch. The assertion
+ * applies only if the connection delimits the response. So this listener runs first and resumes the parser: to the end
+ * of a complete response, or to the failure of a cut one.
  */
 export function surviveEndsWhilePaused(): void {
   if (isGuarding) return;
@@ -36,23 +36,23 @@ function guardConnection(message: unknown): void {
   socket.prependListener('end', () => {
     const parser = parserOf(socket);
     if (!parser?.paused) return;
-    // The stream is empty: one step brings it to the end of the body, and no piece comes that could make it wait again.
+    // The stream is empty: one step reaches the end of the body, and no chunk can pause the parser again.
     parser.resume();
-    // A body that only the end of the connection ends stays where it was.
+    // A body delimited by the end of the connection stays paused.
     if (!parser.paused) return;
     parser.llhttp.llhttp_resume(parser.ptr);
     parser.paused = false;
   });
   socket.prependListener('error', () => {
     const parser = parserOf(socket);
-    // An answer that was cut is a failure, whatever was still to be read of it.
+    // A cut response is a failure, whatever part of it was unread.
     if (parser?.paused) parser.shouldKeepAlive = true;
   });
 }
 
 /**
- * undici ends a connection on which a 100 comes that nobody asked for. It is to be passed over like every other interim answer (RFC 9110,
- * 15.2): a service that always sends one would never get a byte. So it is one of those for it.
+ * undici closes a connection on an unrequested 100. Like every other interim response it must be skipped (RFC 9110,
+ * 15.2): a service that always sends one could never receive a byte. So the status is rewritten to another interim one.
  */
 function passOverContinue(socket: Socket): void {
   const parser = parserOf(socket);

@@ -1,10 +1,10 @@
 import type { ServiceProxy } from '../base/proxy.ts';
 
-/** The proxy, and not the service, is why there is no connection. */
+/** The connection failed at the proxy, not at the service. */
 export class ProxyFailure extends Error {
   override readonly name = 'ProxyFailure';
   readonly code: 'ETIMEDOUT' | 'ERR_PROXY';
-  /** The status with which the proxy refused; null where none came. */
+  /** The status of the proxy's refusal; null if there was none. */
   readonly status: number | null;
 
   /** @param what continues "the proxy http://… ": `cannot be reached: …` */
@@ -15,7 +15,7 @@ export class ProxyFailure extends Error {
   }
 }
 
-/** The proxy's refusal of an exchange, where the status is its and cannot be the service's (RFC 9110, 15.5.8). */
+/** A 407, which only a proxy can send, not the service (RFC 9110, 15.5.8). */
 export function proxySignInFailure(proxy: ServiceProxy): ProxyFailure {
   const what = proxy.credentials === null ? 'wants a user name and password' : 'refuses the user name and password';
   return new ProxyFailure(proxy, `${what} (407)`, { status: 407 });

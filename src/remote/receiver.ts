@@ -1,7 +1,7 @@
 import { FsError, UsageError } from '../base/errors.ts';
 import { checked, loadAddon } from '../base/native.ts';
 
-/** In which phase a line is; the numbers are receiver.h's. */
+/** Phases of a connection; the numbers are those in receiver.h. */
 export const IDLE = 0;
 export const HEAD_READ = 2;
 export const OVER = 4;
@@ -9,13 +9,18 @@ export const GONE = 5;
 
 export interface LineNews {
   /**
-   * HEAD_READ: the head of an answer came · BODY (3): more of the body is in the file · IDLE: all of it is · OVER: the connection ended or failed,
-   * and is to be dropped · GONE: it was dropped, and nothing is written for it any more
+   * - HEAD_READ: the response head arrived
+   * - BODY (3): more of the body is in the file
+   * - IDLE: the whole body is in the file
+   * - OVER: the connection ended or failed, and must be dropped
+   * - GONE: it was dropped; no write follows
    */
   readonly phase: number;
-  /** How far the last body is in its file, in every phase. */
+  /** File offset up to which the last body was written, in every phase. */
   readonly at: number;
-  /** In HEAD_READ the head, with the empty line that ends it; otherwise the marks of blocks that became whole since the last news. */
+  /**
+   * In HEAD_READ the head, including the final empty line; otherwise the checksums of blocks completed since the last event.
+   */
   readonly bytes: Buffer;
 }
 
@@ -29,24 +34,27 @@ interface NativeReceiver {
   close(): number;
 }
 
-type Told = (line: number, phase: number, at: number, bytes: Buffer) => void;
+type OnEvent = (line: number, phase: number, at: number, bytes: Buffer) => void;
 
-/** A negative errno where it cannot be opened. */
-type OpenReceiver = (told: Told) => NativeReceiver | number;
+/** Returns a negative errno if it cannot be opened. */
+type OpenReceiver = (onEvent: OnEvent) => NativeReceiver | number;
 
 interface ReceiverAddon {
   readonly openReceiver?: OpenReceiver;
 }
 
 /**
- * The addon's receiver: a thread that moves bodies from connections ("lines") into files, so that their bytes never pass through V8
- * (native-deps/fuse-kernel/receiver.c, ADR 20). All methods return at once; what comes of them is heard as news of the line.
+ * The addon's receiver: a thread that moves bodies from connections ("lines") into files, bypassing V8
+ * (native-deps/fuse-kernel/receiver.c, ADR 20). All methods return immediately; results arrive as events of the line.
  */
 export class Receiver {
   readonly #native: NativeReceiver;
   readonly #hearers = new Map<number, (news: LineNews) => void>();
 
-  /** @returns null where there is none: no addon, a processor without instructions for marks, no descriptors or threads left */
+  /**
+   * @returns null if unavailable: no addon, a processor without the checksum instructions, no descriptors or threads
+   * left
+   */
   static open(addon: () => ReceiverAddon = loadAddon<ReceiverAddon>): Receiver | null {
     try {
       const { openReceiver } = addon();
@@ -67,39 +75,41 @@ export class Receiver {
     this.#native = opened as NativeReceiver;
   }
 
-  /** Takes a connected socket over: the caller closes its own descriptor. @returns the line's number · @throws FsError */
+  /**
+   * Takes over a connected socket: the caller closes its own descriptor. @returns the line's number · @throws FsError
+   */
   adopt(fd: number, hear: (news: LineNews) => void): number {
     const line = checked('take a connection over', this.#native.adopt(fd));
     this.#hearers.set(line, hear);
     return line;
   }
 
-  /** Sends a request on an idle line. @throws FsError: the line is of no use any more */
+  /** Sends a request on an idle line. @throws FsError: the line must be dropped */
   ask(line: number, request: Uint8Array): void {
     checked('send a request', this.#native.ask(line, request));
   }
 
-  /** The `length` bytes that follow the head go to `position` of the file. @throws FsError */
+  /** Writes the `length` bytes after the head to `position` of the file. @throws FsError */
   land(line: number, fd: number, position: number, length: number): void {
     checked('receive into a file', this.#native.land(line, fd, position, length));
   }
 
-  /** Bytes that came on the line so far, read or not. */
+  /** Bytes received on the line so far, read or not. */
   received(line: number): number {
     return this.#native.received(line);
   }
 
-  /** Closes the connection, whatever it is doing; GONE is heard when that is done. */
+  /** Closes the connection in any phase; a GONE event follows. */
   drop(line: number): void {
     this.#native.drop(line);
   }
 
-  /** Whether the process stays for what is to come. */
+  /** Whether pending events keep the process alive. */
   hold(isHeld: boolean): void {
     this.#native.hold(isHeld ? 1 : 0);
   }
 
-  /** Waits for the write that is under way; of every line it is heard that it is gone. */
+  /** Waits for the write in progress; every line gets a GONE event. */
   close(): void {
     this.#native.close();
     const hearers = [...this.#hearers.values()];

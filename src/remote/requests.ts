@@ -12,31 +12,33 @@ import type { Transport } from './transport.ts';
 import type { Method, RequestBody } from './transport-request.ts';
 
 /**
- * From a request to an answer that means yes: the token, redirects, and what may be repeated.
+ * Sends a request until it succeeds: tokens, redirects and retries.
  *
- * Whether a request may be sent again depends on what it does (its *repetition*) and on how it failed. "Never sent" means the
- * service certainly has not seen it; "lost" means it may have acted: no answer, or one that broke off.
+ * Whether a request may be retried depends on its effect (its *repetition*) and on the failure. "Never sent": the
+ * service certainly has not seen it. "Lost": the service may have acted, because no response came or it broke off.
  *
  * | repetition | used for | never sent | lost | 429 | 408 500 502 503 504 509 | 401 |
  * | --- | --- | --- | --- | --- | --- | --- |
- * | `always` | GET; POST /authorization; POST version (a second empty version harms nobody); PUT that names and moves (it says the same twice); DELETE (gone is gone) | again | again | again | again | new token, once |
- * | `unseen` | POST of a folder, file, copy, refresh token (twice would make two); PUT of data (the service may hold part of it: ask the version, or look, first) | again | TransportError | again | ApiError | new token, once |
+ * | `always` | GET; POST /authorization; POST version (a second empty version is harmless); PUT of name or parent (idempotent); DELETE (idempotent) | again | again | again | again | new token, once |
+ * | `unseen` | POST of a folder, file, copy, refresh token (would create two); PUT of data (the service may hold part of it: ask for the progress, or list, first) | again | TransportError | again | ApiError | new token, once |
  *
- * 429 is an answer given before acting; a 5xx need not be: a proxy says 502 after the service behind it has acted. 408 is a connection that
- * was lost: it says that the request did not come in time. At most
- * `ATTEMPTS_MAX` attempts; between them full jitter on a doubling pause, or what Retry-After says if that is soon enough.
- * A later one is the caller's to wait for (`ApiError.retryAfterMs`). Certificates that do not convince, and a proxy that
- * wants another sign-in, are not retried.
+ * A 429 is sent before the service acts. A 5xx may come later: a proxy sends 502 after the service behind it has acted.
+ * A 408 counts as a lost connection: the request did not arrive in time. There are at most `ATTEMPTS_MAX` attempts,
+ * with full jitter on a doubling pause, or with the pause from Retry-After if that is short enough. A longer
+ * Retry-After is left to the caller (`ApiError.retryAfterMs`). Certificate failures and proxy sign-in failures are not
+ * retried.
  *
  * | redirect | GET | PUT | other |
  * | --- | --- | --- | --- |
- * | 301 | followed | of a name or place: done, the resource has a new address (docs/service.md 13.1); of data: ProtocolError | ProtocolError |
+ * | 301 | followed | of a name or parent: done, the resource has a new URL (docs/service.md 13.1); of data: ProtocolError | ProtocolError |
  * | 302, 303 | followed | ProtocolError | ProtocolError |
  * | 307, 308 | followed | sent again there | sent again there |
  *
- * Never more than `REDIRECTS_MAX` times, and never to another origin: that is a network which wants a login, and so is a page of HTML
- * with a 2xx, which the service never sends for an answer (docs/service.md 13.3: its pages come with refusals). So are 407 and 511, and bytes
- * that are not HTTP. All are TransportErrors (`StrangeNetworkError`): this passes, and nothing was done. No bytes are no page, whatever they are called: many a server calls them HTML. Each row has its test in test/remote/requests.test.ts.
+ * Redirects are followed at most `REDIRECTS_MAX` times, and never to another origin. A redirect to another origin means
+ * a network that requires a login. So does a 2xx with an HTML page, which the service sends only with refusals
+ * (docs/service.md 13.3), and so do 407, 511 and bytes that are not HTTP. All of them are TransportErrors
+ * (`StrangeNetworkError`): temporary, and nothing was done. An empty body is not a page, whatever its media type: many
+ * servers call it HTML. Each row has its test in test/remote/requests.test.ts.
  */
 export type Repetition = 'always' | 'unseen';
 
@@ -49,9 +51,9 @@ export interface ServiceRequest {
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string | RequestBody | null;
   readonly signal?: AbortSignal | undefined;
-  /** A PUT that may give the resource a new address. */
+  /** A PUT that may change the resource's URL. */
   readonly mayReaddress?: boolean;
-  /** The answer is somebody's data, which may be a page. */
+  /** The response carries file data, which may be an HTML page. */
   readonly isData?: boolean;
 }
 
@@ -59,12 +61,12 @@ export interface DataDownload extends Omit<Download, 'path' | 'asked'> {
   readonly url: string;
 }
 
-/** An answer with a status of 200 to 299, or the 301 of what `mayReaddress`. */
+/** A response with a status of 200 to 299, or the 301 of a `mayReaddress` request. */
 export interface ServiceAnswer {
   readonly answer: Answer;
-  /** Where the resource is now, as far as this answer says: the request's address, or that of a redirect. */
+  /** The URL of this response: that of the request, or the target of a redirect. */
   readonly url: string;
-  /** What to ask for from now on: as `url`, but for redirects that say that they are for now only (302, 303, 307). */
+  /** The URL to use from now on: `url`, unless the redirect is temporary (302, 303, 307). */
   readonly address: string;
 }
 
@@ -93,11 +95,11 @@ export class Requests {
   }
 
   /**
-   * Sends, and reads the answer: reading is part of the attempt, so a document that breaks off is asked for again where the
-   * request may be repeated.
+   * Sends the request and reads the response. Reading is part of the attempt: a document that breaks off is requested
+   * again if the request may be repeated.
    *
-   * @throws ApiError for a status of 400 and more · TransportError · SignInError · ProtocolError for a redirect that must not
-   * be followed, or an answer that does not fit · the signal's reason
+   * @throws ApiError for a status of 400 and more · TransportError · SignInError · ProtocolError for a forbidden
+   * redirect or an unexpected response · the signal's reason
    */
   async send<T>(request: ServiceRequest, read: (answered: ServiceAnswer) => Promise<T>): Promise<T> {
     for (let attempt = 1; ; attempt++) {
@@ -118,10 +120,11 @@ export class Requests {
   }
 
   /**
-   * Brings data into a file without their passing through here, as far as that goes (`DirectDownloads`).
+   * Downloads into a file directly (`DirectDownloads`), as far as possible.
    *
-   * @returns up to where it is there. The rest, which may be all of it, is for `send`: that one also says what was wrong.
-   * @throws what `send` throws before it sends anything: without a token, that one would only try for one once more
+   * @returns the end of the bytes in the file. The remainder, possibly all, is left to `send`, which also reports the
+   * failure.
+   * @throws what `send` throws before it sends: without a token, `send` would only fail again
    */
   async bring({ url, headers, ...download }: DataDownload): Promise<number> {
     const { direct } = this.#transport;
@@ -138,7 +141,7 @@ export class Requests {
     });
   }
 
-  /** Since the start: all that were sent, and how often one was sent again after a failure. */
+  /** Since the start: requests sent, and retries after failures. */
   get counts(): { readonly sent: number; readonly repeated: number } {
     return { sent: this.#sent, repeated: this.#repeated };
   }
@@ -174,7 +177,7 @@ export class Requests {
       if (status < 300) {
         if (answer.mediaType !== 'text/html' || request.isData) return { answer, url, address };
         if ((await answer.discard()) === 0) return { answer, url, address };
-        throw new StrangeNetworkError(`${shownRequest(request)}: a page came instead of an answer`);
+        throw new StrangeNetworkError(`${shownRequest(request)}: an HTML page came instead of a response`);
       }
       if (status === 401 && token !== null && !renewed) {
         renewed = true;
@@ -185,7 +188,7 @@ export class Requests {
       const network = STATUS_OF_NETWORK.get(status);
       if (network !== undefined) {
         await answer.discard();
-        // The proxy, or the network, answered before the service saw the request.
+        // The proxy or the network responded before the service saw the request.
         throw new StrangeNetworkError(`${shownRequest(request)}: ${status}`, network, { neverSent: true });
       }
       if (status >= 400) throw await this.#refusal(request, answer);
@@ -193,13 +196,16 @@ export class Requests {
       if (status === 301 && request.mayReaddress) return { answer, url: target, address: target };
       await answer.discard();
       redirects += 1;
-      if (redirects > REDIRECTS_MAX) throw new ProtocolError('redirected in a circle');
+      if (redirects > REDIRECTS_MAX) throw new ProtocolError('too many redirects');
       if (address === url && (status === 301 || status === 308)) address = target;
       url = target;
     }
   }
 
-  /** @throws what `redirectTarget` throws, after the page that came along: unread, a long one would hold its connection for ever */
+  /**
+   * @throws what `redirectTarget` throws, after draining the body: unread, a long one would hold its connection
+   * permanently
+   */
   async #redirectTarget(request: ServiceRequest, answer: Answer, url: string): Promise<string> {
     try {
       return redirectTarget(request, answer, url, this.#transport.origin);
@@ -215,7 +221,7 @@ export class Requests {
     try {
       message = errorPageMessage((await answer.bytes(ERROR_BODY_BYTES_MAX)).toString());
     } catch {
-      // The status is what counts; a page that did not arrive explains nothing.
+      // The status is enough; a body that breaks off adds no explanation.
     }
     const shown = shownRequest(request);
     return new ApiError(answer.status, shown, `${shown}: ${answer.status}${message === null ? '' : ` ${message}`}`, {
@@ -226,7 +232,7 @@ export class Requests {
 
 const XML_BODY = { 'Content-Type': 'application/xml; charset=UTF-8' };
 
-/** An answer that does not fit says which request it answered. */
+/** Adds the request to the message of a ProtocolError. */
 function named(error: unknown, request: ServiceRequest): unknown {
   if (!(error instanceof ProtocolError) || error.cause !== undefined) return error;
   return new ProtocolError(`${shownRequest(request)}: ${error.message}`, { cause: error });
@@ -236,7 +242,7 @@ function named(error: unknown, request: ServiceRequest): unknown {
 export function mayRepeat(error: unknown, repetition: Repetition): boolean {
   if (error instanceof TransportError) {
     if (certificateFaultOf(error) !== null || error instanceof StrangeNetworkError) return false;
-    // A directory of users locks an account after a few wrong passwords.
+    // Retries with a wrong password may lock the account in the proxy's user directory.
     if (proxyFailureOf(error)?.status === 407) return false;
     return error.neverSent || repetition === 'always';
   }
@@ -252,7 +258,7 @@ export function parseRetryAfter(raw: string | null, nowMs: number): number | nul
   return Number.isNaN(moment) ? null : Math.max(0, moment - nowMs);
 }
 
-/** Method and path, without query: what an error or a log line says of a request. Paths hold no secret but the tokens'. */
+/** Method and path without query, for errors and log lines. Paths contain no secrets except tokens, which are cut. */
 export function shownRequest(request: { readonly method: string; readonly url: string }): string {
   const path = request.url.replace(/^[a-z]+:\/\/[^/?#]*/i, '').replace(/[?#].*$/, '');
   return `${request.method} ${path.replace(/^(\/(?:app-)?authorization\/).+/, '$1…')}`;
@@ -271,7 +277,7 @@ function redirectTarget(request: ServiceRequest, answer: Answer, url: string, or
   if (target !== null && target !== origin) {
     throw new StrangeNetworkError(
       `${shownRequest(request)}: redirected to another server, ${target}`,
-      'this network may want a login, or the service has another address now',
+      'this network may want a login, or the service has a new address',
     );
   }
   if (!allowed || location === null || target === null) throw new ProtocolError(`unexpected ${status}`);

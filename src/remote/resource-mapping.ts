@@ -23,7 +23,7 @@ export function entriesOf(document: CollectionContentsDocument): readonly Remote
 
 export function fileOf(url: ResourceUrl, document: FileDocument | FileEntryDocument): RemoteFile {
   const { size } = document;
-  // A file that was never filled says -1, false and nothing about data; a listing that leaves the flag out says it by size.
+  // A file without data has size -1 and the flag false. If the listing omits the flag, the size decides.
   const presentOnServer = (document.presentOnServer ?? size >= 0) && size >= 0;
   return {
     kind: 'file',
@@ -36,21 +36,21 @@ export function fileOf(url: ResourceUrl, document: FileDocument | FileEntryDocum
   };
 }
 
-/** @throws ProtocolError for a version whose length is not said */
+/** @throws ProtocolError for a version without a length */
 export function progressOf(document: FileVersionDocument): UploadProgress {
   const complete = document.presentOnServer;
   const bytes = complete ? document.size : document.storedSize;
-  // The length is the only check from end to end that the service offers: without it nothing is known.
+  // The length is the service's only end-to-end check: without it the version cannot be verified.
   if (bytes === undefined || bytes < 0) {
     throw new ProtocolError(`fileVersion: no ${complete ? 'size' : 'storedSize'} where presentOnServer is ${complete}`);
   }
   return { complete, receivedBytes: bytes };
 }
 
-/** The versions of one page. @throws ProtocolError for one that has no address, or is complete and has no length */
+/** The versions of one page. @throws ProtocolError for one without a URL, or a complete one without a length */
 export function versionsOf(document: FileVersionsDocument): readonly RemoteVersion[] {
   return document.versions.map((version) => {
-    // What somebody's upload has reached matters to nobody here: without a number it is none.
+    // The progress of another client's upload is not used: a version without a number is skipped.
     const isUnknown = !version.presentOnServer && version.storedSize === undefined;
     const { complete, receivedBytes } = isUnknown ? { complete: false, receivedBytes: 0 } : progressOf(version);
     return {
@@ -63,7 +63,7 @@ export function versionsOf(document: FileVersionsDocument): readonly RemoteVersi
   });
 }
 
-/** Without `ref` (docs/service.md 7.3) the address of its data says whose they are. */
+/** Without `ref` (docs/service.md 7.3), the version's URL is derived from that of its data. */
 function versionUrlOf(version: FileVersionDocument): VersionUrl {
   const url = version.ref ?? version.fileData?.replace(/\/data$/, '');
   if (url === undefined) throw new ProtocolError('fileVersion: neither ref nor fileData');
@@ -91,7 +91,7 @@ export function userOf(document: UserDocument, url: string): RemoteUser {
   };
 }
 
-/** The container of a `…/contents` link: other clients rely on the suffix too (docs/service.md 13.1). */
+/** The container of a `…/contents` link: other clients depend on the suffix too (docs/service.md 13.1). */
 function containerOf(contents: string): ResourceUrl {
   if (!contents.endsWith('/contents'))
     throw new ProtocolError(`user: a collection link without /contents: ${contents}`);

@@ -1,38 +1,38 @@
 import type { OnReadOpts, Socket } from 'node:net';
 import type { Clock } from '../base/clock.ts';
 
-/** What one read of a socket may bring. Node itself allots 64 KiB for each. */
+/** Largest read from a socket. Node itself allocates 64 KiB for each. */
 const READ_BYTES = 128 * 1024;
 /**
- * Shorter reads are passed on as copies. It is more than all headers of an answer may have: undici keeps views of a header whose rest
- * is yet to come, and these must not change under it.
+ * Shorter reads are copied. This exceeds the header size limit: undici keeps views of an incomplete header, whose
+ * memory must not be overwritten.
  */
 const SHARED_BYTES_MIN = 64 * 1024;
-/** What fills less than half of a piece gets memory of its own length. */
+/** Data shorter than half of a buffer gets memory of its own length. */
 const PIECE_BYTES_MIN = READ_BYTES / 2;
 /**
- * Pieces that wait to be filled again: as many as eight connections have in hand that bring more than the disk takes at once. Each one that is
- * dropped instead is 128 KiB outside of V8's heap, and some hundred of them make V8 mark all of it.
+ * Spare buffers: as many as eight connections use when they outrun the disk. Each buffer dropped instead is 128 KiB
+ * outside V8's heap, and some hundred of them trigger a full garbage collection.
  */
 const SPARE_MAX = 192;
-/** So many of them stay when no download has given one back for a while. */
+/** Spare buffers kept while no download returns any. */
 const SPARE_RESTING_MAX = 32;
 const REST_MS = 5_000;
 
 /**
- * Reads of sockets into one buffer, and the pieces into which a body's bytes are copied from there, which go round (ADR 16). Memory that Node
- * allots for each read is garbage a moment later, and lives just long enough to make its collection dear.
+ * Reads sockets into one shared buffer and copies body bytes into recycled buffers (ADR 16). Memory that Node allocates
+ * for each read is short-lived, yet lives just long enough to make its collection expensive.
  *
- * undici takes its bytes from the socket as ever, only that it is told of them within the read's callback: when that returns, nobody
- * has a view of the buffer but who copied.
+ * undici still takes its bytes from the socket, but within the callback of the read: after it returns, only copies of
+ * the shared buffer's contents remain.
  */
 export class ReusedReads {
   readonly #clock: Clock;
   readonly #buffer = Buffer.allocUnsafeSlow(READ_BYTES);
   readonly #spare: Buffer[] = [];
-  /** Memory that is out. Only this comes back, and once. */
+  /** Buffers in use. Only these can be returned, and only once. */
   readonly #lent = new WeakMap<ArrayBufferLike, Buffer>();
-  /** Nothing came back since the clock was asked last. */
+  /** No buffer was returned since the last timer tick. */
   #isResting = false;
   #isRestAwaited = false;
 
@@ -46,7 +46,7 @@ export class ReusedReads {
   /** `chunk`, or a copy of it where the next read would overwrite it. */
   kept(chunk: Uint8Array): Uint8Array {
     if (chunk.buffer !== this.#buffer.buffer) return chunk;
-    // A chunked body may come in crumbs: a whole piece for each would be a lot of memory for little.
+    // A chunked body may arrive in tiny chunks, which must not occupy a whole buffer each.
     if (chunk.byteLength < PIECE_BYTES_MIN) return Buffer.from(chunk);
     const piece = this.#spare.pop() ?? Buffer.allocUnsafeSlow(READ_BYTES);
     this.#lent.set(piece.buffer, piece);
@@ -54,7 +54,10 @@ export class ReusedReads {
     return piece.subarray(0, chunk.byteLength);
   }
 
-  /** Takes back what `kept` gave, to fill it again: nobody may read it any more. What is not given back is the collector's. */
+  /**
+   * Recycles a chunk returned by `kept`, which must no longer be read. The garbage collector frees chunks that are not
+   * returned.
+   */
   takeBack(chunk: Uint8Array): void {
     const piece = this.#lent.get(chunk.buffer);
     if (piece === undefined) return;
@@ -77,13 +80,13 @@ export class ReusedReads {
   }
 }
 
-/** @returns whether the socket is to be read on; if not, its stream begins again by itself when it has been emptied */
+/** @returns whether to continue reading; if not, the stream resumes automatically once it is drained */
 function passOn(this: unknown, bytes: number, buffer: Uint8Array): boolean {
   const socket = this as Socket; // Node calls it as a method of the socket, its types do not say so.
   if (bytes < SHARED_BYTES_MIN) return socket.push(Buffer.from(buffer.subarray(0, bytes)));
   socket.push(buffer.subarray(0, bytes));
   socket.emit('readable');
-  // Left by a reader that has paused, in the middle of it or before: the next read must not overwrite it.
+  // Bytes that a paused reader left unread: the next read must not overwrite them.
   const left: Buffer | null = socket.readableLength > 0 ? socket.read() : null;
   if (left !== null) socket.unshift(Buffer.from(left));
   return socket.readableLength < socket.readableHighWaterMark;

@@ -8,7 +8,7 @@ const NO_AUTHENTICATION = 0;
 const PASSWORD = 2;
 const CONNECT = 1;
 const NAME = 3;
-/** Lengths of the address in an answer, by its type; that of a name stands in its first byte. */
+/** Address lengths in a reply, by address type; a name's length is in its first byte. */
 const ADDRESS_BYTES: ReadonlyMap<number, number> = new Map([
   [1, 4],
   [4, 16],
@@ -58,18 +58,18 @@ export async function connectBySocks(socket: Socket, host: string, port: number,
   }
 }
 
-/** A byte sequence of at most 255 bytes behind its length. */
+/** A byte sequence of at most 255 bytes, prefixed with its length. */
 function counted(text: string): Buffer {
   const bytes = Buffer.from(text).subarray(0, 255);
   return Buffer.concat([Buffer.from([bytes.byteLength]), bytes]);
 }
 
-/** @throws Error where the connection ends before */
+/** @throws Error if the connection ends earlier */
 async function read(socket: Socket, length: number): Promise<Buffer> {
   for (;;) {
     const bytes = socket.read(length) as Buffer | null;
     if (bytes !== null) return bytes;
-    if (socket.readableEnded || socket.destroyed) throw new Error('it ended within the negotiation');
+    if (socket.readableEnded || socket.destroyed) throw new Error('it ended during the negotiation');
     const done = new AbortController();
     const { signal } = done;
     try {

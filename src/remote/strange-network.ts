@@ -1,6 +1,9 @@
 import { TransportError } from '../base/errors.ts';
 
-/** An answer that the service did not give: a proxy's, a login page's, another protocol's. The same request would get it again at once. */
+/**
+ * A response that the service did not send: from a proxy, a login page, another protocol. An immediate retry would get
+ * it again.
+ */
 export class StrangeNetworkError extends TransportError {
   constructor(
     message: string,
@@ -11,7 +14,9 @@ export class StrangeNetworkError extends TransportError {
   }
 }
 
-/** Statuses that only the network on the way gives: a proxy that wants a password (RFC 9110), a network that wants a login (RFC 6585). */
+/**
+ * Statuses that only the network sends: a proxy requires a password (RFC 9110), a network requires a login (RFC 6585).
+ */
 export const STATUS_OF_NETWORK: ReadonlyMap<number, string> = new Map([
   [407, 'the proxy wants a user name and a password'],
   [511, 'this network wants a login'],

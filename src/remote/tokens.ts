@@ -11,8 +11,8 @@ import { discarded } from './answer-reading.ts';
 import type { Requests } from './requests.ts';
 
 /**
- * A new refresh token: the password is used here and nowhere else.
- * @throws SignInError when the service refuses the password or the keys · ApiError · TransportError
+ * Requests a new refresh token. The password is used here only.
+ * @throws SignInError if the service refuses the password or the keys · ApiError · TransportError
  */
 export async function createRefreshToken(
   requests: Requests,
@@ -39,10 +39,10 @@ export async function createRefreshToken(
 }
 
 /**
- * An access token for a refresh token.
+ * Requests an access token for a refresh token.
  *
- * @throws SignInError when the service refuses it · ApiError for a refusal that passes · TransportError for any other answer: whoever wants
- * the token asks for something else, of which none of them says anything, least of all that it is not there
+ * @throws SignInError if the service refuses it · ApiError for a temporary refusal · TransportError for any other
+ * response. The caller asks for another resource: a 404 here must not be read as its absence.
  */
 export async function issueAccessToken(
   requests: Requests,
@@ -69,11 +69,11 @@ export async function issueAccessToken(
 }
 
 /**
- * Whether the service gave a refusal of a sign-in, and not a network that refuses everything. Asked is a request for a token in which all is
- * missing: the service calls that malformed (400, docs/service.md 13.3), and says so to nobody else. Another answer than the refusal's shows that whoever
- * refused distinguishes the two.
+ * Whether a refused sign-in comes from the service, not from a network that refuses everything. The probe is an empty
+ * token request: the service alone calls it malformed (400, docs/service.md 13.3). A response other than the refusal's shows
+ * that the sender distinguishes the two requests.
  *
- * @throws what `Requests.send` throws, but for a refusal
+ * @throws what `Requests.send` throws, except for a refusal
  */
 export async function isRefusedByService(
   requests: Requests,
@@ -82,7 +82,7 @@ export async function isRefusedByService(
   signal: AbortSignal,
 ): Promise<boolean> {
   const { cause } = refusal;
-  // Nothing was sent: nobody has signed in yet.
+  // Nothing was sent: the user is not signed in.
   if (!(cause instanceof ApiError)) return true;
   const url = `${baseUrl}/authorization`;
   try {
@@ -90,7 +90,7 @@ export async function isRefusedByService(
       { method: 'POST', url, repetition: 'always', anonymous: true, body: NO_SIGN_IN, signal },
       discarded,
     );
-    return false; // a token for nothing
+    return false; // a token for an empty request
   } catch (error) {
     if (!(error instanceof ApiError) || isPassing(error)) throw error;
     return error.status !== cause.status;
@@ -103,7 +103,7 @@ async function refusalAsSignIn<T>(what: string, ask: () => Promise<T>): Promise<
   try {
     return await ask();
   } catch (error) {
-    // 403 is not among the documented answers (docs/service.md 13.3); a service that gives it means the same.
+    // 403 is not documented here (docs/service.md 13.3); treated like 401.
     if (error instanceof ApiError && (error.status === 401 || error.status === 403)) {
       throw new SignInError(`the service refuses the ${what}`, { cause: error });
     }

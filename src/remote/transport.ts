@@ -21,15 +21,15 @@ export interface TransportOptions {
   /** The service's base URL. Plain http is for loopback only, unless `insecure`. */
   readonly baseUrl: string;
   readonly insecure?: boolean;
-  /** The authorities that are trusted, and no others; those of the system unless given. Read again after a certificate has failed. */
+  /** The only trusted authorities; by default the system's. Read again after a certificate failure. */
   readonly certificates?: CertificateSource;
-  /** Unless given, the service is reached directly. */
+  /** Without a proxy the service is reached directly. */
   readonly proxy?: ServiceProxy | null;
   readonly clock: Clock;
-  /** Where the addresses of the service and its proxy come from; the system. */
+  /** Name lookup for the service and its proxy; by default the system's. */
   readonly names?: NameLookup;
   readonly deadlines?: Partial<Deadlines>;
-  /** How many connections to the service are open at most, for documents and for data each; 8. */
+  /** Maximum number of connections to the service, for documents and for data each; 8. */
   readonly connections?: number;
   /** Sent as User-Agent (docs/service.md 2.2): a name and a version. */
   readonly userAgent: string;
@@ -40,11 +40,11 @@ export interface Deadlines {
   readonly connectMs: number;
   /** From the last byte of the request that could be written to the first of the answer. */
   readonly answerMs: number;
-  /** The same after a body, which the service may have to put on a disk first. */
+  /** The same after a request body, which the service may have to write to disk first. */
   readonly answerAfterBodyMs: number;
   /** Between two pieces of the answer's body. */
   readonly bodyMs: number;
-  /** For a whole exchange that moves a document: a service that gives a byte every now and then is no help. */
+  /** For a whole document exchange: a service that sends a byte now and then must not block. */
   readonly documentMs: number;
 }
 
@@ -62,11 +62,11 @@ const KEEP_ALIVE_MS = 30_000;
 const ANSWER_HEADER_BYTES_MAX = 32 * 1024;
 
 /**
- * One request, one answer: connections, deadlines, cancellation. It repeats nothing and follows nothing (see `requests.ts`),
- * and it takes any status for an answer, but the one that only a proxy gives (407).
+ * One request, one response: connections, deadlines, cancellation. It does not retry or follow redirects (see
+ * `requests.ts`), and it accepts every status except 407, which only a proxy sends.
  *
- * Through a proxy, https goes by a tunnel (CONNECT), plain http by the absolute form (RFC 9112, 3.2.2): many proxies refuse tunnels to
- * other ports than 443.
+ * Through a proxy, https uses a tunnel (CONNECT) and plain http the absolute form (RFC 9112, 3.2.2): many proxies
+ * refuse tunnels to ports other than 443.
  */
 export class Transport {
   readonly origin: string;
@@ -78,13 +78,13 @@ export class Transport {
   readonly #reads: ReusedReads;
   readonly #names: NameLookup;
   readonly #proxy: ServiceProxy | null;
-  /** What goes in front of a path, and with each request, where a proxy is asked in the absolute form. */
+  /** Path prefix and headers for a proxy that is asked in the absolute form. */
   readonly #absolute: { readonly origin: string; readonly headers: Readonly<Record<string, string>> };
   readonly #isPlain: boolean;
-  /** Opened when it is wanted first: it is a thread. */
+  /** Opened on first use: it starts a thread. */
   #direct: DirectDownloads | null | undefined;
 
-  /** @throws UsageError for an address that is none, or would send secrets in the clear */
+  /** @throws UsageError for an invalid address, or one that would send secrets unencrypted */
   constructor(options: TransportOptions) {
     surviveEndsWhilePaused();
     const base = parsedBase(options.baseUrl);
@@ -130,7 +130,7 @@ export class Transport {
     };
     const trust = new TrustStore(isTls || isProxyTls ? certificates : () => null);
     this.#documents = pool();
-    // What TLS has decrypted Node hands over in small pieces of their own.
+    // With TLS, Node delivers decrypted data in small chunks of its own.
     this.#data = isTls || isProxyTls ? pool() : pool(this.#reads.onread);
   }
 
@@ -143,7 +143,7 @@ export class Transport {
   async exchange(request: TransportRequest): Promise<Answer> {
     const { body, signal } = request;
     if (signal?.aborted) throw signal.reason;
-    // The token goes with every request: it must not go anywhere else.
+    // The token is sent with every request: it must not reach another origin.
     const path = this.pathOf(request.url);
     const stream = body !== null && typeof body !== 'string' && body.length > 0 ? body : null;
     const headers = this.headersOf(request.headers);
@@ -172,7 +172,7 @@ export class Transport {
     throw new TransportError(cause.message, { neverSent: true, cause });
   }
 
-  /** Downloads past V8, where there are any: not with TLS, nor through a proxy, nor without the addon. */
+  /** Downloads that bypass V8; null with TLS, through a proxy, or without the addon. */
   get direct(): DirectDownloads | null {
     if (!this.#isPlain) return null;
     if (this.#direct === undefined) {
@@ -185,17 +185,17 @@ export class Transport {
   }
 
   headersOf(headers: Readonly<Record<string, string>>): Record<string, string> {
-    // Unasked, a service may send any coding (RFC 9110, 12.5.3), and nothing here undoes one.
+    // Without this header a service may send any coding (RFC 9110, 12.5.3), and no decoder exists here.
     return { 'User-Agent': this.#userAgent, 'Accept-Encoding': 'identity', ...headers };
   }
 
   /**
-   * Path and query of an address on this server; also of one that writes the same origin in another way.
+   * Path and query of a URL on this server, also if its origin is written in another form.
    *
    * @throws ProtocolError for any other
    */
   pathOf(url: string): string {
-    // What no request line can carry is escaped by whoever takes the address apart.
+    // URL parsing below escapes characters that a request line cannot carry.
     if (url.startsWith(`${this.origin}/`) && !/[^\x21-\x7e]/.test(url)) return url.slice(this.origin.length);
     const parsed = URL.canParse(url) ? new URL(url) : null;
     if (parsed?.origin !== this.origin) {
@@ -204,9 +204,9 @@ export class Transport {
     return parsed.pathname + parsed.search;
   }
 
-  /** Ends all connections, those in use too. */
+  /** Closes all connections, including those in use. */
   async close(): Promise<void> {
-    const gone = new TransportError('the connection to the service was closed here');
+    const gone = new TransportError('the client closed its connections to the service');
     this.#direct?.close();
     await Promise.all([this.#documents.destroy(gone), this.#data.destroy(gone)]);
   }

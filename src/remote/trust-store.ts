@@ -1,9 +1,9 @@
 import { createSecureContext, type SecureContext } from 'node:tls';
 
-/** Certificates of authorities as PEM; null: those that Node brings along. @throws UsageError where they cannot be read */
+/** Certificates of authorities as PEM; null: Node's built-in ones. @throws UsageError if they cannot be read */
 export type CertificateSource = () => string | null;
 
-/** The authorities that may vouch for the service. They change while a mount runs for weeks: an authority is renewed in place. */
+/** The trusted authorities. They can change while a mount runs for weeks: an authority is renewed in place. */
 export class TrustStore {
   readonly #read: CertificateSource;
   #text: string | null;
@@ -16,7 +16,7 @@ export class TrustStore {
     this.#context = contextOf(this.#text);
   }
 
-  /** Made once: a system's hundred certificates take milliseconds, which every connection would pay. */
+  /** Created once: parsing a system's hundred certificates takes milliseconds, too long for every connection. */
   get context(): SecureContext {
     return this.#context;
   }

@@ -4,12 +4,12 @@ import type { Answer } from './answer.ts';
 import type { AnswerHead } from './answer-head.ts';
 import type { Requests } from './requests.ts';
 
-/** Bytes on their way. `extent` is what will come, which may be more than was asked for. */
+/** A download in progress. `extent` is the range that will arrive; it may be larger than requested. */
 export interface IncomingData {
   readonly extent: Extent;
-  /** Exactly `extent`, or it rejects. Read it to the end, or leave it: both free the connection. */
+  /** Exactly `extent`, or it rejects. Read it to the end or leave the loop: both free the connection. */
   readonly chunks: AsyncIterable<Uint8Array>;
-  /** For a chunk that nobody reads any more: its memory is filled again. Whoever keeps a chunk does not call this. */
+  /** Recycles the memory of a chunk that is no longer read. Optional. */
   takeBack?(chunk: Uint8Array): void;
 }
 
@@ -22,22 +22,22 @@ interface DataRequest {
   readonly signal: AbortSignal | undefined;
 }
 
-/** Broken off this often without one more byte: the line is down, not just bad. */
+/** Number of consecutive cuts without progress after which the download fails. */
 const FRUITLESS_MAX = 3;
 
 /**
- * The bytes of an immutable version, checked before they are believed:
+ * The bytes of an immutable version, validated before use:
  *
- * | answer | taken for |
+ * | response | treated as |
  * | --- | --- |
- * | 206, Content-Range exactly as asked, that many bytes | the extent |
- * | 206 with a Content-Range that begins there and ends before (RFC 9110, 15.3.7), that many bytes | its beginning: the rest is asked for |
+ * | 206, Content-Range exactly as requested, that many bytes | the extent |
+ * | 206 with a Content-Range that begins there and ends earlier (RFC 9110, 15.3.7), that many bytes | its beginning: the rest is requested |
  * | 206 with any other Content-Range, or none | ProtocolError |
- * | 200 | the whole: a service that ignores Range. All of it is given, `extent` says so; its length must be the version's |
- * | 200 without a length that is an HTML or XML page and no attachment | ProtocolError: it may be somebody's login page |
+ * | 200 | the whole: the service ignores Range. `extent` covers all of it; its length must be the version's |
+ * | 200 without a length that is an HTML or XML page and not an attachment | ProtocolError: possibly a login page |
  * | any with a Content-Encoding | ProtocolError: its bytes are not the version's |
  * | more bytes than announced | ProtocolError |
- * | fewer, or a cut | the rest is asked for, with Range: the version cannot have changed meanwhile. A 200 gives it too: what lies around it is left |
+ * | fewer, or a cut | the rest is requested with Range: a version cannot change. If a 200 comes, the bytes outside the rest are skipped |
  */
 export async function openVersionData(requests: Requests, request: DataRequest): Promise<IncomingData> {
   const { extent } = request;
@@ -48,16 +48,16 @@ export async function openVersionData(requests: Requests, request: DataRequest):
   return { extent: coming, chunks, takeBack: (chunk) => first.answer.takeBack(chunk) };
 }
 
-/** Where bytes go that need not pass through here: into a file, at their own offsets. */
+/** Target of a direct download: a file; bytes keep their offsets. */
 export interface Landing {
   readonly fd: number;
-  /** Hears up to where they are there, and of the marks of blocks that became whole. */
+  /** Called with the end of the bytes now in the file and the checksums of completed blocks. */
   readonly landed: (at: number, marks: readonly number[]) => void;
-  /** Hears now and then that bytes come, also of a block that is not whole yet. */
+  /** Called periodically while bytes arrive, even within an incomplete block. */
   readonly came?: () => void;
 }
 
-/** @returns up to where the bytes are in the file; `openVersionData` is for the rest, which may be all of them */
+/** @returns the end of the bytes in the file; `openVersionData` fetches the remainder, possibly all */
 export async function bringVersionData(
   requests: Requests,
   { url, extent, sizeBytes, signal }: DataRequest & { readonly signal: AbortSignal },
@@ -104,7 +104,7 @@ function rangeOf(extent: Extent, sizeBytes: number): Record<string, string> {
 }
 
 function checkedExtent(answer: AnswerHead, asked: Extent, sizeBytes: number): Extent {
-  if (answer.isCoded) throw new ProtocolError(`coded data came: ${answer.header('content-encoding')}`);
+  if (answer.isCoded) throw new ProtocolError(`data with a content coding came: ${answer.header('content-encoding')}`);
   const extent = answer.status === 206 ? contentRange(answer, asked, sizeBytes) : { start: 0, end: sizeBytes };
   const length = answer.contentLength;
   if (length !== null && length !== extent.end - extent.start) {
@@ -117,9 +117,9 @@ function checkedExtent(answer: AnswerHead, asked: Extent, sizeBytes: number): Ex
 }
 
 /**
- * Whether it may be what a network says instead of the service. That one sends data as an attachment of type octet-stream, whatever they are
- * (docs/service.md 13.6); others call them what they are, and a file may be a page. A page that is just as long as the version, or the range of it
- * that was asked for, is the file.
+ * Whether the body may be a network's page instead of the service's data. The service sends data as an octet-stream
+ * attachment, whatever its type (docs/service.md 13.6). Other services send the file's own type, and a file may be an HTML
+ * page. A page exactly as long as the version, or as the requested range, is taken for the file.
  */
 function isPage(answer: AnswerHead): boolean {
   const isCalledSo = /^(text\/html|(application|text)\/(xhtml\+)?xml)$/.test(answer.mediaType);
@@ -150,7 +150,7 @@ async function* chunksOf(
     const before = at;
     let cut: TransportError;
     try {
-      // Asked again, a service that ignores Range begins again at 0.
+      // On a repeated request, a service that ignores Range begins again at 0.
       let skip = at - open.extent.start;
       for await (const chunk of open.answer) {
         if (skip >= chunk.byteLength) {
@@ -164,13 +164,13 @@ async function* chunksOf(
         const wanted = at + fresh.byteLength > end ? fresh.subarray(0, end - at) : fresh;
         at += wanted.byteLength;
         yield wanted;
-        if (at === end && open.extent.end > end) return; // what follows of a whole was not asked for
+        if (at === end && open.extent.end > end) return; // the rest of a 200 was not requested
       }
       if (at === end) return;
       cut = new TransportError(`${request.url}: ended at byte ${at} of ${end}`);
     } catch (error) {
       if (!(error instanceof TransportError)) throw error;
-      // Only the end of the end is missing: a chunked body's last line.
+      // Only the terminator of a chunked body is missing.
       if (at === end) return;
       cut = error;
     }
