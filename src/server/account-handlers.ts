@@ -17,7 +17,10 @@ import { page, sorted } from './listing.ts';
 import { notFound, Refusal } from './refusal.ts';
 import { DEFAULT_PAGE } from './repository.ts';
 
-/** What belongs to an account rather than to a folder: user, top level, workspaces, albums, shares, contacts (docs/service.md 4, 8, 9). */
+/**
+ * Resources of an account, not of a folder: user, top level, workspaces, albums, shares, contacts (docs/service.md 4,
+ * 8, 9).
+ */
 export function accountHandlers(service: Service): HandlerTable {
   const { database, repository, collections, documents } = service;
 
@@ -48,7 +51,7 @@ export function accountHandlers(service: Service): HandlerTable {
         return encodeCollectionContents(documents.contents(pageOf(all, query, DEFAULT_PAGE)));
       }
       case 'recentActivities':
-        // ASSUMED (docs/service.md 8.3): nothing is known of it but its address.
+        // ASSUMED (docs/service.md 8.3): only the URL is known.
         return encodeCollectionContents(documents.collections(page([], query.start ?? 0, DEFAULT_PAGE)));
       case 'receivedShares':
         return encodeReceivedShares({ shares: receivedShares(service, caller) });
@@ -84,7 +87,7 @@ export function accountHandlers(service: Service): HandlerTable {
         if (endpoint.collection !== 'folders') throw new Refusal(405, 'Method not allowed');
         const { displayName } = await exchange.decoded(decodeSyncFolder);
         await database.changeTogether(() => repository.createSyncFolder(caller, displayName));
-        // Without Location, as the service does it (docs/service.md 4.3).
+        // Without Location, like the service (docs/service.md 4.3).
         await exchange.sendEmpty(201);
       },
     },
@@ -154,7 +157,7 @@ export function accountHandlers(service: Service): HandlerTable {
   };
 }
 
-/** Someone else's addresses and those of nobody are answered alike. */
+/** URLs of another user and of no user get the same response. */
 function mustBe(caller: string, uid: string): void {
   if (caller !== uid) throw notFound();
 }
@@ -172,7 +175,7 @@ function receivedShares(service: Service, caller: string) {
   });
 }
 
-/** Whether one of the two shares something with the other: only then do they know each other's names. */
+/** Whether one of the two shares a folder with the other: only then may they see each other's names. */
 function areAcquainted(service: Service, caller: string, other: string): boolean {
   const between = (receiver: string, owner: string): boolean => {
     const range = { start: [receiver, owner, ''], end: [receiver, owner, TEXT_END] } as Triples;

@@ -6,14 +6,14 @@ import type { Database, KeyPairRow, PasswordHash, UserRow } from './database.ts'
 import { Refusal, unauthorized } from './refusal.ts';
 import { Turns } from './turns.ts';
 
-/** Whom a request acts for. */
+/** The authenticated user of a request. */
 export interface Session {
   readonly uid: string;
-  /** Hash under which the access token is kept. */
+  /** Hash under which the access token is stored. */
   readonly token: string;
 }
 
-/** A token as it is given away, once. */
+/** A token in clear text, returned once. */
 export interface IssuedToken {
   readonly secret: string;
   readonly uid: string;
@@ -21,9 +21,10 @@ export interface IssuedToken {
 }
 
 /**
- * Who may do anything at all: passwords, developers' keys, refresh and access tokens (docs/service.md 3).
+ * Authentication: passwords, developers' keys, refresh and access tokens (docs/service.md 3).
  *
- * Secrets are never kept: passwords as scrypt, keys and tokens (256 random bits, so one round is enough) as SHA-256.
+ * Secrets are stored as hashes only: passwords by scrypt, keys and tokens (256 random bits, so one round is enough) by
+ * SHA-256.
  */
 export class Accounts {
   readonly #database: Database;
@@ -32,8 +33,8 @@ export class Accounts {
   readonly #acceptAnyKeys: boolean;
   readonly #guesses: PasswordGuesses;
   /**
-   * Anybody may have a password looked at, for as many names as he likes. Each takes one of the four threads of libuv's pool for long, and
-   * so do reads and writes of files: whoever waits for his data would wait behind all of them.
+   * Limits concurrent password hashing. Unauthenticated clients can trigger it, for any number of names. Each hash
+   * occupies one of the four libuv pool threads, which file reads and writes need too.
    */
   readonly #hashing = new Turns({ atOnceMax: HASHING_AT_ONCE_MAX, waitingMax: HASHING_WAITING_MAX });
 
@@ -45,7 +46,10 @@ export class Accounts {
     this.#guesses = new PasswordGuesses(deps.clock);
   }
 
-  /** @throws Refusal 401 for anything wrong, always in the same words; 503 after too many wrong passwords, or where too many sign in at once */
+  /**
+   * @throws Refusal 401 for any wrong input, always with the same message; 503 after too many wrong passwords, or
+   * during too many sign-ins
+   */
   async createRefreshToken(request: AppAuthorizationDocument, remote: string): Promise<IssuedToken> {
     const user = await this.#signIn(request.username, request.password, remote);
     this.#checkKeys(request);
@@ -58,7 +62,7 @@ export class Accounts {
     return { secret, uid: user.uid, expiresMs: Number.POSITIVE_INFINITY };
   }
 
-  /** @param refreshSecret the last part of the refresh token's URL; null for a URL that is none of ours */
+  /** @param refreshSecret the last part of the refresh token's URL; null for a URL of another server */
   async createAccessToken(request: TokenAuthRequestDocument, refreshSecret: string | null): Promise<IssuedToken> {
     this.#checkKeys(request);
     const hash = refreshSecret === null ? null : hashOf(refreshSecret);
@@ -68,14 +72,14 @@ export class Accounts {
     return this.#issue(refreshToken.uid, hash);
   }
 
-  /** The older way to an access token, without a refresh token (docs/service.md 3.3). */
+  /** The older request for an access token, without a refresh token (docs/service.md 3.3). */
   async createAccessTokenByPassword(request: AuthRequestDocument, remote: string): Promise<IssuedToken> {
     const user = await this.#signIn(request.username, request.password, remote);
     this.#checkKeys(request);
     return this.#issue(user.uid, null);
   }
 
-  /** Whom an access token speaks for; null for one that is unknown, expired, or whose refresh token was revoked. */
+  /** The session of an access token; null if the token is unknown or expired, or its refresh token was revoked. */
   session(secret: string): Session | null {
     const token = hashOf(secret);
     const row = this.#database.accessTokens.get(token);
@@ -84,12 +88,12 @@ export class Accounts {
     return this.#database.users.get(row.uid) === undefined ? null : { uid: row.uid, token };
   }
 
-  /** Ends one access token now. */
+  /** Expires one access token immediately. */
   expire(session: Session): void {
     this.#database.change(() => void this.#database.accessTokens.remove(session.token));
   }
 
-  /** Forgets access tokens that nobody can use any more. @returns how many */
+  /** Deletes expired access tokens. @returns how many */
   forgetExpired(): number {
     const now = this.#clock.nowMs();
     const dead = [...this.#database.accessTokens.getRange({})].filter(({ value }) => value.expiresMs <= now);
@@ -111,15 +115,15 @@ export class Accounts {
 
   async #signIn(username: string, password: string, remote: string): Promise<UserRow> {
     const email = username.trim().toLowerCase();
-    // Hashed: what anybody may send is kept, and is as long as he likes.
+    // Hashed, because the key is stored and unauthenticated input has any length.
     return this.#guesses.inTurn(hashOf(`${email}\0${remote}`), () => this.#userOf(email, password));
   }
 
-  /** Null for anything wrong. */
+  /** Null if the name or the password is wrong. */
   async #userOf(email: string, password: string): Promise<UserRow | null> {
     const uid = email.length > EMAIL_CHARS_MAX ? undefined : this.#database.emails.get(email);
     const user = uid === undefined ? undefined : this.#database.users.get(uid);
-    // Also for a user who does not exist: the time of the answer must not tell.
+    // Hash for unknown users too: the response time must not reveal whether the user exists.
     const matches = await this.#hashing.inTurn(() => passwordMatches(password, user?.password ?? NOBODYS_PASSWORD));
     return user === undefined || !matches ? null : user;
   }
@@ -129,7 +133,8 @@ export class Accounts {
     if (id.length > KEY_CHARS_MAX || this.#database.applications.get(id)?.enabled !== true) throw unauthorized();
   }
 
-  // ASSUMED (docs/service.md 3.1): any developer's keys open any enabled application; the interface asks for no more.
+  // ASSUMED (docs/service.md 3.1): any developer's keys are valid for any enabled application; the interface requires
+  // no more.
   #checkKeys(keys: { accessKeyId: string; privateAccessKey: string }): void {
     if (this.#acceptAnyKeys) return;
     const row = keys.accessKeyId.length > KEY_CHARS_MAX ? undefined : this.#database.keyPairs.get(keys.accessKeyId);
@@ -139,7 +144,7 @@ export class Accounts {
   }
 }
 
-/** Half of the threads; and what they do in a few seconds. */
+/** Half of the threads, and a queue that they process in a few seconds. */
 const HASHING_AT_ONCE_MAX = 2;
 const HASHING_WAITING_MAX = 64;
 const EMAIL_CHARS_MAX = 254;
@@ -147,10 +152,10 @@ const KEY_CHARS_MAX = 100;
 const NO_HASH = new Uint8Array(32);
 
 /**
- * Wrong passwords from one address for one user: free at first, then each costs twice the pause of the one before.
+ * Back-off for wrong passwords, per remote address and user: the first are free, then each doubles the pause.
  *
- * INVARIANT: at most one guess of a key is being looked at. Those that are sent together would be free otherwise, however many; and
- * counting them before they are looked at would put programs that sign in together with the right password into the pause.
+ * INVARIANT: at most one guess per key is checked at a time. Concurrent guesses would otherwise be free. Counting them
+ * before the check would delay programs that sign in together with the right password.
  */
 class PasswordGuesses {
   readonly #clock: Clock;
@@ -161,7 +166,10 @@ class PasswordGuesses {
     this.#clock = clock;
   }
 
-  /** Whom `look` finds, after all earlier guesses of `key`. @throws Refusal 401 when that is nobody; 503 while the pause lasts */
+  /**
+   * The user found by `look`, after all earlier guesses of `key`. @throws Refusal 401 if there is none; 503 during the
+   * pause
+   */
   inTurn<T>(key: string, look: () => Promise<T | null>): Promise<T> {
     const guess = (this.#last.get(key) ?? Promise.resolve()).then(() => this.#guess(key, look));
     const done = guess
@@ -184,7 +192,7 @@ class PasswordGuesses {
     return found;
   }
 
-  /** @throws Refusal 503 with Retry-After while the pause lasts (5xx is all that docs/service.md 13.3 leaves besides 400 and 401) */
+  /** @throws Refusal 503 with Retry-After during the pause (docs/service.md 13.3 allows only 5xx besides 400 and 401) */
   #check(key: string): void {
     const waitMs = (this.#wrong.get(key)?.notBeforeMs ?? 0) - this.#clock.elapsedMs();
     if (waitMs <= 0) return;
@@ -206,7 +214,7 @@ const GUESS_PAUSE_MS = 1000;
 const GUESS_PAUSE_MAX_MS = 15 * 60_000;
 const GUESSERS_MAX = 10_000;
 
-/** 256 random bits, in the alphabet of the service's addresses. */
+/** 256 random bits, in the alphabet of the service's URLs. */
 export function newSecret(): string {
   return randomBytes(32).toString('base64url');
 }
@@ -215,7 +223,7 @@ export function hashOf(secret: string): string {
   return createHash('sha256').update(secret).digest('base64url');
 }
 
-/** A new key pair for `uid`; the private key is in the answer and nowhere else. */
+/** A new key pair for `uid`; the private key is returned here only. */
 export function newKeyPair(uid: string, createdMs: number): { row: KeyPairRow; privateAccessKey: string } {
   const privateAccessKey = newSecret();
   const secretHash = createHash('sha256').update(privateAccessKey).digest();
@@ -229,7 +237,7 @@ const deriveKey = promisify<string, Uint8Array, number, { N: number; r: number; 
   scrypt,
 );
 
-/** Some 60 ms and 32 MiB of a processor that guesses. */
+/** About 60 ms and 32 MiB for each guess. */
 export const SCRYPT_COST = 2 ** 15;
 
 export async function hashPassword(password: string, cost: number = SCRYPT_COST): Promise<PasswordHash> {

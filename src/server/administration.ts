@@ -6,7 +6,7 @@ import type { Database, UserRow } from './database.ts';
 import { randomSuffix } from './random-suffix.ts';
 import type { Repository } from './repository.ts';
 
-/** What `addKeyPair` gives: the private key is told this once. */
+/** Result of `addKeyPair`: the private key is shown only once. */
 export interface KeyPair {
   readonly accessKeyId: string;
   readonly privateAccessKey: string;
@@ -22,8 +22,8 @@ export interface UserSummary {
 }
 
 /**
- * What the service's developer console and sign-up page would do: users, applications, keys, shares. Works on the data
- * directory, also while a server runs on it. Every mistake is a UsageError of one sentence.
+ * The functions of the service's developer console and sign-up page: users, applications, keys, shares. Works on the
+ * data directory, even while a server runs on it. Every mistake is a UsageError of one sentence.
  */
 export class Administration {
   readonly #database: Database;
@@ -36,7 +36,7 @@ export class Administration {
     this.#clock = deps.clock;
   }
 
-  /** Makes an account with its system folders. `scryptCost` (a power of two) is for tests that make many. */
+  /** Creates an account with its system folders. `scryptCost` (a power of two) is for tests that create many. */
   async addUser(
     email: string,
     password: string,
@@ -97,7 +97,7 @@ export class Administration {
     });
   }
 
-  /** A disabled application gets no tokens any more; access tokens that it has run out within the hour. */
+  /** A disabled application gets no new tokens; its access tokens expire within the hour. */
   setApplicationEnabled(id: string, enabled: boolean): void {
     this.#database.change(() => {
       const row = this.#database.applications.get(id);
@@ -110,7 +110,7 @@ export class Administration {
     return [...this.#database.applications.getRange({})].map(({ value }) => value);
   }
 
-  /** @throws UsageError for an eleventh pair (docs/service.md 3.1) */
+  /** @throws UsageError above ten pairs (docs/service.md 3.1) */
   addKeyPair(email: string): KeyPair {
     return this.#database.change(() => {
       const { uid } = this.#user(email);
@@ -131,7 +131,7 @@ export class Administration {
     });
   }
 
-  /** Every refresh token of a user, and with them every access token. @returns how many */
+  /** Revokes all refresh tokens of a user, and with them all access tokens. @returns how many */
   revokeTokens(email: string): number {
     return this.#database.change(() => {
       const { uid } = this.#user(email);
@@ -143,7 +143,7 @@ export class Administration {
     });
   }
 
-  /** Lets `receiver` see a folder of `owner`, and change what is in it if `writeAllowed`. Also changes an existing share. */
+  /** Shares a folder of `owner` with `receiver`, read-only unless `writeAllowed`. Also changes an existing share. */
   share(owner: string, folder: string, receiver: string, options: { writeAllowed: boolean }): void {
     this.#database.change(() => {
       const from = this.#user(owner).uid;
@@ -167,7 +167,7 @@ export class Administration {
     });
   }
 
-  /** A computer of the user, as the service calls it, with sync folders of its own. @returns its local id */
+  /** Adds a workspace (the service's term for a computer) with sync folders of its own. @returns its local id */
   addWorkspace(email: string, name: string, options: { syncFolders?: readonly string[] } = {}): string {
     return this.#database.change(() => {
       const { uid } = this.#user(email);
@@ -201,7 +201,7 @@ export class Administration {
 }
 
 const FIRST_UID = 1001;
-/** Of applications that belong to whoever runs the server. */
+/** Owner id of the operator's own applications. */
 const HOUSE_UID = '1000';
 const KEY_PAIRS_MAX = 10;
 const DEFAULT_QUOTA_BYTES = 100 * 1024 ** 3;

@@ -1,26 +1,29 @@
 import { type FileHandle, open } from 'node:fs/promises';
 
-/** What a download asks of the disk at once. */
+/** Size of one disk read of a download. */
 const READ_BYTES = 512 * 1024;
-/** Buffers that wait to be filled again: for eight downloads at once, one being sent and one being filled for each. */
+/** Spare buffers for eight concurrent downloads: one being sent and one being filled for each. */
 const SPARE_MAX = 16;
-/** So many at once read in large pieces: a reader who is slow holds two of them for as long as he likes, and there may be a thousand. */
+/**
+ * Limit of readers with large buffers: each slow reader holds two for any length of time, and there may be a thousand
+ * readers.
+ */
 const LARGE_READERS_MAX = 16;
 const CROWDED_READ_BYTES = 64 * 1024;
 
 /**
- * Reads files into buffers that go round. A new one for each read would be garbage a moment later, outside of V8's heap, and each 64 MiB
- * of that make V8 mark the whole heap: a third of what a download cost.
+ * Reads files into recycled buffers. A new buffer for each read is garbage outside V8's heap, and each 64 MiB of it
+ * trigger a full mark of the heap: a third of the cost of a download.
  */
 export class BlobReader {
   readonly #spare: Buffer[] = [];
   #readers = 0;
 
   /**
-   * Bytes `[start, end)` of a file, at least one, the next piece read while one is used. A piece is good until the next is asked for, or the end:
-   * by then it has to have been sent.
+   * Bytes `[start, end)` of a file, at least one, with read-ahead of one chunk. A chunk is valid until the next one is
+   * requested or the iteration ends: send it before.
    *
-   * @throws Error also for a file that ends early
+   * @throws Error also if the file ends early
    */
   async *read(path: string, start: number, end: number): AsyncGenerator<Uint8Array, void, undefined> {
     const file = await open(path, 'r');
@@ -37,13 +40,13 @@ export class BlobReader {
           buffers[turn % 2] ??= this.#take(isLarge);
           reading = readInto(buffers[turn % 2] as Buffer, file, at, end);
         }
-        // Its failure is for the one who asks for the next piece.
+        // The caller of the next chunk gets the failure.
         reading.catch(() => {});
         yield piece;
         if (at >= end) return;
       }
     } finally {
-      // Left early: neither file nor buffer may go under a read.
+      // The reader left early: wait for the pending read before the file is closed and the buffer reused.
       await reading.catch(() => {});
       this.#readers--;
       for (const buffer of buffers) if (isLarge && this.#spare.length < SPARE_MAX) this.#spare.push(buffer);

@@ -3,37 +3,37 @@ import { constants } from 'node:fs';
 import { type FileHandle, open, unlink } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
-/** What became of a blob that was written to its end. */
+/** Result of a completely written blob. */
 export interface FinishedBlob {
-  /** Hexadecimal; null for a long one, which is read again for it when the sender has his answer. */
+  /** Hexadecimal; null for a long blob, which is hashed after the response. */
   readonly sha256: string | null;
-  /** Of a small one: it is nowhere yet, and has to be kept with its row. */
+  /** The content of a small blob: not yet stored; the caller stores it with the row. */
   readonly bytes: Uint8Array | null;
 }
 
-/** A blob being written, from the front to the end; in memory as long as it is small. */
+/** Writes a blob sequentially; a small one stays in memory. */
 export class BlobWriter {
   readonly #openFile: () => Promise<{ file: FileHandle; path: string }>;
   readonly #closedNow: () => void;
-  /** Null when the front was written earlier, or once there is so much that it is hashed later. */
+  /** Null if an earlier request wrote the beginning, or if the blob is so long that it is hashed later. */
   #hash: Hash | null;
-  /** Everything so far, while there is no file. */
+  /** All bytes so far, while there is no file. */
   #held: Uint8Array[] | null;
   #opened: { readonly file: FileHandle; readonly path: string } | null = null;
   #end: number;
-  /** Bytes that are certainly on the disk. */
+  /** Number of bytes known to be synced. */
   #syncedBytes: number;
   #syncing: Promise<void> | null = null;
   /**
-   * What went wrong first on the disk. Linux tells of bytes that it could not write once per open file (fsync(2)): the next sync of the
-   * same one succeeds, as if they were there.
+   * The first disk error. Linux reports a failed write-back once per open file (fsync(2)): the next sync of that file
+   * succeeds even though the bytes are lost.
    */
   #failure: { readonly error: unknown } | null = null;
   #isClosed = false;
 
   /**
-   * @param options.syncedBytes how many of the first `offset` bytes are certainly on the disk
-   * @param options.closed called once, when the writer is done
+   * @param options.syncedBytes how many of the first `offset` bytes are known to be synced
+   * @param options.closed called once, when the writer is finished
    */
   constructor(options: {
     offset: number;
@@ -49,17 +49,17 @@ export class BlobWriter {
     this.#syncedBytes = options.syncedBytes;
   }
 
-  /** Bytes that the blob holds. */
+  /** Length of the blob in bytes. */
   get sizeBytes(): number {
     return this.#end;
   }
 
-  /** Those of them that are certainly on the disk: all that are left once a failed writer is closed. */
+  /** Number of bytes known to be synced: after a failure, `close` truncates the file to this length. */
   get syncedBytes(): number {
     return this.#syncedBytes;
   }
 
-  /** One call at a time. @throws Error also when bytes of an earlier call turn out to be lost */
+  /** Must not be called concurrently. @throws Error also if bytes of an earlier call turn out to be lost */
   async write(chunks: readonly Uint8Array[]): Promise<void> {
     if (this.#failure !== null) throw this.#failure.error;
     const bytes = chunks.reduce((sum, chunk) => sum + chunk.byteLength, 0);
@@ -71,7 +71,7 @@ export class BlobWriter {
     if (this.#held === null && this.#end - this.#syncedBytes >= SYNC_BYTES) this.#syncBehind();
   }
 
-  /** Puts a file on the disk and closes it; leaves a small blob to the caller. */
+  /** Syncs and closes the file; returns a small blob to the caller. */
   async finish(): Promise<FinishedBlob> {
     const bytes = this.#held === null ? null : Buffer.concat(this.#held);
     if (bytes === null) await this.suspend();
@@ -79,7 +79,7 @@ export class BlobWriter {
     return { sha256: this.#hash?.digest('hex') ?? null, bytes };
   }
 
-  /** As far as it came: on the disk, as a file, to be continued. */
+  /** Syncs the bytes so far to a file, to be continued later. */
   async suspend(): Promise<void> {
     const file = await this.#file();
     await this.#syncing;
@@ -89,7 +89,10 @@ export class BlobWriter {
     await this.close();
   }
 
-  /** Without any promise about the disk; but what it failed to take is cut off, so that nobody goes on behind it. */
+  /**
+   * Closes without sync. After a failure the file is truncated to its synced length, so that no upload continues after
+   * lost bytes.
+   */
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -97,12 +100,12 @@ export class BlobWriter {
     await this.#syncing;
     if (this.#opened === null) return;
     const { file, path } = this.#opened;
-    // On a disk that takes not even that nobody can go on at all.
+    // If even the truncation fails, delete the file: no upload can continue it.
     if (this.#failure !== null) await file.truncate(this.#syncedBytes).catch(() => unlink(path).catch(() => {}));
     await file.close();
   }
 
-  /** The file; what was held in memory goes there first. */
+  /** The file; bytes held in memory are written to it first. */
   async #file(): Promise<FileHandle> {
     this.#opened ??= await this.#openFile();
     const { file } = this.#opened;
@@ -121,7 +124,7 @@ export class BlobWriter {
     }
   }
 
-  /** Brings the disk along while bytes arrive, so that the end has not everything to wait for. */
+  /** Syncs while bytes arrive, so that the final sync is short. */
   #syncBehind(): void {
     if (this.#syncing !== null || this.#opened === null || this.#failure !== null) return;
     const end = this.#end;
@@ -129,14 +132,14 @@ export class BlobWriter {
       .then(() => {
         this.#syncedBytes = end;
       })
-      // Told by the next write, or by `suspend`.
+      // The next write, or `suspend`, reports the failure.
       .catch(() => {})
       .finally(() => {
         this.#syncing = null;
       });
   }
 
-  /** What the disk answers; that it failed is not forgotten. */
+  /** Awaits a disk operation and remembers its first failure. */
   async #noted<T>(answer: Promise<T>): Promise<T> {
     try {
       return await answer;
@@ -147,9 +150,9 @@ export class BlobWriter {
   }
 }
 
-/** Up to here a blob lies in the database. */
+/** Blobs up to this size are stored in the database. */
 const SMALL_BYTES_MAX = 16 * 1024;
-/** A second of hashing per gigabyte is not to be waited for. */
+/** Longer blobs are hashed later: hashing takes a second per gigabyte. */
 const HASHED_AT_ONCE_BYTES_MAX = 16 * 1024 * 1024;
 const SYNC_BYTES = 32 * 1024 * 1024;
 
@@ -163,7 +166,7 @@ function skip(chunks: readonly Uint8Array[], bytes: number): Uint8Array[] {
   });
 }
 
-/** Makes new names in a directory last. */
+/** Syncs a directory, so that new names in it are durable. */
 export async function syncDirectory(path: string): Promise<void> {
   const directory = await open(path, constants.O_RDONLY);
   try {

@@ -7,20 +7,20 @@ import { BlobWriter, syncDirectory } from './blob-writer.ts';
 import type { Database } from './database.ts';
 
 /**
- * The bytes of versions. Small ones lie in the database, beside their row: most files are small, and three syncs for each
- * of them would be most of the work. Each other one is a file under a random name that only the database knows.
+ * The bytes of versions. Small blobs are stored in the database beside their row: most files are small, and three syncs
+ * for each would dominate the work. Every other blob is a file under a random name that only the database knows.
  *
- * Order: first the bytes (written, synced, their directory too), then the database's row; small ones with the row. So a row
- * never names bytes that are not there; a crash in between leaves a file that no row names, which `sweepBlobs` collects.
- * Complete blobs never change, which is why a copy of a file is a hard link, where the disk has those.
+ * Order: first the bytes (written, synced, and the directory too), then the database row; small blobs with the row. So
+ * a row never names missing bytes. A crash in between leaves a file without a row, which `sweepBlobs` collects.
+ * Complete blobs never change, so a copy of a file is a hard link where the file system supports them.
  */
 export class Blobs {
   readonly #directory: string;
   readonly #database: Database;
   readonly #reader = new BlobReader();
-  /** Folders whose names are certainly on the disk. */
+  /** Directories whose names are known to be synced. */
   readonly #known = new Set<string>();
-  /** Whether that of the folder of those is. */
+  /** Whether the name of their parent directory is known to be synced. */
   #isNamed = false;
   #writers = 0;
 
@@ -29,14 +29,14 @@ export class Blobs {
     this.#database = deps.database;
   }
 
-  /** A name that no blob has. */
+  /** An unused blob name. */
   newName(): string {
     return randomBytes(16).toString('hex');
   }
 
   /**
-   * A new blob, or with `offset` more of one that is a file already; what lies behind `offset` is cut off.
-   * @param syncedBytes how much of that was certainly on the disk when it was last written to
+   * Writes a new blob, or continues an existing file at `offset`, which truncates the bytes after it.
+   * @param syncedBytes how many of the existing bytes are known to be synced
    */
   write(name: string, offset: number, syncedBytes = 0): BlobWriter {
     this.#writers += 1;
@@ -61,7 +61,7 @@ export class Blobs {
     });
   }
 
-  /** Whether anything is being written right now. */
+  /** Whether a write is in progress. */
   get isWriting(): boolean {
     return this.#writers > 0;
   }
@@ -71,7 +71,7 @@ export class Blobs {
     return this.#database.smallBlobs.get(name) ?? null;
   }
 
-  /** Bytes `[start, end)` of a blob. A piece is good until the next is asked for. */
+  /** Bytes `[start, end)` of a blob. A chunk is valid until the next one is requested. */
   read(name: string, start: number, end: number): AsyncIterable<Uint8Array> | Iterable<Uint8Array> {
     const small = this.small(name);
     return small !== null ? [small.subarray(start, end)] : this.#reader.read(this.#pathOf(name), start, end);
@@ -84,19 +84,22 @@ export class Blobs {
     await syncDirectory(dirname(path));
   }
 
-  /** Length in bytes; null where there is no such blob. @throws Error where the disk does not tell: what is there must not be begun anew */
+  /**
+   * Length in bytes; null if there is no such blob. @throws Error if the disk fails: an existing blob must not be
+   * started anew
+   */
   async sizeBytes(name: string): Promise<number | null> {
     const small = this.small(name);
     if (small !== null) return small.byteLength;
     return (await this.#stats(name))?.size ?? null;
   }
 
-  /** When a blob that is a file was last written to, or got a name; null where there is no such file. */
+  /** Time of the last write to a file, or of a new name for it; null if there is no such file. */
   async changedMs(name: string): Promise<number | null> {
     return (await this.#stats(name))?.ctimeMs ?? null;
   }
 
-  /** @param yields waited for between two pieces, for work that is not urgent */
+  /** @param yields awaited between two chunks, for work that is not urgent */
   async sha256(name: string, yields: () => Promise<void> = async () => {}): Promise<string> {
     const hash = createHash('sha256');
     const small = this.small(name);
@@ -112,7 +115,7 @@ export class Blobs {
     await truncate(this.#pathOf(name), sizeBytes);
   }
 
-  /** Removes files; gone already is fine. Small blobs go with their rows. */
+  /** Removes files; missing ones are ignored. Small blobs are deleted with their rows. */
   async remove(names: readonly string[]): Promise<void> {
     for (const name of names) await unlink(this.#pathOf(name)).catch(() => {});
   }
@@ -124,7 +127,7 @@ export class Blobs {
     }
   }
 
-  /** The path of a file, or the bytes, for those who read a blob in their own way. */
+  /** The path of a file or the bytes of a small blob, for callers with their own reader. */
   source(name: string): string | Uint8Array {
     return this.small(name) ?? this.#pathOf(name);
   }
@@ -156,5 +159,5 @@ export class Blobs {
   }
 }
 
-/** What hashing asks of the disk at once. */
+/** Size of one disk read while hashing. */
 const READ_BYTES = 512 * 1024;

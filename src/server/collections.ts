@@ -2,7 +2,7 @@ import { SYSTEM_FOLDERS } from '../protocol/endpoints.ts';
 import { type Database, type FileRow, type FolderRow, TEXT_END, TOP } from './database.ts';
 import type { Repository } from './repository.ts';
 
-/** Other ways to look at what the repository holds: what is linked, what is an album, what a computer has (docs/service.md 8). */
+/** Derived collections: public links, albums, folders of a computer (docs/service.md 8). */
 export class Collections {
   readonly #database: Database;
   readonly #repository: Repository;
@@ -12,7 +12,7 @@ export class Collections {
     this.#repository = deps.repository;
   }
 
-  /** The file behind a public link, if its owner has not thrown it away. */
+  /** The file of a public link, unless it is in the trash. */
   linkedFile(token: string): FileRow | null {
     const uid = /^D(\d+)_/.exec(token)?.[1];
     const local = uid === undefined ? undefined : this.#database.publicLinks.get([uid, token]);
@@ -30,14 +30,14 @@ export class Collections {
     });
   }
 
-  /** Whether a folder holds a picture, which makes an album of it (docs/service.md 8.2). */
+  /** Whether a folder contains an image and so is an album (docs/service.md 8.2). */
   isAlbum(folder: FolderRow): boolean {
     return this.#repository
       .rowsIn(folder.uid, folder.local, 1)
       .some((row) => row.kind === 'file' && isImage(row.mediaType));
   }
 
-  /** All folders of an account that hold pictures, outside the trash. */
+  /** All folders of an account with images, outside the trash. */
   albums(uid: string): FolderRow[] {
     const found = new Set<string>();
     for (const { value } of this.#database.resources.getRange({ start: [uid, ''], end: [uid, TEXT_END] })) {

@@ -5,16 +5,16 @@ import { UsageError } from '../base/errors.ts';
 import { listening } from './listening.ts';
 import { showRunning } from './running-mark.ts';
 
-/** Exit code: another process has it. */
+/** Exit code: another process uses the directory. */
 const IN_USE = 5;
 
 /**
- * One server per data directory: two would collect each other's uploads as garbage. Held twice. As an abstract socket, which the kernel
- * takes back however the process ends and which no disk can refuse; but its name is one of the network namespace (unix(7)), and containers
- * that share a directory have one each. And as a mark in the directory, for everybody who sees that. Linux only; elsewhere the port
- * that both would want is the only guard.
+ * One server per data directory: two would delete each other's uploads as garbage. There are two locks. The abstract
+ * socket is released by the kernel on any process exit and needs no disk, but its name belongs to the network namespace
+ * (unix(7)), which containers do not share. The mark in the directory is visible to every container that sees the
+ * directory. Linux only; elsewhere the port is the only guard.
  *
- * @throws UsageError when another server has the directory
+ * @throws UsageError if another server uses the directory
  */
 export async function lockData(dataDirectory: string): Promise<() => Promise<void>> {
   if (process.platform !== 'linux') return async () => {};
@@ -27,8 +27,8 @@ export async function lockData(dataDirectory: string): Promise<() => Promise<voi
   });
   server.unref();
   const letGo = (): Promise<void> => new Promise((resolve) => void server.close(() => resolve()));
-  // Without room for a mark, or without sockets: servers of one namespace still know of each other. What else is wrong with the
-  // directory the database says.
+  // If no mark can be written (full disk, no sockets), servers of one network namespace still exclude each other. The
+  // database reports other faults of the directory.
   const removeMark = await showRunning(dataDirectory).catch(() => async () => {});
   if (removeMark === null) {
     await letGo();

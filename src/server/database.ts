@@ -8,16 +8,16 @@ import { refuseUnopenable } from '../base/lmdb-file.ts';
 import { makeDataDirectory, syncNow } from './data-directory.ts';
 
 /**
- * What the reference server keeps, as LMDB tables: everything but the bytes of larger versions (`blobs.ts`).
+ * The reference server's state as LMDB tables: everything except the bytes of larger versions (`blobs.ts`).
  *
- * Every change is plain synchronous code: it sees its own writes, is undone whole when something is thrown in it, is on the disk
- * before anybody is told, and holds against other processes, so that administration works beside a running server. Changes of
- * requests that are there at the same time share a commit (`changeTogether`): the loop stands still for one fdatasync per turn
- * (some 0.2 to 0.7 ms), however many clients there are.
+ * A change is synchronous code. It sees its own writes, rolls back if it throws, is durable before it is acknowledged,
+ * and excludes other processes, so that administration works beside a running server. Concurrent requests share a
+ * commit (`changeTogether`): the event loop blocks for one fdatasync per turn (0.2 to 0.7 ms), independent of the
+ * number of clients.
  *
- * Not lmdb's asynchronous transactions, which wait in another thread: measured, each costs two to four times as much here,
- * alone and with eight at once, and a commit that fails (a full disk) ends in a promise in nobody's hands and a flush that
- * never comes, instead of an error for those who asked.
+ * lmdb's asynchronous transactions are not used: they run in another thread, and measured two to four times the cost,
+ * alone and with eight at once. A commit that fails (full disk) causes an unhandled rejection and a flush that never
+ * completes, instead of an error for the caller.
  */
 export class Database {
   readonly meta: Table<number | string, string>;
@@ -27,7 +27,7 @@ export class Database {
   readonly usage: Table<number, string>;
   readonly applications: Table<ApplicationRow, string>;
   readonly keyPairs: Table<KeyPairRow, string>;
-  /** Tokens stand under the SHA-256 of their secret: whoever reads this file cannot use them. */
+  /** Tokens are keyed by the SHA-256 of their secret: a reader of this file cannot use them. */
   readonly refreshTokens: Table<RefreshTokenRow, string>;
   readonly accessTokens: Table<AccessTokenRow, string>;
   /** [uid, local] */
@@ -38,7 +38,7 @@ export class Database {
   readonly names: Table<true, [string, string, string, string]>;
   /** [uid, file, seq] */
   readonly versions: Table<VersionRow, [string, string, number]>;
-  /** Bytes of complete versions that are small, by the name of their blob. */
+  /** Bytes of small complete versions, by blob name. */
   readonly smallBlobs: Table<Uint8Array, string>;
   /** [uid, workspace] */
   readonly workspaces: Table<WorkspaceRow, [string, string]>;
@@ -49,10 +49,10 @@ export class Database {
   /** [uid, token] → local id of the file. */
   readonly publicLinks: Table<string, [string, string]>;
   readonly #root: RootDatabase;
-  /** Null where the disk cannot be asked: it fails LMDB as well, whose error is the one to tell. */
+  /** Null if the disk cannot be queried: LMDB fails too, and reports the error. */
   readonly #freeBytes: () => number | null;
   #isChanging = false;
-  /** Above all numbers that this process was given, kept or not. */
+  /** Greater than every number that this process has reserved, stored or not. */
   #givenEnd = 0;
   #waiting: WaitingChange[] = [];
 
@@ -97,10 +97,11 @@ export class Database {
   }
 
   /**
-   * Runs `action` as one change: all of it or nothing, on the disk when this returns. What it throws undoes it. A change within a change
-   * is part of it.
+   * Runs `action` as one atomic change, durable on return. An exception rolls it back. A nested change is part of the
+   * outer one.
    *
-   * @throws StorageError (full) on a disk with next to no room, before LMDB meets it: that may end the process (`store/index-room.ts`)
+   * @throws StorageError (full) on an almost full disk, before LMDB runs out of space, which may end the process
+   * (`store/index-room.ts`)
    */
   change<T>(action: () => T): T {
     if (this.#isChanging) return action();
@@ -115,13 +116,13 @@ export class Database {
   }
 
   /**
-   * A change that shares its commit with all others that are asked for in the same turn of the loop. They run one after
-   * another, each seeing what those before it did; what one throws undoes that one alone.
-   * @returns what `action` returned, when it is on the disk
+   * A change that shares its commit with all others of the same loop turn. They run one after another, and each sees
+   * the effects of the earlier ones; an exception rolls back only its own change.
+   * @returns the result of `action`, once it is durable
    */
   changeTogether<T>(action: () => T): Promise<T> {
     return new Promise((resolve, reject) => {
-      // After the requests that have arrived by now, before the loop waits for more.
+      // After the requests that already arrived, before the loop waits for more.
       if (this.#waiting.length === 0) setImmediate(() => this.#commitWaiting());
       this.#waiting.push({ action, resolve: resolve as (result: unknown) => void, reject });
     });
@@ -144,7 +145,7 @@ export class Database {
     }
   }
 
-  /** @returns what tells the one who asked, once the commit is done */
+  /** @returns a function that settles the caller's promise after the commit */
   #withinBatch({ action, resolve, reject }: WaitingChange): () => void {
     try {
       const result = this.#root.childTransaction(action);
@@ -154,7 +155,7 @@ export class Database {
     }
   }
 
-  /** A number that was never given before, greater than all that were. Only within `change`. */
+  /** A new number, greater than all earlier ones. Only within `change`. */
   nextNumber(): number {
     const next = this.reserveNumber();
     void this.meta.put('nextNumber', next + 1);
@@ -162,8 +163,9 @@ export class Database {
   }
 
   /**
-   * The same without a change, and so without a commit: once a change has kept it (`keepNumber`), nobody is given it after a restart
-   * either. Until then another process may be: only for rows that this one alone makes.
+   * As `nextNumber` without a change and so without a commit. Once a change has stored it (`keepNumber`), it is unique
+   * across restarts too. Before that, another process may get the same number: only for rows that this process alone
+   * creates.
    */
   reserveNumber(): number {
     const next = Math.max(this.#keptEnd, this.#givenEnd);
@@ -171,7 +173,7 @@ export class Database {
     return next;
   }
 
-  /** A reserved number is that of a row now. Only within the change that writes the row. */
+  /** Stores a reserved number. Only within the change that writes its row. */
   keepNumber(number: number): void {
     if (number >= this.#keptEnd) void this.meta.put('nextNumber', number + 1);
   }
@@ -194,34 +196,35 @@ interface WaitingChange {
 
 const SCHEMA = 1;
 const PRIVATE_MODE = 0o600;
-/** More than a commit takes. */
+/** More than one commit needs. */
 const FREE_BYTES_MIN = 4 * 1024 * 1024;
 
 function openFile(path: string): RootDatabase {
   refuseUnopenable({ data: path, lock: `${path}-lock` });
-  // lmdb's declarations do not know the last one; its default is 0664.
+  // lmdb's type declarations lack the last option; its default is 0664.
   const options = { path, maxDbs: 32, permissionsMode: PRIVATE_MODE };
   return open(options);
 }
 
 /**
- * The file is made beside its place and gets its name when it is on the disk. LMDB does not sync the first two pages of a new one; and one
- * that has a length and not those, as a power cut leaves it, no later start can open.
+ * Creates the file under a temporary name and links it after a sync. LMDB does not sync the first two pages of a new
+ * file, and after a power cut a file with a length but without those pages can never be opened.
  *
- * By link(2), not rename(2), where there is that: administration may be making the same file at this moment (docs/service.md 1), and what the first one has
- * opened has to stay.
+ * link(2) instead of rename(2), if available: administration may create the same file at this moment (docs/service.md
+ * 1), and a file that the first process has opened must stay.
  */
 function makeFile(path: string): void {
   const draft = `${path}.${randomBytes(8).toString('hex')}${DRAFT}`;
   try {
-    // Closed when this returns, as nothing was written.
+    // close() completes synchronously, because nothing was written.
     void openFile(draft).close();
     syncNow(draft);
     giveName(draft, path);
   } catch (error) {
     if (!existsSync(path)) throw error;
   } finally {
-    // With those of processes that were killed. One that somebody is working on is for nothing as well, once the file is there.
+    // Also removes temporary files of killed processes. A temporary file still in use is obsolete too, once the file
+    // exists.
     const folder = dirname(path);
     const made = existsSync(path) ? `${basename(path)}.` : basename(draft);
     for (const name of readdirSync(folder)) {
@@ -237,21 +240,21 @@ function giveName(draft: string, path: string): void {
     linkSync(draft, path);
   } catch (error) {
     if (existsSync(path)) throw error;
-    // No hard links there (exFAT, some network file systems), or none allowed (Android).
+    // The file system has no hard links (exFAT, some network file systems) or forbids them (Android).
     renameSync(draft, path);
   }
 }
 
-/** Ends the name of a database that is being made. */
+/** Suffix of a database file under construction. */
 const DRAFT = '.new';
 
-/** Its owner's alone: earlier versions of this program let everybody read it. */
+/** Makes the file private: earlier versions of this program created it world-readable. */
 function makePrivate(file: string): void {
   const mode = statSync(file, { throwIfNoEntry: false })?.mode ?? PRIVATE_MODE;
   if ((mode & 0o077) !== 0) chmodSync(file, PRIVATE_MODE);
 }
 
-/** Leaves the small numbers to the system folders (docs/service.md 2.1). */
+/** System folders use the small numbers (docs/service.md 2.1). */
 const FIRST_NUMBER = 5000;
 /** Above every sequence number, as the end of a range. */
 export const SEQ_END = Number.MAX_SAFE_INTEGER;
@@ -298,7 +301,7 @@ export interface RefreshTokenRow {
 
 export interface AccessTokenRow {
   readonly uid: string;
-  /** Hash of the refresh token it came from; null for one made from a password. It dies with that token. */
+  /** Hash of its refresh token, whose revocation ends it; null for a token issued for a password. */
   readonly refreshToken: string | null;
   readonly expiresMs: number;
 }
@@ -308,7 +311,7 @@ interface NamedRow {
   readonly local: string;
   readonly seq: number;
   readonly name: string;
-  /** Local id of the folder it lies in (which need not exist any more), or TOP. */
+  /** Local id of the parent folder (which may no longer exist), or TOP. */
   readonly parent: string;
   readonly createdMs: number;
 }
@@ -321,7 +324,7 @@ export interface FolderRow extends NamedRow {
   readonly workspace?: string;
 }
 
-/** What a file is to those who do not ask for its history: its newest complete version. */
+/** The current state of a file: its newest complete version. */
 export interface NewestVersion {
   readonly seq: number;
   readonly sizeBytes: number;
@@ -334,7 +337,7 @@ export interface FileRow extends NamedRow {
   readonly mediaType: string;
   /** Token of its public link. */
   readonly publicLink: string | null;
-  /** Null for a file that was never filled. */
+  /** Null for a file without data. */
   readonly newest: NewestVersion | null;
 }
 
@@ -349,10 +352,13 @@ export interface VersionRow {
   readonly lastModifiedMs: number;
   readonly mediaType: string;
   readonly complete: boolean;
-  /** Of a complete version. Of an incomplete one: how many bytes were certainly on the disk; its blob may hold more. */
+  /**
+   * Length of a complete version. For an incomplete one, the number of bytes known to be synced; its blob may be
+   * longer.
+   */
   readonly sizeBytes: number;
   readonly blob: string;
-  /** Hexadecimal; of a complete version, soon after it was completed. */
+  /** Hexadecimal; set for a complete version, shortly after its completion. */
   readonly sha256: string | null;
 }
 

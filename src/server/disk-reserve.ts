@@ -2,10 +2,10 @@ import { statfsSync } from 'node:fs';
 import { freeBytesOf } from '../base/free-bytes.ts';
 import { noRoom } from './refusal.ts';
 
-/** The file system that the data lie on, in bytes. */
+/** The file system of the data, in bytes. */
 export interface DiskSpace {
   readonly totalBytes: number;
-  /** Null where it cannot be asked. */
+  /** Null if it cannot be queried. */
   readonly freeBytes: () => number | null;
 }
 
@@ -23,30 +23,30 @@ function totalBytesOf(directory: string): number {
 }
 
 /**
- * The part of the disk that uploads leave alone: signing in, deleting and starting need room for their rows (`Database.change`), and
- * without them nobody could make any.
+ * Disk space that uploads must leave free: signing in, deleting and starting need space for rows (`Database.change`),
+ * and without them no user could free any.
  */
 export class DiskReserve {
   readonly #space: DiskSpace;
   readonly #reserveBytes: number;
-  /** On their way to the disk, which counts them as free as long as they are. */
+  /** Bytes being written, which the disk still counts as free. */
   #arrivingBytes = 0;
 
   constructor(space: DiskSpace) {
     this.#space = space;
-    // Of a small disk a part; but more than what `Database.change` wants to see free.
+    // On a small disk, a fraction of it, but more than the free space that `Database.change` requires.
     const part = Math.max(Math.floor(space.totalBytes / 4), RESERVE_BYTES_MIN);
     this.#reserveBytes = Math.min(part, RESERVE_BYTES_MAX);
   }
 
-  /** @throws Refusal 507 when `bytes` more would go into the reserve */
+  /** @throws Refusal 507 if `bytes` more would use the reserve */
   check(bytes: number): void {
     const freeBytes = this.#space.freeBytes();
     if (bytes === 0 || freeBytes === null) return;
     if (freeBytes - this.#arrivingBytes - bytes < this.#reserveBytes) throw noRoom();
   }
 
-  /** Runs `write`, which takes `bytes` of the disk. @throws Refusal 507 instead when they would go into the reserve */
+  /** Runs `write`, which needs `bytes` of disk space. @throws Refusal 507 instead if they would use the reserve */
   async spend(bytes: number, write: () => Promise<void>): Promise<void> {
     this.check(bytes);
     this.#arrivingBytes += bytes;

@@ -14,7 +14,7 @@ import { malformed, noRoom, notFound, Refusal, unauthorized } from './refusal.ts
 import type { RequestLog } from './request-log.ts';
 import { tokenHandlers } from './token-handlers.ts';
 
-/** From a request to its handler and back: address, method, token, faults, refusals, the log. */
+/** Dispatches a request to its handler: URL, method, token, faults, refusals, the log. */
 export class Dispatcher {
   readonly #service: Service;
   readonly #clock: Clock;
@@ -24,8 +24,8 @@ export class Dispatcher {
   readonly #bandwidth: number;
   readonly #handlers: HandlerTable;
   readonly #underWay = new Set<Promise<void>>();
-  /** Listings as they were last told, by token and target; only while a rule asks for stale ones. */
-  readonly #told = new Map<string, string>();
+  /** Last listing responses, by token and target; only while a fault rule asks for stale ones. */
+  readonly #lastListings = new Map<string, string>();
   faults: FaultPlan;
 
   constructor(deps: {
@@ -52,14 +52,14 @@ export class Dispatcher {
     };
   }
 
-  /** Never throws: whatever happens becomes an answer, or the end of the line. */
+  /** Never throws: every failure becomes a response, or the end of the connection. */
   answer(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): Promise<void> {
     const done = this.#answer(request, response, expectsContinue).finally(() => this.#underWay.delete(done));
     this.#underWay.add(done);
     return done;
   }
 
-  /** Resolves when no request is under way. */
+  /** Resolves when no request is in progress. */
   async idle(): Promise<void> {
     while (this.#underWay.size > 0) await Promise.all(this.#underWay);
   }
@@ -106,7 +106,7 @@ export class Dispatcher {
     if (orderedRefusal !== null && fault.acceptBytes === undefined) throw orderedRefusal;
     if (endpoint === null) throw notFound();
     const handlers = this.#handlers[endpoint.kind] as Readonly<Record<string, Handler<EndpointKind>>> | undefined;
-    // Whatever can be read can be asked about (RFC 9110, 9.1); the exchange leaves the body out.
+    // Every GET supports HEAD (RFC 9110, 9.1); the exchange omits the body.
     const asked = method === 'HEAD' ? 'GET' : method;
     const isKnown = handlers !== undefined && Object.hasOwn(handlers, asked);
     if (!isKnown) throw new Refusal(405, 'Method not allowed', { Allow: allowed(Object.keys(handlers ?? {})) });
@@ -117,7 +117,7 @@ export class Dispatcher {
     }
     const listing = LISTINGS.has(endpoint.kind) ? `${session?.token} ${exchange.request.url}` : null;
     if (listing !== null && fault.staleListing === true) {
-      const stale = this.#told.get(listing);
+      const stale = this.#lastListings.get(listing);
       if (stale !== undefined) return exchange.sendXml(200, stale);
     }
     const handler = handlers[asked as Method] as Handler<EndpointKind>;
@@ -125,7 +125,7 @@ export class Dispatcher {
     if (listing !== null) this.#remember(listing, exchange.text);
   }
 
-  /** @throws Refusal 401: the same for none, a wrong one and an expired one */
+  /** @throws Refusal 401: the same for a missing, a wrong and an expired token */
   #session(exchange: Exchange): Session {
     const header = exchange.request.headers.authorization;
     const named = header === undefined ? null : this.#service.documents.parse(header);
@@ -137,16 +137,18 @@ export class Dispatcher {
 
   #remember(listing: string, text: string | null): void {
     if (text === null || !this.faults.rules.some((rule) => rule.then.staleListing === true)) return;
-    this.#told.delete(listing);
-    this.#told.set(listing, text);
-    if (this.#told.size > TOLD_MAX) this.#told.delete(this.#told.keys().next().value as string);
+    this.#lastListings.delete(listing);
+    this.#lastListings.set(listing, text);
+    if (this.#lastListings.size > LAST_LISTINGS_MAX)
+      this.#lastListings.delete(this.#lastListings.keys().next().value as string);
   }
 
   async #refuse(exchange: Exchange, error: unknown, fields: { method: string; path: string }): Promise<void> {
     const refusal = refusalOf(error);
     if (refusal !== error) this.#log.error({ err: error, method: fields.method }, 'request failed');
     else if (refusal.status === 507) this.#log.warn({ method: fields.method }, 'no room for an upload');
-    // An answer that was begun cannot become another one: the line ends, and the other side sees that it is not whole.
+    // A response that has begun cannot become a refusal: close the connection, so that the client sees an incomplete
+    // response.
     if (exchange.status !== 0) return exchange.hangUp();
     await exchange.sendRefusal(refusal).catch(() => exchange.hangUp());
   }
@@ -159,7 +161,7 @@ const LISTINGS: ReadonlySet<EndpointKind> = new Set([
   'workspaceContents',
   'fileVersions',
 ]);
-const TOLD_MAX = 1000;
+const LAST_LISTINGS_MAX = 1000;
 const GARBAGE =
   '<html><head><title>Welcome</title></head><body><p>Please accept the terms of this network</p></body></html>';
 
@@ -174,12 +176,15 @@ function allowed(methods: readonly string[]): string {
   return methods.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : method)).join(', ');
 }
 
-/** A request may name the whole address, as one to a proxy does, and every server has to take it (RFC 9112, 3.2.2). */
+/** A request target may be in absolute form, as for a proxy; every server must accept it (RFC 9112, 3.2.2). */
 function originForm(target: string): string {
   return target.replace(/^https?:\/\/[^/?]*/i, '');
 }
 
-/** What came in a coding would be kept in it, and given to whoever asks for the data as if it were them. @throws Refusal 501, 415 */
+/**
+ * Rejects coded bodies: they would be stored in coded form and served as if they were the data. @throws Refusal 501,
+ * 415
+ */
 function refuseCoded(headers: IncomingHttpHeaders): void {
   const { 'transfer-encoding': transfer = '', 'content-encoding': content = '' } = headers;
   // RFC 9112, 6.1, and RFC 9110, 15.5.16
@@ -193,7 +198,7 @@ function splitTarget(target: string): [path: string, query: string] {
   return mark === -1 ? [target, ''] : [target.slice(0, mark), target.slice(mark + 1)];
 }
 
-/** A token is part of some addresses; it is no part of a log. */
+/** Some URLs contain a token, which must not appear in the log. */
 function withoutTokens(kind: EndpointKind | null, path: string): string {
   return kind === 'appAuthorization' || kind === 'authorization' || kind === 'publicLink'
     ? `/${path.split('/')[1]}`

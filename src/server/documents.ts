@@ -25,7 +25,7 @@ import {
 import { endOf, type Page } from './listing.ts';
 import { forbidden } from './refusal.ts';
 
-/** Rows as the interface shows them: every id becomes a URL below the server's origin. */
+/** Converts rows to documents: every id becomes a URL below the server's origin. */
 export class Documents {
   readonly #origin: string;
 
@@ -37,12 +37,12 @@ export class Documents {
     return this.#origin + pathOf(endpoint);
   }
 
-  /** What one of our URLs addresses; null for any other text. */
+  /** The endpoint of a URL of this server; null for any other text. */
   parse(url: string): Endpoint | null {
     return parseUrl(this.#origin, url.trim());
   }
 
-  /** The folder that a `parent` names. @throws Refusal 403 for what is none of ours. ASSUMED (docs/service.md 2.4) */
+  /** The folder of a `parent` URL. @throws Refusal 403 for a URL of another server. ASSUMED (docs/service.md 2.4) */
   parentOf(url: string): ResourceId {
     const endpoint = this.parse(url);
     if (endpoint?.kind !== 'folder') throw forbidden('Not allowed');
@@ -73,7 +73,7 @@ export class Documents {
     };
   }
 
-  /** @param showsParent false for the top of a share: what lies above it is not the receiver's business */
+  /** @param showsParent false for the top of a share: the receiver must not see its parent */
   folder(row: FolderRow, sharing: SharingDocument, showsParent: boolean): FolderDocument {
     const contents = this.url({ kind: 'folderContents', id: row });
     const parent = this.url({ kind: 'folder', id: { uid: row.uid, local: row.parent } });
@@ -89,7 +89,7 @@ export class Documents {
     };
   }
 
-  /** @param image of a picture */
+  /** @param image null unless the file is an image */
   file(row: FileRow, image: ImageDocument | null): FileDocument {
     const { enabled, url } = { enabled: row.publicLink !== null, url: row.publicLink };
     return {
@@ -112,7 +112,7 @@ export class Documents {
     };
   }
 
-  /** A listing of folders only, each under the given type. */
+  /** A listing of folders only, each with the given type. */
   collections(page: Page<CollectionEntryDocument>): CollectionContentsDocument {
     return { ...boundsOf(page), collections: page.entries, files: [] };
   }
@@ -147,7 +147,7 @@ export class Documents {
     return { displayName: row.name, dsid: dsidOf(row), files: `${contents}?type=file`, contents };
   }
 
-  /** @param storedBytes what is there of an incomplete version */
+  /** @param storedBytes bytes stored of an incomplete version */
   version(row: VersionRow, storedBytes: number): FileVersionDocument {
     const { lastModifiedMs: lastModified, mediaType, complete: presentOnServer } = row;
     const fileData = this.url({ kind: 'fileVersionData', id: { uid: row.uid, local: row.file }, version: row.version });
@@ -178,7 +178,7 @@ export class Documents {
     return { displayName: row.name, ref: this.url({ kind: 'file', id: row }), ...this.#filling(row) };
   }
 
-  /** A file that was never filled has size -1 and no data (docs/service.md 5.4). */
+  /** A file without data has size -1 and no data link (docs/service.md 5.4). */
   #filling(row: FileRow) {
     const { newest, mediaType } = row;
     if (newest === null) return { size: -1, lastModified: row.createdMs, mediaType, presentOnServer: false };

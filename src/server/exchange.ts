@@ -10,12 +10,12 @@ import type { Fault } from './fault-plan.ts';
 import { malformed, Refusal } from './refusal.ts';
 import { RequestBody } from './request-body.ts';
 
-/** How a request's body ended: all of it came; the line broke; a fault stopped it; it was longer than allowed. */
+/** How a request body ended: complete, cut connection, stopped by a fault rule, or longer than allowed. */
 export type BodyOutcome = 'complete' | 'interrupted' | 'stopped' | 'tooLong';
 
 /**
- * One request and its answer: reads bodies with backpressure, sends the few forms of answer that the service has, counts
- * bytes, and plays the line's part of a fault.
+ * One request and its response: reads bodies with back-pressure, sends the service's forms of response, counts bytes,
+ * and applies the connection part of a fault.
  */
 export class Exchange {
   readonly request: IncomingMessage;
@@ -29,7 +29,7 @@ export class Exchange {
   #bytesOut = 0;
   #status = 0;
   #answerCutAt = Infinity;
-  /** The last answer's text, for a listing that is to be stale one day. */
+  /** The last response's text, kept for stale listings. */
   #text: string | null = null;
 
   constructor(deps: {
@@ -48,7 +48,7 @@ export class Exchange {
     this.#clock = deps.clock;
     this.#expectsContinue = deps.expectsContinue;
     this.#bandwidth = Math.min(deps.bandwidth, deps.fault.bandwidthBytesPerSecond ?? Number.POSITIVE_INFINITY);
-    // A line that breaks is an outcome here, not an exception.
+    // A cut connection is an outcome here, not an exception.
     this.request.on('error', () => {});
     this.#response.on('error', () => {});
   }
@@ -61,7 +61,7 @@ export class Exchange {
     return this.#bytesOut;
   }
 
-  /** 0 as long as no answer was begun. */
+  /** 0 until the response begins. */
   get status(): number {
     return this.#status;
   }
@@ -70,7 +70,7 @@ export class Exchange {
     return this.#text;
   }
 
-  /** What the fault wants answered: at once, or when `acceptBytes` of the body were taken. */
+  /** The refusal that the fault rule orders: immediately, or after `acceptBytes` of the body. */
   get orderedRefusal(): Refusal | null {
     const { status, retryAfterSeconds } = this.fault;
     if (status === undefined) return null;
@@ -86,8 +86,8 @@ export class Exchange {
   }
 
   /**
-   * Hands the body on, piece by piece; the sender is held back while `sink` is busy.
-   * @param bytesMax what the body may be long at most
+   * Passes the body on in chunks; the sender is throttled while `sink` is busy.
+   * @param bytesMax maximum length of the body
    */
   async receive(sink: (chunks: readonly Uint8Array[]) => Promise<void>, bytesMax: number): Promise<BodyOutcome> {
     if (this.#expectsContinue && !this.#response.headersSent) this.#response.writeContinue();
@@ -109,7 +109,7 @@ export class Exchange {
     return this.#body.isComplete ? 'complete' : 'interrupted';
   }
 
-  /** The whole body, which has to be small. @throws Refusal 400 when it is longer, or does not end */
+  /** The whole body, for small ones. @throws Refusal 400 if it is too long, or incomplete */
   async document(): Promise<Uint8Array> {
     const chunks: Uint8Array[] = [];
     const outcome = await this.receive(async (arrived) => void chunks.push(...arrived), DOCUMENT_BYTES_MAX);
@@ -117,12 +117,12 @@ export class Exchange {
     return Buffer.concat(chunks);
   }
 
-  /** The body by one of the protocol's decoders. @throws Refusal 400 for what it does not accept */
+  /** Decodes the body. @throws Refusal 400 if the decoder rejects it */
   async decoded<T>(decode: DecodeDocument<T>): Promise<T> {
     return decodedOr400(await this.document(), decode);
   }
 
-  /** An XML document, without a length as the service sends it (docs/service.md 2.2). */
+  /** Sends an XML document, without Content-Length like the service (docs/service.md 2.2). */
   async sendXml(status: number, xml: string, headers: Readonly<Record<string, string>> = {}): Promise<void> {
     this.#text = xml;
     await this.#send(status, { ...headers, 'Content-Type': 'application/xml; charset=UTF-8' }, Buffer.from(xml));
@@ -147,7 +147,7 @@ export class Exchange {
     await this.#send(status, { ...headers, ...own }, body);
   }
 
-  /** Bytes piece by piece, each used no more when the next is asked for; ends early, with the line, when the reader goes away. */
+  /** Sends chunks, each valid until the next one is requested; ends early if the client disconnects. */
   async sendData(
     status: number,
     headers: Readonly<Record<string, string>>,
@@ -159,7 +159,7 @@ export class Exchange {
       for await (const chunk of data) if (!(await this.#write(chunk))) return;
       this.#response.end();
     } catch {
-      // Begun answers cannot be taken back: the reader sees a body that is too short.
+      // The response has begun: the reader sees a body that is too short.
       this.hangUp();
     }
   }
@@ -168,12 +168,12 @@ export class Exchange {
     this.request.socket.destroy();
   }
 
-  /** Keeps silent until the other side goes away. */
+  /** Sends nothing until the client disconnects. */
   async hang(): Promise<void> {
     if (!this.request.socket.destroyed) await once(this.request.socket, 'close').catch(() => {});
   }
 
-  /** After how many bytes of a body the fault cuts the line; Infinity for one that it leaves whole, or that is empty. */
+  /** Number of body bytes after which the fault rule cuts the connection; Infinity for no cut, or an empty body. */
   #cutOf(bodyBytes: number | null): number {
     const { hangUpAfterBytes = Infinity } = this.fault;
     if (bodyBytes === 0) return Infinity;
@@ -182,7 +182,7 @@ export class Exchange {
     return hangUpAfterBytes === 'half' ? Math.floor(bodyBytes / 2) : bodyBytes - 1;
   }
 
-  /** Sends the head. @returns false when the answer is lost instead */
+  /** Sends the head. @returns false if the response is dropped instead */
   async #begin(status: number, headers: Readonly<Record<string, string>>, bodyBytes: number): Promise<boolean> {
     const { actButNeverAnswer, hangUpInHead } = this.fault;
     if (actButNeverAnswer === 'hang') await this.hang();
@@ -198,7 +198,7 @@ export class Exchange {
     const response = this.#response;
     if (this.#isGone || response.headersSent) return false;
     this.#status = status;
-    // A request with a body is cut in that.
+    // A request with a body is cut within the request body.
     this.#answerCutAt = this.contentLength === 0 ? this.#cutOf(bodyBytes) : Infinity;
     response.writeHead(status, {
       ...headers,
@@ -209,11 +209,11 @@ export class Exchange {
   }
 
   async #send(status: number, headers: Readonly<Record<string, string>>, body: Uint8Array | null): Promise<void> {
-    // What is small is cheaper to read than a new line.
+    // A small body is cheaper to read than a new connection.
     if (this.#leavesBodyUnread() && (this.contentLength ?? Infinity) <= SMALL_BODY_BYTES && !this.#expectsContinue) {
       await this.#letSenderFinish();
     }
-    // Decided before the head is sent: it says whether the line stays open.
+    // Decided before the head is sent, which announces whether the connection stays open.
     const leavesBodyUnread = this.#leavesBodyUnread();
     if (!(await this.#begin(status, headers, body?.byteLength ?? 0))) return;
     if (body !== null && !this.#isHead && !(await this.#write(body))) return;
@@ -222,14 +222,14 @@ export class Exchange {
   }
 
   /**
-   * Whether nobody is left to write to. Asked of the line: a response that waits behind another one on the same line has no line yet, and
-   * never hears that it is gone.
+   * Whether the client has disconnected. Checks the connection: a pipelined response that waits behind another one has
+   * no socket yet, and gets no close event.
    */
   get #isGone(): boolean {
     return this.request.socket.destroyed;
   }
 
-  /** Asked for what is said of a body, and not for that. */
+  /** HEAD: only the headers are requested. */
   get #isHead(): boolean {
     return this.request.method === 'HEAD';
   }
@@ -239,7 +239,7 @@ export class Exchange {
   }
 
   /**
-   * Reads on for a while though nobody wants it: a line closed under a sender resets it, and the answer is lost with it.
+   * Drains the unwanted body for a while: closing the connection under a sender resets it, and the response is lost.
    */
   async #letSenderFinish(): Promise<void> {
     const limit = new AbortController();
@@ -247,7 +247,10 @@ export class Exchange {
     limit.abort();
   }
 
-  /** Resolves when the kernel has the bytes; of a slow line, as it comes out of one. @returns false when there is nobody left to write to */
+  /**
+   * Resolves when the kernel has the bytes, at the pace of the bandwidth limit. @returns false if the client has
+   * disconnected
+   */
   async #write(chunk: Uint8Array): Promise<boolean> {
     const pieceBytes = Math.max(1, Math.ceil(this.#bandwidth * PIECE_S));
     if (chunk.byteLength <= pieceBytes) return await this.#writePiece(chunk);
@@ -265,7 +268,7 @@ export class Exchange {
     const leaving = written(response, this.request.socket, sent);
     const isCut = this.#bytesOut === this.#answerCutAt;
     if (!isCut && this.#bandwidth !== Infinity) await this.#clock.sleep((sent.byteLength / this.#bandwidth) * 1000);
-    // Also before the line is cut: destroying throws away what is still queued.
+    // Also before a cut: destroying a socket discards its queued bytes.
     await leaving;
     if (isCut) this.hangUp();
     return !isCut && !this.#isGone;
@@ -277,7 +280,7 @@ export function decodedOr400<T>(body: Uint8Array, decode: DecodeDocument<T>): T 
   return or400(() => decode(body));
 }
 
-/** Which document a body is. @throws Refusal 400 instead of ProtocolError */
+/** The root element of a body. @throws Refusal 400 instead of ProtocolError */
 export function rootOr400(body: Uint8Array): string {
   return or400(() => rootName(body));
 }
@@ -294,11 +297,11 @@ function or400<T>(read: () => T): T {
 const DOCUMENT_BYTES_MAX = 256 * 1024;
 const SMALL_BODY_BYTES = 64 * 1024;
 const HALF_A_HEAD = 'HTTP/1.1 200 OK\r\nContent-Ty';
-/** What a slow line brings in this time, seconds, comes out of it at once. */
+/** A bandwidth limit sends the bytes of this many seconds at a time. */
 const PIECE_S = 0.25;
 const LINGER_MS = 2000;
 const LINGER_BYTES_MAX = 64 * 1024 * 1024;
-/** Any origin may read any answer (docs/service.md 2.2). */
+/** Any web origin may read any response (docs/service.md 2.2). */
 const COMMON_HEADERS = { 'Access-Control-Allow-Origin': '*', Server: 'cfs-serve' };
 
 function lengthOf(chunks: readonly Uint8Array[]): number {
@@ -318,7 +321,10 @@ function front(chunks: readonly Uint8Array[], bytes: number): readonly Uint8Arra
   });
 }
 
-/** Resolves when the kernel has taken `bytes`, or the line is gone: Node tells neither to a response that waits for its turn on it. */
+/**
+ * Resolves when the kernel has taken `bytes`, or the connection closed: Node emits neither to a queued pipelined
+ * response.
+ */
 function written(to: Writable, line: Socket, bytes: Uint8Array): Promise<void> {
   if (bytes.byteLength === 0 || line.destroyed) return Promise.resolve();
   return new Promise((resolve) => {

@@ -1,7 +1,7 @@
 import type { EndpointKind } from '../protocol/endpoints.ts';
 
 /**
- * Trouble to order, as data: which request meets it, and what happens then. For tests and benchmarks; drivable at run time
+ * Fault injection, as data: which request is affected, and how. For tests and benchmarks; settable at run time
  * (`server.faults = [...]`) and from a file (`cfs serve --fault-file`, a JSON array of rules).
  */
 export interface FaultRule {
@@ -16,40 +16,49 @@ export interface FaultRule {
   readonly then: Fault;
 }
 
-/** What happens. Several may be combined where that makes sense (`delayMs` with anything). */
+/** The effect. Several may be combined where that makes sense (`delayMs` with anything). */
 export interface Fault {
   /** Waits before anything else. */
   readonly delayMs?: number;
-  /** Answers so, and does nothing; with `acceptBytes` in the middle of a body, of which it keeps what it keeps of a cut. */
+  /**
+   * Responds with this status and does nothing. With `acceptBytes` it does so within the body, and keeps the bytes as
+   * after a cut.
+   */
   readonly status?: number;
   /** With `status`: a Retry-After header. */
   readonly retryAfterSeconds?: number;
-  /** Ends the connection before anything is done: lost before. */
+  /** Closes the connection before the request is processed (request lost). */
   readonly hangUpBefore?: boolean;
-  /** Does what was asked for, then ends the connection instead of answering: lost after. `hang`: keeps it open in silence. */
+  /**
+   * Processes the request, then closes the connection instead of responding (response lost). `hang`: keeps it open
+   * without sending.
+   */
   readonly actButNeverAnswer?: boolean | 'hang';
   /**
-   * Ends the connection after so many bytes of the request's body, or of the answer's where the request has none: a number, `'half'` of
-   * those that were announced, or `'allButOne'`.
+   * Closes the connection after this many bytes of the request body, or of the response body if the request has none: a
+   * number, `'half'` of the announced length, or `'allButOne'`.
    */
   readonly hangUpAfterBytes?: number | 'half' | 'allButOne';
-  /** Does what was asked for, then ends the connection in the middle of the answer's head. */
+  /** Processes the request, then closes the connection within the response head. */
   readonly hangUpInHead?: boolean;
-  /** Takes so many bytes of the body and says so: an honest incomplete answer (500 where there is none: plain PUT). */
+  /**
+   * Accepts this many bytes of the body and reports that: an honest *incomplete* response (500 if there is none: plain
+   * PUT).
+   */
   readonly acceptBytes?: number;
   /** Of this request's bodies, both ways. */
   readonly bandwidthBytesPerSecond?: number;
-  /** Answers a listing as the last time it was asked for with the same query. */
+  /** Repeats the previous listing response for the same query. */
   readonly staleListing?: boolean;
-  /** The request's access token has just expired, for good. */
+  /** The request's access token expires permanently. */
   readonly expireToken?: boolean;
   /** 206 that names another range than it carries. */
   readonly wrongContentRange?: boolean;
   /** 200 with everything to a request with Range. */
   readonly ignoreRange?: boolean;
-  /** 200 with an HTML page, whatever was asked for; nothing is done. */
+  /** 200 with an HTML page; the request is not processed. */
   readonly garbage?: boolean;
-  /** Never answers; nothing is done. */
+  /** Never responds; the request is not processed. */
   readonly hang?: boolean;
 }
 
@@ -59,7 +68,7 @@ export const NO_FAULT: Fault = {};
 export class FaultPlan {
   readonly #rules: readonly { readonly rule: FaultRule; readonly path: RegExp | null; matched: number }[];
 
-  /** @throws TypeError that names the rule which is none */
+  /** @throws TypeError that names the invalid rule */
   constructor(rules: readonly FaultRule[]) {
     this.#rules = rules.map((rule, index) => {
       checkRule(rule, index);
@@ -72,7 +81,7 @@ export class FaultPlan {
     return this.#rules.map(({ rule }) => rule);
   }
 
-  /** What happens to this request: of all rules that hit it, later ones win where they say the same thing. */
+  /** The combined fault for this request: later rules override earlier ones. */
   next(method: string, target: string, kind: EndpointKind | null): Fault {
     let fault = NO_FAULT;
     for (const entry of this.#rules) {
@@ -97,7 +106,7 @@ const KINDS: Readonly<Record<EndpointKind, true>> = {
   ...{ receivedShare: true, contact: true, publicLink: true },
 };
 
-/** What each may be: a type, or one word. */
+/** Allowed types or literal values of each fault. */
 const FAULT_TYPES: Readonly<Record<keyof Fault, readonly string[]>> = {
   delayMs: ['number'],
   status: ['number'],
@@ -116,7 +125,7 @@ const FAULT_TYPES: Readonly<Record<keyof Fault, readonly string[]>> = {
   hang: ['boolean'],
 };
 
-/** A plan that says something else than its author meant would make a test green for nothing: unknown words are errors. */
+/** Rejects unknown words: a misspelt plan would make a test pass without testing anything. */
 function checkRule(rule: FaultRule, index: number): void {
   const fail = (what: string): never => {
     throw new TypeError(`fault rule ${index}: ${what}`);

@@ -52,7 +52,7 @@ export function fileHandlers(service: Service): HandlerTable {
       },
       PUT: async ({ exchange, endpoint, caller }) => {
         const file = repository.file(caller, endpoint.id, 'write');
-        // Whoever goes on with one of these (docs/service.md 6.1) has mistaken it for a version: its rest is not the file.
+        // A client that continues here (docs/service.md 6.1) confuses a file with a version: the rest alone is not the file.
         if (uploadOffset(exchange.request.headers) !== 0) throw malformed('Range: a file comes whole');
         await uploads.replaceData(file, exchange);
         await exchange.sendEmpty(204);
@@ -70,7 +70,7 @@ export function fileHandlers(service: Service): HandlerTable {
         await exchange.sendXml(200, encodeFileVersions({ ...bounds, versions }));
       },
       POST: async ({ exchange, endpoint, caller }) => {
-        // A body has no meaning here; some clients send one all the same (docs/service.md 7.2).
+        // The body has no meaning here, but some clients send one (docs/service.md 7.2).
         await exchange.document();
         const row = await database.changeTogether(() => histories.create(caller, endpoint.id, blobs.newName()));
         await exchange.sendEmpty(201, { Location: documents.versionUrl(row) });
@@ -112,7 +112,7 @@ export function fileHandlers(service: Service): HandlerTable {
   };
 }
 
-/** A complete version, with what its file is called. */
+/** A complete version, with the name of its file. */
 interface Readable {
   readonly name: string;
   readonly mediaType: string;
@@ -121,10 +121,10 @@ interface Readable {
 }
 
 /**
- * What `look` finds, once its blob is seen to be whole. Where few versions are kept, a blob goes when the next one is complete, also under
- * somebody who has just read its row: he looks again.
+ * The version returned by `look`, after checking that its blob is complete. If few versions are kept, a newly completed
+ * version deletes the blob of a row just read: then `look` runs again.
  *
- * @throws Error where blob and row stay unlike: that is damage, and must not look like data
+ * @throws Error if blob and row still differ: that is damage, and must not be served as data
  */
 async function whole({ blobs }: Service, look: () => Readable): Promise<Readable> {
   for (let seen = look(); ; ) {
@@ -136,7 +136,7 @@ async function whole({ blobs }: Service, look: () => Readable): Promise<Readable
   }
 }
 
-/** Data as they are, or as the picture that the Accept header asks for. */
+/** The data unchanged, or as the image that the Accept header requests. */
 async function sendFile(service: Service, exchange: Exchange, look: () => Readable): Promise<void> {
   const picture = pictureRequest(exchange.request.headers.accept);
   const file = await whole(service, look);
@@ -146,7 +146,7 @@ async function sendFile(service: Service, exchange: Exchange, look: () => Readab
   await exchange.sendData(200, headers, [jpeg]);
 }
 
-/** Data of a complete version, or the range of it that was asked for (docs/service.md 6.4). Never compressed, never 304. */
+/** Data of a complete version, or the requested range of it (docs/service.md 6.4). Never compressed, never 304. */
 async function sendBlob(service: Service, exchange: Exchange, { name, blob, sizeBytes }: Readable): Promise<void> {
   const { fault } = exchange;
   const range = fault.ignoreRange === true ? null : requestedRange(exchange.request.headers.range, sizeBytes);
@@ -163,7 +163,7 @@ async function sendBlob(service: Service, exchange: Exchange, { name, blob, size
   await exchange.sendData(range === null ? 200 : 206, headers, bytes);
 }
 
-/** RFC 8187; not longer than other programs' limits for a header allow. */
+/** RFC 8187; within the header size limits of other programs. */
 function headerName(name: string): string {
   const short = [...name].slice(0, HEADER_NAME_CHARS_MAX).join('');
   return encodeURIComponent(short).replace(

@@ -88,8 +88,8 @@ export function listingQuery(query: URLSearchParams): ListingQuery {
 }
 
 /**
- * The copy's bytes are there before its row: a second blob like the newest version's, or with it if they are few. A file that was never filled is
- * copied as such.
+ * Stores the bytes of the copy before its row: as a second blob, or with the row if they are few. A file without data
+ * is copied without data.
  */
 async function copyFile(
   service: Service,
@@ -122,8 +122,8 @@ async function copyFile(
 }
 
 /**
- * The newest version of what `look` finds (null: it was never filled), with its bytes in `blob`, or beside it. Where few versions are kept, it may
- * go meanwhile, as the file may: then what is there now.
+ * The newest version of the file returned by `look` (null: no data), with its bytes copied to `blob`, or returned if
+ * they are few. If the version is deleted meanwhile, the then newest one is copied.
  */
 async function duplicated(
   { blobs, histories, uploads }: Service,
@@ -138,7 +138,7 @@ async function duplicated(
       return { original, version, bytes };
     } catch (error) {
       original = look();
-      // A version that is there without its bytes is damage.
+      // A version without its bytes is damage.
       if (systemCodeOf(error) !== 'ENOENT' || original.newest?.blob === version.blob) throw error;
     }
   }

@@ -11,7 +11,7 @@ import type { Repository } from './repository.ts';
 import type { Sealer } from './sealer.ts';
 import type { Uploads } from './uploads.ts';
 
-/** What handlers work with. They translate between documents and rules, and hold nothing themselves. */
+/** The collaborators of all handlers. Handlers translate between documents and rules, and keep no state. */
 export interface Service {
   readonly database: Database;
   readonly accounts: Accounts;
@@ -27,20 +27,20 @@ export interface Service {
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE';
 
-/** One request, as a handler gets it. */
+/** One request, as passed to a handler. */
 export interface Call<K extends EndpointKind> {
   readonly exchange: Exchange;
   readonly endpoint: Endpoint & { readonly kind: K };
   readonly query: URLSearchParams;
-  /** Whose access token came with the request; empty for the endpoints that take none. */
+  /** Uid of the request's access token; empty for endpoints without one. */
   readonly caller: string;
 }
 
-/** Answers a request, or throws Refusal. */
+/** Responds to a request, or throws Refusal. */
 export type Handler<K extends EndpointKind> = (call: Call<K>) => Promise<void>;
 
-/** What each kind of endpoint understands; any other method is 405. */
+/** The methods of each kind of endpoint; any other method is 405. */
 export type HandlerTable = { readonly [K in EndpointKind]?: { readonly [M in Method]?: Handler<K> } };
 
-/** Endpoints that are authenticated by what is in their body, or by nothing (docs/service.md 2.2; a public link is public). */
+/** Endpoints authenticated by their body, or public (docs/service.md 2.2). */
 export const OPEN_ENDPOINTS: ReadonlySet<EndpointKind> = new Set(['appAuthorization', 'authorization', 'publicLink']);

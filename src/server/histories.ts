@@ -6,30 +6,29 @@ import { randomSuffix } from './random-suffix.ts';
 import { notFound, overQuota } from './refusal.ts';
 import type { Repository } from './repository.ts';
 
-/** A blob that arrived in full. */
+/** A completely received blob. */
 export interface ArrivedBlob {
   readonly blob: string;
   readonly sizeBytes: number;
-  /** Hexadecimal; null where it is computed later. */
+  /** Hexadecimal; null if it is computed later. */
   readonly sha256: string | null;
-  /** Of a small blob: kept with the row. */
+  /** Content of a small blob, stored with the row. */
   readonly bytes: Uint8Array | null;
 }
 
-/** Where a version stands in its file's history: behind all that were begun before it. */
+/** Position of a version in its file's history: after all versions begun before it. */
 export interface Place {
   readonly seq: number;
-  /** With `seq` the version's name. */
+  /** Together with `seq`, the name of the version. */
   readonly suffix: string;
   readonly createdMs: number;
 }
 
 /**
- * The rows of versions: what a file was, is, and is to become (docs/service.md 7). Their bytes are with `uploads.ts`.
+ * The rows of versions (docs/service.md 7). Their bytes are in `uploads.ts`.
  *
- * Versions stand in the order in which they were created, newest first; the file itself is its newest *complete* version.
- * So an upload that was begun earlier and ends later than another does not take the file back.
- * ASSUMED (docs/service.md 7.1)
+ * Versions are ordered by creation, newest first; the file's content is its newest *complete* version. So an upload
+ * that began earlier and ends later than another does not revert the file. ASSUMED (docs/service.md 7.1)
  */
 export class Histories {
   readonly #database: Database;
@@ -37,7 +36,7 @@ export class Histories {
   readonly #repository: Repository;
   readonly #versionsKept: number;
 
-  /** @param deps.versionsKept complete versions of one file, the newest included */
+  /** @param deps.versionsKept complete versions kept per file, including the newest */
   constructor(deps: { database: Database; clock: Clock; repository: Repository; versionsKept: number }) {
     this.#database = deps.database;
     this.#clock = deps.clock;
@@ -45,14 +44,14 @@ export class Histories {
     this.#versionsKept = deps.versionsKept;
   }
 
-  /** Newest first. Only the page itself is read: where all versions are kept, a file that is saved often has tens of thousands. */
+  /** Newest first. Reads only the page: a file that is saved often has tens of thousands of versions. */
   list({ uid, local }: FileRow, start: number, max: number): Page<VersionRow> {
-    // One more than asked for: whether there is more. The offset as in Repository.#children.
+    // One more than requested shows whether there is more. The offset as in Repository.#children.
     const rows = this.#rows(uid, local, { offset: Math.min(start, 2 ** 32 - 1), limit: max + 1 });
     return { entries: rows.slice(0, max), start, hasMore: rows.length > max };
   }
 
-  /** The newest complete version; null of a file that was never filled. */
+  /** The newest complete version; null for a file without data. */
   newest({ uid, local, newest }: FileRow): VersionRow | null {
     return newest === null ? null : (this.#database.versions.get([uid, local, newest.seq]) ?? null);
   }
@@ -82,8 +81,8 @@ export class Histories {
   }
 
   /**
-   * How much of an incomplete version is certainly on the disk, and that its sender is not gone.
-   * @throws Refusal 404 when the file or the version was deleted meanwhile
+   * Records how much of an incomplete version is synced, and that its upload is active.
+   * @throws Refusal 404 if the file or the version was deleted meanwhile
    */
   recordProgress(version: VersionRow, sizeBytes: number): void {
     this.#database.change(() => {
@@ -92,15 +91,15 @@ export class Histories {
     });
   }
 
-  /** Whether there is such a version still. */
+  /** Whether the version still exists. */
   has(version: VersionRow): boolean {
     return this.#database.versions.get(keyOf(version)) !== undefined;
   }
 
   /**
-   * A version that has arrived in full: the file's newest, if no later one is.
-   * @returns the version, and the blobs of versions that are kept no longer
-   * @throws Refusal 404 when the file or the version was deleted meanwhile, 413
+   * Completes a version: it becomes the file's content unless a later version is complete.
+   * @returns the version, and the blobs of versions no longer kept
+   * @throws Refusal 404 if the file or the version was deleted meanwhile, 413
    */
   complete(version: VersionRow, arrived: ArrivedBlob): { version: VersionRow; dropped: string[] } {
     return this.#database.change(() => {
@@ -111,16 +110,16 @@ export class Histories {
   }
 
   /**
-   * The next place in the order of versions: for one that is made in one step, before its bytes come. What is begun and acknowledged
-   * while they do is newer. Costs no commit; a place that comes to nothing is left out.
+   * The next position in the order of versions, for a version created in one step; reserved before its bytes arrive.
+   * Versions begun and acknowledged meanwhile are newer. Costs no commit; unused positions are skipped.
    */
   place(): Place {
     return { seq: this.#database.reserveNumber(), suffix: randomSuffix(), createdMs: this.#clock.nowMs() };
   }
 
   /**
-   * A version made in one step (docs/service.md 6.1), in the place that it was given. Where as many newer ones are complete as are kept, it goes at
-   * once, as it would have gone for them: its blob is among the dropped ones.
+   * Adds a version created in one step (docs/service.md 6.1), at its reserved position. If enough newer versions are
+   * complete, it is dropped immediately: its blob is among the dropped ones.
    * @throws Refusal as `complete`
    */
   add(target: FileRow, arrived: ArrivedBlob, place = this.place()): { version: VersionRow; dropped: string[] } {
@@ -130,7 +129,7 @@ export class Histories {
     });
   }
 
-  /** The hash of a complete version. One that is gone by now is left so. */
+  /** Stores the hash of a complete version; no effect if the version was deleted. */
   recordHash(version: VersionRow, sha256: string): void {
     this.#database.change(() => {
       const row = this.#database.versions.get(keyOf(version));
@@ -138,18 +137,24 @@ export class Histories {
     });
   }
 
-  /** How many bytes a new version of `file` may have: never fewer than it has, also of an account that holds more than it may by now. */
+  /**
+   * Maximum length of a new version of `file`: never less than its current length, even if the account is over its
+   * quota.
+   */
   roomBytes(file: FileRow): number {
     const quotaBytes = this.#database.users.get(file.uid)?.quotaBytes ?? 0;
     return Math.max(0, quotaBytes - this.#repository.usageBytes(file.uid)) + (file.newest?.sizeBytes ?? 0);
   }
 
-  /** Every version of every file: for a start, when nobody waits. */
+  /** Every version of every file; used at startup, when no client waits. */
   *all(): Generator<VersionRow> {
     for (const { value } of this.#database.versions.getRange({})) yield value;
   }
 
-  /** The same in pieces, between which everybody else has his turn: there may be a million. What changes meanwhile is told as it was or is. */
+  /**
+   * The same in batches, with other work between them: there may be a million. Rows that change meanwhile appear in
+   * either state.
+   */
   async *inPieces(): AsyncGenerator<readonly VersionRow[], void, undefined> {
     for (let from = {}; ; ) {
       const rows = [...this.#database.versions.getRange({ ...from, limit: PIECE_ROWS })].map(({ value }) => value);
@@ -161,14 +166,16 @@ export class Histories {
     }
   }
 
-  /** Forgets incomplete versions that nothing was added to since `beforeMs`, nor is now. @returns their blobs */
+  /**
+   * Deletes incomplete versions without progress since `beforeMs` and without an active upload. @returns their blobs
+   */
   async dropAbandoned(beforeMs: number, isUnderWay: (version: VersionRow) => boolean): Promise<string[]> {
     const isDead = (row: VersionRow): boolean => !row.complete && row.lastModifiedMs < beforeMs && !isUnderWay(row);
     const seen: VersionRow[] = [];
     for await (const rows of this.inPieces()) seen.push(...rows.filter(isDead));
     if (seen.length === 0) return [];
     return this.#database.change(() => {
-      // Somebody may have gone on with one since it was seen.
+      // An upload may have continued since the scan: read the row again.
       const dead = seen.flatMap((row) => this.#database.versions.get(keyOf(row)) ?? []).filter(isDead);
       for (const row of dead) void this.#database.versions.remove(keyOf(row));
       return dead.map((row) => row.blob);
@@ -237,7 +244,7 @@ export class Histories {
   }
 }
 
-/** Some milliseconds of reading. */
+/** Takes some milliseconds to read. */
 const PIECE_ROWS = 500;
 
 function keyOf({ uid, file, seq }: VersionRow): [string, string, number] {

@@ -6,8 +6,8 @@ import type { VersionRow } from './database.ts';
 import type { Parts } from './server-parts.ts';
 
 /**
- * After a start of the *machine*, a partial upload is believed only as far as it was synced: behind that, a power cut may
- * have left zeros where bytes were. After a crash of the server alone the kernel still has every byte that was written.
+ * After a reboot, a partial upload is trusted only up to its synced length: a power cut may have left zeros after it.
+ * After a crash of the server alone, the kernel still has every written byte.
  */
 export async function settlePartialUploads(parts: Parts, bootId: string): Promise<void> {
   const { database, histories, blobs } = parts;
@@ -20,7 +20,8 @@ export async function settlePartialUploads(parts: Parts, bootId: string): Promis
         const sizeBytes = await blobs.sizeBytes(row.blob);
         if (sizeBytes !== null && sizeBytes > row.sizeBytes) await blobs.truncate(row.blob, row.sizeBytes);
       } catch {
-        // One that the disk does not give is no reason to serve nobody: its sender is told, and the next start looks at it again.
+        // A blob that cannot be read must not stop the server: its sender gets the error, and the next start checks it
+        // again.
         isSettled = false;
       }
     }
@@ -29,12 +30,13 @@ export async function settlePartialUploads(parts: Parts, bootId: string): Promis
   try {
     database.change(() => void database.meta.put('bootId', bootId));
   } catch (error) {
-    // A server starts on a full disk, too. The next start cuts once more, which costs an upload what was not synced by then.
+    // A full disk must not stop the start. The next start truncates again, and then an upload loses bytes not synced by
+    // then.
     if (!(error instanceof StorageError && error.full)) throw error;
   }
 }
 
-/** Changes with every start of the machine; the same text where the system does not tell. */
+/** Changes with every boot; constant if the system does not provide it. */
 export function bootId(): string {
   try {
     return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
@@ -44,8 +46,8 @@ export function bootId(): string {
 }
 
 /**
- * Collects, soon after the start and then every hour: uploads that nobody went on with, expired tokens, and what a crash left
- * without a row, until none of it is left. @returns what stops it, when the database is needed no more
+ * Collects garbage soon after the start and then every hour: abandoned uploads, expired tokens, and, until none is
+ * left, files without a row after a crash. @returns a function that stops it, before the database closes
  */
 export function collectGarbage(parts: Parts, options: { uploadKeptMs: number; log: Logger }): () => Promise<void> {
   const { clock, histories, blobs, accounts, uploads } = parts;
@@ -84,8 +86,9 @@ const GARBAGE_FIRST_MS = 60_000;
 const GARBAGE_INTERVAL_MS = 3600_000;
 
 /**
- * Removes the blobs that no row names. Not those of the last hour, which may be of an upload under way, of this server or of one that the
- * lock does not see (data-lock.ts): their row comes when their bytes are there. @returns whether none was left for that
+ * Deletes blobs that no row names. Blobs of the last hour are kept: they may belong to an upload in progress, of this
+ * server or of one that the lock does not detect (data-lock.ts), whose row follows its bytes. @returns whether no blob
+ * was kept for that reason
  */
 export async function sweepBlobs({
   clock,
@@ -94,14 +97,14 @@ export async function sweepBlobs({
 }: Pick<Parts, 'clock' | 'histories' | 'blobs'>): Promise<boolean> {
   const names: string[] = [];
   for await (const name of blobs.names()) names.push(name);
-  // Only now: a row that came meanwhile names what was listed.
+  // Read rows after the listing: a row written meanwhile may name a listed blob.
   const named = new Set<string>();
   for (const row of histories.all()) named.add(row.blob);
   const orphans: string[] = [];
   let isSwept = true;
   for (const name of names) {
     if (named.has(name)) continue;
-    // What the disk does not tell of stays, and is looked at again.
+    // A blob whose time cannot be read is kept until the next sweep.
     const changedMs = await blobs.changedMs(name).catch(() => Number.POSITIVE_INFINITY);
     if (changedMs === null) continue;
     if (changedMs < clock.nowMs() - ORPHAN_AFTER_MS) orphans.push(name);
@@ -111,10 +114,10 @@ export async function sweepBlobs({
   return isSwept;
 }
 
-/** A line is ended when it is silent for two minutes; and the disk needs its time for the last bytes. */
+/** A silent connection is closed after two minutes; writing the last bytes to disk takes additional time. */
 const ORPHAN_AFTER_MS = 3600_000;
 
-/** What `checkBlobs` found wrong with one version. */
+/** A fault that `checkBlobs` found in one version. */
 export interface Damage {
   readonly user: string;
   readonly file: string;
@@ -123,7 +126,8 @@ export interface Damage {
 }
 
 /**
- * Reads every complete version and compares length and SHA-256 (of a long one that arrived a moment ago, only the length).
+ * Reads every complete version and compares its length and SHA-256 (only the length for a long one that is not hashed
+ * yet).
  * @returns the damage, and how much was checked
  */
 export async function checkBlobs(

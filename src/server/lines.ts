@@ -1,7 +1,7 @@
 import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 
-/** The lines of a server, and what came over them. */
+/** The open connections of a server and the number of bytes received. */
 export class Lines {
   readonly open = new Set<Socket>();
   #bytesOfClosed = 0;
@@ -14,7 +14,7 @@ export class Lines {
         this.#bytesOfClosed += socket.bytesRead;
       });
       socket.setNoDelay(true);
-      // Each answer that waits for its turn on a line listens for its end (Exchange): as many as the other side asks for at once.
+      // Each queued pipelined response adds a close listener (Exchange), as many as the client pipelines.
       socket.setMaxListeners(0);
     });
   }

@@ -1,15 +1,15 @@
 import type { ListenOptions, Server } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** An address that is taken is tried so often, so many milliseconds apart. */
+/** Number of attempts for an address in use, and milliseconds between them. */
 const ATTEMPTS = 10;
 const PAUSE_MS = 50;
 
 /**
- * Listens there. What seems taken is tried again for half a second: a process that was just forked has the sockets of its parent
- * until it becomes another program, also one that its parent has closed meanwhile.
+ * Listens on an address. An address in use is retried for half a second: between fork and exec, a child process holds
+ * its parent's sockets, even those that the parent has closed meanwhile.
  *
- * @throws what listen(2) says: EADDRINUSE when somebody has it still
+ * @throws the error of listen(2): EADDRINUSE if the address is still in use
  */
 export async function listening(server: Server, where: ListenOptions): Promise<void> {
   for (let attempt = 1; ; attempt++) {

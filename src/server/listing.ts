@@ -1,7 +1,7 @@
 import type { ListingOrder } from '../protocol/endpoints.ts';
 import type { ResourceRow } from './database.ts';
 
-/** One page of a row of entries, and whether the row goes on behind it. */
+/** One page of a list, and whether more entries follow. */
 export interface Page<T> {
   readonly entries: readonly T[];
   readonly start: number;
@@ -17,7 +17,7 @@ export function endOf(page: Page<unknown>): number {
   return page.start + Math.max(0, page.entries.length - 1);
 }
 
-/** Ascending; what has no size or date keeps the order of creation, as do equals (docs/service.md 5.3). */
+/** Ascending; entries without a size or date, and equal ones, keep the order of creation (docs/service.md 5.3). */
 export function sorted(rows: readonly ResourceRow[], order: ListingOrder): ResourceRow[] {
   const keys = new Map(rows.map((row) => [row, keyOf(row, order)]));
   return [...rows].sort((a, b) => {
@@ -43,7 +43,7 @@ function keyOf(row: ResourceRow, order: ListingOrder): string | number {
   }
 }
 
-/** What follows the last dot, in lower case; empty for none and for a name that only begins with one. */
+/** The text after the last dot, in lower case; empty without a dot, or if the name only begins with one. */
 export function extensionOf(name: string): string {
   const dot = name.lastIndexOf('.');
   return dot <= 0 ? '' : name.slice(dot + 1).toLowerCase();

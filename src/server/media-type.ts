@@ -1,6 +1,6 @@
 import { extensionOf } from './listing.ts';
 
-/** What a file is said to be when its creator does not say (docs/service.md 5.4). */
+/** The media type of a file whose creator gave none (docs/service.md 5.4). */
 export function mediaTypeOf(name: string, given: string | undefined): string {
   const said = given?.trim() ?? '';
   if (said.length > MEDIA_TYPE_CHARS_MAX) return FALLBACK;

@@ -1,7 +1,7 @@
 import type { ImageDocument } from '../protocol/messages.ts';
 import { Refusal } from './refusal.ts';
 
-/** A picture in another size (docs/service.md 6.6): what the Accept header of a request for data asks for. */
+/** A requested image size (docs/service.md 6.6), from the Accept header of a data request. */
 export interface PictureRequest {
   readonly widthMax: number;
   readonly heightMax: number;
@@ -11,8 +11,8 @@ export interface PictureRequest {
 }
 
 /**
- * `image/jpeg; pxmax=<w>; pymax=<h>; sq=(<0|1>); r=(<n>)`, the parentheses being optional.
- * @returns null where data are asked for as they are @throws Refusal 406 for a size that is none
+ * `image/jpeg; pxmax=<w>; pymax=<h>; sq=(<0|1>); r=(<n>)`, with optional parentheses.
+ * @returns null if the data are requested unchanged @throws Refusal 406 for an invalid size
  */
 export function pictureRequest(accept: string | undefined): PictureRequest | null {
   const [type = '', ...parameters] = (accept ?? '').split(';').map((part) => part.trim().toLowerCase());
@@ -27,15 +27,15 @@ export function pictureRequest(accept: string | undefined): PictureRequest | nul
 }
 
 /**
- * Makes pictures with `sharp`, where that is installed: an optional dependency of 19 MB that a file system does not need
- * (docs/adr/0008). Without it, and for data that are no JPEG picture: 406.
+ * Scales images with `sharp`, if it is installed: an optional dependency of 19 MB that a file system does not need
+ * (docs/adr/0008). Responds 406 without it, and for data that are not a JPEG image.
  */
 export class Pictures {
   #sharp: Promise<Sharp | null> | null = null;
 
   /**
    * @param source path or bytes
-   * @param mediaType what the file was created with: only `image/jpeg` is scaled (docs/service.md 6.6)
+   * @param mediaType the type given at creation: only `image/jpeg` is scaled (docs/service.md 6.6)
    */
   async scaled(source: string | Uint8Array, mediaType: string, request: PictureRequest): Promise<Uint8Array> {
     const sharp = await this.#library();
@@ -50,7 +50,7 @@ export class Pictures {
           : await sharp(upright)
               .rotate(90 * quarterTurns)
               .toBuffer();
-      // ASSUMED (docs/service.md 6.6): nothing is enlarged; a square is cut from the middle.
+      // ASSUMED (docs/service.md 6.6): images are never enlarged; a square is cut from the middle.
       return await sharp(turned)
         .resize({
           width: isSquare ? side : widthMax,
@@ -66,7 +66,7 @@ export class Pictures {
   }
 
   /**
-   * What a picture is like, by its first bytes; null for a file that is none, or damaged.
+   * Image properties from the first bytes; null for a file that is not an image, or is damaged.
    * @param source path or bytes
    */
   async image(source: string | Uint8Array, mediaType: string): Promise<ImageDocument | null> {
@@ -77,7 +77,7 @@ export class Pictures {
       const { width, height, orientation = 1 } = await sharp(source, { limitInputPixels: INPUT_PIXELS_MAX }).metadata();
       return { height, width, rotation: DEGREES[orientation] ?? 0 };
     } catch {
-      // Whatever calls itself a picture is kept as it came.
+      // A file that only claims to be an image is stored unchanged.
       return null;
     }
   }
@@ -88,13 +88,13 @@ export class Pictures {
   }
 }
 
-/** What a camera noted of how it was held (EXIF) as clockwise degrees; mirrored pictures are not told. */
+/** EXIF orientation as clockwise degrees; mirrored orientations are not mapped. */
 const DEGREES: Readonly<Record<number, number>> = { 3: 180, 6: 90, 8: 270 };
-/** Formats whose first bytes say it all: an SVG, say, is a program to be run. */
+/** Formats that can be measured by their first bytes alone; an SVG, for example, would have to be executed. */
 const MEASURED = /^image\/(jpe?g|png|gif|webp)\b/i;
 
 const SIDE_PIXELS_MAX = 10_000;
-/** A small file can hold an enormous picture. */
+/** A small file can contain an enormous image. */
 const INPUT_PIXELS_MAX = 100_000_000;
 
 /** The part of sharp that is used. */
@@ -114,7 +114,7 @@ interface SharpPicture {
 }
 
 async function loadSharp(): Promise<Sharp | null> {
-  // A name that the compiler does not follow: the package need not be there.
+  // A variable, so that the compiler does not resolve the optional package.
   const name: string = 'sharp';
   try {
     return ((await import(name)) as { default: Sharp }).default;

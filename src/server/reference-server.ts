@@ -27,58 +27,58 @@ import { Sealer } from './sealer.ts';
 import type { Parts } from './server-parts.ts';
 import { Uploads } from './uploads.ts';
 
-/** How the service behaves. All have defaults: those of the real service as far as they are known. */
+/** Server options. The defaults are those of the real service, as far as known. */
 export interface ReferenceServerOptions {
   readonly dataDirectory: string;
   /**
-   * `port` 0 or left out: the one that this data directory had last, or at its first start any free one. Clients know resources
-   * by their URLs, so a server keeps its origin.
+   * `port` 0 or absent: the port that this data directory used last, or any free port at its first start. Clients know
+   * resources by their URLs, so a server keeps its origin.
    */
   readonly listen?: { readonly host?: string; readonly port?: number };
   /** PEM texts; without them plain HTTP, which is refused beyond loopback. */
   readonly tls?: { readonly certificate: string; readonly key: string };
-  /** Plain HTTP beyond loopback all the same: behind a proxy that speaks TLS. */
+  /** Allows plain HTTP beyond loopback: behind a proxy that terminates TLS. */
   readonly insecure?: boolean;
-  /** What URLs in answers begin with, where that is not what is listened on: `https://cloud.example.com`. */
+  /** Origin of URLs in responses, if it differs from the listening address: `https://cloud.example.com`. */
   readonly publicOrigin?: string;
   readonly log?: Logger;
   readonly clock?: Clock;
-  /** Life of an access token; one hour (docs/service.md 3.2). */
+  /** Lifetime of an access token; one hour (docs/service.md 3.2). */
   readonly accessTokenMs?: number;
   readonly uniqueNames?: boolean;
   readonly foldCase?: boolean;
-  /** Complete versions of a file that are kept, the newest included; all by default. */
+  /** Complete versions kept per file, including the newest; all by default. */
   readonly versionsKept?: number;
-  /** Entries on one page at most, whatever `max` says; no limit by default. */
+  /** Upper limit of entries on one page, even for a larger `max`; no limit by default. */
   readonly pageMax?: number;
-  /** Incomplete versions are forgotten after so long without a byte; 7 days. */
+  /** Incomplete versions are deleted after this long without progress; 7 days. */
   readonly uploadKeptMs?: number;
-  /** Any developer's keys and application are good: for clients that have their own compiled in. */
+  /** Accepts any developer's keys and application: for clients with built-in ones. */
   readonly acceptAnyKeys?: boolean;
   readonly faults?: readonly FaultRule[];
-  /** Added before each answer, for measuring. */
+  /** Delay before each response, for benchmarks. */
   readonly latencyMs?: number;
-  /** Of each body, for measuring. */
+  /** Bandwidth of each body, for benchmarks. */
   readonly bandwidthBytesPerSecond?: number;
-  /** Lines at once; 1000. One more is ended at once. */
+  /** Maximum number of open connections; 1000. Further ones are closed immediately. */
   readonly connectionsMax?: number;
-  /** A line on which nothing moves for so long is ended, also within a request; two minutes. */
+  /** A connection without traffic for this long is closed, even within a request; two minutes. */
   readonly silenceMaxMs?: number;
-  /** Requests that the log keeps; 10,000. */
+  /** Requests kept in the log; 10,000. */
   readonly requestsKept?: number;
-  /** The file system of the data; asked of the system by default. */
+  /** The file system of the data; by default queried from the system. */
   readonly disk?: DiskSpace;
 }
 
 /**
- * The service, whole and durable, in one process (docs/service.md): the embedded default of `npm start`, the
- * peer in tests, small enough to self-host.
+ * The complete service, durable, in one process (docs/service.md): the embedded default of `npm start`, the peer in
+ * tests, and small enough to self-host.
  */
 export class ReferenceServer {
-  /** `http://127.0.0.1:PORT`: what every URL of this server begins with. */
+  /** `http://127.0.0.1:PORT`: the prefix of every URL of this server. */
   readonly origin: string;
   readonly port: number;
-  /** Users, applications, keys and shares on the same data. */
+  /** Administration of users, applications, keys and shares on the same data. */
   readonly administration: Administration;
   readonly requests: RequestLog;
   readonly #parts: Parts;
@@ -89,8 +89,8 @@ export class ReferenceServer {
   readonly #stopHousekeeping: () => Promise<void>;
 
   /**
-   * @throws UsageError when the port is taken, the directory is in use, or plain HTTP would leave this machine;
-   * StorageError when the data cannot be used
+   * @throws UsageError if the port is taken, the directory is in use, or plain HTTP would leave this machine;
+   * StorageError if the data cannot be used
    */
   static async open(options: ReferenceServerOptions): Promise<ReferenceServer> {
     const host = options.listen?.host ?? '127.0.0.1';
@@ -155,9 +155,10 @@ export class ReferenceServer {
     const answer = (expectsContinue: boolean) => (request: IncomingMessage, response: ServerResponse) =>
       void this.#dispatcher.answer(request, response, expectsContinue);
     http.on('request', answer(false)).on('checkContinue', answer(true));
-    // Another expectation may be passed over (RFC 9110, 10.1.1). Node would say 417, without what each of our answers has.
+    // Other expectations may be ignored (RFC 9110, 10.1.1). Node's 417 would lack the headers common to all responses
+    // here.
     http.on('checkExpectation', answer(false));
-    // A connection that could not be taken (no descriptors, no memory): the client tries again.
+    // A connection could not be accepted (no descriptors, no memory): the client retries.
     http.on('error', (err) => (options.log ?? silentLogger).warn({ err }, 'connection not accepted'));
     this.#stopHousekeeping = collectGarbage(parts, {
       uploadKeptMs: options.uploadKeptMs ?? 7 * 24 * 3600_000,
@@ -165,7 +166,7 @@ export class ReferenceServer {
     });
   }
 
-  /** The trouble to come; setting it starts its counts anew. @throws TypeError for a rule that is none */
+  /** The fault rules; setting them resets their counts. @throws TypeError for an invalid rule */
   get faults(): readonly FaultRule[] {
     return this.#dispatcher.faults.rules;
   }
@@ -174,22 +175,22 @@ export class ReferenceServer {
     this.#dispatcher.faults = new FaultPlan(rules);
   }
 
-  /** Lines that are open right now. */
+  /** Number of open connections. */
   get connections(): number {
     return this.#lines.open.size;
   }
 
-  /** All that came over lines since the start: heads and bodies, kept or thrown away. */
+  /** Bytes received since the start: heads and bodies, stored or discarded. */
   get bytesArrived(): number {
     return this.#lines.bytesArrived;
   }
 
-  /** Versions that some request is writing to right now. */
+  /** Number of versions being written. */
   get uploadsUnderWay(): number {
     return this.#parts.uploads.underWay;
   }
 
-  /** Lets requests under way finish for `graceMs`, then ends their lines. What was acknowledged is on the disk. */
+  /** Waits up to `graceMs` for active requests, then closes their connections. Acknowledged data are durable. */
   async close(options: { graceMs?: number } = {}): Promise<void> {
     const tidied = this.#stopHousekeeping();
     const closed = new Promise<void>((resolve) => void this.#http.close(() => resolve()));
@@ -234,7 +235,7 @@ export function openParts(options: ReferenceServerOptions): Parts {
   return { database, clock, accounts, repository, histories, blobs, sealer, uploads };
 }
 
-/** Administration of a data directory whose server may or may not be running. Close it when done. */
+/** Administration of a data directory, with or without a running server. Must be closed. */
 export async function openAdministration(options: {
   dataDirectory: string;
   clock?: Clock;
@@ -255,14 +256,14 @@ export async function openAdministration(options: {
 
 export interface OpenAdministration {
   readonly administration: Administration;
-  /** What the server's URLs began with when it last started; null before its first start. */
+  /** The server's origin at its last start; null before its first start. */
   origin(): string | null;
   /** Sets the port of a server that has not started yet. @returns its origin */
   reserve(port: number): string;
   close(): Promise<void>;
 }
 
-/** Most starts find it kept already: a server starts on a full disk, too. */
+/** Most starts find it stored already and write nothing: a server must start on a full disk. */
 function keepAddress(database: Database, port: number, origin: string): void {
   const { meta } = database;
   if (meta.get('port') === port && meta.get('origin') === origin) return;
@@ -279,16 +280,16 @@ function originOf(options: ReferenceServerOptions, host: string, port: number): 
 
 const LOOPBACK = /^(127\.\d+\.\d+\.\d+|::1|localhost)$/;
 
-/** Limits of a line: slow or silent ones are ended. Long uploads are not: only a pause in them counts. */
+/** Connection limits: slow or silent clients are disconnected. Long uploads are not: only a pause in them counts. */
 const LINE_LIMITS: ServerOptions = {
   maxHeaderSize: 32 * 1024,
   headersTimeout: 20_000,
   requestTimeout: 0,
-  // The dispatcher refuses one without: Node's refusal lacks what each of our answers has.
+  // The dispatcher refuses a request without Host: Node's refusal lacks the headers common to all responses here.
   requireHostHeader: false,
   keepAliveTimeout: 30_000,
   connectionsCheckingInterval: 5000,
-  // What a body is read with: the default of 64 KiB costs a third of the speed of large uploads.
+  // Read buffer for bodies: the default of 64 KiB costs a third of the speed of large uploads.
   highWaterMark: 256 * 1024,
 };
 const SILENCE_MAX_MS = 120_000;
@@ -312,9 +313,9 @@ function createHttp(options: ReferenceServerOptions): Server {
 }
 
 /**
- * Whether an earlier request on a line has no answer yet, or half of one: what is said now would be taken for that, or for the rest of it.
- * Node's own handler asks the same member (lib/_http_server.js, socketOnError). Where the body of the request itself is no HTTP, what is
- * said is its answer.
+ * Whether an earlier request on the connection has no response yet, or half of one: a message sent now would be taken
+ * for it, or for its rest. Node's own handler checks the same member (lib/_http_server.js, socketOnError). If the
+ * request's own body is not HTTP, the message is its response.
  */
 function owesAnswer(line: object): boolean {
   const { _httpMessage: answer } = line as { readonly _httpMessage?: ServerResponse | null };
@@ -332,9 +333,9 @@ async function listen(
   return (http.address() as AddressInfo).port;
 }
 
-/** The port belongs to another program. The caller gives it its exit code. */
+/** The port is used by another program. The caller sets its exit code. */
 export class PortTakenError extends UsageError {
-  /** @param place `isKnown`: an earlier start listened there, and clients keep that address */
+  /** @param place `isKnown`: an earlier start used this port, and clients keep that URL */
   constructor(
     { host, port, isKnown }: { readonly host: string; readonly port: number; readonly isKnown: boolean },
     cause: unknown,

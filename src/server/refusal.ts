@@ -1,6 +1,6 @@
 /**
- * The service says no: becomes an HTML status page with `message` in its `<h3>` (docs/service.md 2.4). Thrown anywhere below
- * a handler; inside a database transaction it also undoes the transaction.
+ * A refusal of the service: becomes an HTML status page with `message` in its `<h3>` (docs/service.md 2.4). May be
+ * thrown anywhere below a handler; inside a database transaction it also rolls the transaction back.
  */
 export class Refusal extends Error {
   override readonly name = 'Refusal';
@@ -19,7 +19,7 @@ export class Refusal extends Error {
   }
 }
 
-/** The same words for what does not exist and for what belongs to someone else: a stranger learns nothing from them. */
+/** The same message for a missing resource and for one of another user, so that its existence is not revealed. */
 export function notFound(): Refusal {
   return new Refusal(404, 'Not found');
 }
@@ -40,8 +40,10 @@ export function overQuota(): Refusal {
   return new Refusal(413, 'Storage limit exceeded');
 }
 
-/** The server's own disk is full (RFC 4918 11.5), which passes: a client that is told 413 would not try again by itself. */
+/**
+ * The server's own disk is full (RFC 4918 11.5). This is temporary; after a 413 a client would not retry automatically.
+ */
 export function noRoom(): Refusal {
-  // ASSUMED (docs/service.md 2.4): the interface names no status for it.
+  // ASSUMED (docs/service.md 2.4): the interface defines no status for this.
   return new Refusal(507, 'No room left on the server');
 }

@@ -15,29 +15,29 @@ import { type Page, page, sorted } from './listing.ts';
 import { randomSuffix } from './random-suffix.ts';
 import { forbidden, malformed, notFound, Refusal } from './refusal.ts';
 
-/** What names may do; the service of old allowed everything (docs/service.md 13.4), others are said to answer 409. */
+/** Rules for names; the original service allowed everything (docs/service.md 13.4), others reportedly answer 409. */
 export interface NameRules {
-  /** Two entries of one folder may not have the same name. */
+  /** Entries of one folder must have different names. */
   readonly uniqueNames: boolean;
-  /** Nor names that differ only by case. */
+  /** Names must also differ when case is ignored. */
   readonly foldCase: boolean;
 }
 
-/** What the caller wants to do with a resource. */
+/** Required permission. */
 export type Need = 'read' | 'write';
 
-/** What a change of a file or folder says; absent stays as it is. */
+/** A change of name or parent; absent fields stay unchanged. */
 export interface Relocation {
   readonly name?: string | undefined;
   readonly parent?: ResourceId | undefined;
 }
 
 /**
- * The service's rules about folders, files and their names (docs/service.md 5 and 6): who sees what, what may be where.
- * Every method answers for a caller and throws Refusal; each change is one transaction.
+ * The service's rules for folders, files and their names (docs/service.md 5 and 6): visibility and valid places. Every
+ * method acts for a caller and throws Refusal; each change is one transaction.
  *
- * INVARIANT: a resource stands in `resources`, in `children` under its parent and in `names` under its parent and folded name,
- * or in none of them. Its parent need not exist: deleting a folder leaves its contents behind (docs/service.md 5.7).
+ * INVARIANT: a resource is in `resources`, in `children` under its parent, and in `names` under its parent and folded
+ * name, or in none of them. Its parent need not exist: deleting a folder leaves its contents behind (docs/service.md 5.7).
  */
 export class Repository {
   readonly #database: Database;
@@ -45,7 +45,7 @@ export class Repository {
   readonly #rules: NameRules;
   readonly #pageMax: number;
 
-  /** @param deps.pageMax entries on one page at most, whatever was asked for */
+  /** @param deps.pageMax upper limit of entries on one page */
   constructor(deps: { database: Database; clock: Clock; rules: NameRules; pageMax: number }) {
     this.#database = deps.database;
     this.#clock = deps.clock;
@@ -53,21 +53,23 @@ export class Repository {
     this.#pageMax = deps.pageMax;
   }
 
-  /** @throws Refusal 404, 400 when it is a file, 403 when the caller may only read and needs more */
+  /** @throws Refusal 404, 400 for a file, 403 if the caller has only read permission and needs more */
   folder(caller: string, id: ResourceId, need: Need = 'read'): FolderRow {
     const row = this.#resource(caller, id, need);
     if (row.kind !== 'folder') throw malformed('Not a folder');
     return row;
   }
 
-  /** @throws Refusal 404, 400 when it is a folder, 403 when the caller may only read and needs more */
+  /** @throws Refusal 404, 400 for a folder, 403 if the caller has only read permission and needs more */
   file(caller: string, id: ResourceId, need: Need = 'read'): FileRow {
     const row = this.#resource(caller, id, need);
     if (row.kind !== 'file') throw malformed('Not a file');
     return row;
   }
 
-  /** One page of a folder: folders first, then files, each in the order of creation unless another is asked for. */
+  /**
+   * One page of a folder: folders first, then files, each in the order of creation unless another order is requested.
+   */
   list(folder: FolderRow, query: ListingQuery): Page<ResourceRow> {
     return this.#children(folder.uid, folder.local, query, DEFAULT_PAGE);
   }
@@ -84,7 +86,7 @@ export class Repository {
     });
   }
 
-  /** @param workspace the computer it belongs to, if any */
+  /** @param workspace the computer that the folder belongs to, if any */
   createSyncFolder(uid: string, name: string, workspace?: string): FolderRow {
     return this.#database.change(() => {
       const row = { ...this.#newRow(uid, TOP, name), kind: 'folder', role: 'sync' } as const;
@@ -92,7 +94,7 @@ export class Repository {
     });
   }
 
-  /** What every account has from its first day. Only within a change that makes the account. */
+  /** The system folders of a new account. Only within the change that creates the account. */
   createSystemFolders(uid: string): void {
     const createdMs = this.#clock.nowMs();
     for (const [local, name] of SYSTEM_FOLDER_NAMES) {
@@ -109,7 +111,7 @@ export class Repository {
     });
   }
 
-  /** @returns whether anything is different now */
+  /** @returns whether anything changed */
   updateFolder(caller: string, id: ResourceId, change: Relocation): boolean {
     return this.#database.change(() => {
       const row = this.folder(caller, id, 'write');
@@ -122,7 +124,7 @@ export class Repository {
     });
   }
 
-  /** @param change.publicLink whether the file is to have a public link */
+  /** @param change.publicLink whether to enable the public link */
   updateFile(
     caller: string,
     id: ResourceId,
@@ -138,7 +140,9 @@ export class Repository {
     });
   }
 
-  /** For ever. What lies in it stays where it is, without a way to it but its own URL. ASSUMED (docs/service.md 5.7) */
+  /**
+   * Deletes permanently. Its contents stay in place, reachable only by their own URLs. ASSUMED (docs/service.md 5.7)
+   */
   deleteFolder(caller: string, id: ResourceId): void {
     this.#database.change(() => {
       const row = this.folder(caller, id, 'write');
@@ -152,7 +156,7 @@ export class Repository {
     });
   }
 
-  /** For ever, with all its versions. @returns the blobs that nothing names any more */
+  /** Deletes permanently, with all versions. @returns the blobs without a row */
   deleteFile(caller: string, id: ResourceId): string[] {
     return this.#database.change(() => {
       const row = this.file(caller, id, 'write');
@@ -172,12 +176,12 @@ export class Repository {
     });
   }
 
-  /** Who else may see a folder. */
+  /** Whether other users may see the folder. */
   isShared(folder: FolderRow): boolean {
     return this.#database.sharedFolders.getKeysCount(textRange(folder.uid, folder.local)) > 0;
   }
 
-  /** What `caller` may do with a resource of someone else; null for nothing. */
+  /** The permission of `caller` on another user's resource; null for none. */
   permission(caller: string, row: ResourceRow): Need | null {
     if (row.uid === caller) return 'write';
     let local = row.kind === 'folder' ? row.local : row.parent;
@@ -195,13 +199,13 @@ export class Repository {
     return this.#database.usage.get(uid) ?? 0;
   }
 
-  /** All folders (rank 0) or files (rank 1) of a folder, as created. */
+  /** All folders (rank 0) or files (rank 1) of a folder, in the order of creation. */
   rowsIn(uid: string, parent: string, rank: 0 | 1): ResourceRow[] {
     const range = { start: [uid, parent, rank, 0], end: [uid, parent, rank, SEQ_END] } as ChildRange;
     return [...this.#database.children.getRange(range)].flatMap(({ value }) => this.#rowOf(uid, value));
   }
 
-  /** Whether a folder is `ancestor` or lies anywhere below it. */
+  /** Whether a folder is `ancestor` or a descendant of it. */
   liesWithin(uid: string, local: string, ancestor: string): boolean {
     let at = local;
     for (let depth = 0; depth < DEPTH_MAX; depth += 1) {
@@ -231,11 +235,11 @@ export class Repository {
     const first = query.type === 'file' ? 1 : 0;
     const last = query.type === 'folder' ? 0 : 1;
     if (query.order === null) {
-      // One more than asked for: whether there is more. Only the page itself is read.
+      // One more than requested shows whether there is more. Only the page itself is read.
       const range = {
         start: [uid, parent, first, 0],
         end: [uid, parent, last, SEQ_END],
-        // 32 bits wide in LMDB's binding, which takes 2^32 for 0. No folder has so many entries.
+        // LMDB's binding has 32 bits for it and takes 2^32 for 0. No folder has so many entries.
         offset: Math.min(start, 2 ** 32 - 1),
         limit: max + 1,
       };
@@ -263,15 +267,15 @@ export class Repository {
     return { uid, local, seq, name, parent, createdMs: this.#clock.nowMs() };
   }
 
-  /** The row with another name or parent, its rules checked except those that only folders have. */
+  /** The row with a changed name or parent, after checking all rules except those for folders only. */
   #moved<R extends ResourceRow>(caller: string, row: R, change: Relocation): R {
     const name = change.name ?? row.name;
     checkName(name);
     if (change.parent === undefined) return { ...row, name };
     const { uid, local } = change.parent;
     if (uid === row.uid && local === row.parent) return { ...row, name };
-    // A receiver knows no other trash than his own: what he throws away goes into the owner's.
-    // ASSUMED (docs/service.md 9.2)
+    // A receiver sees only the own trash: files that a receiver deletes go into the owner's. ASSUMED (docs/service.md
+    // 9.2)
     const isOwnTrash = uid === caller && local === SYSTEM_FOLDERS.deleted;
     if (isOwnTrash && row.kind === 'folder' && row.uid !== caller && this.#shareOf(caller, row) !== undefined) {
       throw forbidden('Can not move a share.');
@@ -285,7 +289,7 @@ export class Repository {
     return this.#database.resources.get([uid, SYSTEM_FOLDERS.deleted]) as FolderRow;
   }
 
-  /** The same answer for a foreign folder and for one that does not exist (docs/service.md 2.4). */
+  /** The same refusal for another user's folder and for a missing one (docs/service.md 2.4). */
   #destination(caller: string, id: ResourceId): FolderRow {
     try {
       return this.folder(caller, id, 'write');
@@ -301,7 +305,7 @@ export class Repository {
       void this.#database.publicLinks.remove([row.uid, row.publicLink]);
       return null;
     }
-    // 93 random bits in the shape of the service's links: not to be guessed.
+    // 94 random bits in the form of the service's links, which must not be guessable.
     const token = `D${row.uid}_${randomInt(2 ** 47)}_${randomInt(2 ** 47)}`;
     void this.#database.publicLinks.put([row.uid, token], row.local);
     return token;
@@ -335,7 +339,7 @@ export class Repository {
     void this.#database.names.remove([row.uid, row.parent, nameHash(row.name), row.local]);
   }
 
-  /** The trash takes repeated names (docs/service.md 5.6). @throws Refusal 409 */
+  /** The trash allows duplicate names (docs/service.md 5.6). @throws Refusal 409 */
   #checkFree(row: ResourceRow): void {
     const { uniqueNames, foldCase } = this.#rules;
     if (!(uniqueNames || foldCase) || row.parent === SYSTEM_FOLDERS.deleted) return;
@@ -364,11 +368,11 @@ const SYSTEM_FOLDER_NAMES: readonly (readonly [string, string])[] = [
   [SYSTEM_FOLDERS.deleted, 'Deleted Files'],
 ];
 
-/** Of folder, workspace and album contents (docs/service.md 5.2). */
+/** Default page size of folder, workspace and album contents (docs/service.md 5.2). */
 export const DEFAULT_PAGE = 500;
-/** Folders within folders. A loop cannot come to be; a limit costs nothing. */
+/** Nesting limit. A loop cannot be created; the limit is a cheap safeguard. */
 const DEPTH_MAX = 10_000;
-/** Longer ids were never given, and would not fit into a key. */
+/** Longer ids were never issued, and would not fit into a key. */
 const LOCAL_CHARS_MAX = 64;
 const NAME_CHARS_MAX = 16_383;
 
@@ -376,7 +380,7 @@ function textRange(uid: string, local: string): { start: [string, string, string
   return { start: [uid, local, ''], end: [uid, local, TEXT_END] };
 }
 
-/** Anything else is a name: `/`, `.`, and also an empty text. */
+/** All other texts are valid names: `/`, `.`, and also the empty text. */
 function checkName(name: string): void {
   if (name.length > NAME_CHARS_MAX) throw malformed('Name too long');
 }

@@ -1,8 +1,8 @@
 import type { IncomingMessage } from 'node:http';
 
 /**
- * A request's body as it arrives. Listens from the first moment on: what came before a line broke is kept, also when the
- * request had to wait for its turn; Node throws away what nobody read.
+ * A request body as it arrives. It listens from the start: Node discards unread bytes, and bytes that came before a cut
+ * must be kept even if the request was queued.
  */
 export class RequestBody {
   readonly #request: IncomingMessage;
@@ -16,16 +16,17 @@ export class RequestBody {
     this.#request = request;
     request.on('data', (chunk: Uint8Array) => this.#arrived(chunk));
     request.on('end', () => this.#end('complete'));
-    // Also where `request.complete` is true: that says what has come, and a line that ends takes along what was not handed on yet.
+    // Also if `request.complete` is true: it covers bytes received, but a closing connection drops those not yet
+    // delivered.
     request.on('close', () => this.#end('interrupted'));
   }
 
-  /** Whether all of it has come; false also while it is still on its way. */
+  /** Whether all of it was received. */
   get isComplete(): boolean {
     return this.#ended === 'complete';
   }
 
-  /** What has come since the last call, waiting for something; null when nothing more will. The sender is held back meanwhile. */
+  /** The bytes received since the last call, at least one; null at the end. The sender is throttled meanwhile. */
   async next(): Promise<Uint8Array[] | null> {
     while (this.#queue.length === 0) {
       if (this.#ended !== null) return null;
@@ -40,7 +41,7 @@ export class RequestBody {
     return chunks;
   }
 
-  /** Reads on without keeping anything. @returns resolves at the end, or after `bytesMax` more */
+  /** Drains the body. @returns resolves at the end, or after `bytesMax` more bytes */
   async discard(bytesMax: number): Promise<void> {
     this.#isDiscarded = true;
     this.#queue = [];
@@ -73,5 +74,5 @@ export class RequestBody {
   }
 }
 
-/** Of what waits to be taken; as many again may be on their way to the disk. */
+/** Limit of queued bytes; as many again may be in transit to the disk. */
 const QUEUED_BYTES_MAX = 1024 * 1024;

@@ -1,20 +1,20 @@
 import type { EndpointKind } from '../protocol/endpoints.ts';
 
-/** One request as the server saw it. Bytes are those of bodies. */
+/** One request in the log. Byte counts are those of bodies. */
 export interface RequestEntry {
   readonly method: string;
-  /** Without the query; both cut off where they are long. */
+  /** Without the query; both are truncated if long. */
   readonly path: string;
   readonly query: string;
   readonly kind: EndpointKind | null;
-  /** 0 where no answer was sent. */
+  /** 0 if no response was sent. */
   readonly status: number;
   readonly bytesIn: number;
   readonly bytesOut: number;
   readonly durationMs: number;
 }
 
-/** What to count; absent fits all. */
+/** Filter; absent fields match all. */
 export interface RequestFilter {
   readonly method?: string;
   readonly kind?: EndpointKind;
@@ -22,7 +22,7 @@ export interface RequestFilter {
   readonly status?: number;
 }
 
-/** What was asked of the server, so that tests can count it. Totals are exact; of the entries the last ones are kept. */
+/** Requests to the server, for counting in tests. Totals are exact; only the last entries are kept. */
 export class RequestLog {
   readonly #entriesMax: number;
   #entries: RequestEntry[] = [];
@@ -50,7 +50,7 @@ export class RequestLog {
     return this.#bytesOut;
   }
 
-  /** Among the entries that are kept. */
+  /** Counts only entries still in the log. */
   count(filter: RequestFilter): number {
     return this.filter(filter).length;
   }
@@ -78,15 +78,17 @@ export class RequestLog {
     this.#bytesIn += entry.bytesIn;
     this.#bytesOut += entry.bytesOut;
     this.#entries.push({ ...entry, path: front(entry.path), query: front(entry.query) });
-    // In one piece now and then: shifting an array per request would cost more than the request.
+    // Trim in batches: shifting an array per request would cost more than the request.
     if (this.#entries.length > this.#entriesMax * 2) this.#entries = this.#entries.slice(-this.#entriesMax);
   }
 }
 
-/** Of a path and of a query: more than any address of ours has. A head may be 32 KiB, and anybody may send one. */
+/**
+ * Limit for path and query, longer than any valid URL. A head may be 32 KiB, and unauthenticated clients can send one.
+ */
 const TEXT_CHARS_MAX = 512;
 
-/** A copy: a slice would keep the whole text alive. */
+/** A copy: a slice would retain the whole text. */
 function front(text: string): string {
   return Buffer.from(text.slice(0, TEXT_CHARS_MAX)).toString();
 }

@@ -8,20 +8,23 @@ import { type SocketAddress, socketAddress } from '../base/socket-address.ts';
 import { listening } from './listening.ts';
 
 const PREFIX = 'running.';
-/** So often, so many milliseconds apart, others are looked for: of two that start at once one steps back, and may be gone. */
+/**
+ * Number of checks for other servers, and milliseconds between them: of two that start together, one withdraws and may
+ * exit.
+ */
 const LOOKS = 10;
 const PAUSE_MS = 50;
 
 /**
- * Shows that a server runs on a directory, to everybody who sees the directory: by a socket in it that is listened to. Others are told by
- * connecting, so what SIGKILL left is known for what it is.
+ * Marks a directory as used by a running server: a listening socket in it, visible to everyone who sees the directory.
+ * Others connect to check it, so a socket left by SIGKILL is recognized as stale.
  *
- * Each server has a mark of its own, appears, and looks for others *then*: of two that start at once the later one to appear sees the
- * other, and no mark ever takes the place of another. A mark appears when its socket is listened to already: one that refuses is of a
- * process that ended, and can be removed.
+ * Each server publishes its own mark and *then* looks for others: of two that start together, the later one sees the
+ * other. Marks are never replaced. A mark becomes visible only when its socket already listens, so one that refuses a
+ * connection belongs to an ended process and can be removed.
  *
- * @returns what takes the mark away; null when another server runs there
- * @throws NodeJS.ErrnoException where the file system takes no sockets, or nothing at all
+ * @returns a function that removes the mark; null if another server runs there
+ * @throws NodeJS.ErrnoException if the file system supports no sockets, or is not writable
  */
 export async function showRunning(directory: string): Promise<(() => Promise<void>) | null> {
   const mark = new RunningMark(directory);
@@ -35,7 +38,7 @@ export async function showRunning(directory: string): Promise<(() => Promise<voi
       }
       const others = await mark.others();
       if (others.length === 0) return () => mark.remove();
-      // They may see this one as well, and wait for it: all but the first by name step back.
+      // Both may see each other: all but the first by name withdraw.
       if (others.some((name) => name < mark.name)) mark.disappear();
     }
   } catch (error) {
@@ -58,7 +61,7 @@ class RunningMark {
     this.#address = socketAddress(this.#hidden);
   }
 
-  /** Nobody looks at it yet: between bind(2) and listen(2) it refuses as one that was left behind does. */
+  /** Not visible to others yet: between bind(2) and listen(2) it would refuse connections like a stale one. */
   async make(): Promise<void> {
     try {
       await listening(this.#server, { path: this.#address.address });
@@ -83,26 +86,26 @@ class RunningMark {
     this.#isShown = false;
   }
 
-  /** Marks of servers that run. Those of others are removed. */
+  /** Marks of running servers. Removes stale ones. */
   async others(): Promise<string[]> {
     const living: string[] = [];
     for (const entry of await readdir(this.#directory, { withFileTypes: true })) {
       const { name } = entry;
-      // A log that is called so refuses as well.
+      // Sockets only: connecting to a regular file of that name is refused too.
       if (!name.startsWith(PREFIX) || name === this.name || !entry.isSocket()) continue;
       const life = await lifeOf(join(this.#directory, name));
       if (life === 'running') living.push(name);
-      // Not what is gone: it may have stepped back, and appear again.
+      // Not a missing one: its server may have withdrawn, and may reappear.
       if (life === 'ended') rmSync(join(this.#directory, name), { force: true });
     }
     return living;
   }
 
-  /** For ever. */
+  /** Removes the mark permanently. */
   async remove(): Promise<void> {
     for (const path of [this.#shown, this.#hidden]) rmSync(path, { force: true });
     await new Promise((resolve) => void this.#server.close(resolve));
-    // libuv removes what it has bound, by that name.
+    // libuv unlinks the path that it has bound.
     this.#address.release();
   }
 
@@ -115,7 +118,7 @@ class RunningMark {
   }
 }
 
-/** `running` is also one that is too busy to take the connection (EAGAIN), or not ours to ask (EACCES). */
+/** `running` includes servers too busy to accept (EAGAIN) and those that we may not connect to (EACCES). */
 async function lifeOf(path: string): Promise<'running' | 'ended' | 'gone'> {
   const { address, release } = socketAddress(path);
   const socket = connect(address);

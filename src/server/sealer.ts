@@ -4,7 +4,7 @@ import type { Blobs } from './blobs.ts';
 import type { Database, VersionRow } from './database.ts';
 import type { Histories } from './histories.ts';
 
-/** Gives long versions their SHA-256 after their senders have their answers: one at a time, from what the disk really has. */
+/** Computes the SHA-256 of long versions after the response, one at a time, from the bytes on disk. */
 export class Sealer {
   readonly #database: Database;
   readonly #blobs: Blobs;
@@ -23,7 +23,7 @@ export class Sealer {
     this.#log = deps.log;
   }
 
-  /** What has its hash already, or is not complete, is left alone. */
+  /** Ignores versions that have a hash or are incomplete. */
   add(version: VersionRow): void {
     if (!version.complete || version.sha256 !== null || this.#isClosed) return;
     this.#queue.push(version);
@@ -32,7 +32,7 @@ export class Sealer {
     });
   }
 
-  /** Ends after the version at hand; the others are found again at the next start. */
+  /** Stops after the current version; the next start finds the others again. */
   async close(): Promise<void> {
     this.#isClosed = true;
     await this.#work;
@@ -46,13 +46,16 @@ export class Sealer {
         const hashed = version;
         await this.#database.changeTogether(() => this.#histories.recordHash(hashed, sha256));
       } catch (err) {
-        // Deleted while it waited its turn, most often; damage would be found by the check.
+        // Usually deleted while queued; damage is found by the check.
         this.#log.debug({ err, version: version.version }, 'version not sealed');
       }
     }
   }
 
-  /** Uploads come first: hashing costs them a third of their speed. Not for ever, on a server that is never quiet. */
+  /**
+   * Yields to uploads, because hashing costs them a third of their speed; limited, because a busy server may never be
+   * idle.
+   */
   async #givesWay(): Promise<void> {
     for (let waits = 0; this.#blobs.isWriting && waits < WAITS_MAX && !this.#isClosed; waits += 1) {
       await this.#clock.sleep(WAIT_MS);
@@ -61,5 +64,5 @@ export class Sealer {
 }
 
 const WAIT_MS = 50;
-/** Per piece: a gigabyte is then hashed in two hours of uploads without a pause. */
+/** Per chunk: a gigabyte is then hashed in two hours of continuous uploads. */
 const WAITS_MAX = 60;

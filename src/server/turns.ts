@@ -1,6 +1,6 @@
 import { Refusal } from './refusal.ts';
 
-/** Who does the same dear work waits his turn for it, first come first served. */
+/** Limits the concurrency of expensive work; first come, first served. */
 export class Turns {
   readonly #waitingMax: number;
   readonly #waiting: (() => void)[] = [];
@@ -11,7 +11,7 @@ export class Turns {
     this.#waitingMax = limits.waitingMax;
   }
 
-  /** @throws Refusal 503 where too many wait already: those who have gone away meanwhile are among them, and nothing else ends the row */
+  /** @throws Refusal 503 if the queue is full. Disconnected clients stay in the queue, so only this limit bounds it. */
   async inTurn<T>(work: () => Promise<T>): Promise<T> {
     if (this.#free > 0) this.#free--;
     else if (this.#waiting.length >= this.#waitingMax) throw new Refusal(503, 'Busy', { 'Retry-After': '1' });

@@ -11,11 +11,11 @@ import { forbidden, notFound, overQuota, Refusal } from './refusal.ts';
 import type { Sealer } from './sealer.ts';
 
 /**
- * Bytes on their way in (docs/service.md 6.1 and 7.4): from a request's body to a blob, in the order that survives SIGKILL
- * anywhere. Bytes, sync, row, answer: what was acknowledged is there, what was not leaves a blob without a row.
+ * Receives uploads (docs/service.md 6.1 and 7.4): from a request body to a blob, in an order that survives SIGKILL at any
+ * point: bytes, sync, row, response. Acknowledged data exist; unacknowledged data leave a blob without a row.
  *
- * INVARIANT: at most one request writes to one version. A second one is told 416 like any request that goes on at the wrong
- * place: its sender asks how far the version is and sees it move.
+ * INVARIANT: at most one request writes to one version. A second one gets 416, like any request with a wrong offset:
+ * its sender then asks for the version's length and sees it grow.
  */
 export class Uploads {
   readonly #database: Database;
@@ -42,12 +42,14 @@ export class Uploads {
     this.#clock = deps.clock;
   }
 
-  /** Bytes that the service holds of an incomplete version, also while they arrive. */
+  /** Bytes stored of an incomplete version, including those of an active upload. */
   async storedBytes(version: VersionRow): Promise<number> {
     return this.#underWay.get(keyOf(version))?.sizeBytes ?? (await this.#blobs.sizeBytes(version.blob)) ?? 0;
   }
 
-  /** A new version in one step. Of an upload that ends early nothing is kept. @throws Refusal 413, 507, 500 when it was cut short */
+  /**
+   * Creates a version in one step. An interrupted upload leaves nothing. @throws Refusal 413, 507, 500 if it was cut
+   */
   async replaceData(file: FileRow, exchange: Exchange): Promise<VersionRow> {
     const roomBytes = this.#room(file, 0, exchange);
     const place = this.#histories.place();
@@ -64,7 +66,7 @@ export class Uploads {
       this.#sealer.add(version);
       return version;
     } catch (error) {
-      // Of what is removed nobody asks whether the disk has it.
+      // A sync failure does not matter: the blob is deleted.
       await writer.close().catch(() => {});
       await this.#blobs.remove([blob]);
       throw error;
@@ -72,12 +74,12 @@ export class Uploads {
   }
 
   /**
-   * More of a version, from `offset` on. It is complete when the request's body ended as announced.
-   * @throws Refusal 404 when it was deleted meanwhile, 403 for a complete version, 416 when it holds another number of bytes, 413, 507;
-   * what arrived before is kept
+   * Continues a version at `offset`. It is complete if the request body ended as announced.
+   * @throws Refusal 404 if it was deleted meanwhile, 403 for a complete version, 416 if it holds another number of
+   * bytes, 413, 507; bytes received before are kept
    */
   async append(file: FileRow, version: VersionRow, offset: number, exchange: Exchange): Promise<VersionRow> {
-    // ASSUMED (docs/service.md 7.5): the status; that a complete version never changes is documented.
+    // ASSUMED (docs/service.md 7.5): the status. It is documented that a complete version never changes.
     if (version.complete) throw forbidden('The data of this version can not be replaced');
     const key = keyOf(version);
     if (this.#underWay.has(key)) throw wrongOffset(await this.storedBytes(version));
@@ -92,18 +94,19 @@ export class Uploads {
       this.#underWay.set(key, writer);
       return await this.#receive(version, writer, roomBytes, exchange);
     } finally {
-      // What was kept is closed by now. Else an error is on its way, and that this fails as well is no news.
+      // After success the writer is closed already. Otherwise an error is being thrown, and a second failure adds
+      // nothing.
       await writer?.close().catch(() => {});
       this.#underWay.delete(key);
-      // Deleted under the upload: its blob was, too, but the name may have come back with the bytes that came later.
+      // The version was deleted during the upload: bytes that arrived later may have recreated its blob.
       if (!this.#histories.has(version)) await this.#blobs.remove([version.blob]);
     }
   }
 
   /**
-   * A second blob of the same bytes: another name of the file, or its copy where the disk has no hard links (exFAT, some network file systems) or
-   * no more of them (ext4: 65,000).
-   * @returns the bytes where they are few, and nowhere yet @throws Error ENOENT where there is no such file · Refusal 507
+   * Duplicates a blob: by hard link, or by a copy if the file system has no hard links (exFAT, some network file
+   * systems) or the limit is reached (ext4: 65,000).
+   * @returns the bytes if they are few, not yet stored @throws Error ENOENT if there is no such file · Refusal 507
    */
   async duplicate(from: string, to: string, sizeBytes: number): Promise<Uint8Array | null> {
     try {
@@ -115,7 +118,7 @@ export class Uploads {
     this.#reserve.check(sizeBytes);
     const writer = this.#blobs.write(to, 0);
     try {
-      // Read into memory that goes round, and kept by the writer as long as they are few.
+      // The reader recycles its buffers; the writer keeps bytes while they are few.
       for await (const piece of this.#blobs.read(from, 0, sizeBytes))
         await this.#reserve.spend(piece.byteLength, () => writer.write([Buffer.from(piece)]));
       return (await writer.finish()).bytes;
@@ -126,12 +129,12 @@ export class Uploads {
     }
   }
 
-  /** Whether a request is writing to a version right now. */
+  /** Whether a request is writing to the version. */
   isUnderWay(version: VersionRow): boolean {
     return this.#underWay.has(keyOf(version));
   }
 
-  /** Versions that a request is writing to right now. */
+  /** Number of versions being written. */
   get underWay(): number {
     return this.#underWay.size;
   }
@@ -159,16 +162,19 @@ export class Uploads {
     return complete;
   }
 
-  /** Of an upload that the disk ended: what is certainly there is not sent again, and not cut off by the next start of the machine. */
+  /**
+   * After a disk failure, records the synced bytes, so that they are not sent again and the next boot does not truncate
+   * them.
+   */
   async #keepWhatArrived(version: VersionRow, writer: BlobWriter): Promise<void> {
-    // What goes wrong here is left so: why the upload ended is what its sender has to hear.
+    // Ignore failures here: the sender must get the original error.
     await writer.suspend().catch(() => writer.close().catch(() => {}));
     const { syncedBytes } = writer;
     const kept = this.#database.changeTogether(() => this.#histories.recordProgress(version, syncedBytes));
     await kept.catch(() => {});
   }
 
-  /** An upload that goes on late and slowly: the week until it is forgotten begins anew, also should the server be killed before it ends. */
+  /** Renews the expiry of an upload resumed late and slowly, before it ends: the server may be killed meanwhile. */
   async #touch(version: VersionRow): Promise<void> {
     await this.#database.changeTogether(() => this.#histories.recordProgress(version, version.sizeBytes));
   }
@@ -180,7 +186,7 @@ export class Uploads {
     }, roomBytes);
   }
 
-  /** How many bytes may come behind `offset`. @throws Refusal 413 or 507 when more than that are announced */
+  /** Maximum number of bytes after `offset`. @throws Refusal 413 or 507 if more are announced */
   #room(file: FileRow, offset: number, exchange: Exchange): number {
     const announced = exchange.contentLength ?? 0;
     const roomBytes = this.#histories.roomBytes(file) - offset;
@@ -190,13 +196,13 @@ export class Uploads {
   }
 }
 
-/** What goes on sooner is not worth a commit. */
+/** Uploads resumed sooner are not worth a commit. */
 const TOUCHED_AFTER_MS = 3600_000;
 
 /**
- * `Range: bytes=<n>-`: where the body continues (docs/service.md 7.4). Without one it begins at 0, and does not begin anew what holds
- * something. ASSUMED (docs/service.md 7.4)
- * @throws Refusal 400 for any other form, and for a part that says so in another way (RFC 9110, 14.5): it would be taken for the whole
+ * `Range: bytes=<n>-`: the offset of the body (docs/service.md 7.4). Without it the body starts at 0, which does not replace
+ * stored bytes. ASSUMED (docs/service.md 7.4)
+ * @throws Refusal 400 for any other form, and for Content-Range (RFC 9110, 14.5): the part would be taken for the whole
  */
 export function uploadOffset(headers: IncomingHttpHeaders): number {
   if (headers['content-range'] !== undefined) throw new Refusal(400, 'Content-Range: only Range is understood');
@@ -214,7 +220,7 @@ function keyOf(version: VersionRow): string {
   return `${version.uid}/${version.file}/${version.version}`;
 }
 
-/** The data of a version to be read. @throws Refusal 404 for none. ASSUMED (docs/service.md 6.4) */
+/** The data of a readable version. @throws Refusal 404 for none. ASSUMED (docs/service.md 6.4) */
 export function blobToRead<T extends { readonly blob: string; readonly sizeBytes: number }>(newest: T | null): T {
   if (newest === null) throw notFound();
   return newest;
