@@ -7,19 +7,19 @@ import type { PushMarks } from './push-marks.ts';
 import type { RemoteListing } from './remote-listing.ts';
 import type { Tree } from './tree.ts';
 
-/** Folders above a moved resource that are asked for until one is known. */
+/** Limit of ancestors requested while a moved resource is traced to a known folder. */
 const DEPTH_MAX = 64;
 
 /**
- * Finds out what became of nodes that a listing lacks, by their URLs. A node that was moved into an unknown folder is followed: the folders
- * above it are asked for until one is known. One set of questions belongs to one listing.
+ * Probes the URLs of nodes that a listing lacks. If a node was moved into an unknown folder, its ancestors are
+ * requested until one is known. One instance belongs to one listing.
  */
 export class AbsenceQuestions {
   readonly #tree: Tree;
   readonly #listing: RemoteListing;
   readonly #marks: PushMarks;
   readonly #clock: Clock;
-  /** Folders that do not lie in our tree: the trash, above all, where most of what is missing is found. */
+  /** Folders outside the mounted tree; above all the trash, where most missing entries are found. */
   readonly #outside = new Set<ResourceUrl>();
 
   constructor(deps: {
@@ -35,10 +35,10 @@ export class AbsenceQuestions {
   }
 
   /**
-   * Asks, and applies the answer. `refused`: the answer is a 404. Any gateway can say that, so nothing was done: the caller needs a listing
-   * of the parent as well.
+   * Probes the URL and applies the result. `refused`: the response is a 404, which any gateway can send, so nothing was
+   * changed. The caller then also needs a listing of the parent.
    *
-   * @throws ApiError, TransportError: nothing was done
+   * @throws ApiError, TransportError: nothing was changed
    */
   async settle(question: AbsenceQuestion, signal: AbortSignal): Promise<AbsenceOutcome | 'refused'> {
     const sequence = this.#marks.nextSequence();
@@ -46,7 +46,7 @@ export class AbsenceQuestions {
       const answer = await this.#listing.resource(question.resource, question.kind, signal);
       if (answer === null) return 'refused';
       if (answer.parent !== null) await this.#reveal(answer.parent, sequence, signal);
-      // Another node has the resource by now, or this node has another one: the answer does not concern it.
+      // The resource has changed hands meanwhile: the result does not concern this node.
       if (this.#tree.node(question.ino)?.remote?.resource !== question.resource) return 'kept';
       return this.#tree.settleAbsence(question.ino, answer, sequence, true);
     } finally {
@@ -54,7 +54,7 @@ export class AbsenceQuestions {
     }
   }
 
-  /** Null above what may be looked at: a shared folder tells of its owner's. */
+  /** Null if the folder is not accessible: a shared folder reports its owner's parent. */
   async #folder(url: ResourceUrl, signal: AbortSignal): Promise<RemoteResource | null> {
     try {
       return await this.#listing.resource(url, 'folder', signal);
@@ -64,7 +64,7 @@ export class AbsenceQuestions {
     }
   }
 
-  /** Makes `folder` known, with all folders between it and one that is known, if there is one. */
+  /** Adds `folder` and its ancestors up to a known one to the tree, if there is a known one. */
   async #reveal(folder: ResourceUrl, sequence: number, signal: AbortSignal): Promise<void> {
     const path: RemoteResource[] = [];
     for (let at = folder; this.#tree.nodeOf(at) === undefined; ) {

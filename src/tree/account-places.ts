@@ -5,7 +5,7 @@ import { upwards } from '../store/node-table.ts';
 import type { StoreWriter } from '../store/tables.ts';
 import type { RemoteListing } from './remote-listing.ts';
 
-/** Where a node lies: in the user's own folders, in a folder that was made to show something, or in a share. */
+/** Location of a node: in the user's own folders, in a synthetic folder, or in a share. */
 type Zone =
   | { readonly kind: 'own' }
   | { readonly kind: 'made' }
@@ -15,11 +15,12 @@ const OWN: Zone = { kind: 'own' };
 const MADE: Zone = { kind: 'made' };
 
 /**
- * What may be changed where, in a mount of the whole account (`--root account`). The root, `Workspaces` and `Shared with me` are made
- * by the mount; a share is its owner's, and may be for reading only. Refused at once, so that nothing is parked for it later.
+ * Permissions in a mount of the whole account (`--root account`). The root, `Workspaces` and `Shared with me` are
+ * synthetic. A share belongs to its owner and may be read-only. Forbidden changes are refused immediately, so that none
+ * is parked later.
  *
- * What the listings said of folders is kept in the store: it holds offline and after a restart. Asked by operations that change
- * something, by no other.
+ * The places come from listings and are stored: they hold offline and after a restart. Only operations that change
+ * something consult them.
  */
 export class AccountPlaces {
   readonly #store: StoreWriter;
@@ -28,7 +29,7 @@ export class AccountPlaces {
     this.#store = deps.store;
   }
 
-  /** The same listing, whose folders are taken note of. */
+  /** Wraps a listing and records the places of its folders. */
   noting(listing: RemoteListing): RemoteListing {
     return {
       listPage: async (folder: ResourceUrl, start: number, signal: AbortSignal): Promise<ListingPage> => {
@@ -41,29 +42,29 @@ export class AccountPlaces {
     };
   }
 
-  /** @throws FsError EPERM where nothing is made, renamed or removed · EROFS in a share that may only be read */
+  /** @throws FsError EPERM in a synthetic folder · EROFS in a read-only share */
   mayChangeNames(folder: Inode): void {
     const zone = this.#zoneOf(folder);
-    if (zone.kind === 'made') throw new FsError('EPERM', 'folders of the account are made and removed by the service');
+    if (zone.kind === 'made') throw new FsError('EPERM', 'only the service creates and removes folders of the account');
     this.#mustBeWritable(zone);
   }
 
-  /** @throws FsError EROFS in a share that may only be read */
+  /** @throws FsError EROFS in a read-only share */
   mayWrite(ino: Inode): void {
     this.#mustBeWritable(this.#zoneOf(ino));
   }
 
-  /** @throws FsError EXDEV where the service moves nothing: into a share, out of it, from one to another */
+  /** @throws FsError EXDEV for moves that the service does not support: into a share, out of it, between shares */
   mayMove(folder: Inode, newFolder: Inode): void {
     if (folder === newFolder) return;
     const from = this.#zoneOf(folder);
     const to = this.#zoneOf(newFolder);
     const isSame = from.kind === 'share' && to.kind === 'share' ? from.folder === to.folder : from.kind === to.kind;
-    if (!isSame) throw new FsError('EXDEV', 'nothing moves between accounts');
+    if (!isSame) throw new FsError('EXDEV', 'the service does not move files between accounts');
   }
 
   #mustBeWritable(zone: Zone): void {
-    if (zone.kind === 'share' && zone.readOnly) throw new FsError('EROFS', 'shared for reading only');
+    if (zone.kind === 'share' && zone.readOnly) throw new FsError('EROFS', 'this share is read-only');
   }
 
   #zoneOf(ino: Inode): Zone {
@@ -73,7 +74,7 @@ export class AccountPlaces {
       if (place === 'made') return at === ino ? MADE : OWN;
       if (place !== undefined) return { kind: 'share', folder: at, readOnly: place === 'read-only' };
     }
-    // Gone, and never in a place of its own: whoever asks is told so by the tree.
+    // The node does not exist: the tree reports that to the caller.
     return OWN;
   }
 

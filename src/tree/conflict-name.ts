@@ -1,4 +1,4 @@
-/** `report (conflicted copy 2026-11-20 host).pdf`, with a number from the second on. */
+/** `report (conflicted copy 2026-11-20 host).pdf`; further copies have a number. */
 export function conflictName(
   name: string,
   {
@@ -23,7 +23,7 @@ export function conflictName(
 const NAME_BYTES_MAX = 255;
 const EXTENSION_CHARACTERS_MAX = 16;
 
-/** The longest beginning of `text` that takes at most `bytesMax` bytes, cut between characters. */
+/** The longest prefix of `text` with at most `bytesMax` bytes, cut between characters. */
 function fitting(text: string, bytesMax: number): string {
   let bytes = 0;
   let fits = '';

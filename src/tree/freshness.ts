@@ -21,20 +21,20 @@ export interface FreshnessDeps {
   readonly marks: PushMarks;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Removals wait for a person's word from now on. */
+  /** Removals now wait for the user's confirmation. */
   readonly onHeld?: (held: HeldRemovals) => void;
-  /** The files that are open: their folders are in use, however quiet. */
+  /** Open files: their folders count as in use. */
   readonly openFiles?: () => Iterable<{ readonly ino: Inode }>;
-  /** Asks about the files in a folder of whose bytes a listing cannot tell whether they are the newest. Absent: there are none. */
+  /** Revalidates files of a folder whose newest version a listing cannot determine. Absent: there are none. */
   readonly settleDoubts?: (folder: Inode, signal: AbortSignal) => Promise<void>;
-  /** `readTimeoutMs`: how long somebody waits for the first listing of a folder. */
+  /** `readTimeoutMs`: longest wait of a reader for the first listing of a folder. */
   readonly options: { readonly dirTtlMs: number; readonly openWaitMs: number; readonly readTimeoutMs: number };
 }
 
 /**
- * When to ask the service again. It sends no events, so a listing is believed for `dirTtlMs`; older, it is served and
- * refreshed behind the reader's back. A folder is listed once at a time however many wait for it. Without an answer what is
- * known is served, and the service is tried again after a growing pause.
+ * Cache policy of folder listings. The service sends no events, so a listing is fresh for `dirTtlMs`; a stale one is
+ * served and refreshed in the background. A folder is listed once at a time for all readers. While the service is
+ * unreachable, known entries are served and retries follow after growing pauses.
  */
 export class Freshness {
   readonly #tree: Tree;
@@ -57,7 +57,7 @@ export class Freshness {
   readonly #watched: WatchedFolders;
   readonly #missing: MissingEntries;
   #cancelTick: (() => void) | null = null;
-  /** Listings requested before this (wall, ms) are old, whatever the TTL: `cfs refresh`. */
+  /** Listings requested before this (wall, ms) are stale regardless of the TTL: `cfs refresh`. */
   #staleBeforeMs = 0;
 
   constructor(deps: FreshnessDeps) {
@@ -94,7 +94,7 @@ export class Freshness {
     });
   }
 
-  /** Since when listings get no answer (wall, ms); null while they do. */
+  /** Start of the current outage of listings (wall, ms); null if there is none. */
   get offlineSinceMs(): number | null {
     return this.#reachability.awaySinceMs;
   }
@@ -104,7 +104,10 @@ export class Freshness {
     return this.#missing.held;
   }
 
-  /** Whether the entries of a folder are known, which is all that most calls ask; an old listing is asked for again behind them. */
+  /**
+   * Whether the entries of a folder are known, which is enough for most calls. A stale listing is refreshed in the
+   * background.
+   */
   isListed(folder: Inode): boolean {
     this.#use(folder);
     if (!this.#tree.isComplete(folder)) return false;
@@ -113,17 +116,17 @@ export class Freshness {
     return true;
   }
 
-  /** Begins to list a folder that never was, of which what is known is shown meanwhile: nobody waits. */
+  /** Starts the first listing of a folder in the background; known entries are shown meanwhile. */
   listBehind(folder: Inode): void {
     if (!this.#isPausing(folder)) void this.#inBackground(folder);
   }
 
   /**
-   * Call before the entries of a folder are looked at. Nothing to wait for when they are known; a promise when the folder was
-   * never listed. The wait ends with `signal` or after `readTimeoutMs`, the listing goes on for others.
+   * Call before reading the entries of a folder. Returns a promise only if the folder was never listed. The wait ends
+   * with `signal` or after `readTimeoutMs`; the listing continues for others.
    *
-   * @throws (rejects) TransportError no answer, also at once while the service is known to be away · FsError ETIMEDOUT not listed
-   * in time, ENOENT the folder is gone · ApiError
+   * @throws (rejects) TransportError no response, immediately during a known outage · FsError ETIMEDOUT not listed in
+   * time, ENOENT the folder was deleted · ApiError
    */
   ensureListed(folder: Inode, signal: AbortSignal): void | Promise<void> {
     if (this.isListed(folder)) return;
@@ -141,9 +144,9 @@ export class Freshness {
   }
 
   /**
-   * Call before a file is opened: waits for a listing that is not old, so that one does not edit yesterday's version; for each
-   * listing at most `openWaitMs` from its beginning on, however many open. Once that was in vain nobody waits until the
-   * service answered; nor when offline. Rejects only when the caller's signal aborts.
+   * Call before a file is opened: waits for a fresh listing, so that the program does not edit an old version. The wait
+   * ends `openWaitMs` after the listing began, for all openers. After one such timeout, and during an outage, opens do
+   * not wait until the service responds again. Rejects only if the caller's signal aborts.
    */
   beforeOpen(ino: Inode, caller: { readonly signal: AbortSignal }): void | Promise<void> {
     const folder = this.#tree.node(ino)?.remote?.parent;
@@ -163,16 +166,16 @@ export class Freshness {
   }
 
   /**
-   * Call before a change is pushed: lists the folders on the way to it that were not listed for long (the service was away, mostly). What is
-   * pushed into something that somebody trashed meanwhile would be accepted there, and seen by nobody. Never rejects.
+   * Call before a push: lists the ancestors that were not listed for a long time, mostly after an outage. The service
+   * would accept a push into a trashed folder, and no user would see it. Never rejects.
    */
   beforePush(ino: Inode): void | Promise<void> {
     return this.#pushLook.before(ino);
   }
 
   /**
-   * Lists a folder now, asks about the files in it that are in doubt, and waits for both; without one: the root and every folder in use, and everything else when it is next
-   * looked at. `accept`: removals that were held back are believed.
+   * Lists a folder and revalidates doubtful files in it, and waits for both. Without a folder: the root and every
+   * folder in use; all others become stale. `accept`: confirms removals that were held back.
    */
   async refresh(folder?: Inode, options: { readonly accept?: boolean } = {}): Promise<void> {
     const accept = options.accept ?? false;
@@ -181,22 +184,22 @@ export class Freshness {
     const held = accept ? [...this.#missing.heldFolders] : [];
     const folders = folder !== undefined ? [folder] : new Set([ROOT_INODE, ...this.#watched.all, ...held]);
     for (const each of folders) {
-      // One that is under way may have been requested before what the caller wants to see.
+      // A listing in progress may have been requested before the state that the caller wants to see.
       await this.#underWay.get(each)?.listing.catch(() => {});
       await (this.#underWay.get(each)?.listing ?? this.#list(each, accept)).catch((error: unknown) => {
-        // That it is gone is what there was to learn.
+        // The refresh has found that the folder was deleted: a normal result.
         if (!(error instanceof FsError && error.errno === 'ENOENT')) throw error;
       });
       if (!this.#stop.signal.aborted) await this.#settleDoubts(each, this.#stop.signal);
     }
   }
 
-  /** The service answered somebody: ask again without waiting for the pause to end. */
+  /** Another request got a response: retry immediately. */
   reachable(): void {
     this.#reachability.tryNow();
   }
 
-  /** Requests of others have got no answer for long: it is not asked for more than now and then. */
+  /** Other requests got no response for a long time: list only rarely. */
   unreachable(error: Error): void {
     this.#reachability.unanswered(error);
   }
@@ -216,7 +219,7 @@ export class Freshness {
   #list(folder: Inode, accept: boolean): Promise<void> {
     const listing = this.#listNow(folder, accept).finally(() => this.#underWay.delete(folder));
     this.#underWay.set(folder, { listing, begunMs: this.#clock.elapsedMs() });
-    // Whoever waits gets the error; that nobody waits is no fault.
+    // Waiters get the error; without a waiter it must not become an unhandled rejection.
     listing.catch(() => {});
     return listing;
   }
@@ -240,7 +243,7 @@ export class Freshness {
     } catch (error) {
       if (error instanceof ApiError) this.#reachability.answered();
       if (error instanceof ApiError && error.status === 404) {
-        // A folder that is kept though it is gone stays old: each step of a program that works in it would ask.
+        // A deleted folder that is retained stays stale: otherwise each step of a program in it would send a request.
         this.#watched.failed(folder);
         if (await this.#missing.settleFolder(folder, accept)) this.#watched.doubted(folder);
         return;
@@ -253,7 +256,7 @@ export class Freshness {
     }
   }
 
-  /** How much longer an open waits for a listing. */
+  /** Remaining wait of an open for a listing. */
   #patienceMs({ begunMs }: { readonly begunMs: number }): number {
     return begunMs + this.#openWaitMs - this.#clock.elapsedMs();
   }
@@ -265,13 +268,13 @@ export class Freshness {
     if (listedMs === null) return true;
     const nowMs = this.#clock.nowMs();
     const ageMs = nowMs - listedMs;
-    // Set back after `cfs refresh`: what is listed from now on would be old until the clock is there again.
+    // The clock was set back after `cfs refresh`: new listings would count as stale until it catches up.
     this.#staleBeforeMs = Math.min(this.#staleBeforeMs, nowMs);
-    // A wall clock that was set back must not make a listing young for ever.
+    // A wall clock that was set back must not keep a listing fresh permanently.
     return ageMs >= this.#dirTtlMs || ageMs < 0 || listedMs < this.#staleBeforeMs;
   }
 
-  /** Whether asking is known to be of no use for the moment. */
+  /** Whether requests are currently paused. */
   #isPausing(folder: Inode): boolean {
     return this.#reachability.pausing !== null || this.#watched.isPausing(folder);
   }

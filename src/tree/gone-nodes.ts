@@ -8,73 +8,77 @@ import type { PushMarks } from './push-marks.ts';
 import { planRescue } from './rescue.ts';
 import { planVanish } from './vanish.ts';
 
-/** A file that a program has open. */
+/** An open file. */
 export interface OpenHere {
   readonly ino: Inode;
-  /** For writing, by one of those who have it open. */
+  /** Whether any of its handles can write. */
   readonly isWritten: boolean;
 }
 
 /**
- * `held`: the removal waits for a person's word. `open`: a program reads in it. In both cases nothing is removed, and changed nodes lose
- * their resource.
+ * `held`: the removal waits for the user's confirmation. `open`: a program reads inside it. In both cases nothing is
+ * removed, and changed nodes lose their resource.
  */
 export type GoneOutcome = 'kept' | 'open' | 'removed' | 'held';
 
-/** Nodes removed in one record. */
+/** Limit of nodes removed in one journal record. */
 const STEP_NODES_MAX = 500;
 
 /**
- * What becomes here of nodes whose resources are gone on the service, and which of them are kept for now. What is changed in those is not to
- * be pushed there: the service would take it, and nobody would see it. In memory: after a start the listings tell again.
+ * Handles nodes whose resources were deleted remotely, and remembers those retained for now. Changes in retained nodes
+ * must not be pushed to the deleted place: the service would accept them, and no user would see them. In memory only:
+ * after a restart, listings report the deletions again.
  */
 export class GoneNodes {
   readonly #deps: GoneNodesDeps;
-  /** What lies below is not in here: it is found from what it lies in. */
+  /** Roots of retained subtrees; descendants are found through their ancestors. */
   readonly #kept = new Set<Inode>();
 
   constructor(deps: GoneNodesDeps) {
     this.#deps = deps;
   }
 
-  /** Whether the node is kept though it is gone, or may be. */
+  /** Whether the node is retained although its resource was deleted, or may have been. */
   has(ino: Inode): boolean {
     return this.#kept.has(ino);
   }
 
-  /** A listing lacks it, and its removal waits for a person's word. */
+  /** A listing lacks the node, and its removal waits for the user's confirmation. */
   suspected(ino: Inode): void {
     this.#kept.add(ino);
   }
 
-  /** The service has it after all. */
+  /** The resource exists after all. */
   found(ino: Inode): void {
     this.#kept.delete(ino);
   }
 
-  /** How many nodes the removal of `node` would take, up to `max`. */
+  /** Number of nodes that the removal of `node` would remove, up to `max`. */
   countOf(node: NodeRecord, max: number): number {
     return planVanish(this.#view(this.#writtenHere()), node, max).removed;
   }
 
-  /** The service does not have it, where we look. `isBelieved`: false while the removal waits for a person's word. */
+  /**
+   * The resource is not in the mounted tree any more. `isBelieved`: false while the removal waits for the user's
+   * confirmation.
+   */
   settle(node: NodeRecord, isBelieved: boolean): GoneOutcome {
     const { store, log, openFiles } = this.#deps;
     if (node.ino === ROOT_INODE) {
-      log.error('the root folder is gone on the service; everything is kept here');
+      log.error('the root folder was deleted on the service; everything is kept here');
       return 'held';
     }
     const open = [...openFiles()];
     const written = this.#writtenHere();
     const view = this.#view(written);
-    // Whoever reads, reads on: asked again with the next listing, when it is closed. What was changed here stays in any case.
+    // Open readers keep the node until the first listing after they close. Local changes are retained in any case.
     const isOnlyRead = (ino: Inode): boolean => {
       const read = store.get('node', ino);
       return !view.isBeingWritten(ino) && !(read !== undefined && isContentDirty(read));
     };
     const isOpen = open.some(({ ino }) => isOnlyRead(ino) && isWithin(store, ino, node.ino));
     if (isOpen || !isBelieved) {
-      // All that is dirty is looked at, so not for what nothing lies in.
+      // planRescue scans all dirty nodes: skip it for nodes without children.
       const rescued = node.kind === 'folder' ? planRescue(view, node, this.#changedHere(written)) : [];
       for (let at = 0; at < rescued.length; at += STEP_NODES_MAX) this.#apply(rescued.slice(at, at + STEP_NODES_MAX));
       if (store.get('node', node.ino)?.remote != null) this.#kept.add(node.ino);
@@ -99,7 +103,7 @@ export class GoneNodes {
       node: (ino: Inode) => soundNode(store, ino),
       children: (parent: Inode) => this.#childrenOf(parent),
       isBusy: (ino: Inode) => marks.isBusy(ino),
-      // Made anew for programs that may write into it: not without the bytes that it had.
+      // A file open for writing is recreated only if its bytes are here.
       isBeingWritten: (ino: Inode) => written.has(ino) && store.get('node', ino)?.local?.content != null,
     };
   }
@@ -110,19 +114,19 @@ export class GoneNodes {
     for (const { before, after } of changes) {
       this.#kept.delete(after.ino);
       if (after.local === null) {
-        // Others may wait for it to leave its name, and nobody else would tell that it has.
+        // Other nodes may wait for this node's name: this is the only notification.
         if (before !== undefined && isDirty(before)) toPush(after.ino);
         continue;
       }
       toPush(after.ino);
-      // Made anew without what the service had in it: the rest of that is gone as before.
+      // The folder is recreated empty; the rest of its remote content stays deleted.
       if (after.kind !== 'folder') continue;
       for (const child of this.#childrenOf(after.ino))
         if (child.remote?.parent === after.ino) this.#kept.add(child.ino);
     }
   }
 
-  /** All that may be wanted: found from what is changed, not by a walk through all that lies in a folder. */
+  /** All nodes that may have to be kept: found from the changed nodes, not by walking the folder. */
   *#changedHere(written: ReadonlySet<Inode>): Iterable<Inode> {
     const { store } = this.#deps;
     for (const [ino] of store.all('dirty')) yield ino;
@@ -144,8 +148,8 @@ export interface GoneNodesDeps {
   readonly marks: PushMarks;
   readonly log: Logger;
   readonly openFiles: () => Iterable<OpenHere>;
-  /** Writes them in one record, and tells the kernel. */
+  /** Writes the changes in one record and invalidates the kernel's caches. */
   readonly apply: (changes: readonly NodeChange[]) => void;
-  /** What is to be pushed of the node is another thing than before. */
+  /** The pending push of the node has changed. */
   readonly toPush: (ino: Inode) => void;
 }

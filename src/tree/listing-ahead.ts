@@ -2,26 +2,27 @@ import type { Logger } from '../base/log.ts';
 import { type Inode, ROOT_INODE } from '../base/vocabulary.ts';
 import type { Tree } from './tree.ts';
 
-/** Listings under way at once that nobody has asked for yet: one connection of those for documents stays free for who asks. */
+/** Limit of concurrent speculative listings: one document connection stays free for requested ones. */
 const UNDER_WAY_MAX = 7;
-/** How far ahead of the reader, in folders that were never listed. */
+/** Largest read-ahead, in folders that were never listed. */
 const WINDOW_MAX = 16;
-/** Looked through for such folders, at most. */
+/** Limit of siblings scanned for such folders. */
 const SIBLINGS_MAX = 2000;
-/** Parents whose folders are being walked through at the same time. */
+/** Limit of tracked parents. */
 const WALKS_MAX = 32;
 
 /**
- * Lists folders ahead of a reader who walks through siblings (`ls -R`, `find`, `cp -r`, a file manager's tree), so that he waits
- * for one listing and not for one after another. One folder alone is no walk; the second one in the same parent is.
+ * Lists folders ahead of a reader that walks through siblings (`ls -R`, `find`, `cp -r`, a file manager's tree), so
+ * that it does not wait for one listing after another. The second folder opened in the same parent starts the
+ * read-ahead.
  */
 export class ListingAhead {
   readonly #tree: Pick<Tree, 'node' | 'children' | 'isComplete'>;
   readonly #list: (folder: Inode) => Promise<void>;
   readonly #log: Logger;
-  /** By parent, least recently used first: how many of its folders were looked at. */
+  /** Number of folders visited, by parent; least recently used first. */
   readonly #walks = new Map<Inode, { steps: number }>();
-  /** Listed ahead, not looked at yet. */
+  /** Listed ahead, not yet visited. */
   readonly #ahead = new Set<Inode>();
   #underWay = 0;
 
@@ -35,7 +36,7 @@ export class ListingAhead {
     this.#log = deps.log;
   }
 
-  /** Somebody looks at a folder. `first`: it was never listed. */
+  /** A reader opened a folder. `first`: it was never listed. */
   looked(folder: Inode, first: boolean): void {
     if (!first && !this.#ahead.delete(folder)) return;
     const local = this.#tree.node(folder)?.local;
@@ -51,7 +52,10 @@ export class ListingAhead {
     if (walk.steps > 1) this.#fill(local.parent, local.name);
   }
 
-  /** As `#listBehind`. Nobody asked for it: a damaged row of a sibling ends it, and is no error for whoever looks at a sound one. */
+  /**
+   * As `#listBehind`. A damaged row of a sibling ends the read-ahead without an error for the reader of an intact
+   * folder.
+   */
   #fill(parent: Inode, name: string): void {
     try {
       this.#listBehind(parent, name);
@@ -60,7 +64,7 @@ export class ListingAhead {
     }
   }
 
-  /** Lists folders of `parent` behind `name`: the longer the walk, the more. */
+  /** Lists the folders of `parent` after `name`: the longer the walk, the more. */
   #listBehind(parent: Inode, name: string): void {
     const walk = this.#walks.get(parent);
     if (walk === undefined || this.#underWay >= UNDER_WAY_MAX) return;
@@ -88,7 +92,7 @@ export class ListingAhead {
         this.#fill(parent, name);
       },
       () => {
-        // The reader will ask for it himself, and get the error.
+        // The reader will request it and get the error.
         this.#ahead.delete(folder);
         ended();
       },

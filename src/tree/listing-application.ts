@@ -30,7 +30,7 @@ import type { Names } from './names.ts';
 import type { PushMarks } from './push-marks.ts';
 import { modeOf } from './remote-entry.ts';
 
-/** A node that a complete listing lacks: to be asked for by its URL before anything happens to it. */
+/** A node missing from a complete listing: its URL must be probed before it is changed. */
 export interface AbsenceQuestion {
   readonly ino: Inode;
   readonly resource: ResourceUrl;
@@ -38,41 +38,41 @@ export interface AbsenceQuestion {
 }
 
 export interface MergeOutcome {
-  /** How many nodes were written. */
+  /** Number of nodes written. */
   readonly changes: number;
-  /** To be asked; the answers go to `Tree.settleAbsence`. */
+  /** To be probed; the results go to `Tree.settleAbsence`. */
   readonly questions: readonly AbsenceQuestion[];
-  /** Whether the service has lost a version that it had acknowledged, or told of. */
+  /** Whether the service lost a version that it had acknowledged or listed. */
   readonly isTakenBack: boolean;
-  /** Entries that wait for these answers: to be merged again afterwards. */
+  /** Entries that depend on these probes: to be merged again afterwards. */
   readonly postponed: readonly RemoteEntry[];
 }
 
 export type AbsenceOutcome = GoneOutcome | 'moved';
 
-/** What the kernel has to forget because somebody else changed it. */
+/** Kernel cache entries to invalidate after a remote change. */
 export type TreeInvalidation =
-  /** The name is there, gone, or another inode's. `ino`: whose it was, where that one has another now. */
+  /** The name appeared, was removed, or belongs to another inode. `ino`: its former inode, if that has a new name. */
   | { readonly kind: 'entry'; readonly parent: Inode; readonly name: string; readonly ino?: Inode }
-  /** `was`: what the file held, where it holds other bytes now, or may; null where only attributes changed. */
+  /** `was`: the former content, if the bytes have changed or may have; null if only attributes changed. */
   | { readonly kind: 'inode'; readonly ino: Inode; readonly was: FileBytes | null }
-  /** The name and its inode are gone for good. */
+  /** The name and its inode were deleted permanently. */
   | { readonly kind: 'deleted'; readonly parent: Inode; readonly ino: Inode; readonly name: string };
 
-/** Entries merged in one record and one turn of the loop. */
+/** Limit of entries merged in one record and one loop turn. */
 const STEP_NODES_MAX = 500;
 const STEP_NODES_MIN = 16;
-/** How long a turn may take, about: readers wait as long. */
+/** Approximate limit of a turn: readers wait for its end. */
 const TURN_MS = 1.5;
-/** Somebody who changed something so long ago or less is at work. */
+/** Another user or machine counts as active for this long after a change. */
 const AT_WORK_MS = 10 * 60_000;
 
-/** How resources that others made are shown. */
+/** Ownership and mode of nodes created remotely. */
 export interface NewcomerOptions {
-  /** Owner; the root folder's without. */
+  /** Owner; by default that of the root folder. */
   readonly uid?: number;
   readonly gid?: number;
-  /** Permission bits that they do not get; 022 without. */
+  /** Permission bits to clear; 022 by default. */
   readonly umask?: number;
 }
 
@@ -90,13 +90,13 @@ export interface ListingApplicationDeps {
   readonly pinnedAgain?: (inos: readonly Inode[]) => void;
   /** The service has lost the newest version of a file; `copy` holds what was here of it. */
   readonly onTakenBack?: (ino: Inode, copy: Inode | null) => void;
-  /** What is to be pushed of the node is another thing than before, because of what others did. */
+  /** The pending push of the node has changed because of a remote change. */
   readonly toPush: (ino: Inode) => void;
 }
 
-/** Applies what `listing-merge` decides to the store, step by step, and tells what the kernel must forget. */
+/** Applies the plans of `listing-merge` to the store, step by step, and invalidates the kernel's caches. */
 export class ListingApplication {
-  /** What is gone on the service. */
+  /** Nodes deleted remotely. */
   readonly gone: GoneNodes;
   readonly #store: StoreWriter;
   readonly #names: Names;
@@ -110,7 +110,7 @@ export class ListingApplication {
   readonly #log: Logger;
   readonly #pinnedAgain: (inos: readonly Inode[]) => void;
   readonly #onTakenBack: (ino: Inode, copy: Inode | null) => void;
-  /** When a listing last told of something that somebody else did (by `elapsedMs`); null for never in this run. */
+  /** Time of the last listing with a remote change (`elapsedMs`); null if there was none in this run. */
   #othersSeenMs: number | null = null;
 
   constructor(deps: ListingApplicationDeps) {
@@ -147,7 +147,7 @@ export class ListingApplication {
     requestedMs: number,
     serverTimeMs: number | null,
   ): Generator<void, MergeOutcome> {
-    // An entry that slipped to a later page between two requests comes twice: what was said last counts.
+    // An entry that moved to a later page between two requests occurs twice: the last occurrence wins.
     const byUrl = new Map(entries.map((entry) => [entry.url, entry]));
     const listing: Listing = { folder, entries: byUrl, complete: true, requestedMs, serverTimeMs };
     let changes = 0;
@@ -161,7 +161,7 @@ export class ListingApplication {
       changes += plan.changes.length;
       if (plan.takenBack.length > 0) isTakenBack = true;
       for (const entry of plan.postponed) postponed.set(entry.url, entry);
-      // What is known already costs a tenth of what is new: as many as fit into one turn, whatever they are.
+      // Known entries cost a tenth of new ones: merge as many as fit into one turn.
       const tookMs = this.#clock.elapsedMs() - begunMs;
       if (tookMs < TURN_MS / 2) step = Math.min(step * 2, STEP_NODES_MAX);
       else if (tookMs > TURN_MS) step = Math.max(step / 2, STEP_NODES_MIN);
@@ -189,7 +189,7 @@ export class ListingApplication {
     this.#store.transact((tx) => {
       if (tx.get('node', folder) === undefined) return;
       const known = tx.get('folder', folder)?.listedMs ?? 0;
-      // Later than now: the wall clock was set back, and by what it says there the folder would be old for ever.
+      // A time in the future: the wall clock was set back, and the folder would stay stale permanently.
       if (requestedMs > known || known > this.#clock.nowMs()) tx.put('folder', folder, { listedMs: requestedMs });
     });
     return { changes, questions, isTakenBack, postponed: [...postponed.values()] };
@@ -228,17 +228,17 @@ export class ListingApplication {
       this.gone.found(ino);
       return stays ? 'kept' : 'moved';
     }
-    // Gone for good, in the trash, or in a folder that we have not seen: when that one is listed it is there. Or another node's by now.
+    // Deleted, in the trash, or in a folder not listed yet, whose listing will show it. Or another node has it by now.
     return this.gone.settle(node, isBelieved);
   }
 
-  /** The service has the node's resource under that address by now. @returns false where another node is known to have it */
+  /** Records the resource's new URL. @returns false if another node is known to have it */
   #readdress(node: NodeRecord, remote: RemoteFacet, resource: ResourceUrl): boolean {
     if (resource === remote.resource) return true;
     if (this.#store.get('resource', resource) !== undefined) return false;
     const after = { ...node, remote: { ...remote, resource } };
     this.#store.transact((tx) => writeNode(tx, node, after, this.#clock.nowMs()));
-    // What was refused under the old address is tried again.
+    // Requests refused under the old URL are retried.
     if (isDirty(after)) this.#toPush(after.ino);
     return true;
   }
@@ -255,7 +255,7 @@ export class ListingApplication {
       this.#write(tx, made.changes);
       pinned = pinAgain(tx, made.changes, back);
       for (const ino of made.unlisted) tx.remove('folder', ino);
-      // Entries that were only not known yet are no change of the folder.
+      // Entries discovered by the first listing do not change the folder's mtime.
       if (wasListed && made.changes.some(isNameChange)) this.#touch(tx, listing.folder);
       return made;
     });
@@ -269,10 +269,7 @@ export class ListingApplication {
     }
     this.#changedThere(forget);
     for (const { ino, copy } of plan.takenBack) {
-      this.#log.error(
-        { ino, copy },
-        'the service has lost a version that it had accepted; what was here is kept as a copy',
-      );
+      this.#log.error({ ino, copy }, 'the service lost an acknowledged version; the local bytes are kept as a copy');
       this.#onTakenBack(ino, copy);
     }
     for (const { before, after } of plan.changes) {
@@ -392,7 +389,7 @@ function isNameChange({ before, after }: NodeChange): boolean {
   return before?.local?.parent !== after.local?.parent || before?.local?.name !== after.local?.name;
 }
 
-/** What the kernel may still believe about a node that was changed so. */
+/** Kernel cache entries that became stale by the change. */
 function invalidationsOf({ before, after }: NodeChange): TreeInvalidation[] {
   const was = before?.local ?? null;
   const is = after.local;
@@ -409,7 +406,7 @@ function invalidationsOf({ before, after }: NodeChange): TreeInvalidation[] {
     was.content !== is.content ||
     was.sizeBytes !== is.sizeBytes ||
     was.mtime !== is.mtime ||
-    // Whoever reads next has to come here, so that the service is asked.
+    // The next read must reach this process, so that the service is asked.
     (isInDoubt(after) && !(before !== undefined && isInDoubt(before)));
   if (contentChanged || was !== is) forget.push({ kind: 'inode', ino, was: contentChanged ? was : null });
   return forget;

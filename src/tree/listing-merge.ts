@@ -25,75 +25,75 @@ import {
 } from './remote-entry.ts';
 
 /**
- * What the service says now → what becomes of our nodes. Pure: reads a view, returns changes.
+ * Plans the changes of nodes for one listing. Pure: reads a view, returns changes.
  *
- * Three-way per attribute (exists, parent, name, content), the previous remote facet being the base. What changed on one side
- * only is taken; what changed on both stays ours in the local facet while the remote facet learns theirs, so that the node is
- * dirty and the sync settles it. Resources are matched by URL: a rename elsewhere is a rename here.
+ * Three-way merge per attribute (exists, parent, name, content) with the previous remote facet as the base. A change on
+ * one side is taken. After changes on both sides, the local facet keeps ours and the remote facet takes theirs, so that
+ * the node is dirty and the sync resolves it. Resources are matched by URL: a remote rename is a rename here.
  */
 
-/** What a merge may look at. All answers are those of one moment. */
+/** The state that a merge reads; a consistent snapshot. */
 export interface MergeView {
   readonly names: Names;
-  /** Owner of what comes from the service. */
+  /** Owner of new nodes from the service. */
   readonly owner: { readonly uid: number; readonly gid: number };
-  /** Permission bits that it does not get. */
+  /** Permission bits to clear. */
   readonly umask: number;
   node(ino: Inode): NodeRecord | undefined;
   byResource(resource: ResourceUrl): NodeRecord | undefined;
   child(parent: Inode, name: string): NodeRecord | undefined;
-  /** Whether this listing says anything about the node (`PushMarks.mayJudge`). */
+  /** Whether the listing is valid for the node (`PushMarks.mayJudge`). */
   mayJudge(ino: Inode): boolean;
-  /** Whether a resource that no node has is somebody else's (`PushMarks.strangers`). */
+  /** Whether a resource without a node was created elsewhere (`PushMarks.strangers`). */
   isStranger(entry: RemoteEntry): boolean;
   newInode(): Inode;
   /** What was set here on a node of this address, which is gone. */
   departed(resource: ResourceUrl): DepartedRecord | undefined;
   /** Whether a program has the node open: it keeps the name by which that program knows it. */
   isOpen(ino: Inode): boolean;
-  /** Whether all bytes of a content are on this machine. */
+  /** Whether all bytes of a content are stored locally. */
   isHere(content: ContentId): boolean;
-  /** What a copy of a file is called; `isHeld`: names that it cannot have. */
+  /** The name of a conflicted copy; `isHeld`: names that are taken. */
   conflictName(name: string, isHeld: (name: string) => boolean): string;
-  /** Whether somebody else changed something in the last minutes, as far as listings told. */
+  /** Whether listings showed a remote change in the last minutes. */
   readonly othersAtWork: boolean;
 }
 
-/** One folder's listing. `complete`: all its entries are there, so that a missing one means something. */
+/** One folder's listing. `complete`: it has all entries, so that a missing one is significant. */
 export interface Listing {
   readonly folder: Inode;
   readonly entries: ReadonlyMap<ResourceUrl, RemoteEntry>;
   readonly complete: boolean;
   readonly requestedMs: number;
-  /** The service's clock when it answered; null when not told. */
+  /** The service's clock at the response; null without a Date header. */
   readonly serverTimeMs: number | null;
 }
 
 export interface NodeChange {
   readonly before: NodeRecord | undefined;
-  /** Both facets null: the node is gone. */
+  /** Both facets null: the node is removed. */
   readonly after: NodeRecord;
 }
 
 export interface MergePlan {
-  /** To be written in this order. */
+  /** To be applied in this order. */
   readonly changes: readonly NodeChange[];
-  /** Entries whose name is held by a node that the listing lacks: to be merged when it is known what became of that one. */
+  /** Entries whose name belongs to a node that the listing lacks: to be merged after that node is probed. */
   readonly postponed: readonly RemoteEntry[];
-  /** Files of which the service has lost the newest version; `copy` holds it, where all of it was here. */
+  /** Files whose newest version the service lost; `copy` holds it if all bytes were here. */
   readonly takenBack: readonly TakenBack[];
-  /** Folders of ours that turned out to exist there too: their listing is not known. */
+  /** Local folders that also exist remotely: their remote entries are not known. */
   readonly unlisted: readonly Inode[];
 }
 
-/** Merges `batch`, which is part of `listing`. May also merge entries outside the batch, where names change hands. */
+/** Merges `batch`, a part of `listing`. May also merge other entries if names change hands. */
 export function mergeEntries(view: MergeView, listing: Listing, batch: Iterable<RemoteEntry>): MergePlan {
   const merge = new Merge(view, listing);
   for (const entry of batch) merge.entry(entry);
   return merge;
 }
 
-/** Whether the absence of `child` from a complete listing of its folder is a question: it is known there, and not listed. */
+/** Whether `child` is missing from a complete listing although it is known remotely. */
 export function isMissing(view: Pick<MergeView, 'mayJudge'>, listing: Listing, child: NodeRecord): boolean {
   return (
     child.remote !== null &&
@@ -112,14 +112,14 @@ class Merge implements MergePlan {
   readonly unlisted: Inode[] = [];
   readonly takenBack: TakenBack[] = [];
 
-  /** What the changes so far have made of the view. */
+  /** The view as changed so far. */
   readonly #nodes = new Map<Inode, NodeRecord>();
   readonly #dentries = new Map<string, Inode | null>();
   readonly #resources = new Map<ResourceUrl, Inode>();
   readonly #seen = new Set<ResourceUrl>();
-  /** Nodes that are about to leave their names. */
+  /** Nodes being renamed, which release their names. */
   readonly #leaving = new Set<Inode>();
-  /** The names that the service has for the entries. */
+  /** The remote names of the entries. */
   #listed: Set<string> | null = null;
   readonly #reader = { get: (_table: 'node', ino: Inode) => this.#node(ino) };
 
@@ -139,7 +139,7 @@ class Merge implements MergePlan {
     }
   }
 
-  /** A resource that no node has. */
+  /** An entry whose resource has no node. */
   #appear(entry: RemoteEntry): void {
     if (!this.#view.isStranger(entry)) return;
     const { folder } = this.#listing;
@@ -147,8 +147,8 @@ class Merge implements MergePlan {
     const plain = this.#view.names.toFileName(entry.name);
     const holder = this.#child(folder, plain);
     if (holder !== undefined && holder.remote === null && !holder.localOnly && holder.kind === kind) {
-      // Created here and there. Two folders are one; of two files ours becomes the next version of theirs, and the sync
-      // finds the foreign version in the history and puts it beside ours.
+      // Created on both sides. Two folders are merged. Of two files, ours becomes the next version of theirs; the sync
+      // finds the foreign version in the history and stores it as a copy beside ours.
       if (!this.#view.mayJudge(holder.ino)) return;
       this.#put(holder, { ...holder, remote: withBytesOf(NO_BYTES, this.#remoteOf(entry, plain, null)) });
       if (kind === 'folder') this.unlisted.push(holder.ino);
@@ -165,15 +165,15 @@ class Merge implements MergePlan {
 
   #update(node: NodeRecord, base: RemoteFacet, entry: RemoteEntry): void {
     const { folder } = this.#listing;
-    if ((node.kind === 'folder') !== (entry.kind === 'folder')) return; // an address is of one thing for ever
-    if (node.ino === folder) return; // nothing lies in itself
+    if ((node.kind === 'folder') !== (entry.kind === 'folder')) return; // the kind of a URL never changes
+    if (node.ino === folder) return; // a folder cannot contain itself
     const moved = base.parent !== folder;
     const renamed = base.name !== entry.name;
     const { local } = node;
 
     if (local === null) {
       if (!isRewritten(base, entry)) {
-        // Deleted here; there only the name is another. What is to go is what was deleted.
+        // Deleted here, only renamed remotely: the deletion stands.
         if (moved || renamed) {
           const shownAs = this.#view.names.toFileName(entry.name);
           this.#put(node, { ...node, remote: this.#remoteOf(entry, shownAs, base) });
@@ -185,7 +185,7 @@ class Merge implements MergePlan {
       this.#restore(folder);
       const local = this.#localOf(entry, node.kind, given);
       const remote = this.#remoteOf(entry, given, base);
-      // Whoever has the deleted one open keeps it as it is: without a name, and another file than this.
+      // Programs that have the deleted file open keep it as a nameless file, separate from this one.
       this.#put(node, { ...node, remote: null });
       this.#put(undefined, { ...node, ino: this.#view.newInode(), local, remote });
       return;
@@ -209,15 +209,15 @@ class Merge implements MergePlan {
         name = shownAs;
       } else {
         if (renamed) shownAs = this.#view.names.toFileName(entry.name);
-        // Renamed here, moved there: our name comes along, as far as it is free.
+        // Renamed here, moved remotely: keep our name if it is free in the new folder.
         if (movesHere && this.#isHeld(folder, name, node.ino)) {
           name = this.#view.names.distinct(name, (candidate) => this.#isHeld(folder, candidate, node.ino));
         }
       }
       if (movesHere) this.#restore(folder);
     } else if (this.#isMisnamed(node, base, entry)) {
-      // A passing clash is over, or the service gave it another name than was asked for. Where the new name is not free yet, a later
-      // listing gives it.
+      // A temporary name clash is over, or the service assigned another name than requested. If the new name is not
+      // free yet, a later listing applies it.
       if (this.#nameOnLeaving(entry, node.ino) === this.#nameByListing(entry)) {
         shownAs = this.#nameByListing(entry);
         name = shownAs;
@@ -225,7 +225,8 @@ class Merge implements MergePlan {
     }
 
     const told = this.#remoteOf(entry, shownAs, base);
-    // What was acknowledged and did not arrive stays ours, and is sent as the next version; what is there instead is not its base.
+    // An acknowledged version that did not arrive stays ours and is sent as the next version; the remote bytes are not
+    // its base.
     const lost = !isContentDirty(node) && isNotArrived(base, entry);
     const kept = lost ? { ...base, content: null } : isContentDirty(node) ? base : null;
     const remote = kept === null ? told : withBytesOf(kept, told);
@@ -239,7 +240,7 @@ class Merge implements MergePlan {
     if (takesBytes && isTakenBack(base, entry)) this.#keepTakenBack(node, local);
   }
 
-  /** The service has lost the version that is here: it becomes a file beside the older one. */
+  /** The service lost the local version: it becomes a separate file beside the older one. */
   #keepTakenBack({ ino, kind, localOnly }: NodeRecord, local: LocalFacet): void {
     const { content } = local;
     let copy: Inode | null = null;
@@ -253,8 +254,8 @@ class Merge implements MergePlan {
   }
 
   /**
-   * Somebody moved `moved` into `folder`, which was moved into `moved` here, or above it: theirs stands, and what was moved here
-   * goes back to where the service has it. Both trees stay whole.
+   * Crossed moves: `moved` was moved into `folder` remotely, and `folder` into `moved` (or above it) here. The remote
+   * move stands, and the local one is undone, so that both trees stay acyclic.
    */
   #giveWay(folder: Inode, moved: Inode): void {
     for (let at = folder, depth = 0; depth < DEPTH_MAX && this.#isWithin(folder, moved) && at !== moved; depth++) {
@@ -266,14 +267,14 @@ class Merge implements MergePlan {
       const taken = (name: string): boolean => this.#isHeld(remote.parent, name, node.ino);
       const name = taken(remote.shownAs) ? this.#view.names.distinct(remote.shownAs, taken) : remote.shownAs;
       this.#restore(remote.parent);
-      if (this.#node(remote.parent)?.local == null) continue; // gone meanwhile: so is, perhaps, what lay in it
+      if (this.#node(remote.parent)?.local == null) continue; // deleted meanwhile, perhaps with its contents
       this.#put(node, { ...node, local: { ...local, parent: remote.parent, name } });
     }
   }
 
   /**
-   * The file name of `entry` in the listed folder: the one that the listing gives it where that is free, or can be made free; else with a
-   * number until a later listing finds it free. Null: not to be said yet (and the entry is postponed).
+   * The file name of `entry` in the listed folder: the name by the listing if it is free or can be freed; otherwise
+   * with a number, until a later listing finds it free. Null: not known yet (the entry is postponed).
    */
   #nameFor(entry: RemoteEntry, self: Inode | null): string | null {
     const { folder, entries, complete } = this.#listing;
@@ -286,7 +287,8 @@ class Merge implements MergePlan {
       const listed = entries.get(remote.resource);
       const isRenamed = remote.parent === folder && local?.name === remote.shownAs && listed?.name !== remote.name;
       if (listed !== undefined && (isRenamed || this.#isMisnamed(holder, remote, listed))) {
-        // The holder is to have another name as well: it leaves first. A circle ends at a node that is leaving already.
+        // The holder gets another name as well: rename it first. A cycle ends at a node that is already releasing its
+        // name.
         if (this.#leaving.size < CHAIN_MAX) {
           this.#seen.delete(listed.url);
           this.entry(listed);
@@ -300,7 +302,7 @@ class Merge implements MergePlan {
     return this.#view.names.distinct(plain, (other) => this.#isListed(other) || this.#isHeld(folder, other, self));
   }
 
-  /** As `nameFor`, for a node that leaves the name that it has. */
+  /** As `nameFor`, for a node that releases its current name. */
   #nameOnLeaving(entry: RemoteEntry, self: Inode): string | null {
     this.#leaving.add(self);
     const given = this.#nameFor(entry, self);
@@ -309,8 +311,8 @@ class Merge implements MergePlan {
   }
 
   /**
-   * Whether a node is where the service has it, under another name than every machine is to show for it. One that a program has open keeps
-   * its name until it is closed, one with a change that is not acknowledged until it is.
+   * Whether a node is in its remote folder, but under another name than all machines should show. An open file keeps
+   * its name until it is closed, a node with an unacknowledged change until that is acknowledged.
    */
   #isMisnamed(node: NodeRecord, remote: RemoteFacet, entry: RemoteEntry): boolean {
     const { local } = node;
@@ -321,8 +323,9 @@ class Merge implements MergePlan {
   }
 
   /**
-   * The file name that a complete listing gives to `entry`, the same on every machine: of several entries with one name the first by address
-   * has that, the others have numbers. `shown`: what it is called now; without a clash of names the listing is not looked through.
+   * The file name of `entry` by a complete listing, the same on every machine: of entries with one name, the first by
+   * URL keeps it and the others get numbers. `shown`: the current name; without a name clash the listing is not
+   * scanned.
    */
   #nameByListing(entry: RemoteEntry, shown?: string): string {
     const plain = this.#view.names.toFileName(entry.name);
@@ -347,7 +350,7 @@ class Merge implements MergePlan {
     for (const name of [...repeated.keys()].sort()) {
       const plain = this.#view.names.toFileName(name);
       for (const url of repeated.get(name)?.sort().slice(1) ?? []) {
-        // A number avoids the plain names of the whole listing, so that none of them needs one because of this.
+        // Avoid the plain names of the whole listing, so that the number causes no further clash.
         const number = this.#view.names.distinct(plain, (other) => given.has(other) || this.#isListed(other));
         given.add(number);
         numbers.set(url, number);
@@ -357,7 +360,7 @@ class Merge implements MergePlan {
     return numbers;
   }
 
-  /** Whether it is the plain file name of an entry. */
+  /** Whether an entry has this plain file name. */
   #isListed(fileName: string): boolean {
     const { names } = this.#view;
     this.#listed ??= new Set([...this.#listing.entries.values()].map(({ name }) => name));
@@ -368,7 +371,7 @@ class Merge implements MergePlan {
     return this.#holderOf(name, self) === undefined;
   }
 
-  /** Another node that has the name in the listed folder, and is not about to leave it. */
+  /** Another node with that name in the listed folder, unless it is about to release it. */
   #holderOf(name: string, self: Inode | null): NodeRecord | undefined {
     const holder = this.#child(this.#listing.folder, name);
     return holder === undefined || holder.ino === self || this.#leaving.has(holder.ino) ? undefined : holder;
@@ -380,7 +383,7 @@ class Merge implements MergePlan {
     return null;
   }
 
-  /** Brings back a folder that was deleted here, and those above it: something in it is there again. */
+  /** Restores a folder that was deleted here, with its ancestors, because an entry in it reappeared. */
   #restore(ino: Inode): void {
     for (const { node, remote, parent } of deletedAbove(this.#reader, ino)) {
       const { shownAs } = remote;
@@ -419,12 +422,12 @@ class Merge implements MergePlan {
     return { content: null, sizeBytes: sizeOf(entry) ?? 0, mtime: timespecOfMs(mtimeMs ?? this.#listing.requestedMs) };
   }
 
-  /** The remote facet that `entry` tells of; what it does not tell stays as in `base`, unless the bytes are others. */
+  /** The remote facet from `entry`. Missing fields are taken from `base`, unless the bytes differ. */
   #remoteOf(entry: RemoteEntry, shownAs: string, base: RemoteFacet | null): RemoteFacet {
     const young = this.#isYoung(entry);
     const rewritten = base === null || isRewritten(base, entry);
     const toldMs = entry.kind === 'file' ? entry.lastModifiedMs : null;
-    // The time of bytes that we pushed ourselves is simply confirmed; one that others made is trusted when it has aged.
+    // The time of our own push is confirmed as it is; the time of a remote change is trusted only once it has aged.
     const lastModifiedMs = toldMs === null ? null : rewritten && young ? youngTime(toldMs) : toldMs;
     return {
       resource: entry.url,
@@ -453,7 +456,7 @@ class Merge implements MergePlan {
     return holder !== undefined && holder.ino !== self;
   }
 
-  /** Whether `ino` lies in `ancestor`, or is it, as users see the tree. */
+  /** Whether `ino` is `ancestor` or a descendant, in the local tree. */
   #isWithin(ino: Inode, ancestor: Inode): boolean {
     return liesIn(this.#reader, ino, ancestor);
   }
@@ -480,16 +483,16 @@ class Merge implements MergePlan {
   }
 }
 
-/** Numbers of entries that share a name with others, by listing: a large one is merged in many parts. */
+/** Numbers of entries with a name clash, by listing: a large one is merged in many batches. */
 const numbersOf = new WeakMap<Listing['entries'], ReadonlyMap<ResourceUrl, string>>();
 
-/** Nodes that leave their names for one that is to have the name of the first. */
+/** Limit of a chain of renames that frees one name. */
 const CHAIN_MAX = 1_000;
 
-/** Deeper than any path; a loop in damaged records ends here. */
+/** Deeper than any path; stops at a cycle in damaged records. */
 const DEPTH_MAX = 4096;
 
-/** What the service had when bytes were made here under a name that it had no bytes for. */
+/** Remote bytes of a file created here under an unused name. */
 const NO_BYTES = { sizeBytes: null, lastModifiedMs: null, content: null, createdHereMs: null } as const;
 
 function isSame(a: RemoteFacet, b: RemoteFacet): boolean {

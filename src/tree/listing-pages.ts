@@ -3,23 +3,26 @@ import { LISTING_PAGES_MAX, type RemoteEntry } from '../base/resources.ts';
 import type { ResourceUrl } from '../base/vocabulary.ts';
 import type { RemoteListing } from './remote-listing.ts';
 
-/** What a listing told, page by page. */
+/** The collected pages of a listing. */
 export interface ListedEntries {
-  /** In the order of the service, each address once: what was said of it last counts. */
+  /** In the order of the service, each URL once: the last occurrence wins. */
   readonly entries: readonly RemoteEntry[];
-  /** The service's clock when it answered first; null when not told. */
+  /** The service's clock at the first response; null without a Date header. */
   readonly serverTimeMs: number | null;
 }
 
-/** Ten times what we promise to bear, and what fits into memory: who tells more never ends. */
+/** Ten times the promised folder size, and within memory limits: protects against an endless listing. */
 const ENTRIES_MAX = 1_000_000;
-/** Pages in a row that bring nothing new: under change one may, but a service that ignores `start` always does. */
+/**
+ * Limit of consecutive pages without a new entry. A change can cause one; a service that ignores `start` always does.
+ */
 const STALE_PAGES_MAX = 3;
 
 /**
- * All pages of a folder, one after another. Under change an entry may have slipped by: its absence is asked about.
+ * All pages of a folder, requested one after another. A concurrent change can hide an entry; missing entries are
+ * probed.
  *
- * @throws ProtocolError for a listing without end · what `RemoteListing.listPage` throws
+ * @throws ProtocolError for a listing that does not end · errors of `RemoteListing.listPage`
  */
 export async function listPages(
   listing: RemoteListing,
@@ -37,9 +40,9 @@ export async function listPages(
     start += page.entries.length;
     more = page.hasMore && page.entries.length > 0;
     stale = entries.size === before ? stale + 1 : 0;
-    // A page may bring one new entry: what fits into memory would be a million requests.
+    // Limit the pages too: with one new entry per page, the entry limit would allow a million requests.
     if (more && (stale === STALE_PAGES_MAX || pages === LISTING_PAGES_MAX || entries.size > ENTRIES_MAX)) {
-      throw new ProtocolError(`${folder}: a listing without end`);
+      throw new ProtocolError(`${folder}: the listing does not end`);
     }
   }
   return { entries: [...entries.values()], serverTimeMs };

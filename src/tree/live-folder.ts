@@ -3,7 +3,7 @@ import { type Inode, ROOT_INODE, type Timespec } from '../base/vocabulary.ts';
 import { writeNode } from '../store/node-table.ts';
 import type { NodeRecord, StoreReader, Transaction } from '../store/tables.ts';
 
-/** The folder, as users see it. @throws FsError ENOENT deleted · ENOTDIR */
+/** The node of a folder that exists locally. @throws FsError ENOENT deleted · ENOTDIR */
 export function liveFolder(tx: Transaction, ino: Inode): NodeRecord {
   const node = tx.get('node', ino);
   if (node === undefined || node.local === null) throw new FsError('ENOENT');
@@ -11,7 +11,7 @@ export function liveFolder(tx: Transaction, ino: Inode): NodeRecord {
   return node;
 }
 
-/** Whether `ino` is `ancestor` or lies below it. */
+/** Whether `ino` is `ancestor` or a descendant. */
 export function isWithin(reader: Pick<StoreReader, 'get'>, ino: Inode, ancestor: Inode): boolean {
   for (let at: Inode | undefined = ino; at !== undefined; ) {
     if (at === ancestor) return true;
@@ -21,14 +21,14 @@ export function isWithin(reader: Pick<StoreReader, 'get'>, ino: Inode, ancestor:
   return false;
 }
 
-/** An entry of the folder came or went. */
+/** Updates the folder's times after an entry was added or removed. */
 export function touch(tx: Transaction, folder: Inode, now: Timespec, nowMs: number): void {
   const before = tx.get('node', folder);
   if (before === undefined || before.local === null) return;
   writeNode(tx, before, { ...before, local: { ...before.local, mtime: now, ctime: now } }, nowMs);
 }
 
-/** Whether users see nothing in the folder. */
+/** Whether the folder has no local entries. */
 export function isEmpty(reader: StoreReader, folder: Inode): boolean {
   for (const _ of reader.scan('name', folder)) return false;
   return true;
@@ -41,7 +41,7 @@ export function isComplete(reader: StoreReader, folder: Inode): boolean {
   return node !== undefined && node.remote === null;
 }
 
-/** @throws FsError ENOTEMPTY something is in the folder, or may be */
+/** @throws FsError ENOTEMPTY the folder has entries, or may have unknown ones */
 export function mustBeEmpty(reader: StoreReader, folder: NodeRecord): void {
   if (!isComplete(reader, folder.ino) || !isEmpty(reader, folder.ino)) throw new FsError('ENOTEMPTY');
 }

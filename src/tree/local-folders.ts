@@ -2,13 +2,13 @@ import type { Inode } from '../base/vocabulary.ts';
 import { soundNode } from '../store/node-table.ts';
 import type { StoreReader, Transaction } from '../store/tables.ts';
 
-/** In table `meta`: the inodes, as JSON. */
+/** Key in table `meta`; the value is the inodes as JSON. */
 const KEY = 'local-folders';
 const FOLDERS_MAX = 1_000;
 
 /**
- * Folders that were removed on the service and are kept on this machine, because files in them exist nowhere else: `cfs status` names them.
- * The newest first.
+ * Folders deleted remotely but kept on this machine, because files in them exist nowhere else; listed by `cfs status`,
+ * newest first.
  */
 export function localFolders(store: StoreReader): readonly Inode[] {
   return (JSON.parse(String(store.get('meta', KEY) ?? '[]')) as Inode[]).filter((ino) => {
@@ -17,7 +17,7 @@ export function localFolders(store: StoreReader): readonly Inode[] {
   });
 }
 
-/** These are kept from now on. */
+/** Adds folders to that list. */
 export function noteLocalFolders(tx: Transaction, folders: readonly Inode[]): void {
   const known = localFolders(tx).filter((ino) => !folders.includes(ino));
   tx.put('meta', KEY, JSON.stringify([...folders, ...known].slice(0, FOLDERS_MAX)));

@@ -13,7 +13,7 @@ import type { RemoteListing } from './remote-listing.ts';
 import { REMOVALS_BELIEVED_MAX, RemovalLimit } from './removal-limit.ts';
 import type { Tree } from './tree.ts';
 
-/** Removals that wait for `cfs refresh --accept`. `at`: the entry that would go, or the folder of several. */
+/** Removals that wait for `cfs refresh --accept`. `at`: the entry to be removed, or the folder of several. */
 export interface HeldRemovals {
   readonly at: Inode;
   readonly nodes: number;
@@ -27,7 +27,7 @@ export interface Listed {
   readonly serverTimeMs: number | null;
 }
 
-/** Entries of one folder whose own address answered 404, by the address. */
+/** Entries of one folder whose own URL answered 404, with that URL. */
 export type Refused = ReadonlyMap<Inode, ResourceUrl>;
 
 export interface MissingEntriesDeps {
@@ -37,36 +37,36 @@ export interface MissingEntriesDeps {
   readonly clock: Clock;
   readonly log: Logger;
   readonly stop: AbortSignal;
-  /** Lists a folder by a request that is sent from now on; the pass takes what `takeRefused` has for it. Rejects as a listing does. */
+  /** Lists a folder by a new request; the pass uses its entries of `takeRefused`. Rejects like a listing. */
   readonly list: (folder: Inode, accept: boolean) => Promise<void>;
-  /** The listing of that folder that is under way; never rejects. */
+  /** The folder's listing in progress; never rejects. */
   readonly underWay: (folder: Inode) => Promise<unknown> | undefined;
-  /** Removals wait for a person's word from now on. */
+  /** Removals now wait for the user's confirmation. */
   readonly onHeld: (held: HeldRemovals) => void;
   readonly unanswered: (error: Error) => void;
 }
 
 const QUESTIONS_AT_ONCE_MAX = 4;
-/** Fewer missing entries than this are never "half of the folder at once". */
+/** Smaller numbers of missing entries never count as "half of the folder at once". */
 const HALF_MISSING_MIN = 20;
 
 /**
- * Decides what becomes of nodes that a listing lacks (ADR 25). A node is removed on one of two proofs:
+ * Decides about nodes that a listing lacks (ADR 25). A node is removed on one of two proofs:
  *
- * - its own address answers, and says that it lies elsewhere;
- * - its own address is 404, and a listing of its parent, requested after that 404, succeeds and lacks it.
+ * - its own URL answers with another place;
+ * - its own URL answers 404, and a listing of its parent, requested after that 404, succeeds and lacks it.
  *
- * A 404 alone proves nothing: a gateway in front of the service answers so for everything. Removals by the second proof count together
+ * A 404 alone proves nothing: a broken gateway answers so for everything. Removals by the second proof share one limit
  * (`RemovalLimit`).
  */
 export class MissingEntries {
   readonly #deps: MissingEntriesDeps;
   readonly #limit: RemovalLimit;
-  /** By folder: entries that wait for its next listing. */
+  /** Entries that wait for the next listing of their folder, by folder. */
   readonly #refused = new Map<Inode, Map<Inode, ResourceUrl>>();
-  /** Folders that wait for the listing of the folder above. */
+  /** Folders that wait for the listing of their parent. */
   readonly #waitingFor = new Map<Inode, Inode>();
-  /** Entries that were gone when the service had lost an acknowledged version as well: they wait for a person. */
+  /** Entries missing at the same time as a lost acknowledged version: they wait for the user. */
   readonly #lostTogether = new Set<Inode>();
   readonly #held = new Map<Inode, HeldRemovals>();
 
@@ -79,12 +79,12 @@ export class MissingEntries {
     return [...this.#held.values()].filter(({ at }) => this.#deps.tree.node(at) !== undefined);
   }
 
-  /** Folders in which removals are held back. */
+  /** Folders with held removals. */
   get heldFolders(): Iterable<Inode> {
     return this.#held.keys();
   }
 
-  /** Call before the request of a listing: entries of the folder of which that listing decides. */
+  /** Takes the entries that the next listing of the folder decides. Call before the request. */
   takeRefused(folder: Inode): Refused {
     const refused = this.#refused.get(folder) ?? new Map();
     this.#refused.delete(folder);
@@ -102,7 +102,7 @@ export class MissingEntries {
   }
 
   /**
-   * Asks for the entries that a merged listing lacks, and merges the entries that waited for the answers.
+   * Probes the entries that a merged listing lacks, then merges the postponed entries.
    *
    * @param refused from `takeRefused`, before the listing was requested
    */
@@ -123,7 +123,7 @@ export class MissingEntries {
     }
     try {
       const open = questions.filter((question) => !isRefused(question));
-      // Changes in it would be pushed to where nobody looks: they do not wait for a person's word.
+      // Probe changed nodes even above the limit: their changes would be pushed into a deleted place.
       const told = await this.#ask(tooMany ? open.filter(({ ino }) => this.#isChangedHere(ino)) : open);
       const proof = told.length > 0 ? await this.#listAgain(folder) : null;
       const missing = new Map((proof?.outcome.questions ?? []).map(({ ino, resource }) => [ino, resource]));
@@ -138,31 +138,31 @@ export class MissingEntries {
       const { sequence, requestedMs, serverTimeMs } = proof?.listed ?? listed;
       this.#deps.tree.mergePart(folder, (proof?.outcome ?? outcome).postponed, sequence, requestedMs, serverTimeMs);
     } catch (error) {
-      // Unanswered questions change nothing: the next listing asks them again.
+      // Failed probes change nothing: the next listing repeats them.
       if (error instanceof TransportError) this.#deps.unanswered(error);
-      else this.#deps.log.warn({ err: error, folder }, 'missing entries not asked for');
+      else this.#deps.log.warn({ err: error, folder }, 'missing entries not probed');
     }
   }
 
   /**
-   * The listing of `folder` was answered with 404: is the folder gone?
+   * Decides whether `folder`, whose listing was answered with 404, was deleted.
    *
-   * @returns whether nothing proves it: the folder stays, and is asked for again after growing pauses
-   * @throws FsError ENOENT it is · EIO it is not, and its entries are not known · what its questions throw
+   * @returns true if nothing proves it: the folder stays, and is retried after growing pauses
+   * @throws FsError ENOENT it was deleted · EIO it exists, but its entries are not known · errors of its probes
    */
   async settleFolder(folder: Inode, accept: boolean): Promise<boolean> {
     const { tree, log } = this.#deps;
     const resource = tree.node(folder)?.remote?.resource;
     if (resource === undefined) throw new FsError('ENOENT');
-    // The root lies in no folder whose listing could lack it: it is never gone.
-    if (folder === ROOT_INODE) log.error('the root folder is gone on the service; everything is kept here');
+    // No listing could lack the root: it is never removed.
+    if (folder === ROOT_INODE) log.error('the root folder was deleted on the service; everything is kept here');
     else await this.settleOne({ ino: folder, resource, kind: 'folder' }, accept);
     if (tree.node(folder) === undefined) throw new FsError('ENOENT', 'the folder was deleted on the service');
-    if (!tree.isComplete(folder)) throw new FsError('EIO', 'the service does not list a folder that it has');
+    if (!tree.isComplete(folder)) throw new FsError('EIO', 'the service does not list an existing folder');
     return !tree.gone.has(folder);
   }
 
-  /** Asks for one node, and where its address is 404 lists its parent as well. @throws as a listing, for its own address */
+  /** Probes one node; after a 404 it also lists the parent. @throws as a listing, for the node's own URL */
   async settleOne(question: AbsenceQuestion, accept: boolean): Promise<void> {
     const { tree, log, stop } = this.#deps;
     if ((await this.#questions().settle(question, stop)) !== 'refused') return;
@@ -170,11 +170,11 @@ export class MissingEntries {
     if (node?.remote == null || node.remote.resource !== question.resource) return;
     const { parent } = node.remote;
     if (tree.node(parent)?.remote == null) {
-      // The parent was removed on the service, and exists here only.
+      // The parent was deleted remotely and exists only here.
       this.#remove(parent, [question], { accept, isHeld: false });
       return;
     }
-    // A service may claim that two folders lie in each other: neither waits for the other.
+    // A faulty service may report two folders inside each other: do not wait in a cycle.
     if (this.#waits(parent, question.ino)) return;
     this.#waitingFor.set(question.ino, parent);
     const refused = this.#refused.get(parent) ?? new Map<Inode, ResourceUrl>();
@@ -185,13 +185,13 @@ export class MissingEntries {
       if (isTaken) await this.#deps.underWay(parent);
       else await this.#deps.list(parent, accept);
     } catch (err) {
-      log.debug({ err, folder: parent }, 'not listed to find out whether an entry is gone');
+      log.debug({ err, folder: parent }, 'folder not listed to confirm a missing entry');
     } finally {
       this.#waitingFor.delete(question.ino);
     }
   }
 
-  /** @returns the questions whose own address was 404, or whose answer rests on a 404 */
+  /** @returns the probes whose own URL was 404, or whose result depends on a 404 */
   async #ask(questions: readonly AbsenceQuestion[]): Promise<readonly AbsenceQuestion[]> {
     const refused: AbsenceQuestion[] = [];
     const waiting = [...questions];
@@ -209,7 +209,7 @@ export class MissingEntries {
     return refused;
   }
 
-  /** The listing that a 404 needs beside it. */
+  /** The second listing that confirms a 404. */
   async #listAgain(folder: Inode): Promise<{ readonly listed: Listed; readonly outcome: MergeOutcome } | null> {
     const { tree, listing, marks, clock, stop } = this.#deps;
     const resource = tree.node(folder)?.remote?.resource;
@@ -225,7 +225,7 @@ export class MissingEntries {
     }
   }
 
-  /** Removes entries that are proven to be gone. @returns whether that waits for a person's word */
+  /** Removes entries whose deletion is proven. @returns whether the removal waits for the user's confirmation */
   #remove(
     folder: Inode,
     proven: readonly AbsenceQuestion[],
@@ -248,7 +248,7 @@ export class MissingEntries {
     return !isBelieved;
   }
 
-  /** How many nodes go with these, up to one more than is ever believed. */
+  /** Number of nodes that would be removed, counted up to one above the limit. */
   #countOf(questions: readonly AbsenceQuestion[]): number {
     const { tree } = this.#deps;
     let nodes = 0;
@@ -267,14 +267,14 @@ export class MissingEntries {
     if (!this.#held.has(folder)) {
       this.#deps.log.error(
         { folder, nodes },
-        'many entries are gone on the service at once; kept until cfs refresh --accept',
+        'many entries were deleted on the service together; kept until cfs refresh --accept',
       );
       this.#deps.onHeld({ at, nodes });
     }
     this.#held.set(folder, { at, nodes });
   }
 
-  /** Whether `folder` waits, directly or not, for a listing of `other`, or of what `other` would wait for. */
+  /** Whether `folder` waits, directly or indirectly, for a listing of `other`, or of what `other` would wait for. */
   #waits(folder: Inode, other: Inode): boolean {
     for (let at: Inode | undefined = folder; at !== undefined; at = this.#waitingFor.get(at))
       if (at === other) return true;
