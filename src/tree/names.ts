@@ -5,24 +5,24 @@ import { namePattern } from '../base/name-pattern.ts';
 /**
  * Remote name ⇄ file name.
  *
- * The service allows what Unix does not (`/`, `.`, `..`, an empty name, more than 255 bytes), Unix allows what XML does not
- * (control characters). Each such character is shown as one that looks like it, and a name that holds the look-alike itself
- * gets a QUOTE before it, so that the two never meet:
+ * The service allows names that Unix does not (`/`, `.`, `..`, an empty name, more than 255 bytes); Unix allows
+ * characters that XML does not (control characters). Each such character is replaced by a look-alike. A name that
+ * contains the look-alike itself gets a QUOTE before it, so that the two never collide:
  *
  *   remote `AC/DC`  ⇄ file `AC／DC`        remote `AC／DC` ⇄ file `AC‛／DC`
  *   remote `.`      ⇄ file `．`            remote `．`     ⇄ file `‛．`
  *   remote ``       ⇄ file `␢`
  *   file `bell\x07` ⇄ remote `bell␇`       file `bell␇`    ⇄ remote `bell‛␇`
  *
- * A run of QUOTEs matters only right before one of these characters; there it is doubled on the side that needs the room, so
- * both directions are functions of the name alone and exact inverses (test/tree/names.test.ts). Two things cannot be undone
- * from the name: the cut of an over-long one and the suffix of a duplicate. Both are kept in `RemoteFacet.shownAs`.
+ * A run of QUOTEs is significant only directly before one of these characters, where it is doubled. So both directions
+ * are functions of the name alone and exact inverses (test/tree/names.test.ts). Two changes cannot be reversed from the
+ * name: the truncation of a long one and the suffix of a duplicate. Both are kept in `RemoteFacet.shownAs`.
  */
 
 const QUOTE = '\u201b';
 const SLASH_SHOWN = '\uff0f';
 
-/** Names that are special as a whole: what the service has, and what is shown. */
+/** Special whole names: remote name to file name. */
 const WHOLE: ReadonlyMap<string, string> = new Map([
   ['', '\u2422'],
   ['.', '\uff0e'],
@@ -30,7 +30,10 @@ const WHOLE: ReadonlyMap<string, string> = new Map([
 ]);
 const WHOLE_BACK: ReadonlyMap<string, string> = new Map([...WHOLE].map(([remote, shown]) => [shown, remote]));
 
-/** What a file name can hold and XML 1.0 cannot (section 2.2), or does not keep (carriage return, section 2.11). */
+/**
+ * Characters allowed in file names, but not in XML 1.0 (section 2.2), or not preserved by it (carriage return, section
+ * 2.11).
+ */
 const UNSENDABLE: ReadonlyMap<string, string> = new Map([
   ...[...Array(0x20).keys()]
     .filter((code) => code !== 0 && code !== 0x09 && code !== 0x0a)
@@ -46,15 +49,15 @@ const IN_FILE_NAME = new RegExp(
   'gu',
 );
 const IN_REMOTE_NAME = new RegExp(`(${QUOTE}*)([/${SLASH_SHOWN}${classOf([...UNSENDABLE.values()])}])`, 'gu');
-/** What can stand in no XML document, should it come all the same. */
+/** Characters that no XML document may contain, in case one arrives. */
 const NEVER_SENT = new RegExp(`[\\0${classOf([...UNSENDABLE.keys()])}]`, 'gu');
 
 /** NAME_MAX of Linux, in bytes of UTF-8. */
 export const NAME_BYTES_MAX = 255;
 
 /**
- * Names that are made by programs for this machine alone and mean nothing, or harm, on another: they never travel. What is renamed
- * to another name does from then on: a program that saves `_notes` by way of `._notes.x7Gq2d` means the file and no such name.
+ * Names of machine-specific files that are useless or harmful elsewhere: they are never pushed. A rename to another
+ * name makes the file travel: a program that saves `_notes` by way of `._notes.x7Gq2d` means the file.
  */
 export const LOCAL_NAMES: readonly string[] = [
   // of file systems
@@ -91,28 +94,28 @@ export const LOCAL_NAMES: readonly string[] = [
   '.unison.*.unison.tmp',
 ];
 
-/** Those of programs that did not keep the patterns in the store (`released-names`). */
+/** The patterns of program versions that did not store them (`released-names`). */
 export const FORMER_LOCAL_NAMES: readonly string[] = ['*.swp', '.*.sw?'];
 
 export class Names {
   readonly #local: RegExp;
 
-  /** `localNames`: patterns of names that never travel (`namePattern`). */
+  /** @param options.localNames patterns of names that are never pushed (`namePattern`) */
   constructor(options: { readonly localNames: readonly string[] } = { localNames: LOCAL_NAMES }) {
     const patterns = options.localNames.map(namePattern);
     this.#local = patterns.length === 0 ? /(?!)/ : new RegExp(`^(?:${patterns.join('|')})$`, 'isu');
   }
 
   /**
-   * The file name for a resource called `remoteName`: at most 255 bytes, free of what Unix forbids. Where `taken` says that
-   * the plain one is in use, a number is put before the extension until it is not.
+   * The file name for `remoteName`: at most 255 bytes, without characters that Unix forbids. While `taken` reports the
+   * name as in use, a number is inserted before the extension.
    */
   toFileName(remoteName: string, taken: (fileName: string) => boolean = () => false): string {
     const plain = shorten(shown(remoteName));
     return taken(plain) ? this.distinct(plain, taken) : plain;
   }
 
-  /** `fileName` with the first number that makes it free: `photo (2).jpg`. */
+  /** `fileName` with the first free number: `photo (2).jpg`. */
   distinct(fileName: string, taken: (fileName: string) => boolean): string {
     const { stem, extension } = split(fileName);
     for (let number = 2; ; number++) {
@@ -122,7 +125,7 @@ export class Names {
     }
   }
 
-  /** The name under which a file called `fileName` is kept by the service. Inverse of `toFileName`. */
+  /** The remote name of a file called `fileName`. Inverse of `toFileName`. */
   toRemoteName(fileName: string): string {
     const whole = WHOLE_SHOWN.exec(fileName);
     if (whole !== null) {
@@ -142,21 +145,20 @@ export class Names {
   }
 
   /**
-   * Whether a file may be called so.
+   * Validates a file name.
    *
-   * @throws FsError ENAMETOOLONG · EILSEQ for a name that is not UTF-8 · EINVAL for one that is no name · EPERM for
-   * `.Trash-*`, so that file managers delete into the trash of the service instead of uploading their own
+   * @throws FsError ENAMETOOLONG · EILSEQ not UTF-8 · EINVAL not a valid name · EPERM for `.Trash-*`, so that file
+   * managers delete into the trash of the service instead of uploading their own
    */
   check(fileName: string): void {
     if (Buffer.byteLength(fileName) > NAME_BYTES_MAX) throw new FsError('ENAMETOOLONG');
     if (fileName === '' || fileName === '.' || fileName === '..' || /[/\0]/.test(fileName)) throw new FsError('EINVAL');
     if (/[\ud800-\udfff]/u.test(fileName)) throw new FsError('EILSEQ');
-    if (fileName.startsWith('.Trash-'))
-      throw new FsError('EPERM', 'deleted files belong into the trash of the service');
+    if (fileName.startsWith('.Trash-')) throw new FsError('EPERM', 'deleted files belong in the trash of the service');
   }
 }
 
-/** A remote name as a file name of any length. */
+/** Maps a remote name to a file name of any length. */
 function shown(remoteName: string): string {
   const special = WHOLE.get(remoteName);
   if (special !== undefined) return special;
@@ -171,7 +173,7 @@ function shown(remoteName: string): string {
   });
 }
 
-/** Cuts a name of more than 255 bytes; a digest of all of it keeps names apart that begin alike. */
+/** Truncates a name of more than 255 bytes; a digest of the whole name keeps names with one prefix apart. */
 function shorten(name: string): string {
   if (Buffer.byteLength(name) <= NAME_BYTES_MAX) return name;
   const { stem, extension } = split(name);
@@ -179,7 +181,7 @@ function shorten(name: string): string {
   return cut(stem, NAME_BYTES_MAX - Buffer.byteLength(suffix)) + suffix;
 }
 
-/** The longest beginning of `text` with at most `bytesMax` bytes that ends between two characters. */
+/** The longest prefix of `text` with at most `bytesMax` bytes, cut between characters. */
 function cut(text: string, bytesMax: number): string {
   if (Buffer.byteLength(text) <= bytesMax) return text;
   let bytes = 0;

@@ -9,26 +9,26 @@ export interface PushLookDeps {
   readonly tree: Tree;
   readonly clock: Clock;
   readonly log: Logger;
-  /** When the listing of a folder that is under way began (by `elapsedMs`); undefined: none is. */
+  /** Start of the folder's listing in progress (`elapsedMs`); undefined if there is none. */
   readonly begunMs: (folder: Inode) => number | undefined;
-  /** Lists a folder, or waits for the listing that is under way; never rejects. */
+  /** Lists a folder, or waits for its listing in progress; never rejects. */
   readonly list: (folder: Inode) => Promise<void>;
-  /** Asks the service for one node and believes the answer. */
+  /** Probes one node and applies the result. */
   readonly ask: (question: AbsenceQuestion) => Promise<unknown>;
 }
 
-/** What is pushed goes into folders that were listed so long ago at most. */
+/** Maximum age of the listings of the target folders of a push. */
 const AGE_MS_MAX = 5 * 60_000;
-/** How long a push waits for that, at most: it is to go on where a folder cannot be listed. */
+/** Longest wait of a push for these listings: a push must continue if a folder cannot be listed. */
 const WAIT_MS_MAX = 10_000;
-/** How long what cannot be listed is not asked for again by pushes, and how many such folders are remembered. */
+/** Pause before pushes list a folder again after a failure, and limit of folders remembered for that. */
 const PAUSE_MS = 60_000;
 const REMEMBERED_MAX = 1_000;
 
-/** A look before a push (ADR 24): is the place still there that a change is about to be pushed into? */
+/** Preflight of a push (ADR 24): checks that the target folders still exist. */
 export class PushLook {
   readonly #deps: PushLookDeps;
-  /** When a push last asked for a folder (by `elapsedMs`); the oldest first. */
+  /** Time of the last listing for a push (`elapsedMs`), by folder; oldest first. */
   readonly #askedMs = new Map<Inode, number>();
 
   constructor(deps: PushLookDeps) {
@@ -36,8 +36,8 @@ export class PushLook {
   }
 
   /**
-   * Lists the folders on the way to a node that were not listed for long, then asks for what is kept on that way though it is gone; waits a
-   * while for both. Never rejects.
+   * Lists the node's ancestors that were not listed for a long time, then probes nodes on that path that are retained
+   * after a remote deletion. The wait for both is bounded. Never rejects.
    */
   before(ino: Inode): void | Promise<void> {
     const { clock, log } = this.#deps;
@@ -73,7 +73,10 @@ export class PushLook {
     return this.#deps.list(folder);
   }
 
-  /** The node, or folders above it, where they are kept though they are gone, or may be: it may have been long before the last listing. */
+  /**
+   * The node and its ancestors that are retained after a deletion, or may have been deleted: the deletion may be older
+   * than the last listing.
+   */
   #goneAbove(ino: Inode): AbsenceQuestion[] {
     const { tree, log } = this.#deps;
     return [ino, ...this.#foldersAbove(ino)].flatMap((at) => {
@@ -85,11 +88,11 @@ export class PushLook {
   #ask(question: AbsenceQuestion): Promise<unknown> {
     const { log, ask } = this.#deps;
     return ask(question).catch((err: unknown) =>
-      log.debug({ err, ino: question.ino }, 'not asked for before its push'),
+      log.debug({ err, ino: question.ino }, 'node not probed before its push'),
     );
   }
 
-  /** The folders that lead to a node on the service, and those that will when its change is pushed. */
+  /** The node's remote ancestors, and its local ones, which become remote by its push. */
   #foldersAbove(ino: Inode): Set<Inode> {
     const { tree, log } = this.#deps;
     const above = new Set<Inode>();

@@ -4,21 +4,25 @@ import { soundNode } from '../store/node-table.ts';
 import type { StoreReader } from '../store/tables.ts';
 
 /**
- * Which listings may say something about which nodes. A listing that was *requested* before a push of ours was acknowledged
- * shows the service as it was before: believed, it would bring back what we deleted and undo what we renamed.
+ * Fences listings against pushes. A listing that was *requested* before our push was acknowledged shows the earlier
+ * state of the service. Applying it would restore what we deleted and undo our renames.
  *
- * Every listing takes a sequence number when it is requested; every push is marked from `begin` to `end`.
+ * Every listing gets a sequence number at its request; every push is marked from `begin` to `end`.
  */
 export class PushMarks {
   readonly #store: StoreReader;
   #sequence = 0;
-  /** Pushes under way, and the resource each had when it began (a trashed one is unknown to the store when it ends). */
+  /**
+   * Pushes in progress, with the resource of each at its start (the store forgets a trashed one before the push ends).
+   */
   readonly #underWay = new Map<Inode, ResourceUrl | null>();
-  /** Nodes that took over from another whose push is under way: they are not judged before that push ended. */
+  /**
+   * Nodes that took over a resource whose push is in progress: listings are not valid for them until that push ends.
+   */
   readonly #heirs = new Map<Inode, Inode>();
-  /** Requested and not finished: what older pushes must be remembered for. */
+  /** Unfinished listings: ended pushes older than them must be remembered. */
   readonly #listings = new Set<number>();
-  /** By node and by resource: the newest sequence number that was given out when the push ended. The oldest first. */
+  /** The newest sequence number issued when the push ended, by node and by resource; oldest first. */
   readonly #endedNodes = new Map<Inode, number>();
   readonly #endedResources = new Map<ResourceUrl, number>();
 
@@ -26,12 +30,12 @@ export class PushMarks {
     this.#store = deps.store;
   }
 
-  /** A push that changes the resource of `ino` begins: before its first request is sent. */
+  /** Call before the first request of a push that changes the resource of `ino`. */
   begin(ino: Inode): void {
     this.#underWay.set(ino, soundNode(this.#store, ino)?.remote?.resource ?? null);
   }
 
-  /** The push is over and what it did is recorded in the store: after the record was written. */
+  /** Call after the outcome of the push was stored. */
   end(ino: Inode): void {
     const resource = this.#underWay.get(ino) ?? null;
     this.#underWay.delete(ino);
@@ -43,17 +47,17 @@ export class PushMarks {
     }
   }
 
-  /** `heir` took over the resource of `from`, whose push may be under way. */
+  /** `heir` took over the resource of `from`, whose push may be in progress. */
   inherit(from: Inode, heir: Inode): void {
     if (this.#underWay.has(from)) this.#heirs.set(heir, from);
   }
 
-  /** Whether a push of `ino` is under way, or was begun once and its outcome is not known. */
+  /** Whether a push of `ino` is in progress, or its outcome is unknown. */
   isBusy(ino: Inode): boolean {
     return this.#underWay.has(ino) || this.#heirs.has(ino) || this.#store.get('upload', ino) !== undefined;
   }
 
-  /** The number of a listing that is about to be requested. To be given back with `finish`. */
+  /** The number for a new listing, before its request. Return it with `finish`. */
   nextSequence(): number {
     this.#sequence += 1;
     this.#listings.add(this.#sequence);
@@ -63,20 +67,20 @@ export class PushMarks {
   /** The listing was merged, or failed. */
   finish(sequence: number): void {
     this.#listings.delete(sequence);
-    // What ended before the oldest that is on its way was requested is told by all of them, and by whatever is requested later.
+    // Listings in progress and later ones include every push that ended before the oldest of them was requested.
     const [oldest = Number.POSITIVE_INFINITY] = this.#listings;
     forgetBefore(this.#endedNodes, oldest);
     forgetBefore(this.#endedResources, oldest);
   }
 
-  /** Of how many nodes and resources it is remembered when their push ended. */
+  /** Number of nodes and resources whose ended push is remembered. */
   get remembered(): number {
     return this.#endedNodes.size + this.#endedResources.size;
   }
 
   /**
-   * Whether a listing with this number says anything about the node: neither it nor the resource that it has now, which another
-   * node may have had then, was changed by a push that had not ended when the listing was requested.
+   * Whether a listing with this number is valid for the node. It is not if a push that was unfinished at the listing's
+   * request changed the node or its present resource, which another node may have had then.
    */
   mayJudge(ino: Inode, requestedSequence: number): boolean {
     if (this.isBusy(ino) || requestedSequence <= (this.#endedNodes.get(ino) ?? 0)) return false;
@@ -86,14 +90,14 @@ export class PushMarks {
   }
 
   /**
-   * Tells of an entry in a listing of `folder` with this number, whose resource no node of ours has, whether it is somebody
-   * else's: not one that we have just trashed, and not one that a creation of ours without an answer may have made, or that a move of ours
-   * may have given a new address.
+   * Returns a predicate for entries, in a listing of `folder` with this number, whose resource has no node: whether the
+   * entry was created elsewhere. It is not if we have just trashed it, if an unacknowledged creation of ours may have
+   * made it, or if an unacknowledged move of ours may have changed its URL.
    */
   strangers(folder: ResourceUrl | null, requestedSequence: number): (entry: RemoteEntry) => boolean {
     const ours = new Set<ResourceUrl | null>(this.#underWay.values());
     const names = new Set<string | null>();
-    // Short: what is being sent, and what a crash left behind.
+    // A short table: uploads in progress and those interrupted by a crash.
     for (const [, upload] of this.#store.all('upload')) {
       if (upload.resource !== null) ours.add(upload.resource);
       if (upload.parentResource !== null && upload.parentResource === folder) names.add(upload.name);
@@ -111,7 +115,7 @@ export class PushMarks {
   }
 }
 
-/** Behind all others, also one that was there. */
+/** Inserts at the end, even if the key exists. */
 function remember<K>(ended: Map<K, number>, key: K, sequence: number): void {
   ended.delete(key);
   ended.set(key, sequence);

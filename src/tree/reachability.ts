@@ -1,11 +1,11 @@
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 
-/** Pause after the first listing without an answer before the service is tried again; doubled up to the maximum. */
+/** Pause after the first listing without a response; doubled up to the maximum. */
 const PAUSE_MS_MIN = 1000;
 const PAUSE_MS_MAX = 30_000;
 
-/** Whether listings get an answer, whether it comes in time, and when to try again while there is none. */
+/** Tracks whether listings get a response, whether it is timely, and when to retry during an outage. */
 export class Reachability {
   readonly #clock: Clock;
   readonly #log: Logger;
@@ -22,17 +22,17 @@ export class Reachability {
     this.#log = deps.log;
   }
 
-  /** Since when the service does not answer (wall, ms); null while it does. */
+  /** Start of the current outage (wall, ms); null if there is none. */
   get awaySinceMs(): number | null {
     return this.#away?.sinceMs ?? null;
   }
 
-  /** Why asking is known to be of no use for the moment; null when it may be of use. */
+  /** The error that caused the current pause of requests; null if requests are useful. */
   get pausing(): Error | null {
     return this.#away !== null && this.#clock.elapsedMs() < this.#away.retryAtMs ? this.#away.error : null;
   }
 
-  /** Whether somebody waited in vain since the last answer: until there is one, waiting again is of no use. */
+  /** Whether a wait has timed out since the last response: further waits are useless until the next one. */
   get isSlow(): boolean {
     return this.#isSlow;
   }
@@ -47,23 +47,23 @@ export class Reachability {
   unanswered(error: Error): void {
     const before = this.#away;
     if (before !== null && this.pausing !== null) {
-      // What was asked before the pause fails of the same cause: one more of many that were under way makes no pause longer.
+      // Concurrent requests fail for the same cause: only the first one extends the pause.
       this.#away = { ...before, error };
       return;
     }
     const pauseMs = before === null ? PAUSE_MS_MIN : Math.min(before.pauseMs * 2, PAUSE_MS_MAX);
-    // Jitter: many mounts must not come back in the same moment.
+    // Jitter: many mounts must not return at the same moment.
     const retryAtMs = this.#clock.elapsedMs() + pauseMs * (0.75 + this.#clock.random() / 2);
-    if (before === null) this.#log.warn({ err: error }, 'the service does not answer; what is known is served');
+    if (before === null) this.#log.warn({ err: error }, 'the service does not answer; known entries are served');
     this.#away = { sinceMs: before?.sinceMs ?? this.#clock.nowMs(), retryAtMs, pauseMs, error };
   }
 
-  /** A listing did not come in the time that somebody could wait. */
+  /** A listing did not arrive before a waiter's time limit. */
   late(): void {
     this.#isSlow = true;
   }
 
-  /** Ask again without waiting for the pause to end. */
+  /** Retry without waiting for the end of the pause. */
   tryNow(): void {
     this.#isSlow = false;
     if (this.#away !== null) this.#away = { ...this.#away, retryAtMs: 0, pauseMs: PAUSE_MS_MIN };

@@ -7,10 +7,10 @@ import { FORMER_LOCAL_NAMES, Names } from './names.ts';
 const NODES_PER_RECORD = 500;
 
 /**
- * Compares the patterns of names that stay here with those of the last run, which the store keeps: what one of those matched and none of
- * these does travels from now on, with what lies in it. Before the sync starts.
+ * Compares the local-name patterns with those of the last run, which the store keeps. Entries that match only the old
+ * patterns are pushed from now on, with their contents. Runs before the sync starts.
  *
- * @returns what travels now
+ * @returns the released nodes
  */
 export function releaseNames(store: StoreWriter, patterns: readonly string[], nowMs: number): readonly Inode[] {
   const now = JSON.stringify(patterns);
@@ -38,7 +38,7 @@ function* releasable(store: StoreReader, former: Names, names: Names): Iterable<
   }
 }
 
-/** A node that travels, and what lies in it under names that do. */
+/** A released node and its descendants with released names. */
 function* withEntries(store: StoreReader, node: NodeRecord, names: Names): Iterable<Inode> {
   yield node.ino;
   if (node.kind !== 'folder') return;

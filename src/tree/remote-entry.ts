@@ -3,10 +3,10 @@ import { type Inode, type NodeKind, timespecOfMs } from '../base/vocabulary.ts';
 import { doubtedTime, isDoubted, isLimit, isYoung, mayBeTimeOf } from '../store/service-time.ts';
 import type { DepartedRecord, LocalFacet, RemoteFacet } from '../store/tables.ts';
 
-/** Media type under which a symbolic link is kept; its bytes are the target. */
+/** Media type of a stored symbolic link; its bytes are the target. */
 export const SYMLINK_MEDIA_TYPE = 'inode/symlink';
 
-/** What a listing entry is shown as. */
+/** The kind of node for a listing entry. */
 export function kindOf(entry: RemoteEntry): NodeKind {
   if (entry.kind === 'folder') return 'folder';
   return entry.mediaType === SYMLINK_MEDIA_TYPE ? 'symlink' : 'file';
@@ -17,7 +17,7 @@ export function modeOf(kind: NodeKind, umask: number): number {
   return (kind === 'folder' ? 0o777 : 0o666) & ~umask;
 }
 
-/** Bytes of the newest version; null for a folder and for a file that was never filled. */
+/** Length of the newest version; null for a folder and for a file without data. */
 export function sizeOf(entry: RemoteEntry): number | null {
   return entry.kind === 'file' && entry.presentOnServer ? entry.sizeBytes : null;
 }
@@ -29,9 +29,9 @@ export function isRewritten(base: Pick<RemoteFacet, 'sizeBytes' | 'lastModifiedM
 }
 
 /**
- * Whether `entry` tells that the bytes are not there which the service acknowledged when we made the file: it has none, or, of the
- * moment when we sent them, others in length. What is of a later time somebody saved over them; what a listing has confirmed once
- * is not asked about again.
+ * Whether the bytes of our creation, which the service acknowledged, are missing: the entry has no bytes, or bytes of
+ * the time of our push with another length. Bytes with a later time were saved over ours. Bytes that a listing has
+ * confirmed once are not checked again.
  */
 export function isNotArrived(base: RemoteFacet, entry: RemoteEntry): boolean {
   const { createdHereMs, content, sizeBytes, lastModifiedMs } = base;
@@ -42,15 +42,15 @@ export function isNotArrived(base: RemoteFacet, entry: RemoteEntry): boolean {
   return lastModifiedMs !== null && entry.lastModifiedMs !== null && entry.lastModifiedMs <= lastModifiedMs;
 }
 
-/** A file of which the service has lost the newest version; `copy` holds what was here of it. */
+/** A file whose newest version the service lost; `copy` holds the local bytes. */
 export interface TakenBack {
   readonly ino: Inode;
   readonly copy: Inode | null;
 }
 
 /**
- * Whether the newest version that `entry` tells of is older than the one that this machine knows, or as old and shorter. Versions are only
- * added, so the service has lost that one: it was set back to a backup.
+ * Whether the entry's newest version is older than the known one, or as old and shorter. Versions are only ever added,
+ * so the service lost one: it was restored from a backup.
  */
 export function isTakenBack(base: RemoteFacet, entry: RemoteEntry): boolean {
   const { lastModifiedMs, content } = base;
@@ -62,10 +62,10 @@ export function isTakenBack(base: RemoteFacet, entry: RemoteEntry): boolean {
 }
 
 /**
- * What is kept of the time of bytes that were not rewritten.
+ * The time to store for bytes that were not rewritten.
  *
- * @param young it was told too early to be trusted
- * @param othersAtWork somebody else changes things in these minutes
+ * @param young it was reported too early to be trusted
+ * @param othersAtWork other users or machines are changing things at present
  */
 export function keptTime(
   base: RemoteFacet,
@@ -74,18 +74,18 @@ export function keptTime(
 ): number | null {
   const keptMs = base.lastModifiedMs;
   if (toldMs === null || (keptMs !== null && isDoubted(keptMs))) return keptMs;
-  // Bytes that nobody has looked at are asked for anyway.
+  // Bytes not read here yet are requested anyway.
   const settled = base.content === null ? toldMs : doubtedTime(toldMs);
-  // Sent by ourselves, and the answer did not tell: that somebody saved as much within the same seconds is a doubt only
-  // while there is somebody.
+  // Our own push, without a time in the response. A remote save of the same length in the same seconds is possible only
+  // while others are active.
   if (keptMs === null || isLimit(keptMs)) return othersAtWork ? settled : toldMs;
   if (!isYoung(keptMs)) return toldMs;
   return young ? keptMs : settled;
 }
 
 /**
- * While the bytes are changed here the remote facet says what they were made over, whatever listings tell since: the push reads
- * the history and knows by that what is somebody else's (`sync/conflict`).
+ * While local bytes are dirty, the remote facet keeps the bytes that they are based on, regardless of later listings.
+ * The push reads the history and detects foreign versions by it (`sync/conflict`).
  */
 export function withBytesOf(
   base: Pick<RemoteFacet, 'sizeBytes' | 'lastModifiedMs' | 'content' | 'createdHereMs' | 'takenOverBy'>,

@@ -1,28 +1,28 @@
 import type { Clock } from '../base/clock.ts';
 
-/** More removals than this within `WINDOW_MS` look like a fault of the service, or like an accident, and wait for a person. */
+/** More removals than this within `WINDOW_MS` suggest a fault or an accident, and wait for the user. */
 export const REMOVALS_BELIEVED_MAX = 100;
 const WINDOW_MS = 10 * 60_000;
-/** Fewer nodes than this are never "half of the account". */
+/** Smaller numbers of nodes never count as "half of the account". */
 const HALF_MIN = 5;
 
 /**
- * How many removals are believed without a person's word while they rest on a 404. They count together over all folders: a back end that
- * comes up empty answers for one folder after another.
+ * Limits removals that rest on a 404 and are applied without the user's confirmation. All folders share the limit: a
+ * back end that starts empty answers 404 for one folder after another.
  */
 export class RemovalLimit {
   readonly #clock: Clock;
   readonly #countKnown: (max: number) => number;
-  /** The oldest first. */
+  /** Oldest first. */
   #believed: { readonly atMs: number; readonly nodes: number }[] = [];
 
-  /** @param deps.countKnown how many nodes the service is known to have, up to `max` */
+  /** @param deps.countKnown counts the nodes known to exist remotely, up to `max` */
   constructor(deps: { readonly clock: Clock; readonly countKnown: (max: number) => number }) {
     this.#clock = deps.clock;
     this.#countKnown = deps.countKnown;
   }
 
-  /** Whether that many more may go now; `believed` counts them. */
+  /** Whether that many nodes may be removed now; `believed` counts them. */
   allows(nodes: number): boolean {
     const fromMs = this.#clock.elapsedMs() - WINDOW_MS;
     this.#believed = this.#believed.filter(({ atMs }) => atMs > fromMs);
@@ -30,7 +30,7 @@ export class RemovalLimit {
     const total = before + nodes;
     if (total > REMOVALS_BELIEVED_MAX) return false;
     if (total < HALF_MIN) return true;
-    // Half of what was known before the first of them.
+    // Half of the number known before the first of them.
     const knownMax = 2 * total - before;
     return this.#countKnown(knownMax + 1) > knownMax;
   }

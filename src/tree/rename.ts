@@ -10,7 +10,7 @@ import type { Succession } from './succession.ts';
 export type RenameMode = 'replace' | 'no-replace' | 'exchange';
 
 export interface RenameResult {
-  /** As it was, and as it is. The same object where nothing had to be done. */
+  /** Before and after. The same object if nothing changed. */
   readonly before: NodeRecord;
   readonly moved: NodeRecord;
   /** The node that lost its name. */
@@ -65,7 +65,7 @@ export function renameNode(
     remote = succession.replace(tx, source, target, nowMs);
   }
 
-  // The succession may have written it.
+  // The succession may have changed it.
   const current = tx.get('node', source.ino) ?? source;
   const local = { ...found.local, parent: newParent, name: newName, ctime: now };
   const moved: NodeRecord = { ...current, localOnly, local, remote: remote ?? current.remote };
@@ -76,8 +76,8 @@ export function renameNode(
 }
 
 /**
- * Whether a node stays on this machine at a place: the file or folder that has the name decides. Under a free name that stays here, what
- * the service has keeps travelling, and so do bytes that only the service may have whole.
+ * Whether a node becomes local-only at a place: an existing entry of that name decides. Under a free name that stays
+ * local, resources of the service continue to travel, and so do bytes that may be complete only on the service.
  */
 function staysAt(
   tx: Transaction,
@@ -92,10 +92,11 @@ function staysAt(
 }
 
 /**
- * The node as it goes to a place whose entries stay on this machine, or travel: what it was there decides. What the service has of
- * one that stays goes to the trash.
+ * The node moved between local-only and travelling places. The remote resource of a node that becomes local-only goes
+ * to the trash.
  *
- * @throws FsError EXDEV for a folder with entries, and for a file that is to stay and whose bytes only the service may have whole: mv(1) copies
+ * @throws FsError EXDEV for a folder with entries, and for a file that would become local-only although its bytes may
+ * be complete only on the service: mv(1) then copies
  */
 function changedLocality(
   tx: Transaction,
@@ -114,7 +115,7 @@ function changedLocality(
   return after;
 }
 
-/** Whether the bytes are here without the cache, which may give up what the service has. */
+/** Whether the bytes are stored outside the cache, which may evict remote content. */
 function holdsItsBytes(tx: Transaction, { local }: NodeRecord): boolean {
   if (local === null || local.content === null) return false;
   const record = (id: ContentId) => tx.get('content', id);

@@ -9,12 +9,12 @@ export interface RescueView extends Pick<VanishView, 'isBusy' | 'isBeingWritten'
 }
 
 /**
- * The resource of `gone` is no longer in our tree on the service, and what lies below is kept for now: somebody reads in it, or a person is to
- * say whether it may go. What `planVanish` would keep is not to be pushed to where nobody looks: it loses its resource, and so do the
- * folders above it, so that they are made anew; the rest stays as it is. Pure.
+ * Plans for a remotely deleted subtree that is retained for now, because a program reads in it or the user must confirm
+ * the removal. Nodes that `planVanish` would keep must not be pushed to the deleted place: they and their ancestors
+ * lose their resources, so that they are recreated. All other nodes stay unchanged. Pure.
  *
- * @param candidates all that may be wanted (what is dirty, being pushed, or open for writing), wherever it lies: they are few, whatever lies
- * below `gone`
+ * @param candidates all nodes that may have to be kept (dirty, being pushed, or open for writing) anywhere in the tree:
+ * there are few, however large the subtree is
  */
 export function planRescue(view: RescueView, gone: NodeRecord, candidates: Iterable<Inode>): readonly NodeChange[] {
   const changes = new Map<Inode, NodeChange>();
@@ -22,7 +22,7 @@ export function planRescue(view: RescueView, gone: NodeRecord, candidates: Itera
     if (node.remote !== null) changes.set(node.ino, { before: node, after: { ...node, remote: null } });
   };
 
-  /** Has its resource, or is about to have it, elsewhere. */
+  /** Whether its resource is, or is about to be, outside the deleted subtree. */
   const isElsewhere = (node: NodeRecord): boolean =>
     (node.remote !== null && node.remote.parent !== node.local?.parent) || view.isBusy(node.ino);
 
@@ -30,7 +30,7 @@ export function planRescue(view: RescueView, gone: NodeRecord, candidates: Itera
   const wayOf = (ino: Inode): Way => {
     const known = ways.get(ino);
     if (known !== undefined) return known;
-    ways.set(ino, OUTSIDE); // a loop in damaged records ends here
+    ways.set(ino, OUTSIDE); // stops at a cycle in damaged records
     const way = wayTo(view.node(ino));
     ways.set(ino, way);
     return way;
@@ -61,11 +61,11 @@ export function planRescue(view: RescueView, gone: NodeRecord, candidates: Itera
   return [...changes.values()];
 }
 
-/** A folder on the way down from what is gone. */
+/** A folder below the deleted one. */
 interface Way {
   readonly folder: NodeRecord | null;
   readonly above: Way | null;
-  /** Whether it is gone with it: not what was moved in, nor what lies in that. */
+  /** Whether it was deleted too: false for folders moved in from elsewhere, and below them. */
   readonly isGone: boolean;
 }
 

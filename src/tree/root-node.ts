@@ -1,7 +1,7 @@
 import { type ResourceUrl, ROOT_INODE, timespecOfMs } from '../base/vocabulary.ts';
 import type { NodeRecord } from '../store/tables.ts';
 
-/** The node of the mount's root: its own parent, without a name, on both sides. */
+/** The node of the mount's root. It is its own parent and has no name, on both sides. */
 export function rootNode(
   root: { readonly resource: ResourceUrl; readonly uid: number; readonly gid: number },
   nowMs: number,

@@ -42,7 +42,7 @@ export interface NodeInit {
   readonly mode: number;
   readonly uid: number;
   readonly gid: number;
-  /** First bytes; without them a file gets an empty draft. Made inside the transaction that creates the node. */
+  /** Initial content; by default a file gets an empty draft. Created in the transaction that creates the node. */
   readonly content?: ContentId | ((tx: Transaction) => ContentId);
   readonly sizeBytes?: number;
 }
@@ -54,18 +54,19 @@ export interface TreeDeps {
   readonly marks: PushMarks;
   readonly clock: Clock;
   readonly log: Logger;
-  /** The service has lost the newest version of a file; `copy` holds what was here of it. */
+  /** The service lost the newest version of a file; `copy` holds the local bytes. */
   readonly onTakenBack?: (ino: Inode, copy: Inode | null) => void;
-  /** What is deleted elsewhere while it is open here stays, or is made anew. */
+  /** Files deleted remotely while open here are retained or recreated. */
   readonly openFiles?: () => Iterable<OpenHere>;
   readonly options: NewcomerOptions & { readonly saveWindowMs: number; readonly settleMs: number };
 }
 
 /**
- * The names: lookup, create, rename, remove over the node table, and the merging of what the service says.
+ * The node tree: lookup, create, rename, remove, and merging of listings.
  *
- * User operations write the local facet and return at once; each is one record of the store, all or nothing. Names are exact:
- * bytes are compared, case differences are visible. Every method may throw StorageError when the store cannot keep the change.
+ * User operations write the local facet and return immediately; each is one atomic record of the store. Names are
+ * compared by bytes, so upper and lower case differ. Every method may throw StorageError if the store cannot save the
+ * change.
  */
 export class Tree {
   readonly #store: StoreWriter;
@@ -101,7 +102,7 @@ export class Tree {
     });
   }
 
-  /** Makes the root node in an empty store. Idempotent; a root that is there stays as it is. */
+  /** Creates the root node in an empty store. Idempotent; an existing root is unchanged. */
   static plant(
     store: StoreWriter,
     clock: Clock,
@@ -115,12 +116,12 @@ export class Tree {
     });
   }
 
-  /** The record of an inode, also of one that was deleted here (local facet null) and is not yet deleted there. */
+  /** The record of an inode, including tombstones: deleted here (local facet null), but not yet remotely. */
   node(ino: Inode): NodeRecord | undefined {
     return this.#store.get('node', ino);
   }
 
-  /** The node of a resource, as far as the service has told of it. */
+  /** The node of a known resource. */
   nodeOf(resource: ResourceUrl): NodeRecord | undefined {
     const ino = this.#store.get('resource', resource);
     return ino === undefined ? undefined : this.#store.get('node', ino);
@@ -153,10 +154,11 @@ export class Tree {
   }
 
   /**
-   * Makes an entry. A file gets an empty draft, so that it is pushed; it takes over the resource that had the name a moment
-   * ago (`Succession`).
+   * Creates an entry. A file gets an empty draft, so that it is pushed; it takes over a resource that had the name a
+   * moment ago (`Succession`).
    *
-   * @throws FsError EEXIST · ENOENT the folder is gone · ENOTDIR · ENAMETOOLONG, EILSEQ, EINVAL, EPERM from `Names.check`
+   * @throws FsError EEXIST · ENOENT the folder was deleted · ENOTDIR · ENAMETOOLONG, EILSEQ, EINVAL, EPERM from
+   * `Names.check`
    */
   create(parent: Inode, name: string, init: NodeInit): NodeRecord {
     this.#names.check(name);
@@ -169,7 +171,7 @@ export class Tree {
       const ino = newInode(tx);
       const place = { parent, name, kind };
       const remote = folder.localOnly ? undefined : this.#succession.reclaim(tx, place, undefined, ino, nowMs);
-      // Also under a name that stays here a save is one of the file that travels.
+      // A save continues a travelling file even under a local-only name.
       const localOnly =
         folder.localOnly || isSpecial(init.kind) || (remote === undefined && this.#names.staysLocal(name));
       const created: NodeRecord = {
@@ -192,7 +194,7 @@ export class Tree {
         remote: remote ?? null,
       };
       writeNode(tx, undefined, created, nowMs);
-      // Nothing is in it, here or there: it never needs a first listing.
+      // The folder is new and empty: it never needs a first listing.
       if (kind === 'folder') tx.put('folder', created.ino, { listedMs: nowMs });
       touch(tx, parent, now, nowMs);
       return created;
@@ -201,7 +203,10 @@ export class Tree {
     return node;
   }
 
-  /** Takes an inode and an empty draft for a file without a name. Only the draft is stored, as garbage: a lease has to keep it. */
+  /**
+   * Allocates an inode and an empty draft for a file without a name. Only the draft is stored, as garbage: a lease must
+   * hold it.
+   */
   createNameless(init: Pick<NodeInit, 'mode' | 'uid' | 'gid'>): NodeRecord {
     const now = timespecOfMs(this.#clock.nowMs());
     return this.#store.transact((tx) => {
@@ -214,9 +219,9 @@ export class Tree {
   }
 
   /**
-   * Gives a file of `createNameless` its first name, and writes down what its draft holds.
+   * Gives a file of `createNameless` its first name, and stores its draft.
    *
-   * @throws FsError what `create` throws
+   * @throws FsError as `create`
    */
   name(nameless: NodeRecord, parent: Inode, name: string): NodeRecord {
     this.#names.check(name);
@@ -247,7 +252,7 @@ export class Tree {
   /**
    * Changes attributes or bytes. `ctime` becomes now unless given.
    *
-   * @throws FsError ENOENT the node is gone, or was deleted here
+   * @throws FsError ENOENT the node does not exist, or was deleted here
    */
   change(ino: Inode, patch: AttributePatch): NodeRecord {
     const nowMs = this.#clock.nowMs();
@@ -264,9 +269,10 @@ export class Tree {
   }
 
   /**
-   * unlink(2) and rmdir(2). What the service has of it becomes a tombstone until it is deleted there, too.
+   * unlink(2) and rmdir(2). A remote resource becomes a tombstone until it is deleted remotely too.
    *
-   * @throws FsError ENOENT · EISDIR · ENOTDIR · ENOTEMPTY (also for a folder whose entries are not known yet: list it first)
+   * @throws FsError ENOENT · EISDIR · ENOTDIR · ENOTEMPTY (also for a folder whose entries are not known yet: list it
+   * first)
    */
   remove(parent: Inode, name: string, what: 'file' | 'folder'): { readonly removed: NodeRecord } {
     const nowMs = this.#clock.nowMs();
@@ -287,12 +293,12 @@ export class Tree {
   }
 
   /**
-   * rename(2) with its flags. A file that replaces another one as part of a save takes over its resource (`Succession`).
-   * `replaced`: the node that lost its name; null when none did.
+   * rename(2) with its flags. A file that replaces another one as part of a save takes over its resource
+   * (`Succession`). `replaced`: the node that lost its name; null if none did.
    *
-   * @throws FsError ENOENT · EEXIST · ENOTEMPTY · EISDIR · ENOTDIR · EINVAL a folder into itself · EXDEV where what travels would
-   * stay local, or the other way round, and is a folder with entries, or a file whose bytes may not all be here (mv(1) copies then) · what
-   * `Names.check` throws
+   * @throws FsError ENOENT · EEXIST · ENOTEMPTY · EISDIR · ENOTDIR · EINVAL a folder into itself · EXDEV between
+   * local-only and travelling places, for a folder with entries or a file whose bytes may not all be here (mv(1) then
+   * copies) · errors of `Names.check`
    */
   rename(
     parent: Inode,
@@ -319,8 +325,8 @@ export class Tree {
   }
 
   /**
-   * Merges a complete listing of `folder`. `requestedSequence` from `PushMarks.nextSequence`, `requestedMs` by the wall,
-   * `serverTimeMs` the service's clock of the first page. All at once: `mergeSteps` does the same piece by piece.
+   * Merges a complete listing of `folder` in one step; `mergeSteps` does the same in several. `requestedSequence` from
+   * `PushMarks.nextSequence`, `requestedMs` by the wall clock, `serverTimeMs` the service's clock of the first page.
    */
   merge(
     folder: Inode,
@@ -347,7 +353,7 @@ export class Tree {
     return this.#listings.merge(folder, entries, requestedSequence, requestedMs, serverTimeMs);
   }
 
-  /** Merges some entries of a listing; what it lacks means nothing. For entries that were postponed. */
+  /** Merges some entries of a listing, for postponed ones; missing entries mean nothing. */
   mergePart(
     folder: Inode,
     entries: readonly RemoteEntry[],
@@ -359,8 +365,8 @@ export class Tree {
   }
 
   /**
-   * What became of a node that a listing lacked, as its URL said: null for 404. `isBelieved`: false where a removal waits for a person's
-   * word.
+   * Applies the result of a probe for a node that a listing lacked: null for 404. `isBelieved`: false if the removal
+   * waits for the user's confirmation.
    */
   settleAbsence(
     ino: Inode,
@@ -371,24 +377,27 @@ export class Tree {
     return this.#listings.settleAbsence(ino, answer, requestedSequence, isBelieved);
   }
 
-  /** How many nodes the service is known to have besides the root, up to `max`. */
+  /** Number of nodes known to exist remotely, without the root, up to `max`. */
   countKnown(max: number): number {
     let known = -1;
     for (const _ of this.#store.all('resource')) if (++known >= max) break;
     return Math.max(known, 0);
   }
 
-  /** Nodes that are gone on the service, and kept here for now. */
+  /** Nodes deleted remotely but retained here for now. */
   get gone(): Pick<GoneNodes, 'has' | 'suspected' | 'countOf'> {
     return this.#listings.gone;
   }
 
-  /** Called after each change by a user operation is recorded. */
+  /** Calls the listener after each change by a user operation is recorded. */
   onLocalChange(listener: (ino: Inode, what: LocalChangeKind) => void): void {
     this.#localListeners.push(listener);
   }
 
-  /** Called when a save has made another node of what the user knows as one file (`Succession`), before it is told of as removed. */
+  /**
+   * Calls the listener when a save has replaced the node of a file (`Succession`), before the removal of the former one
+   * is reported.
+   */
   onSuccession(listener: (former: Inode, heir: Inode) => void): void {
     this.#successionListeners.push(listener);
   }

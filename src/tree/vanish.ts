@@ -4,32 +4,33 @@ import type { NodeRecord } from '../store/tables.ts';
 import type { NodeChange } from './listing-merge.ts';
 import { Names } from './names.ts';
 
-/** What is looked at to find out what goes with a resource that is gone. */
+/** The state that decides about the removal of a deleted resource's nodes. */
 export interface VanishView {
   children(parent: Inode): Iterable<NodeRecord>;
-  /** Whether a push of the node is under way or of unknown outcome. */
+  /** Whether a push of the node is in progress or its outcome unknown. */
   isBusy(ino: Inode): boolean;
-  /** Whether the file is wanted by those who have it open for writing. */
+  /** Whether the file is open for writing and must be kept. */
   isBeingWritten(ino: Inode): boolean;
 }
 
 export interface VanishPlan {
   /** Children before their folders. */
   readonly changes: readonly NodeChange[];
-  /** How many nodes go. */
+  /** Number of nodes removed. */
   readonly removed: number;
   /** False when `removalsMax` was reached: apply, and plan again. */
   readonly complete: boolean;
 }
 
 /**
- * The resource of `node` is no longer in our tree on the service: what becomes of the node and of what lies below it. Pure.
+ * Plans the removal of `node`, whose resource is no longer in the mounted tree, and of its descendants. Pure.
  *
- * What was not changed here goes. Bytes that were changed here, or are about to be, are wanted: their file loses its resource, so that
- * it is created again, and so do the folders above it. What exists only here, and what was moved in from elsewhere, stays.
+ * Unchanged nodes are removed. Files with local changes, made or being made, are wanted: they and their ancestors lose
+ * their resources, so that they are recreated. Nodes that exist only here, and nodes moved in from elsewhere, stay.
  *
- * Files that stay local go with their folder when a built-in pattern matches their name (lock files, swap files, litter of desktops) and they
- * are short. Others exist on this machine only and may be wanted: they keep their folder, which becomes a local one.
+ * Local-only files are removed with their folder if they are short and a built-in pattern matches their name (lock
+ * files, swap files, desktop metadata). Other local-only files exist nowhere else and may be wanted: their folder
+ * stays, and becomes a local one.
  */
 export function planVanish(view: VanishView, node: NodeRecord, removalsMax: number): VanishPlan {
   const changes: NodeChange[] = [];
@@ -47,7 +48,7 @@ export function planVanish(view: VanishView, node: NodeRecord, removalsMax: numb
     return !complete;
   };
 
-  /** @returns whether something of what exists on this machine only stays */
+  /** @returns whether any local-only node stays */
   const settleLocal = (at: NodeRecord, isLitter: boolean): boolean => {
     // FIFOs and sockets hold no bytes.
     const litter = isLitter || isSpecial(at.kind) || BUILT_IN.staysLocal(at.local?.name ?? '');
@@ -58,7 +59,7 @@ export function planVanish(view: VanishView, node: NodeRecord, removalsMax: numb
     return stays;
   };
 
-  /** What of a node stays: to be made anew on the service, or on this machine only. */
+  /** Why a node stays: to be recreated on the service, or as a local-only one. */
   type Left = 'wanted' | 'local' | null;
 
   const settle = (at: NodeRecord, below: boolean): Left => {
@@ -95,5 +96,5 @@ export function planVanish(view: VanishView, node: NodeRecord, removalsMax: numb
 }
 
 const BUILT_IN = new Names();
-/** Longer than any lock file; a swap file of this length holds somebody's text. */
+/** Longer than any lock file; a longer swap file contains user data. */
 const LITTER_BYTES_MAX = 64 * 1024;

@@ -1,31 +1,31 @@
 import type { Clock } from '../base/clock.ts';
 import type { Inode } from '../base/vocabulary.ts';
 
-/** Folders that are refreshed without being asked for: the ones used last. */
+/** Limit of folders refreshed without a request: the most recently used ones. */
 export const WATCHED_MAX = 16;
-/** How long after its last use a folder is refreshed by itself. */
+/** Time after its last use during which a folder is refreshed automatically. */
 const WATCHED_MS = 5 * 60_000;
-/** However short the TTL is: what nobody asked for, and what has just failed, is not asked for more often. */
+/** Shortest interval of automatic refreshes and of retries after a failure, even if the TTL is shorter. */
 const UNASKED_MS_MIN = 1_000;
-/** The longest pause before a folder is asked for again of which the service says two things. */
+/** Longest pause before a folder with contradictory responses is listed again. */
 const DOUBT_MS_MAX = 10 * 60_000;
-/** A folder whose listings show nothing new is asked for less often, up to this many times the TTL. */
+/** A folder without changes is refreshed less often, up to this many times the TTL. */
 const SLOWDOWN_MAX = 4;
 
 interface Watched {
   /** By `elapsedMs`. */
   usedMs: number;
-  /** How many times `unaskedMs` its listing is believed before it is refreshed unasked. */
+  /** Multiple of `unaskedMs` after which its listing is refreshed automatically. */
   slowdown: number;
-  /** Not asked for again before this (by `elapsedMs`): the last listing failed. */
+  /** Not listed again before this (`elapsedMs`): the last listing failed. */
   retryAtMs: number;
-  /** Listings in a row that were 404 while the folder above listed it. */
+  /** Consecutive listings with 404 while the parent's listing contains the folder. */
   doubts: number;
 }
 
-/** The folders in use: which to refresh even when the kernel, which keeps names for long, has no reason to ask. */
+/** The folders in use, to be refreshed even when the kernel, which caches names for long, sends no request. */
 export class WatchedFolders {
-  /** What nobody asked for is asked no sooner than this after its listing, and what failed after its failure. */
+  /** Shortest interval between a listing, or its failure, and the next automatic one. */
   readonly unaskedMs: number;
   readonly #clock: Clock;
   /** Least recently used first. */
@@ -44,7 +44,7 @@ export class WatchedFolders {
     return this.#folders.size === 0;
   }
 
-  /** Somebody looks at the folder. */
+  /** A program uses the folder. */
   use(folder: Inode): void {
     const known = this.#folders.get(folder) ?? { slowdown: 1, retryAtMs: 0, doubts: 0 };
     this.#folders.delete(folder);
@@ -55,7 +55,7 @@ export class WatchedFolders {
     }
   }
 
-  /** Its listing came, and showed something new or not. */
+  /** Its listing arrived, with or without changes. */
   listed(folder: Inode, what: 'new' | 'nothing new'): void {
     const watched = this.#folders.get(folder);
     if (watched === undefined) return;
@@ -63,13 +63,13 @@ export class WatchedFolders {
     watched.slowdown = what === 'new' ? 1 : Math.min(watched.slowdown * 2, SLOWDOWN_MAX);
   }
 
-  /** Its listing failed: once in a TTL, or in some minutes where that is long, is enough to learn that again. */
+  /** Its listing failed: retry after one TTL, or some minutes if that is shorter. */
   failed(folder: Inode): void {
     const watched = this.#folders.get(folder);
     if (watched !== undefined) watched.retryAtMs = this.#clock.elapsedMs() + Math.min(this.unaskedMs, WATCHED_MS);
   }
 
-  /** Its listing was 404, and the folder above lists it: asked for again after pauses that grow. */
+  /** Its listing was 404 although the parent's listing contains it: retried after growing pauses. */
   doubted(folder: Inode): void {
     const watched = this.#folders.get(folder);
     if (watched === undefined) return;
@@ -82,7 +82,7 @@ export class WatchedFolders {
     return this.#clock.elapsedMs() < (this.#folders.get(folder)?.retryAtMs ?? 0);
   }
 
-  /** Those whose listing is due unasked. `listedMs`: when a folder was listed last (wall); null for never. */
+  /** Folders due for an automatic refresh. `listedMs`: the time of a folder's last listing (wall); null for never. */
   due(listedMs: (folder: Inode) => number | null): readonly Inode[] {
     const due: Inode[] = [];
     for (const [folder, { usedMs, slowdown }] of this.#folders) {
@@ -93,7 +93,7 @@ export class WatchedFolders {
       const lastMs = listedMs(folder);
       if (lastMs === null) continue;
       const ageMs = this.#clock.nowMs() - lastMs;
-      // Younger than now: the wall clock was set back, and nobody knows how old it is.
+      // A time in the future: the wall clock was set back, and the age is unknown.
       if (ageMs < 0 || ageMs >= this.unaskedMs * slowdown) due.push(folder);
     }
     return due;
