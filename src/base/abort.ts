@@ -1,8 +1,8 @@
 import { setMaxListeners } from 'node:events';
 
 /**
- * A signal that aborts with the first of some, until it is released. `AbortSignal.any` is for sources that live no longer than what comes of
- * them: Node 20 keeps an entry for each with its source, also when it is long gone.
+ * A signal that aborts with the first of several, until it is released. Use `AbortSignal.any` only for sources that do
+ * not outlive the result: Node 20 keeps an entry per result in each source, even after the result is unreachable.
  */
 export function firstOf(sources: readonly AbortSignal[]): {
   readonly signal: AbortSignal;
@@ -27,10 +27,10 @@ export function firstOf(sources: readonly AbortSignal[]): {
 }
 
 /**
- * Waits for `work`, but no longer than `signal` lets it: the work itself goes on, for others or for nobody. How it ends then is
- * handled here in any case, also where the signal had aborted before: a rejection that nobody handles ends the process.
+ * Waits for `work` until `signal` aborts; the work itself continues. A later rejection of `work` is always handled
+ * here, even if the signal had aborted before: an unhandled rejection ends the process.
  *
- * @throws (rejects) what `work` rejects with · the signal's reason
+ * @throws (rejects) the error of `work` · the signal's reason
  */
 export function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {

@@ -4,8 +4,9 @@ import { loadAddon } from './native.ts';
 type Crc32 = (bytes: Uint8Array, before: number) => number;
 
 /**
- * crc32 of long bytes, going on from `before` (0: nothing came before them). The value of `zlib.crc32`, which takes twice as long where zlib
- * was built without the processor's instructions for it, as distributions do. No bytes change nothing; zlib says 0 for some views of none.
+ * crc32 of large byte arrays, continued from `before` (0 at the start). The value equals `zlib.crc32`, which takes
+ * twice as long if zlib was built without processor instructions, as in distributions. Empty input returns `before`;
+ * zlib returns 0 for some empty views.
  */
 export const crc32: Crc32 = fastest();
 
@@ -14,6 +15,6 @@ function fastest(): Crc32 {
   try {
     return loadAddon<{ crc32?: Crc32 }>().crc32 ?? portable;
   } catch {
-    return portable; // The addon is not built: who cannot do without it says so.
+    return portable; // The addon is not built: code that requires it reports that.
   }
 }

@@ -1,21 +1,21 @@
 /**
- * The only source of time and chance. Durations are measured with `elapsedMs`, which never jumps; moments that others see
- * (mtime, token expiry) come from `nowMs`, which may.
+ * The only source of time and randomness. Durations use `elapsedMs`, which never jumps; times visible to others (mtime,
+ * token expiry) use `nowMs`, which may.
  */
 export interface Clock {
-  /** Milliseconds since the epoch, by the wall. */
+  /** Milliseconds since the epoch, by the wall clock. */
   nowMs(): number;
-  /** Milliseconds since some fixed moment, monotonic, with fractions. */
+  /** Monotonic milliseconds since an arbitrary start, with fractions. */
   elapsedMs(): number;
-  /** Resolves after `ms`; rejects with the signal's reason when aborted first. Does not keep the process alive. */
+  /** Resolves after `ms`; rejects with the signal's reason if it aborts first. Does not keep the process alive. */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
-  /** Calls back after `ms`; returns what cancels it. Does not keep the process alive. */
+  /** Calls back after `ms`; returns a function that cancels it. Does not keep the process alive. */
   after(ms: number, callback: () => void): () => void;
   /** A number in [0, 1), for jitter. */
   random(): number;
 }
 
-/** What a timer of Node can wait: one that is asked for more calls back at once (Node's documentation of `setTimeout`). */
+/** Longest delay of a Node timer: longer ones fire immediately (Node's documentation of `setTimeout`). */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
 export const systemClock: Clock = {

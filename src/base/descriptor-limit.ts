@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 
-/** How many descriptors this process may have (RLIMIT_NOFILE, soft; proc(5)). Infinity where the system does not say. */
+/** The descriptor limit of this process (RLIMIT_NOFILE, soft; proc(5)). Infinity if the system does not report it. */
 export function descriptorLimit(): number {
   try {
     const limit = /^Max open files\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1];

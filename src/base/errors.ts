@@ -1,14 +1,14 @@
 import { constants } from 'node:os';
 
 /**
- * Every way to fail, and the one table that turns a failure into the errno a process sees (`toFsError`).
- * Nothing outside this file picks an errno for a failure that it did not itself decide on.
+ * All error classes, and the one table that maps an error to the errno that a process sees (`toFsError`). Other files
+ * choose an errno only for failures that they detect themselves.
  */
 
-/** The errnos this project answers with. Numbers come from the system, so they are right on every platform. */
+/** The errnos of this project. The numbers come from the system, so they are right on every platform. */
 export type Errno = keyof typeof constants.errno;
 
-/** A refusal or failure that we decided: carries the errno that the calling process gets. */
+/** A failure with a chosen errno, which the calling process gets. */
 export class FsError extends Error {
   override readonly name = 'FsError';
   readonly errno: Errno;
@@ -24,13 +24,13 @@ export class FsError extends Error {
   }
 }
 
-/** The service answered, and the answer is no. */
+/** The service refused the request. */
 export class ApiError extends Error {
   override readonly name = 'ApiError';
   readonly status: number;
   /** Method and path of the request, without secrets: `PUT /file/:sc:1:2/data`. */
   readonly request: string;
-  /** From Retry-After, where the answer had one. */
+  /** From Retry-After, if present. */
   readonly retryAfterMs: number | null;
 
   constructor(
@@ -46,16 +46,21 @@ export class ApiError extends Error {
   }
 }
 
-/** Whether the refusal passes by itself (docs/service.md 13.3: real 503s; rclone retries 429, 500, 502, 503, 504 and 509). */
+/**
+ * Whether the refusal is temporary (docs/service.md 13.3: real 503s; rclone retries 429, 500, 502, 503, 504 and 509).
+ */
 export function isPassing({ status }: ApiError): boolean {
   return status >= 500 || status === 429 || status === 408;
 }
 
-/** No usable answer came: what the service did with the request is *unknown*. Ask before repeating what may not be doubled. */
+/**
+ * No usable response: the outcome of the request is *unknown*. Check it before repeating a request that is not
+ * idempotent.
+ */
 export class TransportError extends Error {
   override readonly name = 'TransportError';
   readonly timedOut: boolean;
-  /** True where the request certainly never reached the service (connection refused, name not found). */
+  /** True if the request certainly never reached the service (connection refused, name not found). */
   readonly neverSent: boolean;
 
   constructor(message: string, options?: ErrorOptions & { timedOut?: boolean; neverSent?: boolean }) {
@@ -65,17 +70,20 @@ export class TransportError extends Error {
   }
 }
 
-/** The refresh token (or the key pair) was refused: someone has to sign in again. Not cured by retrying. */
+/** The refresh token (or the key pair) was refused: the user must sign in again. Retries do not help. */
 export class SignInError extends Error {
   override readonly name = 'SignInError';
 }
 
-/** An answer that the interface does not allow. Never retried: it would come again. */
+/** A response that the interface does not allow. Never retried: it would recur. */
 export class ProtocolError extends Error {
   override readonly name = 'ProtocolError';
 }
 
-/** The local store could not keep something. `full` where the disk is (lmdb says EIO for a full disk: the store tells them apart). */
+/**
+ * The local store could not save data. `full`: the disk is full (lmdb reports EIO for that; the store distinguishes
+ * them).
+ */
 export class StorageError extends Error {
   override readonly name = 'StorageError';
   readonly full: boolean;
@@ -86,7 +94,7 @@ export class StorageError extends Error {
   }
 }
 
-/** Whether this process, or the system, had no descriptor left: that passes, and says nothing about the file that was to be opened. */
+/** Whether the process or the system was out of descriptors: temporary, and unrelated to the file being opened. */
 export function isOutOfDescriptors(error: unknown): boolean {
   for (let at = error; at instanceof Error; at = at.cause) {
     const { code } = at as NodeJS.ErrnoException;
@@ -95,7 +103,9 @@ export function isOutOfDescriptors(error: unknown): boolean {
   return false;
 }
 
-/** A mistake of whoever gave a command: printed as one sentence, no stack. `exitCode` from the one table in `cli/exit-codes`. */
+/**
+ * A mistake in a command: printed as one sentence, without a stack. `exitCode` is from the table in `cli/exit-codes`.
+ */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
   readonly exitCode: number;
@@ -110,36 +120,38 @@ const ERRNO_OF_STATUS: ReadonlyMap<number, Errno> = new Map<number, Errno>([
   [401, 'EIO'], // after the one renewal of the token that the transport tries by itself; `cfs status` says *sign in again*
   [403, 'EACCES'],
   [416, 'EIO'],
-  // Neither is 409 (a conflict) nor 413 (over the storage limit): they are answers to a change, and a change is pushed behind the
-  // program's back (`sync/failure`). Whoever only reads or lists would be told "file exists" by `cat`: EIO.
-  // 404 is not here: whether it means ENOENT (a name was asked for) or ESTALE (a version's bytes) is known to the caller
-  // only, who throws FsError. 400 is not here either: the service calls our request malformed, so the bug is ours.
+  // 409 (conflict) and 413 (over the storage limit) are not here: they answer changes, which are pushed in the
+  // background (`sync/failure`). A reader would get a misleading "file exists"; it gets EIO. 404 is not here: only the
+  // caller, who throws FsError, knows whether it means ENOENT (a name) or ESTALE (a version's bytes). 400 is not here:
+  // a malformed request is a bug of this program.
 ]);
 
 /**
- * Turns whatever was thrown into the errno that a process will see.
+ * Converts any thrown value to the errno that a process sees.
  *
- * Anything unknown is EIO, never EPERM or ENOENT: a process that is told "not there" may go on and create the file, and one
- * told "not permitted" will not try again.
+ * Unknown errors are EIO, never EPERM or ENOENT: after ENOENT a process may create the file, and after EPERM it does
+ * not retry.
  */
 export function toFsError(error: unknown): FsError {
   if (error instanceof FsError) return error;
   if (error instanceof ApiError)
     return new FsError(ERRNO_OF_STATUS.get(error.status) ?? 'EIO', error.message, { cause: error });
-  // Offline and "no answer in time" look the same to a process: it may try again later.
+  // An outage and a timeout look the same to a process: it may retry later.
   if (error instanceof TransportError) return new FsError('ETIMEDOUT', error.message, { cause: error });
   if (error instanceof SignInError) return new FsError('EIO', error.message, { cause: error });
-  // Not EMFILE: it is not the limit of the process that is told.
+  // Not EMFILE: the caller's own limit is not exhausted.
   if (isOutOfDescriptors(error)) return new FsError('ENFILE', 'no descriptor is left', { cause: error });
   if (error instanceof StorageError) return new FsError(errnoOfStorage(error), error.message, { cause: error });
   if (error instanceof Error && error.name === 'TimeoutError')
-    return new FsError('ETIMEDOUT', 'took longer than its deadline', { cause: error });
+    return new FsError('ETIMEDOUT', 'the deadline was exceeded', { cause: error });
   if (error instanceof Error && error.name === 'AbortError')
     return new FsError('EINTR', 'interrupted by the caller', { cause: error });
   return new FsError('EIO', 'unexpected failure', { cause: error });
 }
 
-/** EFBIG: a place that no file on this disk has, 16 TiB on ext4. Writing there is the program's mistake, not the disk's. */
+/**
+ * EFBIG: an offset beyond this file system's limit, 16 TiB on ext4. That is the program's mistake, not a disk fault.
+ */
 function errnoOfStorage({ full, cause }: StorageError): Errno {
   if (full) return 'ENOSPC';
   return (cause as NodeJS.ErrnoException | undefined)?.code === 'EFBIG' ? 'EFBIG' : 'EIO';
@@ -150,15 +162,15 @@ const NAME_OF_NUMBER: ReadonlyMap<number, string> = new Map(
 );
 
 /**
- * The `code` of a failed system call. Node names only what libuv has a name for; of others, EDQUOT and ESTALE among them, the code is
- * *UNKNOWN* or *Unknown system error -122* (uv_err_name, src/uv-common.c), and the number says which it was.
+ * The `code` of a failed system call. Node names only errnos known to libuv. For others, such as EDQUOT and ESTALE, the
+ * code is *UNKNOWN* or *Unknown system error -122* (uv_err_name, src/uv-common.c), and the number decides.
  */
 export function systemCodeOf(error: unknown): string | undefined {
   const { code, errno } = (error ?? {}) as NodeJS.ErrnoException;
   return typeof errno === 'number' && /^unknown/i.test(code ?? '') ? (errnoNameOf(-errno) ?? code) : code;
 }
 
-/** The name of an errno, undefined for a number that is none. */
+/** The name of an errno, undefined for an unknown number. */
 export function errnoNameOf(number: number): Errno | undefined {
   return NAME_OF_NUMBER.get(number) as Errno | undefined;
 }
@@ -189,7 +201,7 @@ export function errorToRecord(error: unknown): ErrorRecord {
   return { name: error.name, message: error.message, stack: error.stack, fields };
 }
 
-/** The error of a record, as the class that was thrown on the other side. */
+/** Restores an error of its original class from a record. */
 export function errorOfRecord(record: ErrorRecord): Error {
   const { fields, message } = record;
   const make = (): Error => {

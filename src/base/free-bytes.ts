@@ -1,6 +1,9 @@
 import { statfsSync } from 'node:fs';
 
-/** What the file system under `directory` has left for a program of ours (statfs(2) f_bavail); null where it cannot be asked. */
+/**
+ * Free bytes of the file system of `directory` for unprivileged programs (statfs(2) f_bavail); null if it cannot be
+ * queried.
+ */
 export function freeBytesOf(directory: string): number | null {
   try {
     const { bavail, bsize } = statfsSync(directory);

@@ -7,14 +7,14 @@ export interface LmdbFile {
   readonly data: string;
   readonly lock: string;
   readonly readOnly?: boolean;
-  /** Stands between this and the system in tests. */
+  /** Replaces the system call in tests. */
   readonly openFile?: typeof openSync;
 }
 
-/** What LMDB opens: the data file, once more to write its first two pages through, and the lock file. */
+/** Descriptors that LMDB opens: the data file, a second one for its first two pages, and the lock file. */
 const DESCRIPTORS = 3;
 const MAGIC = 0xbeefc0de;
-/** Where it stands in a file, in words of 32 bits, and the size of a page: on machines of 64 and of 32 bits. */
+/** Offset of the magic number in 32-bit words, and the page size: on 64-bit and 32-bit machines. */
 const HEADS = [
   { magic: 6, pageBytes: 12 },
   { magic: 4, pageBytes: 8 },
@@ -22,11 +22,13 @@ const HEADS = [
 const HEAD_WORDS = 13;
 
 /**
- * Asked before LMDB is to open a file: an open that fails does not throw but ends the process by SIGSEGV, because lmdb 3.5.6 frees what
- * belongs to it twice (`EnvWrap::openEnv` and `closeEnv` in its env.cpp). So it is not given what can be seen to fail: no descriptors, a file
- * that does not begin as LMDB's do (`mdb_env_read_header` in its mdb.c), a lock file that is none.
+ * Checks a file before LMDB opens it. A failed open does not throw but ends the process by SIGSEGV, because lmdb 3.5.6
+ * frees its memory twice (`EnvWrap::openEnv` and `closeEnv` in its env.cpp). So predictable failures are rejected
+ * first: no descriptors, a file without LMDB's header (`mdb_env_read_header` in its mdb.c), a lock file that is not a
+ * regular file.
  *
- * What is damaged further behind may still end the process, and another thread that takes the last descriptors meanwhile.
+ * Damage further inside the file can still end the process, as can another thread that takes the last descriptors in
+ * between.
  *
  * @throws StorageError
  */
@@ -37,7 +39,8 @@ export function refuseUnopenable(file: LmdbFile): void {
     if (readOnly || isThere(data)) {
       const fd = openFile(data, readOnly ? 'r' : 'r+');
       held.push(fd);
-      if (!isWhole(fd, readOnly)) throw new StorageError(`${data} is damaged: it does not begin as a file of LMDB's`);
+      if (!isWhole(fd, readOnly))
+        throw new StorageError(`${data} is damaged: it does not have the header of an LMDB file`);
     }
     while (held.length < DESCRIPTORS) held.push(openFile(devNull, 'r'));
     checkLock(lock, readOnly);
@@ -49,7 +52,7 @@ export function refuseUnopenable(file: LmdbFile): void {
   }
 }
 
-/** An empty one is made anew by whoever may write. */
+/** LMDB initializes an empty file if it may write. */
 function isWhole(fd: number, readOnly: boolean): boolean {
   const { size } = fstatSync(fd);
   if (size === 0) return !readOnly;
@@ -60,11 +63,14 @@ function isWhole(fd: number, readOnly: boolean): boolean {
   return pageBytes > 0 && size >= 2 * pageBytes;
 }
 
-/** Not opened: closing it would let go of the locks that this process has on it (fcntl(2)), where it has the file open already. */
+/**
+ * Checks the lock file without opening it: closing it would release the locks that this process already has on it
+ * (fcntl(2)).
+ */
 function checkLock(lock: string, readOnly: boolean): void {
   const entry = statSync(lock, { throwIfNoEntry: false });
-  if (entry?.isFile() === false) throw new StorageError(`${lock} is no file`);
-  if (readOnly) return; // LMDB does without, where it may not write
+  if (entry?.isFile() === false) throw new StorageError(`${lock} is not a regular file`);
+  if (readOnly) return; // without write access LMDB does not need it
   const folder = dirname(lock);
   if (entry !== undefined) accessSync(lock, constants.R_OK | constants.W_OK);
   else if (isThere(folder)) accessSync(folder, constants.W_OK | constants.X_OK);

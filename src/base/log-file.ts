@@ -14,18 +14,18 @@ import {
 } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 
-/** What one log may take on the disk: (LOG_FILES_KEPT + 1) × LOG_BYTES_MAX, and a line. */
+/** Disk space of one log: (LOG_FILES_KEPT + 1) × LOG_BYTES_MAX, plus one line. */
 export const LOG_BYTES_MAX = 10 * 1024 ** 2;
 export const LOG_FILES_KEPT = 3;
-/** Renaming takes microseconds: a lock that is so much older than the log belongs to a process that died in between. */
+/** Renaming takes microseconds: a lock older than this belongs to a process that died. */
 const LOCK_MS_MAX = 60_000;
 
 /**
- * A file that lines are appended to and that is put aside when it is full: `mount.log` becomes `mount.log.1`, that one
- * `mount.log.2`, and the oldest goes. Synchronous, so that the last line before a crash is there.
+ * A log file with rotation: when full, `mount.log` becomes `mount.log.1`, that one `mount.log.2`, and the oldest is
+ * deleted. Synchronous, so that the last line before a crash is written.
  *
- * Several threads and processes may write the same log: each sees by the file's inode that another one put it aside, and a lock
- * file keeps two from doing so at once. Never throws: a disk without room for a log line must not end a mount.
+ * Several threads and processes may write the same log: each detects a rotation by the file's inode, and a lock file
+ * serializes rotations. Never throws: a full disk must not end a mount.
  */
 export class LogFile {
   readonly #path: string;
@@ -45,7 +45,7 @@ export class LogFile {
       const { size, ino } = fstatSync(fd);
       if (size >= this.#bytesMax) this.#putAside(ino);
     } catch (error) {
-      // A pipe that is full stays open: whoever reads it may see its end otherwise, and go.
+      // A full pipe stays open: after a close its reader might see the end and exit.
       if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') this.#close();
     }
   }
@@ -54,7 +54,7 @@ export class LogFile {
     this.#close();
   }
 
-  /** The descriptor of what has the name now. */
+  /** The descriptor of the file that has the name now. */
   #current(): number {
     const named = statSync(this.#path, { throwIfNoEntry: false });
     if (this.#fd !== null) {
@@ -75,11 +75,11 @@ export class LogFile {
     try {
       held = openSync(lock, 'wx', 0o600);
     } catch {
-      return; // another one is at it
+      return; // another process is rotating
     }
     try {
       const named = statSync(this.#path);
-      // It was done meanwhile; and a terminal or a pipe has no end.
+      // Another process has rotated it; terminals and pipes are not rotated.
       if (named.ino !== ino || !named.isFile()) return;
       for (let number = LOG_FILES_KEPT; number > 1; number--) rename(`${place}.${number - 1}`, `${place}.${number}`);
       rename(place, `${place}.1`);
@@ -93,7 +93,7 @@ export class LogFile {
   #removeOldLock(lock: string): void {
     const held = statSync(lock, { throwIfNoEntry: false });
     if (held === undefined) return;
-    // Both times by the same clock, that of the disk: the log was written just now.
+    // Both times come from the disk's clock: the log was written just now.
     if (statSync(this.#path).mtimeMs - held.mtimeMs > LOCK_MS_MAX) rmSync(lock, { force: true });
   }
 
@@ -104,8 +104,8 @@ export class LogFile {
 }
 
 /**
- * Opens a log to append to. A terminal that was stopped (Ctrl-S), or a pipe that is not read, takes no more and says so (EAGAIN) instead of
- * making whoever writes wait: that would be the thread that answers the kernel. For files it is all the same.
+ * Opens a log for appending, without blocking: a stopped terminal (Ctrl-S) or an unread pipe then fails with EAGAIN
+ * instead of blocking the thread that answers the kernel. No effect on regular files.
  */
 export function openLog(path: string): number {
   const { O_WRONLY, O_APPEND, O_CREAT, O_NONBLOCK, O_NOCTTY } = constants;
@@ -121,8 +121,8 @@ function rename(from: string, to: string): void {
 }
 
 /**
- * Where the file lies that a path leads to: a link to it stays what it is. Null for an open file of a process (/dev/stdout, /dev/fd/3), whoever
- * writes it: such a link has no place of its own, and /dev is the whole machine's.
+ * Resolves a path to the file's location, so that a symlink to it is preserved. Null for an open file of a process
+ * (/dev/stdout, /dev/fd/3): such a link has no location of its own, and /dev is shared by the whole machine.
  */
 function placeOf(path: string): string | null {
   const folder = realpathSync(dirname(path));

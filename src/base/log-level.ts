@@ -1,4 +1,4 @@
-// Beside log.ts, which brings the library that writes: whoever only reads a command line starts without it.
+// Separate from log.ts, which loads the logging library: parsing a command line does not need it.
 
 export const LOG_LEVELS = ['error', 'warn', 'info', 'debug', 'trace', 'silent'] as const;
 

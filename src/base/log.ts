@@ -9,12 +9,12 @@ import type { LogLevel } from './log-level.ts';
  * debug: what a developer needs.
  */
 export type Logger = Pick<PinoLogger, 'error' | 'warn' | 'info' | 'debug' | 'trace'> & {
-  /** Of the logger that `createLogger` made: setting it sets that of all its children too, at any time. */
+  /** Level of the logger of `createLogger`; setting it also sets all its children, at any time. */
   level: string;
   child(fields: Record<string, unknown>): Logger;
 };
 
-/** Fields that may hold a secret, wherever they stand in a log line. Never log a whole request or account object. */
+/** Fields that may contain a secret, anywhere in a log line. Never log a whole request or account object. */
 const SECRET_FIELDS = ['password', 'privateAccessKey', 'refreshToken', 'accessToken', 'authorization', 'token'];
 
 /**
@@ -27,7 +27,7 @@ export function createLogger(options: {
   file?: string | null;
 }): Logger {
   const paths = SECRET_FIELDS.flatMap((field) => [field, `*.${field}`, `*.*.${field}`]);
-  // Made at the start, one for each part: a logger for each operation would be a leak here.
+  // Created at startup, one for each part: a logger per operation would leak here.
   const children: PinoLogger[] = [];
   const onChild = (child: PinoLogger): void => void children.push(child);
   const logger = pino(
@@ -37,7 +37,7 @@ export function createLogger(options: {
   return withCommonLevel(logger, children) as unknown as Logger;
 }
 
-/** pino copies the level into a child when it is made. */
+/** pino copies the level into a child at creation. */
 function withCommonLevel(logger: PinoLogger, children: readonly PinoLogger[]): PinoLogger {
   const prototype = Object.getPrototypeOf(logger) as PinoLogger;
   const own: PropertyDescriptor & ThisType<PinoLogger> = {
@@ -56,15 +56,16 @@ function destinationOf(file: string | null | undefined): DestinationStream {
   return new LogFile(file);
 }
 
-/** Lines as the journal reads them; see `lineDestination`. */
+/** Lines in the journal's format; see `lineDestination`. */
 export function journalDestination(fd: number): DestinationStream {
   const lines = lineDestination(fd);
   return { write: (line) => lines.write(journalLine(line)) };
 }
 
 /**
- * Never throws: standard error is non-blocking as soon as somebody looked at `process.stderr`, so that a reader that stalls is EAGAIN
- * here and one that is gone EPIPE; and it may be a file on a full disk. Such a line is lost: what it tells of must go on.
+ * Never throws. Standard error becomes non-blocking once `process.stderr` is accessed, so that a stalled reader causes
+ * EAGAIN and a closed one EPIPE; it may also be a file on a full disk. Such a line is lost: the operation that logs
+ * must continue.
  */
 export function lineDestination(fd: number): DestinationStream {
   return {
@@ -72,18 +73,18 @@ export function lineDestination(fd: number): DestinationStream {
       try {
         writeSync(fd, line);
       } catch {
-        // nowhere left to say so
+        // there is no other place to report this
       }
     },
   };
 }
 
-/** A line as the journal reads it from standard error: with its priority in front (sd-daemon(3)). */
+/** A line for the journal on standard error, prefixed with its priority (sd-daemon(3)). */
 export function journalLine(line: string): string {
   const level = Number(/^\{"level":(\d+)/.exec(line)?.[1] ?? 30);
   const priority = level >= 60 ? 2 : level >= 50 ? 3 : level >= 40 ? 4 : level >= 30 ? 6 : 7;
   return `<${priority}>${line}`;
 }
 
-/** A logger that keeps nothing: for tests and for tools that report in another way. */
+/** A logger without output: for tests and for tools that report in another way. */
 export const silentLogger: Logger = pino({ level: 'silent' }) as unknown as Logger;

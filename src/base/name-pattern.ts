@@ -1,6 +1,9 @@
-/** A pattern of names as a regular expression, for use without case. `*`, `?`, `[a-p]` and `[!a-p]` as in a shell. @throws RangeError */
+/**
+ * Converts a name pattern to a regular expression, for case-insensitive use. `*`, `?`, `[a-p]` and `[!a-p]` as in a
+ * shell. @throws RangeError
+ */
 export function namePattern(pattern: string): string {
-  if (pattern === '' || pattern.includes('/')) throw new RangeError(`"${pattern}" is no pattern of names`);
+  if (pattern === '' || pattern.includes('/')) throw new RangeError(`"${pattern}" is not a valid name pattern`);
   return pattern.replace(/\[(!?)([^\]\\^]+)\]|[\s\S]/g, (token, not: string | undefined, set: string | undefined) => {
     if (set !== undefined) {
       const range = `[${not === '' ? '' : '^'}${set.replaceAll('[', '\\[')}]`;
@@ -15,6 +18,6 @@ function mustCompile(expression: string, pattern: string): void {
   try {
     new RegExp(expression, 'isu');
   } catch (error) {
-    throw new RangeError(`"${pattern}" is no pattern of names`, { cause: error });
+    throw new RangeError(`"${pattern}" is not a valid name pattern`, { cause: error });
   }
 }

@@ -6,14 +6,16 @@ import { type Errno, errnoNameOf, FsError, UsageError } from './errors.ts';
 import { systemKind, whyUnsupported } from './supported-system.ts';
 
 /**
- * The door to our addon (native-deps/fuse-kernel), and those of its functions that have nothing to do with the kernel's FUSE
- * protocol: fallocate(2) and reads that do not block. `kernel/native.ts` types the rest.
+ * Loads the addon (native-deps/fuse-kernel) and wraps its functions that are unrelated to FUSE: fallocate(2) and
+ * non-blocking reads. `kernel/native.ts` types the rest.
  */
 
-/** Where the addon may lie, seen from src/base and dist/base alike: built here, or brought by the npm package. */
+/**
+ * Possible locations of the addon, relative to src/base and dist/base alike: built here, or shipped in the npm package.
+ */
 const PLACES = ['build', `prebuilds/${process.platform}-${process.arch}`];
 
-/** What the functions of files.c look like; they return a negative errno instead of throwing. */
+/** The functions of files.c; they return a negative errno instead of throwing. */
 interface FileFunctions {
   punchHole(fd: number, offset: number, length: number): number;
   allocate(fd: number, offset: number, length: number, keepSize: 0 | 1): number;
@@ -23,9 +25,9 @@ interface FileFunctions {
 }
 
 /**
- * The addon itself; loaded once per thread (`require` keeps it).
+ * The addon, loaded once per thread (`require` caches it).
  *
- * @throws UsageError when it was never built, or cannot be loaded on this system
+ * @throws UsageError if it was not built, or cannot be loaded on this system
  */
 export function loadAddon<T>(): T {
   const require = createRequire(import.meta.url);
@@ -46,14 +48,14 @@ export function loadAddon<T>(): T {
   throw new UsageError('the kernel addon is not built; run: node scripts/build-native.mjs', 1);
 }
 
-/** What dlopen(3) says names files and symbols; a person hears what is wrong with the system, where it is that. */
+/** dlopen(3) reports files and symbols; if the system is unsupported, the message says that instead. */
 function notLoaded(error: Error): UsageError {
   const why = whyUnsupported(systemKind())?.sentence;
   const sentence = why ?? `the kernel addon cannot be loaded: ${error.message}; run: node scripts/build-native.mjs`;
   return new UsageError(sentence, 1, { cause: error });
 }
 
-/** Room and holes of local files; how the content store gives space back and reads without waiting. */
+/** Space management and non-blocking reads of local files, for the content store. */
 export class NativeFiles {
   readonly #functions: FileFunctions;
 
@@ -61,25 +63,29 @@ export class NativeFiles {
     this.#functions = functions;
   }
 
-  /** Gives the range back to the disk; it reads as zeros. The size stays. @throws FsError EOPNOTSUPP where the disk cannot */
+  /**
+   * Deallocates the range, which then reads as zeros. The size stays. @throws FsError EOPNOTSUPP if the file system
+   * does not support it
+   */
   punchHole(fd: number, offset: number, length: number): void {
     checked('punch a hole', this.#functions.punchHole(fd, offset, length));
   }
 
-  /** Reserves room for the range; without `keepSize` the file grows to its end. @throws FsError ENOSPC, EOPNOTSUPP */
+  /** Allocates space for the range; without `keepSize` the file grows to its end. @throws FsError ENOSPC, EOPNOTSUPP */
   allocate(fd: number, offset: number, length: number, keepSize: 'keep-size' | 'grow'): void {
     checked('reserve room', this.#functions.allocate(fd, offset, length, keepSize === 'keep-size' ? 1 : 0));
   }
 
-  /** Bytes that the file occupies on its disk, holes left out. */
+  /** Allocated bytes of the file, without holes. */
   allocatedBytes(fd: number): number {
     return checked('measure a file', this.#functions.allocatedBytes(fd));
   }
 
   /**
-   * Locks the file (flock(2)) until its descriptor is closed, however the process ends, and without waiting.
+   * Locks the file (flock(2)) without waiting, until its descriptor is closed or the process ends.
    *
-   * @returns false when somebody has it, in another container or process @throws FsError where the file system knows no locks
+   * @returns false if another process or container has the lock @throws FsError if the file system does not support
+   * locks
    */
   lock(fd: number, how: 'alone' | 'shared'): boolean {
     const result = this.#functions.lock(fd, how === 'alone' ? 1 : 0);
@@ -87,9 +93,9 @@ export class NativeFiles {
   }
 
   /**
-   * Fills `bytes` from `position` as far as the page cache has it, without waiting for the disk.
+   * Fills `bytes` from `position` with data in the page cache, without waiting for the disk.
    *
-   * @returns bytes read, possibly fewer than asked for (0: the end of the file), or null when the disk would have to be asked
+   * @returns bytes read, possibly fewer than requested (0: the end of the file), or null if a disk read would be needed
    */
   preadNowait(fd: number, bytes: Uint8Array, position: number): number | null {
     const result = this.#functions.preadNowait(fd, bytes, position);
@@ -98,7 +104,8 @@ export class NativeFiles {
 }
 
 /**
- * Sends one message to a datagram socket of unix(7), which Node has none of; a path that begins with `@` is abstract.
+ * Sends one message to a datagram socket of unix(7), which Node does not support; a path that begins with `@` is
+ * abstract.
  *
  * @throws FsError with the errno
  */
@@ -107,7 +114,7 @@ export function sendDatagram(path: string, text: string): void {
   checked(`send a message to ${path}`, addon.sendDatagram(path, text));
 }
 
-/** A result of the addon, or its negative errno as an error that says what was tried. */
+/** Returns a result of the addon, or throws its negative errno with the name of the attempted operation. */
 export function checked(what: string, result: number): number {
   if (result >= 0) return result;
   const errno = errnoOf(result);

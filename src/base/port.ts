@@ -1,21 +1,21 @@
 import { type ErrorRecord, errorOfRecord, errorToRecord } from './errors.ts';
 
 /**
- * The typed seam between the two threads: calls with an answer, cancellation, and outcomes without one.
+ * Typed RPC between the two threads: calls with a result, cancellation, and one-way messages.
  *
- * Bytes do not travel over it, except small ones: a call names files and extents, and the other thread reads or writes the
- * file. `ArrayBuffer`s of returned `Uint8Array`s are copied (they are small); nothing is detached under its owner's feet.
+ * Only small byte arrays cross it: a call names files and extents, and the other thread reads or writes the file.
+ * `ArrayBuffer`s of returned `Uint8Array`s are copied; none is detached from its owner.
  */
 
-/** The part of a MessagePort (or Worker) that is used; the same on both sides. */
+/** The used part of a MessagePort (or Worker); the same on both sides. */
 export interface Channel {
   postMessage(message: unknown): void;
   on(event: 'message', listener: (message: unknown) => void): unknown;
 }
 
 /**
- * Methods offered to the other side: arguments and results are plain data. An AbortSignal may stand last, and before it a
- * function that is told plain data while the call lasts; all that was told arrives before the result.
+ * Methods offered to the other side; arguments and results are plain data. The last argument may be an AbortSignal.
+ * Before it there may be a callback that receives plain data during the call; all its calls arrive before the result.
  */
 export type Service = object;
 
@@ -40,7 +40,7 @@ interface Waiting {
   readonly hear: ((value: unknown) => void) | null;
 }
 
-/** One end of the seam. Both ends may offer services and use those of the other. */
+/** One end of the port. Both ends may offer and use services. */
 export class Port {
   readonly #channel: Channel;
   readonly #services = new Map<string, Service>();
@@ -54,12 +54,15 @@ export class Port {
     channel.on('message', (message) => this.#receive(message as Message));
   }
 
-  /** Lets the other side call the methods of `service` under `name`. */
+  /** Offers the methods of `service` to the other side under `name`. */
   offer(name: string, service: Service): void {
     this.#services.set(name, service);
   }
 
-  /** The other side's service `name`: every method returns a promise; a last argument that is an AbortSignal cancels over there. */
+  /**
+   * A proxy for the other side's service `name`: every method returns a promise; an AbortSignal as the last argument
+   * cancels the call there.
+   */
   remote<T extends object>(name: string): T {
     const methods = new Map<string, unknown>();
     return new Proxy({} as T, {
@@ -75,7 +78,7 @@ export class Port {
     });
   }
 
-  /** Fails all calls under way and to come: the other thread is gone. */
+  /** Fails all pending and future calls: the other thread has ended. */
   close(reason: Error): void {
     this.#closed = reason;
     for (const waiting of this.#waiting.values()) waiting.reject(reason);

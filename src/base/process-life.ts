@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs';
 
-/** How far a process is. `ending`: its threads are on their way out of the kernel; they may finish a call, but begin none. */
+/** State of a process. `ending`: its threads are leaving the kernel; they may finish a call, but start none. */
 export type ProcessLife = 'running' | 'ending' | 'ended';
 
 /**
- * What has ended may stay listed for as long as its parent likes, and kill(2) finds it all that time: where it was inherited by a
- * first process that asks for the dead every two seconds, or, in a container, never.
+ * An ended process stays listed, and visible to kill(2), until its parent reaps it. An init process may do that only
+ * every two seconds or, in a container, never.
  */
 export function processLife(pid: number): ProcessLife {
   const stat = processStat(pid);
@@ -14,19 +14,19 @@ export function processLife(pid: number): ProcessLife {
   return stat.threads <= 1 ? 'ended' : 'ending';
 }
 
-/** When a process that has not ended began, in the kernel's ticks since boot; null where there is no /proc, or no such process. */
+/** Start time of a live process, in kernel ticks since boot; null without /proc, or without such a process. */
 export function processStart(pid: number): string | null {
   return processStat(pid)?.startTicks ?? null;
 }
 
-/** Zombie and dead, as proc(5) calls them. */
+/** Zombie and dead, by the codes of proc(5). */
 const GONE: ReadonlySet<string> = new Set(['Z', 'X']);
 
-/** From /proc/PID/stat; null where there is none. */
+/** From /proc/PID/stat; null if it does not exist. */
 function processStat(pid: number): { state: string; threads: number; startTicks: string } | null {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    // What stands before the third field may contain anything.
+    // The text before the third field may contain anything.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
     return { state: fields[0] ?? '', threads: Number(fields[17]), startTicks: fields[19] ?? '' };
   } catch {
@@ -34,7 +34,7 @@ function processStat(pid: number): { state: string; threads: number; startTicks:
   }
 }
 
-/** Where there is no /proc. */
+/** For systems without /proc. */
 function isListed(pid: number): boolean {
   try {
     process.kill(pid, 0);

@@ -3,7 +3,7 @@ import { UsageError } from './errors.ts';
 
 /** A proxy between this machine and the service. */
 export interface ServiceProxy {
-  /** Scheme, host and port, without credentials: `http://proxy.example:3128`. People see it. */
+  /** Scheme, host and port, without credentials: `http://proxy.example:3128`. Shown to users. */
   readonly address: string;
   readonly credentials: ProxyCredentials | null;
   /** The option or environment variable that named the proxy: `--proxy`, `HTTPS_PROXY`. */
@@ -17,7 +17,7 @@ export interface ProxyCredentials {
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-/** Schemes and their usual ports. All SOCKS schemes mean SOCKS 5 with names resolved by the proxy. */
+/** Schemes and their default ports. All SOCKS schemes mean SOCKS 5 with name resolution by the proxy. */
 const SCHEMES: ReadonlyMap<string, { readonly scheme: string; readonly port: string }> = new Map([
   ['http:', { scheme: 'http', port: '80' }],
   ['https:', { scheme: 'https', port: '443' }],
@@ -26,7 +26,7 @@ const SCHEMES: ReadonlyMap<string, { readonly scheme: string; readonly port: str
   ['socks5h:', { scheme: 'socks5', port: '1080' }],
 ]);
 
-/** The first variable that is not empty counts. The table in docs/troubleshooting.md lists them. */
+/** The first non-empty variable applies. The table in docs/troubleshooting.md lists them. */
 const VARIABLES = {
   'https:': ['https_proxy', 'HTTPS_PROXY', 'all_proxy', 'ALL_PROXY', 'http_proxy', 'HTTP_PROXY'],
   'http:': ['http_proxy', 'HTTP_PROXY', 'all_proxy', 'ALL_PROXY'],
@@ -34,9 +34,10 @@ const VARIABLES = {
 const EXEMPTIONS = ['no_proxy', 'NO_PROXY'] as const;
 
 /**
- * A proxy's address as people write it: `host:port` means `http://host:port`.
+ * Parses a proxy address as users write it: `host:port` means `http://host:port`.
  *
- * @throws RangeError for anything else than a scheme, credentials, host and port. The message never repeats the text, which may hold a password.
+ * @throws RangeError unless it consists of scheme, credentials, host and port. The message never repeats the text,
+ * which may contain a password.
  */
 export function parseProxy(text: string): Pick<ServiceProxy, 'address' | 'credentials'> {
   const trimmed = text.trim();
@@ -52,10 +53,10 @@ export function parseProxy(text: string): Pick<ServiceProxy, 'address' | 'creden
 }
 
 /**
- * The proxy that the environment names for `origin`.
+ * The proxy for `origin` in the environment.
  *
- * @returns null where it names none, or NO_PROXY exempts the service
- * @throws UsageError naming the variable that holds no address of a proxy
+ * @returns null if there is none, or NO_PROXY exempts the service
+ * @throws UsageError naming the variable with an invalid address
  */
 export function proxyInEnvironment(origin: string, env: Env): ServiceProxy | null {
   const { protocol } = new URL(origin);
@@ -69,7 +70,7 @@ export function proxyInEnvironment(origin: string, env: Env): ServiceProxy | nul
   }
 }
 
-/** What the environment has of user name and password for the proxy at `address`, whatever NO_PROXY says. */
+/** User name and password in the environment for the proxy at `address`, regardless of NO_PROXY. */
 export function credentialsInEnvironment(address: string, env: Env): ProxyCredentials | null {
   for (const name of VARIABLES['https:']) {
     if (!isSet(env[name])) continue;
@@ -83,7 +84,7 @@ export function credentialsInEnvironment(address: string, env: Env): ProxyCreden
   return null;
 }
 
-/** Whether a host name of a URL means this machine: no proxy can reach it. */
+/** Whether a URL's host name is this machine, which a proxy cannot reach. */
 export function isLoopback(hostname: string): boolean {
   return hostname === 'localhost' || hostname === '[::1]' || /^127(\.\d{1,3}){3}$/.test(hostname);
 }
@@ -118,7 +119,7 @@ function isWithin(host: string, network: string): boolean {
   return list.check(host, kind);
 }
 
-/** @returns undefined for percent signs that encode nothing */
+/** @returns undefined for invalid percent encoding */
 function credentialsOf({ username, password }: URL): ProxyCredentials | null | undefined {
   if (username === '' && password === '') return null;
   try {
@@ -132,7 +133,7 @@ function isSet(value: string | undefined): boolean {
   return value !== undefined && value.trim() !== '';
 }
 
-/** The host without the brackets that an IPv6 address has in a URL. */
+/** The host without the brackets of an IPv6 address in a URL. */
 export function unbracketed(hostname: string): string {
   return hostname.replace(/^\[|\]$/g, '');
 }

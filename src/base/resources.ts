@@ -1,22 +1,22 @@
 import type { ResourceUrl, VersionUrl } from './vocabulary.ts';
 
 /**
- * What the service has, as plain objects: the form in which `remote/` hands it to everybody else. No XML and no HTTP above
- * this line, no inode below it. Plain data only: these objects cross the port between the two threads.
+ * Remote resources as plain objects: the form in which `remote/` passes them on. No code above uses XML or HTTP, no
+ * code below uses inodes. Plain data only: these objects cross the port between the two threads.
  */
 
 export interface RemoteFolder {
   readonly kind: 'folder';
   readonly url: ResourceUrl;
-  /** displayName as the service has it; anything, also `/`, `.` or an empty text. */
+  /** displayName of the service; any text, including `/`, `.` and the empty text. */
   readonly name: string;
-  /** What is particular about it where the whole account is shown; left out for a folder of the user's own. */
+  /** Special role of the folder when the whole account is shown; absent for the user's own folders. */
   readonly place?: FolderPlace;
 }
 
 /**
- * `made`: no folder of the service, but made to show what the account has; nothing is made or removed in it. `shared`: the top of a
- * folder that somebody else shares, with leave to change what is in it; `read-only`: without.
+ * `made`: a synthetic folder of this program, in which nothing is created or removed. `shared`: the top folder of
+ * another user's share, with write permission; `read-only`: without it.
  */
 export type FolderPlace = 'made' | 'shared' | 'read-only';
 
@@ -24,73 +24,76 @@ export interface RemoteFile {
   readonly kind: 'file';
   readonly url: ResourceUrl;
   readonly name: string;
-  /** Bytes of the newest complete version; null while none was ever filled in (the service says -1). */
+  /** Length of the newest complete version; null without one (the service sends -1). */
   readonly sizeBytes: number | null;
-  /** The service's clock, milliseconds since the epoch; null where it was left out. */
+  /** By the service's clock, milliseconds since the epoch; null if absent. */
   readonly lastModifiedMs: number | null;
   readonly mediaType: string | null;
-  /** False for a file that was created but never filled: it is shown as empty and never fetched. */
+  /** False for a file without data: it is shown as empty and never fetched. */
   readonly presentOnServer: boolean;
 }
 
 export type RemoteEntry = RemoteFolder | RemoteFile;
 
-/** A folder or file asked for by its own URL: also says where it is now. */
+/** A folder or file requested by its own URL, with its present parent. */
 export type RemoteResource = RemoteEntry & {
-  /** URL of the folder it lies in; null for a top-level folder. */
+  /** URL of the parent folder; null for a top-level folder. */
   readonly parent: ResourceUrl | null;
 };
 
-/** Pages of one listing: two million entries as we ask for them, or a service that never says no. */
+/**
+ * Limit of pages of one listing: two million entries at the requested page size. Protects against a listing that does
+ * not end.
+ */
 export const LISTING_PAGES_MAX = 4_000;
 
 /** One page of a folder's listing. */
 export interface ListingPage {
   readonly entries: readonly RemoteEntry[];
-  /** Whether another page is to be asked for, from `start + entries.length` on. */
+  /** Whether another page follows, from `start + entries.length` on. */
   readonly hasMore: boolean;
-  /** The service's clock when it answered (its Date header), milliseconds since the epoch; null where it sent none. */
+  /** The service's clock at the response (its Date header), milliseconds since the epoch; null without one. */
   readonly serverTimeMs: number | null;
 }
 
 export interface RemoteVersion {
   readonly url: VersionUrl;
-  /** Bytes of a complete version; of an incomplete one, how many the service holds so far. */
+  /** Length of a complete version; for an incomplete one, the bytes stored so far. */
   readonly sizeBytes: number;
   readonly complete: boolean;
   readonly lastModifiedMs: number | null;
   readonly mediaType: string | null;
 }
 
-/** What the service holds of a version's data. */
+/** The stored part of a version's data. */
 export interface UploadProgress {
   readonly complete: boolean;
   readonly receivedBytes: number;
 }
 
-/** A piece of a body to be sent: bytes at hand, a range of a local file, or zeros. */
+/** A piece of a request body: bytes in memory, a range of a local file, or zeros. */
 export type BodyPiece =
   | { readonly kind: 'bytes'; readonly bytes: Uint8Array }
   | { readonly kind: 'file'; readonly path: string; readonly offset: number; readonly length: number }
   | { readonly kind: 'zeros'; readonly length: number };
 
 /**
- * Where fetched bytes go: handed back (small contents), or written into a file at the same offset as in the version. Nobody
- * waits for what `isAhead`: what somebody waits for goes first.
+ * Target of a fetch: returned (small contents), or written to a file at the offsets of the version. Fetches with
+ * `isAhead` are speculative; requested ones have priority.
  */
 export type FetchTarget = ({ readonly kind: 'memory' } | { readonly kind: 'file'; readonly path: string }) & {
   readonly isAhead?: boolean;
 };
 
-/** crc32 of the bytes of blocks that follow each other, from block `first` on; of a version's last block, of what it has. */
+/** crc32 of consecutive blocks from `first` on; a version's last block may be shorter. */
 export interface BlockMarks {
   readonly first: number;
   readonly marks: readonly number[];
 }
 
 /**
- * What of a fetch is in its file by now, from its start on, and the marks of the blocks that are new in it, where they were computed. Told
- * again while bytes come of which none is in the file yet, or that go into memory.
+ * Progress of a fetch: the extent in its file, from the start on, with the checksums of newly completed blocks, if
+ * computed. Repeated while bytes arrive that are not in the file yet, or go to memory.
  */
 export interface WrittenExtent {
   readonly start: number;
@@ -99,8 +102,8 @@ export interface WrittenExtent {
 }
 
 /**
- * What a fetch brought. `extent` may reach further than what was asked for: a service that ignores Range sends everything,
- * and all of it is kept. `bytes` is there for the memory target only.
+ * Result of a fetch. `extent` may exceed the request: if a service ignores Range and sends everything, all of it is
+ * kept. `bytes` is set for the memory target only.
  */
 export interface FetchedRange {
   readonly extent: { readonly start: number; readonly end: number };

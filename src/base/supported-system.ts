@@ -1,4 +1,4 @@
-/** The C library that the addon and LMDB's build ask for (`objdump -T`: pthread_setname_np@GLIBC_2.34). */
+/** Minimum glibc version of the addon and of LMDB's build (`objdump -T`: pthread_setname_np@GLIBC_2.34). */
 const GLIBC_MIN = [2, 34] as const;
 const ARCHITECTURES: readonly string[] = ['x64', 'arm64'];
 
@@ -9,20 +9,20 @@ export interface SystemKind {
   readonly glibc: string | null;
 }
 
-/** What no installation can change about this system. */
+/** A requirement of this program that the system cannot meet. */
 export interface Unsupported {
   readonly what: 'architecture' | 'glibc';
-  /** Without a full stop. */
+  /** Without a final full stop. */
   readonly sentence: string;
 }
 
 export function systemKind(): SystemKind {
-  // The types of Node do not have it: docs "Diagnostic report", header.
+  // Missing in Node's types: docs "Diagnostic report", header.
   const { header } = process.report.getReport() as unknown as { header: { readonly glibcVersionRuntime?: string } };
   return { architecture: process.arch, glibc: header.glibcVersionRuntime ?? null };
 }
 
-/** Why this program cannot run on such a system; null where it can. */
+/** Why this program cannot run on the system; null if it can. */
 export function whyUnsupported({ architecture, glibc }: SystemKind): Unsupported | null {
   if (!ARCHITECTURES.includes(architecture))
     return { what: 'architecture', sentence: `processors of the kind ${architecture} are not supported` };

@@ -197,7 +197,7 @@ export class OpBoundary {
       }
       const sinceMs = pending.op === 'read' ? Math.max(pending.startedMs, this.#bytesCameMs()) : pending.startedMs;
       if (now - sinceMs < this.#deadlineMs || WITHOUT_DEADLINE.has(pending.op)) continue;
-      const reason = new DOMException('took longer than its deadline', 'TimeoutError');
+      const reason = new DOMException('the deadline was exceeded', 'TimeoutError');
       pending.abort(reason);
       refuse(reason);
     }

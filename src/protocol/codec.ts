@@ -1,11 +1,11 @@
 import { formatInstant, parseInstant } from './instant.ts';
 
 /**
- * What a document looks like, said once for both directions: `xml.ts` reads and builds by these descriptions.
+ * Document schemas, shared by both directions: `xml.ts` reads and builds by these descriptions.
  *
- * A **scalar** is an element or attribute whose text has a type; a **record** is an element with named parts. A record's
- * parts are named by their source: `size` is a child element, `@type` an attribute, `#text` the element's own text.
- * Parts are written in the order in which they are described; they are read in any order.
+ * A **scalar** is an element or attribute whose text has a type; a **record** is an element with named parts. Parts are
+ * named by their source: `size` is a child element, `@type` an attribute, `#text` the element's own text. Parts are
+ * written in the order of their description and read in any order.
  */
 export type Codec<T> = ScalarCodec<T> | RecordCodec<T>;
 
@@ -13,9 +13,9 @@ export interface ScalarCodec<T> {
   readonly kind: 'scalar';
   /** For the error: `expected an integer, got "12.5"`. */
   readonly expected: string;
-  /** Whether an empty element counts as none, where none is allowed: an empty text is a text, an empty number is not one. */
+  /** Whether an empty optional element counts as absent: an empty text is a text, an empty number is not a number. */
   readonly emptyIsAbsent: boolean;
-  /** The value, or undefined for a text that has none. */
+  /** The value, or undefined for an invalid text. */
   readonly parse: (text: string) => T | undefined;
   readonly format: (value: T) => string;
 }
@@ -27,49 +27,49 @@ export interface RecordCodec<T> {
   /** By their names without `@`. */
   readonly attributes: readonly { readonly name: string; readonly part: Part }[];
   readonly ownText: Part | null;
-  /** Those that have to come. */
+  /** Required parts. */
   readonly required: readonly Part[];
-  /** Those that come any number of times. */
+  /** Repeatable parts. */
   readonly lists: readonly Part[];
-  /** From the parts' values by key, all required ones being there, to the value, and back. */
+  /** Converts the parts' values by key, with all required ones, to the value; `open` converts back. */
   readonly close: (values: Record<string, unknown>) => T;
   readonly open: (value: T) => Record<string, unknown>;
 }
 
 export interface Part {
   readonly key: string;
-  /** Of the element, of the attribute with its `@`, or `#text`. */
+  /** Name of the element, of the attribute with its `@`, or `#text`. */
   readonly name: string;
-  /** Its place among the parts of its record. */
+  /** Its index among the parts of its record. */
   readonly position: number;
   readonly arity: 'one' | 'optional' | 'many';
   readonly codec: Codec<unknown>;
 }
 
-/** A codec and how often it may come. A bare codec means exactly once. */
+/** A codec and its number of occurrences. A bare codec means exactly once. */
 export type Field<T> = Codec<T> | CountedField<T>;
 
 interface CountedField<T> {
   readonly kind: 'counted';
   readonly arity: 'optional' | 'many';
   readonly codec: Codec<unknown>;
-  /** Never there: it only carries the type. */
+  /** Never set: it only carries the type. */
   readonly value?: T;
 }
 
 type FieldsOf<T> = { readonly [K in keyof T]-?: readonly [source: string, field: Field<T[K]>] };
 
-/** The same with the types of its values forgotten. */
+/** The same without the types of its values. */
 type Fields = Readonly<Record<string, readonly [source: string, field: Field<unknown>]>>;
 
-/** Any text, as it is: never trimmed, `007` stays `007` and ` a ` stays ` a `. */
+/** Any text, unchanged: never trimmed, `007` stays `007` and ` a ` stays ` a `. */
 export const text: ScalarCodec<string> = scalar('a text', {
   emptyIsAbsent: false,
   parse: (raw) => raw,
   format: (value) => value,
 });
 
-/** An address or a number-like word: not empty, white space round it is not part of it. */
+/** A URL or another word: not empty; surrounding white space is ignored. */
 export const word: ScalarCodec<string> = scalar('a word', {
   emptyIsAbsent: true,
   parse: (raw) => {
@@ -89,7 +89,7 @@ export const integer: ScalarCodec<number> = scalar('an integer', {
   format: (value) => String(value),
 });
 
-/** A whole number, or the nearest that a double holds exactly: without a limit is often said as 2^63 - 1. */
+/** A whole number, rounded to the nearest double: services often write 2^63 - 1 for "unlimited". */
 export const roomBytes: ScalarCodec<number> = scalar('an integer', {
   emptyIsAbsent: true,
   parse: (raw) => {
@@ -100,13 +100,13 @@ export const roomBytes: ScalarCodec<number> = scalar('an integer', {
   format: (value) => String(value),
 });
 
-/** NaN for anything else; beyond what a double holds exactly the nearest that it holds. */
+/** NaN for anything else; larger numbers are rounded to the nearest double. */
 function wholeNumber(raw: string): number {
   const digits = raw.trim();
   return /^[+-]?\d{1,20}$/.test(digits) ? Number(digits) : Number.NaN;
 }
 
-/** A moment, in milliseconds since the epoch. */
+/** A time, in milliseconds since the epoch. */
 export const instant: ScalarCodec<number> = scalar('a dateTime', {
   emptyIsAbsent: true,
   parse: (raw) => parseInstant(raw.trim()) ?? undefined,
@@ -127,12 +127,14 @@ const FLAGS: ReadonlyMap<string, boolean> = new Map([
   ['0', false],
 ]);
 
-/** At most once; the key is absent where it does not come. */
+/** At most once; the key is absent if the part is. */
 export function optional<T>(codec: Codec<T>): Field<T | undefined> {
   return { kind: 'counted', arity: 'optional', codec: codec as Codec<unknown> };
 }
 
-/** Any number of times, also none or one: always an array. XML does not tell a list of one from a single element. */
+/**
+ * Any number of times, including zero: always an array. XML does not distinguish a list of one from a single element.
+ */
 export function many<T>(codec: Codec<T>): Field<readonly T[]> {
   return { kind: 'counted', arity: 'many', codec: codec as Codec<unknown> };
 }
@@ -145,7 +147,7 @@ export function record<T extends object>(fields: FieldsOf<T>): RecordCodec<T> {
   });
 }
 
-/** An element of which one part is all that matters: `<sharing enabled="true"/>` as a boolean. */
+/** An element with one significant part: `<sharing enabled="true"/>` as a boolean. */
 export function only<T>(source: string, codec: Codec<T>): RecordCodec<T> {
   return recordCodec(partsOf({ value: [source, codec as Codec<unknown>] }), {
     close: (values) => values.value as T,

@@ -1,7 +1,7 @@
 import { ProtocolError } from '../base/errors.ts';
 import type { Part, RecordCodec, ScalarCodec } from './codec.ts';
 
-/** How large a document may be, in every direction in which it can grow. */
+/** Limits of a document, for every dimension in which it can grow. */
 export interface XmlLimits {
   /** Of the whole document. */
   readonly bytesMax: number;
@@ -26,33 +26,35 @@ const SHOWN_CHARS = 40;
 
 export type Attributes = Readonly<Record<string, string>>;
 
-/** A record being read. Scalars have none: seven of eight elements of a listing are scalars, and hold nothing but text. */
+/**
+ * A record being read. Scalars need no frame: seven of eight elements of a listing are scalars and contain only text.
+ */
 interface Frame {
   name: string;
-  /** Which of a list it is, or -1. */
+  /** Index within a list, or -1. */
   index: number;
   codec: RecordCodec<unknown>;
   part: Part | null;
   values: Record<string, unknown>;
-  /** Position of the part that most likely comes next: documents name their elements in the same order again and again. */
+  /** Position of the most likely next part: documents repeat their elements in the same order. */
   next: number;
   text: string;
 }
 
 /**
- * Makes a value of a document's elements as they open and close, by its codec. Knows nothing of angle brackets: whoever
- * parses them calls `open`, `text` and `close`, and takes `value` at the end. After an error it must not be used again.
+ * Builds a value from a document's elements by its codec. The parser calls `open`, `text` and `close`, and takes
+ * `value` at the end. After an error the reader must not be used again.
  */
 export class DocumentReader<T> {
   readonly #root: string;
   readonly #codec: RecordCodec<T>;
   readonly #limits: XmlLimits;
   readonly #stack: Frame[] = [];
-  /** Frames of elements that were closed, to be used again: a listing has a hundred thousand, never ten at once. */
+  /** Recycled frames of closed elements: a listing has a hundred thousand, but never ten open together. */
   readonly #spare: Frame[] = [];
   /** The innermost open record. */
   #top: Frame | null = null;
-  /** The open scalar, and what was read of it. */
+  /** The open scalar and its text so far. */
   #scalar: Part | null = null;
   #scalarCodec: ScalarCodec<unknown> | null = null;
   #text = '';
@@ -102,14 +104,14 @@ export class DocumentReader<T> {
     this.#checkAttributes(attributes);
   }
 
-  /** Which place in its parent the element takes. */
+  /** Index of the element within its parent. */
   #claim(parent: Frame, part: Part): number {
     if (part.arity === 'many') {
       const list = parent.values[part.key] as unknown[];
       if (list.length === this.#limits.entriesMax) this.#fail(`more than ${this.#limits.entriesMax} <${part.name}>`);
       return list.length;
     }
-    // Two sizes of one file: whichever we took, it might be the wrong one.
+    // Two sizes of one file: either might be wrong.
     if (parent.values[part.key] !== undefined) this.#fail(`<${part.name}> comes twice`);
     return -1;
   }
@@ -182,7 +184,7 @@ export class DocumentReader<T> {
       this.#scalar = null;
       return;
     }
-    // The frame stays on the stack until it is done, so that an error names it.
+    // The frame stays on the stack until it is complete, so that errors can name it.
     const frame = this.#top as Frame;
     const value = this.#closeRecord(frame);
     this.#stack.pop();
@@ -201,7 +203,7 @@ export class DocumentReader<T> {
     return codec.close(values);
   }
 
-  /** Gives a text its type and keeps it under its key. */
+  /** Parses a text and stores its value under the part's key. */
   #take(frame: Frame, part: Part, raw: string, place: string): void {
     const { codec } = part;
     if (codec.kind !== 'scalar') throw new TypeError(`${part.name} is an element, not a text`);
@@ -233,11 +235,11 @@ function keep(frame: Frame, part: Part, value: unknown): void {
 }
 
 /**
- * The same text on its own. What a parser cuts out of a piece of a document keeps the whole piece in memory: a listing's
- * names and URLs would hold on to all of its angle brackets, too.
+ * A copy of the text with memory of its own. Substrings of a parsed chunk keep the whole chunk in memory: a listing's
+ * names and URLs would retain all of its markup.
  *
- * V8 has no word for it. It joins two strings without copying them until somebody asks for a character; the copy that is
- * made then refers to nothing else, and is all that the next collection leaves.
+ * V8 has no function for that. It joins two strings without copying until a character is read. The copy made then
+ * refers to nothing else, and garbage collection keeps only the copy.
  */
 function detached(text: string): string {
   if (text.length < CUT_CHARS_MIN) return text;
@@ -248,7 +250,7 @@ function detached(text: string): string {
 /** Shorter texts are copied by V8 anyway. */
 const CUT_CHARS_MIN = 13;
 
-/** A value as an error message shows it. */
+/** Shortens a value for an error message. */
 export function shown(raw: string): string {
   return raw.length <= SHOWN_CHARS ? raw : `${raw.slice(0, SHOWN_CHARS)}…`;
 }

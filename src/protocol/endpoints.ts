@@ -1,17 +1,17 @@
 import { ProtocolError } from '../base/errors.ts';
 
 /**
- * The shapes of the service's addresses, built and taken apart. A client builds few of them: it follows the URLs that came
- * in answers and appends `/contents`, `/data` and `/version` (docs/service.md 2.1). A server takes all of them apart.
+ * Builds and parses the service's URLs. A client builds few of them: it follows the URLs in responses and appends
+ * `/contents`, `/data` and `/version` (docs/service.md 2.1). A server parses all of them.
  */
 
-/** A resource's own id: who it belongs to and which it is. In addresses `:sc:<uid>:<local>`, as a dsid `/sc/<uid>/<local>`. */
+/** A resource's id: its owner and its local part. In URLs `:sc:<uid>:<local>`, as a dsid `/sc/<uid>/<local>`. */
 export interface ResourceId {
   readonly uid: string;
   readonly local: string;
 }
 
-/** The local ids that every account has (docs/service.md 2.1). */
+/** The local ids of the system folders of every account (docs/service.md 2.1). */
 export const SYSTEM_FOLDERS = { webArchive: '1', magicBriefcase: '2', mobilePhotos: '3', deleted: '9' } as const;
 
 export type UserCollection =
@@ -31,11 +31,11 @@ const USER_COLLECTIONS: readonly UserCollection[] = [
   'recentActivities',
 ];
 
-/** What a path addresses. */
+/** The parsed form of a path. */
 export type Endpoint =
   | { readonly kind: 'appAuthorization'; readonly token: string | null }
   | { readonly kind: 'authorization'; readonly token: string | null }
-  /** `uid` null: the shortcut `/user`, whoever the token belongs to. */
+  /** `uid` null: the shortcut `/user` for the token's user. */
   | { readonly kind: 'user'; readonly uid: string | null }
   | { readonly kind: 'userCollection'; readonly uid: string; readonly collection: UserCollection }
   | { readonly kind: 'userCollectionContents'; readonly uid: string; readonly collection: UserCollection }
@@ -95,8 +95,8 @@ export function pathOf(endpoint: Endpoint): string {
 }
 
 /**
- * What a path (without its query) addresses; null for none, also for one that only looks like an address: made-up ids,
- * `..`, encoded slashes, NUL. `:` may come raw or as %3A (docs/service.md 2.1).
+ * The endpoint of a path (without its query); null for invalid paths, including look-alikes: malformed ids, `..`,
+ * encoded slashes, NUL. `:` may be raw or %3A (docs/service.md 2.1).
  */
 export function parsePath(path: string): Endpoint | null {
   const segments = segmentsOf(path);
@@ -144,7 +144,7 @@ export function parsePath(path: string): Endpoint | null {
   }
 }
 
-/** What a full URL addresses, if it lies below `base`; null otherwise. */
+/** The endpoint of a full URL below `base`; null otherwise. */
 export function parseUrl(base: string, url: string): Endpoint | null {
   if (!url.startsWith(`${base}/`)) return null;
   const query = url.indexOf('?');
@@ -153,14 +153,14 @@ export function parseUrl(base: string, url: string): Endpoint | null {
 
 const RESOURCES = ['user', 'folder', 'file', 'workspace', 'album'] as const;
 
-/** What a client learns of a resource from its address, and no more: ids are the service's, and opaque (docs/service.md 2.1). */
+/** All that a client learns from a resource's URL: ids belong to the service and are opaque (docs/service.md 2.1). */
 export interface AddressShape {
   readonly kind: (typeof RESOURCES)[number] | 'userCollection';
-  /** As it stands there. Of a collection the user's. */
+  /** As in the URL; for a collection, the user's id. */
   readonly id: string;
 }
 
-/** The shape of an address of the service at `base`; null of any other. */
+/** The shape of a URL of the service at `base`; null for any other. */
 export function shapeOf(base: string, url: string): AddressShape | null {
   if (!URL.canParse(url)) return null;
   const [from, at] = [new URL(base), new URL(url)];
@@ -186,7 +186,7 @@ export type ListingOrder = 'name' | 'last_modified' | 'size' | 'extension';
 
 const LISTING_ORDERS: readonly ListingOrder[] = ['name', 'last_modified', 'size', 'extension'];
 
-/** What a listing may be asked for (docs/service.md 5.2); null leaves the default. */
+/** Parameters of a listing request (docs/service.md 5.2); null selects the default. */
 export interface ListingQuery {
   readonly type: 'folder' | 'file' | null;
   readonly start: number | null;
@@ -203,8 +203,8 @@ export function formatListingQuery(query: Partial<ListingQuery>): string {
 }
 
 /**
- * The query of a listing. Unknown parameters are ignored.
- * @throws ProtocolError that says which parameter has which impossible value: a 400. ASSUMED (docs/service.md 2.4)
+ * Parses the query of a listing. Unknown parameters are ignored.
+ * @throws ProtocolError naming the invalid parameter: a 400. ASSUMED (docs/service.md 2.4)
  */
 export function parseListingQuery(query: URLSearchParams): ListingQuery {
   const type = query.get('type');
@@ -225,7 +225,7 @@ function whole(query: URLSearchParams, name: string, least: number): number | nu
 
 const UID = /^[0-9]{1,20}$/;
 const LOCAL = /^[0-9]+(?:_[0-9]+)?$/;
-/** Tokens and version ids: opaque words that mean nothing in a path. */
+/** Tokens and version ids: opaque words without a special meaning in a path. */
 const TOKEN = /^[A-Za-z0-9_-]{1,128}$/;
 const SEGMENTS_MAX = 6;
 
@@ -235,7 +235,7 @@ function segmentsOf(path: string): string[] | null {
   if (raw.at(-1) === '') raw.pop();
   if (raw.length > SEGMENTS_MAX) return null;
   try {
-    // Decoded one by one, and every one is matched against a pattern that has no slash: %2F cannot make two of one.
+    // Each segment is decoded separately and matched against a pattern without a slash: %2F cannot split a segment.
     return raw.map((segment) => decodeURIComponent(segment));
   } catch {
     return null;

@@ -1,8 +1,9 @@
 /**
- * How the service says no: an HTML status page with the message in `<h3>` and no error code (docs/service.md 2.4, "Error body").
+ * The service's refusals: an HTML status page with the message in `<h3>` and no error code (docs/service.md 2.4, "Error
+ * body").
  */
 
-/** Of a page that is read at all. */
+/** Limit of the part of a page that is searched. */
 const PAGE_CHARS_MAX = 16 * 1024;
 
 /** The service's status page for `message`. */
@@ -16,9 +17,9 @@ export function errorPage(status: number, message: string): string {
   );
 }
 
-/** The message of a status page; null for a body that has none. */
+/** The message of a status page; null if there is none. */
 export function errorPageMessage(body: string): string | null {
-  // The first `<h3>` that is not empty and lies on one line: how other clients look for it (docs/service.md 13.3).
+  // The first non-empty single-line `<h3>`: other clients search for the same (docs/service.md 13.3).
   for (const match of body.slice(0, PAGE_CHARS_MAX).matchAll(/<h3>([^\r\n<]*)<\/h3>/gi)) {
     const message = unescaped(match[1] as string).trim();
     if (message !== '') return message;
@@ -29,7 +30,7 @@ export function errorPageMessage(body: string): string | null {
 const ENTITIES: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', '#39': "'" };
 
 function escaped(text: string): string {
-  // One line: a message is looked for within one.
+  // Replace line breaks: clients search for the message within one line.
   return text
     .replace(/\s+/g, ' ')
     .replace(/[&<>"']/g, (character) => `&${Object.keys(ENTITIES).find((name) => ENTITIES[name] === character)};`);

@@ -5,31 +5,31 @@ import { decoderOf, encoderOf } from './xml.ts';
 
 export interface PublicLinkDocument {
   readonly enabled: boolean;
-  /** The link, where there is one. */
+  /** The link, if there is one. */
   readonly url?: string | undefined;
 }
 
-/** What a picture is like; of a file that is none, absent. */
+/** Image properties; absent for a file that is not an image. */
 export interface ImageDocument {
-  /** Pixels, as the picture is stored: before it is turned. */
+  /** Pixels, as stored, before rotation. */
   readonly height?: number | undefined;
   readonly width?: number | undefined;
-  /** Degrees clockwise by which it has to be turned to stand upright. ASSUMED (docs/service.md 6.2) */
+  /** Clockwise rotation, in degrees, that makes the image upright. ASSUMED (docs/service.md 6.2) */
   readonly rotation?: number | undefined;
 }
 
-/** GET file, and the answer to PUT file. It has no `ref`. */
+/** GET file, and the response to PUT file. It has no `ref`. */
 export interface FileDocument {
   readonly displayName: string;
   readonly dsid?: string | undefined;
   readonly timeCreated?: number | undefined;
   readonly parent?: string | undefined;
-  /** Bytes; -1 for a file that was never filled. */
+  /** Bytes; -1 for a file without data. */
   readonly size: number;
   readonly lastModified?: number | undefined;
   readonly mediaType?: string | undefined;
   readonly presentOnServer?: boolean | undefined;
-  /** Absent for a file that was never filled. */
+  /** Absent for a file without data. */
   readonly fileData?: string | undefined;
   readonly versions?: string | undefined;
   readonly publicLink?: PublicLinkDocument | undefined;
@@ -42,7 +42,7 @@ export interface NewFileDocument {
   readonly mediaType?: string | undefined;
 }
 
-/** PUT file: absent is left as it is. Anything else in the document is ignored (docs/service.md 6.5). */
+/** PUT file: absent fields stay unchanged. Other elements are ignored (docs/service.md 6.5). */
 export interface FileUpdateDocument {
   readonly displayName?: string | undefined;
   readonly mediaType?: string | undefined;
@@ -51,7 +51,7 @@ export interface FileUpdateDocument {
   readonly publicLink?: PublicLinkDocument | undefined;
 }
 
-/** POST into the folder that the copy is to lie in. */
+/** POST into the target folder of the copy. */
 export interface FileCopyDocument {
   /** URL of the file to be copied. */
   readonly source: string;
@@ -61,7 +61,7 @@ export interface FileCopyDocument {
 export interface FileVersionDocument {
   /** Bytes of a complete version. */
   readonly size?: number | undefined;
-  /** Bytes that the service holds of an incomplete one. */
+  /** Bytes stored of an incomplete version. */
   readonly storedSize?: number | undefined;
   readonly lastModified?: number | undefined;
   readonly mediaType?: string | undefined;

@@ -1,7 +1,7 @@
 import { flag, instant, integer, many, only, optional, record, text, word } from './codec.ts';
 import { decoderOf, encoderOf } from './xml.ts';
 
-/** Folders and what lists them (docs/service.md 5). */
+/** Folders and listings (docs/service.md 5). */
 
 export interface SharingDocument {
   readonly enabled: boolean;
@@ -15,7 +15,7 @@ export interface FolderDocument {
   readonly displayName: string;
   readonly dsid?: string | undefined;
   readonly timeCreated?: number | undefined;
-  /** URL of the folder it lies in; absent for a top-level folder. */
+  /** URL of the parent folder; absent for a top-level folder. */
   readonly parent?: string | undefined;
   readonly collections?: string | undefined;
   readonly files?: string | undefined;
@@ -23,12 +23,12 @@ export interface FolderDocument {
   readonly sharing?: SharingDocument | undefined;
 }
 
-/** POST into a folder: the new folder's name is all that may be said. */
+/** POST into a folder: the new folder's name is the only parameter. */
 export interface NewFolderDocument {
   readonly displayName: string;
 }
 
-/** PUT folder: absent is left as it is. Anything else in the document is ignored (docs/service.md 5.5). */
+/** PUT folder: absent fields stay unchanged. Other elements are ignored (docs/service.md 5.5). */
 export interface FolderUpdateDocument {
   readonly displayName?: string | undefined;
   /** URL of the new parent. */
@@ -41,7 +41,10 @@ export interface SyncFolderDocument {
 }
 
 export interface CollectionEntryDocument {
-  /** `folder`, `syncFolder`, `workspace` or `album`. Written for others: what it is, is said by what was asked for. */
+  /**
+   * `folder`, `syncFolder`, `workspace` or `album`. Written for other clients; this one knows the kind from the
+   * requested URL.
+   */
   readonly type?: string | undefined;
   readonly displayName: string;
   readonly ref: string;
@@ -53,12 +56,12 @@ export interface CollectionEntryDocument {
 export interface FileEntryDocument {
   readonly displayName: string;
   readonly ref: string;
-  /** Bytes; -1 for a file that was never filled. */
+  /** Bytes; -1 for a file without data. */
   readonly size: number;
   readonly lastModified?: number | undefined;
   readonly mediaType?: string | undefined;
   readonly presentOnServer?: boolean | undefined;
-  /** Absent for a file that was never filled. */
+  /** Absent for a file without data. */
   readonly fileData?: string | undefined;
 }
 
@@ -67,8 +70,8 @@ export interface CollectionContentsDocument {
   readonly start?: number | undefined;
   readonly hasMore?: boolean | undefined;
   /**
-   * Index of the *last* entry of the page, `start` where there is none (docs/service.md 13.5; the prose counts it in another way).
-   * Written for others; not to be computed with.
+   * Index of the *last* entry of the page, `start` for an empty one (docs/service.md 13.5; the prose counts it
+   * differently). Written for other clients; must not be used in calculations.
    */
   readonly end?: number | undefined;
   readonly collections: readonly CollectionEntryDocument[];

@@ -1,6 +1,6 @@
 /**
- * xs:dateTime as the service writes it: `2011-08-28T23:03:48.000-07:00`, exactly three fraction digits and an offset with a
- * colon (docs/service.md 2.3 and 13.2: clients parse it with a fixed pattern and reject anything else).
+ * xs:dateTime in the service's form: `2011-08-28T23:03:48.000-07:00`, exactly three fraction digits and an offset with
+ * a colon (docs/service.md 2.3 and 13.2: clients parse it with a fixed pattern and reject any other form).
  */
 
 const PATTERN = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)$/;
@@ -9,11 +9,11 @@ const YEAR_0001_START_MS = Date.parse('0001-01-01T00:00:00Z');
 const DAYS_OF_MONTH = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
 /**
- * Milliseconds since the epoch, finer fractions cut off; null for a text that is not a complete dateTime with an offset.
- * Any number of fraction digits is understood, an offset without a colon is not: the service never sends one, and a guess
- * about the hour is worse than an error.
+ * Milliseconds since the epoch, finer fractions truncated; null for a text that is not a complete dateTime with an
+ * offset. Any number of fraction digits is accepted. An offset without a colon is not: the service never sends one, and
+ * a wrong hour is worse than an error.
  *
- * By hand, not by `Date.parse`, which takes 30 February for 2 March; and without captures: a listing has a date per file.
+ * Parsed by hand: `Date.parse` accepts 30 February as 2 March. Without captures: a listing has a date per file.
  */
 export function parseInstant(text: string): number | null {
   if (!PATTERN.test(text)) return null;
@@ -28,12 +28,12 @@ export function parseInstant(text: string): number | null {
   if (offsetMinutes === null) return null;
   const fraction = text.charAt(19) === '.' ? text.slice(20, isUtc ? -1 : -6) : '';
   const ms = fraction === '' ? 0 : Number(`${fraction}00`.slice(0, 3));
-  // Date.UTC takes years below 100 for those of the last century.
+  // Date.UTC maps years below 100 to the 20th century.
   const startOfDay = year >= 100 ? Date.UTC(year, month - 1, day) : new Date(0).setUTCFullYear(year, month - 1, day);
   return startOfDay + ((hour * 60 + minute - offsetMinutes) * 60 + second) * 1000 + ms;
 }
 
-/** @throws RangeError for a moment outside the years 1 to 9999, which has no such form */
+/** @throws RangeError for a time outside the years 1 to 9999, which has no such form */
 export function formatInstant(ms: number, offsetMinutes = 0): string {
   if (!(ms >= YEAR_0001_START_MS && ms <= YEAR_9999_END_MS)) throw new RangeError(`no dateTime for ${ms} ms`);
   const local = new Date(Math.floor(ms) + offsetMinutes * 60_000).toISOString().slice(0, 23);
@@ -58,7 +58,7 @@ function daysOf(year: number, month: number): number {
   return month === 2 && isLeap ? 29 : (DAYS_OF_MONTH[month - 1] as number);
 }
 
-/** The number that two digits make. */
+/** The value of two digits. */
 function digits(text: string, at: number): number {
   return (text.charCodeAt(at) - 48) * 10 + text.charCodeAt(at + 1) - 48;
 }

@@ -3,7 +3,7 @@ import { commonJs } from '../base/common-js.ts';
 
 const { SaxesParser } = commonJs('saxes') as typeof saxes;
 
-/** Where saxes 6.0.0 keeps its listeners. */
+/** The properties in which saxes 6.0.0 stores its listeners. */
 interface ListenerPlaces {
   xmldeclHandler: undefined;
   doctypeHandler: undefined;
@@ -16,12 +16,12 @@ interface ListenerPlaces {
 }
 
 /**
- * A parser of saxes, made so that V8 keeps it fast.
+ * Creates a saxes parser that V8 keeps fast.
  *
- * `on` stores each listener under a computed name. V8 allows an object twelve such properties beyond those that it has made
- * room for, then keeps all of them in a hash table, and a parser that is one is three to seven times slower. How much room
- * there is changes after the first few parsers of a process: six documents were fast and all later ones slow. Properties
- * that were first stored under a literal name do not count; so they are, here. `test/protocol/saxes-parser.test.ts` asks V8.
+ * `on` stores each listener under a computed name. Beyond twelve such properties, V8 turns an object into a hash table,
+ * and the parser is then three to seven times slower. The reserved number changes after the first few parsers of a
+ * process: six documents were fast and all later ones slow. Properties first stored under a literal name do not count,
+ * so this function stores them that way. `test/protocol/saxes-parser.test.ts` checks it with V8.
  */
 export function saxesParser(): saxes.SaxesParser {
   const parser = new SaxesParser();

@@ -3,7 +3,7 @@ import { decoderOf, encoderOf } from './xml.ts';
 
 /** Documents of the two token endpoints (docs/service.md 3). */
 
-/** Asks for a refresh token. */
+/** Requests a refresh token. */
 export interface AppAuthorizationDocument {
   readonly username: string;
   readonly password: string;
@@ -20,7 +20,7 @@ export interface TokenAuthRequestDocument {
   readonly refreshToken: string;
 }
 
-/** Asks for an access token the older way, without a refresh token. */
+/** Requests an access token in the older form, without a refresh token. */
 export interface AuthRequestDocument {
   readonly username: string;
   readonly password: string;
@@ -28,7 +28,7 @@ export interface AuthRequestDocument {
   readonly privateAccessKey: string;
 }
 
-/** The answer to both; the token itself comes in the Location header. */
+/** The response to both; the token itself is in the Location header. */
 export interface AuthorizationDocument {
   /** Milliseconds since the epoch, by the service's clock. */
   readonly expiration: number;

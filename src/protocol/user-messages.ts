@@ -2,8 +2,8 @@ import { flag, instant, integer, many, only, optional, record, roomBytes, text, 
 import { decoderOf, encoderOf } from './xml.ts';
 
 /**
- * A user, and what belongs to the account rather than to a folder (docs/service.md 4, 8 and 9): workspaces, albums, received
- * shares, contacts. Required is what a client cannot do without; all else may be missing.
+ * A user and the account's other resources (docs/service.md 4, 8 and 9): workspaces, albums, received shares, contacts.
+ * Only fields that a client needs are required.
  */
 
 export interface QuotaDocument {
@@ -42,7 +42,7 @@ export interface WorkspaceDocument {
   readonly iconId?: string | undefined;
 }
 
-/** PUT workspace: the name is all that can be changed. */
+/** PUT workspace: only the name can be changed. */
 export interface WorkspaceUpdateDocument {
   readonly displayName?: string | undefined;
 }

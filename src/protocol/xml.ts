@@ -10,29 +10,32 @@ import { Utf8Stream } from './utf8-stream.ts';
 const { XMLBuilder } = commonJs('fast-xml-parser') as typeof fastXmlParser;
 
 /**
- * XML in and out, by the descriptions of `codec.ts`.
+ * Reads and writes XML by the descriptions of `codec.ts`.
  *
- * Read strictly: saxes rejects truncated, mismatched and malformed text, and values are typed as their elements close, while
- * the document is still arriving. There is no DTD and no entity but the five of XML itself, every dimension has a limit, and
- * whatever is wrong becomes a ProtocolError that names its place. Unknown elements and attributes are skipped, order does not
- * matter: a service may say more tomorrow than it says today.
+ * Reading is strict: saxes rejects truncated, mismatched and malformed text, and values are parsed as their elements
+ * close, while the document still arrives. There are no DTDs, no entities except the five predefined ones, and a limit
+ * for every dimension. Every fault becomes a ProtocolError that names its place. Unknown elements and attributes are
+ * ignored and order does not matter, so that the service can evolve.
  */
 
 export interface DecodeDocument<T> {
   (body: string | Uint8Array, limits?: Partial<XmlLimits>): T;
-  /** As it arrives; gives other work its turn at least every 32 KiB. */
+  /** Reads the document as it arrives; yields to other work at least every 32 KiB. */
   (body: AsyncIterable<Uint8Array>, limits?: Partial<XmlLimits>): Promise<T>;
 }
 
-/** What is fed to the parser at once: it bounds how far a limit can be overrun. */
+/** Bytes passed to the parser in one call: the limit of an overrun. */
 const SLICE_BYTES = 64 * 1024;
 /**
- * What is read between two turns of the loop: a listing of 100,000 entries is 32 MB and half a second or more, this is a
- * third of a millisecond of it. A collection of V8's garbage may fall into any of them, and takes longer.
+ * Bytes parsed between two turns of the loop. A listing of 100,000 entries is 32 MB and takes half a second or more;
+ * this slice takes a third of a millisecond, unless a garbage collection falls into it.
  */
 const TURN_BYTES = 16 * 1024;
 
-/** The reading function of a document. @throws ProtocolError for anything but a complete, well-formed, fitting document */
+/**
+ * Returns the decoder of a document. @throws ProtocolError unless the document is complete, well-formed and of the
+ * right type
+ */
 export function decoderOf<T>(root: string, codec: RecordCodec<T>): DecodeDocument<T> {
   const decode = (body: string | Uint8Array | AsyncIterable<Uint8Array>, limits?: Partial<XmlLimits>) => {
     const bounds = { ...XML_LIMITS, ...limits };
@@ -46,7 +49,7 @@ export function decoderOf<T>(root: string, codec: RecordCodec<T>): DecodeDocumen
   return decode as DecodeDocument<T>;
 }
 
-/** The writing function of a document. @throws ProtocolError for text that XML 1.0 cannot carry */
+/** Returns the encoder of a document. @throws ProtocolError for text that XML 1.0 cannot represent */
 export function encoderOf<T>(root: string, codec: RecordCodec<T>): (document: T) => string {
   const builder = xmlBuilder();
   return (document) => {
@@ -56,8 +59,8 @@ export function encoderOf<T>(root: string, codec: RecordCodec<T>): (document: T)
 }
 
 /**
- * The name of the root element, to tell documents apart before one is decoded.
- * @throws ProtocolError where there is none
+ * The name of the root element, to distinguish documents before decoding.
+ * @throws ProtocolError if there is none
  */
 export function rootName(body: string | Uint8Array): string {
   const parser = saxesParser();
@@ -77,13 +80,13 @@ export function rootName(body: string | Uint8Array): string {
   return name;
 }
 
-/** Feeds a document to its reader, in bytes, as it arrives. */
+/** Feeds the bytes of a document to its reader as they arrive. */
 class XmlParse {
   readonly #limits: XmlLimits;
   readonly #parser = saxesParser();
   readonly #utf8 = new Utf8Stream();
   #bytes = 0;
-  /** Characters given to the parser since it last told us anything: a text, tag or comment that does not end. */
+  /** Characters parsed since the last parser event: the length of an unterminated text, tag or comment. */
   #silentChars = 0;
 
   constructor(reader: Pick<DocumentReader<unknown>, 'open' | 'text' | 'close'>, limits: XmlLimits) {
@@ -139,7 +142,7 @@ async function readAll(chunks: AsyncIterable<Uint8Array>, parse: XmlParse): Prom
       const slice = chunk.subarray(at, at + TURN_BYTES);
       parse.write(slice);
       sinceTurn += slice.byteLength;
-      // Chunks that are already here resolve in microtasks: without this the loop would see none of its turns.
+      // Available chunks resolve in microtasks: without this the loop could not run.
       if (sinceTurn < TURN_BYTES) continue;
       sinceTurn = 0;
       await new Promise((resolve) => setImmediate(resolve));
@@ -148,7 +151,7 @@ async function readAll(chunks: AsyncIterable<Uint8Array>, parse: XmlParse): Prom
   parse.end();
 }
 
-/** What no document of the service contains: errors, document types, other encodings and versions of XML. */
+/** Rejects content that no document of the service has: errors, document types, other encodings and versions of XML. */
 function refuseForeignXml(parser: SaxesParser): void {
   parser.on('error', (error) => {
     throw new ProtocolError(`not well-formed XML: ${error.message}`);
@@ -162,7 +165,7 @@ function refuseForeignXml(parser: SaxesParser): void {
   });
 }
 
-/** The only errors that leave a parse are ours, and the decoder's about bytes that are not UTF-8. */
+/** Only this project's errors may leave the parser; converts the decoder's error for invalid UTF-8. */
 function guarded(parse: () => void): void {
   try {
     parse();
@@ -182,12 +185,13 @@ function xmlBuilder(): fastXmlParser.XMLBuilder {
     attributeNamePrefix: '@',
     textNodeName: '#text',
     suppressBooleanAttributes: false,
-    // Escaped by `escaped` below: the builder leaves a carriage return alone, which readers then turn into a line feed.
+    // `escaped` below does this: the builder leaves carriage returns unescaped, which readers then turn into line
+    // feeds.
     processEntities: false,
   });
 }
 
-/** A value as the builder wants it: attributes with their `@`, lists as arrays, a scalar as its text. */
+/** Converts a value to the builder's form: attributes with `@`, lists as arrays, scalars as text. */
 function treeOf(codec: Codec<unknown>, value: unknown, place: string): unknown {
   if (codec.kind === 'scalar') return escaped(codec.format(value), place);
   const values = codec.open(value);
@@ -214,7 +218,7 @@ const ESCAPES: Readonly<Record<string, string>> = {
   '>': '&gt;',
   '"': '&quot;',
   "'": '&#39;',
-  // Raw, a reader normalises these: CR to LF everywhere, tab and LF to a space in attributes.
+  // Unescaped, readers normalise these: CR to LF everywhere, tab and LF to a space in attributes.
   '\r': '&#13;',
   '\n': '&#10;',
   '\t': '&#9;',

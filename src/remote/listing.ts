@@ -21,7 +21,7 @@ interface ListingRequest {
   readonly signal: AbortSignal | undefined;
 }
 
-/** The default of the interface (4.5), sent explicitly so that all servers use the same. */
+/** The default page size (docs/service.md 5.2), sent explicitly so that all servers use the same. */
 const PAGE_ENTRIES = 500;
 /**
  * Limit of consecutive pages without a new entry. A change can cause one; a service that ignores `start` always does.
