@@ -6,7 +6,7 @@ import type { NodeChange } from './listing-merge.ts';
 import { isWithin } from './live-folder.ts';
 import type { PushMarks } from './push-marks.ts';
 import { planRescue } from './rescue.ts';
-import { planVanish } from './vanish.ts';
+import { planVanish } from './plan-remote-delete.ts';
 
 /** An open file. */
 export interface OpenHere {

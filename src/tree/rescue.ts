@@ -2,7 +2,7 @@ import type { Inode } from '../base/vocabulary.ts';
 import { isContentDirty } from '../store/node-table.ts';
 import type { NodeRecord } from '../store/tables.ts';
 import type { NodeChange } from './listing-merge.ts';
-import type { VanishView } from './vanish.ts';
+import type { VanishView } from './plan-remote-delete.ts';
 
 export interface RescueView extends Pick<VanishView, 'isBusy' | 'isBeingWritten'> {
   node(ino: Inode): NodeRecord | undefined;
