@@ -4,9 +4,9 @@ import { isContentDirty, isDirty, soundNode } from '../store/node-table.ts';
 import type { NodeRecord, StoreReader } from '../store/tables.ts';
 import type { NodeChange } from './listing-merge.ts';
 import { isWithin } from './live-folder.ts';
+import { planRemoteDelete } from './plan-remote-delete.ts';
 import type { PushMarks } from './push-marks.ts';
 import { planRescue } from './rescue.ts';
-import { planVanish } from './plan-remote-delete.ts';
 
 /** An open file. */
 export interface OpenHere {
@@ -55,7 +55,7 @@ export class GoneNodes {
 
   /** Number of nodes that the removal of `node` would remove, up to `max`. */
   countOf(node: NodeRecord, max: number): number {
-    return planVanish(this.#view(this.#writtenHere()), node, max).removed;
+    return planRemoteDelete(this.#view(this.#writtenHere()), node, max).removed;
   }
 
   /**
@@ -85,7 +85,7 @@ export class GoneNodes {
       return isOpen ? 'open' : 'held';
     }
     for (let at: NodeRecord | undefined = node; at !== undefined; ) {
-      const { changes, complete } = planVanish(view, at, STEP_NODES_MAX);
+      const { changes, complete } = planRemoteDelete(view, at, STEP_NODES_MAX);
       this.#apply(changes);
       if (complete) break;
       at = store.get('node', node.ino);

@@ -5,7 +5,7 @@ import type { NodeChange } from './listing-merge.ts';
 import { Names } from './names.ts';
 
 /** The state that decides about the removal of a deleted resource's nodes. */
-export interface VanishView {
+export interface RemoteDeleteView {
   children(parent: Inode): Iterable<NodeRecord>;
   /** Whether a push of the node is in progress or its outcome unknown. */
   isBusy(ino: Inode): boolean;
@@ -13,7 +13,7 @@ export interface VanishView {
   isBeingWritten(ino: Inode): boolean;
 }
 
-export interface VanishPlan {
+export interface RemoteDeletePlan {
   /** Children before their folders. */
   readonly changes: readonly NodeChange[];
   /** Number of nodes removed. */
@@ -32,7 +32,7 @@ export interface VanishPlan {
  * files, swap files, desktop metadata). Other local-only files exist nowhere else and may be wanted: their folder
  * stays, and becomes a local one.
  */
-export function planVanish(view: VanishView, node: NodeRecord, removalsMax: number): VanishPlan {
+export function planRemoteDelete(view: RemoteDeleteView, node: NodeRecord, removalsMax: number): RemoteDeletePlan {
   const changes: NodeChange[] = [];
   let removed = 0;
   let complete = true;

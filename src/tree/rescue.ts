@@ -2,15 +2,15 @@ import type { Inode } from '../base/vocabulary.ts';
 import { isContentDirty } from '../store/node-table.ts';
 import type { NodeRecord } from '../store/tables.ts';
 import type { NodeChange } from './listing-merge.ts';
-import type { VanishView } from './plan-remote-delete.ts';
+import type { RemoteDeleteView } from './plan-remote-delete.ts';
 
-export interface RescueView extends Pick<VanishView, 'isBusy' | 'isBeingWritten'> {
+export interface RescueView extends Pick<RemoteDeleteView, 'isBusy' | 'isBeingWritten'> {
   node(ino: Inode): NodeRecord | undefined;
 }
 
 /**
  * Plans for a remotely deleted subtree that is retained for now, because a program reads in it or the user must confirm
- * the removal. Nodes that `planVanish` would keep must not be pushed to the deleted place: they and their ancestors
+ * the removal. Nodes that `planRemoteDelete` would keep must not be pushed to the deleted place: they and their ancestors
  * lose their resources, so that they are recreated. All other nodes stay unchanged. Pure.
  *
  * @param candidates all nodes that may have to be kept (dirty, being pushed, or open for writing) anywhere in the tree:
