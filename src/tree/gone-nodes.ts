@@ -6,7 +6,7 @@ import type { NodeChange } from './listing-merge.ts';
 import { isWithin } from './live-folder.ts';
 import { planRemoteDelete } from './plan-remote-delete.ts';
 import type { PushMarks } from './push-marks.ts';
-import { planRescue } from './rescue.ts';
+import { planRescue } from './plan-recreate.ts';
 
 /** An open file. */
 export interface OpenHere {
