@@ -6,7 +6,7 @@ import type { NodeChange } from './listing-merge.ts';
 import { isWithin } from './live-folder.ts';
 import { planRemoteDelete } from './plan-remote-delete.ts';
 import type { PushMarks } from './push-marks.ts';
-import { planRescue } from './plan-recreate.ts';
+import { planRecreate } from './plan-recreate.ts';
 
 /** An open file. */
 export interface OpenHere {
@@ -78,9 +78,9 @@ export class GoneNodes {
     };
     const isOpen = open.some(({ ino }) => isOnlyRead(ino) && isWithin(store, ino, node.ino));
     if (isOpen || !isBelieved) {
-      // planRescue scans all dirty nodes: skip it for nodes without children.
-      const rescued = node.kind === 'folder' ? planRescue(view, node, this.#changedHere(written)) : [];
-      for (let at = 0; at < rescued.length; at += STEP_NODES_MAX) this.#apply(rescued.slice(at, at + STEP_NODES_MAX));
+      // planRecreate scans all dirty nodes: skip it for nodes without children.
+      const recreated = node.kind === 'folder' ? planRecreate(view, node, this.#changedHere(written)) : [];
+      for (let at = 0; at < recreated.length; at += STEP_NODES_MAX) this.#apply(recreated.slice(at, at + STEP_NODES_MAX));
       if (store.get('node', node.ino)?.remote != null) this.#kept.add(node.ino);
       return isOpen ? 'open' : 'held';
     }

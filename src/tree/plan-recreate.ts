@@ -4,7 +4,7 @@ import type { NodeRecord } from '../store/tables.ts';
 import type { NodeChange } from './listing-merge.ts';
 import type { RemoteDeleteView } from './plan-remote-delete.ts';
 
-export interface RescueView extends Pick<RemoteDeleteView, 'isBusy' | 'isBeingWritten'> {
+export interface RecreateView extends Pick<RemoteDeleteView, 'isBusy' | 'isBeingWritten'> {
   node(ino: Inode): NodeRecord | undefined;
 }
 
@@ -16,7 +16,7 @@ export interface RescueView extends Pick<RemoteDeleteView, 'isBusy' | 'isBeingWr
  * @param candidates all nodes that may have to be kept (dirty, being pushed, or open for writing) anywhere in the tree:
  * there are few, however large the subtree is
  */
-export function planRescue(view: RescueView, gone: NodeRecord, candidates: Iterable<Inode>): readonly NodeChange[] {
+export function planRecreate(view: RecreateView, gone: NodeRecord, candidates: Iterable<Inode>): readonly NodeChange[] {
   const changes = new Map<Inode, NodeChange>();
   const lose = (node: NodeRecord): void => {
     if (node.remote !== null) changes.set(node.ino, { before: node, after: { ...node, remote: null } });
