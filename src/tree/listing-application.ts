@@ -16,7 +16,7 @@ import { childOf, isDirty, isInDoubt, newInode, writeNode } from '../store/node-
 import { PINS_MAX, pinnedNodes, writePinnedNodes } from '../store/pinned-nodes.ts';
 import type { DepartedRecord, FileBytes, NodeRecord, RemoteFacet, StoreWriter, Transaction } from '../store/tables.ts';
 import { conflictName } from './conflict-name.ts';
-import { GoneNodes, type GoneOutcome, type OpenHere } from './gone-nodes.ts';
+import { GoneNodes, type GoneOutcome, type OpenHere } from './remote-deletions.ts';
 import {
   isMissing,
   type Listing,

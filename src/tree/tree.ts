@@ -14,7 +14,7 @@ import {
 import type { Contents } from '../bytes/contents.ts';
 import { childOf, newInode, writeNode } from '../store/node-table.ts';
 import type { LocalFacet, NodeRecord, StoreWriter, Transaction } from '../store/tables.ts';
-import type { GoneNodes, OpenHere } from './gone-nodes.ts';
+import type { GoneNodes, OpenHere } from './remote-deletions.ts';
 import {
   type AbsenceOutcome,
   ListingApplication,
