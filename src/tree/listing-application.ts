@@ -16,7 +16,6 @@ import { childOf, isDirty, isInDoubt, newInode, writeNode } from '../store/node-
 import { PINS_MAX, pinnedNodes, writePinnedNodes } from '../store/pinned-nodes.ts';
 import type { DepartedRecord, FileBytes, NodeRecord, RemoteFacet, StoreWriter, Transaction } from '../store/tables.ts';
 import { conflictName } from './conflict-name.ts';
-import { GoneNodes, type GoneOutcome, type OpenHere } from './remote-deletions.ts';
 import {
   isMissing,
   type Listing,
@@ -48,7 +47,7 @@ export interface MergeOutcome {
   readonly postponed: readonly RemoteEntry[];
 }
 
-export type AbsenceOutcome = GoneOutcome | 'moved';
+export type AbsenceOutcome = RemoteDeletionOutcome | 'moved';
 
 /** Kernel cache entries to invalidate after a remote change. */
 export type TreeInvalidation =
@@ -97,7 +96,7 @@ export interface ListingApplicationDeps {
 /** Applies the plans of `listing-merge` to the store, step by step, and invalidates the kernel's caches. */
 export class ListingApplication {
   /** Nodes deleted remotely. */
-  readonly gone: GoneNodes;
+  readonly gone: RemoteDeletions;
   readonly #store: StoreWriter;
   readonly #names: Names;
   readonly #marks: PushMarks;
@@ -127,7 +126,7 @@ export class ListingApplication {
     this.#changedThere = deps.changedThere;
     this.#toPush = deps.toPush;
     this.#openFiles = deps.openFiles ?? (() => []);
-    this.gone = new GoneNodes({
+    this.gone = new RemoteDeletions({
       ...deps,
       openFiles: this.#openFiles,
       apply: (changes) => {

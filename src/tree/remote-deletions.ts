@@ -4,9 +4,9 @@ import { isContentDirty, isDirty, soundNode } from '../store/node-table.ts';
 import type { NodeRecord, StoreReader } from '../store/tables.ts';
 import type { NodeChange } from './listing-merge.ts';
 import { isWithin } from './live-folder.ts';
+import { planRecreate } from './plan-recreate.ts';
 import { planRemoteDelete } from './plan-remote-delete.ts';
 import type { PushMarks } from './push-marks.ts';
-import { planRecreate } from './plan-recreate.ts';
 
 /** An open file. */
 export interface OpenHere {
@@ -19,7 +19,7 @@ export interface OpenHere {
  * `held`: the removal waits for the user's confirmation. `open`: a program reads inside it. In both cases nothing is
  * removed, and changed nodes lose their resource.
  */
-export type GoneOutcome = 'kept' | 'open' | 'removed' | 'held';
+export type RemoteDeletionOutcome = 'kept' | 'open' | 'removed' | 'held';
 
 /** Limit of nodes removed in one journal record. */
 const STEP_NODES_MAX = 500;
@@ -29,12 +29,12 @@ const STEP_NODES_MAX = 500;
  * must not be pushed to the deleted place: the service would accept them, and no user would see them. In memory only:
  * after a restart, listings report the deletions again.
  */
-export class GoneNodes {
-  readonly #deps: GoneNodesDeps;
+export class RemoteDeletions {
+  readonly #deps: RemoteDeletionsDeps;
   /** Roots of retained subtrees; descendants are found through their ancestors. */
   readonly #kept = new Set<Inode>();
 
-  constructor(deps: GoneNodesDeps) {
+  constructor(deps: RemoteDeletionsDeps) {
     this.#deps = deps;
   }
 
@@ -62,7 +62,7 @@ export class GoneNodes {
    * The resource is not in the mounted tree any more. `isBelieved`: false while the removal waits for the user's
    * confirmation.
    */
-  settle(node: NodeRecord, isBelieved: boolean): GoneOutcome {
+  settle(node: NodeRecord, isBelieved: boolean): RemoteDeletionOutcome {
     const { store, log, openFiles } = this.#deps;
     if (node.ino === ROOT_INODE) {
       log.error('the root folder was deleted on the service; everything is kept here');
@@ -80,7 +80,8 @@ export class GoneNodes {
     if (isOpen || !isBelieved) {
       // planRecreate scans all dirty nodes: skip it for nodes without children.
       const recreated = node.kind === 'folder' ? planRecreate(view, node, this.#changedHere(written)) : [];
-      for (let at = 0; at < recreated.length; at += STEP_NODES_MAX) this.#apply(recreated.slice(at, at + STEP_NODES_MAX));
+      for (let at = 0; at < recreated.length; at += STEP_NODES_MAX)
+        this.#apply(recreated.slice(at, at + STEP_NODES_MAX));
       if (store.get('node', node.ino)?.remote != null) this.#kept.add(node.ino);
       return isOpen ? 'open' : 'held';
     }
@@ -143,7 +144,7 @@ export class GoneNodes {
   }
 }
 
-export interface GoneNodesDeps {
+export interface RemoteDeletionsDeps {
   readonly store: StoreReader;
   readonly marks: PushMarks;
   readonly log: Logger;

@@ -14,7 +14,6 @@ import {
 import type { Contents } from '../bytes/contents.ts';
 import { childOf, newInode, writeNode } from '../store/node-table.ts';
 import type { LocalFacet, NodeRecord, StoreWriter, Transaction } from '../store/tables.ts';
-import type { GoneNodes, OpenHere } from './remote-deletions.ts';
 import {
   type AbsenceOutcome,
   ListingApplication,
@@ -25,6 +24,7 @@ import {
 import { isComplete, isEmpty, liveFolder, mustBeEmpty, touch } from './live-folder.ts';
 import type { Names } from './names.ts';
 import type { PushMarks } from './push-marks.ts';
+import type { OpenHere, RemoteDeletions } from './remote-deletions.ts';
 import { type RenameMode, renameNode } from './rename.ts';
 import { rootNode } from './root-node.ts';
 import { Succession } from './succession.ts';
@@ -385,7 +385,7 @@ export class Tree {
   }
 
   /** Nodes deleted remotely but retained here for now. */
-  get gone(): Pick<GoneNodes, 'has' | 'suspected' | 'countOf'> {
+  get gone(): Pick<RemoteDeletions, 'has' | 'suspected' | 'countOf'> {
     return this.#listings.gone;
   }
 
