@@ -5,7 +5,7 @@ import type { Logger } from '../base/log.ts';
 import type { RemoteEntry } from '../base/resources.ts';
 import { type Inode, type ResourceUrl, ROOT_INODE } from '../base/vocabulary.ts';
 import { isContentDirty } from '../store/node-table.ts';
-import { AbsenceQuestions } from './absence-questions.ts';
+import { AbsenceQuestions } from './missing-entry-probe.ts';
 import type { AbsenceQuestion, MergeOutcome } from './listing-application.ts';
 import { listPages } from './listing-pages.ts';
 import type { PushMarks } from './push-marks.ts';

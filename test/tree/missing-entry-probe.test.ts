@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { ApiError } from '../../src/base/errors.ts';
 import { type ResourceUrl, ROOT_INODE } from '../../src/base/vocabulary.ts';
-import { AbsenceQuestions } from '../../src/tree/absence-questions.ts';
+import { AbsenceQuestions } from '../../src/tree/missing-entry-probe.ts';
 import {
   acknowledge,
   checkStore,
