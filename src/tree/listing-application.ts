@@ -30,7 +30,7 @@ import type { PushMarks } from './push-marks.ts';
 import { modeOf } from './remote-entry.ts';
 
 /** A node missing from a complete listing: its URL must be probed before it is changed. */
-export interface AbsenceQuestion {
+export interface MissingEntryQuestion {
   readonly ino: Inode;
   readonly resource: ResourceUrl;
   readonly kind: NodeKind;
@@ -40,7 +40,7 @@ export interface MergeOutcome {
   /** Number of nodes written. */
   readonly changes: number;
   /** To be probed; the results go to `Tree.settleAbsence`. */
-  readonly questions: readonly AbsenceQuestion[];
+  readonly questions: readonly MissingEntryQuestion[];
   /** Whether the service lost a version that it had acknowledged or listed. */
   readonly isTakenBack: boolean;
   /** Entries that depend on these probes: to be merged again afterwards. */
@@ -167,7 +167,7 @@ export class ListingApplication {
       yield;
     }
 
-    const questions: AbsenceQuestion[] = [];
+    const questions: MissingEntryQuestion[] = [];
     const view = { mayJudge: (ino: Inode) => this.#marks.mayJudge(ino, sequence) };
     for (let after: string | undefined, more = true; more; ) {
       more = false;

@@ -5,9 +5,9 @@ import type { Logger } from '../base/log.ts';
 import type { RemoteEntry } from '../base/resources.ts';
 import { type Inode, type ResourceUrl, ROOT_INODE } from '../base/vocabulary.ts';
 import { isContentDirty } from '../store/node-table.ts';
-import { AbsenceQuestions } from './missing-entry-probe.ts';
-import type { AbsenceQuestion, MergeOutcome } from './listing-application.ts';
+import type { MergeOutcome, MissingEntryQuestion } from './listing-application.ts';
 import { listPages } from './listing-pages.ts';
+import { MissingEntryProbe } from './missing-entry-probe.ts';
 import type { PushMarks } from './push-marks.ts';
 import type { RemoteListing } from './remote-listing.ts';
 import { REMOVALS_BELIEVED_MAX, RemovalLimit } from './removal-limit.ts';
@@ -116,7 +116,7 @@ export class MissingEntries {
     const { questions } = outcome;
     const half = questions.length >= HALF_MISSING_MIN && questions.length > listedEntries;
     const tooMany = (questions.length > REMOVALS_BELIEVED_MAX || half) && !accept;
-    const isRefused = ({ ino, resource }: AbsenceQuestion): boolean => refused.get(ino) === resource;
+    const isRefused = ({ ino, resource }: MissingEntryQuestion): boolean => refused.get(ino) === resource;
     if (tooMany) {
       this.#hold(folder, questions);
       for (const { ino } of questions) this.#deps.tree.gone.suspected(ino);
@@ -163,9 +163,9 @@ export class MissingEntries {
   }
 
   /** Probes one node; after a 404 it also lists the parent. @throws as a listing, for the node's own URL */
-  async settleOne(question: AbsenceQuestion, accept: boolean): Promise<void> {
+  async settleOne(question: MissingEntryQuestion, accept: boolean): Promise<void> {
     const { tree, log, stop } = this.#deps;
-    if ((await this.#questions().settle(question, stop)) !== 'refused') return;
+    if ((await this.#newProbe().settle(question, stop)) !== 'refused') return;
     const node = tree.node(question.ino);
     if (node?.remote == null || node.remote.resource !== question.resource) return;
     const { parent } = node.remote;
@@ -192,10 +192,10 @@ export class MissingEntries {
   }
 
   /** @returns the probes whose own URL was 404, or whose result depends on a 404 */
-  async #ask(questions: readonly AbsenceQuestion[]): Promise<readonly AbsenceQuestion[]> {
-    const refused: AbsenceQuestion[] = [];
+  async #ask(questions: readonly MissingEntryQuestion[]): Promise<readonly MissingEntryQuestion[]> {
+    const refused: MissingEntryQuestion[] = [];
     const waiting = [...questions];
-    const asking = this.#questions();
+    const asking = this.#newProbe();
     const ask = async (): Promise<void> => {
       for (let question = waiting.pop(); question !== undefined; question = waiting.pop()) {
         if ((await asking.settle(question, this.#deps.stop)) === 'refused') refused.push(question);
@@ -228,11 +228,11 @@ export class MissingEntries {
   /** Removes entries whose deletion is proven. @returns whether the removal waits for the user's confirmation */
   #remove(
     folder: Inode,
-    proven: readonly AbsenceQuestion[],
+    proven: readonly MissingEntryQuestion[],
     { accept, isHeld }: { readonly accept: boolean; readonly isHeld: boolean },
   ): boolean {
     const { tree, marks } = this.#deps;
-    const isThere = ({ ino, resource }: AbsenceQuestion): boolean => tree.node(ino)?.remote?.resource === resource;
+    const isThere = ({ ino, resource }: MissingEntryQuestion): boolean => tree.node(ino)?.remote?.resource === resource;
     const gone = proven.filter(isThere);
     const nodes = this.#countOf(gone);
     const isLost = gone.some(({ ino }) => this.#lostTogether.has(ino));
@@ -249,7 +249,7 @@ export class MissingEntries {
   }
 
   /** Number of nodes that would be removed, counted up to one above the limit. */
-  #countOf(questions: readonly AbsenceQuestion[]): number {
+  #countOf(questions: readonly MissingEntryQuestion[]): number {
     const { tree } = this.#deps;
     let nodes = 0;
     for (const { ino } of questions) {
@@ -260,7 +260,7 @@ export class MissingEntries {
     return nodes;
   }
 
-  #hold(folder: Inode, questions: readonly AbsenceQuestion[]): void {
+  #hold(folder: Inode, questions: readonly MissingEntryQuestion[]): void {
     const [only] = questions;
     const at = questions.length === 1 && only !== undefined ? only.ino : folder;
     const nodes = Math.max(this.#countOf(questions), questions.length);
@@ -286,7 +286,7 @@ export class MissingEntries {
     return node !== undefined && isContentDirty(node);
   }
 
-  #questions(): AbsenceQuestions {
-    return new AbsenceQuestions(this.#deps);
+  #newProbe(): MissingEntryProbe {
+    return new MissingEntryProbe(this.#deps);
   }
 }

@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { ApiError } from '../base/errors.ts';
 import type { RemoteResource } from '../base/resources.ts';
 import type { ResourceUrl } from '../base/vocabulary.ts';
-import type { AbsenceOutcome, AbsenceQuestion } from './listing-application.ts';
+import type { AbsenceOutcome, MissingEntryQuestion } from './listing-application.ts';
 import type { PushMarks } from './push-marks.ts';
 import type { RemoteListing } from './remote-listing.ts';
 import type { Tree } from './tree.ts';
@@ -14,7 +14,7 @@ const DEPTH_MAX = 64;
  * Probes the URLs of nodes that a listing lacks. If a node was moved into an unknown folder, its ancestors are
  * requested until one is known. One instance belongs to one listing.
  */
-export class AbsenceQuestions {
+export class MissingEntryProbe {
   readonly #tree: Tree;
   readonly #listing: RemoteListing;
   readonly #marks: PushMarks;
@@ -40,7 +40,7 @@ export class AbsenceQuestions {
    *
    * @throws ApiError, TransportError: nothing was changed
    */
-  async settle(question: AbsenceQuestion, signal: AbortSignal): Promise<AbsenceOutcome | 'refused'> {
+  async settle(question: MissingEntryQuestion, signal: AbortSignal): Promise<AbsenceOutcome | 'refused'> {
     const sequence = this.#marks.nextSequence();
     try {
       const answer = await this.#listing.resource(question.resource, question.kind, signal);

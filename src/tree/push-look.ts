@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { Inode } from '../base/vocabulary.ts';
 import { ifReadable } from './if-readable.ts';
-import type { AbsenceQuestion } from './listing-application.ts';
+import type { MissingEntryQuestion } from './listing-application.ts';
 import type { Tree } from './tree.ts';
 
 export interface PushLookDeps {
@@ -14,7 +14,7 @@ export interface PushLookDeps {
   /** Lists a folder, or waits for its listing in progress; never rejects. */
   readonly list: (folder: Inode) => Promise<void>;
   /** Probes one node and applies the result. */
-  readonly ask: (question: AbsenceQuestion) => Promise<unknown>;
+  readonly ask: (question: MissingEntryQuestion) => Promise<unknown>;
 }
 
 /** Maximum age of the listings of the target folders of a push. */
@@ -77,7 +77,7 @@ export class PushLook {
    * The node and its ancestors that are retained after a deletion, or may have been deleted: the deletion may be older
    * than the last listing.
    */
-  #goneAbove(ino: Inode): AbsenceQuestion[] {
+  #goneAbove(ino: Inode): MissingEntryQuestion[] {
     const { tree, log } = this.#deps;
     return [ino, ...this.#foldersAbove(ino)].flatMap((at) => {
       const node = tree.gone.has(at) ? ifReadable(log, at, () => tree.node(at)) : undefined;
@@ -85,7 +85,7 @@ export class PushLook {
     });
   }
 
-  #ask(question: AbsenceQuestion): Promise<unknown> {
+  #ask(question: MissingEntryQuestion): Promise<unknown> {
     const { log, ask } = this.#deps;
     return ask(question).catch((err: unknown) =>
       log.debug({ err, ino: question.ino }, 'node not probed before its push'),

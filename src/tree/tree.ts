@@ -31,7 +31,7 @@ import { Succession } from './succession.ts';
 
 export type LocalChangeKind = 'created' | 'moved' | 'removed' | 'content' | 'attributes';
 
-export type { AbsenceOutcome, AbsenceQuestion, MergeOutcome, TreeInvalidation } from './listing-application.ts';
+export type { AbsenceOutcome, MergeOutcome, MissingEntryQuestion, TreeInvalidation } from './listing-application.ts';
 
 export type AttributePatch = Partial<
   Pick<LocalFacet, 'mode' | 'uid' | 'gid' | 'atime' | 'mtime' | 'ctime' | 'xattrs' | 'content' | 'sizeBytes'>

@@ -189,7 +189,7 @@ class Mount {
     const { questions, postponed } = tree.merge(folder, entries, sequence, requestedMs, null);
     for (const { ino, resource } of questions) {
       const answer = this.service.resource(resource);
-      // As `AbsenceQuestions` does: folders that were never seen are made known from the top.
+      // As `MissingEntryProbe` does: folders that were never seen are made known from the top.
       const path: RemoteResource[] = [];
       for (let at = answer?.parent; at != null && tree.nodeOf(at) === undefined; at = path[0]?.parent) {
         const above = this.service.resource(at);

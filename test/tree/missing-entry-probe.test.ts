@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { ApiError } from '../../src/base/errors.ts';
 import { type ResourceUrl, ROOT_INODE } from '../../src/base/vocabulary.ts';
-import { AbsenceQuestions } from '../../src/tree/missing-entry-probe.ts';
+import { MissingEntryProbe } from '../../src/tree/missing-entry-probe.ts';
 import {
   acknowledge,
   checkStore,
@@ -22,7 +22,7 @@ const never = new AbortController().signal;
 async function ask(fixture: Fixture, entries: Parameters<typeof merge>[2], service: LookedAtService): Promise<void> {
   const { tree, marks, clock } = fixture;
   const { questions } = merge(fixture, ROOT_INODE, entries);
-  const asking = new AbsenceQuestions({ tree, listing: service, marks, clock });
+  const asking = new MissingEntryProbe({ tree, listing: service, marks, clock });
   for (const question of questions) await asking.settle(question, never);
 }
 
