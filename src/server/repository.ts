@@ -274,8 +274,8 @@ export class Repository {
     if (change.parent === undefined) return { ...row, name };
     const { uid, local } = change.parent;
     if (uid === row.uid && local === row.parent) return { ...row, name };
-    // A receiver sees only the own trash: files that a receiver deletes go into the owner's. ASSUMED (docs/service.md
-    // 9.2)
+    // A receiver sees only the own trash: files that a receiver deletes go into the owner's.
+    // ASSUMED (docs/service.md 9.2)
     const isOwnTrash = uid === caller && local === SYSTEM_FOLDERS.deleted;
     if (isOwnTrash && row.kind === 'folder' && row.uid !== caller && this.#shareOf(caller, row) !== undefined) {
       throw forbidden('Can not move a share.');
