@@ -29,7 +29,7 @@ type Message =
       readonly hears: boolean;
       readonly cancellable: boolean;
     }
-  | { readonly type: 'told'; readonly id: number; readonly value: unknown }
+  | { readonly type: 'event'; readonly id: number; readonly value: unknown }
   | { readonly type: 'cancel'; readonly id: number }
   | { readonly type: 'result'; readonly id: number; readonly value: unknown }
   | { readonly type: 'failure'; readonly id: number; readonly error: ErrorRecord };
@@ -141,7 +141,7 @@ export class Port {
       case 'cancel':
         this.#underWay.get(message.id)?.abort(new DOMException('cancelled by the caller', 'AbortError'));
         return;
-      case 'told':
+      case 'event':
         this.#waiting.get(message.id)?.hear?.(message.value);
         return;
       case 'result':
@@ -166,7 +166,7 @@ export class Port {
       const method = service?.[call.method];
       if (typeof method !== 'function')
         throw new TypeError(`no ${call.service}.${call.method} on this side of the port`);
-      const tell = (value: unknown) => this.#channel.postMessage({ type: 'told', id, value } satisfies Message);
+      const tell = (value: unknown) => this.#channel.postMessage({ type: 'event', id, value } satisfies Message);
       const args = [...call.args, ...(call.hears ? [tell] : []), ...(call.cancellable ? [controller.signal] : [])];
       const value: unknown = await method.apply(service, args);
       this.#channel.postMessage({ type: 'result', id, value } satisfies Message);

@@ -209,7 +209,7 @@ function treeOf(codec: Codec<unknown>, value: unknown, place: string): unknown {
 }
 
 // XML 1.0, section 2.2: neither these characters nor references to them may stand in a document. The names layer maps them
-// away before they come here; a caller that did not is told so, and nothing is sent.
+// away before they come here; otherwise the caller gets an error, and nothing is sent.
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
 const FORBIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]|\p{Surrogate}/u;
 const ESCAPES: Readonly<Record<string, string>> = {

@@ -224,12 +224,12 @@ class Merge implements MergePlan {
       }
     }
 
-    const told = this.#remoteOf(entry, shownAs, base);
+    const reported = this.#remoteOf(entry, shownAs, base);
     // An acknowledged version that did not arrive stays ours and is sent as the next version; the remote bytes are not
     // its base.
     const lost = !isContentDirty(node) && isNotArrived(base, entry);
     const kept = lost ? { ...base, content: null } : isContentDirty(node) ? base : null;
-    const remote = kept === null ? told : withBytesOf(kept, told);
+    const remote = kept === null ? reported : withBytesOf(kept, reported);
     const theirs = this.#bytesOf(entry);
     const takesBytes = kept === null && isRewritten(base, entry);
     const takesPlace = parent !== local.parent || name !== local.name;

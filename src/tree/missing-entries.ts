@@ -124,12 +124,12 @@ export class MissingEntries {
     try {
       const open = questions.filter((question) => !isRefused(question));
       // Probe changed nodes even above the limit: their changes would be pushed into a deleted place.
-      const told = await this.#ask(tooMany ? open.filter(({ ino }) => this.#isChangedHere(ino)) : open);
-      const proof = told.length > 0 ? await this.#listAgain(folder) : null;
+      const refusedNow = await this.#ask(tooMany ? open.filter(({ ino }) => this.#isChangedHere(ino)) : open);
+      const proof = refusedNow.length > 0 ? await this.#listAgain(folder) : null;
       const missing = new Map((proof?.outcome.questions ?? []).map(({ ino, resource }) => [ino, resource]));
       const proven = [
         ...questions.filter(isRefused),
-        ...told.filter(({ ino, resource }) => missing.get(ino) === resource),
+        ...refusedNow.filter(({ ino, resource }) => missing.get(ino) === resource),
       ];
       if (outcome.isTakenBack || proof?.outcome.isTakenBack) for (const { ino } of proven) this.#lostTogether.add(ino);
       const isHeld = this.#remove(folder, proven, { accept, isHeld: tooMany });

@@ -89,11 +89,11 @@ export function keptTime(
  */
 export function withBytesOf(
   base: Pick<RemoteFacet, 'sizeBytes' | 'lastModifiedMs' | 'content' | 'createdHereMs' | 'takenOverBy'>,
-  told: RemoteFacet,
+  reported: RemoteFacet,
 ): RemoteFacet {
   const { sizeBytes, lastModifiedMs, content, createdHereMs, takenOverBy } = base;
   const bytes = { sizeBytes, lastModifiedMs, content, createdHereMs };
-  return { ...told, ...bytes, ...(takenOverBy !== undefined && { takenOverBy }) };
+  return { ...reported, ...bytes, ...(takenOverBy !== undefined && { takenOverBy }) };
 }
 
 /** With what was set here before the resource was gone for a while; with the times only where the bytes are the same. */
