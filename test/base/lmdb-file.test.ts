@@ -62,7 +62,8 @@ test('a lock file that is none is refused', () => {
   rmSync(lock);
   mkdirSync(lock);
 
-  for (const how of BOTH) expect(() => refuseUnopenable({ data, lock, ...how })).toThrow('lock.mdb is not a regular file');
+  for (const how of BOTH)
+    expect(() => refuseUnopenable({ data, lock, ...how })).toThrow('lock.mdb is not a regular file');
 });
 
 test.each([0, 1, 2])('with %i descriptors left, which is less than LMDB wants, it is refused', (left) => {
