@@ -206,7 +206,7 @@ export class AccountTree {
 
   /** The contact's name, or the email address if there is none. */
   async #contactName(owner: string, signal: AbortSignal | undefined): Promise<string> {
-    if (owner === '') return 'Unknown';
+    if (owner === '') return 'Somebody';
     const known = this.#contacts.get(owner);
     if (known !== undefined) return known;
     const contact = await nullWhenGone(() => this.#service.account.contact(owner, signal));

@@ -27,6 +27,7 @@ import {
 import { noteLocalFolders } from './local-folders.ts';
 import type { Names } from './names.ts';
 import type { PushMarks } from './push-marks.ts';
+import { type OpenHere, type RemoteDeletionOutcome, RemoteDeletions } from './remote-deletions.ts';
 import { modeOf } from './remote-entry.ts';
 
 /** A node missing from a complete listing: its URL must be probed before it is changed. */

@@ -225,8 +225,7 @@ class Merge implements MergePlan {
     }
 
     const reported = this.#remoteOf(entry, shownAs, base);
-    // An acknowledged version that did not arrive stays ours and is sent as the next version; the remote bytes are not
-    // its base.
+    // An acknowledged version that did not arrive stays ours and is sent as the next version.
     const lost = !isContentDirty(node) && isNotArrived(base, entry);
     const kept = lost ? { ...base, content: null } : isContentDirty(node) ? base : null;
     const remote = kept === null ? reported : withBytesOf(kept, reported);
