@@ -216,8 +216,7 @@ class Merge implements MergePlan {
       }
       if (movesHere) this.#restore(folder);
     } else if (this.#isMisnamed(node, base, entry)) {
-      // A temporary name clash is over, or the service assigned another name than requested. If the new name is not
-      // free yet, a later listing applies it.
+      // A temporary name clash is over, or the service assigned another name than requested; a later listing retries.
       if (this.#nameOnLeaving(entry, node.ino) === this.#nameByListing(entry)) {
         shownAs = this.#nameByListing(entry);
         name = shownAs;
