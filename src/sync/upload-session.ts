@@ -2,6 +2,7 @@ import { ApiError, StorageError, TransportError } from '../base/errors.ts';
 import type { RemoteVersion } from '../base/resources.ts';
 import type { ContentId, Inode, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
 import { layersOf } from '../bytes/content-layers.ts';
+import { discardedVersions, writeDiscardedVersions } from '../store/discarded-versions.ts';
 import { ifSound, writeNode } from '../store/node-table.ts';
 import { timeLimit } from '../store/service-time.ts';
 import type { RemoteFacet, UploadRecord } from '../store/tables.ts';
@@ -64,13 +65,14 @@ export class UploadSession {
   readonly #leftBehind = new Set<ResourceUrl>();
   /** Of those that were given up all the same, as something that was saved since is to go: how long they are. */
   readonly #givenUp = new Map<ResourceUrl, number>();
-  /** Versions of ours that were given up by a person or a deletion, and may be complete for all that; the oldest first. */
-  readonly #discarded = new Set<VersionUrl>();
+  /** Versions of ours that were given up by a person or a deletion, and may be complete for all that; the oldest first. Stored. */
+  readonly #discarded: Set<VersionUrl>;
   /** Versions made in this process to which nothing was sent yet. */
   readonly #untouched = new Set<VersionUrl>();
 
   constructor(deps: UploadSessionDeps) {
     this.#deps = deps;
+    this.#discarded = new Set(discardedVersions(deps.store));
     this.#body = new DraftBody(deps);
     this.#acknowledgement = new Acknowledgement(deps);
   }
@@ -115,6 +117,12 @@ export class UploadSession {
     for (const oldest of this.#discarded) {
       if (this.#discarded.size <= DISCARDED_MAX) break;
       this.#discarded.delete(oldest);
+    }
+    try {
+      this.#deps.store.transact((tx) => writeDiscardedVersions(tx, [...this.#discarded]));
+    } catch (error) {
+      // On a full disk this process alone knows it.
+      if (!(error instanceof StorageError)) throw error;
     }
   }
 

@@ -342,6 +342,24 @@ describe('what happens meanwhile', () => {
     expect(world.service.tree()).toEqual(new Map());
   });
 
+  test('a version that a removal ended is known as ours after a restart, and a new file of that name follows it', async () => {
+    const { world, file } = changed();
+    await until(world, 'putVersionData');
+    world.remove('/f');
+    world.clock.advance(SETTLE_MS + 1);
+    await until(world, `resource ${file}`);
+    const [version] = world.service.resources.get(file)?.versions ?? [];
+    if (version) Object.assign(version, { bytes: Buffer.from(NEW), complete: true });
+    world.write('/f', 'made anew');
+    world.restart();
+    world.service.auto = () => ({ type: 'answer' });
+    world.service.settleAll({ type: 'answer' });
+    await pass(world);
+
+    expect([...world.service.tree()]).toEqual([['/f', 'made anew']]);
+    expect([...world.localTree()]).toEqual([['/f', 'made anew']]);
+  });
+
   test.each([
     ['writes over it', (world: SyncWorld): unknown => world.write('/f', 'the next one')],
     [
