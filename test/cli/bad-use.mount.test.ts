@@ -63,7 +63,7 @@ describe('is refused, and changes nothing', () => {
     [() => ['restore', `${at('unpushed.txt')}@latest`], 'pending', 'is not on the service yet: cfs sync --wait'],
     [() => ['restore', `${at('missing')}@latest`], 'missing', 'there is no '],
     [() => ['restore', `${at('new\nline')}@1999`], 'missing', 'new\\x0aline has no version 1999'],
-    [() => ['restore', `${at('pushed.txt')}@latest`, '--to', join(beside('full'), 'mine')], 'usage', 'exists already'],
+    [() => ['restore', `${at('pushed.txt')}@latest`, '--to', join(beside('full'), 'mine')], 'usage', 'already exists'],
     [
       () => ['restore', `${at('pushed.txt')}@latest`, '--to', '/nowhere/at/all'],
       'missing',

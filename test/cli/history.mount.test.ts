@@ -174,7 +174,9 @@ test("cfs diff hands versions, and the file as it is, to the user's program", as
     env: { CFS_DIFF: `${beside('tool')} --my-flag` },
   });
   expect(own.stdout).toBe('[--my-flag][same\none][same\ntwo]');
-  expect((await cfs('diff', '--tool', 'exit 3;', file, file)).stderr).toMatch(/ended with 3: see --tool and CFS_DIFF/);
+  expect((await cfs('diff', '--tool', 'exit 3;', file, file)).stderr).toMatch(
+    /failed with exit code 3: see --tool and CFS_DIFF/,
+  );
 
   // Ctrl-C while the program runs: what was fetched for it goes.
   mkdirSync(beside('tmp'));
@@ -228,7 +230,7 @@ test('cfs trash lists what was deleted, gives it back, and deletes it for ever w
 
   const refused = await cfs('trash', 'empty');
   expect(refused.code).toBe(exitCode('usage'));
-  expect(refused.stderr).toMatch(/without a terminal, say --yes\n$/);
+  expect(refused.stderr).toMatch(/without a terminal, add --yes\n$/);
   expect((await cfs('trash', 'list')).stdout).not.toBe('the trash is empty\n');
   expect((await cfs('trash', 'empty', '--yes')).code).toBe(0);
   expect((await cfs('trash', 'list')).stdout).toBe('the trash is empty\n');

@@ -20,7 +20,7 @@ const ALLOWED = [
   /^bin\/cfs(-mount)?$/,
   /^(package\.json|npm-shrinkwrap\.json|README\.md|LICENSE|CHANGELOG\.md|SECURITY\.md)$/,
   /^dist\/[a-z]+\/([a-z-]+\/)?[a-z0-9-]+\.js(\.map)?$/,
-  /^docs\/([a-z-]+\.md|adr\/\d{4}-[a-z-]+\.md)$/,
+  /^docs\/([a-z-]+\.md|adr\/\d{4}-[a-z0-9-]+\.md)$/,
   /^man\/[a-z-]+\.1$/,
   /^native-deps\/fuse-kernel\/([a-z-]+\.[ch]|README\.md|prebuilds\/linux-[a-z0-9]+\/fuse-kernel\.node)$/,
   /^scripts\/build-native\.mjs$/,

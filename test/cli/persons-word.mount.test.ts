@@ -38,7 +38,7 @@ test('what is parked is told with its reason and an exit code, and cfs retry pus
   expect([status.code, status.stdout]).toEqual([
     exitCode('parked'),
     expect.stringMatching(
-      /parked {5}needs you \(cfs retry, cfs discard\): upload large\.bin: quota: the\s+account has no room for it \(/,
+      /parked {5}needs you \(cfs retry, cfs discard\): upload large\.bin: quota: the\s+account has no storage left for it \(/,
     ),
   ]);
   expect(status.stdout).toMatch(/^ {2}pending {4}nothing$/m); // and not: the service has everything

@@ -124,9 +124,9 @@ test('without /etc/mtab an ordinary user hears at the mount, at the unmount and 
     isMounted "$1"`,
   );
 
-  const cure = 'ln -s /proc/self/mounts /etc/mtab, as root';
+  const cure = 'ln -s /proc/self/mounts /etc/mtab';
   const [mounting = '', unmounting = ''] = stderr.split('\n');
-  expect(mounting).toBe(`cfs-mount: only root can unmount what is mounted now, for lack of /etc/mtab: ${cure}`);
+  expect(mounting).toBe(`cfs-mount: /etc/mtab is missing, so only root can unmount this mount; as root: ${cure}`);
   expect(unmounting).toMatch(/^cfs: could not unmount .*: .*\/etc\/mtab/);
   expect(unmounting).toContain(cure);
   expect(stdout).toMatch(/code \d+\n1\n.*"mtab-missing".*\nunmounted .*\n0\n$/s);
