@@ -51,7 +51,7 @@ test('what is pinned is fetched whole, and stays when the cache is full of other
 
   const { stdout } = await mount.cfs(['pin', `${mount.directory}/album`]);
 
-  expect(stdout).toBe(`${mount.directory}/album is kept here: 2 files, 4 MiB\n`);
+  expect(stdout).toBe(`${mount.directory}/album is kept on this machine: 2 files, 4 MiB\n`);
   expect(await pinned()).toMatchObject([
     { path: 'album', files: 2, filesHere: 2, bytesHere: 4 * MIB, isComplete: true },
   ]);
@@ -109,7 +109,7 @@ test('what nobody has looked at yet is pinned and refreshed by its path', async 
   await other.client.createFilled(inner, 'seen', filledWith('seen', MIB));
 
   const { stdout } = await mount.cfs(['pin', `${mount.directory}/outer/inner`]);
-  expect(stdout).toBe(`${mount.directory}/outer/inner is kept here: 1 file, 1 MiB\n`);
+  expect(stdout).toBe(`${mount.directory}/outer/inner is kept on this machine: 1 file, 1 MiB\n`);
 
   await other.client.createFilled(inner, 'new', filledWith('new', 10));
   await mount.cfs(['refresh', `${mount.directory}/outer/inner/new`]);

@@ -185,7 +185,7 @@ test('mistakes are one sentence and a code', async () => {
     [['--listen', '127.0.0.1:99999'], 2, /not HOST:PORT/],
     [['--fault-file', faults], 2, /not a JSON array of rules/],
     [['--fault-file', nobody], 2, /cannot read/],
-    [['--tls-cert', nobody], 2, /go together/],
+    [['--tls-cert', nobody], 2, /must be used together/],
     [['--token-life', '5'], 2, /not a duration/],
     [['--log-level', 'loud'], 2, /loud is not one of: /],
   ];
