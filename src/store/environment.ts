@@ -357,7 +357,7 @@ export class Store implements StoreWriter {
     const bytes = bytesOf(rows);
     if (this.#unrecordedBytes + bytes > UNRECORDED_BYTES_MAX) throw failure;
     if (this.#unrecorded.length === 0)
-      this.#log.warn({ err: failure }, 'the store takes no record: what the service tells is kept in memory only');
+      this.#log.warn({ err: failure }, 'the store takes no record: remote state is kept in memory only');
     this.#unrecorded.push(...rows);
     this.#unrecordedBytes += bytes;
     this.#show(rows);

@@ -13,11 +13,11 @@ export interface AgendaDeps
   readonly line: Pick<ServiceLine, 'closedUntilMs' | 'isProbing'>;
   /** Nodes that are being pushed. */
   readonly pushing: { readonly size: number; has(ino: Inode): boolean };
-  /** What somebody waits for (`cfs sync --wait`) does not settle. */
+  /** Nodes that `cfs sync --wait` names skip the settle delay. */
   readonly requests: Iterable<Pick<SyncRequest, 'has' | 'waitsFor'>>;
   /** There is something to decide about: a turn is to come. */
   readonly onWork: () => void;
-  /** Nobody wants any more what the push of the node sends: it is to be ended. May be called again until it has ended. */
+  /** The running push of the node is void and has to be aborted. May be called again until it has ended. */
   readonly onVoid: (ino: Inode) => void;
   /** Nothing could be decided about the node: it is parked, or put off by `failed`. */
   readonly onUndecided: (ino: Inode, error: unknown) => void;

@@ -27,7 +27,7 @@ export type Failure =
        */
       readonly trouble: 'this' | 'error' | 'service';
     }
-  /** Trying again cannot help. `isRefusal`: an answer says so, of whoever answered. */
+  /** A retry cannot help. `isRefusal`: an HTTP answer says so, from the service or from something in front of it. */
   | { readonly type: 'park'; readonly reason: ParkReason; readonly detail: string; readonly isRefusal: boolean }
   /** We stopped it ourselves. */
   | { readonly type: 'stopped' };

@@ -32,7 +32,7 @@ export interface SyncDeps {
   readonly onEvent: (event: SyncEvent) => void;
   /** What the kernel has to forget: the sync changed what users see (a conflicted copy; theirs taken over). */
   readonly onTreeChange: OnTreeChange;
-  /** Absent: nobody has a file open. */
+  /** Absent: no file is open. */
   readonly onSameBytes?: OnSameBytes;
   readonly options: SyncOptions;
 }

@@ -370,7 +370,7 @@ export class SyncLoop {
   /** The file that the push sends bytes to was removed: what the service has of that version goes with the file. */
   #endVoid(ino: Inode): void {
     const begun = this.#intents.of(ino);
-    // All of it may have arrived by now: found before the deletion it would be taken for somebody else's save.
+    // The version may be complete by now. The check before the deletion must not take it for a foreign save.
     if (begun !== undefined) this.#pusher.discarded(begun);
     this.#pushing.get(ino)?.abort(new DOMException('the file was removed', 'AbortError'));
   }

@@ -110,7 +110,7 @@ export class UploadSession {
     return action === 'create-file' && resource !== null && this.#unheard.get(resource) === content;
   }
 
-  /** A person, or a deletion, gives up what was begun so: where it is complete unheard, it is nobody else's. */
+  /** A person or a deletion gives up this upload. If its version is complete without our knowledge, it is still ours. */
   discarded({ version }: UploadRecord): void {
     if (version === null) return;
     this.#discarded.add(version);
