@@ -32,17 +32,23 @@ export class ApiError extends Error {
   readonly request: string;
   /** From Retry-After, if present. */
   readonly retryAfterMs: number | null;
+  /**
+   * Whether the service may have carried out the request: before this response (a gateway's 5xx or 408), or in an
+   * earlier attempt whose response was lost.
+   */
+  mayHaveActed: boolean;
 
   constructor(
     status: number,
     request: string,
     message: string,
-    options?: ErrorOptions & { retryAfterMs?: number | null },
+    options?: ErrorOptions & { retryAfterMs?: number | null; mayHaveActed?: boolean },
   ) {
     super(message, options);
     this.status = status;
     this.request = request;
     this.retryAfterMs = options?.retryAfterMs ?? null;
+    this.mayHaveActed = options?.mayHaveActed ?? (status >= 500 || status === 408);
   }
 }
 
@@ -60,13 +66,19 @@ export function isPassing({ status }: ApiError): boolean {
 export class TransportError extends Error {
   override readonly name = 'TransportError';
   readonly timedOut: boolean;
-  /** True if the request certainly never reached the service (connection refused, name not found). */
+  /** True if the last attempt certainly never reached the service (connection refused, name not found). */
   readonly neverSent: boolean;
+  /** Whether the service may have carried out the request, in the last attempt or an earlier one. */
+  mayHaveActed: boolean;
 
-  constructor(message: string, options?: ErrorOptions & { timedOut?: boolean; neverSent?: boolean }) {
+  constructor(
+    message: string,
+    options?: ErrorOptions & { timedOut?: boolean; neverSent?: boolean; mayHaveActed?: boolean },
+  ) {
     super(message, options);
     this.timedOut = options?.timedOut ?? false;
     this.neverSent = options?.neverSent ?? false;
+    this.mayHaveActed = options?.mayHaveActed ?? !this.neverSent;
   }
 }
 
@@ -193,6 +205,7 @@ export function errorToRecord(error: unknown): ErrorRecord {
     'retryAfterMs',
     'timedOut',
     'neverSent',
+    'mayHaveActed',
     'full',
     'exitCode',
   ] as const) {
@@ -211,11 +224,13 @@ export function errorOfRecord(record: ErrorRecord): Error {
       case 'ApiError':
         return new ApiError(fields.status as number, fields.request as string, message, {
           retryAfterMs: fields.retryAfterMs as number | null,
+          mayHaveActed: fields.mayHaveActed as boolean,
         });
       case 'TransportError':
         return new TransportError(message, {
           timedOut: fields.timedOut as boolean,
           neverSent: fields.neverSent as boolean,
+          mayHaveActed: fields.mayHaveActed as boolean,
         });
       case 'SignInError':
         return new SignInError(message);

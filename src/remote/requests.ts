@@ -96,17 +96,23 @@ export class Requests {
 
   /**
    * Sends the request and reads the response. Reading is part of the attempt: a document that breaks off is requested
-   * again if the request may be repeated.
+   * again if the request may be repeated. The failure thrown is that of the last attempt; its `mayHaveActed` is that of
+   * all attempts: a first response may be lost and the second attempt meet a closed port.
    *
    * @throws ApiError for a status of 400 and more · TransportError · SignInError · ProtocolError for a forbidden
    * redirect or an unexpected response · the signal's reason
    */
   async send<T>(request: ServiceRequest, read: (answered: ServiceAnswer) => Promise<T>): Promise<T> {
+    let mayHaveActed = false;
     for (let attempt = 1; ; attempt++) {
       try {
         const answered = await this.#attempt(request);
         return await read(answered);
       } catch (error) {
+        if (error instanceof ApiError || error instanceof TransportError) {
+          mayHaveActed ||= error.mayHaveActed;
+          error.mayHaveActed = mayHaveActed;
+        }
         const pauseMs = attempt < ATTEMPTS_MAX ? this.#pauseBefore(error, request.repetition, attempt) : null;
         if (pauseMs === null || request.signal?.aborted) throw named(error, request);
         this.#repeated++;

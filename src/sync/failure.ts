@@ -92,6 +92,5 @@ export class PostponedError extends Error {
 
 /** Whether a failed request certainly changed nothing on the service. */
 export function hadNoEffect(error: unknown): boolean {
-  if (error instanceof ApiError) return error.status < 500;
-  return error instanceof TransportError && error.neverSent;
+  return (error instanceof ApiError || error instanceof TransportError) && !error.mayHaveActed;
 }

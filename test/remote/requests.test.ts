@@ -1,8 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { ApiError, ProtocolError, TransportError } from '../../src/base/errors.ts';
+import { ApiError, errorOfRecord, errorToRecord, ProtocolError, TransportError } from '../../src/base/errors.ts';
 import type { ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
 import type { HttpService } from '../../src/remote/http-service.ts';
 import type { RequestBody } from '../../src/remote/transport-request.ts';
+import { hadNoEffect } from '../../src/sync/failure.ts';
 import { clientOf, HastyClock } from './client.ts';
 import {
   answer,
@@ -152,6 +153,40 @@ describe('a request that never left', () => {
     expect(failure).toMatchObject({ name: 'TransportError', neverSent: true, timedOut: false });
     expect(clock.waitedMs.length).toBeGreaterThanOrEqual(3);
     await away.close();
+  });
+});
+
+describe('a request whose first attempt may have been carried out', () => {
+  test('says so, although the second met a closed port', async () => {
+    server.steps = [{ act: () => void server.close() }];
+
+    const failure = await service.moveToTrash(file(), 'file', 'f').catch((e) => e);
+
+    expect(failure).toMatchObject({ name: 'TransportError', neverSent: true, mayHaveActed: true });
+    expect(hadNoEffect(failure)).toBe(false);
+  });
+
+  test.each([
+    ['lost', loseAnswer()],
+    ['a 502', reply(502)],
+    ['a 408', reply(408)],
+  ] as const)('says so, although the second was refused (the first was %s)', async (_, first) => {
+    server.steps = [first, reply(403)];
+
+    const failure = await service.moveToTrash(file(), 'file', 'f').catch((e) => e);
+
+    expect(failure).toMatchObject({ name: 'ApiError', status: 403, mayHaveActed: true });
+    expect(hadNoEffect(failure)).toBe(false);
+    expect(errorOfRecord(errorToRecord(failure))).toMatchObject({ status: 403, mayHaveActed: true });
+  });
+
+  test('says the opposite where each attempt was refused before it', async () => {
+    server.steps = [reply(429), reply(403)];
+
+    const failure = await service.moveToTrash(file(), 'file', 'f').catch((e) => e);
+
+    expect(failure).toMatchObject({ name: 'ApiError', status: 403, mayHaveActed: false });
+    expect(hadNoEffect(failure)).toBe(true);
   });
 });
 
