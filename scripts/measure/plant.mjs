@@ -34,7 +34,7 @@ async function write(directory, levels) {
     const remote = {
       ...{ resource: `${origin}/${kind}/:sc:1:${1_000_000_000 + ino}`, parent, name, shownAs: name },
       sizeBytes: isFolder ? null : sizeBytes,
-      lastModifiedMs: isFolder ? null : nowMs,
+      modified: isFolder ? null : { ms: nowMs, certainty: 'exact' },
       mediaType: isFolder ? null : 'application/octet-stream',
       ...{ content: null, createdHereMs: null },
     };

@@ -2,15 +2,14 @@ import type { Clock } from '../base/clock.ts';
 import type { RemoteVersion } from '../base/resources.ts';
 import { type ContentId, type ResourceUrl, timespecOfMs } from '../base/vocabulary.ts';
 import type { Contents } from '../bytes/contents.ts';
-import { isContentDirty, isInDoubt, writeNode } from '../store/node-table.ts';
-import { isYoung, timeBefore, undoubted } from '../store/service-time.ts';
+import { isContentDirty, isSuspect, writeNode } from '../store/node-table.ts';
+import { boundBefore, isSameServiceTime, revalidated } from '../store/service-time.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet, StoreReader, StoreWriter } from '../store/tables.ts';
 
-/** Whether the cached bytes may have been replaced by as many bytes at the same time: in doubt, or recorded too early to be. */
+/** Whether the cached bytes may have been replaced by as many bytes at the same time: their time is suspect, or still racy. */
 export function mayBeReplaced(node: NodeRecord): boolean {
-  const keptMs = node.remote?.lastModifiedMs ?? null;
-  const isEarly = keptMs !== null && isYoung(keptMs) && node.local?.content != null && !isContentDirty(node);
-  return isEarly || isInDoubt(node);
+  const isRacy = node.remote?.modified?.certainty === 'racy';
+  return (isRacy && node.local?.content != null && !isContentDirty(node)) || isSuspect(node);
 }
 
 /** The newest version of a file, as recorded in the store. */
@@ -34,7 +33,8 @@ export function recordNewest(
     const content = contents.versionContent(tx, version.url, resource, version.sizeBytes);
     const node = tx.get('node', told.ino);
     // Unchanged if, during the request, the file was written, replaced or removed, or a listing showed other bytes.
-    const isSame = node?.remote?.resource === resource && node.remote.lastModifiedMs === told.remote?.lastModifiedMs;
+    const isListedSame = isSameServiceTime(node?.remote?.modified ?? null, told.remote?.modified ?? null);
+    const isSame = node?.remote?.resource === resource && isListedSame;
     if (
       node?.local == null ||
       node.remote == null ||
@@ -49,8 +49,8 @@ export function recordNewest(
     const isOther = longerBytes !== 0 || (node.local.content !== null && node.local.content !== content);
     const mtime = isOther && version.lastModifiedMs !== null ? timespecOfMs(version.lastModifiedMs) : node.local.mtime;
     // Keep the listing's time: if this version is newer, the next listing shows it and the history is requested again.
-    const lastModifiedMs = undoubted(node.remote.lastModifiedMs);
-    const remote = { ...node.remote, content, sizeBytes: version.sizeBytes, lastModifiedMs };
+    const modified = revalidated(node.remote.modified);
+    const remote = { ...node.remote, content, sizeBytes: version.sizeBytes, modified };
     const local: LocalFacet = { ...node.local, content, sizeBytes: version.sizeBytes, mtime };
     writeNode(tx, node, { ...node, local, remote }, clock.nowMs());
     return { content, other: isOther ? { longerBytes } : null };
@@ -64,7 +64,7 @@ export function recordNewest(
 export function madeOver(told: RemoteFacet, base: ContentId, store: StoreReader): RemoteFacet {
   const { kind, resource, sizeBytes } = store.get('content', base) ?? {};
   const content = kind === 'version' && resource === told.resource ? base : null;
-  const lastModifiedMs = told.lastModifiedMs === null ? null : timeBefore(told.lastModifiedMs);
+  const modified = told.modified === null ? null : boundBefore(told.modified);
   const { takenOverBy: _, ...rest } = told;
-  return { ...rest, content, sizeBytes: sizeBytes ?? told.sizeBytes, lastModifiedMs, createdHereMs: null };
+  return { ...rest, content, sizeBytes: sizeBytes ?? told.sizeBytes, modified, createdHereMs: null };
 }

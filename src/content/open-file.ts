@@ -12,7 +12,7 @@ import {
   timespecOfMs,
 } from '../base/vocabulary.ts';
 import type { Contents, Lease } from '../bytes/contents.ts';
-import { isContentDirty, isInDoubt, writeNode } from '../store/node-table.ts';
+import { isContentDirty, isSuspect, writeNode } from '../store/node-table.ts';
 import type { FileBytes, LocalFacet, NodeRecord, StoreWriter } from '../store/tables.ts';
 import type { BlockReader, Caller, PresentPiece } from './block-reader.ts';
 import { madeOver, recordNewest } from './newest-version.ts';
@@ -355,7 +355,7 @@ export class OpenFile {
     // An orphan's record dates from the unlink: the held content is newer.
     if (this.#orphan !== null && this.#content !== null) return;
     const node = this.#node();
-    if (this.#content === null && node !== undefined && isInDoubt(node)) return;
+    if (this.#content === null && node !== undefined && isSuspect(node)) return;
     this.#holdLatest(node?.local?.content ?? null);
   }
 
@@ -393,8 +393,8 @@ export class OpenFile {
     if (told === undefined || resource === undefined) return;
     const newest = (signal: AbortSignal) => source.newestVersion(resource, signal);
     // Revalidation is bounded by `--open-wait`.
-    const version = await (isInDoubt(told) ? patience.askBriefly(newest, openWaitMs) : patience.ask(newest));
-    if (version === null && isInDoubt(told)) return this.#holdLatest(this.#node()?.local?.content ?? null);
+    const version = await (isSuspect(told) ? patience.askBriefly(newest, openWaitMs) : patience.ask(newest));
+    if (version === null && isSuspect(told)) return this.#holdLatest(this.#node()?.local?.content ?? null);
     if (version === null) {
       if ((this.#node()?.remote?.sizeBytes ?? 0) > 0)
         throw new FsError('ESTALE', 'the service no longer has this file');

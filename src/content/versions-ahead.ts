@@ -3,6 +3,7 @@ import type { Logger } from '../base/log.ts';
 import type { Inode } from '../base/vocabulary.ts';
 import type { Contents } from '../bytes/contents.ts';
 import { writeNode } from '../store/node-table.ts';
+import { isSameServiceTime } from '../store/service-time.ts';
 import type { NodeRecord, StoreWriter } from '../store/tables.ts';
 import type { VersionSource } from './version-source.ts';
 
@@ -77,7 +78,8 @@ export class VersionsAhead {
     if (version === null || node === undefined || !isUnknown(node) || isOpen(ino)) return;
     const { local, remote } = node;
     // A newer listing may have arrived meanwhile, or the file may have been replaced.
-    const isSame = remote?.resource === resource && remote.lastModifiedMs === listed.remote?.lastModifiedMs;
+    const isListedSame = isSameServiceTime(remote?.modified ?? null, listed.remote?.modified ?? null);
+    const isSame = remote?.resource === resource && isListedSame;
     if (local === null || remote === null || !isSame || version.sizeBytes !== local.sizeBytes) return;
     store.transact((tx) => {
       const content = contents.versionContent(tx, version.url, resource, version.sizeBytes);

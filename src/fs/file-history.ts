@@ -3,6 +3,7 @@ import type { RemoteVersion } from '../base/resources.ts';
 import type { Inode, ResourceUrl } from '../base/vocabulary.ts';
 import type { Patience } from '../content/patience.ts';
 import type { VersionHistory } from '../content/version-source.ts';
+import { isSameServiceTime } from '../store/service-time.ts';
 import type { RemoteFacet } from '../store/tables.ts';
 
 /** One complete version of a file, under its name in `.versions/`. */
@@ -93,6 +94,6 @@ function isSame(one: RemoteFacet, other: RemoteFacet): boolean {
     one.resource === other.resource &&
     one.content === other.content &&
     one.sizeBytes === other.sizeBytes &&
-    one.lastModifiedMs === other.lastModifiedMs
+    isSameServiceTime(one.modified, other.modified)
   );
 }

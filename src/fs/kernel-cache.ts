@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Inode } from '../base/vocabulary.ts';
 import type { OpenFile } from '../content/open-file.ts';
 import type { Invalidator, OpenReply } from '../kernel/binding.ts';
-import { isInDoubt } from '../store/node-table.ts';
+import { isSuspect } from '../store/node-table.ts';
 import type { FileBytes, LocalFacet, NodeRecord } from '../store/tables.ts';
 import type { TreeInvalidation } from '../tree/tree.ts';
 import type { NodeView } from './node-view.ts';
@@ -64,7 +64,7 @@ export class KernelCache {
     // it also pads a shorter file with zeros (fuse_short_read).
     const directIo = this.#files.hasDetached(ino) || this.#unsent.has(ino);
     // Reads of a file that needs revalidation must reach this process.
-    const isSure = node === undefined || !isInDoubt(node);
+    const isSure = node === undefined || !isSuspect(node);
     return { directIo, keepCache: !directIo && this.mayKeep(ino) && isSure };
   }
 

@@ -4,7 +4,7 @@ import { type Errno, FsError, SignInError, toFsError, UsageError } from '../base
 import type { Logger } from '../base/log.ts';
 import { type ContentId, type Extent, type Inode, ROOT_INODE } from '../base/vocabulary.ts';
 import type { BlockReader } from '../content/block-reader.ts';
-import { ifSound, isInDoubt, soundNode } from '../store/node-table.ts';
+import { ifSound, isSuspect, soundNode } from '../store/node-table.ts';
 import { PINS_MAX, pinnedNodes, writePinnedNodes } from '../store/pinned-nodes.ts';
 import type { NodeRecord, StoreWriter } from '../store/tables.ts';
 import type { Freshness } from '../tree/freshness.ts';
@@ -257,7 +257,7 @@ export class Pins {
         if (local?.content != null && this.#whole.get(file) === local.content) {
           filesHere++;
           bytesHere += local.sizeBytes;
-          if (node !== undefined && isInDoubt(node)) doubted.push(file);
+          if (node !== undefined && isSuspect(node)) doubted.push(file);
         } else {
           missing.push(file);
           // Protect the bytes on this machine before the file is visited: nothing may be evicted meanwhile.

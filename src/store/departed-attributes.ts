@@ -35,9 +35,9 @@ export function keepDeparted(
     // Another node's by now.
     if (tx.get('resource', remote.resource) !== undefined) continue;
     const { mode, uid, gid, atime, mtime, xattrs } = local;
-    const { sizeBytes, lastModifiedMs } = remote;
+    const { sizeBytes, modified } = remote;
     const known = tx.get('departed', remote.resource);
-    const row = { departedMs: nowMs, mode, uid, gid, atime, mtime, xattrs, sizeBytes, lastModifiedMs, isPinned };
+    const row = { departedMs: nowMs, mode, uid, gid, atime, mtime, xattrs, sizeBytes, modified, isPinned };
     tx.put('departed', remote.resource, row);
     weight += weightOf(row) - (known === undefined ? 0 : weightOf(known));
   }

@@ -1,7 +1,6 @@
 import { type ContentId, type Inode, isSpecial, ROOT_INODE, type Timespec } from '../base/vocabulary.ts';
 import { forgetDeparted } from './departed-attributes.ts';
 import { DamagedRow } from './record-codec.ts';
-import { isDoubted } from './service-time.ts';
 import type { DirtyRecord, NodeRecord, RemoteFacet, StoreReader, Transaction } from './tables.ts';
 
 /**
@@ -54,10 +53,9 @@ export function isContentDirty(node: NodeRecord): boolean {
   );
 }
 
-/** Whether what is here of a file was the newest version once, and may not be any more: to be asked about before it is shown. */
-export function isInDoubt(node: NodeRecord): boolean {
-  const keptMs = node.remote?.lastModifiedMs ?? null;
-  return keptMs !== null && isDoubted(keptMs) && node.local?.content != null && !isContentDirty(node);
+/** Whether the local bytes must be revalidated before they are shown: they may be a version older than the newest. */
+export function isSuspect(node: NodeRecord): boolean {
+  return node.remote?.modified?.certainty === 'suspect' && node.local?.content != null && !isContentDirty(node);
 }
 
 /**

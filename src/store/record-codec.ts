@@ -2,6 +2,7 @@ import { Packr } from 'msgpackr';
 import { StorageError } from '../base/errors.ts';
 import type { ContentId, Inode, NodeKind, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
 import { openRow, sealRow } from './checked-row.ts';
+import type { ServiceTime } from './service-time.ts';
 import type {
   ContentRecord,
   DepartedRecord,
@@ -78,6 +79,23 @@ function unpackXattrs(xattrs: Readonly<Record<string, Uint8Array>> | null): Loca
   return Object.fromEntries(Object.entries(xattrs).map(([name, value]) => [name, new Uint8Array(value)]));
 }
 
+/**
+ * A time as one number: the stored form of layouts 1 to 3, so that older programs read the rows of this one. What is added to whole
+ * milliseconds is the certainty.
+ */
+const CERTAINTY_PARTS = { exact: 0, racy: -0.5, suspect: -0.25, 'upper-bound': 0.25 } as const;
+
+function packTime(time: ServiceTime | null): number | null {
+  return time === null ? null : time.ms + CERTAINTY_PARTS[time.certainty];
+}
+
+function unpackTime(stored: number | null): ServiceTime | null {
+  if (stored === null) return null;
+  const part = stored - Math.floor(stored);
+  if (part === 0.25) return { ms: Math.floor(stored), certainty: 'upper-bound' };
+  return { ms: Math.ceil(stored), certainty: part === 0.5 ? 'racy' : part === 0.75 ? 'suspect' : 'exact' };
+}
+
 /** The last ones are left out where there are none, as in all rows of older programs: they need no step of a migration. */
 function packRemote(remote: RemoteFacet | null): readonly unknown[] | null {
   if (remote === null) return null;
@@ -89,7 +107,7 @@ function packRemote(remote: RemoteFacet | null): readonly unknown[] | null {
     remote.name,
     remote.shownAs === remote.name ? null : remote.shownAs,
     remote.sizeBytes,
-    remote.lastModifiedMs,
+    packTime(remote.modified),
     remote.mediaType,
     remote.content,
     remote.createdHereMs,
@@ -105,7 +123,7 @@ function unpackRemote(row: readonly unknown[] | null): RemoteFacet | null {
     name: row[2] as string,
     shownAs: (row[3] ?? row[2]) as string,
     sizeBytes: row[4] as number | null,
-    lastModifiedMs: row[5] as number | null,
+    modified: unpackTime(row[5] as number | null),
     mediaType: row[6] as string | null,
     content: row[7] as ContentId | null,
     createdHereMs: row[8] as number | null,
@@ -259,7 +277,7 @@ const CODECS: { readonly [T in TableName]: Codec<Tables[T]['value']> } = {
       row.mtime.nsec,
       row.xattrs,
       row.sizeBytes,
-      row.lastModifiedMs,
+      packTime(row.modified),
       row.isPinned,
     ],
     (
@@ -279,7 +297,7 @@ const CODECS: { readonly [T in TableName]: Codec<Tables[T]['value']> } = {
       mtime: { sec: row[6], nsec: row[7] },
       xattrs: unpackXattrs(row[8]),
       sizeBytes: row[9],
-      lastModifiedMs: row[10],
+      modified: unpackTime(row[10]),
       isPinned: row[11],
     }),
   ),

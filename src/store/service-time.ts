@@ -1,69 +1,56 @@
 /**
- * How far `RemoteFacet.lastModifiedMs` is to be trusted. The service's times count seconds, or not much less, so two changes of the
- * same length may have one time: git calls such an entry racily clean. Whole milliseconds are what the service told; a fraction
- * says how to read the rest:
+ * A modification time by the service's clock. The service counts seconds, or not much less, so two changes of the same length can have
+ * one time: git calls such an entry racily clean. `certainty` says what the time proves about the bytes:
  *
- * | kept | when | what follows |
+ * | certainty | origin | consequence |
  * | --- | --- | --- |
- * | told − ½ | learnt so early that a second change may have the same time | once it has aged it is *doubted* |
- * | told − ¼ | *doubted*: somebody looked at the bytes while it was young | whoever opens the file asks which version is the newest |
- * | limit + ¼ | never told: the bytes were there at `limit` at the latest | a later time is somebody else's |
+ * | `exact` | reported once the time had aged, or confirmed by a history | another time means other bytes, the same time the same bytes |
+ * | `racy` | reported within `RACY_MS` of the time itself: a second change may have the same time | `suspect` once it has aged |
+ * | `suspect` | the bytes were read while the time was racy | open(2) requests the newest version |
+ * | `upper-bound` | never reported: the bytes existed at `ms` at the latest | a later time is a remote change |
  */
-
-/** How soon after the time itself, by the service's clock, a (size, time) is learnt too early. */
-export const YOUNG_MS = 2000;
-
-const YOUNG_MARK_MS = 0.5;
-const DOUBT_MARK_MS = 0.25;
-const LIMIT_MARK_MS = 0.25;
-
-export function youngTime(toldMs: number): number {
-  return toldMs - YOUNG_MARK_MS;
+export interface ServiceTime {
+  /** Milliseconds since the epoch, whole. */
+  readonly ms: number;
+  readonly certainty: 'exact' | 'racy' | 'suspect' | 'upper-bound';
 }
 
-export function doubtedTime(toldMs: number): number {
-  return toldMs - DOUBT_MARK_MS;
+/** Ticks of the service's clock last up to a second, its Date header is cut to whole seconds, and its clocks differ a little. */
+export const RACY_MS = 2000;
+
+export type Certainty = ServiceTime['certainty'];
+
+export function reportedTime(reportedMs: number | null, certainty: Certainty = 'exact'): ServiceTime | null {
+  return reportedMs === null ? null : { ms: reportedMs, certainty };
+}
+
+/** For bytes that the service had when it answered at `serverTimeMs`, its Date header. */
+export function boundOf(serverTimeMs: number): ServiceTime {
+  return { ms: Math.floor(serverTimeMs) + RACY_MS, certainty: 'upper-bound' };
+}
+
+/** For bytes that precede those of `time`. */
+export function boundBefore({ ms, certainty }: ServiceTime): ServiceTime {
+  return { ms: certainty === 'upper-bound' ? ms : ms - 1, certainty: 'upper-bound' };
+}
+
+/** After the history named the newest version: a suspect time is exact. */
+export function revalidated(time: ServiceTime | null): ServiceTime | null {
+  return time?.certainty === 'suspect' ? { ...time, certainty: 'exact' } : time;
+}
+
+export function isSameServiceTime(one: ServiceTime | null, other: ServiceTime | null): boolean {
+  return one?.ms === other?.ms && one?.certainty === other?.certainty;
 }
 
 /**
- * For bytes that the service had when it answered at `serverTimeMs`. That is its Date header, which counts whole seconds, and the
- * clock that versions get their times from may be a bit ahead of the one that answers.
- */
-export function timeLimit(serverTimeMs: number): number {
-  return Math.floor(serverTimeMs) + YOUNG_MS + LIMIT_MARK_MS;
-}
-
-/** For bytes that the service had before those of `keptMs`. */
-export function timeBefore(keptMs: number): number {
-  return Math.ceil(keptMs) - 1 + LIMIT_MARK_MS;
-}
-
-export function isYoung(keptMs: number): boolean {
-  return keptMs - Math.floor(keptMs) === 1 - YOUNG_MARK_MS;
-}
-
-export function isDoubted(keptMs: number): boolean {
-  return keptMs - Math.floor(keptMs) === 1 - DOUBT_MARK_MS;
-}
-
-/** Whether the service never told the time. */
-export function isLimit(keptMs: number): boolean {
-  return keptMs - Math.floor(keptMs) === LIMIT_MARK_MS;
-}
-
-/** Somebody asked which version is the newest: there is nothing to doubt any more. */
-export function undoubted(keptMs: number | null): number | null {
-  return keptMs !== null && isDoubted(keptMs) ? Math.ceil(keptMs) : keptMs;
-}
-
-/**
- * Whether bytes of which `keptMs` is kept may be those that the service told `toldMs` of. Null: not known, so they may.
+ * Whether bytes with `time` can be those that the service reports with `reportedMs`. Null: not known, so they can.
  *
- * To the millisecond, also where one of both is a whole second: a service that counts finer tells such times, too, and what somebody saved in
- * the same second would be buried. One that counts seconds in listings and finer in histories, or the reverse, costs a needless copy instead
- * (`judgeHistory`), where a file that nobody has read here is written over.
+ * Compares milliseconds, also where one of both is a whole second: a service with a finer clock reports such times as well, and a remote save
+ * in the same second would be lost. A service that reports seconds in listings and finer times in histories, or the reverse, causes a needless
+ * copy (`judgeHistory`) when a file is overwritten that was never read here.
  */
-export function mayBeTimeOf(keptMs: number | null, toldMs: number | null): boolean {
-  if (keptMs === null || toldMs === null) return true;
-  return isLimit(keptMs) ? toldMs <= keptMs : Math.ceil(keptMs) === toldMs;
+export function mayBeTimeOf(time: ServiceTime | null, reportedMs: number | null): boolean {
+  if (time === null || reportedMs === null) return true;
+  return time.certainty === 'upper-bound' ? reportedMs <= time.ms : reportedMs === time.ms;
 }

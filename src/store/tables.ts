@@ -1,4 +1,5 @@
 import type { ContentId, Inode, NodeKind, ResourceUrl, Timespec, VersionUrl } from '../base/vocabulary.ts';
+import type { ServiceTime } from './service-time.ts';
 
 /**
  * What is stored, table by table. Every change is one journal record that may touch several tables (`Store.transact`).
@@ -45,8 +46,8 @@ export interface RemoteFacet {
   readonly shownAs: string;
   /** Null for folders and for files that were created but never filled. */
   readonly sizeBytes: number | null;
-  /** By the service's clock; a fraction of a millisecond says how far it is to be trusted (`service-time`). */
-  readonly lastModifiedMs: number | null;
+  /** Null: the service has not reported a time, or the node is a folder. */
+  readonly modified: ServiceTime | null;
   readonly mediaType: string | null;
   /** The content that holds the newest version's bytes as far as we know; null: not asked yet. Always null for folders. */
   readonly content: ContentId | null;
@@ -136,7 +137,7 @@ export interface UploadRecord {
 /** What users had set on a node that is gone because the service said so, under its address (`departed-attributes`). */
 export interface DepartedRecord
   extends Pick<LocalFacet, 'mode' | 'uid' | 'gid' | 'atime' | 'mtime' | 'xattrs'>,
-    Pick<RemoteFacet, 'sizeBytes' | 'lastModifiedMs'> {
+    Pick<RemoteFacet, 'sizeBytes' | 'modified'> {
   /** When it was removed here (wall, ms). */
   readonly departedMs: number;
   readonly isPinned: boolean;

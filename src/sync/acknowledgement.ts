@@ -12,6 +12,7 @@ import {
 } from '../base/vocabulary.ts';
 import type { Contents } from '../bytes/contents.ts';
 import { listAnew, newInode, removeNode, writeNode } from '../store/node-table.ts';
+import { reportedTime, type ServiceTime } from '../store/service-time.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet, StoreReader, StoreWriter, Transaction } from '../store/tables.ts';
 import { conflictName } from '../tree/conflict-name.ts';
 import { baseOf, isTakenOverBy, judgeHistory, type Verdict } from './conflict.ts';
@@ -47,7 +48,7 @@ export class Acknowledgement {
   }
 
   /** The first bytes of a file that we made are there. Which version they are was not said. */
-  ofFill(ino: Inode, file: ResourceUrl, content: ContentId, lastModifiedMs: number | null): void {
+  ofFill(ino: Inode, file: ResourceUrl, content: ContentId, modified: ServiceTime | null): void {
     const { store, contents, intents, clock, onEvent } = this.#deps;
     const sizeBytes = contents.sizeOf(content);
     store.transact((tx) => {
@@ -63,7 +64,7 @@ export class Acknowledgement {
           tx.afterCommit(() => this.#deps.onNameless(content));
         }
         const known = withoutTakeOver(tx, node, node.remote, content);
-        const remote = { ...known, content: isDraft ? content : null, sizeBytes, lastModifiedMs };
+        const remote = { ...known, content: isDraft ? content : null, sizeBytes, modified };
         const isSame = node.local !== null && node.local.content === content;
         const local = isSame && node.local !== null && !isDraft ? { ...node.local, content: null } : node.local;
         writeNode(tx, node, { ...node, local, remote }, clock.nowMs());
@@ -165,7 +166,7 @@ export class Acknowledgement {
       ...known,
       content: adopted,
       sizeBytes: newest.sizeBytes,
-      lastModifiedMs: newest.lastModifiedMs,
+      modified: reportedTime(newest.lastModifiedMs),
       ...(isFound && { createdHereMs: nowMs }),
     };
     let { local } = node;
@@ -207,7 +208,7 @@ export class Acknowledgement {
       const isDraft = tx.get('content', content)?.kind === 'draft';
       if (isDraft) contents.adopt(tx, content, version, resource);
       const known = isDraft ? content : contents.versionContent(tx, version, resource, kept.sizeBytes);
-      remote = { ...remote, content: known, sizeBytes: kept.sizeBytes, lastModifiedMs: kept.lastModifiedMs };
+      remote = { ...remote, content: known, sizeBytes: kept.sizeBytes, modified: reportedTime(kept.lastModifiedMs) };
     }
     writeNode(tx, node, { ...node, remote }, nowMs);
     return copies;

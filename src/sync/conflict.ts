@@ -2,7 +2,7 @@ import type { RemoteVersion } from '../base/resources.ts';
 import type { ContentId, VersionUrl } from '../base/vocabulary.ts';
 import { layersOf } from '../bytes/content-layers.ts';
 import { ifSound } from '../store/node-table.ts';
-import { mayBeTimeOf } from '../store/service-time.ts';
+import { mayBeTimeOf, type ServiceTime } from '../store/service-time.ts';
 import type { ContentRecord, NodeRecord, RemoteFacet, StoreReader } from '../store/tables.ts';
 
 /**
@@ -38,7 +38,7 @@ export type Verdict =
 export interface KnownBase {
   readonly version: VersionUrl | null;
   readonly sizeBytes: number | null;
-  readonly lastModifiedMs: number | null;
+  readonly modified: ServiceTime | null;
 }
 
 /**
@@ -85,7 +85,7 @@ function isBase(version: RemoteVersion, base: KnownBase): boolean {
   // A version of ours whose URL we never learnt (sent with the file's creation), or one that was never read here: what the
   // listing said about it.
   if (base.sizeBytes !== version.sizeBytes) return false;
-  return mayBeTimeOf(base.lastModifiedMs, version.lastModifiedMs);
+  return mayBeTimeOf(base.modified, version.lastModifiedMs);
 }
 
 /**
@@ -119,7 +119,7 @@ export function knownOf(
   return {
     version: own?.version ?? null,
     sizeBytes: remote?.sizeBytes ?? null,
-    lastModifiedMs: remote?.lastModifiedMs ?? null,
+    modified: remote?.modified ?? null,
   };
 }
 

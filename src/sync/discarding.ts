@@ -122,7 +122,7 @@ export class Discarding {
     const nowMs = this.#deps.clock.nowMs();
     const root = tx.get('node', ROOT_INODE)?.local;
     for (const { node, remote, parent } of deletedAbove(tx, ino)) {
-      const time = timespecOfMs(remote.lastModifiedMs ?? nowMs);
+      const time = timespecOfMs(remote.modified?.ms ?? nowMs);
       const local: LocalFacet = {
         parent,
         name: this.#freeName(tx, { ...remote, parent }),
@@ -152,7 +152,7 @@ export class Discarding {
     if (!node?.local || node.remote === null || !isContentDirty(node)) return;
     const { remote } = node;
     const nowMs = this.#deps.clock.nowMs();
-    const mtime = timespecOfMs(remote.lastModifiedMs ?? nowMs);
+    const mtime = timespecOfMs(remote.modified?.ms ?? nowMs);
     const bytes = { content: remote.content, sizeBytes: remote.sizeBytes ?? 0, mtime, ctime: timespecOfMs(nowMs) };
     writeNode(tx, node, { ...node, local: { ...node.local, ...bytes } }, nowMs);
     listAnew(tx, remote.parent);

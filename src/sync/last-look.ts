@@ -114,6 +114,6 @@ const LISTINGS_AT_ONCE_MAX = 7;
 
 function isChangedSince(node: NodeRecord, entry: RemoteEntry): boolean {
   if (entry.kind === 'folder' || node.remote === null) return false;
-  const { sizeBytes, lastModifiedMs } = node.remote;
-  return entry.sizeBytes !== sizeBytes || !mayBeTimeOf(lastModifiedMs, entry.lastModifiedMs);
+  const { sizeBytes, modified } = node.remote;
+  return entry.sizeBytes !== sizeBytes || !mayBeTimeOf(modified, entry.lastModifiedMs);
 }

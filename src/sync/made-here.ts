@@ -98,8 +98,8 @@ export class MadeHere {
       if (version.sizeBytes !== contents.sizeOf(content) || this.#fileOf(content) !== file) return;
       // Where the service keeps no old versions the only one may be somebody else's: it has another time than was listed.
       const ino = store.get('resource', file);
-      const listedMs = ino === undefined ? undefined : store.get('node', ino)?.remote?.lastModifiedMs;
-      if (!mayBeTimeOf(listedMs ?? null, version.lastModifiedMs)) return;
+      const listed = ino === undefined ? undefined : store.get('node', ino)?.remote?.modified;
+      if (!mayBeTimeOf(listed ?? null, version.lastModifiedMs)) return;
       store.transact((tx) => contents.adopt(tx, content, version.url, file));
     } catch (error) {
       // The listing tells what became of it; of a row that is damaged the store tells.

@@ -44,7 +44,7 @@ export class NameOutcome {
         name: made.name,
         shownAs: made.fileName,
         sizeBytes: null,
-        lastModifiedMs: null,
+        modified: null,
         mediaType: null,
         content: null,
         createdHereMs: how === 'made' ? nowMs : null,

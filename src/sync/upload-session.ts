@@ -4,7 +4,7 @@ import type { ContentId, Inode, ResourceUrl, VersionUrl } from '../base/vocabula
 import { layersOf } from '../bytes/content-layers.ts';
 import { discardedVersions, writeDiscardedVersions } from '../store/discarded-versions.ts';
 import { ifSound, writeNode } from '../store/node-table.ts';
-import { timeLimit } from '../store/service-time.ts';
+import { boundOf, reportedTime, type ServiceTime } from '../store/service-time.ts';
 import type { RemoteFacet, UploadRecord } from '../store/tables.ts';
 import { Acknowledgement, type AcknowledgementDeps } from './acknowledgement.ts';
 import { isOnlyDiscardedSince, isTakenOverBy, knownOf } from './conflict.ts';
@@ -211,7 +211,7 @@ export class UploadSession {
       if (now.kind === 'file' && now.presentOnServer) {
         // Somebody else put something into it.
         if (now.sizeBytes !== sizeBytes) return this.#makeVersion(ino, file, content, signal);
-        this.#acknowledgeFill(ino, file, content, now.lastModifiedMs);
+        this.#acknowledgeFill(ino, file, content, reportedTime(now.lastModifiedMs));
         return;
       }
       if (!this.#leftBehind.has(file)) break;
@@ -234,7 +234,7 @@ export class UploadSession {
       throw await this.#goneOr(error, file, signal);
     }
     // The next listing tells the time. A later one than this is of bytes that somebody else sent since.
-    this.#acknowledgeFill(ino, file, content, serverTimeMs === null ? null : timeLimit(serverTimeMs));
+    this.#acknowledgeFill(ino, file, content, serverTimeMs === null ? null : boundOf(serverTimeMs));
   }
 
   async #makeVersion(ino: Inode, file: ResourceUrl, content: ContentId, signal: AbortSignal): Promise<void> {
@@ -355,9 +355,9 @@ export class UploadSession {
     return new FileGone();
   }
 
-  #acknowledgeFill(ino: Inode, file: ResourceUrl, content: ContentId, lastModifiedMs: number | null): void {
+  #acknowledgeFill(ino: Inode, file: ResourceUrl, content: ContentId, modified: ServiceTime | null): void {
     this.#unheard.delete(file);
-    this.#acknowledgement.ofFill(ino, file, content, lastModifiedMs);
+    this.#acknowledgement.ofFill(ino, file, content, modified);
   }
 
   #setVersion(ino: Inode, version: VersionUrl | null): void {

@@ -12,7 +12,7 @@ import {
 } from '../base/vocabulary.ts';
 import type { Contents } from '../bytes/contents.ts';
 import { departedAttributes, departedWeight, forgetOldDeparted, keepDeparted } from '../store/departed-attributes.ts';
-import { childOf, isDirty, isInDoubt, newInode, writeNode } from '../store/node-table.ts';
+import { childOf, isDirty, isSuspect, newInode, writeNode } from '../store/node-table.ts';
 import { PINS_MAX, pinnedNodes, writePinnedNodes } from '../store/pinned-nodes.ts';
 import type { DepartedRecord, FileBytes, NodeRecord, RemoteFacet, StoreWriter, Transaction } from '../store/tables.ts';
 import { conflictName } from './conflict-name.ts';
@@ -298,10 +298,9 @@ export class ListingApplication {
     keepDeparted(tx, gone, this.#clock.nowMs(), ({ kind, local, remote }) => {
       if (kind === 'folder' || local === null || local.xattrs !== null) return false;
       if (local.uid !== uid || local.gid !== gid || local.mode !== modeOf(kind, this.#umask)) return false;
-      const toldMs = remote?.lastModifiedMs ?? null;
-      if (toldMs === null) return false;
-      const told = timespecOfMs(Math.ceil(toldMs));
-      return isSameTime(local.mtime, told) && isSameTime(local.atime, told);
+      if (remote?.modified == null) return false;
+      const modified = timespecOfMs(remote.modified.ms);
+      return isSameTime(local.mtime, modified) && isSameTime(local.atime, modified);
     });
   }
 
@@ -407,7 +406,7 @@ function invalidationsOf({ before, after }: NodeChange): TreeInvalidation[] {
     was.sizeBytes !== is.sizeBytes ||
     was.mtime !== is.mtime ||
     // The next read must reach this process, so that the service is asked.
-    (isInDoubt(after) && !(before !== undefined && isInDoubt(before)));
+    (isSuspect(after) && !(before !== undefined && isSuspect(before)));
   if (contentChanged || was !== is) forget.push({ kind: 'inode', ino, was: contentChanged ? was : null });
   return forget;
 }

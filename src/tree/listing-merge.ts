@@ -8,7 +8,7 @@ import {
   timespecOfMs,
 } from '../base/vocabulary.ts';
 import { deletedAbove, isContentDirty, isDirty, liesIn } from '../store/node-table.ts';
-import { YOUNG_MS, youngTime } from '../store/service-time.ts';
+import { isSameServiceTime, RACY_MS, reportedTime } from '../store/service-time.ts';
 import type { DepartedRecord, LocalFacet, NodeRecord, RemoteFacet } from '../store/tables.ts';
 import type { Names } from './names.ts';
 import {
@@ -422,20 +422,19 @@ class Merge implements MergePlan {
 
   /** The remote facet from `entry`. Missing fields are taken from `base`, unless the bytes differ. */
   #remoteOf(entry: RemoteEntry, shownAs: string, base: RemoteFacet | null): RemoteFacet {
-    const young = this.#isYoung(entry);
+    const isRacy = this.#isRacy(entry);
     const rewritten = base === null || isRewritten(base, entry);
-    const toldMs = entry.kind === 'file' ? entry.lastModifiedMs : null;
-    // The time of our own push is confirmed as it is; the time of a remote change is trusted only once it has aged.
-    const lastModifiedMs = toldMs === null ? null : rewritten && young ? youngTime(toldMs) : toldMs;
+    const reportedMs = entry.kind === 'file' ? entry.lastModifiedMs : null;
+    const { othersAtWork } = this.#view;
     return {
       resource: entry.url,
       parent: this.#listing.folder,
       name: entry.name,
       shownAs,
       sizeBytes: sizeOf(entry),
-      lastModifiedMs: rewritten
-        ? lastModifiedMs
-        : keptTime(base, lastModifiedMs, { young, othersAtWork: this.#view.othersAtWork }),
+      modified: rewritten
+        ? reportedTime(reportedMs, isRacy ? 'racy' : 'exact')
+        : keptTime(base, reportedMs, { isRacy, othersAtWork }),
       mediaType: entry.kind === 'file' ? (entry.mediaType ?? base?.mediaType ?? null) : null,
       content: rewritten ? null : base.content,
       createdHereMs: rewritten ? null : base.createdHereMs,
@@ -443,10 +442,10 @@ class Merge implements MergePlan {
     };
   }
 
-  #isYoung(entry: RemoteEntry): boolean {
+  #isRacy(entry: RemoteEntry): boolean {
     const { serverTimeMs } = this.#listing;
     if (entry.kind === 'folder' || entry.lastModifiedMs === null || serverTimeMs === null) return false;
-    return serverTimeMs - entry.lastModifiedMs < YOUNG_MS;
+    return serverTimeMs - entry.lastModifiedMs < RACY_MS;
   }
 
   #isHeld(parent: Inode, name: string, self: Inode | null): boolean {
@@ -491,9 +490,9 @@ const CHAIN_MAX = 1_000;
 const DEPTH_MAX = 4096;
 
 /** Remote bytes of a file created here under an unused name. */
-const NO_BYTES = { sizeBytes: null, lastModifiedMs: null, content: null, createdHereMs: null } as const;
+const NO_BYTES = { sizeBytes: null, modified: null, content: null, createdHereMs: null } as const;
 
 function isSame(a: RemoteFacet, b: RemoteFacet): boolean {
-  for (const key of Object.keys(b) as (keyof RemoteFacet)[]) if (a[key] !== b[key]) return false;
-  return true;
+  for (const key of Object.keys(b) as (keyof RemoteFacet)[]) if (key !== 'modified' && a[key] !== b[key]) return false;
+  return isSameServiceTime(a.modified, b.modified);
 }

@@ -1,6 +1,6 @@
 import type { RemoteEntry } from '../base/resources.ts';
 import { type Inode, type NodeKind, timespecOfMs } from '../base/vocabulary.ts';
-import { doubtedTime, isDoubted, isLimit, isYoung, mayBeTimeOf } from '../store/service-time.ts';
+import { mayBeTimeOf, reportedTime, type ServiceTime } from '../store/service-time.ts';
 import type { DepartedRecord, LocalFacet, RemoteFacet } from '../store/tables.ts';
 
 /** Media type of a stored symbolic link; its bytes are the target. */
@@ -22,10 +22,10 @@ export function sizeOf(entry: RemoteEntry): number | null {
   return entry.kind === 'file' && entry.presentOnServer ? entry.sizeBytes : null;
 }
 
-/** Whether the service has other bytes than those that `base` tells of. Where a time is not known, the size is all there is. */
-export function isRewritten(base: Pick<RemoteFacet, 'sizeBytes' | 'lastModifiedMs'>, entry: RemoteEntry): boolean {
+/** Whether the service has other bytes than those of `base`. Without a time, the sizes alone are compared. */
+export function isRewritten(base: Pick<RemoteFacet, 'sizeBytes' | 'modified'>, entry: RemoteEntry): boolean {
   if (entry.kind === 'folder') return false;
-  return base.sizeBytes !== sizeOf(entry) || !mayBeTimeOf(base.lastModifiedMs, entry.lastModifiedMs);
+  return base.sizeBytes !== sizeOf(entry) || !mayBeTimeOf(base.modified, entry.lastModifiedMs);
 }
 
 /**
@@ -34,12 +34,11 @@ export function isRewritten(base: Pick<RemoteFacet, 'sizeBytes' | 'lastModifiedM
  * confirmed once are not checked again.
  */
 export function isNotArrived(base: RemoteFacet, entry: RemoteEntry): boolean {
-  const { createdHereMs, content, sizeBytes, lastModifiedMs } = base;
+  const { createdHereMs, content, sizeBytes, modified } = base;
   if (entry.kind === 'folder' || createdHereMs === null || content === null) return false;
-  const isConfirmed = lastModifiedMs !== null && !isLimit(lastModifiedMs);
-  if (isConfirmed || sizeOf(entry) === sizeBytes) return false;
+  if ((modified !== null && modified.certainty !== 'upper-bound') || sizeOf(entry) === sizeBytes) return false;
   if (sizeOf(entry) === null) return true;
-  return lastModifiedMs !== null && entry.lastModifiedMs !== null && entry.lastModifiedMs <= lastModifiedMs;
+  return modified !== null && entry.lastModifiedMs !== null && entry.lastModifiedMs <= modified.ms;
 }
 
 /** A file whose newest version the service lost; `copy` holds the local bytes. */
@@ -53,34 +52,33 @@ export interface TakenBack {
  * so the service lost one: it was restored from a backup.
  */
 export function isTakenBack(base: RemoteFacet, entry: RemoteEntry): boolean {
-  const { lastModifiedMs, content } = base;
+  const { modified, content } = base;
   if (entry.kind === 'folder' || content === null || entry.lastModifiedMs === null) return false;
-  if (lastModifiedMs === null || isLimit(lastModifiedMs)) return false;
-  const knownMs = Math.ceil(lastModifiedMs);
-  if (entry.lastModifiedMs !== knownMs) return entry.lastModifiedMs < knownMs;
+  if (modified === null || modified.certainty === 'upper-bound') return false;
+  if (entry.lastModifiedMs !== modified.ms) return entry.lastModifiedMs < modified.ms;
   return (sizeOf(entry) ?? 0) < (base.sizeBytes ?? 0);
 }
 
 /**
  * The time to store for bytes that were not rewritten.
  *
- * @param young it was reported too early to be trusted
+ * @param isRacy `service-time`
  * @param othersAtWork other users or machines are changing things at present
  */
 export function keptTime(
   base: RemoteFacet,
-  toldMs: number | null,
-  { young, othersAtWork }: { readonly young: boolean; readonly othersAtWork: boolean },
-): number | null {
-  const keptMs = base.lastModifiedMs;
-  if (toldMs === null || (keptMs !== null && isDoubted(keptMs))) return keptMs;
+  reportedMs: number | null,
+  { isRacy, othersAtWork }: { readonly isRacy: boolean; readonly othersAtWork: boolean },
+): ServiceTime | null {
+  const kept = base.modified;
+  if (reportedMs === null || kept?.certainty === 'suspect') return kept;
   // Bytes not read here yet are requested anyway.
-  const settled = base.content === null ? toldMs : doubtedTime(toldMs);
+  const aged = reportedTime(reportedMs, base.content === null ? 'exact' : 'suspect');
   // Our own push, without a time in the response. A remote save of the same length in the same seconds is possible only
   // while others are active.
-  if (keptMs === null || isLimit(keptMs)) return othersAtWork ? settled : toldMs;
-  if (!isYoung(keptMs)) return toldMs;
-  return young ? keptMs : settled;
+  if (kept === null || kept.certainty === 'upper-bound') return othersAtWork ? aged : reportedTime(reportedMs);
+  if (kept.certainty !== 'racy') return reportedTime(reportedMs);
+  return isRacy ? kept : aged;
 }
 
 /**
@@ -88,11 +86,11 @@ export function keptTime(
  * The push reads the history and detects foreign versions by it (`sync/conflict`).
  */
 export function withBytesOf(
-  base: Pick<RemoteFacet, 'sizeBytes' | 'lastModifiedMs' | 'content' | 'createdHereMs' | 'takenOverBy'>,
+  base: Pick<RemoteFacet, 'sizeBytes' | 'modified' | 'content' | 'createdHereMs' | 'takenOverBy'>,
   reported: RemoteFacet,
 ): RemoteFacet {
-  const { sizeBytes, lastModifiedMs, content, createdHereMs, takenOverBy } = base;
-  const bytes = { sizeBytes, lastModifiedMs, content, createdHereMs };
+  const { sizeBytes, modified, content, createdHereMs, takenOverBy } = base;
+  const bytes = { sizeBytes, modified, content, createdHereMs };
   return { ...reported, ...bytes, ...(takenOverBy !== undefined && { takenOverBy }) };
 }
 

@@ -29,7 +29,7 @@ export function rootNode(
       resource: root.resource,
       shownAs: '',
       sizeBytes: null,
-      lastModifiedMs: null,
+      modified: null,
       mediaType: null,
       content: null,
       createdHereMs: null,

@@ -40,7 +40,8 @@ function pushed(ino: Inode, name: string, text: string, as: 'a version' | 'its f
     const record = tx.get('content', content);
     if (as === 'a version') contents.adopt(tx, content, version, file);
     else if (record !== undefined) tx.put('content', content, { ...record, resource: file });
-    const bytes = { sizeBytes: node.local.sizeBytes, lastModifiedMs: 1_000_000, mediaType: null, content };
+    const modified = { ms: 1_000_000, certainty: 'exact' } as const;
+    const bytes = { sizeBytes: node.local.sizeBytes, modified, mediaType: null, content };
     const remote = { resource: file, parent, name, shownAs: name, createdHereMs: null, ...bytes };
     writeNode(tx, node, { ...node, remote }, 0);
   });

@@ -1,8 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { TransportError } from '../../src/base/errors.ts';
 import type { Inode } from '../../src/base/vocabulary.ts';
-import { isInDoubt, writeNode } from '../../src/store/node-table.ts';
-import { doubtedTime } from '../../src/store/service-time.ts';
+import { isSuspect, writeNode } from '../../src/store/node-table.ts';
 import { VersionService } from '../content/version-service.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
 import { LeftTower, type TowerOptions } from '../harness/left-tower.ts';
@@ -36,7 +35,7 @@ async function doubted(): Promise<Inode> {
   tower.store.transact((tx) => {
     const node = tx.get('node', ino);
     if (node?.remote == null) throw new Error('the service has the file');
-    writeNode(tx, node, { ...node, remote: { ...node.remote, lastModifiedMs: doubtedTime(SAVED_MS) } }, 0);
+    writeNode(tx, node, { ...node, remote: { ...node.remote, modified: { ms: SAVED_MS, certainty: 'suspect' } } }, 0);
   });
   expect(isDoubted(ino)).toBe(true);
   return ino;
@@ -44,7 +43,7 @@ async function doubted(): Promise<Inode> {
 
 function isDoubted(ino: Inode): boolean {
   const node = tower.store.get('node', ino);
-  return node !== undefined && isInDoubt(node);
+  return node !== undefined && isSuspect(node);
 }
 
 test('another version of the same length and time is read', async () => {

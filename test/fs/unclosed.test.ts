@@ -4,7 +4,6 @@ import type { Inode } from '../../src/base/vocabulary.ts';
 import { openFlags, rawFlags } from '../../src/kernel/open-flags.ts';
 import { type Disk, systemDisk } from '../../src/store/disk.ts';
 import { removeNode, writeNode } from '../../src/store/node-table.ts';
-import { doubtedTime } from '../../src/store/service-time.ts';
 import { VersionService } from '../content/version-service.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
 import { LeftTower } from '../harness/left-tower.ts';
@@ -203,7 +202,7 @@ function doubt(ino: Inode): void {
   tower.store.transact((tx) => {
     const node = tx.get('node', ino);
     if (node?.remote == null) throw new Error('the service has the file');
-    writeNode(tx, node, { ...node, remote: { ...node.remote, lastModifiedMs: doubtedTime(1_000_000) } }, 0);
+    writeNode(tx, node, { ...node, remote: { ...node.remote, modified: { ms: 1_000_000, certainty: 'suspect' } } }, 0);
   });
 }
 

@@ -20,7 +20,7 @@ const CHILD = `${storeProgram({ segmentBytes: 32_768, cacheBytes: 1e9 })}
 const acks = fs.openSync(directory + '/acks', 'w');
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 const remote = (n, content, sizeBytes) => ({ resource: file + n, parent: 1, name: 'f' + n, shownAs: 'f' + n, sizeBytes,
-  lastModifiedMs: n, mediaType: null, content, createdHereMs: null });
+  modified: { ms: n, certainty: 'exact' }, mediaType: null, content, createdHereMs: null });
 store.transact((tx) => {
   writeNode(tx, undefined, { ino: 1, kind: 'folder', localOnly: true, local: local(1, '', null, 0), remote: null }, 0);
 });

@@ -27,7 +27,7 @@ export function sampleRemote(parent: number, name: string, changes: Partial<Remo
     name,
     shownAs: name,
     sizeBytes: 12,
-    lastModifiedMs: 1_700_000_000_123,
+    modified: { ms: 1_700_000_000_123, certainty: 'exact' },
     mediaType: 'text/plain',
     content: null,
     createdHereMs: null,

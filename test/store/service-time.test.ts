@@ -1,55 +1,113 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, test } from 'vitest';
+import type { Inode, ResourceUrl } from '../../src/base/vocabulary.ts';
+import { decodeValue, encodeValue } from '../../src/store/record-codec.ts';
+import { encodeKey } from '../../src/store/row-key.ts';
 import {
-  doubtedTime,
-  isDoubted,
-  isYoung,
+  boundBefore,
+  boundOf,
+  type Certainty,
+  isSameServiceTime,
   mayBeTimeOf,
-  timeLimit,
-  undoubted,
-  YOUNG_MS,
-  youngTime,
+  RACY_MS,
+  revalidated,
+  type ServiceTime,
 } from '../../src/store/service-time.ts';
+import type { DepartedRecord } from '../../src/store/tables.ts';
+import { sampleNode, sampleRemote } from './sample-records.ts';
 
 /** Any moment of a service, from 1970 to 2200. */
 const moments = fc.integer({ min: 1, max: 7_258_118_400_000 });
+const REPORTED = ['exact', 'racy', 'suspect'] as const;
+const CERTAINTIES: readonly Certainty[] = [...REPORTED, 'upper-bound'];
 
 describe('a time of the service', () => {
-  it('is one of four things, whichever time it is', () => {
+  it('is exact after its version was requested, if it was suspect', () => {
+    const ms = 1_700_000_000_123;
+    const after = CERTAINTIES.map((certainty) => revalidated({ ms, certainty })?.certainty);
+    expect(after).toEqual(['exact', 'racy', 'exact', 'upper-bound']);
+    expect(revalidated(null)).toBeNull();
+  });
+
+  it('that was reported belongs to bytes with the same time only, whatever its certainty', () => {
     fc.assert(
-      fc.property(moments, (told) => {
-        const kept = { told, young: youngTime(told), doubted: doubtedTime(told), limit: timeLimit(told) };
-        expect(Object.entries(kept).filter(([, ms]) => isYoung(ms))).toEqual([['young', kept.young]]);
-        expect(Object.entries(kept).filter(([, ms]) => isDoubted(ms))).toEqual([['doubted', kept.doubted]]);
-        expect(undoubted(kept.doubted)).toBe(told);
-        for (const ms of [kept.told, kept.young, kept.limit, null]) expect(undoubted(ms)).toBe(ms);
+      fc.property(moments, moments, fc.constantFrom(...REPORTED), (ms, other, certainty) => {
+        expect(mayBeTimeOf({ ms, certainty }, ms)).toBe(true);
+        expect(mayBeTimeOf({ ms, certainty }, other)).toBe(other === ms);
+        expect(mayBeTimeOf({ ms, certainty }, ms + 1)).toBe(false);
       }),
     );
   });
 
-  it('that was told is that of the same bytes alone, whether it is trusted or not', () => {
+  it('that was never reported may be any up to its bound', () => {
     fc.assert(
-      fc.property(moments, moments, (told, other) => {
-        for (const kept of [told, youngTime(told), doubtedTime(told)]) {
-          expect(mayBeTimeOf(kept, told)).toBe(true);
-          expect(mayBeTimeOf(kept, other)).toBe(other === told);
-          expect(mayBeTimeOf(kept, told + 1)).toBe(false);
-        }
+      fc.property(moments, moments, (answeredMs, reportedMs) => {
+        expect(mayBeTimeOf(boundOf(answeredMs), reportedMs)).toBe(reportedMs <= answeredMs + RACY_MS);
       }),
     );
+    expect(mayBeTimeOf(boundOf(1_000), 1_000 + RACY_MS)).toBe(true);
+    expect(mayBeTimeOf(boundOf(1_000), 1_001 + RACY_MS)).toBe(false);
   });
 
-  it('that was never told may be any up to the limit', () => {
-    fc.assert(
-      fc.property(moments, moments, (answered, told) => {
-        expect(mayBeTimeOf(timeLimit(answered), told)).toBe(told <= answered + YOUNG_MS);
-      }),
-    );
-    expect(mayBeTimeOf(timeLimit(1_000), 1_000 + YOUNG_MS)).toBe(true);
-    expect(mayBeTimeOf(timeLimit(1_000), 1_001 + YOUNG_MS)).toBe(false);
+  it('of a base lies before a reported time, and at a bound at the latest', () => {
+    for (const certainty of REPORTED)
+      expect(boundBefore({ ms: 7, certainty })).toEqual({ ms: 6, certainty: 'upper-bound' });
+    const bound: ServiceTime = { ms: 7, certainty: 'upper-bound' };
+    expect(boundBefore(bound)).toEqual(bound);
   });
 
   it('that is not known on one side says nothing', () => {
-    expect([mayBeTimeOf(null, 5), mayBeTimeOf(5, null), mayBeTimeOf(timeLimit(5), null)]).toEqual([true, true, true]);
+    const exact: ServiceTime = { ms: 5, certainty: 'exact' };
+    expect([mayBeTimeOf(null, 5), mayBeTimeOf(exact, null), mayBeTimeOf(boundOf(5), null)]).toEqual([true, true, true]);
   });
+
+  it('is the same as another with the same certainty only', () => {
+    const times = [null, ...[1, 2].flatMap((ms) => CERTAINTIES.map((certainty) => ({ ms, certainty })))];
+    for (const one of times)
+      for (const other of times) expect(isSameServiceTime(one && { ...one }, other)).toBe(one === other);
+  });
+});
+
+/** Rows as the program wrote them that kept the certainty in the fraction of one number. */
+const NODE_ROWS: Readonly<Record<Certainty, string>> = {
+  exact: '9400c2c099a17201a16ec001cb4278bcfe5687b000c0c0c08a509a75',
+  racy: '9400c2c099a17201a16ec001cb4278bcfe5687a800c0c0c0c98c0a25',
+  suspect: '9400c2c099a17201a16ec001cb4278bcfe5687ac00c0c0c0092a8ad0',
+  'upper-bound': '9400c2c099a17201a16ec001cb4278bcfe5704b400c0c0c0889b49be',
+};
+const DEPARTED_ROW = '9c0102030405060708c009cb4278bcfe5687ac00c29a77d303';
+
+test.each(CERTAINTIES)('a node that an older program stored keeps its time: %s', (certainty) => {
+  const ino = 7 as Inode;
+  const ms = certainty === 'upper-bound' ? 1_700_000_002_123 : 1_700_000_000_123;
+  const row = Buffer.from(NODE_ROWS[certainty], 'hex');
+  expect(decodeValue('node', ino, encodeKey('node', ino), row)?.remote?.modified).toEqual({ ms, certainty });
+});
+
+test('the attributes of a removed node that an older program stored keep its time', () => {
+  const url = 'r' as ResourceUrl;
+  const row = decodeValue('departed', url, encodeKey('departed', url), Buffer.from(DEPARTED_ROW, 'hex'));
+  expect(row?.modified).toEqual({ ms: 1_700_000_000_123, certainty: 'suspect' });
+});
+
+test('every time is read as it was stored', () => {
+  const ino = 7 as Inode;
+  const nodeKey = encodeKey('node', ino);
+  const url = 'r' as ResourceUrl;
+  const departedKey = encodeKey('departed', url);
+  const time = { sec: 1, nsec: 2 };
+  const departed = { departedMs: 1, mode: 2, uid: 3, gid: 4, atime: time, mtime: time, xattrs: null, sizeBytes: 9 };
+  fc.assert(
+    fc.property(
+      fc.integer({ min: -1_000, max: 7_258_118_400_000 }),
+      fc.constantFrom(...CERTAINTIES),
+      (ms, certainty) => {
+        const modified = { ms, certainty };
+        const node = sampleNode(ino, { remote: sampleRemote(1, 'n', { modified }) });
+        expect(decodeValue('node', ino, nodeKey, encodeValue('node', ino, nodeKey, node))).toEqual(node);
+        const row: DepartedRecord = { ...departed, modified, isPinned: true };
+        expect(decodeValue('departed', url, departedKey, encodeValue('departed', url, departedKey, row))).toEqual(row);
+      },
+    ),
+  );
 });

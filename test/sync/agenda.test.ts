@@ -88,7 +88,7 @@ function acknowledge(push: Push): void {
     const node = tx.get('node', ino);
     if (node?.local == null) throw new Error('not there');
     const { parent, name, content, sizeBytes } = node.local;
-    const unknown = { lastModifiedMs: null, mediaType: null, createdHereMs: null };
+    const unknown = { modified: null, mediaType: null, createdHereMs: null };
     const remote = { resource: url(String(ino)), parent, name, shownAs: name, content, sizeBytes, ...unknown };
     writeNode(tx, node, { ...node, remote }, clock.nowMs());
   });

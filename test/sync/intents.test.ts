@@ -18,7 +18,7 @@ test('of all that was begun only that of the same file is looked at for who goes
       return url(ino);
     },
   });
-  const remote = { parent: 1 as Inode, name: 'f', shownAs: 'f', sizeBytes: null, lastModifiedMs: null };
+  const remote = { parent: 1 as Inode, name: 'f', shownAs: 'f', sizeBytes: null, modified: null };
   const node = { ino: 5000 as Inode, kind: 'file', localOnly: false, local: null } as const;
   store.transact((tx) => {
     for (let ino = 2; ino < 1_000; ino++) intents.put(tx, ino as Inode, record(ino));

@@ -204,7 +204,7 @@ test('a damaged row of one that was made here keeps no other from being named', 
         sampleContent({ sealed: true, sizeBytes: 5, version: null, resource, base: null, refs: 0 }),
       );
       const local = sampleLocal(1, `f${n}`, { content });
-      const remote = sampleRemote(1, `f${n}`, { content, resource, lastModifiedMs: null });
+      const remote = sampleRemote(1, `f${n}`, { content, resource, modified: null });
       writeNode(tx, undefined, sampleNode(ino, { local, remote }), 0);
       return content;
     }),

@@ -39,7 +39,7 @@ function recordOf({ ino, kind = 'folder', here, there, contentHere, contentThere
             resource: `r${ino}` as ResourceUrl,
             shownAs: place(there).name,
             sizeBytes: null,
-            lastModifiedMs: null,
+            modified: null,
             mediaType: null,
             content: contentOf(contentThere),
             createdHereMs: createdHereMs ?? null,

@@ -45,7 +45,7 @@ describe('who wins by the history', () => {
     mediaType: null,
   });
   const ours = 'ours' as VersionUrl;
-  const base = { version: 'base' as VersionUrl, sizeBytes: 3, lastModifiedMs: 1 };
+  const base = { version: 'base' as VersionUrl, sizeBytes: 3, modified: { ms: 1, certainty: 'exact' } } as const;
 
   test.each([
     ['ours over its base', ['ours', 'base'], 'ours -'],
@@ -91,7 +91,7 @@ describe('who wins by the history', () => {
   });
 
   test('a base that has no URL is known by what the listing said of it', () => {
-    const unnamed = { version: null, sizeBytes: 3, lastModifiedMs: null };
+    const unnamed = { version: null, sizeBytes: 3, modified: null };
     expect(judgeHistory([version('ours'), version('x', true, 3)], ours, unnamed)).toMatchObject({ under: null });
     expect(judgeHistory([version('ours'), version('x', true, 4)], ours, unnamed)).toMatchObject({
       under: { url: 'x' },

@@ -4,6 +4,7 @@ import { FsError } from '../../src/base/errors.ts';
 import type { RemoteEntry, RemoteResource } from '../../src/base/resources.ts';
 import { type Inode, type ResourceUrl, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { isContentDirty, isDirty, removeNode, writeNode } from '../../src/store/node-table.ts';
+import { reportedTime } from '../../src/store/service-time.ts';
 import type { NodeRecord, RemoteFacet } from '../../src/store/tables.ts';
 import { checkStore, type Fixture, localFile, makeTree, ROOT_URL, START_MS } from './tree-fixture.ts';
 
@@ -165,7 +166,7 @@ class Mount {
       mediaType: null,
       createdHereMs: remote === null && this.#savesByRename ? this.fixture.clock.nowMs() : null,
       sizeBytes: null,
-      lastModifiedMs: null,
+      modified: null,
       content: null,
       ...remote,
       resource: url,
@@ -173,7 +174,7 @@ class Mount {
       name,
       shownAs: local.name,
       ...(isWritten
-        ? { sizeBytes: local.sizeBytes, lastModifiedMs: bytes.lastModifiedMs, content: local.content }
+        ? { sizeBytes: local.sizeBytes, modified: reportedTime(bytes.lastModifiedMs), content: local.content }
         : {}),
     };
     this.#write(node, { ...node, remote: facet });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { RemoteEntry } from '../../src/base/resources.ts';
 import { type ContentId, type Inode, ROOT_INODE, type VersionUrl } from '../../src/base/vocabulary.ts';
-import { isContentDirty, isDirty, isInDoubt, writeNode } from '../../src/store/node-table.ts';
+import { isContentDirty, isDirty, isSuspect, writeNode } from '../../src/store/node-table.ts';
 import type { NodeRecord } from '../../src/store/tables.ts';
 import {
   acknowledge,
@@ -28,8 +28,8 @@ function pin(fixture: Fixture, ino: Inode): ContentId {
   return store.transact((tx) => {
     const node = tx.get('node', ino);
     if (node?.local == null || node.remote === null) throw new Error('nothing to pin');
-    const { resource, sizeBytes, lastModifiedMs } = node.remote;
-    const version = `${resource}/version/${lastModifiedMs}` as VersionUrl;
+    const { resource, sizeBytes, modified } = node.remote;
+    const version = `${resource}/version/${modified?.ms}` as VersionUrl;
     const content = contents.versionContent(tx, version, resource, sizeBytes ?? 0);
     const after = { ...node, local: { ...node.local, content }, remote: { ...node.remote, content } };
     writeNode(tx, node, after, clock.nowMs());
@@ -553,7 +553,7 @@ describe('a time that is too young', () => {
     const content = fixture.tree.node(ino)?.local?.content;
     expect(listAt(fixture, START_MS + 30_000, [entry]).changes).toBe(1);
     const doubted = child(fixture, ROOT_INODE, 'a');
-    expect([doubted.local?.content, doubted.remote?.content, isInDoubt(doubted)]).toEqual([content, content, true]);
+    expect([doubted.local?.content, doubted.remote?.content, isSuspect(doubted)]).toEqual([content, content, true]);
     expect(fixture.forgotten.at(-1)).toMatchObject({ kind: 'inode', was: { content } });
     expect(listAt(fixture, START_MS + 60_000, [entry]).changes).toBe(0);
     // Another time settles it, and so does somebody who asks (test/fs/doubt.test.ts).
@@ -568,7 +568,10 @@ describe('a time that is too young', () => {
     const { local } = child(fixture, ROOT_INODE, 'a');
     fixture.forgotten.length = 0;
     listAt(fixture, START_MS + 30_000, [entry]);
-    expect(child(fixture, ROOT_INODE, 'a')).toMatchObject({ local, remote: { lastModifiedMs: START_MS } });
+    expect(child(fixture, ROOT_INODE, 'a')).toMatchObject({
+      local,
+      remote: { modified: { ms: START_MS, certainty: 'exact' } },
+    });
     expect(fixture.forgotten).toEqual([]);
   });
 
@@ -589,7 +592,8 @@ describe('a time that is too young', () => {
     const content = acknowledge(fixture, ino, url)?.local?.content;
     const forgotten = fixture.forgotten.length;
     listAt(fixture, START_MS + 500, [file('a', 'a', 0, START_MS)]);
-    expect(fixture.tree.node(ino)).toMatchObject({ local: { content }, remote: { content, lastModifiedMs: START_MS } });
+    const modified = { ms: START_MS, certainty: 'exact' };
+    expect(fixture.tree.node(ino)).toMatchObject({ local: { content }, remote: { content, modified } });
     expect(fixture.forgotten.length).toBe(forgotten);
     expect(listAt(fixture, START_MS + 30_000, [file('a', 'a', 0, START_MS)]).changes).toBe(0);
   });
@@ -605,7 +609,7 @@ describe('a time that is too young', () => {
 
     const node = fixture.tree.node(ino);
     expect(node).toMatchObject({ local: { content }, remote: { content } });
-    expect(node !== undefined && isInDoubt(node)).toBe(true);
+    expect(node !== undefined && isSuspect(node)).toBe(true);
   });
 });
 

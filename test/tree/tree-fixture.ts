@@ -193,7 +193,7 @@ export function acknowledge(fixture: Fixture, ino: Inode, resource?: ResourceUrl
               mediaType: null,
               createdHereMs: clock.nowMs(),
               ...remote,
-              lastModifiedMs: remote === null || local.content !== remote.content ? null : remote.lastModifiedMs,
+              modified: remote === null || local.content !== remote.content ? null : remote.modified,
               resource: remote?.resource ?? resource ?? unusedUrl(tx, ino),
               parent: local.parent,
               name: names.toRemoteName(local.name),
