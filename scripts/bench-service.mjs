@@ -135,7 +135,7 @@ function listingChunks() {
 
 /** 1 KiB, eight at once: our client beside undici's own dispatch, from the same raw server, in turns. */
 async function smallRequests(results) {
-  const { HttpService } = await fromDist('remote/http-service.js');
+  const { HttpService } = await fromDist('remote/http/http-service.js');
   const { systemClock } = await fromDist('base/clock.js');
   const { silentLogger } = await fromDist('base/log.js');
   const [server, baseUrl] = await child('--raw');
@@ -187,7 +187,7 @@ async function smallRequests(results) {
 
 /** One large file up and down, beside curl with the same server, and the server beside one that only streams files; in turns. */
 async function transfers(results) {
-  const { HttpService } = await fromDist('remote/http-service.js');
+  const { HttpService } = await fromDist('remote/http/http-service.js');
   const { createTransfer } = await fromDist('transfer/transfer.js');
   const { systemClock } = await fromDist('base/clock.js');
   const { silentLogger } = await fromDist('base/log.js');

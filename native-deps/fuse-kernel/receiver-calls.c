@@ -1,4 +1,4 @@
-/* The receiver's interface to JavaScript: the functions that src/remote/receiver.ts calls, and the callback for its messages. */
+/* The receiver's interface to JavaScript: the functions that src/remote/http/receiver.ts calls, and the callback for its messages. */
 #include "receiver.h"
 
 #include <errno.h>

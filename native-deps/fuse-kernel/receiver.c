@@ -3,7 +3,7 @@
  * connections ("lines"), two blocks at a time into one buffer, which stays in the CPU cache between recv, write and checksum.
  *
  * Of HTTP it knows only the empty line that ends a head. It decides nothing: JavaScript sets deadlines, interprets responses and assigns
- * lines (src/remote/direct-downloads.ts).
+ * lines (src/remote/http/direct-downloads.ts).
  */
 #include "receiver.h"
 

@@ -9,7 +9,7 @@
 #define BLOCK_BYTES (128 * 1024) /* src/base/vocabulary.ts: each has one checksum */
 #define HEAD_BYTES_MAX (16 * 1024)
 
-/* Numbers repeated in src/remote/receiver.ts. */
+/* Numbers repeated in src/remote/http/receiver.ts. */
 enum phase {
   IDLE = 0, /* no request is pending */
   HEAD = 1, /* a request was sent, the head of its response is pending */

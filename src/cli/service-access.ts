@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { silentLogger } from '../base/log.ts';
 import { programVersion } from '../base/program-version.ts';
 import { accountPaths, type Paths } from '../config/paths.ts';
-import { HttpService } from '../remote/http-service.ts';
+import { HttpService } from '../remote/http/http-service.ts';
 import { readAccountFile } from './account-file.ts';
 import { settledOptions } from './option-flags.ts';
 import { routeTo } from './service-route.ts';

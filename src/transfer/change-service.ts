@@ -1,6 +1,6 @@
 import type { RemoteEntry, RemoteResource } from '../base/resources.ts';
 import type { NodeKind, ResourceUrl } from '../base/vocabulary.ts';
-import type { HttpService } from '../remote/http-service.ts';
+import type { HttpService } from '../remote/http/http-service.ts';
 import type { Connectivity } from './connectivity.ts';
 
 /** What the sync needs to change names (`RemoteChanges`), across the threads. */

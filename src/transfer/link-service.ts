@@ -1,5 +1,5 @@
 import type { ResourceUrl } from '../base/vocabulary.ts';
-import type { HttpService } from '../remote/http-service.ts';
+import type { HttpService } from '../remote/http/http-service.ts';
 import type { Connectivity } from './connectivity.ts';
 
 /** What is asked about public links (`PublicLinks`), across the threads. */

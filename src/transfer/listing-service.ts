@@ -1,7 +1,7 @@
 import type { ListingPage, RemoteResource } from '../base/resources.ts';
 import type { NodeKind, ResourceUrl } from '../base/vocabulary.ts';
-import type { AccountTree } from '../remote/account-tree.ts';
-import type { HttpService } from '../remote/http-service.ts';
+import type { AccountTree } from '../remote/http/account-tree.ts';
+import type { HttpService } from '../remote/http/http-service.ts';
 import type { Connectivity } from './connectivity.ts';
 
 /** What the tree asks for (`RemoteListing`), across the threads. */

@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
-import type { AccountTree } from '../remote/account-tree.ts';
-import type { HttpService } from '../remote/http-service.ts';
+import type { AccountTree } from '../remote/http/account-tree.ts';
+import type { HttpService } from '../remote/http/http-service.ts';
 import { ChangeService } from './change-service.ts';
 import { Connectivity, type ConnectivityState } from './connectivity.ts';
 import { LinkService } from './link-service.ts';

@@ -1,6 +1,6 @@
 import type { BodyPiece, RemoteVersion, UploadProgress } from '../base/resources.ts';
 import type { ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
-import type { HttpService } from '../remote/http-service.ts';
+import type { HttpService } from '../remote/http/http-service.ts';
 import type { Connectivity } from './connectivity.ts';
 import type { RateLimit } from './rate-limit.ts';
 import type { TransferQueue } from './transfer-queue.ts';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
-import { HttpService } from '../../src/remote/http-service.ts';
+import { HttpService } from '../../src/remote/http/http-service.ts';
 import { type CommandResult, runCommand } from '../harness/command.ts';
 import { loneDoctor } from '../harness/lone-doctor.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';

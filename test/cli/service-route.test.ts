@@ -16,7 +16,7 @@ import { DIRECT_ROUTE, routeTo } from '../../src/cli/service-route.ts';
 import { loadOptions } from '../../src/config/load.ts';
 import { pathsOf } from '../../src/config/paths.ts';
 import { systemCertificates } from '../../src/remote/certificates.ts';
-import { Transport, type TransportOptions } from '../../src/remote/transport.ts';
+import { Transport, type TransportOptions } from '../../src/remote/http/transport.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
 import { Connectivity } from '../../src/transfer/connectivity.ts';
 import { Authority } from './doctor-ground.ts';

@@ -5,7 +5,7 @@ import { accountNames, readAccountFile } from '../../src/cli/account-file.ts';
 import { loginCommand } from '../../src/cli/commands/login.ts';
 import { ServiceWait } from '../../src/cli/service-wait.ts';
 import { accountPaths, pathsOf } from '../../src/config/paths.ts';
-import { HttpService } from '../../src/remote/http-service.ts';
+import { HttpService } from '../../src/remote/http/http-service.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
 import { CommandHome } from './cli-harness.ts';
 

@@ -7,7 +7,7 @@ import { deleteItems, type TrashItem, trashEmptyCommand, trashRestoreCommand } f
 import { exitCode } from '../../src/cli/exit-codes.ts';
 import { ServiceWait } from '../../src/cli/service-wait.ts';
 import { pathsOf } from '../../src/config/paths.ts';
-import type { HttpService } from '../../src/remote/http-service.ts';
+import type { HttpService } from '../../src/remote/http/http-service.ts';
 import { Names } from '../../src/tree/names.ts';
 import { HastyClock } from '../remote/client.ts';
 import { answeringMount } from './answering-mount.ts';

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { silentLogger } from '../../src/base/log.ts';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
 import { completed } from '../../src/content/completed.ts';
-import { HttpService } from '../../src/remote/http-service.ts';
+import { HttpService } from '../../src/remote/http/http-service.ts';
 import type { SyncEvent } from '../../src/sync/sync-event.ts';
 import { SyncLoop } from '../../src/sync/sync-loop.ts';
 import { createTransfer } from '../../src/transfer/transfer.ts';

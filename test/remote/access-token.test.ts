@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { SignInError } from '../../src/base/errors.ts';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
-import { AccessToken } from '../../src/remote/access-token.ts';
-import type { HttpService } from '../../src/remote/http-service.ts';
+import { AccessToken } from '../../src/remote/http/access-token.ts';
+import type { HttpService } from '../../src/remote/http/http-service.ts';
 import { ManualClock } from '../tree/tree-fixture.ts';
 import { clientOf, HastyClock, KEYS } from './client.ts';
 import { hang, loseAnswer, raw, reply, ScriptedServer, type SeenRequest, until, xml } from './scripted-server.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { plainHead } from '../../src/remote/answer-head.ts';
+import { plainHead } from '../../src/remote/http/answer-head.ts';
 
 /** What is taken for a plain answer, whose body is as long as it says. All else is for undici. */
 

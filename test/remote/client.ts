@@ -2,9 +2,9 @@ import { type Clock, systemClock } from '../../src/base/clock.ts';
 import type { SignInError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import type { ServiceProxy } from '../../src/base/proxy.ts';
-import { HttpService } from '../../src/remote/http-service.ts';
-import { Receiver } from '../../src/remote/receiver.ts';
-import type { Deadlines } from '../../src/remote/transport.ts';
+import { HttpService } from '../../src/remote/http/http-service.ts';
+import { Receiver } from '../../src/remote/http/receiver.ts';
+import type { Deadlines } from '../../src/remote/http/transport.ts';
 
 /** A clock that does not wait, and keeps what it was asked to wait for. */
 export class HastyClock implements Clock {

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { ProtocolError, TransportError } from '../../src/base/errors.ts';
-import type { HttpService } from '../../src/remote/http-service.ts';
+import type { HttpService } from '../../src/remote/http/http-service.ts';
 import { clientOf } from './client.ts';
 import { raw, ScriptedServer, type Step, xml } from './scripted-server.ts';
 

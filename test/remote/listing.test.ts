@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { RemoteEntry } from '../../src/base/resources.ts';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
 import { encodeCollectionContents } from '../../src/protocol/messages.ts';
-import type { HttpService } from '../../src/remote/http-service.ts';
+import type { HttpService } from '../../src/remote/http/http-service.ts';
 import { clientOf } from './client.ts';
 import { reply, ScriptedServer, type Step, xml } from './scripted-server.ts';
 

@@ -3,8 +3,8 @@ import type { LookupFunction } from 'node:net';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { TransportError } from '../../src/base/errors.ts';
-import { NameLookup } from '../../src/remote/name-lookup.ts';
-import { type Deadlines, Transport } from '../../src/remote/transport.ts';
+import { NameLookup } from '../../src/remote/http/name-lookup.ts';
+import { type Deadlines, Transport } from '../../src/remote/http/transport.ts';
 import { ScriptedServer } from './scripted-server.ts';
 
 /** getaddrinfo(3) whose answers come when the test says so. */

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
-import type { HttpService } from '../../src/remote/http-service.ts';
+import type { HttpService } from '../../src/remote/http/http-service.ts';
 import { failureOf, hadNoEffect } from '../../src/sync/failure.ts';
 import { clientOf } from './client.ts';
 import { answer, reply, ScriptedServer, xml } from './scripted-server.ts';

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
-import { AccountTree, SHARES_NAME, WORKSPACES_NAME } from '../../src/remote/account-tree.ts';
-import type { HttpService } from '../../src/remote/http-service.ts';
+import { AccountTree, SHARES_NAME, WORKSPACES_NAME } from '../../src/remote/http/account-tree.ts';
+import type { HttpService } from '../../src/remote/http/http-service.ts';
 import { clientOf } from './client.ts';
 import { reply, ScriptedServer, xml } from './scripted-server.ts';
 

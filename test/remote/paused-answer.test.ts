@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { TransportError } from '../../src/base/errors.ts';
 import type { VersionUrl } from '../../src/base/vocabulary.ts';
-import type { HttpService } from '../../src/remote/http-service.ts';
+import type { HttpService } from '../../src/remote/http/http-service.ts';
 import { clientOf } from './client.ts';
 import { ScriptedServer, type Step } from './scripted-server.ts';
 

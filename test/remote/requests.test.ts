@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { ApiError, errorOfRecord, errorToRecord, ProtocolError, TransportError } from '../../src/base/errors.ts';
 import type { ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
-import type { HttpService } from '../../src/remote/http-service.ts';
-import type { RequestBody } from '../../src/remote/transport-request.ts';
+import type { HttpService } from '../../src/remote/http/http-service.ts';
+import type { RequestBody } from '../../src/remote/http/transport-request.ts';
 import { hadNoEffect } from '../../src/sync/failure.ts';
 import { clientOf, HastyClock } from './client.ts';
 import {
@@ -18,7 +18,7 @@ import {
   xml,
 } from './scripted-server.ts';
 
-/** Each row of the tables in src/remote/requests.ts, over a line that fails as scripted. */
+/** Each row of the tables in src/remote/http/requests.ts, over a line that fails as scripted. */
 
 const FOLDER = '<folder><displayName>a</displayName><contents>c</contents></folder>';
 const FILE = '<file><displayName>a</displayName><size>1</size><presentOnServer>true</presentOnServer></file>';

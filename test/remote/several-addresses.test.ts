@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
-import { NameLookup } from '../../src/remote/name-lookup.ts';
-import { Transport } from '../../src/remote/transport.ts';
+import { NameLookup } from '../../src/remote/http/name-lookup.ts';
+import { Transport } from '../../src/remote/http/transport.ts';
 import { missingAddon, testUnless } from '../harness/requirement.ts';
 import { hasReceiver } from './client.ts';
 

@@ -8,9 +8,9 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { TransportError, UsageError } from '../../src/base/errors.ts';
-import type { Answer } from '../../src/remote/answer.ts';
 import { systemCertificates } from '../../src/remote/certificates.ts';
-import { Transport } from '../../src/remote/transport.ts';
+import type { Answer } from '../../src/remote/http/answer.ts';
+import { Transport } from '../../src/remote/http/transport.ts';
 import { until } from './scripted-server.ts';
 
 const options = { userAgent: 'cfs-mount/0.0.0 (test)', clock: systemClock };

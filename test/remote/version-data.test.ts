@@ -1,11 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { ProtocolError, TransportError } from '../../src/base/errors.ts';
 import type { Extent, VersionUrl } from '../../src/base/vocabulary.ts';
-import type { HttpService } from '../../src/remote/http-service.ts';
+import type { HttpService } from '../../src/remote/http/http-service.ts';
 import { clientOf } from './client.ts';
 import { answer, loseAnswer, raw, reply, ScriptedServer, type Step, until } from './scripted-server.ts';
 
-/** Each row of the table in src/remote/version-data.ts. */
+/** Each row of the table in src/remote/http/version-data.ts. */
 
 const BYTES = Buffer.from('0123456789abcdef');
 const ASKED: Extent = { start: 4, end: 10 };

@@ -11,7 +11,7 @@ import { ProtocolError, TransportError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import type { FetchedRange, WrittenExtent } from '../../src/base/resources.ts';
 import { BLOCK_BYTES, type Extent, type VersionUrl } from '../../src/base/vocabulary.ts';
-import type { HttpService } from '../../src/remote/http-service.ts';
+import type { HttpService } from '../../src/remote/http/http-service.ts';
 import { createTransfer, type Transfer } from '../../src/transfer/transfer.ts';
 import { clientOf, HastyClock, hasReceiver } from '../remote/client.ts';
 import {

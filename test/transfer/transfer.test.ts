@@ -14,7 +14,7 @@ import { Port } from '../../src/base/port.ts';
 import type { BodyPiece, WrittenExtent } from '../../src/base/resources.ts';
 import { BLOCK_BYTES, type ResourceUrl, type VersionUrl } from '../../src/base/vocabulary.ts';
 import type { VersionSource } from '../../src/content/version-source.ts';
-import type { HttpService } from '../../src/remote/http-service.ts';
+import type { HttpService } from '../../src/remote/http/http-service.ts';
 import { StrangeNetworkError } from '../../src/remote/strange-network.ts';
 import type { RemoteChanges, UploadService } from '../../src/sync/remote-changes.ts';
 import { Connectivity } from '../../src/transfer/connectivity.ts';

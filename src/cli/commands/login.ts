@@ -4,7 +4,7 @@ import { type Logger, silentLogger } from '../../base/log.ts';
 import { accountName, type Paths } from '../../config/paths.ts';
 import { shapeOf } from '../../protocol/endpoints.ts';
 import type { RemoteUser } from '../../remote/account.ts';
-import { HttpService } from '../../remote/http-service.ts';
+import { HttpService } from '../../remote/http/http-service.ts';
 import { type Account, accountFileOf, readAccountFile, withProxy, writeAccountFile } from '../account-file.ts';
 import { exitCode } from '../exit-codes.ts';
 import { transportReason } from '../failure.ts';

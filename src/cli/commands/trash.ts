@@ -6,7 +6,7 @@ import type { RemoteEntry } from '../../base/resources.ts';
 import type { ResourceUrl } from '../../base/vocabulary.ts';
 import { formatBytes } from '../../config/units.ts';
 import { callControl, NoMountError } from '../../control/client.ts';
-import type { HttpService } from '../../remote/http-service.ts';
+import type { HttpService } from '../../remote/http/http-service.ts';
 import { Names } from '../../tree/names.ts';
 import { chooseAccount } from '../account-file.ts';
 import type { CommandOutput } from '../command-output.ts';

@@ -1,7 +1,7 @@
 import { type FileHandle, open, rm } from 'node:fs/promises';
 import { formatBytes } from '../../config/units.ts';
 import type { NamedVersion } from '../../fs/file-history.ts';
-import type { HttpService } from '../../remote/http-service.ts';
+import type { HttpService } from '../../remote/http/http-service.ts';
 import type { CommandOutput } from '../command-output.ts';
 import { withPath } from '../failure.ts';
 import { visible } from '../mount-event.ts';

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import type { Clock } from '../../base/clock.ts';
 import { silentLogger } from '../../base/log.ts';
 import type { Paths } from '../../config/paths.ts';
-import { HttpService } from '../../remote/http-service.ts';
+import { HttpService } from '../../remote/http/http-service.ts';
 import { signIn } from '../commands/login.ts';
 import { DIRECT_ROUTE } from '../service-route.ts';
 import { rememberAccount } from './demo-account.ts';

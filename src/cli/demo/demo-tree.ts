@@ -1,6 +1,6 @@
 import type { RemoteEntry } from '../../base/resources.ts';
 import type { ResourceUrl } from '../../base/vocabulary.ts';
-import type { HttpService } from '../../remote/http-service.ts';
+import type { HttpService } from '../../remote/http/http-service.ts';
 import { demoPhoto } from './demo-photo.ts';
 
 /** What the demo account holds at first: names to bytes of one or more versions, or to what a folder holds. */

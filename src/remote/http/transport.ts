@@ -1,20 +1,20 @@
 import type { OnReadOpts } from 'node:net';
-import type { Clock } from '../base/clock.ts';
-import { ProtocolError, TransportError, UsageError } from '../base/errors.ts';
-import { isLoopback, type ServiceProxy } from '../base/proxy.ts';
+import type { Clock } from '../../base/clock.ts';
+import { ProtocolError, TransportError, UsageError } from '../../base/errors.ts';
+import { isLoopback, type ServiceProxy } from '../../base/proxy.ts';
+import { systemCertificates } from '../certificates.ts';
+import { proxySignInFailure } from '../proxy-failure.ts';
+import { type CertificateSource, TrustStore } from '../trust-store.ts';
 import type { Answer } from './answer.ts';
-import { systemCertificates } from './certificates.ts';
 import { ConnectionPool } from './connection-pool.ts';
 import { Connector } from './connector.ts';
 import { DirectDownloads } from './direct-downloads.ts';
 import { Exchange, originOf } from './exchange.ts';
 import { NameLookup } from './name-lookup.ts';
 import { surviveEndsWhilePaused } from './paused-parser.ts';
-import { proxySignInFailure } from './proxy-failure.ts';
 import { Receiver } from './receiver.ts';
 import { ReusedReads } from './reused-reads.ts';
 import type { TransportRequest } from './transport-request.ts';
-import { type CertificateSource, TrustStore } from './trust-store.ts';
 import { proxyAuthorization } from './tunnel.ts';
 
 export interface TransportOptions {

@@ -1,5 +1,5 @@
 import type { OnReadOpts, Socket } from 'node:net';
-import type { Clock } from '../base/clock.ts';
+import type { Clock } from '../../base/clock.ts';
 
 /** Largest read from a socket. Node itself allocates 64 KiB for each. */
 const READ_BYTES = 128 * 1024;

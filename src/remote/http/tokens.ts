@@ -1,12 +1,12 @@
-import { ApiError, isPassing, ProtocolError, SignInError, TransportError } from '../base/errors.ts';
+import { ApiError, isPassing, ProtocolError, SignInError, TransportError } from '../../base/errors.ts';
 import {
   decodeAuthorization,
   encodeAppAuthorization,
   encodeTokenAuthRequest,
   type TokenAuthRequestDocument,
-} from '../protocol/messages.ts';
+} from '../../protocol/messages.ts';
+import type { ApplicationKeys, Credentials } from '../account.ts';
 import type { IssuedToken } from './access-token.ts';
-import type { ApplicationKeys, Credentials } from './account.ts';
 import { discarded } from './answer-reading.ts';
 import type { Requests } from './requests.ts';
 

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import type undici from 'undici';
 import type { Dispatcher } from 'undici';
-import { commonJs } from '../base/common-js.ts';
+import { commonJs } from '../../base/common-js.ts';
 import type { Exchange } from './exchange.ts';
 
 // Only the client: loading all of undici adds a tenth of a second to every start.

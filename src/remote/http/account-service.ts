@@ -1,5 +1,5 @@
-import type { RemoteEntry, RemoteFile } from '../base/resources.ts';
-import type { ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
+import type { RemoteEntry, RemoteFile } from '../../base/resources.ts';
+import type { ResourceUrl, VersionUrl } from '../../base/vocabulary.ts';
 import {
   decodeCollectionContents,
   decodeContact,
@@ -9,9 +9,9 @@ import {
   encodeFileUpdate,
   encodeWorkspaceUpdate,
   type ReceivedShareDocument,
-} from '../protocol/messages.ts';
-import type { DecodeDocument } from '../protocol/xml.ts';
-import type { RemoteCollection, RemoteContact, RemoteImage, RemoteShare, RemoteUser } from './account.ts';
+} from '../../protocol/messages.ts';
+import type { DecodeDocument } from '../../protocol/xml.ts';
+import type { RemoteCollection, RemoteContact, RemoteImage, RemoteShare, RemoteUser } from '../account.ts';
 import type { Answer } from './answer.ts';
 import { DOCUMENT_BYTES_MAX, discarded, readDocument } from './answer-reading.ts';
 import type { Requests } from './requests.ts';

@@ -1,7 +1,7 @@
 import { connect, type Socket } from 'node:net';
-import type { Clock } from '../base/clock.ts';
-import { unbracketed } from '../base/proxy.ts';
-import type { Extent } from '../base/vocabulary.ts';
+import type { Clock } from '../../base/clock.ts';
+import { unbracketed } from '../../base/proxy.ts';
+import type { Extent } from '../../base/vocabulary.ts';
 import { type AnswerHead, plainHead } from './answer-head.ts';
 import { attemptMs, type NameLookup } from './name-lookup.ts';
 import { GONE, HEAD_READ, IDLE, type LineNews, OVER, type Receiver } from './receiver.ts';

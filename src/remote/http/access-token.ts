@@ -1,7 +1,7 @@
-import { unlessAborted } from '../base/abort.ts';
-import type { Clock } from '../base/clock.ts';
-import { ProtocolError, SignInError, type TransportError } from '../base/errors.ts';
-import { StrangeNetworkError } from './strange-network.ts';
+import { unlessAborted } from '../../base/abort.ts';
+import type { Clock } from '../../base/clock.ts';
+import { ProtocolError, SignInError, type TransportError } from '../../base/errors.ts';
+import { StrangeNetworkError } from '../strange-network.ts';
 
 /** An access token as the service gave it (docs/service.md 3.2). */
 export interface IssuedToken {

@@ -5,10 +5,10 @@ import type {
   RemoteFolder,
   RemoteResource,
   RemoteVersion,
-} from '../base/resources.ts';
-import type { Extent, NodeKind, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
-import { parseUrl, shapeOf } from '../protocol/endpoints.ts';
-import type { RemoteShare, RemoteUser } from './account.ts';
+} from '../../base/resources.ts';
+import type { Extent, NodeKind, ResourceUrl, VersionUrl } from '../../base/vocabulary.ts';
+import { parseUrl, shapeOf } from '../../protocol/endpoints.ts';
+import type { RemoteShare, RemoteUser } from '../account.ts';
 import { nullWhenGone } from './answer-reading.ts';
 import type { HttpService } from './http-service.ts';
 import type { IncomingData, Landing } from './version-data.ts';

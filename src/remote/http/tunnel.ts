@@ -1,7 +1,7 @@
 import { request as httpRequest } from 'node:http';
 import type { Socket } from 'node:net';
-import type { ServiceProxy } from '../base/proxy.ts';
-import { ProxyFailure, proxySignInFailure } from './proxy-failure.ts';
+import type { ServiceProxy } from '../../base/proxy.ts';
+import { ProxyFailure, proxySignInFailure } from '../proxy-failure.ts';
 
 const ANSWER_HEADER_BYTES_MAX = 32 * 1024;
 

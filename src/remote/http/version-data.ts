@@ -1,5 +1,5 @@
-import { ProtocolError, TransportError } from '../base/errors.ts';
-import type { Extent } from '../base/vocabulary.ts';
+import { ProtocolError, TransportError } from '../../base/errors.ts';
+import type { Extent } from '../../base/vocabulary.ts';
 import type { Answer } from './answer.ts';
 import type { AnswerHead } from './answer-head.ts';
 import type { Requests } from './requests.ts';

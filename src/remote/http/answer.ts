@@ -1,4 +1,4 @@
-import { ProtocolError } from '../base/errors.ts';
+import { ProtocolError } from '../../base/errors.ts';
 import { AnswerHead, type AnswerHeaders } from './answer-head.ts';
 import type { ReusedReads } from './reused-reads.ts';
 

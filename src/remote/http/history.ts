@@ -1,7 +1,7 @@
-import { ProtocolError } from '../base/errors.ts';
-import type { RemoteVersion } from '../base/resources.ts';
-import type { ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
-import { decodeFileVersions } from '../protocol/messages.ts';
+import { ProtocolError } from '../../base/errors.ts';
+import type { RemoteVersion } from '../../base/resources.ts';
+import type { ResourceUrl, VersionUrl } from '../../base/vocabulary.ts';
+import { decodeFileVersions } from '../../protocol/messages.ts';
 import { readDocument } from './answer-reading.ts';
 import type { Requests } from './requests.ts';
 import { versionsOf } from './resource-mapping.ts';

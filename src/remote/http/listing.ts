@@ -1,8 +1,8 @@
-import { ProtocolError } from '../base/errors.ts';
-import { LISTING_PAGES_MAX, type ListingPage, type RemoteEntry } from '../base/resources.ts';
-import type { ResourceUrl } from '../base/vocabulary.ts';
-import { formatListingQuery, type ListingQuery } from '../protocol/endpoints.ts';
-import { decodeCollectionContents } from '../protocol/messages.ts';
+import { ProtocolError } from '../../base/errors.ts';
+import { LISTING_PAGES_MAX, type ListingPage, type RemoteEntry } from '../../base/resources.ts';
+import type { ResourceUrl } from '../../base/vocabulary.ts';
+import { formatListingQuery, type ListingQuery } from '../../protocol/endpoints.ts';
+import { decodeCollectionContents } from '../../protocol/messages.ts';
 import type { Requests } from './requests.ts';
 import { entriesOf } from './resource-mapping.ts';
 

@@ -1,11 +1,11 @@
 import { connect, isIP, type LookupFunction, type OnReadOpts, type Socket } from 'node:net';
 import { type SecureContext, type TLSSocket, connect as tlsConnect } from 'node:tls';
-import { type ServiceProxy, unbracketed } from '../base/proxy.ts';
-import { certificateFault, systemCode } from './certificate-failure.ts';
+import { type ServiceProxy, unbracketed } from '../../base/proxy.ts';
+import { certificateFault, systemCode } from '../certificate-failure.ts';
+import { ProxyFailure } from '../proxy-failure.ts';
+import type { TrustStore } from '../trust-store.ts';
 import { attemptMs, type NameLookup } from './name-lookup.ts';
-import { ProxyFailure } from './proxy-failure.ts';
 import { connectBySocks } from './socks5.ts';
-import type { TrustStore } from './trust-store.ts';
 import { openTunnel } from './tunnel.ts';
 
 /** The same size that undici uses for its own connections. */

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
-import type { ServiceProxy } from '../base/proxy.ts';
-import { ProxyFailure } from './proxy-failure.ts';
+import type { ServiceProxy } from '../../base/proxy.ts';
+import { ProxyFailure } from '../proxy-failure.ts';
 
 const VERSION = 5;
 const NO_AUTHENTICATION = 0;

@@ -1,5 +1,5 @@
-import { FsError, UsageError } from '../base/errors.ts';
-import { checked, loadAddon } from '../base/native.ts';
+import { FsError, UsageError } from '../../base/errors.ts';
+import { checked, loadAddon } from '../../base/native.ts';
 
 /** Phases of a connection; the numbers are those in receiver.h. */
 export const IDLE = 0;

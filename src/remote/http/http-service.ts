@@ -1,8 +1,8 @@
-import { ApiError, ProtocolError, SignInError, TransportError } from '../base/errors.ts';
-import type { Logger } from '../base/log.ts';
-import type { ListingPage, RemoteEntry, RemoteResource, RemoteVersion, UploadProgress } from '../base/resources.ts';
-import type { Extent, NodeKind, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
-import { shapeOf } from '../protocol/endpoints.ts';
+import { ApiError, ProtocolError, SignInError, TransportError } from '../../base/errors.ts';
+import type { Logger } from '../../base/log.ts';
+import type { ListingPage, RemoteEntry, RemoteResource, RemoteVersion, UploadProgress } from '../../base/resources.ts';
+import type { Extent, NodeKind, ResourceUrl, VersionUrl } from '../../base/vocabulary.ts';
+import { shapeOf } from '../../protocol/endpoints.ts';
 import {
   decodeAlbum,
   decodeFile,
@@ -16,10 +16,10 @@ import {
   encodeNewFile,
   encodeNewFolder,
   encodeSyncFolder,
-} from '../protocol/messages.ts';
-import type { DecodeDocument } from '../protocol/xml.ts';
+} from '../../protocol/messages.ts';
+import type { DecodeDocument } from '../../protocol/xml.ts';
+import type { ApplicationKeys, Credentials, RemoteUser } from '../account.ts';
 import { AccessToken } from './access-token.ts';
-import type { ApplicationKeys, Credentials, RemoteUser } from './account.ts';
 import { AccountService } from './account-service.ts';
 import {
   DOCUMENT_BYTES_MAX,

@@ -1,6 +1,6 @@
 import { subscribe } from 'node:diagnostics_channel';
 import type { Socket } from 'node:net';
-import { commonJs } from '../base/common-js.ts';
+import { commonJs } from '../../base/common-js.ts';
 
 /** The part of undici's HTTP/1 parser that is used here. */
 interface Parser {

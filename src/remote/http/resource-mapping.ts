@@ -1,6 +1,6 @@
-import { ProtocolError } from '../base/errors.ts';
-import type { RemoteEntry, RemoteFile, RemoteFolder, RemoteVersion, UploadProgress } from '../base/resources.ts';
-import type { ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
+import { ProtocolError } from '../../base/errors.ts';
+import type { RemoteEntry, RemoteFile, RemoteFolder, RemoteVersion, UploadProgress } from '../../base/resources.ts';
+import type { ResourceUrl, VersionUrl } from '../../base/vocabulary.ts';
 import type {
   CollectionContentsDocument,
   FileDocument,
@@ -8,8 +8,8 @@ import type {
   FileVersionDocument,
   FileVersionsDocument,
   UserDocument,
-} from '../protocol/messages.ts';
-import type { RemoteUser } from './account.ts';
+} from '../../protocol/messages.ts';
+import type { RemoteUser } from '../account.ts';
 
 /** From documents to plain objects. Pure. */
 

@@ -1,11 +1,11 @@
 import type { Dispatcher } from 'undici';
-import type { Clock } from '../base/clock.ts';
-import { ProtocolError, TransportError } from '../base/errors.ts';
+import type { Clock } from '../../base/clock.ts';
+import { ProtocolError, TransportError } from '../../base/errors.ts';
+import { certificateFault, systemCode } from '../certificate-failure.ts';
+import { StrangeNetworkError } from '../strange-network.ts';
 import { Answer } from './answer.ts';
 import type { AnswerHeaders } from './answer-head.ts';
-import { certificateFault, systemCode } from './certificate-failure.ts';
 import type { ReusedReads } from './reused-reads.ts';
-import { StrangeNetworkError } from './strange-network.ts';
 import type { TransportRequest } from './transport-request.ts';
 
 /** Turns undici's events of one exchange into an Answer. */

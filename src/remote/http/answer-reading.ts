@@ -1,5 +1,5 @@
-import { ApiError, ProtocolError } from '../base/errors.ts';
-import type { DecodeDocument } from '../protocol/xml.ts';
+import { ApiError, ProtocolError } from '../../base/errors.ts';
+import type { DecodeDocument } from '../../protocol/xml.ts';
 import type { Requests, ServiceAnswer } from './requests.ts';
 
 /** Ways to consume a response: its document, its Location, or nothing. */
