@@ -4,7 +4,7 @@ import { openRow, sealRow } from './checked-row.ts';
 import { encodeKey } from './row-key.ts';
 
 /**
- * The number of the last journal record that LMDB holds: u64 big endian, in a checked row; without a checksum before layout 3.
+ * Sequence number of the last journal record that LMDB holds: u64 big endian, in a checked row. Before layout 3 it had no checksum.
  * Written in the same transaction as the record's rows.
  */
 export const APPLIED_KEY = encodeKey('meta', 'applied');
@@ -17,7 +17,7 @@ export function encodeApplied(count: number): Buffer {
   return sealRow(APPLIED_KEY, bytes);
 }
 
-/** 0 for a new database. @throws StorageError for a damaged one: what the journal still has to say cannot be told */
+/** 0 for a new database. @throws StorageError for a damaged row: it is unknown then which journal records are still to be applied */
 export function readApplied(database: Pick<RootDatabase<Buffer, Buffer>, 'getBinary'>): number {
   const stored = database.getBinary(APPLIED_KEY);
   if (stored === undefined) return 0;

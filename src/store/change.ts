@@ -8,7 +8,7 @@ export interface ChangeBase extends StoreReader {
   takeId(change: Transaction, counter: 'inode' | 'content'): number;
 }
 
-/** One running `transact`: a layer over the store that is committed or dropped as a whole. */
+/** One running `transact`: an overlay over the store. It is committed or dropped as a whole. */
 export class Change implements Transaction {
   readonly #base: ChangeBase;
   readonly #layer = new Overlay();

@@ -1,8 +1,8 @@
 import { crc32 } from 'node:zlib';
 
 /**
- * A row as journal and LMDB keep it: its value, then the crc32 of key and value, u32 little endian. A bit that flips on the disk
- * makes a row that is damaged, never one that says something else; nor can a row be taken for that of another key.
+ * A row in the journal and in LMDB: its value, then the crc32 of key and value, u32 little endian. The checksum detects a bit that
+ * flipped on the disk, and a row that is stored under another key.
  */
 
 const CHECKSUM_BYTES = 4;
@@ -15,7 +15,7 @@ export function sealRow(keyBytes: Uint8Array, value: Uint8Array): Buffer {
   return row;
 }
 
-/** The value, a view of the row; null: the row is damaged. */
+/** @returns the value, as a view of the row; null if the row is damaged */
 export function openRow(keyBytes: Uint8Array, row: Uint8Array): Uint8Array | null {
   const length = row.byteLength - CHECKSUM_BYTES;
   if (length < 0) return null;

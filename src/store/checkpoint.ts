@@ -18,33 +18,33 @@ export interface CheckpointOptions {
   readonly database: RootDatabase<Buffer, Buffer>;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Whether the disk under the store is (almost) full: LMDB says EIO for it. Never throws. */
+  /** Whether the disk under the store is (almost) full: LMDB reports EIO then. Never throws. */
   readonly isDiskFull: () => boolean;
-  /** Room for a batch, made before LMDB writes it. */
+  /** Reserves disk space for a batch before LMDB writes it. */
   readonly room: Pick<IndexRoom, 'rowsMax' | 'makeFor' | 'close'>;
-  /** Writes LMDB's file anew as it is. @throws StorageError (rejects) */
+  /** Rewrites LMDB's file with its present bytes. @throws StorageError (rejects) */
   readonly rewrite: () => Promise<void>;
-  /** LMDB answers reads of these rows now. */
+  /** These rows can be read from LMDB now. */
   readonly committed: (records: readonly PendingRecord[]) => void;
   /** LMDB holds everything up to `sequence` on the disk. */
   readonly flushed: (sequence: number) => void;
 }
 
-/** Small batches keep each turn of the event loop short: a put costs 1–2 µs here, the rest happens in LMDB's own thread. */
+/** Small batches keep each turn of the event loop short: a put costs 1–2 µs on this thread. LMDB's own thread does the rest. */
 const BATCH_ROWS_MAX = 500;
-/** Behind a long queue a turn may take some milliseconds: waiting writers would take longer. */
+/** With a long queue, a turn may take some milliseconds: small batches would delay throttled writers for longer. */
 const BACKLOG_BYTES = 8 * 1024 * 1024;
 const BACKLOG_BATCH_ROWS_MAX = 3000;
 const BATCH_DELAY_MS = 50;
 const RETRY_DELAY_MS = 1000;
-/** A batch that found no room is tried with half of its rows: what little room there is takes some of them, and gives up the journal's. */
+/** A batch that found no room is retried with half of its rows: a smaller one may fit, and frees journal files. */
 const SMALLER_SHARE = 0.5;
 const COMMIT_ERROR_WAIT_MS = 1000;
 const CLOSE_WAIT_MS = 200;
 
 /**
- * Carries records from the journal to LMDB, in order, in asynchronous batches that no reply waits for. A batch is one LMDB
- * transaction: whole records, and the number of the last of them.
+ * Transfers records from the journal to LMDB, in order, in asynchronous batches. No reply waits for them. A batch is one LMDB
+ * transaction: whole records, and the sequence number of the last one.
  */
 export class Checkpoint {
   readonly #options: CheckpointOptions;
@@ -54,9 +54,9 @@ export class Checkpoint {
   #running: Promise<void> | null = null;
   #cancelTimer: (() => void) | null = null;
   #failure: StorageError | null = null;
-  /** The sync of a visible commit failed: the kernel reports that once, and then treats unwritten pages as clean (fsync(2)). */
+  /** The sync of a visible commit failed: the kernel reports that once, and treats the unwritten pages as clean afterwards (fsync(2)). */
   #isUnsynced = false;
-  /** Of a batch, while there is little room. */
+  /** Limit of a batch while the disk is almost full. */
   #rowsMax = Number.POSITIVE_INFINITY;
   #closed = false;
 
@@ -64,12 +64,12 @@ export class Checkpoint {
     this.#options = options;
   }
 
-  /** Memory held by records that LMDB does not have yet, bytes. */
+  /** Memory of the records that LMDB does not have yet, bytes. */
   get pendingBytes(): number {
     return this.#bytes;
   }
 
-  /** Why the last batch could not be kept; null when all is well. Tried again every second. */
+  /** Why the last batch failed; null if it did not. It is retried every second. */
   get failure(): StorageError | null {
     return this.#failure;
   }
@@ -93,7 +93,7 @@ export class Checkpoint {
     await this.#options.database.flushed;
   }
 
-  /** Stops and closes the database; what is pending stays in the journal. */
+  /** Stops and closes the database. Pending records stay in the journal. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#cancelTimer?.();
@@ -144,8 +144,8 @@ export class Checkpoint {
       if (this.#failure.full) this.#rowsMax = Math.max(1, rowsOf(records) * SMALLER_SHARE);
       if (!isNew) log.debug({ err: error }, 'index still not written');
       else if (this.#failure.full)
-        log.error({ err: error }, 'no room for the index: changes are taken while the journal has some');
-      else log.error({ err: error }, 'index not written: nothing can be changed until it is');
+        log.error({ err: error }, 'no room for the index: changes are accepted only while the journal has room');
+      else log.error({ err: error }, 'index not written: changes are refused until it is');
       return;
     }
     if (this.#failure !== null) log.info({}, 'index written again');
@@ -156,11 +156,11 @@ export class Checkpoint {
       this.#rows -= record.rows.length;
       this.#bytes -= record.bytes;
     }
-    database.resetReadTxn(); // reads must see the batch before the overlay lets go of it
+    database.resetReadTxn(); // reads must see the batch before the overlay drops it
     committed(records);
     database.flushed.then(
       () => flushed(last),
-      () => {}, // a later batch failed to commit; the journal keeps what it needs
+      () => {}, // a later batch failed to commit: the journal keeps the files of both
     );
   }
 
@@ -186,7 +186,7 @@ export class Checkpoint {
       }
       void database.put(APPLIED_KEY, encodeApplied(last));
     });
-    // lmdb-js makes another promise for the same commit when this turn ends: rejected, and in nobody's hands.
+    // lmdb-js creates a second promise for the same commit at the end of this turn. Without a handler its rejection ends the process.
     setImmediate(() =>
       database.committed.then(
         () => {},
@@ -196,7 +196,7 @@ export class Checkpoint {
     return commit;
   }
 
-  /** Whether a commit that failed can be seen all the same: LMDB syncs what it has made visible. */
+  /** Whether a failed commit is visible nevertheless: LMDB makes a transaction visible before it syncs it. */
   #isThere(last: number): boolean {
     const { database } = this.#options;
     database.resetReadTxn();

@@ -10,7 +10,7 @@ const ROWS_AT_ONCE = 256;
 /** A damaged row of LMDB; `table` is null if it cannot be determined. */
 export interface DamagedRowName {
   readonly table: TableName | null;
-  /** In words. */
+  /** Table and key, for a message. */
   readonly row: string;
 }
 
@@ -31,7 +31,7 @@ export class DamagedRows {
     bytes: Uint8Array,
   ): Tables[T]['value'] | undefined {
     try {
-      // Read as something else than was written: rows that few have, and that are looked at seldom.
+      // `decodeValue` returns a substitute for these two tables, without an error. They have few rows, so a second check is cheap.
       if ((table === 'dirty' || table === 'upload') && !isSound(table, key, keyBytes, bytes))
         this.#tell(table, key, keyBytes);
       return decodeValue(table, key, keyBytes, bytes);

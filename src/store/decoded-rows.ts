@@ -1,11 +1,11 @@
 import { LRUCache } from 'lru-cache';
 
 /**
- * Decoded records of one table that are read again and again. A walk over a whole tree reads each once: what was read once passes
- * through a short row of its own, so that it pushes nothing out that is in use, and is garbage while it is young (kept for longer,
- * a million of them filled the old generation of V8's heap, which is collected late).
+ * A cache of decoded records of one table, in two queues: records that were read once, and records that were read again. A walk over a
+ * whole tree reads each record once, so it evicts only from the short first queue. Its records become garbage early. With one longer
+ * queue, a million of them filled the old generation of V8's heap, which is collected late.
  *
- * INVARIANT: a key is in one of both rows at most.
+ * INVARIANT: a key is in at most one of the two queues.
  */
 export class DecodedRows {
   readonly #once: LRUCache<number, object>;
@@ -26,12 +26,12 @@ export class DecodedRows {
     return second;
   }
 
-  /** For a record that was just read and is not here. */
+  /** Adds a record that was just read from the store and is not cached. */
   read(key: number, value: object): void {
     this.#once.set(key, value);
   }
 
-  /** For a record that was just written: it is in use. */
+  /** Adds a record that was just written: it counts as read again. */
   written(key: number, value: object): void {
     this.#once.delete(key);
     this.#again.set(key, value);
@@ -43,7 +43,7 @@ export class DecodedRows {
   }
 }
 
-/** Limited by size, each record being 1: for a number of entries `LRUCache` makes all its room at once, 3 ms for 20,000. */
+/** Limited by size, with size 1 for each record: with `max`, `LRUCache` allocates all its arrays immediately, 3 ms for 20,000. */
 function cacheOf(recordsMax: number): LRUCache<number, object> {
   return new LRUCache({ maxSize: recordsMax, sizeCalculation: () => 1 });
 }

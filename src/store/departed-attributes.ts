@@ -4,16 +4,16 @@ import { DamagedRow } from './record-codec.ts';
 import type { DepartedRecord, NodeRecord, StoreReader, StoreWriter, Transaction } from './tables.ts';
 
 /**
- * Attributes of nodes that were removed because of the service's word: kept under the address, for the case that a later listing has it
- * again. INVARIANT: no node has an address that has a row (`writeNode` removes it), and `meta` counts the weight of all rows.
+ * Attributes of nodes that were removed because the service deleted them. They are kept by address, in case a later listing has the
+ * address again. INVARIANT: an address with a row belongs to no node (`writeNode` removes the row). `meta` counts the weight of all rows.
  */
 
 export const DEPARTED_KEPT_MS = 30 * 24 * 3_600_000;
-/** Weight of all rows together: beyond it the oldest are removed. */
+/** Limit of the weight of all rows: beyond it the oldest are removed. */
 export const DEPARTED_WEIGHT_MAX = 10_000;
-/** One row weighs 1, and 1 more for each such length of user attributes. */
+/** A row weighs 1, and 1 more for each full length of user attributes. */
 const WEIGHT_BYTES = 4096;
-/** Removed at once, so that the whole table is read seldom. */
+/** Weight that a trim removes below the limit: a trim reads the whole table, so it should be rare. */
 const TRIMMED_WEIGHT = DEPARTED_WEIGHT_MAX / 10;
 /** In table `meta`: the weight of all rows. */
 const KEY = 'departed-weight';
@@ -32,7 +32,7 @@ export function keepDeparted(
     const { ino, local, remote } = node;
     const isPinned = pinned.has(ino);
     if (local === null || remote === null || (!isPinned && isPlain(node))) continue;
-    // Another node's by now.
+    // Another node has the address by now.
     if (tx.get('resource', remote.resource) !== undefined) continue;
     const { mode, uid, gid, atime, mtime, xattrs } = local;
     const { sizeBytes, modified } = remote;
@@ -46,7 +46,7 @@ export function keepDeparted(
   if (weight > DEPARTED_WEIGHT_MAX) trim(tx, nowMs, DEPARTED_WEIGHT_MAX - TRIMMED_WEIGHT);
 }
 
-/** What is kept for an address; undefined after 30 days. */
+/** The attributes that are kept for an address; undefined after 30 days. */
 export function departedAttributes(
   store: Pick<StoreReader, 'get'>,
   resource: ResourceUrl,
@@ -63,7 +63,7 @@ export function forgetDeparted(tx: Transaction, resource: ResourceUrl): void {
   tx.put('meta', KEY, Math.max(0, departedWeight(tx) - weightOf(row)));
 }
 
-/** Removes what is older than 30 days. For a start: reads the whole table. */
+/** Removes rows older than 30 days. Reads the whole table: for the start of a mount. */
 export function forgetOldDeparted(store: StoreWriter, nowMs: number): void {
   let weight = 0;
   let isAnyOver = false;
@@ -75,7 +75,7 @@ export function forgetOldDeparted(store: StoreWriter, nowMs: number): void {
     store.transact((tx) => trim(tx, nowMs, DEPARTED_WEIGHT_MAX), 'learnt');
 }
 
-/** What is wrong with the table, as sentences. */
+/** The inconsistencies of the table, as sentences. */
 export function* checkDeparted(store: StoreReader): Generator<string> {
   let weight = 0;
   for (const [resource, row] of store.all('departed')) {
@@ -103,7 +103,7 @@ export function departedWeight(store: Pick<StoreReader, 'get'>): number {
   try {
     return Number(store.get('meta', KEY) ?? 0);
   } catch (error) {
-    // Counted again with the next start.
+    // The next start counts again.
     if (error instanceof DamagedRow) return 0;
     throw error;
   }

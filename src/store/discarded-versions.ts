@@ -4,7 +4,7 @@ import type { StoreReader, Transaction } from './tables.ts';
 /** In table `meta`: the URLs as JSON, oldest first. */
 const KEY = 'discarded-versions';
 
-/** Versions that this client began and gave up. Each may have arrived complete for all that; a restart must not take it for a foreign one. */
+/** Versions that this client began and gave up. Each may have arrived complete; after a restart it must not count as a foreign one. */
 export function discardedVersions(store: Pick<StoreReader, 'get'>): readonly VersionUrl[] {
   return JSON.parse(String(store.get('meta', KEY) ?? '[]')) as VersionUrl[];
 }

@@ -20,30 +20,29 @@ import { StorageError, systemCodeOf } from '../base/errors.ts';
 import { NativeFiles } from '../base/native.ts';
 
 /**
- * The file system operations that the store uses; failures are already StorageErrors. Tests replace it
- * to fill the disk or to cut the power.
+ * The file system operations of the store. Failures are StorageErrors. Tests replace it to fill the disk or to cut the power.
  *
- * Synchronous ones take microseconds (page cache); those that may wait for a device run in the pool and return promises.
+ * Synchronous operations take microseconds (page cache). Operations that may wait for a device run in libuv's pool and return promises.
  */
 export interface Disk {
   makeDirectory(path: string): void;
   /** Names in a directory, unordered; empty if it does not exist. */
   list(path: string): string[];
-  /** @returns the descriptor. `create`: an empty new file, whatever lay there before. */
+  /** @returns the descriptor. `create` makes an empty file, or truncates an existing one. */
   open(path: string, how: 'read' | 'write' | 'create'): number;
   close(fd: number): void;
-  /** Fills `target` from `position` on; returns how many bytes the file had. */
+  /** Fills `target` from `position` on. @returns the bytes read: fewer at the end of the file */
   read(fd: number, target: Uint8Array, position: number): number;
   /** Writes all of `bytes`, or throws after an unknown part of them. @throws StorageError */
   write(fd: number, bytes: Uint8Array, position: number): void;
-  /** As `write`, in the pool: `bytes` and the descriptor are needed until it settles. */
+  /** As `write`, in the pool. `bytes` and the descriptor must stay valid until the promise settles. */
   writeLater(fd: number, bytes: Uint8Array, position: number): Promise<void>;
   truncate(fd: number, sizeBytes: number): void;
   sizeBytes(fd: number): number;
-  /** Disk space of a file (its blocks, not its length); 0 if there is none. */
+  /** Disk space of a file (its blocks, not its length); 0 if the file does not exist. */
   diskBytes(path: string): number;
   rename(from: string, to: string): void;
-  /** Removes a file; none there is fine. */
+  /** Removes a file, if it exists. */
   remove(path: string): void;
   /** fdatasync(2), in the pool. */
   sync(fd: number): Promise<void>;
@@ -53,7 +52,7 @@ export interface Disk {
   allocate(path: string, sizeBytes: number): Promise<void>;
   /** Free space for unprivileged programs (statfs(2) f_bavail); in the pool. @throws StorageError */
   freeBytes(path: string): Promise<number>;
-  /** Gives an empty file room for `sizeBytes`, all of it or none, at once: nothing waits for a device. @throws StorageError */
+  /** Reserves `sizeBytes` for an empty file, all or nothing, without waiting for a device. @throws StorageError */
   reserve(fd: number, sizeBytes: number): void;
 }
 
@@ -64,7 +63,7 @@ const fdatasyncInPool = promisify(fdatasync);
 const fsyncInPool = promisify(fsync);
 const writeInPool = promisify(write);
 
-/** The failure of a system call on the store's files as a StorageError; `full` where the disk is. */
+/** The failure of a system call on the store's files as a StorageError; `full` for ENOSPC and EDQUOT. */
 export function storageErrorOf(error: unknown, what: string): StorageError {
   if (error instanceof StorageError) return error;
   const code = systemCodeOf(error) ?? 'unknown failure';
@@ -72,7 +71,8 @@ export function storageErrorOf(error: unknown, what: string): StorageError {
 }
 
 export const systemDisk: Disk = {
-  makeDirectory: (path) => void attempt('directory not made', () => mkdirSync(path, { recursive: true, mode: 0o700 })),
+  makeDirectory: (path) =>
+    void attempt(`cannot create ${path}`, () => mkdirSync(path, { recursive: true, mode: 0o700 })),
   list: (path) => {
     try {
       return readdirSync(path);
@@ -138,7 +138,7 @@ export const systemDisk: Disk = {
     try {
       const file = await open(path, 'w', 0o600);
       try {
-        // Written, not fallocated: an unwritten extent would make each first fdatasync wait for the file system's own journal.
+        // Written, not fallocated: the first fdatasync of an unwritten extent would wait for the file system's own journal.
         for (let at = 0; at < sizeBytes; ) {
           const { bytesWritten } = await file.write(ZEROS, 0, Math.min(ZEROS.byteLength, sizeBytes - at), at);
           at += bytesWritten;
@@ -156,7 +156,7 @@ export const systemDisk: Disk = {
       const { bavail, bsize } = await statfs(path);
       return bavail * bsize;
     } catch (error) {
-      throw storageErrorOf(error, `cannot ask for the room at ${path}`);
+      throw storageErrorOf(error, `cannot query the free space at ${path}`);
     }
   },
   reserve: (fd, sizeBytes) => {
@@ -167,7 +167,7 @@ export const systemDisk: Disk = {
       if (typeof errno === 'string' && FULL.has(errno)) {
         throw new StorageError(`no room for ${sizeBytes} bytes`, { cause: error, full: true });
       }
-      // No addon, or a file system that cannot: zeros take room everywhere.
+      // Without the addon or fallocate(2): zeros take space on every file system.
       systemDisk.write(fd, Buffer.alloc(sizeBytes), 0);
     }
   },

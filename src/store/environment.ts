@@ -29,30 +29,30 @@ export interface StoreOptions {
   readonly clock: Clock;
   /** Size of a journal file. */
   readonly segmentBytes?: number;
-  /** Memory that changes may take which LMDB does not hold yet; beyond it `transact` slows down. */
+  /** Memory limit of the records that LMDB does not hold yet; beyond it `transact` is throttled. */
   readonly overlayBytesMax?: number;
-  /** Stands between the journal and the file system in tests. */
+  /** Tests replace the file system below the journal. */
   readonly disk?: Disk;
-  /** Stands between the store and LMDB in tests. */
+  /** Tests replace LMDB. */
   readonly openIndex?: (path: string) => RootDatabase<Buffer, Buffer>;
-  /** Stands between LMDB and the room on the disk in tests. */
+  /** Tests replace the free space that LMDB finds on the disk. */
   readonly indexRoom?: Partial<IndexRoomDisk>;
 }
 
 const SEGMENT_BYTES = 8 * 1024 * 1024;
 const OVERLAY_BYTES_MAX = 48 * 1024 * 1024;
-/** Rows read from LMDB at once while scanning, first and later: no cursor outlives a turn of the event loop. */
+/** Rows of one read from LMDB during a scan, first and later: no cursor outlives a turn of the event loop. */
 const SCAN_ROWS_MIN = 32;
 const SCAN_ROWS_MAX = 256;
-/** A row in memory beyond its bytes: objects, map entries, decoded value. */
+/** Memory of a row beyond its bytes: objects, map entries, decoded value. */
 const ROW_OVERHEAD_BYTES = 1000;
 /** Limit of learnt rows while no record can be written; the next record includes them, and must fit into a journal file. */
 const UNRECORDED_BYTES_MAX = 4 * 1024 * 1024;
-/** Ids are reserved in blocks, so that taking one costs no row. */
+/** Ids are reserved in blocks, so that most new ids write no row. */
 const ID_BLOCK = 1000;
-/** Decoded nodes, and decoded contents. */
+/** Limits of the cache of decoded nodes, and of that of decoded contents. */
 const DECODED = { onceMax: 1_000, againMax: 20_000 } as const;
-/** Values up to this size may use the reserved part of a journal file while LMDB has no room: a deletion may free some. */
+/** Values up to this size may use the reserved part of a journal file while LMDB has no room: a deletion may free space. */
 const SHORT_BYTES_MAX = 4096;
 const ROOM_FOR_SHORT_SHARE = 1 / 8;
 const DISK_FULL_BELOW_BYTES = 1024 * 1024;
@@ -74,7 +74,7 @@ export class Store implements StoreWriter {
   readonly #roomForShortBytes: number;
   readonly #overlay = new Overlay();
   readonly #checkpoint: Checkpoint;
-  /** Decoded records that are read again and again; the overlay goes before it, so it is never newer or older than the truth. */
+  /** Cache of decoded records. The overlay is consulted first, so the cache is never stale. */
   readonly #decoded: { readonly [T in TableName]?: DecodedRows } = {
     node: new DecodedRows(DECODED),
     content: new DecodedRows(DECODED),
@@ -86,12 +86,12 @@ export class Store implements StoreWriter {
   #journal: Journal | null = null;
   /** Number of the last record that LMDB is known to hold on the disk. */
   #flushed = 0;
-  /** Rows learnt while no record could be written, oldest first: visible, and part of the next record. */
+  /** Rows of kind `learnt` that could not be recorded, oldest first. They are visible, and part of the next record. */
   #unrecorded: Row[] = [];
   #unrecordedBytes = 0;
   #changing = false;
   #closed = false;
-  /** LMDB is closed: a read would end the process, not fail. */
+  /** LMDB is closed: a read would crash the process. */
   #ended = false;
 
   private constructor(
@@ -125,9 +125,9 @@ export class Store implements StoreWriter {
   }
 
   /**
-   * Opens the store in `directory` (made if need be) and replays what its journal holds.
+   * Opens the store in `directory` (created if needed) and replays its journal.
    *
-   * On a full disk it takes the room that an earlier run kept for that (`StartRoom`), or goes on without any: changes are refused then.
+   * On a full disk it uses the space that an earlier run reserved (`StartRoom`). Without that space it opens, but refuses changes.
    *
    * @throws UsageError when another process owns it, or when a newer version of this program wrote it · StorageError
    */
@@ -142,7 +142,7 @@ export class Store implements StoreWriter {
     try {
       const database = await usableIndex(join(directory, 'index'), options.openIndex ?? openIndex, disk);
       store = new Store(options, database, lock, startRoom);
-      store.#checkSchema(); // before a record is looked at that this version may not understand
+      store.#checkSchema(); // before the first record is decoded, which this version may not understand
       await syncIndex(directory, disk);
       await migrate({ database, directory, segmentBytes, disk, clock, log });
       const applied = readApplied(database);
@@ -153,7 +153,7 @@ export class Store implements StoreWriter {
         ({ sequence, payload }) => replayed.push({ sequence, rows: decodeRows(Buffer.from(payload), sequence) }),
       );
       await syncNames(directory, firstMade ?? directory, disk);
-      // Not before the journal has its file: on an almost full disk LMDB would take the room for it.
+      // After the journal has its file: on an almost full disk LMDB would take the space for it.
       for (const { rows, sequence } of replayed) store.#keep(rows, sequence);
       store.#begin(store.#journal);
       if (store.#journal.hasFullFile) startRoom.refill();
@@ -198,7 +198,7 @@ export class Store implements StoreWriter {
     for (const row of this.rowsOf(table, undefined, from, end)) yield [row.key, row.value as Tables[T]['value']];
   }
 
-  /** The damaged rows (`cfs doctor`). Reads everything. */
+  /** The damaged rows (`cfs doctor`). Reads the whole database. */
   damagedRows(): Iterable<DamagedRowName> {
     return findDamagedRows(this.#database);
   }
@@ -222,7 +222,7 @@ export class Store implements StoreWriter {
     return result;
   }
 
-  /** How full the overlay is: 0 empty; from 1 on each `transact` waits, up to 2 ms, for LMDB to catch up. */
+  /** How full the overlay is: 0 is empty; from 1 on each `transact` waits up to 2 ms for LMDB. */
   pressure(): number {
     return this.#checkpoint.pendingBytes / this.#overlayBytesMax;
   }
@@ -248,10 +248,7 @@ export class Store implements StoreWriter {
     try {
       await this.#journal?.close();
     } catch (err) {
-      this.#log.error(
-        { err },
-        'the journal could not be synced: what was not synced before may not survive a power cut',
-      );
+      this.#log.error({ err }, 'the journal could not be synced: a power cut may undo the changes since the last sync');
     }
     this.#ended = true;
     await this.#checkpoint.close();
@@ -347,23 +344,23 @@ export class Store implements StoreWriter {
     const fits = valueBytes <= SHORT_BYTES_MAX || journal.roomBytes - recordBytes >= this.#roomForShortBytes;
     const isTaken = failure?.full === true && pressure < 1 && fits;
     if (failure !== null && !isTaken) throw failure;
-    // Gently at first: the thread that waits is the one that hands over.
+    // A short wait at first: this thread also feeds the checkpoint.
     if (pressure >= 1) Atomics.wait(this.#waiting, 0, 0, Math.min(2, (pressure - 1) * 4));
     return journal.append(recordBytes, (target) => encodeRows(rows, target));
   }
 
-  /** What was learnt is visible until this process ends, or until the next record takes it along. @throws StorageError beyond the bound */
+  /** Keeps learnt rows visible in memory until the next record includes them. @throws StorageError beyond `UNRECORDED_BYTES_MAX` */
   #keepUnrecorded(rows: readonly Row[], failure: StorageError): void {
     const bytes = bytesOf(rows);
     if (this.#unrecordedBytes + bytes > UNRECORDED_BYTES_MAX) throw failure;
     if (this.#unrecorded.length === 0)
-      this.#log.warn({ err: failure }, 'the store takes no record: remote state is kept in memory only');
+      this.#log.warn({ err: failure }, 'no record can be written: remote state is kept in memory only');
     this.#unrecorded.push(...rows);
     this.#unrecordedBytes += bytes;
     this.#show(rows);
   }
 
-  /** A recorded change becomes visible, and is handed to LMDB in time. */
+  /** Makes a recorded change visible and queues it for the checkpoint. */
   #keep(rows: readonly Row[], sequence: number): void {
     this.#show(rows);
     this.#checkpoint.add({ sequence, rows, bytes: bytesOf(rows) });
@@ -376,7 +373,7 @@ export class Store implements StoreWriter {
     }
   }
 
-  /** LMDB answers for this row from now on. */
+  /** The row is in LMDB: the overlay drops it. */
   #settled(row: Row): void {
     const wasNewest = this.#overlay.drop(row);
     if (wasNewest && row.value !== undefined) this.#decoded[row.table]?.written(row.key as number, row.value as object);
@@ -392,10 +389,10 @@ export class Store implements StoreWriter {
 }
 
 /**
- * What is synced below is gone with any folder above it whose name is not on the disk: that of the journal, the store's own, and those
- * of the folders that were made for it. An earlier run that made them may have been killed before this.
+ * Syncs the names of the store's folder and of the folders above it. A synced file is lost if the name of a folder above it is not on the
+ * disk. An earlier run may have created those folders and been killed before it synced them.
  *
- * @param top the uppermost folder that this run made
+ * @param top the uppermost folder that this run created
  */
 async function syncNames(directory: string, top: string, disk: Disk): Promise<void> {
   const end = dirname(resolve(top));
@@ -413,7 +410,7 @@ function bytesOf(rows: readonly Row[]): number {
   return bytes;
 }
 
-/** Runs all of them, even if one throws: they keep memory consistent with the record. @throws the first error */
+/** Runs all effects, even if one throws: they keep memory consistent with the record. @throws the first error */
 function runAll(effects: readonly (() => void)[]): void {
   let failure: { readonly error: unknown } | null = null;
   for (const effect of effects) {

@@ -4,29 +4,31 @@ import { open as openLmdb, type RootDatabase } from 'lmdb';
 import { refuseUnopenable } from '../base/lmdb-file.ts';
 import type { Disk } from './disk.ts';
 
-/** LMDB's file in the store, which holds the index of everything: how it is opened, and what has to be done for it on the disk. */
+/** The file of LMDB, which is the index of the store: how it is opened, and what it needs on the disk. */
 
 const REWRITTEN_BYTES = 256 * 1024;
 
 /**
- * LMDB with its defaults; its map grows by itself, so that only the disk bounds it.
+ * LMDB with its defaults. Its map grows automatically, so only the disk limits it.
  *
- * It begins with what it has flushed, after SIGKILL as after a power cut. A batch that was committed and not flushed yet it would go on with
- * on the same boot, and go back behind it on the next one (`mdb_pick_meta` in its mdb.c): by then the journal would have let go of it.
+ * `safeRestore`: it starts from its last flushed transaction, after SIGKILL as after a power cut. Otherwise it starts on the same boot
+ * from a transaction that is committed and not flushed, and on the next boot from an earlier one (`mdb_pick_meta` in its mdb.c). By then
+ * the journal may have dropped the records in between.
  *
  * @throws StorageError
  */
 export function openIndex(path: string): RootDatabase<Buffer, Buffer> {
   refuseUnopenable({ data: join(path, 'data.mdb'), lock: join(path, 'lock.mdb') });
-  // lmdb's declarations do not know the last one.
+  // lmdb's declarations lack `safeRestore`.
   const options = { path, noSubdir: false, encoding: 'binary', keyEncoding: 'binary', safeRestore: true } as const;
   return openLmdb<Buffer, Buffer>(options);
 }
 
 /**
- * An index that was killed in its first commit has flushed nothing to go back to. LMDB numbers the state before that one below 0
- * (`rollback_txn` in its mdb.c) and takes whatever is written from then on for flushed. Nothing is in it: it is made anew. Of one that an
- * earlier version went on with, what is in it may be nowhere else: it stays.
+ * Opens the index, or creates it again after a kill during its first commit. Such an index has no flushed transaction. LMDB numbers the
+ * state before that commit below 0 (`rollback_txn` in its mdb.c) and counts everything written later as flushed. An empty index is
+ * therefore created again. An earlier version of this program continued such an index: if it has rows, they may exist nowhere else, and it
+ * is kept.
  */
 export async function usableIndex(
   path: string,
@@ -49,20 +51,20 @@ export function indexFile(directory: string): string {
   return join(directory, 'index', 'data.mdb');
 }
 
-/** The last page that LMDB has ever used. Its `getStats` would walk the list of free pages as well. */
+/** The highest page that LMDB has ever used. `getStats` has it too, but walks the list of free pages. */
 export function lastPageOf(database: RootDatabase<Buffer, Buffer>): number {
   return infoOf(database).lastPageNumber;
 }
 
-/** Not in lmdb's declarations. */
+/** `env.info()`, which lmdb's declarations lack. */
 function infoOf(database: RootDatabase<Buffer, Buffer>): { lastPageNumber: number; lastTxnId: number } {
   const { env } = database as unknown as { env: { info(): { lastPageNumber: number; lastTxnId: number } } };
   return env.info();
 }
 
 /**
- * LMDB does not sync the first pages of a new file, nor its name: a power cut during its first commit would leave a file that
- * no later start can open (seen in power-cut.mount.test.ts).
+ * Syncs a new file of LMDB and its name, which LMDB does not do. A power cut during its first commit would leave a file that no later
+ * start can open (seen in test/store/power-cut.mount.test.ts).
  */
 export async function syncIndex(directory: string, disk: Disk): Promise<void> {
   const folder = join(directory, 'index');
@@ -71,7 +73,7 @@ export async function syncIndex(directory: string, disk: Disk): Promise<void> {
   for (const each of [folder, directory]) await disk.syncDirectory(each);
 }
 
-/** Each byte of LMDB's file is to be written to the disk again: some that were there to be synced may not be on it. */
+/** Rewrites each byte of LMDB's file: after a failed sync the kernel does not write those pages again by itself (fsync(2)). */
 export async function rewriteIndex(directory: string, disk: Disk): Promise<void> {
   const fd = disk.open(indexFile(directory), 'write');
   try {

@@ -5,36 +5,36 @@ import { freeBytesOf } from '../base/free-bytes.ts';
 import { NativeFiles } from '../base/native.ts';
 import type { Row } from './overlay.ts';
 
-/** What LMDB's pages have on Linux on the processors that we run on. */
+/** Page size of LMDB on Linux, on the processors that this program supports. */
 const PAGE_BYTES = 4096;
-/** A value that is longer has pages of its own. */
+/** A longer value has pages of its own. */
 const VALUE_IN_PAGE_BYTES_MAX = 2000;
 const ROW_OVERHEAD_BYTES = 64;
-/** The way down to a leaf, the list of free pages, and the two pages that say which transaction holds. */
+/** The branch pages above a leaf, the list of free pages, and the two meta pages. */
 const OTHER_PAGES = 32;
-/** As much beside what is needed, and no block is reserved: nobody takes it while a batch is written. */
+/** With this much free space beyond the need, no block is reserved: no other program fills it during one batch. */
 const AMPLE_BYTES = 32 * 1024 * 1024;
-/** Rows of a batch while the disk has less than twice as much: each may be on a page of its own, and what is reserved stays LMDB's. */
+/** Rows of a batch while less than twice `AMPLE_BYTES` are free: each row may need its own page, and reserved pages stay with LMDB. */
 const FEW_ROWS = 64;
 
 /**
- * Room on the disk for what LMDB is about to write, down to the block. LMDB must not meet a full disk: lmdb-js 3.5.6 describes a page
- * that could not be written in a text for which it takes 100 bytes, and which may be longer (`mdb_page_flush` in its mdb.c); what lies
- * behind in memory is overwritten, and the process ends some time later (*malloc(): corrupted top size*).
+ * Disk space for the next transaction of LMDB, to the block. LMDB must not meet a full disk. lmdb-js 3.5.6 formats the error of a page
+ * that it could not write into a buffer of 100 bytes, and the text may be longer (`mdb_page_flush` in its mdb.c). That corrupts the heap,
+ * and the process ends some time later (*malloc(): corrupted top size*).
  *
- * Where there is little room the file's blocks are reserved before a batch, also those of pages that LMDB never wrote. Its length stays.
- * Where the file system cannot reserve, what it says of its room has to do (ADR 22).
+ * On an almost full disk, the blocks of the file are reserved before each batch, including those of pages that LMDB never wrote. The
+ * length of the file does not change. If the file system cannot reserve blocks, the free space that it reports must do (ADR 22).
  */
 export class IndexRoom {
   readonly #path: string;
-  /** Where the next page goes that was never used, bytes. */
+  /** Offset of the first page that was never used, bytes. */
   readonly #endBytes: () => number;
   readonly #disk: IndexRoomDisk;
   #fd: number | null = null;
-  /** Every byte before has its block. */
+  /** Every byte before this offset has its block. */
   #solidBytes = 0;
 
-  /** @param path LMDB's file; `lastPage` the last one that it has ever used; `disk` stands for the file system in tests */
+  /** @param path LMDB's file; `lastPage` returns the highest page that it ever used; `disk` replaces the file system in tests */
   constructor(path: string, lastPage: () => number, disk?: Partial<IndexRoomDisk>) {
     this.#path = path;
     this.#endBytes = () => (lastPage() + 1) * PAGE_BYTES;
@@ -45,24 +45,24 @@ export class IndexRoom {
     this.#disk = { ...own, ...disk };
   }
 
-  /** How many rows a batch may have at most. Never throws. */
+  /** The largest number of rows of a batch. Never throws. */
   rowsMax(): number {
     return this.#free() >= 2 * AMPLE_BYTES ? Number.POSITIVE_INFINITY : FEW_ROWS;
   }
 
-  /** Makes sure of the room for a transaction. @returns false where there is none. Never throws */
+  /** Ensures the space for a transaction. @returns false if there is too little. Never throws */
   makeFor(rows: readonly Row[]): boolean {
     const needBytes = bytesFor(rows);
     const freeBytes = this.#free();
     if (freeBytes >= needBytes + AMPLE_BYTES) {
-      this.#solidBytes = 0; // LMDB leaves out pages that it takes and gives back within one transaction
+      this.#solidBytes = 0; // LMDB does not write pages that it allocates and frees within one transaction
       return true;
     }
     const endBytes = this.#endBytes() + needBytes;
     if (endBytes <= this.#solidBytes) return true;
     try {
       this.#fd ??= openSync(this.#path, 'r+');
-      // Some file systems keep the part of a reservation that they had room for: all that is left, and nothing could be written with it.
+      // Some file systems keep the part of a failed reservation that fitted. It would take the rest of the disk and still be too short.
       if (endBytes - fstatSync(this.#fd).blocks * 512 > freeBytes) return false;
       this.#disk.reserve(this.#fd, this.#solidBytes, endBytes - this.#solidBytes);
       this.#solidBytes = endBytes;
@@ -92,8 +92,8 @@ export interface IndexRoomDisk {
 }
 
 /**
- * What a transaction may take, bytes. Few rows may be far from each other: two pages each, the one that changes and the one that it
- * splits into. Of many, one record has been made (a listing, a removal of a tree), whose rows are beside each other.
+ * Upper estimate of the space of a transaction, bytes. A few rows may be far apart: two pages each, for the changed page and its split.
+ * Many rows come from one record (a listing, the removal of a tree), so they are neighbours.
  */
 function bytesFor(rows: readonly Row[]): number {
   let [beside, own] = [0, 0];

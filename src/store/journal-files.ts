@@ -4,17 +4,17 @@ import { StorageError } from '../base/errors.ts';
 import type { Disk } from './disk.ts';
 import { encodeHeader, HEADER_BYTES } from './journal-segment.ts';
 
-/** The files of the journal: their names, their room, and how one is begun. */
+/** The files of the journal: their names, their disk space and their start. */
 
 /** A file of the journal. */
 export interface Segment {
   readonly number: number;
   readonly path: string;
-  /** Sequence number of its last record; `firstSequence - 1` while it has none. */
+  /** Sequence number of the last record; `firstSequence - 1` while the file has none. */
   last: number;
 }
 
-/** The one that records are appended to. */
+/** The file to which records are appended. */
 export interface OpenSegment extends Segment {
   readonly fd: number;
   readonly salt: number;
@@ -23,12 +23,11 @@ export interface OpenSegment extends Segment {
 }
 
 /**
- * On an almost full disk a file is as long as there is room for, down to this: what it takes are deletions and other short changes,
- * and a start that can show what is here.
+ * The shortest journal file on an almost full disk. It suffices for a start and for deletions and other short changes.
  */
 const SEGMENT_BYTES_MIN = 64 * 1024;
 
-/** The file that is allocated ahead and has no number yet. */
+/** The file that is allocated in advance and has no number yet. */
 export function sparePath(directory: string): string {
   return join(directory, 'spare');
 }
@@ -37,7 +36,7 @@ export function segmentPath(directory: string, number: number): string {
   return join(directory, String(number).padStart(10, '0'));
 }
 
-/** What lies there, in the order in which it was written. */
+/** The journal files in a directory, oldest first. */
 export function segmentsIn(
   disk: Disk,
   directory: string,
@@ -50,10 +49,10 @@ export function segmentsIn(
 }
 
 /**
- * A file whose blocks are on the disk, in the pool.
+ * Creates a file whose blocks are allocated and on the disk; in the pool.
  *
- * @returns its length: `wantedBytes`, or where there is less room about half of that: the rest is for the index; null when there is next
- *   to none
+ * @returns its length: `wantedBytes`, or about half of the free space if that is less (the rest is for the index); null if even
+ *   `SEGMENT_BYTES_MIN` do not fit
  * @throws StorageError
  */
 export async function allocateFitting(disk: Disk, path: string, wantedBytes: number): Promise<number | null> {
@@ -73,10 +72,10 @@ export async function allocateFitting(disk: Disk, path: string, wantedBytes: num
 }
 
 /**
- * A file that has its room now: nothing waits for a device (its first syncs are slower).
+ * Creates a file with reserved space, without waiting for a device. Its first syncs are slower.
  *
- * @param leastBytes what is to be written into it
- * @returns its length: `wantedBytes`, more where that is needed, or as much as there is room for
+ * @param leastBytes the bytes that must fit
+ * @returns its length: `wantedBytes`, `leastBytes` if that is more, or as much as fits on the disk
  * @throws StorageError full
  */
 export function reserveFitting(disk: Disk, path: string, wantedBytes: number, leastBytes: number): number {
@@ -102,7 +101,7 @@ export function reserveFitting(disk: Disk, path: string, wantedBytes: number, le
   }
 }
 
-/** Writes the header of a file that has its room. */
+/** Writes the header of an allocated file. */
 export function beginSegment(
   { disk, clock }: { readonly disk: Disk; readonly clock: Clock },
   file: { readonly number: number; readonly path: string; readonly sizeBytes: number; readonly firstSequence: number },
@@ -143,7 +142,7 @@ function cut(disk: Disk, path: string, sizeBytes: number): void {
   }
 }
 
-/** Each half of the one before, `leastBytes` last. */
+/** Sizes to try: each is half of the one before, and the last is `leastBytes`. */
 function* sizesDownTo(wantedBytes: number, leastBytes: number): Generator<number> {
   let sizeBytes = wantedBytes;
   for (; sizeBytes > leastBytes; sizeBytes = Math.floor(sizeBytes / 2)) yield sizeBytes;

@@ -6,8 +6,8 @@ import { crc32 } from 'node:zlib';
  *     header  magic u32 · format u32 · salt u32 · crc32 of the header u32 · sequence number of the first record u64 · 0 u64
  *     record  length of the payload u32 · crc32 u32 · sequence number u64 · payload
  *
- * All little endian. The checksum of a record is seeded with the salt of its file and covers length, number and payload, so
- * what an earlier use of the same disk blocks left behind never passes for a record. A length of 0 ends the file's records.
+ * All little endian. The checksum of a record is seeded with the salt of its file and covers length, number and payload. Old data in
+ * reused disk blocks is therefore never taken for a record. A length of 0 ends the records of the file.
  */
 
 export const HEADER_BYTES = 32;
@@ -22,7 +22,7 @@ export interface SegmentHeader {
 
 export interface JournalRecord {
   readonly sequence: number;
-  /** A view of the bytes that were read. */
+  /** A view into the buffer of the file. */
   readonly payload: Uint8Array;
 }
 
@@ -36,7 +36,7 @@ export function encodeHeader(header: SegmentHeader): Uint8Array {
   return bytes;
 }
 
-/** Null for a file that was allocated but never begun, or whose header did not reach the disk. */
+/** Null for a file without a header: it was only allocated, or the header did not reach the disk. */
 export function decodeHeader(bytes: Uint8Array): SegmentHeader | null {
   if (bytes.byteLength < HEADER_BYTES) return null;
   const header = Buffer.from(bytes.subarray(0, HEADER_BYTES));
@@ -47,14 +47,14 @@ export function decodeHeader(bytes: Uint8Array): SegmentHeader | null {
   return { salt: header.readUInt32LE(8), firstSequence: readUint64(header, 16) };
 }
 
-/** Completes a record whose payload stands in `record` from RECORD_HEADER_BYTES on. */
+/** Writes the header of a record; `record` has its payload from RECORD_HEADER_BYTES on. */
 export function sealRecord(record: Buffer, salt: number, sequence: number): void {
   record.writeUInt32LE(record.byteLength - RECORD_HEADER_BYTES, 0);
   writeUint64(record, sequence, 8);
   record.writeUInt32LE(checksum(record, salt), 4);
 }
 
-/** The records of a file in order, up to the first that is not whole or not the next one. */
+/** The records of a file in order, up to the first that is incomplete or out of sequence. */
 export function* recordsOf(file: Buffer, header: SegmentHeader): Generator<JournalRecord> {
   let sequence = header.firstSequence;
   let at = HEADER_BYTES;
@@ -70,7 +70,7 @@ export function* recordsOf(file: Buffer, header: SegmentHeader): Generator<Journ
   }
 }
 
-/** Whether something stands there that is not what a file was allocated with. */
+/** Whether there are other bytes at `at` than the zeros of the allocation. */
 export function isWrittenAt(file: Buffer, at: number): boolean {
   return file.subarray(at, at + RECORD_HEADER_BYTES).some((byte) => byte !== 0);
 }

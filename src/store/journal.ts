@@ -26,10 +26,10 @@ import {
 import type { StartRoom } from './start-room.ts';
 
 /**
- * The journal: what makes a change outlive SIGKILL, in microseconds. Records are appended to files that were allocated
- * beforehand, so that neither an append nor its fdatasync has to wait for the file system to find space.
+ * The write-ahead log: an appended change survives SIGKILL after microseconds. The files are allocated in advance, so neither an append
+ * nor its fdatasync waits for the file system to allocate blocks.
  *
- * A start never appends to a file of an earlier run: what lies beyond its last whole record is unknown.
+ * A start never appends to a file of an earlier run: the bytes after its last complete record are unknown.
  */
 
 export interface JournalOptions {
@@ -38,40 +38,40 @@ export interface JournalOptions {
   readonly disk: Disk;
   readonly log: Logger;
   readonly clock: Clock;
-  /** Gives room back for the first file where the disk is full; without: there is none. */
+  /** Space for the first file on a full disk. Without it, a start on a full disk has no file. */
   readonly startRoom?: Pick<StartRoom, 'give' | 'refill'>;
 }
 
-/** What a start takes of it at once: half becomes the journal's file, the rest is for the index. */
+/** Taken from the start room by a start: half becomes the journal file, the rest is for the index. */
 const START_ROOM_BYTES = 320 * 1024;
-/** The next file is made ahead where so many of its size are free: what is left then is for those who write. */
+/** The spare file is allocated only while this many files fit on the disk: the rest is left for other writes. */
 const SPARE_ROOM_FILES = 2;
-/** After a power cut or damage: the last closed files may be missing, and only this message reports it. */
-const UNREADABLE = 'journal file cannot be read to its end: the records there are forgotten';
-/** How long after it found no room, or failed, it is tried again. */
+/** After a power cut or damage: the newest changes may be lost, and only this message reports it. */
+const UNREADABLE = 'journal file cannot be read to its end: the remaining records are dropped';
+/** Pause before the spare file is tried again after a failure or on a full disk. */
 const SPARE_PAUSE_MS = 1000;
 
 export class Journal {
   readonly #options: JournalOptions;
-  /** Older files, oldest first: dropped from the front once LMDB holds their records for good. */
+  /** Older files, oldest first: removed from the front once LMDB has their records on the disk. */
   readonly #older: Segment[];
-  /** Null after a start on a disk that had no room for it: the first record asks again. */
+  /** Null after a start on a full disk: the first append tries again. */
   #current: OpenSegment | null;
-  /** Number and last record of what lay there at the start. */
+  /** Number of the last file, and of the last record, that the start found. */
   readonly #found: { readonly number: number; readonly last: number };
-  /** Files that were rotated away from and not synced yet. */
+  /** Files before the current one that are not synced yet. */
   #unsynced: OpenSegment[] = [];
-  /** Whether the next file lies ready under `sparePath`. */
+  /** Whether the next file is allocated at `sparePath`. */
   #hasSpare = false;
   #allocation: Promise<void> | null = null;
-  /** `elapsedMs` before which the next file is not tried again. */
+  /** The spare file is not tried again before this `elapsedMs`. */
   #spareFromMs = 0;
   #isSpareLacking = false;
-  /** null: still to be begun. */
+  /** The sync of the folder after the last new file; null if it failed to start and must be repeated. */
   #directorySync: Promise<void> | null;
   #syncing: Promise<void> | null = null;
   #syncQueued: Promise<void> | null = null;
-  /** After a failed fdatasync the kernel may have dropped the pages: nothing more can be promised in this run. */
+  /** Set by a failed fdatasync: the kernel may have dropped the pages, so this run promises no durability any more. */
   #broken: StorageError | null = null;
   #scratch = Buffer.allocUnsafe(64 * 1024);
   #isRemovalFailing = false;
@@ -92,12 +92,12 @@ export class Journal {
   }
 
   /**
-   * Replays what an earlier run left and opens a new file behind it.
+   * Replays the records of earlier runs and opens a new file after them.
    *
-   * `applied` is the sequence number up to which LMDB holds every record for good: it may be ahead of the journal, whose last
-   * records a power cut can take although LMDB had synced what it took over from them. Records up to `applied` are not handed
-   * out again, and a gap in the numbers is bridged only below it. Everything behind any other gap or damage is forgotten, and
-   * its files are removed before anything new is written, so that no later start can take them for the continuation.
+   * LMDB has every record up to `applied` on the disk. It may be ahead of the journal: a power cut can remove the last journal records
+   * although LMDB had synced them. Records up to `applied` are not replayed, and a gap in the sequence numbers is accepted only below it.
+   * Everything after another gap or after damage is dropped. Its files are removed before anything new is written, so that no later start
+   * takes them for the continuation.
    */
   static async open(
     options: JournalOptions,
@@ -121,7 +121,7 @@ export class Journal {
           intact = false;
           log.warn(
             { file: file.number, expected: last + 1, found: header.firstSequence },
-            'journal has a gap: later records are forgotten',
+            'journal has a gap: later records are dropped',
           );
         }
         if (header === null && isWrittenAt(bytes, 0)) log.warn({ file: file.number, at: 0 }, UNREADABLE);
@@ -143,10 +143,10 @@ export class Journal {
     }
     for (const path of forgotten) disk.remove(path);
     if (forgotten.length > 0) await disk.syncDirectory(directory);
-    // What they took may be all the room there is for the new one.
+    // Their space may be the only space for the new file.
     disk.remove(sparePath(directory));
     for (const path of needless) disk.remove(path);
-    // An earlier run may have been killed before it synced them: what this run promises rests on them.
+    // An earlier run may have been killed before it synced these files, and this run's sync() promises their records too.
     for (const { path } of kept) await syncSegment(disk, path);
 
     const found = { number: files.at(-1)?.number ?? 0, last };
@@ -160,25 +160,25 @@ export class Journal {
     return (this.#current ?? this.#found).last;
   }
 
-  /** Whether the current file is as long as it should be: the disk is not full. */
+  /** Whether the current file has its full length: the disk was not full. */
   get hasFullFile(): boolean {
     return this.#current !== null && this.#current.sizeBytes >= this.#options.segmentBytes;
   }
 
-  /** How many files there are, the current one included. */
+  /** The number of files, including the current one. */
   get files(): number {
     return this.#older.length + (this.#current === null ? 0 : 1);
   }
 
-  /** How much more it takes without asking the disk for room, bytes. */
+  /** Space in the current and the spare file, bytes: appends up to this size allocate nothing. */
   get roomBytes(): number {
     const { sizeBytes, position } = this.#current ?? { sizeBytes: 0, position: 0 };
     return sizeBytes - position + (this.#hasSpare ? this.#options.segmentBytes - HEADER_BYTES : 0);
   }
 
   /**
-   * Appends one record: `fill` writes the payload (`payloadBytes` of it) into the buffer it is given. The record survives
-   * SIGKILL when this returns. When it throws nothing was recorded and the journal can be used as before.
+   * Appends one record; `fill` writes its payload of `payloadBytes` into the given buffer. When this returns, the record survives
+   * SIGKILL. When it throws, nothing was recorded and the journal stays usable.
    *
    * @returns the record's sequence number
    * @throws StorageError full when there is no room
@@ -204,7 +204,7 @@ export class Journal {
     return sequence;
   }
 
-  /** Everything appended so far survives a power cut once this resolves. Calls that wait share one fdatasync. */
+  /** Once this resolves, everything appended before survives a power cut. Waiting calls share one fdatasync. */
   sync(): Promise<void> {
     if (this.#syncing === null) {
       this.#syncing = this.#syncNow().finally(() => {
@@ -212,7 +212,7 @@ export class Journal {
       });
       return this.#syncing;
     }
-    // The one under way may have begun before the caller's record was appended.
+    // The running sync may have started before the caller's record was appended.
     this.#syncQueued ??= this.#syncing
       .catch(() => {})
       .then(() => {
@@ -222,15 +222,16 @@ export class Journal {
     return this.#syncQueued;
   }
 
-  /** LMDB holds every record up to `sequence` on the disk: files that hold nothing newer are dropped. Never throws. */
+  /** Removes the files whose records LMDB has on the disk: all records up to `sequence`. Never throws. */
   release(sequence: number): void {
     for (let [oldest] = this.#older; oldest !== undefined && oldest.last <= sequence; [oldest] = this.#older) {
       const { number, path } = oldest;
       try {
         this.#options.disk.remove(path);
       } catch (err) {
-        // Read again at the next start, if need be: its records change nothing.
-        if (!this.#isRemovalFailing) this.#options.log.warn({ err, file: number }, 'journal file not removed, later');
+        // Harmless: a later start skips the records, because LMDB has them.
+        if (!this.#isRemovalFailing)
+          this.#options.log.warn({ err, file: number }, 'journal file not removed: tried again');
         this.#isRemovalFailing = true;
         return;
       }
@@ -255,13 +256,13 @@ export class Journal {
     this.#removeEmpty();
   }
 
-  /** A start that only looked (`cfs doctor`) leaves no file: on a full disk its room goes back to the next start. Never throws. */
+  /** Removes a file without records, as after `cfs doctor`: on a full disk the next start needs its space. Never throws. */
   #removeEmpty(): void {
     if (this.#current === null || this.#current.position > HEADER_BYTES) return;
     try {
       this.#options.disk.remove(this.#current.path);
     } catch {
-      // The next start removes it.
+      // The next start removes the file.
     }
   }
 
@@ -272,29 +273,29 @@ export class Journal {
     try {
       this.#directorySync ??= disk.syncDirectory(directory);
       await this.#directorySync;
-      // Older files first: a record must never be on the disk when one before it is not.
+      // Older files first: no record may be on the disk before its predecessors.
       for (const segment of rotated) await disk.sync(segment.fd);
       if (this.#current !== null) await disk.sync(this.#current.fd);
     } catch (error) {
       if (isOutOfDescriptors(error)) {
-        // The folder was not even opened: nothing is lost, and whoever asks next has it synced.
+        // The folder was not opened, so no page is lost. The next sync() tries again.
         this.#directorySync = null;
         throw error;
       }
-      this.#broken = new StorageError('the journal could not be synced: restart to go on', { cause: error });
+      this.#broken = new StorageError('the journal could not be synced: restart the mount', { cause: error });
       throw this.#broken;
     }
     this.#unsynced = this.#unsynced.filter((segment) => !rotated.includes(segment));
     for (const segment of rotated) disk.close(segment.fd);
   }
 
-  /** The file that takes a record of `length` bytes. @throws StorageError full */
+  /** The file for a record of `length` bytes. @throws StorageError full */
   #segmentFor(length: number): OpenSegment {
     const current = this.#current;
     return current !== null && current.position + length <= current.sizeBytes ? current : this.#rotate(length);
   }
 
-  /** Continues in a new file: the one allocated ahead, or one that gets its room now (its first syncs are slower). */
+  /** Continues in a new file: the spare one, or one that is reserved now (its first syncs are slower). */
   #rotate(recordBytes: number): OpenSegment {
     const { disk, directory, segmentBytes } = this.#options;
     const neededBytes = HEADER_BYTES + recordBytes;
@@ -314,9 +315,9 @@ export class Journal {
       this.#older.push(previous);
       this.#unsynced.push(previous);
     }
-    // Without the one before, this one is of all the names.
+    // One sync of the folder covers all names, so a sync that was not started before needs no repetition.
     this.#directorySync = (this.#directorySync ?? Promise.resolve()).then(() => disk.syncDirectory(directory));
-    this.#directorySync.catch(() => {}); // heard by the next sync()
+    this.#directorySync.catch(() => {}); // reported by the next sync()
     return current;
   }
 
@@ -334,9 +335,9 @@ export class Journal {
   }
 
   /**
-   * Makes the spare file. On an almost full disk the attempt would briefly take all the room, and concurrent writes would fail with ENOSPC.
+   * Allocates the spare file. On an almost full disk the attempt would briefly take all space, and concurrent writes would fail with ENOSPC.
    *
-   * @returns false where there is too little room. @throws StorageError
+   * @returns false if there is too little space. @throws StorageError
    */
   async #spareMade(): Promise<boolean> {
     const { disk, directory, segmentBytes } = this.#options;
@@ -350,7 +351,7 @@ export class Journal {
       try {
         disk.remove(path);
       } catch {
-        // What is there is written over by the next one.
+        // The next attempt overwrites the file.
       }
       throw error;
     }
@@ -366,17 +367,17 @@ export class Journal {
     this.#isSpareLacking = !isMade;
   }
 
-  /** Keeps a half-written record from being taken for a whole one. */
+  /** Overwrites the header of an incomplete record, so that no start takes it for a complete one. */
   #blank(segment: OpenSegment): void {
     try {
       this.#options.disk.write(segment.fd, new Uint8Array(RECORD_HEADER_BYTES), segment.position);
     } catch {
-      // Its checksum does not fit either, and the next append writes over it.
+      // The checksum of an incomplete record is wrong as well, and the next append overwrites it.
     }
   }
 }
 
-/** The file that a start begins with; null where the disk is full. @throws StorageError */
+/** The first file of a run; null if the disk is full. @throws StorageError */
 async function firstSegment(
   options: JournalOptions,
   found: { readonly number: number; readonly last: number },
@@ -388,7 +389,7 @@ async function firstSegment(
   if (sizeBytes === null && startRoom?.give(START_ROOM_BYTES))
     sizeBytes = await allocateFitting(disk, path, segmentBytes);
   if (sizeBytes === null) {
-    log.error({}, 'the disk is full: nothing can be changed until it has room');
+    log.error({}, 'the disk is full: changes are refused until it has space');
     return null;
   }
   if (sizeBytes < segmentBytes) log.warn({ sizeBytes }, 'the disk is almost full: a short journal file');

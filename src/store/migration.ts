@@ -13,22 +13,22 @@ import { type RawRow, rawRows } from './record-payload.ts';
 import { behindKey, behindPrefix, encodeKey, encodePrefix } from './row-key.ts';
 import type { TableName } from './tables.ts';
 
-/** One step from a layout to the next: how each row of a table (null: of all) is written from then on. */
+/** One step from a layout to the next: `row` converts each row of `table` (null: of all tables). */
 interface Step {
   readonly from: number;
   readonly table: TableName | null;
   readonly row: (key: Buffer, value: Buffer) => Uint8Array;
 }
 
-/** The chain: one step for each layout that was ever released, oldest first. */
+/** One step for each layout that was ever released, oldest first. */
 const STEPS: readonly Step[] = [
-  // 2: small contents carry a checksum, as blocks of content files do.
+  // 2: small contents have a checksum, as blocks of content files do.
   { from: 1, table: 'inline', row: (_key, bytes) => inlineOfLayout2(bytes) },
-  // 3: every row does.
+  // 3: every row has a checksum.
   { from: 2, table: null, row: checkedRow },
 ];
 
-/** Layout of what is stored (`record-codec`, `row-key`, block maps). A change of it needs a step above. */
+/** The layout of keys, rows and block maps (`record-codec`, `row-key`). A change of it needs a step above. */
 export const SCHEMA_VERSION = 3;
 
 const ROWS_AT_ONCE = 500;
@@ -36,19 +36,19 @@ const INLINE_CHECKSUM_BYTES = 4;
 const APPLIED_BYTES_OF_LAYOUT_2 = 8;
 const INLINE_BYTE = encodePrefix('inline')[0];
 const SCHEMA_KEY = encodeKey('meta', 'schema');
-/** While a step is under way: the layout that it leaves, and the key up to which it came. */
+/** During a step: the layout that it starts from, and the last key that it converted. */
 const MIGRATING_KEY = encodeKey('meta', 'migrating');
 
-/** The layout that LMDB names; undefined for an empty one. */
+/** The layout according to LMDB; undefined for an empty database. */
 export function storedSchema(database: RootDatabase<Buffer, Buffer>): number | undefined {
   const schema = read(database, SCHEMA_KEY, 'schema');
   return typeof schema === 'number' ? schema : undefined;
 }
 
 /**
- * Brings an older store to the present layout, before anything of it is understood. The journal is taken over first, row by row
- * as it is: what comes after it is written in one layout only. Each batch of a step is one LMDB transaction that also says how
- * far it came, so a start that was killed is gone on with by the next; from the first batch on older programs refuse the store.
+ * Migrates an older store to the current layout, before any row is decoded. First, the rows of the journal are transferred to LMDB
+ * unchanged, so that the steps find all rows in LMDB. Each batch of a step is one LMDB transaction that also records its progress, so
+ * the next start continues after a kill. From the first batch on, older programs refuse the store.
  */
 export async function migrate(deps: {
   readonly database: RootDatabase<Buffer, Buffer>;
@@ -68,7 +68,7 @@ export async function migrate(deps: {
   const [left = '', after = ''] = underWay.split(':');
   let next = underWay === '' ? schema : Number(left);
   if (next === 0 || next >= SCHEMA_VERSION) return;
-  log.info({ from: next, to: SCHEMA_VERSION }, 'the store is brought to the present layout');
+  log.info({ from: next, to: SCHEMA_VERSION }, 'the store is migrated to the current layout');
   let from = underWay === '' ? null : Buffer.from(after, 'hex');
   for (; next < SCHEMA_VERSION; next++) {
     for (const step of STEPS) if (step.from === next) rewrite(database, step, from);
@@ -77,7 +77,7 @@ export async function migrate(deps: {
   await database.flushed;
 }
 
-/** Without this the rows of the journal would be read as rows of the new layout. @returns the layout; 0 for a new store */
+/** Transfers the journal to LMDB: its rows have the old layout. @returns the layout; 0 for a new store */
 async function takeOverJournal(deps: Parameters<typeof migrate>[0], stored: number | undefined): Promise<number> {
   const { database, directory, segmentBytes, disk, clock, log } = deps;
   const applied = readApplied(database);
@@ -92,7 +92,7 @@ async function takeOverJournal(deps: Parameters<typeof migrate>[0], stored: numb
     const recorded = rows.findLast(({ keyBytes }) => keyBytes.equals(SCHEMA_KEY))?.valueBytes;
     const schema = recorded == null ? stored : Number(decodeValue('meta', 'schema', SCHEMA_KEY, recorded));
     if (schema === undefined || schema >= SCHEMA_VERSION || rows.length === 0) return schema ?? 0;
-    // At a start nobody waits for LMDB's lock, and nothing else runs.
+    // Synchronous: during the start nothing else runs, and no other thread holds LMDB's lock.
     database.transactionSync(() => {
       for (const { keyBytes, valueBytes } of rows) {
         if (valueBytes === null) database.removeSync(keyBytes);
@@ -108,7 +108,7 @@ async function takeOverJournal(deps: Parameters<typeof migrate>[0], stored: numb
   }
 }
 
-/** @param after the key up to which an earlier start came; null for none */
+/** @param after the last key that an earlier start converted; null for none */
 function rewrite(database: RootDatabase<Buffer, Buffer>, { from: left, table, row }: Step, after: Buffer | null): void {
   const prefix = table === null ? Buffer.of(0) : encodePrefix(table);
   const end = table === null ? Buffer.of(0xff) : behindPrefix(prefix);
@@ -140,7 +140,7 @@ function inlineOfLayout2(bytes: Uint8Array): Buffer {
   return row;
 }
 
-/** A row of layout 2 as one of layout 3. What was damaged stays so. */
+/** Converts a row of layout 2 to layout 3. A damaged row stays damaged. */
 function checkedRow(key: Buffer, value: Buffer): Buffer {
   if (key.equals(SCHEMA_KEY) || key.equals(MIGRATING_KEY)) return value;
   if (key.equals(APPLIED_KEY)) return value.byteLength === APPLIED_BYTES_OF_LAYOUT_2 ? sealRow(key, value) : value;

@@ -4,19 +4,19 @@ import { DamagedRow } from './record-codec.ts';
 import type { DirtyRecord, NodeRecord, RemoteFacet, StoreReader, Transaction } from './tables.ts';
 
 /**
- * The one place that writes node records, so that the indexes (dentries, resources, dirty, references of contents) can
- * never disagree with them.
+ * The only code that writes node records. It keeps the indexes consistent with them: dentries, resources, dirty nodes, references of
+ * contents.
  */
 
 /**
- * The node, where its row is what was written; undefined also where it is damaged. For finding and for telling, where one damaged
- * row must not hide the others: whoever decides or changes something reads the row itself, and fails.
+ * The node; undefined if it does not exist or its row is damaged. For searches and reports, in which one damaged row must not hide the
+ * others. Code that decides or changes something reads the row with `get`, which throws.
  */
 export function soundNode(store: StoreReader, ino: Inode): NodeRecord | undefined {
   return ifSound(() => store.get('node', ino));
 }
 
-/** What `read` finds; undefined where it meets a row that is damaged. As `soundNode`, for other rows. */
+/** The result of `read`; undefined if it throws DamagedRow. Like `soundNode`, for other rows. */
 export function ifSound<T>(read: () => T): T | undefined {
   try {
     return read();
@@ -26,9 +26,9 @@ export function ifSound<T>(read: () => T): T | undefined {
   }
 }
 
-/** Whether anything of the node is to be pushed: the facets differ in existence, place, name or bytes. */
+/** Whether the node has to be pushed: the facets differ in existence, place, name or bytes. */
 export function isDirty(node: NodeRecord): boolean {
-  // A special file means nothing on another machine, whatever its name and its folder are.
+  // A special file has no meaning on another machine.
   if (node.localOnly || isSpecial(node.kind)) return false;
   const { local, remote } = node;
   if (local === null) return remote !== null;
@@ -36,13 +36,13 @@ export function isDirty(node: NodeRecord): boolean {
   return local.parent !== remote.parent || local.name !== remote.shownAs || local.content !== remote.content;
 }
 
-/** Whether the node is kept on this machine only, so that its name and its bytes are nowhere else. */
+/** Whether a file, folder or symlink exists on this machine only, so that its name and bytes are nowhere else. */
 export function staysHere({ ino, kind, localOnly, local }: NodeRecord): boolean {
   // FIFOs and sockets hold no bytes.
   return localOnly && local !== null && local.parent !== ino && !isSpecial(kind);
 }
 
-/** Whether the bytes of the node are to be pushed. */
+/** Whether the bytes of the node have to be pushed. */
 export function isContentDirty(node: NodeRecord): boolean {
   return (
     !node.localOnly &&
@@ -59,10 +59,10 @@ export function isSuspect(node: NodeRecord): boolean {
 }
 
 /**
- * Replaces the record of `after.ino` and keeps every index in step. `before` is what is stored now (undefined: a new node).
+ * Replaces the record of `after.ino` and updates every index. `before` is the stored record (undefined: a new node).
  *
- * A changed node is un-parked: whoever touches it asks for another try (`asksAgain`), and tells the sync so. INVARIANT: a dentry
- * belongs to exactly the node whose local facet names it; the caller has removed the node that held the name before.
+ * A parked node that a user changes is tried again (`asksAgain`); the caller also notifies the sync. INVARIANT: a dentry belongs to
+ * exactly the node whose local facet names it. The caller has removed the node that had the name before.
  */
 export function writeNode(tx: Transaction, before: NodeRecord | undefined, after: NodeRecord, nowMs: number): void {
   const { ino } = after;
@@ -101,17 +101,17 @@ export function writeNode(tx: Transaction, before: NodeRecord | undefined, after
 }
 
 /**
- * What the folder's listing said may be otherwise by now: it is asked for anew. Nothing for one that was never listed, nor for one that is gone:
- * what lay in it on the service may be known longer than the folder itself.
+ * Marks a folder's listing as stale. Does nothing for a folder that was never listed, or that was removed: nodes in it can outlive the
+ * folder's own record.
  */
 export function listAnew(tx: Transaction, folder: Inode): void {
   if (tx.get('folder', folder) !== undefined) tx.put('folder', folder, { listedMs: 0 });
 }
 
 /**
- * Whether a change is somebody's word about this node. The times of a folder tell of what lies in it, and which version a file
- * is may be learnt by reading it: neither changes what is to be pushed, and the sync does not hear of them. Un-parked by them, a
- * node would wait for a try that never comes.
+ * Whether a change asks for another push of a parked node. Two changes do not: the times of a folder follow from its entries, and a read
+ * can find out which version a file has. Neither changes what has to be pushed, and the sync is not notified of them. If they un-parked
+ * the node, it would wait for a push that never starts.
  */
 function asksAgain(before: NodeRecord | undefined, after: NodeRecord): boolean {
   const had = before?.remote ?? null;
@@ -129,12 +129,12 @@ function isSameTime(one: Timespec, other: Timespec): boolean {
   return one.sec === other.sec && one.nsec === other.nsec;
 }
 
-/** Removes a node for good, whatever its facets. */
+/** Removes a node with both facets. */
 export function removeNode(tx: Transaction, before: NodeRecord, nowMs: number): void {
   writeNode(tx, before, { ...before, local: null, remote: null }, nowMs);
 }
 
-/** Takes a new inode number. */
+/** Allocates an inode number. */
 export function newInode(tx: Transaction): Inode {
   return tx.nextId('inode') as Inode;
 }
@@ -148,9 +148,11 @@ export function childOf(reader: StoreReader, parent: Inode, name: string): NodeR
 type NodeReader = { get(table: 'node', ino: Inode): NodeRecord | undefined };
 
 /**
- * A node and the folders above it: as users see them (`here`; of what was deleted here, where the service has it), or as the service
- * told last (`there`). Places are learnt one after another: of two folders that change places each may seem to lie in the other one
- * for a while, and a service may tell anything. So each is given once, and whoever goes up goes by this.
+ * A node and the folders above it. `here`: as users see them; for a node that was deleted here, as the service has it. `there`: as the
+ * service last reported them.
+ *
+ * The path upwards can contain a cycle: places are learnt one at a time, so of two folders that swap places each seems to be in the other
+ * one for a while. A hostile service can report one, too. Each folder is therefore returned once. Use this function for every walk upwards.
  */
 export function* upwards(reader: NodeReader, ino: Inode, by: 'here' | 'there'): Generator<NodeRecord> {
   const seen = new Set<Inode>();
@@ -163,15 +165,15 @@ export function* upwards(reader: NodeReader, ino: Inode, by: 'here' | 'there'): 
   }
 }
 
-/** Whether a node lies in `folder`, or is it, as users see it; of what was deleted here, where the service has it. */
+/** Whether a node is `folder` or is below it, as users see it; for a node that was deleted here, as the service has it. */
 export function liesIn(reader: NodeReader, ino: Inode, folder: Inode): boolean {
   for (const above of upwards(reader, ino, 'here')) if (above.ino === folder) return true;
   return false;
 }
 
 /**
- * The folders that have to be there again before something can lie in `ino`, the highest first, each with the folder it goes to:
- * where the service has it, and the root where that is nowhere.
+ * The deleted folders that must be restored before `ino` can have entries: `ino` and folders above it, the highest first. `parent` is the
+ * folder to restore each into: its folder on the service, or the root if that folder is not here.
  */
 export function deletedAbove(
   reader: NodeReader,
@@ -188,10 +190,10 @@ export function deletedAbove(
   return gone;
 }
 
-/** Counts one reference of a content up or down; at 0 it is queued for collection. */
+/** Adds or removes one reference of a content; at 0 it is queued for collection. */
 export function countReference(tx: Transaction, id: ContentId, by: 1 | -1): void {
   const record = tx.get('content', id);
-  if (record === undefined) throw new Error(`content ${id} is referred to but not there`);
+  if (record === undefined) throw new Error(`content ${id} is referenced but does not exist`);
   const refs = record.refs + by;
   if (refs < 0) throw new Error(`content ${id} is released more often than it was taken`);
   tx.put('content', id, { ...record, refs });
@@ -201,7 +203,7 @@ export function countReference(tx: Transaction, id: ContentId, by: 1 | -1): void
 
 function moveReference(tx: Transaction, from: ContentId | null, to: ContentId | null): void {
   if (from === to) return;
-  // Up before down: a content that only changes hands never looks collectable.
+  // Up before down: a content that moves from one holder to another never has 0 references.
   if (to !== null) countReference(tx, to, 1);
   if (from !== null) countReference(tx, from, -1);
 }

@@ -2,20 +2,20 @@ import { byKey, RowGroup } from './row-group.ts';
 import { behindPrefix, encodePrefix } from './row-key.ts';
 import type { TableName, Tables } from './tables.ts';
 
-/** One row as it was last written: by a change in the making, or by one that LMDB has not taken over yet. */
+/** The newest state of one row: of a running change, or of a record that LMDB does not have yet. */
 export interface Row {
   readonly table: TableName;
   readonly key: Tables[TableName]['key'];
   readonly keyBytes: Buffer;
   /** Undefined: removed. */
   readonly value: Tables[TableName]['value'] | undefined;
-  /** Set when the record is made; null for a removal. */
+  /** Set when the record is encoded; null for a removal. */
   valueBytes: Uint8Array | null;
-  /** Journal record that wrote it; 0 while the change is in the making. */
+  /** The journal record that wrote it; 0 during the change. */
   sequence: number;
 }
 
-/** A layer of rows over what lies below: found by key, walked in order. */
+/** Rows that hide those of a lower level. They can be found by key and walked in key order. */
 export class Overlay {
   readonly #groups = new Map<TableName, Map<number, RowGroup<Row>>>();
   #count = 0;
@@ -47,7 +47,7 @@ export class Overlay {
     if (group.set(typeof key === 'object' ? key[1] : key, row)) this.#count++;
   }
 
-  /** Removes `row` if it is still the newest one of its key; says whether it was. */
+  /** Removes `row` if it is still the newest row of its key. @returns whether it was */
   drop(row: Row): boolean {
     const { table, key } = row;
     const first = typeof key === 'object' ? key[0] : 0;
@@ -65,24 +65,24 @@ export class Overlay {
     for (const groups of this.#groups.values()) for (const group of groups.values()) yield* group.rows();
   }
 
-  /** Rows of a table in key order, those with first member `first` only if one is given, from `start` (inclusive) on. */
+  /** Rows of a table in key order, from `start` (inclusive) on. With `first`, only the rows with that first member. */
   inOrder(table: TableName, first: number | undefined, start: Uint8Array): readonly Row[] {
     const groups = this.#groups.get(table);
     if (groups === undefined) return [];
     if (first !== undefined) return groups.get(first)?.inOrder(start) ?? [];
     const rows = [...groups.values()].map((group) => group.inOrder(start)).filter((group) => group.length > 0);
-    // What has the same first member lies together.
+    // Rows with the same first member are neighbours.
     return rows.sort(([a], [b]) => byKey(a as Row, b as Row)).flat();
   }
 }
 
-/** A row on its way to a reader: `value` undefined hides the one below. */
+/** A row on its way to a reader: `value` undefined means removed. */
 export interface Found {
   readonly keyBytes: Uint8Array;
   readonly value: unknown;
 }
 
-/** Two rows of rows in key order as one; at equal keys `upper` counts. Rows without a value are left out. */
+/** Merges two sequences of rows in key order. At equal keys `upper` wins. Removed rows are left out. */
 export function* merged<L extends Found>(lower: Iterable<L>, upper: readonly Row[]): Generator<L | Row> {
   let at = 0;
   for (const row of lower) {

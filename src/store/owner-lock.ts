@@ -9,21 +9,21 @@ import { storageErrorOf } from './disk.ts';
 /** Exit code: another process has this account mounted. */
 const IN_USE = 5;
 
-/** How long a start waits for a killed owner to be gone, and for another start that removes its lock. */
+/** A start waits this long for a killed owner to end, and for another start that removes its lock. */
 const ENDING_MS_MAX = 5_000;
 const LOOK_AGAIN_MS = 10;
 
 /**
- * One store has one owner. The lock file names the owning process by pid and start time (a pid is given again, both together
- * are not) and itself by its inode number: in a copy of the directory it means nothing.
+ * One store has one owner. The lock file names the owning process by pid and start time, because pids are reused. It also names its own
+ * inode number, so a copy of the directory is not locked.
  *
- * A container has pids of its own (pid_namespaces(7)): to whoever shares the directory with it its processes look as if they were gone. So the
- * owner also holds the file by flock(2), which is one for all of them, where the file system knows that.
+ * A container has its own pids (pid_namespaces(7)): outside of it, its processes seem to have ended. The owner therefore also holds the
+ * file by flock(2), which works across containers if the file system supports it.
  */
 export class OwnerLock {
   readonly #path: string;
   readonly #inode: number;
-  /** Open for as long as it is owned. */
+  /** Open while the store is owned. */
   readonly #fd: number;
 
   private constructor(path: string, inode: number, fd: number) {
@@ -33,12 +33,12 @@ export class OwnerLock {
   }
 
   /**
-   * @param makeRoom gives the disk a block back for the lock; false where there is none to give
+   * @param makeRoom frees a disk block for the lock; false if it has none to free
    * @throws UsageError naming the pid when a living process owns the store · StorageError full
    */
   static take(directory: string, makeRoom: () => boolean = () => false): OwnerLock {
     const path = join(directory, 'owner');
-    // Written under a name of its own and then linked: nobody ever sees half a lock.
+    // Written under a temporary name and then linked, so that no process reads an incomplete lock.
     const draft = `${path}.${process.pid}.${process.hrtime.bigint()}`;
     const fd = openSync(draft, 'wx', 0o600);
     let taken: OwnerLock | null = null;
@@ -76,12 +76,12 @@ export class OwnerLock {
     }
   }
 
-  /** Never fails: on a disk that takes no change any more the lock stays, and means nothing once this process has ended. */
+  /** Never throws. On a read-only disk the lock file stays; it is void once this process has ended. */
   release(): void {
     try {
       if (statSync(this.#path).ino === this.#inode) unlinkSync(this.#path);
     } catch {
-      // Gone, or left behind.
+      // The file is already removed, or cannot be.
     }
     closeSync(this.#fd);
   }
@@ -105,7 +105,7 @@ function writeName(fd: number, text: string, makeRoom: () => boolean): void {
   }
 }
 
-/** The process that has the store in `directory` open; null for none. */
+/** The pid of the process that has the store in `directory` open; null if none has. */
 export function ownerOf(directory: string): number | null {
   return livingOwner(join(directory, 'owner'));
 }
@@ -130,16 +130,16 @@ function livingOwner(path: string): number | null {
   return isHeld(path) ? pid : null;
 }
 
-/** Without the addon, or without locks, processes of other containers are not known of. */
+/** Without the addon, or without locks, processes of other containers are not detected. */
 function hold(fd: number): void {
   try {
     new NativeFiles().lock(fd, 'alone');
   } catch {
-    // The pid has to do.
+    // Only the pid protects the store then.
   }
 }
 
-/** Whether somebody holds it: here or where pids are others. */
+/** Whether a process holds the lock by flock(2), in this pid namespace or another. */
 function isHeld(path: string): boolean {
   let fd: number | null = null;
   try {
@@ -153,9 +153,9 @@ function isHeld(path: string): boolean {
 }
 
 /**
- * Removes the lock of a process that is gone. Several starts may find it, and one of them has the store before another gets here: what is
- * removed must still be that lock. So whoever removes it holds another one meanwhile, named after the inode of this one, and looks again:
- * nobody else may take away what is found then. That of a start that died in between is removed in the same way.
+ * Removes the lock of a process that has ended. Several starts may find it, and one of them may own the store before another gets here, so
+ * only the stale lock itself may be removed. A start therefore first takes a guard lock, which is named after the inode of the stale lock,
+ * and then checks again. While it holds the guard, no other start removes that lock. A stale guard is removed in the same way.
  */
 function removeStale(path: string, draft: string): void {
   const inode = statSync(path, { throwIfNoEntry: false })?.ino;
@@ -181,7 +181,7 @@ function removeStale(path: string, draft: string): void {
   }
 }
 
-/** When a process began, with the boot's id; null when there is no such process, or nothing of it runs any more. */
+/** The start time of a process, with the boot id; null if the process does not exist or has ended. */
 function startTimeOf(pid: number): string | null {
   if (processLife(pid) === 'ended') return null;
   const started = processStart(pid);

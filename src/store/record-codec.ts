@@ -17,19 +17,19 @@ import type {
 } from './tables.ts';
 
 /**
- * Records as bytes: positional arrays, without field names, each in a checked row (`checked-row`). A change of any layout here is a
- * new SCHEMA_VERSION (`migration`); fields are added at the end.
+ * Records as bytes: positional arrays without field names, each in a checked row (`checked-row`). A changed layout is a new
+ * SCHEMA_VERSION (`migration`). New fields are added at the end.
  */
 
 interface Codec<T> {
   encode(value: T): Uint8Array;
-  /** The bytes are only lent: what is kept of them must be copied. */
+  /** `bytes` is valid only during the call: the result must not keep a view of it. */
   decode(bytes: Uint8Array, key: unknown): T;
 }
 
 const packr = new Packr({ useRecords: false, mapsAsObjects: true, variableMapSize: true, copyBuffers: true });
 
-/** By their number in a row: new kinds are added at the end. An older program knows no kind for such a row and shows EIO for it. */
+/** By their number in a row: new kinds are added at the end. An older program shows EIO for a kind that it does not know. */
 const KINDS: readonly NodeKind[] = ['file', 'folder', 'symlink', 'fifo', 'socket'];
 const PLACES: readonly ContentRecord['where'][] = ['none', 'inline', 'file'];
 const ACTIONS: readonly UploadRecord['action'][] = ['create-folder', 'create-file', 'new-version', 'relocate', 'trash'];
@@ -80,8 +80,8 @@ function unpackXattrs(xattrs: Readonly<Record<string, Uint8Array>> | null): Loca
 }
 
 /**
- * A time as one number: the stored form of layouts 1 to 3, so that older programs read the rows of this one. What is added to whole
- * milliseconds is the certainty.
+ * A time as one number: whole milliseconds plus a fraction for the certainty. This is the form of layouts 1 to 3, so older programs can
+ * read the rows of this one.
  */
 const CERTAINTY_PARTS = { exact: 0, racy: -0.5, suspect: -0.25, 'upper-bound': 0.25 } as const;
 
@@ -96,7 +96,7 @@ function unpackTime(stored: number | null): ServiceTime | null {
   return { ms: Math.ceil(stored), certainty: part === 0.5 ? 'racy' : part === 0.75 ? 'suspect' : 'exact' };
 }
 
-/** The last ones are left out where there are none, as in all rows of older programs: they need no step of a migration. */
+/** The last two values are left out if they are null. Rows of older programs lack them, so they need no migration step. */
 function packRemote(remote: RemoteFacet | null): readonly unknown[] | null {
   if (remote === null) return null;
   const { takenOverBy = null, nameBefore = null } = remote;
@@ -129,17 +129,17 @@ function unpackRemote(row: readonly unknown[] | null): RemoteFacet | null {
     createdHereMs: row[8] as number | null,
     ...(row[9] != null && { takenOverBy: row[9] as ContentId }),
     ...(row[10] != null && { nameBefore: row[10] as string }),
-    // A row of an older program may have a twelfth value: that the number in `shownAs` is for now. Every number is.
+    // A row of an older program may have a twelfth value, which is ignored: whether the number in `shownAs` is temporary. All are now.
   };
 }
 
-/** Bytes as they are. What is put belongs to the store: it must not change any more. */
+/** Bytes without encoding. The store keeps the array that is put: the caller must not change it any more. */
 const raw: Codec<Uint8Array> = {
   encode: (value) => value,
   decode: (bytes) => new Uint8Array(bytes),
 };
 
-/** Small contents: as they are. */
+/** Small contents, without encoding. */
 const small: Codec<Uint8Array | 'damaged'> = {
   encode: (value) => {
     if (value === 'damaged') throw new TypeError('damaged bytes are not stored');
@@ -303,7 +303,7 @@ const CODECS: { readonly [T in TableName]: Codec<Tables[T]['value']> } = {
   ),
 };
 
-/** What every version of this program must be able to read, before it knows the layout: not in checked rows. */
+/** Every version of this program must be able to read these before it knows the layout: they are not in checked rows. */
 const UNCHECKED_META: ReadonlySet<string> = new Set(['schema', 'migrating']);
 
 /** @param keyBytes `key` as `row-key` encodes it */
@@ -318,9 +318,14 @@ export function encodeValue<T extends TableName>(
 }
 
 /**
- * `bytes` may be lent: nothing of them is kept. What can be had again, or done without, is answered for when its row is damaged: a row
- * of a block map is not there (its blocks are fetched again), small bytes are `damaged`, that something is to be pushed says
- * the row by being there, and a push whose beginning is not known any more is begun anew.
+ * Keeps no view of `bytes`. Some damaged rows have a substitute, because their loss is harmless or their presence says enough
+ * (`valueOfDamaged`):
+ *
+ * - a row of a block map counts as missing: its blocks are fetched again,
+ * - small contents are `damaged`,
+ * - a dirty row still marks its node as dirty,
+ * - an upload row counts as missing: the push starts again,
+ * - a row of attributes of a removed node counts as missing.
  *
  * @throws DamagedRow
  */
@@ -335,7 +340,7 @@ export function decodeValue<T extends TableName>(
   return value === null ? valueOfDamaged(table, key) : CODECS[table].decode(value, key);
 }
 
-/** What a row that is not what was written is read as; undefined: as none. @throws DamagedRow */
+/** The substitute for a damaged row; undefined: the row counts as missing. @throws DamagedRow */
 export function valueOfDamaged<T extends TableName>(table: T, key: Tables[T]['key']): Tables[T]['value'] | undefined {
   if (table === 'inline') return 'damaged' as Tables[T]['value'];
   if (table === 'blocks' || table === 'upload' || table === 'departed') return undefined;
@@ -343,7 +348,7 @@ export function valueOfDamaged<T extends TableName>(table: T, key: Tables[T]['ke
   throw new DamagedRow(table, key);
 }
 
-/** Whether a row is what was written. */
+/** Whether a row has the right checksum. */
 export function isSound<T extends TableName>(
   table: T,
   key: Tables[T]['key'],
@@ -357,9 +362,9 @@ function isUnchecked(table: TableName, key: unknown): boolean {
   return table === 'meta' && UNCHECKED_META.has(key as string);
 }
 
-/** The disk gave another row than was written. */
+/** A row whose checksum is wrong: the disk returned other bytes than were written. */
 export class DamagedRow extends StorageError {
   constructor(table: TableName, key: unknown) {
-    super(`the store is damaged: row ${table} ${JSON.stringify(key)} is not what was written`);
+    super(`the store is damaged: row ${table} ${JSON.stringify(key)} has a wrong checksum`);
   }
 }

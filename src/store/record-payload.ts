@@ -4,7 +4,7 @@ import { decodeValue } from './record-codec.ts';
 import { decodeKey } from './row-key.ts';
 
 /**
- * The payload of a journal record: its rows, one after another.
+ * The payload of a journal record: the sequence of its rows.
  *
  *     length of the key u16 · length of the value u32 (REMOVED: the row is removed) · key · value
  */
@@ -32,13 +32,13 @@ export function encodeRows(rows: readonly Row[], target: Buffer): void {
   }
 }
 
-/** A row as it was recorded, not understood; `valueBytes` null: it is removed. */
+/** A recorded row, not decoded; `valueBytes` null: removed. */
 export interface RawRow {
   readonly keyBytes: Buffer;
   readonly valueBytes: Buffer | null;
 }
 
-/** The rows of a payload as they are; views of it. */
+/** The rows of a payload, not decoded, as views of it. */
 export function* rawRows(payload: Buffer): Generator<RawRow> {
   for (let at = 0; at < payload.byteLength; ) {
     if (at + ROW_HEADER_BYTES > payload.byteLength) throw new StorageError('a journal record ends within a row');
@@ -54,7 +54,7 @@ export function* rawRows(payload: Buffer): Generator<RawRow> {
   }
 }
 
-/** The rows of a payload; they keep views of it. */
+/** The rows of a payload, decoded. They keep views of it. */
 export function decodeRows(payload: Buffer, sequence: number): Row[] {
   const rows: Row[] = [];
   for (const { keyBytes, valueBytes } of rawRows(payload)) {

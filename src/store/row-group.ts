@@ -3,15 +3,17 @@ interface Keyed {
 }
 
 /**
- * Rows of one table with the same first member (of a whole table where keys are not tuples): found by the second member, walked
- * in key order. The order is made when someone asks, and kept up from then on: who removes a long row of rows asks again and
- * again, and sorting all of them each time took a minute of every two with 100,000 files deleted at once.
+ * Rows of one table with the same first member, or of a whole table whose keys are not tuples. They can be found by the second member and
+ * walked in key order.
+ *
+ * The first walk sorts the rows, and later changes keep the order. The removal of many rows walks again and again: with a sort for each
+ * walk, half of the time of deleting 100,000 files was sorting.
  */
 export class RowGroup<Row extends Keyed> {
   readonly #rows = new Map<number | string, Row>();
-  /** In key order; null until someone asks, and again after more changes than sorting anew would cost. */
+  /** In key order; null before the first walk, and after so many changes that another sort is cheaper. */
   #sorted: Row[] | null = null;
-  /** How often rows came into or went out of `#sorted` since someone asked. */
+  /** Insertions into and removals from `#sorted` since the last walk. */
   #shifts = 0;
 
   get size(): number {
@@ -26,7 +28,7 @@ export class RowGroup<Row extends Keyed> {
     return this.#rows.values();
   }
 
-  /** @returns whether there was none with that key */
+  /** @returns whether the key is new */
   set(second: number | string, row: Row): boolean {
     const isNew = !this.#rows.has(second);
     this.#rows.set(second, row);
@@ -43,21 +45,21 @@ export class RowGroup<Row extends Keyed> {
     if (sorted !== null) sorted.splice(firstAtOrBehind(sorted, row.keyBytes), 1);
   }
 
-  /** Rows in key order, from `start` (inclusive) on: as they are now, whatever changes later. */
+  /** The present rows in key order, from `start` (inclusive) on, as a copy. */
   inOrder(start: Uint8Array): Row[] {
     this.#shifts = 0;
     this.#sorted ??= [...this.#rows.values()].sort(byKey);
     return this.#sorted.slice(firstAtOrBehind(this.#sorted, start));
   }
 
-  /** What a row is about to come into or to go out of; null where the order is not kept up (any more). */
+  /** `#sorted`, for an insertion or a removal; null if the order is not kept (any more). */
   #toShift(): Row[] | null {
     if (this.#sorted !== null && ++this.#shifts > SHIFTS_MIN + this.#sorted.length / 4) this.#sorted = null;
     return this.#sorted;
   }
 }
 
-/** So many are kept up with in any case: a few hundred rows are removed between two looks. */
+/** The order is kept for at least this many changes: a few hundred rows are removed between two walks. */
 const SHIFTS_MIN = 1_000;
 
 export function byKey(a: Keyed, b: Keyed): number {

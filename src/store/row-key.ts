@@ -2,9 +2,8 @@ import { StorageError } from '../base/errors.ts';
 import type { TableName, Tables } from './tables.ts';
 
 /**
- * Keys as bytes: one byte for the table, then numbers as 8 bytes big endian and texts as UTF-8, so that the order of the
- * bytes is the order that `StoreReader` promises. All tables share one LMDB database: a batch over several of them is one
- * transaction there by nature.
+ * Keys as bytes: one byte for the table, then numbers as 8 bytes big endian and texts as UTF-8. The order of the bytes is therefore the
+ * order that `StoreReader` promises. All tables share one LMDB database, so a batch over several tables is one transaction.
  */
 
 const TABLE_BYTE: Readonly<Record<TableName, number>> = {
@@ -43,10 +42,10 @@ const SHAPE: Readonly<Record<TableName, readonly [Part, Part?]>> = {
 };
 
 const NUMBER_BYTES = 8;
-/** What LMDB takes at its page size, with room to spare. */
+/** Below the limit of LMDB at its page size. */
 const KEY_BYTES_MAX = 1900;
 
-/** @throws StorageError for a text that is too long or not well formed (it could not be told from another) */
+/** @throws StorageError for a text that is too long or not well formed (two such texts could have the same bytes) */
 export function encodeKey<T extends TableName>(table: T, key: Tables[T]['key']): Buffer {
   const second = SHAPE[table][1];
   if (second === undefined) return encodeParts(table, key as number | string, undefined);
@@ -54,13 +53,13 @@ export function encodeKey<T extends TableName>(table: T, key: Tables[T]['key']):
   return encodeParts(table, tuple[0], tuple[1]);
 }
 
-/** What all keys of a table, or all with a certain first member, begin with. */
+/** The common prefix of all keys of a table, or of those with one first member. */
 export function encodePrefix(table: TableName, first?: number): Buffer {
   if (first === undefined) return Buffer.of(TABLE_BYTE[table]);
   return encodeParts(table, first, undefined);
 }
 
-/** The smallest key behind everything that begins with `prefix`. */
+/** The smallest key after all keys that start with `prefix`. */
 export function behindPrefix(prefix: Uint8Array): Buffer {
   const end = Buffer.from(prefix);
   for (let at = end.byteLength - 1; at >= 0; at--) {
@@ -73,7 +72,7 @@ export function behindPrefix(prefix: Uint8Array): Buffer {
   throw new RangeError('nothing lies behind this prefix');
 }
 
-/** The smallest key behind `key`. */
+/** The smallest key after `key`. */
 export function behindKey(key: Uint8Array): Buffer {
   const next = Buffer.alloc(key.byteLength + 1);
   next.set(key);

@@ -1,6 +1,6 @@
 /**
- * A modification time by the service's clock. The service counts seconds, or not much less, so two changes of the same length can have
- * one time: git calls such an entry racily clean. `certainty` says what the time proves about the bytes:
+ * A modification time by the service's clock. Its resolution is a second or little less, so two versions of the same length can have
+ * the same time: git calls such an entry racily clean. `certainty` says what the time proves about the bytes:
  *
  * | certainty | origin | consequence |
  * | --- | --- | --- |
@@ -44,11 +44,11 @@ export function isSameServiceTime(one: ServiceTime | null, other: ServiceTime | 
 }
 
 /**
- * Whether bytes with `time` can be those that the service reports with `reportedMs`. Null: not known, so they can.
+ * Whether bytes with `time` can be those that the service reports with `reportedMs`. True if one of them is unknown (null).
  *
- * Compares milliseconds, also where one of both is a whole second: a service with a finer clock reports such times as well, and a remote save
- * in the same second would be lost. A service that reports seconds in listings and finer times in histories, or the reverse, causes a needless
- * copy (`judgeHistory`) when a file is overwritten that was never read here.
+ * Compares to the millisecond, even if one time is a whole second. A service with a finer clock reports whole seconds too, and a tolerance
+ * would overwrite a remote save of the same second. The price: a service with different resolutions in listings and histories causes a
+ * needless conflicted copy (`judgeHistory`) when a file that was never read here is overwritten.
  */
 export function mayBeTimeOf(time: ServiceTime | null, reportedMs: number | null): boolean {
   if (time === null || reportedMs === null) return true;

@@ -4,8 +4,8 @@ import { DamagedRow } from './record-codec.ts';
 import type { NodeRecord, StoreReader } from './tables.ts';
 
 /**
- * As `all('node', after)`, which ends at the first row that is damaged: from there on each inode that was ever given is looked up. Those
- * without a record that can be read come with undefined, so that a caller that works in short turns can count them.
+ * Like `all('node', after)`, but continues after a damaged row: from there on it looks up each inode number that was ever allocated. An
+ * inode without a readable record is returned with undefined, so that a caller that works in short turns can count it.
  */
 export function* soundNodes(
   store: StoreReader,

@@ -2,15 +2,15 @@ import { join } from 'node:path';
 import { StorageError } from '../base/errors.ts';
 import type { Disk } from './disk.ts';
 
-/** The lock of the owner, two journal files and the pages that LMDB writes for some deletions. */
+/** Enough for the owner lock, two journal files and the pages that LMDB writes for some deletions. */
 const ROOM_BYTES = 512 * 1024;
 const PIECE_BYTES = 64 * 1024;
 
 /**
- * Disk space that the store keeps allocated, so that a start on a full disk can mount what is here and take deletions. A start gives
- * back as much as it needs and takes it again at once for its own files. The room is refilled while the disk has some.
+ * Disk space that the store keeps allocated, so that a start on a full disk can mount the cached files and accept deletions. A start frees
+ * as much as it needs and takes it immediately for its own files. The file is refilled when the disk has space.
  *
- * Another program may take what was given back in between; the start then goes on without a journal file of its own.
+ * Another program may take the freed space in between. The start then continues without a journal file.
  */
 export class StartRoom {
   readonly #path: string;
@@ -24,7 +24,7 @@ export class StartRoom {
     this.#wantedBytes = Math.min(ROOM_BYTES, segmentBytes);
   }
 
-  /** Gives up to `sizeBytes` back to the disk. @returns false where nothing is left to give. Never throws */
+  /** Frees up to `sizeBytes`. @returns false if nothing is left. Never throws */
   give(sizeBytes: number): boolean {
     try {
       return this.#withFile((fd) => {
@@ -37,7 +37,7 @@ export class StartRoom {
     }
   }
 
-  /** Allocates what is missing, as far as the disk has room. Never throws. */
+  /** Allocates the missing part, as far as the disk has space. Never throws. */
   refill(): void {
     try {
       this.#withFile((fd) => {
@@ -46,7 +46,7 @@ export class StartRoom {
           this.#disk.write(fd, zeros.subarray(0, Math.min(PIECE_BYTES, this.#wantedBytes - at)), at);
       });
     } catch {
-      // A later start or end of the store tries again.
+      // Tried again at a later start or end of the store.
     }
   }
 

@@ -6,11 +6,11 @@ import { ownerOf } from './owner-lock.ts';
 import { behindPrefix, encodePrefix } from './row-key.ts';
 
 /**
- * How many changes wait for the service in a store that nobody has open, as its index has them; 0 where somebody has it open, who tells it
- * himself, or where it cannot be read.
+ * The number of changes that wait for the service in a store without an owner, according to its index. 0 if a process has the store open
+ * (that process reports the number itself), or if the store cannot be read.
  *
- * It is looked at without being owned: a mount that begins meanwhile is not refused for it. What a killed mount had in its journal only
- * is not counted; `cfs doctor` reads all.
+ * The store is read without the owner lock, so a mount can start meanwhile. Changes that a killed mount left in the journal only are not
+ * counted; `cfs doctor` counts them.
  */
 export async function waitingChanges(directory: string): Promise<number> {
   const path = join(directory, 'index');

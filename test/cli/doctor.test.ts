@@ -105,7 +105,7 @@ test('rows that are not what was written are named', async () => {
 
   expect(code).toBe(exitCode('store'));
   const words = text.replace(/\n +/g, ' ');
-  expect(words).toContain('2 of its rows are not what was written: node 2, name [1,"better"]');
+  expect(words).toContain('2 of its rows have a wrong checksum: node 2, name [1,"better"]');
 });
 
 test('a broken index is named', async () => {

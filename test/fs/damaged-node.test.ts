@@ -40,7 +40,7 @@ test('what is damaged about one file is an error for it and for its listing; all
 
   expect(await examineStore(directory, 'structure')).toMatchObject({
     state: 'broken',
-    reason: expect.stringContaining(`1 of its rows are not what was written: node ${ino}`),
+    reason: expect.stringContaining(`1 of its rows have a wrong checksum: node ${ino}`),
   });
   const source = await openUnsyncedInStore(directory, systemClock);
   const found: string[] = [];

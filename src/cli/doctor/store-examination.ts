@@ -96,7 +96,7 @@ function stateOf(error: unknown): 'unopened' | 'broken' {
 
 function damageOf(rows: readonly string[]): string {
   const more = rows.length > NAMED_MAX ? `, and ${rows.length - NAMED_MAX} more` : '';
-  return `${rows.length} of its rows are not what was written: ${rows.slice(0, NAMED_MAX).join(', ')}${more}`;
+  return `${rows.length} of its rows have a wrong checksum: ${rows.slice(0, NAMED_MAX).join(', ')}${more}`;
 }
 
 function countOf(rows: Iterable<unknown>): number {
