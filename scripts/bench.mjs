@@ -31,7 +31,7 @@ if (boot.status !== 0) process.exit(boot.status ?? 1);
 mkdirSync(`${root}/bench-results`, { recursive: true });
 
 // A benchmark that is a client itself is one under the mount's conditions.
-const { MOUNT_FLAGS } = await import('../dist/cli/launch/launch.js');
+const { MOUNT_FLAGS } = await import('../dist/mount/launch.js');
 const missed = [];
 for (const name of names.length > 0 ? names : known) {
   console.log(`\n== bench ${name}`);

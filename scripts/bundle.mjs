@@ -5,7 +5,7 @@ import { rolldown } from 'rolldown';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 
-for (const name of ['cli/mount', 'cli/mount-worker']) {
+for (const name of ['mount/mounting-process', 'mount/mount-worker']) {
   const bundle = await rolldown({
     input: `${root}src/${name}.ts`,
     platform: 'node',

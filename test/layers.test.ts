@@ -21,7 +21,22 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // Between the two, on the main thread.
   transfer: ['base', 'store', 'remote'],
   control: ['base'],
-  // The only place where all meet.
+  // A running mount: its two threads are assembled here.
+  mount: [
+    'base',
+    'config',
+    'remote',
+    'store',
+    'bytes',
+    'tree',
+    'content',
+    'sync',
+    'kernel',
+    'fs',
+    'transfer',
+    'control',
+  ],
+  // The command line.
   cli: [
     'base',
     'config',
@@ -37,6 +52,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'fs',
     'transfer',
     'control',
+    'mount',
   ],
 };
 

@@ -1,17 +1,17 @@
 import type { Command } from 'commander';
 import { programVersion } from '../base/program-version.ts';
 import { pathsOf } from '../config/paths.ts';
+import { readMountWords } from '../mount/mount-words.ts';
 import { addRow, newCommand } from './command-line.ts';
 import { CFS_MOUNT } from './command-table.ts';
 import { Invocation } from './invocation.ts';
-import { readMountWords } from './launch/mount-words.ts';
 import { mountOptions } from './option-flags.ts';
 
 export interface MountContext {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly print: (text: string) => void;
   readonly warn: (text: string) => void;
-  /** Another program than `dist/cli/mount.js` beside this file: for tests. */
+  /** Another program than `dist/mount/mounting-process.js` beside this file: for tests. */
   readonly program?: string;
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
+import { exitCode } from '../mount/exit-codes.ts';
 import { cfsMountProgram } from './cfs-mount-program.ts';
 import { runProgram, terminalOutput } from './command-line.ts';
-import { exitCode } from './exit-codes.ts';
 
 /** `cfs-mount DIR`: puts the cloud folder of a signed-in account at a directory. */
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env node
 import { systemClock } from '../base/clock.ts';
 import { pathsOf } from '../config/paths.ts';
+import { exitCode } from '../mount/exit-codes.ts';
+import { withPath } from '../mount/failure.ts';
 import { cfsProgram } from './cfs-program.ts';
 import { runProgram, terminalOutput } from './command-line.ts';
-import { exitCode } from './exit-codes.ts';
-import { withPath } from './failure.ts';
 
 /** `cfs`: everything about the cloud folder that is not mounting. Its commands: `command-table.ts`. */
 

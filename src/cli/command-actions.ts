@@ -1,6 +1,6 @@
+import { exitCode } from '../mount/exit-codes.ts';
 import type { CommandAction, CommandContext } from './command-context.ts';
 import type { CommandName } from './command-table.ts';
-import { exitCode } from './exit-codes.ts';
 import type { Invocation } from './invocation.ts';
 import { givenHere, loadedOptions, mountOptions } from './option-flags.ts';
 import { terminalPrompt } from './prompt.ts';

@@ -1,11 +1,11 @@
 import { fstatSync, writeFileSync } from 'node:fs';
 import { isatty } from 'node:tty';
 import { Argument, Command, CommanderError, Option } from 'commander';
+import { exitCode } from '../mount/exit-codes.ts';
+import { runToExit } from '../mount/failure.ts';
+import { visible } from '../mount/mount-event.ts';
 import type { CommandOutput } from './command-output.ts';
 import type { CommandRow } from './command-row.ts';
-import { exitCode } from './exit-codes.ts';
-import { runToExit } from './failure.ts';
-import { visible } from './mount-event.ts';
 import { addMountOptions } from './option-flags.ts';
 
 /** A program or subcommand that reports mistakes as one line, and throws instead of ending the process. */

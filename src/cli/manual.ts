@@ -1,7 +1,7 @@
 import { envNameOf, optionRows } from '../config/options.ts';
+import { EXIT_CODES } from '../mount/exit-codes.ts';
 import type { CommandRow } from './command-row.ts';
 import { CFS_MOUNT, commandRows } from './command-table.ts';
-import { EXIT_CODES } from './exit-codes.ts';
 
 /**
  * The manual pages, as text for man(7): made from the command table, the option table and the exit codes, so they cannot say

@@ -1,8 +1,8 @@
 import { envNameOf, optionRows } from '../config/options.ts';
+import { EXIT_CODES } from '../mount/exit-codes.ts';
 import type { CommandRow } from './command-row.ts';
 import { commandRows } from './command-table.ts';
 import { findingKinds } from './doctor/finding.ts';
-import { EXIT_CODES } from './exit-codes.ts';
 
 /** The tables of documents that are made from the code; `node scripts/readme.mjs` puts them there, a test compares. */
 

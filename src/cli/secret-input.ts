@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { UsageError } from '../base/errors.ts';
-import { visible } from './mount-event.ts';
+import { visible } from '../mount/mount-event.ts';
 
 /** More than any password or key has. */
 const SECRET_BYTES_MAX = 64 * 1024;

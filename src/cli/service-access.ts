@@ -2,10 +2,10 @@ import type { Clock } from '../base/clock.ts';
 import { silentLogger } from '../base/log.ts';
 import { programVersion } from '../base/program-version.ts';
 import { accountPaths, type Paths } from '../config/paths.ts';
+import { readAccountFile } from '../mount/account-file.ts';
+import { routeTo } from '../mount/service-route.ts';
 import { HttpService } from '../remote/http/http-service.ts';
-import { readAccountFile } from './account-file.ts';
 import { settledOptions } from './option-flags.ts';
-import { routeTo } from './service-route.ts';
 import type { ServiceWait } from './service-wait.ts';
 
 /** What a command needs that speaks with the service itself. */

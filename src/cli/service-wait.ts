@@ -1,8 +1,8 @@
 import type { Clock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
 import { formatDuration } from '../config/units.ts';
-import { exitCode } from './exit-codes.ts';
-import { visible } from './mount-event.ts';
+import { exitCode } from '../mount/exit-codes.ts';
+import { visible } from '../mount/mount-event.ts';
 
 /** How long a command waits before it prints a notice. */
 const SILENT_MS_MAX = 2_000;

@@ -13,6 +13,7 @@ import {
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { type Paths, pathsOf } from '../../src/config/paths.ts';
 import {
   type Account,
   accountFileOf,
@@ -20,9 +21,8 @@ import {
   chooseAccount,
   readAccountFile,
   writeAccountFile,
-} from '../../src/cli/account-file.ts';
-import { exitCode } from '../../src/cli/exit-codes.ts';
-import { type Paths, pathsOf } from '../../src/config/paths.ts';
+} from '../../src/mount/account-file.ts';
+import { exitCode } from '../../src/mount/exit-codes.ts';
 import { PROJECT } from '../imports.ts';
 
 const ACCOUNT: Account = {
@@ -132,7 +132,7 @@ test('where the disk takes a part of it only, the account that was there stays',
     }).catch((error) => {
       console.log(error.cause?.code ?? error.code ?? error.message);
     });`;
-  const words = [join(PROJECT, 'dist/cli/account-file.js'), file, JSON.stringify(ACCOUNT)];
+  const words = [join(PROJECT, 'dist/mount/account-file.js'), file, JSON.stringify(ACCOUNT)];
   const { stdout, stderr } = spawnSync(
     'sh',
     ['-c', 'ulimit -f 4; exec "$@"', 'sh', process.execPath, '-e', script, ...words],

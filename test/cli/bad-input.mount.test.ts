@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { userInfo } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { exitCode } from '../../src/cli/exit-codes.ts';
+import { exitCode } from '../../src/mount/exit-codes.ts';
 import { type CommandResult, runCommand } from '../harness/command.ts';
 import { inMountNamespace } from '../harness/mount-namespace.ts';
 import { missingForOtherUsers, testUnless } from '../harness/requirement.ts';

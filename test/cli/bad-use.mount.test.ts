@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type ExitReason, exitCode } from '../../src/cli/exit-codes.ts';
+import { type ExitReason, exitCode } from '../../src/mount/exit-codes.ts';
 import { type CommandResult, runCommand } from '../harness/command.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
 import { inMountNamespace } from '../harness/mount-namespace.ts';

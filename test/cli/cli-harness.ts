@@ -1,8 +1,8 @@
 import { mkdirSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Account, accountFileOf, writeAccountFile } from '../../src/cli/account-file.ts';
 import { accountName, accountPaths, pathsOf } from '../../src/config/paths.ts';
+import { type Account, accountFileOf, writeAccountFile } from '../../src/mount/account-file.ts';
 import { type CommandOptions, type CommandResult, runCommand } from '../harness/command.ts';
 import { PROJECT } from '../imports.ts';
 

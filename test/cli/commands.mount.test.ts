@@ -1,10 +1,10 @@
 import { mkdirSync, rmSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { accountNames } from '../../src/cli/account-file.ts';
-import { exitCode } from '../../src/cli/exit-codes.ts';
-import type { AccountState } from '../../src/cli/running-mounts.ts';
 import { accountPaths, pathsOf } from '../../src/config/paths.ts';
+import { accountNames } from '../../src/mount/account-file.ts';
+import { exitCode } from '../../src/mount/exit-codes.ts';
+import type { AccountState } from '../../src/mount/running-mounts.ts';
 import { type CommandResult, runCommand } from '../harness/command.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
 import { ReferenceServer } from '../harness/reference-server.ts';

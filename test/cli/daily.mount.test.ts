@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, readFileSync, readlinkSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { exitCode } from '../../src/cli/exit-codes.ts';
+import { exitCode } from '../../src/mount/exit-codes.ts';
 import { runCommand } from '../harness/command.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
 import { ReferenceServer } from '../harness/reference-server.ts';

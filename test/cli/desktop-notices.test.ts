@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { silentLogger } from '../../src/base/log.ts';
-import { DesktopNotices } from '../../src/cli/mounting/desktop-notices.ts';
+import { DesktopNotices } from '../../src/mount/desktop-notices.ts';
 import { ManualClock } from '../tree/tree-fixture.ts';
 
 const HOUR_MS = 3_600_000;

@@ -8,15 +8,15 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest
 import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import type { ContentId, ResourceUrl } from '../../src/base/vocabulary.ts';
-import type { Account } from '../../src/cli/account-file.ts';
 import { type SignInInputs, signIn } from '../../src/cli/commands/login.ts';
 import { statusCommand } from '../../src/cli/commands/status.ts';
 import { type FindingName, findingKinds } from '../../src/cli/doctor/finding.ts';
-import { exitCode } from '../../src/cli/exit-codes.ts';
-import { DIRECT_ROUTE } from '../../src/cli/service-route.ts';
 import { pathsOf } from '../../src/config/paths.ts';
 import { ControlServer } from '../../src/control/server.ts';
 import type { Status } from '../../src/control/status-model.ts';
+import type { Account } from '../../src/mount/account-file.ts';
+import { exitCode } from '../../src/mount/exit-codes.ts';
+import { DIRECT_ROUTE } from '../../src/mount/service-route.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
 import { Store } from '../../src/store/environment.ts';
 import { writeNode } from '../../src/store/node-table.ts';

@@ -4,12 +4,12 @@ import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { dirname, join } from 'node:path';
 import { text } from 'node:stream/consumers';
-import { type Account, writeAccountFile } from '../../src/cli/account-file.ts';
 import { doctorCommand } from '../../src/cli/commands/doctor.ts';
 import { type Machine, systemMachine } from '../../src/cli/doctor/machine.ts';
 import { examineStore } from '../../src/cli/doctor/store-examination.ts';
 import { type AccountPaths, accountName, accountPaths, pathsOf } from '../../src/config/paths.ts';
 import { findFusermount } from '../../src/kernel/fusermount.ts';
+import { type Account, writeAccountFile } from '../../src/mount/account-file.ts';
 import { CommandHome } from './cli-harness.ts';
 
 /** How `cfs doctor` ended. */

@@ -1,7 +1,7 @@
 import { closeSync, cpSync, openSync, readdirSync, rmSync, statSync, truncateSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { exitCode } from '../../src/cli/exit-codes.ts';
+import { exitCode } from '../../src/mount/exit-codes.ts';
 import { loneDoctor } from '../harness/lone-doctor.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
 import { stopProcess } from '../harness/stop-process.ts';

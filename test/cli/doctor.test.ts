@@ -7,8 +7,8 @@ import { BLOCK_BYTES, type ContentId, type Inode, ROOT_INODE } from '../../src/b
 import { ContentStore } from '../../src/bytes/content-store.ts';
 import { doctorCommand } from '../../src/cli/commands/doctor.ts';
 import { examineStore } from '../../src/cli/doctor/store-examination.ts';
-import { exitCode } from '../../src/cli/exit-codes.ts';
 import { pathsOf } from '../../src/config/paths.ts';
+import { exitCode } from '../../src/mount/exit-codes.ts';
 import { Store } from '../../src/store/environment.ts';
 import { writeNode } from '../../src/store/node-table.ts';
 import { sampleLocal, sampleNode } from '../store/sample-records.ts';

@@ -3,7 +3,7 @@ import { closeSync, constants, mkdtempSync, openSync, readSync, rmSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { EventPrinter } from '../../src/cli/mounting/event-printer.ts';
+import { EventPrinter } from '../../src/mount/event-printer.ts';
 import { ManualClock } from '../kernel/manual-clock.ts';
 
 /** A pipe in place of a terminal that was stopped: it takes so much, and says EAGAIN. */

@@ -5,10 +5,10 @@ import { expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { UsageError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
-import { exitCode } from '../../src/cli/exit-codes.ts';
-import { afterHandover } from '../../src/cli/mounting/handover.ts';
 import type { ControlHandlers } from '../../src/control/methods.ts';
 import { ControlServer } from '../../src/control/server.ts';
+import { exitCode } from '../../src/mount/exit-codes.ts';
+import { afterHandover } from '../../src/mount/handover.ts';
 import { idleStatus } from '../control/idle-status.ts';
 
 /** A start in a session, and the mount that has the store: it drains until it is asked to put the store down. */

@@ -1,7 +1,7 @@
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
-import { exitCode } from '../../src/cli/exit-codes.ts';
+import { exitCode } from '../../src/mount/exit-codes.ts';
 import type { CommandResult } from '../harness/command.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
 import { missingPrograms, missingRoot, testUnless } from '../harness/requirement.ts';

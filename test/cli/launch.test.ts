@@ -5,8 +5,8 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { UsageError } from '../../src/base/errors.ts';
 import { DemoServer } from '../../src/cli/demo/demo-server.ts';
-import { launchMount } from '../../src/cli/launch/launch.ts';
-import type { MountRequest } from '../../src/cli/launch/mount-request.ts';
+import { launchMount } from '../../src/mount/launch.ts';
+import type { MountRequest } from '../../src/mount/mount-request.ts';
 
 /** Processes that do not start, or hear nothing any more: a person is told in words, and nothing ends this process. */
 

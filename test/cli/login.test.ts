@@ -6,12 +6,12 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
-import { readAccountFile } from '../../src/cli/account-file.ts';
 import { loginCommand, signIn } from '../../src/cli/commands/login.ts';
 import { withService } from '../../src/cli/service-access.ts';
-import { DIRECT_ROUTE } from '../../src/cli/service-route.ts';
 import { ServiceWait } from '../../src/cli/service-wait.ts';
 import { accountPaths, pathsOf } from '../../src/config/paths.ts';
+import { readAccountFile } from '../../src/mount/account-file.ts';
+import { DIRECT_ROUTE } from '../../src/mount/service-route.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
 import { OtherServer } from '../harness/other-server.ts';
 

@@ -1,9 +1,9 @@
 import { spawnSync } from 'node:child_process';
 import { expect, test } from 'vitest';
 import { commandRows } from '../../src/cli/command-table.ts';
-import { EXIT_CODES } from '../../src/cli/exit-codes.ts';
 import { MANUAL_PAGES } from '../../src/cli/manual.ts';
 import { optionRows } from '../../src/config/options.ts';
+import { EXIT_CODES } from '../../src/mount/exit-codes.ts';
 import { missingPrograms, titled } from '../harness/requirement.ts';
 
 const pages = Object.entries(MANUAL_PAGES).map(([name, make]) => [name, make('1.2.3')] as const);

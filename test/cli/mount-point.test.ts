@@ -3,9 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { UsageError } from '../../src/base/errors.ts';
-import { exitCode } from '../../src/cli/exit-codes.ts';
-import { checkFuse, checkMountPoint, mountAt, mountTable, probeMount } from '../../src/cli/mount-point.ts';
 import { findFusermount, whyNoFusermount } from '../../src/kernel/fusermount.ts';
+import { exitCode } from '../../src/mount/exit-codes.ts';
+import { checkFuse, checkMountPoint, mountAt, mountTable, probeMount } from '../../src/mount/mount-point.ts';
 
 let directory: string;
 

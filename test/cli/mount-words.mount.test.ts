@@ -50,7 +50,7 @@ test('auto_unmount also frees the directory when it hears of the end before the 
   // What the kernel has kept says nothing about whether anybody is there.
   await mount.run('stat . > /dev/null');
   await stopProcess(pid);
-  const guard = new URL('../../dist/cli/mounting/auto-unmount.js', import.meta.url).href;
+  const guard = new URL('../../dist/mount/auto-unmount.js', import.meta.url).href;
   const leave = `import(${JSON.stringify(guard)}).then(({ unmountWhenKilled }) => unmountWhenKilled(${JSON.stringify(directory)}))`;
   await runCommand([process.execPath, '-e', leave]);
   const guards = () => commandLines().filter((line) => line.includes(`\0${directory}\0`));

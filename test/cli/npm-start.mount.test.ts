@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:net';
 import { afterEach, beforeEach, expect, onTestFailed, test } from 'vitest';
-import { exitCode } from '../../src/cli/exit-codes.ts';
+import { exitCode } from '../../src/mount/exit-codes.ts';
 import { runCommand, runScript } from '../harness/command.ts';
 import { PROJECT } from '../imports.ts';
 import { CommandHome } from './cli-harness.ts';

@@ -54,7 +54,12 @@ test('the package holds what is needed, and nothing else', () => {
   const paths = pack.files.map(({ path }) => path);
 
   expect(paths.filter((path) => !ALLOWED.some((pattern) => pattern.test(path)))).toEqual([]);
-  for (const needed of ['dist/cli/cfs-mount.js', 'dist/cli/cfs.js', 'dist/cli/mount.js', 'dist/cli/mount-worker.js'])
+  for (const needed of [
+    'dist/cli/cfs-mount.js',
+    'dist/cli/cfs.js',
+    'dist/mount/mounting-process.js',
+    'dist/mount/mount-worker.js',
+  ])
     expect(paths).toContain(needed);
   for (const needed of ['bin/cfs', 'bin/cfs-mount', 'man/cfs.1', 'man/cfs-mount.1', 'LICENSE', 'README.md'])
     expect(paths).toContain(needed);
@@ -83,10 +88,10 @@ test('of the parts of dist/ that are in the package each finds what it loads', (
   expect([...loaded].filter((path) => !packed.has(path))).toEqual([]);
 });
 
-test.each(['mount', 'mount-worker'])(
+test.each(['mounting-process', 'mount-worker'])(
   'the thread %s is one file, which finds what it names and tells of src/ in its traces',
   (name) => {
-    const place = join(PROJECT, 'dist/cli');
+    const place = join(PROJECT, 'dist/mount');
     const code = readFileSync(join(place, `${name}.js`), 'utf8');
     const map = JSON.parse(readFileSync(join(place, `${name}.js.map`), 'utf8')) as { sources: string[] };
 

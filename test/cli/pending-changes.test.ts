@@ -1,8 +1,8 @@
 import { beforeEach, expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
-import { pendingChanges, unsyncedFiles } from '../../src/cli/mounting/pending-changes.ts';
 import { LISTED_MAX } from '../../src/control/status-model.ts';
+import { pendingChanges, unsyncedFiles } from '../../src/mount/pending-changes.ts';
 import { writeNode } from '../../src/store/node-table.ts';
 import type { StoreReader } from '../../src/store/tables.ts';
 import { SyncReporter } from '../../src/sync/sync-reporter.ts';

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, onTestFailed, test } from 'vitest';
-import { exitCode } from '../../src/cli/exit-codes.ts';
+import { exitCode } from '../../src/mount/exit-codes.ts';
 import { runCommand } from '../harness/command.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
 import { PROJECT } from '../imports.ts';

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { ProgressLine, paceOf, progressBar, progressText } from '../../src/cli/commands/progress-line.ts';
-import { progressOf, withProgress } from '../../src/cli/mounting/sync-progress.ts';
 import type { SyncProgress } from '../../src/control/status-model.ts';
+import { progressOf, withProgress } from '../../src/mount/sync-progress.ts';
 import { ManualClock } from '../kernel/manual-clock.ts';
 
 /** What a person sees while a push of many lasts: pure functions from where it stands to a line. */

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { silentLogger } from '../../src/base/log.ts';
-import { QuotaWatch } from '../../src/cli/mounting/quota-watch.ts';
+import { QuotaWatch } from '../../src/mount/quota-watch.ts';
 import { ManualClock } from '../kernel/manual-clock.ts';
 
 let clock: ManualClock;

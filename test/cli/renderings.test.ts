@@ -11,11 +11,11 @@ import { watch } from '../../src/cli/commands/status-watch.ts';
 import { chooseItem, type TrashItem, trashLines } from '../../src/cli/commands/trash.ts';
 import { chooseVersion, namedVersions, parseVersionOf } from '../../src/cli/commands/version-choice.ts';
 import { versionLines } from '../../src/cli/commands/versions.ts';
-import { failureOf } from '../../src/cli/failure.ts';
-import type { AccountState } from '../../src/cli/running-mounts.ts';
 import { loadOptions } from '../../src/config/load.ts';
 import { pathsOf } from '../../src/config/paths.ts';
 import type { MountMetrics } from '../../src/control/mount-metrics.ts';
+import { failureOf } from '../../src/mount/failure.ts';
+import type { AccountState } from '../../src/mount/running-mounts.ts';
 import { ManualClock } from '../kernel/manual-clock.ts';
 
 /** From what is known to the lines that a person, a script or Prometheus reads. */

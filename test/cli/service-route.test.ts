@@ -7,14 +7,14 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { systemClock } from '../../src/base/clock.ts';
 import { UsageError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
-import { type Account, accountFileOf, readAccountFile, writeAccountFile } from '../../src/cli/account-file.ts';
 import { signIn } from '../../src/cli/commands/login.ts';
 import { installService } from '../../src/cli/commands/service.ts';
-import { outageReason } from '../../src/cli/mounting/outage-reason.ts';
 import { givenHere } from '../../src/cli/option-flags.ts';
-import { DIRECT_ROUTE, routeTo } from '../../src/cli/service-route.ts';
 import { loadOptions } from '../../src/config/load.ts';
 import { pathsOf } from '../../src/config/paths.ts';
+import { type Account, accountFileOf, readAccountFile, writeAccountFile } from '../../src/mount/account-file.ts';
+import { outageReason } from '../../src/mount/outage-reason.ts';
+import { DIRECT_ROUTE, routeTo } from '../../src/mount/service-route.ts';
 import { systemCertificates } from '../../src/remote/certificates.ts';
 import { Transport, type TransportOptions } from '../../src/remote/http/transport.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';

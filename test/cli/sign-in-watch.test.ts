@@ -2,8 +2,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { type Account, writeAccountFile } from '../../src/cli/account-file.ts';
-import { SignInWatch } from '../../src/cli/mounting/sign-in-watch.ts';
+import { type Account, writeAccountFile } from '../../src/mount/account-file.ts';
+import { SignInWatch } from '../../src/mount/sign-in-watch.ts';
 import { ManualClock } from '../kernel/manual-clock.ts';
 
 const FIRST: Account = {

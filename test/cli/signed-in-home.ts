@@ -1,10 +1,10 @@
 import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
-import { accountNames, readAccountFile } from '../../src/cli/account-file.ts';
 import { loginCommand } from '../../src/cli/commands/login.ts';
 import { ServiceWait } from '../../src/cli/service-wait.ts';
 import { accountPaths, pathsOf } from '../../src/config/paths.ts';
+import { accountNames, readAccountFile } from '../../src/mount/account-file.ts';
 import { HttpService } from '../../src/remote/http/http-service.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
 import { CommandHome } from './cli-harness.ts';

@@ -2,10 +2,10 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { accountFileOf, writeAccountFile } from '../../src/cli/account-file.ts';
 import { installService, removeService } from '../../src/cli/commands/service.ts';
 import { loadOptions } from '../../src/config/load.ts';
 import { pathsOf } from '../../src/config/paths.ts';
+import { accountFileOf, writeAccountFile } from '../../src/mount/account-file.ts';
 
 let home: string;
 

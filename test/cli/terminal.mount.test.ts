@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
-import { exitCode } from '../../src/cli/exit-codes.ts';
+import { exitCode } from '../../src/mount/exit-codes.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
 import { atTerminal } from '../harness/terminal.ts';
 import { PROJECT } from '../imports.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { parkReasonText } from '../../src/cli/mounting/park-reason.ts';
+import { parkReasonText } from '../../src/mount/park-reason.ts';
 import type { ParkReason } from '../../src/store/tables.ts';
 import { filesBelow, textOf } from '../imports.ts';
 

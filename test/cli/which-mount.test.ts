@@ -6,11 +6,11 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { findInMount } from '../../src/cli/commands/file-in-mount.ts';
 import { mountAndPath } from '../../src/cli/commands/sync.ts';
-import { exitCode } from '../../src/cli/exit-codes.ts';
-import { mountPathOf } from '../../src/cli/mount-point.ts';
-import { chooseMount } from '../../src/cli/running-mounts.ts';
 import { ServiceWait } from '../../src/cli/service-wait.ts';
 import { pathsOf } from '../../src/config/paths.ts';
+import { exitCode } from '../../src/mount/exit-codes.ts';
+import { mountPathOf } from '../../src/mount/mount-point.ts';
+import { chooseMount } from '../../src/mount/running-mounts.ts';
 import { answeringMount } from './answering-mount.ts';
 import { CommandHome } from './cli-harness.ts';
 

@@ -10,18 +10,18 @@ import {
 } from '../../src/base/errors.ts';
 import { progressText } from '../../src/cli/commands/progress-line.ts';
 import { statusText } from '../../src/cli/commands/status.ts';
-import { EXIT_CODES, exitCode } from '../../src/cli/exit-codes.ts';
-import { failureOf } from '../../src/cli/failure.ts';
+import { NoMountError } from '../../src/control/client.ts';
+import type { Status } from '../../src/control/status-model.ts';
+import { EXIT_CODES, exitCode } from '../../src/mount/exit-codes.ts';
+import { failureOf } from '../../src/mount/failure.ts';
+import { eventLine, type MountEvent } from '../../src/mount/mount-event.ts';
 import {
   type MountRequest,
   mountEnvironment,
   parseMountAnswer,
   readMountRequest,
-} from '../../src/cli/launch/mount-request.ts';
-import { eventLine, type MountEvent } from '../../src/cli/mount-event.ts';
-import type { AccountState } from '../../src/cli/running-mounts.ts';
-import { NoMountError } from '../../src/control/client.ts';
-import type { Status } from '../../src/control/status-model.ts';
+} from '../../src/mount/mount-request.ts';
+import type { AccountState } from '../../src/mount/running-mounts.ts';
 import { textOf } from '../imports.ts';
 
 describe('events', () => {

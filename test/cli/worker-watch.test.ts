@@ -1,7 +1,7 @@
 import { EventEmitter } from 'node:events';
 import { expect, test } from 'vitest';
 import { silentLogger } from '../../src/base/log.ts';
-import { WorkerWatch } from '../../src/cli/mounting/worker-watch.ts';
+import { WorkerWatch } from '../../src/mount/worker-watch.ts';
 import { ManualClock } from '../kernel/manual-clock.ts';
 
 const MOUNT = { directory: '/somewhere', device: '0:42', descriptor: 42 };

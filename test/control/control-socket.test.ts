@@ -7,10 +7,10 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { StorageError, UsageError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
-import { exitCode } from '../../src/cli/exit-codes.ts';
 import { callControl, NoMountError } from '../../src/control/client.ts';
 import type { ControlHandlers } from '../../src/control/methods.ts';
 import { ControlServer } from '../../src/control/server.ts';
+import { exitCode } from '../../src/mount/exit-codes.ts';
 import { ManualClock } from '../kernel/manual-clock.ts';
 import { idleStatus } from './idle-status.ts';
 

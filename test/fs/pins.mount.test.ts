@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, onTestFailed, test } from 'vitest';
-import { exitCode } from '../../src/cli/exit-codes.ts';
 import type { PinnedPath } from '../../src/control/status-model.ts';
+import { exitCode } from '../../src/mount/exit-codes.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
 import { OtherProgram } from '../harness/other-program.ts';
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, onTestFailed, test } from 'vitest';
-import { runningMounts } from '../../src/cli/running-mounts.ts';
 import { pathsOf } from '../../src/config/paths.ts';
 import { callControl } from '../../src/control/client.ts';
+import { runningMounts } from '../../src/mount/running-mounts.ts';
 import { openAdministration } from '../../src/server/reference-server.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
 import { ReferenceServer } from '../harness/reference-server.ts';

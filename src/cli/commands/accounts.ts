@@ -4,13 +4,13 @@ import type { Clock } from '../../base/clock.ts';
 import { StorageError, UsageError } from '../../base/errors.ts';
 import { silentLogger } from '../../base/log.ts';
 import { accountPaths, type Paths, storeDirectories } from '../../config/paths.ts';
+import { chooseAccount } from '../../mount/account-file.ts';
+import { exitCode } from '../../mount/exit-codes.ts';
+import { visible } from '../../mount/mount-event.ts';
+import { localFiles } from '../../mount/pending-changes.ts';
+import { type AccountState, accountStates } from '../../mount/running-mounts.ts';
 import { Store } from '../../store/environment.ts';
-import { chooseAccount } from '../account-file.ts';
 import type { CommandOutput } from '../command-output.ts';
-import { exitCode } from '../exit-codes.ts';
-import { visible } from '../mount-event.ts';
-import { localFiles } from '../mounting/pending-changes.ts';
-import { type AccountState, accountStates } from '../running-mounts.ts';
 
 /** Of the files that stay on this machine so many are named. */
 const NAMED_MAX = 10;

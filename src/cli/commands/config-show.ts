@@ -1,8 +1,8 @@
 import type { LoadedOptions } from '../../config/load.ts';
 import { envNameOf, fileKeyOf, type OptionKey, optionRows } from '../../config/options.ts';
 import type { Paths } from '../../config/paths.ts';
-import { exitCode } from '../exit-codes.ts';
-import { visible } from '../mount-event.ts';
+import { exitCode } from '../../mount/exit-codes.ts';
+import { visible } from '../../mount/mount-event.ts';
 
 /**
  * `cfs config show [mount flags]`: the effective value and the source of each option. Loading the options reports all wrong

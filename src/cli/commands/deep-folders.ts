@@ -2,7 +2,7 @@ import { constants } from 'node:fs';
 import { type FileHandle, mkdir, open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { systemCodeOf } from '../../base/errors.ts';
-import { withPath } from '../failure.ts';
+import { withPath } from '../../mount/failure.ts';
 
 const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY;
 

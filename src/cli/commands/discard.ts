@@ -1,9 +1,9 @@
 import type { Paths } from '../../config/paths.ts';
 import { callControl } from '../../control/client.ts';
 import type { DiscardedChange } from '../../control/status-model.ts';
+import { exitCode } from '../../mount/exit-codes.ts';
+import { visible } from '../../mount/mount-event.ts';
 import type { CommandOutput } from '../command-output.ts';
-import { exitCode } from '../exit-codes.ts';
-import { visible } from '../mount-event.ts';
 import { mountAndPath } from './sync.ts';
 
 export interface DiscardFlags {

@@ -1,13 +1,13 @@
 import { UsageError } from '../../base/errors.ts';
 import { accountPaths, type Paths } from '../../config/paths.ts';
-import { accountNames, NOT_SIGNED_IN, readAccountFile } from '../account-file.ts';
+import { accountNames, NOT_SIGNED_IN, readAccountFile } from '../../mount/account-file.ts';
+import { exitCode } from '../../mount/exit-codes.ts';
+import { visible } from '../../mount/mount-event.ts';
 import { examineMachine, examineStores, type Looked, problemsOf } from '../doctor/examination.ts';
 import { FINDINGS } from '../doctor/finding.ts';
 import { type Machine, systemMachine } from '../doctor/machine.ts';
 import { lookedText, reportJson, summaryText } from '../doctor/report.ts';
 import { examineInProcess, type StoreExaminer } from '../doctor/store-examiner.ts';
-import { exitCode } from '../exit-codes.ts';
-import { visible } from '../mount-event.ts';
 
 export interface DoctorFlags {
   /** Only the stores, every byte of them. */

@@ -7,12 +7,12 @@ import { accountPaths, type Paths, storeDirectories } from '../../config/paths.t
 import { formatBytes } from '../../config/units.ts';
 import { PART_BYTES_MAX } from '../../control/methods.ts';
 import type { UnsyncedFile } from '../../control/status-model.ts';
-import { chooseAccount } from '../account-file.ts';
+import { chooseAccount } from '../../mount/account-file.ts';
+import { exitCode } from '../../mount/exit-codes.ts';
+import { visible } from '../../mount/mount-event.ts';
+import { mountPathOf } from '../../mount/mount-point.ts';
+import { accountStates } from '../../mount/running-mounts.ts';
 import type { CommandOutput } from '../command-output.ts';
-import { exitCode } from '../exit-codes.ts';
-import { visible } from '../mount-event.ts';
-import { mountPathOf } from '../mount-point.ts';
-import { accountStates } from '../running-mounts.ts';
 import { DeepFolders } from './deep-folders.ts';
 import {
   openUnsyncedInMount,

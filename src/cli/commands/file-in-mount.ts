@@ -5,9 +5,9 @@ import type { ResourceUrl } from '../../base/vocabulary.ts';
 import type { Paths } from '../../config/paths.ts';
 import { callControl } from '../../control/client.ts';
 import type { Located } from '../../control/status-model.ts';
-import { exitCode } from '../exit-codes.ts';
-import { visible } from '../mount-event.ts';
-import type { RunningMount } from '../running-mounts.ts';
+import { exitCode } from '../../mount/exit-codes.ts';
+import { visible } from '../../mount/mount-event.ts';
+import type { RunningMount } from '../../mount/running-mounts.ts';
 import type { ServiceWait } from '../service-wait.ts';
 import { mountAndPath } from './sync.ts';
 

@@ -1,8 +1,8 @@
 import { LOG_LEVELS } from '../../base/log-level.ts';
 import type { Paths } from '../../config/paths.ts';
 import { callControl } from '../../control/client.ts';
-import { exitCode } from '../exit-codes.ts';
-import { chooseMount } from '../running-mounts.ts';
+import { exitCode } from '../../mount/exit-codes.ts';
+import { chooseMount } from '../../mount/running-mounts.ts';
 
 /** `cfs log-level [LEVEL]`: sets the log level of a running mount until it ends; without LEVEL it prints the level. */
 export async function logLevelCommand(

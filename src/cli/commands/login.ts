@@ -2,16 +2,16 @@ import type { Clock } from '../../base/clock.ts';
 import { ApiError, ProtocolError, SignInError, TransportError, UsageError } from '../../base/errors.ts';
 import { type Logger, silentLogger } from '../../base/log.ts';
 import { accountName, type Paths } from '../../config/paths.ts';
+import { type Account, accountFileOf, readAccountFile, withProxy, writeAccountFile } from '../../mount/account-file.ts';
+import { exitCode } from '../../mount/exit-codes.ts';
+import { transportReason } from '../../mount/failure.ts';
+import { visible } from '../../mount/mount-event.ts';
+import { routeTo, type ServiceRoute } from '../../mount/service-route.ts';
 import { shapeOf } from '../../protocol/endpoints.ts';
 import type { RemoteUser } from '../../remote/account.ts';
 import { HttpService } from '../../remote/http/http-service.ts';
-import { type Account, accountFileOf, readAccountFile, withProxy, writeAccountFile } from '../account-file.ts';
-import { exitCode } from '../exit-codes.ts';
-import { transportReason } from '../failure.ts';
-import { visible } from '../mount-event.ts';
 import { settledOptions } from '../option-flags.ts';
 import type { Prompt } from '../prompt.ts';
-import { routeTo, type ServiceRoute } from '../service-route.ts';
 import type { ServiceWait } from '../service-wait.ts';
 
 /** What a sign-in needs; all of it may stand in the environment, and what does not is asked for at a terminal. */

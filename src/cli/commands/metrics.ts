@@ -1,9 +1,9 @@
 import type { Paths } from '../../config/paths.ts';
 import { callControl } from '../../control/client.ts';
 import type { MountMetrics } from '../../control/mount-metrics.ts';
-import { exitCode } from '../exit-codes.ts';
-import { visible } from '../mount-event.ts';
-import { accountStates, isMeant, isRunning, noMount } from '../running-mounts.ts';
+import { exitCode } from '../../mount/exit-codes.ts';
+import { visible } from '../../mount/mount-event.ts';
+import { accountStates, isMeant, isRunning, noMount } from '../../mount/running-mounts.ts';
 
 /** `cfs metrics`: the counters of all mounts (of one account's, where it is named) as Prometheus reads them. */
 export async function metricsCommand(

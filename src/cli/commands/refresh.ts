@@ -1,8 +1,8 @@
 import type { Paths } from '../../config/paths.ts';
 import { callControl } from '../../control/client.ts';
+import { exitCode } from '../../mount/exit-codes.ts';
+import { heldText, visible } from '../../mount/mount-event.ts';
 import type { CommandOutput } from '../command-output.ts';
-import { exitCode } from '../exit-codes.ts';
-import { heldText, visible } from '../mount-event.ts';
 import type { ServiceWait } from '../service-wait.ts';
 import { mountAndPath } from './sync.ts';
 

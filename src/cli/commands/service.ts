@@ -7,12 +7,12 @@ import { UsageError } from '../../base/errors.ts';
 import { OPTIONS, type OptionKey, type Options } from '../../config/options.ts';
 import { accountPaths, type Paths } from '../../config/paths.ts';
 import { formatDuration } from '../../config/units.ts';
-import { chooseAccount, withProxy, writeAccountFile } from '../account-file.ts';
-import { EXIT_CODES, exitCode } from '../exit-codes.ts';
-import { withPath } from '../failure.ts';
-import { visible } from '../mount-event.ts';
-import { namedPathOf } from '../mount-point.ts';
-import { ROUTE_VARIABLES, routeTo } from '../service-route.ts';
+import { chooseAccount, withProxy, writeAccountFile } from '../../mount/account-file.ts';
+import { EXIT_CODES, exitCode } from '../../mount/exit-codes.ts';
+import { withPath } from '../../mount/failure.ts';
+import { visible } from '../../mount/mount-event.ts';
+import { namedPathOf } from '../../mount/mount-point.ts';
+import { ROUTE_VARIABLES, routeTo } from '../../mount/service-route.ts';
 import { unitNameOf, unitText } from './service-unit.ts';
 
 /** What an end needs beyond the push of what is pending. */

@@ -1,7 +1,7 @@
 import { UsageError } from '../../base/errors.ts';
+import { exitCode } from '../../mount/exit-codes.ts';
+import { visible } from '../../mount/mount-event.ts';
 import type { CommandOutput } from '../command-output.ts';
-import { exitCode } from '../exit-codes.ts';
-import { visible } from '../mount-event.ts';
 import { DOCUMENTS_MS_MAX, type ServiceDeps, withService } from '../service-access.ts';
 import { findFileInMount } from './file-in-mount.ts';
 

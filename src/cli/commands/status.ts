@@ -2,11 +2,11 @@ import type { Clock } from '../../base/clock.ts';
 import { accountPaths, type Paths, storeDirectories } from '../../config/paths.ts';
 import { formatBytes, formatDuration } from '../../config/units.ts';
 import type { Status } from '../../control/status-model.ts';
+import { exitCode } from '../../mount/exit-codes.ts';
+import { heldText, visible } from '../../mount/mount-event.ts';
+import { type AccountState, accountStates } from '../../mount/running-mounts.ts';
 import { ownerOf } from '../../store/owner-lock.ts';
 import { waitingChanges } from '../../store/waiting-changes.ts';
-import { exitCode } from '../exit-codes.ts';
-import { heldText, visible } from '../mount-event.ts';
-import { type AccountState, accountStates } from '../running-mounts.ts';
 import { pinText } from './pin.ts';
 import { watch } from './status-watch.ts';
 

@@ -4,11 +4,11 @@ import { UsageError } from '../../base/errors.ts';
 import type { Paths } from '../../config/paths.ts';
 import { callControl } from '../../control/client.ts';
 import type { ControlMethods } from '../../control/methods.ts';
+import { exitCode } from '../../mount/exit-codes.ts';
+import { visible } from '../../mount/mount-event.ts';
+import { mountPathOf, namedPathOf } from '../../mount/mount-point.ts';
+import { accountStates, chooseMount, isRunning, noMount, type RunningMount } from '../../mount/running-mounts.ts';
 import type { CommandOutput } from '../command-output.ts';
-import { exitCode } from '../exit-codes.ts';
-import { visible } from '../mount-event.ts';
-import { mountPathOf, namedPathOf } from '../mount-point.ts';
-import { accountStates, chooseMount, isRunning, noMount, type RunningMount } from '../running-mounts.ts';
 import { ProgressLine } from './progress-line.ts';
 
 export interface SyncFlags {

@@ -3,11 +3,11 @@ import { UsageError } from '../../base/errors.ts';
 import { processLife } from '../../base/process-life.ts';
 import type { Paths } from '../../config/paths.ts';
 import { callControl } from '../../control/client.ts';
+import { exitCode } from '../../mount/exit-codes.ts';
+import { visible } from '../../mount/mount-event.ts';
+import { detachMount, isOurs, mountAt, mountPathOf, probeMount } from '../../mount/mount-point.ts';
+import { chooseMount } from '../../mount/running-mounts.ts';
 import type { CommandOutput } from '../command-output.ts';
-import { exitCode } from '../exit-codes.ts';
-import { visible } from '../mount-event.ts';
-import { detachMount, isOurs, mountAt, mountPathOf, probeMount } from '../mount-point.ts';
-import { chooseMount } from '../running-mounts.ts';
 import { ProgressLine } from './progress-line.ts';
 
 export interface UmountFlags {

@@ -8,7 +8,7 @@ import type { Extent, Inode } from '../../base/vocabulary.ts';
 import { ContentStore } from '../../bytes/content-store.ts';
 import { callControl } from '../../control/client.ts';
 import type { UnsyncedFile } from '../../control/status-model.ts';
-import { partsHere, type UnsyncedPart, unsyncedFiles } from '../mounting/pending-changes.ts';
+import { partsHere, type UnsyncedPart, unsyncedFiles } from '../../mount/pending-changes.ts';
 import { openStore } from './accounts.ts';
 import { DeepFolders } from './deep-folders.ts';
 

@@ -1,8 +1,8 @@
 import { UsageError } from '../../base/errors.ts';
 import type { RemoteVersion } from '../../base/resources.ts';
 import { type NamedVersion, named } from '../../fs/file-history.ts';
-import { exitCode } from '../exit-codes.ts';
-import { visible } from '../mount-event.ts';
+import { exitCode } from '../../mount/exit-codes.ts';
+import { visible } from '../../mount/mount-event.ts';
 
 /** What people may choose from, under the names of `.versions/`: what arrived whole. */
 export function namedVersions(versions: readonly RemoteVersion[]): readonly NamedVersion[] {

@@ -1,10 +1,10 @@
 import { type FileHandle, open, rm } from 'node:fs/promises';
 import { formatBytes } from '../../config/units.ts';
 import type { NamedVersion } from '../../fs/file-history.ts';
+import { withPath } from '../../mount/failure.ts';
+import { visible } from '../../mount/mount-event.ts';
 import type { HttpService } from '../../remote/http/http-service.ts';
 import type { CommandOutput } from '../command-output.ts';
-import { withPath } from '../failure.ts';
-import { visible } from '../mount-event.ts';
 import type { ServiceWait } from '../service-wait.ts';
 
 /**

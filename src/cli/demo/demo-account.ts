@@ -1,7 +1,7 @@
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { accountPaths, type Paths } from '../../config/paths.ts';
-import { readAccountFile } from '../account-file.ts';
+import { readAccountFile } from '../../mount/account-file.ts';
 
 /** The account of `cfs demo`, as kept beside the server's data once its tree is complete. */
 export interface DemoAccount {

@@ -1,7 +1,7 @@
 import { createLogger } from '../../base/log.ts';
+import { failureOf } from '../../mount/failure.ts';
 import type { Administration } from '../../server/administration.ts';
 import { ReferenceServer } from '../../server/reference-server.ts';
-import { failureOf } from '../failure.ts';
 import type { DemoServerAnswer, DemoServerQuestion } from './demo-server-messages.ts';
 
 /** The embedded server of `npm start`, as a process. Started by `DemoServer` with an IPC channel, never by hand. */

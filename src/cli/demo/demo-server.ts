@@ -3,7 +3,7 @@ import { closeSync, mkdirSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { UsageError } from '../../base/errors.ts';
-import { exitCode } from '../exit-codes.ts';
+import { exitCode } from '../../mount/exit-codes.ts';
 import type { DemoServerAnswer, DemoServerQuestion } from './demo-server-messages.ts';
 
 const PROGRAM = fileURLToPath(new URL('./demo-server-process.js', import.meta.url));

@@ -3,11 +3,11 @@ import { join } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
 import type { Options } from '../../config/options.ts';
 import { homeDirectory, type Paths } from '../../config/paths.ts';
-import { type LaunchedMount, launchMount } from '../launch/launch.ts';
+import { type LaunchedMount, launchMount } from '../../mount/launch.ts';
+import { visible } from '../../mount/mount-event.ts';
+import { checkFuse, checkMountPoint } from '../../mount/mount-point.ts';
 import { checkNotMounted, mountRequest } from '../launch/mount-command.ts';
 import { SignalRelay } from '../launch/signal-relay.ts';
-import { visible } from '../mount-event.ts';
-import { checkFuse, checkMountPoint } from '../mount-point.ts';
 import { type DemoAccount, knownAccount } from './demo-account.ts';
 import { DemoServer } from './demo-server.ts';
 

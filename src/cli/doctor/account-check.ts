@@ -4,8 +4,8 @@ import { loadOptions } from '../../config/load.ts';
 import type { Options } from '../../config/options.ts';
 import { type AccountPaths, accountPaths, type Paths } from '../../config/paths.ts';
 import { unknownVariables } from '../../config/variables.ts';
-import { type Account, readAccountFile } from '../account-file.ts';
-import { visible } from '../mount-event.ts';
+import { type Account, readAccountFile } from '../../mount/account-file.ts';
+import { visible } from '../../mount/mount-event.ts';
 import { type Finding, finding } from './finding.ts';
 
 const OTHERS = 0o077;

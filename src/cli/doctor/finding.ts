@@ -1,4 +1,4 @@
-import type { ExitReason } from '../exit-codes.ts';
+import type { ExitReason } from '../../mount/exit-codes.ts';
 
 /** The areas that `cfs doctor` checks, in this order: an early problem often explains later ones. */
 export const AREAS = ['fuse', 'configuration', 'account', 'service', 'store', 'disk', 'mount'] as const;
@@ -274,7 +274,7 @@ export const FINDINGS = {
   'mount-hangs': problem('mount', 'failure', {
     symptom: 'programs hang in the mount',
     cause: 'the process of the mount does not answer the kernel: it is stopped, or this is a defect',
-    cure: 'kill -9 its process (cli/mount.js in ps(1)) to free the programs, then run cfs-mount {}; no closed file is lost',
+    cure: 'kill -9 its process (mounting-process.js in ps(1)) to free the programs, then run cfs-mount {}; no closed file is lost',
   }),
   'mount-silent': problem('mount', 'failure', {
     symptom: '`cfs status` says that the mount does not answer',

@@ -5,7 +5,7 @@ import { systemClock } from '../../base/clock.ts';
 import { loadAddon } from '../../base/native.ts';
 import { type SystemKind, systemKind } from '../../base/supported-system.ts';
 import { type Fusermount, findFusermount } from '../../kernel/fusermount.ts';
-import { probeMount } from '../mount-point.ts';
+import { probeMount } from '../../mount/mount-point.ts';
 
 /** The system that `cfs doctor` looks at: where its parts are, and what it answers. Tests break one part after the other. */
 export interface Machine {

@@ -1,4 +1,4 @@
-import { visible } from '../mount-event.ts';
+import { visible } from '../../mount/mount-event.ts';
 import type { Looked } from './examination.ts';
 import { FINDINGS, type Finding } from './finding.ts';
 

@@ -3,13 +3,13 @@ import { silentLogger } from '../../base/log.ts';
 import { isLoopback } from '../../base/proxy.ts';
 import type { Options } from '../../config/options.ts';
 import { formatDuration } from '../../config/units.ts';
+import type { Account } from '../../mount/account-file.ts';
+import { routeTo, type ServiceRoute } from '../../mount/service-route.ts';
 import { certificateFaultOf } from '../../remote/certificate-failure.ts';
 import { HttpService } from '../../remote/http/http-service.ts';
 import { Transport } from '../../remote/http/transport.ts';
 import { proxyFailureOf } from '../../remote/proxy-failure.ts';
 import { StrangeNetworkError } from '../../remote/strange-network.ts';
-import type { Account } from '../account-file.ts';
-import { routeTo, type ServiceRoute } from '../service-route.ts';
 import { type Finding, finding } from './finding.ts';
 import type { Machine } from './machine.ts';
 

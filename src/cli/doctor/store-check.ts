@@ -5,7 +5,7 @@ import type { Options } from '../../config/options.ts';
 import { storeDirectories } from '../../config/paths.ts';
 import { formatBytes } from '../../config/units.ts';
 import type { Status } from '../../control/status-model.ts';
-import { visible } from '../mount-event.ts';
+import { visible } from '../../mount/mount-event.ts';
 import type { KnownAccount } from './account-check.ts';
 import { type Finding, finding } from './finding.ts';
 import type { Machine } from './machine.ts';

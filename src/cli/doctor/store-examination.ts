@@ -3,9 +3,9 @@ import { StorageError, systemCodeOf, UsageError } from '../../base/errors.ts';
 import { silentLogger } from '../../base/log.ts';
 import { ContentStore } from '../../bytes/content-store.ts';
 import { checkBytes, checkStore } from '../../bytes/store-check.ts';
+import { exitCode } from '../../mount/exit-codes.ts';
+import { visible } from '../../mount/mount-event.ts';
 import { Store } from '../../store/environment.ts';
-import { exitCode } from '../exit-codes.ts';
-import { visible } from '../mount-event.ts';
 
 /** `bytes`: every block is compared with its mark as well. */
 export type ExaminationDepth = 'structure' | 'bytes';

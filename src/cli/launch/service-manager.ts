@@ -48,6 +48,3 @@ export class ServiceManager {
     }
   }
 }
-
-/** What of the environment concerns this process and none that it starts. */
-export const MANAGER_VARIABLES = ['NOTIFY_SOCKET', 'WATCHDOG_USEC', 'WATCHDOG_PID'] as const;

@@ -1,4 +1,4 @@
-import type { LaunchedMount } from './launch.ts';
+import type { LaunchedMount } from '../../mount/launch.ts';
 
 const RELAYED: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM', 'SIGHUP'];
 

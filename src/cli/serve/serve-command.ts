@@ -2,12 +2,12 @@ import { readFileSync, writeSync } from 'node:fs';
 import { UsageError } from '../../base/errors.ts';
 import { createLogger } from '../../base/log.ts';
 import type { LogLevel } from '../../base/log-level.ts';
+import { exitCode } from '../../mount/exit-codes.ts';
+import { visible } from '../../mount/mount-event.ts';
 import type { FaultRule } from '../../server/fault-plan.ts';
 import { checkBlobs } from '../../server/housekeeping.ts';
 import { openParts, ReferenceServer, type ReferenceServerOptions } from '../../server/reference-server.ts';
-import { exitCode } from '../exit-codes.ts';
 import type { Invocation } from '../invocation.ts';
-import { visible } from '../mount-event.ts';
 
 /** The flags of `cfs serve`; null: not given. */
 export interface ServeFlags {

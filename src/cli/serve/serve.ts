@@ -1,10 +1,10 @@
 import { UsageError } from '../../base/errors.ts';
 import { formatBytes, parseBytes } from '../../config/units.ts';
+import { exitCode } from '../../mount/exit-codes.ts';
+import { visible } from '../../mount/mount-event.ts';
 import type { CommandAction, CommandContext } from '../command-context.ts';
 import type { CommandName } from '../command-table.ts';
-import { exitCode } from '../exit-codes.ts';
 import type { Invocation } from '../invocation.ts';
-import { visible } from '../mount-event.ts';
 import type { AdministerDeps } from './serve-administration.ts';
 
 type ServeCommandName = Extract<CommandName, `serve${string}`>;

@@ -1,5 +1,5 @@
-import type { Clock } from '../../base/clock.ts';
-import type { Logger } from '../../base/log.ts';
+import type { Clock } from '../base/clock.ts';
+import type { Logger } from '../base/log.ts';
 import type { MountedAt } from './mount-seam.ts';
 
 const TICK_MS = 1_000;

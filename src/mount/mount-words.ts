@@ -1,4 +1,4 @@
-import { fileKeyOf, type OptionKey, optionRows } from '../../config/options.ts';
+import { fileKeyOf, type OptionKey, optionRows } from '../config/options.ts';
 
 /** What of `-o` concerns the mount itself; the rest are options of the table in `config/options`. */
 export interface MountWords {

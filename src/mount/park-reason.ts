@@ -1,4 +1,4 @@
-import type { ParkReason } from '../../store/tables.ts';
+import type { ParkReason } from '../store/tables.ts';
 
 /** What each reason means; the table of docs/troubleshooting.md says by the same words what helps. */
 const MEANINGS: Readonly<Record<ParkReason, string>> = {

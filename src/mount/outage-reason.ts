@@ -1,7 +1,7 @@
-import { type CertificateFault, certificateFaultOf } from '../../remote/certificate-failure.ts';
-import { proxyFailureOf } from '../../remote/proxy-failure.ts';
-import { StrangeNetworkError } from '../../remote/strange-network.ts';
-import type { ServiceRoute } from '../service-route.ts';
+import { type CertificateFault, certificateFaultOf } from '../remote/certificate-failure.ts';
+import { proxyFailureOf } from '../remote/proxy-failure.ts';
+import { StrangeNetworkError } from '../remote/strange-network.ts';
+import type { ServiceRoute } from './service-route.ts';
 
 const FAULTS: Readonly<Record<CertificateFault, string>> = {
   expired: "the service's certificate has expired",

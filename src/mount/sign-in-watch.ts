@@ -1,5 +1,5 @@
-import type { Clock } from '../../base/clock.ts';
-import { type Account, readAccountFile } from '../account-file.ts';
+import type { Clock } from '../base/clock.ts';
+import { type Account, readAccountFile } from './account-file.ts';
 
 /**
  * Waits for `cfs login` while the service rejects the sign-in of a running mount: polls the account's file, and only during that

@@ -23,27 +23,21 @@ import type { TransferState } from '../transfer/transfer-queue.ts';
 import { Names } from '../tree/names.ts';
 import type { RemoteListing } from '../tree/remote-listing.ts';
 import { type Account, readAccountFile } from './account-file.ts';
+import { unmountWhenKilled } from './auto-unmount.ts';
+import { DesktopNotices } from './desktop-notices.ts';
+import { EventPrinter } from './event-printer.ts';
 import { exitCode } from './exit-codes.ts';
 import { failureOf } from './failure.ts';
-import { answerLauncher, type MountRequest, readMountRequest } from './launch/mount-request.ts';
+import { afterHandover } from './handover.ts';
 import type { MountEvent } from './mount-event.ts';
-import { unmountWhenKilled } from './mounting/auto-unmount.ts';
-import { DesktopNotices } from './mounting/desktop-notices.ts';
-import { EventPrinter } from './mounting/event-printer.ts';
-import { afterHandover } from './mounting/handover.ts';
-import {
-  type MainService,
-  type MountService,
-  STOP_ID,
-  type StopOutcome,
-  type WorkerStart,
-} from './mounting/mount-seam.ts';
-import { outageReason } from './mounting/outage-reason.ts';
-import { QuotaWatch } from './mounting/quota-watch.ts';
-import { SignInWatch } from './mounting/sign-in-watch.ts';
-import { withProgress } from './mounting/sync-progress.ts';
-import { WorkerWatch } from './mounting/worker-watch.ts';
+import { answerLauncher, type MountRequest, readMountRequest } from './mount-request.ts';
+import { type MainService, type MountService, STOP_ID, type StopOutcome, type WorkerStart } from './mount-seam.ts';
+import { outageReason } from './outage-reason.ts';
+import { QuotaWatch } from './quota-watch.ts';
 import { routeTo, type ServiceRoute } from './service-route.ts';
+import { SignInWatch } from './sign-in-watch.ts';
+import { withProgress } from './sync-progress.ts';
+import { WorkerWatch } from './worker-watch.ts';
 
 /**
  * The mounting process, main thread: HTTP, transfers, the control socket and the signals. The kernel is answered by the

@@ -1,10 +1,10 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Inode } from '../../base/vocabulary.ts';
-import { LISTED_MAX, type LocalFiles as LocalFilesStatus } from '../../control/status-model.ts';
-import { soundNode, staysHere } from '../../store/node-table.ts';
-import { soundNodes } from '../../store/sound-nodes.ts';
-import type { StoreReader } from '../../store/tables.ts';
-import { pathOf } from '../../sync/sync-event.ts';
+import type { Inode } from '../base/vocabulary.ts';
+import { LISTED_MAX, type LocalFiles as LocalFilesStatus } from '../control/status-model.ts';
+import { soundNode, staysHere } from '../store/node-table.ts';
+import { soundNodes } from '../store/sound-nodes.ts';
+import type { StoreReader } from '../store/tables.ts';
+import { pathOf } from '../sync/sync-event.ts';
 
 /** Of what is looked at without giving up the turn. */
 const ROWS_PER_TURN = 500;

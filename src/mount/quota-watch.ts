@@ -1,7 +1,7 @@
-import type { Clock } from '../../base/clock.ts';
-import type { Logger } from '../../base/log.ts';
-import type { Status } from '../../control/status-model.ts';
-import type { Quota } from '../../fs/account-quota.ts';
+import type { Clock } from '../base/clock.ts';
+import type { Logger } from '../base/log.ts';
+import type { Status } from '../control/status-model.ts';
+import type { Quota } from '../fs/account-quota.ts';
 
 /**
  * The last known quota of the account. Requested after a series of pushes, which change it, and when a status call finds it old.

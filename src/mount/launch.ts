@@ -4,12 +4,13 @@ import { dirname } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
-import { UsageError } from '../../base/errors.ts';
-import { openLog } from '../../base/log-file.ts';
-import { exitCode } from '../exit-codes.ts';
+import { UsageError } from '../base/errors.ts';
+import { openLog } from '../base/log-file.ts';
+import { exitCode } from './exit-codes.ts';
 import { type MountRequest, mountEnvironment, parseMountAnswer } from './mount-request.ts';
-import { MANAGER_VARIABLES } from './service-manager.ts';
 
+/** Variables of the service manager (sd_notify(3)): they are for the launcher and for no process that it starts. */
+const MANAGER_VARIABLES = ['NOTIFY_SOCKET', 'WATCHDOG_USEC', 'WATCHDOG_PID'];
 /** Secrets of `cfs login`, removed from the environment of the long-running mounting process. */
 const SECRET_VARIABLES = ['CFS_PASSWORD', 'CFS_PRIVATE_ACCESS_KEY'];
 /** The descriptor on which the mounting process answers. */
@@ -33,7 +34,7 @@ export interface LaunchedMount {
  * is 16 MiB, 7 where it is 1, for the same CPU (ADR 28).
  */
 export const MOUNT_FLAGS: readonly string[] = ['--enable-source-maps', '--max-semi-space-size=1'];
-const MOUNT_PROGRAM = fileURLToPath(new URL('../mount.js', import.meta.url));
+const MOUNT_PROGRAM = fileURLToPath(new URL('./mounting-process.js', import.meta.url));
 
 /**
  * Starts the process that mounts and waits until the mount answers.

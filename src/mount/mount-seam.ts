@@ -1,6 +1,6 @@
-import type { LogLevel } from '../../base/log-level.ts';
-import type { Extent, Inode, ResourceUrl } from '../../base/vocabulary.ts';
-import type { MountMetrics } from '../../control/mount-metrics.ts';
+import type { LogLevel } from '../base/log-level.ts';
+import type { Extent, Inode, ResourceUrl } from '../base/vocabulary.ts';
+import type { MountMetrics } from '../control/mount-metrics.ts';
 import type {
   DiscardedChange,
   HeldRemoval,
@@ -12,10 +12,10 @@ import type {
   SyncOutcome,
   UmountOutcome,
   UnsyncedFile,
-} from '../../control/status-model.ts';
-import type { SyncLeft } from '../../sync/sync-request.ts';
-import type { MountRequest } from '../launch/mount-request.ts';
-import type { MountEvent } from '../mount-event.ts';
+} from '../control/status-model.ts';
+import type { SyncLeft } from '../sync/sync-request.ts';
+import type { MountEvent } from './mount-event.ts';
+import type { MountRequest } from './mount-request.ts';
 import type { UnsyncedPart } from './pending-changes.ts';
 
 /**

@@ -1,9 +1,9 @@
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Clock } from '../../base/clock.ts';
-import type { Logger } from '../../base/log.ts';
-import { eventLine, type MountEvent } from '../mount-event.ts';
+import type { Clock } from '../base/clock.ts';
+import type { Logger } from '../base/log.ts';
+import { eventLine, type MountEvent } from './mount-event.ts';
 
 /** Events that are shown as desktop notifications, with their titles. */
 const TITLES = {

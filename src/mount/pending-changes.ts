@@ -1,12 +1,12 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { FsError, StorageError } from '../../base/errors.ts';
-import type { ContentId, Extent, Inode } from '../../base/vocabulary.ts';
-import type { Contents } from '../../bytes/contents.ts';
-import { LISTED_MAX, type PendingChange, type UnsyncedFile } from '../../control/status-model.ts';
-import { staysHere } from '../../store/node-table.ts';
-import { soundNodes } from '../../store/sound-nodes.ts';
-import type { NodeRecord, StoreReader } from '../../store/tables.ts';
-import { changeKindOf, type ParkedChange, pathOf, type WaitingChange } from '../../sync/sync-event.ts';
+import { FsError, StorageError } from '../base/errors.ts';
+import type { ContentId, Extent, Inode } from '../base/vocabulary.ts';
+import type { Contents } from '../bytes/contents.ts';
+import { LISTED_MAX, type PendingChange, type UnsyncedFile } from '../control/status-model.ts';
+import { staysHere } from '../store/node-table.ts';
+import { soundNodes } from '../store/sound-nodes.ts';
+import type { NodeRecord, StoreReader } from '../store/tables.ts';
+import { changeKindOf, type ParkedChange, pathOf, type WaitingChange } from '../sync/sync-event.ts';
 
 /** Of what is looked at without giving up the turn, in which nobody's call is answered. */
 const ROWS_PER_TURN = 500;

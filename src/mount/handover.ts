@@ -1,8 +1,8 @@
-import type { Clock } from '../../base/clock.ts';
-import { UsageError } from '../../base/errors.ts';
-import { callControl, NoMountError } from '../../control/client.ts';
-import { exitCode } from '../exit-codes.ts';
-import { mountAt } from '../mount-point.ts';
+import type { Clock } from '../base/clock.ts';
+import { UsageError } from '../base/errors.ts';
+import { callControl, NoMountError } from '../control/client.ts';
+import { exitCode } from './exit-codes.ts';
+import { mountAt } from './mount-point.ts';
 
 /** How long a start waits for the store of a mount that is ending; then it is refused with the process that has it. */
 const HANDOVER_MS_MAX = 10_000;

@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { programPath } from '../../kernel/fusermount.ts';
+import { programPath } from '../kernel/fusermount.ts';
 
 /**
  * Waits for the end of its standard input, which comes when the mounting process is gone, however that happened: perhaps a moment before

@@ -1,6 +1,6 @@
-import type { Clock } from '../../base/clock.ts';
-import type { SyncProgress } from '../../control/status-model.ts';
-import type { SyncLeft } from '../../sync/sync-request.ts';
+import type { Clock } from '../base/clock.ts';
+import type { SyncProgress } from '../control/status-model.ts';
+import type { SyncLeft } from '../sync/sync-request.ts';
 
 /** Interval between progress reports. */
 const REPORT_EVERY_MS = 250;

@@ -6,8 +6,8 @@ import { type Fusermount, findFusermount, whyNoFusermount } from '../kernel/fuse
 import { unmountDirectory } from '../kernel/mount-point.ts';
 import { loadKernelAddon } from '../kernel/native.ts';
 import { exitCode } from './exit-codes.ts';
-import { MOUNT_SUBTYPE } from './launch/mount-words.ts';
 import { visible } from './mount-event.ts';
+import { MOUNT_SUBTYPE } from './mount-words.ts';
 
 /** The used fields of a line of /proc/self/mountinfo. */
 export interface MountEntry {

@@ -23,8 +23,8 @@ import type { SyncLeft } from '../sync/sync-request.ts';
 import { localFolders } from '../tree/local-folders.ts';
 import { Tree } from '../tree/tree.ts';
 import { exitCode } from './exit-codes.ts';
-import { buildLeftTower, type LeftTower } from './mounting/left-tower.ts';
-import { pinnedPath } from './mounting/mount-additions.ts';
+import { pinnedPath } from './mount-additions.ts';
+import { buildLeftTower, type LeftTower } from './mount-parts.ts';
 import {
   type MainService,
   type MountedAt,
@@ -34,9 +34,9 @@ import {
   type WorkerMetrics,
   type WorkerStart,
   type WorkerStatus,
-} from './mounting/mount-seam.ts';
-import { parkReasonText } from './mounting/park-reason.ts';
-import { firstLeft, partsHere, pendingChanges, type UnsyncedPart, unsyncedFiles } from './mounting/pending-changes.ts';
+} from './mount-seam.ts';
+import { parkReasonText } from './park-reason.ts';
+import { firstLeft, partsHere, pendingChanges, type UnsyncedPart, unsyncedFiles } from './pending-changes.ts';
 
 /**
  * The left tower's composition root: everything that answers the kernel, and the only writer of the store, in a Worker of
