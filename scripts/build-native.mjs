@@ -56,7 +56,7 @@ try {
   include = createRequire(import.meta.url)('node-api-headers').include_dir;
 } catch (error) {
   if (error.code !== 'MODULE_NOT_FOUND') throw error;
-  console.error('build-native: the npm packages are not installed: run npm ci first');
+  console.error('build-native: the npm packages are not installed: run npm ci --ignore-scripts first');
   process.exit(1);
 }
 mkdirSync(outFolder, { recursive: true });

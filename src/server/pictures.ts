@@ -1,4 +1,5 @@
 import type { ImageDocument } from '../protocol/messages.ts';
+import { loadSharp, type Sharp } from './picture-library.ts';
 import { Refusal } from './refusal.ts';
 
 /** A requested image size (docs/service.md 6.6), from the Accept header of a data request. */
@@ -27,8 +28,7 @@ export function pictureRequest(accept: string | undefined): PictureRequest | nul
 }
 
 /**
- * Scales images with `sharp`, if it is installed: an optional dependency of 19 MB that a file system does not need
- * (docs/adr/0008). Responds 406 without it, and for data that are not a JPEG image.
+ * Scales images with `sharp`, if it is installed (`picture-library`). Responds 406 without it, and for data that are not a JPEG image.
  */
 export class Pictures {
   #sharp: Promise<Sharp | null> | null = null;
@@ -96,32 +96,6 @@ const MEASURED = /^image\/(jpe?g|png|gif|webp)\b/i;
 const SIDE_PIXELS_MAX = 10_000;
 /** A small file can contain an enormous image. */
 const INPUT_PIXELS_MAX = 100_000_000;
-
-/** The part of sharp that is used. */
-type Sharp = (input: string | Uint8Array, options?: { limitInputPixels: number }) => SharpPicture;
-interface SharpPicture {
-  autoOrient(): SharpPicture;
-  rotate(degrees: number): SharpPicture;
-  resize(options: {
-    width: number;
-    height: number;
-    fit: 'cover' | 'inside';
-    withoutEnlargement: boolean;
-  }): SharpPicture;
-  jpeg(): SharpPicture;
-  toBuffer(): Promise<Uint8Array>;
-  metadata(): Promise<{ readonly width: number; readonly height: number; readonly orientation?: number }>;
-}
-
-async function loadSharp(): Promise<Sharp | null> {
-  // A variable, so that the compiler does not resolve the optional package.
-  const name: string = 'sharp';
-  try {
-    return ((await import(name)) as { default: Sharp }).default;
-  } catch {
-    return null;
-  }
-}
 
 function parameterOf(part: string): [name: string, value: number] {
   const [, name = '', value = ''] = /^(\w+)\s*=\s*(?:\(\s*)?(\d{1,6})\s*\)?$/.exec(part) ?? [];

@@ -5,5 +5,5 @@ import { missingForMounts } from './mount-fixture.ts';
 export function missingForFuseNative(): string | null {
   const loaded = spawnSync(process.execPath, ['-e', 'require("fuse-native")'], { encoding: 'utf8', timeout: 30_000 });
   if (loaded.status === 0) return missingForMounts();
-  return loaded.stderr.includes('libfuse.so.2') ? 'libfuse2' : 'the optional package fuse-native';
+  return loaded.stderr.includes('libfuse.so.2') ? 'libfuse2' : 'the package fuse-native';
 }

@@ -14,7 +14,7 @@ test('a clone without npm packages is told what to run, in one sentence', () => 
     const argv = [join(clone, 'scripts/build-native.mjs'), '--prebuild'];
     const { status, stderr } = spawnSync(process.execPath, argv, { encoding: 'utf8' });
 
-    expect(stderr).toBe('build-native: the npm packages are not installed: run npm ci first\n');
+    expect(stderr).toBe('build-native: the npm packages are not installed: run npm ci --ignore-scripts first\n');
     expect(status).toBe(1);
   } finally {
     rmSync(clone, { recursive: true, force: true });

@@ -43,6 +43,14 @@ test('the Node beside a link to the program runs it, before one on PATH', () => 
   expect(resolve(program)).toBe(at('lib/cfs-mount/dist/cli/cfs-mount.js'));
 });
 
+test('the Node beside the program runs it, before one beside a link', () => {
+  node('usr/bin/node', 'of the system');
+  node('lib/cfs-mount/bin/node', 'of the package');
+  link('usr/bin/cfs-mount', '../../lib/cfs-mount/bin/cfs-mount');
+
+  expect(start('usr/bin/cfs-mount', `${at('usr/bin')}:/usr/bin`, []).stdout).toMatch(/^of the package \[/);
+});
+
 test('without one beside it, Node is found on PATH', () => {
   node('elsewhere/node', 'on PATH');
   mkdirSync(at('lib/cfs-mount/bin/node')); // a folder of that name is no program

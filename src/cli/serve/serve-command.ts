@@ -6,6 +6,7 @@ import { exitCode } from '../../mount/exit-codes.ts';
 import { visible } from '../../mount/mount-event.ts';
 import type { FaultRule } from '../../server/fault-plan.ts';
 import { checkBlobs } from '../../server/housekeeping.ts';
+import { isSharpInstalled, pictureCommand } from '../../server/picture-library.ts';
 import { openParts, ReferenceServer, type ReferenceServerOptions } from '../../server/reference-server.ts';
 import type { Invocation } from '../invocation.ts';
 
@@ -75,6 +76,8 @@ export async function runServer(dataDirectory: string, flags: ServeFlags, contex
   context.print(`listening on ${server.origin}\n`);
   const hint = flags.publicOrigin === null ? addressHint(server.origin) : null;
   if (hint !== null) context.print(`${hint}\n`);
+  if (!isSharpInstalled())
+    context.print(`pictures are not scaled, because sharp is missing; to install it: ${pictureCommand()}\n`);
   if (flags.readyFd !== null) announce(flags.readyFd, server.origin);
   await stopped;
   return exitCode('ok');
