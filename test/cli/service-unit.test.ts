@@ -1,11 +1,13 @@
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { mountProgram, packagedUnit } from '../../src/cli/commands/service.ts';
 import { type ServiceUnit, unitNameOf, unitText } from '../../src/cli/commands/service-unit.ts';
 import { missingPrograms, testUnless } from '../harness/requirement.ts';
+import { PROJECT } from '../imports.ts';
 
 const UNIT: ServiceUnit = {
   title: 'ann@example.com at /home/ann/Cloud',
@@ -77,6 +79,28 @@ test.each([
   expect(unitNameOf(directory)).toBe(name);
 });
 
+test('the templates start the program by a path that an upgrade keeps', () => {
+  expect(execStart(packagedUnit('user'))).toBe('/usr/bin/cfs-mount --foreground -- %f');
+  expect(execStart(packagedUnit('system'))).toBe('/usr/bin/cfs-mount --foreground -- \x24{DIRECTORY}');
+  expect(setting('User', packagedUnit('system'))).toBe('%i');
+  expect(setting('WantedBy', packagedUnit('user'))).toBe('default.target');
+  expect(setting('WantedBy', packagedUnit('system'))).toBe('multi-user.target');
+});
+
+test('a unit names the link of the package if it leads to this program, and the paths of this version otherwise', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'cfs-unit-'));
+  try {
+    symlinkSync(join(PROJECT, 'bin/cfs-mount'), join(directory, 'ours'));
+    writeFileSync(join(directory, 'other'), '');
+
+    expect(mountProgram(join(directory, 'ours'))).toEqual([join(directory, 'ours')]);
+    for (const name of ['other', 'none'])
+      expect(mountProgram(join(directory, name))).toEqual([process.execPath, expect.stringMatching(/cfs-mount\.js$/)]);
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
+});
+
 testUnless(missingPrograms('systemd-analyze'))('systemd-analyze finds nothing to say', () => {
   const directory = mkdtempSync(join(tmpdir(), 'cfs-unit-'));
   try {
@@ -85,10 +109,18 @@ testUnless(missingPrograms('systemd-analyze'))('systemd-analyze finds nothing to
     const man = unitText({ ...UNIT, command, env: { XDG_STATE_HOME: '/a b/%' } });
     // The pages are not installed here.
     writeFileSync(path, man.replace(/^Documentation=.*\n/m, ''));
-    const { stderr, status } = spawnSync('systemd-analyze', ['verify', '--user', path], {
-      encoding: 'utf8',
-      env: { ...process.env, XDG_RUNTIME_DIR: directory },
-    });
+    const template = join(directory, 'cfs-mount-home@.service');
+    // Programs are looked for as well.
+    const installed = packagedUnit('user').replace('=/usr/bin/cfs-mount ', '=/bin/sh ');
+    writeFileSync(template, installed.replace(/^Documentation=.*\n/m, ''));
+    const { stderr, status } = spawnSync(
+      'systemd-analyze',
+      ['verify', '--user', path, template.replace('@', '@srv-cloud')],
+      {
+        encoding: 'utf8',
+        env: { ...process.env, XDG_RUNTIME_DIR: directory },
+      },
+    );
 
     expect(stderr.split('\n').filter((line) => line.includes('cfs-mount-home'))).toEqual([]);
     expect(status).toBe(0);

@@ -16,6 +16,9 @@ export interface ServiceUnit {
 /** A mount whose main thread says nothing for so long is started again; it answers within milliseconds otherwise. */
 const WATCHDOG_SECONDS = 180;
 
+/** The variable as one word, also with spaces in it (systemd.service(5)). */
+const WHOLE_DIRECTORY = '\x24{DIRECTORY}';
+
 /** The name of the unit for a directory: `cfs-mount-home-ann-Cloud.service`, as systemd-escape(1) --path has it. */
 export function unitNameOf(directory: string): string {
   return `cfs-mount-${escapedPath(directory)}.service`;
@@ -26,17 +29,68 @@ export function unitText({ title, directory, command, env, stopMs, lasting }: Se
   const variables = Object.entries(env).map(([name, value]) => `Environment=${setting(`${name}=${value}`)}`);
   const lines = [
     '# Made by `cfs service install`; `cfs service remove` takes it away.',
+    ...unitSection(`Cloud folder of ${oneLine(title)}`),
+    ...serviceSection({ before: variables, start: command.map(quoted).join(' '), stopMs, lasting }),
+    ...installSection('default.target'),
+    `# ${oneLine(directory)}`,
+    '',
+  ];
+  return lines.join('\n');
+}
+
+/**
+ * A unit template (systemd.unit(5)) of a package. For a user's manager the instance is a directory, as systemd-escape(1) --path writes it. For the
+ * system's manager it is a user; `/etc/cfs-mount/USER` sets the directory and further options.
+ *
+ * @param program the absolute path of `cfs-mount`, which stays the same over upgrades
+ */
+export function unitTemplate(
+  manager: 'user' | 'system',
+  { program, stopMs, lasting }: { readonly program: string } & Pick<ServiceUnit, 'stopMs' | 'lasting'>,
+): string {
+  const isSystem = manager === 'system';
+  const before = isSystem
+    ? ['User=%i', 'WorkingDirectory=~', 'Environment=DIRECTORY=Cloud', 'EnvironmentFile=-/etc/cfs-mount/%i']
+    : [];
+  const start = `${program} --foreground -- ${isSystem ? WHOLE_DIRECTORY : '%f'}`;
+  const lines = [
+    isSystem
+      ? '# systemctl enable --now cfs-mount@USER: USER is signed in (cfs login), and has a directory ~/Cloud.'
+      : '# systemctl --user enable --now "cfs-mount@$(systemd-escape --path ~/Cloud).service"',
+    ...unitSection(isSystem ? 'Cloud folder of the user %i' : 'Cloud folder %f'),
+    ...serviceSection({ before, start, stopMs, lasting }),
+    ...installSection(isSystem ? 'multi-user.target' : 'default.target'),
+  ];
+  return lines.join('\n');
+}
+
+function unitSection(description: string): string[] {
+  return [
     '[Unit]',
-    `Description=Cloud folder of ${oneLine(title)}`,
+    `Description=${description}`,
     'Documentation=man:cfs-mount(1) man:cfs(1)',
     '# A mount needs no network to start: it does not wait for one.',
     'StartLimitIntervalSec=0',
     '',
+  ];
+}
+
+function serviceSection({
+  before,
+  start,
+  stopMs,
+  lasting,
+}: {
+  readonly before: readonly string[];
+  /** The command line, escaped. */
+  readonly start: string;
+} & Pick<ServiceUnit, 'stopMs' | 'lasting'>): string[] {
+  return [
     '[Service]',
     'Type=notify',
     'NotifyAccess=main',
-    ...variables,
-    `ExecStart=${command.map(quoted).join(' ')}`,
+    ...before,
+    `ExecStart=${start}`,
     '# The launcher passes the signal on; whatever does not end by then is killed together.',
     'KillMode=mixed',
     `TimeoutStopSec=${Math.ceil(stopMs / 1000)}`,
@@ -45,13 +99,11 @@ export function unitText({ title, directory, command, env, stopMs, lasting }: Se
     'RestartSec=5',
     `RestartPreventExitStatus=${lasting.join(' ')}`,
     '',
-    '[Install]',
-    'WantedBy=default.target',
-    '',
-    `# ${oneLine(directory)}`,
-    '',
   ];
-  return lines.join('\n');
+}
+
+function installSection(target: string): string[] {
+  return ['[Install]', `WantedBy=${target}`, ''];
 }
 
 /** systemd.unit(5), "String escaping for inclusion in unit names". */

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, realpathSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -13,10 +13,11 @@ import { withPath } from '../../mount/failure.ts';
 import { visible } from '../../mount/mount-event.ts';
 import { namedPathOf } from '../../mount/mount-point.ts';
 import { ROUTE_VARIABLES, routeTo } from '../../mount/service-route.ts';
-import { unitNameOf, unitText } from './service-unit.ts';
+import { unitNameOf, unitTemplate, unitText } from './service-unit.ts';
 
 /** What an end needs beyond the push of what is pending. */
 const STOP_MS = 30_000;
+const PACKAGED_PROGRAM = '/usr/bin/cfs-mount';
 const SYSTEMCTL_MS_MAX = 90_000;
 /** Exit codes that a restart cannot cure. */
 const LASTING = [EXIT_CODES.usage.code, EXIT_CODES.noFuse.code, EXIT_CODES.mountPoint.code, EXIT_CODES.signIn.code];
@@ -75,20 +76,10 @@ export async function installService(
   const unit = unitNameOf(directory);
   const folder = unitFolder(deps);
   const path = join(folder, unit);
-  const program = fileURLToPath(new URL('../cfs-mount.js', import.meta.url));
   const text = unitText({
     title: `${account.username} at ${directory}`,
     directory,
-    command: [
-      process.execPath,
-      program,
-      '--foreground',
-      '--account',
-      name,
-      ...flagsOf({ ...deps, given }),
-      '--',
-      directory,
-    ],
+    command: [...mountProgram(), '--foreground', '--account', name, ...flagsOf({ ...deps, given }), '--', directory],
     env: Object.fromEntries(VARIABLES.flatMap((key) => (deps.env[key] ? [[key, deps.env[key]]] : []))),
     stopMs: deps.options.drainMs + STOP_MS,
     lasting: LASTING,
@@ -124,6 +115,28 @@ export async function installService(
   }
   deps.print(`not started (${started.why}); to start it: systemctl --user enable --now '${unit}'\n`);
   return exitCode('noManager');
+}
+
+/** A unit template of the Debian package: see `unitTemplate`. */
+export function packagedUnit(manager: 'user' | 'system'): string {
+  const drainMs = OPTIONS.drainMs.parse(OPTIONS.drainMs.default);
+  return unitTemplate(manager, { program: PACKAGED_PROGRAM, stopMs: drainMs + STOP_MS, lasting: LASTING });
+}
+
+/**
+ * How a unit starts `cfs-mount`: by the link of the Debian package, if it leads to this program, because an upgrade removes the directory of
+ * this version. Otherwise by the paths of Node and of this program.
+ *
+ * @param link another link, for tests
+ */
+export function mountProgram(link: string = PACKAGED_PROGRAM): readonly string[] {
+  const wrapper = fileURLToPath(new URL('../../../bin/cfs-mount', import.meta.url));
+  try {
+    if (realpathSync(link) === realpathSync(wrapper)) return [link];
+  } catch {
+    // There is no such link.
+  }
+  return [process.execPath, fileURLToPath(new URL('../cfs-mount.js', import.meta.url))];
 }
 
 /** fstab(5): white space in a field is written as three octal digits. */

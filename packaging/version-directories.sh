@@ -1,0 +1,17 @@
+# Whether a process runs from the version in this directory. Compared by device and inode, which hold in containers and chroots too.
+# Without /proc nothing is known, and the version stays.
+is_in_use() {
+  [ -e /proc/self/exe ] || return 0
+  for each in /proc/[0-9]*/exe; do
+    [ "$each" -ef "$1/bin/node" ] && return 0
+  done
+  return 1
+}
+
+# Removes every version but the named one that no process runs from.
+remove_unused() {
+  for directory in "$root/versions"/*; do
+    [ -d "$directory" ] && [ ! -L "$directory" ] || continue
+    [ "${directory##*/}" = "$1" ] || is_in_use "$directory" || rm -rf "$directory"
+  done
+}

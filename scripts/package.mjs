@@ -1,0 +1,140 @@
+// `npm run package`: builds the Debian package of this clone, with Node inside.
+//
+//   npm run package                          for this machine's architecture, into dist-packages/
+//   npm run package -- --arch arm64          for another one: the addon is cross-built
+//   npm run package -- --revision 2          the same version with another Node: 0.1.0-2
+//   npm run package -- --fast                compressed in seconds and three times as large, for tests
+//   npm run package -- --out DIR
+//
+// The same commit gives the same bytes, wherever it is built with the same compiler and dpkg. All times are that of the commit.
+import { execFileSync } from 'node:child_process';
+import {
+  chmodSync,
+  copyFileSync,
+  lstatSync,
+  lutimesSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import {
+  controlFile,
+  DEBIAN_ARCHITECTURES,
+  dependenciesOf,
+  maintainerScript,
+  md5sums,
+  ROOT,
+  systemFiles,
+} from './package/debian-package.mjs';
+import { filesOf, npmPackage, placeProgram } from './package/program-tree.mjs';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const { values: flags } = parseArgs({
+  options: {
+    arch: { type: 'string', default: process.arch },
+    revision: { type: 'string', default: '1' },
+    out: { type: 'string', default: join(root, 'dist-packages') },
+    fast: { type: 'boolean', default: false },
+    /** The file of `npm pack`, where it is there already. */
+    npm: { type: 'string' },
+  },
+});
+const architecture = flags.arch === 'amd64' ? 'x64' : flags.arch;
+const debianArchitecture = DEBIAN_ARCHITECTURES[architecture];
+if (debianArchitecture === undefined) throw new Error(`no package for ${architecture}: x64 or arm64`);
+
+const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+const version = `${manifest.version}-${flags.revision}`;
+const work = mkdtempSync(join(tmpdir(), 'cfs-package-'));
+try {
+  const npm = flags.npm === undefined ? npmPackage(work) : resolve(flags.npm);
+  const tree = join(work, 'tree');
+  const program = join(tree, ROOT, 'package');
+  const cache = join(root, 'node_modules/.cache/cfs-package');
+  const licences = placeProgram(npm, program, { architecture, version, cache });
+  const { MANUAL_PAGES } = await import('../dist/cli/manual.js');
+  const { completionOf } = await import('../dist/cli/completion/completion.js');
+  const { packagedUnit } = await import('../dist/cli/commands/service.js');
+  const manuals = Object.fromEntries(Object.entries(MANUAL_PAGES).map(([name, make]) => [name, make(version)]));
+  const outside = systemFiles({
+    manuals,
+    completion: completionOf,
+    unit: packagedUnit,
+    licences,
+    changelog: readFileSync(join(root, 'CHANGELOG.md'), 'utf8'),
+  });
+  for (const [path, { bytes, link }] of Object.entries(outside)) {
+    mkdirSync(dirname(join(tree, path)), { recursive: true });
+    if (link === undefined) writeFileSync(join(tree, path), bytes ?? '');
+    else symlinkSync(link, join(tree, path));
+  }
+  const contents = Object.fromEntries(
+    filesOf(tree)
+      .filter((path) => !lstatSync(join(tree, path)).isSymbolicLink())
+      .map((path) => [path, readFileSync(join(tree, path))]),
+  );
+  const elf = Object.entries(contents).filter(([path]) => /\/bin\/node$|\.node$/.test(path));
+  const bytes = Object.values(contents).reduce((sum, each) => sum + each.length, 0);
+  const control = {
+    control: controlFile({
+      version,
+      architecture: debianArchitecture,
+      installedKiB: Math.ceil(bytes / 1024),
+      depends: dependenciesOf(elf.map(([, each]) => each)),
+      description: manifest.description,
+    }),
+    md5sums: md5sums(contents),
+    postinst: maintainerScript('postinst', version),
+    postrm: maintainerScript('postrm', version),
+  };
+  mkdirSync(join(tree, 'DEBIAN'));
+  for (const [name, text] of Object.entries(control)) writeFileSync(join(tree, 'DEBIAN', name), text);
+  const seconds = commitSeconds();
+  settle(tree, seconds);
+  const file = join(work, `cfs-mount_${version}_${debianArchitecture}.deb`);
+  // One thread: how xz divides the data must not depend on the machine.
+  const how = flags.fast ? ['-Zgzip', '-z1'] : ['-Zxz', '--threads-max=1'];
+  execFileSync('dpkg-deb', ['--root-owner-group', ...how, '--build', tree, file], {
+    env: { ...process.env, SOURCE_DATE_EPOCH: String(seconds) },
+    stdio: ['ignore', 'ignore', 2],
+  });
+  mkdirSync(flags.out, { recursive: true });
+  const out = join(resolve(flags.out), basename(file));
+  rmSync(out, { force: true });
+  copyFileSync(file, out);
+  console.log(out);
+} finally {
+  rmSync(work, { recursive: true, force: true });
+}
+
+/** SOURCE_DATE_EPOCH, or the time of the commit. */
+function commitSeconds() {
+  const given = process.env.SOURCE_DATE_EPOCH;
+  return Number(given ?? execFileSync('git', ['log', '-1', '--format=%ct'], { cwd: root, encoding: 'utf8' }).trim());
+}
+
+/**
+ * Modes and times that do not depend on the machine.
+ *
+ * @param {string} path
+ * @param {number} seconds
+ */
+function settle(path, seconds) {
+  const found = lstatSync(path);
+  if (found.isDirectory()) for (const name of readdirSync(path)) settle(join(path, name), seconds);
+  if (!found.isSymbolicLink()) chmodSync(path, found.isDirectory() || isProgram(path) ? 0o755 : 0o644);
+  lutimesSync(path, seconds, seconds);
+}
+
+/** @param {string} path */
+function isProgram(path) {
+  return /\/package\/bin\/[^/]+$|\/DEBIAN\/(postinst|postrm)$/.test(path);
+}
