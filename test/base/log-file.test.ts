@@ -47,7 +47,7 @@ test('a log is for its owner alone, and is made with its directory', () => {
   expect(statSync(join(directory, 'deep')).mode & 0o777).toBe(0o700);
 });
 
-test('whatever is written by however many, the log stays bounded, in order, and its newest lines are there', () => {
+test('with any number of writers the log stays bounded and ordered, and has its newest lines', () => {
   fc.assert(
     fc.property(fc.array(fc.tuple(fc.nat(2), fc.integer({ min: 1, max: 40 })), { maxLength: 200 }), (writes) => {
       rmSync(join(directory, 'deep'), { recursive: true, force: true });
@@ -144,7 +144,7 @@ test('a pipe that was full for a while stays open for who reads it', () => {
 });
 
 /** [S-log-1] */
-test.each(['is full', 'nobody has opened'] as const)('a pipe that %s holds nobody up', async (how) => {
+test.each(['is full', 'nobody has opened'] as const)('a pipe that %s blocks no writer of the log', async (how) => {
   const [pipe, isReading] = [join(directory, 'pipe'), join(directory, 'is-reading')];
   spawnSync('mkfifo', [pipe]);
   const held = how === 'is full' ? openSync(pipe, constants.O_RDWR | constants.O_NONBLOCK) : null;

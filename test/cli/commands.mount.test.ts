@@ -61,7 +61,7 @@ function expectRefusal(result: CommandResult, code: number, sentence: RegExp): v
 }
 
 /** [S-sync-1] The settle time of an hour shows that sync does not wait for it. */
-test('cfs sync --wait pushes at once what was closed, and returns when the service has it', async () => {
+test('cfs sync --wait pushes closed files immediately and returns when the service has them', async () => {
   await withMount(['--settle', '1h'], async (mount) => {
     await mount.run('mkdir sync; printf one > sync/one.txt; printf two > sync/two.txt');
     expect((await statusOf(mount)).pending.count).toBeGreaterThan(0);
@@ -78,7 +78,7 @@ test('cfs sync --wait pushes at once what was closed, and returns when the servi
 });
 
 /** [S-sync-1] */
-test('cfs sync --wait has what was closed with the service although it is open for writing again, and says how many are being changed', async () => {
+test('cfs sync --wait pushes the closed bytes of a file that is open for writing again, and reports how many files are being changed', async () => {
   await withMount(['--settle', '1h'], async (mount) => {
     const { stdout } = await mount.run(
       `printf saved > idle.txt; printf saved > changed.txt
@@ -96,7 +96,7 @@ test('cfs sync --wait has what was closed with the service although it is open f
 });
 
 /** [S-wait-1] The mount itself is patient for longer than the test. */
-test('a command that waits for a silent service says so after two seconds, and --timeout ends it', async () => {
+test('a command that waits for a silent service reports it after two seconds, and --timeout ends it', async () => {
   await withMount(['--read-timeout', '10min'], async (mount) => {
     await mount.run('mkdir unseen; printf one > unseen/file.txt; printf one > asked.txt');
     await mount.sync();
@@ -243,7 +243,7 @@ test('a link to the directory of a mount names it, dead or alive', async () => {
 });
 
 /** [S-stop-1] */
-test('cfs umount returns when everything is pushed; with --now it keeps the rest, says so, and the next start pushes it', async () => {
+test('cfs umount returns when everything is pushed; with --now it keeps and reports the rest, and the next start pushes it', async () => {
   await withMount(['--settle', '1h'], async (mount) => {
     await mount.run('printf kept > kept-back.txt');
     const now = await mount.cfs(['umount', '--now'], { anyExitCode: true });
@@ -264,7 +264,7 @@ test('cfs umount returns when everything is pushed; with --now it keeps the rest
   });
 });
 
-test('a start without the service mounts what is known, and says so in the status', async () => {
+test('a start without the service mounts the known files, and the status reports that', async () => {
   const own = await ReferenceServer.start();
   const mount = await MountFixture.start({ server: own });
   try {
@@ -288,7 +288,7 @@ test('a start without the service mounts what is known, and says so in the statu
   }
 });
 
-test('cfs umount that waits for a service that is away ends when --now, or a signal, says so', async () => {
+test('a cfs umount that waits for an unreachable service is ended by --now or by a signal', async () => {
   const own = await ReferenceServer.start();
   const mount = await MountFixture.start({ server: own, flags: ['--drain', '100ms'] });
   try {

@@ -33,7 +33,7 @@ async function mounted(...flags: string[]): Promise<MountFixture> {
 }
 
 /** [S-export-1] */
-test('cfs export copies out what exists here only, beside a mount and without one, also when the service is away', async () => {
+test('cfs export copies all unpushed bytes, with and without a mount, also while the service is unreachable', async () => {
   const own = await mounted('--settle', '1h');
   const { directory } = own;
   await own.run('mkdir -p new/deep && head -c 300000 /dev/urandom > new/large && printf small > new/deep/small');
@@ -61,7 +61,7 @@ test('cfs export copies out what exists here only, beside a mount and without on
 });
 
 /** [S-export-1] */
-test('what cfs export cannot have is zeros in the copy, named, and told by the exit code', async () => {
+test('bytes that cfs export cannot get are zeros in the copy, are named, and set the exit code', async () => {
   const own = await mounted('--settle', '1h');
   await own.run('head -c 8000000 /dev/urandom > base.bin');
   await own.sync();
@@ -88,7 +88,7 @@ test('what cfs export cannot have is zeros in the copy, named, and told by the e
 });
 
 /** [S-export-1] */
-test('beside a mount a change that is shorter than a page is exported to the byte, though nothing else of its block is here', async () => {
+test('with a running mount, a change shorter than a page is exported exactly, although the rest of its block is not here', async () => {
   const own = await mounted('--settle', '1h');
   await own.run('head -c 3000000 /dev/urandom > base.bin');
   await own.sync();
@@ -115,7 +115,7 @@ test('beside a mount a change that is shorter than a page is exported to the byt
 });
 
 /** [S-export-1] */
-test('what was changed below --root account is exported and kept from cfs logout --forget like the rest', async () => {
+test('changes below --root account are exported, and protected from cfs logout --forget', async () => {
   const own = await mounted('--settle', '1h', '--root', 'account');
   const beside = (name: string): string => join(own.directory, '..', name);
   const folder = (await own.run('ls')).stdout.split('\n').find((name) => /briefcase/i.test(name)) ?? '';
@@ -136,7 +136,7 @@ test('what was changed below --root account is exported and kept from cfs logout
 });
 
 /** [S-logout-1] */
-test('cfs logout takes token and keys away and keeps what was not pushed; --forget takes all, and loses nothing', async () => {
+test('cfs logout removes token and keys and keeps unpushed changes; --forget removes everything that is pushed', async () => {
   const own = await mounted('--settle', '1h');
   const { directory } = own;
   await own.run('printf later > later.txt');
@@ -228,7 +228,7 @@ test('cfs login takes what is not secret from flags, the password from standard 
 });
 
 /** [S-status-1] */
-test('cfs status --json has the fields that the documents name, and --watch prints a line whenever something changed', async () => {
+test('cfs status --json has the documented fields, and --watch prints a line after each change', async () => {
   const own = await mounted('--settle', '1h');
   const out = join(own.directory, '../watched');
   const script = `"${process.execPath}" "${CFS}" status --watch --json > "${out}" & watcher=$!
@@ -251,7 +251,7 @@ test('cfs status --json has the fields that the documents name, and --watch prin
 });
 
 /** [S-metrics-1] */
-test('cfs metrics counts what programs and the service do, and cfs log-level changes the log of a running mount', async () => {
+test('cfs metrics counts operations and requests, and cfs log-level changes the log of a running mount', async () => {
   const own = await mounted('--settle', '1h');
   const counted = async (sample: string): Promise<number> => {
     const { stdout } = await own.cfs(['metrics']);

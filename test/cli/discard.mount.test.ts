@@ -9,7 +9,7 @@ describe.skipIf(missing !== null)(`cfs discard${missing === null ? '' : ` (needs
   });
   afterAll(() => mount?.dispose());
 
-  test('[S-discard-1] tells what would be lost, and does it with --yes', { timeout: 60_000 }, async () => {
+  test('[S-discard-1] cfs discard lists the losses, and discards with --yes', { timeout: 60_000 }, async () => {
     onTestFailed(() => mount.printLogs());
     await mount.run('mkdir folder; printf before > folder/kept; printf gone > folder/removed');
     await mount.cfs(['sync', '--wait']);

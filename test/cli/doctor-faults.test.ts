@@ -324,7 +324,7 @@ test('a mount that fstab(5) made at boot, without XDG_RUNTIME_DIR, is found by w
   expect(report.text.replace(/\s+/g, ' ')).toContain(`mounted by process ${process.pid}: not read meanwhile`);
 });
 
-test.each(findingKinds())('%s is named, and nothing else', async (name, kind) => {
+test.each(findingKinds())('cfs doctor reports %s and no other finding', async (name, kind) => {
   await FAULTS[name]();
 
   const report = await ground.doctor({ store: name === 'store-mounted' });

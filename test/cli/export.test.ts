@@ -55,7 +55,7 @@ async function fillStore(directory: string): Promise<void> {
   await store.close();
 }
 
-test('every byte that was changed is in the copy, however little of its block is here', async () => {
+test('every changed byte is in the copy, even if the rest of its block is not here', async () => {
   await fillStore(home.plantAccount().storeDirectory);
   const directory = home.path('copy');
   const { code, warned } = await exported(directory);
@@ -68,7 +68,7 @@ test('every byte that was changed is in the copy, however little of its block is
 });
 
 /** [S-damage-2] */
-test('what lies deeper than a path may be long is copied', async () => {
+test('files deeper than the longest possible path are copied', async () => {
   const directory = home.plantAccount().storeDirectory;
   mkdirSync(directory, { recursive: true });
   const store = await Store.open({ directory, clock: systemClock, log: silentLogger });
@@ -109,7 +109,7 @@ test('what lies deeper than a path may be long is copied', async () => {
   execFileSync('rm', ['-rf', 'copy'], { cwd: home.path('.') });
 });
 
-test('a file of which the row is damaged is named, and keeps no other from being copied', async () => {
+test('a file with a damaged row is named, and all other files are copied', async () => {
   const { storeDirectory } = home.plantAccount();
   await fillStore(storeDirectory);
   const store = await Store.open({ directory: storeDirectory, clock: systemClock, log: silentLogger });
@@ -132,7 +132,7 @@ test('a file of which the row is damaged is named, and keeps no other from being
 });
 
 /** [S-export-1] */
-test('a file that cannot be copied is named, and keeps no other from being copied', async () => {
+test('a file that cannot be copied is named, and all other files are copied', async () => {
   const { storeDirectory } = home.plantAccount();
   await fillStore(storeDirectory);
   const long = 'long'.repeat(70); // as a stick refuses `a:b`: with another errno, at the same place

@@ -82,7 +82,7 @@ describe.skipIf(missing !== null)(
       expect((await mount.run('cat file')).stdout).toBe('kept\n');
     });
 
-    test('a rename over an open file that is refused has taken the name away, and no byte', async () => {
+    test('a refused rename over an open file removes the name and no bytes', async () => {
       await mounted();
       // The bytes of a version may be fetched again: it is no file of this machine alone.
       await mount.run('mkdir ._d; echo old > ._d/x; head -c 2000000 /dev/zero > file');
@@ -114,7 +114,7 @@ describe.skipIf(missing !== null)(
       }
     });
 
-    test('what a program writes by `> file`, and is in the middle of when the mount is killed, leaves what was there', async () => {
+    test('a file that a program is rewriting by `> file` when the mount is killed has its previous bytes', async () => {
       await mounted();
       await mount.run("head -c 300000 /dev/zero | tr '\\0' A > whole");
       await mount.sync();

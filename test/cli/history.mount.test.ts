@@ -39,7 +39,7 @@ async function versionsOf(name: string): Promise<readonly { name: string; sizeBy
 }
 
 /** [S-history-1] */
-test('cfs versions lists what the service keeps, newest first, and says what is not there yet', async () => {
+test('cfs versions lists the versions on the service, newest first, and reports a pending one', async () => {
   const [first = '', second = ''] = await save('list.txt', 'one', 'three');
 
   const listed = await cfs('versions', at('list.txt'));
@@ -52,7 +52,7 @@ test('cfs versions lists what the service keeps, newest first, and says what is 
 });
 
 /** [S-history-2] */
-test('cfs restore makes a file what it was, as its next version, and keeps what it replaces as one too', async () => {
+test('cfs restore makes an earlier version the next version, and keeps the replaced bytes as a version', async () => {
   const [first] = await save('back.txt', 'first', 'second');
   await mount.run("printf 'never pushed' > back.txt; chmod 640 back.txt");
 
@@ -98,7 +98,7 @@ test.each(['_begun.txt', '#begun.txt'])('cfs restore makes %s what it was, as it
 });
 
 /** [S-history-2] */
-test('what is saved while cfs restore fetches is in the history, under what was restored', async () => {
+test('a save during cfs restore is in the history, below the restored version', async () => {
   const old = 2 * 1024 ** 2;
   await mount.run(`head -c ${old} /dev/urandom > slow.bin`);
   await mount.sync();
@@ -199,7 +199,7 @@ test.each(['kill -PIPE $$', 'exec sh -c "kill -PIPE \\$\\$"'])(
   },
 );
 
-test('cfs share link prints a link that anyone can read the file by, and --off ends it', async () => {
+test('cfs share link prints a public link to the file, and --off revokes it', async () => {
   await save('shared.txt', 'for all');
 
   const { stdout } = await cfs('share', 'link', at('shared.txt'));
@@ -212,7 +212,7 @@ test('cfs share link prints a link that anyone can read the file by, and --off e
 });
 
 /** [S-trash-1] */
-test('cfs trash lists what was deleted, gives it back, and deletes it for ever when told to', async () => {
+test('cfs trash lists deleted files, restores them, and deletes them permanently on request', async () => {
   await save('gone.txt', 'gone');
   await mount.run('mkdir deep && printf x > deep/below.txt && mkdir place');
   await mount.sync();

@@ -20,7 +20,7 @@ beforeEach(() => {
 afterEach(() => home.dispose());
 
 /** [S-logout-1] [S-start-2] */
-test('cfs logout --forget takes no store away that a mount may have opened since it was looked at', async () => {
+test('cfs logout --forget removes no store that a mount may have opened since the check', async () => {
   const { storeDirectory } = home.plantAccount();
   await (await Store.open({ directory: storeDirectory, clock: systemClock, log: silentLogger })).close();
   const owners: (number | null)[] = [];
@@ -45,7 +45,7 @@ test('cfs logout --forget takes no store away that a mount may have opened since
 });
 
 /** [S-logout-1] */
-test('cfs logout --forget names what stays on this machine by its name, and takes nothing away', async () => {
+test('cfs logout --forget refuses while local-only files exist, and names them', async () => {
   const { storeDirectory } = home.plantAccount();
   const store = await Store.open({ directory: storeDirectory, clock: systemClock, log: silentLogger });
   store.transact((tx) => {

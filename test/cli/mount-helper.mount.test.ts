@@ -96,7 +96,7 @@ test('a line of fstab mounts an account, beside another one with its own store',
   expect(stdout).toMatch(/of-bob\n$/);
 });
 
-test('what is wrong reaches the terminal, and the exit code is that of cfs-mount', async () => {
+test('the mount helper prints the error on the terminal and returns the exit code of cfs-mount', async () => {
   const { stderr, stdout } = await inNamespace(`
     mount -t fuse.cfs-mount nobody@example.com "$ann" || echo "code $?"
     mount -t fuse.cfs-mount ${ANN} "$ann" -o frobnicate || echo "code $?"

@@ -57,7 +57,7 @@ test('what is parked is told with its reason and an exit code, and cfs retry pus
   expect((await mount.cfs(['retry'])).stdout).toBe('nothing is parked\n');
 });
 
-test('many files that are gone elsewhere stay here until cfs refresh --accept believes it', async () => {
+test('many files that vanish from the service stay here until cfs refresh --accept', async () => {
   onTestFailed(mount.printLogs);
   await mount.run('mkdir many; for n in $(seq 120); do echo $n > many/$n; done');
   await mount.sync();
@@ -77,7 +77,7 @@ test('many files that are gone elsewhere stay here until cfs refresh --accept be
   expect(await left()).toBe('0\n');
 });
 
-test('a folder of many files that somebody removes elsewhere goes without a word', async () => {
+test('a folder of many files that is moved to the trash elsewhere is removed without a question', async () => {
   onTestFailed(mount.printLogs);
   await mount.run('mkdir modules; for n in $(seq 120); do echo $n > modules/$n; done');
   await mount.sync();

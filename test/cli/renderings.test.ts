@@ -124,7 +124,7 @@ test('accounts are shown by their address, with where they are mounted and the n
 });
 
 /** [S-config-1] */
-test('each option is shown with its value and the place it comes from, the strongest', () => {
+test('each option is shown with its value and the source that sets it', () => {
   const paths = pathsOf({ HOME: '/home/ann' });
   const loaded = loadOptions({
     flags: {},

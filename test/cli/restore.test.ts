@@ -139,7 +139,7 @@ describe('a signal that ends cfs restore', () => {
     expect(readFileSync(file, 'utf8')).toBe(SAVED);
   });
 
-  test('leaves nothing beside the file, which would be pushed like any other', async () => {
+  test('an interrupted cfs restore leaves no temporary file in the mount', async () => {
     const seen: string[][] = [];
     const look = (): void => void seen.push(readdirSync(signedIn.home.path('Cloud')));
     await mountOf((count) => {

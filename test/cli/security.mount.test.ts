@@ -92,7 +92,7 @@ test('what is kept is open to nobody else, whatever the umask', async () => {
   for (const [path, mode] of modes) if (path.endsWith('mount.log')) expect(mode.toString(8)).toBe('600');
 });
 
-test('another user sees nothing of the mount, its store, its log and its socket', async () => {
+test('another user cannot see the mount, its store, its log and its socket', async () => {
   await mount.run('echo mine > private');
   const [socket = ''] = everythingBelow(join(home(), 'runtime')).filter((path) => lstatSync(path).isSocket());
   const log = join(accountFile(), '..', 'mount.log');

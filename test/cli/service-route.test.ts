@@ -52,7 +52,7 @@ function proxyOf(env: Record<string, string>, known: Account | null = null, orig
 }
 
 describe('the proxy', () => {
-  test('is that of the option, otherwise that of the environment', () => {
+  test('the proxy comes from the option, otherwise from the environment', () => {
     const HTTPS_PROXY = 'other.example:1';
 
     expect(proxyOf({ HTTPS_PROXY })).toMatchObject({ address: 'http://other.example:1', source: 'HTTPS_PROXY' });
@@ -139,7 +139,7 @@ describe('cfs service install', () => {
     return { unit, account: readAccountFile(file), said };
   }
 
-  test('keeps the proxy of its environment in the unit, and the password with the account', async () => {
+  test('cfs service install keeps the proxy of its environment in the unit, and the password in the account', async () => {
     const { unit, account, said } = await install({ HTTPS_PROXY: 'http://ann:secret@proxy.example:3128' });
 
     expect(unit).toMatch(new RegExp(`^ExecStart=.* --proxy=${PROXY} -- `, 'm'));
@@ -243,7 +243,7 @@ describe('cfs status says why the service is not reached:', () => {
     server.close();
   });
 
-  test('an authority that is not trusted', async () => {
+  test('cfs status names an untrusted certificate authority', async () => {
     const server = await authority.serve();
 
     const reason = await reasonOf({ baseUrl: server.origin, certificates: systemCertificates });
@@ -252,7 +252,7 @@ describe('cfs status says why the service is not reached:', () => {
     server.close();
   });
 
-  test('the proxy, by its address', async () => {
+  test('cfs status names the address of an unreachable proxy', async () => {
     const proxy = { address: 'http://127.0.0.1:9', credentials: null, source: 'HTTPS_PROXY' };
 
     expect(await reasonOf({ baseUrl: ORIGIN, proxy })).toMatch(

@@ -13,7 +13,7 @@ function waiting(timeoutMs: number | null) {
   return { clock, said, wait: new ServiceWait({ clock, warn: (text) => said.push(text) }, timeoutMs) };
 }
 
-test('after two seconds of silence the command says once what it waits for', async () => {
+test('after two seconds without an answer the command reports once what it waits for', async () => {
   const { clock, said, wait } = waiting(null);
   void wait.for(ORIGIN, never);
 
@@ -44,7 +44,7 @@ test('each byte that arrives begins the silence anew, and after an answer nothin
   expect(said).toEqual([]);
 });
 
-test('the time of --timeout counts over all that a command waits for', async () => {
+test('--timeout limits the total waiting time of a command', async () => {
   const { clock, wait } = waiting(5_000);
   await wait.for(ORIGIN, async () => clock.advance(3_000));
   const aborted: unknown[] = [];

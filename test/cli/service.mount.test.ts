@@ -78,7 +78,7 @@ function unitFiles(): { folder: string; names: string[] } {
   return { folder, names: existsSync(folder) ? readdirSync(folder) : [] };
 }
 
-test('the service is installed, says when it is ready, lives and stops, and is removed', async () => {
+test('the systemd service is installed, reports readiness, runs, stops and is removed', async () => {
   const systemctl = plantSystemctl(0);
   const installed = await fixture.cfs(['service', 'install', fixture.directory, '--settle', '100ms', '--read-only'], {
     env: systemctl.env,
@@ -116,7 +116,7 @@ test('the service is installed, says when it is ready, lives and stops, and is r
   expect(systemctl.asked().slice(2)).toEqual([`--user disable --now ${name}`, '--user daemon-reload']);
 });
 
-test('a mount whose process hangs gives no sign of life', async () => {
+test('a mount whose process hangs sends no watchdog message', async () => {
   const socket = tools.path('notify');
   const { messages } = await listen(socket);
   // A sign every 50 ms: one that lives gives several while a command starts and ends.

@@ -8,7 +8,7 @@ const CURED_MS_MAX = 60_000;
 
 const missing = missingForMounts() ?? missingPrograms('getfattr');
 describe.skipIf(missing !== null)(`signing in again${missing === null ? '' : ` (needs: ${missing})`}`, () => {
-  test('what is here stays readable, changes queue, and cfs login cures it without a remount', {
+  test('with an expired session cached files stay readable and changes queue, until cfs login without a remount', {
     timeout: 120_000,
   }, async () => {
     const mount = await MountFixture.start({ flags: ['--settle', '100ms'] });

@@ -65,7 +65,7 @@ async function namesInTrash(): Promise<readonly string[]> {
 }
 
 /** [S-trash-1] */
-test('cfs trash empty leaves alone what was taken out of the trash before yes was said', async () => {
+test('cfs trash empty keeps a file that was restored before the confirmation', async () => {
   const back = await trashed('back');
   await trashed('gone');
   const ask = async (): Promise<string> => {
@@ -171,7 +171,7 @@ test('cfs trash restore that nobody can show yet is done, and says so', async ()
 
 /** [S-fresh-4] */
 test.each(['in a session', 'at boot'] as const)(
-  'cfs trash restore is shown by a mount that was made %s',
+  'cfs trash restore is visible in a mount that was started %s',
   async (at) => {
     await trashed('back');
     const { home, name } = signedIn;

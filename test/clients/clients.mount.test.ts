@@ -30,7 +30,7 @@ const CONVERGE_MS_MAX = 120_000;
 const missing = missingForMounts();
 describe.skipIf(missing !== null)(`clients of one account${missing === null ? '' : ` (needs: ${missing})`}`, () => {
   test.each(SEEDS)(
-    'two mounts and the web end with one tree, and nothing that was accepted is lost (SEED=%i)',
+    'two mounts and a web client end with one tree, and no accepted save is lost (SEED=%i)',
     { timeout: 2 * CONVERGE_MS_MAX + ROUNDS * 15_000 },
     async (seed) => {
       const random = new SeededRandom(seed);

@@ -85,7 +85,7 @@ test('a wrong value in the file is a problem even where a flag overrides it', ()
 });
 
 /** [S-config-1] */
-test('a wrong word of -o is told as one, beside what else is wrong, and also where a flag overrides it', () => {
+test('an invalid -o word is reported with all other errors, even if a flag overrides it', () => {
   const inputs = { words: { settleMs: 'soon', drainMs: '1s' }, flags: { settleMs: '1s', transfers: '0' } };
 
   expect(problemsOf({ ...inputs, problems: ['-o: unknown: frobnicate'] })).toEqual([

@@ -31,7 +31,8 @@ export const DOCUMENTED_DIFFERENCES: Readonly<Record<string, Difference>> = {
     },
   },
   'a sparse file takes little room': {
-    reason: 'blocks tell the size: the service keeps no holes, and what is on this disk is the cache’s affair',
+    reason:
+      'st_blocks follows from the size: the service keeps no holes, and the local disk space is a matter of the cache',
     async instead(fs) {
       const fd = await fs.open('file', O_RDWR | O_CREAT);
       await fs.write(fd, 64 * 1024 * 1024, 'x');

@@ -8,12 +8,12 @@ import { fails } from './workplace.ts';
  * What does not hold through `--binding fuse-native`, by the name of the case, with the reason: libfuse 2.9 and the package fuse-native
  * 2.2.6 do not pass it on. The same reasons stand in `docs/semantics.md` (S-binding-…).
  */
-const noCaller = 'who asks does not come through: everything is made by whoever mounted';
-const noTimes = 'utimens hands out the access time twice, in milliseconds, and only when both are set';
-const noFallocate = 'fallocate(2) does not come through: EOPNOTSUPP';
-const noRenameFlags = 'the flags of renameat2(2) do not come through: EINVAL';
+const noCaller = 'the binding does not pass on the caller: new files belong to the mounting user';
+const noTimes = 'utimens passes the access time twice, in milliseconds, and only if both are set';
+const noFallocate = 'fallocate(2) is not passed on: EOPNOTSUPP';
+const noRenameFlags = 'the flags of renameat2(2) are not passed on: EINVAL';
 const noSpecialFiles = 'mknod(2) makes regular files only: EPERM';
-const noTemporaryFiles = 'O_TMPFILE does not come through: EOPNOTSUPP';
+const noTemporaryFiles = 'O_TMPFILE is not passed on: EOPNOTSUPP';
 const noPath = 'paths only: what has lost its name has none';
 
 const byReason: Readonly<Record<string, readonly string[]>> = {
@@ -119,7 +119,7 @@ export const FUSE_NATIVE_DIFFERENCES: Readonly<Record<string, Difference>> = {
     },
   },
   'a reader beside renames over the file always finds one whole version': {
-    reason: 'libfuse takes the name of an open file away before the other one gets it: between the two it is ENOENT',
+    reason: 'libfuse removes the name of an open file before the new file gets it: in between it is ENOENT',
     async instead(fs) {
       await fs.put('file', 'old');
       const reader = await fs.open('file', O_RDONLY);

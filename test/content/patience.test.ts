@@ -77,7 +77,7 @@ test('while the service is known to be away the next question fails within a sec
   expect(clock.elapsedMs() - startedMs).toBeLessThanOrEqual(1_000);
 });
 
-test('a service that refuses connections is waited for ten seconds, and a second while it is known to be away', async () => {
+test('a service that refuses connections is retried for ten seconds, or for one second if it is known to be unreachable', async () => {
   const clock = new SleepClock();
   const reader = patience(clock);
   let asked = 0;
@@ -188,7 +188,7 @@ test('the end of the mount ends every question', async () => {
   await expect(patience(clock, shutdown.signal).ask(never)).rejects.toThrow('the mount is going away');
 });
 
-test('bytes are waited for as long as some keep coming, to whomever; other answers are not', async () => {
+test('a read waits as long as bytes arrive for any read; other requests do not', async () => {
   const clock = new SleepClock();
   const waiting = patience(clock);
   const ends: string[] = [];
@@ -217,7 +217,7 @@ test('bytes are waited for as long as some keep coming, to whomever; other answe
 test.each([
   ['refused', new ApiError(503, 'GET /file/1/data', 'busy'), 'EIO'],
   ['cut', new TransportError('the line was cut'), 'ETIMEDOUT'],
-] as const)('what is %s again and again ends, though bytes come to others all the while', async (_, failure, errno) => {
+] as const)('a read that is %s repeatedly fails although other reads progress', async (_, failure, errno) => {
   const clock = new SleepClock();
   const reader = patience(clock);
   let landedTo = 0;

@@ -46,7 +46,7 @@ function gate(): { readonly opened: Promise<void>; readonly open: () => void } {
 }
 
 test.each([0, 1, 16 * 1024, 100_000, MIB, MIB + 1, 3 * MIB + 77])(
-  'a file of %i bytes is read as the service has it',
+  'a file of %i bytes is read with the bytes of the service',
   async (length) => {
     const bytes = bytesOf(length);
     service.put('file', bytes);
@@ -274,7 +274,7 @@ test('blocks of a small file that have landed are not asked for again while the 
 });
 
 testUnless(missingAddon())(
-  'a sequential reader has an eighth of the cache fetched ahead, and the file that it holds keeps to the cache size',
+  'the read-ahead of a sequential reader is an eighth of the cache, and its open file stays within the cache size',
   async () => {
     await tower.close();
     tower = await LeftTower.build({ listing: service, source: service, contents: { cacheBytes: 40 * MIB } });
@@ -378,7 +378,7 @@ test('a disk that fills while bytes land is not heard of by who reads them: they
   await mount.close(fd);
 });
 
-test('on a disk that became read-only, what is not here is read, and not kept', async () => {
+test('on a disk that became read-only, uncached files are read and not cached', async () => {
   await tower.close();
   let isReadOnly = false;
   const refused = (what: string): StorageError => storageErrorOf(Object.assign(new Error(), { code: 'EROFS' }), what);
@@ -523,7 +523,7 @@ test('a line that is cut is tried again behind the reader, for the version and f
   await mount.close(fd);
 });
 
-test('a service that stays away is ETIMEDOUT after --read-timeout, never the end of the file', async () => {
+test('a read without the service is ETIMEDOUT after --read-timeout, never the end of the file', async () => {
   const clock = new HastyClock();
   clock.sleep = systemClock.sleep;
   const told = await LeftTower.build({ listing: service, source: service, clock });
@@ -550,7 +550,7 @@ test('a service that stays away is ETIMEDOUT after --read-timeout, never the end
   await told.close();
 });
 
-test('a version that vanished while it was read is ESTALE, never short data', async () => {
+test('a read of a version that was deleted meanwhile is ESTALE, never short data', async () => {
   const warnings: string[] = [];
   const log: Logger = { ...silentLogger, warn: (_fields: unknown, message?: string) => warnings.push(String(message)) };
   const told = await LeftTower.build({ listing: service, source: service, log });
@@ -723,51 +723,54 @@ describe('one open never mixes two versions', () => {
     ['as long', 3 * MIB],
     ['longer', 3 * MIB + 100_000],
     ['shorter', 2 * MIB + 10],
-  ])('another client uploads one that is %s between any two requests, ranges included', async (_how, length) => {
-    const versions = [bytesOf(3 * MIB, 1), bytesOf(length, 2)] as const;
-    let isOver = false;
-    for (let nth = 1; !isOver; nth++) {
-      const service = new VersionService();
-      const struck = await LeftTower.build({ listing: service, source: service });
-      const mount = new InProcessMount(struck.fileSystem);
-      service.put('file', versions[0]);
-      await mount.stat('file');
-      let asked = 0;
-      const strike = (): void => {
-        if (++asked === nth) service.put('file', versions[1], 2_000_000);
-      };
-      for (const name of ['newestVersion', 'versionOfLength', 'readVersion'] as const) {
-        const answer = service[name].bind(service) as (...args: unknown[]) => Promise<never>;
-        service[name] = (...args: unknown[]) => {
-          strike();
-          return answer(...args);
+  ])(
+    'one open reads one version although another client uploads one that is %s between any two requests',
+    async (_how, length) => {
+      const versions = [bytesOf(3 * MIB, 1), bytesOf(length, 2)] as const;
+      let isOver = false;
+      for (let nth = 1; !isOver; nth++) {
+        const service = new VersionService();
+        const struck = await LeftTower.build({ listing: service, source: service });
+        const mount = new InProcessMount(struck.fileSystem);
+        service.put('file', versions[0]);
+        await mount.stat('file');
+        let asked = 0;
+        const strike = (): void => {
+          if (++asked === nth) service.put('file', versions[1], 2_000_000);
         };
-      }
+        for (const name of ['newestVersion', 'versionOfLength', 'readVersion'] as const) {
+          const answer = service[name].bind(service) as (...args: unknown[]) => Promise<never>;
+          service[name] = (...args: unknown[]) => {
+            strike();
+            return answer(...args);
+          };
+        }
 
-      const fd = await mount.open('file', 'r');
-      const pieces: Buffer[] = [];
-      for (let at = 0, got = 1; got > 0; at += got) {
-        const piece = await mount.read(fd, at, 300_000);
-        pieces.push(piece);
-        got = piece.byteLength;
+        const fd = await mount.open('file', 'r');
+        const pieces: Buffer[] = [];
+        for (let at = 0, got = 1; got > 0; at += got) {
+          const piece = await mount.read(fd, at, 300_000);
+          pieces.push(piece);
+          got = piece.byteLength;
+        }
+        const found = Buffer.concat(pieces);
+        expect(
+          versions.some((bytes) => bytes.equals(found)),
+          `before request ${nth}: ${found.byteLength} bytes`,
+        ).toBe(true);
+        await mount.close(fd);
+        isOver = asked < nth;
+        if (isOver) expect(nth, 'requests that were preceded').toBeGreaterThan(3);
+        await struck.close();
       }
-      const found = Buffer.concat(pieces);
-      expect(
-        versions.some((bytes) => bytes.equals(found)),
-        `before request ${nth}: ${found.byteLength} bytes`,
-      ).toBe(true);
-      await mount.close(fd);
-      isOver = asked < nth;
-      if (isOver) expect(nth, 'requests that were preceded').toBeGreaterThan(3);
-      await struck.close();
-    }
-  });
+    },
+  );
 
   test.each([
     ['longer', 300_000],
     ['shorter', 10],
   ])(
-    'of a %s version than the listing told of nothing is mixed in; what is opened next shows it',
+    'a %s version than the listed one is not mixed into an open file; the next open shows it',
     async (_how, length) => {
       const before = bytesOf(1_000);
       service.put('file', before);

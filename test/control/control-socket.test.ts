@@ -87,7 +87,7 @@ test('a call is answered by its handler', async () => {
   expect(await callControl(path, 'status', {})).toEqual(STATUS);
 });
 
-test('only the owner reaches the socket, whatever the mask of the process', async () => {
+test('only the owner can connect to the socket, with any umask', async () => {
   mkdirSync(join(directory, 'run'), { mode: 0o755 });
   chmodSync(join(directory, 'run'), 0o755);
 
@@ -129,7 +129,7 @@ test('the socket of a mount of the other root stays when the one that drained, a
 });
 
 test.each(['control.sock', `${'x'.repeat(100)}/control.sock`])(
-  'a socket whose directory was removed under the mount (%s) is made anew, as soon as that can be, and no more after the end',
+  'a socket whose directory was removed (%s) is created again as soon as possible, but not after the end of the mount',
   async (name) => {
     const clock = new ManualClock();
     const path = await listening({}, { path: join(directory, 'session', name), clock });
@@ -365,7 +365,7 @@ describe('nothing that arrives can keep the mount busy', () => {
     expect(await closed).toBe('');
   });
 
-  test('who waits for the service, however many they are, keeps nobody from asking how things are and from ending the mount', async () => {
+  test('any number of calls that wait for the service leave status and unmount requests unaffected', async () => {
     let waiting = 0;
     const sync: ControlHandlers['sync'] = (_, { signal }) =>
       new Promise((_resolve, reject) => {

@@ -28,7 +28,7 @@ describe.skipIf(missing !== null)(`ends and starts${missing === null ? '' : ` (n
     expect((await mount.run(attributes)).stdout).toBe(stdout);
   });
 
-  test('FIFOs and sockets are there after a start, and nowhere but here', async () => {
+  test('FIFOs and sockets survive a restart and exist on this machine only', async () => {
     onTestFailed(() => mount.printLogs());
     await mount.run(`mkdir special; mkfifo -m 640 special/fifo
       ${process.execPath} -e "require('net').createServer().listen('special/socket', () => process.kill(process.pid, 'SIGKILL'))" || true
@@ -76,7 +76,7 @@ describe.skipIf(missing !== null)(`ends and starts${missing === null ? '' : ` (n
     expect(treeDifferences(await mount.serverTree(), wanted)).toEqual([]);
   });
 
-  test('SIGKILL of mount and server together loses nothing that was closed', async () => {
+  test('SIGKILL of mount and server together loses no closed file', async () => {
     onTestFailed(() => mount.printLogs());
     await mount.run(`for n in $(seq 1 50); do echo "file $n" > "f$n"; done; kill -9 ${mount.pid}`);
     await mount.gone();

@@ -82,7 +82,7 @@ describe('each request × each trouble', () => {
   const outcomes = new Map<string, string>();
   const wrong: string[] = [];
 
-  test('leaves nothing lost and nothing twice when it is over', { timeout: 400_000 }, async () => {
+  test('after a fault of any request nothing is lost or duplicated', { timeout: 400_000 }, async () => {
     // What waits in vain goes first: it takes seconds, and no processor.
     const cells = REQUESTS.flatMap((request) =>
       FAULTS.flatMap((column) =>

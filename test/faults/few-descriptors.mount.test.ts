@@ -43,7 +43,7 @@ describe.skipIf(missing !== null)(`with 200 descriptors${missing === null ? '' :
     await mount?.dispose();
   });
 
-  test('a burst of open files is ENFILE for the last ones; the mount answers meanwhile and pushes the others afterwards', async () => {
+  test('in a burst of opens the last ones get ENFILE, the mount keeps answering, and the other files are pushed', async () => {
     onTestFailed(mount.printLogs);
     await mount.run('mkdir burst');
     const cfs = `"${process.execPath}" "${path.resolve('dist/cli/cfs.js')}" status --json > /dev/null; echo status $?`;

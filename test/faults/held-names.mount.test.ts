@@ -38,7 +38,7 @@ describe.skipIf(missing !== null)(`a resolver that hangs${missing === null ? '' 
     await names?.dispose();
   });
 
-  test('is no more than a service that is away: what is here goes on, also fsync(2), an end and a start', async () => {
+  test('a hanging resolver counts as an unreachable service: local files, fsync(2), stop and start work', async () => {
     onTestFailed(() => mount.printLogs());
     await mount.run('ls > /dev/null; echo near > near');
     await mount.unmount();

@@ -29,38 +29,42 @@ const ANSWERS: readonly (readonly [string, Fault])[] = [
   ['a page of HTML', { garbage: true }],
 ];
 
-test.each(ANSWERS)('%s to every request: nobody has to act when it is over', { timeout: 60_000 }, async (_, fault) => {
-  const folder = await user.client.createFolder(user.folder('2'), `refused ${JSON.stringify(fault)}`);
-  for (const name of ['renamed', 'saved', 'deleted']) await user.client.createFilled(folder, name, Buffer.from(name));
-  const tower = await FaultyTower.build({
-    ...{ origin: server.origin, user, root: folder as ResourceUrl, shows: 'folder', waits: LONG_WAITS },
-  });
-  const { mount, sync } = tower;
-  try {
-    await eventually(() => mount.readFile('saved'));
-    server.faults = [{ on: '*', times: 'always', then: fault }];
-    await mount.writeFile('saved', Buffer.from('saved again'));
-    await mount.rename('renamed', 'renamed here');
-    await mount.unlink('deleted');
-    await mount.mkdir('made');
-    await mount.writeFile('made/file', Buffer.from('made'));
-    await eventually(async () => expect(sync.status().offlineSinceMs).not.toBeNull());
-    // One more attempt finds the same.
-    const asked = tower.service.requestCounts.sent;
-    await eventually(async () => expect(tower.service.requestCounts.sent).toBeGreaterThan(asked));
-    expect(sync.status()).toMatchObject({ parked: [], signInNeeded: false, pending: 5 });
+test.each(ANSWERS)(
+  'after %s to every request, everything recovers without user action',
+  { timeout: 60_000 },
+  async (_, fault) => {
+    const folder = await user.client.createFolder(user.folder('2'), `refused ${JSON.stringify(fault)}`);
+    for (const name of ['renamed', 'saved', 'deleted']) await user.client.createFilled(folder, name, Buffer.from(name));
+    const tower = await FaultyTower.build({
+      ...{ origin: server.origin, user, root: folder as ResourceUrl, shows: 'folder', waits: LONG_WAITS },
+    });
+    const { mount, sync } = tower;
+    try {
+      await eventually(() => mount.readFile('saved'));
+      server.faults = [{ on: '*', times: 'always', then: fault }];
+      await mount.writeFile('saved', Buffer.from('saved again'));
+      await mount.rename('renamed', 'renamed here');
+      await mount.unlink('deleted');
+      await mount.mkdir('made');
+      await mount.writeFile('made/file', Buffer.from('made'));
+      await eventually(async () => expect(sync.status().offlineSinceMs).not.toBeNull());
+      // One more attempt finds the same.
+      const asked = tower.service.requestCounts.sent;
+      await eventually(async () => expect(tower.service.requestCounts.sent).toBeGreaterThan(asked));
+      expect(sync.status()).toMatchObject({ parked: [], signInNeeded: false, pending: 5 });
 
-    server.faults = [];
-    await eventually(async () => expect(sync.status()).toMatchObject({ pending: 0, parked: [] }));
-    await eventually(async () => expect(await onService(user.client, folder)).toEqual(await inMount(tower)));
-    expect(await onService(user.client, folder)).toEqual([
-      'made/',
-      'made/file: made',
-      'renamed here: renamed',
-      'saved: saved again',
-    ]);
-  } finally {
-    server.faults = [];
-    await tower.close();
-  }
-});
+      server.faults = [];
+      await eventually(async () => expect(sync.status()).toMatchObject({ pending: 0, parked: [] }));
+      await eventually(async () => expect(await onService(user.client, folder)).toEqual(await inMount(tower)));
+      expect(await onService(user.client, folder)).toEqual([
+        'made/',
+        'made/file: made',
+        'renamed here: renamed',
+        'saved: saved again',
+      ]);
+    } finally {
+      server.faults = [];
+      await tower.close();
+    }
+  },
+);

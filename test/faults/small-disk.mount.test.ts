@@ -155,7 +155,7 @@ describe.skipIf(missing !== null)(`a disk of 64 MiB${missing === null ? '' : ` (
     ...new Set(lines.filter((line) => line.startsWith('refused')).map((line) => line.split(' ')[2] as string)),
   ];
 
-  test('writers are told ENOSPC and nothing else, by write(2) or close(2), and all that was closed is there', async () => {
+  test('on a full disk write(2) or close(2) fails with ENOSPC and with no other error, and every closed file is complete', async () => {
     onTestFailed(mount.printLogs);
     await mount.run('ls -R > /dev/null');
     await mount.server.kill9();
@@ -172,7 +172,7 @@ describe.skipIf(missing !== null)(`a disk of 64 MiB${missing === null ? '' : ` (
     expect(JSON.parse(stdout)).toMatchObject({ accounts: [{ status: { pid: mount.pid, phase: 'running' } }] });
   });
 
-  test('what is deleted makes room again, although the index has none for the deletion', async () => {
+  test('a deletion frees space although the index has none for its record', async () => {
     onTestFailed(mount.printLogs);
     // The journal took up to 8 MiB that the index owes it, and takes as soon as there is room: what is deleted is more than that.
     const large = told.split('\n').filter((line) => line.startsWith('kept large/'));
@@ -229,7 +229,7 @@ describe.skipIf(missing !== null)(`a disk of 64 MiB${missing === null ? '' : ` (
       .join('\n');
   });
 
-  test('killed on a disk that is full to its last byte it starts with all that was closed, and takes deletions', async () => {
+  test('after SIGKILL on a completely full disk, a start has every closed file and accepts deletions', async () => {
     onTestFailed(mount.printLogs);
     await mount.kill9();
     for (const spare of disk.files('journal').filter((file) => file.endsWith('spare'))) rmSync(spare);

@@ -26,7 +26,7 @@ describe.each(['saved elsewhere', 'discarded'] as const)('a deletion that was %s
     return { fd, before: ino, bytes: how === 'discarded' ? 'old' : 'theirs' };
   }
 
-  test('leaves those who have it open what they have, and shows everybody else what is there', async () => {
+  test('a file that is back after its deletion is another file for new opens, and open descriptors keep the old one', async () => {
     const { fd, before, bytes } = await isBack();
     const { mount } = synced;
 
@@ -40,7 +40,7 @@ describe.each(['saved elsewhere', 'discarded'] as const)('a deletion that was %s
     expect((await mount.readFile('f')).toString()).toBe(bytes);
   });
 
-  test('loses nothing that is written into it then', async () => {
+  test('a write to a file that is back after its deletion is pushed', async () => {
     const { fd } = await isBack();
     const { mount, service, tower } = synced;
 

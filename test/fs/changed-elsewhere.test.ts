@@ -76,7 +76,7 @@ test('what a handle of an older version writes has the size that stat shows, bes
   expect((await mount.readFile('file')).subarray(0, 5).toString()).toBe('first');
 });
 
-test('what is emptied and written anew beside a writer of an older version is that to everybody at once', async () => {
+test('a file that is rewritten while a writer has an older version open shows the new bytes to all descriptors', async () => {
   const older = await detached();
   await mount.write(older, 0, Buffer.from('half'));
   await mount.writeFile('file', Buffer.from('more'), { flag: 'a' });
@@ -128,7 +128,7 @@ test('the kernel keeps no page for two versions at once', async () => {
   await tower.fileSystem.release(ino, alone.handle);
 });
 
-test('whoever opens before the kernel heard of another size is not filled up to the old one', async () => {
+test('a read after an open that saw the new size is not filled up with zeros to the old size in the kernel', async () => {
   const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
   const flags = { access: 'read', append: false, truncate: false, raw: 0 } as const;
   service.put('file', Buffer.from('long, as the kernel was told'), 1_000_000);
@@ -184,7 +184,7 @@ test('a writer that finds a newer version than the listing told of is still the 
   expect((await mount.readFile('file')).toString()).toBe('longer than listed!');
 });
 
-test('what is appended goes behind a newer version than the listing told of, never into its middle', async () => {
+test('an append to a version newer than the listed one goes to its end, never into its middle', async () => {
   service.put('file', Buffer.from('listed'), 1_000_000);
   const { ino } = await mount.stat('file');
   service.put('file', Buffer.from('longer than listed'), 2_000_000);
@@ -210,7 +210,7 @@ describe.each([
   const flags = { access: 'read-write', append: true, truncate: false, raw: 0 } as const;
   const appended = (text: string): Buffer => Buffer.concat([newer, Buffer.from(text)]);
 
-  test('appends behind the newest, wherever the kernel was told that it ends', async () => {
+  test('an append by a handle of an older version goes to the end of the newest version', async () => {
     const fd = await detached('a+', newer);
     await mount.write(fd, 0, Buffer.from(' one'));
     await mount.write(fd, 0, Buffer.from(' two'));
@@ -316,7 +316,7 @@ test('echo >> file, right after a mount with an empty store', async () => {
   expect((await mount.readFile('file')).toString()).toBe('from elsewhere\nappended\n');
 });
 
-test('a file that somebody else made since the kernel looked is opened by O_CREAT, refused by O_EXCL', async () => {
+test('a file that was created elsewhere since the last lookup is opened by O_CREAT and refused by O_EXCL', async () => {
   service.put('file', Buffer.from('theirs'));
   const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
   const flags = { access: 'read-write', append: false, truncate: false, raw: constants.O_CREAT } as const;

@@ -20,7 +20,7 @@ async function attribute(path: string, name: string): Promise<string> {
 }
 
 /** [S-xattr-1] */
-test('user.cfs.state goes from pending to clean, and the other attributes tell what the service has', async () => {
+test('user.cfs.state changes from pending to clean, and the other attributes show the remote state', async () => {
   onTestFailed(mount.printLogs);
   await mount.run('printf one > note.txt; mkdir folder');
   expect(await attribute('note.txt', 'state')).toBe('pending');
@@ -42,7 +42,7 @@ test('user.cfs.state goes from pending to clean, and the other attributes tell w
 });
 
 /** [S-xattr-3] */
-test('a public link is switched on and off by its attribute, and anybody can read it meanwhile', async () => {
+test('a public link is switched on and off by its attribute, and works in between', async () => {
   await mount.run('printf "for everybody" > shown.txt');
   await mount.sync();
   expect(await attribute('shown.txt', 'public_link')).toBe('off');
@@ -63,7 +63,7 @@ test('a public link is switched on and off by its attribute, and anybody can rea
 });
 
 /** [S-xattr-2] */
-test('the attributes are not listed, so that cp -a and rsync -X copy the user’s own and nothing else', async () => {
+test('the attributes are not listed, so cp -a and rsync -X copy only the user’s own attributes', async () => {
   await mount.run('printf one > source.txt');
   await calls.setxattr('source.txt', 'user.colour', Buffer.from('green'));
   await mount.sync();

@@ -12,7 +12,7 @@ import { LeftTower } from '../harness/left-tower.ts';
 const NAME_IN_NODE = Buffer.from('\xa6letter\xcd', 'latin1');
 
 /** [S-damage-2] */
-test('what is damaged about one file is an error for it and for its listing; all else goes on, and can be copied out', async () => {
+test('a damaged record causes errors for its file and its listing only; everything else works and can be exported', async () => {
   const service = new VersionService();
   for (const name of ['apple', 'letter', 'zebra']) service.put(name, Buffer.from(`bytes of ${name}`));
   const before = await LeftTower.build({ listing: service, source: service });

@@ -25,7 +25,7 @@ async function openAndDeleted(how: 'r' | 'r+', what: 'file' | 'folder'): Promise
 }
 
 test.each(['file', 'folder'] as const)(
-  'what is written into it is made anew as a file (its %s deleted)',
+  'a write to an open file that was deleted elsewhere recreates the file (its %s deleted)',
   async (what) => {
     const { mount, service } = synced;
     const fd = await openAndDeleted('r+', what);

@@ -78,7 +78,7 @@ const kept = () => [...synced.tower.store.all('departed')];
 
 describe('attributes of a folder that was removed elsewhere', () => {
   test.each([false, true])(
-    'are back when it is listed again under its address (restart in between: %s)',
+    'the attributes of a removed folder come back when its address is listed again (restart in between: %s)',
     async (isRestarted) => {
       await goes();
       // Nothing is kept of a file on which nothing was set.
@@ -96,7 +96,7 @@ describe('attributes of a folder that was removed elsewhere', () => {
     },
   );
 
-  test('are back without the times where the bytes are others', async () => {
+  test('the attributes of a removed file with other bytes come back without the times', async () => {
     await goes();
     synced.service.addVersion(file, Buffer.from('other bytes'));
     await comesBack();
@@ -104,7 +104,7 @@ describe('attributes of a folder that was removed elsewhere', () => {
     expect(localOf(file)?.mtime).not.toEqual(TIME);
   });
 
-  test('are forgotten after 30 days', async () => {
+  test('the attributes of a removed node are forgotten after 30 days', async () => {
     await goes();
     synced.clock.advance(DEPARTED_KEPT_MS);
     await comesBack();
@@ -124,7 +124,7 @@ describe('attributes of a folder that was removed elsewhere', () => {
     checkStore(synced.tower.store, 'by others too');
   });
 
-  test('are not kept where it was removed here', async () => {
+  test('the attributes of a node that was removed here are not kept', async () => {
     const { mount } = synced;
     for (const name of ['file', 'plain']) await mount.unlink(`folder/deep/${name}`);
     await mount.rmdir('folder/deep');
@@ -135,7 +135,7 @@ describe('attributes of a folder that was removed elsewhere', () => {
     expect(localOf(folder)).toMatchObject({ mode: 0o755 });
   });
 
-  test('are bounded: the oldest are removed first', () => {
+  test('the kept attributes are limited: the oldest are removed first', () => {
     const { store } = synced.tower;
     const nodeOf = (ino: number, xattrs: Record<string, Uint8Array> | null = null) =>
       sampleNode(ino, {

@@ -46,7 +46,7 @@ function isDoubted(ino: Inode): boolean {
   return node !== undefined && isSuspect(node);
 }
 
-test('another version of the same length and time is read', async () => {
+test('open(2) of a racily clean file reads a new version of the same length and time', async () => {
   const ino = await doubted();
   service.put('file', Buffer.from('two'), SAVED_MS);
 
@@ -66,7 +66,7 @@ test('the same version is asked for once, and not fetched again', async () => {
   expect(isDoubted(ino)).toBe(false);
 });
 
-test('without an answer what is here is read, and asked about the next time', async () => {
+test('without an answer the cached version of a racily clean file is read, and the next open asks again', async () => {
   const ino = await doubted();
   service.failuresLeft = 1;
 
@@ -76,7 +76,7 @@ test('without an answer what is here is read, and asked about the next time', as
   expect((await mount.readFile('file')).toString()).toBe('two');
 });
 
-test('an answer is waited for as long as --open-wait says, and no longer', async () => {
+test('the revalidation of a racily clean file waits for at most --open-wait', async () => {
   await tower.close();
   const clock = new ManualClock();
   await build({ clock, openWaitMs: 3_000 });
@@ -101,7 +101,7 @@ test('an answer is waited for as long as --open-wait says, and no longer', async
   await mount.close(fd);
 });
 
-test('with --open-wait 0 nobody is asked: what is here is read at once', async () => {
+test('with --open-wait 0 the cached version is read without a request', async () => {
   await tower.close();
   await build({ openWaitMs: 0 });
   await doubted();
@@ -112,7 +112,7 @@ test('with --open-wait 0 nobody is asked: what is here is read at once', async (
   expect(service.pins).toBe(pins);
 });
 
-test('a write goes over the newest version', async () => {
+test('a write to a racily clean file is based on the newest version', async () => {
   await doubted();
   service.put('file', Buffer.from('two'), SAVED_MS);
 
@@ -123,7 +123,7 @@ test('a write goes over the newest version', async () => {
   expect((await mount.readFile('file')).toString()).toBe('Two');
 });
 
-test('what the kernel has of it is not kept', async () => {
+test('the kernel drops its pages of a racily clean file', async () => {
   const ino = await doubted();
   const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
   const flags = { access: 'read', append: false, truncate: false, raw: 0 } as const;
@@ -165,7 +165,7 @@ describe('a refresh that was asked for', () => {
   }
 
   test.each(['within that second', 'later'])(
-    'shows what was saved in the same second with the same length (asked for %s)',
+    'a refresh finds a save in the same second with the same length (requested %s)',
     async (when) => {
       await early();
       service.put('file', Buffer.from('two'), SAVED_MS);

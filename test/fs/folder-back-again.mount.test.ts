@@ -49,7 +49,7 @@ describe.skipIf(missing !== null)(
 
     /** [S-delete-7] */
     test.each(Object.keys(GONE) as (keyof typeof GONE)[])(
-      'by cfs discard, where it %s, is entered by its name',
+      'a folder that %s and is back after cfs discard can be used by its name',
       async (how) => {
         onTestFailed(() => mount.printLogs());
         const folder = `discarded-${Object.keys(GONE).indexOf(how)}`;
@@ -78,7 +78,7 @@ describe.skipIf(missing !== null)(
     );
 
     /** [S-delete-7] */
-    test('because of what somebody saved in it elsewhere, is entered by its name', async () => {
+    test('a removed folder that is back because of a remote save in it can be used by its name', async () => {
       onTestFailed(() => mount.printLogs());
       const url = await other.client.createFolder(other.systemFolder('2'), 'shared');
       await other.client.createFilled(url, 'file', Buffer.from('kept\n'));

@@ -29,7 +29,7 @@ class WatchedDisk {
   };
 }
 
-test('fsync(2) syncs all that was written here, also what is being pushed below the newest writes', async () => {
+test('fsync(2) syncs all local writes, including the bytes that are being pushed below the newest ones', async () => {
   const watched = new WatchedDisk();
   const tower = await LeftTower.build({ disk: watched.disk });
   try {
@@ -60,7 +60,7 @@ test('fsync(2) syncs all that was written here, also what is being pushed below 
   }
 });
 
-test('fsync(2) by who opened the file again syncs what others wrote and closed', async () => {
+test('fsync(2) on a new descriptor syncs the closed writes of other descriptors', async () => {
   const watched = new WatchedDisk();
   const tower = await LeftTower.build({ disk: watched.disk });
   try {

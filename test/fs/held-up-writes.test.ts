@@ -67,7 +67,7 @@ describe('while the disk makes writers wait', () => {
   });
   afterEach(() => tower.close());
 
-  test('who writes waits, nobody else does, and what is written counts when it is there', async () => {
+  test('only the writer waits, and a write is visible when its bytes are in the file', async () => {
     await mount.writeFile('other', Buffer.from('short'));
     const fd = await mount.open('slow', O_RDWR | O_CREAT);
     let isDone = false;
@@ -211,7 +211,7 @@ describe('who is killed while a write waits for the disk', () => {
     };
   }
 
-  test('takes nothing from who writes there next', async () => {
+  test('a writer that is killed while it waits does not damage the next write to the same place', async () => {
     const goOn = await killed(0);
     const fd = await world.mount.open('file', O_RDWR);
     const next = world.mount.write(fd, 0, bytesOf('c'));

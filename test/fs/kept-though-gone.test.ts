@@ -50,7 +50,7 @@ describe('where something in it is open for reading', () => {
   });
 
   test.each(['folder/edited', 'folder/new', 'folder/deep/below'])(
-    'what is saved in it is made anew (%s)',
+    'a save in a trashed folder that has an open file recreates the saved file (%s)',
     async (path) => {
       const { mount, service, tower } = synced;
       await mount.writeFile(path, Buffer.from('ours'));
@@ -136,7 +136,7 @@ describe.each(['a folder of 150 files', '150 folders'])('where the removal of %s
     expect(tower.freshness.heldRemovals).toHaveLength(1);
   });
 
-  test('what is saved in it is not pushed into the trash, now or later', async () => {
+  test('a save in a folder whose removal waits for a person is never pushed into the trash', async () => {
     const { mount, service, tower } = synced;
     await mount.writeFile('d0/f7', Buffer.from('ours'));
     await mount.writeFile('d0/new', Buffer.from('ours, too'));
@@ -156,7 +156,7 @@ describe.each(['a folder of 150 files', '150 folders'])('where the removal of %s
   });
 });
 
-test('a file that stays, though its folder was trashed elsewhere, keeps its swap file', async () => {
+test('a file that is kept although its folder was trashed elsewhere keeps its swap file', async () => {
   const { mount, service, tower } = synced;
   const folder = service.add('folder', MODEL_ROOT, 'folder');
   service.add('file', folder, 'doc', Buffer.from('theirs'));
@@ -189,12 +189,12 @@ describe('files that stay local, in a folder that was trashed elsewhere', () => 
     await synced.converge();
   };
 
-  test('go with it when they are short and of a built-in pattern', async () => {
+  test('short local-only files of a built-in pattern are removed with their trashed folder', async () => {
     await trash();
     expect(await synced.mount.readdir('')).toEqual([]);
   });
 
-  test('keep it as a local folder when they are long', async () => {
+  test('long local-only files keep their trashed folder as a local-only folder', async () => {
     const { mount, tower, service } = synced;
     const long = Buffer.alloc(65 * 1024, 'text that vim would recover');
     await mount.writeFile('folder/deep/.doc.swp', long);

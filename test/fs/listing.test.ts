@@ -66,7 +66,7 @@ describe('a listing of which the kernel had the first part goes on behind it', (
     { what: 'replaced', act: () => mount.rename('d', 'b'), left: ['c', 'folder'] },
     { what: 'exchanged', act: () => mount.rename('b', 'd', 'exchange'), left: rest },
     { what: 'exchanged from behind', act: () => mount.rename('d', 'b', 'exchange'), left: rest },
-  ])('whose end was $what since', async ({ act, left }) => {
+  ])('an interrupted listing continues after its last entry was $what', async ({ act, left }) => {
     for (const name of ['a', 'b', 'c', 'd']) await mount.writeFile(name, Buffer.from(name));
     await mount.mkdir('folder');
     const { rest: told } = await given();
@@ -77,7 +77,7 @@ describe('a listing of which the kernel had the first part goes on behind it', (
     expect(await told()).toEqual(left);
   });
 
-  test('whose end somebody removed elsewhere', async () => {
+  test('an interrupted listing continues after its last entry was removed elsewhere', async () => {
     for (const name of ['a', 'b', 'c', 'd']) service.put(name, Buffer.from(name));
     await mount.readdir('');
     const { rest: told } = await given();
@@ -88,7 +88,7 @@ describe('a listing of which the kernel had the first part goes on behind it', (
     expect(await told()).toEqual(['c', 'd']);
   });
 
-  test('whose end is called otherwise elsewhere', async () => {
+  test('an interrupted listing continues after its last entry was renamed elsewhere', async () => {
     for (const name of ['a', 'b', 'c', 'd']) service.put(name, Buffer.from(name));
     await mount.readdir('');
     const { rest: told, ino } = await given();

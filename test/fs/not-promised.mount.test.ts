@@ -29,7 +29,7 @@ describe.skipIf(missing !== null)(`not promised${missing === null ? '' : ` (need
   });
 
   test.skipIf(missingForOverlay !== null)(
-    `a folder of the mount is no upper layer of an overlayfs, and may be a lower one${missingForOverlay === null ? '' : ` (needs: ${missingForOverlay})`}`,
+    `a folder of the mount cannot be the upper layer of an overlayfs, but can be a lower one${missingForOverlay === null ? '' : ` (needs: ${missingForOverlay})`}`,
     async () => {
       const { stdout } = await mount.run(
         `mkdir here upper work

@@ -14,14 +14,14 @@ beforeEach(async () => {
 
 afterEach(() => tower.close());
 
-test('a folder has one link, however many folders are in it', async () => {
+test('a folder has one link, regardless of its subfolders', async () => {
   await mount.mkdir('folder');
   for (const name of ['a', 'b', 'c']) await mount.mkdir(`folder/${name}`);
 
   expect((await mount.stat('folder')).nlink).toBe(1);
 });
 
-test('blocks tell the size, holes and all', async () => {
+test('st_blocks follows from the size, including holes', async () => {
   const fd = await mount.open('sparse', 'w');
   await mount.write(fd, 10 * 1024 * 1024, Buffer.from('end'));
   await mount.close(fd);
@@ -30,7 +30,7 @@ test('blocks tell the size, holes and all', async () => {
   expect(blocks512).toBe(Math.ceil(sizeBytes / 512));
 });
 
-test('fallocate makes a file as long as it says, and keeps no room for it', async () => {
+test('fallocate sets the length of a file and reserves no space', async () => {
   const longerThanAnyDisk = 2 ** 50;
   const fd = await mount.open('reserved', 'w');
   await mount.fallocate(fd, 'allocate', 0, longerThanAnyDisk);
@@ -39,7 +39,7 @@ test('fallocate makes a file as long as it says, and keeps no room for it', asyn
   expect((await mount.stat('reserved')).sizeBytes).toBe(longerThanAnyDisk);
 });
 
-test('reading moves no access time', async () => {
+test('a read does not change the access time', async () => {
   await mount.writeFile('file', Buffer.from('bytes'));
   // So old that `relatime` would move it with the first read.
   await mount.utimes('file', { sec: 1, nsec: 0 }, { sec: 2, nsec: 0 });

@@ -45,7 +45,7 @@ test.each([1_000, 300_000])(
 
 // Path resolution looks a name up and opens what it found; in between somebody renames over it. Found by the conformance suite under load.
 test.each(['rename', 'unlink'] as const)(
-  'a file that is opened after a %s took its name has its bytes, not zeros',
+  'a file that is opened by inode after a %s took its name has its bytes, not zeros',
   async (how) => {
     for (const length of [12_000, 300_000]) {
       const wanted = Buffer.alloc(length, 'old');

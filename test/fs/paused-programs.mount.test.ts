@@ -44,7 +44,7 @@ describe.skipIf(missing !== null)(
 
     /** [S-pause-1] */
     test.each(['SIGTSTP', 'SIGSTOP', 'SIGTTIN', 'SIGTTOU'] as const)(
-      'and is paused by %s goes on later',
+      'a program that waits for the service and is paused by %s continues later',
       async (signal) => {
         onTestFailed(() => mount.printLogs());
         const url = await other.client.createFolder(other.systemFolder('2'), signal);

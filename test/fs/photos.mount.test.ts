@@ -42,7 +42,7 @@ async function fetchedBytes(): Promise<number> {
 }
 
 /** [S-photos-1] */
-test('500 photos of 5 MiB are listed with all that ls and a file manager ask for, and no byte of them is fetched', async () => {
+test('500 photos of 5 MiB are listed with all attributes for ls and a file manager, without fetching a byte', async () => {
   onTestFailed(mount.printLogs);
 
   const { stdout } = await mount.run(

@@ -46,7 +46,7 @@ async function wordOffline(path: string): Promise<string> {
 }
 
 /** [S-pin-1] */
-test('what is pinned is fetched whole, and stays when the cache is full of other things', async () => {
+test('pinned files are fetched completely, and stay when other files fill the cache', async () => {
   onTestFailed(mount.printLogs);
 
   const { stdout } = await mount.cfs(['pin', `${mount.directory}/album`]);
@@ -62,7 +62,7 @@ test('what is pinned is fetched whole, and stays when the cache is full of other
 });
 
 /** [S-pin-2] */
-test('new versions and new files in a pinned folder are fetched without being looked at, also after a restart', async () => {
+test('new versions and new files in a pinned folder are fetched without a read, also after a restart', async () => {
   onTestFailed(mount.printLogs);
   const file = (await mount.server.reader.entries()).get('album/one.bin')?.url ?? '';
   await other.client.send('PUT', `${file}/data`, { body: filledWith('newer', 3 * MIB) });
@@ -81,7 +81,7 @@ test('new versions and new files in a pinned folder are fetched without being lo
 });
 
 /** [S-pin-3] */
-test('what is renamed stays pinned, what is unpinned is not, and without the service pin says what is missing', async () => {
+test('a renamed file stays pinned, an unpinned one does not, and without the service pin reports the missing bytes', async () => {
   await mount.run('mv album pictures');
   await mount.sync();
   await expect.poll(pinned, { timeout: 20_000, interval: 200 }).toMatchObject([{ path: 'pictures', isComplete: true }]);

@@ -185,7 +185,7 @@ describe('of a pinned folder', () => {
     for (let turn = 0; turn < 50; turn++) await nextTurn();
   }
 
-  test('files that always fail keep no others from being fetched, and are told until a round is complete', async () => {
+  test('pinned files that always fail do not keep others from being fetched, and are reported until a round is complete', async () => {
     for (const name of ['a', 'b']) refusals.set(name, FORBIDDEN);
     build();
 

@@ -36,7 +36,7 @@ async function requestsSent(): Promise<number> {
 }
 
 /** [S-df-1] */
-test('df shows the quota and what is used of it, without a request, also offline', async () => {
+test('df shows the quota and its usage without a request, also offline', async () => {
   onTestFailed(mount.printLogs);
   await expect.poll(df, { timeout: 10_000, interval: 50 }).toEqual({ size: LIMIT_BYTES, used: 0 });
 

@@ -87,36 +87,39 @@ describe.skipIf(missing !== null)(titled('a file that is replaced while it is re
     { how: 'shorter', begun: false, from: LONG_BYTES, to: SHORT_BYTES },
     { how: 'longer', begun: true, from: SHORT_BYTES, to: LONG_BYTES },
     { how: 'longer', begun: false, from: SHORT_BYTES, to: LONG_BYTES },
-  ])('by a $how one is read whole by whoever has it open (begun: $begun)', async ({ how, begun, from, to }) => {
-    onTestFailed(mount.printLogs);
-    const name = `${how} ${begun}`;
-    const replace = await filled(name, 'A', from);
-    const fds = [];
-    for (let n = 0; n < 3; n++) fds.push(await reader.open(name, O_RDONLY));
-    const [read = 0, map = 0, copy = 0] = fds;
-    if (begun) for (const fd of fds) await reader.read(fd, 0, 10);
+  ])(
+    'a file that is replaced by a $how one is read completely by its open descriptors (begun: $begun)',
+    async ({ how, begun, from, to }) => {
+      onTestFailed(mount.printLogs);
+      const name = `${how} ${begun}`;
+      const replace = await filled(name, 'A', from);
+      const fds = [];
+      for (let n = 0; n < 3; n++) fds.push(await reader.open(name, O_RDONLY));
+      const [read = 0, map = 0, copy = 0] = fds;
+      if (begun) for (const fd of fds) await reader.read(fd, 0, 10);
 
-    await replace('B', to);
+      await replace('B', to);
 
-    expect(await readOut(read, name)).toBe(`A*${from}`);
-    expect(await mapped(map, from)).toBe(`A*${from}`);
-    expect(await copied(copy, name)).toBe(`A*${from}`);
-    expect((await reader.fstat(read)).sizeBytes).toBe(from);
-    await expect.poll(async () => (await bystander.stat(name)).sizeBytes).toBe(to);
-    expect((await reader.fstat(read)).ino).toBe((await bystander.stat(name)).ino);
+      expect(await readOut(read, name)).toBe(`A*${from}`);
+      expect(await mapped(map, from)).toBe(`A*${from}`);
+      expect(await copied(copy, name)).toBe(`A*${from}`);
+      expect((await reader.fstat(read)).sizeBytes).toBe(from);
+      await expect.poll(async () => (await bystander.stat(name)).sizeBytes).toBe(to);
+      expect((await reader.fstat(read)).ino).toBe((await bystander.stat(name)).ino);
 
-    const next = await reader.open(name, O_RDONLY);
-    expect(await readOut(next, name)).toBe(`B*${to}`);
-    expect(await mapped(next, to)).toBe(`B*${to}`);
-    expect(await mapped(map, from)).toBe(`A*${from}`);
-    for (const fd of [...fds, next]) await reader.close(fd);
-    const last = await reader.open(name, O_RDONLY);
-    expect(await readOut(last, name)).toBe(`B*${to}`);
-    await reader.close(last);
-  });
+      const next = await reader.open(name, O_RDONLY);
+      expect(await readOut(next, name)).toBe(`B*${to}`);
+      expect(await mapped(next, to)).toBe(`B*${to}`);
+      expect(await mapped(map, from)).toBe(`A*${from}`);
+      for (const fd of [...fds, next]) await reader.close(fd);
+      const last = await reader.open(name, O_RDONLY);
+      expect(await readOut(last, name)).toBe(`B*${to}`);
+      await reader.close(last);
+    },
+  );
 
   /** [S-follow-1] */
-  test('and read to its end by somebody who waits for more, as tail -f does, is shown to that one: what is added, and what replaces it', async () => {
+  test('tail -f on a file that is replaced shows the appended bytes and the replacement', async () => {
     onTestFailed(mount.printLogs);
     const replace = await filled('log', 'A', SHORT_BYTES);
     const fd = await reader.open('log', O_RDONLY);
@@ -219,7 +222,7 @@ describe.skipIf(missing !== null)(titled('a file that is replaced while it is re
   }
 
   test.each([{ byName: false }, { byName: true }])(
-    'is read as it is now by whoever comes to it on a path from before (read by its name first: $byName)',
+    'a replaced file shows its new bytes through a path that was resolved before (read by its name first: $byName)',
     async ({ byName }) => {
       onTestFailed(mount.printLogs);
       const name = `path ${byName}`;

@@ -23,7 +23,7 @@ afterAll(async () => {
 });
 
 /** [S-read-6] */
-test('one read(2) waits for its bytes as long as some keep coming', async () => {
+test('one read(2) waits for its bytes as long as some arrive', async () => {
   await mount.server.setFaults([
     { on: 'GET', path: 'fileVersionData', times: 'always', then: { bandwidthBytesPerSecond: BYTES / READ_S } },
   ]);

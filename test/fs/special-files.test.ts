@@ -13,7 +13,7 @@ afterEach(() => synced.close());
 
 const there = (): string[] => [...synced.service.tree().keys()].sort();
 
-test('neither a FIFO nor a socket is pushed or counted, wherever it is moved and however it is changed', async () => {
+test('no FIFO or socket is pushed or counted, after any move or change', async () => {
   const { mount, sync } = synced;
   await mount.mkdir('folder');
   await mount.mknod('fifo', 0o600, 'fifo');
@@ -65,7 +65,7 @@ test('exchanged names leave each what it is', async () => {
   expect((await mount.stat('fifo')).kind).toBe('fifo');
 });
 
-test('a FIFO goes with a folder that is deleted elsewhere, and is still one after a restart', async () => {
+test('a FIFO survives a restart, and is removed with its folder that is deleted elsewhere', async () => {
   const { mount, service, tower } = synced;
   const folder = service.add('folder', MODEL_ROOT, 'folder');
   await tower.freshness.refresh();

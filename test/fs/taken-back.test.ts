@@ -32,7 +32,7 @@ async function save(text: string): Promise<void> {
   await synced.tower.freshness.refresh();
 }
 
-test('a version that the service has lost is kept as a conflicted copy, and pushed as one', async () => {
+test('an acknowledged version that the service has lost is kept and pushed as a conflicted copy', async () => {
   const { mount, service, tower } = synced;
   await save('acknowledged');
   takeBack();
@@ -49,7 +49,7 @@ test('a version that the service has lost is kept as a conflicted copy, and push
   checkStore(tower.store, 'by others too');
 });
 
-test('removals that a listing tells of together with a lost version wait for a person', async () => {
+test('removals that a listing reports together with a lost version wait for a person', async () => {
   const { mount, service, tower } = synced;
   await save('acknowledged');
   takeBack();

@@ -46,7 +46,7 @@ function contents(): ContentId[] {
 
 // Small ones are kept in memory, long ones in a file of the store.
 test.each([100, 300_000])(
-  'what was written to an O_TMPFILE file of %i bytes is gone with its last descriptor',
+  'an unnamed O_TMPFILE file of %i bytes is removed with its last descriptor',
   async (length) => {
     const file = await temporary(Buffer.alloc(length, 'x'));
     expect(contents(), 'its bytes are kept while it is open').toHaveLength(1);
@@ -60,7 +60,7 @@ test.each([100, 300_000])(
 );
 
 test.each([100, 300_000])(
-  'a named O_TMPFILE file of %i bytes is to be pushed, and survives the death of the process',
+  'a named O_TMPFILE file of %i bytes is dirty, and survives the death of the process',
   async (length) => {
     const bytes = Buffer.alloc(length, 'named');
     const file = await temporary(bytes);

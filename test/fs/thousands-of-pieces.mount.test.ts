@@ -43,7 +43,7 @@ test.each([
   { how: 'with O_DIRECT', read: 'dd if=file bs=1M iflag=direct status=none' },
   // What the kernel kept of the writes goes first.
   { how: 'through the page cache', read: 'dd if=file iflag=nocache count=0 status=none && cat file' },
-])('a file in thousands of pieces is read whole $how, before it is pushed and after', async ({ read }) => {
+])('a file of thousands of pieces is read completely $how, before and after its push', async ({ read }) => {
   onTestFailed(mount.printLogs);
   const look = `{ ${read} || echo FAILED; } | sha256sum`;
   await node(WHOLE);

@@ -43,18 +43,21 @@ async function isThere(path: string, text: string): Promise<void> {
   expect((await mount.readFile(path)).toString()).toBe(text);
 }
 
-test.each(['file', 'folder'] as const)('an edit is made anew as a file (its %s trashed)', async (what) => {
-  const { mount } = synced;
-  await trash(what);
-  const fd = await mount.open('folder/file', 'r+');
-  pass();
-  await mount.write(fd, 0, Buffer.from('ours'));
-  await mount.close(fd);
+test.each(['file', 'folder'] as const)(
+  'an edit of a file that was trashed elsewhere recreates it (its %s trashed)',
+  async (what) => {
+    const { mount } = synced;
+    await trash(what);
+    const fd = await mount.open('folder/file', 'r+');
+    pass();
+    await mount.write(fd, 0, Buffer.from('ours'));
+    await mount.close(fd);
 
-  await isThere('folder/file', 'oursrs');
-});
+    await isThere('folder/file', 'oursrs');
+  },
+);
 
-test('a file that was made in a folder that is in the trash makes the folder anew', async () => {
+test('a new file in a folder that was trashed elsewhere recreates the folder', async () => {
   const { mount, service } = synced;
   await trash('folder');
   pass();
@@ -64,7 +67,7 @@ test('a file that was made in a folder that is in the trash makes the folder ane
   expect([...service.tree().keys()].sort()).toEqual(['/folder', '/folder/new']);
 });
 
-test('a file that was only renamed stays in the trash: that is what was wanted last', async () => {
+test('a file that was renamed here and then trashed elsewhere stays in the trash', async () => {
   const { mount, service } = synced;
   await trash('file');
   await mount.rename('folder/file', 'folder/other');
@@ -92,7 +95,7 @@ test('what is asked before a push is asked once for many, and not while it is kn
   expect(listings.length).toBeLessThanOrEqual(2);
 });
 
-test('an edit under removals that wait for a person is not pushed into the trash', async () => {
+test('an edit below a removal that waits for a person is not pushed into the trash', async () => {
   const { mount, service, tower } = synced;
   const many = Array.from({ length: 150 }, (_, n) => service.add('file', folder, `f${n}`, Buffer.from('x')));
   await tower.freshness.refresh();
@@ -109,7 +112,7 @@ test('an edit under removals that wait for a person is not pushed into the trash
   expect((await mount.readFile('folder/f7')).toString()).toBe('ours');
 });
 
-test('an edit is made anew also while somebody else reads the file', async () => {
+test('an edit of a trashed file recreates it even while another program reads it', async () => {
   const { mount } = synced;
   const reader = await mount.open('folder/file', 'r');
   await mount.read(reader, 0, 1);

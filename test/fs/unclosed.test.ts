@@ -53,7 +53,7 @@ function contentsLeft(): number {
 describe.each([100, 300_000])('a file of %i bytes', (length) => {
   const kept = Buffer.alloc(length, 'closed ');
 
-  test('that is emptied and not closed again is what its last close kept', async () => {
+  test('a file that is truncated and not closed has the bytes of its last close after a restart', async () => {
     await mount.writeFile('file', kept);
     const fd = await mount.open('file', 'w');
     await mount.write(fd, 0, Buffer.alloc(length / 2, 'half '));
@@ -64,7 +64,7 @@ describe.each([100, 300_000])('a file of %i bytes', (length) => {
     expect((await mount.stat('file')).sizeBytes).toBe(length);
   });
 
-  test('from elsewhere, read here, that is emptied and not closed again is what it was', async () => {
+  test('a cached file from elsewhere that is truncated and not closed is unchanged after a restart', async () => {
     service.put('file', kept);
     await mount.readFile('file');
     const fd = await mount.open('file', 'w');
@@ -75,7 +75,7 @@ describe.each([100, 300_000])('a file of %i bytes', (length) => {
     expect(Buffer.compare(await mount.readFile('file'), kept)).toBe(0);
   });
 
-  test('from elsewhere, in doubt, that is emptied and not closed again is what it was', async () => {
+  test('a racily clean file that is truncated and not closed is unchanged after a restart', async () => {
     service.put('file', kept, 1_000_000);
     await mount.readFile('file');
     const { ino } = await mount.stat('file');
@@ -91,7 +91,7 @@ describe.each([100, 300_000])('a file of %i bytes', (length) => {
     expect((await mount.stat('file')).sizeBytes).toBe(length);
   });
 
-  test('from elsewhere, in doubt, that is written anew and closed is what was written', async () => {
+  test('a racily clean file that is rewritten and closed has the new bytes after a restart', async () => {
     service.put('file', kept, 1_000_000);
     await mount.readFile('file');
     doubt((await mount.stat('file')).ino);
@@ -118,16 +118,19 @@ describe.each([100, 300_000])('a file of %i bytes', (length) => {
   test.each([
     { what: 'not begun', begin: async () => {} },
     { what: 'in the middle', begin: (out: { write(text: string): Promise<void> }) => out.write('half') },
-  ])('that a shell emptied for a program, which is $what, is what its last close kept', async ({ begin }) => {
-    await mount.writeFile('file', kept);
-    await begin(await redirected());
+  ])(
+    'a file that a shell truncated for a program ($what) has the bytes of its last close after a restart',
+    async ({ begin }) => {
+      await mount.writeFile('file', kept);
+      await begin(await redirected());
 
-    await restart();
+      await restart();
 
-    expect((await mount.readFile('file')).equals(kept)).toBe(true);
-  });
+      expect((await mount.readFile('file')).equals(kept)).toBe(true);
+    },
+  );
 
-  test('that is emptied and closed is empty, also where nobody wrote a byte', async () => {
+  test('a file that is truncated and closed without a write is empty after a restart', async () => {
     await mount.writeFile('file', kept);
     await (await redirected()).close();
 
@@ -136,7 +139,7 @@ describe.each([100, 300_000])('a file of %i bytes', (length) => {
     expect((await mount.stat('file')).sizeBytes).toBe(0);
   });
 
-  test('that is emptied and closed is empty, also where the kernel was unmounted before it told of the last close', async () => {
+  test('a file that is truncated and closed is empty even if the unmount comes before the kernel reports the last close', async () => {
     await mount.writeFile('file', kept);
     await redirected();
     tower.fileSystem.unmounted();
@@ -147,7 +150,7 @@ describe.each([100, 300_000])('a file of %i bytes', (length) => {
     expect((await mount.stat('file')).sizeBytes).toBe(0);
   });
 
-  test('that nobody closed when it was unmounted (another mount namespace had it) is what its last close kept', async () => {
+  test('a file that is still open at the unmount (in another mount namespace) has the bytes of its last close', async () => {
     await mount.writeFile('file', kept);
     const fd = await mount.open('file', 'w');
     tower.fileSystem.unmounted();
@@ -159,7 +162,7 @@ describe.each([100, 300_000])('a file of %i bytes', (length) => {
     expect((await mount.readFile('file')).equals(kept)).toBe(true);
   });
 
-  test('that is emptied beside somebody who has it open is empty as soon as who did it is gone', async () => {
+  test('a file that is truncated and closed is empty although another descriptor is still open', async () => {
     await mount.writeFile('file', kept);
     const beside = await mount.open('file', 'a');
     await (await redirected()).close();
@@ -170,7 +173,7 @@ describe.each([100, 300_000])('a file of %i bytes', (length) => {
     expect(beside).toBeGreaterThanOrEqual(0);
   });
 
-  test('that is emptied and synced is empty', async () => {
+  test('a file that is truncated and synced is empty after a restart', async () => {
     await mount.writeFile('file', kept);
     const fd = await mount.open('file', 'w');
     await mount.fsync(fd);
@@ -181,7 +184,7 @@ describe.each([100, 300_000])('a file of %i bytes', (length) => {
     expect((await mount.stat('file')).sizeBytes).toBe(0);
   });
 
-  test('whose new bytes a full disk refuses is what its last close kept, and can be written again', async () => {
+  test('a file whose new bytes do not fit on the disk has the bytes of its last close, and can be written again', async () => {
     await mount.writeFile('file', kept);
     const fd = await mount.open('file', 'w');
     await mount.write(fd, 0, Buffer.from('short'));

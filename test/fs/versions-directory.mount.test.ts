@@ -45,7 +45,7 @@ test('.versions shows the versions of a file, each with its time and length, and
 });
 
 /** [S-versions-2] */
-test('.versions stands in no listing unless --show-versions says so, and numbers stay as they are', async () => {
+test('.versions is listed only with --show-versions, and its inode numbers stay the same', async () => {
   await mount.run('printf one > listed.txt');
   await mount.sync();
   expect(await lines('ls -a')).not.toContain('.versions');
@@ -87,7 +87,7 @@ test.each([
 });
 
 /** [S-versions-4] */
-test('without the service a history that was never asked for is ETIMEDOUT, and the files stay as they are', async () => {
+test('without the service an unknown history is ETIMEDOUT, and files are unaffected', async () => {
   await mount.run('printf one > offline.txt');
   await mount.sync();
   await mount.server.pause();
@@ -102,7 +102,7 @@ test('without the service a history that was never asked for is ETIMEDOUT, and t
 });
 
 /** [S-versions-5] */
-test('a folder of the user that is called .versions is shown, not ours', async () => {
+test('a user folder that is called .versions hides that of the mount', async () => {
   const other = await OtherProgram.signIn(mount.server.account);
   await mount.run('ls .versions');
   const folder = await other.client.createFolder(other.systemFolder('2'), '.versions');

@@ -15,7 +15,7 @@ const WATCHER = `
   writeFileSync(ready, '');`;
 
 /** [S-not-5] */
-test('who watches a folder hears of what is done here, and not of what comes from elsewhere', async () => {
+test('inotify reports local changes of a folder, and no remote ones', async () => {
   const mount = await MountFixture.start({ flags: ['--dir-ttl', '1h'] });
   try {
     const other = await mount.freshStore();

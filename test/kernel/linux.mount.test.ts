@@ -297,7 +297,7 @@ describe('callers that wait', () => {
     expect(state.binding.pendingOperations).toBe(0);
   });
 
-  test('[S-fresh-4] whoever waits until the kernel was told waits for what a hanging lookup holds up, but not for ever', async () => {
+  test('[S-fresh-4] a caller that waits for invalidations waits for those that a hanging lookup blocks, but not permanently', async () => {
     const driver = await mounted();
     const folder = (await driver.do({ do: 'plant-folder', parent: 1, name: 'folder' })) as number;
     await shell(`ls -d ${driver.path('folder')}`);

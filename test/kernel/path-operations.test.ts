@@ -82,7 +82,7 @@ test('a closed file that somebody calls like a hidden one keeps its name', async
   expect((await files.readdir('/')).map(({ name }) => name)).toEqual(['.', '..', '.fuse_hidden0000000500000001']);
 });
 
-test('what comes after its deadline is refused, and given back', async () => {
+test('an operation that returns after its deadline is refused, and its handle is released', async () => {
   let release = (): void => undefined;
   const { files, fileSystem, clock } = setUp({
     before: (op) => (op === 'create' ? new Promise((resolve) => (release = resolve)) : undefined),
@@ -98,7 +98,7 @@ test('what comes after its deadline is refused, and given back', async () => {
   expect([fileSystem.lookups, fileSystem.openHandles]).toEqual([0, 0]);
 });
 
-test('names that are not UTF-8 can neither be made nor found', async () => {
+test('names that are not UTF-8 can neither be created nor looked up', async () => {
   const { operations } = setUp();
   const { EILSEQ, ENOENT } = (await import('node:os')).constants.errno;
 

@@ -18,7 +18,7 @@ describe.skipIf(missing !== null)(`a store in use${missing === null ? '' : ` (ne
   });
   afterAll(() => mount?.dispose());
 
-  test('is refused to a second mount, with the process that has it', async () => {
+  test('a store in use is refused to a second mount with a message that names the process', async () => {
     onTestFailed(mount.printLogs);
     const second = join(mount.directory, '..', 'second');
     mkdirSync(second);
@@ -30,7 +30,7 @@ describe.skipIf(missing !== null)(`a store in use${missing === null ? '' : ` (ne
     expect(code).toBe(5);
   });
 
-  test('is handed over by a mount that is ending and would go on pushing for half an hour', async () => {
+  test('a mount that is ending hands its store over instead of pushing for half an hour', async () => {
     onTestFailed(mount.printLogs);
     await mount.run('ls');
     await mount.server.kill9();

@@ -76,7 +76,7 @@ describe.skipIf(missing !== null)(`names that stay local${missing === null ? '' 
     expect(await there()).toEqual({});
   });
 
-  test.skipIf(isMissing('perl'))('an exchange leaves each name what it was', async () => {
+  test.skipIf(isMissing('perl'))('an exchange leaves each name as local-only or pushed as before', async () => {
     await mount.run('echo here > .DS_Store; echo there > notes');
     await mount.sync();
     await mount.run(`${EXCHANGE} .DS_Store notes`);
@@ -84,7 +84,7 @@ describe.skipIf(missing !== null)(`names that stay local${missing === null ? '' 
     expect(await there()).toEqual({ notes: digestOf('here\n') });
   });
 
-  test('what stays local is counted, named and exported, and its state is local', async () => {
+  test('local-only files are counted, named and exported, and their state is local', async () => {
     await mount.run('echo here > .DS_Store; echo travels > notes');
     await mount.sync();
     expect((await mount.status())?.local).toEqual({ count: 1, bytes: 5, paths: ['.DS_Store'] });

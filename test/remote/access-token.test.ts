@@ -151,7 +151,7 @@ describe('a refused refresh token', () => {
     expect(refusals).toHaveLength(1);
   });
 
-  test('ends with another one', async () => {
+  test('a refusal of the refresh token ends with another token', async () => {
     await ask().catch(() => {});
     server.tokens = new ScriptedTokens(server).good;
 
@@ -163,7 +163,7 @@ describe('a refused refresh token', () => {
     expect(server.tokenRequests.at(-1)?.body.toString()).toContain('/app-authorization/R2</refreshToken>');
   });
 
-  test('ends with another one that came while the service still thought about the first', async () => {
+  test('a newer refresh token that arrives during a refused request ends the refusal', async () => {
     let refuse = () => {};
     server.tokens = {
       act: (socket, request) => {
@@ -182,7 +182,7 @@ describe('a refused refresh token', () => {
     expect(refusals).toEqual([]);
   });
 
-  test('and another one that is refused as well are one refusal', async () => {
+  test('two refused refresh tokens are reported as one refusal', async () => {
     await ask().catch(() => {});
 
     service.useSignIn(KEYS, server.url('/app-authorization/R2'));
@@ -201,7 +201,7 @@ describe.each([401, 403])('a network that answers every request with %i', (statu
     server.otherwise = reply(status);
   });
 
-  test('asks nobody to sign in, and the saved sign-in works as soon as the network is well', async () => {
+  test('a network that refuses every request asks for no sign-in, and the saved session works once it recovers', async () => {
     for (let minute = 0; minute < 4; minute++) {
       await expect(ask()).rejects.toMatchObject({ name: 'TransportError', neverSent: true });
       clock.aheadMs += 60_000;
@@ -213,7 +213,7 @@ describe.each([401, 403])('a network that answers every request with %i', (statu
     expect(await ask()).toMatchObject({ name: 'a' });
   });
 
-  test('is asked less and less', async () => {
+  test('a network that refuses every request is retried at growing intervals', async () => {
     for (let second = 0; second < 240; second++) {
       await ask().catch(() => {});
       clock.aheadMs += 1_000;
@@ -221,7 +221,7 @@ describe.each([401, 403])('a network that answers every request with %i', (statu
     expect(server.tokenRequests.length).toBeLessThan(80);
   });
 
-  test('for five minutes may be the service: a person is asked to sign in', async () => {
+  test('a network that refuses every request for five minutes asks for a sign-in, because it may be the service', async () => {
     for (let minute = 0; minute < 7; minute++) {
       await ask().catch(() => {});
       clock.aheadMs += 60_000;
@@ -233,7 +233,7 @@ describe.each([401, 403])('a network that answers every request with %i', (statu
 });
 
 /** [S-signin-2] */
-test('a refused refresh token is tried without a caller, after pauses that grow to an hour', async () => {
+test('a refused refresh token is retried without a caller, after pauses that grow to an hour', async () => {
   const time = new ManualClock();
   const askedMs: number[] = [];
   let isWell = false;

@@ -84,7 +84,7 @@ test('https goes through a tunnel, signed in at the proxy, and the service sees 
 });
 
 describe('a proxy that accepts and stays silent', () => {
-  test('is given up at the deadline of a connection, for data too, and named', async () => {
+  test('a silent proxy is abandoned at the connection deadline, for data too, and named in the error', async () => {
     proxy.act = SILENT;
     transportOf({ connections: 1, deadlines: { connectMs: 50 } });
 
@@ -102,7 +102,7 @@ describe('a proxy that accepts and stays silent', () => {
   });
 
   /** With a deadline of ten minutes: only the place that was given back lets the last one through. */
-  test('holds no place for exchanges that were abandoned', async () => {
+  test('a silent proxy occupies no connection for abandoned exchanges', async () => {
     proxy.act = SILENT;
     transportOf({ connections: 1, deadlines: { connectMs: LONG_MS } });
     const abandoned = Array.from({ length: 20 }, () => new AbortController());
@@ -261,7 +261,7 @@ describe('a SOCKS 5 proxy', () => {
 });
 
 /** Where nothing listens stands for where nothing answers: both are passed over for the next address. */
-test('the address that took a connection is tried first by the next one', async () => {
+test('the address that accepted a connection is tried first for the next one', async () => {
   const [first, second] = [createHttpServer(), createHttpServer((_request, response) => response.end('second'))];
   await new Promise<void>((resolve) => second.listen(0, '127.0.0.1', resolve));
   const { port } = second.address() as AddressInfo;

@@ -92,7 +92,7 @@ describe('over TLS', () => {
     expect(systemCertificates() ?? '-----BEGIN').toContain('-----BEGIN');
   });
 
-  test('an authority that was renewed in place is trusted without a new start', async () => {
+  test('a certificate authority that was renewed in place is trusted without a restart', async () => {
     let trusted = execFileSync(
       'openssl',
       [

@@ -180,7 +180,7 @@ function flip(path: string, random: SeededRandom, count: number): void {
   writeFileSync(path, file);
 }
 
-test('wherever bits flip in the store, wrong bytes are never returned', () => {
+test('bits that flip anywhere in the store never cause wrong bytes in a read', () => {
   const [untouched] = examined([copyOf()]);
   expect(untouched).toMatchObject({ missing: 0, failed: 0, wrong: [] });
   expect(untouched?.right).toBeGreaterThan(60);

@@ -68,7 +68,7 @@ test('content files and index stay within the budget, and half of it is always t
   );
 });
 
-test('what is told is what the disk says, parts of blocks as well, also after a restart', async () => {
+test('the reported cache usage is the disk usage, including partial blocks, also after a restart', async () => {
   const place = await open({});
   const ids = Array.from({ length: 10 }, (_, n) => version(place, 3 * BLOCK_BYTES + 5000, `${n}`));
   // Whole blocks and their ends; a range that was cut in a block; nothing but a part of a block.
@@ -241,7 +241,7 @@ async function tidied({ contents }: ContentPlace): Promise<void> {
   contents.collect();
 }
 
-test('a fetch that was killed before the map was stored leaves nothing on the disk for good', async () => {
+test('a fetch that was killed before its block map was stored leaves no permanent disk usage', async () => {
   const first = await open({});
   const id = version(first, 3 * BLOCK_BYTES, 'f');
   const other = version(first, 3 * BLOCK_BYTES, 'g');
@@ -282,7 +282,7 @@ test('what was written by somebody who was killed before his first close leaves 
   await stop(again);
 });
 
-test('a file of which no block is believed after another start of the machine does not stay for good', async () => {
+test('a cache file without a valid block after a reboot is removed', async () => {
   const first = await open({}, undefined, { bootId: 'first' });
   await tidied(first);
   const id = written(first);

@@ -325,7 +325,7 @@ test('without hole punching whole contents are evicted', async () => {
   await stop(place);
 });
 
-test('a disk below its reserve is not cached on, and reading goes on from memory', async () => {
+test('on a disk below its reserve nothing is cached, and reads work from memory', async () => {
   const place = await open({ reserveBytes: Number.MAX_SAFE_INTEGER });
   const bytes = new SeededRandom(3).bytes(2 * BLOCK_BYTES);
   const id = version(place, bytes.byteLength);
@@ -338,7 +338,7 @@ test('a disk below its reserve is not cached on, and reading goes on from memory
   await stop(place);
 });
 
-test('what is cached goes when the disk is below its reserve', async () => {
+test('cached blocks are evicted when the disk is below its reserve', async () => {
   const before = await open();
   const bytes = new SeededRandom(4).bytes(32 * BLOCK_BYTES);
   fetch(before, version(before, bytes.byteLength), bytes);

@@ -171,7 +171,7 @@ test('SIGKILL after any step of a content file takes nothing that was closed', (
   expect(cutEverywhere('kept')).toEqual([]);
 });
 
-test('a power cut after any step of a content file takes nothing that was synced, and mixes nothing', () => {
+test('a power cut after any step of a content file loses and mixes no synced bytes', () => {
   expect(cutEverywhere('synced')).toEqual([]);
 });
 

@@ -92,7 +92,7 @@ const inMemory = (cacheBytes?: number) => {
   return { store, place: new Place(store, stores.directory(), cacheBytes) };
 };
 
-test('the others are collected, and the damaged one is told of once', () => {
+test('the garbage of sound rows is collected, and a damaged row is reported once', () => {
   const { store, place } = inMemory();
   const ids = Array.from({ length: 450 }, () => place.draft(10));
   for (const id of ids) place.leave(id);

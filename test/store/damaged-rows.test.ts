@@ -17,7 +17,7 @@ const upload = (name: string): UploadRecord => ({
 const dirty = (detail: string): DirtyRecord => ({ sinceMs: 1, parked: { reason: 'quota', detail, atMs: 2 } });
 
 /** [S-damage-2] */
-test('a row that is damaged is an error, unless its being there says enough, or it can be done without; the others are read', async () => {
+test('a damaged row is an error, unless its presence is enough or it is dispensable; all other rows are read', async () => {
   const directory = stores.directory();
   const store = await stores.open(directory);
   store.transact((tx) => {

@@ -69,7 +69,7 @@ test('as many as programs have open at once, and no more than a few afterwards',
   expect(open.size).toBe(256);
 });
 
-test('a low limit leaves half of it to everything else, and a quarter to files that nobody holds', () => {
+test('a low descriptor limit reserves half for everything else, and a quarter for files without a holder', () => {
   files = new ContentFiles({ directory, disk, holes: null, pace: null, descriptorLimit: 100 });
   const held = ids(50);
   for (const id of held) {

@@ -58,7 +58,7 @@ test.each([
   ['a draft in memory that gets no file', 'files', 4096],
   ['a draft in memory whose file takes no bytes', 'bytes', 4096],
   ['a draft in a file', 'bytes', 2 * INLINE_MAX],
-] as const)('zeros that find no room leave what was written before: %s', (_, what, length) => {
+] as const)('zeros that do not fit on the disk leave the earlier bytes unchanged: %s', (_, what, length) => {
   const draft = draftOver();
   const written = new Uint8Array(length).fill(5);
   draft.write(0, written);

@@ -10,7 +10,7 @@ import { TemporaryStores } from './temporary-store.ts';
 const stores = new TemporaryStores();
 
 /** A file that is synced in a folder whose own name is not on the disk is gone with that. */
-test('the first fsync(2) of a new store leaves no folder above its file without a name on the disk', async () => {
+test('the first fsync(2) of a new store syncs the names of all folders above the file', async () => {
   /** By folder, the names that were in it when it was synced last. */
   const synced = new Map<string, readonly string[]>();
   const disk: Disk = {

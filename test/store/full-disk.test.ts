@@ -148,7 +148,7 @@ function missingOf(store: Store): number[] {
 }
 
 testUnless(missingRoot())(
-  'a start on a full disk has all that was closed, takes deletions and ends, again and again',
+  'a start on a full disk has every closed file, accepts deletions and ends in order, repeatedly',
   async () => {
     const { directory, ballast } = await killedOnFullDisk();
 
@@ -172,7 +172,7 @@ testUnless(missingRoot())(
 );
 
 testUnless(missingRoot())(
-  'a start on a full disk without room of its own refuses changes until there is room',
+  'a start on a full disk without reserved space refuses changes until there is space',
   async () => {
     const { directory, ballast } = await killedOnFullDisk();
     // Room for the lock of the owner alone.

@@ -101,7 +101,7 @@ test.skipIf(missing !== null).each(['MDB_MAP_FULL: Environment mapsize limit rea
 );
 
 testUnless(missing)(
-  'a start takes nothing over before the journal has its file: LMDB would take the room for it',
+  'a start transfers no record to LMDB before the journal has its file, whose space LMDB would take',
   async () => {
     const refusing = new RefusingIndex();
     const directory = stores.directory();

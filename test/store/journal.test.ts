@@ -364,7 +364,7 @@ describe('on an almost full disk', () => {
   const segmentBytes = 1024 * 1024;
   const text = 'x'.repeat(10_000);
 
-  test('a file is as long as there is room for, at a start and later', async () => {
+  test('on an almost full disk a journal file is as long as fits, at a start and later', async () => {
     const directory = join(stores.directory(), 'journal');
     const room = { bytes: 300 * 1024 };
     const { journal } = await open(directory, { segmentBytes, disk: diskOf(room) });
@@ -428,7 +428,7 @@ describe('on an almost full disk', () => {
     await journal.close();
   });
 
-  test('a start without any room replays what is there, refuses records, and takes them when there is room', async () => {
+  test('a start without any space replays the journal, refuses records, and accepts them once there is space', async () => {
     const directory = join(stores.directory(), 'journal');
     const { journal } = await open(directory, { segmentBytes });
     append(journal, text);

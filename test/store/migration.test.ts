@@ -49,20 +49,23 @@ const OF_THE_IMAGE = {
 test.each([
   [1, OF_THE_IMAGE],
   [2, { ...OF_THE_IMAGE, 'large-version': '200000 x w' }],
-])('a store of layout %i is brought to the present one, with what only its journal holds', async (layout, files) => {
-  const directory = imageOf(layout);
-  const store = await stores.open(directory);
+])(
+  'a store of layout %i is migrated to the current one, with the records that only its journal has',
+  async (layout, files) => {
+    const directory = imageOf(layout);
+    const store = await stores.open(directory);
 
-  expect(bytesByName(store, directory)).toEqual(files);
-  expect([...store.damagedRows()]).toEqual([]);
-  expect([...checkStore(store)]).toEqual([]);
-  expect(store.get('meta', 'schema')).toBe(SCHEMA_VERSION);
+    expect(bytesByName(store, directory)).toEqual(files);
+    expect([...store.damagedRows()]).toEqual([]);
+    expect([...checkStore(store)]).toEqual([]);
+    expect(store.get('meta', 'schema')).toBe(SCHEMA_VERSION);
 
-  await store.close();
-  const again = await stores.open(directory);
-  expect(bytesByName(again, directory)).toEqual(files);
-  await again.close();
-});
+    await store.close();
+    const again = await stores.open(directory);
+    expect(bytesByName(again, directory)).toEqual(files);
+    await again.close();
+  },
+);
 
 test('small bytes that were damaged before a migration are so after it', async () => {
   const directory = imageOf(2);

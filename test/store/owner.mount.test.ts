@@ -26,7 +26,7 @@ function openedInAnotherNamespace(directory: string): string {
 }
 
 test.skipIf(!isAllowed)(
-  `a store has one owner also among containers${isAllowed ? '' : ' (needs: unshare --map-root-user --pid)'}`,
+  `a store has one owner even across containers${isAllowed ? '' : ' (needs: unshare --map-root-user --pid)'}`,
   async () => {
     const directory = stores.directory();
     const store = await stores.open(directory);

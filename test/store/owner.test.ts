@@ -121,7 +121,7 @@ describe('of several starts that find the lock of a process that is gone, as whe
     return { owners, beside, steps };
   }
 
-  test('one alone has the store, whenever the others come', () => {
+  test('of several starts that find a stale lock, exactly one gets the store', () => {
     const alone = started(new Map());
     const seen = new Set<string>();
     for (let a = 1; a <= alone.steps; a++) {
@@ -173,7 +173,7 @@ test('a copy of a store has no owner', async () => {
   await stores.open(stores.copyOf(directory));
 });
 
-test('a store of a newer version is refused in words and left alone', async () => {
+test('a store of a newer version is refused with a message and not changed', async () => {
   const directory = stores.directory();
   const store = await stores.open(directory);
   store.transact((tx) => tx.put('meta', 'schema', SCHEMA_VERSION + 1));

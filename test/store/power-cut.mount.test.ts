@@ -144,7 +144,7 @@ beforeAll(() => {
   life = record(stores, CHILD);
 });
 
-test('what was synced survives a power cut, and nothing else comes back as a mixture', () => {
+test('synced data survive a power cut, and no other data come back mixed', () => {
   const random = new SeededRandom(7);
   const problems = cutOften(random, CUTS, 'synced');
   expect(problems).toEqual([]);

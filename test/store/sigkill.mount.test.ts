@@ -58,7 +58,7 @@ for (;;) {
 }
 `;
 
-test('what was acknowledged survives SIGKILL, whole, twelve times in a row', async () => {
+test('acknowledged changes survive SIGKILL completely, twelve times in a row', async () => {
   const random = new SeededRandom(12);
   const directory = stores.directory();
   for (let round = 0; round < 12; round++) {

@@ -62,7 +62,7 @@ function watch(work: Promise<void>): () => boolean {
   return () => hasEnded;
 }
 
-test('who syncs a file waits for its folder, also when a neighbour asked for that before', async () => {
+test('fsync(2) waits for the folder of the file, even if the sync of a neighbour has started it', async () => {
   make(ONE);
   make(NEIGHBOUR);
   watched.isHeld = (path) => path === folderOf();
@@ -202,7 +202,7 @@ test('what is written while a sync is under way is not taken for synced', async 
 });
 
 /** fsync(2), "Since Linux 4.13 … an error is reported to each descriptor once": whoever asks later is told that all is well. */
-test('a file whose sync failed once is never said to be synced', async () => {
+test('a file whose sync failed once is never reported as synced', async () => {
   make(ONE);
   make(NEIGHBOUR);
   let failures = 1;

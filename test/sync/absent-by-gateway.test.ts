@@ -36,7 +36,7 @@ const changes: Record<string, (world: SyncWorld) => void> = {
 };
 
 test.each(Object.keys(changes))(
-  'a push that meets a gateway’s 404 waits, and makes nothing twice (%s)',
+  'a push that gets a 404 from a gateway waits, and creates nothing twice (%s)',
   async (what) => {
     const world = new SyncWorld();
     const folder = world.service.add('folder', MODEL_ROOT, 'd');

@@ -64,7 +64,7 @@ async function lineBreaks(world: SyncWorld, damage: Damage, fate: Fate): Promise
 describe.each(TABLES)('of what table %s has', (table) => {
   describe.each(WHAT)('about %s', (_what, path) => {
     test.each(WHEN)(
-      'the row is damaged %s: that is parked, and all else is pushed',
+      'a node whose row is damaged %s is parked, and everything else is pushed',
       async (_when, { parks }, happen) => {
         const world = new SyncWorld();
         world.write('/known', 'known');
@@ -115,7 +115,7 @@ function damageRow(world: SyncWorld, table: (typeof TABLES)[number], ino: Inode,
 }
 
 /** [S-damage-3] */
-test('who waits for everything to be pushed is told of what is damaged', async () => {
+test('a wait for all pushes ends with an error for a damaged change', async () => {
   const world = new SyncWorld();
   world.write('/f', 'f');
   world.write('/other', 'other');
@@ -147,7 +147,7 @@ test('who waits for a folder is, and what is to be given up in another one is', 
 });
 
 test.each(['before', 'after'])(
-  'nothing is deleted for ever whose bytes may be needed by what cannot be read, met %s a start',
+  'no version is deleted permanently that an unreadable change may need (found %s a start)',
   async (when) => {
     const world = new SyncWorld({ deletion: 'forever' });
     world.write('/f', 'old');

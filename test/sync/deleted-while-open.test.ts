@@ -15,23 +15,26 @@ afterEach(() => synced.close());
 
 const there = (): string[] => [...synced.service.tree().keys()];
 
-test.each(['r', 'r+'] as const)('opened with %s', async (access) => {
-  const { mount, sync } = synced;
-  const fds = [await mount.open('film', access), await mount.open('film', access)] as const;
-  await mount.read(fds[0], 0, 1);
-  await mount.unlink('film');
-  await synced.pass(60_000);
-  await mount.close(fds[0]);
-  await synced.pass(60_000);
-  expect(there()).toEqual(['/film']);
-  await mount.close(fds[1]);
-  await synced.pass(60_000);
+test.each(['r', 'r+'] as const)(
+  'a file that is deleted while it is open (%s) is deleted on the service after its last close',
+  async (access) => {
+    const { mount, sync } = synced;
+    const fds = [await mount.open('film', access), await mount.open('film', access)] as const;
+    await mount.read(fds[0], 0, 1);
+    await mount.unlink('film');
+    await synced.pass(60_000);
+    await mount.close(fds[0]);
+    await synced.pass(60_000);
+    expect(there()).toEqual(['/film']);
+    await mount.close(fds[1]);
+    await synced.pass(60_000);
 
-  expect(there()).toEqual([]);
-  expect(sync.status().pending).toBe(0);
-});
+    expect(there()).toEqual([]);
+    expect(sync.status().pending).toBe(0);
+  },
+);
 
-test('in a folder that was deleted with it', async () => {
+test('a file that is deleted with its folder while it is open is deleted on the service after its last close', async () => {
   const { mount } = synced;
   await mount.mkdir('folder');
   await mount.rename('film', 'folder/film');
@@ -47,7 +50,7 @@ test('in a folder that was deleted with it', async () => {
   expect(there()).toEqual([]);
 });
 
-test('under its name, which another has by then', async () => {
+test('a file that is deleted while it is open goes to the trash under its name although a new file has the name', async () => {
   const { mount, service } = synced;
   service.moveToTrash = async (url, kind, name, signal) => {
     await service.relocate(url, kind, MODEL_TRASH, name, signal);

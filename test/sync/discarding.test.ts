@@ -44,7 +44,7 @@ async function expectNothingLeft(world: SyncWorld): Promise<void> {
 }
 
 describe('[S-discard-1] changes that are given up', () => {
-  test('of every kind: what is here is what the service has', async () => {
+  test('a discard of every kind of change restores the state of the service', async () => {
     const world = knownWorld();
     world.write('/a/old', 'changed here');
     world.mkdir('/new');
@@ -269,7 +269,7 @@ describe('[S-discard-1] changes that are given up', () => {
     expect(world.sync.status().pending).toBe(1);
   });
 
-  test('not while a program has it open for writing either, though what it holds may be pushed', async () => {
+  test('a file that is open for writing cannot be discarded, even if its bytes may be pushed', async () => {
     const world = knownWorld();
     const { ino } = world.write('/a/old', 'synced, and kept open');
     world.openForWriting.add(ino);

@@ -83,7 +83,7 @@ test('both are deleted here, and somebody else puts something into one of them',
   expect([...world.localTree().values()]).toContain('new');
 });
 
-test('the service says so itself, and refuses a move: the one who asks who lies in whom ends', async () => {
+test('the check for folders in each other ends although the service reports such a cycle and refuses a move', async () => {
   move(b, a);
   world.service.auto = (name) => (name.startsWith('relocate') ? { type: 'refuse', status: 403 } : { type: 'answer' });
   world.rename('/C', '/A/C');

@@ -115,7 +115,7 @@ describe.each(['trash', 'forever'] as const)('a file that is deleted by itself (
     expect(world.service.tree()).toEqual(new Map());
   });
 
-  test('is theirs again where somebody saved it since, unseen here', async () => {
+  test('a deleted file that was saved elsewhere meanwhile comes back with the remote version', async () => {
     const { world, file } = deletedFile();
     world.service.addVersion(file, Buffer.from('theirs'));
 

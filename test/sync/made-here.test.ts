@@ -60,7 +60,7 @@ const drafts = (): number => [...world.tower.store.all('content')].filter(([, { 
 const historiesAsked = (): number => world.service.requests.filter((name) => name.startsWith('versions')).length;
 
 describe('[S-cache-1] files that were made here', () => {
-  test('go when the cache is over its budget, and are read again as they were', async () => {
+  test('pushed local files are evicted when the cache exceeds its budget, and are read again unchanged', async () => {
     const made = await make(LENGTHS);
     await calm();
     expect(kept()).toBeLessThanOrEqual(BUDGET_BYTES);
@@ -73,7 +73,7 @@ describe('[S-cache-1] files that were made here', () => {
     expect(world.sync.status().pending).toBe(0);
   });
 
-  test('cost no request for their names while there is room', async () => {
+  test('pushed local files cost no request for their version names while the cache has room', async () => {
     await make([1_000, 20_000, 30_000]);
     await calm();
 
@@ -81,7 +81,7 @@ describe('[S-cache-1] files that were made here', () => {
     expect(kept()).toBe(51_000);
   });
 
-  test('that somebody else changed are not taken for what they became', async () => {
+  test('a pushed local file that was changed elsewhere is not identified with the newer version', async () => {
     const made = await make([90_000]);
     const [file] = world.service.childrenOf(MODEL_ROOT);
     world.service.addVersion(file?.url as ResourceUrl, bytesOf(90_000));

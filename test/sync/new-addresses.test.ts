@@ -70,7 +70,7 @@ async function settled(): Promise<void> {
 }
 
 describe('a file stays one file', () => {
-  test('where a listing comes between the move and its answer', async () => {
+  test('a moved file stays one file if a listing comes before the response to the move', async () => {
     const { tower, mount, sync } = synced;
     const arrive = await moved('answer');
     await tower.freshness.refresh(tower.store.get('resource', to));
@@ -82,7 +82,7 @@ describe('a file stays one file', () => {
   });
 
   test.each(['nothing', '404'] as const)(
-    'where the answer is lost (%s), and it was changed meanwhile',
+    'a moved file whose response is lost (%s) and that was changed meanwhile stays one file',
     async (heard) => {
       const { service, mount } = synced;
       const arrive = await moved(heard);
@@ -125,7 +125,7 @@ describe('a file stays one file', () => {
     expect(await mount.readdir('renamed')).toHaveLength(1);
   });
 
-  test('where the answer is lost, and the old address leads to the new one', async () => {
+  test('a moved file whose response is lost stays one file if its old address redirects to the new one', async () => {
     const { service, mount, sync } = synced;
     const { ino } = await mount.stat('from/f');
     followed();

@@ -74,7 +74,7 @@ test('a copy over an older version that stalls is not pushed by halves either', 
   expect(versionsOf('copy')).toEqual(['the first half, the second half', 'the older version']);
 });
 
-test('what a program writes by `> file` is pushed by halves as little, nor is the file while it has not begun', async () => {
+test('a file that a program rewrites by `> file` is pushed neither half-written nor empty', async () => {
   const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
   await world.mount.writeFile('copy', Buffer.from('the older version'));
   await world.converge();
@@ -106,7 +106,7 @@ test('what is emptied by its path goes, though the one who has it open writes no
   await world.mount.close(fd);
 });
 
-test('a file that stays open goes when it has been idle, and again five minutes later, not before', async () => {
+test('a file that stays open is pushed once it is idle, and again not before five minutes later', async () => {
   await world.mount.writeFile('base', Buffer.from('one'));
   await world.converge();
   const fd = await world.mount.open('base', O_WRONLY);
@@ -133,7 +133,7 @@ test.each([
   ['a new file', []],
   ['the next version', ['one']],
 ])(
-  'what was closed is pushed although somebody keeps the file open for writing, and writes nothing: %s',
+  'a closed save is pushed although another descriptor stays open for writing without a write: %s',
   async (_, older) => {
     for (const version of older) {
       await world.mount.writeFile('report', Buffer.from(version));
@@ -272,7 +272,7 @@ test.each(['before it is looked at', 'when it was written down'])(
   },
 );
 
-test('what another saves is kept as a copy also where what was written here before was nothing new, and is written to again', async () => {
+test('a remote save is kept as a copy although the local write before it changed no byte and the file is written again', async () => {
   const { mount, service } = world;
   for (const text of ['an older version', 'what it holds']) {
     await mount.writeFile('f', Buffer.from(text));

@@ -49,7 +49,7 @@ function readAnew(store: StoreWriter): void {
 }
 
 describe('one client alone makes no conflicted copy', () => {
-  test('when a pushed file becomes a save of another, and a new one takes the name that it left', async () => {
+  test('one client makes no conflicted copy when a pushed file replaces another and a new file takes its old name', async () => {
     const { mount } = world;
     await mount.writeFile('f', Buffer.from('first bytes of f'));
     await mount.writeFile('g', Buffer.from('first bytes of g'));
@@ -135,7 +135,7 @@ describe('one client alone makes no conflicted copy', () => {
     },
   );
 
-  test('when a file came back as it was over what was saved in its place, and is written to by who has it open since before', async () => {
+  test('one client makes no conflicted copy when a file is renamed back over its replacement and an older descriptor writes to it', async () => {
     const { mount } = world;
     for (const text of ['first bytes of f', 'second bytes of f']) {
       await mount.writeFile('f', Buffer.from(text));
@@ -156,35 +156,38 @@ describe('one client alone makes no conflicted copy', () => {
     expect([...world.service.tree()]).toEqual([['/f', 'SECOND bytes of f']]);
   });
 
-  test.each([1, 2, 3, 4])('whatever it does with a few names (SEED=%i)', async (seed) => {
-    const random = new SeededRandom(seed);
-    const { mount } = world;
-    const pick = () => random.pick(['a', 'b', 'c']);
-    for (let step = 0; step < 150; step++) {
-      const [one, other] = [pick(), pick()];
-      const act = random.below(7);
-      const doing =
-        act < 2
-          ? mount.writeFile(one, Buffer.from(`${step} `.repeat(1 + random.below(9))))
-          : act < 4
-            ? mount.rename(one, other)
-            : act < 6
-              ? patch(one, random.below(9), `${step}`)
-              : mount.unlink(one);
-      await doing.catch((error: unknown) => expect(error).toMatchObject({ errno: 'ENOENT' }));
-      await world.pass(random.pick([0, 0, 10, SETTLE_MS / 2, SETTLE_MS, 10 * SETTLE_MS]));
-    }
-    await world.converge();
+  test.each([1, 2, 3, 4])(
+    'one client makes no conflicted copy by random operations on a few names (SEED=%i)',
+    async (seed) => {
+      const random = new SeededRandom(seed);
+      const { mount } = world;
+      const pick = () => random.pick(['a', 'b', 'c']);
+      for (let step = 0; step < 150; step++) {
+        const [one, other] = [pick(), pick()];
+        const act = random.below(7);
+        const doing =
+          act < 2
+            ? mount.writeFile(one, Buffer.from(`${step} `.repeat(1 + random.below(9))))
+            : act < 4
+              ? mount.rename(one, other)
+              : act < 6
+                ? patch(one, random.below(9), `${step}`)
+                : mount.unlink(one);
+        await doing.catch((error: unknown) => expect(error).toMatchObject({ errno: 'ENOENT' }));
+        await world.pass(random.pick([0, 0, 10, SETTLE_MS / 2, SETTLE_MS, 10 * SETTLE_MS]));
+      }
+      await world.converge();
 
-    expect(names().filter((name) => name.includes('conflicted'))).toEqual([]);
-    for (const { name, url } of world.service.childrenOf(MODEL_ROOT)) {
-      expect((await mount.readFile(name)).toString()).toBe(world.service.bytesOf(url)?.toString());
-    }
-    expect(world.service.violations).toEqual([]);
-  });
+      expect(names().filter((name) => name.includes('conflicted'))).toEqual([]);
+      for (const { name, url } of world.service.childrenOf(MODEL_ROOT)) {
+        expect((await mount.readFile(name)).toString()).toBe(world.service.bytesOf(url)?.toString());
+      }
+      expect(world.service.violations).toEqual([]);
+    },
+  );
 });
 
-test('nor when a backup gets its name back, while what was saved in its place is being sent, and was deleted again', async () => {
+test('one client makes no conflicted copy when a backup gets its name back while the deleted save in its place is being sent', async () => {
   const alone = new SyncWorld();
   const { service, clock } = alone;
   service.auto = () => ({ type: 'answer' });

@@ -37,7 +37,7 @@ describe('a file that is read here, and that somebody replaced by another of its
     await tower.freshness.refresh();
   });
 
-  test('leaves its name to that one when it is closed', async () => {
+  test('a replaced file that is open here gives up its name when it is closed', async () => {
     const { mount } = synced;
     await listed();
     // Nothing is hidden meanwhile, and it does not get another name with each listing.
@@ -52,7 +52,7 @@ describe('a file that is read here, and that somebody replaced by another of its
     expect(synced.sync.status().pending).toBe(0);
   });
 
-  test('leaves it also where that one was written to here meanwhile', async () => {
+  test('a replaced file that is open here gives up its name even if the new file was written here', async () => {
     const { mount } = synced;
     await mount.writeFile('report (2).doc', Buffer.from('ours'));
     await synced.converge();
@@ -63,7 +63,7 @@ describe('a file that is read here, and that somebody replaced by another of its
     expect(await here()).toEqual(['report.doc']);
   });
 
-  test('leaves alone what a person called that one meanwhile', async () => {
+  test('a replaced file that is open here leaves a rename of the new file by the user unchanged', async () => {
     const { mount } = synced;
     await mount.rename('report (2).doc', 'theirs.doc');
     await synced.converge();

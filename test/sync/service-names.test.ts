@@ -34,7 +34,7 @@ describe('what is deleted here', () => {
     ['two dots', ['..']],
     ['300 bytes', [LONG]],
     ['one name twice', ['photo.jpg', 'photo.jpg']],
-  ])('lies in the trash under the name that the service had (%s)', async (_what, names) => {
+  ])('a deleted file has its remote name in the trash (%s)', async (_what, names) => {
     const world = worldWith(names);
     for (const name of files(world)) world.remove(`/${name}`);
     await world.settle();
@@ -94,7 +94,7 @@ describe('what is deleted here', () => {
   });
 });
 
-test('what is moved here, and not renamed, keeps the name that the service had (300 bytes)', async () => {
+test('a move without a rename keeps a remote name of 300 bytes', async () => {
   const world = worldWith([LONG]);
   for (const name of files(world)) world.rename(`/${name}`, `/target/${name}`);
   await world.settle();

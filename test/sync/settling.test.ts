@@ -29,7 +29,7 @@ async function secondsUntilPushed(world: SyncWorld, text: string): Promise<numbe
   throw new Error('never pushed');
 }
 
-test('a file whose upload took long settles for as long before the next', async () => {
+test('after a long upload, the next save of the file settles for as long', async () => {
   const world = new SyncWorld();
   await uploaded(world, 30 * SECOND_MS);
 

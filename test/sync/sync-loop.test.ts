@@ -102,7 +102,7 @@ describe('what is asked for at once', () => {
 });
 
 describe('what is changed here', () => {
-  test('a second save is a second version of the same file', async () => {
+  test('a second save becomes a second version of the same file', async () => {
     const world = new SyncWorld();
     world.write('/f', 'one');
     await world.settle();
@@ -114,7 +114,7 @@ describe('what is changed here', () => {
     expect(file?.versions.map((version) => version.bytes.toString())).toEqual(['two', 'one']);
   });
 
-  test('a save that changes no byte makes no version and no request', async () => {
+  test('a save that changes no byte causes no version and no request', async () => {
     const world = new SyncWorld();
     world.write('/small', 'same');
     world.write('/large', 'more than eight bytes');
@@ -222,7 +222,7 @@ describe('what is changed here', () => {
 });
 
 describe('what is deleted here', () => {
-  test('a folder goes to the trash whole, after one look into it', async () => {
+  test('a folder is moved to the trash as a whole after one preflight', async () => {
     const world = new SyncWorld();
     const a = world.service.add('folder', MODEL_ROOT, 'a');
     for (let n = 0; n < 30; n++) world.service.add('file', a, `f${n}`, Buffer.from('x'));
@@ -340,30 +340,33 @@ describe('when things go wrong', () => {
   describe('a refusal of every request', () => {
     const REFUSED = () => Promise.reject(new TransportError('every request is refused here'));
 
-    test.each([400, 403, 404, 409, 413, 451])('with %i parks nothing, and all goes when it is over', async (status) => {
-      const world = new SyncWorld();
-      const { service } = world;
-      world.write('/old', 'old');
-      world.mkdir('/folder');
-      await world.settle();
-      world.write('/old', 'new');
-      world.write('/folder/small', 'x');
-      world.write('/folder/large', 'more than eight bytes');
-      world.mkdir('/made');
-      world.write('/made/in it', 'y');
-      world.rename('/old', '/renamed');
-      service.probe = REFUSED;
-      service.auto = () => ({ type: 'refuse', status });
-      await pass(world, 120);
+    test.each([400, 403, 404, 409, 413, 451])(
+      '%i to every request parks nothing, and everything is pushed afterwards',
+      async (status) => {
+        const world = new SyncWorld();
+        const { service } = world;
+        world.write('/old', 'old');
+        world.mkdir('/folder');
+        await world.settle();
+        world.write('/old', 'new');
+        world.write('/folder/small', 'x');
+        world.write('/folder/large', 'more than eight bytes');
+        world.mkdir('/made');
+        world.write('/made/in it', 'y');
+        world.rename('/old', '/renamed');
+        service.probe = REFUSED;
+        service.auto = () => ({ type: 'refuse', status });
+        await pass(world, 120);
 
-      expect(world.sync.status()).toMatchObject({ parked: [], offlineSinceMs: expect.any(Number) });
-      expect(world.events.filter(({ type }) => type === 'parked')).toEqual([]);
+        expect(world.sync.status()).toMatchObject({ parked: [], offlineSinceMs: expect.any(Number) });
+        expect(world.events.filter(({ type }) => type === 'parked')).toEqual([]);
 
-      service.probe = () => Promise.resolve();
-      service.auto = null;
-      await world.converge();
-      expectEqualTrees(world);
-    });
+        service.probe = () => Promise.resolve();
+        service.auto = null;
+        await world.converge();
+        expectEqualTrees(world);
+      },
+    );
 
     test('is found out while others are pushed, and before anything is parked', async () => {
       const world = new SyncWorld({ transfers: 1 });
@@ -709,7 +712,7 @@ test('the address of another resource is not believed to be that of a new one', 
   checkStore(world.store, 'by others too');
 });
 
-test('two folders that were moved into each other, here and elsewhere: theirs stands, nobody has to act', async () => {
+test('of two folders that are moved into each other, the remote move wins without user action', async () => {
   const world = new SyncWorld();
   world.service.auto = () => ({ type: 'answer' });
   const a = world.service.add('folder', MODEL_ROOT, 'A');
@@ -855,38 +858,45 @@ describe('a service that answers with an error for an hour', () => {
     ),
   );
 
-  test.each(cases)('is not asked all the time: %s, %s, %i', async (_what, _which, status, change, isRefused) => {
-    const world = await worldWithAll();
-    const { service } = world;
-    const before = service.requests.length;
-    let told = 0;
-    // In the end it answers: who asks all the time would never come to the end of the hour.
-    service.auto = (name) => (isRefused(++told, name) && told < 500 ? { type: 'refuse', status } : { type: 'answer' });
+  test.each(cases)(
+    'a service that refuses for an hour gets few requests: %s, %s, %i',
+    async (_what, _which, status, change, isRefused) => {
+      const world = await worldWithAll();
+      const { service } = world;
+      const before = service.requests.length;
+      let told = 0;
+      // In the end it answers: who asks all the time would never come to the end of the hour.
+      service.auto = (name) =>
+        isRefused(++told, name) && told < 500 ? { type: 'refuse', status } : { type: 'answer' };
 
-    change(world);
-    await pass(world, 3600);
-    expect(service.requests.length - before).toBeLessThan(200);
+      change(world);
+      await pass(world, 3600);
+      expect(service.requests.length - before).toBeLessThan(200);
 
-    service.auto = null;
-    await world.settle();
-    expectEqualTrees(world);
-  });
+      service.auto = null;
+      await world.settle();
+      expectEqualTrees(world);
+    },
+  );
 
-  test.each([500, 502, 503, 504])('asks less and less of all who wait: %i', async (status) => {
-    const world = new SyncWorld();
-    for (let file = 0; file < 500; file++) world.write(`/${file}`, 'new');
-    const { service } = world;
-    service.auto = () => (service.requests.length < 3000 ? { type: 'refuse', status } : { type: 'answer' });
+  test.each([500, 502, 503, 504])(
+    'pushes against a failing service are retried at growing intervals: %i',
+    async (status) => {
+      const world = new SyncWorld();
+      for (let file = 0; file < 500; file++) world.write(`/${file}`, 'new');
+      const { service } = world;
+      service.auto = () => (service.requests.length < 3000 ? { type: 'refuse', status } : { type: 'answer' });
 
-    await pass(world, 3600);
-    expect(service.requests.length).toBeLessThan(400);
+      await pass(world, 3600);
+      expect(service.requests.length).toBeLessThan(400);
 
-    service.auto = null;
-    await world.settle();
-    expectEqualTrees(world);
-  });
+      service.auto = null;
+      await world.settle();
+      expectEqualTrees(world);
+    },
+  );
 
-  test('to a few files only keeps no other from being pushed', async () => {
+  test('refused files do not delay the push of other files', async () => {
     const world = new SyncWorld();
     for (let file = 0; file < 200; file++) world.write(`/${file}`, 'new');
     const { service } = world;
@@ -901,7 +911,7 @@ describe('a service that answers with an error for an hour', () => {
     expectEqualTrees(world);
   });
 
-  test('that lasts as long as the service says is not ended by what others are answered', async () => {
+  test('a Retry-After pause is not shortened by other responses', async () => {
     const world = new SyncWorld();
     for (let file = 0; file < 40; file++) world.write(`/${file}`, 'new');
     world.clock.advance(SETTLE_MS + 1);
@@ -948,7 +958,7 @@ describe('one file that never gets an answer', () => {
   test.each([
     ['a large one', '/large', 'more than eight bytes'],
     ['a small one', '/other', 'other'],
-  ])('keeps no other from being pushed: %s', async (_what, path, text) => {
+  ])('a file without any response does not delay other pushes: %s', async (_what, path, text) => {
     const world = await worldWithAll();
     const { service } = world;
     world.write(path, text === 'other' ? 'else' : 'another more than eight bytes');

@@ -52,7 +52,7 @@ function weather(random: SeededRandom): FaultRule[] {
 }
 
 test.each([1, 2, 3, 4, 5, 6])(
-  'two that upload one file at once through cuts and lost answers: each version is wholly one of them, both are somewhere (SEED=%i)',
+  'of two clients that upload one file at once through cuts and lost responses, each version is from one client and both are kept (SEED=%i)',
   async (seed) => {
     const random = new SeededRandom(seed);
     const old = Buffer.from('before');
@@ -102,7 +102,7 @@ describe('a file of 64 MiB of which nothing is here, changed in one block while 
     await tower.mount.close(descriptor);
   }
 
-  test('the base is fetched from the first write on: the edit is a version, whole, and theirs a copy', async () => {
+  test('the base of a partial edit is fetched from the first write on, so that the edit becomes a complete version and the remote one a copy', async () => {
     const file = await user.client.createFilled(user.folder('2'), 'f', base);
     const tower = await mounted('one');
     // Nothing can be pushed.
@@ -124,7 +124,7 @@ describe('a file of 64 MiB of which nothing is here, changed in one block while 
     expect(await shown(tower)).toEqual([digest(edited), digest(theirs(6))].sort());
   });
 
-  test('away before the first write, and the base is gone: the edit stays here, parked, and no version is made up', async () => {
+  test('a partial edit that started offline and whose base was dropped is parked, and no version is invented', async () => {
     const file = await user.client.createFilled(user.folder('2'), 'f', base);
     const tower = await mounted('one');
     // The file is known, and which version it is; not a byte of it is here.

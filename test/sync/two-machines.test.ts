@@ -68,7 +68,7 @@ function expectOneTree(): void {
 }
 
 describe('two machines make a file of one name before they hear of each other', () => {
-  test('each name means one file everywhere', async () => {
+  test('after both machines create a file of one name, each name is one file on all machines', async () => {
     const [first, second] = begin({});
     first.write('/x', 'of the first');
     second.write('/x', 'of the second');
@@ -81,7 +81,7 @@ describe('two machines make a file of one name before they hear of each other', 
     expectOneTree();
   });
 
-  test('where case is folded, each name means one file everywhere', async () => {
+  test('with case folding on the service, each name is one file on all machines', async () => {
     const [first, second] = begin({ foldsCase: true });
     first.write('/a.txt', 'of the first');
     second.write('/A.TXT', 'of the second');
@@ -108,7 +108,7 @@ describe('two machines make a file of one name before they hear of each other', 
     expectOneTree();
   });
 
-  test('a file that a program has open keeps its name until it is closed', async () => {
+  test('an open file keeps its name in a name collision until it is closed', async () => {
     const [first, second] = begin({});
     first.write('/x', 'of the first');
     const { ino } = second.write('/x', 'of the second');
@@ -234,7 +234,7 @@ class Run {
 }
 
 test.each(KINDS)(
-  'whatever two machines do, both and the service show one tree in the end ($what)',
+  'after any operations of two machines, both and the service have one tree ($what)',
   async (kind) => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { maxLength: 40, size: 'max' }), async (steps) => {

@@ -198,11 +198,11 @@ async function upload(row: Row, at: number, how: Upload): Promise<void> {
 describe('at several bytes of the body', () => {
   const rows: readonly Row[] = [
     {
-      name: 'the connection is cut in the body',
+      name: 'an upload whose connection is cut in the body is completed',
       rules: (at, put) => [{ ...put, then: { hangUpAfterBytes: at } }],
     },
     {
-      name: 'the connection is cut in the body three times in a row',
+      name: 'an upload whose connection is cut in the body three times in a row is completed',
       interruptions: 3,
       rules: (at, put) => [{ ...put, times: 3, then: { hangUpAfterBytes: Math.ceil(at / 4) } }],
     },

@@ -42,7 +42,7 @@ async function patch(name: string, text: string): Promise<void> {
   await world.mount.close(fd);
 }
 
-describe('the service gets no byte before the file is on the disk', () => {
+describe('no byte is uploaded before the file is on the disk', () => {
   test.each([
     ['in one request', SMALL],
     ['as a version', LARGE],
@@ -128,7 +128,7 @@ test('an end does not wait for a sync that takes long', async () => {
   expect(puts()).toEqual([]);
 });
 
-test('what the disk lost is never sent, and who waits for it is told', async () => {
+test('bytes that the disk lost are never sent, and a caller that waits for them gets an error', async () => {
   const failed = new Set<string>();
   watched.isFailing = (path) => isDraftFile(path) && !failed.has(path) && failed.add(path).size > 0;
   await world.mount.writeFile('file', SMALL);

@@ -220,7 +220,7 @@ describe('what the service answers', () => {
     },
   );
 
-  test('413: parked with its bytes, and the same version is gone on with after a retry', async () => {
+  test('a 413 parks the file with its bytes, and a retry continues the same version', async () => {
     const { world, file } = changed();
     once(world, 'putVersionData', { type: 'refuse', status: 413 });
     await world.quiet();
@@ -253,7 +253,7 @@ describe('what the service answers', () => {
     expect(versionsOf(world, file)).toEqual([NEW, OLD]);
   });
 
-  test('a version that is complete with another length is never taken for ours', async () => {
+  test('a complete version of another length is never taken for ours', async () => {
     const { world, file } = changed();
     once(world, 'putVersionData', { type: 'lose-request' });
     await world.quiet();
@@ -293,7 +293,7 @@ describe('what happens meanwhile', () => {
     expect(world.localTree()).toEqual(new Map());
   });
 
-  test('a removal ends the transfer of the file, not only the requests after it', async () => {
+  test('a removal aborts the running transfer of the file', async () => {
     const { world, file } = changed();
     await until(world, 'putVersionData');
     world.remove('/f');
@@ -376,7 +376,7 @@ describe('what happens meanwhile', () => {
         world.rename('/g', '/f');
       },
     ],
-  ])('a save that %s ends no transfer: what is being sent becomes a version', async (_how, save) => {
+  ])('a save that %s aborts no transfer: the bytes in transit become a version', async (_how, save) => {
     const { world } = changed();
     await until(world, 'putVersionData');
     save(world);
@@ -437,7 +437,7 @@ describe('what happens meanwhile', () => {
     expect(versionsOf(world, file)[0]).toBe('theirs 7');
   });
 
-  test('the version it lies over is gone, and the file is written anew: that is pushed, theirs a copy', async () => {
+  test('a rewritten file whose base version is deleted is pushed, and the remote version becomes a copy', async () => {
     const { world, file } = await baseLost();
     expect(world.sync.status().parked).toMatchObject([{ reason: 'base-lost' }]);
 
@@ -451,7 +451,7 @@ describe('what happens meanwhile', () => {
 });
 
 describe('changed here and elsewhere', () => {
-  test('ours is the newest: theirs is kept as a copy beside it, one only', async () => {
+  test('if our version is the newest, the remote one is kept as exactly one conflicted copy', async () => {
     const { world, file } = changed();
     world.service.addVersion(file, Buffer.from('theirs 1'));
     world.service.addVersion(file, Buffer.from('theirs 2'));
@@ -482,7 +482,7 @@ describe('changed here and elsewhere', () => {
   }
 
   test.each(['ou', 'ours and more', null])(
-    'made here and acknowledged, but the next listing tells another length (%s): what is here stays, and is sent again',
+    'an acknowledged file that the next listing reports with another length (%s) is kept and sent again',
     async (kept) => {
       const world = await acknowledged(({ service }, file) => {
         const resource = service.resources.get(file);
@@ -502,7 +502,7 @@ describe('changed here and elsewhere', () => {
     },
   );
 
-  test('SIGKILL in the plain PUT, which the service has not done yet when it is asked: it is not sent twice', async () => {
+  test('a plain PUT that is cut by SIGKILL and still arriving when its outcome is queried is not sent twice', async () => {
     const world = made('ours');
     world.service.auto = null;
     await world.quiet();
@@ -625,7 +625,7 @@ describe('changed here and elsewhere', () => {
     expect(world.localTree()).toEqual(world.service.tree());
   });
 
-  test('theirs was begun after ours and complete before it, and stands above: nobody saw ours, it is kept as a copy', async () => {
+  test('a remote version that began after ours and completed before it wins, and ours is kept as a conflicted copy', async () => {
     const { world, file } = changed();
     world.service.asBegun = true;
     once(world, 'putVersionData', { type: 'cut', afterBytes: 3 });

@@ -557,7 +557,7 @@ describe('whether the service can be reached', () => {
       await expect(connectivity.watched(refusal)).rejects.toMatchObject({ name: 'ApiError' });
     });
 
-    test('one request in ten seconds finds that out for all, each after it asked', async () => {
+    test('while everything is refused, one probe in ten seconds decides for all callers, each of which waits for a newer one', async () => {
       const probedMs: number[] = [];
       const { manual, connectivity } = watched(async () => void probedMs.push(manual.elapsedMs()));
       const confirmedMs: number[] = [];
@@ -604,7 +604,7 @@ describe('whether the service can be reached', () => {
       expect(probes).toBe(1);
     });
 
-    test('a 404 takes nothing away from what is here', async () => {
+    test('a 404 from a network that refuses everything removes no local file', async () => {
       server.otherwise = reply(404);
       const folderUrl = server.url('/folder/:sc:1:1') as ResourceUrl;
       for (const ask of [

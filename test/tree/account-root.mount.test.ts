@@ -54,7 +54,7 @@ async function refusal(script: string): Promise<string> {
 }
 
 /** [S-account-1] */
-test('the account is shown whole: sync folders, workspaces, shares by their owner, and no trash', async () => {
+test('the account shows sync folders, workspaces and shares by their owner, and no trash', async () => {
   onTestFailed(mount.printLogs);
 
   expect(await lines('ls')).toEqual([
@@ -80,7 +80,7 @@ test('the account is shown whole: sync folders, workspaces, shares by their owne
 });
 
 /** [S-fresh-4] */
-test('what cfs trash restore takes back is where it says, at once', async () => {
+test('cfs trash restore makes the file visible at the reported place immediately', async () => {
   onTestFailed(mount.printLogs);
   await mount.run('printf there > "Magic Briefcase/back.txt"');
   await mount.sync();
@@ -96,7 +96,7 @@ test('what cfs trash restore takes back is where it says, at once', async () => 
 });
 
 /** [S-account-2] */
-test('files travel between the own folders and into a share that may be changed', async () => {
+test('files can be moved between own folders and into a writable share', async () => {
   onTestFailed(mount.printLogs);
   await mount.run(
     'printf one > Documents/one.txt; mkdir Documents/sub; printf two > Workspaces/Laptop/Documents/two.txt',
@@ -149,7 +149,7 @@ test.each([
 });
 
 /** [S-account-4] */
-test('a share for reading stays so after a restart without the service, and nothing moves across its border', async () => {
+test('a read-only share stays read-only after a restart without the service, and nothing can be moved across its border', async () => {
   onTestFailed(mount.printLogs);
   await mount.unmount();
   await server.pause();

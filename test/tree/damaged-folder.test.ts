@@ -26,7 +26,7 @@ test.each([
   ['the listing of a folder', 'folder', 'broken', DamagedRow],
   ['the record of a folder', 'node', 'broken', DamagedRow],
   ['the record of an open file', 'node', 'open', undefined],
-] as const)('where %s is damaged, all other folders in use are refreshed', async (_, table, name, thrown) => {
+] as const)('all other folders in use are refreshed although %s is damaged', async (_, table, name, thrown) => {
   const store = new StoreWithDamage();
   const { tree, marks, clock } = makeTree({ store });
   const service = new LookedAtService();

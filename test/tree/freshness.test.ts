@@ -76,7 +76,7 @@ describe('Freshness', () => {
     expect(listings()).toHaveLength(1);
   });
 
-  it('waits for a first listing as long as for a read, and the listing goes on', async () => {
+  it('the wait for a first listing ends after the read timeout, and the listing continues', async () => {
     service.put(ROOT_URL, file('1', 'a'));
     let answer = () => {};
     service.before = () => new Promise((resolve) => (answer = resolve));
@@ -104,7 +104,7 @@ describe('Freshness', () => {
     expect(service.requests).toEqual([]);
   });
 
-  it('serves what is old and refreshes it behind the reader’s back', async () => {
+  it('a stale listing is returned immediately and refreshed in the background', async () => {
     service.put(ROOT_URL, file('1', 'a'));
     await freshness.ensureListed(ROOT_INODE, never);
     service.put(ROOT_URL, file('2', 'b'));
@@ -360,7 +360,7 @@ describe('Freshness', () => {
       freshness = new Freshness({ tree, listing: service, marks, clock, log, openFiles: counted, options });
     });
 
-    it('refreshes unasked what is in use, once in a second and no more, also after an error', async () => {
+    it('folders in use are refreshed at most once a second, also after an error', async () => {
       service.put(ROOT_URL, ...['d', 'e', 'f'].map((name) => folder(name, name)));
       await freshness.ensureListed(ROOT_INODE, never);
       for (const each of ['d', 'e', 'f']) await freshness.ensureListed(ino(each), never);

@@ -123,7 +123,7 @@ function act(fixture: Fixture, step: Step): void {
   }
 }
 
-test('whatever a service tells, the tree stays whole, and what was made here stays', () => {
+test('arbitrary listings leave the tree consistent and local files in place', () => {
   fc.assert(
     fc.property(fc.array(stepOf, { minLength: 1, maxLength: 25 }), (steps) => {
       const fixture = makeTree();

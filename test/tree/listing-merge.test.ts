@@ -219,7 +219,7 @@ describe('names from the service', () => {
     expect(child(fixture, ROOT_INODE, 'stub').local).toMatchObject({ sizeBytes: 5, content: null });
   });
 
-  it('numbers duplicates by address, whatever the order of the listing', () => {
+  it('duplicate names are numbered by address, in any order of the listing', () => {
     const [a, b, c] = [file('1', 'a.txt'), file('2', 'a.txt'), file('3', 'a.txt')];
     const all = ['a (2).txt=2', 'a (3).txt=3', 'a.txt=1'];
     expect(namesAfter([a, b, c])).toEqual(all);
@@ -598,7 +598,7 @@ describe('a time that is too young', () => {
     expect(listAt(fixture, START_MS + 30_000, [file('a', 'a', 0, START_MS)]).changes).toBe(0);
   });
 
-  it('of bytes that we pushed is to be asked about while somebody else is at work', () => {
+  it('a young time of our own push needs revalidation while another client is active', () => {
     const fixture = makeTree();
     merge(fixture, ROOT_INODE, []);
     const { ino } = localFile(fixture.tree, ROOT_INODE, 'a');

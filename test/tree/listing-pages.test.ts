@@ -48,7 +48,7 @@ test.each([
   expect(listing.asked.length).toBeLessThan(10);
 });
 
-test('a service that always has more is given up before memory is short', async () => {
+test('an endless listing is abandoned before memory is short', async () => {
   const entry = file('', 'a');
   const page = Array.from({ length: 20_000 }, () => entry);
   const listing = told((start) => ({

@@ -180,7 +180,7 @@ test('a folder below one that was removed for good goes with it', async () => {
   expect(names()).toEqual(['b/', 'c/', 'd/']);
 });
 
-test('a back end that comes up empty removes nothing without a person', async () => {
+test('a back end that starts empty removes nothing without a person', async () => {
   await know(['a', 'b', 'c'], 6);
   for (const name of ['a', 'b', 'c']) destroy(name);
   await look(['a', 'b', 'c']);
@@ -212,7 +212,7 @@ describe('removals that rest on a 404', () => {
     for (let n = 0; n < count; n++) service.drop(file(`${name}${n}`, '').url);
   };
 
-  test('count together over all folders', async () => {
+  test('removals that rest on a 404 are counted together over all folders', async () => {
     drop('a', 60);
     drop('b', 60);
     await look(['a', 'b']);
@@ -234,7 +234,7 @@ describe('removals that rest on a 404', () => {
   });
 });
 
-test('a folder in the trash is gone, however much lies in it', async () => {
+test('a folder that was moved to the trash is removed, however many entries it has', async () => {
   await know(['a'], 300);
   const trash = folder('trash', 'Deleted Files');
   service.folders.set(trash.url, []);
@@ -246,7 +246,7 @@ test('a folder in the trash is gone, however much lies in it', async () => {
   expect(freshness.heldRemovals).toEqual([]);
 });
 
-test('the root is never gone', async () => {
+test('the root is never removed', async () => {
   await know(['a'], 1);
   service.folders.delete(ROOT_URL);
   await freshness.refresh(ROOT_INODE);

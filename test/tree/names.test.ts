@@ -63,7 +63,7 @@ describe('names', () => {
     }
   });
 
-  it('gives every name of the service a file name that leads back to it', () => {
+  it('every remote name has a file name from which it can be derived', () => {
     fc.assert(
       fc.property(sendable, (remote) => {
         fc.pre(isSendable(remote));
@@ -111,7 +111,7 @@ describe('names', () => {
     expect(Buffer.byteLength(names.toFileName(long, (name) => name === long))).toBeLessThanOrEqual(NAME_BYTES_MAX);
   });
 
-  it('knows the names that never travel', () => {
+  it('the local-only names are recognized', () => {
     for (const name of [
       '.fuse_hidden0000000100000001',
       '.~lock.report.odt#',

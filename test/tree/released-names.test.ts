@@ -7,7 +7,7 @@ import { sampleLocal, sampleNode } from '../store/sample-records.ts';
 import { makeTree } from './tree-fixture.ts';
 
 /** [S-names-8] */
-test('what stayed local by a pattern of an earlier run, and matches none now, is pushed; the rest stays, and it is done once', () => {
+test('files that were local-only by a pattern of an earlier run and match none now are pushed, once; the others stay local-only', () => {
   const { store } = makeTree();
   const add = (parent: Inode, name: string, kind: 'file' | 'folder' = 'file'): Inode =>
     store.transact((tx) => {

@@ -69,7 +69,7 @@ describe('Tree', () => {
     checkStore(fixture.store);
   });
 
-  it('refuses names and places', () => {
+  it('refuses invalid names, missing or wrong parents and reserved trash names', () => {
     const file = touch(ROOT_INODE, 'file');
     expect(errnoOf(() => touch(ROOT_INODE, 'file'))).toBe('EEXIST');
     expect(errnoOf(() => mkdir(ROOT_INODE, 'file'))).toBe('EEXIST');
@@ -83,7 +83,7 @@ describe('Tree', () => {
     checkStore(fixture.store);
   });
 
-  it('tells the case of letters apart, and the ways to write an umlaut', () => {
+  it('treats names that differ in case or Unicode normalization as different', () => {
     touch(ROOT_INODE, 'a');
     touch(ROOT_INODE, 'A');
     touch(ROOT_INODE, '\u00e4');
@@ -257,7 +257,7 @@ describe('Tree', () => {
       checkStore(fixture.store);
     });
 
-    it('keeps a local file local when another file is renamed over it, and trashes what the service had of that one', () => {
+    it('a rename over a local-only file makes the moved file local-only, and its remote file is moved to the trash', () => {
       const old = localFile(tree, ROOT_INODE, 'desktop.ini');
       const save = tree.child(ROOT_INODE, 'a') as NodeRecord;
       acknowledge(fixture, save.ino);
@@ -301,7 +301,7 @@ describe('Tree', () => {
       checkStore(fixture.store);
     });
 
-    it('decides by what the service has where a free name that stays local is given', () => {
+    it('a rename to a free local-only name keeps a pushed file pushed, and makes a new file local-only', () => {
       merge(fixture, ROOT_INODE, [file('m', 'macro.txt')]);
       expect(tree.rename(ROOT_INODE, 'macro.txt', ROOT_INODE, '.macro.swp', 'replace').moved).toMatchObject({
         localOnly: false,
@@ -317,7 +317,7 @@ describe('Tree', () => {
       checkStore(fixture.store);
     });
 
-    it('exchanges a local file and one that travels: each stays what the name was', () => {
+    it('an exchange of a local-only file and a pushed one leaves each name as local-only or pushed as before', () => {
       const here = localFile(tree, ROOT_INODE, '.DS_Store');
       const there = tree.child(ROOT_INODE, 'a') as NodeRecord;
       acknowledge(fixture, there.ino);
@@ -331,7 +331,7 @@ describe('Tree', () => {
       checkStore(fixture.store);
     });
 
-    it('pushes what is renamed from a name that stays local to one that travels, as a save of what had that name', () => {
+    it('a rename from a local-only name over a pushed name is pushed as a save of the replaced file', () => {
       merge(fixture, ROOT_INODE, [file('notes', '_notes')]);
       const old = tree.child(ROOT_INODE, '_notes') as NodeRecord;
       const written = localFile(tree, ROOT_INODE, '._notes.x7Gq2d');

@@ -35,7 +35,7 @@ export const attributeScenarios: readonly Scenario[] = [
 
     expect(inodes.size).toBe(5);
   }),
-  scenario('an inode number stays over writes, renames and attribute changes', async (fs) => {
+  scenario('an inode number survives writes, renames and attribute changes', async (fs) => {
     await fs.put('a', 'x');
     const { ino } = await fs.stat('a');
 

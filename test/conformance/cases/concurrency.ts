@@ -115,7 +115,7 @@ export const concurrencyScenarios: readonly Scenario[] = [
 
     expect(await other.text('file')).toBe(version(200));
   }),
-  scenario('flock excludes another process until it is given back', ['process'], async (fs) => {
+  scenario('flock excludes another process until it is released', ['process'], async (fs) => {
     await fs.put('file');
     const other = await fs.another();
     const [mine, theirs] = [await fs.open('file', O_RDWR), await other.open('file', O_RDWR)];

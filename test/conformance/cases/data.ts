@@ -209,7 +209,7 @@ export const dataScenarios: readonly Scenario[] = [
 
     expectSameBytes(await fs.get('file'), Buffer.from('head\0\0'));
   }),
-  scenario('what one descriptor writes another reads at once, before any close', async (fs) => {
+  scenario('a write is visible to every other descriptor immediately, before any close', async (fs) => {
     const writer = await fs.open('file', O_WRONLY | O_CREAT);
     const reader = await fs.open('file', O_RDONLY);
 

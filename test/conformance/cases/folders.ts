@@ -192,7 +192,7 @@ export const folderScenarios: readonly Scenario[] = [
     expect(await fs.names('folder')).toEqual([]);
   }),
   scenario(
-    'removing what a stream tells, one after another, empties a folder that others list, before and meanwhile',
+    'removing each entry that a directory stream returns empties the folder, although others list it before and meanwhile',
     ['process'],
     async (fs) => {
       await fs.mkdir('folder');

@@ -117,7 +117,7 @@ export const linkScenarios: readonly Scenario[] = [
     await fails('EPERM', fs.link('folder', 'three'));
     expect(await fs.names()).toEqual(['folder', 'one', 'two']);
   }),
-  scenario('an open file that was removed is read and written on', async (fs) => {
+  scenario('an open file that was removed can still be read and written', async (fs) => {
     const fd = await fs.open('file', O_RDWR | O_CREAT);
     await fs.write(fd, 0, 'before');
     await fs.unlink('file');

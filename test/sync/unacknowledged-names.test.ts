@@ -1,0 +1,243 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { ProtocolError, UsageError } from '../../src/base/errors.ts';
+import { type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { folderOf } from '../../src/sync/outcome.ts';
+import { SyncedTower } from '../harness/synced-tower.ts';
+import { type Fate, MODEL_ROOT } from './model-service.ts';
+
+/** Names that were made, moved or removed on the service without our hearing of it, and what happens before that is found out. */
+
+const ANSWER: Fate = { type: 'answer' };
+
+let world: SyncedTower;
+beforeEach(async () => {
+  world = await SyncedTower.build();
+});
+afterEach(() => world.close());
+
+async function untilParked(): Promise<void> {
+  for (let round = 0; round < 60 && world.sync.status().parked.length === 0; round++) await world.pass(10_000);
+  expect(world.sync.status().parked).toHaveLength(1);
+}
+
+/** The first request that begins so takes effect unheard; `then` happens beside it, and says what comes after it. */
+function unheard(prefix: string, then: (name: string) => Fate = () => ANSWER): void {
+  let isOver = false;
+  world.service.auto = (name) => {
+    if (isOver) return then(name);
+    if (!name.startsWith(prefix)) return ANSWER;
+    isOver = true;
+    return { type: 'lose-reply' };
+  };
+}
+
+const files = async (path = ''): Promise<string[]> =>
+  (await world.mount.readdir(path)).map(({ name }) => name).toSorted();
+const shown = (): (string | null)[] => [...world.service.tree().values()].toSorted();
+
+test("somebody's file that has no bytes yet, found where ours was to be made, is not taken for one that we made", async () => {
+  const { service, mount } = world;
+  let stage: 'made' | 'found' | 'over' = 'made';
+  service.auto = (name) => {
+    if (stage === 'made' && name.startsWith('createFile')) {
+      stage = 'found';
+      // Theirs was there before: whatever the answer was, it was not heard.
+      service.add('file', MODEL_ROOT, 'file');
+      return { type: 'lose-reply' };
+    }
+    if (stage === 'found' && /^(putFileData|createVersion)/.test(name)) {
+      stage = 'over';
+      service.addVersion(service.childrenOf(MODEL_ROOT)[0]?.url ?? MODEL_ROOT, Buffer.from('theirs!'));
+    }
+    return ANSWER;
+  };
+  await mount.writeFile('file', Buffer.from('ours'));
+  await world.converge();
+  for (let round = 0; round < 10; round++) await world.pass(60_000);
+
+  expect(stage).toBe('over');
+  expect(shown()).toEqual(['ours', 'theirs!']);
+});
+
+test('a service that names a file as the folder in which something lies is not believed', async () => {
+  const { service, mount, tower } = world;
+  await mount.mkdir('dir');
+  await mount.writeFile('file', Buffer.from('bytes'));
+  await world.converge();
+  const folderNamed = (wanted: string) =>
+    folderOf(tower.store, service.childrenOf(MODEL_ROOT).find(({ name }) => name === wanted)?.url);
+
+  expect([folderNamed('dir'), folderNamed('file'), folderNamed('none')]).toEqual([
+    (await mount.stat('dir')).ino,
+    undefined,
+    undefined,
+  ]);
+});
+
+test('a folder that is found where ours was to be made may have something in it', async () => {
+  const { service, mount } = world;
+  service.auto = (name) => {
+    if (!name.startsWith('createFolder')) return ANSWER;
+    service.auto = () => ANSWER;
+    // Theirs was there before: whatever the answer was, it was not heard.
+    service.add('file', service.add('folder', MODEL_ROOT, 'dir'), 'theirs', Buffer.from('theirs'));
+    return { type: 'lose-reply' };
+  };
+  await mount.mkdir('dir');
+  await world.converge();
+
+  expect(await files('dir')).toEqual(['theirs']);
+});
+
+describe.each([
+  ['where names are unique', true],
+  ['where they are not', false],
+])('a file that was made unheard, and parked because its folder may not be looked at, %s', (_, uniqueNames) => {
+  beforeEach(async () => {
+    world.service.uniqueNames = uniqueNames;
+    unheard('createFile', (name) => (name.startsWith('list') ? { type: 'refuse', status: 403 } : ANSWER));
+    await world.mount.writeFile('file', Buffer.from('bytes'));
+    await untilParked();
+  });
+
+  test('is filled when somebody tries again', async () => {
+    world.service.auto = () => ANSWER;
+    world.sync.retry();
+    await world.converge();
+    expect([...world.service.tree()]).toEqual([['/file', 'bytes']]);
+  });
+
+  test('goes when it is deleted here', async () => {
+    const { service, mount } = world;
+    await mount.unlink('file');
+    const before = service.requests.length;
+    for (let round = 0; round < 10; round++) await world.pass(60_000);
+    // Nobody is told that it is still refused: asked again, with pauses that grow.
+    const asked = service.requests.length - before;
+    expect(asked).toBeGreaterThan(2);
+    expect(asked).toBeLessThan(30);
+    service.auto = () => ANSWER;
+    for (let round = 0; round < 10; round++) await world.pass(60_000);
+    expect([...service.tree()]).toEqual([]);
+  });
+});
+
+test('a file whose making was answered with something unreadable is there once when somebody tries again', async () => {
+  const { service, mount, sync } = world;
+  const createFile = service.createFile.bind(service);
+  service.createFile = async (...asked) => {
+    service.createFile = createFile;
+    await createFile(...asked);
+    throw new ProtocolError('not XML');
+  };
+  await mount.writeFile('file', Buffer.from('bytes'));
+  await untilParked();
+  sync.retry();
+  await world.converge();
+
+  expect([...service.tree()]).toEqual([['/file', 'bytes']]);
+});
+
+test('a file that was made unheard, and found, is a save of the one that it is renamed over', async () => {
+  const { service, mount } = world;
+  await mount.writeFile('report', Buffer.from('first'));
+  await world.converge();
+  unheard('createFile');
+  await mount.writeFile('report.part', Buffer.from('second, longer'));
+  await world.converge();
+  await mount.rename('report.part', 'report');
+  await world.converge();
+
+  expect([...service.tree()]).toEqual([['/report', 'second, longer']]);
+  const [report] = service.childrenOf(MODEL_ROOT);
+  expect(report?.versions.map(({ bytes }) => bytes.toString())).toEqual(['second, longer', 'first']);
+});
+
+describe('what is discarded before it is known what became of it', () => {
+  const served = (): string[] => [...world.service.tree()].map(([path, bytes]) => `${path} ${bytes}`);
+
+  async function offlineAfter(request: string): Promise<void> {
+    unheard(request, () => ({ type: 'lose-request' }));
+    for (let round = 0; round < 3; round++) await world.pass(2_000);
+  }
+
+  async function onlineAgain(): Promise<void> {
+    world.service.auto = () => ANSWER;
+    world.sync.retryNow();
+    await world.converge();
+    for (let round = 0; round < 5; round++) {
+      await world.pass(600_000);
+      await files();
+      await world.tower.freshness.refresh();
+    }
+  }
+
+  function dirty(): Inode {
+    const [first] = world.tower.store.all('dirty');
+    return first?.[0] ?? ROOT_INODE;
+  }
+
+  test('is gone on both sides, where it had been made', async () => {
+    await world.mount.writeFile('file', Buffer.from('bytes'));
+    await offlineAfter('createFile');
+    await world.sync.discard(dirty(), 'discard');
+    expect(await files()).toEqual([]);
+    await onlineAgain();
+    expect([await files(), served()]).toEqual([[], []]);
+  });
+
+  test.each(['discarded', 'deleted'])('stays away when all is discarded after it was %s without bytes', async (how) => {
+    const { service, mount, sync } = world;
+    service.auto = (name) => (name.startsWith('putFileData') ? { type: 'refuse', status: 500 } : ANSWER);
+    await mount.writeFile('file', Buffer.from('bytes'));
+    for (let round = 0; round < 3; round++) await world.pass(2_000);
+    service.auto = () => ({ type: 'lose-request' });
+    if (how === 'deleted') await mount.unlink('file');
+    else await sync.discard(dirty(), 'discard');
+    expect(await sync.discard(ROOT_INODE, 'discard')).toEqual([]);
+    expect(await files()).toEqual([]);
+    await onlineAgain();
+    expect([await files(), served()]).toEqual([[], []]);
+  });
+
+  test('is what the service has, where it had been renamed', async () => {
+    await world.mount.writeFile('before', Buffer.from('bytes'));
+    await world.converge();
+    await world.mount.rename('before', 'after');
+    await offlineAfter('relocate');
+    await world.sync.discard(dirty(), 'discard');
+    const kept = await files();
+    await onlineAgain();
+    expect(await files()).toEqual(kept);
+    expect(served()).toEqual(kept.map((name) => `/${name} bytes`));
+  });
+
+  test.each(['a file', 'a folder'])(
+    'a discarded deletion with an unknown outcome does not bring the node back yet: %s',
+    async (what) => {
+      const [path, request] = what === 'a file' ? ['file', 'trash file'] : ['dir', 'trash dir'];
+      if (what === 'a file') await world.mount.writeFile(path, Buffer.from('bytes'));
+      else await world.mount.mkdir(path);
+      await world.converge();
+      if (what === 'a file') await world.mount.unlink(path);
+      else await world.mount.rmdir(path);
+      await offlineAfter(request);
+      await expect(world.sync.discard(dirty(), 'discard')).rejects.toThrow(UsageError);
+      await onlineAgain();
+      expect([await files(), served()]).toEqual([[], []]);
+    },
+  );
+
+  test('can be had back where a person was told that it cannot be found out', async () => {
+    await world.mount.writeFile('file', Buffer.from('bytes'));
+    await world.converge();
+    await world.mount.unlink('file');
+    unheard('trash', (name) => (name.startsWith('resource') ? { type: 'refuse', status: 403 } : ANSWER));
+    await untilParked();
+    await world.sync.discard(dirty(), 'discard');
+    expect(await files()).toEqual(['file']);
+    await onlineAgain();
+    // It had been deleted.
+    expect([await files(), served()]).toEqual([[], []]);
+  });
+});
