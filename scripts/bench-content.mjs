@@ -72,7 +72,7 @@ function watchMemory(pid) {
     child.kill();
     await ended;
     const peak = Number(Buffer.concat(text));
-    if (!(peak > 0)) throw new Error(`nobody saw the memory of process ${pid}`);
+    if (!(peak > 0)) throw new Error(`the memory of process ${pid} was never measured`);
     results.note(`private memory, ${what}`, 'MiB', OURS, peak);
   };
 }
@@ -81,7 +81,7 @@ function watchMemory(pid) {
 async function fillServer(files) {
   const writer = ground.mount('planter');
   for (const [name, source] of files) run(`cp ${ground.base}/${source} ${writer.directory}/${name}`);
-  // The last close(2) returns before the kernel says that nobody has the file open.
+  // The last close(2) returns before the kernel sends RELEASE.
   run('sleep 0.5');
   writer.cfs('sync', '--wait');
   await ground.discard(writer);
@@ -190,9 +190,8 @@ async function upload() {
 }
 
 /**
- * stat(2) of known names while one large file goes up and another comes down: with a mount as everybody has it, where the kernel
- * remembers what it was told; then (no gate, and not in the quick run) with one whose names it must ask for at each look, beside a bindfs
- * that has nothing else to do.
+ * stat(2) of known names during one large upload and one large download. First with a default mount, where the kernel caches the names.
+ * Then (no gate, and not in the quick run) with a mount whose names the kernel must look up each time, compared with an idle bindfs.
  */
 async function busy() {
   const namesIn = (directory) => run(`cd ${directory}; for i in $(seq 0 199); do : > f$i; done; ls > /dev/null`);
@@ -231,9 +230,9 @@ async function busy() {
 }
 
 /**
- * Without distance: what our own work costs. A mount lives for days, and what it does in its first seconds is compiled meanwhile: each reads
- * another file first, and how long that took is a row of its own. Nobody is the first whom the server serves, another one begins in
- * each round, and before each read what was written is on the disk.
+ * Without latency: the cost of our own work. A mount runs for days, but its code is compiled during its first seconds. Each mount therefore
+ * reads another file first, and the time of that is a row of its own. The order of the mounts changes with each round, so that none is
+ * always the first client of the server. All written data are on the disk before each read.
  */
 async function near() {
   const first = 'first sequential read of a fresh mount, no distance';
@@ -297,7 +296,7 @@ try {
   await fillServer([['other', 'big'], ['big', 'big'], ...firstReads, ...large.map((name) => [name, 'huge'])]);
   await partsOf(NEAR);
   await ground.move(FAR);
-  // Nobody waits for the disk under what is served or copied from now on: the last part has dropped the page cache.
+  // Fills the page cache again, which the last part dropped: no later part waits for the disk of the server.
   run(`cd ${ground.base} && find server big huge -type f -exec cat {} + > /dev/null`);
   await partsOf(DISTANT);
 } finally {

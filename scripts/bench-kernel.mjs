@@ -205,7 +205,7 @@ try {
     for (const [name, server] of Object.entries(servers)) {
       const measured = await round(name, server);
       for (const [key, measure, unit] of MEASURES) {
-        // The time of the process that asks, where nobody answers from user space.
+        // On tmpfs no user-space process answers: this would be the CPU time of the caller.
         if (name === 'tmpfs' && key === 'getattr_cpu_us') continue;
         if (measured[key] === undefined) continue; // of another part
         results.note(measure, unit, name === 'ours' ? OURS : name, measured[key]);

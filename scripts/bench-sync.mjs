@@ -153,7 +153,7 @@ async function until(isDone) {
   const begun = performance.now();
   while (!(await isDone())) {
     if (performance.now() - begun > PATIENCE_MS)
-      throw new Error('rclone has not sent everything, and nobody waits longer');
+      throw new Error('rclone has not sent everything within the time limit');
     run('sleep 0.5');
   }
 }

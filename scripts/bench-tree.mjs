@@ -81,7 +81,7 @@ function anonymousMiB(pid) {
   return Number(/RssAnon:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) / 1024;
 }
 
-/** In a process of its own: paths of three known names, in an order that is nobody's. @returns µs for each of the three lookups */
+/** In a process of its own: paths of three known names, in a pseudo-random order. @returns µs for each of the three lookups */
 function lookedUp(directory, tops) {
   const script = `const fs=require('fs');let seed=12345;
     const below=(n)=>{seed=(Math.imul(seed,1664525)+1013904223)>>>0;return Math.floor(seed/2**32*n);};const t=[];

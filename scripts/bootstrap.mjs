@@ -21,7 +21,7 @@ function fail(text) {
 }
 
 function run(command, args, options = {}) {
-  // Whatever a tool prints goes to standard error: standard output belongs to the command that follows.
+  // All output goes to standard error: standard output belongs to the command that follows.
   const { status, error } = spawnSync(command, args, { cwd: root, stdio: ['ignore', 2, 2], ...options });
   if (status !== 0) fail(`${command} ${args.join(' ')} failed${error ? ` (${error.message})` : ''}`);
 }
@@ -33,12 +33,12 @@ function stampIs(path, value) {
 const dist = join(root, 'dist');
 const lock = join(dist, '.bootstrap-lock');
 
-/** A process by its number and its start, as proc(5) has it: a number is given again. */
+/** A process by its pid and start time (proc(5)), because pids are reused. */
 function lifeOf(pid) {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-    // One that nobody has asked for its end yet is there for as long; in a container that may be for ever.
+    // A zombie has ended too. It stays until its parent waits for it; in a container that may never happen.
     return 'ZX'.includes(fields[0]) ? `${pid} has ended` : `${pid} ${fields[19]}`;
   } catch {
     return `${pid} has ended`;
@@ -47,7 +47,7 @@ function lifeOf(pid) {
 
 const self = lifeOf(process.pid);
 
-/** Whether this one may set up now: of two at a time (`npm start`, and `npm test` beside it) one would remove what the other has just made. */
+/** Takes the lock: of two at a time (`npm start` and `npm test`), one would remove what the other has just built. @returns whether it did */
 function mayBegin() {
   const own = `${lock}.${process.pid}`;
   try {
@@ -56,13 +56,13 @@ function mayBegin() {
     linkSync(own, lock);
     return true;
   } catch (error) {
-    // A clone that is only read has everything, or fails with what it lacks.
+    // A read-only clone is complete, or fails later with a message about the missing part.
     if (error.code !== 'EEXIST') return true;
   } finally {
     rmSync(own, { force: true });
   }
   const owner = textOf(lock);
-  // What was left by one that was killed is nobody's.
+  // The lock of a killed process is removed.
   if (owner !== null && lifeOf(owner.split(' ')[0]) !== owner) rmSync(lock, { force: true });
   return false;
 }
@@ -82,14 +82,14 @@ function textOf(path) {
 const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
 if (major < 20 || (major === 20 && minor < 19)) fail(`Node 20.19 or newer is needed, this is ${process.version}`);
 
-for (let isTold = false; !mayBegin(); isTold = true) {
-  if (!isTold) say(`process ${textOf(lock)?.split(' ')[0] ?? '(just ended)'} sets up this clone: waiting for it`);
+for (let isAnnounced = false; !mayBegin(); isAnnounced = true) {
+  if (!isAnnounced) say(`process ${textOf(lock)?.split(' ')[0] ?? '(just ended)'} sets up this clone: waiting for it`);
   await new Promise((resolve) => setTimeout(resolve, 100));
 }
 
 process.once('exit', letGo);
 
-// 1. System packages. `npm test` goes on without them: it skips, and counts, the tests that need them.
+// 1. System packages. Without them `npm test` skips, and counts, the tests that need them.
 const packages = missingPackages('start', ...(forTests ? ['test'] : []));
 if (packages.length > 0 && mayInstall()) {
   say(`installing ${packages.join(' ')}`);
@@ -105,9 +105,9 @@ const packagesHash = createHash('sha256')
   .update(process.versions.modules)
   .digest('hex');
 const lockStamp = join(root, 'node_modules/.bootstrap');
-// Someone who ran npm ci by hand has npm's own record of the tree, younger than the lock file.
+// After an `npm ci` by hand, npm's own record of the tree is newer than the lock file.
 const installed = join(root, 'node_modules/.package-lock.json');
-// What it would have left out with NODE_ENV=production or --omit=dev is needed here.
+// Missing after an install with NODE_ENV=production or --omit=dev.
 const compiler = join(root, 'node_modules/typescript/bin/tsc');
 const byHand =
   !existsSync(lockStamp) &&
@@ -130,7 +130,7 @@ if (!stampIs(lockStamp, packagesHash) || !existsSync(compiler)) {
   writeFileSync(lockStamp, packagesHash);
 }
 
-// 3. The kernel addon. Its script would find by itself that there is nothing to do, but starting it takes longer than this.
+// 3. The kernel addon. The build script detects a finished build too, but starting it takes longer than this check.
 const native = join(root, 'native-deps/fuse-kernel');
 const nativeHash = createHash('sha256').update(`${CC} ${process.arch}`);
 for (const path of [
@@ -144,7 +144,7 @@ for (const path of [
 }
 const nativeBuilt = nativeHash.digest('hex');
 const nativeStamp = join(native, 'build/.bootstrap');
-// Without a compiler `npm test` has no addon: the tests of whatever needs it are skipped.
+// Without a compiler `npm test` has no addon: it skips the tests that need it.
 const canCompile = !missingPackages('start').some((name) => name === 'gcc' || name === 'libc6-dev');
 if (
   (canCompile || !forTests) &&
@@ -154,7 +154,7 @@ if (
   writeFileSync(nativeStamp, nativeBuilt);
 }
 
-// 4. dist/, by the content of src/: times lie after a checkout.
+// 4. dist/, by the content of src/: after a checkout the modification times say nothing.
 const sources = readdirSync(join(root, 'src'), { recursive: true })
   .filter((name) => name.endsWith('.ts'))
   .sort();
@@ -169,12 +169,12 @@ const complete = [...outputs].every((name) => existsSync(join(dist, name)));
 if (!complete || !stampIs(buildStamp, built)) {
   say('compiling src/ to dist/');
   rmSync(buildStamp, { force: true });
-  // The compiler's own record says "nothing to do" for files that someone deleted from dist/.
+  // With its own record, the compiler would not write files again that were deleted from dist/.
   if (!complete) rmSync(join(dist, '.tsbuildinfo'), { force: true });
-  // Types are judged by `npm test`: whoever only wants to start it does not wait for that.
+  // `npm test` checks the types; a start does not wait for that.
   run(process.execPath, [compiler, '-p', 'tsconfig.build.json', '--noCheck']);
   run(process.execPath, ['scripts/bundle.mjs']);
-  // What src/ no longer has must not stay importable.
+  // The output of a deleted source must not stay importable.
   for (const name of readdirSync(dist, { recursive: true })) {
     if (name.endsWith('.js') && !outputs.has(name))
       for (const left of [name, `${name}.map`]) rmSync(join(dist, left), { force: true });

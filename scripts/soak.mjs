@@ -1,19 +1,20 @@
-// `npm run soak`: the long runs. The same test files as in `npm test`, given more to do; all of them one after the other, or one.
+// `npm run soak`: the long runs. The test files of `npm test` with larger amounts; all parts in sequence, or one.
 //
 //   npm run soak                    everything: hours
 //   npm run soak -- clients         two mounts and the web: 200 seeds
-//   npm run soak -- crashes 2000    SIGKILL at every step and at any moment: so many kills, 1,000 unless told
+//   npm run soak -- crashes 2000    SIGKILL at every step and at any moment: 2,000 kills; 1,000 by default
 //   npm run soak -- kernel          one mount for a minute: 32 threads of mixed calls, 8 finds
 //   npm run soak -- model           1,000,000 operations beside a plain directory
 //   npm run soak -- sync            1,000,000 generated histories of two clients and a service that loses requests
 //   npm run soak -- programs        cp, tar, rsync and zip of 10,000 files, 500 commits, sqlite3 killed 25 times
-//   npm run soak -- hostile         a service that tells anything: 500 seeds, 100,000 histories of listings
+//   npm run soak -- hostile         a service that sends arbitrary answers: 500 seeds, 100,000 histories of listings
 //   npm run soak -- disk            a disk that is full at each step of the store that needs room
 //   npm run soak -- hanging         saves beside a stopped server and a listing of 100,000 entries
 //   npm run soak -- conformance     the conformance suite with 100,000 entries in a folder
 //
-// Each says which tests have passed as it goes, and at its end what was done, in figures, and which tests failed. New seeds begin at one
-// that is drawn and said: CFS_FIRST_SEED=N repeats that. CFS_SEED=N repeats one; a seed that failed goes into the list of its test file.
+// Each part reports the passed tests while it runs. At its end it reports the amounts done and the failed tests. New seeds start from a
+// random one, which is printed: CFS_FIRST_SEED=N repeats the run, CFS_SEED=N a single seed. Add a seed that failed to the list in its test
+// file.
 import { spawn } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -38,13 +38,13 @@ function reporting(name) {
   };
 }
 
-/** The reports that are about the addon. */
+/** The reports about the addon. */
 function reportsIn(logs) {
   const reports = [];
   for (const name of readdirSync(logs)) {
     for (const part of readFileSync(join(logs, name), 'utf8').split(/\n(?=(?:Direct|Indirect) leak|=+\n)/)) {
       if (/ERROR: AddressSanitizer|runtime error:/.test(part)) reports.push(part);
-      // Frame 0 is malloc; whoever called it owns the memory, or asked Node-API for something that must be given back.
+      // Frame 0 is malloc. Its caller owns the memory, or owes Node-API a release.
       if (
         /^(Direct|Indirect) leak/.test(part) &&
         /\n\s*#[12] .*(fuse-kernel\.node|native-deps\/fuse-kernel\/)/.test(part)

@@ -1,12 +1,12 @@
-// What a test file said, in words that fit at the end of a long log: whoever reads a failed run often sees its last 190 lines only.
+// The output of a test file, shortened for the end of a long log: often only the last 190 lines of a failed run are shown.
 
-/** Of all failures together, and of one where there are few. */
+/** Limit of all failures together, and of each one. */
 const REPORT_LINES_MAX = 170;
 const FAILURE_LINES_MAX = 80;
 const FAILURE_LINES_MIN = 12;
-/** Of what was said before the first failure: the harness's own words, seeds among them. */
+/** Limit of the output before the first failure: the harness's own lines, with the seeds. */
 const SAID_LINES_MAX = 15;
-/** When the file ended without results. */
+/** For a file that ended without results. */
 const LAST_LINES_MAX = 60;
 const LINE_CHARS_MAX = 400;
 

@@ -103,7 +103,7 @@ function show(what, said) {
 }
 
 /**
- * Runs test files with vitest and adds its counts to the total. One line tells of what passed, and one of each of several files.
+ * Runs test files with vitest and adds its counts to the total. Prints one line of counts, and for several files one line each.
  *
  * @param files paths or parts of them; none: all of the project
  */

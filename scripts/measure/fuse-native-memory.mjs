@@ -77,7 +77,7 @@ const fuse = new Fuse(directory, operations, { timeout: false, fsname: 'bench,bi
 fuse.mount((error) => {
   if (error) throw error;
 });
-// Unmounted: the package tells nobody.
+// Ends the process after the unmount, which the package does not report.
 const { readFileSync } = await import('node:fs');
 let wasMounted = false;
 setInterval(() => {

@@ -162,7 +162,7 @@ export class Ground {
     const accounts = join(env.XDG_STATE_HOME, 'cfs', 'accounts');
     const store = join(accounts, readdirSync(accounts)[0], 'store');
     const pid = ownerOf(store);
-    if (pid === null) throw new Error(`nobody has the store of ${directory}`);
+    if (pid === null) throw new Error(`no process has the store of ${directory} open`);
     const mount = { directory, store, pid, kept: env.XDG_STATE_HOME, cfs: (...args) => this.#inEnv(env, ...args) };
     this.#ours.push(mount);
     return mount;

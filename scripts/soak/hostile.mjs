@@ -1,4 +1,4 @@
-// A service that tells anything, seed after seed: of what it says over the line, and of listings alone.
+// A service that sends arbitrary answers, seed after seed: over HTTP, and as listings alone.
 export const project = 'unit';
 export const files = ['test/faults/hostile-service.test.ts', 'test/tree/hostile-listings.test.ts'];
 export const environment = (seeds = '500') => ({

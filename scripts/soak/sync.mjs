@@ -1,5 +1,5 @@
-// Names and sync against the model of the service: 1,000,000 generated cases of the sync, 100,000 of the tree and 10,000 over the real store
-// unless told.
+// Names and sync against the model of the service. Default: 1,000,000 generated cases of the sync, 100,000 of the tree and 10,000 with the
+// real store.
 export const project = 'unit';
 export const files = [
   'test/sync/sync-convergence.test.ts',

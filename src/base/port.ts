@@ -166,8 +166,8 @@ export class Port {
       const method = service?.[call.method];
       if (typeof method !== 'function')
         throw new TypeError(`no ${call.service}.${call.method} on this side of the port`);
-      const tell = (value: unknown) => this.#channel.postMessage({ type: 'event', id, value } satisfies Message);
-      const args = [...call.args, ...(call.hears ? [tell] : []), ...(call.cancellable ? [controller.signal] : [])];
+      const report = (value: unknown) => this.#channel.postMessage({ type: 'event', id, value } satisfies Message);
+      const args = [...call.args, ...(call.hears ? [report] : []), ...(call.cancellable ? [controller.signal] : [])];
       const value: unknown = await method.apply(service, args);
       this.#channel.postMessage({ type: 'result', id, value } satisfies Message);
     } catch (error) {

@@ -30,7 +30,7 @@ export class LayerMerge {
   readonly #toFile: (id: ContentId) => void;
   readonly #waiting = new Set<ContentId>();
   /** Contents whose failure was logged already. */
-  readonly #told = new Set<ContentId>();
+  readonly #logged = new Set<ContentId>();
   #running: Promise<void> | null = null;
 
   constructor(deps: {
@@ -97,10 +97,10 @@ export class LayerMerge {
       try {
         if (!(await this.#settle(id, signal))) continue;
         this.#waiting.delete(id);
-        this.#told.delete(id);
+        this.#logged.delete(id);
       } catch (err) {
-        this.#log[this.#told.has(id) ? 'debug' : 'warn']({ err, content: id }, 'layers not merged');
-        this.#told.add(id);
+        this.#log[this.#logged.has(id) ? 'debug' : 'warn']({ err, content: id }, 'layers not merged');
+        this.#logged.add(id);
         // A full disk stops the others as well. Any other failure concerns this content alone.
         if (err instanceof StorageError && err.full) return;
       }

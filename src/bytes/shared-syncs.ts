@@ -33,7 +33,7 @@ export class SharedSyncs<K> {
   #begin(key: K, sync: () => Promise<void>, before: RunningSync | undefined): RunningSync {
     const running: RunningSync = { ended: Promise.resolve(), hasBegun: false, isOutdated: false };
     const run = async (): Promise<void> => {
-      await before?.ended.catch(() => {}); // told to those who wait for it
+      await before?.ended.catch(() => {}); // the callers that wait for that sync get its error
       running.hasBegun = true;
       try {
         await sync();

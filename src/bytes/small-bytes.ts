@@ -7,7 +7,7 @@ import type { StoreReader } from '../store/tables.ts';
 export class SmallBytes {
   readonly #store: StoreReader;
   readonly #log: Logger;
-  readonly #told = new Set<ContentId>();
+  readonly #logged = new Set<ContentId>();
 
   constructor(deps: { store: StoreReader; log: Logger }) {
     this.#store = deps.store;
@@ -18,8 +18,8 @@ export class SmallBytes {
   of(id: ContentId): Uint8Array | 'damaged' {
     const bytes = this.#store.get('inline', id);
     if (bytes === undefined) throw new StorageError(`the bytes of content ${id} are not there`);
-    if (bytes === 'damaged' && !this.#told.has(id)) {
-      this.#told.add(id);
+    if (bytes === 'damaged' && !this.#logged.has(id)) {
+      this.#logged.add(id);
       if (this.#store.get('content', id)?.kind === 'draft')
         this.#log.error({ content: id }, 'a change that only this machine has is damaged');
       else this.#log.warn({ content: id }, 'cached bytes are damaged: they will be fetched again');

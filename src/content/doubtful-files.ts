@@ -65,14 +65,14 @@ export class DoubtfulFiles {
 
   async #ask(ino: Inode, signal: AbortSignal): Promise<void> {
     const { store, contents, source, clock, onOther } = this.#deps;
-    const told = soundNode(store, ino);
-    const resource = told?.remote?.resource;
-    if (told?.local == null || resource === undefined || !mayBeReplaced(told)) return;
+    const asked = soundNode(store, ino);
+    const resource = asked?.remote?.resource;
+    if (asked?.local == null || resource === undefined || !mayBeReplaced(asked)) return;
     try {
       const version = await source.newestVersion(resource, signal);
       if (version === null) return;
-      const { other } = recordNewest({ store, contents, clock }, { told, resource, version });
-      if (other !== null) onOther(ino, told.local);
+      const { other } = recordNewest({ store, contents, clock }, { asked, resource, version });
+      if (other !== null) onOther(ino, asked.local);
     } catch (error) {
       // The listing shows the deletion.
       if (!(error instanceof ApiError && error.status === 404)) throw error;

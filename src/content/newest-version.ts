@@ -22,18 +22,18 @@ export interface NewestVersion {
 /**
  * Records the newest version that the service named as the node's content.
  *
- * @param answer `told`: the node at the time of the request
+ * @param answer `asked`: the node at the time of the request
  */
 export function recordNewest(
   { store, contents, clock }: { readonly store: StoreWriter; readonly contents: Contents; readonly clock: Clock },
-  answer: { readonly told: NodeRecord; readonly resource: ResourceUrl; readonly version: RemoteVersion },
+  answer: { readonly asked: NodeRecord; readonly resource: ResourceUrl; readonly version: RemoteVersion },
 ): NewestVersion {
-  const { told, resource, version } = answer;
+  const { asked, resource, version } = answer;
   return store.transact((tx) => {
     const content = contents.versionContent(tx, version.url, resource, version.sizeBytes);
-    const node = tx.get('node', told.ino);
+    const node = tx.get('node', asked.ino);
     // Unchanged if, during the request, the file was written, replaced or removed, or a listing showed other bytes.
-    const isListedSame = isSameServiceTime(node?.remote?.modified ?? null, told.remote?.modified ?? null);
+    const isListedSame = isSameServiceTime(node?.remote?.modified ?? null, asked.remote?.modified ?? null);
     const isSame = node?.remote?.resource === resource && isListedSame;
     if (
       node?.local == null ||
@@ -61,10 +61,10 @@ export function recordNewest(
  * The remote facet of locally changed bytes names their base: `base`, which the open handles hold since before a listing showed another
  * version. The author of the change has not seen that other version (`sync/conflict`).
  */
-export function madeOver(told: RemoteFacet, base: ContentId, store: StoreReader): RemoteFacet {
+export function madeOver(reported: RemoteFacet, base: ContentId, store: StoreReader): RemoteFacet {
   const { kind, resource, sizeBytes } = store.get('content', base) ?? {};
-  const content = kind === 'version' && resource === told.resource ? base : null;
-  const modified = told.modified === null ? null : boundBefore(told.modified);
-  const { takenOverBy: _, ...rest } = told;
-  return { ...rest, content, sizeBytes: sizeBytes ?? told.sizeBytes, modified, createdHereMs: null };
+  const content = kind === 'version' && resource === reported.resource ? base : null;
+  const modified = reported.modified === null ? null : boundBefore(reported.modified);
+  const { takenOverBy: _, ...rest } = reported;
+  return { ...rest, content, sizeBytes: sizeBytes ?? reported.sizeBytes, modified, createdHereMs: null };
 }

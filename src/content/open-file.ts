@@ -67,7 +67,7 @@ export class OpenFile {
    * How much longer the pinned version is than the size that the kernel has. The kernel asks again at open(2), not for a file that is
    * already open. Needed only where a write does not say whether it appends.
    */
-  #unheardBytes = 0;
+  #unreportedBytes = 0;
   /** The replaced version that the open handles were given and keep reading; null while they have the newest. */
   #kept: FileBytes | null = null;
   /** The node of a file that was unlinked while open: it is no longer stored or pushed. */
@@ -287,7 +287,7 @@ export class OpenFile {
     const draft = this.#draft();
     const end = this.#deps.contents.sizeOf(draft);
     // An append at the end of the listed size, to a version of another size, never goes into its middle.
-    const isAtEnd = place === 'end' || (place === 'end-or-offset' && offset + this.#unheardBytes === end);
+    const isAtEnd = place === 'end' || (place === 'end-or-offset' && offset + this.#unreportedBytes === end);
     const written = this.#deps.contents.writeAtPace(draft, isAtEnd ? end : offset, data);
     if (written !== undefined) return written.then(() => this.#touch());
     this.#touch();
@@ -323,7 +323,7 @@ export class OpenFile {
     if (isDraft || contents.record(held)?.sealed === false) return;
     const isEnd = place === 'end' || offset === newest.sizeBytes || offset >= contents.sizeOf(held);
     if (!isEnd) return;
-    this.#unheardBytes = newest.sizeBytes - offset;
+    this.#unreportedBytes = newest.sizeBytes - offset;
     this.#letGo();
     onOtherBytes(this.ino);
   }
@@ -387,28 +387,28 @@ export class OpenFile {
 
   async #askForVersion(purpose: 'read' | 'write'): Promise<void> {
     const { store, contents, source, patience, clock, openWaitMs } = this.#deps;
-    const told = this.#node();
-    const resource = told?.remote?.resource;
+    const asked = this.#node();
+    const resource = asked?.remote?.resource;
     if (this.#kept !== null) return this.#askForKept(resource, this.#kept);
-    if (told === undefined || resource === undefined) return;
+    if (asked === undefined || resource === undefined) return;
     const newest = (signal: AbortSignal) => source.newestVersion(resource, signal);
     // Revalidation is bounded by `--open-wait`.
-    const version = await (isSuspect(told) ? patience.askBriefly(newest, openWaitMs) : patience.ask(newest));
-    if (version === null && isSuspect(told)) return this.#holdLatest(this.#node()?.local?.content ?? null);
+    const version = await (isSuspect(asked) ? patience.askBriefly(newest, openWaitMs) : patience.ask(newest));
+    if (version === null && isSuspect(asked)) return this.#holdLatest(this.#node()?.local?.content ?? null);
     if (version === null) {
       if ((this.#node()?.remote?.sizeBytes ?? 0) > 0)
         throw new FsError('ESTALE', 'the service no longer has this file');
       return;
     }
-    const toldSizeBytes = told?.local?.sizeBytes ?? 0;
-    if (purpose === 'read' && toldSizeBytes !== version.sizeBytes) {
-      const older = await patience.ask((signal) => source.versionOfLength(resource, toldSizeBytes, signal));
+    const askedSizeBytes = asked?.local?.sizeBytes ?? 0;
+    if (purpose === 'read' && askedSizeBytes !== version.sizeBytes) {
+      const older = await patience.ask((signal) => source.versionOfLength(resource, askedSizeBytes, signal));
       if (older !== null && this.#holdOlder(older, resource)) return;
     }
-    const { content, other } = recordNewest({ store, contents, clock }, { told, resource, version });
-    if (other !== null && told.local !== null) {
-      this.#unheardBytes += other.longerBytes;
-      this.#deps.onRepinned(this.ino, told.local);
+    const { content, other } = recordNewest({ store, contents, clock }, { asked, resource, version });
+    if (other !== null && asked.local !== null) {
+      this.#unreportedBytes += other.longerBytes;
+      this.#deps.onRepinned(this.ino, asked.local);
     }
     // The kernel accepts no other length for open handles: a version of another length is not theirs.
     if (this.#kept !== null && this.#content === null) throw new FsError('ESTALE', NO_LONGER_KEPT);

@@ -2,8 +2,9 @@ import { spawn } from 'node:child_process';
 import { programPath } from '../kernel/fusermount.ts';
 
 /**
- * Waits for the end of its standard input, which comes when the mounting process is gone, however that happened: perhaps a moment before
- * the kernel hears of it. So it asks what no kernel answers from its cache: statfs(2) is told that the connection is gone, or waits for that.
+ * Unmounts after the mounting process has ended, for whatever reason. The end of its standard input shows that, perhaps a moment before the
+ * kernel closes the FUSE connection. It therefore calls statfs(2), which no kernel answers from its cache: the call fails when the
+ * connection is closed, or waits until it is.
  */
 const GUARD = `
 cat > /dev/null

@@ -45,7 +45,7 @@ export class DesktopNotices {
   }
 
   /** Shows it, if it is of the kind that is shown. Returns at once and never fails. */
-  tell(event: MountEvent): void {
+  show(event: MountEvent): void {
     if (!this.#isUsable || !isKind(event.type)) return;
     const nowMs = this.#clock.elapsedMs();
     const last = this.#shown.get(event.type);

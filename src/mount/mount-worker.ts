@@ -85,7 +85,7 @@ class MountingWorker implements MountService {
       log: this.#log,
       clock: systemClock,
       shutdown: this.#shutdown.signal,
-      onEvent: (event) => this.#tell(event),
+      onEvent: (event) => this.#report(event),
     });
     return { planted: this.#tower.store.get('node', ROOT_INODE) !== undefined };
   }
@@ -374,7 +374,7 @@ class MountingWorker implements MountService {
   }
 
   /** The main thread, which sees every request, reports connection and sign-in itself. */
-  #tell(event: SyncEvent): void {
+  #report(event: SyncEvent): void {
     if (event.type === 'offline' || event.type === 'online' || event.type === 'sign-in-needed') return;
     void this.#main.event(event).catch(() => {});
   }

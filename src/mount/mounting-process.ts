@@ -270,7 +270,7 @@ class MountingProcess {
   #event(event: MountEvent): void {
     this.#log.info({ event }, 'event');
     this.#printer?.print(event);
-    this.#notices.tell(event);
+    this.#notices.show(event);
     if (event.type === 'uploaded' || event.type === 'deleted') this.#quota.pushed();
   }
 
@@ -370,7 +370,7 @@ class MountingProcess {
     return { ...this.#connection, reason: outageReason(this.#transfer.connectivity.state.failure, this.#route) };
   }
 
-  #withProgress<T>(id: number, tell: (progress: SyncProgress) => void, work: () => Promise<T>): Promise<T> {
+  #withProgress<T>(id: number, report: (progress: SyncProgress) => void, work: () => Promise<T>): Promise<T> {
     const underWayBytes = (): number =>
       this.#transfer
         .stats()
@@ -379,16 +379,19 @@ class MountingProcess {
       const { state, reason } = this.#shownConnection();
       return state === 'sign-in-needed' ? `${reason} (cfs login URL cures that)` : reason;
     };
-    return withProgress({ clock: systemClock, left: () => this.#mount.left(id), underWayBytes, waitsFor, tell }, work);
+    return withProgress(
+      { clock: systemClock, left: () => this.#mount.left(id), underWayBytes, waitsFor, report },
+      work,
+    );
   }
 
-  async #pin(path: string, tell: (progress: PinnedPath) => void, signal: AbortSignal): Promise<PinnedPath> {
+  async #pin(path: string, report: (progress: PinnedPath) => void, signal: AbortSignal): Promise<PinnedPath> {
     const ino = await this.#mount.pin(path);
     for (;;) {
       const pinned = await this.#mount.pinned(ino);
       if (pinned === null) throw new UsageError(`${path} is no longer pinned`);
       if (pinned.isComplete || pinned.trouble !== null) return pinned;
-      tell(pinned);
+      report(pinned);
       await systemClock.sleep(PIN_PROGRESS_MS, signal);
     }
   }

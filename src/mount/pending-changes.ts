@@ -8,7 +8,7 @@ import { soundNodes } from '../store/sound-nodes.ts';
 import type { NodeRecord, StoreReader } from '../store/tables.ts';
 import { changeKindOf, type ParkedChange, pathOf, type WaitingChange } from '../sync/sync-event.ts';
 
-/** Of what is looked at without giving up the turn, in which nobody's call is answered. */
+/** Rows that are read in one turn of the event loop. During a turn no call is answered. */
 const ROWS_PER_TURN = 500;
 
 export interface PendingChanges {
@@ -107,7 +107,7 @@ export interface UnsyncedPart {
   readonly bytes: Uint8Array | null;
 }
 
-/** Each byte that is here, however little of its block is: a change in a block whose rest is nowhere is still somebody's. */
+/** All bytes that exist here, also from incomplete blocks: a change must be copied even if the rest of its block is lost. */
 export function partsHere(
   contents: Pick<Contents, 'pieces' | 'readAll'>,
   content: ContentId | null,

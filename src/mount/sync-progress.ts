@@ -16,7 +16,7 @@ export async function withProgress<T>(
     readonly underWayBytes: () => number;
     /** Why the service is not spoken with; null while it answers. */
     readonly waitsFor: () => string | null;
-    readonly tell: (progress: SyncProgress) => void;
+    readonly report: (progress: SyncProgress) => void;
   },
   work: () => Promise<T>,
 ): Promise<T> {
@@ -25,7 +25,7 @@ export async function withProgress<T>(
     const left = await deps.left();
     if (left === null) return;
     total ??= left;
-    deps.tell({ ...progressOf(total, left, deps.underWayBytes()), waitsFor: deps.waitsFor() });
+    deps.report({ ...progressOf(total, left, deps.underWayBytes()), waitsFor: deps.waitsFor() });
   };
   let isOver = false;
   let cancel = (): void => {};

@@ -4,7 +4,7 @@ import { decodeValue, isSound } from './record-codec.ts';
 import { behindKey, decodeKey } from './row-key.ts';
 import type { TableName, Tables } from './tables.ts';
 
-const TOLD_MAX = 100;
+const LOGGED_MAX = 100;
 const ROWS_AT_ONCE = 256;
 
 /** A damaged row of LMDB; `table` is null if it cannot be determined. */
@@ -17,7 +17,7 @@ export interface DamagedRowName {
 /** Decodes rows of LMDB; logs each damaged row once. */
 export class DamagedRows {
   readonly #log: Logger;
-  readonly #told = new Set<string>();
+  readonly #logged = new Set<string>();
 
   constructor(deps: { log: Logger }) {
     this.#log = deps.log;
@@ -33,18 +33,18 @@ export class DamagedRows {
     try {
       // `decodeValue` returns a substitute for these two tables, without an error. They have few rows, so a second check is cheap.
       if ((table === 'dirty' || table === 'upload') && !isSound(table, key, keyBytes, bytes))
-        this.#tell(table, key, keyBytes);
+        this.#logOnce(table, key, keyBytes);
       return decodeValue(table, key, keyBytes, bytes);
     } catch (err) {
-      this.#tell(table, key, keyBytes, err);
+      this.#logOnce(table, key, keyBytes, err);
       throw err;
     }
   }
 
-  #tell(table: TableName, key: unknown, keyBytes: Uint8Array, err?: unknown): void {
+  #logOnce(table: TableName, key: unknown, keyBytes: Uint8Array, err?: unknown): void {
     const id = Buffer.from(keyBytes).toString('hex');
-    if (this.#told.has(id) || this.#told.size >= TOLD_MAX) return;
-    this.#told.add(id);
+    if (this.#logged.has(id) || this.#logged.size >= LOGGED_MAX) return;
+    this.#logged.add(id);
     this.#log.error({ ...(err === undefined ? null : { err }), table, key }, 'a row of the store is damaged');
   }
 }

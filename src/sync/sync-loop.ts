@@ -345,7 +345,7 @@ export class SyncLoop {
       this.#tidying.soon();
       for (const request of this.#requests) request.check(ino);
     } catch (err) {
-      this.#deps.log.error({ ino, err }, 'the end of a push is not told to all');
+      this.#deps.log.error({ ino, err }, 'the end of a push was not reported to all');
     }
   }
 

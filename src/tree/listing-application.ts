@@ -260,7 +260,7 @@ export class ListingApplication {
       return made;
     });
     if (pinned.length > 0) this.#pinnedAgain(pinned);
-    // Users see what they did not do: somebody else did it. What a folder had before its first listing is nobody's doing.
+    // A visible difference from the previous listing comes from another client. A first listing shows no change.
     if (wasListed && plan.changes.some(({ before, after }) => before?.local !== after.local))
       this.#othersSeenMs = this.#clock.elapsedMs();
     const forget = plan.changes.flatMap(invalidationsOf);

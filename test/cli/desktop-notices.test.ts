@@ -34,22 +34,22 @@ function noting(): { readonly command: string; shown(count: number): Promise<str
 }
 
 /** [S-notice-1] */
-test('each kind is shown once an hour, and the next notice says how many there were', async () => {
+test('each kind of notification is shown once an hour, and the next one has the count', async () => {
   const { command, shown } = noting();
   const notices = new DesktopNotices({ clock, log: silentLogger, env: SESSION, command });
 
-  notices.tell({ type: 'parked', path: 'one.txt', reason: 'quota' });
+  notices.show({ type: 'parked', path: 'one.txt', reason: 'quota' });
   await shown(1);
-  for (const path of ['two.txt', 'three.txt']) notices.tell({ type: 'parked', path, reason: 'quota' });
-  notices.tell({ type: 'conflict', path: 'a.txt', copy: 'b.txt' });
+  for (const path of ['two.txt', 'three.txt']) notices.show({ type: 'parked', path, reason: 'quota' });
+  notices.show({ type: 'conflict', path: 'a.txt', copy: 'b.txt' });
   await shown(2);
-  notices.tell({ type: 'sign-in-needed' });
+  notices.show({ type: 'sign-in-needed' });
   await shown(3);
   clock.advance(HOUR_MS - 1);
-  notices.tell({ type: 'parked', path: 'four.txt', reason: 'quota' });
-  notices.tell({ type: 'uploaded', path: 'fine.txt', version: null, sizeBytes: 1 });
+  notices.show({ type: 'parked', path: 'four.txt', reason: 'quota' });
+  notices.show({ type: 'uploaded', path: 'fine.txt', version: null, sizeBytes: 1 });
   clock.advance(1);
-  notices.tell({ type: 'parked', path: 'five.txt', reason: 'quota' });
+  notices.show({ type: 'parked', path: 'five.txt', reason: 'quota' });
 
   const lines = await shown(4);
   expect(lines.map((line) => line.split('|')[3])).toEqual([
@@ -66,7 +66,7 @@ test('a name is neither a flag nor markup', async () => {
   const { command, shown } = noting();
   const notices = new DesktopNotices({ clock, log: silentLogger, env: SESSION, command });
 
-  notices.tell({ type: 'parked', path: '--urgency=<b>&\n.txt', reason: 'forbidden' });
+  notices.show({ type: 'parked', path: '--urgency=<b>&\n.txt', reason: 'forbidden' });
 
   const [line = ''] = await shown(1);
   expect(line.split('|').slice(2, 3)).toEqual(['--']);
@@ -76,12 +76,12 @@ test('a name is neither a flag nor markup', async () => {
 test('without the program, and without a session, nothing is shown and nothing fails', async () => {
   const { command, shown } = noting();
   const nobody = new DesktopNotices({ clock, log: silentLogger, env: { XDG_RUNTIME_DIR: directory }, command });
-  nobody.tell({ type: 'sign-in-needed' });
+  nobody.show({ type: 'sign-in-needed' });
   const missing = new DesktopNotices({ clock, log: silentLogger, env: SESSION, command: join(directory, 'missing') });
-  missing.tell({ type: 'sign-in-needed' });
+  missing.show({ type: 'sign-in-needed' });
 
   writeFileSync(join(directory, 'bus'), '');
-  new DesktopNotices({ clock, log: silentLogger, env: { XDG_RUNTIME_DIR: directory }, command }).tell({
+  new DesktopNotices({ clock, log: silentLogger, env: { XDG_RUNTIME_DIR: directory }, command }).show({
     type: 'conflict',
     path: 'a',
     copy: 'b',

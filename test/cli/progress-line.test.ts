@@ -119,13 +119,13 @@ test('progress is told until the work ends, and its outcome or failure is passed
     new Promise((resolve) => {
       finish = () => resolve('pushed');
     });
-  const tell = (progress: SyncProgress): void => {
+  const report = (progress: SyncProgress): void => {
     told.push(progress.doneChanges);
     reasons.add(progress.waitsFor);
   };
 
   const outcome = withProgress(
-    { clock, left: async () => ({ changes: left, bytes: 0 }), underWayBytes: () => 0, waitsFor, tell },
+    { clock, left: async () => ({ changes: left, bytes: 0 }), underWayBytes: () => 0, waitsFor, report },
     work,
   );
   for (; left > 0; left--) {
@@ -143,7 +143,7 @@ test('progress is told until the work ends, and its outcome or failure is passed
   clock.advance(10_000);
   await settled();
   expect(told).toHaveLength(4);
-  const gone = { clock, left: () => Promise.reject(new Error('gone')), underWayBytes: () => 0, waitsFor, tell };
+  const gone = { clock, left: () => Promise.reject(new Error('gone')), underWayBytes: () => 0, waitsFor, report };
   await expect(withProgress(gone, () => Promise.reject(new Error('no')))).rejects.toThrow('no');
 });
 

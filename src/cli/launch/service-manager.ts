@@ -28,19 +28,19 @@ export class ServiceManager {
 
   /** @param mainPid the process that is the service from now on; null: this one */
   ready(status: string, mainPid: number | null): void {
-    this.#tell(['READY=1', `STATUS=${status}`, ...(mainPid === null ? [] : [`MAINPID=${mainPid}`])]);
+    this.#send(['READY=1', `STATUS=${status}`, ...(mainPid === null ? [] : [`MAINPID=${mainPid}`])]);
   }
 
   stopping(status: string): void {
-    this.#tell(['STOPPING=1', `STATUS=${status}`]);
+    this.#send(['STOPPING=1', `STATUS=${status}`]);
   }
 
   alive(): void {
-    this.#tell(['WATCHDOG=1']);
+    this.#send(['WATCHDOG=1']);
   }
 
   /** A manager that is gone changes nothing for the mount. */
-  #tell(lines: readonly string[]): void {
+  #send(lines: readonly string[]): void {
     try {
       sendDatagram(this.#socketPath, lines.map((line) => line.replaceAll('\n', ' ')).join('\n'));
     } catch {

@@ -61,7 +61,7 @@ export class AccessToken {
   #refused: { readonly error: SignInError | TransportError; readonly askAgainMs: number } | null = null;
   /** Consecutive refusals that may come from the network, and the time of the first (`elapsedMs`). */
   #doubted: { readonly times: number; readonly sinceMs: number } | null = null;
-  #isRefusalTold = false;
+  #isRefusalReported = false;
   /** Pause until a refused refresh token is tried again without a caller, and the function that cancels the timer. */
   #againMs = REFUSED_AGAIN_MS;
   #cancelAgain: () => void = () => {};
@@ -146,8 +146,8 @@ export class AccessToken {
       if (!isCurrent()) return await this.current(this.#closing.signal);
       this.#held = { issued, renewAtMs: askedMs + this.#usedForMs(issued) };
       this.#accepted();
-      if (this.#isRefusalTold) this.#onSignedIn();
-      this.#isRefusalTold = false;
+      if (this.#isRefusalReported) this.#onSignedIn();
+      this.#isRefusalReported = false;
       return issued;
     } catch (error) {
       if (!(error instanceof SignInError)) throw error;
@@ -159,7 +159,7 @@ export class AccessToken {
 
   /** Whether the refusal comes from the service. A refusal that was already reported, or that lasts, counts as one. */
   async #isBelieved(refusal: SignInError): Promise<boolean> {
-    if (this.#isRefusalTold) return true;
+    if (this.#isRefusalReported) return true;
     if (this.#doubted !== null && this.#clock.elapsedMs() - this.#doubted.sinceMs >= DOUBTED_MS_MAX) return true;
     return await this.#isFromService(refusal, this.#closing.signal);
   }
@@ -182,8 +182,8 @@ export class AccessToken {
   #refuse(error: SignInError): SignInError {
     this.#refused = { error, askAgainMs: this.#clock.elapsedMs() + REFUSED_AGAIN_MS };
     this.#askAgainLater();
-    if (this.#isRefusalTold) return error;
-    this.#isRefusalTold = true;
+    if (this.#isRefusalReported) return error;
+    this.#isRefusalReported = true;
     this.#onSignInRequired(error);
     return error;
   }

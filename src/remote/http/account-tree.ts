@@ -22,6 +22,8 @@ const LINK_MEDIA_TYPE = 'inode/symlink';
 const LINK_MARK = '#link=';
 const OWNER_MARK = '#owner=';
 const CONTACTS_MAX = 1_000;
+/** The folder of shares without an owner. Users may have it in paths. */
+const UNKNOWN_OWNER = 'Somebody';
 
 /**
  * The whole account as one folder tree (`--root account`), for listing and reading:
@@ -206,7 +208,7 @@ export class AccountTree {
 
   /** The contact's name, or the email address if there is none. */
   async #contactName(owner: string, signal: AbortSignal | undefined): Promise<string> {
-    if (owner === '') return 'Somebody';
+    if (owner === '') return UNKNOWN_OWNER;
     const known = this.#contacts.get(owner);
     if (known !== undefined) return known;
     const contact = await nullWhenGone(() => this.#service.account.contact(owner, signal));
