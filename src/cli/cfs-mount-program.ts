@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { programVersion } from '../base/program-version.ts';
+import { versionWithNode } from '../base/program-version.ts';
 import { pathsOf } from '../config/paths.ts';
 import { readMountWords } from '../mount/mount-words.ts';
 import { addRow, newCommand } from './command-line.ts';
@@ -18,7 +18,7 @@ export interface MountContext {
 /** `cfs-mount` as commander has it. `ended` takes its exit code. */
 export function cfsMountProgram(context: MountContext, ended: (code: number) => void): Command {
   const program = newCommand('cfs-mount')
-    .version(programVersion(), '-V, --version', 'show the version')
+    .version(versionWithNode(), '-V, --version', 'show the version, and that of Node')
     .addHelpText('after', '\nTo end it: cfs umount <directory>, or fusermount3 -u <directory>.');
   return addRow(program, CFS_MOUNT).action(async (first: string, second: string | undefined) => {
     const given = new Invocation(program, [first, second]);

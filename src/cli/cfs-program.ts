@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { programVersion } from '../base/program-version.ts';
+import { versionWithNode } from '../base/program-version.ts';
 import { COMMAND_ACTIONS } from './command-actions.ts';
 import type { CommandContext } from './command-context.ts';
 import { addRow, newCommand } from './command-line.ts';
@@ -10,7 +10,7 @@ import { Invocation } from './invocation.ts';
 export function cfsProgram(context: CommandContext, ended: (code: number) => void): Command {
   const program = newCommand('cfs')
     .description('Looks after the cloud folders that cfs-mount mounts.')
-    .version(programVersion(), '-V, --version', 'show the version')
+    .version(versionWithNode(), '-V, --version', 'show the version, and that of Node')
     .enablePositionalOptions();
   for (const row of commandRows()) {
     const words = row.name.split(' ');

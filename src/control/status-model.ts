@@ -10,6 +10,10 @@ export interface Status {
   readonly directory: string;
   readonly account: { readonly origin: string; readonly username: string };
   readonly pid: number;
+  /** The version of the program that runs; a mount of a version before this field existed leaves it out. */
+  readonly version?: string;
+  /** Layout of the store. Another layout is migrated only after the mount has ended; left out as above, and then 3. */
+  readonly storeLayout?: number;
   readonly startedMs: number;
   /** `draining`: an unmount has begun. */
   readonly phase: 'running' | 'draining';

@@ -1,18 +1,25 @@
 import type { Clock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
 import { callControl, NoMountError } from '../control/client.ts';
+import type { Status } from '../control/status-model.ts';
+import { SCHEMA_VERSION } from '../store/schema-version.ts';
 import { exitCode } from './exit-codes.ts';
 import { mountAt } from './mount-point.ts';
 
 /** How long a start waits for the store of a mount that is ending; then it is refused with the process that has it. */
 const HANDOVER_MS_MAX = 10_000;
 const TRY_AGAIN_MS = 50;
+/** The layout of all mounts that do not report one. */
+const UNREPORTED_LAYOUT = 3;
 
 /**
  * Opens the store. One whose owner is just ending (`fusermount3 -u` a moment ago) is handed over: its owner is asked to push no more
  * and to put it down. What is left is pushed by the one that opens it.
  *
- * @throws UsageError (alreadyMounted) naming the process that has the store and does not end · what `open` throws
+ * A mount whose program stores another layout is not asked: this start must not cut its pushes short, because it cannot go back.
+ *
+ * @throws UsageError (alreadyMounted) naming the process that has the store and does not end, or stores another layout · what `open`
+ * throws
  */
 export async function afterHandover<T>(
   deps: {
@@ -40,6 +47,20 @@ export async function afterHandover<T>(
   }
 }
 
+/** @throws UsageError (alreadyMounted) */
+function expectSameLayout({
+  pid,
+  version,
+  storeLayout = UNREPORTED_LAYOUT,
+}: Omit<Status, 'phase' | 'directory'>): void {
+  if (storeLayout === SCHEMA_VERSION) return;
+  const running = version === undefined ? 'another version' : `version ${version}`;
+  throw new UsageError(
+    `a mount of ${running} is ending (process ${pid}), and this version stores its data in another layout: wait until it has ended (cfs status), then mount again`,
+    exitCode('alreadyMounted'),
+  );
+}
+
 /** The state of the store's owner. `unmounted`: its mount is gone, but the process has not noticed yet. */
 type Owner = 'in use' | 'unmounted' | 'ending';
 
@@ -47,8 +68,10 @@ type Owner = 'in use' | 'unmounted' | 'ending';
 async function askToPutDown(socketPath: string): Promise<Owner | null> {
   const signal = AbortSignal.timeout(HANDOVER_MS_MAX);
   try {
-    const { phase, directory } = await callControl(socketPath, 'status', {}, { signal });
-    if (phase === 'running') return mountAt(directory) === null ? 'unmounted' : 'in use';
+    const { phase, directory, ...owner } = await callControl(socketPath, 'status', {}, { signal });
+    if (phase === 'running' && mountAt(directory) !== null) return 'in use';
+    expectSameLayout(owner);
+    if (phase === 'running') return 'unmounted';
     await callControl(socketPath, 'umount', { timeoutMs: 0 }, { signal });
   } catch (error) {
     if (error instanceof NoMountError) return null;

@@ -17,6 +17,7 @@ import type { PublicLinks } from '../fs/cloud-attributes.ts';
 import { abandonMount } from '../kernel/abandon.ts';
 import { AccountTree } from '../remote/http/account-tree.ts';
 import { HttpService } from '../remote/http/http-service.ts';
+import { SCHEMA_VERSION } from '../store/schema-version.ts';
 import type { RemoteChanges, UploadService } from '../sync/remote-changes.ts';
 import { createTransfer, type Transfer } from '../transfer/transfer.ts';
 import type { TransferState } from '../transfer/transfer-queue.ts';
@@ -70,6 +71,8 @@ class MountingProcess {
   readonly #request: MountRequest;
   readonly #account: Account;
   readonly #log: Logger;
+  /** Read once: an upgrade may replace the file that names it. */
+  readonly #version = programVersion();
   readonly #startedMs = systemClock.nowMs();
   readonly #route: ServiceRoute;
   readonly #service: HttpService;
@@ -109,7 +112,7 @@ class MountingProcess {
       baseUrl: account.origin,
       keys: account,
       refreshToken: account.refreshToken,
-      userAgent: `cfs-mount/${programVersion()}`,
+      userAgent: `cfs-mount/${this.#version}`,
       ...route,
       connections: request.options.connections,
       clock: systemClock,
@@ -420,6 +423,8 @@ class MountingProcess {
       directory: this.#request.directory,
       account: { origin: this.#account.origin, username: this.#account.username },
       pid: process.pid,
+      version: this.#version,
+      storeLayout: SCHEMA_VERSION,
       startedMs: this.#startedMs,
       phase: this.#phase,
       connection: this.#shownConnection(),

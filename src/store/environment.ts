@@ -14,12 +14,13 @@ import { type Disk, systemDisk } from './disk.ts';
 import { indexFile, lastPageOf, openIndex, rewriteIndex, syncIndex, usableIndex } from './index-file.ts';
 import { IndexRoom, type IndexRoomDisk } from './index-room.ts';
 import { Journal } from './journal.ts';
-import { migrate, SCHEMA_VERSION } from './migration.ts';
+import { migrate } from './migration.ts';
 import { merged, Overlay, type Row, rangeOf } from './overlay.ts';
 import { OwnerLock } from './owner-lock.ts';
 import { encodeValue } from './record-codec.ts';
 import { decodeRows, encodedRowsBytes, encodeRows } from './record-payload.ts';
 import { behindKey, decodeKey, encodeKey } from './row-key.ts';
+import { SCHEMA_VERSION } from './schema-version.ts';
 import { StartRoom } from './start-room.ts';
 import type { FirstOf, ScannedTable, SecondOf, StoreWriter, TableName, Tables, Transaction } from './tables.ts';
 

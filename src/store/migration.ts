@@ -11,6 +11,7 @@ import { Journal } from './journal.ts';
 import { decodeValue, encodeValue } from './record-codec.ts';
 import { type RawRow, rawRows } from './record-payload.ts';
 import { behindKey, behindPrefix, encodeKey, encodePrefix } from './row-key.ts';
+import { SCHEMA_VERSION } from './schema-version.ts';
 import type { TableName } from './tables.ts';
 
 /** One step from a layout to the next: `row` converts each row of `table` (null: of all tables). */
@@ -27,9 +28,6 @@ const STEPS: readonly Step[] = [
   // 3: every row has a checksum.
   { from: 2, table: null, row: checkedRow },
 ];
-
-/** The layout of keys, rows and block maps (`record-codec`, `row-key`). A change of it needs a step above. */
-export const SCHEMA_VERSION = 3;
 
 const ROWS_AT_ONCE = 500;
 const INLINE_CHECKSUM_BYTES = 4;

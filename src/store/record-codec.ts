@@ -18,7 +18,7 @@ import type {
 
 /**
  * Records as bytes: positional arrays without field names, each in a checked row (`checked-row`). A changed layout is a new
- * SCHEMA_VERSION (`migration`). New fields are added at the end.
+ * SCHEMA_VERSION (`schema-version`). New fields are added at the end.
  */
 
 interface Codec<T> {

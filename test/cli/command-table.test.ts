@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
+import { cfsMountProgram } from '../../src/cli/cfs-mount-program.ts';
 import { cfsProgram } from '../../src/cli/cfs-program.ts';
 import type { CommandContext } from '../../src/cli/command-context.ts';
 import type { CommandRow } from '../../src/cli/command-row.ts';
@@ -32,8 +33,9 @@ test('a command has one row, its words have a group, and its summary is a senten
   }
 });
 
+const context = { paths: pathsOf({ HOME: '/home/x' }), clock: systemClock, env: {} } as unknown as CommandContext;
+
 test('each row is a command of the program, with its arguments and flags and no others', () => {
-  const context = { paths: pathsOf({ HOME: '/home/x' }), clock: systemClock, env: {} } as unknown as CommandContext;
   const program = cfsProgram(context, () => {});
 
   for (const row of commandRows()) {
@@ -53,4 +55,11 @@ test('a row is shown as one would type it', () => {
   const row = commandRows().find(({ name }) => name === 'sync') as CommandRow;
 
   expect(usageOf(row)).toBe('cfs sync [--wait] [--timeout <duration>] [--account <name>] [path]');
+});
+
+test('the version of both programs includes that of Node, which a package may bring', () => {
+  const shown = /^\d+\.\d+\.\d+\S* \(Node \d+\.\d+\.\d+\)$/;
+
+  expect(cfsProgram(context, () => {}).version()).toMatch(shown);
+  expect(cfsMountProgram({ env: {}, print: () => {}, warn: () => {} }, () => {}).version()).toMatch(shown);
 });

@@ -8,6 +8,7 @@ import {
   TransportError,
   UsageError,
 } from '../../src/base/errors.ts';
+import { programVersion } from '../../src/base/program-version.ts';
 import { progressText } from '../../src/cli/commands/progress-line.ts';
 import { statusText } from '../../src/cli/commands/status.ts';
 import { NoMountError } from '../../src/control/client.ts';
@@ -97,6 +98,8 @@ describe('the status for people', () => {
       directory: '/home/ann/Cloud',
       account: { origin: 'https://host', username: 'ann@example.com' },
       pid: 42,
+      version: programVersion(),
+      storeLayout: 3,
       startedMs: 0,
       phase: 'running',
       connection: { state: 'offline', sinceMs: 10_000, reason: 'connection refused' },
@@ -134,6 +137,17 @@ describe('the status for people', () => {
       quota: null,
     },
   };
+
+  test('names the version that still runs after an upgrade, and says how to use the new one', () => {
+    const { version: _, ...withoutVersion } = state.status as Status;
+    const line = (status: Status) =>
+      /^ {2}version .*\n/m.exec(statusText({ ...state, status }, 0).replace(/\n {13}/g, ' '))?.[0];
+    const hint = `still runs; to use ${programVersion()}, unmount and mount again\n`;
+
+    expect(line(state.status as Status)).toBe(undefined);
+    expect(line({ ...withoutVersion, version: '0.0.9-1' })).toBe(`  version    0.0.9-1 ${hint}`);
+    expect(line(withoutVersion)).toBe(`  version    an earlier version ${hint}`);
+  });
 
   test('says what is pending, parked and under way, and for how long the service has been away', () => {
     const text = statusText(state, 70_000);

@@ -1,3 +1,4 @@
+import { programVersion } from '../../src/base/program-version.ts';
 import type { Status } from '../../src/control/status-model.ts';
 
 /** What a mount says of itself while nothing happens in it. */
@@ -7,6 +8,7 @@ export function idleStatus(changes: Partial<Status> = {}): Status {
     directory: '/home/ann/Cloud',
     account: { origin: 'http://127.0.0.1:1', username: 'ann@example.com' },
     pid: process.pid,
+    version: programVersion(),
     startedMs: 1,
     phase: 'running',
     connection: { state: 'online', sinceMs: 1, reason: null },

@@ -11,8 +11,9 @@ import { ContentStore } from '../../src/bytes/content-store.ts';
 import { checkStore } from '../../src/bytes/store-check.ts';
 import { systemDisk } from '../../src/store/disk.ts';
 import type { Store } from '../../src/store/environment.ts';
-import { migrate, SCHEMA_VERSION, storedSchema } from '../../src/store/migration.ts';
+import { migrate, storedSchema } from '../../src/store/migration.ts';
 import { encodeKey } from '../../src/store/row-key.ts';
+import { SCHEMA_VERSION } from '../../src/store/schema-version.ts';
 import { TemporaryStores } from './temporary-store.ts';
 
 const stores = new TemporaryStores();

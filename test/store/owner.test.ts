@@ -5,8 +5,8 @@ import { syncBuiltinESMExports } from 'node:module';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { UsageError } from '../../src/base/errors.ts';
-import { SCHEMA_VERSION } from '../../src/store/migration.ts';
 import { OwnerLock } from '../../src/store/owner-lock.ts';
+import { SCHEMA_VERSION } from '../../src/store/schema-version.ts';
 import { deadButListed } from '../harness/dead-but-listed.ts';
 import { TemporaryStores } from './temporary-store.ts';
 

@@ -1,4 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
+import { programVersion } from '../../base/program-version.ts';
 import { accountPaths, type Paths, storeDirectories } from '../../config/paths.ts';
 import { formatBytes, formatDuration } from '../../config/units.ts';
 import type { Status } from '../../control/status-model.ts';
@@ -112,8 +113,16 @@ export function statusText(
   return [
     who,
     `  mounted    ${visible(status.directory)} (process ${status.pid})`,
-    ...[...details(status, nowMs), ...below].flatMap((line) => folded(`  ${line}`)),
+    ...[...otherVersion(status), ...details(status, nowMs), ...below].flatMap((line) => folded(`  ${line}`)),
   ].join('\n');
+}
+
+/** An upgrade leaves running mounts as they are. */
+function otherVersion({ version = 'an earlier version' }: Status): string[] {
+  const installed = programVersion();
+  return version === installed
+    ? []
+    : [`version    ${version} still runs; to use ${installed}, unmount and mount again`];
 }
 
 const COLUMNS = 80;
