@@ -7,7 +7,7 @@ import { systemKind, whyUnsupported } from './supported-system.ts';
 
 /**
  * Loads the addon (native-deps/fuse-kernel) and wraps its functions that are unrelated to FUSE: fallocate(2) and
- * non-blocking reads. `kernel/native.ts` types the rest.
+ * non-blocking reads. `kernel/kernel-addon.ts` types the rest.
  */
 
 /**

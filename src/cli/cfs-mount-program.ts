@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { versionWithNode } from '../base/program-version.ts';
 import { pathsOf } from '../config/paths.ts';
-import { readMountWords } from '../mount/mount-words.ts';
+import { readMountWords } from '../mount/dash-o-options.ts';
 import { addRow, newCommand } from './command-line.ts';
 import { CFS_MOUNT } from './command-table.ts';
 import { Invocation } from './invocation.ts';

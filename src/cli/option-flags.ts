@@ -4,9 +4,9 @@ import { UsageError } from '../base/errors.ts';
 import { type LoadedOptions, loadOptions } from '../config/load.ts';
 import { envNameOf, type OptionKey, type Options, optionRows } from '../config/options.ts';
 import type { Paths } from '../config/paths.ts';
+import type { MountWordsGiven } from '../mount/dash-o-options.ts';
 import { exitCode } from '../mount/exit-codes.ts';
 import { visible } from '../mount/mount-event.ts';
-import type { MountWordsGiven } from '../mount/mount-words.ts';
 
 /** Adds every option of the table to a command. Values stay texts here: config/load judges all sources alike. */
 export function addMountOptions(command: Command): Command {

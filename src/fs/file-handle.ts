@@ -6,7 +6,7 @@ import type { BlockReader } from '../content/block-reader.ts';
 import type { OpenFile } from '../content/open-file.ts';
 import { ReadAhead } from '../content/read-ahead.ts';
 import type { AllocateMode, Answer, OpContext, OpenFlags, ReadReply, WritePlace } from '../kernel/binding.ts';
-import { after } from './answer.ts';
+import { after } from './answer-chain.ts';
 import type { NodeView } from './node-view.ts';
 import type { OpenFiles } from './open-files.ts';
 import { replyOf } from './read-reply.ts';

@@ -37,7 +37,7 @@ import type { NodeRecord } from '../store/tables.ts';
 import type { Freshness } from '../tree/freshness.ts';
 import type { Tree, TreeInvalidation } from '../tree/tree.ts';
 import { type Quota, statsOf } from './account-quota.ts';
-import { after, lastly } from './answer.ts';
+import { after, lastly } from './answer-chain.ts';
 import { patchOf } from './attribute-change.ts';
 import { fillDirectory } from './directory.ts';
 import { FILE_BYTES_MAX, FileHandle, type FileHandleDeps } from './file-handle.ts';

@@ -3,7 +3,7 @@ import type { Inode } from '../base/vocabulary.ts';
 import type { Contents } from '../bytes/contents.ts';
 import type { Answer, Entry, OpContext } from '../kernel/binding.ts';
 import type { Tree } from '../tree/tree.ts';
-import { lastly } from './answer.ts';
+import { lastly } from './answer-chain.ts';
 import type { NodeView } from './node-view.ts';
 import type { OpenFiles } from './open-files.ts';
 import { groupIn } from './set-id-bits.ts';

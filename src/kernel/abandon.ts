@@ -1,8 +1,8 @@
 import { readlinkSync } from 'node:fs';
+import { type KernelAddon, loadKernelAddon } from './kernel-addon.ts';
 import type { LinuxMount } from './linux.ts';
-import { abortConnection, unmountDirectory } from './mount-point.ts';
 import { placeOf, readMountTable } from './mount-table.ts';
-import { type KernelAddon, loadKernelAddon } from './native.ts';
+import { abortConnection, unmountDirectory } from './mounting.ts';
 
 /**
  * Ends a mount whose thread no longer responds, from any other thread of the process: every waiting caller gets an error immediately, and

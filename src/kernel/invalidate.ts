@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { Inode } from '../base/vocabulary.ts';
 import type { Invalidator } from './binding.ts';
-import type { AddonConnection } from './native.ts';
+import type { AddonConnection } from './kernel-addon.ts';
 import type { NodeIds, OlderAttributes } from './node-ids.ts';
 import * as P from './protocol.ts';
 import type { Wire } from './wire.ts';

@@ -2,7 +2,7 @@ import type { FileSystemOps, ReadReply } from './binding.ts';
 import type { CallerState } from './caller-signals.ts';
 import { DirectoryWriter } from './directory-writer.ts';
 import type { KernelInvalidator } from './invalidate.ts';
-import * as N from './native.ts';
+import * as N from './kernel-addon.ts';
 import type { NodeIds } from './node-ids.ts';
 import type { OpBoundary } from './op-boundary.ts';
 import * as P from './protocol.ts';

@@ -1,4 +1,4 @@
-import { PAYLOAD_BYTES_MAX } from './native.ts';
+import { PAYLOAD_BYTES_MAX } from './kernel-addon.ts';
 import { PROTOCOL_MAJOR, PROTOCOL_MINOR_EPOCH, PROTOCOL_MINOR_MAX } from './protocol.ts';
 
 /**

@@ -13,11 +13,11 @@ import type {
   ReadReply,
 } from './binding.ts';
 import type { DirectoryWriter } from './directory-writer.ts';
-import * as N from './native.ts';
+import { bytesOf } from './gathered-reply.ts';
+import * as N from './kernel-addon.ts';
 import type { NodeIds } from './node-ids.ts';
 import * as P from './protocol.ts';
 import { Opcode } from './protocol.ts';
-import { bytesOf } from './read-reply.ts';
 import type { Request } from './request.ts';
 import type { Wire } from './wire.ts';
 

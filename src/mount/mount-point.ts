@@ -3,11 +3,11 @@ import { accessSync, constants, lstatSync, readdirSync, readFileSync, readlinkSy
 import { basename, dirname, join, resolve } from 'node:path';
 import { UsageError } from '../base/errors.ts';
 import { type Fusermount, findFusermount, whyNoFusermount } from '../kernel/fusermount.ts';
-import { unmountDirectory } from '../kernel/mount-point.ts';
-import { loadKernelAddon } from '../kernel/native.ts';
+import { loadKernelAddon } from '../kernel/kernel-addon.ts';
+import { unmountDirectory } from '../kernel/mounting.ts';
+import { MOUNT_SUBTYPE } from './dash-o-options.ts';
 import { exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
-import { MOUNT_SUBTYPE } from './mount-words.ts';
 
 /** The used fields of a line of /proc/self/mountinfo. */
 export interface MountEntry {

@@ -1,7 +1,7 @@
 import { closeSync, writeSync } from 'node:fs';
 import { UsageError } from '../base/errors.ts';
 import type { Options } from '../config/options.ts';
-import type { MountWords } from './mount-words.ts';
+import type { MountWords } from './dash-o-options.ts';
 
 /**
  * What the launcher (`cfs-mount DIR`) hands to the process that mounts (`dist/mount/mounting-process.js`), and what that process answers.

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { NO_MOUNT_WORDS, readMountWords } from '../../src/mount/mount-words.ts';
+import { NO_MOUNT_WORDS, readMountWords } from '../../src/mount/dash-o-options.ts';
 
 test('the words that users of mount(8) know become options and flags of the mount', () => {
   expect(readMountWords(['ro,allow_other,uid=1000,gid=100,umask=077', 'nonempty,noatime,noexec'])).toEqual({

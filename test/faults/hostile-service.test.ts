@@ -1,6 +1,6 @@
 import { afterAll, expect, onTestFailed, test } from 'vitest';
 import { type Inode, type ResourceUrl, ROOT_INODE } from '../../src/base/vocabulary.ts';
-import { checkStore } from '../../src/bytes/store-check.ts';
+import { checkStore } from '../../src/bytes/consistency-check.ts';
 import { isContentDirty } from '../../src/store/node-table.ts';
 import { tellFigures } from '../harness/figures.ts';
 import { seedsOf } from '../harness/seeds.ts';

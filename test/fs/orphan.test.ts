@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { ROOT_INODE } from '../../src/base/vocabulary.ts';
 import type { OpenFlags } from '../../src/kernel/binding.ts';
-import { bytesOf } from '../../src/kernel/read-reply.ts';
+import { bytesOf } from '../../src/kernel/gathered-reply.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 

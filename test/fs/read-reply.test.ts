@@ -6,7 +6,7 @@ import { ContentStore } from '../../src/bytes/content-store.ts';
 import { isPresent } from '../../src/content/block-reader.ts';
 import { replyOf } from '../../src/fs/read-reply.ts';
 import type { FileSlice, ReadReply } from '../../src/kernel/binding.ts';
-import { bytesOf } from '../../src/kernel/read-reply.ts';
+import { bytesOf } from '../../src/kernel/gathered-reply.ts';
 import { countReference } from '../../src/store/node-table.ts';
 import { ManualClock } from '../kernel/manual-clock.ts';
 import { TemporaryStores } from '../store/temporary-store.ts';

@@ -22,9 +22,9 @@ import type {
 } from '../../src/kernel/binding.ts';
 import { type DirectoryEntry, gatherListing } from '../../src/kernel/fuse-native/listing-in-pieces.ts';
 import { type LookupLedger, PathWalk, type Walked, type WalkPath } from '../../src/kernel/fuse-native/path-walk.ts';
+import { bytesOf } from '../../src/kernel/gathered-reply.ts';
 import { OpBoundary, type OpName } from '../../src/kernel/op-boundary.ts';
 import { type OpenLetters, openFlags, rawFlags } from '../../src/kernel/open-flags.ts';
-import { bytesOf } from '../../src/kernel/read-reply.ts';
 
 const { O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_RDONLY, O_WRONLY } = fileConstants;
 

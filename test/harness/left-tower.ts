@@ -8,8 +8,8 @@ import type { ContentId, Inode, ResourceUrl } from '../../src/base/vocabulary.ts
 import { ContentStore } from '../../src/bytes/content-store.ts';
 import type { WritePace } from '../../src/bytes/write-pace.ts';
 import { BlockReader } from '../../src/content/block-reader.ts';
-import { DoubtfulFiles } from '../../src/content/doubtful-files.ts';
 import { Patience } from '../../src/content/patience.ts';
+import { DoubtfulFiles } from '../../src/content/racily-clean-files.ts';
 import type { VersionSource } from '../../src/content/version-source.ts';
 import { FileSystem } from '../../src/fs/file-system.ts';
 import type { Disk } from '../../src/store/disk.ts';

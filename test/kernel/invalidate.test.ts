@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { Inode } from '../../src/base/vocabulary.ts';
 import { KernelInvalidator } from '../../src/kernel/invalidate.ts';
-import type { AddonConnection } from '../../src/kernel/native.ts';
+import type { AddonConnection } from '../../src/kernel/kernel-addon.ts';
 import { NodeIds } from '../../src/kernel/node-ids.ts';
 import { Wire } from '../../src/kernel/wire.ts';
 import { ManualClock } from './manual-clock.ts';

@@ -272,7 +272,7 @@ test.skipIf(missingForOtherUsers() !== null).each([
   { where: 'on the path of the user', own: 'PATH=$place/wrappers:$PATH' },
 ])(titled('a fusermount3 that lies $where mounts and unmounts', missingForOtherUsers()), async ({ own }) => {
   const place = folder();
-  const module = join(compiledSources(), 'src/kernel/mount-point.js');
+  const module = join(compiledSources(), 'src/kernel/mounting.js');
   const options = { fsname: 'x', subtype: 'x', flags: [] };
   // It mounts nothing: what is asked of it is what counts.
   const steps = `

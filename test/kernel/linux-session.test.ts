@@ -2,14 +2,14 @@ import { expect, test } from 'vitest';
 import { silentLogger } from '../../src/base/log.ts';
 import { type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { KernelInvalidator } from '../../src/kernel/invalidate.ts';
-import { LinuxSession } from '../../src/kernel/linux-session.ts';
 import {
   type AddonConnection,
   ITEM_ERRNO,
   ITEM_REQUEST,
   ITEM_SLOT_START,
   SCRATCH_BYTES,
-} from '../../src/kernel/native.ts';
+} from '../../src/kernel/kernel-addon.ts';
+import { LinuxSession } from '../../src/kernel/linux-session.ts';
 import { NodeIds } from '../../src/kernel/node-ids.ts';
 import { OpBoundary } from '../../src/kernel/op-boundary.ts';
 import { IN_HEADER_BYTES, IN_NODEID, IN_OPCODE, Opcode } from '../../src/kernel/protocol.ts';

@@ -4,8 +4,8 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSyn
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
+import { PAYLOAD_BYTES_MAX } from '../../src/kernel/kernel-addon.ts';
 import { mountOn } from '../../src/kernel/mount-table.ts';
-import { PAYLOAD_BYTES_MAX } from '../../src/kernel/native.ts';
 import { MASKABLE_FEATURES } from '../../src/kernel/negotiation.ts';
 import { inMountNamespace } from '../harness/mount-namespace.ts';
 import { missingRoot, testUnless } from '../harness/requirement.ts';

@@ -1,8 +1,8 @@
 import { expect } from 'vitest';
 import { UsageError } from '../../src/base/errors.ts';
 import type { MountOptions } from '../../src/kernel/binding.ts';
-import { openMount } from '../../src/kernel/mount-point.ts';
-import { loadKernelAddon } from '../../src/kernel/native.ts';
+import { loadKernelAddon } from '../../src/kernel/kernel-addon.ts';
+import { openMount } from '../../src/kernel/mounting.ts';
 import { missingAddon, testUnless } from '../harness/requirement.ts';
 
 const missing = missingAddon();

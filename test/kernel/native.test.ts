@@ -15,7 +15,7 @@ import {
 import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import * as N from '../../src/kernel/native.ts';
+import * as N from '../../src/kernel/kernel-addon.ts';
 import { runCommand } from '../harness/command.ts';
 import { missingAddon, testUnless } from '../harness/requirement.ts';
 

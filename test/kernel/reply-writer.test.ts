@@ -3,7 +3,13 @@ import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { FileSlice, ReadReply } from '../../src/kernel/binding.ts';
-import { PAYLOAD_BYTES_MAX, PIECES_MAX, SCRATCH_BYTES, SMALL_SLOT_BYTES, TAKEN } from '../../src/kernel/native.ts';
+import {
+  PAYLOAD_BYTES_MAX,
+  PIECES_MAX,
+  SCRATCH_BYTES,
+  SMALL_SLOT_BYTES,
+  TAKEN,
+} from '../../src/kernel/kernel-addon.ts';
 import { NodeIds } from '../../src/kernel/node-ids.ts';
 import { IN_NODEID, IN_OPCODE, Opcode, OUT_HEADER_BYTES } from '../../src/kernel/protocol.ts';
 import { ReplyWriter } from '../../src/kernel/reply-writer.ts';

@@ -8,7 +8,7 @@ import {
   type ResourceUrl,
   type VersionUrl,
 } from '../../src/base/vocabulary.ts';
-import { checkBytes, checkStore } from '../../src/bytes/store-check.ts';
+import { checkBytes, checkStore } from '../../src/bytes/consistency-check.ts';
 import type { Store } from '../../src/store/environment.ts';
 import { newInode, removeNode, writeNode } from '../../src/store/node-table.ts';
 import type { ContentRecord, NodeRecord, Transaction } from '../../src/store/tables.ts';

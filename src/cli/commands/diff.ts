@@ -8,8 +8,8 @@ import { exitCode } from '../../mount/exit-codes.ts';
 import { visible } from '../../mount/mount-event.ts';
 import type { CommandOutput } from '../command-output.ts';
 import { DOCUMENTS_MS_MAX, type ServiceDeps, withService } from '../service-access.ts';
+import { LeftBehind } from './cleanup-on-signal.ts';
 import { findFileInMount, findInMount } from './file-in-mount.ts';
-import { LeftBehind } from './left-behind.ts';
 import { chooseVersion, namedVersions, parseVersionOf } from './version-choice.ts';
 import { fetchVersion } from './version-fetch.ts';
 

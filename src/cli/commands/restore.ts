@@ -11,8 +11,8 @@ import { visible } from '../../mount/mount-event.ts';
 import type { CommandOutput } from '../command-output.ts';
 import { DOCUMENTS_MS_MAX, type ServiceDeps, withService } from '../service-access.ts';
 import type { ServiceWait } from '../service-wait.ts';
+import { LeftBehind } from './cleanup-on-signal.ts';
 import { findFileInMount, type InMount } from './file-in-mount.ts';
-import { LeftBehind } from './left-behind.ts';
 import { chooseVersion, namedVersions, parseVersionOf } from './version-choice.ts';
 import { fetchVersion } from './version-fetch.ts';
 

@@ -1,8 +1,8 @@
 import { type Clock, systemClock } from '../../base/clock.ts';
 import { StorageError, systemCodeOf, UsageError } from '../../base/errors.ts';
 import { silentLogger } from '../../base/log.ts';
+import { checkBytes, checkStore } from '../../bytes/consistency-check.ts';
 import { ContentStore } from '../../bytes/content-store.ts';
-import { checkBytes, checkStore } from '../../bytes/store-check.ts';
 import { exitCode } from '../../mount/exit-codes.ts';
 import { visible } from '../../mount/mount-event.ts';
 import { Store } from '../../store/environment.ts';

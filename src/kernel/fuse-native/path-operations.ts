@@ -10,9 +10,9 @@ import type {
   OpContext,
   ReadReply,
 } from '../binding.ts';
+import { bytesOf } from '../gathered-reply.ts';
 import type { OpBoundary, OpName, PendingOp } from '../op-boundary.ts';
 import { openFlags } from '../open-flags.ts';
-import { bytesOf } from '../read-reply.ts';
 import { gatherListing } from './listing-in-pieces.ts';
 import { type LookupLedger, PathWalk } from './path-walk.ts';
 

@@ -8,9 +8,9 @@ import { FsError, UsageError } from '../base/errors.ts';
 import { checked, errnoOf } from '../base/native.ts';
 import type { MountOptions } from './binding.ts';
 import { findFusermount, programPath, whyNoFusermount, withMtabCure } from './fusermount.ts';
+import { type KernelAddon, PAYLOAD_BYTES_MAX } from './kernel-addon.ts';
 import { MOUNT_REFUSAL } from './mount-refusal.ts';
 import { mountOn, readMountTable } from './mount-table.ts';
-import { type KernelAddon, PAYLOAD_BYTES_MAX } from './native.ts';
 
 /**
  * Mounting and unmounting: the state of the directory, mount(2) as root and `fusermount3` otherwise, and one message for each way to fail.
