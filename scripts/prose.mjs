@@ -41,7 +41,7 @@ function commentsOf(text) {
   for (const line of text.split('\n')) {
     const [, opening] = /^\s*\/\*+ ?(.*)/.exec(line) ?? [];
     const [, lineComment] = /(?:^|\s)\/\/ (.*)/.exec(line) ?? [];
-    const comment = isBlock ? line.replace(/^\s*\*? ?/, '') : (opening ?? lineComment ?? '');
+    const comment = isBlock ? line.replace(/\*\/.*/, '').replace(/^\s*\*? ?/, '') : (opening ?? lineComment ?? '');
     isBlock = (isBlock || opening !== undefined) && !line.includes('*/');
     lines.push(comment.replace(/\*\/.*/, '').replace(/(\w)\s@\w+/g, '$1. '));
   }
