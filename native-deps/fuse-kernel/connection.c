@@ -4,7 +4,7 @@
  * Requests are read until EAGAIN, directly into slots of one region that JavaScript sees as an ArrayBuffer. One call passes a batch to
  * JavaScript, which writes small replies over their requests; the replies are written when the call returns. Other replies go out by
  * `send` (encoded in the scratch area) and `sendPieces` (gathered from buffers and files). The layout of the region is in README.md, "The
- * region", and in src/kernel/native.ts.
+ * region", and in src/kernel/kernel-addon.ts.
  */
 #include "fuse-kernel.h"
 #include "fuse-protocol.h"

@@ -1,5 +1,5 @@
 /*
- * The system calls around mounting. Each returns a negative errno instead of throwing. src/kernel/mount-point.ts chooses the
+ * The system calls around mounting. Each returns a negative errno instead of throwing. src/kernel/mounting.ts chooses the
  * mount point, the options and the error messages.
  */
 #include "fuse-kernel.h"

@@ -54,7 +54,7 @@ async function write(directory, levels) {
       store.transact((tx) => {
         for (let n = i; n < Math.min(count, i + AT_ONCE); n++) put(tx, 'file', folder, `${name}-${n}`);
       });
-      if (store.pressure() > 0.5) await store.settle();
+      if (store.pressure() > 0.5) await store.drain();
     }
   };
   store.transact((tx) => tx.put('folder', ROOT_INODE, { listedMs: nowMs }));

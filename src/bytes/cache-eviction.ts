@@ -5,7 +5,6 @@ import { BLOCK_BYTES, type ContentId } from '../base/vocabulary.ts';
 import { ifSound } from '../store/node-table.ts';
 import type { ContentRecord, StoreWriter } from '../store/tables.ts';
 import { blockLength } from './block-map.ts';
-import { sharesOf } from './cache-budget.ts';
 import { type CacheKind, type CacheUnit, type CacheUsage, UNIT_BLOCKS } from './cache-usage.ts';
 import type { ContentFiles } from './content-files.ts';
 import { isLayered } from './content-layers.ts';
@@ -289,4 +288,22 @@ export class CacheEviction {
     this.#lastIndexBytes = this.#indexBytes();
     this.#checkedMs = nowMs;
   }
+}
+
+/** The share of `--cache-size` for each kind of cached content, bytes. */
+export interface CacheShares {
+  /** Disk space of content files. */
+  readonly files: number;
+  /** Space of small contents within LMDB's file. */
+  readonly small: number;
+}
+
+/**
+ * Divides `--cache-size`, which counts content files and LMDB's file. LMDB's file holds names and small contents and never
+ * shrinks. Content files get the rest, but at least half of the whole: otherwise a long list of names would leave no cache.
+ * Small contents get at most half, because the growth of LMDB's file is permanently lost to content files.
+ */
+export function sharesOf(limitBytes: number, indexBytes: number): CacheShares {
+  const half = Math.floor(limitBytes / 2);
+  return { files: Math.max(limitBytes - indexBytes, half), small: half };
 }

@@ -11,8 +11,8 @@ const STOCK_PAUSE_MAX_MS = 10 * 60_000;
  * Maintains the contents until `signal` is aborted: takes stock once, then collects, evicts and merges layers every few
  * seconds. A failed stock-taking is retried, because eviction waits for it. Never rejects.
  */
-export async function keepHouse(
-  contents: Pick<ContentStore, 'takeStock' | 'collect' | 'settleLayers'>,
+export async function maintainContents(
+  contents: Pick<ContentStore, 'takeStock' | 'collect' | 'mergeLayers'>,
   deps: { readonly clock: Clock; readonly log: Logger },
   signal: AbortSignal,
 ): Promise<void> {
@@ -28,7 +28,7 @@ export async function keepHouse(
         stockAtMs = clock.elapsedMs() + stockPauseMs;
       }
       contents.collect();
-      await contents.settleLayers(signal);
+      await contents.mergeLayers(signal);
       await clock.sleep(PAUSE_MS, signal);
     } catch (err) {
       if (signal.aborted) return;

@@ -57,7 +57,7 @@ export interface ContentStoreOptions {
  * The bytes of all contents: small ones in LMDB, larger ones in one sparse file each.
  *
  * Drafts change in memory and in their file; after a crash their last record counts (`flush`). Acknowledged drafts
- * become versions in place (`adopt`), with their layers, which are merged in the background (`settleLayers`).
+ * become versions in place (`adopt`), with their layers, which are merged in the background (`mergeLayers`).
  */
 export class ContentStore implements Contents {
   readonly #store: StoreWriter;
@@ -358,7 +358,7 @@ export class ContentStore implements Contents {
     });
   }
 
-  async settleLayers(signal: AbortSignal): Promise<void> {
+  async mergeLayers(signal: AbortSignal): Promise<void> {
     await this.#merge.run(signal);
   }
 

@@ -112,11 +112,11 @@ export interface Contents {
 
   /**
    * The service acknowledged the sealed draft as `version`: the content changes its kind, nothing is fetched back. When a
-   * base lies under it the cached blocks of the base are taken over, step by step, by `settleLayers`.
+   * base lies under it the cached blocks of the base are taken over, step by step, by `mergeLayers`.
    */
   adopt(tx: Transaction, draft: ContentId, version: VersionUrl, resource: ResourceUrl): void;
   /** Merges the layers of adopted versions into their own files; runs in the background. */
-  settleLayers(signal: AbortSignal): Promise<void>;
+  mergeLayers(signal: AbortSignal): Promise<void>;
 
   /**
    * `'open'`: idle blocks may still be evicted, and fetched again. `'copying'`: no block is evicted; for slices that another thread

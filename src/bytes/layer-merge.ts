@@ -95,7 +95,7 @@ export class LayerMerge {
     for (const id of this.#waiting) {
       if (signal.aborted) return;
       try {
-        if (!(await this.#settle(id, signal))) continue;
+        if (!(await this.#merge(id, signal))) continue;
         this.#waiting.delete(id);
         this.#logged.delete(id);
       } catch (err) {
@@ -108,7 +108,7 @@ export class LayerMerge {
   }
 
   /** Whether nothing is left to be done for `id`. */
-  async #settle(id: ContentId, signal: AbortSignal): Promise<boolean> {
+  async #merge(id: ContentId, signal: AbortSignal): Promise<boolean> {
     const record = this.#store.get('content', id);
     if (record === undefined || record.kind !== 'version' || !isLayered(record)) return true;
     const lease = this.#contents.lease(id);

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { versionWithNode } from '../base/program-version.ts';
 import { pathsOf } from '../config/paths.ts';
-import { readMountWords } from '../mount/dash-o-options.ts';
+import { readDashOOptions } from '../mount/dash-o-options.ts';
 import { addRow, newCommand } from './command-line.ts';
 import { CFS_MOUNT } from './command-table.ts';
 import { Invocation } from './invocation.ts';
@@ -24,7 +24,7 @@ export function cfsMountProgram(context: MountContext, ended: (code: number) => 
     const given = new Invocation(program, [first, second]);
     const [source, directory] = second === undefined ? [null, first] : [first, second];
     const paths = pathsOf(context.env);
-    const words = readMountWords(given.texts('-o'));
+    const words = readDashOOptions(given.texts('-o'));
     const options = mountOptions(program, context.env, paths, words);
     const { mountCommand } = await import('./launch/mount-command.ts');
     const flags = {

@@ -4,7 +4,7 @@ import { UsageError } from '../base/errors.ts';
 import { type LoadedOptions, loadOptions } from '../config/load.ts';
 import { envNameOf, type OptionKey, type Options, optionRows } from '../config/options.ts';
 import type { Paths } from '../config/paths.ts';
-import type { MountWordsGiven } from '../mount/dash-o-options.ts';
+import type { DashOGiven } from '../mount/dash-o-options.ts';
 import { exitCode } from '../mount/exit-codes.ts';
 import { visible } from '../mount/mount-event.ts';
 
@@ -43,7 +43,7 @@ export function mountOptions(
   command: Command,
   env: Readonly<Record<string, string | undefined>>,
   paths: Paths,
-  words?: MountWordsGiven,
+  words?: DashOGiven,
 ): Options {
   return loadedOptions(command, env, paths, words).options;
 }
@@ -58,7 +58,7 @@ export function loadedOptions(
   command: Command | null,
   env: Readonly<Record<string, string | undefined>>,
   paths: Paths,
-  words?: MountWordsGiven,
+  words?: DashOGiven,
 ): LoadedOptions {
   const flags = command === null ? {} : givenFlags(command);
   const text = configurationText(paths.configFile);

@@ -8,7 +8,7 @@ import type { FileBytes, StoreWriter } from '../store/tables.ts';
 import { mayBeReplaced, recordNewest } from './newest-version.ts';
 import type { VersionSource } from './version-source.ts';
 
-export interface DoubtfulFilesDeps {
+export interface RacilyCleanFilesDeps {
   readonly store: StoreWriter;
   readonly contents: Contents;
   readonly source: Pick<VersionSource, 'newestVersion'>;
@@ -21,10 +21,10 @@ export interface DoubtfulFilesDeps {
  * Racily clean files: cached bytes that may have been replaced by as many within one tick of the service's clock (`service-time`). No listing
  * shows that. Normally the next open(2) revalidates, once the time has aged; an explicit refresh revalidates each of them immediately.
  */
-export class DoubtfulFiles {
-  readonly #deps: DoubtfulFilesDeps;
+export class RacilyCleanFiles {
+  readonly #deps: RacilyCleanFilesDeps;
 
-  constructor(deps: DoubtfulFilesDeps) {
+  constructor(deps: RacilyCleanFilesDeps) {
     this.#deps = deps;
   }
 
@@ -33,25 +33,25 @@ export class DoubtfulFiles {
    *
    * @throws the errors of `VersionSource.newestVersion`, except 404
    */
-  async settle(folder: Inode, signal: AbortSignal): Promise<void> {
-    const doubtful = await this.#doubtfulIn(folder, signal);
-    const waiting = doubtful.values();
+  async revalidate(folder: Inode, signal: AbortSignal): Promise<void> {
+    const racilyClean = await this.#racilyCleanIn(folder, signal);
+    const waiting = racilyClean.values();
     const ask = async (): Promise<void> => {
       for (const ino of waiting) await this.#ask(ino, signal);
     };
-    const asking = Array.from({ length: Math.min(QUESTIONS_AT_ONCE, doubtful.length) }, ask);
+    const asking = Array.from({ length: Math.min(REQUESTS_AT_ONCE, racilyClean.length) }, ask);
     for (const end of await Promise.allSettled(asking)) if (end.status === 'rejected') throw end.reason;
   }
 
-  async #doubtfulIn(folder: Inode, signal: AbortSignal): Promise<readonly Inode[]> {
+  async #racilyCleanIn(folder: Inode, signal: AbortSignal): Promise<readonly Inode[]> {
     const { store } = this.#deps;
-    const doubtful: Inode[] = [];
+    const racilyClean: Inode[] = [];
     for (let after: string | undefined, more = true; more; ) {
       more = false;
       let seen = 0;
       for (const [name, ino] of store.scan('name', folder, after)) {
         const node = soundNode(store, ino);
-        if (node !== undefined && mayBeReplaced(node)) doubtful.push(ino);
+        if (node !== undefined && mayBeReplaced(node)) racilyClean.push(ino);
         after = name;
         more = ++seen === NAMES_PER_TURN;
         if (more) break;
@@ -60,7 +60,7 @@ export class DoubtfulFiles {
       await nextTurn();
       signal.throwIfAborted();
     }
-    return doubtful;
+    return racilyClean;
   }
 
   async #ask(ino: Inode, signal: AbortSignal): Promise<void> {
@@ -80,5 +80,5 @@ export class DoubtfulFiles {
   }
 }
 
-const QUESTIONS_AT_ONCE = 4;
+const REQUESTS_AT_ONCE = 4;
 const NAMES_PER_TURN = 500;

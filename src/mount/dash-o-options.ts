@@ -1,7 +1,7 @@
 import { fileKeyOf, type OptionKey, optionRows } from '../config/options.ts';
 
 /** What of `-o` concerns the mount itself; the rest are options of the table in `config/options`. */
-export interface MountWords {
+export interface DashOOptions {
   /** As mount(8) names them: noatime, noexec, … */
   readonly flags: readonly string[];
   /** What /proc/mounts shows as the source; null: our own text, with the account. */
@@ -11,10 +11,10 @@ export interface MountWords {
 }
 
 /** What `-o` said. */
-export interface MountWordsGiven {
+export interface DashOGiven {
   /** What it sets options of the table to, as texts. */
   readonly options: Readonly<Partial<Record<OptionKey, string>>>;
-  readonly mount: MountWords;
+  readonly mount: DashOOptions;
   /** Names every word that is not known; null where all are. */
   readonly problem: string | null;
 }
@@ -22,7 +22,7 @@ export interface MountWordsGiven {
 /** Mounts of ours have the type `fuse.cfs-mount` in /proc/mounts; a dead one is recognised by it. */
 export const MOUNT_SUBTYPE = 'cfs-mount';
 
-export const NO_MOUNT_WORDS: MountWords = { flags: [], fsname: null, autoUnmount: false };
+export const NO_DASH_O_OPTIONS: DashOOptions = { flags: [], fsname: null, autoUnmount: false };
 
 /** Words that are flags of an option of the table, and what they set it to. */
 const SWITCHES: ReadonlyMap<string, readonly [OptionKey, string]> = new Map([
@@ -54,7 +54,7 @@ const ALWAYS: ReadonlySet<string> = new Set([
  * The words of `-o ro,noatime,uid=1000 -o …`, as mount(8) and other FUSE programs have them: which options of the table they set
  * (as texts, like flags), and what is left for the mount. In fsname a backslash takes the next character as it is.
  */
-export function readMountWords(texts: readonly string[]): MountWordsGiven {
+export function readDashOOptions(texts: readonly string[]): DashOGiven {
   const options: Partial<Record<OptionKey, string>> = {};
   const flags: string[] = [];
   const refused: string[] = [];

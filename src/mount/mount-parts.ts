@@ -3,14 +3,14 @@ import { hostname } from 'node:os';
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { Port } from '../base/port.ts';
-import { keepHouse } from '../bytes/content-maintenance.ts';
+import { maintainContents } from '../bytes/content-maintenance.ts';
 import { ContentStore } from '../bytes/content-store.ts';
 import { WritePace } from '../bytes/write-pace.ts';
 import { cacheBudget } from '../config/cache-budget.ts';
 import { BlockReader } from '../content/block-reader.ts';
 import { completed } from '../content/completed.ts';
 import { Patience } from '../content/patience.ts';
-import { DoubtfulFiles } from '../content/racily-clean-files.ts';
+import { RacilyCleanFiles } from '../content/racily-clean-files.ts';
 import type { VersionHistory, VersionSource } from '../content/version-source.ts';
 import { AccountQuota } from '../fs/account-quota.ts';
 import type { PublicLinks } from '../fs/cloud-attributes.ts';
@@ -132,11 +132,11 @@ export async function buildLeftTower(deps: LeftTowerDeps): Promise<LeftTower> {
     log: log.child({ part: 'freshness' }),
     onHeld: ({ at, nodes }) => deps.onEvent({ type: 'held-back', path: pathOf(store, at), nodes }),
     openFiles: () => fileSystem.files.files,
-    settleDoubts: (folder, signal) => doubts.settle(folder, signal),
+    revalidate: (folder, signal) => racilyClean.revalidate(folder, signal),
     options: { dirTtlMs: options.dirTtlMs, openWaitMs: options.openWaitMs, readTimeoutMs: options.readTimeoutMs },
   });
   const source = port.remote<VersionSource & VersionHistory>('versions');
-  const doubts = new DoubtfulFiles({
+  const racilyClean = new RacilyCleanFiles({
     ...{ store, contents, source, clock },
     onOther: (ino, was) => fileSystem.changedElsewhere([{ kind: 'inode', ino, was }]),
   });
@@ -221,7 +221,7 @@ export async function buildLeftTower(deps: LeftTowerDeps): Promise<LeftTower> {
   tree.onLocalChange((ino) => sync.changed(ino));
   const localFiles = new LocalFiles(store);
   tree.onLocalChange((ino) => localFiles.changed(ino));
-  void keepHouse(contents, { clock, log: log.child({ part: 'contents' }) }, shutdown);
+  void maintainContents(contents, { clock, log: log.child({ part: 'contents' }) }, shutdown);
   return {
     store,
     contents,

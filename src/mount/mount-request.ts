@@ -1,7 +1,7 @@
 import { closeSync, writeSync } from 'node:fs';
 import { UsageError } from '../base/errors.ts';
 import type { Options } from '../config/options.ts';
-import type { MountWords } from './dash-o-options.ts';
+import type { DashOOptions } from './dash-o-options.ts';
 
 /**
  * What the launcher (`cfs-mount DIR`) hands to the process that mounts (`dist/mount/mounting-process.js`), and what that process answers.
@@ -26,7 +26,7 @@ export interface MountRequest {
   readonly logFile: string | null;
   readonly options: Options;
   /** What `-o` said beside the options. */
-  readonly words: MountWords;
+  readonly words: DashOOptions;
   /** True: events are printed on standard output, a line each. False: nothing is printed, there is no terminal. */
   readonly foreground: boolean;
 }

@@ -8,7 +8,7 @@ import type { LogLevel } from '../base/log-level.ts';
 import { Port } from '../base/port.ts';
 import { endProcess } from '../base/process-end.ts';
 import { programVersion } from '../base/program-version.ts';
-import { stepBack } from '../base/thread-priority.ts';
+import { lowerPriority } from '../base/thread-priority.ts';
 import type { VersionHistory, VersionSource } from '../content/version-source.ts';
 import type { MountMetrics } from '../control/mount-metrics.ts';
 import { ControlServer } from '../control/server.ts';
@@ -168,7 +168,7 @@ class MountingProcess {
     });
     // Callers wait for the Worker, the service waits for this thread: a listing that is decoded must not hold up a stat(2). The Worker's
     // thread is there already, and keeps its own.
-    stepBack();
+    lowerPriority();
     this.#watch = new WorkerWatch({
       worker,
       clock: systemClock,

@@ -9,10 +9,10 @@ import type { Parts } from './server-parts.ts';
  * After a reboot, a partial upload is trusted only up to its synced length: a power cut may have left zeros after it.
  * After a crash of the server alone, the kernel still has every written byte.
  */
-export async function settlePartialUploads(parts: Parts, bootId: string): Promise<void> {
+export async function truncatePartialUploads(parts: Parts, bootId: string): Promise<void> {
   const { database, histories, blobs } = parts;
   if (database.meta.get('bootId') === bootId) return;
-  let isSettled = true;
+  let isComplete = true;
   for await (const rows of histories.inPieces()) {
     for (const row of rows) {
       if (row.complete) continue;
@@ -22,11 +22,11 @@ export async function settlePartialUploads(parts: Parts, bootId: string): Promis
       } catch {
         // A blob that cannot be read must not stop the server: its sender gets the error, and the next start checks it
         // again.
-        isSettled = false;
+        isComplete = false;
       }
     }
   }
-  if (!isSettled) return;
+  if (!isComplete) return;
   try {
     database.change(() => void database.meta.put('bootId', bootId));
   } catch (error) {

@@ -17,7 +17,7 @@ import { Dispatcher } from './dispatcher.ts';
 import { Documents } from './documents.ts';
 import { FaultPlan, type FaultRule } from './fault-plan.ts';
 import { Histories } from './histories.ts';
-import { bootId, collectGarbage, settlePartialUploads, sweepBlobs } from './housekeeping.ts';
+import { bootId, collectGarbage, sweepBlobs, truncatePartialUploads } from './housekeeping.ts';
 import { Lines } from './lines.ts';
 import { listening } from './listening.ts';
 import { Pictures } from './pictures.ts';
@@ -103,7 +103,7 @@ export class ReferenceServer {
     let parts: Parts | undefined;
     try {
       parts = openParts(options);
-      await settlePartialUploads(parts, bootId());
+      await truncatePartialUploads(parts, bootId());
       await sweepBlobs(parts);
       for (const version of parts.histories.all()) parts.sealer.add(version);
       const lines = new Lines(http);

@@ -5,9 +5,8 @@ import type { Clock } from '../base/clock.ts';
 import { StorageError, UsageError } from '../base/errors.ts';
 import { freeBytesOf } from '../base/free-bytes.ts';
 import type { Logger } from '../base/log.ts';
-import { readApplied } from './applied-count.ts';
 import { Change } from './change.ts';
-import { Checkpoint } from './checkpoint.ts';
+import { Checkpoint, readApplied } from './checkpoint.ts';
 import { type DamagedRowName, DamagedRows, findDamagedRows } from './damaged-rows.ts';
 import { DecodedRows } from './decoded-rows.ts';
 import { type Disk, systemDisk } from './disk.ts';
@@ -116,7 +115,7 @@ export class Store implements StoreWriter {
       room: new IndexRoom(indexFile(options.directory), () => lastPageOf(database), options.indexRoom),
       rewrite: () => rewriteIndex(options.directory, options.disk ?? systemDisk),
       committed: (records) => {
-        for (const { rows } of records) for (const row of rows) this.#settled(row);
+        for (const { rows } of records) for (const row of rows) this.#inIndex(row);
       },
       flushed: (sequence) => {
         this.#flushed = sequence;
@@ -233,7 +232,7 @@ export class Store implements StoreWriter {
   }
 
   /** Resolves when LMDB holds everything committed so far on the disk (tests, doctor, an orderly stop). */
-  async settle(): Promise<void> {
+  async drain(): Promise<void> {
     await this.#checkpoint.drain();
   }
 
@@ -375,7 +374,7 @@ export class Store implements StoreWriter {
   }
 
   /** The row is in LMDB: the overlay drops it. */
-  #settled(row: Row): void {
+  #inIndex(row: Row): void {
     const wasNewest = this.#overlay.drop(row);
     if (wasNewest && row.value !== undefined) this.#decoded[row.table]?.written(row.key as number, row.value as object);
   }

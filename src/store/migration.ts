@@ -4,8 +4,8 @@ import { crc32 } from 'node:zlib';
 import type { RootDatabase } from 'lmdb';
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
-import { APPLIED_KEY, encodeApplied, readApplied } from './applied-count.ts';
 import { sealRow } from './checked-row.ts';
+import { APPLIED_KEY, encodeApplied, readApplied } from './checkpoint.ts';
 import type { Disk } from './disk.ts';
 import { Journal } from './journal.ts';
 import { decodeValue, encodeValue } from './record-codec.ts';
@@ -62,7 +62,7 @@ export async function migrate(deps: {
   if (stored === SCHEMA_VERSION && underWay === '') return;
   if (stored === undefined && !existsSync(join(deps.directory, 'journal'))) return; // a new store
   let schema = stored ?? 0;
-  if (underWay === '') schema = await takeOverJournal(deps, stored);
+  if (underWay === '') schema = await transferJournal(deps, stored);
   const [left = '', after = ''] = underWay.split(':');
   let next = underWay === '' ? schema : Number(left);
   if (next === 0 || next >= SCHEMA_VERSION) return;
@@ -76,7 +76,7 @@ export async function migrate(deps: {
 }
 
 /** Transfers the journal to LMDB: its rows have the old layout. @returns the layout; 0 for a new store */
-async function takeOverJournal(deps: Parameters<typeof migrate>[0], stored: number | undefined): Promise<number> {
+async function transferJournal(deps: Parameters<typeof migrate>[0], stored: number | undefined): Promise<number> {
   const { database, directory, segmentBytes, disk, clock, log } = deps;
   const applied = readApplied(database);
   const rows: RawRow[] = [];

@@ -46,7 +46,7 @@ export class Tidying {
       const isQuiet = !isBusy();
       if (isQuiet) await madeHere.nameVersions(this.#stopped.signal);
       if (madeHere.isNeeded) this.#nameIn(madeHere.pauseMs);
-      if (!isBusy()) await contents.settleLayers(this.#stopped.signal);
+      if (!isBusy()) await contents.mergeLayers(this.#stopped.signal);
       if (this.#stopped.signal.aborted) return;
       // What is leased waits for the next change; a long row of the rest goes on in portions.
       const isMore = contents.collect();
@@ -69,7 +69,7 @@ export class Tidying {
 }
 
 export interface TidyingDeps {
-  readonly contents: Pick<Contents, 'settleLayers' | 'collect'>;
+  readonly contents: Pick<Contents, 'mergeLayers' | 'collect'>;
   readonly madeHere: Pick<MadeHere, 'nameVersions' | 'isNeeded' | 'pauseMs'>;
   readonly clock: Clock;
   readonly log: Logger;

@@ -26,7 +26,7 @@ export interface FreshnessDeps {
   /** Open files: their folders count as in use. */
   readonly openFiles?: () => Iterable<{ readonly ino: Inode }>;
   /** Revalidates files of a folder whose newest version a listing cannot determine. Absent: there are none. */
-  readonly settleDoubts?: (folder: Inode, signal: AbortSignal) => Promise<void>;
+  readonly revalidate?: (folder: Inode, signal: AbortSignal) => Promise<void>;
   /** `readTimeoutMs`: longest wait of a reader for the first listing of a folder. */
   readonly options: { readonly dirTtlMs: number; readonly openWaitMs: number; readonly readTimeoutMs: number };
 }
@@ -43,7 +43,7 @@ export class Freshness {
   readonly #clock: Clock;
   readonly #log: Logger;
   readonly #openFiles: () => Iterable<{ readonly ino: Inode }>;
-  readonly #settleDoubts: NonNullable<FreshnessDeps['settleDoubts']>;
+  readonly #revalidate: NonNullable<FreshnessDeps['revalidate']>;
   readonly #dirTtlMs: number;
   readonly #openWaitMs: number;
   readonly #readTimeoutMs: number;
@@ -68,7 +68,7 @@ export class Freshness {
     this.#clock = deps.clock;
     this.#log = deps.log;
     this.#openFiles = deps.openFiles ?? (() => []);
-    this.#settleDoubts = deps.settleDoubts ?? (async () => {});
+    this.#revalidate = deps.revalidate ?? (async () => {});
     this.#dirTtlMs = deps.options.dirTtlMs;
     this.#openWaitMs = deps.options.openWaitMs;
     this.#readTimeoutMs = deps.options.readTimeoutMs;
@@ -82,7 +82,7 @@ export class Freshness {
       log: deps.log,
       begunMs: (folder) => this.#underWay.get(folder)?.begunMs,
       list: (folder) => this.#inBackground(folder),
-      ask: (question) => this.#missing.settleOne(question, false),
+      ask: (question) => this.#missing.resolveOne(question, false),
     });
     this.#missing = new MissingEntries({
       ...{ tree: deps.tree, listing: deps.listing, marks: deps.marks, clock: deps.clock, log: deps.log },
@@ -190,7 +190,7 @@ export class Freshness {
         // The refresh has found that the folder was deleted: a normal result.
         if (!(error instanceof FsError && error.errno === 'ENOENT')) throw error;
       });
-      if (!this.#stop.signal.aborted) await this.#settleDoubts(each, this.#stop.signal);
+      if (!this.#stop.signal.aborted) await this.#revalidate(each, this.#stop.signal);
     }
   }
 
@@ -239,13 +239,13 @@ export class Freshness {
       const outcome = await this.#missing.merge(listed, entries);
       const isNew = outcome.changes > 0 || outcome.questions.length > 0;
       this.#watched.listed(folder, isNew ? 'new' : 'nothing new');
-      await this.#missing.settle(listed, outcome, { listedEntries: entries.length, refused, accept });
+      await this.#missing.resolve(listed, outcome, { listedEntries: entries.length, refused, accept });
     } catch (error) {
       if (error instanceof ApiError) this.#reachability.answered();
       if (error instanceof ApiError && error.status === 404) {
         // A deleted folder that is retained stays stale: otherwise each step of a program in it would send a request.
         this.#watched.failed(folder);
-        if (await this.#missing.settleFolder(folder, accept)) this.#watched.doubted(folder);
+        if (await this.#missing.resolveFolder(folder, accept)) this.#watched.doubted(folder);
         return;
       }
       if (error instanceof TransportError || error instanceof SignInError) this.#reachability.unanswered(error);

@@ -40,7 +40,7 @@ export interface MissingEntryQuestion {
 export interface MergeOutcome {
   /** Number of nodes written. */
   readonly changes: number;
-  /** To be probed; the results go to `Tree.settleAbsence`. */
+  /** To be probed; the results go to `Tree.resolveAbsence`. */
   readonly questions: readonly MissingEntryQuestion[];
   /** Whether the service lost a version that it had acknowledged or listed. */
   readonly isTakenBack: boolean;
@@ -210,7 +210,7 @@ export class ListingApplication {
     }
   }
 
-  settleAbsence(ino: Inode, answer: RemoteResource | null, sequence: number, isBelieved: boolean): AbsenceOutcome {
+  resolveAbsence(ino: Inode, answer: RemoteResource | null, sequence: number, isBelieved: boolean): AbsenceOutcome {
     const node = this.#store.get('node', ino);
     if (node === undefined || node.remote === null || !this.#marks.mayJudge(ino, sequence)) return 'kept';
     const parent = answer?.parent == null ? undefined : this.#nodeOf(this.#store, answer.parent);

@@ -106,7 +106,7 @@ export class MissingEntries {
    *
    * @param refused from `takeRefused`, before the listing was requested
    */
-  async settle(
+  async resolve(
     listed: Listed,
     outcome: MergeOutcome,
     options: { readonly listedEntries: number; readonly refused: Refused; readonly accept: boolean },
@@ -150,22 +150,22 @@ export class MissingEntries {
    * @returns true if nothing proves it: the folder stays, and is retried after growing pauses
    * @throws FsError ENOENT it was deleted · EIO it exists, but its entries are not known · errors of its probes
    */
-  async settleFolder(folder: Inode, accept: boolean): Promise<boolean> {
+  async resolveFolder(folder: Inode, accept: boolean): Promise<boolean> {
     const { tree, log } = this.#deps;
     const resource = tree.node(folder)?.remote?.resource;
     if (resource === undefined) throw new FsError('ENOENT');
     // No listing could lack the root: it is never removed.
     if (folder === ROOT_INODE) log.error('the root folder was deleted on the service; everything is kept here');
-    else await this.settleOne({ ino: folder, resource, kind: 'folder' }, accept);
+    else await this.resolveOne({ ino: folder, resource, kind: 'folder' }, accept);
     if (tree.node(folder) === undefined) throw new FsError('ENOENT', 'the folder was deleted on the service');
     if (!tree.isComplete(folder)) throw new FsError('EIO', 'the service does not list an existing folder');
     return !tree.gone.has(folder);
   }
 
   /** Probes one node; after a 404 it also lists the parent. @throws as a listing, for the node's own URL */
-  async settleOne(question: MissingEntryQuestion, accept: boolean): Promise<void> {
+  async resolveOne(question: MissingEntryQuestion, accept: boolean): Promise<void> {
     const { tree, log, stop } = this.#deps;
-    if ((await this.#newProbe().settle(question, stop)) !== 'refused') return;
+    if ((await this.#newProbe().resolve(question, stop)) !== 'refused') return;
     const node = tree.node(question.ino);
     if (node?.remote == null || node.remote.resource !== question.resource) return;
     const { parent } = node.remote;
@@ -198,7 +198,7 @@ export class MissingEntries {
     const asking = this.#newProbe();
     const ask = async (): Promise<void> => {
       for (let question = waiting.pop(); question !== undefined; question = waiting.pop()) {
-        if ((await asking.settle(question, this.#deps.stop)) === 'refused') refused.push(question);
+        if ((await asking.resolve(question, this.#deps.stop)) === 'refused') refused.push(question);
       }
     };
     try {
@@ -242,7 +242,7 @@ export class MissingEntries {
     if (!isBelieved && !isHeld) this.#hold(folder, gone);
     for (const { ino } of gone) {
       const sequence = marks.nextSequence();
-      tree.settleAbsence(ino, null, sequence, isBelieved);
+      tree.resolveAbsence(ino, null, sequence, isBelieved);
       marks.finish(sequence);
     }
     return !isBelieved;

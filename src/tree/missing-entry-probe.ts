@@ -40,7 +40,7 @@ export class MissingEntryProbe {
    *
    * @throws ApiError, TransportError: nothing was changed
    */
-  async settle(question: MissingEntryQuestion, signal: AbortSignal): Promise<AbsenceOutcome | 'refused'> {
+  async resolve(question: MissingEntryQuestion, signal: AbortSignal): Promise<AbsenceOutcome | 'refused'> {
     const sequence = this.#marks.nextSequence();
     try {
       const answer = await this.#listing.resource(question.resource, question.kind, signal);
@@ -48,7 +48,7 @@ export class MissingEntryProbe {
       if (answer.parent !== null) await this.#reveal(answer.parent, sequence, signal);
       // The resource has changed hands meanwhile: the result does not concern this node.
       if (this.#tree.node(question.ino)?.remote?.resource !== question.resource) return 'kept';
-      return this.#tree.settleAbsence(question.ino, answer, sequence, true);
+      return this.#tree.resolveAbsence(question.ino, answer, sequence, true);
     } finally {
       this.#marks.finish(sequence);
     }

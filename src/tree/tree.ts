@@ -368,13 +368,13 @@ export class Tree {
    * Applies the result of a probe for a node that a listing lacked: null for 404. `isBelieved`: false if the removal
    * waits for the user's confirmation.
    */
-  settleAbsence(
+  resolveAbsence(
     ino: Inode,
     answer: RemoteResource | null,
     requestedSequence: number,
     isBelieved: boolean,
   ): AbsenceOutcome {
-    return this.#listings.settleAbsence(ino, answer, requestedSequence, isBelieved);
+    return this.#listings.resolveAbsence(ino, answer, requestedSequence, isBelieved);
   }
 
   /** Number of nodes known to exist remotely, without the root, up to `max`. */

@@ -9,7 +9,7 @@ import { ContentStore } from '../../src/bytes/content-store.ts';
 import type { WritePace } from '../../src/bytes/write-pace.ts';
 import { BlockReader } from '../../src/content/block-reader.ts';
 import { Patience } from '../../src/content/patience.ts';
-import { DoubtfulFiles } from '../../src/content/racily-clean-files.ts';
+import { RacilyCleanFiles } from '../../src/content/racily-clean-files.ts';
 import type { VersionSource } from '../../src/content/version-source.ts';
 import { FileSystem } from '../../src/fs/file-system.ts';
 import type { Disk } from '../../src/store/disk.ts';
@@ -97,11 +97,11 @@ export class LeftTower {
       marks,
       clock,
       log,
-      settleDoubts: (folder, signal) => doubts.settle(folder, signal),
+      revalidate: (folder, signal) => racilyClean.revalidate(folder, signal),
       options: { dirTtlMs: 30_000, openWaitMs, readTimeoutMs },
     });
     const source = options.source ?? noVersions;
-    const doubts = new DoubtfulFiles({
+    const racilyClean = new RacilyCleanFiles({
       ...{ store, contents, source, clock },
       onOther: (ino, was) => this.fileSystem.changedElsewhere([{ kind: 'inode', ino, was }]),
     });

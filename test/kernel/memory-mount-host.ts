@@ -8,7 +8,7 @@ import { systemClock } from '../../src/base/clock.ts';
 import { FsError, UsageError } from '../../src/base/errors.ts';
 import { createLogger } from '../../src/base/log.ts';
 import type { LogLevel } from '../../src/base/log-level.ts';
-import { stepBack } from '../../src/base/thread-priority.ts';
+import { lowerPriority } from '../../src/base/thread-priority.ts';
 import { type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { abandonMount } from '../../src/kernel/abandon.ts';
 import type { MountOptions } from '../../src/kernel/binding.ts';
@@ -97,7 +97,7 @@ if (isMainThread) {
     else console.error(JSON.stringify(message)); // started by hand
   };
   const worker = new Worker(new URL(import.meta.url), { workerData: options });
-  stepBack(); // as the main thread of a mount does
+  lowerPriority(); // as the main thread of a mount does
   let made = { device: '', descriptor: -1 };
   worker.on('message', (message: { mounted?: typeof made }) => {
     if (message.mounted !== undefined) made = message.mounted;

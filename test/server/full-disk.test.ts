@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { DiskReserve, type DiskSpace } from '../../src/server/disk-reserve.ts';
-import { settlePartialUploads } from '../../src/server/housekeeping.ts';
+import { truncatePartialUploads } from '../../src/server/housekeeping.ts';
 import { openParts, ReferenceServer } from '../../src/server/reference-server.ts';
 import { accessToken, signUp, type TestUser, texts } from './raw-client.ts';
 
@@ -33,7 +33,7 @@ const disk: DiskSpace = {
 async function restartMachine(): Promise<void> {
   await server.close();
   const parts = openParts({ dataDirectory: directory, disk });
-  await settlePartialUploads(parts, 'another start of the machine');
+  await truncatePartialUploads(parts, 'another start of the machine');
   await parts.database.close();
   server = await openServer();
 }

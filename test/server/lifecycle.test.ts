@@ -16,7 +16,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
-import { checkBlobs, settlePartialUploads } from '../../src/server/housekeeping.ts';
+import { checkBlobs, truncatePartialUploads } from '../../src/server/housekeeping.ts';
 import { openAdministration, openParts, PortTakenError, ReferenceServer } from '../../src/server/reference-server.ts';
 import { RawClient, signUp, texts } from './raw-client.ts';
 import { until } from './until.ts';
@@ -185,7 +185,7 @@ test('after a start of the machine a partial upload is believed as far as it was
   appendFileSync(join(blob?.parentPath as string, blob?.name as string), Buffer.alloc(1000));
 
   const parts = openParts({ dataDirectory: directory });
-  await settlePartialUploads(parts, 'another start of the machine');
+  await truncatePartialUploads(parts, 'another start of the machine');
   await parts.database.close();
 
   const again = await open();

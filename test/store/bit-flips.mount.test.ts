@@ -45,7 +45,7 @@ const draft = (n, size, isSealed) => store.transact((tx) => {
 for (let n = 1; n <= 60; n++) {
   const size = [100, 3000, 50000][n % 3] + n;
   const kind = n > 50 ? 3 : n % 4;
-  if (n === 51) await store.settle();
+  if (n === 51) await store.drain();
   if (kind >= 2) { draft(n, size, true); continue; }
   if (kind === 1 && size > 4096) {
     // Own ranges over a base, pushed: a version in layers.
@@ -75,7 +75,7 @@ for (let n = 1; n <= 60; n++) {
   }
 }
 // A frozen draft has its marks a moment after it was frozen, a version in layers when they are settled.
-await contents.settleLayers(new AbortController().signal);
+await contents.mergeLayers(new AbortController().signal);
 const isMarked = ([id, { kind, where }]) => kind === 'version' || where !== 'file' || [...store.scan('blocks', id)].length > 0;
 while (![...store.all('content')].every(isMarked)) await new Promise(setImmediate);
 contents.collect();

@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { BLOCK_BYTES, type ContentId, type ResourceUrl, type VersionUrl } from '../../src/base/vocabulary.ts';
-import { sharesOf } from '../../src/bytes/cache-budget.ts';
+import { sharesOf } from '../../src/bytes/cache-eviction.ts';
 import type { ContentStoreDeps, ContentStoreOptions } from '../../src/bytes/content-store.ts';
 import { countReference } from '../../src/store/node-table.ts';
 import { type ContentPlace, openPlace, referredVersion } from './content-place.ts';
@@ -129,7 +129,7 @@ test('a long list of names does not evict everything in vain', async () => {
   place.store.transact((tx) => {
     for (let n = 0; n < 2000; n++) tx.put('meta', `row ${n}`, 'x'.repeat(1500));
   });
-  await place.store.settle();
+  await place.store.drain();
   await stop(place);
   const again = await open({ cacheBytes: 2 * MIB }, place.directory);
   expect(onDisk(again.directory).index).toBeGreaterThan(2 * MIB);
@@ -189,7 +189,7 @@ test.each([
   // As housekeeping does it.
   for (let round = 0; round < 2; round++) {
     contents.collect();
-    await contents.settleLayers(new AbortController().signal);
+    await contents.mergeLayers(new AbortController().signal);
   }
 
   expect(onDisk(place.directory).files).toBe(0);

@@ -45,7 +45,7 @@ async function abandoned(count: number) {
 test('a long row of contents that nothing refers to is gone through once, not from its beginning for each portion', async () => {
   const { inner, contents, ids, isThere, reads } = await abandoned(3_000);
   const held = ids.slice(0, 500).map((id) => contents.lease(id));
-  await inner.settle();
+  await inner.drain();
 
   let portions = 1;
   while (contents.collect()) portions += 1;

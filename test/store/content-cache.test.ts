@@ -394,7 +394,7 @@ test('a crash between the record of an adoption and the move of the file costs n
   const second = await open({}, first.directory);
   expectBytes(second.contents.readAll(id, ALL), bytes);
   await second.contents.takeStock(new AbortController().signal);
-  await second.contents.settleLayers(new AbortController().signal);
+  await second.contents.mergeLayers(new AbortController().signal);
   expectBytes(second.contents.readAll(id, ALL), bytes);
   await stop(second);
 });

@@ -90,10 +90,10 @@ for (let n = 1; n <= 3; n++) {
     await sync(50, above);
   }
   if (n < 3) store.transact((tx) => contents.adopt(tx, draft, file + n + '/version/1', file + n));
-  if (n < 2) await contents.settleLayers(never);
+  if (n < 2) await contents.mergeLayers(never);
   fetched(n + 20, 300000);
 }
-await store.settle();
+await store.drain();
 process.exit(0);
 `;
 
@@ -143,7 +143,7 @@ async function problemOf(directory, { names, over, bootId }) {
       for (const problem of checkStore(store)) return problem;
       // As a start goes on.
       await contents.takeStock(new AbortController().signal);
-      await contents.settleLayers(new AbortController().signal);
+      await contents.mergeLayers(new AbortController().signal);
     }
     return null;
   } finally {

@@ -285,7 +285,7 @@ class Life {
         this.adopt();
         break;
       case 'settle':
-        await this.contents.settleLayers(new AbortController().signal);
+        await this.contents.mergeLayers(new AbortController().signal);
         break;
       case 'collect':
         this.contents.collect();
@@ -328,7 +328,7 @@ test.each(SEEDS)(
     }
     life.read(0, life.file.bytes.byteLength);
     life.adopt();
-    await life.contents.settleLayers(new AbortController().signal);
+    await life.contents.mergeLayers(new AbortController().signal);
     life.lease?.release();
     life.lease = null;
     if (life.current !== null) {

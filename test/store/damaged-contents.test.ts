@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { createLogger, silentLogger } from '../../src/base/log.ts';
 import type { ContentId, ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
-import { keepHouse } from '../../src/bytes/content-maintenance.ts';
+import { maintainContents } from '../../src/bytes/content-maintenance.ts';
 import { ContentStore } from '../../src/bytes/content-store.ts';
 import { countReference } from '../../src/store/node-table.ts';
 import type { StoreWriter } from '../../src/store/tables.ts';
@@ -169,7 +169,7 @@ test.each([SMALL, SIZE])(
     for (const id of ids) place.adopt(id);
     store.damage('content', ids[0] as ContentId);
 
-    for (let round = 0; round < 3; round++) await place.contents.settleLayers(never);
+    for (let round = 0; round < 3; round++) await place.contents.mergeLayers(never);
 
     expect(ids.slice(1).map((id) => place.contents.record(id)?.extents)).toEqual([[], [], []]);
     expect(ids.slice(1).every((id) => place.isHere(id))).toBe(true);
@@ -188,7 +188,7 @@ test.each([SMALL, SIZE])(
     place.adopt(over);
     store.damage('content', base);
 
-    await place.contents.settleLayers(never);
+    await place.contents.mergeLayers(never);
 
     expect(place.contents.record(over)).toMatchObject({ base: null, extents: [] });
     expect(place.isHere(over)).toBe(false);
@@ -279,7 +279,7 @@ test('stock that could not be taken for a passing reason is taken later, and the
   const clock = new ManualClock();
   const stop = new AbortController();
   setMaxListeners(0, stop.signal);
-  const house = keepHouse(place.contents, { clock, log: silentLogger }, stop.signal);
+  const house = maintainContents(place.contents, { clock, log: silentLogger }, stop.signal);
   const evicted = () => ids.filter((id) => !place.isHere(id)).length;
   for (let second = 0; second < 600 && evicted() === 0; second++) {
     clock.advance(1_000);
@@ -306,9 +306,9 @@ test('stock that cannot be taken is tried again after a pause that grows, and th
       collected += 1;
       return false;
     },
-    settleLayers: async () => {},
+    mergeLayers: async () => {},
   };
-  const house = keepHouse(contents, { clock, log: silentLogger }, stop.signal);
+  const house = maintainContents(contents, { clock, log: silentLogger }, stop.signal);
   for (let second = 0; second < 3 * 3600; second += 2) {
     clock.advance(2_000);
     for (let turn = 0; turn < 4; turn++) await new Promise((resolve) => setImmediate(resolve));

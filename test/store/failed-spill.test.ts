@@ -54,7 +54,7 @@ test('what is fetched of a version whose draft once found no room for its file i
   store.transact((tx) => contents.seal(tx, id));
   // It is pushed.
   store.transact((tx) => contents.adopt(tx, id, `${FILE}/version/2` as VersionUrl, FILE));
-  await contents.settleLayers(new AbortController().signal);
+  await contents.mergeLayers(new AbortController().signal);
   contents.collect();
   expect(contents.readAll(id, { start: 0, end: 1001 })?.at(-1)).toBe(9);
 
@@ -109,7 +109,7 @@ test('a write for which the new file of a draft has no room leaves the draft as 
   expect(contents.readAll(id, { start: 0, end: 1100 })).toEqual(bytes);
   // It is pushed, and its file lies where it is looked for and counted.
   store.transact((tx) => contents.adopt(tx, id, `${FILE}/version/2` as VersionUrl, FILE));
-  await contents.settleLayers(new AbortController().signal);
+  await contents.mergeLayers(new AbortController().signal);
   contents.collect();
   expect(contents.usage().cacheBytes).toBe(2 * SIZE_BYTES);
   expect(contents.fetchPath(id)).toContain('/cache/');

@@ -220,7 +220,7 @@ test('a version that was a draft keeps the marks of its own blocks: damage befor
   const kinds = second.contents.pieces(draft, ALL).map(({ kind, length }) => [kind, length / BLOCK_BYTES]);
   expect(kinds[1]).toEqual(['missing', 1]);
   await second.contents.takeStock(new AbortController().signal);
-  await second.contents.settleLayers(new AbortController().signal);
+  await second.contents.mergeLayers(new AbortController().signal);
   expect(second.contents.readAll(draft, { start: BLOCK_BYTES, end: 2 * BLOCK_BYTES })).toBeNull();
   expect(
     Buffer.compare(
@@ -251,7 +251,7 @@ test('an unsettled version is not evicted: below its block lies the hole', async
   first.contents.collect();
   expect(Buffer.compare(first.contents.readAll(draft, ALL) as Uint8Array, bytes)).toBe(0);
 
-  await first.contents.settleLayers(new AbortController().signal);
+  await first.contents.mergeLayers(new AbortController().signal);
   first.contents.collect();
   expect(first.contents.readAll(draft, ALL)).toBeNull();
   await stop(first);

@@ -76,7 +76,7 @@ testUnless(missingRoot())('a full disk refuses new changes as full, keeps what w
   const store = await stores.open(directory, { segmentBytes: 1024 * 1024 });
   let accepted = 0;
   for (; accepted < 200; accepted++) put(store, accepted + 1);
-  await store.settle();
+  await store.drain();
 
   const ballast = join(directory, 'ballast');
   fill(ballast);
@@ -102,7 +102,7 @@ testUnless(missingRoot())('a full disk refuses new changes as full, keeps what w
   for (let id = 1; id <= accepted; id++) expect(isIntact(crashed, id), `value ${id}, after a crash`).toBe(true);
 
   await expect.poll(() => tryPut(store, accepted + 1), { timeout: 10_000, interval: 50 }).toBe(true);
-  await store.settle();
+  await store.drain();
   await store.close();
   const again = await stores.open(directory);
   for (let id = 1; id <= accepted + 1; id++) expect(isIntact(again, id), `value ${id}, healed`).toBe(true);
@@ -114,7 +114,7 @@ testUnless(missingRoot())(
     const directory = smallDisk(12);
     const store = await stores.open(directory, { segmentBytes: 1024 * 1024 });
     for (let id = 1; id <= 20; id++) put(store, id);
-    await store.settle();
+    await store.drain();
     fill(join(directory, 'ballast'));
     for (let id = 21; id <= 200; id++) put(store, id);
 
@@ -131,7 +131,7 @@ async function killedOnFullDisk(): Promise<{ directory: string; ballast: string 
   const origin = stores.directory();
   const store = await stores.open(origin, { segmentBytes: 1024 * 1024 });
   for (let id = 1; id <= 100; id++) put(store, id);
-  await store.settle();
+  await store.drain();
   for (let id = 101; id <= 200; id++) put(store, id);
   const directory = smallDisk(12);
   cpSync(origin, directory, { recursive: true });
@@ -166,7 +166,7 @@ testUnless(missingRoot())(
     const store = await stores.open(directory, { segmentBytes: 1024 * 1024 });
     expect(missingOf(store)).toEqual([1, 2, 3]);
     put(store, 1);
-    await store.settle();
+    await store.drain();
     expect(missingOf(store)).toEqual([2, 3]);
   },
 );
@@ -221,7 +221,7 @@ test('what was learnt while no record could be written is seen, and is recorded 
   put(store, 4);
   const killed = await stores.open(stores.copyOf(directory));
   expect([1, 2, 3, 4].filter((id) => isIntact(killed, id))).toEqual([2, 4]);
-  await store.settle();
+  await store.drain();
   expect([1, 2, 3, 4].filter((id) => isIntact(store, id))).toEqual([2, 4]);
 });
 

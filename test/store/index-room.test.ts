@@ -73,7 +73,7 @@ test.skipIf(missing !== null).each(['MDB_MAP_FULL: Environment mapsize limit rea
       reserve: (fd, sizeBytes) => (isFull ? noRoom() : systemDisk.reserve(fd, sizeBytes)),
     };
     const store = await stores.open(directory, { clock, disk, segmentBytes: SEGMENT_BYTES, openIndex: index.open });
-    await store.settle();
+    await store.drain();
     index.rowsMax = 0;
     isFull = true;
     let last = 0;
@@ -137,7 +137,7 @@ testUnless(missing)(
     const index = new RefusingIndex();
     const clock = new ManualClock();
     const store = await stores.open(stores.directory(), { clock, openIndex: index.open });
-    await store.settle();
+    await store.drain();
     index.rowsMax = 4;
     for (let id = 1; id <= 40; id++) put(store, id, 100);
 
@@ -153,7 +153,7 @@ testUnless(missing)('where LMDB fails for another reason nothing is taken, and r
   index.message = 'MDB_CORRUPTED: Located page was wrong type';
   const clock = new ManualClock();
   const store = await stores.open(stores.directory(), { clock, openIndex: index.open });
-  await store.settle();
+  await store.drain();
   index.rowsMax = 0;
   put(store, 1, 100);
   await until(clock, () => index.refused > 0);
@@ -178,7 +178,7 @@ testUnless(missing)(
     const lines: string[] = [];
     const log = createLogger({ level: 'error', destination: { write: (line) => void lines.push(line) } });
     const store = await stores.open(directory, { clock, openIndex: index.open, log });
-    await store.settle();
+    await store.drain();
     index.rowsMax = 0;
     put(store, 1, 100);
     renameSync(directory, away);
@@ -205,7 +205,7 @@ testUnless(missing)('the map of the index grows with it: what it held, and what 
   let last = 0;
   for (let round = 0; round < 8; round++) {
     for (let more = 0; more < 100; more++) put(store, ++last, LONG_BYTES);
-    await store.settle();
+    await store.drain();
     expect(lost(store, last)).toEqual([]);
   }
   expect(statSync(join(directory, 'index', 'data.mdb')).size).toBeGreaterThan(100 * FIRST_MAP_BYTES);
@@ -237,7 +237,7 @@ describe('a disk with little room', () => {
       },
     };
     const store = await stores.open(directory, { clock, openIndex: index.open, indexRoom: room });
-    await store.settle();
+    await store.drain();
     const before = index.asked;
     for (let id = 1; id <= 1_000; id++) put(store, id, id % 7 === 0 ? 3_000 : 100);
 
@@ -270,7 +270,7 @@ describe('a disk with little room', () => {
         },
       };
       const store = await stores.open(stores.directory(), { clock, openIndex: index.open, indexRoom: room });
-      await store.settle();
+      await store.drain();
       isFull = true;
       const before = index.asked;
       // More than was reserved for the few rows of a new store.
@@ -298,7 +298,7 @@ describe('a disk with little room', () => {
       },
     };
     const store = await stores.open(stores.directory(), { clock, openIndex: index.open, indexRoom: room });
-    await store.settle();
+    await store.drain();
     put(store, 1, 100);
     await until(clock, () => store.pressure() === 0);
 

@@ -53,14 +53,14 @@ test('what LMDB committed and could not sync is written to the disk again before
   const directory = stores.directory();
   const store = await stores.open(directory, { openIndex: openFailing, disk: watchedDisk() });
   for (let n = 0; n < 200; n++) store.transact((tx) => tx.put('meta', `row ${n}`, 'x'.repeat(1500)));
-  await store.settle();
+  await store.drain();
   done.length = 0;
 
   isFailing = true;
   store.transact((tx) => tx.put('meta', 'late', 1));
-  await expect(store.settle()).rejects.toThrow(StorageError);
+  await expect(store.drain()).rejects.toThrow(StorageError);
   const sizeBytes = statSync(join(directory, 'index', 'data.mdb')).size;
-  await store.settle();
+  await store.drain();
 
   const written = done.filter((what) => typeof what === 'number').reduce((sum, bytes) => sum + bytes, 0);
   expect(written).toBe(sizeBytes);
@@ -68,7 +68,7 @@ test('what LMDB committed and could not sync is written to the disk again before
   expect(done.filter((what) => what === 'batch')).toHaveLength(2);
   // Once: it is not in doubt any more.
   store.transact((tx) => tx.put('meta', 'later', 2));
-  await store.settle();
+  await store.drain();
   expect(done.slice(-2)).toEqual(['batch', 'batch']);
   await store.close();
 
@@ -79,13 +79,13 @@ test('what LMDB committed and could not sync is written to the disk again before
 
 test('a commit that is not there needs nothing of the kind', async () => {
   const store = await stores.open(undefined, { openIndex: openRefusing, disk: watchedDisk() });
-  await store.settle();
+  await store.drain();
   done.length = 0;
 
   isFailing = true;
   store.transact((tx) => tx.put('meta', 'late', 1));
-  await expect(store.settle()).rejects.toThrow(StorageError);
-  await store.settle();
+  await expect(store.drain()).rejects.toThrow(StorageError);
+  await store.drain();
 
   expect(done).toEqual(['refused', 'batch']);
 });

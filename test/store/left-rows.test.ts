@@ -57,9 +57,9 @@ test('of a small change that found no room in its file once, no small bytes stay
   const id = written(place, base, new Uint8Array(1000).fill(7));
   pushed(place, id);
   isFull = true;
-  await place.contents.settleLayers(never);
+  await place.contents.mergeLayers(never);
   isFull = false;
-  await place.contents.settleLayers(never);
+  await place.contents.mergeLayers(never);
 
   expect(place.contents.record(id)).toMatchObject({ where: 'file', extents: [], base: null });
   expect(place.contents.readAll(id, { start: 999, end: 1001 })).toEqual(new Uint8Array([7, 9]));
@@ -98,7 +98,7 @@ test('of a file that becomes small because of --inline-max, no row of its map st
 
   const again = await openPlace(stores, { inlineMaxBytes: 128 * 1024 }, first.directory);
   expect(await again.contents.takeStock(never)).toBe(true);
-  await again.contents.settleLayers(never);
+  await again.contents.mergeLayers(never);
 
   expect(again.contents.record(id)?.where).toBe('inline');
   expect([...again.store.scan('blocks', id)]).toEqual([]);

@@ -42,11 +42,11 @@ test('what a start after SIGKILL found committed is there on the next boot as we
   const directory = stores.directory();
   const store = await stores.open(directory);
   store.transact((tx) => tx.put('meta', 'early', 1));
-  await store.settle();
+  await store.drain();
   const before = flushedBy(directory);
   store.transact((tx) => tx.put('meta', 'late', 2));
   await store.sync();
-  await store.settle();
+  await store.drain();
 
   const killed = killedBeforeFlush(directory, before);
   const idle = await stores.open(killed);
@@ -62,14 +62,14 @@ test('what a start after SIGKILL found committed is there on the next boot as we
 test('a store that was killed in the first commit of its index keeps on the disk what is put into it later', async () => {
   const directory = stores.directory();
   const store = await stores.open(directory);
-  await store.settle();
+  await store.drain();
 
   const killed = killedBeforeFlush(directory, Buffer.alloc(FLUSHED.length));
   asOnAnotherBoot();
   const next = await stores.open(killed);
   for (let n = 0; n < 5; n++) {
     next.transact((tx) => tx.put('meta', `${n}`, n));
-    await next.settle();
+    await next.drain();
   }
   expect(statSync(index(killed)).size).toBeLessThan(MIB);
   // The journal has let go of what LMDB has flushed.

@@ -58,7 +58,7 @@ for (let n = 1; n <= 900; n++) {
   });
   fs.writeSync(acks, 'kept ' + n + '\\n');
   if (n % 100 === 99) contents.collect();
-  if (n % 150 === 149) await contents.settleLayers(new AbortController().signal);
+  if (n % 150 === 149) await contents.mergeLayers(new AbortController().signal);
   if (n % 20 === 0) {
     const version = store.get('meta', 'version');
     const start = ((n / 20) % 3) * 131072, end = Math.min(start + 131072, 300000);
@@ -75,7 +75,7 @@ for (let n = 1; n <= 900; n++) {
     fs.writeSync(acks, 'synced ' + n + (drafts.length > 0 ? ' draft' : '') + '\\n');
   }
 }
-await store.settle();
+await store.drain();
 process.exit(0);
 `;
 

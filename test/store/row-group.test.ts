@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { RowGroup } from '../../src/store/row-group.ts';
+import { RowGroup } from '../../src/store/overlay.ts';
 
 class CountedRow {
   /** How often rows were compared. */

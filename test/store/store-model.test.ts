@@ -67,7 +67,7 @@ test.each(SEEDS)('a store behaves as maps that change a record at a time (SEED=%
         await new Promise((resolve) => setImmediate(resolve));
         break;
       case 'settle':
-        await store.settle();
+        await store.drain();
         break;
       case 'reopen':
         if (random.below(4) > 0) break;
@@ -191,7 +191,7 @@ test('a scan of a large folder crosses its chunks without loss, while changes li
   store.transact((tx) => {
     for (let i = 0; i < 1000; i++) tx.put('name', [1 as Inode, name(i)], (i + 10) as Inode);
   });
-  await store.settle();
+  await store.drain();
   store.transact((tx) => {
     for (let i = 0; i < 1000; i += 3) tx.remove('name', [1 as Inode, name(i)]);
     for (let i = 1; i < 1000; i += 3) tx.put('name', [1 as Inode, name(i)], (i + 5000) as Inode);

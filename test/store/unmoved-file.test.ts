@@ -63,7 +63,7 @@ test.each([
     expect(second.contents.readAll(id, { start: 8 * BLOCK_BYTES, end: 8 * BLOCK_BYTES + 1 })).toEqual(
       new Uint8Array([1]),
     );
-    await second.contents.settleLayers(new AbortController().signal);
+    await second.contents.mergeLayers(new AbortController().signal);
     await stop(second);
 
     const third = await openPlace(stores, {}, first.directory, { bootId: 'two' });

@@ -17,7 +17,7 @@ test('what waits in a store that nobody has open is counted, without owning it',
     for (const ino of [5, 6, 7] as Inode[]) tx.put('dirty', ino, { sinceMs: 1, parked: null });
   });
   store.transact((tx) => tx.remove('dirty', 6 as Inode));
-  await store.settle();
+  await store.drain();
   expect(await waitingChanges(directory)).toBe(0); // its owner tells
   await store.close();
   expect(await waitingChanges(directory)).toBe(2);

@@ -131,7 +131,7 @@ describe('[S-discard-1] changes that are given up', () => {
     world.rename('/a/old', '/b/moved');
     world.service.resources.delete(a);
     const sequence = world.marks.nextSequence();
-    world.tree.settleAbsence(world.node('/a').ino, null, sequence, true);
+    world.tree.resolveAbsence(world.node('/a').ino, null, sequence, true);
     world.marks.finish(sequence);
     expect(world.find('/a')).toBeUndefined();
     await world.sync.discard(world.node('/b/moved').ino, 'discard');

@@ -140,7 +140,7 @@ describe.each(['trash', 'forever'] as const)('a file that is deleted by itself (
     await world.quiet();
     const [look] = world.service.pending.splice(0);
 
-    expect(world.tree.settleAbsence(ino, null, world.marks.nextSequence(), true)).toBe('removed');
+    expect(world.tree.resolveAbsence(ino, null, world.marks.nextSequence(), true)).toBe('removed');
     look?.settle({ type: 'answer' });
     await world.quiet();
 

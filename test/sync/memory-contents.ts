@@ -139,7 +139,7 @@ export class MemoryContents implements Contents {
     tx.put('version', version, draft);
   }
 
-  async settleLayers(): Promise<void> {}
+  async mergeLayers(): Promise<void> {}
 
   overBudgetBytes(): number {
     return 0;

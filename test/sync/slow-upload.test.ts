@@ -60,7 +60,7 @@ test('a change over one that was sent just before is sent whole, however long it
   await until('putVersionData');
 
   // What housekeeping does meanwhile, every few seconds.
-  await world.tower.contents.settleLayers(never);
+  await world.tower.contents.mergeLayers(never);
   for (let round = 0; round < 10; round++) {
     world.clock.advance(60_000);
     world.tower.contents.collect();

@@ -512,7 +512,7 @@ class Run {
           for (const question of questions) {
             const found = service.resources.get(question.resource);
             const answer = found === undefined ? null : service.look(question.resource);
-            tree.settleAbsence(question.ino, answer, sequence, true);
+            tree.resolveAbsence(question.ino, answer, sequence, true);
           }
           marks.finish(sequence);
           return `${ino}`;

@@ -201,7 +201,7 @@ export class SyncWorld {
         const sequence = this.marks.nextSequence();
         const outcome = this.tree.merge(ino, entries, sequence, this.clock.nowMs(), null);
         for (const question of outcome.questions) {
-          this.tree.settleAbsence(question.ino, this.service.look(question.resource), sequence, true);
+          this.tree.resolveAbsence(question.ino, this.service.look(question.resource), sequence, true);
         }
         this.marks.finish(sequence);
         entries = outcome.postponed.length > 0 ? this.service.listing(resource) : [];

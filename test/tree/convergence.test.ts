@@ -100,7 +100,7 @@ class Mount {
         this.request(next);
         this.#merge(this.#late.pop() as Late);
       } else {
-        tree.settleAbsence(next, null, marks.nextSequence(), true);
+        tree.resolveAbsence(next, null, marks.nextSequence(), true);
       }
     }
   }
@@ -142,7 +142,7 @@ class Mount {
     const parent = tree.node(local.parent)?.remote?.resource;
     if (parent === undefined) return false;
     if (!service.has(parent)) {
-      tree.settleAbsence(local.parent, null, marks.nextSequence(), true);
+      tree.resolveAbsence(local.parent, null, marks.nextSequence(), true);
       return true;
     }
     if (remote !== null && !service.has(remote.resource)) {
@@ -201,7 +201,7 @@ class Mount {
         const parent = tree.nodeOf(above.parent as ResourceUrl);
         if (parent !== undefined) tree.mergePart(parent.ino, [above], marks.nextSequence(), 0, null);
       }
-      tree.settleAbsence(ino, answer, marks.nextSequence(), true);
+      tree.resolveAbsence(ino, answer, marks.nextSequence(), true);
     }
     tree.mergePart(folder, postponed, sequence, requestedMs, null);
     marks.finish(sequence);

@@ -82,7 +82,7 @@ function list(
   const { tree, marks, clock } = fixture;
   const sequence = marks.nextSequence();
   const { questions, postponed } = tree.merge(folder, entries, sequence, clock.nowMs(), clock.nowMs());
-  for (const { ino, resource } of questions) tree.settleAbsence(ino, answer(resource), sequence, true);
+  for (const { ino, resource } of questions) tree.resolveAbsence(ino, answer(resource), sequence, true);
   tree.mergePart(folder, postponed, sequence, clock.nowMs(), clock.nowMs());
   marks.finish(sequence);
 }

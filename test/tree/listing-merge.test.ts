@@ -118,7 +118,7 @@ describe('one attribute changed here × one changed there', () => {
     const outcome = merge(fixture, ROOT_INODE, [...folders, ...now[there]]);
     for (const question of outcome.questions) {
       const answer = there === 'moved' ? { ...x, parent: folders[0]?.url ?? null } : null;
-      tree.settleAbsence(question.ino, answer, marks.nextSequence(), true);
+      tree.resolveAbsence(question.ino, answer, marks.nextSequence(), true);
     }
     merge(fixture, one, listed);
     merge(fixture, two, []);
@@ -230,7 +230,7 @@ describe('names from the service', () => {
     const fixture = makeTree();
     merge(fixture, ROOT_INODE, [a, b, c]);
     const { questions } = merge(fixture, ROOT_INODE, [b, c]);
-    for (const { ino } of questions) fixture.tree.settleAbsence(ino, null, fixture.marks.nextSequence(), true);
+    for (const { ino } of questions) fixture.tree.resolveAbsence(ino, null, fixture.marks.nextSequence(), true);
     merge(fixture, ROOT_INODE, [b, c]);
     expect(namesIn(fixture.tree, ROOT_INODE)).toEqual(['a (2).txt', 'a.txt']);
     expect(namesAfter([b, c])).toEqual(['a (2).txt=3', 'a.txt=2']);
@@ -244,7 +244,7 @@ describe('names from the service', () => {
     merge(fixture, d, [file('1', 'x')]);
     const moved = child(fixture, ROOT_INODE, 'x').ino;
     const answer = { ...file('2', 'x'), parent: folder('d', 'd').url };
-    expect(tree.settleAbsence(moved, answer, marks.nextSequence(), true)).toBe('moved');
+    expect(tree.resolveAbsence(moved, answer, marks.nextSequence(), true)).toBe('moved');
     merge(fixture, d, [file('1', 'x'), file('2', 'x')]);
     expect(namesIn(tree, d)).toEqual(['x', 'x (2)']);
     tree.remove(d, 'x', 'file');
@@ -304,7 +304,7 @@ describe('names from the service', () => {
     const outcome = merge(fixture, ROOT_INODE, [replacement]);
     expect(outcome.postponed).toEqual([replacement]);
     expect(outcome.questions).toHaveLength(1);
-    tree.settleAbsence(outcome.questions[0]?.ino as Inode, null, marks.nextSequence(), true);
+    tree.resolveAbsence(outcome.questions[0]?.ino as Inode, null, marks.nextSequence(), true);
     tree.mergePart(ROOT_INODE, outcome.postponed, marks.nextSequence(), START_MS, null);
     expect(child(fixture, ROOT_INODE, 'a').remote?.resource).toBe(replacement.url);
     expect(namesIn(tree, ROOT_INODE)).toEqual(['a']);
@@ -340,7 +340,7 @@ describe('absence', () => {
     expect(namesIn(fixture.tree, ROOT_INODE)).toEqual(['a', 'b']);
     const answer = { ...file('1', 'a'), parent: fixture.tree.node(ROOT_INODE)?.remote?.resource ?? null };
     const a = child(fixture, ROOT_INODE, 'a').ino;
-    expect(fixture.tree.settleAbsence(a, answer, fixture.marks.nextSequence(), true)).toBe('kept');
+    expect(fixture.tree.resolveAbsence(a, answer, fixture.marks.nextSequence(), true)).toBe('kept');
     expect(namesIn(fixture.tree, ROOT_INODE)).toEqual(['a', 'b']);
   });
 
@@ -360,8 +360,8 @@ describe('absence', () => {
     const lock = localFile(tree, d, '.lock.swp').ino;
     tree.rename(ROOT_INODE, 'mine', d, 'moved in', 'replace');
 
-    expect(tree.settleAbsence(d, null, marks.nextSequence(), true)).toBe('kept');
-    expect(tree.settleAbsence(e, null, marks.nextSequence(), true)).toBe('removed');
+    expect(tree.resolveAbsence(d, null, marks.nextSequence(), true)).toBe('kept');
+    expect(tree.resolveAbsence(e, null, marks.nextSequence(), true)).toBe('removed');
     expect(namesIn(tree, ROOT_INODE)).toEqual(['d/']);
     expect(namesIn(tree, d)).toEqual(['.lock.swp', 'moved in', 's/', 'written']);
     expect(namesIn(tree, s)).toEqual(['made here']);
@@ -384,7 +384,7 @@ describe('absence', () => {
     merge(fixture, child(fixture, ROOT_INODE, 'd').ino, []);
     tree.remove(ROOT_INODE, 'd', 'folder');
     const { ino } = child(fixture, ROOT_INODE, 'x');
-    expect(tree.settleAbsence(ino, { ...x, parent: d.url }, marks.nextSequence(), true)).toBe('moved');
+    expect(tree.resolveAbsence(ino, { ...x, parent: d.url }, marks.nextSequence(), true)).toBe('moved');
     expect(namesIn(tree, ROOT_INODE)).toEqual(['d/']);
     expect(namesIn(tree, child(fixture, ROOT_INODE, 'd').ino)).toEqual(['x']);
     checkStore(fixture.store);
@@ -398,7 +398,7 @@ describe('absence', () => {
     merge(fixture, d, [file('1', 'busy'), file('2', 'idle')]);
     const busy = child(fixture, d, 'busy');
     marks.begin(busy.ino);
-    expect(tree.settleAbsence(d, null, marks.nextSequence(), true)).toBe('kept');
+    expect(tree.resolveAbsence(d, null, marks.nextSequence(), true)).toBe('kept');
     expect(namesIn(tree, d)).toEqual(['busy']);
     expect(tree.node(busy.ino)).toEqual(busy);
     expect(tree.node(d)?.remote).toBeNull();
@@ -415,9 +415,9 @@ describe('absence', () => {
       d,
       Array.from({ length: 1100 }, (_, i) => file(`f${i}`, `f${i}`)),
     );
-    expect(tree.settleAbsence(d, null, marks.nextSequence(), false)).toBe('held');
+    expect(tree.resolveAbsence(d, null, marks.nextSequence(), false)).toBe('held');
     expect(namesIn(tree, d)).toHaveLength(1100);
-    expect(tree.settleAbsence(d, null, marks.nextSequence(), true)).toBe('removed');
+    expect(tree.resolveAbsence(d, null, marks.nextSequence(), true)).toBe('removed');
     expect(namesIn(tree, ROOT_INODE)).toEqual([]);
     checkStore(fixture.store);
   });
@@ -425,7 +425,7 @@ describe('absence', () => {
   it('of the root is never believed', () => {
     const fixture = makeTree();
     merge(fixture, ROOT_INODE, [file('1', 'a')]);
-    expect(fixture.tree.settleAbsence(ROOT_INODE, null, fixture.marks.nextSequence(), true)).toBe('held');
+    expect(fixture.tree.resolveAbsence(ROOT_INODE, null, fixture.marks.nextSequence(), true)).toBe('held');
     expect(namesIn(fixture.tree, ROOT_INODE)).toEqual(['a']);
   });
 
@@ -435,7 +435,7 @@ describe('absence', () => {
     merge(fixture, ROOT_INODE, [folder('d', 'd'), file('1', 'a')]);
     const a = child(fixture, ROOT_INODE, 'a').ino;
     const answer = { ...file('1', 'a'), parent: folder('unseen', 'unseen').url };
-    expect(tree.settleAbsence(a, answer, marks.nextSequence(), true)).toBe('removed');
+    expect(tree.resolveAbsence(a, answer, marks.nextSequence(), true)).toBe('removed');
     const d = child(fixture, ROOT_INODE, 'd').ino;
     merge(fixture, d, [folder('unseen', 'unseen')]);
     merge(fixture, child(fixture, d, 'unseen').ino, [file('1', 'a')]);
@@ -662,7 +662,7 @@ describe('folders that were moved into each other', () => {
     const ours = child(fixture, gone.ino, 'A');
     merge(fixture, ours.ino, []);
     tree.rename(gone.ino, 'A', theirs.ino, 'A', 'replace');
-    tree.settleAbsence(gone.ino, null, marks.nextSequence(), true);
+    tree.resolveAbsence(gone.ino, null, marks.nextSequence(), true);
 
     merge(fixture, ours.ino, [b]);
 

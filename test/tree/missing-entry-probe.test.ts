@@ -23,7 +23,7 @@ async function ask(fixture: Fixture, entries: Parameters<typeof merge>[2], servi
   const { tree, marks, clock } = fixture;
   const { questions } = merge(fixture, ROOT_INODE, entries);
   const asking = new MissingEntryProbe({ tree, listing: service, marks, clock });
-  for (const question of questions) await asking.settle(question, never);
+  for (const question of questions) await asking.resolve(question, never);
 }
 
 test('an answer about a resource says nothing of the one that the file took over meanwhile', async () => {

@@ -3,7 +3,7 @@ import { rmSync } from 'node:fs';
 const ENDING: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM', 'SIGHUP'];
 
 /** Temporary files of a command, removed even when a signal ends it. A half-written file in a mount would be pushed. */
-export class LeftBehind {
+export class CleanupOnSignal {
   readonly #paths = new Set<string>();
   readonly #end = (signal: NodeJS.Signals): void => {
     // Synchronous, so that no other work of this process runs in between.

@@ -8,7 +8,7 @@ import { exitCode } from '../../mount/exit-codes.ts';
 import { visible } from '../../mount/mount-event.ts';
 import type { CommandOutput } from '../command-output.ts';
 import { DOCUMENTS_MS_MAX, type ServiceDeps, withService } from '../service-access.ts';
-import { LeftBehind } from './cleanup-on-signal.ts';
+import { CleanupOnSignal } from './cleanup-on-signal.ts';
 import { findFileInMount, findInMount } from './file-in-mount.ts';
 import { chooseVersion, namedVersions, parseVersionOf } from './version-choice.ts';
 import { fetchVersion } from './version-fetch.ts';
@@ -28,8 +28,8 @@ const PIPE_CLOSED = 141;
 /** `cfs diff FILE@V1 FILE@V2`: hands both to the user's own program. Exit code: ok where that says that they are the same. */
 export async function diffCommand(deps: ServiceDeps & CommandOutput, flags: DiffFlags): Promise<number> {
   const directory = await mkdtemp(join(tmpdir(), 'cfs-diff-'));
-  const leftBehind = new LeftBehind();
-  leftBehind.add(directory);
+  const cleanup = new CleanupOnSignal();
+  cleanup.add(directory);
   try {
     const before = await onDisk(deps, flags.before, join(directory, 'a'));
     const after = await onDisk(deps, flags.after, join(directory, 'b'));
@@ -43,7 +43,7 @@ export async function diffCommand(deps: ServiceDeps & CommandOutput, flags: Diff
     );
   } finally {
     await rm(directory, { recursive: true, force: true });
-    leftBehind.dispose();
+    cleanup.dispose();
   }
 }
 

@@ -11,7 +11,7 @@ import { visible } from '../../mount/mount-event.ts';
 import type { CommandOutput } from '../command-output.ts';
 import { DOCUMENTS_MS_MAX, type ServiceDeps, withService } from '../service-access.ts';
 import type { ServiceWait } from '../service-wait.ts';
-import { LeftBehind } from './cleanup-on-signal.ts';
+import { CleanupOnSignal } from './cleanup-on-signal.ts';
 import { findFileInMount, type InMount } from './file-in-mount.ts';
 import { chooseVersion, namedVersions, parseVersionOf } from './version-choice.ts';
 import { fetchVersion } from './version-fetch.ts';
@@ -40,8 +40,8 @@ export async function restoreCommand(deps: ServiceDeps & CommandOutput, flags: R
   await mkdir(directory, { recursive: true, mode: 0o700 });
   await removeSpoolsOfTheDead(directory);
   const spool = join(directory, `${process.pid}`);
-  const leftBehind = new LeftBehind();
-  leftBehind.add(spool);
+  const cleanup = new CleanupOnSignal();
+  cleanup.add(spool);
   try {
     const { name, version } = await withService(deps, found.mount.name, async (service) => {
       const signal = AbortSignal.timeout(DOCUMENTS_MS_MAX);
@@ -50,8 +50,8 @@ export async function restoreCommand(deps: ServiceDeps & CommandOutput, flags: R
       await fetchVersion({ service, output: deps, wait: deps.wait }, chosen, spool);
       return chosen;
     });
-    if (flags.to === null) await replace(spool, found, leftBehind, deps.wait);
-    else await copyNew(spool, found, target, leftBehind);
+    if (flags.to === null) await replace(spool, found, cleanup, deps.wait);
+    else await copyNew(spool, found, target, cleanup);
     const size = formatBytes(version.sizeBytes);
     deps.print(
       flags.to === null
@@ -61,7 +61,7 @@ export async function restoreCommand(deps: ServiceDeps & CommandOutput, flags: R
     return exitCode('ok');
   } finally {
     await rm(spool, { force: true });
-    leftBehind.dispose();
+    cleanup.dispose();
   }
 }
 
@@ -86,14 +86,14 @@ function newFileAt(path: string, name: string): string {
  * Saves like an editor: a new file beside it, then a rename. Readers see one of the two. The rename throws away
  * what the service does not have, so what counts is what is pending then, not what was before a fetch of minutes.
  */
-async function replace(spool: string, found: InMount, leftBehind: LeftBehind, wait: ServiceWait): Promise<void> {
+async function replace(spool: string, found: InMount, cleanup: CleanupOnSignal, wait: ServiceWait): Promise<void> {
   const { place } = found;
   // A name that never travels: what SIGKILL leaves of it stays on this machine.
   const name = `._${[...basename(place)].slice(0, 40).join('')}.${process.pid}.cfs-restore`;
   const fresh = join(dirname(place), name);
   const { socketPath } = found.mount;
   const { path } = found.located;
-  leftBehind.add(fresh);
+  cleanup.add(fresh);
   for (let tries = 0; tries < TRIES_MAX; tries++) {
     // Before the copy: that one does not lie there for the minutes of an upload.
     await push(found, wait);
@@ -131,7 +131,7 @@ function isLink({ located }: InMount): boolean {
   return located.kind === 'symlink';
 }
 
-async function copyNew(spool: string, found: InMount, target: string, leftBehind: LeftBehind): Promise<void> {
+async function copyNew(spool: string, found: InMount, target: string, cleanup: CleanupOnSignal): Promise<void> {
   if (isLink(found)) {
     await symlink(await readFile(spool), target);
     return;
@@ -139,9 +139,9 @@ async function copyNew(spool: string, found: InMount, target: string, leftBehind
   try {
     // Created exclusively first, then filled: a file that another process created at the same time is never overwritten.
     await (await open(target, 'wx')).close();
-    leftBehind.add(target);
+    cleanup.add(target);
     await copyFile(spool, target);
-    leftBehind.delete(target);
+    cleanup.delete(target);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') await rm(target, { force: true });
     throw error;

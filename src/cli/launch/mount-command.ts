@@ -7,7 +7,7 @@ import { unknownVariables } from '../../config/variables.ts';
 import { callControl } from '../../control/client.ts';
 import { isMtabReadable, MTAB_CURE } from '../../kernel/fusermount.ts';
 import { chooseAccount } from '../../mount/account-file.ts';
-import { type MountWords, NO_MOUNT_WORDS } from '../../mount/dash-o-options.ts';
+import { type DashOOptions, NO_DASH_O_OPTIONS } from '../../mount/dash-o-options.ts';
 import { exitCode } from '../../mount/exit-codes.ts';
 import { launchMount } from '../../mount/launch.ts';
 import { visible } from '../../mount/mount-event.ts';
@@ -21,7 +21,7 @@ export interface MountFlags {
   readonly directory: string;
   readonly account: string | null;
   readonly foreground: boolean;
-  readonly words: MountWords;
+  readonly words: DashOOptions;
 }
 
 /**
@@ -126,7 +126,7 @@ export function mountRequest(
     readonly directory: string;
     readonly account: string;
     readonly foreground: boolean;
-    readonly words?: MountWords;
+    readonly words?: DashOOptions;
   },
 ): MountRequest {
   const files = accountPaths(deps.paths, flags.account);
@@ -146,7 +146,7 @@ export function mountRequest(
     bootSocketPath,
     logFile,
     options: deps.options,
-    words: flags.words ?? NO_MOUNT_WORDS,
+    words: flags.words ?? NO_DASH_O_OPTIONS,
     foreground: flags.foreground,
   };
 }
