@@ -113,7 +113,7 @@ test('without /etc/mtab an ordinary user hears at the mount, at the unmount and 
     'user',
     `mount -t tmpfs none '${home.path('etc')}'
     cp -a /etc/. '${home.path('etc')}'
-    rm '${home.path('etc/mtab')}'
+    rm -f '${home.path('etc/mtab')}'
     mount --rbind '${home.path('etc')}' /etc
     cfs_mount "$1"
     cfs umount "$1" || echo "code $?"
