@@ -221,7 +221,7 @@ async function transfers(results) {
     const idle = (await answered(server)).now;
     let firstPeak = 0;
     for (let round = 0; round < ROUNDS; round++) {
-      const file = await service.createFile(user.magicBriefcase, `large ${round}`, 'application/octet-stream');
+      const file = await service.createFile(user.home, `large ${round}`, 'application/octet-stream');
       const ours = await service.createVersion(file);
       const theirs = await service.createVersion(file);
       const timed = async (act) => {
@@ -299,7 +299,7 @@ async function liveBuffers(service, transfer, user, pieces, target) {
     most = Math.max(most, process.memoryUsage().arrayBuffers);
   }, 20);
   const { signal } = new AbortController();
-  const file = await service.createFile(user.magicBriefcase, 'measured', 'application/octet-stream');
+  const file = await service.createFile(user.home, 'measured', 'application/octet-stream');
   const version = await service.createVersion(file);
   await transfer.uploads.putVersionData(version, 0, pieces, signal);
   const whole = { start: 0, end: BYTES };

@@ -133,6 +133,24 @@ test('every import goes down the layers', () => {
   expect(brokenLayers(allImports)).toEqual([]);
 });
 
+/** The implementation of the service's contract; `remote/open-service` chooses it, the doctor examines its connection. */
+const NAMES_HTTP: readonly string[] = ['src/remote/open-service.ts', 'src/cli/doctor/service-check.ts'];
+
+test('outside remote/http only the place that opens a service, and the doctor, name the implementation', () => {
+  const naming = allImports.filter(
+    ({ file, specifier }) =>
+      !file.startsWith('src/remote/http/') && join(dirname(file), specifier).startsWith('src/remote/http/'),
+  );
+
+  expect([...new Set(naming.map(({ file }) => file))].sort()).toEqual([...NAMES_HTTP].sort());
+});
+
+test('the contract of a service imports base alone', () => {
+  const imports = allImports.filter(({ file }) => file === 'src/remote/contract.ts');
+
+  expect(imports.map(({ specifier }) => dirname(specifier))).toEqual(imports.map(() => '../base'));
+});
+
 test('every third-party package stays in its home', () => {
   expect(strayPackages(allImports)).toEqual([]);
 });

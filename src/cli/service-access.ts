@@ -4,7 +4,8 @@ import { programVersion } from '../base/program-version.ts';
 import { accountPaths, type Paths } from '../config/paths.ts';
 import { readAccountFile } from '../mount/account-file.ts';
 import { routeTo } from '../mount/service-route.ts';
-import { HttpService } from '../remote/http/http-service.ts';
+import type { RemoteService } from '../remote/contract.ts';
+import { openService } from '../remote/open-service.ts';
 import { settledOptions } from './option-flags.ts';
 import type { ServiceWait } from './service-wait.ts';
 
@@ -29,10 +30,10 @@ export const DOCUMENTS_MS_MAX = 60_000;
 export async function withService<T>(
   deps: ServiceDeps,
   name: string,
-  use: (service: HttpService) => Promise<T>,
+  use: (service: RemoteService) => Promise<T>,
 ): Promise<T> {
   const account = readAccountFile(accountPaths(deps.paths, name).accountFile);
-  const service = new HttpService({
+  const service = openService({
     baseUrl: account.origin,
     keys: account,
     refreshToken: account.refreshToken,

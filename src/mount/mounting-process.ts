@@ -15,8 +15,8 @@ import { ControlServer } from '../control/server.ts';
 import type { ConnectionStatus, PinnedPath, Status, SyncProgress } from '../control/status-model.ts';
 import type { PublicLinks } from '../fs/cloud-attributes.ts';
 import { abandonMount } from '../kernel/abandon.ts';
-import { AccountTree } from '../remote/http/account-tree.ts';
-import { HttpService } from '../remote/http/http-service.ts';
+import type { RemoteService } from '../remote/contract.ts';
+import { openService } from '../remote/open-service.ts';
 import { SCHEMA_VERSION } from '../store/schema-version.ts';
 import type { RemoteChanges, UploadService } from '../sync/remote-changes.ts';
 import { createTransfer, type Transfer } from '../transfer/transfer.ts';
@@ -24,6 +24,7 @@ import type { TransferState } from '../transfer/transfer-queue.ts';
 import { Names } from '../tree/names.ts';
 import type { RemoteListing } from '../tree/remote-listing.ts';
 import { type Account, readAccountFile } from './account-file.ts';
+import { capableOptions } from './capable-options.ts';
 import { unmountWhenKilled } from './auto-unmount.ts';
 import { DesktopNotices } from './desktop-notices.ts';
 import { EventPrinter } from './event-printer.ts';
@@ -75,7 +76,7 @@ class MountingProcess {
   readonly #version = programVersion();
   readonly #startedMs = systemClock.nowMs();
   readonly #route: ServiceRoute;
-  readonly #service: HttpService;
+  readonly #service: RemoteService;
   readonly #transfer: Transfer;
   readonly #watch: WorkerWatch;
   readonly #port: Port;
@@ -108,7 +109,7 @@ class MountingProcess {
       this.#end = resolve;
     });
     this.#connection = { state: 'online', sinceMs: this.#startedMs, reason: null };
-    this.#service = new HttpService({
+    this.#service = openService({
       baseUrl: account.origin,
       keys: account,
       refreshToken: account.refreshToken,
@@ -121,6 +122,7 @@ class MountingProcess {
       onSignedIn: () => this.#signedIn(),
     });
     const service = this.#service;
+    const options = capableOptions(request.options, service);
     this.#signIns = new SignInWatch({
       accountFile: request.accountFile,
       inUse: account,
@@ -141,22 +143,20 @@ class MountingProcess {
     const shownName = (name: string) => names.toFileName(name);
     this.#transfer = createTransfer({
       service,
-      ...(request.options.root === 'account' && {
-        account: new AccountTree({ service, baseUrl: account.origin, shownName }),
-      }),
+      reading: (options.root === 'account' ? service.wholeAccount?.view(shownName) : null) ?? service,
       clock: systemClock,
       log: log.child({ part: 'transfer' }),
-      transfers: request.options.connections,
-      uploads: request.options.transfers,
+      transfers: options.connections,
+      uploads: options.transfers,
       limits: {
-        upBytesPerSecond: request.options.upLimitBytes,
-        downBytesPerSecond: request.options.downLimitBytes,
+        upBytesPerSecond: options.upLimitBytes,
+        downBytesPerSecond: options.downLimitBytes,
       },
     });
     this.#transfer.connectivity.onChange(({ online }) => this.#connectionChanged(online));
 
     const start: WorkerStart = {
-      request,
+      request: { ...request, options },
       accountName: `${account.username} (${account.origin})`,
       owner: { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 },
     };
@@ -247,8 +247,9 @@ class MountingProcess {
     const deps = { socketPath, bootSocketPath, clock: systemClock };
     const { planted } = await afterHandover(deps, () => this.#mount.open());
     if (!planted) {
-      const { magicBriefcase, syncFolders } = await this.#service.user(AbortSignal.timeout(30_000));
-      await this.#mount.plant(this.#request.options.root === 'account' ? syncFolders : magicBriefcase);
+      const signal = AbortSignal.timeout(30_000);
+      const whole = this.#request.options.root === 'account' ? this.#service.wholeAccount : null;
+      await this.#mount.plant(whole === null ? (await this.#service.user(signal)).home : await whole.top(signal));
     }
     await this.#control.listen();
     try {

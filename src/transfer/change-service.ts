@@ -1,14 +1,15 @@
 import type { RemoteEntry, RemoteResource } from '../base/resources.ts';
 import type { NodeKind, ResourceUrl } from '../base/vocabulary.ts';
-import type { HttpService } from '../remote/http/http-service.ts';
+import { missingCapability } from '../remote/capability.ts';
+import type { RemoteService } from '../remote/contract.ts';
 import type { Connectivity } from './connectivity.ts';
 
 /** What the sync needs to change names (`RemoteChanges`), across the threads. */
 export class ChangeService {
-  readonly #service: HttpService;
+  readonly #service: RemoteService;
   readonly #connectivity: Connectivity;
 
-  constructor(options: { service: HttpService; connectivity: Connectivity }) {
+  constructor(options: { service: RemoteService; connectivity: Connectivity }) {
     this.#service = options.service;
     this.#connectivity = options.connectivity;
   }
@@ -22,7 +23,9 @@ export class ChangeService {
   }
 
   copyFile(source: ResourceUrl, parent: ResourceUrl, name: string, signal: AbortSignal): Promise<ResourceUrl> {
-    return this.#connectivity.watched(() => this.#service.copyFile(source, parent, name, signal));
+    const { copies } = this.#service;
+    if (copies === null) return Promise.reject(missingCapability('copyFile', 'copies no files'));
+    return this.#connectivity.watched(() => copies.copyFile(source, parent, name, signal));
   }
 
   relocate(
@@ -36,7 +39,9 @@ export class ChangeService {
   }
 
   async moveToTrash(url: ResourceUrl, kind: NodeKind, name: string, signal: AbortSignal): Promise<void> {
-    await this.#gone(() => this.#service.moveToTrash(url, kind, name, signal), signal);
+    const { trash } = this.#service;
+    if (trash === null) throw missingCapability('moveToTrash', 'has no trash');
+    await this.#gone(() => trash.moveToTrash(url, kind, name, signal), signal);
   }
 
   async deleteForever(url: ResourceUrl, kind: NodeKind, signal: AbortSignal): Promise<void> {

@@ -1,7 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
-import type { AccountTree } from '../remote/http/account-tree.ts';
-import type { HttpService } from '../remote/http/http-service.ts';
+import type { RemoteReading, RemoteService } from '../remote/contract.ts';
 import { ChangeService } from './change-service.ts';
 import { Connectivity, type ConnectivityState } from './connectivity.ts';
 import { LinkService } from './link-service.ts';
@@ -35,9 +34,9 @@ export interface TransferStats extends ConnectivityState {
  * `RemoteListing`, `VersionSource`, `RemoteChanges`, `UploadService` and `PublicLinks` by their shape; `cli` checks that they do.
  */
 export function createTransfer(options: {
-  service: HttpService;
-  /** The whole account as one tree of folders, where that is what is mounted. */
-  account?: AccountTree;
+  service: RemoteService;
+  /** What is listed and read; the service itself unless the whole account is mounted. */
+  reading?: RemoteReading;
   clock: Clock;
   log: Logger;
   /** Transfers at once, as many as the service has connections for; 8. */
@@ -58,7 +57,7 @@ export function createTransfer(options: {
     bytesPerSecond == null ? null : new RateLimit({ clock, bytesPerSecond });
   const parts = {
     service,
-    ...(options.account && { account: options.account }),
+    reading: options.reading ?? service,
     connectivity,
     queue,
     clock,

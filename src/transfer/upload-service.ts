@@ -1,6 +1,7 @@
 import type { BodyPiece, RemoteVersion, UploadProgress } from '../base/resources.ts';
 import type { ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
-import type { HttpService } from '../remote/http/http-service.ts';
+import { missingCapability } from '../remote/capability.ts';
+import type { RemoteService, Uploads } from '../remote/contract.ts';
 import type { Connectivity } from './connectivity.ts';
 import type { RateLimit } from './rate-limit.ts';
 import type { TransferQueue } from './transfer-queue.ts';
@@ -8,13 +9,13 @@ import { bodyLength, type UploadBody, uploadBody } from './upload-body.ts';
 
 /** What the sync needs to send bytes (`UploadService`), across the threads: bodies are read from the files it names. */
 export class UploadService {
-  readonly #service: HttpService;
+  readonly #service: RemoteService;
   readonly #connectivity: Connectivity;
   readonly #queue: TransferQueue;
   readonly #limit: RateLimit | null;
 
   constructor(options: {
-    service: HttpService;
+    service: RemoteService;
     connectivity: Connectivity;
     queue: TransferQueue;
     upLimit: RateLimit | null;
@@ -32,11 +33,11 @@ export class UploadService {
     mediaType: string,
     signal: AbortSignal,
   ): Promise<number | null> {
-    return this.#sent(file, body, signal, (stream) => this.#service.putFileData(file, stream, mediaType, signal));
+    return this.#sent(file, body, signal, (stream) => this.#uploads.putFileData(file, stream, mediaType, signal));
   }
 
   createVersion(file: ResourceUrl, signal: AbortSignal): Promise<VersionUrl> {
-    return this.#connectivity.watched(() => this.#service.createVersion(file, signal));
+    return this.#connectivity.watched(() => this.#uploads.createVersion(file, signal));
   }
 
   /** @throws ApiError 416 when the service holds another number of bytes · as `putFileData` */
@@ -46,15 +47,22 @@ export class UploadService {
     body: readonly BodyPiece[],
     signal: AbortSignal,
   ): Promise<UploadProgress> {
-    return this.#sent(version, body, signal, (stream) => this.#service.putVersionData(version, offset, stream, signal));
+    return this.#sent(version, body, signal, (stream) => this.#uploads.putVersionData(version, offset, stream, signal));
   }
 
   versionProgress(version: VersionUrl, signal: AbortSignal): Promise<UploadProgress | null> {
-    return this.#connectivity.watched(() => this.#service.versionProgress(version, signal));
+    return this.#connectivity.watched(() => this.#uploads.versionProgress(version, signal));
   }
 
   versions(file: ResourceUrl, signal: AbortSignal): Promise<readonly RemoteVersion[]> {
     return this.#connectivity.watched(() => this.#service.versions(file, signal));
+  }
+
+  /** @throws ApiError 405 where the service takes no bytes; the mount is read-only then, and does not ask */
+  get #uploads(): Uploads {
+    const { uploads } = this.#service;
+    if (uploads === null) throw missingCapability('upload', 'takes no uploads');
+    return uploads;
   }
 
   #sent<T>(

@@ -2,8 +2,7 @@ import { firstOf } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
 import type { FetchedRange, FetchTarget, RemoteVersion, WrittenExtent } from '../base/resources.ts';
 import type { Extent, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
-import type { AccountTree } from '../remote/http/account-tree.ts';
-import type { HttpService } from '../remote/http/http-service.ts';
+import type { RemoteReading } from '../remote/contract.ts';
 import type { Connectivity } from './connectivity.ts';
 import { type Incoming, land, type Supply } from './landing.ts';
 import type { RateLimit } from './rate-limit.ts';
@@ -14,21 +13,20 @@ const TELL_EVERY_MS = 500;
 
 /** What reading needs (`VersionSource`, `VersionHistory`), across the threads: bytes go into the file that the other thread names. */
 export class VersionService {
-  readonly #service: HttpService | AccountTree;
+  readonly #reading: RemoteReading;
   readonly #connectivity: Connectivity;
   readonly #queue: TransferQueue;
   readonly #limit: RateLimit | null;
   readonly #clock: Clock;
 
   constructor(options: {
-    service: HttpService;
-    account?: AccountTree;
+    reading: RemoteReading;
     connectivity: Connectivity;
     queue: TransferQueue;
     downLimit: RateLimit | null;
     clock: Clock;
   }) {
-    this.#service = options.account ?? options.service;
+    this.#reading = options.reading;
     this.#connectivity = options.connectivity;
     this.#queue = options.queue;
     this.#limit = options.downLimit;
@@ -36,18 +34,18 @@ export class VersionService {
   }
 
   newestVersion(file: ResourceUrl, signal: AbortSignal): Promise<RemoteVersion | null> {
-    return this.#connectivity.watched(() => this.#service.newestVersion(file, signal));
+    return this.#connectivity.watched(() => this.#reading.newestVersion(file, signal));
   }
 
   versionOfLength(file: ResourceUrl, sizeBytes: number, signal: AbortSignal): Promise<RemoteVersion | null> {
-    return this.#connectivity.watched(() => this.#service.versionOfLength(file, sizeBytes, signal));
+    return this.#connectivity.watched(() => this.#reading.versionOfLength(file, sizeBytes, signal));
   }
 
   versions(file: ResourceUrl, signal: AbortSignal): Promise<readonly RemoteVersion[]> {
-    return this.#connectivity.watched(() => this.#service.versions(file, signal));
+    return this.#connectivity.watched(() => this.#reading.versions(file, signal));
   }
 
-  /** @throws what `HttpService.readVersion` throws · StorageError where the file cannot take the bytes */
+  /** @throws what `RemoteReading.readVersion` throws · StorageError where the file cannot take the bytes */
   readVersion(
     version: VersionUrl,
     extent: Extent,
@@ -63,7 +61,7 @@ export class VersionService {
         const givenUp = new AbortController();
         const ended = firstOf([signal, givenUp.signal]);
         const ask = async (start: number): Promise<Incoming> => {
-          const incoming = await this.#service.readVersion(
+          const incoming = await this.#reading.readVersion(
             version,
             { start, end: extent.end },
             sizeBytes,
@@ -90,10 +88,13 @@ export class VersionService {
           meter.moved(bytes);
           came();
         };
-        // What is to be slowed down has to pass through here.
-        const bring: Supply['bring'] = (fd, landed) =>
-          this.#service.bringVersion(version, extent, sizeBytes, { fd, landed, came }, signal);
-        const supply = this.#limit === null ? { ask, bring } : { ask };
+        // A rate limit needs the bytes to pass through here.
+        const downloads = this.#limit === null ? this.#reading.downloads : null;
+        const supply: Supply = { ask };
+        if (downloads !== null) {
+          supply.bring = (fd, landed) =>
+            downloads.bringVersion(version, extent, sizeBytes, { fd, landed, came }, signal);
+        }
         try {
           return await land(supply, extent, target, arrived, tell);
         } finally {

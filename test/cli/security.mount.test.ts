@@ -125,7 +125,7 @@ const HOSTILE = [
 ];
 
 test('names of the service stay within the mount, and what is behind them within the store', async () => {
-  const { magicBriefcase: root } = await service.user();
+  const { home: root } = await service.user();
   const folder = await service.createFolder(root, 'hostile');
   const accepted: string[] = [];
   for (const name of HOSTILE) {

@@ -55,7 +55,7 @@ export class SignedInHome {
   /** A file in the top folder, with these versions, oldest first. */
   async upload(name: string, ...texts: readonly string[]): Promise<ResourceUrl> {
     const { service } = this;
-    const file = await service.createFile((await service.user()).magicBriefcase, name, 'text/plain');
+    const file = await service.createFile((await service.user()).home, name, 'text/plain');
     for (const text of texts) {
       const bytes = Buffer.from(text);
       const body = {

@@ -55,7 +55,7 @@ async function takeOut(url: ResourceUrl, kind: 'file' | 'folder', name: string):
 }
 
 async function topFolder() {
-  const { magicBriefcase: url } = await signedIn.service.user();
+  const { home: url } = await signedIn.service.user();
   return { url, names: (await signedIn.service.list(url)).map(({ name }) => name) };
 }
 
@@ -138,7 +138,7 @@ test('where a service names the trash in two ways its listing says what lies in 
 function through(changes: Partial<Pick<HttpService, 'resource' | 'deleteForever'>>) {
   const { service } = signedIn;
   return {
-    user: (signal?: AbortSignal) => service.user(signal),
+    trash: service.trash,
     list: (folder: ResourceUrl, signal?: AbortSignal) => service.list(folder, signal),
     resource: service.resource.bind(service),
     deleteForever: service.deleteForever.bind(service),

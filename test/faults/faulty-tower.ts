@@ -83,7 +83,7 @@ export class FaultyTower {
     });
     const account = new AccountTree({ service, baseUrl: origin, shownName: (name) => name });
     const transfer = createTransfer({
-      ...{ service, clock, log, ...(options.shows === 'account' && { account }) },
+      ...{ service, clock, log, ...(options.shows === 'account' && { reading: account }) },
       ...(options.isDownLimited && { limits: { upBytesPerSecond: null, downBytesPerSecond: 1e12 } }),
     });
     let sync: SyncLoop | null = null;

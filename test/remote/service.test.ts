@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { silentLogger } from '../../src/base/log.ts';
 import type { ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
-import type { RemoteUser } from '../../src/remote/account.ts';
+import type { RequestBody } from '../../src/remote/contract.ts';
+import type { AccountUser } from '../../src/remote/http/account.ts';
 import { HttpService } from '../../src/remote/http/http-service.ts';
-import type { RequestBody } from '../../src/remote/http/transport-request.ts';
 import type { FaultRule } from '../../src/server/fault-plan.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
 import { HastyClock } from './client.ts';
@@ -17,7 +17,7 @@ import { HastyClock } from './client.ts';
 let directory: string;
 let server: ReferenceServer;
 let service: HttpService;
-let user: RemoteUser;
+let user: AccountUser;
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'cfs-service-'));
@@ -75,10 +75,10 @@ async function textOf(version: VersionUrl, size: number, start = 0, end = size):
 
 let counted = 0;
 /** A new empty folder in the magic briefcase. */
-const newFolder = () => service.createFolder(user.magicBriefcase, `folder ${++counted}`);
+const newFolder = () => service.createFolder(user.home, `folder ${++counted}`);
 
 async function newFile(text: string, name = `file ${++counted}`): Promise<ResourceUrl> {
-  const file = await service.createFile(user.magicBriefcase, name, 'text/plain');
+  const file = await service.createFile(user.home, name, 'text/plain');
   await service.putFileData(file, body(text), 'text/plain');
   return file;
 }
@@ -220,7 +220,7 @@ describe('when an answer is lost after the service acted,', () => {
     const file = await newFile('one');
     server.faults = [lostAfter('PUT', 'file'), lostAfter('DELETE', 'file')];
 
-    await service.relocate(file, 'file', user.magicBriefcase, 'said twice');
+    await service.relocate(file, 'file', user.home, 'said twice');
     expect(await service.resource(file, 'file')).toMatchObject({ name: 'said twice' });
     await service.deleteForever(file, 'file');
     expect(await service.resource(file, 'file')).toBeNull();
@@ -283,7 +283,7 @@ describe('an account', () => {
 
   test('reads what another shares with it, and sees who that is', async () => {
     const other = await signedIn('other@example.com', 'password');
-    const folder = await other.createFolder((await other.user()).magicBriefcase, 'Trip');
+    const folder = await other.createFolder((await other.user()).home, 'Trip');
     await other.createFile(folder, 'plan', 'text/plain');
     server.administration.share('other@example.com', folder.split(':').at(-1) as string, 'someone@example.com', {
       writeAllowed: false,

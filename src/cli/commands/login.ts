@@ -8,8 +8,8 @@ import { transportReason } from '../../mount/failure.ts';
 import { visible } from '../../mount/mount-event.ts';
 import { routeTo, type ServiceRoute } from '../../mount/service-route.ts';
 import { shapeOf } from '../../protocol/endpoints.ts';
-import type { RemoteUser } from '../../remote/account.ts';
-import { HttpService } from '../../remote/http/http-service.ts';
+import type { RemoteUser } from '../../remote/contract.ts';
+import { openService } from '../../remote/open-service.ts';
 import { settledOptions } from '../option-flags.ts';
 import type { Prompt } from '../prompt.ts';
 import type { ServiceWait } from '../service-wait.ts';
@@ -88,7 +88,7 @@ export async function signIn(
   },
 ): Promise<SignedIn> {
   const { application, accessKeyId, privateAccessKey, username, password } = how.inputs;
-  const service = new HttpService({
+  const service = openService({
     baseUrl: how.origin,
     ...how.route,
     userAgent: USER_AGENT,

@@ -11,7 +11,8 @@ import { exitCode } from '../../mount/exit-codes.ts';
 import { failureOf } from '../../mount/failure.ts';
 import { visible } from '../../mount/mount-event.ts';
 import { type RunningMount, runningMounts } from '../../mount/running-mounts.ts';
-import type { HttpService } from '../../remote/http/http-service.ts';
+import { needed } from '../../remote/capability.ts';
+import type { RemoteService } from '../../remote/contract.ts';
 import { Names } from '../../tree/names.ts';
 import type { CommandOutput } from '../command-output.ts';
 import type { Prompt } from '../prompt.ts';
@@ -26,7 +27,7 @@ export interface TrashItem {
 }
 
 /** What emptying it takes of the service. */
-type Trash = Pick<HttpService, 'user' | 'list' | 'resource' | 'deleteForever'>;
+type TrashService = Pick<RemoteService, 'trash' | 'list' | 'resource' | 'deleteForever'>;
 
 /** How long a check that an item is in the trash stays valid while its contents are deleted. */
 const BELIEVED_MS = 2_000;
@@ -58,7 +59,7 @@ export async function trashRestoreCommand(
   const { restored, folder } = await withService(deps, name, async (service) => {
     const { entry } = chooseItem(await trashItems(service), flags.item);
     const signal = AbortSignal.timeout(DOCUMENTS_MS_MAX);
-    const folder = target?.folder ?? (await service.user(signal)).magicBriefcase;
+    const folder = target?.folder ?? (await service.user(signal)).home;
     const newName = target?.name ?? entry.name;
     // The service may allow duplicate names, but a restore must not create one.
     const taken = (await service.list(folder, signal)).some((other) => other.name === newName);
@@ -102,11 +103,11 @@ export async function trashEmptyCommand(
  * time, and an item that was restored meanwhile keeps its URL. @returns how many items are gone
  */
 export async function deleteItems(
-  deps: Pick<CommandOutput, 'warn' | 'redraw'> & Pick<ServiceDeps, 'clock' | 'wait'> & { readonly service: Trash },
+  deps: Pick<CommandOutput, 'warn' | 'redraw'> & Pick<ServiceDeps, 'clock' | 'wait'> & { readonly service: TrashService },
   items: readonly TrashItem[],
 ): Promise<number> {
   const { service, clock } = deps;
-  const { deletedFiles } = await service.user(AbortSignal.timeout(DOCUMENTS_MS_MAX));
+  const deletedFiles = await trashFolder(service, AbortSignal.timeout(DOCUMENTS_MS_MAX));
   let deleted = 0;
   for (const [index, { entry }] of items.entries()) {
     deps.wait.moved();
@@ -156,10 +157,14 @@ export function chooseItem(items: readonly TrashItem[], wanted: string): TrashIt
   );
 }
 
-async function trashItems(service: HttpService): Promise<readonly TrashItem[]> {
+async function trashItems(service: RemoteService): Promise<readonly TrashItem[]> {
   const signal = AbortSignal.timeout(DOCUMENTS_MS_MAX);
-  const entries = await service.list((await service.user(signal)).deletedFiles, signal);
+  const entries = await service.list(await trashFolder(service, signal), signal);
   return entries.map((entry) => ({ id: idOf(entry.url), entry })).sort((one, other) => ageOf(other) - ageOf(one));
+}
+
+async function trashFolder({ trash }: Pick<RemoteService, 'trash'>, signal: AbortSignal): Promise<ResourceUrl> {
+  return await needed(trash, 'has no trash').trashFolder(signal);
 }
 
 function idOf(url: ResourceUrl): string {
@@ -241,20 +246,20 @@ function itemsText(count: number): string {
   return `${count} ${count === 1 ? 'item' : 'items'}`;
 }
 
-async function isInTrash(service: Trash, { url, kind }: RemoteEntry, trash: ResourceUrl): Promise<boolean> {
+async function isInTrash(service: TrashService, { url, kind }: RemoteEntry, trash: ResourceUrl): Promise<boolean> {
   const now = await service.resource(url, kind, AbortSignal.timeout(DOCUMENTS_MS_MAX));
   if (now === null) return false;
   // The service may report the parent under another URL than the user's trash; then the listing decides.
   return now.parent === trash || (await listed(service, trash)).some((entry) => entry.url === url);
 }
 
-function listed(service: Trash, folder: ResourceUrl): Promise<readonly RemoteEntry[]> {
+function listed(service: TrashService, folder: ResourceUrl): Promise<readonly RemoteEntry[]> {
   return service.list(folder, AbortSignal.timeout(DOCUMENTS_MS_MAX));
 }
 
 /** Deletes the contents of a folder first: the service would orphan them. @returns false: the item was restored meanwhile */
 async function deleteWhole(
-  service: Trash,
+  service: TrashService,
   entry: RemoteEntry,
   isStillThere: () => Promise<boolean>,
   depth: number,

@@ -3,7 +3,7 @@ import { formatBytes } from '../../config/units.ts';
 import type { NamedVersion } from '../../fs/file-history.ts';
 import { withPath } from '../../mount/failure.ts';
 import { visible } from '../../mount/mount-event.ts';
-import type { HttpService } from '../../remote/http/http-service.ts';
+import type { RemoteReading } from '../../remote/contract.ts';
 import type { CommandOutput } from '../command-output.ts';
 import type { ServiceWait } from '../service-wait.ts';
 
@@ -13,7 +13,7 @@ import type { ServiceWait } from '../service-wait.ts';
  * @throws whatever the service or the disk says; nothing is left then
  */
 export async function fetchVersion(
-  deps: { readonly service: HttpService; readonly output: CommandOutput; readonly wait: ServiceWait },
+  deps: { readonly service: RemoteReading; readonly output: CommandOutput; readonly wait: ServiceWait },
   { version, name }: NamedVersion,
   path: string,
 ): Promise<void> {

@@ -3,7 +3,7 @@ import type { Clock } from '../../base/clock.ts';
 import { silentLogger } from '../../base/log.ts';
 import type { Paths } from '../../config/paths.ts';
 import { DIRECT_ROUTE } from '../../mount/service-route.ts';
-import { HttpService } from '../../remote/http/http-service.ts';
+import { openService } from '../../remote/open-service.ts';
 import { signIn } from '../commands/login.ts';
 import { rememberAccount } from './demo-account.ts';
 import type { DemoServer } from './demo-server.ts';
@@ -26,7 +26,7 @@ export async function newAccount(deps: { paths: Paths; clock: Clock }, server: D
     route: DIRECT_ROUTE,
   };
   const { name, account } = await signIn({ ...deps, log: silentLogger }, how);
-  const service = new HttpService({
+  const service = openService({
     baseUrl: server.origin,
     userAgent: 'cfs-mount',
     keys,
@@ -35,7 +35,7 @@ export async function newAccount(deps: { paths: Paths; clock: Clock }, server: D
     log: silentLogger,
   });
   try {
-    await plantTree(service, (await service.user()).magicBriefcase, demoTree());
+    await plantTree(service, (await service.user()).home, demoTree());
   } finally {
     await service.close();
   }

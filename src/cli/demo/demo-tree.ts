@@ -1,6 +1,7 @@
 import type { RemoteEntry } from '../../base/resources.ts';
 import type { ResourceUrl } from '../../base/vocabulary.ts';
-import type { HttpService } from '../../remote/http/http-service.ts';
+import { needed } from '../../remote/capability.ts';
+import type { RemoteService } from '../../remote/contract.ts';
 import { demoPhoto } from './demo-photo.ts';
 
 /** What the demo account holds at first: names to bytes of one or more versions, or to what a folder holds. */
@@ -54,7 +55,7 @@ export function demoTree(): DemoFolder {
  * Puts a tree into a folder of the service. What is there already is left alone, so a second call after an interrupted
  * first one completes it.
  */
-export async function plantTree(service: HttpService, parent: ResourceUrl, tree: DemoFolder): Promise<void> {
+export async function plantTree(service: RemoteService, parent: ResourceUrl, tree: DemoFolder): Promise<void> {
   const there = await entriesIn(service, parent);
   for (const [name, content] of Object.entries(tree)) {
     const known = there.get(name);
@@ -68,7 +69,7 @@ export async function plantTree(service: HttpService, parent: ResourceUrl, tree:
             yield bytes;
           },
         };
-        await service.putFileData(file, body, mediaTypeOf(name));
+        await needed(service.uploads, 'takes no uploads').putFileData(file, body, mediaTypeOf(name));
       }
     } else {
       await plantTree(service, known?.url ?? (await service.createFolder(parent, name)), content);
@@ -76,7 +77,7 @@ export async function plantTree(service: HttpService, parent: ResourceUrl, tree:
   }
 }
 
-async function entriesIn(service: HttpService, folder: ResourceUrl): Promise<ReadonlyMap<string, RemoteEntry>> {
+async function entriesIn(service: RemoteService, folder: ResourceUrl): Promise<ReadonlyMap<string, RemoteEntry>> {
   const entries = new Map<string, RemoteEntry>();
   for (let start = 0; ; ) {
     const page = await service.listPage(folder, start);

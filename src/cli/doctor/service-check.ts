@@ -6,8 +6,8 @@ import { formatDuration } from '../../config/units.ts';
 import type { Account } from '../../mount/account-file.ts';
 import { routeTo, type ServiceRoute } from '../../mount/service-route.ts';
 import { certificateFaultOf } from '../../remote/certificate-failure.ts';
-import { HttpService } from '../../remote/http/http-service.ts';
 import { Transport } from '../../remote/http/transport.ts';
+import { openService } from '../../remote/open-service.ts';
 import { proxyFailureOf } from '../../remote/proxy-failure.ts';
 import { StrangeNetworkError } from '../../remote/strange-network.ts';
 import { type Finding, finding } from './finding.ts';
@@ -113,7 +113,7 @@ async function checkAnswer(
 }
 
 async function checkSignIn(machine: Machine, account: Account, route: ServiceRoute): Promise<Finding | null> {
-  const service = new HttpService({
+  const service = openService({
     baseUrl: account.origin,
     ...route,
     userAgent: USER_AGENT,

@@ -11,33 +11,23 @@ import {
   type ReceivedShareDocument,
 } from '../../protocol/messages.ts';
 import type { DecodeDocument } from '../../protocol/xml.ts';
-import type { RemoteCollection, RemoteContact, RemoteImage, RemoteShare, RemoteUser } from '../account.ts';
+import type { ImageForm, Pictures, PublicLinks, RemoteImage } from '../contract.ts';
+import type { AccountUser, RemoteCollection, RemoteContact, RemoteShare } from './account.ts';
 import type { Answer } from './answer.ts';
 import { DOCUMENT_BYTES_MAX, discarded, readDocument } from './answer-reading.ts';
 import type { Requests } from './requests.ts';
 import { entriesOf } from './resource-mapping.ts';
 
 /**
- * Requested form of an image (docs/service.md 6.6). It fits into the box and keeps its proportions unless `square` is set.
- */
-export interface ImageForm {
-  readonly widthMax: number;
-  readonly heightMax: number;
-  readonly square?: boolean;
-  /** Clockwise. */
-  readonly quarterTurns?: 0 | 1 | 2 | 3;
-}
-
-/**
  * Resources of the account other than folders: workspaces, albums, received shares, contacts, public links, transcoded
  * images. Contents of workspaces and albums are listed like folders (`HttpService.listPage`); shared folders *are*
  * folders.
  */
-export class AccountService {
+export class AccountService implements PublicLinks, Pictures {
   readonly #requests: Requests;
-  readonly #user: (signal?: AbortSignal) => Promise<RemoteUser>;
+  readonly #user: (signal?: AbortSignal) => Promise<AccountUser>;
 
-  constructor(options: { requests: Requests; user: (signal?: AbortSignal) => Promise<RemoteUser> }) {
+  constructor(options: { requests: Requests; user: (signal?: AbortSignal) => Promise<AccountUser> }) {
     this.#requests = options.requests;
     this.#user = options.user;
   }

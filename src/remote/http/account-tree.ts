@@ -8,10 +8,10 @@ import type {
 } from '../../base/resources.ts';
 import type { Extent, NodeKind, ResourceUrl, VersionUrl } from '../../base/vocabulary.ts';
 import { parseUrl, shapeOf } from '../../protocol/endpoints.ts';
-import type { RemoteShare, RemoteUser } from '../account.ts';
+import type { DirectDownloads, IncomingData, Landing, RemoteReading, RemoteService } from '../contract.ts';
+import type { AccountUser, RemoteShare } from './account.ts';
+import type { AccountService } from './account-service.ts';
 import { nullWhenGone } from './answer-reading.ts';
-import type { HttpService } from './http-service.ts';
-import type { IncomingData, Landing } from './version-data.ts';
 
 /** Names of the two synthetic folders. */
 export const WORKSPACES_NAME = 'Workspaces';
@@ -25,6 +25,12 @@ const CONTACTS_MAX = 1_000;
 /** The folder of shares without an owner. Users may have it in paths. */
 const UNKNOWN_OWNER = 'Somebody';
 
+/** The service whose account is shown. */
+export interface AccountTreeSource extends RemoteReading, DirectDownloads, Pick<RemoteService, 'list'> {
+  readonly account: Pick<AccountService, 'workspaces' | 'receivedShares' | 'contact'>;
+  user(signal?: AbortSignal): Promise<AccountUser>;
+}
+
 /**
  * The whole account as one folder tree (`--root account`), for listing and reading:
  *
@@ -35,28 +41,29 @@ const UNKNOWN_OWNER = 'Somebody';
  * Folders that the service lists keep their URLs. The other folders are synthetic, with URLs that no resource of the
  * service has.
  */
-export class AccountTree {
-  readonly #service: HttpService;
+export class AccountTree implements RemoteReading, DirectDownloads {
+  readonly downloads: DirectDownloads = this;
+  readonly #service: AccountTreeSource;
   readonly #base: string;
   /** Maps a remote name to its local form: link targets must name what the user sees. */
   readonly #shownName: (name: string) => string;
   readonly #contacts = new Map<string, string>();
-  #user: RemoteUser | null = null;
+  #user: AccountUser | null = null;
 
-  constructor(options: { service: HttpService; baseUrl: string; shownName: (name: string) => string }) {
+  constructor(options: { service: AccountTreeSource; baseUrl: string; shownName: (name: string) => string }) {
     this.#service = options.service;
     this.#base = options.baseUrl.replace(/\/+$/, '');
     this.#shownName = options.shownName;
   }
 
-  /** As `HttpService.listPage`; a synthetic folder is a single page. */
+  /** As `RemoteReading.listPage`; a synthetic folder is a single page. */
   async listPage(folder: ResourceUrl, start: number, signal?: AbortSignal): Promise<ListingPage> {
     const made = await this.#made(folder, signal);
     if (made === null) return await this.#service.listPage(folder, start, signal);
     return { entries: made.slice(start), hasMore: false, serverTimeMs: null };
   }
 
-  /** As `HttpService.resource`. */
+  /** As `RemoteReading.resource`. */
   async resource(url: ResourceUrl, kind: NodeKind, signal?: AbortSignal): Promise<RemoteResource | null> {
     if (url.includes(LINK_MARK)) return null;
     const user = await this.#known(signal);
@@ -145,7 +152,7 @@ export class AccountTree {
     return [...(await this.#syncFolders(this.#user, signal)), ...madeFolders(made)];
   }
 
-  async #syncFolders(user: RemoteUser, signal: AbortSignal | undefined): Promise<readonly RemoteFolder[]> {
+  async #syncFolders(user: AccountUser, signal: AbortSignal | undefined): Promise<readonly RemoteFolder[]> {
     const entries = await this.#service.list(user.syncFolders, signal);
     // Hide the trash: deleting moves entries into it, so entries inside it could not be deleted.
     return entries.flatMap((entry) => (entry.kind === 'folder' && entry.url !== user.deletedFiles ? [entry] : []));
@@ -154,7 +161,7 @@ export class AccountTree {
   /** A sync folder appears at the top; here only a link to it appears, because a folder has one place. */
   async #workspace(
     workspace: ResourceUrl,
-    user: RemoteUser,
+    user: AccountUser,
     signal: AbortSignal | undefined,
   ): Promise<readonly RemoteEntry[]> {
     const top = new Map((await this.#syncFolders(user, signal)).map((folder) => [folder.url, folder.name]));
@@ -171,7 +178,7 @@ export class AccountTree {
    */
   async #parentOf(
     { url, parent }: RemoteResource,
-    user: RemoteUser,
+    user: AccountUser,
     signal: AbortSignal | undefined,
   ): Promise<ResourceUrl | null> {
     if (shapeOf(this.#base, url)?.kind === 'workspace') return user.workspaces;
@@ -185,13 +192,13 @@ export class AccountTree {
   }
 
   /** Whether the folder belongs to the user; null if its id does not show the owner. */
-  #isOwn(folder: string, user: RemoteUser): boolean | null {
+  #isOwn(folder: string, user: AccountUser): boolean | null {
     const [endpoint, top] = [parseUrl(this.#base, folder), parseUrl(this.#base, user.syncFolders)];
     if (endpoint?.kind !== 'folder' || top?.kind !== 'userCollection') return null;
     return endpoint.id.uid === top.uid;
   }
 
-  async #owners(user: RemoteUser, signal: AbortSignal | undefined): Promise<readonly RemoteFolder[]> {
+  async #owners(user: AccountUser, signal: AbortSignal | undefined): Promise<readonly RemoteFolder[]> {
     const owners = new Set((await this.#shares(signal)).map(({ owner }) => owner ?? ''));
     const folders: RemoteFolder[] = [];
     for (const owner of owners) {
@@ -222,7 +229,7 @@ export class AccountTree {
     return name;
   }
 
-  async #known(signal: AbortSignal | undefined): Promise<RemoteUser> {
+  async #known(signal: AbortSignal | undefined): Promise<AccountUser> {
     this.#user ??= await this.#service.user(signal);
     return this.#user;
   }
@@ -253,7 +260,7 @@ function targetOf(url: string): string | null {
   return at === -1 ? null : decodeURIComponent(url.slice(at + LINK_MARK.length));
 }
 
-function ownerFolder(user: RemoteUser, owner: string): ResourceUrl {
+function ownerFolder(user: AccountUser, owner: string): ResourceUrl {
   return `${user.receivedShares}${OWNER_MARK}${owner}` as ResourceUrl;
 }
 

@@ -18,7 +18,23 @@ import {
   encodeSyncFolder,
 } from '../../protocol/messages.ts';
 import type { DecodeDocument } from '../../protocol/xml.ts';
-import type { ApplicationKeys, Credentials, RemoteUser } from '../account.ts';
+import type {
+  ApplicationKeys,
+  Copies,
+  Credentials,
+  DirectDownloads,
+  IncomingData,
+  Landing,
+  Pictures,
+  PublicLinks,
+  RemoteService,
+  RequestBody,
+  Trash,
+  Uploads,
+  WholeAccount,
+} from '../contract.ts';
+import type { AccountUser } from './account.ts';
+import { AccountTree } from './account-tree.ts';
 import { AccessToken } from './access-token.ts';
 import { AccountService } from './account-service.ts';
 import {
@@ -36,8 +52,7 @@ import { Requests, type ServiceRequest } from './requests.ts';
 import { fileOf, progressOf, userOf } from './resource-mapping.ts';
 import { createRefreshToken, isRefusedByService, issueAccessToken } from './tokens.ts';
 import { Transport, type TransportOptions } from './transport.ts';
-import type { RequestBody } from './transport-request.ts';
-import { bringVersionData, type IncomingData, type Landing, openVersionData } from './version-data.ts';
+import { bringVersionData, openVersionData } from './version-data.ts';
 
 export interface HttpServiceOptions extends TransportOptions {
   readonly keys: ApplicationKeys;
@@ -50,15 +65,15 @@ export interface HttpServiceOptions extends TransportOptions {
   readonly onSignedIn?: () => void;
 }
 
-/**
- * The service as methods on plain objects. It implements the remote interfaces of `tree`, `content` and `sync`, except
- * that bodies are streams here; `transfer/` converts them to the form that crosses threads.
- *
- * Every method may throw ApiError (the service refused), TransportError (outcome unknown), SignInError (the user must
- * sign in again), ProtocolError (an unexpected response), or the signal's reason. For automatic retries see
- * `requests.ts`.
- */
-export class HttpService {
+/** The service of docs/service.md over HTTP and XML, with all capabilities. For automatic retries see `requests.ts`. */
+export class HttpService implements RemoteService, Uploads, Trash, Copies, DirectDownloads {
+  readonly uploads: Uploads = this;
+  readonly trash: Trash = this;
+  readonly copies: Copies = this;
+  readonly downloads: DirectDownloads = this;
+  readonly links: PublicLinks;
+  readonly pictures: Pictures;
+  readonly wholeAccount: WholeAccount;
   /** Workspaces, albums, shares, contacts, public links. */
   readonly account: AccountService;
   readonly #base: string;
@@ -67,7 +82,7 @@ export class HttpService {
   readonly #token: AccessToken;
   readonly #requests: Requests;
   #refreshToken: string | null;
-  #user: RemoteUser | null = null;
+  #user: AccountUser | null = null;
 
   constructor(options: HttpServiceOptions) {
     this.#transport = new Transport(options);
@@ -91,6 +106,12 @@ export class HttpService {
       log: options.log,
     });
     this.account = new AccountService({ requests: this.#requests, user: (signal) => this.user(signal) });
+    this.links = this.account;
+    this.pictures = this.account;
+    this.wholeAccount = {
+      top: async (signal) => (await this.user(signal)).syncFolders,
+      view: (shownName) => new AccountTree({ service: this, baseUrl: this.#base, shownName }),
+    };
   }
 
   /** Requests since the start. */
@@ -127,7 +148,7 @@ export class HttpService {
   }
 
   /** The user of the token; requested on every call, because the quota in it changes. */
-  async user(signal?: AbortSignal): Promise<RemoteUser> {
+  async user(signal?: AbortSignal): Promise<AccountUser> {
     const { user: url } = await this.#token.current(signal);
     this.#user = userOf(await this.#document(url, decodeUser, signal), url);
     return this.#user;
@@ -268,6 +289,10 @@ export class HttpService {
       await answered.answer.discard();
       return answered.address as ResourceUrl;
     });
+  }
+
+  async trashFolder(signal?: AbortSignal): Promise<ResourceUrl> {
+    return (await this.user(signal)).deletedFiles;
   }
 
   /**

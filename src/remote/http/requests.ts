@@ -9,7 +9,8 @@ import type { AccessToken } from './access-token.ts';
 import type { Answer } from './answer.ts';
 import type { Download } from './direct-downloads.ts';
 import type { Transport } from './transport.ts';
-import type { Method, RequestBody } from './transport-request.ts';
+import type { RequestBody } from '../contract.ts';
+import type { Method } from './transport-request.ts';
 
 /**
  * Sends a request until it succeeds: tokens, redirects and retries.

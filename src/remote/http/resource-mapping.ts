@@ -9,7 +9,7 @@ import type {
   FileVersionsDocument,
   UserDocument,
 } from '../../protocol/messages.ts';
-import type { RemoteUser } from '../account.ts';
+import type { AccountUser } from './account.ts';
 
 /** From documents to plain objects. Pure. */
 
@@ -71,7 +71,7 @@ function versionUrlOf(version: FileVersionDocument): VersionUrl {
 }
 
 /** @throws ProtocolError for links that cannot be used */
-export function userOf(document: UserDocument, url: string): RemoteUser {
+export function userOf(document: UserDocument, url: string): AccountUser {
   const link = (contents: string | undefined) =>
     contents === undefined ? null : (containerOf(contents) as ResourceUrl);
   return {
@@ -80,7 +80,7 @@ export function userOf(document: UserDocument, url: string): RemoteUser {
     nickname: document.nickname ?? null,
     quota: document.quota === undefined ? null : { limitBytes: document.quota.limit, usedBytes: document.quota.usage },
     syncFolders: containerOf(document.syncfolders),
-    magicBriefcase: document.magicBriefcase as ResourceUrl,
+    home: document.magicBriefcase as ResourceUrl,
     deletedFiles: document.deleted as ResourceUrl,
     webArchive: (document.webArchive ?? null) as ResourceUrl | null,
     mobilePhotos: (document.mobilePhotos ?? null) as ResourceUrl | null,

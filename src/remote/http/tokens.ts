@@ -5,7 +5,7 @@ import {
   encodeTokenAuthRequest,
   type TokenAuthRequestDocument,
 } from '../../protocol/messages.ts';
-import type { ApplicationKeys, Credentials } from '../account.ts';
+import type { ApplicationKeys, Credentials } from '../contract.ts';
 import type { IssuedToken } from './access-token.ts';
 import { discarded } from './answer-reading.ts';
 import type { Requests } from './requests.ts';

@@ -159,7 +159,8 @@ export class Transport {
           path: this.#absolute.origin + path,
           method: request.method,
           headers,
-          // undici takes async iterables, its types do not say so.
+          // undici takes async iterables, its types do not say so. It asks for the next chunk when the socket's queue is below its
+          // high-water mark, which is less than a chunk: late enough for `RequestBody.chunks`.
           body: (stream === null ? body : exchange.whileWanted(stream.chunks(), this.#clock)) as string | null,
           headersTimeout: stream !== null ? this.#deadlines.answerAfterBodyMs : this.#deadlines.answerMs,
         },

@@ -1,17 +1,9 @@
 import { ProtocolError, TransportError } from '../../base/errors.ts';
 import type { Extent } from '../../base/vocabulary.ts';
+import type { IncomingData, Landing } from '../contract.ts';
 import type { Answer } from './answer.ts';
 import type { AnswerHead } from './answer-head.ts';
 import type { Requests } from './requests.ts';
-
-/** A download in progress. `extent` is the range that will arrive; it may be larger than requested. */
-export interface IncomingData {
-  readonly extent: Extent;
-  /** Exactly `extent`, or it rejects. Read it to the end or leave the loop: both free the connection. */
-  readonly chunks: AsyncIterable<Uint8Array>;
-  /** Recycles the memory of a chunk that is no longer read. Optional. */
-  takeBack?(chunk: Uint8Array): void;
-}
 
 interface DataRequest {
   /** The data's own URL. */
@@ -46,15 +38,6 @@ export async function openVersionData(requests: Requests, request: DataRequest):
   const coming = first.extent.end < extent.end ? extent : first.extent;
   const chunks = chunksOf(requests, request, first, coming.end);
   return { extent: coming, chunks, takeBack: (chunk) => first.answer.takeBack(chunk) };
-}
-
-/** Target of a direct download: a file; bytes keep their offsets. */
-export interface Landing {
-  readonly fd: number;
-  /** Called with the end of the bytes now in the file and the checksums of completed blocks. */
-  readonly landed: (at: number, marks: readonly number[]) => void;
-  /** Called periodically while bytes arrive, even within an incomplete block. */
-  readonly came?: () => void;
 }
 
 /** @returns the end of the bytes in the file; `openVersionData` fetches the remainder, possibly all */

@@ -1,16 +1,13 @@
-import type { ResourceUrl } from '../base/vocabulary.ts';
+import type { ResourceUrl } from '../../base/vocabulary.ts';
+import type { RemoteUser } from '../contract.ts';
 
 /** Account data (not folder data) as plain objects. Links are null if the service sends none. */
 
-export interface RemoteUser {
-  /** The user's own URL, under which its collections lie: `{base}/user/<uid>`. */
-  readonly url: string;
-  readonly username: string;
+/** `home` is the service's *Magic Briefcase*; `url` is `{base}/user/<uid>`, under which the user's collections lie. */
+export interface AccountUser extends RemoteUser {
   readonly nickname: string | null;
-  readonly quota: { readonly limitBytes: number; readonly usedBytes: number } | null;
   /** Container of the top-level folders: listed like a folder, and folders are created in it. */
   readonly syncFolders: ResourceUrl;
-  readonly magicBriefcase: ResourceUrl;
   readonly deletedFiles: ResourceUrl;
   readonly webArchive: ResourceUrl | null;
   readonly mobilePhotos: ResourceUrl | null;
@@ -39,31 +36,8 @@ export interface RemoteShare {
   readonly owner: string | null;
 }
 
-/** Image metadata (docs/service.md 6.2). */
-export interface RemoteImage {
-  /** As stored, before rotation. */
-  readonly widthPixels: number | null;
-  readonly heightPixels: number | null;
-  /** Clockwise rotation, in degrees, that makes the image upright. */
-  readonly rotation: number;
-}
-
 export interface RemoteContact {
   readonly emailAddress: string;
   readonly firstName: string | null;
   readonly lastName: string | null;
-}
-
-/** Input for a new refresh token; never stored. */
-export interface Credentials {
-  readonly username: string;
-  readonly password: string;
-}
-
-/** Identifies the application to the service. */
-export interface ApplicationKeys {
-  /** Path-like: `/sc/<uid>/<id>`. */
-  readonly application: string;
-  readonly accessKeyId: string;
-  readonly privateAccessKey: string;
 }
