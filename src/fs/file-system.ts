@@ -12,7 +12,7 @@ import {
 } from '../base/vocabulary.ts';
 import type { Contents } from '../bytes/contents.ts';
 import type { BlockReader } from '../content/block-reader.ts';
-import type { OpenFile, OpenFileDeps } from '../content/open-file.ts';
+import type { OpenFile } from '../content/open-file.ts';
 import { VersionsAhead } from '../content/versions-ahead.ts';
 import type {
   AllocateMode,
@@ -35,7 +35,8 @@ import type {
 } from '../kernel/binding.ts';
 import type { NodeRecord } from '../store/tables.ts';
 import type { Freshness } from '../tree/freshness.ts';
-import type { Tree, TreeInvalidation } from '../tree/tree.ts';
+import type { NodeChanges } from '../tree/node-changes.ts';
+import type { Tree } from '../tree/tree.ts';
 import { type Quota, statsOf } from './account-quota.ts';
 import { after, lastly } from './answer-chain.ts';
 import { patchOf } from './attribute-change.ts';
@@ -45,7 +46,7 @@ import { FolderHandle } from './folder-handle.ts';
 import { Handles } from './handles.ts';
 import { KernelCache } from './kernel-cache.ts';
 import { NodeView } from './node-view.ts';
-import { OpenFiles } from './open-files.ts';
+import { OpenFiles, type OpenFilesDeps } from './open-files.ts';
 import { dropPrivilege, groupIn, modeIn } from './set-id-bits.ts';
 import { Symlinks, targetBytes } from './symlinks.ts';
 import { TemporaryFiles } from './temporary-files.ts';
@@ -56,7 +57,8 @@ export interface FileSystemDeps {
   readonly freshness: Freshness;
   readonly contents: Contents;
   readonly prefetcher: Pick<BlockReader, 'prefetch' | 'paceBytes' | 'windowBytesMax'>;
-  readonly openFile: Omit<OpenFileDeps, 'onRepinned' | 'onOtherBytes'>;
+  readonly openFile: Omit<OpenFilesDeps, 'onRepinned' | 'onOtherBytes'>;
+  readonly changes: NodeChanges;
   readonly clock: Clock;
   /** The account's last known quota and use, bytes; null before the first report. Never a request. */
   readonly quota: () => Quota | null;
@@ -119,13 +121,10 @@ export class FileSystem implements FileSystemOps {
     const parts = { tree: deps.tree, view: this.#view, files: this.files };
     this.#temporary = new TemporaryFiles(parts);
     this.#symlinks = new Symlinks({ ...parts, contents: deps.contents });
-    deps.tree.onRemoteChange((changes) => this.changedElsewhere(changes));
-  }
-
-  /** Remote changes that the tree or the sync detected: invalidates the kernel's caches and updates open folder listings. */
-  changedElsewhere(changes: readonly TreeInvalidation[]): void {
-    this.#handles.changedElsewhere(changes);
-    this.#cache.changed(changes);
+    deps.changes.on('remote', (changes) => {
+      this.#handles.changedElsewhere(changes);
+      this.#cache.changed(changes);
+    });
   }
 
   init(invalidator: Invalidator): void {

@@ -1,8 +1,10 @@
 import type { ContentId, Inode } from '../base/vocabulary.ts';
 import { OpenFile, type OpenFileDeps } from '../content/open-file.ts';
 import type { NodeRecord } from '../store/tables.ts';
+import type { FilesInUse } from '../tree/files-in-use.ts';
 
 interface Entry {
+  readonly ino: Inode;
   readonly file: OpenFile;
   users: number;
   writers: number;
@@ -12,15 +14,22 @@ interface Entry {
   isNameless: boolean;
 }
 
+export interface OpenFilesDeps extends OpenFileDeps {
+  /** Is kept up to date. */
+  readonly inUse: FilesInUse;
+}
+
 /** The files in use: one OpenFile per inode, shared by its handles and closed with the last of them. */
 export class OpenFiles {
   readonly #deps: OpenFileDeps;
+  readonly #inUse: FilesInUse;
   readonly #current = new Map<Inode, Entry>();
   /** Every file in use, detached ones too, by object. */
   readonly #entries = new Map<OpenFile, Entry>();
 
-  constructor(deps: OpenFileDeps) {
+  constructor(deps: OpenFilesDeps) {
     this.#deps = deps;
+    this.#inUse = deps.inUse;
   }
 
   acquire(ino: Inode, access: 'read' | 'write'): OpenFile {
@@ -144,18 +153,13 @@ export class OpenFiles {
     return this.#entries.keys();
   }
 
-  /** The inodes in use, and whether a handle may write to them. */
-  *inUse(): Iterable<{ readonly ino: Inode; readonly isWritten: boolean }> {
-    for (const { file, users, writers } of this.#entries.values())
-      if (users > 0) yield { ino: file.ino, isWritten: writers > 0 };
-  }
-
   #entry(ino: Inode): Entry {
     let entry = this.#current.get(ino);
     if (entry === undefined) {
-      entry = { file: new OpenFile(this.#deps, ino), users: 0, writers: 0, changers: 0, isNameless: false };
+      entry = { ino, file: new OpenFile(this.#deps, ino), users: 0, writers: 0, changers: 0, isNameless: false };
       this.#current.set(ino, entry);
       this.#entries.set(entry.file, entry);
+      this.#inUse.add(entry);
     }
     return entry;
   }
@@ -163,6 +167,7 @@ export class OpenFiles {
   #close(entry: Entry): void {
     const { file } = entry;
     this.#entries.delete(file);
+    this.#inUse.remove(entry);
     if (this.#current.get(file.ino) === entry) this.#current.delete(file.ino);
     file.close();
   }

@@ -2,18 +2,22 @@ import { setMaxListeners } from 'node:events';
 import type { Clock } from '../base/clock.ts';
 import { type Errno, FsError, SignInError, toFsError, UsageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
-import { type ContentId, type Extent, type Inode, ROOT_INODE } from '../base/vocabulary.ts';
+import type { Extent, Inode } from '../base/vocabulary.ts';
 import type { BlockReader } from '../content/block-reader.ts';
 import { ifSound, isSuspect, soundNode } from '../store/node-table.ts';
-import { PINS_MAX, pinnedNodes, writePinnedNodes } from '../store/pinned-nodes.ts';
+import { PINS_MAX, writePinnedNodes } from '../store/pinned-nodes.ts';
 import type { NodeRecord, StoreWriter } from '../store/tables.ts';
 import type { Freshness } from '../tree/freshness.ts';
+import type { NodeChanges } from '../tree/node-changes.ts';
 import type { Tree } from '../tree/tree.ts';
 import type { OpenFiles } from './open-files.ts';
+import type { Pin, PinnedSet, PinState } from './pinned-set.ts';
 
 export interface PinsDeps {
   readonly store: StoreWriter;
   readonly tree: Tree;
+  readonly changes: NodeChanges;
+  readonly pinned: PinnedSet;
   readonly freshness: Pick<Freshness, 'isListed' | 'ensureListed'>;
   readonly files: OpenFiles;
   readonly reader: BlockReader;
@@ -22,19 +26,6 @@ export interface PinsDeps {
   readonly shutdown: AbortSignal;
   /** How often pinned folders are checked for remote changes, ms. */
   readonly roundMs: number;
-}
-
-/** How much of a pinned file or folder is on this machine, as of its last round. */
-export interface PinState {
-  readonly ino: Inode;
-  readonly files: number;
-  readonly bytes: number;
-  readonly filesHere: number;
-  readonly bytesHere: number;
-  /** Everything that the last round found is on this machine. */
-  readonly isComplete: boolean;
-  /** The first failure of the last round, or the one that ended it; kept until a round completes or is requested anew. */
-  readonly trouble: string | null;
 }
 
 /** The most that is fetched of a file in one step; progress is reported after each. */
@@ -46,15 +37,8 @@ const NAMES_PER_TURN = 200;
 const FILES_PER_TURN = 20;
 /** Changes come in bursts. */
 const SOON_MS = 300;
-const FOLDERS_DEEP_MAX = 4096;
 /** Unreachable, disk full, shutdown: the next file would fail in the same way. */
 const ENDS_A_ROUND: ReadonlySet<Errno> = new Set(['ETIMEDOUT', 'ENOSPC', 'EINTR']);
-
-interface Pin {
-  state: PinState;
-  /** A new round of it is due, even if one is running. */
-  isStale: boolean;
-}
 
 /**
  * Pins keep files complete on this machine for offline use: pinned files, and everything in pinned folders, of any origin. A round walks
@@ -63,29 +47,25 @@ interface Pin {
  */
 export class Pins {
   readonly #deps: PinsDeps;
-  readonly #pins = new Map<Inode, Pin>();
-  /** Contents that this run has seen complete. Pinned ones are never evicted. */
-  readonly #whole = new Map<Inode, ContentId>();
-  /** The node of each content: the service may have given a file another URL since its content was fetched. */
-  readonly #holders = new Map<ContentId, Inode>();
+  readonly #pinned: PinnedSet;
   #isRunning = false;
   #cancelRound: (() => void) | null = null;
   #isStarted = false;
 
   constructor(deps: PinsDeps) {
     this.#deps = deps;
-    for (const ino of pinnedNodes(deps.store)) this.#pins.set(ino, { state: unknownState(ino), isStale: true });
-    deps.tree.onRemoteChange((changes) => {
-      if (this.#pins.size === 0) return;
+    this.#pinned = deps.pinned;
+    deps.changes.on('remote', (changes) => {
+      if (this.#pinned.size === 0) return;
       for (const change of changes) this.#changed(change.kind === 'inode' ? change.ino : change.parent);
     });
-    deps.tree.onSuccession((former, heir) => this.#inherited(former, heir));
-    deps.tree.onPinnedAgain((inos) => {
-      for (const ino of inos) this.#pins.set(ino, { state: unknownState(ino), isStale: true });
+    deps.changes.on('succession', (former, heir) => this.#inherited(former, heir));
+    deps.changes.on('pinned', (inos) => {
+      for (const ino of inos) this.#pinned.add(ino);
       this.#soon(SOON_MS);
     });
-    deps.tree.onLocalChange((ino, what) => {
-      if (this.#pins.size > 0 && what === 'moved') this.#changed(ino);
+    deps.changes.on('local', (ino, what) => {
+      if (this.#pinned.size > 0 && what === 'moved') this.#changed(ino);
     });
   }
 
@@ -102,53 +82,36 @@ export class Pins {
 
   /** The service is reachable again. */
   reachable(): void {
-    for (const pin of this.#pins.values()) this.#askAgain(pin);
+    for (const pin of this.#pinned.pins()) this.#askAgain(pin);
     this.#soon(0);
   }
 
   /** @throws UsageError above the limit: a pinned folder covers all of its files */
   pin(ino: Inode): void {
-    const pin = this.#pins.get(ino);
+    const pin = this.#pinned.get(ino);
     if (pin === undefined) {
-      if (this.#pins.size >= PINS_MAX)
+      if (this.#pinned.size >= PINS_MAX)
         throw new UsageError(`the limit of ${PINS_MAX} pins is reached: pin a parent folder instead`);
-      this.#keep([...this.#pins.keys(), ino]);
-      this.#pins.set(ino, { state: unknownState(ino), isStale: true });
+      this.#keep([...this.#pinned.inos(), ino]);
+      this.#pinned.add(ino);
     } else this.#askAgain(pin);
     this.#soon(0);
   }
 
   /** @returns whether the node itself was pinned */
   unpin(ino: Inode): boolean {
-    if (!this.#pins.has(ino)) return false;
-    this.#keep([...this.#pins.keys()].filter((each) => each !== ino));
-    this.#pins.delete(ino);
-    if (this.#pins.size > 0) return true;
-    this.#whole.clear();
-    this.#holders.clear();
+    if (this.#pinned.get(ino) === undefined) return false;
+    this.#keep(this.#pinned.inos().filter((each) => each !== ino));
+    this.#pinned.remove(ino);
     return true;
   }
 
   stateOf(ino: Inode): PinState | undefined {
-    return this.#isThere(ino) ? this.#pins.get(ino)?.state : undefined;
+    return this.#isThere(ino) ? this.#pinned.get(ino)?.state : undefined;
   }
 
   get states(): readonly PinState[] {
-    return [...this.#pins.values()].map(({ state }) => state).filter(({ ino }) => this.#isThere(ino));
-  }
-
-  /** Whether a pinned file has this content, which excludes it from eviction. */
-  keeps(content: ContentId): boolean {
-    if (this.#pins.size === 0) return false;
-    const { store } = this.#deps;
-    const resource = store.get('content', content)?.resource;
-    const ino = (resource == null ? undefined : store.get('resource', resource)) ?? this.#holders.get(content);
-    if (ino === undefined) return false;
-    if (soundNode(store, ino)?.local?.content === content && this.#pinOver(ino) !== undefined) return true;
-    // It may be evicted from here on: a later pin, or a discarded edit, must not report it as complete.
-    if (this.#whole.get(ino) === content) this.#whole.delete(ino);
-    this.#holders.delete(content);
-    return false;
+    return [...this.#pinned.pins()].map(({ state }) => state).filter(({ ino }) => this.#isThere(ino));
   }
 
   /** A removed node stays pinned until the next round, but has no path: it would be shown as the root. A damaged one still exists. */
@@ -163,15 +126,15 @@ export class Pins {
 
   /** A save by replacement made another node of what the user and the service know as one file: the pin moves to it. */
   #inherited(former: Inode, heir: Inode): void {
-    if (!this.#pins.has(former) || this.#pins.has(heir)) return;
+    if (this.#pinned.get(former) === undefined || this.#pinned.get(heir) !== undefined) return;
     try {
-      this.#keep([...this.#pins.keys()].map((ino) => (ino === former ? heir : ino)));
+      this.#keep(this.#pinned.inos().map((ino) => (ino === former ? heir : ino)));
     } catch (err) {
       this.#deps.log.warn({ ino: former, err }, 'pin not transferred to the replacing file');
       return;
     }
-    this.#pins.delete(former);
-    this.#pins.set(heir, { state: unknownState(heir), isStale: true });
+    this.#pinned.add(heir);
+    this.#pinned.remove(former);
     this.#soon(SOON_MS);
   }
 
@@ -183,7 +146,7 @@ export class Pins {
   }
 
   #changed(ino: Inode): void {
-    const pin = this.#pinOver(ino);
+    const pin = this.#pinned.over(ino);
     if (pin === undefined) return;
     pin.isStale = true;
     this.#soon(SOON_MS);
@@ -191,23 +154,11 @@ export class Pins {
 
   /** Whether the node still exists and is pinned. */
   #isMeant(ino: Inode): boolean {
-    return soundNode(this.#deps.store, ino)?.local != null && this.#pinOver(ino) !== undefined;
-  }
-
-  /** The pin of the node, or of its nearest pinned ancestor. */
-  #pinOver(ino: Inode): Pin | undefined {
-    for (let at = ino, deep = 0; deep < FOLDERS_DEEP_MAX; deep++) {
-      const pin = this.#pins.get(at);
-      if (pin !== undefined || at === ROOT_INODE) return pin;
-      const parent = soundNode(this.#deps.store, at)?.local?.parent;
-      if (parent === undefined) return undefined;
-      at = parent;
-    }
-    return undefined;
+    return soundNode(this.#deps.store, ino)?.local != null && this.#pinned.over(ino) !== undefined;
   }
 
   #soon(afterMs: number): void {
-    if (!this.#isStarted || this.#pins.size === 0 || this.#isRunning) return;
+    if (!this.#isStarted || this.#pinned.size === 0 || this.#isRunning) return;
     this.#cancelRound?.();
     this.#cancelRound = this.#deps.clock.after(afterMs, () => void this.#run());
   }
@@ -216,14 +167,14 @@ export class Pins {
     if (this.#isRunning) return;
     this.#isRunning = true;
     try {
-      for (const pin of this.#pins.values()) {
+      for (const pin of this.#pinned.pins()) {
         if (!this.#isStarted) return;
         pin.isStale = false;
         await this.#round(pin);
       }
     } finally {
       this.#isRunning = false;
-      const isStale = [...this.#pins.values()].some((pin) => pin.isStale);
+      const isStale = [...this.#pinned.pins()].some((pin) => pin.isStale);
       this.#soon(isStale ? SOON_MS : this.#deps.roundMs);
     }
   }
@@ -254,14 +205,14 @@ export class Pins {
         const node = troubles.unlessMet(file, () => tree.node(file));
         const local = node?.local;
         bytes += local?.sizeBytes ?? 0;
-        if (local?.content != null && this.#whole.get(file) === local.content) {
+        if (local?.content != null && this.#pinned.isWhole(file, local.content)) {
           filesHere++;
           bytesHere += local.sizeBytes;
           if (node !== undefined && isSuspect(node)) doubted.push(file);
         } else {
           missing.push(file);
           // Protect the bytes on this machine before the file is visited: nothing may be evicted meanwhile.
-          if (local?.content != null) this.#holders.set(local.content, file);
+          if (local?.content != null) this.#pinned.holds(file, local.content);
         }
       }
       const report = (met: string | null): void => {
@@ -276,7 +227,7 @@ export class Pins {
       report(null);
       let next = 0;
       const fetchSome = async (): Promise<void> => {
-        while (!troubles.isRoundOver && this.#pins.has(ino)) {
+        while (!troubles.isRoundOver && this.#pinned.get(ino) !== undefined) {
           const file = missing[next++];
           if (file === undefined) return;
           if (next % FILES_PER_TURN === 0) await nextTurn();
@@ -354,9 +305,7 @@ export class Pins {
         // Unpinned, or removed: a deletion is pushed after the last close, so stop fetching a long file.
         if (!this.#isMeant(ino)) return false;
       }
-      this.#holders.delete(this.#whole.get(ino) ?? content);
-      this.#whole.set(ino, content);
-      this.#holders.set(content, ino);
+      this.#pinned.completed(ino, content);
       return true;
     } catch (error) {
       // Removed or replaced since the walk: the next round sees the current state.
@@ -427,10 +376,6 @@ class Troubles {
 function* stepsOf(sizeBytes: number): Iterable<Extent> {
   for (let start = 0; start < sizeBytes; start += STEP_BYTES)
     yield { start, end: Math.min(start + STEP_BYTES, sizeBytes) };
-}
-
-function unknownState(ino: Inode): PinState {
-  return { ino, files: 0, bytes: 0, filesHere: 0, bytesHere: 0, isComplete: false, trouble: null };
 }
 
 function nextTurn(): Promise<void> {

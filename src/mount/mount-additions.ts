@@ -11,15 +11,17 @@ import { CloudAttributes, type PublicLinks } from '../fs/cloud-attributes.ts';
 import { ComposedFileSystem } from '../fs/composed-file-system.ts';
 import { FileHistory } from '../fs/file-history.ts';
 import type { FileSystem } from '../fs/file-system.ts';
-import { type PinState, Pins } from '../fs/pins.ts';
+import type { PinnedSet, PinState } from '../fs/pinned-set.ts';
+import { Pins } from '../fs/pins.ts';
 import { VersionsDirectory } from '../fs/versions-directory.ts';
 import type { Store } from '../store/environment.ts';
 import { pathOf } from '../sync/sync-event.ts';
 import type { AccountPlaces } from '../tree/account-places.ts';
 import type { Freshness } from '../tree/freshness.ts';
+import type { NodeChanges } from '../tree/node-changes.ts';
 import type { Tree } from '../tree/tree.ts';
 
-export interface MountParts {
+export interface AdditionsDeps {
   readonly store: Store;
   readonly contents: ContentStore;
   readonly tree: Tree;
@@ -30,6 +32,8 @@ export interface MountParts {
   readonly links: PublicLinks;
   readonly patience: Patience;
   readonly places: AccountPlaces | null;
+  readonly changes: NodeChanges;
+  readonly pinned: PinnedSet;
   readonly stateOf: (ino: Inode) => string;
   readonly clock: Clock;
   readonly log: Logger;
@@ -38,7 +42,7 @@ export interface MountParts {
 }
 
 /** What a mount has beside the user's files: `.versions/`, `user.cfs.*`, the places of an account, and what is pinned. */
-export function withAdditions(parts: MountParts): { readonly mounted: ComposedFileSystem; readonly pins: Pins } {
+export function withAdditions(parts: AdditionsDeps): { readonly mounted: ComposedFileSystem; readonly pins: Pins } {
   const { fileSystem, options, clock, source, patience } = parts;
   const pins = new Pins({ ...parts, files: fileSystem.files, roundMs: Math.max(1_000, 2 * options.dirTtlMs) });
   const mounted = new ComposedFileSystem({

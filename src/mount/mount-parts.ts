@@ -2,36 +2,35 @@ import { statfsSync } from 'node:fs';
 import { hostname } from 'node:os';
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
-import type { Port } from '../base/port.ts';
 import { maintainContents } from '../bytes/content-maintenance.ts';
 import { ContentStore } from '../bytes/content-store.ts';
 import { WritePace } from '../bytes/write-pace.ts';
 import { cacheBudget } from '../config/cache-budget.ts';
+import type { Options } from '../config/options.ts';
 import { BlockReader } from '../content/block-reader.ts';
 import { completed } from '../content/completed.ts';
 import { Patience } from '../content/patience.ts';
 import { RacilyCleanFiles } from '../content/racily-clean-files.ts';
-import type { VersionHistory, VersionSource } from '../content/version-source.ts';
 import { AccountQuota } from '../fs/account-quota.ts';
-import type { PublicLinks } from '../fs/cloud-attributes.ts';
 import type { ComposedFileSystem } from '../fs/composed-file-system.ts';
 import { FileSystem } from '../fs/file-system.ts';
 import { OpenPush } from '../fs/open-push.ts';
+import { PinnedSet } from '../fs/pinned-set.ts';
 import type { Pins } from '../fs/pins.ts';
 import { Store } from '../store/environment.ts';
-import type { RemoteChanges, UploadService } from '../sync/remote-changes.ts';
 import { pathOf, type SyncEvent } from '../sync/sync-event.ts';
 import { SyncLoop } from '../sync/sync-loop.ts';
 import { AccountPlaces } from '../tree/account-places.ts';
+import { FilesInUse } from '../tree/files-in-use.ts';
 import { Freshness } from '../tree/freshness.ts';
 import { LOCAL_NAMES, Names } from '../tree/names.ts';
+import { NodeChanges } from '../tree/node-changes.ts';
 import { PushMarks } from '../tree/push-marks.ts';
 import { releaseNames } from '../tree/released-names.ts';
-import type { RemoteListing } from '../tree/remote-listing.ts';
 import { Tree } from '../tree/tree.ts';
 import { LocalFiles } from './local-files.ts';
 import { withAdditions } from './mount-additions.ts';
-import type { WorkerStart } from './mount-seam.ts';
+import type { ServiceSide } from './service-side.ts';
 
 /** A new file's first bytes up to this size go in one request. */
 const PLAIN_PUT_BYTES_MAX = 1024 * 1024;
@@ -39,8 +38,8 @@ const PLAIN_PUT_BYTES_MAX = 1024 * 1024;
 /** Of the files that travel from now on so many are named in the log. */
 const NAMED_MAX = 20;
 
-/** Everything between the kernel and the port, as one mount has it. */
-export interface LeftTower {
+/** The file-system side of one mount: everything between the kernel and the service side. */
+export interface MountParts {
   readonly store: Store;
   readonly contents: ContentStore;
   readonly tree: Tree;
@@ -56,10 +55,12 @@ export interface LeftTower {
   readonly localFiles: LocalFiles;
 }
 
-export interface LeftTowerDeps {
-  readonly start: WorkerStart;
-  /** The main thread, which knows the service. */
-  readonly port: Port;
+export interface AssemblyDeps {
+  readonly storeDirectory: string;
+  readonly options: Options;
+  /** Owner of what the service brings, unless the options say otherwise. */
+  readonly owner: { readonly uid: number; readonly gid: number };
+  readonly service: ServiceSide;
   readonly log: Logger;
   readonly clock: Clock;
   readonly shutdown: AbortSignal;
@@ -67,49 +68,42 @@ export interface LeftTowerDeps {
 }
 
 /**
- * Opens the store and puts together what stands on it. Housekeeping begins at once; sync and pins are for the caller to start.
+ * Opens the store and assembles the file-system side on it, in the order in which the parts need each other. The emitter of node
+ * changes and the registry of open files come first: through them the parts learn of each other. Housekeeping begins immediately;
+ * the caller starts sync and pins.
  *
  * @throws UsageError when another process owns the store, or a newer version of this program wrote it
  */
-export async function buildLeftTower(deps: LeftTowerDeps): Promise<LeftTower> {
-  const { port, log, clock, shutdown } = deps;
-  const { request, owner } = deps.start;
-  const { options } = request;
-  const disk = statfsSync(request.storeDirectory);
+export async function assembleMount(deps: AssemblyDeps): Promise<MountParts> {
+  const { options, owner, service, log, clock, shutdown, storeDirectory } = deps;
+  const { readTimeoutMs, openWaitMs } = options;
+  const source = service.versions;
+  const disk = statfsSync(storeDirectory);
   const { cacheBytes, reserveBytes } = cacheBudget(options, {
     freeBytes: disk.bavail * disk.bsize,
     totalBytes: disk.blocks * disk.bsize,
   });
 
-  const store = await Store.open({ directory: request.storeDirectory, clock, log: log.child({ part: 'store' }) });
-  // Made last: it needs all that is made before.
-  let pins: Pins | null = null;
+  const changes = new NodeChanges();
+  const inUse = new FilesInUse();
+  const openFiles = () => inUse.open();
+  const store = await Store.open({ directory: storeDirectory, clock, log: log.child({ part: 'store' }) });
+  const pinned = new PinnedSet(store);
   const contents = new ContentStore({
     store,
-    directory: request.storeDirectory,
+    directory: storeDirectory,
     clock,
     log: log.child({ part: 'contents' }),
-    isKept: (content) => pins?.keeps(content) ?? false,
+    isKept: (content) => pinned.keeps(content),
     pace: new WritePace({ clock }),
     options: { inlineMaxBytes: options.inlineMaxBytes, cacheBytes, reserveBytes },
   });
   const quota = new AccountQuota(store);
-  const localNames = [...LOCAL_NAMES, ...options.localOnly];
-  const names = new Names({ localNames });
-  const released = releaseNames(store, localNames, clock.nowMs());
-  if (released.length > 0) {
-    const paths = released.slice(0, NAMED_MAX).map((ino) => pathOf(store, ino));
-    log.info({ count: released.length, paths }, 'files that stayed local by their names are pushed from now on');
-  }
+  const names = namesOf({ store, clock, log }, options.localOnly);
   const marks = new PushMarks({ store });
   const tree = new Tree({
-    store,
-    contents,
-    names,
-    marks,
-    clock,
+    ...{ store, contents, names, marks, clock, changes, openFiles },
     log: log.child({ part: 'tree' }),
-    openFiles: () => fileSystem.files.inUse(),
     onTakenBack: (ino, copy) => {
       const copied = copy === null ? null : pathOf(store, copy);
       deps.onEvent({ type: 'taken-back', path: pathOf(store, ino), copy: copied });
@@ -122,53 +116,32 @@ export async function buildLeftTower(deps: LeftTowerDeps): Promise<LeftTower> {
       umask: options.umask,
     },
   });
-  const places = options.root === 'account' ? new AccountPlaces({ store }) : null;
-  const listing = port.remote<RemoteListing>('listing');
-  const freshness = new Freshness({
-    tree,
-    listing: places?.noting(listing) ?? listing,
-    marks,
-    clock,
-    log: log.child({ part: 'freshness' }),
-    onHeld: ({ at, nodes }) => deps.onEvent({ type: 'held-back', path: pathOf(store, at), nodes }),
-    openFiles: () => fileSystem.files.files,
-    revalidate: (folder, signal) => racilyClean.revalidate(folder, signal),
-    options: { dirTtlMs: options.dirTtlMs, openWaitMs: options.openWaitMs, readTimeoutMs: options.readTimeoutMs },
-  });
-  const source = port.remote<VersionSource & VersionHistory>('versions');
   const racilyClean = new RacilyCleanFiles({
     ...{ store, contents, source, clock },
-    onOther: (ino, was) => fileSystem.changedElsewhere([{ kind: 'inode', ino, was }]),
+    onOther: (ino, was) => changes.emit('remote', [{ kind: 'inode', ino, was }]),
   });
-  const { readTimeoutMs } = options;
+  const places = options.root === 'account' ? new AccountPlaces({ store }) : null;
+  const freshness = new Freshness({
+    ...{ tree, marks, clock, openFiles },
+    listing: places?.noting(service.listings) ?? service.listings,
+    log: log.child({ part: 'freshness' }),
+    onHeld: ({ at, nodes }) => deps.onEvent({ type: 'held-back', path: pathOf(store, at), nodes }),
+    revalidate: (folder, signal) => racilyClean.revalidate(folder, signal),
+    options: { dirTtlMs: options.dirTtlMs, openWaitMs, readTimeoutMs },
+  });
   const patience = new Patience({ clock, log: log.child({ part: 'patience' }), shutdown, readTimeoutMs });
   const reader = new BlockReader({
-    contents,
-    source,
-    clock,
+    ...{ contents, source, clock, patience, readTimeoutMs, cacheBytes },
     log: log.child({ part: 'reader' }),
-    patience,
-    readTimeoutMs,
-    cacheBytes,
   });
-  const fileSystem: FileSystem = new FileSystem({
-    tree,
-    freshness,
-    contents,
+  const fileSystem = new FileSystem({
+    ...{ tree, freshness, contents, changes, clock },
     prefetcher: reader,
     openFile: {
-      store,
-      contents,
-      reader,
-      source,
-      patience,
-      clock,
+      ...{ store, contents, reader, source, patience, clock, shutdown, openWaitMs, inUse },
       log: log.child({ part: 'content' }),
-      shutdown,
-      openWaitMs: options.openWaitMs,
-      onWritten: (ino) => sync.changed(ino),
+      onWritten: (ino) => changes.emit('written', ino),
     },
-    clock,
     quota: () => quota.known,
     options: {
       entryTimeoutMs: options.entryTimeoutMs,
@@ -176,23 +149,26 @@ export async function buildLeftTower(deps: LeftTowerDeps): Promise<LeftTower> {
       readOnly: options.readOnly,
     },
   });
-  const sync: SyncLoop = new SyncLoop({
-    store,
-    contents,
-    names,
-    marks,
-    changes: port.remote<RemoteChanges>('changes'),
-    uploads: port.remote<UploadService>('uploads'),
+  const { files } = fileSystem;
+  const openPush = new OpenPush({
+    ...{ files, store, clock },
+    log: log.child({ part: 'open-push' }),
+    push: (ino) => changes.emit('written', ino),
+    openPushMs: options.openPushMs,
+  });
+  const sync = new SyncLoop({
+    ...{ store, contents, names, marks, clock },
+    changes: service.changes,
+    uploads: service.uploads,
     complete: (content, extent, signal) => completed(reader, content, extent, signal),
-    isOpen: (ino) => fileSystem.files.isOpen(ino),
+    isOpen: (ino) => files.isOpen(ino),
     isBeingWritten: (ino) => openPush.isHeldBack(ino),
-    isOpenForWriting: (ino) => fileSystem.files.isBeingWritten(ino),
+    isOpenForWriting: (ino) => files.isBeingWritten(ino),
     beforePush: (ino) => freshness.beforePush(ino),
-    clock,
     log: log.child({ part: 'sync' }),
     onEvent: deps.onEvent,
-    onTreeChange: (changes) => fileSystem.changedElsewhere(changes),
-    onSameBytes: (ino, was, is) => fileSystem.files.goOnOver(ino, was, is),
+    onTreeChange: (invalidations) => changes.emit('remote', invalidations),
+    onSameBytes: (ino, was, is) => files.goOnOver(ino, was, is),
     options: {
       settleMs: options.settleMs,
       transfers: options.transfers,
@@ -202,38 +178,37 @@ export async function buildLeftTower(deps: LeftTowerDeps): Promise<LeftTower> {
       host: hostname(),
     },
   });
-  const openPush = new OpenPush({
-    files: fileSystem.files,
-    store,
-    clock,
-    log: log.child({ part: 'open-push' }),
-    push: (ino) => sync.changed(ino),
-    openPushMs: options.openPushMs,
-  });
-  openPush.start(shutdown);
   const additions = withAdditions({
-    ...{ store, contents, tree, freshness, fileSystem, reader, source, patience, places, clock, shutdown, options },
-    links: port.remote<PublicLinks>('links'),
+    ...{ store, contents, tree, freshness, fileSystem, reader, source, patience, places, changes, pinned },
+    ...{ clock, shutdown, options },
+    links: service.links,
     log: log.child({ part: 'pins' }),
     stateOf: (ino) => sync.stateOf(ino),
   });
-  pins = additions.pins;
-  tree.onLocalChange((ino) => sync.changed(ino));
   const localFiles = new LocalFiles(store);
-  tree.onLocalChange((ino) => localFiles.changed(ino));
+  changes.on('written', (ino) => sync.changed(ino));
+  changes.on('local', (ino) => {
+    sync.changed(ino);
+    localFiles.changed(ino);
+  });
+  openPush.start(shutdown);
   void maintainContents(contents, { clock, log: log.child({ part: 'contents' }) }, shutdown);
   return {
-    store,
-    contents,
-    tree,
-    freshness,
-    patience,
-    reader,
-    fileSystem,
+    ...{ store, contents, tree, freshness, patience, reader, fileSystem, sync, quota, cacheBytes, localFiles },
     ...additions,
-    sync,
-    quota,
-    cacheBytes,
-    localFiles,
   };
+}
+
+/** Local names by the options; files that were local only before are pushed from now on. */
+function namesOf(
+  { store, clock, log }: { readonly store: Store; readonly clock: Clock; readonly log: Logger },
+  localOnly: readonly string[],
+): Names {
+  const localNames = [...LOCAL_NAMES, ...localOnly];
+  const released = releaseNames(store, localNames, clock.nowMs());
+  if (released.length > 0) {
+    const paths = released.slice(0, NAMED_MAX).map((ino) => pathOf(store, ino));
+    log.info({ count: released.length, paths }, 'files that stayed local by their names are pushed from now on');
+  }
+  return new Names({ localNames });
 }

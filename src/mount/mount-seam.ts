@@ -19,7 +19,7 @@ import type { MountRequest } from './mount-request.ts';
 import type { UnsyncedPart } from './pending-changes.ts';
 
 /**
- * What the two threads of a mount say to each other beside the four services of `transfer/`: typed here once, so that both
+ * What the two threads of a mount say to each other beside `ServiceSide`: typed here once, so that both
  * composition roots are checked against it.
  */
 
@@ -41,9 +41,9 @@ export interface MountedAt {
 /** What the Worker offers to the main thread, under the name `mount`. */
 export interface MountService {
   /** Opens the store. @returns whether a root folder is known, so that a start without network can go on. */
-  open(): Promise<{ readonly planted: boolean }>;
+  open(): Promise<{ readonly hasRoot: boolean }>;
   /** Makes the root of an empty store. */
-  plant(root: ResourceUrl): Promise<void>;
+  createRoot(root: ResourceUrl): Promise<void>;
   /** Mounts, and starts the sync. Resolves when the kernel has been answered. */
   mount(): Promise<MountedAt>;
   /**

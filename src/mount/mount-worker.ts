@@ -24,7 +24,7 @@ import { localFolders } from '../tree/local-folders.ts';
 import { Tree } from '../tree/tree.ts';
 import { exitCode } from './exit-codes.ts';
 import { pinnedPath } from './mount-additions.ts';
-import { buildLeftTower, type LeftTower } from './mount-parts.ts';
+import { assembleMount, type MountParts } from './mount-parts.ts';
 import {
   type MainService,
   type MountedAt,
@@ -37,9 +37,10 @@ import {
 } from './mount-seam.ts';
 import { parkReasonText } from './park-reason.ts';
 import { firstLeft, partsHere, pendingChanges, type UnsyncedPart, unsyncedFiles } from './pending-changes.ts';
+import { remoteServiceSide } from './service-side.ts';
 
 /**
- * The left tower's composition root: everything that answers the kernel, and the only writer of the store, in a Worker of
+ * The file-system side's composition root: everything that answers the kernel, and the only writer of the store, in a Worker of
  * its own. It cannot spell HTTP: what it needs of the service it calls through the port.
  */
 
@@ -52,7 +53,7 @@ class MountingWorker implements MountService {
   readonly #log: Logger;
   readonly #shutdown = new AbortController();
 
-  #tower: LeftTower | null = null;
+  #parts: MountParts | null = null;
   #mounted: MountedFileSystem | null = null;
   #mounting: Promise<MountedAt> | null = null;
   /** What counts operations; null with another binding. */
@@ -76,22 +77,24 @@ class MountingWorker implements MountService {
     setInterval(() => void this.#main.alive().catch(() => {}), ALIVE_EVERY_MS).unref();
   }
 
-  async open(): Promise<{ readonly planted: boolean }> {
+  async open(): Promise<{ readonly hasRoot: boolean }> {
     const { request } = this.#start;
     mkdirSync(request.storeDirectory, { recursive: true, mode: 0o700 });
-    this.#tower = await buildLeftTower({
-      start: this.#start,
-      port: this.#port,
+    this.#parts = await assembleMount({
+      storeDirectory: request.storeDirectory,
+      options: request.options,
+      owner: this.#start.owner,
+      service: remoteServiceSide(this.#port),
       log: this.#log,
       clock: systemClock,
       shutdown: this.#shutdown.signal,
       onEvent: (event) => this.#report(event),
     });
-    return { planted: this.#tower.store.get('node', ROOT_INODE) !== undefined };
+    return { hasRoot: this.#parts.store.get('node', ROOT_INODE) !== undefined };
   }
 
-  async plant(root: ResourceUrl): Promise<void> {
-    Tree.plant(this.#built.store, systemClock, { resource: root, ...this.#start.owner });
+  async createRoot(root: ResourceUrl): Promise<void> {
+    Tree.createRoot(this.#built.store, systemClock, { resource: root, ...this.#start.owner });
   }
 
   mount(): Promise<MountedAt> {
@@ -279,9 +282,9 @@ class MountingWorker implements MountService {
     this.#built.freshness.unreachable(new TransportError('the service does not answer'));
   }
 
-  get #built(): LeftTower {
-    if (this.#tower === null) throw new Error('the store is not open');
-    return this.#tower;
+  get #built(): MountParts {
+    if (this.#parts === null) throw new Error('the store is not open');
+    return this.#parts;
   }
 
   async #stop(timeoutMs: number | null): Promise<StopOutcome> {

@@ -9,23 +9,19 @@ import { Port } from '../base/port.ts';
 import { endProcess } from '../base/process-end.ts';
 import { programVersion } from '../base/program-version.ts';
 import { lowerPriority } from '../base/thread-priority.ts';
-import type { VersionHistory, VersionSource } from '../content/version-source.ts';
 import type { MountMetrics } from '../control/mount-metrics.ts';
 import { ControlServer } from '../control/server.ts';
 import type { ConnectionStatus, PinnedPath, Status, SyncProgress } from '../control/status-model.ts';
-import type { PublicLinks } from '../fs/cloud-attributes.ts';
 import { abandonMount } from '../kernel/abandon.ts';
 import type { RemoteService } from '../remote/contract.ts';
 import { openService } from '../remote/open-service.ts';
 import { SCHEMA_VERSION } from '../store/schema-version.ts';
-import type { RemoteChanges, UploadService } from '../sync/remote-changes.ts';
 import { createTransfer, type Transfer } from '../transfer/transfer.ts';
 import type { TransferState } from '../transfer/transfer-queue.ts';
 import { Names } from '../tree/names.ts';
-import type { RemoteListing } from '../tree/remote-listing.ts';
 import { type Account, readAccountFile } from './account-file.ts';
-import { capableOptions } from './capable-options.ts';
 import { unmountWhenKilled } from './auto-unmount.ts';
+import { capableOptions } from './capable-options.ts';
 import { DesktopNotices } from './desktop-notices.ts';
 import { EventPrinter } from './event-printer.ts';
 import { exitCode } from './exit-codes.ts';
@@ -37,6 +33,7 @@ import { type MainService, type MountService, STOP_ID, type StopOutcome, type Wo
 import { outageReason } from './outage-reason.ts';
 import { QuotaWatch } from './quota-watch.ts';
 import { routeTo, type ServiceRoute } from './service-route.ts';
+import { offerServiceSide } from './service-side.ts';
 import { SignInWatch } from './sign-in-watch.ts';
 import { withProgress } from './sync-progress.ts';
 import { WorkerWatch } from './worker-watch.ts';
@@ -179,12 +176,8 @@ class MountingProcess {
     const port = new Port(worker);
     this.#port = port;
     this.#mount = port.remote<MountService>('mount');
-    // The seams of the left tower, satisfied here: this is where the compiler checks it.
-    port.offer('listing', this.#transfer.listings satisfies RemoteListing);
-    port.offer('versions', this.#transfer.versions satisfies VersionSource & VersionHistory);
-    port.offer('changes', this.#transfer.changes satisfies RemoteChanges);
-    port.offer('uploads', this.#transfer.uploads satisfies UploadService);
-    port.offer('links', this.#transfer.links satisfies PublicLinks);
+    // What the file-system side asks for: this is where the compiler checks that `transfer` satisfies it.
+    offerServiceSide(port, this.#transfer);
     port.offer('main', {
       event: async (event) => this.#event(event),
       ended: async (outcome) => void this.#finished(outcome),
@@ -245,11 +238,11 @@ class MountingProcess {
   async start(): Promise<void> {
     const { socketPath, bootSocketPath } = this.#request;
     const deps = { socketPath, bootSocketPath, clock: systemClock };
-    const { planted } = await afterHandover(deps, () => this.#mount.open());
-    if (!planted) {
+    const { hasRoot } = await afterHandover(deps, () => this.#mount.open());
+    if (!hasRoot) {
       const signal = AbortSignal.timeout(30_000);
       const whole = this.#request.options.root === 'account' ? this.#service.wholeAccount : null;
-      await this.#mount.plant(whole === null ? (await this.#service.user(signal)).home : await whole.top(signal));
+      await this.#mount.createRoot(whole === null ? (await this.#service.user(signal)).home : await whole.top(signal));
     }
     await this.#control.listen();
     try {

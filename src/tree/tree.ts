@@ -19,17 +19,15 @@ import {
   ListingApplication,
   type MergeOutcome,
   type NewcomerOptions,
-  type TreeInvalidation,
 } from './listing-application.ts';
 import { isComplete, isEmpty, liveFolder, mustBeEmpty, touch } from './live-folder.ts';
 import type { Names } from './names.ts';
+import type { LocalChangeKind, NodeChanges } from './node-changes.ts';
 import type { PushMarks } from './push-marks.ts';
 import type { OpenHere, RemoteDeletions } from './remote-deletions.ts';
 import { type RenameMode, renameNode } from './rename.ts';
 import { rootNode } from './root-node.ts';
 import { Succession } from './succession.ts';
-
-export type LocalChangeKind = 'created' | 'moved' | 'removed' | 'content' | 'attributes';
 
 export type { AbsenceOutcome, MergeOutcome, MissingEntryQuestion, TreeInvalidation } from './listing-application.ts';
 
@@ -56,6 +54,8 @@ export interface TreeDeps {
   readonly log: Logger;
   /** The service lost the newest version of a file; `copy` holds the local bytes. */
   readonly onTakenBack?: (ino: Inode, copy: Inode | null) => void;
+  /** Where the tree reports changes of its nodes. */
+  readonly changes: NodeChanges;
   /** Files deleted remotely while open here are retained or recreated. */
   readonly openFiles?: () => Iterable<OpenHere>;
   readonly options: NewcomerOptions & { readonly saveWindowMs: number; readonly settleMs: number };
@@ -75,35 +75,31 @@ export class Tree {
   readonly #clock: Clock;
   readonly #succession: Succession;
   readonly #listings: ListingApplication;
-  readonly #successionListeners: ((former: Inode, heir: Inode) => void)[] = [];
-  readonly #pinnedListeners: ((inos: readonly Inode[]) => void)[] = [];
-  readonly #localListeners: ((ino: Inode, what: LocalChangeKind) => void)[] = [];
-  readonly #remoteListeners: ((changes: readonly TreeInvalidation[]) => void)[] = [];
+  readonly #changes: NodeChanges;
 
   constructor(deps: TreeDeps) {
     this.#store = deps.store;
     this.#contents = deps.contents;
     this.#names = deps.names;
     this.#clock = deps.clock;
+    this.#changes = deps.changes;
     this.#succession = new Succession({
       ...deps,
       changed: (ino, what) => this.#tellLocal(ino, what),
-      succeeded: (former, heir) => {
-        for (const listener of this.#successionListeners) listener(former, heir);
-      },
+      succeeded: (former, heir) => this.#changes.emit('succession', former, heir),
     });
     this.#listings = new ListingApplication({
       ...deps,
-      pinnedAgain: (inos) => {
-        for (const listener of this.#pinnedListeners) listener(inos);
+      pinnedAgain: (inos) => this.#changes.emit('pinned', inos),
+      changedThere: (changes) => {
+        if (changes.length > 0) this.#changes.emit('remote', changes);
       },
-      changedThere: (changes) => this.#tellRemote(changes),
       toPush: (ino) => this.#tellLocal(ino, 'moved'),
     });
   }
 
   /** Creates the root node in an empty store. Idempotent; an existing root is unchanged. */
-  static plant(
+  static createRoot(
     store: StoreWriter,
     clock: Clock,
     root: { readonly resource: ResourceUrl; readonly uid: number; readonly gid: number },
@@ -389,29 +385,6 @@ export class Tree {
     return this.#listings.gone;
   }
 
-  /** Calls the listener after each change by a user operation is recorded. */
-  onLocalChange(listener: (ino: Inode, what: LocalChangeKind) => void): void {
-    this.#localListeners.push(listener);
-  }
-
-  /**
-   * Calls the listener when a save has replaced the node of a file (`Succession`), before the removal of the former one
-   * is reported.
-   */
-  onSuccession(listener: (former: Inode, heir: Inode) => void): void {
-    this.#successionListeners.push(listener);
-  }
-
-  /** Called after nodes came back that were pinned before they were gone; the store has their pins. */
-  onPinnedAgain(listener: (inos: readonly Inode[]) => void): void {
-    this.#pinnedListeners.push(listener);
-  }
-
-  /** Called after changes that others made are recorded. */
-  onRemoteChange(listener: (changes: readonly TreeInvalidation[]) => void): void {
-    this.#remoteListeners.push(listener);
-  }
-
   #firstContent(tx: Transaction, init: NodeInit): ContentId | null {
     if (init.kind === 'folder' || isSpecial(init.kind)) return null;
     if (typeof init.content === 'function') return init.content(tx);
@@ -419,10 +392,6 @@ export class Tree {
   }
 
   #tellLocal(ino: Inode, what: LocalChangeKind): void {
-    for (const listener of this.#localListeners) listener(ino, what);
-  }
-
-  #tellRemote(changes: readonly TreeInvalidation[]): void {
-    if (changes.length > 0) for (const listener of this.#remoteListeners) listener(changes);
+    this.#changes.emit('local', ino, what);
   }
 }

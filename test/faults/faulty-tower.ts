@@ -86,17 +86,15 @@ export class FaultyTower {
       ...{ service, clock, log, ...(options.shows === 'account' && { reading: account }) },
       ...(options.isDownLimited && { limits: { upBytesPerSecond: null, downBytesPerSecond: 1e12 } }),
     });
-    let sync: SyncLoop | null = null;
     const tower = await LeftTower.build({
       clock,
       root,
       listing: transfer.listings,
       source: transfer.versions,
-      onWritten: (ino) => sync?.changed(ino),
       readTimeoutMs,
     });
-    const { store, contents, names, marks, reader, fileSystem } = tower;
-    sync = new SyncLoop({
+    const { store, contents, names, marks, reader, fileSystem, changes } = tower;
+    const sync = new SyncLoop({
       store,
       contents,
       names,
@@ -110,7 +108,7 @@ export class FaultyTower {
       clock,
       log,
       onEvent: () => {},
-      onTreeChange: (changes) => fileSystem.changedElsewhere(changes),
+      onTreeChange: (invalidations) => changes.emit('remote', invalidations),
       options: {
         settleMs: 1,
         transfers: 4,
@@ -120,12 +118,12 @@ export class FaultyTower {
         host: 'host',
       },
     });
-    const loop = sync;
-    tower.tree.onLocalChange((ino) => loop.changed(ino));
-    loop.start();
+    changes.on('local', (ino) => sync.changed(ino));
+    changes.on('written', (ino) => sync.changed(ino));
+    sync.start();
     const reachable = () => {
       tower.freshness.reachable();
-      loop.reachable();
+      sync.reachable();
     };
     const { tree, freshness } = tower;
     const shutdown = new AbortController().signal;
@@ -138,7 +136,7 @@ export class FaultyTower {
       attributes: new CloudAttributes({
         ...{ tree, contents, source, patience },
         links: transfer.links,
-        stateOf: (ino) => loop.stateOf(ino),
+        stateOf: (ino) => sync.stateOf(ino),
       }),
       tree,
       places: null,

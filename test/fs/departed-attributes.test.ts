@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { silentLogger } from '../../src/base/log.ts';
 import { type Inode, type ResourceUrl, ROOT_INODE, timespecOfMs } from '../../src/base/vocabulary.ts';
+import { PinnedSet } from '../../src/fs/pinned-set.ts';
 import { Pins } from '../../src/fs/pins.ts';
 import { DEPARTED_KEPT_MS, DEPARTED_WEIGHT_MAX, keepDeparted } from '../../src/store/departed-attributes.ts';
 import { SyncedTower } from '../harness/synced-tower.ts';
@@ -18,9 +19,9 @@ const never = new AbortController().signal;
 const TIME = { sec: 1_234_567_890, nsec: 123_456_789 };
 
 function pinsOf({ tower, clock }: SyncedTower): Pins {
-  const { store, tree, freshness, reader, fileSystem } = tower;
+  const { store, tree, freshness, reader, changes, fileSystem } = tower;
   return new Pins({
-    ...{ store, tree, freshness, reader, clock, files: fileSystem.files },
+    ...{ store, tree, freshness, reader, changes, clock, files: fileSystem.files, pinned: new PinnedSet(store) },
     ...{ log: silentLogger, shutdown: never, roundMs: 60_000 },
   });
 }

@@ -100,7 +100,7 @@ test('a file that lost its name and was written and closed since is what it was 
     `old${'new'.repeat(1666)}ne`,
   );
   await fileSystem.release(ino, again.handle);
-  expect([...fileSystem.files.inUse()]).toEqual([]);
+  expect([...tower.inUse.open()]).toEqual([]);
 });
 
 test('times that are set on a file that lost its name are shown, also after it was written', async () => {

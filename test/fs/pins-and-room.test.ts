@@ -1,7 +1,7 @@
 import { afterEach, expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
-import { type ContentId, type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { Pins } from '../../src/fs/pins.ts';
 import { Discarding } from '../../src/sync/discarding.ts';
 import { Names } from '../../src/tree/names.ts';
@@ -20,19 +20,16 @@ afterEach(() => close());
 async function build(cacheBytes: number) {
   const service = new VersionService();
   for (const name of NAMES) service.put(name, Buffer.alloc(name === 'large' ? 40 * MIB : 2 * MIB, name));
-  let keeps = (_content: ContentId): boolean => false;
   const tower = await LeftTower.build({
     listing: service,
     source: service,
     contents: { cacheBytes },
-    isKept: (content) => keeps(content),
   });
-  const { store, tree, freshness, reader } = tower;
+  const { store, tree, freshness, reader, changes, pinned } = tower;
   const pins = new Pins({
-    ...{ store, tree, freshness, reader, files: tower.fileSystem.files },
+    ...{ store, tree, freshness, reader, changes, pinned, files: tower.fileSystem.files },
     ...{ clock: systemClock, log: silentLogger, shutdown: new AbortController().signal, roundMs: 60_000 },
   });
-  keeps = (content) => pins.keeps(content);
   close = async () => {
     pins.stop();
     await tower.close();

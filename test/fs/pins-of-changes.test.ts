@@ -8,9 +8,9 @@ import { InProcessMount } from '../harness/in-process-mount.ts';
 import { LeftTower } from '../harness/left-tower.ts';
 
 function pinsOf(tower: LeftTower): Pins {
-  const { store, tree, freshness, reader } = tower;
+  const { store, tree, freshness, reader, changes, pinned } = tower;
   return new Pins({
-    ...{ store, tree, freshness, reader },
+    ...{ store, tree, freshness, reader, changes, pinned },
     files: tower.fileSystem.files,
     clock: systemClock,
     log: silentLogger,

@@ -34,6 +34,7 @@ test('the worker answers others while a round looks at a pinned folder in which 
   };
   const pins = new Pins({
     ...{ store, tree, freshness, reader, files, clock: systemClock, log: silentLogger },
+    ...{ changes: tower.changes, pinned: tower.pinned },
     ...{ shutdown: new AbortController().signal, roundMs: 1 },
   });
   onTestFinished(() => pins.stop());

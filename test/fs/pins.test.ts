@@ -4,6 +4,7 @@ import { systemClock } from '../../src/base/clock.ts';
 import { ApiError, SignInError, StorageError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import { type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { PinnedSet } from '../../src/fs/pinned-set.ts';
 import { Pins, type PinsDeps } from '../../src/fs/pins.ts';
 import { DamagedRow } from '../../src/store/record-codec.ts';
 import type { NodeRecord, StoreWriter } from '../../src/store/tables.ts';
@@ -32,6 +33,7 @@ test.each([
     const { store, tree, freshness, reader } = tower;
     const pins = new Pins({
       ...{ store, tree, freshness, reader, files: tower.fileSystem.files },
+      ...{ changes: tower.changes, pinned: tower.pinned },
       ...{ clock: systemClock, log: silentLogger, shutdown: shutdown.signal, roundMs: 60_000 },
     });
     closing.push(async () => {
@@ -88,6 +90,7 @@ test.each([
   const clock = new ManualClock();
   const pins = new Pins({
     ...{ store: fullStore, tree, freshness, reader, files: tower.fileSystem.files, clock },
+    ...{ changes: tower.changes, pinned: new PinnedSet(store) },
     ...{ log: silentLogger, shutdown: new AbortController().signal, roundMs: 60_000 },
   });
   closing.push(async () => {
@@ -139,6 +142,7 @@ describe('of a pinned folder', () => {
     clock = new ManualClock();
     pins = new Pins({
       ...{ store, tree, freshness, reader, files: tower.fileSystem.files, clock },
+      ...{ changes: tower.changes, pinned: new PinnedSet(store) },
       ...{ log: silentLogger, shutdown: new AbortController().signal, roundMs: ROUND_MS },
       ...changed,
     });

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { type Logger, silentLogger } from '../../src/base/log.ts';
-import type { ContentId, Inode, ResourceUrl } from '../../src/base/vocabulary.ts';
+import type { Inode, ResourceUrl } from '../../src/base/vocabulary.ts';
 import { ContentStore } from '../../src/bytes/content-store.ts';
 import type { WritePace } from '../../src/bytes/write-pace.ts';
 import { BlockReader } from '../../src/content/block-reader.ts';
@@ -12,10 +12,13 @@ import { Patience } from '../../src/content/patience.ts';
 import { RacilyCleanFiles } from '../../src/content/racily-clean-files.ts';
 import type { VersionSource } from '../../src/content/version-source.ts';
 import { FileSystem } from '../../src/fs/file-system.ts';
+import { PinnedSet } from '../../src/fs/pinned-set.ts';
 import type { Disk } from '../../src/store/disk.ts';
 import { Store } from '../../src/store/environment.ts';
+import { FilesInUse } from '../../src/tree/files-in-use.ts';
 import { Freshness } from '../../src/tree/freshness.ts';
 import { Names } from '../../src/tree/names.ts';
+import { NodeChanges } from '../../src/tree/node-changes.ts';
 import { PushMarks } from '../../src/tree/push-marks.ts';
 import type { RemoteListing } from '../../src/tree/remote-listing.ts';
 import { Tree } from '../../src/tree/tree.ts';
@@ -53,6 +56,10 @@ export class LeftTower {
   readonly fileSystem: FileSystem;
   /** Inodes that the sync would have been told of, in order. */
   readonly written: Inode[] = [];
+  /** What the parts, and the sync of a test, tell each other. */
+  readonly changes = new NodeChanges();
+  readonly pinned: PinnedSet;
+  readonly inUse = new FilesInUse();
   readonly #shutdown = new AbortController();
 
   private constructor(options: TowerOptions, directory: string, store: Store) {
@@ -61,13 +68,15 @@ export class LeftTower {
     setMaxListeners(0, this.#shutdown.signal);
     this.directory = directory;
     this.store = store;
+    this.pinned = new PinnedSet(store);
+    this.changes.on('written', (ino) => this.written.push(ino));
     this.contents = new ContentStore({
       store,
       directory,
       clock,
       log,
       options: { inlineMaxBytes: 16 * 1024, cacheBytes: CACHE_BYTES, ...options.contents },
-      ...(options.isKept && { isKept: options.isKept }),
+      isKept: (content) => this.pinned.keeps(content),
       ...(options.disk && { disk: options.disk }),
       ...(options.pace && { pace: options.pace }),
     });
@@ -81,10 +90,11 @@ export class LeftTower {
       marks,
       clock,
       log,
-      openFiles: () => this.fileSystem.files.inUse(),
+      changes: this.changes,
+      openFiles: () => this.inUse.open(),
       options: { saveWindowMs: 60_000, settleMs: 2_000 },
     });
-    Tree.plant(store, clock, {
+    Tree.createRoot(store, clock, {
       resource: options.root ?? ROOT_RESOURCE,
       uid: process.getuid?.() ?? 0,
       gid: process.getgid?.() ?? 0,
@@ -103,7 +113,7 @@ export class LeftTower {
     const source = options.source ?? noVersions;
     const racilyClean = new RacilyCleanFiles({
       ...{ store, contents, source, clock },
-      onOther: (ino, was) => this.fileSystem.changedElsewhere([{ kind: 'inode', ino, was }]),
+      onOther: (ino, was) => this.changes.emit('remote', [{ kind: 'inode', ino, was }]),
     });
     const shutdown = this.#shutdown.signal;
     const patience = new Patience({ clock, log, shutdown, readTimeoutMs });
@@ -123,11 +133,10 @@ export class LeftTower {
         log,
         shutdown,
         openWaitMs,
-        onWritten: (ino) => {
-          this.written.push(ino);
-          options.onWritten?.(ino);
-        },
+        inUse: this.inUse,
+        onWritten: (ino) => this.changes.emit('written', ino),
       },
+      changes: this.changes,
       clock,
       quota: () => null,
       options: { entryTimeoutMs: 1_000, attributeTimeoutMs: 1_000, readOnly: false },
@@ -190,7 +199,6 @@ export interface TowerOptions {
   readonly log?: Logger;
   /** What the root folder is on the service. */
   readonly root?: ResourceUrl;
-  readonly onWritten?: (ino: Inode) => void;
   readonly listing?: RemoteListing;
   readonly source?: VersionSource;
   /** How long who reads waits for the service; as long as a busy machine takes, unless told. */
@@ -203,8 +211,6 @@ export interface TowerOptions {
   readonly pace?: WritePace;
   /** Size of a file of the journal; small, unless told: thousands of towers would write gigabytes. */
   readonly segmentBytes?: number;
-  /** What is never evicted; nothing, unless told. */
-  readonly isKept?: (content: ContentId) => boolean;
   readonly contents?: {
     readonly inlineMaxBytes?: number;
     readonly cacheBytes?: number;

@@ -52,7 +52,8 @@ export class ServedTower {
     this.#service = service;
     this.sync = build(this.events);
     this.mount = new InProcessMount(tower.fileSystem);
-    tower.tree.onLocalChange((ino) => this.sync.changed(ino));
+    tower.changes.on('local', (ino) => this.sync.changed(ino));
+    tower.changes.on('written', (ino) => this.sync.changed(ino));
     this.sync.start();
   }
 
@@ -70,18 +71,16 @@ export class ServedTower {
       userAgent: 'cfs-mount/0.0.0 (test)',
     });
     const { listings, versions, changes, uploads } = createTransfer({ service, clock, log: silentLogger });
-    let sync: SyncLoop | null = null;
     const tower = await LeftTower.build({
       clock,
       root: user.folder('2') as ResourceUrl,
       listing: listings,
       source: versions,
-      onWritten: (ino) => sync?.changed(ino),
       ...rest,
     });
     const { store, contents, names, marks, reader, fileSystem } = tower;
     return new ServedTower(tower, { clock, lineClock }, service, (events) => {
-      sync = new SyncLoop({
+      const sync = new SyncLoop({
         store,
         contents,
         names,
@@ -95,7 +94,7 @@ export class ServedTower {
         clock,
         log: silentLogger,
         onEvent: (event) => events.push(event),
-        onTreeChange: (treeChanges) => fileSystem.changedElsewhere(treeChanges),
+        onTreeChange: (invalidations) => tower.changes.emit('remote', invalidations),
         options: {
           settleMs: SETTLE_MS,
           transfers: 4,

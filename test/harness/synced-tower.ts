@@ -58,20 +58,18 @@ export class SyncedTower {
     const clock = left?.clock ?? new ManualClock();
     const service = left?.service ?? new ModelService();
     if (left === undefined) service.auto = () => ({ type: 'answer' });
-    let sync: SyncLoop | null = null;
     const countingDisk = new CountingDisk(options.disk ?? systemDisk, heldSyncs);
     const tower = await LeftTower.build({
       clock,
       root: MODEL_ROOT,
       listing: listingOf(service),
       source: sourceOf(service),
-      onWritten: (ino) => sync?.changed(ino),
       ...(left && { directory: left.tower.directory }),
       ...options,
       disk: countingDisk.disk,
     });
-    const { store, contents, names, marks, reader, fileSystem } = tower;
-    sync = new SyncLoop({
+    const { store, contents, names, marks, reader, fileSystem, changes } = tower;
+    const sync = new SyncLoop({
       store,
       contents,
       names,
@@ -86,7 +84,7 @@ export class SyncedTower {
       clock,
       log: silentLogger,
       onEvent: () => {},
-      onTreeChange: (changes) => fileSystem.changedElsewhere(changes),
+      onTreeChange: (invalidations) => changes.emit('remote', invalidations),
       onSameBytes: (ino, was, is) => fileSystem.files.goOnOver(ino, was, is),
       options: {
         settleMs: SETTLE_MS,
@@ -97,19 +95,19 @@ export class SyncedTower {
         host: 'host',
       },
     });
-    const loop = sync;
     const openPush = new OpenPush({
       files: fileSystem.files,
       store,
       clock,
       log: silentLogger,
-      push: (ino) => loop.changed(ino),
+      push: (ino) => sync.changed(ino),
       openPushMs: OPEN_PUSH_MS,
     });
     openPush.start(new AbortController().signal);
-    tower.tree.onLocalChange((ino) => loop.changed(ino));
-    loop.start();
-    return new SyncedTower(clock, service, tower, loop, countingDisk);
+    changes.on('local', (ino) => sync.changed(ino));
+    changes.on('written', (ino) => sync.changed(ino));
+    sync.start();
+    return new SyncedTower(clock, service, tower, sync, countingDisk);
   }
 
   /** Time passes, and everything that needs no more of it happens. What waits for the disk does not need any. */

@@ -11,7 +11,10 @@ test('a service with a trash and uploads leaves the options as they are', () => 
 });
 
 test('a mount of a service without uploads is read-only', () => {
-  expect(capableOptions(defaults(), new MemoryService(['uploads', 'trash']))).toEqual({ ...defaults(), readOnly: true });
+  expect(capableOptions(defaults(), new MemoryService(['uploads', 'trash']))).toEqual({
+    ...defaults(),
+    readOnly: true,
+  });
 });
 
 test('a writable mount of a service without a trash must delete permanently', () => {

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { UploadProgress } from '../../src/base/resources.ts';
 import type { ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
 import type { RemoteService, RequestBody, Uploads } from '../../src/remote/contract.ts';
 
@@ -37,6 +38,11 @@ export function contractSuite(title: string, options: ContractOptions): void {
       const newest = await service.newestVersion(file);
       return newest === null ? '' : await textOf(newest.url, newest.sizeBytes);
     };
+    /** One attempt to send the rest of `0123456789`. */
+    const continued = async (version: VersionUrl): Promise<UploadProgress> => {
+      const held = (await uploads().versionProgress(version))?.receivedBytes ?? 0;
+      return await uploads().putVersionData(version, held, bodyOf('0123456789'.slice(held)));
+    };
     const textOf = async (version: VersionUrl, size: number, start = 0, end = size): Promise<string> => {
       const { extent, chunks } = await service.readVersion(version, { start, end }, size);
       const parts: Uint8Array[] = [];
@@ -47,9 +53,9 @@ export function contractSuite(title: string, options: ContractOptions): void {
     };
 
     test('the service has the capabilities that it names, and no others', () => {
-      const lacking = (['uploads', 'trash', 'copies', 'links', 'pictures', 'downloads', 'wholeAccount'] as const).filter(
-        (capability) => service[capability] === null,
-      );
+      const lacking = (
+        ['uploads', 'trash', 'copies', 'links', 'pictures', 'downloads', 'wholeAccount'] as const
+      ).filter((capability) => service[capability] === null);
       expect(lacking.sort()).toEqual([...options.lacks].sort());
       expect(service.signInRequired).toBe(false);
     });
@@ -102,28 +108,29 @@ export function contractSuite(title: string, options: ContractOptions): void {
       expect(await service.versionOfLength(file, 4)).toBeNull();
     });
 
-    test.runIf(has('uploads'))('an upload that broke off is completed from the bytes that the service holds', async () => {
-      const file = await newFile('broken off', 'before');
-      const version = await uploads().createVersion(file);
-      const broken: RequestBody = {
-        length: 10,
-        chunks: async function* () {
-          yield Buffer.from('01234');
-          throw new Error('the line broke');
-        },
-      };
-      await expect(uploads().putVersionData(version, 0, broken)).rejects.toThrow();
+    test.runIf(has('uploads'))(
+      'an upload that broke off is completed from the bytes that the service holds',
+      async () => {
+        const file = await newFile('broken off', 'before');
+        const version = await uploads().createVersion(file);
+        const broken: RequestBody = {
+          length: 10,
+          chunks: async function* () {
+            yield Buffer.from('01234');
+            throw new Error('the line broke');
+          },
+        };
+        await expect(uploads().putVersionData(version, 0, broken)).rejects.toThrow();
 
-      const progress = await uploads().versionProgress(version);
-      expect(progress).toMatchObject({ complete: false });
-      expect(await newestText(file)).toBe('before');
-      const held = progress?.receivedBytes ?? 0;
-      await expect(uploads().putVersionData(version, held + 1, bodyOf('x'))).rejects.toMatchObject({ status: 416 });
-      const done = await uploads().putVersionData(version, held, bodyOf('0123456789'.slice(held)));
-      expect(done).toEqual({ complete: true, receivedBytes: 10 });
-      expect(await newestText(file)).toBe('0123456789');
-      expect((await service.newestVersion(file))?.url).toBe(version);
-    });
+        expect(await uploads().versionProgress(version)).toMatchObject({ complete: false });
+        expect(await newestText(file)).toBe('before');
+        await expect(uploads().putVersionData(version, 9, bodyOf('9'))).rejects.toMatchObject({ status: 416 });
+        // The service may still be storing what arrived: a refusal says that another number of bytes is there by now.
+        await expect.poll(() => continued(version)).toEqual({ complete: true, receivedBytes: 10 });
+        expect(await newestText(file)).toBe('0123456789');
+        expect((await service.newestVersion(file))?.url).toBe(version);
+      },
+    );
 
     test.runIf(has('trash'))('what is moved to the trash is listed there under its name', async () => {
       const trash = service.trash ?? expect.unreachable();
@@ -134,14 +141,17 @@ export function contractSuite(title: string, options: ContractOptions): void {
       expect(await namesIn(home)).not.toContain('rubbish');
     });
 
-    test.runIf(has('copies') && has('uploads'))('a copy has the bytes of the newest version and its own history', async () => {
-      const source = await newFile('source', 'old', 'newest');
+    test.runIf(has('copies') && has('uploads'))(
+      'a copy has the bytes of the newest version and its own history',
+      async () => {
+        const source = await newFile('source', 'old', 'newest');
 
-      const copy = await service.copies?.copyFile(source, home, 'copy');
-      expect(copy).not.toBe(source);
-      expect(await newestText(copy as ResourceUrl)).toBe('newest');
-      expect(await service.versions(copy as ResourceUrl)).toHaveLength(1);
-    });
+        const copy = await service.copies?.copyFile(source, home, 'copy');
+        expect(copy).not.toBe(source);
+        expect(await newestText(copy as ResourceUrl)).toBe('newest');
+        expect(await service.versions(copy as ResourceUrl)).toHaveLength(1);
+      },
+    );
 
     test.runIf(has('links'))('a public link exists until it is removed', async () => {
       const links = service.links ?? expect.unreachable();

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { ApiError, errorOfRecord, errorToRecord, ProtocolError, TransportError } from '../../src/base/errors.ts';
 import type { ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
-import type { HttpService } from '../../src/remote/http/http-service.ts';
 import type { RequestBody } from '../../src/remote/contract.ts';
+import type { HttpService } from '../../src/remote/http/http-service.ts';
 import { hadNoEffect } from '../../src/sync/failure.ts';
 import { clientOf, HastyClock } from './client.ts';
 import {

@@ -7,6 +7,7 @@ import { DirtyIndex } from '../../src/sync/dirty-index.ts';
 import { Intents } from '../../src/sync/intents.ts';
 import type { Push } from '../../src/sync/push.ts';
 import { Names } from '../../src/tree/names.ts';
+import { NodeChanges } from '../../src/tree/node-changes.ts';
 import { PushMarks } from '../../src/tree/push-marks.ts';
 import { Tree } from '../../src/tree/tree.ts';
 import { MemoryStore } from '../tree/memory-store.ts';
@@ -33,13 +34,14 @@ beforeEach(() => {
   line = { closedUntilMs: 0, isProbing: false };
   pushing = new Set();
   asked = 0;
-  Tree.plant(store, clock, { resource: url('root'), uid: 1, gid: 1 });
+  Tree.createRoot(store, clock, { resource: url('root'), uid: 1, gid: 1 });
   const names = new Names();
   const marks = new PushMarks({ store });
   const index = new DirtyIndex(store);
   const contents = new MemoryContents(store);
   const options = { saveWindowMs: 60_000, settleMs: SETTLE_MS };
-  tree = new Tree({ store, contents, names, marks, clock, log: silentLogger, options });
+  const changes = new NodeChanges();
+  tree = new Tree({ store, contents, names, marks, clock, changes, log: silentLogger, options });
   agenda = new Agenda({
     store,
     names,
@@ -61,7 +63,7 @@ beforeEach(() => {
       asked += 1;
     },
   });
-  tree.onLocalChange((ino) => agenda.changed(ino));
+  changes.on('local', (ino) => agenda.changed(ino));
 });
 
 function make(name: string, kind: 'file' | 'folder' = 'folder', parent: Inode = ROOT_INODE): Inode {

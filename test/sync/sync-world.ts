@@ -7,6 +7,7 @@ import type { SyncEvent } from '../../src/sync/sync-event.ts';
 import { SyncLoop } from '../../src/sync/sync-loop.ts';
 import type { SyncOptions } from '../../src/sync/sync-options.ts';
 import { Names } from '../../src/tree/names.ts';
+import { NodeChanges } from '../../src/tree/node-changes.ts';
 import { PushMarks } from '../../src/tree/push-marks.ts';
 import { Tree } from '../../src/tree/tree.ts';
 import { MemoryStore } from '../tree/memory-store.ts';
@@ -39,7 +40,7 @@ export class SyncWorld {
   constructor(options: Partial<SyncOptions> = {}, service = new ModelService()) {
     this.#options = options;
     this.service = service;
-    Tree.plant(this.store, this.clock, { resource: MODEL_ROOT, uid: 1, gid: 1 });
+    Tree.createRoot(this.store, this.clock, { resource: MODEL_ROOT, uid: 1, gid: 1 });
     const { marks, tree, sync } = this.#start();
     this.marks = marks;
     this.tree = tree;
@@ -61,8 +62,9 @@ export class SyncWorld {
     const { store, contents, clock, names, service } = this;
     const marks = new PushMarks({ store });
     const options = { saveWindowMs: 60_000, settleMs: SETTLE_MS };
+    const changes = new NodeChanges();
     const tree = new Tree({
-      ...{ store, contents, names, marks, clock, log: silentLogger, options },
+      ...{ store, contents, names, marks, clock, changes, log: silentLogger, options },
       openFiles: () => [...this.open].map((ino) => ({ ino, isWritten: this.beingWritten.has(ino) })),
     });
     const sync = new SyncLoop({
@@ -90,7 +92,7 @@ export class SyncWorld {
         ...this.#options,
       },
     });
-    tree.onLocalChange((ino) => sync.changed(ino));
+    changes.on('local', (ino) => sync.changed(ino));
     sync.start();
     return { marks, tree, sync };
   }

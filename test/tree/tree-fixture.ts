@@ -13,6 +13,7 @@ import type { Contents } from '../../src/bytes/contents.ts';
 import { isDirty, writeNode } from '../../src/store/node-table.ts';
 import type { ContentRecord, NodeRecord, StoreReader, StoreWriter, Transaction } from '../../src/store/tables.ts';
 import { Names } from '../../src/tree/names.ts';
+import { NodeChanges } from '../../src/tree/node-changes.ts';
 import { PushMarks } from '../../src/tree/push-marks.ts';
 import type { RemoteListing } from '../../src/tree/remote-listing.ts';
 import { Tree, type TreeInvalidation } from '../../src/tree/tree.ts';
@@ -136,12 +137,13 @@ export function makeTree(
   const options = { saveWindowMs: 60_000, settleMs: 2000 };
   const names = new Names();
   const marks = new PushMarks({ store });
-  Tree.plant(store, clock, { resource: ROOT_URL, uid: 1000, gid: 1000 });
-  const tree = new Tree({ store, contents, names, marks, clock, log: silentLogger, options });
+  Tree.createRoot(store, clock, { resource: ROOT_URL, uid: 1000, gid: 1000 });
+  const changes = new NodeChanges();
+  const tree = new Tree({ store, contents, names, marks, clock, changes, log: silentLogger, options });
   const forgotten: TreeInvalidation[] = [];
   const changed: (readonly [Inode, string])[] = [];
-  tree.onRemoteChange((changes) => forgotten.push(...changes));
-  tree.onLocalChange((ino, what) => changed.push([ino, what]));
+  changes.on('remote', (invalidations) => forgotten.push(...invalidations));
+  changes.on('local', (ino, what) => changed.push([ino, what]));
   return { store, contents, clock, marks, names, tree, forgotten, changed };
 }
 

@@ -40,7 +40,7 @@ describe('Tree', () => {
 
   it('plants the root once', () => {
     tree.change(ROOT_INODE, { mode: 0o700 });
-    Tree.plant(fixture.store, fixture.clock, { resource: ROOT_URL, uid: 1, gid: 1 });
+    Tree.createRoot(fixture.store, fixture.clock, { resource: ROOT_URL, uid: 1, gid: 1 });
     expect(tree.node(ROOT_INODE)?.local).toMatchObject({ mode: 0o700, uid: 1000, parent: ROOT_INODE, name: '' });
     expect(tree.node(ROOT_INODE)?.remote?.resource).toBe(ROOT_URL);
     checkStore(fixture.store);

@@ -1,8 +1,8 @@
 import { UsageError } from '../../base/errors.ts';
 import { exitCode } from '../../mount/exit-codes.ts';
 import { visible } from '../../mount/mount-event.ts';
-import type { CommandOutput } from '../command-output.ts';
 import { needed } from '../../remote/capability.ts';
+import type { CommandOutput } from '../command-output.ts';
 import { DOCUMENTS_MS_MAX, type ServiceDeps, withService } from '../service-access.ts';
 import { findFileInMount } from './file-in-mount.ts';
 
@@ -13,7 +13,11 @@ export async function shareLinkCommand(
 ): Promise<number> {
   const { mount, located, resource } = await findFileInMount(deps, flags.file);
   const link = await withService(deps, mount.name, (service) =>
-    needed(service.links, 'has no public links').setPublicLink(resource, flags.state, AbortSignal.timeout(DOCUMENTS_MS_MAX)),
+    needed(service.links, 'has no public links').setPublicLink(
+      resource,
+      flags.state,
+      AbortSignal.timeout(DOCUMENTS_MS_MAX),
+    ),
   );
   if (flags.state === 'off') {
     deps.print(`${visible(flags.file)} no longer has a public link\n`);

@@ -103,7 +103,8 @@ export async function trashEmptyCommand(
  * time, and an item that was restored meanwhile keeps its URL. @returns how many items are gone
  */
 export async function deleteItems(
-  deps: Pick<CommandOutput, 'warn' | 'redraw'> & Pick<ServiceDeps, 'clock' | 'wait'> & { readonly service: TrashService },
+  deps: Pick<CommandOutput, 'warn' | 'redraw'> &
+    Pick<ServiceDeps, 'clock' | 'wait'> & { readonly service: TrashService },
   items: readonly TrashItem[],
 ): Promise<number> {
   const { service, clock } = deps;

@@ -33,10 +33,10 @@ import type {
   Uploads,
   WholeAccount,
 } from '../contract.ts';
-import type { AccountUser } from './account.ts';
-import { AccountTree } from './account-tree.ts';
 import { AccessToken } from './access-token.ts';
+import type { AccountUser } from './account.ts';
 import { AccountService } from './account-service.ts';
+import { AccountTree } from './account-tree.ts';
 import {
   DOCUMENT_BYTES_MAX,
   discarded,

@@ -3,13 +3,13 @@ import { ApiError, ProtocolError, TransportError } from '../../base/errors.ts';
 import type { Logger } from '../../base/log.ts';
 import { errorPageMessage } from '../../protocol/error-page.ts';
 import { certificateFaultOf } from '../certificate-failure.ts';
+import type { RequestBody } from '../contract.ts';
 import { proxyFailureOf } from '../proxy-failure.ts';
 import { STATUS_OF_NETWORK, StrangeNetworkError } from '../strange-network.ts';
 import type { AccessToken } from './access-token.ts';
 import type { Answer } from './answer.ts';
 import type { Download } from './direct-downloads.ts';
 import type { Transport } from './transport.ts';
-import type { RequestBody } from '../contract.ts';
 import type { Method } from './transport-request.ts';
 
 /**
