@@ -152,11 +152,12 @@ async function write() {
   const passthrough = ground.passthrough('passthrough');
   const writer = ground.mount('written', ['--settle', '10min', '--drain', '0s']);
   const memoryOf = watchMemory(writer.pid);
+  /** @type {[string, (round: number) => string][]} */
   const peers = [
     [OURS, (round) => `${writer.directory}/huge-${round}`],
     ['ext4', () => join(ground.base, 'copy')],
-    ...(passthrough === null ? [] : [['passthrough', () => join(passthrough, 'huge')]]),
   ];
+  if (passthrough !== null) peers.push(['passthrough', () => join(passthrough, 'huge')]);
   for (let round = 0; round < ROUNDS; round++) {
     for (const [peer, target] of peers) {
       warmMemory(ground.base, 1.5 * HUGE_MIB);

@@ -20,7 +20,7 @@ const FILES = 10_000;
 /** The slow ones: twenty seconds, for gates (of rclone and of fuse-native) that then say that they were not measured. */
 const NOT_IN_QUICK = ['rclone', 'fuse-native', 'fuse-native, bare'];
 
-if (process.getuid() !== 0) {
+if (process.getuid?.() !== 0) {
   console.error('bench-kernel: needs root (it mounts a tmpfs for the peers)');
   process.exit(1);
 }
@@ -105,6 +105,7 @@ function prepare() {
 async function round(name, server) {
   const directory = server?.directory ?? at(name === 'passthrough_ll' ? 'passthrough_ll.mount' : name);
   mkdirSync(directory, { recursive: true });
+  /** @type {import('node:child_process').ChildProcess | null} */
   let child = null;
   if (server !== null) {
     child = spawn(server.command[0], server.command.slice(1), { stdio: ['ignore', 'ignore', 'ignore'] });
@@ -126,7 +127,7 @@ async function round(name, server) {
     return JSON.parse(result.stdout);
   } finally {
     if (child !== null) {
-      const ended = new Promise((resolve) => child.on('exit', resolve));
+      const ended = new Promise((resolve) => child?.on('exit', resolve));
       spawnSync('fusermount3', ['-uz', directory]);
       await ended;
     }
@@ -138,7 +139,7 @@ async function tails(server, results) {
   const directory = at('ours');
   mkdirSync(directory, { recursive: true });
   const child = spawn(server.command[0], server.command.slice(1), { stdio: ['ignore', 'ignore', 'ignore', 'ipc'] });
-  const ended = new Promise((resolve) => child.on('exit', resolve));
+  const ended = new Promise((resolve) => child?.on('exit', resolve));
   await until(() => isMounted(directory), 'ours to mount');
   const measure = () => {
     const words = [directory, String(child.pid), 'tail', ...(options.quick ? ['quick'] : [])];

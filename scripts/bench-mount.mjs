@@ -132,6 +132,7 @@ try {
   if (bound !== null) peers.push({ name: 'bindfs', directory: bound });
   // Known, and not a change: a start would push that at once, and have the nodes in memory.
   ground.end(mount);
+  /** @type {import('./measure/plant.mjs').Levels} */
   const levels = [
     ['cold', 1],
     ['name', COLD_FILES],

@@ -4,6 +4,7 @@
 //   --quick      128 MiB, two rounds, three turns of 5,000 small requests, no parser alone
 // The reference server and a raw TCP server run in processes of their own, so that CPU and memory here are the client's.
 import { execFile, fork } from 'node:child_process';
+import { once } from 'node:events';
 import { createReadStream, createWriteStream, mkdtempSync, rmSync, statSync } from 'node:fs';
 import { createServer as createHttpServer } from 'node:http';
 import { createServer } from 'node:net';
@@ -33,6 +34,8 @@ const MIB = 1024 * 1024;
 const execFileAsync = promisify(execFile);
 
 const fromDist = (path) => import(join(root, 'dist', path));
+/** @param {import('node:net').Server} server @returns {number} */
+const portOf = (server) => /** @type {import('node:net').AddressInfo} */ (server.address()).port;
 if (process.argv.includes('--serve')) await serve();
 else if (process.argv.includes('--raw')) rawServer();
 else if (process.argv.includes('--bare')) bareFileServer();
@@ -74,7 +77,7 @@ async function decodeOnce() {
         }
       })(),
     );
-  global.gc();
+  global.gc?.();
   // The first of all, before anything was optimised or has grown.
   const idle = process.memoryUsage().rss;
   let peak = idle;
@@ -87,7 +90,7 @@ async function decodeOnce() {
   let turn = 0;
   // More than the first few: V8 once gave up on the parser from the seventh document on. The quick run takes the time of none before that.
   for (let round = 0; round < (quick ? 8 : 11); round++) {
-    global.gc();
+    global.gc?.();
     let before = process.cpuUsage();
     let done = false;
     let lastMs = performance.now();
@@ -104,12 +107,12 @@ async function decodeOnce() {
     if (quick) continue; // no gate asks for what follows
     before = process.cpuUsage();
     const parser = new SaxesParser();
-    for (const event of ['opentag', 'closetag', 'text']) parser.on(event, () => {});
+    for (const event of /** @type {const} */ (['opentag', 'closetag', 'text'])) parser.on(event, () => {});
     for (const chunk of chunks) parser.write(chunk.toString());
     parser.close();
     bare.push(cpuMs(before));
   }
-  process.send({ cpu, bare, memory: peak - idle, turn });
+  process.send?.({ cpu, bare, memory: peak - idle, turn });
 }
 
 /** The document in the pieces in which a socket would bring it, made without leaving garbage that would hide what is measured. */
@@ -164,9 +167,9 @@ async function smallRequests(results) {
     });
   const measure = `1 KiB requests, ${AT_ONCE} at once`;
   for (let round = 0; round < (quick ? 3 : 5); round++) {
-    for (const [name, request] of [
-      [OURS, ours],
-      ['undici.dispatch', bare],
+    for (const { name, request } of [
+      { name: OURS, request: ours },
+      { name: 'undici.dispatch', request: bare },
     ]) {
       const before = process.cpuUsage();
       const startMs = performance.now();
@@ -321,8 +324,7 @@ async function writeSource(path) {
   const piece = Buffer.alloc(4 * MIB, 'not all of it the same ');
   for (let left = BYTES; left > 0; left -= piece.byteLength) {
     piece.writeUInt32LE(left >>> 0, 0);
-    if (!stream.write(Buffer.from(piece.subarray(0, left))))
-      await new Promise((resolve) => stream.once('drain', resolve));
+    if (!stream.write(Buffer.from(piece.subarray(0, left)))) await once(stream, 'drain');
   }
   await new Promise((resolve) => stream.end(resolve));
 }
@@ -342,7 +344,7 @@ async function child(...args) {
 
 async function serve() {
   const { ReferenceServer } = await fromDist('server/reference-server.js');
-  const directory = join(process.argv.at(-1), 'server');
+  const directory = join(String(process.argv.at(-1)), 'server');
   const server = await ReferenceServer.open({ dataDirectory: directory });
   const [username, password] = ['bench@example.com', 'bench'];
   await server.administration.addUser(username, password, { quotaBytes: 1024 ** 4 });
@@ -350,12 +352,12 @@ async function serve() {
     application: server.administration.addApplication('bench'),
     ...server.administration.addKeyPair(username),
   };
-  process.send({ origin: server.origin, keys, username, password });
+  process.send?.({ origin: server.origin, keys, username, password });
   let peak = 0;
   setInterval(() => {
     peak = Math.max(peak, process.memoryUsage.rss());
   }, 20);
-  process.on('message', () => process.send({ now: process.memoryUsage.rss(), peak }));
+  process.on('message', () => process.send?.({ now: process.memoryUsage.rss(), peak }));
   process.on('disconnect', () => process.exit());
 }
 
@@ -367,7 +369,7 @@ function answered(process_) {
 
 /** One file, as node:http streams it to and from a disk: no token, no database, no sync. */
 function bareFileServer() {
-  const path = join(process.argv.at(-1), 'bare');
+  const path = join(String(process.argv.at(-1)), 'bare');
   const server = createHttpServer(async (request, response) => {
     if (request.method === 'PUT') {
       await pipeline(request, createWriteStream(path));
@@ -377,7 +379,7 @@ function bareFileServer() {
     response.writeHead(200, { 'Content-Length': statSync(path).size });
     await pipeline(createReadStream(path), response).catch(() => {});
   });
-  server.listen(0, '127.0.0.1', () => process.send(`http://127.0.0.1:${server.address().port}/`));
+  server.listen(0, '127.0.0.1', () => process.send?.(`http://127.0.0.1:${portOf(server)}/`));
   process.on('disconnect', () => process.exit());
 }
 
@@ -391,7 +393,7 @@ function rawServer() {
     socket.on('error', () => {});
     socket.on('data', (bytes) => socket.write(bytes[0] === 80 ? token : data)); // P of POST
   });
-  server.listen(0, '127.0.0.1', () => process.send(`http://127.0.0.1:${server.address().port}`));
+  server.listen(0, '127.0.0.1', () => process.send?.(`http://127.0.0.1:${portOf(server)}`));
   process.on('disconnect', () => process.exit());
 }
 

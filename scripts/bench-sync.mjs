@@ -83,8 +83,8 @@ try {
     const fresh = ground.mount(`fresh-${round}`);
     results.note(FIRST_LISTING, 's', OURS, run(`ls -lR ${fresh.directory}/${name} | wc -l`).seconds);
     ground.unmount(fresh.directory);
-    if (beside !== null) {
-      const cold = await ground.rclone(`cold-${round}`);
+    const cold = beside === null ? null : await ground.rclone(`cold-${round}`);
+    if (cold !== null) {
       results.note(FIRST_LISTING, 's', 'rclone', run(`ls -lR ${cold.directory}/${name} | wc -l`).seconds);
       ground.unmount(cold.directory);
     }

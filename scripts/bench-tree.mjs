@@ -16,7 +16,12 @@ const FLAGS = ['--dir-ttl', '24h', '--entry-timeout', '0s', '--attr-timeout', '0
 const quick = process.argv.includes('--quick');
 const LOOKUPS = quick ? 1500 : 3000;
 const ROUNDS = quick ? 2 : 3;
-const SIZES = [['10⁴', 1], ['10⁵', 10], ...(quick ? [] : [['10⁶', 100]])];
+/** @type {[string, number][]} */
+const SIZES = [
+  ['10⁴', 1],
+  ['10⁵', 10],
+];
+if (!quick) SIZES.push(['10⁶', 100]);
 
 const results = new Results('tree', { rounds: ROUNDS, quick });
 const lookups = {};
@@ -29,7 +34,7 @@ try {
 } finally {
   await ground.clear();
 }
-const [smallest, largest] = [SIZES[0][0], SIZES.at(-1)[0]];
+const [smallest, largest] = [SIZES[0][0], SIZES[SIZES.length - 1][0]];
 const ratio = (times) => median(times[largest]) / median(times[smallest]);
 results.note(`until ready, ${largest} beside ${smallest} nodes`, '×', OURS, ratio(starts));
 results.note(`lookup, ${largest} beside ${smallest} nodes`, '×', OURS, ratio(lookups));
@@ -42,6 +47,7 @@ process.exitCode = results.finish();
 function planted(tops) {
   const mount = mounted(tops);
   ground.end(mount); // the store has its root from now on
+  /** @type {import('./measure/plant.mjs').Levels} */
   const levels = [
     ['top', tops],
     ['folder', FOLDERS],
@@ -78,7 +84,8 @@ function measure({ size, tops, nodes }, isLast) {
 
 /** Private memory of a process without the slots that it shares with the kernel's side of it: RssAnon. */
 function anonymousMiB(pid) {
-  return Number(/RssAnon:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) / 1024;
+  const [, kib] = /RssAnon:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
+  return Number(kib) / 1024;
 }
 
 /** In a process of its own: paths of three known names, in a pseudo-random order. @returns µs for each of the three lookups */

@@ -5,6 +5,7 @@
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { built } from './built.mjs';
 
 const scripts = fileURLToPath(new URL('.', import.meta.url));
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -31,7 +32,8 @@ if (boot.status !== 0) process.exit(boot.status ?? 1);
 mkdirSync(`${root}/bench-results`, { recursive: true });
 
 // A benchmark that is a client itself is one under the mount's conditions.
-const { MOUNT_FLAGS } = await import('../dist/mount/launch.js');
+/** @type {typeof import('../src/mount/launch.ts')} */
+const { MOUNT_FLAGS } = await import(built('mount/launch.js'));
 const missed = [];
 for (const name of names.length > 0 ? names : known) {
   console.log(`\n== bench ${name}`);

@@ -57,7 +57,7 @@ function mayBegin() {
     return true;
   } catch (error) {
     // A read-only clone is complete, or fails later with a message about the missing part.
-    if (error.code !== 'EEXIST') return true;
+    if (/** @type {NodeJS.ErrnoException} */ (error).code !== 'EEXIST') return true;
   } finally {
     rmSync(own, { force: true });
   }
@@ -155,7 +155,7 @@ if (
 }
 
 // 4. dist/, by the content of src/: after a checkout the modification times say nothing.
-const sources = readdirSync(join(root, 'src'), { recursive: true })
+const sources = readdirSync(join(root, 'src'), { recursive: true, encoding: 'utf8' })
   .filter((name) => name.endsWith('.ts'))
   .sort();
 const outputs = new Set(sources.map((name) => name.replace(/ts$/, 'js')));
@@ -175,7 +175,7 @@ if (!complete || !stampIs(buildStamp, built)) {
   run(process.execPath, [compiler, '-p', 'tsconfig.build.json', '--noCheck']);
   run(process.execPath, ['scripts/bundle.mjs']);
   // The output of a deleted source must not stay importable.
-  for (const name of readdirSync(dist, { recursive: true })) {
+  for (const name of readdirSync(dist, { recursive: true, encoding: 'utf8' })) {
     if (name.endsWith('.js') && !outputs.has(name))
       for (const left of [name, `${name}.map`]) rmSync(join(dist, left), { force: true });
   }

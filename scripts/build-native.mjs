@@ -54,7 +54,8 @@ if (existsSync(out) && existsSync(stamp) && readFileSync(stamp, 'utf8') === want
 let include;
 try {
   include = createRequire(import.meta.url)('node-api-headers').include_dir;
-} catch (error) {
+} catch (thrown) {
+  const error = /** @type {NodeJS.ErrnoException} */ (thrown);
   if (error.code !== 'MODULE_NOT_FOUND') throw error;
   console.error('build-native: the npm packages are not installed: run npm ci --ignore-scripts first');
   process.exit(1);
@@ -69,7 +70,8 @@ try {
       stdio: 'inherit',
     },
   );
-} catch (error) {
+} catch (thrown) {
+  const error = /** @type {NodeJS.ErrnoException} */ (thrown);
   if (error.code === 'ENOENT' && existsSync(join(folder, 'prebuilds', platform, `${NAME}.node`))) process.exit(0); // brought by the package
   console.error(
     error.code === 'ENOENT'

@@ -25,6 +25,7 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { built } from './built.mjs';
 import {
   controlFile,
   DEBIAN_ARCHITECTURES,
@@ -60,9 +61,12 @@ try {
   const program = join(tree, ROOT, 'package');
   const cache = join(root, 'node_modules/.cache/cfs-package');
   const licences = placeProgram(npm, program, { architecture, version, cache });
-  const { MANUAL_PAGES } = await import('../dist/cli/manual.js');
-  const { completionOf } = await import('../dist/cli/completion/completion.js');
-  const { packagedUnit } = await import('../dist/cli/commands/service.js');
+  /** @type {typeof import('../src/cli/manual.ts')} */
+  const { MANUAL_PAGES } = await import(built('cli/manual.js'));
+  /** @type {typeof import('../src/cli/completion/completion.ts')} */
+  const { completionOf } = await import(built('cli/completion/completion.js'));
+  /** @type {typeof import('../src/cli/commands/service.ts')} */
+  const { packagedUnit } = await import(built('cli/commands/service.js'));
   const manuals = Object.fromEntries(Object.entries(MANUAL_PAGES).map(([name, make]) => [name, make(version)]));
   const outside = systemFiles({
     manuals,

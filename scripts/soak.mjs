@@ -31,7 +31,7 @@ const parts = new Map(
     readdirSync(join(root, 'scripts/soak'))
       .filter((name) => name.endsWith('.mjs'))
       .sort()
-      .map(async (name) => [name.slice(0, -'.mjs'.length), await import(`./soak/${name}`)]),
+      .map(async (name) => /** @type {const} */ ([name.slice(0, -'.mjs'.length), await import(`./soak/${name}`)])),
   ),
 );
 
@@ -45,8 +45,11 @@ const firstSeed = process.env.CFS_FIRST_SEED ?? String(1_000_000 + Math.floor(Ma
 /** Shows what a command says. @returns its exit code, and its lines of figures */
 function run(args, env) {
   return new Promise((resolve) => {
-    const stdio = ['ignore', 'pipe', 'inherit'];
-    const child = spawn(process.execPath, args, { cwd: root, stdio, env: { ...process.env, ...env } });
+    const child = spawn(process.execPath, args, {
+      cwd: root,
+      stdio: ['ignore', 'pipe', 'inherit'],
+      env: { ...process.env, ...env },
+    });
     const figures = [];
     createInterface({ input: child.stdout }).on('line', (line) => {
       console.log(line);

@@ -59,7 +59,7 @@ export function missingPackages(...lists) {
 }
 
 /** @param {SystemPackage} wanted */
-function isThere({ program, file }) {
+function isThere({ program, file = '' }) {
   if (program !== undefined) return onPath(program) || onPath(program.split(/\s+/)[0]);
   const [before, after] = file.split('*');
   return after === undefined

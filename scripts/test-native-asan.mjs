@@ -65,6 +65,7 @@ function built(...flags) {
 function selfTest() {
   built('--faulty');
   const addon = JSON.stringify(join(build, 'faulty/fuse-kernel.node'));
+  /** @type {[string, string, RegExp][]} */
   const cases = [
     ['nothing wrong', 'addon.writeAt(15); addon.successor(1)', /^$/],
     ['a write past the end', 'addon.writeAt(16)', /heap-buffer-overflow/],

@@ -16,9 +16,13 @@ for (const signal of ['SIGINT', 'SIGTERM']) {
 }
 
 /**
- * Runs to the end or the limit; then the whole process group is killed. Resolves to the exit code, null after the limit.
+ * Runs a command. After the limit the whole process group is killed.
  *
- * @param options `cwd`; `output`: descriptor that gets what it says
+ * @param {string} command
+ * @param {readonly string[]} args
+ * @param {number} limitMs
+ * @param {{ cwd: string, output?: number | 'inherit' }} options `output`: descriptor for its output
+ * @returns {Promise<number | null>} the exit code; null after the limit
  */
 export function run(command, args, limitMs, { cwd, output = 'inherit' }) {
   return new Promise((resolve) => {
@@ -32,7 +36,7 @@ export function run(command, args, limitMs, { cwd, output = 'inherit' }) {
     let late = false;
     const killGroup = () => {
       try {
-        process.kill(-child.pid, 'SIGKILL');
+        if (child.pid !== undefined) process.kill(-child.pid, 'SIGKILL');
       } catch {
         // It is gone already.
       }
@@ -65,10 +69,10 @@ function processesOf(mark) {
 
 /** What tests that were killed have left: mounts end in order at SIGTERM, whatever is left after 10 s is killed. */
 async function sweep(mark) {
-  for (const [signal, waitMs] of [
-    ['SIGTERM', 10_000],
-    ['SIGKILL', 5_000],
-  ]) {
+  for (const { signal, waitMs } of /** @type {const} */ ([
+    { signal: 'SIGTERM', waitMs: 10_000 },
+    { signal: 'SIGKILL', waitMs: 5_000 },
+  ])) {
     for (const pid of processesOf(mark)) {
       try {
         process.kill(Number(pid), signal);

@@ -81,6 +81,7 @@ async function check(what, command, args) {
 
 async function checks() {
   await check('types', node, ['node_modules/typescript/bin/tsc', '--noEmit']);
+  await check('types of the scripts', node, ['node_modules/typescript/bin/tsc', '-p', 'tsconfig.scripts.json']);
   await check('lint and format', node, ['node_modules/@biomejs/biome/bin/biome', 'ci', '.']);
 }
 
@@ -200,7 +201,7 @@ async function inLanes(long, short) {
 }
 
 function mountFiles() {
-  return readdirSync(join(root, 'test'), { recursive: true })
+  return readdirSync(join(root, 'test'), { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.mount.test.ts'))
     .map((name) => `test/${name}`)
     .filter(
@@ -218,7 +219,8 @@ function whyNoMounts() {
     accessSync('/dev/fuse', constants.R_OK | constants.W_OK);
     return null;
   } catch (error) {
-    return error.code === 'ENOENT' ? 'no /dev/fuse' : `/dev/fuse cannot be opened (${error.code})`;
+    const { code } = /** @type {NodeJS.ErrnoException} */ (error);
+    return code === 'ENOENT' ? 'no /dev/fuse' : `/dev/fuse cannot be opened (${code})`;
   }
 }
 

@@ -10,12 +10,17 @@ const node = (mode) => ({
   ...{ mode, uid: 0, gid: 0, size: 0, nlink: 1, ino: inode++, blocks: 0, blksize: 4096 },
   ...{ atime: time, mtime: time, ctime: time },
 });
+/** @type {Map<string, ReturnType<typeof node>>} */
 const nodes = new Map([['/', node(0o40755)]]);
 const contents = new Map();
 const folders = new Map([['/', new Set(['many'])]]);
+/** @param {string} path */
+const folderAt = (path) => /** @type {Set<string>} */ (folders.get(path));
+/** @param {string} path */
+const nodeAt = (path) => /** @type {ReturnType<typeof node>} */ (nodes.get(path));
 nodes.set('/many', node(0o40755));
 folders.set('/many', new Set(Array.from({ length: Number(files) }, (_, i) => `file-${i}`)));
-for (const name of folders.get('/many')) nodes.set(`/many/${name}`, node(0o100644));
+for (const name of folderAt('/many')) nodes.set(`/many/${name}`, node(0o100644));
 const place = (path) => {
   const at = path.lastIndexOf('/');
   return [at === 0 ? '/' : path.slice(0, at), path.slice(at + 1)];
@@ -28,7 +33,7 @@ const operations = {
     else done(0, found);
   },
   readdir(path, done) {
-    done(0, ['.', '..', ...folders.get(path)]);
+    done(0, ['.', '..', ...folderAt(path)]);
   },
   open(_path, _flags, done) {
     done(0, 1);
@@ -36,7 +41,7 @@ const operations = {
   create(path, mode, done) {
     nodes.set(path, node(mode));
     const [folder, name] = place(path);
-    folders.get(folder).add(name);
+    folderAt(folder).add(name);
     done(0, 1);
   },
   read(path, _fd, buffer, length, offset, done) {
@@ -45,7 +50,7 @@ const operations = {
     done(bytes.length);
   },
   write(path, _fd, buffer, length, offset, done) {
-    const found = nodes.get(path);
+    const found = nodeAt(path);
     let bytes = contents.get(path) ?? Buffer.alloc(0);
     if (offset + length > bytes.length) {
       const longer = Buffer.alloc(Math.max(offset + length, bytes.length * 2));
@@ -58,7 +63,7 @@ const operations = {
     done(length);
   },
   truncate(path, size, done) {
-    nodes.get(path).size = size;
+    nodeAt(path).size = size;
     done(0);
   },
   release(_path, _fd, done) {
@@ -66,7 +71,7 @@ const operations = {
   },
   unlink(path, done) {
     const [folder, name] = place(path);
-    folders.get(folder).delete(name);
+    folderAt(folder).delete(name);
     nodes.delete(path);
     contents.delete(path);
     done(0);

@@ -6,14 +6,23 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { processLife } from '../../dist/base/process-life.js';
-import { ownerOf } from '../../dist/store/owner-lock.js';
+import { built } from '../built.mjs';
 import { builtPassthrough } from './passthrough.mjs';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const dist = (path) => join(root, 'dist', path);
+/** @type {typeof import('../../src/base/process-life.ts')} */
+const { processLife } = await import(built('base/process-life.js'));
+/** @type {typeof import('../../src/store/owner-lock.ts')} */
+const { ownerOf } = await import(built('store/owner-lock.js'));
 
-/** Runs `command` in a process of its own, so that nothing here ever waits in a mount. @returns seconds and output */
+/**
+ * Runs `command` in a process of its own, so that this process never waits in a mount.
+ *
+ * @param {string} command
+ * @param {{ timeoutMs?: number, cwd?: string | undefined, env?: NodeJS.ProcessEnv }} [options]
+ * @returns {{ seconds: number, out: string }}
+ */
 export function run(command, { timeoutMs = 600_000, cwd, env = process.env } = {}) {
   const start = process.hrtime.bigint();
   const done = spawnSync('bash', ['-c', command], {
@@ -37,6 +46,13 @@ function hasEnded({ pid }, patienceMs) {
   return true;
 }
 
+/** @param {RegExp} pattern @param {string} text @returns {string} the first group of the first match */
+function firstGroup(pattern, text) {
+  const [, group] = pattern.exec(text) ?? [];
+  if (group === undefined) throw new Error(`no ${pattern} in: ${text}`);
+  return group;
+}
+
 /** Ends a process that was started here. */
 async function endProcess(child) {
   if (child.exitCode !== null || child.signalCode !== null) return;
@@ -46,7 +62,7 @@ async function endProcess(child) {
 }
 
 export class Ground {
-  /** @param options serveFlags: of `cfs serve`, the distance for example */
+  /** @param {{ serveFlags?: readonly string[] }} [options] `serveFlags`: options of `cfs serve`, such as a latency */
   static async lay({ serveFlags = [] } = {}) {
     const ground = new Ground();
     try {
@@ -61,7 +77,9 @@ export class Ground {
   base = mkdtempSync(join(tmpdir(), 'cfs-bench-'));
   origin = '';
   #data = join(this.base, 'server');
+  /** @type {import('node:child_process').ChildProcess | null} */
   #server = null;
+  /** @type {Record<string, string | undefined>} */
   #env = { ...process.env };
   #children = [];
   #mounts = [];
@@ -112,7 +130,7 @@ export class Ground {
     this.#children.push(server);
     this.#server = server;
     const line = await new Promise((resolve, reject) => {
-      createInterface(server.stdio[3]).once('line', resolve);
+      createInterface(/** @type {import('node:stream').Readable} */ (server.stdio[3])).once('line', resolve);
       server.once('exit', (code) => reject(new Error(`the server ended with ${code}`)));
     });
     return JSON.parse(line).origin;
@@ -151,7 +169,7 @@ export class Ground {
     };
     spawnSync('chmod', ['700', env.XDG_RUNTIME_DIR]);
     // Signed in as this ground is; a login of its own would cost half a second of a password's hash.
-    if (!existsSync(env.XDG_STATE_HOME)) spawnSync('cp', ['-a', this.#env.XDG_STATE_HOME, env.XDG_STATE_HOME]);
+    if (!existsSync(env.XDG_STATE_HOME)) spawnSync('cp', ['-a', String(this.#env.XDG_STATE_HOME), env.XDG_STATE_HOME]);
     const done = spawnSync(process.execPath, [dist('cli/cfs-mount.js'), directory, ...flags], {
       env,
       encoding: 'utf8',
@@ -236,8 +254,8 @@ export class Ground {
       `${this.origin}/authorization`,
       `<tokenAuthRequest><accessKeyId>${accessKeyId}</accessKeyId><privateAccessKey>${privateAccessKey}</privateAccessKey><refreshToken>${refresh.location}</refreshToken></tokenAuthRequest>`,
     );
-    const user = /<user>([^<]+)<\/user>/.exec(access.text)[1];
-    const uid = user.split('/').at(-1);
+    const user = firstGroup(/<user>([^<]+)<\/user>/, access.text);
+    const uid = user.slice(user.lastIndexOf('/') + 1);
     this.token = access.location;
     writeFileSync(
       path,
@@ -249,7 +267,7 @@ export class Ground {
   /** How many complete files the server has below `path` of the briefcase, asked over HTTP. */
   async serverFiles(path) {
     await this.#rcloneConfig();
-    const ask = async (url) => (await fetch(url, { headers: { authorization: this.token } })).text();
+    const ask = async (url) => (await fetch(url, { headers: { authorization: String(this.token) } })).text();
     // A kept connection may have been closed while this process slept: once more on a new one.
     const get = (url) => ask(url).catch(() => ask(url));
     const list = async (folder) => {
@@ -265,7 +283,7 @@ export class Ground {
       ...page.matchAll(/<displayName>([^<]*)<\/displayName><ref>([^<]*\/folder\/[^<]*)<\/ref>/g),
     ];
     const user = await get(`${this.origin}/user`);
-    let at = /<magicBriefcase>([^<]+)</.exec(user)[1];
+    let at = firstGroup(/<magicBriefcase>([^<]+)</, user);
     for (const name of path.split('/')) {
       at = foldersOf(await list(at)).find(([, displayName]) => displayName === name)?.[2];
       if (at === undefined) return 0;
@@ -281,20 +299,20 @@ export class Ground {
   /** Where the bytes of a file at the top are, and what to say. */
   async dataOf(name) {
     await this.#rcloneConfig();
-    const headers = { authorization: this.token };
+    const headers = { authorization: String(this.token) };
     const user = await (await fetch(`${this.origin}/user`, { headers })).text();
-    const folder = /<magicBriefcase>([^<]+)</.exec(user)[1];
+    const folder = firstGroup(/<magicBriefcase>([^<]+)</, user);
     const page = await (await fetch(`${folder}/contents`, { headers })).text();
-    const [, url] = new RegExp(`<displayName>${name}</displayName><ref>([^<]+)</ref>`).exec(page);
+    const url = firstGroup(new RegExp(`<displayName>${name}</displayName><ref>([^<]+)</ref>`), page);
     return { url: `${url}/data`, authorization: this.token };
   }
 
   /** A file that is made on the server for another client to fill: where its bytes are put, and what to say. */
   async emptyFile(name) {
     await this.#rcloneConfig();
-    const headers = { authorization: this.token, 'content-type': 'application/xml' };
+    const headers = { authorization: String(this.token), 'content-type': 'application/xml' };
     const user = await (await fetch(`${this.origin}/user`, { headers })).text();
-    const folder = /<magicBriefcase>([^<]+)</.exec(user)[1];
+    const folder = firstGroup(/<magicBriefcase>([^<]+)</, user);
     const body = `<file><displayName>${name}</displayName><mediaType>application/octet-stream</mediaType></file>`;
     const answer = await fetch(folder, { method: 'POST', headers, body });
     return { url: `${answer.headers.get('location')}/data`, authorization: this.token };

@@ -4,6 +4,7 @@ import { statSync } from 'node:fs';
 import { join } from 'node:path';
 
 const [lasts, names, ...directories] = process.argv.slice(2);
+/** @type {number[][]} */
 const took = directories.map(() => []);
 const pause = new Int32Array(new SharedArrayBuffer(4));
 const end = performance.now() + Number(lasts);
