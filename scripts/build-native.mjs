@@ -3,11 +3,13 @@
 // Node-API is ABI-stable and its headers come from the npm package node-api-headers: no node-gyp, no python, no download, and
 // the same file loads in every Node from 20 on. A build is skipped when nothing that goes into it has changed.
 //   --prebuild   writes prebuilds/<platform>-<arch>/ instead of build/: the npm package brings it for machines without a compiler
+//   --target T   builds for linux-x64 or linux-arm64 with Debian's cross compiler, or with CC_FOR_TARGET. `all`: for both; where the
+//                cross compiler is missing, it says so, and removes a prebuild of older sources
 //   --sanitize   writes build/sanitized/, with AddressSanitizer and UndefinedBehaviorSanitizer
 //   --faulty     together with --sanitize: build/faulty/, with mistakes on purpose (faults.c), for the self-test of test-native-asan.mjs
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -17,7 +19,31 @@ const folder = fileURLToPath(new URL(`../native-deps/${NAME}/`, import.meta.url)
 const prebuild = process.argv.includes('--prebuild');
 const sanitize = process.argv.includes('--sanitize');
 const faulty = sanitize && process.argv.includes('--faulty');
-const platform = `${process.platform}-${process.arch}`;
+const host = `${process.platform}-${process.arch}`;
+const target = process.argv.includes('--target') ? process.argv[process.argv.indexOf('--target') + 1] : host;
+/** The cross compilers as Debian names them, and the machine in the header of what they build: elf(5), e_machine. */
+const TARGETS = {
+  'linux-x64': { compiler: 'x86_64-linux-gnu-gcc', machine: 62 },
+  'linux-arm64': { compiler: 'aarch64-linux-gnu-gcc', machine: 183 },
+};
+if (target === 'all') {
+  const others = process.argv.slice(2).filter((word) => word !== '--target' && word !== 'all');
+  for (const each of Object.keys(TARGETS)) {
+    const { status } = spawnSync(process.execPath, [process.argv[1], ...others, '--target', each], {
+      stdio: 'inherit',
+    });
+    if (status === 0) continue;
+    rmSync(join(folder, 'prebuilds', each), { recursive: true, force: true });
+    if (each === host) process.exit(status ?? 1);
+    console.error(`build-native: the package will have no addon for ${each}`);
+  }
+  process.exit(0);
+}
+if (target !== host && !(target in TARGETS)) {
+  console.error(`build-native: no target ${target}: ${Object.keys(TARGETS).join(', ')} or all`);
+  process.exit(2);
+}
+const platform = target;
 const outFolder = join(
   folder,
   prebuild ? join('prebuilds', platform) : faulty ? 'build/faulty' : sanitize ? 'build/sanitized' : 'build',
@@ -33,7 +59,8 @@ if (process.platform !== 'linux') {
 const names = readdirSync(folder).sort();
 const sources = names.filter((name) => name.endsWith('.c'));
 // As make(1) takes it: a program, perhaps with words of its own (`ccache gcc`), or the path of one.
-const CC = process.env.CC?.trim() || 'cc';
+const CC =
+  (target === host ? process.env.CC?.trim() || 'cc' : process.env.CC_FOR_TARGET?.trim()) || TARGETS[target].compiler;
 const [cc, ...ccWords] = existsSync(CC) ? [CC] : CC.split(/\s+/);
 const flags = [
   ...['-std=gnu11', '-Wall', '-Wextra', '-Werror=implicit-function-declaration', '-fPIC', '-shared', '-pthread'],
@@ -72,11 +99,23 @@ try {
   );
 } catch (thrown) {
   const error = /** @type {NodeJS.ErrnoException} */ (thrown);
-  if (error.code === 'ENOENT' && existsSync(join(folder, 'prebuilds', platform, `${NAME}.node`))) process.exit(0); // brought by the package
+  if (error.code === 'ENOENT' && target === host && existsSync(join(folder, 'prebuilds', platform, `${NAME}.node`)))
+    process.exit(0); // brought by the package
   console.error(
     error.code === 'ENOENT'
-      ? `build-native: no C compiler (${cc}) here; on Debian and Ubuntu: apt-get install -y gcc libc6-dev`
+      ? `build-native: no C compiler (${cc}) here; on Debian and Ubuntu: apt-get install -y ${
+          target === host ? 'gcc libc6-dev' : crossPackages(target)
+        }`
       : `build-native: ${cc} could not build ${folder} (if headers are missing: apt-get install -y libc6-dev)`,
+  );
+  process.exit(1);
+}
+const header = readFileSync(unfinished).subarray(0, 20);
+const machine = header.subarray(0, 4).toString('latin1') === '\x7fELF' ? header.readUInt16LE(18) : null;
+if (target in TARGETS && machine !== null && machine !== TARGETS[target].machine) {
+  rmSync(unfinished);
+  console.error(
+    `build-native: ${cc} builds for another machine than ${target}; cross-building: --prebuild --target linux-arm64`,
   );
   process.exit(1);
 }
@@ -84,3 +123,10 @@ try {
 renameSync(unfinished, out);
 writeFileSync(stamp, wanted);
 console.error(`build-native: built ${out}`);
+
+/** Debian packages of a cross compiler. @param {string} target */
+function crossPackages(target) {
+  return target === 'linux-arm64'
+    ? 'gcc-aarch64-linux-gnu libc6-dev-arm64-cross'
+    : 'gcc-x86-64-linux-gnu libc6-dev-amd64-cross';
+}

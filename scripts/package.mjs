@@ -54,6 +54,8 @@ if (debianArchitecture === undefined) throw new Error(`no package for ${architec
 
 const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
 const version = `${manifest.version}-${flags.revision}`;
+// An incomplete or old dist/ would be packed as it is.
+execFileSync(process.execPath, ['scripts/bootstrap.mjs'], { cwd: root, stdio: ['ignore', 2, 2] });
 const work = mkdtempSync(join(tmpdir(), 'cfs-package-'));
 try {
   const npm = flags.npm === undefined ? npmPackage(work) : resolve(flags.npm);

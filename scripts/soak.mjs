@@ -6,6 +6,7 @@
 //   npm run soak -- kernel          one mount for a minute: 32 threads of mixed calls, 8 finds
 //   npm run soak -- model           1,000,000 operations beside a plain directory
 //   npm run soak -- sync            1,000,000 generated histories of two clients and a service that loses requests
+//   npm run soak -- packages        the Debian package in bare Debian 12 and 13 roots, and that for arm64 under qemu-user
 //   npm run soak -- programs        cp, tar, rsync and zip of 10,000 files, 500 commits, sqlite3 killed 25 times
 //   npm run soak -- hostile         a service that sends arbitrary answers: 500 seeds, 100,000 histories of listings
 //   npm run soak -- disk            a disk that is full at each step of the store that needs room

@@ -1,7 +1,7 @@
 /*
- * crc32 as in zlib (reflected, polynomial 0xedb88320), by carry-less multiplication: V. Gopal et al., "Fast CRC Computation for Generic
- * Polynomials Using PCLMULQDQ Instruction", Intel 2009. Exported only if the CPU has the instruction; otherwise src/base/checksum.ts uses
- * zlib's. test/base/checksum.test.ts compares the two.
+ * crc32 as in zlib (reflected, polynomial 0xedb88320). On x86-64 by carry-less multiplication: V. Gopal et al., "Fast CRC Computation for
+ * Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009. On arm64 by its CRC32 instructions, which have this polynomial. Exported only
+ * if the CPU has the instructions; otherwise src/base/checksum.ts uses zlib's. test/base/checksum.test.ts compares the two.
  */
 #include "fuse-kernel.h"
 
@@ -109,6 +109,39 @@ uint32_t checksum_of(uint32_t crc, const uint8_t *bytes, size_t length) {
   return ~crc;
 }
 
+bool checksum_is_fast(void) { return __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1"); }
+
+#elif defined(__aarch64__) && defined(__GNUC__)
+#include <arm_acle.h>
+#include <asm/hwcap.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+__attribute__((target("+crc"))) uint32_t checksum_of(uint32_t crc, const uint8_t *bytes, size_t length) {
+  crc = ~crc;
+  for (; length >= sizeof(uint64_t); bytes += sizeof(uint64_t), length -= sizeof(uint64_t)) {
+    uint64_t word;
+    memcpy(&word, bytes, sizeof word);
+    crc = __crc32d(crc, word);
+  }
+  for (; length > 0; bytes++, length--) crc = __crc32b(crc, *bytes);
+  return ~crc;
+}
+
+bool checksum_is_fast(void) { return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0; }
+
+#else
+
+bool checksum_is_fast(void) { return false; }
+
+uint32_t checksum_of(uint32_t crc, const uint8_t *bytes, size_t length) {
+  (void)bytes;
+  (void)length;
+  return crc;
+}
+
+#endif
+
 /* crc32(bytes, crc of the preceding bytes) */
 static napi_value checksum(napi_env env, napi_callback_info info) {
   napi_value argv[2];
@@ -121,27 +154,7 @@ static napi_value checksum(napi_env env, napi_callback_info info) {
   return number_of(env, (double)checksum_of(before, data, length));
 }
 
-bool checksum_is_fast(void) { return __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1"); }
-
 bool checksum_register(napi_env env, napi_value exports) {
   if (!checksum_is_fast()) return true;
   return define_function(env, exports, "crc32", checksum, NULL);
 }
-
-#else
-
-bool checksum_is_fast(void) { return false; }
-
-uint32_t checksum_of(uint32_t crc, const uint8_t *bytes, size_t length) {
-  (void)bytes;
-  (void)length;
-  return crc;
-}
-
-bool checksum_register(napi_env env, napi_value exports) {
-  (void)env;
-  (void)exports;
-  return true;
-}
-
-#endif

@@ -107,6 +107,8 @@ test('the same version again repairs its directory, and keeps what a running pro
   install('1-1');
 
   expect(readFileSync(join(root, 'current/part.js'), 'utf8')).toBe('1-1');
+  expect(remove('1-1')).toContain('a mount still runs');
+  expect(versions()).toEqual(['1-1']);
 });
 
 test('a removal takes everything away unless a process runs from it', async () => {
