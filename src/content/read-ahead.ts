@@ -9,10 +9,10 @@ const WINDOW_FIRST_BYTES = 512 * 1024;
 const WINDOW_FIRST_OF_FILE_BYTES = 8 * 1024 * 1024;
 const WINDOW_GROWTH = 8;
 /**
- * A window is never longer than what its reader has consumed of the stream, or this: a program that stops early has made us fetch at
- * most twice what it read. Of the cache a window takes no more than a share (`windowBytesMax`), but always this floor below.
+ * A window is at most this much longer than what its reader has consumed of the stream. A program that stops early then has caused at
+ * most twice the bytes that it read, and this. A window also takes at most a share of the cache (`windowBytesMax`), with the floor below.
  */
-const WINDOW_UNPROVEN_BYTES_MAX = 16 * 1024 * 1024;
+const WINDOW_UNPROVEN_BYTES = 8 * 1024 * 1024;
 const WINDOW_FLOOR_BYTES = 1024 * 1024;
 /**
  * A window is asked for in so many requests, one for each connection. Long ones where the window is: a request of 1 MiB to a
@@ -238,7 +238,7 @@ function isHeader(stream: Stream, extent: Extent): boolean {
 
 /** How far ahead of its reader a stream may ask now, bytes. */
 function provenWindow({ windowBytes, consumedBytes }: Stream): number {
-  return Math.min(windowBytes, Math.max(WINDOW_UNPROVEN_BYTES_MAX, consumedBytes));
+  return Math.min(windowBytes, WINDOW_UNPROVEN_BYTES + consumedBytes);
 }
 
 /** What a read adds to what its stream has covered; one that was read before, or comes out of order, adds nothing. */

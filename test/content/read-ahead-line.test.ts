@@ -10,8 +10,10 @@ describe('a first sequential read, 30 ms away over eight connections of 25 MB/s'
     [2, 1.8],
     [8, 1.45],
     [16, 1.4],
-    [64, 1.45],
-    [256, 1.2],
+    // Without the bound by what the reader consumed: 1.28 and 1.12. With it a window about doubles from one round trip to the
+    // next. Longer or staggered requests, other steps and a higher allowance were no better than this.
+    [64, 1.42],
+    [256, 1.18],
   ])('%i MiB take at most %f × the line', (mib, atMost) => {
     const { ms } = new LineModel(FAR, mib * MIB).readAll();
     const lineMs = FAR.latencyMs + (mib * MIB) / (FAR.connections * FAR.bytesPerMs);
@@ -19,10 +21,10 @@ describe('a first sequential read, 30 ms away over eight connections of 25 MB/s'
     expect(ms / lineMs).toBeLessThanOrEqual(atMost);
   });
 
-  test('256 MiB come with at least 0.8 × the rate of all connections, in few requests', () => {
+  test('256 MiB come with at least 0.83 × the rate of all connections, in few requests', () => {
     const { ms, requests } = new LineModel(FAR, 256 * MIB).readAll();
 
-    expect((256 * MIB) / ms).toBeGreaterThanOrEqual(0.8 * FAR.connections * FAR.bytesPerMs);
+    expect((256 * MIB) / ms).toBeGreaterThanOrEqual(0.83 * FAR.connections * FAR.bytesPerMs);
     expect(requests).toBeLessThanOrEqual(70);
   });
 });
