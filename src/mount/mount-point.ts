@@ -1,4 +1,4 @@
-import { spawnSync } from 'node:child_process';
+import { execFile, spawnSync } from 'node:child_process';
 import { accessSync, constants, lstatSync, readdirSync, readFileSync, readlinkSync, realpathSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UsageError } from '../base/errors.ts';
@@ -172,15 +172,31 @@ function linkTarget(path: string): string | null {
  * Whether a mount answers. Another process asks, so that ours cannot hang. It uses statfs(2), because the kernel answers
  * stat(2) from its cache even after the mounting process was killed.
  */
-export function probeMount(path: string): 'alive' | 'dead' | 'hangs' {
-  const probe = spawnSync('stat', ['--file-system', '--', path], {
-    encoding: 'utf8',
-    timeout: PROBE_MS_MAX,
-    env: { ...process.env, LC_ALL: 'C' },
-  });
+export function probeMount(path: string): MountState {
+  const probe = spawnSync('stat', ['--file-system', '--', path], probeOptions());
   if (probe.status === 0) return 'alive';
   if (probe.signal !== null || probe.error !== undefined) return 'hangs';
-  return /not connected|connection abort/i.test(probe.stderr) ? 'dead' : 'alive';
+  return stateOf(probe.stderr);
+}
+
+/** As `probeMount`, without blocking this thread. */
+export function probeMountLater(path: string): Promise<MountState> {
+  return new Promise((resolve) => {
+    execFile('stat', ['--file-system', '--', path], probeOptions(), (error, _stdout, stderr) => {
+      if (error === null) resolve('alive');
+      else resolve(error.killed || typeof error.code !== 'number' ? 'hangs' : stateOf(stderr));
+    });
+  });
+}
+
+export type MountState = 'alive' | 'dead' | 'hangs';
+
+function probeOptions() {
+  return { encoding: 'utf8', timeout: PROBE_MS_MAX, env: { ...process.env, LC_ALL: 'C' } } as const;
+}
+
+function stateOf(stderr: string): MountState {
+  return /not connected|connection abort/i.test(stderr) ? 'dead' : 'alive';
 }
 
 /**

@@ -231,8 +231,8 @@ const FAULTS: Readonly<Record<FindingName, () => unknown>> = {
   },
   'disk-full': () => ground.change({ disk: () => ({ freeBytes: 1e6, totalBytes: 1e11 }) }),
   'disk-below-reserve': () => ground.change({ disk: () => ({ freeBytes: 5e8, totalBytes: 1e11 }) }),
-  'mount-dead': () => ground.change({ mountTable: () => HERE, probe: () => 'dead' }),
-  'mount-hangs': () => ground.change({ mountTable: () => HERE, probe: () => 'hangs' }),
+  'mount-dead': () => ground.change({ mountTable: () => HERE, probe: async () => 'dead' }),
+  'mount-hangs': () => ground.change({ mountTable: () => HERE, probe: async () => 'hangs' }),
   'mount-silent': async () => {
     await mounted(() => new Promise(() => {}));
     ground.change({ limits: { ...ground.machine.limits, statusMs: SHORT_MS } });
@@ -284,7 +284,7 @@ test('changes of the root that is not mounted are told beside a mount of the oth
     status += shown;
   };
   await statusCommand({ paths: pathsOf(ground.home.env), clock: systemClock, print: show }, { json: true });
-  expect(JSON.parse(status)).toMatchObject({ accounts: [{ waiting: [{ root: 'account', changes: 1 }] }] });
+  expect(JSON.parse(status)).toMatchObject({ accounts: [{ waiting: [{ root: 'account', changes: 1, local: 0 }] }] });
 });
 
 test('a store that is in use names the process to end', async () => {
@@ -303,6 +303,21 @@ test('a mount that hangs and is silent is one finding, with its process', async 
 
   expect(namesOf({ text })).toEqual(['mount-hangs']);
   expect(text.replace(/\s+/g, ' ')).toContain(`kill -9 ${process.pid} `);
+});
+
+test('a check that takes longer than two seconds is named while it lasts', async () => {
+  const hung: ((state: 'hangs') => void)[] = [];
+  const named: string[] = [];
+  ground.onWarning = (text) => {
+    named.push(text);
+    for (const answer of hung.splice(0)) answer('hangs');
+  };
+  const after = (ms: number, act: () => void) => systemClock.after(ms === 2_000 ? 0 : ms, act);
+  const clock = { ...systemClock, after };
+  ground.change({ clock, mountTable: () => HERE, probe: () => new Promise((resolve) => hung.push(resolve)) });
+
+  expect(namesOf(await ground.doctor())).toEqual(['mount-hangs']);
+  expect(named[0]).toMatch(/^waiting for the mount at \S+ to answer\n$/);
 });
 
 test('a small disk that is two thirds free is not full', async () => {

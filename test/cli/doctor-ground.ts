@@ -25,6 +25,8 @@ export interface Report {
 export class DoctorGround {
   readonly home = new CommandHome();
   machine: Machine;
+  /** Gets each line on standard error. */
+  onWarning: (text: string) => void = () => {};
   #files: AccountPaths | null = null;
 
   constructor() {
@@ -84,7 +86,8 @@ export class DoctorGround {
       text += more;
     };
     const { machine } = this;
-    const deps = { paths: pathsOf(machine.env), env: machine.env, machine, examine: examineStore, print };
+    const warn = (warning: string): void => this.onWarning(warning);
+    const deps = { paths: pathsOf(machine.env), env: machine.env, machine, examine: examineStore, print, warn };
     const wanted = { store: flags.store === true, json: flags.json === true, account: flags.account ?? null };
     return { code: await doctorCommand(deps, wanted), text };
   }

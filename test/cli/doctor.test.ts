@@ -30,7 +30,7 @@ async function doctor(account: string | null = null): Promise<{ code: number; te
   const print = (more: string): void => {
     text += more;
   };
-  const deps = { paths: pathsOf(home.env), env: home.env, examine: examineStore, print };
+  const deps = { paths: pathsOf(home.env), env: home.env, examine: examineStore, print, warn: () => {} };
   const code = await doctorCommand(deps, { store: true, account });
   return { code, text };
 }

@@ -190,7 +190,7 @@ describe('the status for people', () => {
   /** [S-status-1] Both directions: a field that is gone must not stay in the document. */
   test('each field that scripts may read is in docs/commands.md', () => {
     const quota = { limitBytes: 2, usedBytes: 1, atMs: 1 };
-    const waiting = [{ root: 'account', changes: 1 }];
+    const waiting = [{ root: 'account', changes: 1, local: 2 }];
     const whole = { ...state, waiting, isForeign: true, status: { ...(state.status as Status), quota } };
     const documented = [...textOf('docs/commands.md').matchAll(/^\| `(accounts[^`]+)` \|/gm)].map(([, field]) => field);
 
@@ -200,10 +200,17 @@ describe('the status for people', () => {
   });
 
   test('what waits below a root that is not mounted is one line', () => {
-    const text = statusText(state, 70_000, [{ root: 'account', changes: 1 }]);
+    const text = statusText(state, 70_000, [{ root: 'account', changes: 1, local: 0 }]);
     expect(text.split('\n').at(-1)).toBe('  waiting    1 change below --root account, which is not mounted');
-    expect(statusText({ ...state, status: null }, 0, [{ root: 'briefcase', changes: 3 }])).toBe(
+    expect(statusText({ ...state, status: null }, 0, [{ root: 'briefcase', changes: 3, local: 0 }])).toBe(
       'ann@example.com at https://host\n  not mounted\n  waiting    3 changes below --root briefcase, which the next mount pushes',
+    );
+  });
+
+  test('cfs status counts local files without a mount, too', () => {
+    const text = statusText({ ...state, status: null }, 0, [{ root: 'briefcase', changes: 0, local: 2 }]);
+    expect(text.replace(/\s+/g, ' ')).toContain(
+      'not mounted local 2 below --root briefcase only on this machine because of their names',
     );
   });
 

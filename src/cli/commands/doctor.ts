@@ -8,6 +8,7 @@ import { FINDINGS } from '../doctor/finding.ts';
 import { type Machine, systemMachine } from '../doctor/machine.ts';
 import { lookedText, reportJson, summaryText } from '../doctor/report.ts';
 import { examineInProcess, type StoreExaminer } from '../doctor/store-examiner.ts';
+import { WaitNotice } from '../doctor/wait-notice.ts';
 
 export interface DoctorFlags {
   /** Only the stores, every byte of them. */
@@ -29,6 +30,7 @@ export async function doctorCommand(
     paths: Paths;
     env: Readonly<Record<string, string | undefined>>;
     print: (text: string) => void;
+    warn: (text: string) => void;
     /** For tests: a machine with faults, and stores read by the same process. */
     machine?: Machine;
     examine?: StoreExaminer;
@@ -37,9 +39,11 @@ export async function doctorCommand(
 ): Promise<number> {
   const { print } = deps;
   if (flags.account !== null || flags.store) checkAccount(deps.paths, flags.account);
+  const machine = deps.machine ?? systemMachine(deps.env);
   const request = {
     paths: deps.paths,
-    machine: deps.machine ?? systemMachine(deps.env),
+    machine,
+    notice: new WaitNotice({ clock: machine.clock, warn: deps.warn }),
     examine: deps.examine ?? examineInProcess,
     account: flags.account,
   };

@@ -7,7 +7,7 @@ import { exitCode } from '../../mount/exit-codes.ts';
 import { heldText, visible } from '../../mount/mount-event.ts';
 import { type AccountState, accountStates } from '../../mount/running-mounts.ts';
 import { ownerOf } from '../../store/owner-lock.ts';
-import { waitingChanges } from '../../store/waiting-changes.ts';
+import { type UnmountedStore, unmountedStore } from '../../store/unmounted-store.ts';
 import { pinText } from './pin.ts';
 import { watch } from './status-watch.ts';
 
@@ -20,10 +20,9 @@ export interface SilentProcess {
   readonly logFile: string;
 }
 
-/** Changes below a root that is not mounted: no mount reports or pushes them. */
-export interface WaitingBelow {
+/** The store of a root that is not mounted: no mount reports its numbers, or pushes its changes. */
+export interface WaitingBelow extends UnmountedStore {
   readonly root: 'briefcase' | 'account';
-  readonly changes: number;
 }
 
 interface ShownAccount extends AccountState {
@@ -70,10 +69,10 @@ export async function statusCommand(
 async function waitingOf(paths: Paths, { name }: AccountState): Promise<readonly WaitingBelow[]> {
   const [usual, ofAccount] = storeDirectories(accountPaths(paths, name));
   const below = [
-    { root: 'briefcase' as const, changes: await waitingChanges(usual) },
-    { root: 'account' as const, changes: await waitingChanges(ofAccount) },
+    { root: 'briefcase' as const, ...(await unmountedStore(usual)) },
+    { root: 'account' as const, ...(await unmountedStore(ofAccount)) },
   ];
-  return below.filter(({ changes }) => changes > 0);
+  return below.filter(({ changes, local }) => changes > 0 || local > 0);
 }
 
 /** The process of a silent mount, found without asking it: the owner of its store, and its log. */
@@ -104,9 +103,11 @@ export function statusText(
     const log = silent === null ? '' : `; its log is ${visible(silent.logFile)}`;
     return [who, ...folded(`  mounted, but the ${process} does not answer: run cfs doctor${log}`)].join('\n');
   }
-  const below = waiting.map(({ root, changes }) => {
+  const below = waiting.flatMap(({ root, changes, local }) => {
     const what = `${changes} ${changes === 1 ? 'change' : 'changes'} below --root ${root}`;
-    return `waiting    ${what}, which ${state.status === null ? 'the next mount pushes' : 'is not mounted'}`;
+    const pushes = `waiting    ${what}, which ${state.status === null ? 'the next mount pushes' : 'is not mounted'}`;
+    const stays = `local      ${local} below --root ${root} only on this machine because of their names`;
+    return [...(changes > 0 ? [pushes] : []), ...(local > 0 ? [stays] : [])];
   });
   if (state.status === null) return [who, '  not mounted', ...below.flatMap((line) => folded(`  ${line}`))].join('\n');
   const { status } = state;

@@ -1,4 +1,5 @@
 import type { Paths } from '../../config/paths.ts';
+import { visible } from '../../mount/mount-event.ts';
 import { ownerOf } from '../../store/owner-lock.ts';
 import { checkAccounts, checkConfiguration, type KnownAccount } from './account-check.ts';
 import { type Area, FINDINGS, type Finding } from './finding.ts';
@@ -9,6 +10,7 @@ import { checkService } from './service-check.ts';
 import { checkDisk, checkStoreOf, storesOf } from './store-check.ts';
 import type { ExaminationDepth } from './store-examination.ts';
 import type { StoreExaminer } from './store-examiner.ts';
+import type { WaitNotice } from './wait-notice.ts';
 
 /** One thing that was looked at. */
 export interface Looked {
@@ -24,13 +26,14 @@ export interface ExaminationRequest {
   readonly machine: Machine;
   readonly paths: Paths;
   readonly examine: StoreExaminer;
+  readonly notice: WaitNotice;
   /** Which account; null: all. By its name, or what the person signed in with. */
   readonly account: string | null;
 }
 
 /** Everything, in the order in which one thing rests upon another. Each check stands alone: a broken one hides no other. */
 export async function* examineMachine(request: ExaminationRequest): AsyncGenerator<Looked> {
-  const { machine, paths } = request;
+  const { machine, paths, notice } = request;
   const { options, findings } = checkConfiguration(paths, machine.env);
   const all = (area: Area, found: Iterable<Finding>, note: string | null = null): Looked => ({
     area,
@@ -43,18 +46,22 @@ export async function* examineMachine(request: ExaminationRequest): AsyncGenerat
   const known = checkAccounts(paths);
   const accounts = known.accounts.filter((account) => isMeant(account, request.account));
   yield all('account', known.findings, accounts.map(({ title }) => title).join(', '));
-  const mounts = [...checkMounts(machine)];
+  const mounts = await checkMounts(machine, notice);
   const silentPids: number[] = [];
   for (const account of accounts) {
     const about = { subject: account.title };
-    const socket = await checkSocket(machine, account);
-    const found = await checkService(machine, account.account, options);
+    const socket = await checkSocket(machine, account, notice);
+    const found = await notice.during(`the service of ${account.title} to answer`, () =>
+      checkService(machine, account.account, options),
+    );
     yield { ...about, area: 'service', note: null, findings: found };
     const how = { examine: request.examine, depth: 'structure', mounted: socket.status } as const;
     // A mount that hangs has its store open, of course.
     const isSilent = socket.findings.some(({ name }) => name === 'mount-silent');
     for (const directory of storesOf(account)) {
-      const store = await checkStoreOf(machine, account, directory, how);
+      const store = await notice.during(`the check of the store in ${visible(directory)}`, () =>
+        checkStoreOf(machine, account, directory, how),
+      );
       const stored = store.findings.filter(({ name }) => !(isSilent && name === 'store-in-use'));
       yield { ...about, area: 'store', note: store.note, findings: stored };
     }
@@ -89,12 +96,15 @@ export async function* examineStores(
   request: ExaminationRequest,
   depth: ExaminationDepth,
 ): AsyncGenerator<Looked & { readonly subject: string }> {
-  const { machine, paths, examine } = request;
+  const { machine, paths, examine, notice } = request;
   for (const account of checkAccounts(paths).accounts) {
     if (!isMeant(account, request.account)) continue;
-    const { status } = await checkSocket(machine, account);
+    const { status } = await checkSocket(machine, account, notice);
     for (const directory of storesOf(account)) {
-      const store = await checkStoreOf(machine, account, directory, { examine, depth, mounted: status });
+      const how = { examine, depth, mounted: status };
+      const store = await notice.during(`the check of the store in ${visible(directory)}`, () =>
+        checkStoreOf(machine, account, directory, how),
+      );
       yield { area: 'store', subject: account.title, note: store.note, findings: store.findings };
     }
   }

@@ -5,7 +5,7 @@ import { systemClock } from '../../base/clock.ts';
 import { loadAddon } from '../../base/native.ts';
 import { type SystemKind, systemKind } from '../../base/supported-system.ts';
 import { type Fusermount, findFusermount } from '../../kernel/fusermount.ts';
-import { probeMount } from '../../mount/mount-point.ts';
+import { type MountState, probeMountLater } from '../../mount/mount-point.ts';
 
 /** The system that `cfs doctor` looks at: where its parts are, and what it answers. Tests break one part after the other. */
 export interface Machine {
@@ -30,7 +30,7 @@ export interface Machine {
   /** The text of /proc/self/mountinfo. */
   mountTable(): string;
   /** Whether a mount answers; asked by another process. */
-  probe(path: string): 'alive' | 'dead' | 'hangs';
+  probe(path: string): Promise<MountState>;
   /** @throws NodeJS.ErrnoException ENOTFOUND, EAI_AGAIN */
   lookup(host: string): Promise<unknown>;
   /** Of the file system of `path`. @throws NodeJS.ErrnoException */
@@ -56,7 +56,7 @@ export function systemMachine(env: Readonly<Record<string, string | undefined>>)
     mtabPath: '/etc/mtab',
     fusermount: () => findFusermount(),
     mountTable: () => readFileSync('/proc/self/mountinfo', 'utf8'),
-    probe: probeMount,
+    probe: probeMountLater,
     lookup: (host) => lookup(host),
     disk: (path) => {
       const { bavail, bsize, blocks } = statfsSync(path);

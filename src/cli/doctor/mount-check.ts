@@ -8,6 +8,7 @@ import { isOurs, mountTable } from '../../mount/mount-point.ts';
 import type { KnownAccount } from './account-check.ts';
 import { type Finding, finding } from './finding.ts';
 import type { Machine } from './machine.ts';
+import type { WaitNotice } from './wait-notice.ts';
 
 const OTHERS = 0o077;
 
@@ -18,23 +19,31 @@ export interface SocketReport {
 }
 
 /** Every mount of ours that this process sees: whether it lives. */
-export function* checkMounts(machine: Machine): Generator<Finding> {
+export async function checkMounts(machine: Machine, notice: WaitNotice): Promise<readonly Finding[]> {
+  const found: Finding[] = [];
   const seen = new Set<string>();
   for (const mount of mountTable(machine.mountTable())) {
     if (!isOurs(mount) || seen.has(mount.directory)) continue;
     seen.add(mount.directory);
     const shown = visible(mount.directory);
-    const state = machine.probe(mount.directory);
-    if (state === 'dead') yield finding('mount-dead', `the mount at ${shown} is dead`, shown);
-    if (state === 'hangs') yield finding('mount-hangs', `the mount at ${shown} does not answer`, shown);
+    const state = await notice.during(`the mount at ${shown} to answer`, () => machine.probe(mount.directory));
+    if (state === 'dead') found.push(finding('mount-dead', `the mount at ${shown} is dead`, shown));
+    if (state === 'hangs') found.push(finding('mount-hangs', `the mount at ${shown} does not answer`, shown));
   }
+  return found;
 }
 
 /** Whether a mount of the account answers at its socket, and what it complains of. */
-export async function checkSocket(machine: Machine, { files, title }: KnownAccount): Promise<SocketReport> {
-  const usual = await reportAt(machine, title, files.socketPath);
+export async function checkSocket(
+  machine: Machine,
+  { files, title }: KnownAccount,
+  notice: WaitNotice,
+): Promise<SocketReport> {
+  const ask = (path: string): Promise<SocketReport> =>
+    notice.during(`the mount of ${title} to answer at ${visible(path)}`, () => reportAt(machine, title, path));
+  const usual = await ask(files.socketPath);
   if (usual.status !== null || files.bootSocketPath === files.socketPath) return usual;
-  const atBoot = await reportAt(machine, title, files.bootSocketPath);
+  const atBoot = await ask(files.bootSocketPath);
   return { status: atBoot.status, findings: [...usual.findings, ...atBoot.findings] };
 }
 
