@@ -3,7 +3,6 @@ import { dirname, join, resolve } from 'node:path';
 import type { RootDatabase } from 'lmdb';
 import type { Clock } from '../base/clock.ts';
 import { StorageError, UsageError } from '../base/errors.ts';
-import { freeBytesOf } from '../base/free-bytes.ts';
 import type { Logger } from '../base/log.ts';
 import { Change } from './change.ts';
 import { Checkpoint, readApplied } from './checkpoint.ts';
@@ -107,12 +106,13 @@ export class Store implements StoreWriter {
     this.#damage = new DamagedRows({ log: options.log });
     this.#overlayBytesMax = options.overlayBytesMax ?? OVERLAY_BYTES_MAX;
     this.#roomForShortBytes = (options.segmentBytes ?? SEGMENT_BYTES) * ROOM_FOR_SHORT_SHARE;
+    const room = new IndexRoom(indexFile(options.directory), () => lastPageOf(database), options.indexRoom);
     this.#checkpoint = new Checkpoint({
       database,
       clock: options.clock,
       log: options.log,
-      isDiskFull: () => isDiskFull(options.directory),
-      room: new IndexRoom(indexFile(options.directory), () => lastPageOf(database), options.indexRoom),
+      isDiskFull: () => room.freeBytes < DISK_FULL_BELOW_BYTES,
+      room,
       rewrite: () => rewriteIndex(options.directory, options.disk ?? systemDisk),
       committed: (records) => {
         for (const { rows } of records) for (const row of rows) this.#inIndex(row);
@@ -426,9 +426,4 @@ function runAll(effects: readonly (() => void)[]): void {
 function firstBehind(rows: readonly Row[], key: Uint8Array): number {
   const at = rows.findIndex((row) => Buffer.compare(row.keyBytes, key) > 0);
   return at < 0 ? rows.length : at;
-}
-
-/** False if the query fails: a lost disk fails LMDB as well, and LMDB's error is the one to report. */
-function isDiskFull(directory: string): boolean {
-  return (freeBytesOf(directory) ?? Number.POSITIVE_INFINITY) < DISK_FULL_BELOW_BYTES;
 }

@@ -26,23 +26,28 @@ const FEW_ROWS = 64;
  * length of the file does not change. If the file system cannot reserve blocks, the free space that it reports must do (ADR 22).
  */
 export class IndexRoom {
-  readonly #path: string;
   /** Offset of the first page that was never used, bytes. */
   readonly #endBytes: () => number;
   readonly #disk: IndexRoomDisk;
-  #fd: number | null = null;
+  /** LMDB's file; null if it cannot be opened. */
+  #fd: number | null;
   /** Every byte before this offset has its block. */
   #solidBytes = 0;
 
   /** @param path LMDB's file; `lastPage` returns the highest page that it ever used; `disk` replaces the file system in tests */
   constructor(path: string, lastPage: () => number, disk?: Partial<IndexRoomDisk>) {
-    this.#path = path;
+    this.#fd = opened(path);
     this.#endBytes = () => (lastPage() + 1) * PAGE_BYTES;
     const own: IndexRoomDisk = {
-      freeBytes: () => freeBytesOf(dirname(path)),
+      freeBytes: () => this.#freeBytes(dirname(path)),
       reserve: (fd, offset, length) => new NativeFiles().allocate(fd, offset, length, 'keep-size'),
     };
     this.#disk = { ...own, ...disk };
+  }
+
+  /** Free bytes on the disk of LMDB's file. Never throws. */
+  get freeBytes(): number {
+    return this.#free();
   }
 
   /** The largest number of rows of a batch. Never throws. */
@@ -61,10 +66,11 @@ export class IndexRoom {
     const endBytes = this.#endBytes() + needBytes;
     if (endBytes <= this.#solidBytes) return true;
     try {
-      this.#fd ??= openSync(this.#path, 'r+');
+      const fd = this.#fd;
+      if (fd === null) return freeBytes >= needBytes;
       // Some file systems keep the part of a failed reservation that fitted. It would take the rest of the disk and still be too short.
-      if (endBytes - fstatSync(this.#fd).blocks * 512 > freeBytes) return false;
-      this.#disk.reserve(this.#fd, this.#solidBytes, endBytes - this.#solidBytes);
+      if (endBytes - fstatSync(fd).blocks * 512 > freeBytes) return false;
+      this.#disk.reserve(fd, this.#solidBytes, endBytes - this.#solidBytes);
       this.#solidBytes = endBytes;
       return true;
     } catch (error) {
@@ -78,10 +84,26 @@ export class IndexRoom {
     this.#fd = null;
   }
 
+  /** By the descriptor, because another disk may be mounted over the path; by the path on a system without /proc. */
+  #freeBytes(directory: string): number | null {
+    const byDescriptor = this.#fd === null ? null : freeBytesOf(`/proc/self/fd/${this.#fd}`);
+    return byDescriptor ?? freeBytesOf(directory);
+  }
+
   /** A disk that cannot be queried fails LMDB as well, and LMDB's error is the one to report. */
   #free(): number {
     return this.#disk.freeBytes() ?? Number.POSITIVE_INFINITY;
   }
+}
+
+/** Null if the file cannot be opened: LMDB's own error is the one to report. A read-only disk allows only queries. */
+function opened(path: string): number | null {
+  for (const flags of ['r+', 'r']) {
+    try {
+      return openSync(path, flags);
+    } catch {}
+  }
+  return null;
 }
 
 export interface IndexRoomDisk {
