@@ -48,14 +48,20 @@ export class FileHistory {
     const versions = this.#ask(remote.resource);
     this.#known.delete(ino);
     this.#known.set(ino, { remote, askedMs: this.#clock.elapsedMs(), versions });
-    for (const oldest of this.#known.keys()) {
-      if (this.#known.size <= HISTORIES_MAX) break;
+    const freshFromMs = this.#clock.elapsedMs() - BELIEVED_MS;
+    for (const [oldest, { askedMs }] of this.#known) {
+      if (this.#known.size <= HISTORIES_MAX && askedMs > freshFromMs) break;
       this.#known.delete(oldest);
     }
     versions.catch(() => {
       if (this.#known.get(ino)?.versions === versions) this.#known.delete(ino);
     });
     return versions;
+  }
+
+  /** Number of cached histories; expired ones are dropped at the next request. */
+  get remembered(): number {
+    return this.#known.size;
   }
 
   async #ask(resource: ResourceUrl): Promise<readonly NamedVersion[]> {

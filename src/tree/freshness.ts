@@ -4,6 +4,7 @@ import type { Clock } from '../base/clock.ts';
 import { ApiError, FsError, SignInError, TransportError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { type Inode, ROOT_INODE } from '../base/vocabulary.ts';
+import { BackgroundListings } from './background-listings.ts';
 import { ifReadable } from './if-readable.ts';
 import { ListingAhead } from './listing-ahead.ts';
 import { listPages } from './listing-pages.ts';
@@ -48,6 +49,7 @@ export class Freshness {
   readonly #openWaitMs: number;
   readonly #readTimeoutMs: number;
   readonly #ahead: ListingAhead;
+  readonly #behind: BackgroundListings;
   readonly #pushLook: PushLook;
   readonly #reachability: Reachability;
   readonly #stop = new AbortController();
@@ -76,6 +78,11 @@ export class Freshness {
     this.#watched = new WatchedFolders({ clock: deps.clock, ttlMs: deps.options.dirTtlMs });
     const list = (folder: Inode) => this.#underWay.get(folder)?.listing ?? this.#list(folder, false);
     this.#ahead = new ListingAhead({ tree: deps.tree, list, log: deps.log });
+    this.#behind = new BackgroundListings({
+      isDue: (folder) =>
+        !this.#underWay.has(folder) && (ifReadable(this.#log, folder, () => this.#isDue(folder)) ?? false),
+      list: (folder) => this.#inBackground(folder),
+    });
     this.#pushLook = new PushLook({
       tree: deps.tree,
       clock: deps.clock,
@@ -112,13 +119,13 @@ export class Freshness {
     this.#use(folder);
     if (!this.#tree.isComplete(folder)) return false;
     this.#ahead.looked(folder, false);
-    if (this.#isOld(folder) && !this.#isPausing(folder)) void this.#inBackground(folder);
+    if (this.#isDue(folder)) this.#behind.add(folder);
     return true;
   }
 
   /** Starts the first listing of a folder in the background; known entries are shown meanwhile. */
   listBehind(folder: Inode): void {
-    if (!this.#isPausing(folder)) void this.#inBackground(folder);
+    if (!this.#isPausing(folder)) this.#behind.add(folder);
   }
 
   /**
@@ -206,6 +213,7 @@ export class Freshness {
 
   stop(): void {
     this.#stop.abort(new FsError('EINTR', 'the mount is stopping'));
+    this.#behind.clear();
     this.#cancelTick?.();
     this.#cancelTick = null;
   }
@@ -239,7 +247,7 @@ export class Freshness {
       const outcome = await this.#missing.merge(listed, entries);
       const isNew = outcome.changes > 0 || outcome.questions.length > 0;
       this.#watched.listed(folder, isNew ? 'new' : 'nothing new');
-      await this.#missing.resolve(listed, outcome, { listedEntries: entries.length, refused, accept });
+      await this.#missing.resolve(listed, outcome, { entries, refused, accept });
     } catch (error) {
       if (error instanceof ApiError) this.#reachability.answered();
       if (error instanceof ApiError && error.status === 404) {
@@ -274,6 +282,11 @@ export class Freshness {
     return ageMs >= this.#dirTtlMs || ageMs < 0 || listedMs < this.#staleBeforeMs;
   }
 
+  /** Whether a listing is stale and may be requested now. */
+  #isDue(folder: Inode): boolean {
+    return this.#isOld(folder) && !this.#isPausing(folder);
+  }
+
   /** Whether requests are currently paused. */
   #isPausing(folder: Inode): boolean {
     return this.#reachability.pausing !== null || this.#watched.isPausing(folder);
@@ -290,10 +303,7 @@ export class Freshness {
       this.#cancelTick = null;
       for (const folder of this.#openFolders()) this.#watched.use(folder);
       const listedMs = (each: Inode) => ifReadable(this.#log, each, () => this.#tree.listedMs(each)) ?? null;
-      for (const folder of this.#watched.due(listedMs)) {
-        const isOld = ifReadable(this.#log, folder, () => this.#isOld(folder)) ?? false;
-        if (isOld && !this.#isPausing(folder)) void this.#inBackground(folder);
-      }
+      for (const folder of this.#watched.due(listedMs)) this.#behind.add(folder);
       if (!this.#watched.isEmpty) this.#scheduleTick();
     });
   }

@@ -10,6 +10,8 @@ const WINDOW_MAX = 16;
 const SIBLINGS_MAX = 2000;
 /** Limit of tracked parents. */
 const WALKS_MAX = 32;
+/** Limit of remembered folders that no reader has visited: the windows of all walks. */
+export const AHEAD_MAX = WALKS_MAX * WINDOW_MAX;
 
 /**
  * Lists folders ahead of a reader that walks through siblings (`ls -R`, `find`, `cp -r`, a file manager's tree), so
@@ -22,7 +24,7 @@ export class ListingAhead {
   readonly #log: Logger;
   /** Number of folders visited, by parent; least recently used first. */
   readonly #walks = new Map<Inode, { steps: number }>();
-  /** Listed ahead, not yet visited. */
+  /** Listed ahead, not yet visited; oldest first. */
   readonly #ahead = new Set<Inode>();
   #underWay = 0;
 
@@ -50,6 +52,11 @@ export class ListingAhead {
     }
     walk.steps += 1;
     if (walk.steps > 1) this.#fill(local.parent, local.name);
+  }
+
+  /** Number of folders that were listed ahead and not visited yet. */
+  get remembered(): number {
+    return this.#ahead.size;
   }
 
   /**
@@ -82,6 +89,10 @@ export class ListingAhead {
 
   #start(parent: Inode, name: string, folder: Inode): void {
     this.#ahead.add(folder);
+    for (const oldest of this.#ahead) {
+      if (this.#ahead.size <= AHEAD_MAX) break;
+      this.#ahead.delete(oldest);
+    }
     this.#underWay += 1;
     const ended = () => {
       this.#underWay -= 1;

@@ -5,6 +5,7 @@ import type { Logger } from '../base/log.ts';
 import type { RemoteEntry } from '../base/resources.ts';
 import { type Inode, type ResourceUrl, ROOT_INODE } from '../base/vocabulary.ts';
 import { isContentDirty } from '../store/node-table.ts';
+import { ROLLBACK_REMOVALS_MAX } from '../store/rollback-removals.ts';
 import type { MergeOutcome, MissingEntryQuestion } from './listing-application.ts';
 import { listPages } from './listing-pages.ts';
 import { MissingEntryProbe } from './missing-entry-probe.ts';
@@ -66,12 +67,13 @@ export class MissingEntries {
   readonly #refused = new Map<Inode, Map<Inode, ResourceUrl>>();
   /** Folders that wait for the listing of their parent. */
   readonly #waitingFor = new Map<Inode, Inode>();
-  /** Entries missing at the same time as a lost acknowledged version: they wait for the user. */
-  readonly #lostTogether = new Set<Inode>();
+  /** Entries missing at the same time as a lost acknowledged version: they wait for the user. Stored; oldest first. */
+  readonly #lostTogether: Set<Inode>;
   readonly #held = new Map<Inode, HeldRemovals>();
 
   constructor(deps: MissingEntriesDeps) {
     this.#deps = deps;
+    this.#lostTogether = new Set(deps.tree.rollbackRemovals);
     this.#limit = new RemovalLimit({ clock: deps.clock, countKnown: (max) => deps.tree.countKnown(max) });
   }
 
@@ -109,12 +111,13 @@ export class MissingEntries {
   async resolve(
     listed: Listed,
     outcome: MergeOutcome,
-    options: { readonly listedEntries: number; readonly refused: Refused; readonly accept: boolean },
+    options: { readonly entries: readonly RemoteEntry[]; readonly refused: Refused; readonly accept: boolean },
   ): Promise<void> {
     const { folder } = listed;
-    const { listedEntries, refused, accept } = options;
+    const { entries, refused, accept } = options;
     const { questions } = outcome;
-    const half = questions.length >= HALF_MISSING_MIN && questions.length > listedEntries;
+    this.#keepLostTogether([], this.#foundAgain(entries));
+    const half = questions.length >= HALF_MISSING_MIN && questions.length > entries.length;
     const tooMany = (questions.length > REMOVALS_BELIEVED_MAX || half) && !accept;
     const isRefused = ({ ino, resource }: MissingEntryQuestion): boolean => refused.get(ino) === resource;
     if (tooMany) {
@@ -131,7 +134,7 @@ export class MissingEntries {
         ...questions.filter(isRefused),
         ...refusedNow.filter(({ ino, resource }) => missing.get(ino) === resource),
       ];
-      if (outcome.isTakenBack || proof?.outcome.isTakenBack) for (const { ino } of proven) this.#lostTogether.add(ino);
+      if (outcome.isTakenBack || proof?.outcome.isTakenBack) this.#keepLostTogether(proven, []);
       const isHeld = this.#remove(folder, proven, { accept, isHeld: tooMany });
       if (isHeld || tooMany) return;
       this.#held.delete(folder);
@@ -237,7 +240,7 @@ export class MissingEntries {
     const nodes = this.#countOf(gone);
     const isLost = gone.some(({ ino }) => this.#lostTogether.has(ino));
     const isBelieved = accept || (!isHeld && !isLost && this.#limit.allows(nodes));
-    if (isBelieved) for (const { ino } of gone) this.#lostTogether.delete(ino);
+    if (isBelieved) this.#keepLostTogether([], gone);
     if (isBelieved && !accept) this.#limit.believed(nodes);
     if (!isBelieved && !isHeld) this.#hold(folder, gone);
     for (const { ino } of gone) {
@@ -246,6 +249,40 @@ export class MissingEntries {
       marks.finish(sequence);
     }
     return !isBelieved;
+  }
+
+  /** Nodes that the service has again, and those that are no longer here. */
+  #foundAgain(entries: readonly RemoteEntry[]): { readonly ino: Inode }[] {
+    if (this.#lostTogether.size === 0) return [];
+    const listed = new Set(entries.map(({ url }) => url));
+    const isFound = (ino: Inode): boolean => {
+      const remote = this.#deps.tree.node(ino)?.remote;
+      return remote == null || listed.has(remote.resource);
+    };
+    return [...this.#lostTogether].filter(isFound).map((ino) => ({ ino }));
+  }
+
+  /** Changes `#lostTogether`, here and in the store: after a restart no listing shows the rollback again. */
+  #keepLostTogether(added: readonly { readonly ino: Inode }[], removed: readonly { readonly ino: Inode }[]): void {
+    const kept = this.#lostTogether;
+    const before = kept.size;
+    for (const { ino } of removed) kept.delete(ino);
+    let isChanged = kept.size < before;
+    for (const { ino } of added) {
+      isChanged ||= !kept.has(ino);
+      kept.add(ino);
+    }
+    if (!isChanged) return;
+    for (const oldest of kept) {
+      if (kept.size <= ROLLBACK_REMOVALS_MAX) break;
+      kept.delete(oldest);
+    }
+    try {
+      this.#deps.tree.setRollbackRemovals([...kept]);
+    } catch (err) {
+      // A full disk: this process knows them.
+      this.#deps.log.warn({ err }, 'removals that wait since a rollback are not stored');
+    }
   }
 
   /** Number of nodes that would be removed, counted up to one above the limit. */

@@ -13,6 +13,7 @@ import {
 } from '../base/vocabulary.ts';
 import type { Contents } from '../bytes/contents.ts';
 import { childOf, newInode, writeNode } from '../store/node-table.ts';
+import { rollbackRemovals, writeRollbackRemovals } from '../store/rollback-removals.ts';
 import type { LocalFacet, NodeRecord, StoreWriter, Transaction } from '../store/tables.ts';
 import {
   type AbsenceOutcome,
@@ -378,6 +379,16 @@ export class Tree {
     let known = -1;
     for (const _ of this.#store.all('resource')) if (++known >= max) break;
     return Math.max(known, 0);
+  }
+
+  /** Nodes whose removal waits for the user since the service lost an acknowledged version. */
+  get rollbackRemovals(): readonly Inode[] {
+    return rollbackRemovals(this.#store);
+  }
+
+  /** @throws StorageError on a full disk */
+  setRollbackRemovals(inos: readonly Inode[]): void {
+    this.#store.transact((tx) => writeRollbackRemovals(tx, inos), 'learnt');
   }
 
   /** Nodes deleted remotely but retained here for now. */

@@ -125,6 +125,21 @@ describe('attributes of a folder that was removed elsewhere', () => {
     checkStore(synced.tower.store, 'by others too');
   });
 
+  test('the attributes of a file are kept if its push finds that the service no longer has it', async () => {
+    const { service, mount, tower } = synced;
+    const resource = service.resources.get(file);
+    if (resource === undefined) throw new Error('the file is not there');
+    await mount.rename('folder/deep/file', 'folder/deep/renamed');
+    service.resources.delete(file);
+    await synced.converge();
+    expect(kept().map(([url]) => url)).toEqual([file]);
+
+    service.resources.set(file, resource);
+    await tower.freshness.refresh(inoOf(resource.parent as ResourceUrl));
+    expect(localOf(file)).toMatchObject({ name: 'file', mode: 0o751, mtime: TIME });
+    checkStore(tower.store, 'by others too');
+  });
+
   test('the attributes of a node that was removed here are not kept', async () => {
     const { mount } = synced;
     for (const name of ['file', 'plain']) await mount.unlink(`folder/deep/${name}`);

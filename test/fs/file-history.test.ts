@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { silentLogger } from '../../src/base/log.ts';
 import type { RemoteVersion } from '../../src/base/resources.ts';
-import type { VersionUrl } from '../../src/base/vocabulary.ts';
+import type { Inode, VersionUrl } from '../../src/base/vocabulary.ts';
 import { Patience } from '../../src/content/patience.ts';
 import { CloudAttributes } from '../../src/fs/cloud-attributes.ts';
 import { ComposedFileSystem } from '../../src/fs/composed-file-system.ts';
@@ -11,6 +11,7 @@ import { VersionsDirectory } from '../../src/fs/versions-directory.ts';
 import { VersionService } from '../content/version-service.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
 import { LeftTower } from '../harness/left-tower.ts';
+import { sampleRemote } from '../store/sample-records.ts';
 import { ManualClock } from '../tree/tree-fixture.ts';
 
 let clock: ManualClock;
@@ -64,6 +65,18 @@ test('a history is asked for once for a listing and the lookups after it, and ag
   clock.advance(6_000);
   await mount.readdir('.versions/file');
   expect(service.histories).toBe(2);
+});
+
+test('histories that have aged are dropped at the next request', async () => {
+  const shutdown = new AbortController().signal;
+  const patience = new Patience({ clock, log: silentLogger, shutdown, readTimeoutMs: 2_000 });
+  const history = new FileHistory({ source: { versions: async () => [] }, patience, clock });
+  for (let ino = 2; ino < 22; ino++) await history.versions(ino as Inode, sampleRemote(1, `${ino}`));
+  expect(history.remembered).toBe(20);
+  clock.advance(6_000);
+  await history.versions(22 as Inode, sampleRemote(1, '22'));
+
+  expect(history.remembered).toBe(1);
 });
 
 test('a version is read through the block cache, and leaves nothing in the store when it is closed', async () => {

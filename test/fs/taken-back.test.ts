@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
+import { rollbackRemovals } from '../../src/store/rollback-removals.ts';
 import { SyncedTower } from '../harness/synced-tower.ts';
 import { MODEL_ROOT } from '../sync/model-service.ts';
 import { checkStore } from '../tree/tree-fixture.ts';
@@ -62,6 +63,44 @@ test('removals that a listing reports together with a lost version wait for a pe
   expect(tower.freshness.heldRemovals).toHaveLength(1);
 
   await tower.freshness.refresh(undefined, { accept: true });
+  expect((await mount.readdir('')).map(({ name }) => name)).not.toContain('f3');
+});
+
+test('removals that wait since a lost version also wait after a restart', async () => {
+  await save('acknowledged');
+  takeBack();
+  const { resources } = synced.service;
+  for (const { url, name } of synced.service.childrenOf(MODEL_ROOT)) if (name === 'f3') resources.delete(url);
+  await synced.pass(60 * 60_000);
+  await synced.tower.freshness.refresh();
+  const left = synced;
+  await left.close('keep');
+  synced = await SyncedTower.build({ left });
+  await synced.pass(60 * 60_000);
+  await synced.tower.freshness.refresh();
+
+  expect((await synced.mount.readdir('')).map(({ name }) => name)).toContain('f3');
+  expect(synced.tower.freshness.heldRemovals).toHaveLength(1);
+  await synced.tower.freshness.refresh(undefined, { accept: true });
+  expect((await synced.mount.readdir('')).map(({ name }) => name)).not.toContain('f3');
+  expect(rollbackRemovals(synced.tower.store)).toEqual([]);
+});
+
+test('an entry that the service has again can later be removed without a person', async () => {
+  const { mount, service, tower } = synced;
+  await save('acknowledged');
+  takeBack();
+  const [lost] = service.childrenOf(MODEL_ROOT).filter(({ name }) => name === 'f3');
+  if (lost === undefined) throw new Error('f3 is not there');
+  service.resources.delete(lost.url);
+  await tower.freshness.refresh();
+  service.resources.set(lost.url, lost);
+  await tower.freshness.refresh();
+  expect(tower.freshness.heldRemovals).toEqual([]);
+  service.resources.delete(lost.url);
+  await synced.pass(60 * 60_000);
+  await tower.freshness.refresh();
+
   expect((await mount.readdir('')).map(({ name }) => name)).not.toContain('f3');
 });
 

@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { ApiError, FsError, TransportError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import { type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { BACKGROUND_LISTINGS_MAX } from '../../src/tree/background-listings.ts';
 import { Freshness } from '../../src/tree/freshness.ts';
 import {
   checkStore,
@@ -102,6 +103,37 @@ describe('Freshness', () => {
     fixture.clock.advance(60_000);
     expect(freshness.ensureListed(here, never)).toBeUndefined();
     expect(service.requests).toEqual([]);
+  });
+
+  it('at most four stale folders are refreshed at once, the most recently used first, and none after a stop', async () => {
+    const all = Array.from({ length: 12 }, (_, n) => `f${n}`);
+    for (const name of all) service.put(ROOT_URL, folder(name, name));
+    await freshness.ensureListed(ROOT_INODE, never);
+    for (const name of all) await freshness.ensureListed(ino(name), never);
+    await quiet();
+    const inos = all.map(ino);
+    fixture.clock.advance(29_999);
+    await quiet();
+    service.requests.length = 0;
+    const answers: (() => void)[] = [];
+    service.before = () => new Promise((resolve) => answers.push(resolve));
+    // A listing that a caller waits for takes no place of the background.
+    const refreshed = freshness.refresh(inos.at(-1) as Inode).catch(() => {});
+    await quiet();
+    fixture.clock.advance(1);
+    for (const each of inos) expect(freshness.isListed(each)).toBe(true);
+    await quiet();
+    expect(new Set(listings()).size).toBe(1 + BACKGROUND_LISTINGS_MAX);
+
+    answers[1]?.();
+    await quiet();
+    expect(listings()).toHaveLength(2 + BACKGROUND_LISTINGS_MAX);
+    expect(listings().at(-1)).toBe(`list ${folder('f10', 'f10').url} 0`);
+    freshness.stop();
+    for (const answer of answers) answer();
+    await refreshed;
+    await quiet();
+    expect(listings()).toHaveLength(2 + BACKGROUND_LISTINGS_MAX);
   });
 
   it('a stale listing is returned immediately and refreshed in the background', async () => {

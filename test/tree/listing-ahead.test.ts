@@ -4,7 +4,7 @@ import { silentLogger } from '../../src/base/log.ts';
 import type { Inode } from '../../src/base/vocabulary.ts';
 import { DamagedRow } from '../../src/store/record-codec.ts';
 import type { NodeRecord } from '../../src/store/tables.ts';
-import { ListingAhead } from '../../src/tree/listing-ahead.ts';
+import { AHEAD_MAX, ListingAhead } from '../../src/tree/listing-ahead.ts';
 import { watchUnhandled } from '../harness/unhandled.ts';
 
 const PARENT = 10 as Inode;
@@ -47,6 +47,33 @@ test.each([
   // The walk itself goes on.
   look(2);
   expect(asked.length).toBeGreaterThan(before);
+});
+
+test('walks that end early leave a bounded number of remembered folders', async () => {
+  const inos = (parent: number) => Array.from({ length: 20 }, (_, n) => (1_000_000 + 100 * parent + n) as Inode);
+  const nodeOf = (ino: Inode) => {
+    const parent = Math.floor((ino - 1_000_000) / 100) as Inode;
+    return { ino, kind: 'folder', local: { parent, name: `folder ${ino}` } } as unknown as NodeRecord;
+  };
+  const tree = {
+    node: nodeOf,
+    isComplete: () => false,
+    *children(parent: Inode, after = '') {
+      for (const node of inos(parent).map(nodeOf)) {
+        const name = node.local?.name ?? '';
+        if (name > after) yield { name, node };
+      }
+    },
+  };
+  const ahead = new ListingAhead({ tree, list: () => Promise.resolve(), log: silentLogger });
+  for (let parent = 1; parent <= AHEAD_MAX; parent++) {
+    const [first, second] = inos(parent) as [Inode, Inode];
+    ahead.looked(first, true);
+    ahead.looked(second, true);
+    for (let turn = 0; turn < 3; turn++) await nextTurn();
+  }
+
+  expect(ahead.remembered).toBe(AHEAD_MAX);
 });
 
 function folderNode(ino: number): NodeRecord {
