@@ -24,19 +24,22 @@ describe('a wait that is longer than one timer of Node can be', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test.each([0, TIMER_MS_MAX, 2 * TIMER_MS_MAX + 1])('is cancelled %i ms after it began', (ms) => {
-    const called = vi.fn();
-    const cancel = systemClock.after(LONG_MS, called);
-    vi.advanceTimersByTime(ms);
+  test.each([0, TIMER_MS_MAX, 2 * TIMER_MS_MAX + 1])(
+    'a wait beyond the timer limit of Node is cancelled %i ms after its start',
+    (ms) => {
+      const called = vi.fn();
+      const cancel = systemClock.after(LONG_MS, called);
+      vi.advanceTimersByTime(ms);
 
-    cancel();
+      cancel();
 
-    expect(vi.getTimerCount()).toBe(0);
-    vi.advanceTimersByTime(LONG_MS);
-    expect(called).not.toHaveBeenCalled();
-  });
+      expect(vi.getTimerCount()).toBe(0);
+      vi.advanceTimersByTime(LONG_MS);
+      expect(called).not.toHaveBeenCalled();
+    },
+  );
 
-  test('is slept to its end', async () => {
+  test('a sleep beyond the timer limit of Node ends on time', async () => {
     const awake = vi.fn();
     const signal = new AbortController().signal;
     const slept = systemClock.sleep(LONG_MS, signal).then(awake);
@@ -48,17 +51,20 @@ describe('a wait that is longer than one timer of Node can be', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test.each([0, 2 * TIMER_MS_MAX + 1])('is slept no longer once it is aborted, %i ms after it began', async (ms) => {
-    const impatient = new AbortController();
-    const slept = systemClock.sleep(LONG_MS, impatient.signal);
-    slept.catch(() => {});
-    await vi.advanceTimersByTimeAsync(ms);
+  test.each([0, 2 * TIMER_MS_MAX + 1])(
+    'a sleep beyond the timer limit of Node ends when it is aborted %i ms after its start',
+    async (ms) => {
+      const impatient = new AbortController();
+      const slept = systemClock.sleep(LONG_MS, impatient.signal);
+      slept.catch(() => {});
+      await vi.advanceTimersByTimeAsync(ms);
 
-    impatient.abort(new Error('enough'));
+      impatient.abort(new Error('enough'));
 
-    await expect(slept).rejects.toThrow('enough');
-    expect(vi.getTimerCount()).toBe(0);
-  });
+      await expect(slept).rejects.toThrow('enough');
+      expect(vi.getTimerCount()).toBe(0);
+    },
+  );
 });
 
 test('no timer of Node is asked for more than it can, and none keeps the process alive', () => {
@@ -75,6 +81,6 @@ test('no timer of Node is asked for more than it can, and none keeps the process
   impatient.abort(new Error('enough'));
 });
 
-test('who sleeps under a signal that was aborted before is told at once', async () => {
+test('a sleep with an aborted signal rejects immediately', async () => {
   await expect(systemClock.sleep(3e9, AbortSignal.abort(new Error('enough')))).rejects.toThrow('enough');
 });

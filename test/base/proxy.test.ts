@@ -56,7 +56,7 @@ describe('the variable that counts', () => {
     expect(proxyInEnvironment(origin, {})).toBeNull();
   });
 
-  test('is named when it holds no address', () => {
+  test('the error names the variable that holds no proxy address', () => {
     const look = () => proxyInEnvironment(HTTPS, { HTTPS_PROXY: 'not a proxy' });
 
     expect(look).toThrow(UsageError);

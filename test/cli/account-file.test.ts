@@ -56,7 +56,7 @@ test('an account is read back as it was written', () => {
   expect(readAccountFile(signIn())).toEqual(ACCOUNT);
 });
 
-test('only its owner can read it, whatever the mask and whatever was there before', () => {
+test('only its owner can read the account file, with any umask and over any earlier file', () => {
   const file = accountFileOf(paths, ACCOUNT);
   mkdirSync(dirname(file), { recursive: true });
   writeFileSync(file, '{}');
@@ -111,7 +111,7 @@ test('without an account, the command to get one is named', () => {
   );
 });
 
-test('of several accounts one must be named, by its name or by the user name', () => {
+test('one of several accounts must be chosen, by its name or by the user name', () => {
   signIn();
   signIn({ userId: '18', username: 'ben@example.com' });
 
@@ -123,7 +123,7 @@ test('of several accounts one must be named, by its name or by the user name', (
   expect(() => chooseAccount(paths, 'cid@example.com')).toThrow('no account cid@example.com');
 });
 
-test('where the disk takes a part of it only, the account that was there stays', () => {
+test('a write that a full disk cuts leaves the earlier account file', () => {
   const file = signIn();
   // setrlimit(2): a write over the limit is cut short there, the next one fails, as on a disk that fills up.
   const script = `

@@ -266,16 +266,13 @@ describe('without a mount', () => {
     expectRefusal(await home.run('cfs-mount', ['/']), exitCode('usage'), `${path} cannot be read (${code})`);
   });
 
-  test.each(['', 'here'])(
-    'where HOME is %j, nothing lies in the directory that a command is called from',
-    async (HOME) => {
-      const env = { HOME, XDG_CONFIG_HOME: undefined };
+  test.each(['', 'here'])('with HOME=%j a command creates nothing in its working directory', async (HOME) => {
+    const env = { HOME, XDG_CONFIG_HOME: undefined };
 
-      const { stdout } = await home.run('cfs', ['config', 'show'], { env });
+    const { stdout } = await home.run('cfs', ['config', 'show'], { env });
 
-      expect(stdout).toContain(`config.toml: ${userInfo().homedir}/.config/cfs/config.toml\n`);
-    },
-  );
+    expect(stdout).toContain(`config.toml: ${userInfo().homedir}/.config/cfs/config.toml\n`);
+  });
 
   testUnless(missingForOtherUsers())('a user without a home directory is told so by what needs one', async () => {
     const env = { ...home.env, HOME: undefined, XDG_STATE_HOME: undefined };

@@ -346,7 +346,7 @@ test('in the foreground it prints a line per event, passes the signal on, and en
   });
 });
 
-test('whoever reads the events may go away, the mount stays', async () => {
+test('the mount survives the end of the reader of its events', async () => {
   await withMount([], async (mount) => {
     await mount.unmount();
     const script = `

@@ -260,7 +260,7 @@ test('a healthy machine gives no finding', async () => {
   expect(report.text).toMatch(/^fuse: sound\n.*\nnothing is wrong\n$/s);
 });
 
-test('so does one with a service behind an own authority, but for the sign-in', async () => {
+test('a sound machine with a private certificate authority has no finding except the sign-in', async () => {
   await encrypted();
 
   expect(namesOf(await ground.doctor())).toEqual(['sign-in-refused']);

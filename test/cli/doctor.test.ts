@@ -138,7 +138,7 @@ test('a store that a process has open is left alone, and the process is named', 
   expect((await doctor()).code).toBe(exitCode('ok'));
 });
 
-test('where nothing was ever mounted nothing is made', async () => {
+test('cfs doctor creates nothing on a machine without a mount', async () => {
   const { storeDirectory } = home.plantAccount();
 
   expect(await doctor()).toMatchObject({

@@ -188,7 +188,7 @@ test("cfs diff hands versions, and the file as it is, to the user's program", as
 
 /** [S-share-1] */
 test.each(['kill -PIPE $$', 'exec sh -c "kill -PIPE \\$\\$"'])(
-  'of cfs diff somebody may read the beginning only (%s)',
+  'the output of cfs diff may be read in part (%s)',
   async (tool) => {
     await mount.run('echo bytes > begun');
     await mount.sync();

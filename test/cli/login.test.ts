@@ -86,7 +86,7 @@ test('a file that cannot be read is said to be so', async () => {
   );
 });
 
-test('whoever a service calls a user by something else than a number is signed in, in a directory of his own', async () => {
+test('a user whose id is not a number is signed in, with a directory of its own', async () => {
   const other = await OtherServer.start({ idOf: (kind, number) => `${kind}-${number}.7f3a~%2F` });
   const paths = pathsOf({ HOME: join(directory, 'other') });
   const given = { username: 'b@example.com', password: 'a password' };

@@ -81,7 +81,7 @@ test('a fusermount3 for the members of a group is not called missing: the group 
   expect(whyNoFusermount({ ...fusermount, group: null })).toContain('chmod 4755 /usr/bin/fusermount3, as root');
 });
 
-test('of several fusermount3 the first that may be run counts, as for execvp(3)', () => {
+test('the first executable fusermount3 in PATH is used, as by execvp(3)', () => {
   for (const [name, mode] of [
     ['first', 0o640],
     ['second', 0o4755],

@@ -72,7 +72,7 @@ test('the package holds what is needed, and nothing else', () => {
   expect(orphans).toEqual([]);
 });
 
-test('of the parts of dist/ that are in the package each finds what it loads', () => {
+test('every module of the package finds the modules that it loads', () => {
   const packed = new Set(pack.files.map(({ path }) => path));
   const todo = ['dist/cli/cfs.js', 'dist/cli/cfs-mount.js'];
   const loaded = new Set<string>();

@@ -44,7 +44,7 @@ const reporterOf = (store: MemoryStore) =>
     line: { offlineSinceMs: null, signInNeeded: false } as never,
   });
 
-test('however much is pending, others have their turn while it is counted', async () => {
+test('counting any number of pending changes does not block the event loop', async () => {
   let turns = 0;
   let isCounted = false;
   const others = () => {

@@ -81,7 +81,7 @@ test('a row of pushes is one question, after its end, and the next not sooner th
   expect(asked).toHaveLength(2);
 });
 
-test('who looks has it asked for when it is older than five minutes, and never waits', async () => {
+test('a look at the quota requests it if it is older than five minutes, and never waits', async () => {
   watch.looked();
   expect(asked).toHaveLength(1);
   await answer(1);
@@ -103,7 +103,7 @@ describe.each(['fails', 'brings no quota'])('after a question that %s', (what) =
     await nextTurn();
   });
 
-  test('who looks has it asked for after five minutes, as after any other', () => {
+  test('a look at the quota requests it five minutes after a failed request', () => {
     for (let second = 0; second <= 300; second++) {
       watch.looked();
       expect(asked).toHaveLength(1);

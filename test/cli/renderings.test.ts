@@ -28,7 +28,7 @@ function version(minutesAgo: number, sizeBytes: number, complete = true): Remote
 }
 
 describe('versions', () => {
-  test('are named by the second in which they were saved, the oldest of a second by nothing else', () => {
+  test('versions are named by the second of their save; others of that second get a suffix', () => {
     const versions = [version(0, 3), version(0, 2), version(0, 1, false), version(0, 1), version(9, 0)];
 
     expect(namedVersions(versions).map(({ name, version }) => [name, version.sizeBytes])).toEqual([
@@ -40,7 +40,7 @@ describe('versions', () => {
     expect(namedVersions([{ ...version(0, 1), lastModifiedMs: null }])[0]?.name).toBe('time-unknown');
   });
 
-  test('are listed with their sizes, and what is only here is said', () => {
+  test('versions are listed with their sizes, and an unpushed one is marked', () => {
     const located = { path: 'a\nb', kind: 'file', sizeBytes: 1, resource: 'r', isPending: true } as const;
 
     expect(versionLines(located, namedVersions([version(0, 2048), version(1, 7)]))).toEqual([
@@ -86,7 +86,7 @@ describe('the trash', () => {
   };
   const items = [item('5000_12', 'report.odt'), item('5000_7', 'new\nline', 'folder'), item('5000_8', 'report.odt')];
 
-  test('is a line for each thing, names made visible', () => {
+  test('the trash is listed with a line per item and visible control characters', () => {
     expect(trashLines(items.slice(0, 2))).toEqual([
       '5000_12   1.5 KiB  2026-11-20 13:05  report.odt',
       '5000_7     folder                    new\\x0aline',

@@ -168,7 +168,7 @@ describe('a signal that ends cfs restore', () => {
     expect(readFileSync(to, 'utf8')).toBe('somebody else');
   });
 
-  test('is passed on to nobody once it has ended, and what a killed one fetched goes with the next', async () => {
+  test('cfs restore removes its signal handlers at its end, and the files of a killed one at the next start', async () => {
     await mountOf();
     mkdirSync(fetched(), { recursive: true });
     writeFileSync(join(fetched(), '999999999'), 'of a process that is gone');

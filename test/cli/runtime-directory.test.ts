@@ -31,7 +31,7 @@ function socketPath(runtimeDirectory: string): {
   return { chosen, usual: files.socketPath, boot: files.bootSocketPath };
 }
 
-test.each(['there', 'missing'] as const)('that of the session, which is %s', (how) => {
+test.each(['there', 'missing'] as const)('the runtime directory of a session that is %s', (how) => {
   const runtime = join(home, 'run');
   if (how === 'there') mkdirSync(runtime);
 

@@ -64,7 +64,7 @@ describe('the proxy', () => {
     expect(proxyOf({})).toBeNull();
   });
 
-  test('of loopback is none', () => {
+  test('a loopback address uses no proxy', () => {
     expect(proxyOf({ HTTP_PROXY: PROXY }, null, 'http://127.0.0.1:8080')).toBeNull();
   });
 
@@ -95,7 +95,7 @@ describe('the trusted authorities', () => {
     return join(home, name);
   };
 
-  test('are those of SSL_CERT_FILE or of the system, and those of NODE_EXTRA_CA_CERTS beside them', () => {
+  test('the trusted authorities are those of SSL_CERT_FILE or of the system, plus those of NODE_EXTRA_CA_CERTS', () => {
     const [one, extra] = [pem('one'), pem('extra')];
 
     expect(certificates({ SSL_CERT_FILE: one })).toBe(readFileSync(one, 'utf8'));
@@ -103,14 +103,17 @@ describe('the trusted authorities', () => {
     expect(certificates({})).toBe(systemCertificates());
   });
 
-  test.each(['SSL_CERT_FILE', 'NODE_EXTRA_CA_CERTS'])('of %s must be there: the variable is named', (variable) => {
-    const one = { SSL_CERT_FILE: pem('one') };
-    writeFileSync(join(home, 'text'), 'no certificate\n');
+  test.each(['SSL_CERT_FILE', 'NODE_EXTRA_CA_CERTS'])(
+    'a missing file of %s is an error that names the variable',
+    (variable) => {
+      const one = { SSL_CERT_FILE: pem('one') };
+      writeFileSync(join(home, 'text'), 'no certificate\n');
 
-    expect(() => certificates({ ...one, [variable]: join(home, 'none') })).toThrow(UsageError);
-    expect(() => certificates({ ...one, [variable]: join(home, 'none') })).toThrow(`${variable} names`);
-    expect(() => certificates({ ...one, [variable]: join(home, 'text') })).toThrow(/which holds no certificates/);
-  });
+      expect(() => certificates({ ...one, [variable]: join(home, 'none') })).toThrow(UsageError);
+      expect(() => certificates({ ...one, [variable]: join(home, 'none') })).toThrow(`${variable} names`);
+      expect(() => certificates({ ...one, [variable]: join(home, 'text') })).toThrow(/which holds no certificates/);
+    },
+  );
 });
 
 describe('cfs service install', () => {

@@ -122,7 +122,7 @@ test('a folder that is taken out of the trash while what is in it is deleted for
   expect(words.warned).toBe('folder was restored while it was being deleted: some of its contents are gone\n');
 });
 
-test('where a service names the trash in two ways its listing says what lies in it', async () => {
+test('if the service names the trash in two ways, its listing decides what is in it', async () => {
   const [here, away] = [await itemOf(await trashed('here')), await itemOf(await trashed('away'))];
   await takeOut(away.entry.url, 'file', 'away');
   const resource: HttpService['resource'] = async (url, kind) => {

@@ -239,7 +239,7 @@ describe('what a launcher and a mount tell each other', () => {
     expect(() => readMountRequest({})).toThrow('run cfs-mount DIR');
   });
 
-  test('only an answer is taken for an answer', () => {
+  test('a launcher accepts only a valid answer of the mount', () => {
     expect(parseMountAnswer('{"ready":true,"directory":"/c","pid":1}')).toEqual({
       ready: true,
       directory: '/c',

@@ -29,12 +29,12 @@ test('a relative directory is no directory (the specification says to ignore it)
   );
 });
 
-test.each([undefined, '', 'here'])('where HOME is %j, the home directory that the system has', (HOME) => {
+test.each([undefined, '', 'here'])('with HOME=%j the home directory of the system is used', (HOME) => {
   expect(pathsOf({ HOME }).accountsDirectory).toBe(`${userInfo().homedir}/.local/state/cfs/accounts`);
 });
 
 test.each(['', 'here'])(
-  'where the system has %j for this user, nothing lies in the directory that a command is called from',
+  'with the home directory %j in the system, nothing is created in the working directory',
   (homedir) => {
     expect(() => homeDirectory({}, () => ({ homedir }))).toThrow(UsageError);
   },

@@ -24,7 +24,7 @@ describe('sizes', () => {
     },
   );
 
-  test('are shown so that they can be read back, within rounding', () => {
+  test('a formatted size can be parsed again, within rounding', () => {
     fc.assert(
       fc.property(fc.nat({ max: 2 ** 50 }), (bytes) => {
         const again = parseBytes(formatBytes(bytes));

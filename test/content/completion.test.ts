@@ -29,7 +29,7 @@ async function place() {
   return { queue, begun, tower, mount: new InProcessMount(tower.fileSystem) };
 }
 
-test('whoever reads another file does not wait for all that a changed part of a long file brings along', async () => {
+test('a read of another file does not wait for the completion of a partly changed long file', async () => {
   const { begun, tower, mount } = await place();
   await mount.stat('note');
   const fd = await mount.open('image', 'r+');
@@ -44,7 +44,7 @@ test('whoever reads another file does not wait for all that a changed part of a 
   await tower.close();
 });
 
-test('nor does who reads its end', async () => {
+test('a read of the end of a partly changed long file does not wait for its completion', async () => {
   const { begun, tower, mount } = await place();
   const fd = await mount.open('image', 'r+');
   await mount.write(fd, 40 * MIB, Buffer.from('changed'));
@@ -58,7 +58,7 @@ test('nor does who reads its end', async () => {
   await tower.close();
 });
 
-test('nor does an upload', async () => {
+test('an upload does not wait for the completion of a partly changed long file', async () => {
   const { queue, begun, tower, mount } = await place();
   const fd = await mount.open('image', 'r+');
   await mount.write(fd, 40 * MIB, Buffer.from('changed'));

@@ -55,7 +55,7 @@ test('a block that was here before its file is fetched whole, and is given up be
   await tower.close();
 });
 
-test('nor is one that another fetch had brought, where a service sends the whole file whatever it is asked for', async () => {
+test('a block of another fetch is not evicted during a read from a service that always sends the whole file', async () => {
   const { service, clock, tower, mount, fd } = await opened(40);
   service.ignoresRange = true;
   // The first one is told of a moment after it was written, and half a minute after another one brought the same.

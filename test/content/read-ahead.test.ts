@@ -65,7 +65,7 @@ test('a window is at most what the cache leaves to it', () => {
   }
 });
 
-test('on a slow line windows stay short, on a fast one every request but the last of a file is long', () => {
+test('read-ahead windows stay short on a slow connection and grow on a fast one', () => {
   const askedAt = (paceBytes: number): Extent[] => {
     const readAhead = new ReadAhead();
     const starts = rowOf(800, 0, 128 * KIB);
@@ -193,7 +193,7 @@ describe('who reads only what stands at the beginning gets no more', () => {
     }
   });
 
-  test('who goes on is read ahead of with the next read', () => {
+  test('a reader that continues gets read-ahead with its next read', () => {
     const small = new ReadAhead();
     expect(coverage(small, rowOf(400, 0, 32 * KIB), 32 * KIB)).toBeGreaterThan(0.9);
     const long = new ReadAhead();

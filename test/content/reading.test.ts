@@ -139,7 +139,7 @@ describe('of a large file that was listed', () => {
     expect(Buffer.compare(await mount.readFile('large'), newer)).toBe(0);
   });
 
-  test('of many, some are asked about', async () => {
+  test('only some of many large listed files are requested in advance', async () => {
     for (let n = 0; n < 300; n++) service.put(`large-${n}`, bytesOf(MIB + 1));
     const { opened, open } = gate();
     await mount.stat('large-0');

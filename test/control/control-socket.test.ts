@@ -97,7 +97,7 @@ test('only the owner can connect to the socket, with any umask', async () => {
   expect(statSync(dirname(path)).mode & 0o777).toBe(0o700);
 });
 
-test('who gives the store up takes its own socket away, and not that of the next owner', async () => {
+test('a mount that ends removes its own socket and not that of the next owner', async () => {
   let finish = (): void => {};
   const finished = new Promise<void>((resolve) => {
     finish = resolve;

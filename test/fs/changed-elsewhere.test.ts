@@ -250,7 +250,7 @@ describe.each([
     expect((await mount.readFile('file')).equals(appended(' one'))).toBe(true);
   });
 
-  test('is told of the newest bytes by the kernel, which kept some of the older ones', async () => {
+  test('a writer of an older version reads the newest bytes although the kernel had cached older ones', async () => {
     const forgotten: number[] = [];
     const deaf = { inode: (ino: number) => void forgotten.push(ino), entry: () => {}, deleted: () => {} };
     const fd = await detached('a+', newer);
@@ -292,14 +292,14 @@ describe.each(['a version', 'its first bytes'] as const)(
       return fd;
     }
 
-    test('is appended to behind what was saved elsewhere', async () => {
+    test('an append to an open, pushed file goes after the bytes that were saved elsewhere', async () => {
       const fd = await made('ax');
       await mount.write(fd, 0, Buffer.from('and here\n'));
       await mount.close(fd);
       expect((await mount.readFile('file')).toString()).toBe('made here\nand elsewhere\nand here\n');
     });
 
-    test('is written in its middle as it was when it was opened', async () => {
+    test('a write into the middle of an open, pushed file is based on the version of its open', async () => {
       const fd = await made('wx');
       await mount.write(fd, 5, Buffer.from('HERE'));
       await mount.close(fd);

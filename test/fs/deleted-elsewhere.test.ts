@@ -41,7 +41,7 @@ test.each(['file', 'folder'] as const)(
 );
 
 test.each(['file', 'folder'] as const)(
-  'whoever only reads it reads on, and it goes when it is closed (its %s deleted)',
+  'a file that was deleted elsewhere stays readable until it is closed (its %s deleted)',
   async (what) => {
     const { mount, tower, service } = synced;
     const fd = await openAndDeleted('r', what);

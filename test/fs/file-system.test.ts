@@ -23,7 +23,7 @@ async function restart(): Promise<void> {
 
 describe('what close() accepted', () => {
   test.each([0, 1, 100, 16 * 1024, 16 * 1024 + 1, 300_000, 3 * 1024 * 1024])(
-    'is there after a restart (%i bytes)',
+    'the bytes that close() accepted survive a restart (%i bytes)',
     async (length) => {
       const bytes = Buffer.alloc(length, 'written before the restart');
       await mount.writeFile('file', bytes);
@@ -36,7 +36,7 @@ describe('what close() accepted', () => {
     },
   );
 
-  test('is all of it when the same file is written again and again', async () => {
+  test('repeated writes of one file leave exactly the last bytes that close() accepted', async () => {
     for (let round = 1; round <= 5; round++) {
       await mount.writeFile('file', Buffer.alloc(round * 10_000, `round ${round} `));
       await restart();

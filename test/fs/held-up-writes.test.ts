@@ -250,7 +250,7 @@ describe('who is killed while a write waits for the disk', () => {
     expect(world.tower.fileSystem.files.isOpen((await world.mount.stat('file')).ino)).toBe(false);
   });
 
-  test('is out of the way of an end: the mount does not wait for that disk', async () => {
+  test('a mount ends without waiting for the disk of a writer that was killed', async () => {
     const goOn = await killed(0);
     const { directory } = world.tower;
 

@@ -64,7 +64,7 @@ describe('where something in it is open for reading', () => {
     },
   );
 
-  test('so is what is saved beside that later', async () => {
+  test('a later save in a trashed folder that has an open file recreates that file too', async () => {
     const { mount } = synced;
     await mount.writeFile('folder/new', Buffer.from('new'));
     await synced.converge();

@@ -45,7 +45,7 @@ test.each([
   },
 );
 
-test('however many others change elsewhere, what changed is not kept, and what is in use is', () => {
+test('any number of remote changes drops the pages of changed files and keeps those in use', () => {
   const kernel = cache();
   const [changed, used] = inodes(1, 2) as [Inode, Inode];
   for (const ino of [changed, used]) kernel.mayKeep(ino);
@@ -57,7 +57,7 @@ test('however many others change elsewhere, what changed is not kept, and what i
   expect(kernel.mayKeep(changed)).toBe(false);
 });
 
-test('of more inodes than are remembered, those that were not opened for the longest are asked for anew', () => {
+test('beyond the limit, the inodes with the oldest open are revalidated again', () => {
   const kernel = cache();
   const [used, first, ...others] = inodes(1, 3 * UNCHANGED_MAX) as [Inode, Inode, ...Inode[]];
   kernel.mayKeep(used);

@@ -97,7 +97,7 @@ test('what went while something else was in its place is fetched when that is gi
 });
 
 /** [S-delete-2] */
-test.each(['unpinned', 'removed'])('of what is %s while it is fetched no more is fetched', async (how) => {
+test.each(['unpinned', 'removed'])('the fetch of a pinned file that is %s meanwhile ends', async (how) => {
   const built = await build(80 * MIB);
   const { service, mount, pins, inoOf, tower } = built;
   const ino = inoOf('large');

@@ -252,7 +252,7 @@ describe('of a pinned folder', () => {
   });
 
   test.each(['the record of a file', 'the record of the folder', 'its listing'])(
-    'where %s cannot be had, what is known beside it is fetched',
+    'the other pinned files are fetched although %s cannot be read',
     async (what) => {
       const { store, tree, freshness } = tower;
       const broken = tree.child(ROOT_INODE, 'b')?.ino;

@@ -147,7 +147,7 @@ describe.skipIf(missing !== null)(titled('a file that is replaced while it is re
     await reader.close(fd);
   });
 
-  test('twice is three files to the kernel, each whole, and one again when they are closed', async () => {
+  test('a file that is replaced twice while it is read is three inodes to the kernel until they are closed', async () => {
     onTestFailed(mount.printLogs);
     const replace = await filled('twice', 'A', LONG_BYTES);
     const first = await reader.open('twice', O_RDONLY);
@@ -172,7 +172,7 @@ describe.skipIf(missing !== null)(titled('a file that is replaced while it is re
     await reader.close(fourth);
   });
 
-  test('and then changed here is changed for whoever looks at it, and stays what it was for whoever reads on', async () => {
+  test('a replaced file that is changed here shows the change to new opens and not to older descriptors', async () => {
     onTestFailed(mount.printLogs);
     const replace = await filled('changed', 'A', SHORT_BYTES);
     const older = await reader.open('changed', O_RDONLY);
@@ -249,7 +249,7 @@ describe.skipIf(missing !== null)(titled('a file that is replaced while it is re
     },
   );
 
-  test('by who has it open for writing, and then emptied and written anew, has one size for all', async () => {
+  test('a replaced file that is open for writing and rewritten has one size for all descriptors', async () => {
     onTestFailed(mount.printLogs);
     const replace = await filled('beside', 'A', SHORT_BYTES);
     const older = await reader.open('beside', O_RDWR);

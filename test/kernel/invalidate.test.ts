@@ -149,7 +149,7 @@ test('much about the bytes of one file that is busy is said once', () => {
   expect(sent.length).toBeLessThan(20_000);
 });
 
-test('of a file that became two, the name is told, and what is said of it is said of the newer one', () => {
+test('a notification for a file with two node ids goes to the newer one', () => {
   const { invalidator, sent, nodeIds } = setUp();
 
   expect(invalidator.replaced(ino(1), 'name', ino(5), () => null)).toBe(true);

@@ -48,7 +48,7 @@ const PATHS: readonly [string, Endpoint][] = [
 ];
 
 describe.each(PATHS)('%s', (path, endpoint) => {
-  test('is built and taken apart', () => {
+  test('an address of this shape can be built and parsed', () => {
     expect(parsePath(path)).toEqual(endpoint);
     expect(pathOf(endpoint)).toBe(path);
   });
@@ -59,7 +59,7 @@ describe.each(PATHS)('%s', (path, endpoint) => {
     expect(parsePath(`${path}/`)).toEqual(endpoint);
   });
 
-  test('is nothing with more behind it', () => {
+  test('an address with an extra suffix is not parsed', () => {
     for (const more of ['/x', '/..', '/%00', '//', '%2f', '%00', '..', '/contents/contents']) {
       const parsed = parsePath(path + more);
       // What is left may be another address, but never the same one.
@@ -150,14 +150,14 @@ describe('the shape of an address, whatever its ids are', () => {
     expect(shapeOf('https://service.example', `HTTPS://service.example:443${path}`)).toEqual(shape);
   });
 
-  test('is none on another server, above the base, or of what is no address', () => {
+  test('an address on another server, above the base or without a URL has no shape', () => {
     for (const url of ['https://other.example/user/1', 'https://service.example/user/1', 'user/1', ''])
       expect(shapeOf('https://service.example/api', url)).toBeNull();
   });
 });
 
 describe('the query of a listing', () => {
-  test('is built and taken apart', () => {
+  test('an address of this shape can be built and parsed', () => {
     const query = { type: 'file', start: 500, max: 100, order: 'last_modified' } as const;
 
     expect(formatListingQuery(query)).toBe('?type=file&start=500&max=100&order=last_modified');

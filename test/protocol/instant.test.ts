@@ -39,7 +39,7 @@ describe('a dateTime', () => {
     expect(parseInstant(text)).toBeNull();
   });
 
-  test('is understood as Date understands it', () => {
+  test('a dateTime is parsed as Date parses it', () => {
     fc.assert(
       fc.property(
         fc.date({ min: new Date('0001-01-02T00:00:00Z'), max: new Date('9999-12-30T00:00:00Z'), noInvalidDate: true }),
@@ -50,7 +50,7 @@ describe('a dateTime', () => {
     );
   });
 
-  test('is written with three digits and a colon, and read again', () => {
+  test('a dateTime is written with milliseconds and a colon, and can be parsed again', () => {
     expect(formatInstant(Date.UTC(2011, 7, 29, 6, 3, 48), -420)).toBe('2011-08-28T23:03:48.000-07:00');
     expect(formatInstant(0, 330)).toBe('1970-01-01T05:30:00.000+05:30');
     fc.assert(
@@ -66,7 +66,7 @@ describe('a dateTime', () => {
     );
   });
 
-  test.each([Number.NaN, Number.POSITIVE_INFINITY, 1e17])('is not made of %d', (ms) => {
+  test.each([Number.NaN, Number.POSITIVE_INFINITY, 1e17])('a dateTime cannot be written for %d', (ms) => {
     expect(() => formatInstant(ms)).toThrow(RangeError);
   });
 });
@@ -90,7 +90,7 @@ describe('a status page', () => {
     expect(errorPageMessage(page)).toBe(message);
   });
 
-  test('of any message gives that message back', () => {
+  test('a status page with any message is parsed to that message', () => {
     fc.assert(
       fc.property(fc.string(), (message) => {
         const oneLine = message.replace(/\s+/g, ' ').trim();

@@ -151,13 +151,13 @@ test('every recorded document has its place here', () => {
 });
 
 describe.each(DOCUMENTS)('$name', ({ name, decode, encode }) => {
-  test('is the same after it was written and read', () => {
+  test('the document is equal after it was written and parsed', () => {
     const document = decode(recorded(name));
 
     expect(decode(encode(document as never))).toEqual(document);
   });
 
-  test('is the same however it arrives', async () => {
+  test('the document is equal for any split of its bytes', async () => {
     const bytes = Buffer.from(recorded(name));
     const document = decode(bytes);
 
@@ -169,7 +169,7 @@ describe.each(DOCUMENTS)('$name', ({ name, decode, encode }) => {
     }
   });
 
-  test('is known by its root', () => {
+  test('the document is recognized by its root element', () => {
     expect(recorded(name)).toContain(`<${rootName(recorded(name))}`);
   });
 

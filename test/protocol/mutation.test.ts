@@ -81,7 +81,7 @@ test(`a mutated document ends in a value or a ProtocolError, soon and in little 
 }, 600_000);
 
 // Mutations that are never harmless would show nothing about the decoders, and harmless ones nothing about the parser. No dice here.
-test.each(DOCUMENTS)('of small insertions into $name some are harmless and some are not', ({ name, decode }) => {
+test.each(DOCUMENTS)('some small insertions into $name are harmless and some are rejected', ({ name, decode }) => {
   const bytes = bytesOf.get(name) as Buffer;
   const outcomes = { values: 0, refusals: 0 };
   for (let step = 0; step < 100; step++) {

@@ -257,7 +257,10 @@ describe('the name of the root', () => {
     expect(rootName(body)).toBe(name);
   });
 
-  test.each(['', 'x', '<', '<?xml version="1.0"?>', '<!DOCTYPE a><folder/>', '</folder>'])('of %j is none', (body) => {
-    expect(() => rootName(body)).toThrow(ProtocolError);
-  });
+  test.each(['', 'x', '<', '<?xml version="1.0"?>', '<!DOCTYPE a><folder/>', '</folder>'])(
+    '%j has no root name',
+    (body) => {
+      expect(() => rootName(body)).toThrow(ProtocolError);
+    },
+  );
 });

@@ -85,7 +85,7 @@ test('one without a Date header, which has expired by a clock that is ahead, is 
 });
 
 describe('a storm of 401', () => {
-  test('is one renewal, and every request is repeated', async () => {
+  test('a storm of 401 causes one renewal, and every request is repeated', async () => {
     await ask();
     server.otherwise = {
       act: (socket, request) =>
@@ -98,7 +98,7 @@ describe('a storm of 401', () => {
     expect(server.requests).toHaveLength(17);
   });
 
-  test('that does not end is told after one repetition', async () => {
+  test('a 401 after one renewal is returned to the caller', async () => {
     server.otherwise = reply(401);
 
     await expect(ask()).rejects.toMatchObject({ name: 'ApiError', status: 401 });
@@ -121,7 +121,7 @@ describe('a refused refresh token', () => {
     server.tokens = refused;
   });
 
-  test('is its own state: told once, and no request is sent for it', async () => {
+  test('a refused refresh token is reported once, and further calls send no request', async () => {
     const failures = await Promise.all(Array.from({ length: 5 }, () => ask().catch((error: unknown) => error)));
     await expect(ask()).rejects.toMatchObject({ name: 'SignInError' });
 
@@ -132,7 +132,7 @@ describe('a refused refresh token', () => {
     expect(server.requests).toEqual([]);
   });
 
-  test('is asked about again after a minute, in case the service was wrong', async () => {
+  test('a refused refresh token is tried again after a minute', async () => {
     await ask().catch(() => {});
     clock.aheadMs = 61_000;
     server.tokens = new ScriptedTokens(server).good;
@@ -142,7 +142,7 @@ describe('a refused refresh token', () => {
     expect(service.signInRequired).toBe(false);
   });
 
-  test('that is still refused then is not told again', async () => {
+  test('a refresh token that is refused again is not reported again', async () => {
     await ask().catch(() => {});
     clock.aheadMs = 61_000;
     await ask().catch(() => {});
@@ -305,7 +305,7 @@ test('one who waits for the token may give up without taking it from the others'
   expect(await patient).toMatchObject({ name: 'a' });
 });
 
-test('who has given up already asks for none', async () => {
+test('a cancelled caller requests no token', async () => {
   let asked = 0;
   const token = new AccessToken({
     isFromService: async () => true,

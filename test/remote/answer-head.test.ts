@@ -61,7 +61,7 @@ describe('a plain head', () => {
     expect(headOf(...lines)).toBeNull();
   });
 
-  test('is refused in a number of steps that grows with its length, whatever blanks it holds', () => {
+  test('a head with many blanks is refused in linear time', () => {
     // The regular expression engine counts no steps. A quadratic one takes most of a minute for this line: the test times out.
     const blanks = ' '.repeat(250_000);
     expect(headOf('HTTP/1.1 200 OK', 'Content-Length: 5', `A:${blanks}\u0000`)).toBeNull();

@@ -151,7 +151,7 @@ describe('an entry', () => {
     return (await service.list(folder()))[0];
   };
 
-  test('that was never filled has no size', async () => {
+  test('an entry without a version has no size', async () => {
     const stub =
       '<file><displayName>s</displayName><ref>r</ref><size>-1</size><presentOnServer>false</presentOnServer></file>';
 
@@ -166,7 +166,7 @@ describe('an entry', () => {
     });
   });
 
-  test('of no length is there', async () => {
+  test('an entry of length 0 is listed', async () => {
     const empty =
       '<file><displayName>s</displayName><ref>r</ref><size>0</size><presentOnServer>true</presentOnServer></file>';
 
@@ -187,7 +187,7 @@ describe('an entry', () => {
 });
 
 describe('a resource', () => {
-  test('that is gone is null', async () => {
+  test('a deleted resource is null', async () => {
     server.otherwise = reply(404);
 
     expect(await service.resource(folder(), 'folder')).toBeNull();
@@ -204,7 +204,7 @@ describe('a resource', () => {
     });
   });
 
-  test('that is a link is asked for as the file it is on the service', async () => {
+  test('a link is requested as the file that it is on the service', async () => {
     server.otherwise = xml(
       '<file><displayName>a</displayName><size>3</size><mediaType>inode/symlink</mediaType></file>',
     );
@@ -277,7 +277,7 @@ describe('the versions of a file', () => {
     ]);
   });
 
-  test('are all there where they are many, and come in pages', async () => {
+  test('the versions of a file are complete over several pages', async () => {
     const all = Array.from({ length: 1_000 }, (_, n) => version(n, complete));
     server.otherwise = {
       act: (socket, request) => {
@@ -292,7 +292,7 @@ describe('the versions of a file', () => {
     expect(versions.map(({ url }) => url)).toEqual(all.map((_, n) => `v${n}`));
   });
 
-  test('are not all asked for where a page has the one that is wanted', async () => {
+  test('the versions of a file are requested only up to the wanted one', async () => {
     const all = Array.from({ length: 1_000 }, (_, n) =>
       version(n, n === 0 ? partial : n === 450 ? complete.replace('5', '7') : complete),
     );
@@ -312,7 +312,7 @@ describe('the versions of a file', () => {
     expect([await service.versionOfLength(file, 8), asked]).toEqual([null, 7]);
   });
 
-  test('that never end are given up, as soon as they are more than any file has', async () => {
+  test('an endless list of versions is abandoned beyond the largest possible number', async () => {
     let told = 0;
     server.otherwise = {
       act: (socket, request) => {
@@ -328,7 +328,7 @@ describe('the versions of a file', () => {
     expect(told).toBe(105_000);
   });
 
-  test('are none of a file that is gone, or was never filled', async () => {
+  test('a deleted or empty file has no versions', async () => {
     const file = server.url('/file/:sc:1:2') as ResourceUrl;
     server.steps = [reply(404), xml('<fileVersions/>')];
 

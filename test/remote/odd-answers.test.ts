@@ -76,14 +76,14 @@ test.each(TROUBLES)('a token request that is answered with %s says nothing of a 
   expect(server.requests).toHaveLength(0);
 });
 
-test.each(TROUBLES)('nor that it was deleted (%s)', async (_, trouble) => {
+test.each(TROUBLES)('an odd response does not count as a deletion (%s)', async (_, trouble) => {
   server.tokens = trouble;
   server.otherwise = reply(204);
   await expect(service.deleteForever(file(), 'file')).rejects.toThrow();
   expect(server.requests).toHaveLength(0);
 });
 
-test.each(TROUBLES)('nor that its bytes are refused for good (%s)', async (_, trouble) => {
+test.each(TROUBLES)('an odd response does not count as a permanent refusal (%s)', async (_, trouble) => {
   server.tokens = trouble;
   const error = await service.putFileData(file(), body, 'text/plain').catch((thrown: unknown) => thrown);
   expect(server.requests).toHaveLength(0);
@@ -91,7 +91,7 @@ test.each(TROUBLES)('nor that its bytes are refused for good (%s)', async (_, tr
   expect(hadNoEffect(error)).toBe(true);
 });
 
-test('nor that it has no version', async () => {
+test('an odd response does not count as a file without versions', async () => {
   server.tokens = reply(404);
   await expect(service.newestVersion(file())).rejects.toThrow();
 });

@@ -153,7 +153,7 @@ test('a sign-in that a proxy refuses is not tried again: that would lock the acc
 });
 
 describe('plain http', () => {
-  test('is asked for in the absolute form, signed in at the proxy', async () => {
+  test('plain http through a proxy uses the absolute form and authenticates at the proxy', async () => {
     const plain = createHttpServer((request, response) => response.end(`${request.method} ${request.url}`));
     await new Promise<void>((resolve) => plain.listen(0, '127.0.0.1', resolve));
     const { port } = plain.address() as AddressInfo;
@@ -243,7 +243,7 @@ describe('a SOCKS 5 proxy', () => {
     close();
   });
 
-  test('that refuses is named', async () => {
+  test('a SOCKS 5 proxy that refuses is named in the error', async () => {
     const refusing = createTcpServer((socket) => {
       socket.once('data', () => {
         socket.write(Buffer.from([5, 0]));

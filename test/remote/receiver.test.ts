@@ -71,7 +71,7 @@ test('without descriptors or threads there is no receiver, which is no error', (
 const missing = hasReceiver() ? null : (missingAddon() ?? 'a processor with CRC32C');
 
 describe.skipIf(missing !== null)(titled('a line', missing), () => {
-  test('on which something came unasked takes no request: it would be taken for the answer', async () => {
+  test('a connection with unrequested bytes takes no request', async () => {
     for (let time = 0; time < 20; time++) {
       const { id, peer, heard } = await line();
       peer.write('HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil');
@@ -85,7 +85,7 @@ describe.skipIf(missing !== null)(titled('a line', missing), () => {
     }
   });
 
-  test('that cannot be written to any more is dropped nevertheless', async () => {
+  test('a connection that cannot be written to is closed', async () => {
     const { id, peer, heard } = await line();
     peer.pause();
 
@@ -117,7 +117,7 @@ describe.skipIf(missing !== null)(titled('a line', missing), () => {
     expect(readFileSync(path, 'latin1')).toBe('0123456789');
   });
 
-  test('that brought a whole block tells of it, however busy another one is', async () => {
+  test('a connection reports a complete block even if another one is busy', async () => {
     const MIB = 1024 * 1024;
     const head = 'HTTP/1.1 200 OK\r\n\r\n';
     const [busy, slow] = [await line(), await line()];
@@ -146,7 +146,7 @@ describe.skipIf(missing !== null)(titled('a line', missing), () => {
     );
   });
 
-  test('that ends with its last bytes, fewer than a block, gives them', async () => {
+  test('a connection that ends with less than a block delivers it', async () => {
     const { id, peer, heard } = await line();
     receiver.ask(id, request);
     peer.write('HTTP/1.1 200 OK\r\n\r\n');
@@ -198,7 +198,7 @@ describe.skipIf(missing !== null)(titled('a download', missing), () => {
     });
   }
 
-  test('is not believed to have got as far as the one before it on its line', async () => {
+  test('a download does not inherit the progress of the previous one on its connection', async () => {
     answering();
     const downloads = direct();
     expect(await downloads.bring(download())).toBe(2000);
@@ -211,7 +211,7 @@ describe.skipIf(missing !== null)(titled('a download', missing), () => {
     expect(peers).toHaveLength(1);
   });
 
-  test('nor where it was given up when its head came', async () => {
+  test('a download that was aborted at its head leaves no progress to the next one', async () => {
     answering();
     const downloads = direct();
     expect(await downloads.bring(download())).toBe(2000);
@@ -242,7 +242,7 @@ describe.skipIf(missing !== null)(titled('a download', missing), () => {
     expect(asked).toBe(3);
   });
 
-  test('that waits for a connection ends with the others', async () => {
+  test('a download that waits for a connection ends with the others', async () => {
     const downloads = direct((() => {}) as never);
     const brought = downloads.bring(download());
 

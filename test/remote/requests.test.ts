@@ -143,7 +143,7 @@ describe.each(UNSEEN)('%s is never sent twice', (_name, ask, good) => {
 });
 
 describe('a request that never left', () => {
-  test('is repeated whatever it is, and says so in the end', async () => {
+  test('a request that was never sent is repeated whatever its method, and its error reports that', async () => {
     const closed = await ScriptedServer.start();
     const away = clientOf(closed.baseUrl, { clock });
     await closed.close();
@@ -203,7 +203,7 @@ describe('Retry-After', () => {
     expect(clock.waitedMs).toEqual(waited);
   });
 
-  test('as a date counts from the clock of the service, not from ours', async () => {
+  test('a Retry-After date is relative to the clock of the service', async () => {
     const headers = { Date: 'Mon, 02 Jan 2006 15:04:05 GMT', 'Retry-After': 'Mon, 02 Jan 2006 15:04:12 GMT' };
     server.steps = [reply(503, headers), xml(FOLDER)];
 
@@ -212,7 +212,7 @@ describe('Retry-After', () => {
     expect(clock.waitedMs).toEqual([7000]);
   });
 
-  test('of an hour is the caller’s to wait for', async () => {
+  test('a Retry-After of an hour is returned to the caller', async () => {
     server.steps = [reply(503, { 'Retry-After': '3600' })];
 
     await expect(service.resource(folder(), 'folder')).rejects.toMatchObject({ status: 503, retryAfterMs: 3_600_000 });
@@ -361,7 +361,7 @@ describe('a redirect', () => {
     await other.close();
   });
 
-  test('to another server says to which: it may be the one that was meant', async () => {
+  test('a redirect to another server is an error that names the server', async () => {
     server.otherwise = reply(308, { Location: 'https://www.Cloud.example.com:443/authorization?secret' });
 
     await expect(service.resource(folder(), 'folder')).rejects.toThrow(
@@ -369,7 +369,7 @@ describe('a redirect', () => {
     );
   });
 
-  test('to another server is not believed as a new address either', async () => {
+  test('to another server a redirect to another server is not accepted as a new address', async () => {
     server.steps = [reply(301, { Location: 'http://127.0.0.1:1/folder/:sc:1:1' })];
 
     await expect(service.relocate(folder(), 'folder', folder(), 'b')).rejects.toThrow(/another server/);
@@ -390,13 +390,13 @@ describe('a redirect', () => {
 });
 
 describe('an address on another server', () => {
-  test('is never asked', async () => {
+  test('an address on another server gets no request', async () => {
     const elsewhere = `http://127.0.0.1:1/folder/:sc:1:1` as ResourceUrl;
 
     await expect(service.resource(elsewhere, 'folder')).rejects.toThrow(/another server/);
   });
 
-  test('is told from another spelling of this one', async () => {
+  test('an address on another server differs from another spelling of this one', async () => {
     server.otherwise = xml(FOLDER);
     const spelled = folder().replace('http://', 'HTTP://') as ResourceUrl;
 
@@ -421,7 +421,7 @@ describe('the address of what was made is that of listings, however Location say
     expect(await service.createFile(folder(), 'a', 't/t')).toBe(server.url(MADE));
   });
 
-  test('and as the service spells its own addresses elsewhere', async () => {
+  test('the address of a new resource has the spelling that the service uses elsewhere', async () => {
     const [spelled, parent] = [server.url(MADE), folder()].map((url) => url.replace('http:', 'HTTP:'));
     server.steps = [reply(201, { Location: server.url(MADE) })];
 
@@ -487,7 +487,7 @@ describe('a document', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test('that breaks off is asked for again', async () => {
+  test('a truncated document is requested again', async () => {
     const whole = answer(200, { 'Content-Type': 'application/xml' }, FOLDER);
     server.steps = [raw(whole.subarray(0, whole.byteLength - 20)), xml(FOLDER)];
 
@@ -580,7 +580,7 @@ describe('cancellation', () => {
     await until(() => !server.isOpen(busy), 'its connection ends');
   });
 
-  test('of a body under way ends the upload', async () => {
+  test('a cancellation during the body ends the upload', async () => {
     server.steps = [{ at: 'head', act: () => {} }];
     const controller = new AbortController();
     let taken = 0;

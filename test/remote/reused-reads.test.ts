@@ -40,7 +40,7 @@ describe('a read into the shared buffer', () => {
   });
   afterEach(() => socket.destroy());
 
-  test('is passed on within the callback, in the buffer itself', () => {
+  test('a long read is passed on within the callback, as a view of the shared buffer', () => {
     const seen: Uint8Array[] = [];
     socket.on('readable', () => {
       const chunk: Buffer | null = socket.read();
@@ -51,25 +51,22 @@ describe('a read into the shared buffer', () => {
     expect(seen.map((chunk) => bytes.equals(chunk))).toEqual([true]);
   });
 
-  test.each([1, 20 * KIB, 64 * KIB - 1])(
-    'of %i bytes is passed on as a copy: views of a header may outlive it',
-    async (length) => {
-      const seen: Buffer[] = [];
-      socket.on('readable', () => {
-        const chunk: Buffer | null = socket.read();
-        if (chunk !== null) seen.push(chunk);
-      });
+  test.each([1, 20 * KIB, 64 * KIB - 1])('a read of %i bytes is passed on as a copy', async (length) => {
+    const seen: Buffer[] = [];
+    socket.on('readable', () => {
+      const chunk: Buffer | null = socket.read();
+      if (chunk !== null) seen.push(chunk);
+    });
 
-      arrive(length);
-      await until(() => seen.length > 0, 'it is passed on');
-      arrive(READ_BYTES);
+    arrive(length);
+    await until(() => seen.length > 0, 'it is passed on');
+    arrive(READ_BYTES);
 
-      expect(seen[0]?.buffer === shared.buffer).toBe(false);
-      expect(bytes.subarray(0, length).equals(seen[0] as Buffer)).toBe(true);
-    },
-  );
+    expect(seen[0]?.buffer === shared.buffer).toBe(false);
+    expect(bytes.subarray(0, length).equals(seen[0] as Buffer)).toBe(true);
+  });
 
-  test.each([64 * KIB, READ_BYTES])('of %i bytes stays what it is for a reader that has paused', (length) => {
+  test.each([64 * KIB, READ_BYTES])('a read of %i bytes stays unchanged for a paused reader', (length) => {
     socket.on('readable', () => {});
 
     expect(arrive(length)).toBe(false);
@@ -112,7 +109,7 @@ describe('pieces', () => {
     expect([first.byteLength, second.byteLength, third.byteLength]).toEqual([READ_BYTES - 10, 64 * KIB, READ_BYTES]);
   });
 
-  test('are filled once for each time they were given back, and nobody else’s memory is', () => {
+  test('a piece is filled once per return, and no other memory is written', () => {
     const mine = new Uint8Array(READ_BYTES);
     const piece = reads.kept(shared);
     for (const each of [piece, piece, mine, shared]) reads.takeBack(each);
@@ -122,7 +119,7 @@ describe('pieces', () => {
     expect([later.includes(mine.buffer), later.includes(shared.buffer)]).toEqual([false, false]);
   });
 
-  test.each([1, 64 * KIB - 1])('are not spent on the %i bytes of one chunk of many', (length) => {
+  test.each([1, 64 * KIB - 1])('no piece is used for a chunk of %i bytes', (length) => {
     shared.fill('a');
     const kept = reads.kept(shared.subarray(0, length));
     shared.fill('b');
@@ -151,7 +148,7 @@ describe('pieces', () => {
     expect(again(inHand(), second)).toBe(32);
   });
 
-  test('are not made of what did not come from the shared buffer', () => {
+  test('no piece is made of bytes from outside the shared buffer', () => {
     const chunk = new Uint8Array(10);
 
     expect(reads.kept(chunk) === chunk).toBe(true);
@@ -174,7 +171,7 @@ describe('a download', () => {
   const open = (length: number) =>
     service.readVersion(server.url('/file/:sc:1:2/version/3') as VersionUrl, { start: 0, end: length }, length);
 
-  test('is read into pieces that go round', async () => {
+  test('a download is read into reused pieces', async () => {
     const bytes = bytesOf(4 * 1024 * KIB);
     const memory = new Set<ArrayBufferLike>();
     let took = 0;
@@ -195,7 +192,7 @@ describe('a download', () => {
     expect(memory.size).toBeLessThan(20);
   });
 
-  test('is whole for a reader that lets the connection wait, and keeps all it gets', async () => {
+  test('a download is complete for a slow reader that keeps all pieces', async () => {
     const bytes = bytesOf(12 * 1024 * KIB);
     let line: Socket | null = null;
     server.steps = [
@@ -217,7 +214,7 @@ describe('a download', () => {
     expect(bytes.equals(Buffer.concat(kept))).toBe(true);
   });
 
-  test('is whole, whatever the cuts, the chunks and the order in which memory is given back', async () => {
+  test('a download is complete for any cuts, chunks and order of returned pieces', async () => {
     const bytes = bytesOf(1024 * KIB);
     await fc.assert(
       fc.asyncProperty(

@@ -164,13 +164,13 @@ describe('an upload in parts', () => {
     ]);
   });
 
-  test('of nothing is complete', async () => {
+  test('an upload in parts of 0 bytes is complete', async () => {
     const version = await service.createVersion(await newFile('one'));
 
     expect(await service.putVersionData(version, 0, body(''))).toEqual({ complete: true, receivedBytes: 0 });
   });
 
-  test('of a version that is not there is 404, and has no progress', async () => {
+  test('an upload in parts to a missing version is 404, without progress', async () => {
     const made_up = `${await newFile('x')}/version/1_1` as VersionUrl;
 
     await expect(service.putVersionData(made_up, 0, body('x'))).rejects.toMatchObject({ status: 404 });
@@ -299,7 +299,7 @@ describe('an account', () => {
     await other.close();
   });
 
-  test('is told that a text is no image', async () => {
+  test('an account request reports that a text is no image', async () => {
     const form = { widthMax: 10, heightMax: 10, square: true, quarterTurns: 1 } as const;
 
     await expect(service.account.transcodedImage(await newFile('text'), form)).rejects.toMatchObject({ status: 406 });

@@ -172,7 +172,7 @@ describe('a body whose answer begins before all of it is sent', () => {
     await new Promise((resolve) => server.close(resolve));
   });
 
-  test('is sent no further: an honest incomplete needs no length', async () => {
+  test('a body whose response comes early is not sent further', async () => {
     await serve((response, hasAll) => {
       response.write('<fileVersion>');
       let quiet = setTimeout(() => {}, 0);
@@ -189,7 +189,7 @@ describe('a body whose answer begins before all of it is sent', () => {
     await until(() => isLetGo, 'the source of the body is let go');
   });
 
-  test('is let go where the line breaks under it', async () => {
+  test('a body whose response comes early is abandoned if the connection breaks', async () => {
     await serve((response) => {
       response.write('<fileVersion>');
       let pieces = 0;
@@ -207,7 +207,7 @@ describe('a body whose answer begins before all of it is sent', () => {
     expect(received).toBeLessThan(LENGTH);
   });
 
-  test('is sent whole to a service that begins its answers first', async () => {
+  test('a body is sent completely to a service that starts its responses early', async () => {
     await serve((response, hasAll) => {
       response.write('<fileVersion>');
       return () => {

@@ -88,7 +88,7 @@ test('a file that is an HTML page is data like any other, as an attachment', asy
   expect(await read()).toMatchObject({ bytes: '456789' });
 });
 
-test('of a range that is given in part the rest is asked for', async () => {
+test('the rest of a partial range is requested', async () => {
   server.steps = [part(4, 7), part(7, 8), part(8, 10)];
 
   expect(await read()).toEqual({ extent: ASKED, bytes: '456789' });
@@ -136,21 +136,21 @@ describe('an answer that does not fit is not believed:', () => {
 });
 
 describe('a body that breaks off', () => {
-  test('is asked for from where it broke', async () => {
+  test('a truncated body is requested from the break on', async () => {
     server.steps = [brokenPart(4, 10, 2), brokenPart(6, 10, 3), part(9, 10)];
 
     expect(await read()).toMatchObject({ bytes: '456789' });
     expect(server.requests.map(({ headers }) => headers.range)).toEqual(['bytes=4-9', 'bytes=6-9', 'bytes=9-9']);
   });
 
-  test('is taken up again also where the service begins anew each time', async () => {
+  test('a truncated body is completed although the service starts from the beginning each time', async () => {
     const whole = answer(200, {}, BYTES);
     server.steps = [raw(whole.subarray(0, whole.byteLength - 9)), reply(200, {}, BYTES)];
 
     expect(await read({ start: 0, end: 16 })).toMatchObject({ bytes: BYTES.toString() });
   });
 
-  test('is taken up from a whole that comes where its rest was asked for', async () => {
+  test('a truncated body is completed from a full response to the request for its rest', async () => {
     server.steps = [brokenPart(4, 10, 2), reply(200, {}, BYTES)];
 
     expect(await read()).toEqual({ extent: ASKED, bytes: '456789' });
@@ -163,7 +163,7 @@ describe('a body that breaks off', () => {
     expect(await read({ start: 0, end: 16 })).toMatchObject({ bytes: BYTES.toString() });
   });
 
-  test('only at its end, in the line that says so, is whole', async () => {
+  test('a body that breaks only in its terminating line is complete', async () => {
     const pieces = `10\r\n${BYTES}\r\n`;
     server.steps = [raw(`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${pieces}`)];
 
@@ -178,14 +178,14 @@ describe('a body that breaks off', () => {
     expect(server.requests).toHaveLength(4);
   });
 
-  test('because nothing comes any more is asked for again after the deadline', async () => {
+  test('a stalled body is requested again after the deadline', async () => {
     const whole = answer(206, { 'Content-Range': 'bytes 4-9/16' }, BYTES.subarray(4, 10));
     server.steps = [raw(whole.subarray(0, whole.byteLength - 3), 'stay'), part(7, 10)];
 
     expect(await read()).toMatchObject({ bytes: '456789' });
   });
 
-  test('and the next answer lost: the request itself is repeated', async () => {
+  test('after a truncated body and a lost response the request is repeated', async () => {
     server.steps = [brokenPart(4, 10, 2), loseAnswer(), part(6, 10)];
 
     expect(await read()).toMatchObject({ bytes: '456789' });

@@ -72,7 +72,7 @@ Vitest caught 1 unhandled error during the test run.\n\n⎯⎯⎯⎯ Unhandled R
   ]);
 });
 
-test('of a run that ended without results the last lines are kept', () => {
+test('the report of a run without results has its last lines', () => {
   const [only = [], ...more] = failuresIn(numbered(1_000).join('\n'));
 
   expect(more).toEqual([]);

@@ -57,7 +57,7 @@ describe('reading a blob', () => {
     expect(memory.size).toBe(2);
   });
 
-  test('that is left in the middle closes the file, and its buffers are used again', async () => {
+  test('a read of a blob that is abandoned closes the file and reuses its buffers', async () => {
     const reader = new BlobReader();
     const memory = new Set<ArrayBufferLike>();
     for (let round = 0; round < 3; round++) {
@@ -71,7 +71,7 @@ describe('reading a blob', () => {
     expect(memory.size).toBeLessThanOrEqual(2);
   });
 
-  test('by many at once who are slow takes little for each, and what it gives is the same', async () => {
+  test('many slow reads of a blob use little memory each and return the same bytes', async () => {
     const reader = new BlobReader();
     const memory = new Map<ArrayBufferLike, number>();
     const slow = Array.from({ length: 100 }, () => reader.read(path, 0, SIZE_BYTES));
@@ -102,7 +102,7 @@ describe('reading a blob', () => {
     expect(lengths).toEqual([512, 512, 512, 512, 252].map((length) => length * KIB));
   });
 
-  test('that is shorter than its row says fails behind its last byte', async () => {
+  test('a read of a blob that is shorter than its row fails after its last byte', async () => {
     const reader = new BlobReader();
     let got = 0;
     const all = async (): Promise<void> => {

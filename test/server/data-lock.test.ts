@@ -20,7 +20,7 @@ afterEach(() => {
   rmSync(directory, { recursive: true });
 });
 
-test('who sees the directory sees that a server runs on it, until that ends', async () => {
+test('a data directory shows its running server until that ends', async () => {
   const remove = await showRunning(directory);
 
   expect(await showRunning(directory)).toBeNull();
@@ -32,7 +32,7 @@ test('who sees the directory sees that a server runs on it, until that ends', as
   await again?.();
 });
 
-test('of those that start at once one gets the directory', async () => {
+test('exactly one of several concurrent starts gets the data directory', async () => {
   const outcomes = await Promise.all([1, 2, 3, 4].map(() => showRunning(directory)));
 
   const winners = outcomes.filter((remove) => remove !== null);

@@ -141,7 +141,7 @@ test('right passwords that come together do not wait for a pause', async () => {
   expect(new Set(together.map(({ status }) => status))).toEqual(new Set([201]));
 });
 
-test('whoever guesses for many users at once keeps nobody’s data waiting', async () => {
+test('password guessing for many users does not delay data requests', async () => {
   const { client, folder } = await signUp(server, 'reader@example.com');
   const data = Buffer.alloc(100_000, 'x');
   const file = await client.createFilled(folder('2'), 'f', data);

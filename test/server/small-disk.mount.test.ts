@@ -54,7 +54,7 @@ async function stop(): Promise<void> {
 }
 
 describe.skipIf(!isRoot)(`a disk of 32 MiB${isRoot ? '' : ' (needs: root, to mount it)'}`, () => {
-  test('that fills up ends no server and no start, and is emptied by those who use it', async () => {
+  test('a full disk ends no server and no start, and users can free it by deletions', async () => {
     const data = await openAdministration({ dataDirectory: join(disk, 'data') });
     const origin = await start();
     const user = await signUpAt(origin, data.administration, 'a@example.com');

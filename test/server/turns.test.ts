@@ -14,7 +14,7 @@ function work() {
 
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 
-test('so many at once, the others in the order in which they came', async () => {
+test('a limited number runs at once, and the others follow in order', async () => {
   const turns = new Turns({ atOnceMax: 2, waitingMax: 10 });
   const { begun, ends, begin } = work();
 

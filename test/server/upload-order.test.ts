@@ -59,7 +59,7 @@ test.each<readonly [how: string, save: () => Promise<number>, status: number]>([
   early.cut();
 });
 
-test('of two saves that follow each other on one line the second one is the file', async () => {
+test('the second of two saves on one connection is the file', async () => {
   await open();
   const first = await beginOld();
   const head = `PUT ${new URL(file).pathname}/data HTTP/1.1\r\nHost: x\r\nAuthorization: ${user.client.token}\r\n`;

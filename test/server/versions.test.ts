@@ -200,7 +200,7 @@ test('an upload beyond the quota is 413 before its body is read, and leaves noth
   expect(texts((await user.client.get(file)).text, 'size')).toEqual(['-1']);
 });
 
-test('whoever has more than he may can make files shorter, and no longer', async () => {
+test('a user over quota can make files shorter, but not longer', async () => {
   const { client, folder, email } = await signUp(server, 'over@example.com', 1_000);
   const [file = ''] = await Promise.all(
     ['a', 'b', 'c'].map((name) => client.createFilled(folder('2'), name, Buffer.alloc(300))),
@@ -241,7 +241,7 @@ test('usage counts what files are now, and only the newest versions are kept if 
   expect(usage).toEqual(['7']);
 });
 
-test('of a file that is deleted under an upload nothing is left, however the upload ends', async () => {
+test('a file that is deleted during an upload leaves nothing, however the upload ends', async () => {
   const file = await newFile();
   const [cut, stopped] = [await newVersion(file), await newVersion(file)];
   const blobs = () => readdirSync(join(directory, 'blobs'), { recursive: true, withFileTypes: true });
@@ -262,7 +262,7 @@ test('of a file that is deleted under an upload nothing is left, however the upl
   await until(() => server.uploadsUnderWay === 0 && blobs().filter((entry) => entry.isFile()).length === before);
 });
 
-test('who reads a version while it makes room for the next one reads the next one', async () => {
+test('a read of a version that is being replaced returns the next one', async () => {
   const own = mkdtempSync(join(tmpdir(), 'cfs-kept-'));
   const keeping = await ReferenceServer.open({ dataDirectory: own, versionsKept: 1 });
   const { client, folder } = await signUp(keeping, 'b@example.com');
@@ -325,7 +325,7 @@ test('a file that is too long for the database is copied where the disk has no h
   expect(String(await copy('short'))).toBe('shortest');
 });
 
-test('who copies a file while it makes room for its next version copies that one', async () => {
+test('a copy of a file whose version is being replaced copies the next one', async () => {
   const own = mkdtempSync(join(tmpdir(), 'cfs-copied-'));
   const keeping = await ReferenceServer.open({ dataDirectory: own, versionsKept: 1 });
   const { client, folder } = await signUp(keeping, 'b@example.com');

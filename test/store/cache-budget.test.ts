@@ -197,7 +197,7 @@ test.each([
   await stop(place);
 });
 
-test('until stock is taken no file goes for want of whole blocks: those of an earlier run are not counted', async () => {
+test('before stock-taking no cache file is removed for lack of complete blocks', async () => {
   const first = await open({});
   const id = version(first, 3 * BLOCK_BYTES, 'f');
   fetch(first, id, 0, BLOCK_BYTES);

@@ -189,7 +189,7 @@ describe('a cache that somebody empties beside the mount', () => {
     return { place: await open({}, first.directory), id, path };
   }
 
-  test('is filled again with what was just pushed', async () => {
+  test('a cache that was emptied from outside is filled again with pushed bytes', async () => {
     const { place, id, path } = await unsettled();
     rmSync(path);
 
@@ -213,7 +213,7 @@ describe('a cache that somebody empties beside the mount', () => {
     await stop(place);
   });
 
-  test('nor one where a fetch that is under way goes on writing into the file that went', async () => {
+  test('a cache file that is removed from outside during a fetch causes no wrong bytes', async () => {
     const before = await open();
     const first = new SeededRandom(4).bytes(BLOCK_BYTES);
     const id = version(before, 3 * BLOCK_BYTES);
@@ -242,7 +242,7 @@ describe('a cache that somebody empties beside the mount', () => {
     await stop(place);
   });
 
-  test('is filled again', async () => {
+  test('a cache that was emptied from outside is filled again', async () => {
     const place = await open();
     const [id] = filledMany(place) as [ContentId];
     rmSync(dirname(place.contents.fetchPath(id) as string), { recursive: true });
@@ -472,7 +472,7 @@ test('asking where data lies looks at no byte of it, and at a part of a large fi
   await stop(place);
 });
 
-test('where data lies is told for holes, own ranges and what is not here', async () => {
+test('the data ranges are right for holes, own ranges and missing blocks', async () => {
   const place = await open();
   const id = place.store.transact((tx) => place.contents.createDraft(tx, null));
   place.contents.truncate(id, 10 * MIB);
@@ -488,7 +488,7 @@ test('where data lies is told for holes, own ranges and what is not here', async
 });
 
 test.each(['frozen', 'open, over a frozen one'])(
-  'however long the holes of a draft are, they are not walked through (%s)',
+  'holes of any length in a draft are skipped in one step (%s)',
   async (how) => {
     const place = await open();
     const { store, contents } = place;
@@ -515,7 +515,7 @@ test.each(['frozen', 'open, over a frozen one'])(
   },
 );
 
-test('of bytes that land with their marks none is looked at, and the marks are kept', async () => {
+test('fetched bytes with checksums are not read again, and the checksums are kept', async () => {
   const blocks = 96;
   let looked = 0;
   const disk: Disk = {

@@ -110,7 +110,7 @@ test('the garbage of sound rows is collected, and a damaged row is reported once
   place.contents.close();
 });
 
-test('where a row of those to be collected is damaged itself, the cache is kept within its budget all the same', async () => {
+test('the cache stays within its budget although a garbage row is damaged', async () => {
   const { store, place } = inMemory(1024 * KIB);
   const ids = Array.from({ length: 12 }, (_, n) => place.version(`${n}`, SIZE));
   const left = place.draft(10);

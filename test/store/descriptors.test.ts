@@ -57,7 +57,7 @@ function make(id: ContentId): void {
 }
 
 // A process may have 1,024 of them where nobody says otherwise, and this one runs other tests beside.
-test('as many as programs have open at once, and no more than a few afterwards', () => {
+test('all open files of programs have descriptors, and only a few idle files keep one', () => {
   for (const id of ids(300)) {
     files.hold(id);
     make(id);

@@ -277,7 +277,7 @@ test.each([1, 2, 3])('an append that fails leaves no trace and the journal usabl
   await journal.close();
 });
 
-test('where the next file is late its room is reserved at once, and not by writing it', async () => {
+test('a missing spare file is reserved immediately, without writing it', async () => {
   const directory = join(stores.directory(), 'journal');
   const segmentBytes = 8 * 1024 * 1024;
   let written = 0;

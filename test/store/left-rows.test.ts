@@ -43,7 +43,7 @@ async function stop({ store, contents }: ContentPlace): Promise<void> {
   await store.close();
 }
 
-test('of a small change that found no room in its file once, no small bytes stay when it is settled', async () => {
+test('a small change that once found no space in its file leaves no small bytes after its merge', async () => {
   let isFull = false;
   const disk: Disk = {
     ...systemDisk,
@@ -67,7 +67,7 @@ test('of a small change that found no room in its file once, no small bytes stay
   await stop(place);
 });
 
-test('of a file that goes, no row of its map stays where that could not be stored a moment before', async () => {
+test('a removed file leaves no row of its block map although the map could not be stored before', async () => {
   const place = await openPlace(stores, { cacheBytes: 1 });
   const { store, contents } = place;
   const lease = contents.lease(1 as ContentId);
@@ -89,7 +89,7 @@ test('of a file that goes, no row of its map stays where that could not be store
   await stop(place);
 });
 
-test('of a file that becomes small because of --inline-max, no row of its map stays', async () => {
+test('a file that becomes small by --inline-max leaves no row of its block map', async () => {
   const first = await openPlace(stores, { inlineMaxBytes: 4096 });
   const id = written(first, null, new Uint8Array(50_000).fill(7));
   await expect.poll(() => [...first.store.scan('blocks', id)].length, { timeout: 20_000 }).toBe(1); // it is marked

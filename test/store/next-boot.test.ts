@@ -94,7 +94,7 @@ function openNumberedBelowZero(path: string): ReturnType<typeof openIndex> {
 }
 
 // LMDB itself is not brought there: what it does with a number below 0 may end the process.
-test('nor does it lose what an earlier version has put into it', async () => {
+test('a start keeps the rows that an earlier version of the program stored', async () => {
   const directory = stores.directory();
   const earlier = await stores.open(directory);
   earlier.transact((tx) => tx.put('meta', 'early', 1));

@@ -21,7 +21,7 @@ function keptDraft({ store, contents }: ContentPlace): ContentId {
   });
 }
 
-test('it is dropped also while the disk still syncs what was written before, for somebody who does not wait any more', async () => {
+test('a refused change is dropped even while an abandoned sync of earlier bytes runs', async () => {
   let isSyncing = false;
   let letGo = () => {};
   const held = new Promise<void>((resolve) => {
@@ -56,7 +56,7 @@ test('it is dropped also while the disk still syncs what was written before, for
   contents.close();
 });
 
-test('it stays while somebody else writes to the same file, who is told at their own close', async () => {
+test('a refused change stays while another writer has the file open, whose close(2) reports it', async () => {
   const place = await openPlace(stores);
   const { contents } = place;
   const id = keptDraft(place);

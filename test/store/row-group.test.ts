@@ -56,7 +56,7 @@ test('rows are told in key order as they are then, whatever came and went, and b
   );
 });
 
-test('who removes a long row of rows some at a time, and asks each time, does not have all of them sorted each time', () => {
+test('removing many rows in steps, with a walk in between, does not sort all rows each time', () => {
   const rows = 20_000;
   const group = new RowGroup<CountedRow>();
   for (let n = 0; n < rows; n++) group.set((n * 7_919) % rows, new CountedRow((n * 7_919) % rows));

@@ -22,14 +22,14 @@ const REPORTED = ['exact', 'racy', 'suspect'] as const;
 const CERTAINTIES: readonly Certainty[] = [...REPORTED, 'upper-bound'];
 
 describe('a time of the service', () => {
-  it('is exact after its version was requested, if it was suspect', () => {
+  it('a suspect time is exact after a revalidation', () => {
     const ms = 1_700_000_000_123;
     const after = CERTAINTIES.map((certainty) => revalidated({ ms, certainty })?.certainty);
     expect(after).toEqual(['exact', 'racy', 'exact', 'upper-bound']);
     expect(revalidated(null)).toBeNull();
   });
 
-  it('that was reported belongs to bytes with the same time only, whatever its certainty', () => {
+  it('a reported time matches only the same time, with any certainty', () => {
     fc.assert(
       fc.property(moments, moments, fc.constantFrom(...REPORTED), (ms, other, certainty) => {
         expect(mayBeTimeOf({ ms, certainty }, ms)).toBe(true);
@@ -39,7 +39,7 @@ describe('a time of the service', () => {
     );
   });
 
-  it('that was never reported may be any up to its bound', () => {
+  it('an upper bound matches any time up to it', () => {
     fc.assert(
       fc.property(moments, moments, (answeredMs, reportedMs) => {
         expect(mayBeTimeOf(boundOf(answeredMs), reportedMs)).toBe(reportedMs <= answeredMs + RACY_MS);
@@ -49,19 +49,19 @@ describe('a time of the service', () => {
     expect(mayBeTimeOf(boundOf(1_000), 1_001 + RACY_MS)).toBe(false);
   });
 
-  it('of a base lies before a reported time, and at a bound at the latest', () => {
+  it('the bound of a base is before a reported time, and at most an upper bound', () => {
     for (const certainty of REPORTED)
       expect(boundBefore({ ms: 7, certainty })).toEqual({ ms: 6, certainty: 'upper-bound' });
     const bound: ServiceTime = { ms: 7, certainty: 'upper-bound' };
     expect(boundBefore(bound)).toEqual(bound);
   });
 
-  it('that is not known on one side says nothing', () => {
+  it('an unknown time matches any time', () => {
     const exact: ServiceTime = { ms: 5, certainty: 'exact' };
     expect([mayBeTimeOf(null, 5), mayBeTimeOf(exact, null), mayBeTimeOf(boundOf(5), null)]).toEqual([true, true, true]);
   });
 
-  it('is the same as another with the same certainty only', () => {
+  it('two times are equal only with the same certainty', () => {
     const times = [null, ...[1, 2].flatMap((ms) => CERTAINTIES.map((certainty) => ({ ms, certainty })))];
     for (const one of times)
       for (const other of times) expect(isSameServiceTime(one && { ...one }, other)).toBe(one === other);

@@ -220,7 +220,7 @@ test('a file whose sync failed once is never reported as synced', async () => {
   await files.sync(ONE, 'drafts');
 });
 
-test('who asks for a sync while one that fails is under way is told so, too', async () => {
+test('a caller that joins a failing sync gets its error too', async () => {
   make(ONE);
   let failures = 1;
   watched.isFailing = (path) => path === fileOf(ONE) && failures-- > 0;

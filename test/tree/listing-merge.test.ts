@@ -332,7 +332,7 @@ describe('names from the service', () => {
 });
 
 describe('absence', () => {
-  it('is a question', () => {
+  it('a missing entry is a question, not a removal', () => {
     const fixture = makeTree();
     merge(fixture, ROOT_INODE, [file('1', 'a'), file('2', 'b')]);
     const outcome = merge(fixture, ROOT_INODE, [file('2', 'b')]);
@@ -344,7 +344,7 @@ describe('absence', () => {
     expect(namesIn(fixture.tree, ROOT_INODE)).toEqual(['a', 'b']);
   });
 
-  it('of a folder takes what is clean, and makes anew what is wanted', () => {
+  it('the removal of a folder removes clean nodes and recreates changed ones', () => {
     const fixture = makeTree();
     const { tree, marks, store } = fixture;
     merge(fixture, ROOT_INODE, [folder('d', 'd'), folder('e', 'e'), file('m', 'mine')]);
@@ -376,7 +376,7 @@ describe('absence', () => {
     checkStore(store);
   });
 
-  it('because it went into a folder that was deleted here brings that folder back', () => {
+  it('a file that moved into a folder deleted here brings that folder back', () => {
     const fixture = makeTree();
     const { tree, marks } = fixture;
     const [d, x] = [folder('d', 'd'), file('x', 'x')];
@@ -390,7 +390,7 @@ describe('absence', () => {
     checkStore(fixture.store);
   });
 
-  it('of a folder leaves what is being pushed, and the folder that it is pushed into', () => {
+  it('the removal of a folder keeps nodes that are being pushed, and their folder', () => {
     const fixture = makeTree();
     const { tree, marks } = fixture;
     merge(fixture, ROOT_INODE, [folder('d', 'd')]);
@@ -405,7 +405,7 @@ describe('absence', () => {
     checkStore(fixture.store);
   });
 
-  it('of more than a hundred nodes at once is not believed without a word', () => {
+  it('the removal of more than a hundred nodes at once needs confirmation', () => {
     const fixture = makeTree();
     const { tree, marks } = fixture;
     merge(fixture, ROOT_INODE, [folder('d', 'd')]);
@@ -422,14 +422,14 @@ describe('absence', () => {
     checkStore(fixture.store);
   });
 
-  it('of the root is never believed', () => {
+  it('the root is never removed', () => {
     const fixture = makeTree();
     merge(fixture, ROOT_INODE, [file('1', 'a')]);
     expect(fixture.tree.resolveAbsence(ROOT_INODE, null, fixture.marks.nextSequence(), true)).toBe('held');
     expect(namesIn(fixture.tree, ROOT_INODE)).toEqual(['a']);
   });
 
-  it('because it went to a folder that we never saw: it leaves, and is there when that one is listed', () => {
+  it('a file that moved to an unknown folder leaves, and appears when that folder is listed', () => {
     const fixture = makeTree();
     const { tree, marks } = fixture;
     merge(fixture, ROOT_INODE, [folder('d', 'd'), file('1', 'a')]);
@@ -541,7 +541,7 @@ describe('a time that is too young', () => {
   const listAt = (fixture: Fixture, serverTimeMs: number, entries: RemoteEntry[]) =>
     fixture.tree.merge(ROOT_INODE, entries, fixture.marks.nextSequence(), fixture.clock.nowMs(), serverTimeMs);
 
-  it('is asked again when it has aged, once', () => {
+  it('a racy time is requested again once it has aged, once', () => {
     const fixture = makeTree();
     const entry = file('a', 'a', 3, START_MS);
     listAt(fixture, START_MS + 500, [entry]);
@@ -584,7 +584,7 @@ describe('a time that is too young', () => {
     expect(namesIn(fixture.tree, ROOT_INODE)).toEqual([]);
   });
 
-  it('of bytes that we pushed is simply learnt', () => {
+  it('a racy time of our own push is accepted while no other client is active', () => {
     const fixture = makeTree();
     merge(fixture, ROOT_INODE, []);
     const { ino } = localFile(fixture.tree, ROOT_INODE, 'a');

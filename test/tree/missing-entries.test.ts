@@ -221,7 +221,7 @@ describe('removals that rest on a 404', () => {
     expect(freshness.heldRemovals).toEqual([{ at: ino('b'), nodes: 60 }]);
   });
 
-  test('are counted for ten minutes', async () => {
+  test('removals that rest on a 404 are counted for ten minutes', async () => {
     drop('a', 60);
     await look(['a']);
     drop('b', 60);

@@ -38,7 +38,7 @@ export const concurrencyScenarios: readonly Scenario[] = [
     );
     expect(lines.sort()).toEqual(wanted.sort());
   }),
-  scenario('of eight that create one name with O_EXCL one succeeds', ['process'], async (fs) => {
+  scenario('exactly one of eight concurrent O_EXCL creations of a name succeeds', ['process'], async (fs) => {
     const processes = await Promise.all(Array.from({ length: 8 }, () => fs.another()));
     for (let round = 0; round < 20; round++) {
       const outcomes = await Promise.allSettled(
@@ -47,7 +47,7 @@ export const concurrencyScenarios: readonly Scenario[] = [
       expect(outcomes.filter(({ status }) => status === 'fulfilled').length).toBe(1);
     }
   }),
-  scenario('of eight that make one folder one succeeds', async (fs) => {
+  scenario('exactly one of eight concurrent mkdir of a name succeeds', async (fs) => {
     for (let round = 0; round < 20; round++) {
       const outcomes = await Promise.allSettled(Array.from({ length: 8 }, () => fs.mkdir(`folder-${round}`)));
       expect(outcomes.filter(({ status }) => status === 'fulfilled').length).toBe(1);

@@ -112,7 +112,7 @@ export const permissionScenarios: readonly Scenario[] = [
     await owner.utimes('file', 1n, 1n);
     expect((await fs.stat('file')).mode).toBe(0o644);
   }),
-  scenario('who may write may set the times to now', ['users'], async (fs) => {
+  scenario('a user with write permission may set the times to now', ['users'], async (fs) => {
     const { owner, colleague, stranger } = await users(fs);
     await owner.put('file', 'x');
     await owner.chmod('file', 0o664);
