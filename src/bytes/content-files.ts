@@ -15,7 +15,7 @@ export interface HolePunch {
   punchHole(fd: number, offset: number, length: number): void;
 }
 
-/** Limits for idle files (without a lease): a number, and a share of this process's RLIMIT_NOFILE. */
+/** Limits for open files without a lease: a number, and a share of this process's RLIMIT_NOFILE. The lower one applies. */
 const IDLE_DESCRIPTORS_MAX = 256;
 const IDLE_SHARE = 1 / 4;
 /** Descriptors reserved for connections, the control socket, the journal and LMDB; half of a low limit. */

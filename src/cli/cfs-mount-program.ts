@@ -19,7 +19,7 @@ export interface MountContext {
 export function cfsMountProgram(context: MountContext, ended: (code: number) => void): Command {
   const program = newCommand('cfs-mount')
     .version(versionWithNode(), '-V, --version', 'show the version, and that of Node')
-    .addHelpText('after', '\nTo end it: cfs umount <directory>, or fusermount3 -u <directory>.');
+    .addHelpText('after', '\nTo unmount: cfs umount <directory>, or fusermount3 -u <directory>.');
   return addRow(program, CFS_MOUNT).action(async (first: string, second: string | undefined) => {
     const given = new Invocation(program, [first, second]);
     const [source, directory] = second === undefined ? [null, first] : [first, second];

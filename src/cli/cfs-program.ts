@@ -9,7 +9,7 @@ import { Invocation } from './invocation.ts';
 /** `cfs` as commander has it, made from the command table. `ended` takes the exit code of the command that ran. */
 export function cfsProgram(context: CommandContext, ended: (code: number) => void): Command {
   const program = newCommand('cfs')
-    .description('Looks after the cloud folders that cfs-mount mounts.')
+    .description('Manages the accounts, mounts and files of cfs-mount.')
     .version(versionWithNode(), '-V, --version', 'show the version, and that of Node')
     .enablePositionalOptions();
   for (const row of commandRows()) {

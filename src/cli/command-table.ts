@@ -128,7 +128,11 @@ export const COMMANDS = [
     name: 'refresh',
     summary: 'fetch the current state from the service; returns when the mount shows it',
     args: [optional('path', 'a folder in the mount; default: every folder in use')],
-    flags: [toggle('--accept', 'confirm the deletion of many files at once'), TIMEOUT, ACCOUNT],
+    flags: [
+      toggle('--accept', 'also remove here what many deletions at once removed on the service'),
+      TIMEOUT,
+      ACCOUNT,
+    ],
   },
   {
     name: 'pin',
@@ -169,7 +173,7 @@ export const COMMANDS = [
     summary: 'check everything that a mount needs and suggest a fix for each problem',
     args: [],
     flags: [
-      toggle('--store', 'check only the local store, but all of its data; the account must not be mounted'),
+      toggle('--store', 'verify all data of the local store, and nothing else; the account must not be mounted'),
       toggle('--json', 'print every check as JSON'),
       { ...ACCOUNT, help: 'the account to check; default: all signed-in accounts' },
     ],
@@ -244,7 +248,7 @@ export const CFS_MOUNT: CommandRow = {
     { ...ACCOUNT, help: 'the account; required if several are signed in (cfs accounts lists them)' },
     {
       flag: '-o',
-      placeholder: '<words>',
+      placeholder: '<options>',
       isRepeated: true,
       help: 'mount options as in mount(8): ro,noatime,uid=1000,… (may be repeated)',
     },

@@ -38,7 +38,7 @@ export const OPTIONS = {
   saveWindowMs: duration(
     '--save-window',
     '60s',
-    'how long a new file that replaces another counts as a save of that file',
+    'how long after its creation a file that replaces another one counts as a save of it',
   ),
   openPushMs: duration('--open-push', '5m', 'minimum interval between pushes of a file that stays open for writing', {
     minMs: 10_000,
@@ -73,7 +73,7 @@ export const OPTIONS = {
   cacheReserveBytes: sizeOrAuto(
     '--cache-reserve',
     'auto',
-    'free disk space that the read cache preserves; auto: 1GiB or 5 %, the smaller of both',
+    'free disk space that the read cache preserves; auto: 1GiB or 5 % of the disk, whichever is less',
   ),
   transfers: count('--transfers', '8', 'maximum number of concurrent file transfers', { max: 64 }),
   connections: count('--connections', '8', 'maximum number of connections to the service', { max: 64 }),
@@ -91,7 +91,7 @@ export const OPTIONS = {
     '<what>',
     ['briefcase', 'account'],
     'briefcase',
-    'the mounted folder: briefcase (the magic briefcase) or account (all folders, workspaces and shares)',
+    'the mounted folder: briefcase (the main folder of the account) or account (all folders, workspaces and shares)',
   ),
   localOnly: patterns(
     '--local-only',

@@ -10,8 +10,10 @@ export class ReadProgress {
   }
 
   /**
-   * Whether all readers have reached the end. Reads from the kernel's page cache are not seen here: that is acceptable for a single
-   * reader, not for one of several.
+   * Whether all readers have reached the end, as far as their reads arrive here. Reads from the kernel's page cache do not. A single reader
+   * without a read counts as finished, then; one of several does not.
+   *
+   * @param users the number of open descriptors
    */
   isOverFor(users: number): boolean {
     return this.#inside.size === 0 && (users === 1 || this.#finished.size === users);

@@ -165,7 +165,10 @@ interface Replaced {
   readonly older: Map<number, OlderAttributes>;
   /** Whether the kernel may hold the inode as node id: its lookups are not counted, but one FORGET returns all of them. */
   isInodeKnown: boolean;
-  /** Whether the kernel may have pages under several node ids. It may hold the current one alone for as long as the file is used. */
+  /**
+   * Whether the kernel may have pages under several node ids. False once it holds only the current one; `Replaced` then lasts until the
+   * kernel forgets that one too.
+   */
   areSeveral: boolean;
 }
 

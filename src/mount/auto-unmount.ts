@@ -14,7 +14,7 @@ esac
 `;
 
 /**
- * `-o auto_unmount`: frees the directory when this process was killed. A dead mount is taken away, nothing else: after an orderly
+ * `-o auto_unmount`: removes the mount when this process is killed. Only a dead mount is removed: after an orderly
  * end there is none, and a new mount on the directory answers.
  */
 export function unmountWhenKilled(directory: string): void {

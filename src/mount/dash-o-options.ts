@@ -1,49 +1,49 @@
 import { fileKeyOf, type OptionKey, optionRows } from '../config/options.ts';
 
-/** What of `-o` concerns the mount itself; the rest are options of the table in `config/options`. */
+/** The options of `-o` that concern the mount itself. All others are in the table of `config/options`. */
 export interface DashOOptions {
   /** As mount(8) names them: noatime, noexec, … */
   readonly flags: readonly string[];
-  /** What /proc/mounts shows as the source; null: our own text, with the account. */
+  /** The source that /proc/mounts shows; null: a default text with the account. */
   readonly fsname: string | null;
-  /** Whether the directory is freed when the mounting process was killed. */
+  /** Whether the mount is removed when the mounting process is killed. */
   readonly autoUnmount: boolean;
 }
 
-/** What `-o` said. */
+/** The parsed values of `-o`. */
 export interface DashOGiven {
-  /** What it sets options of the table to, as texts. */
+  /** Values for options of the table, as texts. */
   readonly options: Readonly<Partial<Record<OptionKey, string>>>;
   readonly mount: DashOOptions;
-  /** Names every word that is not known; null where all are. */
+  /** An error message that names every unknown option; null if all are known. */
   readonly problem: string | null;
 }
 
-/** Mounts of ours have the type `fuse.cfs-mount` in /proc/mounts; a dead one is recognised by it. */
+/** Our mounts have the type `fuse.cfs-mount` in /proc/mounts; it also identifies a dead one. */
 export const MOUNT_SUBTYPE = 'cfs-mount';
 
 export const NO_DASH_O_OPTIONS: DashOOptions = { flags: [], fsname: null, autoUnmount: false };
 
-/** Words that are flags of an option of the table, and what they set it to. */
+/** Options of mount(8) that set an option of the table, with the value. */
 const SWITCHES: ReadonlyMap<string, readonly [OptionKey, string]> = new Map([
   ['ro', ['readOnly', 'true']],
   ['rw', ['readOnly', 'false']],
   ['allow_other', ['allowOther', 'true']],
   ['nonempty', ['nonempty', 'true']],
 ]);
-/** Every option of the table by its name in config.toml: a line of fstab(5) has no other place for it. */
+/** Every option of the table, by its name in config.toml: a line of fstab(5) can set them only here. */
 const OPTION_KEYS: ReadonlyMap<string, OptionKey> = new Map(
   optionRows().map(([key, option]) => [fileKeyOf(option), key] as const),
 );
-/** What mount(8) names first in its own manual; the table has more. */
+/** Listed in the error message as examples; the table has more. */
 const SHOWN_VALUES = ['uid', 'gid', 'umask'];
 const FLAGS: ReadonlySet<string> = new Set([
   ...['noexec', 'exec', 'noatime', 'atime', 'relatime', 'strictatime', 'nodiratime', 'diratime'],
   ...['nosuid', 'nodev', 'sync', 'async', 'dirsync'],
 ]);
 /**
- * What holds for every mount of ours anyway, and what mount.fuse3(8) adds by itself when root mounts: `dev` and `suid` say
- * what is allowed there, and nothing of the service is ever a device or setuid.
+ * Accepted without effect: options that always apply, and options that mount.fuse3(8) adds when root mounts. `dev` and `suid` only allow
+ * devices and setuid files, and the service has neither.
  */
 const ALWAYS: ReadonlySet<string> = new Set([
   ...['default_permissions', 'defaults', 'dev', 'suid'],
@@ -51,8 +51,8 @@ const ALWAYS: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * The words of `-o ro,noatime,uid=1000 -o …`, as mount(8) and other FUSE programs have them: which options of the table they set
- * (as texts, like flags), and what is left for the mount. In fsname a backslash takes the next character as it is.
+ * Parses `-o ro,noatime,uid=1000 -o …`, with the syntax of mount(8) and other FUSE programs. In fsname a backslash quotes the next
+ * character.
  */
 export function readDashOOptions(texts: readonly string[]): DashOGiven {
   const options: Partial<Record<OptionKey, string>> = {};
@@ -84,7 +84,7 @@ function isSwitch(wanted: OptionKey): boolean {
   return optionRows().some(([key, { placeholder }]) => key === wanted && placeholder === null);
 }
 
-/** Separated by commas that no backslash stands before. */
+/** Splits at commas that follow no backslash. */
 function wordsOf(text: string): string[] {
   return (text.match(/(?:\\.|[^,\\])+/gs) ?? []).map((word) => word.trim().replace(/\\(.)/gs, '$1')).filter(Boolean);
 }

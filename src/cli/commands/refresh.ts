@@ -26,7 +26,9 @@ export async function refreshCommand(
   );
   for (const each of held) deps.warn(`held back: ${heldText(each)}\n`);
   const shown = visible(flags.file ?? mount.status.directory);
-  deps.print(`${shown} shows the state of the service${held.length > 0 ? ', except for what is held back' : ''}\n`);
+  deps.print(
+    `${shown} shows the state of the service${held.length > 0 ? ', except for the removals that are held back' : ''}\n`,
+  );
   return exitCode('ok');
 }
 

@@ -32,7 +32,7 @@ let isGuarding = false;
 
 function guardConnection(message: unknown): void {
   const { socket } = message as { readonly socket: Socket };
-  passOverContinue(socket);
+  skipContinue(socket);
   socket.prependListener('end', () => {
     const parser = parserOf(socket);
     if (!parser?.paused) return;
@@ -54,7 +54,7 @@ function guardConnection(message: unknown): void {
  * undici closes a connection on an unrequested 100. Like every other interim response it must be skipped (RFC 9110,
  * 15.2): a service that always sends one could never receive a byte. So the status is rewritten to another interim one.
  */
-function passOverContinue(socket: Socket): void {
+function skipContinue(socket: Socket): void {
   const parser = parserOf(socket);
   if (parser === null) return;
   const onHeadersComplete = parser.onHeadersComplete.bind(parser);
