@@ -7,11 +7,8 @@ import { SETTLE_MS, SyncedTower } from '../harness/synced-tower.ts';
 import { type Fate, MODEL_ROOT, MODEL_TRASH, type ModelResource } from './model-service.ts';
 
 /**
- * Saves, reads, deletions and another client's doings at any moment of a push: also between two of its steps, while its bytes are compared
- * or sent, and while the cache gives up what it may. Over the real store, real open files and the real sync.
- *
- * What everybody wrote is known to the byte. `throwAway` notes what somebody who saw it replaced or deleted; all other bytes have to be
- * in the tree at the end, and none may ever be on the service that nobody had closed.
+ * Saves, reads, deletions and changes of another client at any moment of a push: also between two of its steps, while its bytes are
+ * compared or sent, and while the cache evicts. README.md beside this file describes the model, the invariants and the exemptions.
  */
 export type SaveStep =
   | { readonly do: 'save' | 'replace' | 'patch' | 'begin' | 'read'; readonly at: number; readonly size: number }
