@@ -11,11 +11,11 @@ export interface MountContext {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly print: (text: string) => void;
   readonly warn: (text: string) => void;
-  /** Another program than `dist/mount/mounting-process.js` beside this file: for tests. */
+  /** For tests: another mounting program than `dist/mount/mounting-process.js`. */
   readonly program?: string;
 }
 
-/** `cfs-mount` as commander has it. `ended` takes its exit code. */
+/** The commander program of `cfs-mount`. `ended` gets its exit code. */
 export function cfsMountProgram(context: MountContext, ended: (code: number) => void): Command {
   const program = newCommand('cfs-mount')
     .version(versionWithNode(), '-V, --version', 'show the version, and that of Node')
@@ -37,7 +37,7 @@ export function cfsMountProgram(context: MountContext, ended: (code: number) => 
   });
 }
 
-/** Sources that say nothing: what people write into fstab(5) where there is none. */
+/** Placeholder sources, which people write into fstab(5). */
 function accountOf(source: string | null): string | null {
   return source === null || ['', 'none', 'cfs', 'cfs-mount'].includes(source) ? null : source;
 }

@@ -3,7 +3,7 @@ import { exitCode } from '../mount/exit-codes.ts';
 import { cfsMountProgram } from './cfs-mount-program.ts';
 import { runProgram, terminalOutput } from './command-line.ts';
 
-/** `cfs-mount DIR`: puts the cloud folder of a signed-in account at a directory. */
+/** `cfs-mount DIR`: mounts the cloud folder of a signed-in account at a directory. */
 
 let code = exitCode('ok');
 const { print, warn } = terminalOutput();

@@ -6,7 +6,7 @@ import { addRow, newCommand } from './command-line.ts';
 import { commandRows, GROUPS } from './command-table.ts';
 import { Invocation } from './invocation.ts';
 
-/** `cfs` as commander has it, made from the command table. `ended` takes the exit code of the command that ran. */
+/** The commander program of `cfs`, from the command table. `ended` gets the exit code of the command. */
 export function cfsProgram(context: CommandContext, ended: (code: number) => void): Command {
   const program = newCommand('cfs')
     .description('Manages the accounts, mounts and files of cfs-mount.')

@@ -6,7 +6,7 @@ import { withPath } from '../mount/failure.ts';
 import { cfsProgram } from './cfs-program.ts';
 import { runProgram, terminalOutput } from './command-line.ts';
 
-/** `cfs`: everything about the cloud folder that is not mounting. Its commands: `command-table.ts`. */
+/** `cfs`: all commands except mounting. Its commands: `command-table.ts`. */
 
 let code = exitCode('ok');
 const output = terminalOutput();

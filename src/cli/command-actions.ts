@@ -7,7 +7,7 @@ import { terminalPrompt } from './prompt.ts';
 import { SERVE_ACTIONS } from './serve/serve.ts';
 import { ServiceWait } from './service-wait.ts';
 
-/** What each row of the command table does. The code of a command is loaded when it is asked for. */
+/** The action of each row of the command table. The code of a command is loaded when the command runs. */
 export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
   ...SERVE_ACTIONS,
 

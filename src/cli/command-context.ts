@@ -3,7 +3,7 @@ import type { Paths } from '../config/paths.ts';
 import type { CommandOutput } from './command-output.ts';
 import type { Invocation } from './invocation.ts';
 
-/** What every command may use. */
+/** The dependencies of every command. */
 export interface CommandContext extends CommandOutput {
   readonly paths: Paths;
   readonly clock: Clock;

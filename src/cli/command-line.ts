@@ -17,7 +17,7 @@ export function newCommand(name: string): Command {
     .showHelpAfterError(false);
 }
 
-/** commander puts its guesses ("Did you mean …?") on a second line, and words in its sentences as they were typed. */
+/** commander puts its guesses ("Did you mean …?") on a second line,and quotes typed words unescaped. */
 function oneLine(text: string): string {
   const sentence = text.replace(/^error: /, '').trim();
   const choice =
@@ -49,14 +49,14 @@ export function addRow(command: Command, row: CommandRow): Command {
   return row.mountOptions === true ? addMountOptions(command) : command;
 }
 
-/** Parses the command line, runs what it says, and sets the exit code. */
+/** Parses the command line, runs the command, and sets the exit code. */
 export async function runProgram(program: Command, argv: readonly string[], codeOf: () => number): Promise<void> {
   await runToExit(program.name(), async () => {
     try {
       await program.parseAsync([...argv]);
     } catch (error) {
       if (!(error instanceof CommanderError)) throw error;
-      // Help and version were asked for; everything else that commander throws is a wrong command line, already printed.
+      // Help and version are successes. Every other error of commander is a wrong command line, which it has already printed.
       return error.exitCode === 0 ? exitCode('ok') : exitCode('usage');
     }
     return codeOf();
@@ -64,7 +64,7 @@ export async function runProgram(program: Command, argv: readonly string[], code
 }
 
 /**
- * Standard output and standard error of this process. `whyUnwritten` is what keeps a file from having all that was printed; null where it has.
+ * Standard output and standard error of this process. `whyUnwritten`: the error because of which output is lost; null for none.
  * The command still runs to its end; only its output is lost.
  */
 export function terminalOutput(): CommandOutput & { readonly whyUnwritten: () => Error | null } {
@@ -73,7 +73,7 @@ export function terminalOutput(): CommandOutput & { readonly whyUnwritten: () =>
   let failed: Error | null = null;
   const printToFile = (text: string): void => {
     try {
-      // Not `process.stdout`: of a file that takes a part only, the rest would be dropped without a word.
+      // Not `process.stdout`: on a full disk it would drop the rest of a partial write silently.
       writeFileSync(STDOUT, text);
     } catch (error) {
       failed ??= error as Error;
@@ -89,7 +89,7 @@ export function terminalOutput(): CommandOutput & { readonly whyUnwritten: () =>
 
 const STDOUT = 1;
 
-/** No pipe, socket or terminal: what Node writes to with calls that fail where they are made. */
+/** Whether it is a file, not a pipe, socket or terminal: Node writes to files synchronously. */
 function isFileOutput(): boolean {
   try {
     const stats = fstatSync(STDOUT);

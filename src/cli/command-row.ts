@@ -1,11 +1,11 @@
-/** What a shell offers in this place; null: nothing can be offered. */
+/** The completions of a shell for an argument or value; null for none. */
 export type Completion = 'path' | 'directory' | 'account' | 'command' | null;
 
 export interface ArgumentRow {
-  /** `file`: shown as `<file>`, or `[file]` where it may be left out. */
+  /** `file`: shown as `<file>`, or as `[file]` if it is optional. */
   readonly name: string;
   readonly isRequired: boolean;
-  /** Takes all that follow, too. */
+  /** Takes all following arguments as well. */
   readonly isRepeated?: boolean;
   readonly help: string;
   readonly completion: Completion;
@@ -19,7 +19,7 @@ export interface FlagRow {
   readonly short?: string;
   /** `<duration>`; null for a switch. */
   readonly placeholder: string | null;
-  /** As one would write it; shown and used where the flag is not given. */
+  /** The default, in the form of the command line; also shown in the help. */
   readonly default?: string;
   readonly isRepeated?: boolean;
   readonly help: string;
@@ -32,7 +32,7 @@ export interface CommandRow {
   readonly name: string;
   /** One sentence part without a full stop, in lower case. */
   readonly summary: string;
-  /** Behind the name, where the rows of `args` do not say it. */
+  /** The usage after the name, if it differs from `args`. */
   readonly usage?: string;
   readonly args: readonly ArgumentRow[];
   readonly flags: readonly FlagRow[];
@@ -54,7 +54,7 @@ export function duration(flag: string, help: string): FlagRow {
   return { flag, placeholder: '<duration>', help };
 }
 
-/** Of every command that waits for the service (`service-wait`). */
+/** The flag of every command that waits for the service (`service-wait`). */
 export const TIMEOUT: FlagRow = duration('--timeout', 'maximum time to wait for the service');
 
 export function toggle(flag: string, help: string): FlagRow {

@@ -238,7 +238,7 @@ export function commandRows(): readonly (CommandRow & { readonly name: CommandNa
 export const CFS_MOUNT: CommandRow = {
   name: 'cfs-mount',
   summary: 'mount your cloud folder as an ordinary directory that also works offline',
-  // mount(8) and fstab(5) put a source first; people do not have to.
+  // mount(8) and fstab(5) pass a source first; it is optional.
   usage: '[options] [source] <directory>',
   args: [
     argument('directory', 'the mount point; it must exist and be empty', 'directory'),

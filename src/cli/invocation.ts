@@ -2,7 +2,7 @@ import { type Command, Option } from 'commander';
 import { UsageError } from '../base/errors.ts';
 import { parseBytes, parseDuration } from '../config/units.ts';
 
-/** What was typed behind a command: values as the command's row in `command-table` names them. */
+/** The parsed arguments and flags of a command, by the names in its row of `command-table`. */
 export class Invocation {
   /** For options of a mount (`option-flags`). */
   readonly command: Command;
@@ -13,7 +13,7 @@ export class Invocation {
     this.#args = args;
   }
 
-  /** The n-th argument; null where it was left out. */
+  /** The n-th argument; null if it was left out. */
   argument(index: number): string | null {
     return this.#args[index] ?? null;
   }
@@ -25,7 +25,7 @@ export class Invocation {
     return value;
   }
 
-  /** The value of `--flag`; null where neither given nor in the row. */
+  /** The value of `--flag`; null if it has neither a value nor a default. */
   text(flag: string): string | null {
     const value = this.#value(flag);
     return typeof value === 'string' ? value : null;
@@ -61,7 +61,7 @@ export class Invocation {
   }
 
   #value(flag: string): unknown {
-    // A flag of `serve` may stand before the words of its administration.
+    // A flag of `serve` may precede the name of its subcommand.
     return this.command.optsWithGlobals<Record<string, unknown>>()[new Option(flag).attributeName()];
   }
 

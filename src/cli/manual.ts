@@ -4,8 +4,8 @@ import type { CommandRow } from './command-row.ts';
 import { CFS_MOUNT, commandRows } from './command-table.ts';
 
 /**
- * The manual pages, as text for man(7): made from the command table, the option table and the exit codes, so they cannot say
- * anything else than `--help`. `node scripts/manual.mjs` writes them into the package.
+ * The manual pages in the format of man(7), from the command table, the option table and the exit codes. They therefore agree with
+ * `--help`. `node scripts/manual.mjs` writes them into the package.
  */
 export const MANUAL_PAGES: Readonly<Record<string, (version: string) => string>> = {
   'cfs-mount.1': mountPage,
@@ -119,7 +119,7 @@ function example(command: string): string {
   return `.PP\n.nf\n.RS\n${text(command)}\n.RE\n.fi\n.PP`;
 }
 
-/** A line of running text: what would be a request to roff is none. */
+/** A line of text, escaped so that it is no roff request. */
 function text(words: string): string {
   const escaped = roff(words);
   return /^[.']/.test(escaped) ? `\\&${escaped}` : escaped;

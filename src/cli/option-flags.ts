@@ -8,7 +8,7 @@ import type { DashOGiven } from '../mount/dash-o-options.ts';
 import { exitCode } from '../mount/exit-codes.ts';
 import { visible } from '../mount/mount-event.ts';
 
-/** Adds every option of the table to a command. Values stay texts here: config/load judges all sources alike. */
+/** Adds every option of the table to a command. Values stay texts here: config/load validates all sources in the same way. */
 export function addMountOptions(command: Command): Command {
   for (const [, option] of optionRows()) {
     const flags = option.placeholder === null ? option.flag : `${option.flag} ${option.placeholder}`;
@@ -31,14 +31,18 @@ export function givenFlags(command: Command): Partial<Record<OptionKey, string>>
   return flags;
 }
 
-/** The options that this command line or its environment gives, as texts: what another process would not know. */
+/** The options from this command line or its environment, as texts: another process, such as a service manager, does not have them. */
 export function givenHere({ sources, texts }: LoadedOptions): Partial<Record<OptionKey, string>> {
   const isHere = ([key]: (typeof rows)[number]): boolean => sources[key] === 'flag' || sources[key] === 'environment';
   const rows = optionRows();
   return Object.fromEntries(rows.filter(isHere).map(([key]) => [key, texts[key]]));
 }
 
-/** The options of a mount from all their sources; `words`: what `-o` set, and what is wrong with it. @throws UsageError naming every mistake with its place, or a config.toml that cannot be read */
+/**
+ * The options of a mount from all sources; `words`: the parsed `-o`.
+ *
+ * @throws UsageError naming every mistake with its place, or a config.toml that cannot be read
+ */
 export function mountOptions(
   command: Command,
   env: Readonly<Record<string, string | undefined>>,
@@ -48,12 +52,12 @@ export function mountOptions(
   return loadedOptions(command, env, paths, words).options;
 }
 
-/** The options as they are without a command line. @throws as `mountOptions` */
+/** The options without a command line. @throws as `mountOptions` */
 export function settledOptions(env: Readonly<Record<string, string | undefined>>, paths: Paths): Options {
   return loadedOptions(null, env, paths).options;
 }
 
-/** The options with what is known of where each comes from. @throws as `mountOptions` */
+/** The options with the source of each. @throws as `mountOptions` */
 export function loadedOptions(
   command: Command | null,
   env: Readonly<Record<string, string | undefined>>,
@@ -75,7 +79,7 @@ export function loadedOptions(
   );
 }
 
-/** Null where there is none. What is there and cannot be read is not passed over: it may say `read-only`, or whose mask holds. */
+/** The text of config.toml; null if it does not exist. An unreadable file is an error: it may contain `read-only` or a mask. */
 function configurationText(path: string): string | null {
   try {
     return readFileSync(path, 'utf8');

@@ -3,9 +3,9 @@ import { Writable } from 'node:stream';
 import type { ReadStream, WriteStream } from 'node:tty';
 import { UsageError } from '../base/errors.ts';
 
-/** Questions at a terminal. */
+/** Prompts at a terminal. */
 export interface Prompt {
-  /** @throws UsageError when the person ends the input instead of answering */
+  /** @throws UsageError if the user ends the input without an answer */
   ask(question: string, options: { readonly hidden: boolean }): Promise<string>;
 }
 
@@ -14,10 +14,10 @@ export function terminalPrompt(input: ReadStream, output: WriteStream): Prompt |
   if (!input.isTTY || !output.isTTY) return null;
   return {
     ask: async (question, { hidden }) => {
-      // What is typed is echoed by readline, so a hidden answer needs an output that shows nothing.
+      // readline echoes the input, so a hidden answer needs an output that discards it.
       const silence = new Writable({ write: (_chunk, _encoding, done) => done() });
       const reader = createInterface({ input, output: hidden ? silence : output, terminal: true, historySize: 0 });
-      // Not before: until readline has the terminal, the system shows what is typed.
+      // After readline has taken over the terminal: before, the system echoes the input.
       output.write(`${question}: `);
       try {
         return await new Promise<string>((resolve, reject) => {

@@ -4,7 +4,7 @@ import type { CommandRow } from './command-row.ts';
 import { commandRows } from './command-table.ts';
 import { findingKinds } from './doctor/finding.ts';
 
-/** The tables of documents that are made from the code; `node scripts/readme.mjs` puts them there, a test compares. */
+/** The generated tables of the documents. `node scripts/readme.mjs` writes them, and a test compares them. */
 
 /** All public options, as a Markdown table. */
 export function optionsTable(): string {
@@ -34,7 +34,7 @@ export function usageOf(row: CommandRow): string {
     const words = isRepeated === true ? `${name}...` : name;
     return isRequired ? `<${words}>` : `[${words}]`;
   });
-  // A dozen flags say nothing in one line.
+  // Too many flags for one line.
   return ['cfs', row.name, ...(flags.length > 6 ? ['[options]'] : flags), ...args].join(' ');
 }
 
@@ -46,7 +46,7 @@ export function exitCodesTable(): string {
   );
 }
 
-/** Everything that `cfs doctor` can find, as a Markdown table. */
+/** All findings of `cfs doctor`, as a Markdown table. */
 export function findingsTable(): string {
   const rows = findingKinds().map(([name, { symptom, cause, cure }]) => [
     symptom,
@@ -57,7 +57,7 @@ export function findingsTable(): string {
   return markdownTable(['symptom', 'cause', 'cure', 'finding'], rows);
 }
 
-/** The documents with sections between `<!-- name -->` and `<!-- /name -->`, and what makes each section. */
+/** The documents with sections between `<!-- name -->` and `<!-- /name -->`,and the generator of each section. */
 export const GENERATED_SECTIONS = {
   'README.md': { commands: commandsTable, options: optionsTable, 'exit-codes': exitCodesTable },
   'docs/troubleshooting.md': { findings: findingsTable },
@@ -65,7 +65,7 @@ export const GENERATED_SECTIONS = {
 
 export type GeneratedDocument = keyof typeof GENERATED_SECTIONS;
 
-/** `text` with every generated section of a document brought up to date. @throws Error where a section has no place */
+/** `text` with every generated section of a document updated. @throws Error if a section has no markers */
 export function withGeneratedSections(text: string, document: GeneratedDocument = 'README.md'): string {
   let updated = text;
   for (const [name, make] of Object.entries(GENERATED_SECTIONS[document])) {

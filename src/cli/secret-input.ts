@@ -2,10 +2,10 @@ import { readFileSync } from 'node:fs';
 import { UsageError } from '../base/errors.ts';
 import { visible } from '../mount/mount-event.ts';
 
-/** More than any password or key has. */
+/** Longer than any password or key. */
 const SECRET_BYTES_MAX = 64 * 1024;
 
-/** The first line of standard input. @throws UsageError where there is none */
+/** The first line of standard input. @throws UsageError if it is empty */
 export async function secretFromInput(input: AsyncIterable<Uint8Array>, flag: string): Promise<string> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
@@ -20,7 +20,7 @@ export async function secretFromInput(input: AsyncIterable<Uint8Array>, flag: st
   return line;
 }
 
-/** The first line of a file. @throws UsageError where it cannot be read or is empty */
+/** The first line of a file. @throws UsageError if it cannot be read or is empty */
 export function secretFromFile(path: string, flag: string): string {
   let text: string;
   try {

@@ -9,7 +9,7 @@ import { openService } from '../remote/open-service.ts';
 import { settledOptions } from './option-flags.ts';
 import type { ServiceWait } from './service-wait.ts';
 
-/** What a command needs that speaks with the service itself. */
+/** The dependencies of a command that contacts the service directly. */
 export interface ServiceDeps {
   readonly paths: Paths;
   readonly clock: Clock;
@@ -17,15 +17,15 @@ export interface ServiceDeps {
   readonly wait: ServiceWait;
 }
 
-/** How long a command waits for documents of the service; bytes have no limit but that something moves. */
+/** Limit of a command's wait for a document of the service. Transfers of bytes have no limit while they progress. */
 export const DOCUMENTS_MS_MAX = 60_000;
 
 /**
- * Runs `use` with the service as the account's user: with a connection of its own, so that it works with nothing mounted, and a
- * mount that is busy does not delay it.
+ * Runs `use` with the service, signed in as the account's user. It has its own connection: it works without a mount, and a busy mount
+ * does not delay it.
  *
  * @param name the account's name
- * @throws UsageError (unreachable) when `--timeout` is over; `use` is left alone then, and the connection ends
+ * @throws UsageError (unreachable) when `--timeout` ends; `use` is abandoned then, and the connection is closed
  */
 export async function withService<T>(
   deps: ServiceDeps,

@@ -34,7 +34,7 @@ export class ServiceWait {
 
   /**
    * @param origin of the service
-   * @param work gets a signal that aborts when the time is over; work that does not look at it is left alone then
+   * @param work gets a signal that aborts when the time is over; work that ignores it is abandoned then
    * @throws UsageError (unreachable) when the time is over
    */
   async for<T>(origin: string, work: (signal: AbortSignal) => Promise<T>): Promise<T> {

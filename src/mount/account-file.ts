@@ -25,16 +25,16 @@ import { visible } from './mount-event.ts';
 export interface Account {
   /** Scheme, host and port of the service: `https://api.example.com`. */
   readonly origin: string;
-  /** What stands behind `/user/` in the user's URL; with the origin it identifies the account. */
+  /** The part after `/user/` in the user's URL; with the origin it identifies the account. */
   readonly userId: string;
-  /** What the person signed in with, for display. */
+  /** The user name of the sign-in, for display. */
   readonly username: string;
   readonly application: string;
   readonly accessKeyId: string;
   readonly privateAccessKey: string;
   /** URL of the refresh token. */
   readonly refreshToken: string;
-  /** Set where the person said at the sign-in that this service may be spoken with in the clear (`--insecure`). */
+  /** Set if the sign-in allowed unencrypted connections to this service (`--insecure`). */
   readonly insecure?: true;
   /** User name and password for the proxy at `address` (`ServiceProxy.address`): units are readable by all users and never hold it. */
   readonly proxy?: { readonly address: string; readonly username: string; readonly password: string };
@@ -82,13 +82,13 @@ export function writeAccountFile(path: string, account: Account): void {
   if (account.proxy !== undefined) record.proxy = account.proxy;
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   const temporary = `${path}.${process.pid}.new`;
-  // 'wx' after rm: a file or link that someone put there is not written through.
+  // 'wx' after rm: does not write through a file or link that another process put there.
   rmSync(temporary, { force: true });
   try {
     const fd = openSync(temporary, 'wx', 0o600);
     try {
       fchmodSync(fd, 0o600);
-      // All of it, or it throws: writeSync may take a part only, of a disk that has no room for more.
+      // writeSync may write only a part on a full disk; this loop writes everything or throws.
       writeFileSync(fd, `${JSON.stringify(record, null, 2)}\n`);
       fsyncSync(fd);
     } finally {
@@ -113,7 +113,7 @@ function checkProxy(record: unknown): void {
       throw new TypeError(`no ${field} of a proxy`);
 }
 
-/** The account with the user name and password of a proxy, which its file keeps; the same account where the proxy has none. */
+/** The account with the user name and password of the proxy, for its file; unchanged if the proxy has none. */
 export function withProxy(account: Account, proxy: ServiceProxy | null): Account {
   if (proxy === null || proxy.credentials === null) return account;
   const { username, password } = proxy.credentials;
@@ -141,9 +141,9 @@ export function accountNames(paths: Paths): readonly string[] {
 }
 
 /**
- * The account that a command means: the one that `wanted` names (its name, or what the person signed in with), or the only one.
+ * The account of a command: the one that `wanted` names (by its name or its user name), or the only one.
  *
- * @throws UsageError when there is none, or when more than one fits.
+ * @throws UsageError if none or more than one matches
  */
 export function chooseAccount(
   paths: Paths,
@@ -165,7 +165,7 @@ export function chooseAccount(
   throw new UsageError(`several accounts match: choose one with --account: ${names}`);
 }
 
-/** Where the account of a sign-in is kept. */
+/** The path of the account's file. */
 export function accountFileOf(paths: Paths, account: Pick<Account, 'origin' | 'userId'>): string {
   return join(accountPaths(paths, accountName(account.origin, account.userId)).accountFile);
 }

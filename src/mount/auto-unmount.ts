@@ -19,12 +19,12 @@ esac
  */
 export function unmountWhenKilled(directory: string): void {
   const guard = spawn('/bin/sh', ['-c', GUARD, 'cfs-mount-guard', directory], {
-    detached: true, // Ctrl-C and whatever else is meant for our group
+    detached: true, // not in our process group, which Ctrl-C reaches
     cwd: '/',
     stdio: ['pipe', 'ignore', 'ignore'],
     env: { PATH: programPath(), LC_ALL: 'C' },
   });
-  guard.on('error', () => {}); // the next start frees the directory
+  guard.on('error', () => {}); // the next start removes a dead mount
   guard.stdin.on('error', () => {});
   guard.unref();
 }

@@ -27,52 +27,52 @@ import type { UnsyncedPart } from './pending-changes.ts';
 export interface WorkerStart {
   readonly request: MountRequest;
   readonly accountName: string;
-  /** Who gets what the service brings, unless the options say otherwise. */
+  /** The default owner of files from the service. */
   readonly owner: { readonly uid: number; readonly gid: number };
 }
 
-/** A mount as another thread of the process can give it up: where, which, and the number of the connection's descriptor (-1: another process has it). */
+/** Identifies a mount for another thread that abandons it. The descriptor of the connection is -1 if another process has it. */
 export interface MountedAt {
   readonly directory: string;
   readonly device: string;
   readonly descriptor: number;
 }
 
-/** What the Worker offers to the main thread, under the name `mount`. */
+/** The Worker's interface for the main thread, under the name `mount`. */
 export interface MountService {
-  /** Opens the store. @returns whether a root folder is known, so that a start without network can go on. */
+  /** Opens the store. @returns whether a root folder is known: then a start without network can continue. */
   open(): Promise<{ readonly hasRoot: boolean }>;
   /** Makes the root of an empty store. */
   createRoot(root: ResourceUrl): Promise<void>;
   /** Mounts, and starts the sync. Resolves when the kernel has been answered. */
   mount(): Promise<MountedAt>;
   /**
-   * Unmounts and puts everything down safely; pushes for up to `timeoutMs` (null: until nothing is left, or until it is asked
-   * again with a limit). Idempotent.
+   * Unmounts and closes the store; pushes for up to `timeoutMs` (null: until nothing is left, or until a second call sets a
+   * limit). Idempotent.
    */
   stop(timeoutMs: number | null): Promise<StopOutcome>;
-  /** `urls`: of files or versions whose paths are wanted too. */
+  /** `urls`: files or versions whose paths are returned too. */
   status(urls: readonly string[]): Promise<WorkerStatus>;
-  /** `id`: what `left` is asked with while it lasts. */
+  /** `id`: the argument of `left` during the sync. */
   sync(path: string | null, id: number, signal: AbortSignal): Promise<SyncOutcome>;
-  /** How much is left of a `sync`, or of a `stop` (STOP_ID); null when it is not under way. */
+  /** The remaining work of a `sync`, or of a `stop` (STOP_ID); null if it is not running. */
   left(id: number): Promise<SyncLeft | null>;
-  /** `accept`: removals that were held back because they were so many are believed. @returns what is held back afterwards */
+  /** `accept`: also applies removals that were held back. @returns the removals that are held back afterwards */
   refresh(path: string | null, accept: boolean): Promise<readonly HeldRemoval[]>;
   retry(path: string | null): Promise<number>;
   /** Drops pending and parked changes there. Without `isSure` it only reports them. @throws UsageError while it is written */
   discard(path: string | null, isSure: boolean): Promise<readonly DiscardedChange[]>;
-  /** Keeps it complete from now on. @returns what `pinned` is asked with */
+  /** Pins a path. @returns the argument of `pinned` */
   pin(path: string): Promise<Inode>;
-  /** @returns whether it was pinned, itself */
+  /** @returns whether the path itself was pinned */
   unpin(path: string): Promise<boolean>;
-  /** How far a pin is; null when there is none (any more). */
+  /** The progress of a pin; null if the path is not pinned. */
   pinned(ino: Inode): Promise<PinnedPath | null>;
   locate(path: string): Promise<Located>;
   /** Owner, permissions and `user.*` attributes of `from` for `path`. */
   copyAttributes(path: string, from: string): Promise<void>;
   unsynced(after: number): Promise<{ readonly files: readonly UnsyncedFile[]; readonly next: number | null }>;
-  /** What is here of the bytes of a file that `unsynced` named. */
+  /** The local bytes of a file that `unsynced` returned. */
   unsyncedParts(ino: number, extent: Extent): Promise<readonly UnsyncedPart[]>;
   metrics(): Promise<WorkerMetrics>;
   logLevel(level: LogLevel): Promise<void>;
@@ -84,19 +84,19 @@ export interface MountService {
   unreachable(): Promise<void>;
 }
 
-/** Stands for a `stop` where a `sync` has its number. */
+/** The id of a `stop` for `left`. */
 export const STOP_ID = 0;
 
-/** What the main thread offers to the Worker, under the name `main`. */
+/** The main thread's interface for the Worker, under the name `main`. */
 export interface MainService {
   event(event: MountEvent): Promise<void>;
-  /** The mount is gone without `stop` having been asked for: unmounted from outside, or the connection broke. */
+  /** The mount ended without `stop`: it was unmounted from outside, or the connection broke. */
   ended(outcome: StopOutcome): Promise<void>;
-  /** Unmounted from outside: what is pending is pushed, and then the process ends. */
+  /** Unmounted from outside: the process ends after the pending pushes. */
   draining(): Promise<void>;
-  /** The store is about to be given up: from here on its next owner may be asked at the control socket, and not this one. */
+  /** The store is about to be released: from now on its next owner may open the control socket. */
   puttingDown(): Promise<void>;
-  /** Said every second by a Worker that still turns. */
+  /** Sent every second by a responsive Worker. */
   alive(): Promise<void>;
 }
 
@@ -108,7 +108,7 @@ export interface WorkerMetrics extends Pick<MountMetrics, 'operations' | 'operat
 }
 
 export interface WorkerStatus {
-  /** Of the URLs that were asked about; null for one that belongs to nothing here. */
+  /** The paths of the requested URLs; null for an unknown URL. */
   readonly paths: readonly (string | null)[];
   readonly pending: { readonly count: number; readonly bytes: number; readonly changes: readonly PendingChange[] };
   readonly parked: readonly ParkedChange[];

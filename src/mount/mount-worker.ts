@@ -40,8 +40,8 @@ import { firstLeft, partsHere, pendingChanges, type UnsyncedPart, unsyncedFiles 
 import { remoteServiceSide } from './service-side.ts';
 
 /**
- * The file-system side's composition root: everything that answers the kernel, and the only writer of the store, in a Worker of
- * its own. It cannot spell HTTP: what it needs of the service it calls through the port.
+ * The composition root of the file-system side, in a Worker of its own: it answers the kernel and is the only writer of the store. It
+ * has no HTTP code: it calls the service through the port.
  */
 
 const ALIVE_EVERY_MS = 1_000;
@@ -56,7 +56,7 @@ class MountingWorker implements MountService {
   #parts: MountParts | null = null;
   #mounted: MountedFileSystem | null = null;
   #mounting: Promise<MountedAt> | null = null;
-  /** What counts operations; null with another binding. */
+  /** The counters of operations; null with another binding. */
   #counting: Pick<LinuxMount, 'metrics' | 'state'> | null = null;
   #stopping: Promise<StopOutcome> | null = null;
   #isUnmounted = false;
@@ -180,7 +180,7 @@ class MountingWorker implements MountService {
   async refresh(path: string | null, accept: boolean): Promise<readonly HeldRemoval[]> {
     const { freshness, tree } = this.#built;
     const node = path === null ? undefined : tree.node(await this.#lookFor(path));
-    // A file is refreshed by the listing that it stands in.
+    // A file is refreshed by the listing of its folder.
     const folder = node?.kind === 'folder' ? node.ino : node?.local?.parent;
     await freshness.refresh(folder, { accept });
     await this.#mounted?.notificationsFlushed();
@@ -291,7 +291,7 @@ class MountingWorker implements MountService {
     const { sync, freshness, contents, store, fileSystem } = this.#built;
     // The directory already appears mounted, and an unmount may be requested, before the first kernel request is answered.
     await this.#mounting?.catch(() => {});
-    // "Until everything is pushed" is a wish for the time before the mount goes: it stays usable meanwhile.
+    // "Until everything is pushed" comes before the unmount: the mount stays usable meanwhile.
     const drainMs = timeoutMs ?? (await this.#pushAll());
     let busy = false;
     if (this.#mounted !== null) {
@@ -305,8 +305,8 @@ class MountingWorker implements MountService {
       if (!busy && (await this.#mounted.ended) === 'unmounted') fileSystem.unmounted();
     }
     this.#isUnmounted = true;
-    // An unflushed draft of a writer that was still there goes back to its last flush: never half a file as a version.
-    // A push that fails must not keep the store from being closed, which has it all.
+    // An unflushed draft of an open writer goes back to its last flush, so that no half file becomes a version.
+    // A failed push must not prevent closing the store, which has all changes.
     if (drainMs > 0) {
       const drained = this.#watched(STOP_ID, (onBegin) => sync.drain(drainMs, onBegin, this.#enough.signal));
       await drained.catch((err) => this.#log.error({ err }, 'not pushed at the end'));
@@ -335,7 +335,7 @@ class MountingWorker implements MountService {
     return { pending: status.pending, parked: status.parked.length, left, busy };
   }
 
-  /** Pushes until nothing is left or a limit is set. @returns how long to continue after the unmount, ms */
+  /** Pushes until nothing is left or a limit is set. @returns the time to continue after the unmount, ms */
   async #pushAll(): Promise<number> {
     const { signal } = this.#hurry;
     try {
@@ -347,7 +347,7 @@ class MountingWorker implements MountService {
     }
   }
 
-  /** Runs a push of many; `left(id)` answers while it lasts. */
+  /** Runs a sync; `left(id)` returns its remaining work meanwhile. */
   async #watched<T>(id: number, push: (onBegin: (left: () => SyncLeft) => void) => Promise<T>): Promise<T> {
     try {
       return await push((left) => this.#left.set(id, left));
@@ -390,7 +390,7 @@ class MountingWorker implements MountService {
     return ino === undefined ? null : pathOf(store, ino);
   }
 
-  /** @throws UsageError when nothing of that name is known */
+  /** @throws UsageError if the path is unknown */
   #resolve(path: string): Inode {
     let at = ROOT_INODE;
     for (const name of namesOf(path)) at = this.#childOf(at, name, path);
@@ -400,7 +400,7 @@ class MountingWorker implements MountService {
   /**
    * Like `#resolve`, also for names that are not cached yet or are new on the service: lists the folder of an unknown name first.
    *
-   * @throws UsageError when there is nothing of that name · what `Freshness.refresh` throws
+   * @throws UsageError if the path does not exist · the errors of `Freshness.refresh`
    */
   async #lookFor(path: string): Promise<Inode> {
     const { tree, freshness } = this.#built;

@@ -39,15 +39,15 @@ import { withProgress } from './sync-progress.ts';
 import { WorkerWatch } from './worker-watch.ts';
 
 /**
- * The mounting process, main thread: HTTP, transfers, the control socket and the signals. The kernel is answered by the
- * Worker (`mount-worker`), which alone writes the store. Started by `cfs-mount`, never by hand.
+ * The mounting process, main thread: HTTP, transfers, the control socket and the signals. The Worker (`mount-worker`) answers the
+ * kernel and is the only writer of the store. Started by `cfs-mount`, never by hand.
  */
 
 export async function mountMain(env: Record<string, string | undefined>): Promise<number> {
   // V8 of Node 22 and later has no such flag, and prints a complaint about it.
   if (process.versions.node.startsWith('20.')) setFlagsFromString(`--interrupt-budget=${OPTIMISED_AFTER}`);
   const request = readMountRequest(env);
-  // The reader of the events may go away (EPIPE), and the disk behind the output may be full; the mount stays.
+  // The reader of the events may end (EPIPE), and the disk of the output may be full. The mount continues.
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
   const log = createLogger({ level: request.options.logLevel, file: request.logFile });
   try {
@@ -163,8 +163,8 @@ class MountingProcess {
       workerData: start,
       resourceLimits: { maxYoungGenerationSizeMb: WORKER_YOUNG_MIB },
     });
-    // Callers wait for the Worker, the service waits for this thread: a listing that is decoded must not hold up a stat(2). The Worker's
-    // thread is there already, and keeps its own.
+    // Programs wait for the Worker, the service waits for this thread: decoding a listing must not delay a stat(2). The Worker's
+    // thread exists already and keeps its priority.
     lowerPriority();
     this.#watch = new WorkerWatch({
       worker,
@@ -176,7 +176,7 @@ class MountingProcess {
     const port = new Port(worker);
     this.#port = port;
     this.#mount = port.remote<MountService>('mount');
-    // What the file-system side asks for: this is where the compiler checks that `transfer` satisfies it.
+    // The interface for the file-system side: here the compiler checks that `transfer` satisfies it.
     offerServiceSide(port, this.#transfer);
     port.offer('main', {
       event: async (event) => this.#event(event),
@@ -234,7 +234,7 @@ class MountingProcess {
     });
   }
 
-  /** @throws UsageError, SignInError, TransportError, StorageError: nothing is mounted then */
+  /** @throws UsageError · SignInError · TransportError · StorageError: then nothing is mounted */
   async start(): Promise<void> {
     const { socketPath, bootSocketPath } = this.#request;
     const deps = { socketPath, bootSocketPath, clock: systemClock };
@@ -254,7 +254,7 @@ class MountingProcess {
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
       process.on(signal, () => void this.#interrupted(signal));
     if (this.#request.words.autoUnmount) unmountWhenKilled(this.#request.directory);
-    const { queue } = await this.#mount.metrics(); // what stays local would be looked for in the whole store
+    const { queue } = await this.#mount.metrics(); // not `status`, which searches the whole store for local-only files
     this.#event({
       type: 'mounted',
       directory: this.#request.directory,
@@ -279,7 +279,7 @@ class MountingProcess {
     });
   }
 
-  /** Unmounts and drains; the process ends after it. Asked again, it ends once: with a limit, if either has one. */
+  /** Unmounts and drains; then the process ends. A second call joins the first one, and its limit applies. */
   #stop(timeoutMs: number | null): Promise<StopOutcome> {
     this.#phase = 'draining';
     const stopped = this.#mount.stop(timeoutMs);
@@ -289,7 +289,7 @@ class MountingProcess {
     }
     this.#stopping = stopped.then(
       (outcome) => {
-        // The control client gets its answer before the socket goes.
+        // The control client gets its answer before the socket is closed.
         setImmediate(() => void this.#finished(outcome));
         return outcome;
       },
@@ -361,7 +361,7 @@ class MountingProcess {
     }
   }
 
-  /** A later failure may say more than the one with which the outage began. */
+  /** A later failure may be more specific than the first one of the outage. */
   #shownConnection(): ConnectionStatus {
     if (this.#connection.state !== 'offline') return this.#connection;
     return { ...this.#connection, reason: outageReason(this.#transfer.connectivity.state.failure, this.#route) };
@@ -435,7 +435,7 @@ class MountingProcess {
   }
 }
 
-/** Where a transfer is shown: by the path of its file, or by its URL when the tree does not know it (any more). */
+/** The name of a transfer: the path of its file, or its URL if the tree does not have it (any more). */
 function shownTransfer(transfer: TransferState, path: string | null): Status['transfers'][number] {
   return {
     path: path ?? transfer.url,
@@ -452,13 +452,13 @@ function shownTransfer(transfer: TransferState, path: string | null): Status['tr
 
 const PIN_PROGRESS_MS = 200;
 /**
- * Bytes of bytecode after which V8 optimises a function, in both threads: four times as many as it does by itself. In its first seconds a mount had
- * TurboFan compile a hundred functions on threads that a small machine does not have, most of them for nothing (ADR 28).
+ * Bytes of bytecode after which V8 optimises a function, in both threads: four times the default. With the default, TurboFan compiles a
+ * hundred functions in the first seconds of a mount, most of them without benefit, on threads that a small machine lacks (ADR 28).
  */
 const OPTIMISED_AFTER = 270_000;
 /**
- * Most of what the Worker makes is garbage by the next turn: nurseries of 4 MiB, which fit a processor's caches, are collected for
- * less than V8's 16 MiB, by helper threads that a small machine does not have (ADR 28).
+ * Most objects of the Worker are garbage by the next turn. Nurseries of 4 MiB fit into a processor's caches. Collecting them costs less
+ * than with V8's 16 MiB, whose helper threads a small machine lacks (ADR 28).
  */
 const WORKER_YOUNG_MIB = 12;
 

@@ -21,6 +21,6 @@ export function outageReason(failure: Error | null, route: Pick<ServiceRoute, 'p
   if (failure instanceof StrangeNetworkError) return failure.message;
   const fault = certificateFaultOf(failure);
   if (fault !== null) return `${FAULTS[fault]}: run cfs doctor`;
-  // A silence says nothing of who is silent.
+  // A timeout does not show which part failed.
   return `the service does not answer${route.proxy === null ? '' : ` through the proxy ${route.proxy.address}`}`;
 }

@@ -1,6 +1,6 @@
 import type { ParkReason } from '../store/tables.ts';
 
-/** What each reason means; the table of docs/troubleshooting.md says by the same words what helps. */
+/** What each reason means; docs/troubleshooting.md lists the cures under the same words. */
 const MEANINGS: Readonly<Record<ParkReason, string>> = {
   quota: 'the account has no storage left for it',
   forbidden: 'the account may not write there',
@@ -12,7 +12,10 @@ const MEANINGS: Readonly<Record<ParkReason, string>> = {
   refused: 'the service gives another reason',
 };
 
-/** `quota: the account has no storage left for it (PUT …: 413 Storage limit exceeded)`: to be looked up, understood, and reported. */
+/**
+ * `quota: the account has no storage left for it (PUT …: 413 Storage limit exceeded)`: the word to look up, its meaning, and the
+ * response for a report.
+ */
 export function parkReasonText(reason: ParkReason, detail: string): string {
   return `${reason}: ${MEANINGS[reason]} (${detail})`;
 }

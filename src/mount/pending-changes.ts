@@ -38,10 +38,10 @@ export async function pendingChanges(store: StoreReader, waiting: Iterable<Waiti
   return { pending: { count, bytes, changes }, parked };
 }
 
-/** How many of what is left a stop names. */
+/** The number of remaining changes that a stop names. */
 const LEFT_MAX = 10;
 
-/** The first of what a stop leaves, what waits before what is parked. */
+/** The first remaining changes of a stop: pending ones before parked ones. */
 export function firstLeft(
   pending: readonly Pick<PendingChange, 'path' | 'kind'>[],
   parked: readonly Pick<PendingChange, 'path' | 'kind'>[],
@@ -60,7 +60,7 @@ export function unsyncedFiles(
   const files: UnsyncedFile[] = [];
   let rows = 0;
   for (const [ino, node] of soundNodes(store, after as Inode)) {
-    // What the service has is in no page, however much.
+    // Nodes that the service has are skipped, so a page may take many turns.
     if (++rows > LISTED_MAX) return { files, next: ino - 1 };
     const dirty = store.get('dirty', ino);
     if (dirty === undefined && (node === undefined || !staysHere(node))) continue;
@@ -70,7 +70,7 @@ export function unsyncedFiles(
   return { files, next: null };
 }
 
-/** How many nodes are kept on this machine only by their names, and the paths of the first. */
+/** The number of local-only nodes, and the paths of the first. */
 export function localFiles(store: StoreReader, namedMax: number): { readonly count: number; readonly paths: string[] } {
   const paths: string[] = [];
   let count = 0;
@@ -81,14 +81,14 @@ export function localFiles(store: StoreReader, namedMax: number): { readonly cou
   return { count, paths };
 }
 
-/** null: the service has it whole. */
+/** null: the service has all of it. */
 function unsyncedFile(store: StoreReader, ino: Inode, parked: string | null): UnsyncedFile | null {
   try {
     const node = store.get('node', ino);
     if (node?.local == null || !isOnlyHere(node)) return null;
     return { ino, path: pathOf(store, ino), kind: node.kind, sizeBytes: node.local.sizeBytes, parked };
   } catch (error) {
-    // One that is damaged does not keep the others from being copied.
+    // A damaged one does not prevent copying the others.
     if (!(error instanceof StorageError)) throw error;
     return { ino, path: `inode ${ino}`, kind: 'file', sizeBytes: 0, parked, damage: error.message };
   }
@@ -100,10 +100,10 @@ function isOnlyHere(node: NodeRecord): boolean {
   return kind === 'upload' || kind === 'create-folder';
 }
 
-/** Bytes of a file, in a row with others. */
+/** One of the consecutive parts of a file. */
 export interface UnsyncedPart {
   readonly length: number;
-  /** null: these bytes, or some of them, cannot be had. */
+  /** null: at least some of these bytes are not available. */
   readonly bytes: Uint8Array | null;
 }
 

@@ -11,21 +11,21 @@ export class QuotaWatch {
   readonly #deps: QuotaWatchDeps;
   #known: Status['quota'] = null;
   #isAsking = false;
-  /** When it was asked for last (by `elapsedMs`: a wall clock that is set back would put off the next time); null: not in this run. */
+  /** `elapsedMs` of the last request; null for none in this run. Not the wall clock: setting it back would delay the next request. */
   #askedMs: number | null = null;
-  /** Something was pushed, and the question is to come. */
+  /** A push has changed the quota, and the request is scheduled. */
   #isDue = false;
 
   constructor(deps: QuotaWatchDeps) {
     this.#deps = deps;
   }
 
-  /** `atMs`: by the wall. */
+  /** `atMs`: wall clock. */
   get known(): Status['quota'] {
     return this.#known;
   }
 
-  /** Asks now, unless a question is under way. Never rejects. */
+  /** Requests the quota now, unless a request is running. Never rejects. */
   async ask(): Promise<void> {
     if (this.#isAsking) return;
     this.#isAsking = true;
@@ -43,7 +43,7 @@ export class QuotaWatch {
     }
   }
 
-  /** Something was pushed: asks when the row of pushes has ended, and not for each of them. */
+  /** After a push: requests the quota once the series of pushes has ended. */
   pushed(): void {
     if (this.#isDue) return;
     this.#isDue = true;

@@ -7,7 +7,7 @@ import { exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
 import { mountPathOf } from './mount-point.ts';
 
-/** An account that is signed in, with what its mount says where one is running. */
+/** A signed-in account, with the status of its mount if one is running. */
 export interface AccountState {
   readonly name: string;
   readonly username: string;
@@ -15,9 +15,9 @@ export interface AccountState {
   readonly socketPath: string;
   /** null: not mounted, or `silent`. */
   readonly status: Status | null;
-  /** True where a process took the question and did not answer in time. */
+  /** Set if a process accepted the request and did not answer in time. */
   readonly silent: boolean;
-  /** Set where the socket belongs to another user. */
+  /** Set if the socket belongs to another user. */
   readonly isForeign?: true;
 }
 
@@ -25,7 +25,7 @@ export interface RunningMount extends AccountState {
   readonly status: Status;
 }
 
-/** How long a mount may take to say how it is. */
+/** Limit for the answer of a mount to a status request. */
 const STATUS_MS_MAX = 10_000;
 
 /** All signed-in accounts, with the state of their mounts. */
@@ -58,9 +58,9 @@ export function isRunning(state: AccountState): state is RunningMount {
 }
 
 /**
- * The mount that a command means: the one at `directory`, that of `account`, or the only one.
+ * The mount of a command: the one at `directory`, that of `account`, or the only one.
  *
- * @throws UsageError (notMounted, usage) where there is none, or where several fit
+ * @throws UsageError (notMounted, usage) if none or several match
  */
 export async function chooseMount(
   paths: Paths,
@@ -80,8 +80,8 @@ export async function chooseMount(
 }
 
 /**
- * Nothing that can be asked: one that does not answer or belongs to another user may be what was meant, which directory it has is not
- * known.
+ * The error if no mount answers. A mount that does not answer, or belongs to another user, may be the intended one: its directory is
+ * unknown.
  */
 export function noMount(states: readonly AccountState[], sentence: string): UsageError {
   const silent = states.find((state) => state.silent);
@@ -94,20 +94,20 @@ export function noMount(states: readonly AccountState[], sentence: string): Usag
   return new UsageError(why, exitCode('notMounted'));
 }
 
-/** Whether `--account` means it: by its name, or by what the person signed in with. */
+/** Whether `--account` matches: by the account's name or by its user name. */
 export function isMeant({ name, username }: AccountState, wanted: string | null): boolean {
   return wanted === null || wanted === name || wanted === username;
 }
 
-/** What the mount of an account says; null where none answers. */
+/** The status of an account's mount; null if none answers. */
 export async function statusOf(paths: Paths, name: string): Promise<Status | null> {
   const { status } = await answerOf(paths, name);
   return typeof status === 'string' ? null : status;
 }
 
 /**
- * The socket of an account at which a mount answers, the usual one where none does. A mount that fstab(5) made at boot had no
- * XDG_RUNTIME_DIR, which the session of the same user has.
+ * The socket at which the mount of an account answers; the default one if none does. A mount by fstab(5) at boot had no
+ * XDG_RUNTIME_DIR; the session of the same user has one.
  */
 async function answerOf(
   paths: Paths,

@@ -9,23 +9,23 @@ import { visible } from './mount-event.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-/** How the service is reached: what every part that speaks with it hands to its transport. */
+/** The route to the service, for the transport of every part that contacts it. */
 export interface ServiceRoute {
   readonly insecure: boolean;
   readonly proxy: ServiceProxy | null;
   readonly certificates: CertificateSource;
 }
 
-/** Nothing between here and the service: for the server of `cfs demo`. */
+/** A direct route, for the server of `cfs demo`. */
 export const DIRECT_ROUTE: ServiceRoute = { insecure: false, proxy: null, certificates: () => null };
 
-/** Variables that say how the service is reached and hold no secret. A service manager does not pass them on by itself. */
+/** Variables that determine the route and hold no secret. A service manager does not pass them on automatically. */
 export const ROUTE_VARIABLES = ['SSL_CERT_FILE', 'NODE_EXTRA_CA_CERTS'] as const;
 
 /**
- * THE place that knows how the service is reached: by the options, otherwise by the environment; what the account keeps adds to both.
+ * Decides the route to the service, as the only code: by the options, otherwise by the environment. The account adds its saved values.
  *
- * @param known what is kept of the account; null before a sign-in
+ * @param known the saved account; null before a sign-in
  * @throws UsageError naming the variable that holds no address of a proxy
  */
 export function routeTo(
@@ -56,8 +56,8 @@ function proxyTo(origin: string, { env, options, known }: Parameters<typeof rout
 }
 
 /**
- * The authorities that may vouch for the service, as PEM: the file that SSL_CERT_FILE names, as OpenSSL's programs and curl take it, or
- * what this system trusts; and those of NODE_EXTRA_CA_CERTS. Null where the system has no such file: then
+ * The trusted certificate authorities, as PEM: the file that SSL_CERT_FILE names (as for OpenSSL and curl), or that of the system. The
+ * authorities of NODE_EXTRA_CA_CERTS are added. Null if the system has no such file: then
  * Node's own list counts, which has NODE_EXTRA_CA_CERTS.
  *
  * @throws UsageError naming the variable whose file cannot be read or holds no certificates

@@ -12,7 +12,7 @@ export class SignInWatch {
   #inUse: Account;
   #cancel: (() => void) | null = null;
 
-  /** @param deps.inUse what was read of the file at the start */
+  /** @param deps.inUse the content of the file at the start */
   constructor(deps: { accountFile: string; inUse: Account; clock: Clock; onSignIn: (account: Account) => void }) {
     this.#accountFile = deps.accountFile;
     this.#inUse = deps.inUse;

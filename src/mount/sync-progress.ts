@@ -14,7 +14,7 @@ export async function withProgress<T>(
     readonly clock: Clock;
     readonly left: () => Promise<SyncLeft | null>;
     readonly underWayBytes: () => number;
-    /** Why the service is not spoken with; null while it answers. */
+    /** Why the service does not answer; null while it does. */
     readonly waitsFor: () => string | null;
     readonly report: (progress: SyncProgress) => void;
   },
@@ -30,7 +30,7 @@ export async function withProgress<T>(
   let isOver = false;
   let cancel = (): void => {};
   const again = (): void => {
-    // A mount that ends answers no more questions: the outcome says what is to be said.
+    // A mount that is ending answers no more requests. The outcome is reported instead.
     const looked = look().catch(() => {});
     void looked.then(() => {
       if (!isOver) cancel = deps.clock.after(REPORT_EVERY_MS, again);
@@ -46,7 +46,7 @@ export async function withProgress<T>(
   }
 }
 
-/** `total`: when it began; what was asked for does not grow, but a file of it may. */
+/** `total`: the amount at the start. The set of files does not grow, but a file may. */
 export function progressOf(total: SyncLeft, left: SyncLeft, underWayBytes: number): Omit<SyncProgress, 'waitsFor'> {
   const totalBytes = Math.max(total.bytes, left.bytes);
   return {

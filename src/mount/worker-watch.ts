@@ -3,28 +3,28 @@ import type { Logger } from '../base/log.ts';
 import type { MountedAt } from './mount-seam.ts';
 
 const TICK_MS = 1_000;
-/** From here on the log says that the Worker is silent. */
+/** After this the log reports a silent Worker. */
 const SILENT_TICKS_NOTED = 5;
 /**
- * A Worker that was silent for so many ticks does not come back. Far above what hard work takes (a listing of a hundred thousand
- * entries, a disk that stalls): a mount that is only slow must not be taken away from the programs that use it.
+ * A Worker that was silent for so many ticks has failed. The limit is far above hard work (a listing of a hundred thousand
+ * entries, a stalled disk): a slow mount must not be removed.
  */
 const SILENT_TICKS_MAX = 60;
-/** How long a Worker that failed may take to end; after it, it is stuck in native code, and process.exit() would wait for it. */
+/** Limit for the end of a failed Worker. After that it is stuck in native code, and process.exit() would wait for it. */
 const LAST_BREATH_MS = 500;
 
-/** The Worker, as far as its death is concerned. */
+/** The part of a Worker that shows its end. */
 export interface MortalWorker {
   on(event: 'error', listener: (error: Error) => void): unknown;
   on(event: 'exit', listener: (code: number) => void): unknown;
 }
 
 /**
- * Watches the thread that answers the kernel, from the main thread. When it died or went silent, the connection is given up, so that
+ * Watches the thread that answers the kernel, from the main thread. When that thread has died or is silent, it abandons the connection, so that
  * programs that wait in the mount get an error immediately. Then `onDeath` ends the process.
  *
- * Silence is counted in ticks of the main thread, not in time: a process that was stopped (SIGSTOP, a suspended machine) or a main
- * thread that was busy itself also misses answers, which proves nothing.
+ * Silence is counted in ticks of the main thread, not in time. A stopped process (SIGSTOP, a suspended machine) or a busy main
+ * thread misses answers too, which proves nothing.
  */
 export class WorkerWatch {
   readonly #clock: Clock;
@@ -37,7 +37,7 @@ export class WorkerWatch {
   #cancel: () => void = () => {};
 
   /**
-   * @param deps.abandon ends the kernel's connection of a mount whose thread is gone
+   * @param deps.abandon ends the kernel connection of a mount whose thread has ended
    * @param deps.onDeath once, after `abandon`; `isStuck`: the thread still runs, only SIGKILL ends this process
    */
   constructor(deps: {
@@ -55,14 +55,14 @@ export class WorkerWatch {
     deps.worker.on('exit', (code) => this.#dead(new Error(`the worker ended with ${code}`), false));
   }
 
-  /** From now on there is a mount to give up, and silence counts. */
+  /** The mount exists: from now on silence counts. */
   mounted(mount: MountedAt): void {
     this.#mount = mount;
     this.#silentTicks = 0;
     if (!this.#over) this.#cancel = this.#clock.after(TICK_MS, () => this.#tick());
   }
 
-  /** The Worker said something. */
+  /** A message of the Worker arrived. */
   heard(): void {
     if (this.#silentTicks >= SILENT_TICKS_NOTED)
       this.#log.info({ silentTicks: this.#silentTicks }, 'the worker is back');

@@ -101,7 +101,7 @@ function giveSigns(manager: ServiceManager, socketPath: string): () => void {
 /**
  * One account, one mount. The mounting process itself waits for a mount that is ending.
  *
- * @throws UsageError (alreadyMounted) saying where
+ * @throws UsageError (alreadyMounted) naming the other mount point
  */
 export async function checkNotMounted(paths: Paths, account: string): Promise<void> {
   const status = await statusOf(paths, account);
@@ -118,7 +118,7 @@ export async function checkNotMounted(paths: Paths, account: string): Promise<vo
 /**
  * The request to the mounting process. `flags.directory` is already checked; `flags.account` is the account's name.
  *
- * @throws UsageError (mountPoint) where something of that lies below the directory
+ * @throws UsageError (mountPoint) if one of these files is below the directory
  */
 export function mountRequest(
   deps: { paths: Paths; options: Options; toJournal?: boolean },
@@ -131,7 +131,7 @@ export function mountRequest(
 ): MountRequest {
   const files = accountPaths(deps.paths, flags.account);
   const { accountFile, bootSocketPath } = files;
-  // Who asks a mount looks at both (`running-mounts`).
+  // Commands look for the socket in both directories (`running-mounts`).
   const socketPath = isUsable(deps.paths.runtimeDirectory) ? files.socketPath : bootSocketPath;
   const storeDirectory = deps.options.root === 'account' ? files.accountStoreDirectory : files.storeDirectory;
   const logFile = deps.options.logFile ?? (deps.toJournal === true ? null : files.logFile);
@@ -152,8 +152,8 @@ export function mountRequest(
 }
 
 /**
- * Whether sockets may lie in it. After su(1) XDG_RUNTIME_DIR is still that of the calling user (its specification: "MUST be owned by the
- * user"): to an ordinary user it is closed, and what root made there would be in that user's way until the next boot.
+ * Whether the directory can hold sockets. After su(1), XDG_RUNTIME_DIR is still that of the calling user (its specification: "MUST be
+ * owned by the user"). An ordinary user cannot open it. A socket that root created there would stay in that user's way until the next boot.
  */
 function isUsable(runtimeDirectory: string | null): boolean {
   if (runtimeDirectory === null) return false;
@@ -161,7 +161,7 @@ function isUsable(runtimeDirectory: string | null): boolean {
   try {
     const found = statSync(ofSession, { throwIfNoEntry: false });
     if (found !== undefined) return found.uid === process.getuid?.();
-    accessSync(dirname(ofSession), constants.W_OK); // it is made
+    accessSync(dirname(ofSession), constants.W_OK); // it can be created
     return true;
   } catch {
     return false;

@@ -1,14 +1,14 @@
 import { sendDatagram } from '../../base/native.ts';
 
-/** However patient it is: a timer of Node that is to wait for more than 24 days never stands still. */
+/** Node fires timers of more than 24 days continuously. */
 const SIGN_MS_MAX = 3_600_000;
 
 /**
- * The service manager that started this process and wants to hear how it is (sd_notify(3), systemd's `Type=notify`). It gets
- * its messages from the process that it started, so `NotifyAccess=main` is enough and no message of another one counts.
+ * The service manager that started this process and expects notifications (sd_notify(3), systemd's `Type=notify`). They come from
+ * the process that it started, so `NotifyAccess=main` is enough, and messages of other processes are ignored.
  */
 export class ServiceManager {
-  /** How often a sign of life is wanted, in milliseconds: at least twice in the time that systemd allows; null: not at all. */
+  /** Interval of the watchdog notifications, ms: at most half of systemd's limit; null: no watchdog. */
   readonly signEveryMs: number | null;
   readonly #socketPath: string;
 
@@ -39,7 +39,7 @@ export class ServiceManager {
     this.#send(['WATCHDOG=1']);
   }
 
-  /** A manager that is gone changes nothing for the mount. */
+  /** Ignores a missing manager. */
   #send(lines: readonly string[]): void {
     try {
       sendDatagram(this.#socketPath, lines.map((line) => line.replaceAll('\n', ' ')).join('\n'));

@@ -3,8 +3,8 @@ import type { LaunchedMount } from '../../mount/launch.ts';
 const RELAYED: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM', 'SIGHUP'];
 
 /**
- * Takes the signals that would end this process and gives them to the mount, which ends in order. One that comes before there
- * is a mount is kept for it: a mount that is just being made cannot be given up halfway without leaving a dead one.
+ * Catches the signals that would end this process and passes them on to the mount, which ends in order. A signal that comes before
+ * the mount exists is passed on later: to abort a mount while it is being made would leave a dead one.
  */
 export class SignalRelay {
   readonly #noticed: () => void;
@@ -27,7 +27,7 @@ export class SignalRelay {
     return this.#received !== null;
   }
 
-  /** Stays until the mount has ended; each signal reaches it once. @returns its exit code */
+  /** Waits until the mount has ended, and passes each signal on once. @returns the exit code of the mount */
   async passTo(mount: LaunchedMount): Promise<number> {
     this.#mount = mount;
     if (this.#received !== null) mount.signal(this.#received);
